@@ -1,9 +1,10 @@
-// Convolutions as matrix products over positions that are gathered on the fly (implicit GEMM), forward, gradient of the input, gradient of the weight.
+// Convolutions as matrix products over positions that are gathered on the fly (implicit GEMM), forward, gradient of the
+// input, gradient of the weight.
 //
 // Images are [n, h, w, c], weights [f, kh, kw, c / groups]. Slots: a, b, bias, saved, c_prev, c, z, work.
-//     forward     a = x,  b = weight, c = y        rows: output positions   cols: filters            sum over taps and channels
-//     backward x  a = dy, b = weight, c = dx       rows: input positions    cols: channels           sum over taps and filters
-//     backward w  a = x,  b = dy,     c = dw       rows: filters            cols: taps and channels  sum over output positions
+//     forward a = x, b = weight, c = y rows: output positions cols: filters sum over taps and channels backward x a =
+//     dy, b = weight, c = dx rows: input positions cols: channels sum over taps and filters backward w a = x, b = dy, c
+//     = dw rows: filters cols: taps and channels sum over output positions
 
 enum ConvKind { CONV_FORWARD = 0, CONV_BACKWARD_X = 1, CONV_BACKWARD_W = 2 };
 enum ConvMath { CONV_SIMT = 0, CONV_TENSOR = 1 };
@@ -23,14 +24,15 @@ template <> struct ConvOffsetType<true> { typedef i64 Of; };
 template <class T, bool FLOAT> struct ConvResult { typedef T Of; };
 template <class T> struct ConvResult<T, true> { typedef float Of; };
 
-// ---------------------------------------------------------------------------------------------------- one axis of the image
+// ---------------------------------------------------------------------------------------------------- one axis of the
+// image
 
-// How positions of the result along one axis meet positions of the gathered image (x in the forward pass, dy in the gradient of x): the
-// result's position `out0 + i * OUT_STEP` meets `origin + i * STEP + offset0 + t * OFFSET_STEP` through the kernel's tap `tap0 + t * TAP_STEP`,
-// for i < count and t < taps.
+// How positions of the result along one axis meet positions of the gathered image (x in the forward pass, dy in the
+// gradient of x): the result's position `out0 + i * OUT_STEP` meets `origin + i * STEP + offset0 + t * OFFSET_STEP`
+// through the kernel's tap `tap0 + t * TAP_STEP`, for i < count and t < taps.
 //
-// The gradient of x is taken apart into `CLASSES` = stride classes of positions, (position + padding) % stride == residue, because exactly the
-// taps of that class's residue reach them: kernels then touch no tap that does not divide.
+// The gradient of x is taken apart into `CLASSES` = stride classes of positions, (position + padding) % stride ==
+// residue, because exactly the taps of that class's residue reach them: kernels then touch no tap that does not divide.
 template <bool FORWARD, int IN, int OUT, int K, int S, int P, int D> struct ConvAxis {
     static constexpr int CLASSES = FORWARD ? 1 : S, MOST = FORWARD ? OUT : ceil_div(IN, S), SIZE = FORWARD ? IN : OUT;
     static constexpr int STEP = FORWARD ? S : 1, OUT_STEP = FORWARD ? 1 : S;
@@ -55,11 +57,13 @@ template <bool FORWARD, int IN, int OUT, int K, int S, int P, int D> struct Conv
     }
 };
 
-// ---------------------------------------------------------------------------------------------------- tiles in shared memory
+// ---------------------------------------------------------------------------------------------------- tiles in shared
+// memory
 
-// ROWS rows of the product by BK of its sum, for one stage. KMAJOR: a row's elements of the sum are neighbours; otherwise neighbours are rows.
-// Groups of 16 bytes are permuted so that eight neighbouring lines at the same group lie in different banks; lines of floats that are not KMAJOR
-// are padded instead, because their readers take single elements.
+// ROWS rows of the product by BK of its sum, for one stage. KMAJOR: a row's elements of the sum are neighbours;
+// otherwise neighbours are rows. Groups of 16 bytes are permuted so that eight neighbouring lines at the same group lie
+// in different banks; lines of floats that are not KMAJOR are padded instead, because their readers take single
+// elements.
 template <class T, int ROWS, int BK, bool KMAJOR> struct ConvTile {
     static constexpr int V = 16 / (int)sizeof(T);
     static constexpr bool PADDED = !KMAJOR && sizeof(T) == 4;
@@ -74,8 +78,9 @@ template <class T, int ROWS, int BK, bool KMAJOR> struct ConvTile {
     }
 };
 
-// Copies V elements to COUNT places. `source(i, valid)` gives where from; zeros where it says not valid. Copies of 2 bytes cannot be asynchronous:
-// eight loads are under way before the first is stored. GUARD: `target` gives no place (null) where there is nothing to do.
+// Copies V elements to COUNT places. `source(i, valid)` gives where from; zeros where it says not valid. Copies of 2
+// bytes cannot be asynchronous: eight loads are under way before the first is stored. GUARD: `target` gives no place
+// (null) where there is nothing to do.
 template <class T, int V, int COUNT, bool GUARD, class Source, class Target> DEV void conv_fill(const Source& source, const Target& target) {
     if constexpr (V * sizeof(T) >= 4) {
 #pragma unroll(COUNT <= 8 ? COUNT : 4)
@@ -138,7 +143,8 @@ template <class E, int V> DEV void conv_bias(const Args& a, int col, float (&bia
     }
 }
 
-// Finishes V neighbouring elements of the result from their sums of products. Only this thread touches them, so the result may be added to itself.
+// Finishes V neighbouring elements of the result from their sums of products. Only this thread touches them, so the
+// result may be added to itself.
 template <class E, class TO, bool ACC, int V> DEV void conv_finish(const Args& a, i64 index, const float (&bias)[V], const float (&sum)[V]) {
     Vec<TO, V> saved, out, before;
     Vec<float, V> previous;
@@ -160,8 +166,9 @@ template <class E, class TO, bool ACC, int V> DEV void conv_finish(const Args& a
     conv_store(c + index, out);
 }
 
-// The second phase of a sum that was split: adds `SPLITS` partial results [SPLITS, LEN] of the work slot, always in the same order, and finishes.
-// A warp takes 32 V neighbouring elements and every GROUPS-th split; the GROUPS warps of the same elements meet in shared memory.
+// The second phase of a sum that was split: adds `SPLITS` partial results [SPLITS, LEN] of the work slot, always in the
+// same order, and finishes. A warp takes 32 V neighbouring elements and every GROUPS-th split; the GROUPS warps of the
+// same elements meet in shared memory.
 template <class E, class TO, bool ACC, i64 LEN, int LD, int SPLITS, int THREADS> struct ConvReduce {
     static constexpr int V = LEN % 4 == 0 && (LD % 4 == 0 || (!E::BIAS && LEN >= 65536)) ? 4 : 1, WARPS = THREADS / 32;
     static constexpr int GROUPS = SPLITS >= 24 && WARPS % 12 == 0 ? 12 : SPLITS >= 16 && WARPS % 8 == 0 ? 8 : SPLITS >= 8 && WARPS % 4 == 0 ? 4 : SPLITS >= 4 && WARPS % 2 == 0 ? 2 : 1;
@@ -208,22 +215,24 @@ template <class E, class TO, bool ACC, i64 LEN, int LD, int SPLITS, int THREADS>
 
 // ---------------------------------------------------------------------------------------------------- the product
 
-// One of the three products, of any geometry. A block makes a tile of BM by BN of one group of channels, in steps of BKB bytes of the sum, with
-// STAGES tiles under way.
+// One of the three products, of any geometry. A block makes a tile of BM by BN of one group of channels, in steps of
+// BKB bytes of the sum, with STAGES tiles under way.
 //     CONV_TENSOR: a warp makes WM by WN (multiples of 16) with matrix instructions: TF32 for float, otherwise T's own.
 //     CONV_SIMT:   T = float; a thread makes WM by WN (4 or 8 each) with FMAs.
-// Threads: BM / WM * BN / WN (warps or threads). Blocks: splits * groups * classes of positions * row tiles * column tiles.
-// Alignment: any; copies are as wide as channels (or filters) per group allow.
-// SPLITS > 1: the sum is taken in that many stretches, whose results a second phase adds in a fixed order; WORK = SPLITS * results * 4 bytes.
-// Overwrites c, or adds to it where ACC (gradient of the weight, always float). Deterministic. Reads each factor about once from memory where tiles
-// of neighbouring blocks meet in the second-level cache, and writes the result once (besides 2 SPLITS results of the work slot).
+// Threads: BM / WM * BN / WN (warps or threads). Blocks: splits * groups * classes of positions * row tiles * column
+// tiles. Alignment: any; copies are as wide as channels (or filters) per group allow. SPLITS > 1: the sum is taken in
+// that many stretches, whose results a second phase adds in a fixed order; WORK = SPLITS * results * 4 bytes.
+// Overwrites c, or adds to it where ACC (gradient of the weight, always float). Deterministic. Reads each factor about
+// once from memory where tiles of neighbouring blocks meet in the second-level cache, and writes the result once
+// (besides 2 SPLITS results of the work slot).
 template <int KIND, int MATH, class T, class Geom, int BM, int BN, int BKB, int WM, int WN, int STAGES, int SPLITS, bool ACC, class E> struct ConvGemm {
     using R = ConvAxis<KIND == CONV_FORWARD, Geom::H, Geom::HO, Geom::KH, Geom::SH, Geom::PH, Geom::DH>;
     using Q = ConvAxis<KIND == CONV_FORWARD, Geom::W, Geom::WO, Geom::KW, Geom::SW, Geom::PW, Geom::DW>;
     static constexpr bool TENSOR = MATH == CONV_TENSOR, BWD_W = KIND == CONV_BACKWARD_W, FWD = KIND == CONV_FORWARD;
     static constexpr int THREADS = BM / WM * (BN / WN) * (TENSOR ? 32 : 1);
     static constexpr int BK = BKB / (int)sizeof(T);
-    // Channels of one tap in the sum, rows and columns of one group's product, length of a line of the result, and its elements.
+    // Channels of one tap in the sum, rows and columns of one group's product, length of a line of the result, and its
+    // elements.
     static constexpr int CK = FWD ? Geom::CG : Geom::FG;
     static constexpr int POSITIONS = Geom::N * Geom::HO * Geom::WO;
     static constexpr int CLASSES = BWD_W ? 1 : R::CLASSES * Q::CLASSES;
@@ -240,7 +249,8 @@ template <int KIND, int MATH, class T, class Geom, int BM, int BN, int BKB, int 
     static constexpr int STAGE_BYTES = TileA::BYTES + TileB::BYTES;
     using Offset = typename ConvOffsetType<((FWD || BWD_W ? Geom::X : Geom::Y) + (i64)Geom::KH * Geom::DH * (Geom::W + Geom::WO) * Geom::C >= (1ll << 31) - 4096)>::Of;
     using OffsetY = typename ConvOffsetType<(Geom::Y >= (1ll << 31) - 4096)>::Of;
-    // Where a row of the product lies: its first tap in the gathered image (offset of group and image included), and its place in the result.
+    // Where a row of the product lies: its first tap in the gathered image (offset of group and image included), and
+    // its place in the result.
     struct alignas(16) Row { Offset base; int h, w, out; };
     using TO = typename ConvResult<T, BWD_W>::Of;
     using Reduce = ConvReduce<E, TO, ACC, LEN, LD, SPLITS, THREADS>;
@@ -308,7 +318,8 @@ template <int KIND, int MATH, class T, class Geom, int BM, int BN, int BKB, int 
 #pragma unroll 1
         for (int step = 0; step < count; ++step) {
             copy_wait<STAGES - 2>();
-            // Everybody's copies for this step have landed, and everybody has finished with the stage that is filled next.
+            // Everybody's copies for this step have landed, and everybody has finished with the stage that is filled
+            // next.
             __syncthreads();
             if (step + STAGES - 1 < count) fill(step + STAGES - 1);
             copy_commit();
@@ -321,7 +332,8 @@ template <int KIND, int MATH, class T, class Geom, int BM, int BN, int BKB, int 
         else finish_simt(a, acc, table, group, split, row0, col0);
     }
 
-    // The row `m` of the product of one class of positions; rows beyond the last meet only padding and have no place in the result.
+    // The row `m` of the product of one class of positions; rows beyond the last meet only padding and have no place in
+    // the result.
     DEV Row locate(int m, int group, const R& rows, const Q& cols) {
         constexpr int LC = FWD ? Geom::C : Geom::F;
         const int per_image = rows.count * cols.count;
@@ -349,7 +361,8 @@ template <int KIND, int MATH, class T, class Geom, int BM, int BN, int BKB, int 
 
     // ------------------------------------------------------------------------------------------------ copies
 
-    // Rows of the gathered image: x forward, dy backward. A thread's copies of a step all lie at the same tap and channel.
+    // Rows of the gathered image: x forward, dy backward. A thread's copies of a step all lie at the same tap and
+    // channel.
     DEV void fill_image(const Args& a, T* tile, const Row* table, const R& rows, const Q& cols, int k0, int sum) {
         constexpr int SLOTS = BK / VA, ALONG = THREADS / SLOTS, COUNT = ceil_div(BM, ALONG), LC = FWD ? Geom::C : Geom::F;
         static_assert(THREADS % SLOTS == 0, "slots");
@@ -454,7 +467,8 @@ template <int KIND, int MATH, class T, class Geom, int BM, int BN, int BKB, int 
     static constexpr int TM = TENSOR ? WM / 16 : 1, TN = TENSOR ? WN / 16 : 1;
     struct Fragments { u32 a[TM][4], b[TN][4]; };
 
-    // The fragments of 32 bytes of the sum. Two neighbouring tiles of eight columns share one load of B: words 0, 1 and words 2, 3.
+    // The fragments of 32 bytes of the sum. Two neighbouring tiles of eight columns share one load of B: words 0, 1 and
+    // words 2, 3.
     DEV void load_fragments(Fragments& f, const T* tile_a, const T* tile_b, int k) {
         constexpr int V = TileA::V;
         const int lane = here() % 32, warp = here() / 32, m = warp / (BN / WN) * WM, n = warp % (BN / WN) * WN;
@@ -509,7 +523,8 @@ template <int KIND, int MATH, class T, class Geom, int BM, int BN, int BKB, int 
         }
     }
 
-    // A row of the result to store, or -1; the place in it of a column; and V elements of it. With splits, the second phase adds the bias.
+    // A row of the result to store, or -1; the place in it of a column; and V elements of it. With splits, the second
+    // phase adds the bias.
     DEV int place_row(const Row* table, int group, int row0, int r) {
         if constexpr (BWD_W) return row0 + r < ROWS ? group * Geom::FG + row0 + r : -1;
         else return table[r].out;
@@ -544,7 +559,8 @@ template <int KIND, int MATH, class T, class Geom, int BM, int BN, int BKB, int 
         for (int j = 0; j < TN; ++j)
 #pragma unroll
             for (int e = 0; e < 4; e += V) {
-                // Lanes have two neighbours of each of two tiles of eight columns; a pair of lanes trades so that each has four of one.
+                // Lanes have two neighbours of each of two tiles of eight columns; a pair of lanes trades so that each
+                // has four of one.
                 const int col = n + j * 16 + (V == 4 ? lane % 2 * 8 + lane % 4 / 2 * 4 : e / 2 * 8 + lane % 4 * 2 + e % 2), line = place_col(group, col);
                 float bias[V];
                 put_bias<V>(a, line, col < COLS, bias);
@@ -566,8 +582,8 @@ template <int KIND, int MATH, class T, class Geom, int BM, int BN, int BKB, int 
 
     // ------------------------------------------------------------------------------------------------ FMAs
 
-    // The WM rows and WN columns of a thread: a stride apart where a row's sum lies together, otherwise in groups of four neighbours, so that both
-    // are read 16 bytes at a time from different banks.
+    // The WM rows and WN columns of a thread: a stride apart where a row's sum lies together, otherwise in groups of
+    // four neighbours, so that both are read 16 bytes at a time from different banks.
     static constexpr int ACROSS = BN / WN, DOWN = BM / WM;
     DEV int row_of(int i) {
         const int y = here() / ACROSS;
@@ -642,9 +658,10 @@ template <int KIND, int MATH, class T, class Geom, int BM, int BN, int BKB, int 
     }
 };
 
-// Forward pass or gradient of x of a small problem in one launch: every warp of a block makes the whole tile of BM by BN (512 elements, 16 a lane) from its own
-// slice of the sum, all of whose copies are under way at once, and the block adds its warps' results in a fixed order.
-// Threads: 32 SLICES. Blocks: groups * classes of positions * row tiles * column tiles. Alignment: any. Overwrites. Deterministic.
+// Forward pass or gradient of x of a small problem in one launch: every warp of a block makes the whole tile of BM by
+// BN (512 elements, 16 a lane) from its own slice of the sum, all of whose copies are under way at once, and the block
+// adds its warps' results in a fixed order. Threads: 32 SLICES. Blocks: groups * classes of positions * row tiles *
+// column tiles. Alignment: any. Overwrites. Deterministic.
 template <int KIND, class Geom, int BM, int BN, int SLICES, class E> struct ConvSliced {
     using Gemm = ConvGemm<KIND, CONV_SIMT, float, Geom, BM, BN, 64, 4, 4, 2, 1, false, E>;
     using R = typename Gemm::R;
@@ -716,13 +733,15 @@ template <int KIND, class Geom, int BM, int BN, int SLICES, class E> struct Conv
     }
 };
 
-// ---------------------------------------------------------------------------------------------------- gradient of the weight, all taps at once
+// ---------------------------------------------------------------------------------------------------- gradient of the
+// weight, all taps at once
 
-// How the kernels below walk: a unit is R rows of y of one image. One stage of shared memory holds the unit's dy, 64 filters a line, and the rows of
-// x that it meets, CT channels a line, padding included: a tap is then nothing but a shift by lines, and x comes from memory once for all taps.
-// Lines of y are padded to a multiple of eight a row. Lines of 16-bit numbers are 128 bytes, permuted by groups of 16 bytes as the matrix
-// instructions of Hopper expect; lines of floats are padded.
-// Lines of the padding hold zeros in dy, yet may meet numbers of x: infinities there become NaN, as in the taps that they belong to.
+// How the kernels below walk: a unit is R rows of y of one image. One stage of shared memory holds the unit's dy, 64
+// filters a line, and the rows of x that it meets, CT channels a line, padding included: a tap is then nothing but a
+// shift by lines, and x comes from memory once for all taps. Lines of y are padded to a multiple of eight a row. Lines
+// of 16-bit numbers are 128 bytes, permuted by groups of 16 bytes as the matrix instructions of Hopper expect; lines of
+// floats are padded. Lines of the padding hold zeros in dy, yet may meet numbers of x: infinities there become NaN, as
+// in the taps that they belong to.
 template <class T, class Geom, int R, int CT, int THREADS> struct ConvTaps {
     static_assert(Geom::SH == 1 && Geom::SW == 1 && Geom::DH == 1 && Geom::DW == 1 && Geom::G == 1, "taps must be shifts");
     static constexpr bool SWIZZLED = sizeof(T) == 2;
@@ -813,15 +832,17 @@ DEV void conv_wgmma(float (&d)[96], u64 a, u64 b, f16) {
 #define CONV_WGMMA 0
 template <class T> DEV void conv_wgmma(float (&)[96], u64, u64, T) {}
 #endif
-// Describes a matrix of 16-bit numbers in shared memory whose lines of 128 bytes run along the rows of the product: `next` bytes from 64 rows to the next
-// 64, `group` bytes from eight lines to the next eight. Any line may be the first, because the permutation goes by the address.
+// Describes a matrix of 16-bit numbers in shared memory whose lines of 128 bytes run along the rows of the product:
+// `next` bytes from 64 rows to the next 64, `group` bytes from eight lines to the next eight. Any line may be the
+// first, because the permutation goes by the address.
 DEV u64 conv_matrix(u32 at, u32 next, u32 group) { return (u64)((at & 0x3ffff) >> 4) | (u64)(next >> 4) << 16 | (u64)(group >> 4) << 32 | (u64)1 << 62; }
 
-// Gradient of the weight of a 3x3 kernel of stride and dilation 1, no groups, in 16-bit precisions, on Hopper (target sm_90a). A block makes 64
-// filters by 64 channels by all nine taps; each of its three warpgroups takes one row of taps: 64 by 192, whose three taps are three shifts of the
-// same lines. Threads: 384. Blocks: SPLITS * tiles. A second phase adds the splits in a fixed order; WORK = SPLITS * weights * 4 bytes.
-// Channels and filters must be multiples of eight. Overwrites or adds. Deterministic. Bytes moved: x (R + 2) / R times for each 64 filters, mostly from
-// the second-level cache, dy once for each 64 channels, and the splits twice.
+// Gradient of the weight of a 3x3 kernel of stride and dilation 1, no groups, in 16-bit precisions, on Hopper (target
+// sm_90a). A block makes 64 filters by 64 channels by all nine taps; each of its three warpgroups takes one row of
+// taps: 64 by 192, whose three taps are three shifts of the same lines. Threads: 384. Blocks: SPLITS * tiles. A second
+// phase adds the splits in a fixed order; WORK = SPLITS * weights * 4 bytes. Channels and filters must be multiples of
+// eight. Overwrites or adds. Deterministic. Bytes moved: x (R + 2) / R times for each 64 filters, mostly from the
+// second-level cache, dy once for each 64 channels, and the splits twice.
 template <class T, class Geom, int R, int SPLITS, bool ACC> struct ConvWgmmaBwdW {
     static_assert(sizeof(T) == 2 && Geom::KH == 3 && Geom::KW == 3, "3x3 of 16 bits");
     static_assert(CONV_WGMMA || sizeof(T) == 0, "the target must be sm_90a");
@@ -858,7 +879,8 @@ template <class T, class Geom, int R, int SPLITS, bool ACC> struct ConvWgmmaBwdW
         for (int step = 0; step < count; ++step) {
             copy_wait<DEPTH - 1>();
             asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
-            // Everybody's copies for this step have landed, and everybody's products of the step before the last are done.
+            // Everybody's copies for this step have landed, and everybody's products of the step before the last are
+            // done.
             __syncthreads();
             const u32 y = shared_address(smem + now * Taps::STAGE_BYTES), x = y + Taps::Y_BYTES + tap_row * Taps::PX * 128;
 #if CONV_WGMMA
@@ -884,7 +906,8 @@ template <class T, class Geom, int R, int SPLITS, bool ACC> struct ConvWgmmaBwdW
         const bool odd = lane % 2 != 0;
 #pragma unroll
         for (int j = 0; j < 12; ++j) {
-            // Lanes have two neighbours of each of two tiles of eight columns; a pair of lanes trades so that each has four of one.
+            // Lanes have two neighbours of each of two tiles of eight columns; a pair of lanes trades so that each has
+            // four of one.
             const int col = j * 16 + lane % 2 * 8 + lane % 4 / 2 * 4;
 #pragma unroll
             for (int i = 0; i < 2; ++i) {
@@ -905,8 +928,10 @@ template <class T, class Geom, int R, int SPLITS, bool ACC> struct ConvWgmmaBwdW
     }
 };
 
-// The same with TF32 factors and the matrix instructions of all GPUs. A block makes 64 filters by CT (32 or 64) channels by all nine taps, a warp 64 by 48
-// of one row of taps; where CT is 32, two halves of the warps take turns with the positions and meet in shared memory. Threads: 384. Blocks, phases, alignment (multiples of four) and the rest as above.
+// The same with TF32 factors and the matrix instructions of all GPUs. A block makes 64 filters by CT (32 or 64)
+// channels by all nine taps, a warp 64 by 48 of one row of taps; where CT is 32, two halves of the warps take turns
+// with the positions and meet in shared memory. Threads: 384. Blocks, phases, alignment (multiples of four) and the
+// rest as above.
 template <class Geom, int R, int CT, int STAGES, int SPLITS, bool ACC> struct ConvTapsBwdW {
     static_assert(Geom::KH == 3 && Geom::KW == 3 && (CT == 32 || CT == 64) && STAGES >= 3, "3x3");
     static constexpr int ACROSS = CT / 16, TURNS = 4 / ACROSS, THREADS = 384;
@@ -994,7 +1019,8 @@ template <class Geom, int R, int CT, int STAGES, int SPLITS, bool ACC> struct Co
         const bool odd = lane % 2 != 0;
 #pragma unroll
         for (int q = 0; q < 3; ++q) {
-            // Lanes have two neighbours of each of two tiles of eight columns; a pair of lanes trades so that each has four of one.
+            // Lanes have two neighbours of each of two tiles of eight columns; a pair of lanes trades so that each has
+            // four of one.
             const int col = (pair0 + q) * 16, c = c0 + col % CT + lane % 2 * 8 + lane % 4 / 2 * 4;
 #pragma unroll
             for (int i = 0; i < 8; ++i) {
@@ -1008,10 +1034,11 @@ template <class Geom, int R, int CT, int STAGES, int SPLITS, bool ACC> struct Co
     }
 };
 
-// ---------------------------------------------------------------------------------------------------- images of few channels
+// ---------------------------------------------------------------------------------------------------- images of few
+// channels
 
-// A unit is R rows of y of one image. The rows of x that it meets lie in shared memory with their padding, so that the place of a factor is the sum of an
-// offset of the position and an offset of tap and channel.
+// A unit is R rows of y of one image. The rows of x that it meets lie in shared memory with their padding, so that the
+// place of a factor is the sum of an offset of the position and an offset of tap and channel.
 template <class T, class Geom, int R, int THREADS> struct ConvThin {
     static_assert(Geom::G == 1, "groups");
     static constexpr int K = Geom::TAPS * Geom::C, V = 16 / (int)sizeof(T), VX = vec_width<T>(Geom::W * Geom::C);
@@ -1058,10 +1085,12 @@ DEV u32 conv_pair(bf16 low, bf16 high) { return (u32)low.bits | (u32)high.bits <
 DEV u32 conv_pair(f16 low, f16 high) { return (u32)low.bits | (u32)high.bits << 16; }
 DEV u32 conv_pair(float, float) { return 0; }
 
-// Gradient of the weight where a filter has few weights (at most 40): dy goes from memory to registers once and never through shared memory. A
-// warp takes 32 bytes of positions at a time by FT (16, 32 or 64) filters by all weights of a filter, on tensor cores (TF32 for float). The warps of a block meet
-// in shared memory; SPLITS blocks a tile of filters; a second phase adds the splits in a fixed order (WORK = SPLITS * weights * 4 bytes).
-// Threads: 256. Filters must be a multiple of FT. Any stride, padding and dilation; no groups. Overwrites or adds. Deterministic. Bytes moved: x and dy once.
+// Gradient of the weight where a filter has few weights (at most 40): dy goes from memory to registers once and never
+// through shared memory. A warp takes 32 bytes of positions at a time by FT (16, 32 or 64) filters by all weights of a
+// filter, on tensor cores (TF32 for float). The warps of a block meet in shared memory; SPLITS blocks a tile of
+// filters; a second phase adds the splits in a fixed order (WORK = SPLITS * weights * 4 bytes). Threads: 256. Filters
+// must be a multiple of FT. Any stride, padding and dilation; no groups. Overwrites or adds. Deterministic. Bytes
+// moved: x and dy once.
 template <class T, class Geom, int FT, int R, int SPLITS, bool ACC> struct ConvThinBwdW {
     static constexpr int THREADS = 256, WARPS = THREADS / 32;
     using Thin = ConvThin<T, Geom, R, THREADS>;
@@ -1191,9 +1220,10 @@ template <class T, class Geom, int FT, int R, int SPLITS, bool ACC> struct ConvT
     }
 };
 
-// Forward pass where a filter has few weights (at most 32): the weights stay in registers, y goes from registers to memory. A warp takes 16 positions at a time by
-// FT (32 or 64) filters, on tensor cores (TF32 for float). Threads: 256. Blocks: BLOCKS * tiles of filters, each walking over units. Filters must be a multiple of
-// FT. Any stride, padding and dilation; no groups. Overwrites. Deterministic. Bytes moved: x and y once.
+// Forward pass where a filter has few weights (at most 32): the weights stay in registers, y goes from registers to
+// memory. A warp takes 16 positions at a time by FT (32 or 64) filters, on tensor cores (TF32 for float). Threads: 256.
+// Blocks: BLOCKS * tiles of filters, each walking over units. Filters must be a multiple of FT. Any stride, padding and
+// dilation; no groups. Overwrites. Deterministic. Bytes moved: x and y once.
 template <class T, class Geom, int FT, int R, int BLOCKS, class E> struct ConvThinForward {
     static constexpr int THREADS = 256, WARPS = THREADS / 32;
     using Thin = ConvThin<T, Geom, R, THREADS>;
@@ -1211,7 +1241,8 @@ template <class T, class Geom, int FT, int R, int BLOCKS, class E> struct ConvTh
         Thin::clear(x);
         if (start < Thin::UNITS) Thin::fill(a, x, start);
         copy_commit();
-        // Columns of fragments stand for filters so that a thread has groups of VL neighbours, and a store of four threads fills 64 bytes.
+        // Columns of fragments stand for filters so that a thread has groups of VL neighbours, and a store of four
+        // threads fills 64 bytes.
         u32 fb[TILES][STEPS][2];
         int tap_at[STEPS][KT];
 #pragma unroll
@@ -1290,11 +1321,13 @@ template <class T, class Geom, int FT, int R, int BLOCKS, class E> struct ConvTh
     }
 };
 
-// ---------------------------------------------------------------------------------------------------- few channels a group
+// ---------------------------------------------------------------------------------------------------- few channels a
+// group
 
-// Forward pass or gradient of x for groups of few channels, depthwise above all, without tiles: a thread makes V neighbouring channels of one
-// position (V > 1 only where groups have one channel and one filter) and reads what it needs; neighbours share it in the first-level cache.
-// Threads: 256. Blocks: results / (256 V). Overwrites. Deterministic. Bytes moved: both images once, from beyond the first-level cache.
+// Forward pass or gradient of x for groups of few channels, depthwise above all, without tiles: a thread makes V
+// neighbouring channels of one position (V > 1 only where groups have one channel and one filter) and reads what it
+// needs; neighbours share it in the first-level cache. Threads: 256. Blocks: results / (256 V). Overwrites.
+// Deterministic. Bytes moved: both images once, from beyond the first-level cache.
 template <int KIND, class T, class Geom, class E> struct ConvDirect {
     static constexpr bool FWD = KIND == CONV_FORWARD;
     using R = ConvAxis<FWD, Geom::H, Geom::HO, Geom::KH, Geom::SH, Geom::PH, Geom::DH>;
@@ -1346,9 +1379,10 @@ template <int KIND, class T, class Geom, class E> struct ConvDirect {
     }
 };
 
-// Gradient of the weight for groups of few channels: a warp takes 32 filters, one a lane, and every eighth position of its block's stretch; a thread
-// keeps HOLD of the filter's weights. Threads: 256. Blocks: SPLITS * filters / 32 * weights of a filter / HOLD; the second phase adds the splits
-// (WORK = SPLITS * weights * 4 bytes). Overwrites or adds. Deterministic. Bytes moved: x and dy once for each HOLD weights of a filter.
+// Gradient of the weight for groups of few channels: a warp takes 32 filters, one a lane, and every eighth position of
+// its block's stretch; a thread keeps HOLD of the filter's weights. Threads: 256. Blocks: SPLITS * filters / 32 *
+// weights of a filter / HOLD; the second phase adds the splits (WORK = SPLITS * weights * 4 bytes). Overwrites or adds.
+// Deterministic. Bytes moved: x and dy once for each HOLD weights of a filter.
 template <class T, class Geom, int SPLITS, bool ACC> struct ConvDirectBwdW {
     static constexpr int K = Geom::TAPS * Geom::CG, HOLD = min_i(K, 9), CHUNKS = ceil_div(K, HOLD), COLUMNS = ceil_div(Geom::F, 32);
     static constexpr int POSITIONS = Geom::N * Geom::HO * Geom::WO, EACH = ceil_div(POSITIONS, SPLITS);

@@ -2,10 +2,11 @@
 
 // ---------------------------------------------------------------------------------------------------- flat arrays
 
-// LEN elements in groups of V, of 16 bytes. Neighbouring threads take neighbouring groups; a thread takes up to four groups that lie a
-// block apart and issues all its loads before its first store, so that large arrays keep enough bytes in flight, while small ones are
-// spread over as many multiprocessors as they have blocks. The LEN % V last elements go one by one to the first threads of the last block.
-// An operation says what it reads and what it writes for N neighbouring elements from `at` on, with N either V or 1; it may work in place.
+// LEN elements in groups of V, of 16 bytes. Neighbouring threads take neighbouring groups; a thread takes up to four
+// groups that lie a block apart and issues all its loads before its first store, so that large arrays keep enough bytes
+// in flight, while small ones are spread over as many multiprocessors as they have blocks. The LEN % V last elements go
+// one by one to the first threads of the last block. An operation says what it reads and what it writes for N
+// neighbouring elements from `at` on, with N either V or 1; it may work in place.
 template <class Op, i64 LEN, int V> struct Elementwise {
     static constexpr int PHASES = 1, THREADS = 256;
     static constexpr i64 WORK = 0, GROUPS = LEN / V;
@@ -166,9 +167,9 @@ template <class T, i64 LEN> struct Add : Elementwise<Add<T, LEN>, LEN, WIDE_V<T>
     }
 };
 
-// y [ROWS, COLS] = x + bias [COLS], with x and y of T and the bias of float. Overwrites, in place allowed; moves 2 * ROWS * COLS *
-// sizeof(T) bytes. The matrix is walked as one array, so that x and y are moved in vectors whatever COLS is; the bias is moved in vectors
-// where COLS is a multiple of the vector's length.
+// y [ROWS, COLS] = x + bias [COLS], with x and y of T and the bias of float. Overwrites, in place allowed; moves 2 *
+// ROWS * COLS * sizeof(T) bytes. The matrix is walked as one array, so that x and y are moved in vectors whatever COLS
+// is; the bias is moved in vectors where COLS is a multiple of the vector's length.
 template <class T, i64 ROWS, int COLS> struct BiasAdd : Elementwise<BiasAdd<T, ROWS, COLS>, ROWS * COLS, WIDE_V<T>> {
     using Slots = slots::bias_add;
     template <int N> struct In {
@@ -203,10 +204,11 @@ template <class T, i64 ROWS, int COLS> struct BiasAdd : Elementwise<BiasAdd<T, R
 
 // db [COLS] (float) = or += the sum over the rows of dy [ROWS, COLS] (T). Deterministic: every sum has a fixed order.
 //
-// A block takes a strip of up to 128 bytes of columns: TX neighbouring threads read neighbouring vectors of a row and LANES rows are read at
-// once; the lanes are then added up through shared memory. With CHUNKS = 1 a block runs down all rows and writes db. Otherwise it runs down
-// one of CHUNKS stretches of rows and leaves its sums in work [CHUNKS, COLS], which phase 1 adds up, eight columns a block.
-// Vectors are as wide as COLS allows. Moves ROWS * COLS * sizeof(T) bytes, and 8 * CHUNKS * COLS more where CHUNKS > 1.
+// A block takes a strip of up to 128 bytes of columns: TX neighbouring threads read neighbouring vectors of a row and
+// LANES rows are read at once; the lanes are then added up through shared memory. With CHUNKS = 1 a block runs down all
+// rows and writes db. Otherwise it runs down one of CHUNKS stretches of rows and leaves its sums in work [CHUNKS,
+// COLS], which phase 1 adds up, eight columns a block. Vectors are as wide as COLS allows. Moves ROWS * COLS *
+// sizeof(T) bytes, and 8 * CHUNKS * COLS more where CHUNKS > 1.
 template <class T, i64 ROWS, int COLS, bool ACCUMULATE, int CHUNKS> struct BiasGrad {
     using Slots = slots::bias_grad;
     static constexpr int PHASES = CHUNKS == 1 ? 1 : 2, THREADS = 256;
@@ -302,9 +304,10 @@ template <class T, i64 ROWS, int COLS, bool ACCUMULATE, int CHUNKS> struct BiasG
 
 // y [N, COLS, ROWS] = x [N, ROWS, COLS], elements of T. Overwrites; moves 2 * N * ROWS * COLS * sizeof(T) bytes.
 //
-// A block of 256 threads carries one tile through shared memory, so that both sides are read and written along their rows, four bytes at a
-// time where rows allow. Small samples are one tile; thin ones are cut along their long side only, which keeps the short side's
-// rows together in memory. The tile's rows are padded so that columns fall into different banks.
+// A block of 256 threads carries one tile through shared memory, so that both sides are read and written along their
+// rows, four bytes at a time where rows allow. Small samples are one tile; thin ones are cut along their long side
+// only, which keeps the short side's rows together in memory. The tile's rows are padded so that columns fall into
+// different banks.
 template <class T, int N, int ROWS, int COLS> struct Transpose {
     using Slots = slots::transpose;
     static constexpr int PHASES = 1, THREADS = 256;
@@ -359,13 +362,13 @@ template <class T, int N, int ROWS, int COLS> struct Transpose {
 
 // ---------------------------------------------------------------------------------------------------- dropout
 
-// y = x * scale where the element's random number reaches THRESHOLD, else exactly 0; mask has one bit an element, the lowest first,
-// and zeros behind the last. THRESHOLD is the rate times 2^32, rounded up; SCALE holds the bits of the float 1 / (1 - rate).
-// Overwrites, in place allowed; moves 2 * LEN * sizeof(T) + LEN / 8 bytes.
+// y = x * scale where the element's random number reaches THRESHOLD, else exactly 0; mask has one bit an element, the
+// lowest first, and zeros behind the last. THRESHOLD is the rate times 2^32, rounded up; SCALE holds the bits of the
+// float 1 / (1 - rate). Overwrites, in place allowed; moves 2 * LEN * sizeof(T) + LEN / 8 bytes.
 //
-// A block of random words serves four elements that lie 16 apart. A warp takes 256 neighbouring elements: its lanes draw two blocks of words
-// each, exchange the decisions as ballots (bit 16 h + l of ballot q of round r stands for element 128 r + 64 h + 16 q + l), and then move
-// neighbouring elements in vectors of 16 bytes. No word is drawn twice.
+// A block of random words serves four elements that lie 16 apart. A warp takes 256 neighbouring elements: its lanes
+// draw two blocks of words each, exchange the decisions as ballots (bit 16 h + l of ballot q of round r stands for
+// element 128 r + 64 h + 16 q + l), and then move neighbouring elements in vectors of 16 bytes. No word is drawn twice.
 template <class T, i64 LEN, u32 THRESHOLD, u32 SCALE, u32 STREAM> struct Dropout {
     using Slots = slots::dropout;
     static constexpr int PHASES = 1, THREADS = 256, CHUNK = 256;
@@ -436,8 +439,8 @@ template <class T, i64 LEN, u32 THRESHOLD, u32 SCALE, u32 STREAM> struct Dropout
     }
 };
 
-// dx = dy * scale where the element's bit of the mask is set, else exactly 0. Overwrites, dx may lie on dy; moves 2 * LEN * sizeof(T) +
-// LEN / 8 bytes. SCALE as for Dropout.
+// dx = dy * scale where the element's bit of the mask is set, else exactly 0. Overwrites, dx may lie on dy; moves 2 *
+// LEN * sizeof(T) + LEN / 8 bytes. SCALE as for Dropout.
 template <class T, i64 LEN, u32 SCALE> struct DropoutBwd : Elementwise<DropoutBwd<T, LEN, SCALE>, LEN, WIDE_V<T>> {
     using Slots = slots::dropout_bwd;
     template <int N> struct In {
@@ -453,7 +456,8 @@ template <class T, i64 LEN, u32 SCALE> struct DropoutBwd : Elementwise<DropoutBw
     }
 };
 
-// mask [LEN / 8] (bits): whether x [LEN] is above zero; LEN is a multiple of 8. Slots: x, mask. Overwrites; moves LEN * sizeof(T) + LEN / 8 bytes.
+// mask [LEN / 8] (bits): whether x [LEN] is above zero; LEN is a multiple of 8. Slots: x, mask. Overwrites; moves LEN *
+// sizeof(T) + LEN / 8 bytes.
 template <class T, i64 LEN> struct SignBits : Elementwise<SignBits<T, LEN>, LEN, 8> {
     using Slots = slots::sign_bits;
     static_assert(LEN % 8 == 0, "a byte of the mask belongs to eight elements");
@@ -476,10 +480,11 @@ template <class T, i64 LEN> struct SignBits : Elementwise<SignBits<T, LEN>, LEN,
     }
 };
 
-// ---------------------------------------------------------------------------------------------------- scalars of a step
+// ---------------------------------------------------------------------------------------------------- scalars of a
+// step
 
-// counter [2] (i64: seed, step) with one added to the step. One thread works; in place allowed. The block has the size of the other
-// operations' blocks so that it can share a launch with them.
+// counter [2] (i64: seed, step) with one added to the step. One thread works; in place allowed. The block has the size
+// of the other operations' blocks so that it can share a launch with them.
 struct StepInc {
     using Slots = slots::step_inc;
     static constexpr int PHASES = 1, THREADS = 256;
@@ -495,9 +500,11 @@ struct StepInc {
     }
 };
 
-// corr [2] = 1 / (1 - beta1^t), 1 / sqrt(1 - beta2^t), with t the step of the counter less the steps that changed nothing, where `skipped` (slot 2, float) is bound; BETA1 and BETA2 are the bits of doubles.
-// One thread works on each, in double precision; the block's size as for StepInc. The power is taken by squaring, which is a fraction of the library function's latency; its error
-// of about t units of the last place vanishes beside the one rounding to float, because the power itself is gone before t is large.
+// corr [2] = 1 / (1 - beta1^t), 1 / sqrt(1 - beta2^t), with t the step of the counter less the steps that changed
+// nothing, where `skipped` (slot 2, float) is bound; BETA1 and BETA2 are the bits of doubles. One thread works on each,
+// in double precision; the block's size as for StepInc. The power is taken by squaring, which is a fraction of the
+// library function's latency; its error of about t units of the last place vanishes beside the one rounding to float,
+// because the power itself is gone before t is large.
 template <u64 BETA1, u64 BETA2> struct BiasCorr {
     using Slots = slots::bias_corr;
     static constexpr int PHASES = 1, THREADS = 256;
@@ -517,8 +524,8 @@ template <u64 BETA1, u64 BETA2> struct BiasCorr {
     }
 };
 
-// Slots: 0 row_loss [ROWS], 1 loss [1], 2 row_right [ROWS], 3 accuracy [1], all float, the last two where bound: means over the rows. One block, which adds in
-// a fixed order; overwrites; moves 4 to 8 bytes a row.
+// Slots: 0 row_loss [ROWS], 1 loss [1], 2 row_right [ROWS], 3 accuracy [1], all float, the last two where bound: means
+// over the rows. One block, which adds in a fixed order; overwrites; moves 4 to 8 bytes a row.
 template <i64 ROWS> struct LossMean {
     using Slots = slots::loss_mean;
     static_assert(Slots::ROW_LOSS == 0 && Slots::LOSS == 1 && Slots::ACCURACY == Slots::ROW_RIGHT + 1, "a mean follows its rows");
@@ -540,10 +547,10 @@ template <i64 ROWS> struct LossMean {
     }
 };
 
-// accuracy [1] (float) = share of the rows of scores [ROWS, CLASSES] (T) whose first largest score stands at the label (i32). A row counts
-// as wrong where its label names no class or one of its scores is not a number. One block; counts are whole numbers, so the order of
-// additions does not matter. A group of L lanes takes a row: nothing before the label may reach its score, nothing behind may exceed it.
-// Overwrites; moves ROWS * (CLASSES * sizeof(T) + 4) bytes.
+// accuracy [1] (float) = share of the rows of scores [ROWS, CLASSES] (T) whose first largest score stands at the label
+// (i32). A row counts as wrong where its label names no class or one of its scores is not a number. One block; counts
+// are whole numbers, so the order of additions does not matter. A group of L lanes takes a row: nothing before the
+// label may reach its score, nothing behind may exceed it. Overwrites; moves ROWS * (CLASSES * sizeof(T) + 4) bytes.
 template <class T, i64 ROWS, int CLASSES> struct Accuracy {
     using Slots = slots::accuracy;
     static constexpr int PHASES = 1, THREADS = ROWS * CLASSES > 4096 ? 1024 : 256;
@@ -580,9 +587,10 @@ template <class T, i64 ROWS, int CLASSES> struct Accuracy {
     }
 };
 
-// The sum over the rows of a [ROWS, COLS] (T) is the gradient of a bias, which is stepped by Rule at once. A block takes 32 EACH columns, EACH neighbours for each
-// lane; its warps take every eighth row and are added up in fixed order. Slots as StepSlots says; a part is that of 32 columns, of which a block fills its first.
-// Moves ROWS * COLS * sizeof(T) bytes.
+// The sum over the rows of a [ROWS, COLS] (T) is the gradient of a bias, which is stepped by Rule at once. A block
+// takes 32 EACH columns, EACH neighbours for each lane; its warps take every eighth row and are added up in fixed
+// order. Slots as StepSlots says; a part is that of 32 columns, of which a block fills its first. Moves ROWS * COLS *
+// sizeof(T) bytes.
 template <class Rule, class T, int ROWS, int COLS, int EACH> struct BiasStep {
     static constexpr int PHASES = 1, THREADS = 256, WARPS = THREADS / 32, BLOCKS = ceil_div(COLS, 32 * EACH), PARTS = ceil_div(COLS, 32);
     static constexpr i64 WORK = 0;
@@ -646,8 +654,9 @@ template <class Rule, class T, int ROWS, int COLS, int EACH> struct BiasStep {
     }
 };
 
-// update_max [1] = largest of update_max_seg [SEGMENTS] (not a number where one is not) and grad_norm [1] = square root of the sum of
-// the squares of grad_norm_seg [SEGMENTS], each where both its input and its output are bound. Floats; one block, which adds in a fixed order. Overwrites.
+// update_max [1] = largest of update_max_seg [SEGMENTS] (not a number where one is not) and grad_norm [1] = square root
+// of the sum of the squares of grad_norm_seg [SEGMENTS], each where both its input and its output are bound. Floats;
+// one block, which adds in a fixed order. Overwrites.
 template <int SEGMENTS> struct UpdateMetrics {
     using Slots = slots::update_metrics;
     static constexpr int PHASES = 1, THREADS = 256;

@@ -1,16 +1,20 @@
-// Matrix products: c[M, N] = a b, with the previous value, bias, activation or an activation's derivative applied before the one store.
+// Matrix products: c[M, N] = a b, with the previous value, bias, activation or an activation's derivative applied
+// before the one store.
 //
-// GEMM_NN: a [M, K], b [K, N] (forward). GEMM_NT: a [M, K], b [N, K] (input gradient). GEMM_TN: a [K, M], b [K, N] (weight gradient, c float).
-// a, b, saved, z are of type T; bias is float; c is T, float under GEMM_TN. Slots: a, b, bias, saved, c_prev, c, z, work.
+// GEMM_NN: a [M, K], b [K, N] (forward). GEMM_NT: a [M, K], b [N, K] (input gradient). GEMM_TN: a [K, M], b [K, N]
+// (weight gradient, c float). a, b, saved, z are of type T; bias is float; c is T, float under GEMM_TN. Slots: a, b,
+// bias, saved, c_prev, c, z, work.
 //
-// Three kernels share the ends of a product. The first two share everything but the arithmetic; the third, for products of a few microseconds, stands
-// at the end of the file. A block computes one BM x BN tile. Its threads form groups; each group owns a share of k, a
-// ring of buffers in shared memory that it fills with asynchronous copies as far ahead as fits, and accumulators for the whole tile. Groups of one
-// warp never wait for another warp before the end. At the end the groups' accumulators are laid side by side in shared memory, summed in
-// fixed order, finished and stored in rows. With SPLIT > 1 blocks share k as well: phase 0 leaves partial products [SPLIT, M, N] in `work`, and
-// phase 1 sums them in fixed order and finishes. Results are deterministic: no atomics.
+// Three kernels share the ends of a product. The first two share everything but the arithmetic; the third, for products
+// of a few microseconds, stands at the end of the file. A block computes one BM x BN tile. Its threads form groups;
+// each group owns a share of k, a ring of buffers in shared memory that it fills with asynchronous copies as far ahead
+// as fits, and accumulators for the whole tile. Groups of one warp never wait for another warp before the end. At the
+// end the groups' accumulators are laid side by side in shared memory, summed in fixed order, finished and stored in
+// rows. With SPLIT > 1 blocks share k as well: phase 0 leaves partial products [SPLIT, M, N] in `work`, and phase 1
+// sums them in fixed order and finishes. Results are deterministic: no atomics.
 //
-// Any M, N, K from 1 up. Copies are of 16, 8 or 4 bytes, whatever the row length of a factor allows; odd rows of 16-bit elements are loaded plainly.
+// Any M, N, K from 1 up. Copies are of 16, 8 or 4 bytes, whatever the row length of a factor allows; odd rows of 16-bit
+// elements are loaded plainly.
 
 enum GemmTrans { GEMM_NN = 0, GEMM_NT = 1, GEMM_TN = 2 };
 
@@ -24,9 +28,11 @@ template <class A, class B> struct Choose<false, A, B> { using Type = B; };
 template <class T> struct IsBf16 { static constexpr bool YES = false; };
 template <> struct IsBf16<bf16> { static constexpr bool YES = true; };
 
-// ---------------------------------------------------------------------------------------------------- the end of a product
+// ---------------------------------------------------------------------------------------------------- the end of a
+// product
 
-// What V neighbouring elements of the product still need. `fetch` may run long before `finish`, so that its loads overlap the product.
+// What V neighbouring elements of the product still need. `fetch` may run long before `finish`, so that its loads
+// overlap the product.
 template <class T, class Out, int N, bool ACC, class Epi, int V> struct Tail {
     float bias[V], saved[V], previous[V];
 
@@ -69,8 +75,9 @@ template <class T, class Out, int N, bool ACC, class Epi, int V> struct Tail {
     }
 };
 
-// The end of a product that is the gradient of a weight: instead of being stored, it steps the weight by Rule. The metrics of tiles of GRAIN by 16 elements
-// go to the parts, row by row. ALONE: a block has a multiprocessor to itself, and all of the reduction under way at once.
+// The end of a product that is the gradient of a weight: instead of being stored, it steps the weight by Rule. The
+// metrics of tiles of GRAIN by 16 elements go to the parts, row by row. ALONE: a block has a multiprocessor to itself,
+// and all of the reduction under way at once.
 template <class Rule, int GRAIN, bool ALONE> struct Stepping : Epilogue<false, NONE, false, NONE> {};
 
 template <class T, int N, class Rule, int GRAIN, bool ALONE, int V> struct Tail<T, float, N, false, Stepping<Rule, GRAIN, ALONE>, V> {
@@ -141,8 +148,8 @@ struct Place {
     int row, col, split;
 };
 
-// The tiles of a product and what becomes of a finished one. GROUPS accumulators of a tile lie in shared memory as [GROUPS, BM, PITCH] floats;
-// the pitch keeps the rows of a matrix instruction's result in different banks.
+// The tiles of a product and what becomes of a finished one. GROUPS accumulators of a tile lie in shared memory as
+// [GROUPS, BM, PITCH] floats; the pitch keeps the rows of a matrix instruction's result in different banks.
 template <class T, int M, int N, int TRANS, bool ACC, class Epi, int BM, int BN, int GROUPS, int SPLIT, int THREADS> struct Tiles {
     using Out = typename Choose<TRANS == GEMM_TN, float, T>::Type;
     static constexpr int V = N % 4 == 0 ? 4 : N % 2 == 0 ? 2 : 1;
@@ -157,7 +164,8 @@ template <class T, int M, int N, int TRANS, bool ACC, class Epi, int BM, int BN,
 
     static constexpr int blocks(int phase) { return phase == 0 ? DOWN * ACROSS * SPLIT : ceil_div((i64)M * N / V, THREADS); }
 
-    // Neighbouring blocks walk down eight rows of tiles before they step across, so that what runs at one time shares both factors in L2.
+    // Neighbouring blocks walk down eight rows of tiles before they step across, so that what runs at one time shares
+    // both factors in L2.
     DEV Place place(int block) {
         constexpr int HIGH = min_i(8, DOWN);
         const int split = block / (DOWN * ACROSS), tile = block % (DOWN * ACROSS);
@@ -236,10 +244,12 @@ template <class T, int M, int N, int TRANS, bool ACC, class Epi, int BM, int BN,
     }
 };
 
-// ---------------------------------------------------------------------------------------------------- the way into shared memory
+// ---------------------------------------------------------------------------------------------------- the way into
+// shared memory
 
-// What one step of one group needs of one factor. A factor whose rows run along k (ALONG_K; [LEN, K] in memory) lies as [TILE][BK] in shared memory,
-// another ([K, LEN] in memory) as [BK][TILE]; PAD elements between rows keep reads free of bank conflicts. Zeros stand outside the factor.
+// What one step of one group needs of one factor. A factor whose rows run along k (ALONG_K; [LEN, K] in memory) lies as
+// [TILE][BK] in shared memory, another ([K, LEN] in memory) as [BK][TILE]; PAD elements between rows keep reads free of
+// bank conflicts. Zeros stand outside the factor.
 template <class T, bool ALONG_K, int TILE, int BK, int LEN, int K, int PAD, bool K_EXACT> struct Slab {
     static constexpr int ROWS = ALONG_K ? TILE : BK, COLS = ALONG_K ? BK : TILE, PITCH = COLS + PAD;
     static constexpr int BYTES = ROWS * PITCH * (int)sizeof(T);
@@ -248,7 +258,8 @@ template <class T, bool ALONG_K, int TILE, int BK, int LEN, int K, int PAD, bool
     static constexpr int V = min_i(vec_width<T>(FROM_COLS), COLS), PER_ROW = COLS / V, CHUNKS = ROWS * PER_ROW;
     static_assert(PITCH * sizeof(T) % 16 == 0 && COLS % V == 0, "rows in shared memory start at multiples of 16 bytes");
 
-    // Starts copying the slab at `at` (first row or column of the tile) and `k`, by THREADS threads of which this is number `thread`.
+    // Starts copying the slab at `at` (first row or column of the tile) and `k`, by THREADS threads of which this is
+    // number `thread`.
     template <int THREADS> DEV void fill(T* to, const T* from, int at, int k, int thread) {
         const int row0 = ALONG_K ? at : k, col0 = ALONG_K ? k : at;
         constexpr int EACH = ceil_div(CHUNKS, THREADS);
@@ -297,12 +308,14 @@ template <class T, bool ALONG_K, int TILE, int BK, int LEN, int K, int PAD, bool
     DEV i64 offset(int row, int col) { return (i64)row * FROM_COLS + col; }
 };
 
-// The ring of STEPS slabs in at most STAGES buffers: all at once where they fit, else one buffer is free to be filled while another is read.
+// The ring of STEPS slabs in at most STAGES buffers: all at once where they fit, else one buffer is free to be filled
+// while another is read.
 template <int STEPS, int STAGES> struct Ring {
     static constexpr int BUFFERS = min_i(STEPS, STAGES), AHEAD = STEPS <= STAGES ? STEPS : STAGES - 1;
 
-    // Calls fill_a(step, buffer), fill_b(step, buffer) and compute(buffer) for every step, and fetch() once, the first and the last as early as the launch's
-    // flags allow. WARP: the group is one warp, which needs no barrier of the block.
+    // Calls fill_a(step, buffer), fill_b(step, buffer) and compute(buffer) for every step, and fetch() once, the first
+    // and the last as early as the launch's flags allow. WARP: the group is one warp, which needs no barrier of the
+    // block.
     template <bool WARP, class Fetch, class FillA, class FillB, class Compute> DEV void turn(const Args& a, Fetch fetch, FillA fill_a, FillB fill_b, Compute compute) {
         const u64 flags = launch_flags(a);
         const bool early_a = flags & EARLY_A, early_b = flags & EARLY_B, early_ends = flags & EARLY_ENDS;
@@ -348,18 +361,22 @@ template <int STEPS, int STAGES> struct Ring {
 
 }  // namespace gemm
 
-// ---------------------------------------------------------------------------------------------------- ordinary arithmetic
+// ---------------------------------------------------------------------------------------------------- ordinary
+// arithmetic
 
-// float products with fused multiply-adds: exact float arithmetic, each accumulator summed over k in rising order within its group.
+// float products with fused multiply-adds: exact float arithmetic, each accumulator summed over k in rising order
+// within its group.
 //
-// A thread computes TM x TN elements (1, 2, 4 or 8 each) of a BM x BN tile; KG groups of (BM / TM)(BN / TN) threads share k, each taking BK of every
-// KG BK. THREADS = KG (BM / TM)(BN / TN). Shared memory: up to 96 KB. Overwrites c, or adds to it (ACC). 16-byte accesses where row lengths
-// are multiples of four. Moves M K ceil(N / BN) + K N ceil(M / BM) floats from L2.
+// A thread computes TM x TN elements (1, 2, 4 or 8 each) of a BM x BN tile; KG groups of (BM / TM)(BN / TN) threads
+// share k, each taking BK of every KG BK. THREADS = KG (BM / TM)(BN / TN). Shared memory: up to 96 KB. Overwrites c, or
+// adds to it (ACC). 16-byte accesses where row lengths are multiples of four. Moves M K ceil(N / BN) + K N ceil(M / BM)
+// floats from L2.
 template <int M, int N, int K, int TRANS, bool ACC, class Epi, int BM, int BN, int BK, int TM, int TN, int KG, int SPLIT> struct GemmSimt {
     static constexpr int PHASES = SPLIT > 1 ? 2 : 1;
     static constexpr bool BEGINS = true;
     static constexpr int ACROSS = BN / TN, GROUP = (BM / TM) * ACROSS, THREADS = KG * GROUP;
-    // A warp covers LY x LX threads of its tile: eight neighbours read 128 bytes of b, and rows of a are read by several threads at once.
+    // A warp covers LY x LX threads of its tile: eight neighbours read 128 bytes of b, and rows of a are read by
+    // several threads at once.
     static constexpr int LX = min_i(8, ACROSS), LY = 32 / LX;
     static_assert(GROUP % 32 == 0 && ACROSS % LX == 0 && (BM / TM) % LY == 0 && BK % 4 == 0, "a group is made of whole warps");
     static constexpr int STEPS = ceil_div(ceil_div(K, BK * KG), SPLIT);
@@ -377,8 +394,8 @@ template <int M, int N, int K, int TRANS, bool ACC, class Epi, int BM, int BN, i
     static constexpr int blocks(int phase) { return Tiles::blocks(phase); }
     static constexpr int smem(int phase) { return phase == 0 ? SMEM : 0; }
 
-    // The position in the tile of a thread's i-th element in one dimension. Along k in memory, neighbouring threads take neighbouring rows;
-    // otherwise a thread takes groups of up to four neighbours, which it reads at once.
+    // The position in the tile of a thread's i-th element in one dimension. Along k in memory, neighbouring threads
+    // take neighbouring rows; otherwise a thread takes groups of up to four neighbours, which it reads at once.
     template <bool ALONG_K, int EACH, int COUNT> DEV int position(int thread, int i) {
         constexpr int W = ALONG_K ? 1 : min_i(EACH, 4);
         return thread * W + i / W * (W * COUNT) + i % W;
@@ -468,11 +485,13 @@ template <int M, int N, int K, int TRANS, bool ACC, class Epi, int BM, int BN, i
 
 // ---------------------------------------------------------------------------------------------------- tensor cores
 
-// Products on the tensor cores: bf16 and f16 as they are, float rounded to TF32 as fragments are read; float accumulators.
+// Products on the tensor cores: bf16 and f16 as they are, float rounded to TF32 as fragments are read; float
+// accumulators.
 //
-// A BM x BN tile is shared by WM x WN warps, each with (BM / WM) x (BN / WN) elements (multiples of 16), and by WK such groups, each taking BK of every
-// WK BK of k. THREADS = 32 WM WN WK. BK is a multiple of 16 (8 for float). Shared memory: up to 96 KB. Overwrites c, or adds to it (ACC).
-// 16-byte accesses where row lengths are multiples of 16 bytes. Moves M K ceil(N / BN) + K N ceil(M / BM) elements from L2.
+// A BM x BN tile is shared by WM x WN warps, each with (BM / WM) x (BN / WN) elements (multiples of 16), and by WK such
+// groups, each taking BK of every WK BK of k. THREADS = 32 WM WN WK. BK is a multiple of 16 (8 for float). Shared
+// memory: up to 96 KB. Overwrites c, or adds to it (ACC). 16-byte accesses where row lengths are multiples of 16 bytes.
+// Moves M K ceil(N / BN) + K N ceil(M / BM) elements from L2.
 template <class T, int M, int N, int K, int TRANS, bool ACC, class Epi, int BM, int BN, int BK, int WM, int WN, int WK, int SPLIT> struct GemmMma {
     static constexpr int PHASES = SPLIT > 1 ? 2 : 1;
     static constexpr bool BEGINS = true;
@@ -483,7 +502,8 @@ template <class T, int M, int N, int K, int TRANS, bool ACC, class Epi, int BM, 
     static_assert(BM % (16 * WM) == 0 && BN % (16 * WN) == 0 && BK % KS == 0, "a warp's tile is made of whole instructions");
     static constexpr int STEPS = ceil_div(ceil_div(K, BK * WK), SPLIT);
     static constexpr bool K_EXACT = (i64)STEPS * SPLIT * BK * WK == K, A_ALONG = TRANS != GEMM_TN, B_ALONG = TRANS == GEMM_NT;
-    // Rows that ldmatrix reads need an odd number of 16-byte units; floats that lie across k are read one by one, four rows of eight at a time.
+    // Rows that ldmatrix reads need an odd number of 16-byte units; floats that lie across k are read one by one, four
+    // rows of eight at a time.
     template <bool ALONG_K> static constexpr int PAD = ALONG_K || !FLOAT ? E : 8;
     using SlabA = gemm::Slab<T, A_ALONG, BM, BK, M, K, PAD<A_ALONG>, K_EXACT>;
     using SlabB = gemm::Slab<T, B_ALONG, BN, BK, N, K, PAD<B_ALONG>, K_EXACT>;
@@ -498,8 +518,8 @@ template <class T, int M, int N, int K, int TRANS, bool ACC, class Epi, int BM, 
     static constexpr int blocks(int phase) { return Tiles::blocks(phase); }
     static constexpr int smem(int phase) { return phase == 0 ? SMEM : 0; }
 
-    // The 16 x KS piece of a at row `m` and `k` of the slab. ldmatrix hands lane l the 32 bits at row l / 4, word l % 4 of each 8 x 16-byte
-    // piece: two 16-bit elements or one float, which is what the instruction wants in both cases.
+    // The 16 x KS piece of a at row `m` and `k` of the slab. ldmatrix hands lane l the 32 bits at row l / 4, word l % 4
+    // of each 8 x 16-byte piece: two 16-bit elements or one float, which is what the instruction wants in both cases.
     DEV void fragment_a(u32 (&out)[4], const T* slab, int m, int k, int lane) {
         if constexpr (A_ALONG) {
             load_matrix_x4(out, slab + (m + lane % 16) * SlabA::PITCH + k + lane / 16 * E);
@@ -513,7 +533,8 @@ template <class T, int M, int N, int K, int TRANS, bool ACC, class Epi, int BM, 
         round(out);
     }
 
-    // The KS x 16 piece of b at `k` and column `n` of the slab: words 0, 1 for the first eight columns, 2, 3 for the others.
+    // The KS x 16 piece of b at `k` and column `n` of the slab: words 0, 1 for the first eight columns, 2, 3 for the
+    // others.
     DEV void fragment_b(u32 (&out)[4], const T* slab, int n, int k, int lane) {
         if constexpr (B_ALONG) {
             load_matrix_x4(out, slab + (n + lane / 16 * 8 + lane % 8) * SlabB::PITCH + k + lane / 8 % 2 * E);
@@ -600,7 +621,8 @@ template <class T, int M, int N, int K, int TRANS, bool ACC, class Epi, int BM, 
     }
 };
 
-// ---------------------------------------------------------------------------------------------------- small products, one trip to memory
+// ---------------------------------------------------------------------------------------------------- small products,
+// one trip to memory
 
 namespace gemm {
 
@@ -616,26 +638,28 @@ template <int COUNT> DEV void read_words(u32* to, const void* from, bool inside)
         asm volatile("{.reg .pred p; setp.ne.b32 p, %2, 0; mov.b32 %0, 0; @p ld.global.b32 %0, [%1];}" : "=&r"(to[0]) : "l"(from), "r"((int)inside));
 }
 
-// What a warp needs of one factor for a chunk of k: 8 Q rows or columns, of which lane 4 g + t holds Q g to Q g + Q - 1, each with the t-th quarter of
-// the chunk's k as four words of 32 bits. A matrix instruction sums over k in any order, and its rows and columns may stand for any of the tile: so a
-// lane's elements are neighbours in memory whichever way the factor lies, sixteen bytes of a row along k (ALONG_K) or Q elements of a row across it.
+// What a warp needs of one factor for a chunk of k: 8 Q rows or columns, of which lane 4 g + t holds Q g to Q g + Q -
+// 1, each with the t-th quarter of the chunk's k as four words of 32 bits. A matrix instruction sums over k in any
+// order, and its rows and columns may stand for any of the tile: so a lane's elements are neighbours in memory
+// whichever way the factor lies, sixteen bytes of a row along k (ALONG_K) or Q elements of a row across it.
 //
-// They come straight into registers, or through the group's room in shared memory (VIA), which holds what its WAYS warps side by side need. Eight
-// lanes that load into registers together touch two lines along k, but four across k, and a load takes as long as it touches lines: across k the
-// way through shared memory is the faster one.
+// They come straight into registers, or through the group's room in shared memory (VIA), which holds what its WAYS
+// warps side by side need. Eight lanes that load into registers together touch two lines along k, but four across k,
+// and a load takes as long as it touches lines: across k the way through shared memory is the faster one.
 template <class T, bool ALONG_K, int Q, int WAYS, int THREADS, int LEN, int K, bool WANT_VIA> struct Piece {
     static constexpr int E = 4 / (int)sizeof(T), CHUNK = 16 * E, RUN = ALONG_K ? 4 * E : Q, RUNS = ALONG_K ? Q : 4 * E;
     static constexpr int ROWS = ALONG_K ? LEN : K, COLS = ALONG_K ? K : LEN, V = min_i(vec_width<T>(COLS), RUN);
     static constexpr bool LEN_EXACT = LEN % (8 * Q * WAYS) == 0, ROWS_EXACT = ALONG_K ? LEN_EXACT : K % CHUNK == 0, COLS_EXACT = ALONG_K ? K % CHUNK == 0 : LEN_EXACT;
     using Index = typename Choose<((i64)LEN * K < (1ll << 30)), int, i64>::Type;
     static constexpr bool VIA = WANT_VIA && COLS % (4 * E) == 0;
-    // The chunk in shared memory: its rows with a gap of 16 or 32 bytes, which spreads what eight lanes read over all banks. Rows across k are stored
-    // by their number within a quarter first.
+    // The chunk in shared memory: its rows with a gap of 16 or 32 bytes, which spreads what eight lanes read over all
+    // banks. Rows across k are stored by their number within a quarter first.
     static constexpr int HIGH = ALONG_K ? 8 * Q * WAYS : CHUNK, UNITS = ALONG_K ? 4 : 8 * Q * WAYS / (4 * E), PITCH = UNITS * 16 + (ALONG_K && Q == 4 ? 16 : 32);
     static constexpr int BYTES = VIA ? HIGH * PITCH : 0, WORDS = VIA ? 0 : RUNS * (RUN / E);
     u32 raw[RUNS][RUN / E];
 
-    // Starts reading the chunk at `k`, from the group's first row or column `tile`, of which the warp's is number `mine`; zeros stand outside the factor.
+    // Starts reading the chunk at `k`, from the group's first row or column `tile`, of which the warp's is number
+    // `mine`; zeros stand outside the factor.
     __device__ __forceinline__ void read(char* room, const T* from, int tile, int mine, int k, int lane, int thread) {
         if constexpr (VIA) {
             const int row0 = ALONG_K ? tile : k, col0 = ALONG_K ? k : tile;
@@ -697,13 +721,15 @@ template <class T, bool ALONG_K, int Q, int WAYS, int THREADS, int LEN, int K, b
 
 }  // namespace gemm
 
-// Products that last no longer than a few trips to memory, on the tensor cores, with as few instructions as possible between the trips.
+// Products that last no longer than a few trips to memory, on the tensor cores, with as few instructions as possible
+// between the trips.
 //
-// A warp holds the accumulators of 8 RQ x 8 CQ elements, WM x WN warps make a tile, and WK such groups take every WK-th chunk of k (64 bytes of a row).
-// The next chunks are under way, all of them where they fit, so that the whole reduction often costs one trip; groups never wait for each other before
-// the end, where their accumulators are summed in fixed order. Factors come through shared memory where VIA has the bit of their direction
-// (1 across k, 2 along k), else straight into registers. RQ and CQ are 2, 4 or 8. THREADS = 32 WM WN WK.
-// Any M, N, K; 16-byte accesses where rows allow. Overwrites c, or adds to it (ACC). Moves M K ceil(N / BN) + K N ceil(M / BM) elements from L2.
+// A warp holds the accumulators of 8 RQ x 8 CQ elements, WM x WN warps make a tile, and WK such groups take every WK-th
+// chunk of k (64 bytes of a row). The next chunks are under way, all of them where they fit, so that the whole
+// reduction often costs one trip; groups never wait for each other before the end, where their accumulators are summed
+// in fixed order. Factors come through shared memory where VIA has the bit of their direction (1 across k, 2 along k),
+// else straight into registers. RQ and CQ are 2, 4 or 8. THREADS = 32 WM WN WK. Any M, N, K; 16-byte accesses where
+// rows allow. Overwrites c, or adds to it (ACC). Moves M K ceil(N / BN) + K N ceil(M / BM) elements from L2.
 template <class T, int M, int N, int K, int TRANS, bool ACC, class Epi, int RQ, int CQ, int WM, int WN, int WK, int VIA> struct GemmDirect {
     static constexpr bool ALONE = gemm::Ending<Epi>::ALONE;
     // A multiprocessor has room for a block of the next launch, which fetches its old factor meanwhile.
@@ -715,7 +741,8 @@ template <class T, int M, int N, int K, int TRANS, bool ACC, class Epi, int RQ, 
     using PieceA = gemm::Piece<T, A_ALONG, RQ, WM, GROUP, M, K, (VIA & (A_ALONG ? 2 : 1)) != 0>;
     using PieceB = gemm::Piece<T, B_ALONG, CQ, WN, GROUP, N, K, (VIA & (B_ALONG ? 2 : 1)) != 0>;
     static constexpr int CHUNK = PieceA::CHUNK, CHUNKS = ceil_div(K, CHUNK), STEPS = ceil_div(CHUNKS, WK);
-    // Chunks under way: what registers and shared memory hold. Nothing in registers: the loop over the chunks is a loop.
+    // Chunks under way: what registers and shared memory hold. Nothing in registers: the loop over the chunks is a
+    // loop.
     static constexpr int SLOT = PieceA::BYTES + PieceB::BYTES, WORDS = PieceA::WORDS + PieceB::WORDS;
     static constexpr int FIT_REGISTERS = WORDS > 0 ? max_i(1, min_i(8, (192 - 2 * RQ * CQ) / max_i(1, WORDS))) : 8;
     static constexpr int FIT_SHARED = SLOT > 0 ? (ALONE ? 192 : 96) * 1024 / (WK * max_i(1, SLOT)) : 8;
@@ -724,7 +751,8 @@ template <class T, int M, int N, int K, int TRANS, bool ACC, class Epi, int RQ, 
     static constexpr int V = N % 4 == 0 ? 4 : N % 2 == 0 ? 2 : 1;
     using Ends = gemm::Tail<T, Out, N, ACC, Epi, V>;
     static constexpr int DOWN = ceil_div(M, BM), ACROSS = ceil_div(N, BN), PER_ROW = BN / V, ITEMS = ceil_div(BM * PER_ROW, THREADS);
-    // Narrow rows need a gap so that eight lanes' stores of sixteen bytes fall into different banks; wider ones are permuted instead.
+    // Narrow rows need a gap so that eight lanes' stores of sixteen bytes fall into different banks; wider ones are
+    // permuted instead.
     static constexpr int PITCH = BN == 16 ? (RQ == 2 ? 24 : 20) : BN;
     // A group's room: its chunks, then its accumulators.
     static constexpr int ROOM = max_i(DEPTH * SLOT, BM * PITCH * 4);

@@ -1,8 +1,9 @@
-// Pooling over windows of images [N, H, W, C], and its gradients. Forward and backward gather: every output is written by one thread, so
-// nothing is added atomically and results do not depend on any order of blocks.
+// Pooling over windows of images [N, H, W, C], and its gradients. Forward and backward gather: every output is written
+// by one thread, so nothing is added atomically and results do not depend on any order of blocks.
 
-// The geometry that the kernels of a window share. A thread handles one pixel's V neighbouring channels, up to 16 bytes as C allows, and
-// neighbouring threads handle neighbouring channels, then pixels, so that windows that overlap find each other in the first-level cache.
+// The geometry that the kernels of a window share. A thread handles one pixel's V neighbouring channels, up to 16 bytes
+// as C allows, and neighbouring threads handle neighbouring channels, then pixels, so that windows that overlap find
+// each other in the first-level cache.
 template <class T, int N_, int H_, int W_, int C_, int KH_, int KW_, int SH_, int SW_, int PH_, int PW_, int HO_, int WO_> struct Windows {
     static constexpr int N = N_, H = H_, W = W_, C = C_, KH = KH_, KW = KW_, SH = SH_, SW = SW_, PH = PH_, PW = PW_, HO = HO_, WO = WO_;
     static constexpr int V = vec_width<T>(C), CV = C / V, SIZE = KH * KW;
@@ -10,7 +11,8 @@ template <class T, int N_, int H_, int W_, int C_, int KH_, int KW_, int SH_, in
     static_assert(IN <= 0xffffffffll && OUT <= 0xffffffffll, "vectors are counted in 32 bits");
     // Whether a window may reach beyond the image.
     static constexpr bool PADDED = PH > 0 || PW > 0 || (HO - 1) * SH + KH > H || (WO - 1) * SW + KW > W;
-    // Whether windows neither overlap nor reach beyond the image, so that a window knows the whole gradient of its pixels.
+    // Whether windows neither overlap nor reach beyond the image, so that a window knows the whole gradient of its
+    // pixels.
     static constexpr bool DISJOINT = KH <= SH && KW <= SW && SH * SW <= 16 && !PADDED;
     // Windows that cover one pixel, at most.
     static constexpr int OVER_H = ceil_div(KH, SH), OVER_W = ceil_div(KW, SW), OVER = OVER_H * OVER_W;
@@ -61,8 +63,9 @@ template <class S, class T, class Use> DEV void each_in_window(const T* x, const
     }
 }
 
-// Runs `take(i, k, at)` and then `use(i, k)` for the windows that cover an input pixel, in rising order of windows: `at` is the first
-// element of the window's output and `k` the pixel's position in the window. Takes come in batches of `i` in 0..OVER, before their uses.
+// Runs `take(i, k, at)` and then `use(i, k)` for the windows that cover an input pixel, in rising order of windows:
+// `at` is the first element of the window's output and `k` the pixel's position in the window. Takes come in batches of
+// `i` in 0..OVER, before their uses.
 template <class S, class Take, class Use> DEV void each_over_pixel(const Place<S>& p, const Take& take, const Use& use) {
     constexpr int BATCH = batch_of(S::OVER), UNROLL = S::OVER <= 16 ? ceil_div(S::OVER, BATCH) : 1;
     const int row = p.row + S::PH, col = p.col + S::PW;
@@ -84,7 +87,8 @@ template <class S, class Take, class Use> DEV void each_over_pixel(const Place<S
     }
 }
 
-// Writes the SH x SW pixels of a cell of the grid of strides: `value(k)` at position `k` of the window, zeros where there is none.
+// Writes the SH x SW pixels of a cell of the grid of strides: `value(k)` at position `k` of the window, zeros where
+// there is none.
 template <class S, class T, class Value> DEV void write_cell(T* dx, const Place<S>& p, const Value& value) {
     const bool has_window = p.row < S::HO && p.col < S::WO;
 #pragma unroll
@@ -110,9 +114,10 @@ template <> struct PositionOf<true> { using Type = u16; };
 
 // ---------------------------------------------------------------------------------------------------- maximum
 
-// y [N, HO, WO, C] = maximum over each window of x [N, H, W, C], both of T, and index (u8, or u16 for windows of more than 256) the position
-// in the window, row by row, where slot 2 is bound. The first of equals wins, the first NaN wins over every number, and a window that is all
-// padding gives minus infinity and position 0. Overwrites; moves (IN + OUT) * sizeof(T) + OUT * sizeof(index) bytes.
+// y [N, HO, WO, C] = maximum over each window of x [N, H, W, C], both of T, and index (u8, or u16 for windows of more
+// than 256) the position in the window, row by row, where slot 2 is bound. The first of equals wins, the first NaN wins
+// over every number, and a window that is all padding gives minus infinity and position 0. Overwrites; moves (IN + OUT)
+// * sizeof(T) + OUT * sizeof(index) bytes.
 template <POOL_PARAMETERS> struct MaxPool {
     using Slots = slots::max_pool;
     using S = POOL_SHAPE;
@@ -125,7 +130,8 @@ template <POOL_PARAMETERS> struct MaxPool {
         const u32 at = (u32)block * THREADS + threadIdx.x;
         if (at >= S::OUT) return;
         const Place<S> p = place<S, HO, WO>(at);
-        // All channels of a pixel share the first position that is no padding; it stands where every value is minus infinity.
+        // All channels of a pixel share the first position that is no padding; it stands where every value is minus
+        // infinity.
         int first = 0;
         if constexpr (S::PADDED) {
             const int row0 = p.row * SH - PH, col0 = p.col * SW - PW, ky = row0 < 0 ? -row0 : 0, kx = col0 < 0 ? -col0 : 0;
@@ -159,9 +165,9 @@ template <POOL_PARAMETERS> struct MaxPool {
     }
 };
 
-// dx [N, H, W, C] = sum of the dy [N, HO, WO, C] whose windows chose the element, by index [N, HO, WO, C]. Each pixel looks at the windows that
-// cover it; where windows do not overlap, each window writes its pixels instead and reads its dy once. Overwrites, zeros included;
-// moves (IN + OUT) * sizeof(T) + OUT * sizeof(index) bytes.
+// dx [N, H, W, C] = sum of the dy [N, HO, WO, C] whose windows chose the element, by index [N, HO, WO, C]. Each pixel
+// looks at the windows that cover it; where windows do not overlap, each window writes its pixels instead and reads its
+// dy once. Overwrites, zeros included; moves (IN + OUT) * sizeof(T) + OUT * sizeof(index) bytes.
 template <POOL_PARAMETERS> struct MaxPoolBwd {
     using Slots = slots::max_pool_bwd;
     using S = POOL_SHAPE;
@@ -219,8 +225,8 @@ template <POOL_PARAMETERS> struct MaxPoolBwd {
 
 // ---------------------------------------------------------------------------------------------------- mean
 
-// y [N, HO, WO, C] = mean over each window of x [N, H, W, C], both of T; padding counts as zeros and in the divisor. Overwrites; moves
-// (IN + OUT) * sizeof(T) bytes.
+// y [N, HO, WO, C] = mean over each window of x [N, H, W, C], both of T; padding counts as zeros and in the divisor.
+// Overwrites; moves (IN + OUT) * sizeof(T) bytes.
 template <POOL_PARAMETERS> struct AvgPool {
     using Slots = slots::avg_pool;
     using S = POOL_SHAPE;
@@ -245,8 +251,8 @@ template <POOL_PARAMETERS> struct AvgPool {
     }
 };
 
-// dx [N, H, W, C] = sum over the windows that cover a pixel of dy [N, HO, WO, C] / (KH * KW). Overwrites, zeros included; moves
-// (IN + OUT) * sizeof(T) bytes.
+// dx [N, H, W, C] = sum over the windows that cover a pixel of dy [N, HO, WO, C] / (KH * KW). Overwrites, zeros
+// included; moves (IN + OUT) * sizeof(T) bytes.
 template <POOL_PARAMETERS> struct AvgPoolBwd {
     using Slots = slots::avg_pool_bwd;
     using S = POOL_SHAPE;
@@ -286,14 +292,16 @@ template <POOL_PARAMETERS> struct AvgPoolBwd {
     }
 };
 
-// ---------------------------------------------------------------------------------------------------- mean over whole images
+// ---------------------------------------------------------------------------------------------------- mean over whole
+// images
 
-// y [N, C] = mean over HW of x [N, HW, C], both of T. Deterministic: every sum has a fixed order. Overwrites; moves N * HW * C * sizeof(T)
-// bytes, and 8 * N * CHUNKS * C more where CHUNKS > 1.
+// y [N, C] = mean over HW of x [N, HW, C], both of T. Deterministic: every sum has a fixed order. Overwrites; moves N *
+// HW * C * sizeof(T) bytes, and 8 * N * CHUNKS * C more where CHUNKS > 1.
 //
-// A block takes a strip of channels of one sample: TX neighbouring threads read neighbouring vectors of a pixel and LANES pixels are read at once;
-// the lanes are then added up through shared memory. With CHUNKS = 1 a block sees all pixels and writes y. Otherwise it sees one of CHUNKS
-// stretches of them and leaves its sums in work [N, CHUNKS, C], which phase 1 adds up, eight channels a block.
+// A block takes a strip of channels of one sample: TX neighbouring threads read neighbouring vectors of a pixel and
+// LANES pixels are read at once; the lanes are then added up through shared memory. With CHUNKS = 1 a block sees all
+// pixels and writes y. Otherwise it sees one of CHUNKS stretches of them and leaves its sums in work [N, CHUNKS, C],
+// which phase 1 adds up, eight channels a block.
 template <class T, int N, int HW, int C, int CHUNKS> struct GlobalAvgPool {
     using Slots = slots::global_avg_pool;
     static constexpr int PHASES = CHUNKS == 1 ? 1 : 2, THREADS = 256;

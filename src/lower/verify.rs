@@ -19,7 +19,8 @@ pub enum ProgramError {
     MadeTwice { value: String },
 }
 
-/// Checks that every needed slot is bound, that sizes agree with the operations' dimensions, and that values are made before they are read.
+/// Checks that every needed slot is bound, that sizes agree with the operations' dimensions, and that values are made
+/// before they are read.
 ///
 /// # Errors
 /// The first broken rule.
@@ -62,7 +63,8 @@ pub fn verify(program: &Program) -> Result<(), ProgramError> {
     Ok(())
 }
 
-/// A value is there where an operation made it, or where it is a view or part of one that is there. The flat gradient is there once its parts are.
+/// A value is there where an operation made it, or where it is a view or part of one that is there. The flat gradient
+/// is there once its parts are.
 fn is_made(program: &Program, id: LValueId, written: &HashSet<LValueId>, made: &HashSet<LValueId>) -> bool {
     if made.contains(&id) {
         return true;

@@ -105,7 +105,8 @@ pub struct BindingPlan {
     pub places: Vec<Option<Place>>,
     /// The scratch buffer of every operation that has one.
     pub workspaces: Vec<Option<BufferId>>,
-    /// The group of each operation, where members of one may run at the same time; empty where every operation runs by itself.
+    /// The group of each operation, where members of one may run at the same time; empty where every operation runs by
+    /// itself.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub groups: Vec<u32>,
     /// Bytes of what survives the step; it lies first.
@@ -134,7 +135,8 @@ struct Binder {
     workspaces: Vec<Option<BufferId>>,
 }
 
-/// Binds a selection: decides what runs in place, how long everything lives, and where it lies; the result is checked by the referees.
+/// Binds a selection: decides what runs in place, how long everything lives, and where it lies; the result is checked
+/// by the referees.
 ///
 /// # Errors
 /// Where the program is too large to place, or a referee rejects the result (which would be a defect of this program).

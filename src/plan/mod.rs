@@ -1,8 +1,8 @@
 //! The memory plan: the role, live range and address of every buffer of a selected program.
 //!
-//! [`bind`] decides which values are the same memory (views, slices of flat vectors, updates in place), [`arena`] places
-//! the others, and [`referee`] checks the result: it follows the step and asks of every read whether the bytes are still
-//! those that were written.
+//! [`bind`] decides which values are the same memory (views, slices of flat vectors, updates in place), [`arena`]
+//! places the others, and [`referee`] checks the result: it follows the step and asks of every read whether the bytes
+//! are still those that were written.
 
 pub mod arena;
 mod bindings;

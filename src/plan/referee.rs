@@ -1,6 +1,8 @@
-//! The plan's referee: it walks through the step with the addresses alone and asks of every read whether the bytes still belong to the value.
+//! The plan's referee: it walks through the step with the addresses alone and asks of every read whether the bytes
+//! still belong to the value.
 //!
-//! It shares nothing with the binder: no live ranges, no reuse rules, only places, and what each operation reads and writes.
+//! It shares nothing with the binder: no live ranges, no reuse rules, only places, and what each operation reads and
+//! writes.
 
 use super::{BindingPlan, EXTERNAL};
 use crate::lower::{LValue, LValueId, Program};
@@ -185,7 +187,8 @@ fn groups(plan: &BindingPlan) -> Result<(), DataflowError> {
     Ok(())
 }
 
-/// For each value, the value that it is a view of and that some operation (or the host) wrote; itself where it was written.
+/// For each value, the value that it is a view of and that some operation (or the host) wrote; itself where it was
+/// written.
 fn origins(program: &Program) -> Vec<LValueId> {
     let mut written = vec![false; program.values.len()];
     for id in program.ops.iter().flat_map(crate::lower::Op::writes) {
@@ -202,7 +205,8 @@ fn origins(program: &Program) -> Vec<LValueId> {
         .collect()
 }
 
-/// Whether bytes last written as `owner` are what a reader of `id` expects: the very value, or, for the flat gradient, one of its parts.
+/// Whether bytes last written as `owner` are what a reader of `id` expects: the very value, or, for the flat gradient,
+/// one of its parts.
 fn holds(program: &Program, origin: &[LValueId], id: LValueId, owner: LValueId) -> bool {
     let wanted = origin[id.0 as usize];
     if wanted == owner {
@@ -213,7 +217,8 @@ fn holds(program: &Program, origin: &[LValueId], id: LValueId, owner: LValueId) 
     wanted == id && part.alias.is_some_and(|_| program.root(owner).0 == wanted) && part.param.is_some()
 }
 
-/// The bytes of a value that count: all of it, or, for a flat vector that is written part by part, its parts without the padding between them.
+/// The bytes of a value that count: all of it, or, for a flat vector that is written part by part, its parts without
+/// the padding between them.
 fn stretches<'p>(
     program: &'p Program,
     origin: &[LValueId],

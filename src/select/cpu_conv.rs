@@ -1,9 +1,10 @@
 //! How the CPU's convolutions are cut up: pure functions of shape and instruction set, shared by selection and kernels.
 //!
-//! Forward convolution and the gradient of its input are both correlations: every output pixel sums, over its taps, a product of an input pixel and a
-//! matrix. With stride 1 the gradient has the same taps flipped; with a larger stride the output pixels fall into classes by their remainder, each
-//! with the taps that reach it. A class's pixels are the rows of a matrix product whose left operand is never built: its rows are addresses in an
-//! image with its padding written out.
+//! Forward convolution and the gradient of its input are both correlations: every output pixel sums, over its taps, a
+//! product of an input pixel and a matrix. With stride 1 the gradient has the same taps flipped; with a larger stride
+//! the output pixels fall into classes by their remainder, each with the taps that reach it. A class's pixels are the
+//! rows of a matrix product whose left operand is never built: its rows are addresses in an image with its padding
+//! written out.
 
 use super::Isa;
 use super::cpu_gemm::{PARALLEL_US, tile_shape};
@@ -150,7 +151,8 @@ impl Correlation {
         }
     }
 
-    /// Stripes of output rows that an image is cut into, so that there is enough to share and a stripe's input stays in the cache.
+    /// Stripes of output rows that an image is cut into, so that there is enough to share and a stripe's input stays in
+    /// the cache.
     #[must_use]
     pub fn stripes(&self) -> usize {
         const UNITS: usize = 8;

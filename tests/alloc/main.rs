@@ -76,7 +76,8 @@ fn replay_allocates_nothing_and_eager_does() {
             for _ in 0..5 {
                 run.step().unwrap();
             }
-            // More than 256, so that the snapshot behind the NaN guard is renewed once, and more than an epoch, so that the data is shuffled anew.
+            // More than 256, so that the snapshot behind the NaN guard is renewed once, and more than an epoch, so that
+            // the data is shuffled anew.
             let steps = counted(|| {
                 for _ in 0..300 {
                     run.step().unwrap();

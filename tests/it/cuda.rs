@@ -1,4 +1,5 @@
-//! The CUDA executor, as far as it can be tested without a GPU: plans for one, and the compilation of every kernel. With a GPU, steps are verified on it.
+//! The CUDA executor, as far as it can be tested without a GPU: plans for one, and the compilation of every kernel.
+//! With a GPU, steps are verified on it.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -155,7 +156,8 @@ fn every_kernel_compiles_for_every_architecture() {
     });
 }
 
-/// The program, started to compile for another, is asked for a kernel: what it answers, and whether that is machine code.
+/// The program, started to compile for another, is asked for a kernel: what it answers, and whether that is machine
+/// code.
 fn compiled_elsewhere(source: &str, arch: Arch) -> (bool, Vec<u8>) {
     use std::io::{Read, Write};
     let mut program = std::process::Command::new(env!("CARGO_BIN_EXE_stepgraph"));
@@ -189,7 +191,8 @@ fn another_process_compiles_the_same() {
     }
 }
 
-/// A classifier whose weights are stepped where their gradients are made, the last ones in tiles that have a multiprocessor to themselves.
+/// A classifier whose weights are stepped where their gradients are made, the last ones in tiles that have a
+/// multiprocessor to themselves.
 const MIDDLE: &str = r#"{"version": 1, "name": "middle", "input": {"shape": [784], "batch": 128}, "layers": [
     {"type": "dense", "units": 512, "activation": "relu"}, {"type": "dense", "units": 512, "activation": "relu"}, {"type": "dense", "units": 10}],
     "loss": {"type": "softmax_cross_entropy"}, "optimizer": {"type": "adamw", "lr": 0.001}}"#;

@@ -1,4 +1,5 @@
-//! Random networks in numbers: fast kernels against plain loops in f64, replay against eager, threads, instruction sets and runs against each other.
+//! Random networks in numbers: fast kernels against plain loops in f64, replay against eager, threads, instruction sets
+//! and runs against each other.
 
 use super::nets::{grad, model, prepared, trained};
 use stepgraph::compile::Options;
@@ -20,7 +21,8 @@ fn isas() -> Vec<Isa> {
 /// Small networks by the dozen, and a few that threads share; `STEPGRAPH_NETWORKS=20` draws twenty times as many.
 fn networks(small: u64, large: u64) -> impl Iterator<Item = Model> {
     let times = std::env::var("STEPGRAPH_NETWORKS").ok().and_then(|t| t.parse().ok()).unwrap_or(1u64);
-    // Differences are measured by the length of a tensor, which says little where fields are at the ends of their ranges.
+    // Differences are measured by the length of a tensor, which says little where fields are at the ends of their
+    // ranges.
     let of = |size: Size, seeds: std::ops::Range<u64>| seeds.map(move |s| model(&random_preset(s, size.usual())));
     of(Size::SMALL, 0..small * times).chain(of(Size::LARGE, 1_000_000..1_000_000 + large * times))
 }
@@ -34,7 +36,8 @@ fn gradients(model: &Model, options: &Options) -> Vec<Vec<f64>> {
     trained(model).map(|p| grad(&step, p)).collect()
 }
 
-/// For each parameter the largest difference over the larger of its own magnitude and a hundredth of the whole gradient's.
+/// For each parameter the largest difference over the larger of its own magnitude and a hundredth of the whole
+/// gradient's.
 fn errors(found: &[Vec<f64>], exact: &[Vec<f64>]) -> Vec<f64> {
     let size = |g: &[f64]| g.iter().fold(0.0f64, |m, v| m.max(v.abs()));
     let whole = exact.iter().fold(0.0f64, |m, g| m.max(size(g)));
@@ -43,7 +46,8 @@ fn errors(found: &[Vec<f64>], exact: &[Vec<f64>]) -> Vec<f64> {
             .iter()
             .zip(e)
             .fold(0.0f64, |m, (a, b)| if (a - b).is_nan() { f64::INFINITY } else { m.max((a - b).abs()) });
-        // A gradient that vanishes by symmetry, such as that of a bias before a normalisation, is pure rounding and is measured by the whole.
+        // A gradient that vanishes by symmetry, such as that of a bias before a normalisation, is pure rounding and is
+        // measured by the whole.
         worst / size(e).max(1e-2 * whole).max(1e-9)
     };
     found.iter().zip(exact).map(one).collect()
@@ -63,7 +67,8 @@ fn gradients_agree_with_plain_loops_in_f64() {
                 if error < 1e-3 {
                     continue;
                 }
-                // Where plain loops in f32 are as far off, the network itself is that sensitive: a maximum that changes hands, a variance near zero.
+                // Where plain loops in f32 are as far off, the network itself is that sensitive: a maximum that changes
+                // hands, a variance near zero.
                 let plain = plain.get_or_insert_with(|| {
                     let options = Options { policy: Policy::Reference, ..Options::train(Target::cpu(isa, 1)) };
                     errors(&gradients(&model, &options), &exact)
@@ -158,15 +163,16 @@ fn instruction_sets_agree() {
             all.extend(errors(other, &gradients[0]));
         }
     }
-    // The kernels add in another order, so a network that is sensitive to rounding may differ by more; that each is as right as plain loops are is
-    // what the comparison with f64 shows.
+    // The kernels add in another order, so a network that is sensitive to rounding may differ by more; that each is as
+    // right as plain loops are is what the comparison with f64 shows.
     all.sort_by(f64::total_cmp);
     let late = all[(all.len() - 1) * 99 / 100];
     assert!(late < 1e-3, "gradients of two instruction sets differ by {late:.1e}");
     println!("{equal} of {count} states after five steps are bit-equal across instruction sets");
 }
 
-/// One batch in, outputs and gradients of a preset's text; used by the cases below, each of which was once easy to get wrong.
+/// One batch in, outputs and gradients of a preset's text; used by the cases below, each of which was once easy to get
+/// wrong.
 fn case(layers: &str, shape: &str, loss: &str) {
     let text = format!(
         r#"{{"version": 1, "name": "case", "input": {{"shape": {shape}, "batch": 5}}, "layers": {layers}, "loss": {{"type": "{loss}"}},

@@ -1,4 +1,5 @@
-//! Training as a whole: checkpoints, settings that change while it runs, guards, the worker, evaluation, and proofs that can fail.
+//! Training as a whole: checkpoints, settings that change while it runs, guards, the worker, evaluation, and proofs
+//! that can fail.
 
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -295,7 +296,8 @@ fn an_absurd_learning_rate_fails_loudly_and_leaves_the_run_as_it_was() {
             assert!(tensor.to_f64().unwrap().iter().all(|v| v.is_finite()), "{name} is finite");
         }
         assert!(snapshot(&mut run) == *states.last().unwrap(), "the run stands where it stood before the step");
-        // With a sound rate the same run goes on from there, or fails at the very same step again; it never goes on with NaN.
+        // With a sound rate the same run goes on from there, or fails at the very same step again; it never goes on
+        // with NaN.
         match run.step() {
             Ok(_) => panic!("the same step cannot succeed the second time"),
             Err(again) => assert_eq!(again.to_string(), text),

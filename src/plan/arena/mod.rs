@@ -1,9 +1,9 @@
 //! The arena: an offset for every buffer of a step, in as few bytes as can be.
 //!
 //! Buffers that are alive at different times may share bytes. Which offsets make the arena smallest is *offline dynamic
-//! storage allocation*, which is NP-hard; but no arena is smaller than the largest sum of live bytes, and on the buffers
-//! of training steps quick planners mostly meet this bound. So [`plan_best`] tries the planners in the order of their
-//! success and stops as soon as one meets the bound; where none does, the search takes over.
+//! storage allocation*, which is NP-hard; but no arena is smaller than the largest sum of live bytes, and on the
+//! buffers of training steps quick planners mostly meet this bound. So [`plan_best`] tries the planners in the order of
+//! their success and stops as soon as one meets the bound; where none does, the search takes over.
 //!
 //! | file | what it holds |
 //! |---|---|

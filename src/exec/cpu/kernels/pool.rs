@@ -1,8 +1,8 @@
 //! Pooling of `x [n, h, w, c]` to `y [n, ho, wo, c]`.
 //!
-//! Lanes run over channels (forward with one channel, over neighbouring outputs). Threads share rows of outputs; backward through
-//! overlapping windows, rows of the input instead, whose elements gather from the windows that cover them. Every element is written once,
-//! by one thread.
+//! Lanes run over channels (forward with one channel, over neighbouring outputs). Threads share rows of outputs;
+//! backward through overlapping windows, rows of the input instead, whose elements gather from the windows that cover
+//! them. Every element is written once, by one thread.
 
 mod backward;
 
@@ -144,7 +144,8 @@ macro_rules! for_channels {
 
 use for_channels;
 
-/// Calls `$function` for a window with its size as constant parameters where it is whole and of a common size, with zeros otherwise.
+/// Calls `$function` for a window with its size as constant parameters where it is whole and of a common size, with
+/// zeros otherwise.
 macro_rules! for_window {
     ($g:expr, $down:expr, $across:expr, $function:ident::<$($type:ty),*>($($argument:expr),*)) => {
         match ($g.size, $down.len == $g.size[0] && $across.len == $g.size[1]) {
@@ -197,7 +198,8 @@ unsafe fn max_pool<V: Lanes>(call: &Call, part: Part) {
             let across = Span::new(g, 1, ox);
             let at = (unit * g.wo + ox) * g.c;
             let beside = windows_beside(g, ox);
-            // SAFETY: positions inside a window lie in the input; stretches end with the channels or, along a row, before its end.
+            // SAFETY: positions inside a window lie in the input; stretches end with the channels or, along a row,
+            // before its end.
             unsafe {
                 let source = rows.add(across.input * g.c);
                 if beside > 0 {
@@ -220,8 +222,8 @@ unsafe fn max_pool<V: Lanes>(call: &Call, part: Part) {
     }
 }
 
-/// Outputs from `ox` on, up to 16, that lanes can take together: with one channel, those whose windows lie inside across. Zero where they
-/// do not, and with more channels.
+/// Outputs from `ox` on, up to 16, that lanes can take together: with one channel, those whose windows lie inside
+/// across. Zero where they do not, and with more channels.
 #[inline(always)]
 fn windows_beside(g: &PoolGeometry, ox: usize) -> usize {
     let n = (g.wo - ox).min(LANES);

@@ -2,7 +2,8 @@
 //!
 //! They run on one thread, in one phase, with loops in the order of the definition and transcendental functions in f64.
 //! Everything is generic over [`Real`], so the same loops serve as the f32 reference and as the f64 kernels of gradient
-//! checks. There every real-valued buffer holds f64; labels stay `i32`, counters `i64`, masks and indices `u8` or `u16`.
+//! checks. There every real-valued buffer holds f64; labels stay `i32`, counters `i64`, masks and indices `u8` or
+//! `u16`.
 
 pub mod bounded;
 mod conv;
@@ -60,7 +61,8 @@ struct Args<'a> {
 }
 
 impl Args<'_> {
-    /// The buffer in slot `slot`. Elements are reached through [`Buf::get`] and [`Buf::set`], at indices within the operation's dimensions.
+    /// The buffer in slot `slot`. Elements are reached through [`Buf::get`] and [`Buf::set`], at indices within the
+    /// operation's dimensions.
     fn buf<E: Copy>(self, slot: usize) -> Buf<E> {
         Buf(self.call.arg(slot))
     }
@@ -83,7 +85,8 @@ impl<E: Copy> Buf<E> {
 
     fn get(self, index: usize) -> E {
         debug_assert!(self.is_bound());
-        // SAFETY: `run`'s caller promises valid pointers for the operation's dimensions, and the loops stay within them.
+        // SAFETY: `run`'s caller promises valid pointers for the operation's dimensions, and the loops stay within
+        // them.
         unsafe { self.0.add(index).read() }
     }
 
