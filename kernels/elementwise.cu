@@ -121,18 +121,22 @@ template <class T, int FUNC, i64 LEN> struct Act : Elementwise<Act<T, FUNC, LEN>
 template <class T, int FUNC, i64 LEN> struct ActBwd : Elementwise<ActBwd<T, FUNC, LEN>, LEN, WIDE_V<T>> {
     using Slots = slots::act_bwd;
     template <int N> using In = TwoInputs<T, N>;
-    template <int N> DEV In<N> read(const Args& a, i64 at) { return {load<T, N>(a.at<T>(Slots::DY) + at), load<T, N>(a.at<T>(Slots::SAVED) + at)}; }
+    template <int N> DEV In<N> read(const Args& a, i64 at) {
+        return {load<T, N>(a.at<T>(Slots::DY) + at), load<T, N>(a.at<T>(Slots::SAVED) + at)};
+    }
     template <int N> DEV void write(const Args& a, i64 at, const In<N>& in) {
         Vec<T, N> dx;
 #pragma unroll
-        for (int i = 0; i < N; ++i) dx.v[i] = narrow<T>(to_float(in.a.v[i]) * activate_grad<FUNC, T>(to_float(in.b.v[i])));
+        for (int i = 0; i < N; ++i)
+            dx.v[i] = narrow<T>(to_float(in.a.v[i]) * activate_grad<FUNC, T>(to_float(in.b.v[i])));
         store(a.at<T>(Slots::DX) + at, dx);
     }
 };
 
 // y = f(a + b), or (a + b) * f'(saved). Overwrites, y may lie on a or b; moves 3 or 4 * LEN * sizeof(T) bytes.
 template <class T, int N> struct ThreeInputs { Vec<T, N> a, b, saved; };
-template <class T, int ACT, int ACT_GRAD, i64 LEN> struct AddAct : Elementwise<AddAct<T, ACT, ACT_GRAD, LEN>, LEN, WIDE_V<T>> {
+template <class T, int ACT, int ACT_GRAD, i64 LEN>
+struct AddAct : Elementwise<AddAct<T, ACT, ACT_GRAD, LEN>, LEN, WIDE_V<T>> {
     using Slots = slots::add_act;
     template <int N> using In = ThreeInputs<T, N>;
     template <int N> DEV In<N> read(const Args& a, i64 at) {
@@ -158,7 +162,9 @@ template <class T, int ACT, int ACT_GRAD, i64 LEN> struct AddAct : Elementwise<A
 template <class T, i64 LEN> struct Add : Elementwise<Add<T, LEN>, LEN, WIDE_V<T>> {
     using Slots = slots::add;
     template <int N> using In = TwoInputs<T, N>;
-    template <int N> DEV In<N> read(const Args& a, i64 at) { return {load<T, N>(a.at<T>(Slots::A) + at), load<T, N>(a.at<T>(Slots::B) + at)}; }
+    template <int N> DEV In<N> read(const Args& a, i64 at) {
+        return {load<T, N>(a.at<T>(Slots::A) + at), load<T, N>(a.at<T>(Slots::B) + at)};
+    }
     template <int N> DEV void write(const Args& a, i64 at, const In<N>& in) {
         Vec<T, N> y;
 #pragma unroll
@@ -377,7 +383,9 @@ template <class T, i64 LEN, u32 THRESHOLD, u32 SCALE, u32 STREAM> struct Dropout
     static constexpr int blocks(int) { return ceil_div(CHUNKS, THREADS / 32); }
     static constexpr int smem(int) { return 0; }
 
-    DEV u32 pick(const u32 (&ballot)[4], int q) { return q < 2 ? (q == 0 ? ballot[0] : ballot[1]) : (q == 2 ? ballot[2] : ballot[3]); }
+    DEV u32 pick(const u32 (&ballot)[4], int q) {
+        return q < 2 ? (q == 0 ? ballot[0] : ballot[1]) : (q == 2 ? ballot[2] : ballot[3]);
+    }
 
     template <int PHASE> static __device__ void run(const Args& a, int block, char*) {
         const int lane = threadIdx.x % 32;
@@ -416,7 +424,8 @@ template <class T, i64 LEN, u32 THRESHOLD, u32 SCALE, u32 STREAM> struct Dropout
             const u32 keep = (at < 128 ? pick(ballot[0], at / 16 % 4) : pick(ballot[1], at / 16 % 4)) >> shift;
             Vec<T, V> out;
 #pragma unroll
-            for (int i = 0; i < V; ++i) out.v[i] = (keep >> i & 1) != 0 ? narrow<T>(to_float(in[piece].v[i]) * __uint_as_float(SCALE)) : T{};
+            for (int i = 0; i < V; ++i)
+                out.v[i] = (keep >> i & 1) != 0 ? narrow<T>(to_float(in[piece].v[i]) * __uint_as_float(SCALE)) : T{};
             if (at + V <= rest) store(y + at, out);
             else {
 #pragma unroll
@@ -427,7 +436,8 @@ template <class T, i64 LEN, u32 THRESHOLD, u32 SCALE, u32 STREAM> struct Dropout
         if (lane < 8) {
             // Lane l writes the bits of the elements from 32 l on, which lie in two neighbouring ballots.
             const int q = lane % 2 * 2, h = lane / 2 % 2 * 16;
-            const u32 low = lane < 4 ? pick(ballot[0], q) : pick(ballot[1], q), high = lane < 4 ? pick(ballot[0], q + 1) : pick(ballot[1], q + 1);
+            const u32 low = lane < 4 ? pick(ballot[0], q) : pick(ballot[1], q),
+                      high = lane < 4 ? pick(ballot[0], q + 1) : pick(ballot[1], q + 1);
             const u32 bits = (low >> h & 0xffff) | (high >> h & 0xffff) << 16;
             if (full) *(u32*)(mask + 4 * lane) = bits;
             else {
@@ -447,11 +457,14 @@ template <class T, i64 LEN, u32 SCALE> struct DropoutBwd : Elementwise<DropoutBw
         Vec<T, N> dy;
         u32 keep;
     };
-    template <int N> DEV In<N> read(const Args& a, i64 at) { return {load<T, N>(a.at<T>(Slots::DY) + at), (u32)a.at<u8>(Slots::MASK)[at / 8] >> at % 8}; }
+    template <int N> DEV In<N> read(const Args& a, i64 at) {
+        return {load<T, N>(a.at<T>(Slots::DY) + at), (u32)a.at<u8>(Slots::MASK)[at / 8] >> at % 8};
+    }
     template <int N> DEV void write(const Args& a, i64 at, const In<N>& in) {
         Vec<T, N> dx;
 #pragma unroll
-        for (int i = 0; i < N; ++i) dx.v[i] = (in.keep >> i & 1) != 0 ? narrow<T>(to_float(in.dy.v[i]) * __uint_as_float(SCALE)) : T{};
+        for (int i = 0; i < N; ++i)
+            dx.v[i] = (in.keep >> i & 1) != 0 ? narrow<T>(to_float(in.dy.v[i]) * __uint_as_float(SCALE)) : T{};
         store(a.at<T>(Slots::DX) + at, dx);
     }
 };
@@ -528,7 +541,8 @@ template <u64 BETA1, u64 BETA2> struct BiasCorr {
 // over the rows. One block, which adds in a fixed order; overwrites; moves 4 to 8 bytes a row.
 template <i64 ROWS> struct LossMean {
     using Slots = slots::loss_mean;
-    static_assert(Slots::ROW_LOSS == 0 && Slots::LOSS == 1 && Slots::ACCURACY == Slots::ROW_RIGHT + 1, "a mean follows its rows");
+    static_assert(
+        Slots::ROW_LOSS == 0 && Slots::LOSS == 1 && Slots::ACCURACY == Slots::ROW_RIGHT + 1, "a mean follows its rows");
     static constexpr int PHASES = 1, THREADS = ROWS > 4096 ? 1024 : 256;
     static constexpr i64 WORK = 0;
     static constexpr int blocks(int) { return 1; }
@@ -592,7 +606,8 @@ template <class T, i64 ROWS, int CLASSES> struct Accuracy {
 // order. Slots as StepSlots says; a part is that of 32 columns, of which a block fills its first. Moves ROWS * COLS *
 // sizeof(T) bytes.
 template <class Rule, class T, int ROWS, int COLS, int EACH> struct BiasStep {
-    static constexpr int PHASES = 1, THREADS = 256, WARPS = THREADS / 32, BLOCKS = ceil_div(COLS, 32 * EACH), PARTS = ceil_div(COLS, 32);
+    static constexpr int PHASES = 1, THREADS = 256, WARPS = THREADS / 32, BLOCKS = ceil_div(COLS, 32 * EACH),
+                         PARTS = ceil_div(COLS, 32);
     static constexpr i64 WORK = 0;
     static_assert(COLS % EACH == 0, "a lane's columns are all there or all missing");
     static constexpr int blocks(int) { return BLOCKS; }
@@ -649,7 +664,8 @@ template <class Rule, class T, int ROWS, int COLS, int EACH> struct BiasStep {
         if (!a.has(Slots::PARTS)) return;
         UpdatePart* const parts = a.at<UpdatePart>(Slots::PARTS);
         const UpdatePart all = lanes_metric(m).part();
-        if (lane < EACH && block * EACH + lane < PARTS) parts[block * EACH + lane] = lane == 0 ? all : UpdatePart{0u, 0.0f};
+        if (lane < EACH && block * EACH + lane < PARTS)
+            parts[block * EACH + lane] = lane == 0 ? all : UpdatePart{0u, 0.0f};
         if (block == 0) fill_parts<ceil_div(PARTS, 32) * 32 - PARTS>(parts, PARTS, UpdatePart{0u, 0.0f});
     }
 };

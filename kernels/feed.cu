@@ -39,7 +39,9 @@ template <u32 COUNT> struct Shuffle {
 // begun. LAST: only closes the record. Records are [RING, 16] words: begin and end in nanoseconds (u64), then the
 // floats. Slots: samples, targets, places, counter, records, x, y, then the watched values. Overwrites; moves 2 * BATCH
 // * (WX + WY) elements.
-template <class X, int WX, class Y_IN, class Y, int WY, int BATCH, u32 COUNT, int WATCHED, u32 LEFT, int RING, bool LAST> struct Feed {
+template <class X, int WX, class Y_IN, class Y, int WY, int BATCH, u32 COUNT, int WATCHED, u32 LEFT, int RING,
+    bool LAST>
+struct Feed {
     enum : int { SAMPLES, TARGETS, PLACES, COUNTER, RECORDS, BATCH_X, BATCH_Y, FIRST_WATCHED };
     static constexpr int PHASES = 1, THREADS = 256;
     static constexpr bool BEGINS = true;
@@ -80,7 +82,8 @@ template <class X, int WX, class Y_IN, class Y, int WY, int BATCH, u32 COUNT, in
         if (early) begin(a);
         if (block == 0 && threadIdx.x < 32) {
             u32* closed = a.at<u32>(RECORDS) + (step + RING - 1) % RING * 16;
-            if (threadIdx.x < WATCHED && (LEFT >> threadIdx.x & 1) == 0) closed[4 + threadIdx.x] = a.at<u32>(FIRST_WATCHED + threadIdx.x)[0];
+            if (threadIdx.x < WATCHED && (LEFT >> threadIdx.x & 1) == 0)
+                closed[4 + threadIdx.x] = a.at<u32>(FIRST_WATCHED + threadIdx.x)[0];
             if (threadIdx.x == 31) {
                 const u64 ns = now();
                 ((u64*)closed)[1] = ns;
@@ -95,7 +98,8 @@ template <class X, int WX, class Y_IN, class Y, int WY, int BATCH, u32 COUNT, in
                 store(a.at<X>(BATCH_X) + (i64)row * WX + col, out);
                 Y* to = a.at<Y>(BATCH_Y) + (i64)row * WY;
                 if (first < WY) to[first] = Fed<Y>::of(target);
-                for (int i = first + WX / V; i < WY; i += WX / V) to[i] = Fed<Y>::of(a.at<Y_IN>(TARGETS)[sample * WY + i]);
+                for (int i = first + WX / V; i < WY; i += WX / V)
+                    to[i] = Fed<Y>::of(a.at<Y_IN>(TARGETS)[sample * WY + i]);
             }
         }
     }

@@ -55,7 +55,8 @@ template <class T, class Out, int N, bool ACC, class Epi, int V> struct Tail {
         }
     }
 
-    __device__ __forceinline__ void finish(const Args& a, i64 row, int col, const Vec<float, V>& product, UpdateSum&) const {
+    __device__ __forceinline__ void finish(
+        const Args& a, i64 row, int col, const Vec<float, V>& product, UpdateSum&) const {
         const i64 at = row * N + col;
         Vec<Out, V> out;
         Vec<T, V> before;
@@ -80,7 +81,8 @@ template <class T, class Out, int N, bool ACC, class Epi, int V> struct Tail {
 // and all of the reduction under way at once.
 template <class Rule, int GRAIN, bool ALONE> struct Stepping : Epilogue<false, NONE, false, NONE> {};
 
-template <class T, int N, class Rule, int GRAIN, bool ALONE, int V> struct Tail<T, float, N, false, Stepping<Rule, GRAIN, ALONE>, V> {
+template <class T, int N, class Rule, int GRAIN, bool ALONE, int V>
+struct Tail<T, float, N, false, Stepping<Rule, GRAIN, ALONE>, V> {
     Rule rule;
     Vec<float, V> param, state[2];
 
@@ -92,7 +94,8 @@ template <class T, int N, class Rule, int GRAIN, bool ALONE, int V> struct Tail<
         for (int s = 0; s < Rule::STATES; ++s) state[s] = load<float, V>(a.at<float>(Rule::STATE + s) + at);
     }
 
-    __device__ __forceinline__ void finish(const Args& a, i64 row, int col, const Vec<float, V>& product, UpdateSum& sum) const {
+    __device__ __forceinline__ void finish(
+        const Args& a, i64 row, int col, const Vec<float, V>& product, UpdateSum& sum) const {
         const i64 at = row * N + col;
         Vec<float, V> p = param, s0 = state[0], s1 = state[1];
         Vec<T, V> copy;
@@ -120,7 +123,8 @@ template <class Epi> struct Ending {
 template <class Rule, int GRAIN, bool ALONE_> struct Ending<Stepping<Rule, GRAIN, ALONE_>> {
     static constexpr bool ALONE = ALONE_;
     static constexpr int A = StepSlots<Rule>::A, B = StepSlots<Rule>::B;
-    template <int M, int N, int BM, int BN, int THREADS> DEV void close(const Args& a, int row, int col, const UpdateSum& own) {
+    template <int M, int N, int BM, int BN, int THREADS>
+    DEV void close(const Args& a, int row, int col, const UpdateSum& own) {
         if (!a.has(StepSlots<Rule>::PARTS)) return;
         constexpr int WARPS = THREADS / 32, HIGH = ceil_div(M, GRAIN), WIDE = ceil_div(N, 16);
         static_assert(BM % GRAIN == 0 && BN % 16 == 0, "a block's tile is made of whole parts");
@@ -139,7 +143,8 @@ template <class Rule, int GRAIN, bool ALONE_> struct Ending<Stepping<Rule, GRAIN
             const int r = row / GRAIN + i / ACROSS, c = col / 16 + i % ACROSS;
             if (r < HIGH && c < WIDE) parts[r * WIDE + c] = i == 0 ? all : UpdatePart{0u, 0.0f};
         }
-        if (row == 0 && col == 0) fill_parts<ceil_div(HIGH * WIDE, 32) * 32 - HIGH * WIDE>(parts, HIGH * WIDE, UpdatePart{0u, 0.0f});
+        if (row == 0 && col == 0)
+            fill_parts<ceil_div(HIGH * WIDE, 32) * 32 - HIGH * WIDE>(parts, HIGH * WIDE, UpdatePart{0u, 0.0f});
     }
 };
 
@@ -150,7 +155,8 @@ struct Place {
 
 // The tiles of a product and what becomes of a finished one. GROUPS accumulators of a tile lie in shared memory as
 // [GROUPS, BM, PITCH] floats; the pitch keeps the rows of a matrix instruction's result in different banks.
-template <class T, int M, int N, int TRANS, bool ACC, class Epi, int BM, int BN, int GROUPS, int SPLIT, int THREADS> struct Tiles {
+template <class T, int M, int N, int TRANS, bool ACC, class Epi, int BM, int BN, int GROUPS, int SPLIT, int THREADS>
+struct Tiles {
     using Out = typename Choose<TRANS == GEMM_TN, float, T>::Type;
     static constexpr int V = N % 4 == 0 ? 4 : N % 2 == 0 ? 2 : 1;
     using Ends = Tail<T, Out, N, ACC, Epi, V>;
@@ -162,7 +168,9 @@ template <class T, int M, int N, int TRANS, bool ACC, class Epi, int BM, int BN,
     static constexpr bool EARLY = SPLIT == 1 && ITEMS <= 2;
     static_assert(BN % 4 == 0, "rows of a tile are moved in groups of four");
 
-    static constexpr int blocks(int phase) { return phase == 0 ? DOWN * ACROSS * SPLIT : ceil_div((i64)M * N / V, THREADS); }
+    static constexpr int blocks(int phase) {
+        return phase == 0 ? DOWN * ACROSS * SPLIT : ceil_div((i64)M * N / V, THREADS);
+    }
 
     // Neighbouring blocks walk down eight rows of tiles before they step across, so that what runs at one time shares
     // both factors in L2.
@@ -210,7 +218,8 @@ template <class T, int M, int N, int TRANS, bool ACC, class Epi, int BM, int BN,
                 for (int v = 0; v < V; ++v) sum.v[v] += part.v[v];
             }
             if constexpr (SPLIT > 1) {
-                store<float, V>(a.at<float>(slots::product::WORK) + ((i64)p.split * M + p.row + row) * N + p.col + col, sum);
+                store<float, V>(
+                    a.at<float>(slots::product::WORK) + ((i64)p.split * M + p.row + row) * N + p.col + col, sum);
             } else if constexpr (EARLY) {
                 held.ends[i].finish(a, p.row + row, p.col + col, sum, metric);
             } else {
@@ -254,7 +263,8 @@ template <class T, bool ALONG_K, int TILE, int BK, int LEN, int K, int PAD, bool
     static constexpr int ROWS = ALONG_K ? TILE : BK, COLS = ALONG_K ? BK : TILE, PITCH = COLS + PAD;
     static constexpr int BYTES = ROWS * PITCH * (int)sizeof(T);
     static constexpr int FROM_ROWS = ALONG_K ? LEN : K, FROM_COLS = ALONG_K ? K : LEN;
-    static constexpr bool ROWS_EXACT = ALONG_K ? LEN % TILE == 0 : K_EXACT, COLS_EXACT = ALONG_K ? K_EXACT : LEN % TILE == 0;
+    static constexpr bool ROWS_EXACT = ALONG_K ? LEN % TILE == 0 : K_EXACT,
+                          COLS_EXACT = ALONG_K ? K_EXACT : LEN % TILE == 0;
     static constexpr int V = min_i(vec_width<T>(FROM_COLS), COLS), PER_ROW = COLS / V, CHUNKS = ROWS * PER_ROW;
     static_assert(PITCH * sizeof(T) % 16 == 0 && COLS % V == 0, "rows in shared memory start at multiples of 16 bytes");
 
@@ -272,7 +282,9 @@ template <class T, bool ALONG_K, int TILE, int BK, int LEN, int K, int PAD, bool
 #pragma unroll
                 for (int j = 0; j < BATCH; ++j) {
                     int row, col;
-                    held[j] = chunk<THREADS>(thread, first + j, row, col) && inside(row0 + row, col0 + col) ? from[offset(row0 + row, col0 + col)] : T{};
+                    held[j] = chunk<THREADS>(thread, first + j, row, col) && inside(row0 + row, col0 + col)
+                        ? from[offset(row0 + row, col0 + col)]
+                        : T{};
                 }
 #pragma unroll
                 for (int j = 0; j < BATCH; ++j) {
@@ -286,7 +298,8 @@ template <class T, bool ALONG_K, int TILE, int BK, int LEN, int K, int PAD, bool
                 int row, col;
                 if (!chunk<THREADS>(thread, j, row, col)) continue;
                 const bool valid = inside(row0 + row, col0 + col);
-                copy_async<V * (int)sizeof(T)>(to + row * PITCH + col, valid ? from + offset(row0 + row, col0 + col) : from, valid);
+                copy_async<V * (int)sizeof(T)>(
+                    to + row * PITCH + col, valid ? from + offset(row0 + row, col0 + col) : from, valid);
             }
         }
     }
@@ -316,7 +329,8 @@ template <int STEPS, int STAGES> struct Ring {
     // Calls fill_a(step, buffer), fill_b(step, buffer) and compute(buffer) for every step, and fetch() once, the first
     // and the last as early as the launch's flags allow. WARP: the group is one warp, which needs no barrier of the
     // block.
-    template <bool WARP, class Fetch, class FillA, class FillB, class Compute> DEV void turn(const Args& a, Fetch fetch, FillA fill_a, FillB fill_b, Compute compute) {
+    template <bool WARP, class Fetch, class FillA, class FillB, class Compute>
+    DEV void turn(const Args& a, Fetch fetch, FillA fill_a, FillB fill_b, Compute compute) {
         const u64 flags = launch_flags(a);
         const bool early_a = flags & EARLY_A, early_b = flags & EARLY_B, early_ends = flags & EARLY_ENDS;
         if (early_ends) fetch();
@@ -371,16 +385,20 @@ template <int STEPS, int STAGES> struct Ring {
 // share k, each taking BK of every KG BK. THREADS = KG (BM / TM)(BN / TN). Shared memory: up to 96 KB. Overwrites c, or
 // adds to it (ACC). 16-byte accesses where row lengths are multiples of four. Moves M K ceil(N / BN) + K N ceil(M / BM)
 // floats from L2.
-template <int M, int N, int K, int TRANS, bool ACC, class Epi, int BM, int BN, int BK, int TM, int TN, int KG, int SPLIT> struct GemmSimt {
+template <int M, int N, int K, int TRANS, bool ACC, class Epi, int BM, int BN, int BK, int TM, int TN, int KG,
+    int SPLIT>
+struct GemmSimt {
     static constexpr int PHASES = SPLIT > 1 ? 2 : 1;
     static constexpr bool BEGINS = true;
     static constexpr int ACROSS = BN / TN, GROUP = (BM / TM) * ACROSS, THREADS = KG * GROUP;
     // A warp covers LY x LX threads of its tile: eight neighbours read 128 bytes of b, and rows of a are read by
     // several threads at once.
     static constexpr int LX = min_i(8, ACROSS), LY = 32 / LX;
-    static_assert(GROUP % 32 == 0 && ACROSS % LX == 0 && (BM / TM) % LY == 0 && BK % 4 == 0, "a group is made of whole warps");
+    static_assert(
+        GROUP % 32 == 0 && ACROSS % LX == 0 && (BM / TM) % LY == 0 && BK % 4 == 0, "a group is made of whole warps");
     static constexpr int STEPS = ceil_div(ceil_div(K, BK * KG), SPLIT);
-    static constexpr bool K_EXACT = (i64)STEPS * SPLIT * BK * KG == K, A_ALONG = TRANS != GEMM_TN, B_ALONG = TRANS == GEMM_NT;
+    static constexpr bool K_EXACT = (i64)STEPS * SPLIT * BK * KG == K, A_ALONG = TRANS != GEMM_TN,
+                          B_ALONG = TRANS == GEMM_NT;
     using SlabA = gemm::Slab<float, A_ALONG, BM, BK, M, K, A_ALONG ? 4 : 0, K_EXACT>;
     using SlabB = gemm::Slab<float, B_ALONG, BN, BK, N, K, B_ALONG ? 4 : 0, K_EXACT>;
     using Tiles = gemm::Tiles<float, M, N, TRANS, ACC, Epi, BM, BN, KG, SPLIT, THREADS>;
@@ -402,7 +420,8 @@ template <int M, int N, int K, int TRANS, bool ACC, class Epi, int BM, int BN, i
     }
 
     // Reads a thread's elements of one factor for four neighbouring k.
-    template <class Slab, bool ALONG_K, int EACH, int COUNT> DEV void fragment(float (&out)[4][EACH], const float* slab, int thread, int k) {
+    template <class Slab, bool ALONG_K, int EACH, int COUNT>
+    DEV void fragment(float (&out)[4][EACH], const float* slab, int thread, int k) {
         if constexpr (ALONG_K) {
 #pragma unroll
             for (int i = 0; i < EACH; ++i) {
@@ -416,7 +435,8 @@ template <int M, int N, int K, int TRANS, bool ACC, class Epi, int BM, int BN, i
             for (int q = 0; q < 4; ++q)
 #pragma unroll
                 for (int i = 0; i < EACH; i += W) {
-                    const Vec<float, W> v = load<float, W>(slab + (k + q) * Slab::PITCH + position<false, EACH, COUNT>(thread, i));
+                    const Vec<float, W> v =
+                        load<float, W>(slab + (k + q) * Slab::PITCH + position<false, EACH, COUNT>(thread, i));
 #pragma unroll
                     for (int w = 0; w < W; ++w) out[q][i + w] = v.v[w];
                 }
@@ -441,10 +461,12 @@ template <int M, int N, int K, int TRANS, bool ACC, class Epi, int BM, int BN, i
                 for (int j = 0; j < TN; ++j) acc[i][j] = 0.0f;
 
             const auto fill_a = [&](int step, int buffer) {
-                SlabA::template fill<GROUP>((float*)(mine + buffer * STEP_BYTES), a.at<float>(gemm::Ending<Epi>::A), place.row, k0 + step * (KG * BK), thread);
+                SlabA::template fill<GROUP>((float*)(mine + buffer * STEP_BYTES), a.at<float>(gemm::Ending<Epi>::A),
+                    place.row, k0 + step * (KG * BK), thread);
             };
             const auto fill_b = [&](int step, int buffer) {
-                SlabB::template fill<GROUP>((float*)(mine + buffer * STEP_BYTES + SlabA::BYTES), a.at<float>(gemm::Ending<Epi>::B), place.col, k0 + step * (KG * BK), thread);
+                SlabB::template fill<GROUP>((float*)(mine + buffer * STEP_BYTES + SlabA::BYTES),
+                    a.at<float>(gemm::Ending<Epi>::B), place.col, k0 + step * (KG * BK), thread);
             };
             const auto compute = [&](int buffer) {
                 const float* const sa = (const float*)(mine + buffer * STEP_BYTES);
@@ -492,16 +514,20 @@ template <int M, int N, int K, int TRANS, bool ACC, class Epi, int BM, int BN, i
 // groups, each taking BK of every WK BK of k. THREADS = 32 WM WN WK. BK is a multiple of 16 (8 for float). Shared
 // memory: up to 96 KB. Overwrites c, or adds to it (ACC). 16-byte accesses where row lengths are multiples of 16 bytes.
 // Moves M K ceil(N / BN) + K N ceil(M / BM) elements from L2.
-template <class T, int M, int N, int K, int TRANS, bool ACC, class Epi, int BM, int BN, int BK, int WM, int WN, int WK, int SPLIT> struct GemmMma {
+template <class T, int M, int N, int K, int TRANS, bool ACC, class Epi, int BM, int BN, int BK, int WM, int WN, int WK,
+    int SPLIT>
+struct GemmMma {
     static constexpr int PHASES = SPLIT > 1 ? 2 : 1;
     static constexpr bool BEGINS = true;
     static constexpr int GROUP = WM * WN * 32, THREADS = WK * GROUP;
     static constexpr bool FLOAT = sizeof(T) == 4;
     // Elements in 16 bytes, k of one instruction, instructions down and across a warp's tile.
     static constexpr int E = 16 / (int)sizeof(T), KS = 2 * E, DOWN = BM / WM / 16, ACROSS = BN / WN / 8;
-    static_assert(BM % (16 * WM) == 0 && BN % (16 * WN) == 0 && BK % KS == 0, "a warp's tile is made of whole instructions");
+    static_assert(
+        BM % (16 * WM) == 0 && BN % (16 * WN) == 0 && BK % KS == 0, "a warp's tile is made of whole instructions");
     static constexpr int STEPS = ceil_div(ceil_div(K, BK * WK), SPLIT);
-    static constexpr bool K_EXACT = (i64)STEPS * SPLIT * BK * WK == K, A_ALONG = TRANS != GEMM_TN, B_ALONG = TRANS == GEMM_NT;
+    static constexpr bool K_EXACT = (i64)STEPS * SPLIT * BK * WK == K, A_ALONG = TRANS != GEMM_TN,
+                          B_ALONG = TRANS == GEMM_NT;
     // Rows that ldmatrix reads need an odd number of 16-byte units; floats that lie across k are read one by one, four
     // rows of eight at a time.
     template <bool ALONG_K> static constexpr int PAD = ALONG_K || !FLOAT ? E : 8;
@@ -582,10 +608,12 @@ template <class T, int M, int N, int K, int TRANS, bool ACC, class Epi, int BM, 
                     for (int v = 0; v < 4; ++v) acc[i][j][v] = 0.0f;
 
             const auto fill_a = [&](int step, int buffer) {
-                SlabA::template fill<GROUP>((T*)(mine + buffer * STEP_BYTES), a.at<T>(gemm::Ending<Epi>::A), place.row, k0 + step * (WK * BK), thread);
+                SlabA::template fill<GROUP>((T*)(mine + buffer * STEP_BYTES), a.at<T>(gemm::Ending<Epi>::A), place.row,
+                    k0 + step * (WK * BK), thread);
             };
             const auto fill_b = [&](int step, int buffer) {
-                SlabB::template fill<GROUP>((T*)(mine + buffer * STEP_BYTES + SlabA::BYTES), a.at<T>(gemm::Ending<Epi>::B), place.col, k0 + step * (WK * BK), thread);
+                SlabB::template fill<GROUP>((T*)(mine + buffer * STEP_BYTES + SlabA::BYTES),
+                    a.at<T>(gemm::Ending<Epi>::B), place.col, k0 + step * (WK * BK), thread);
             };
             const auto compute = [&](int buffer) {
                 const T* const sa = (const T*)(mine + buffer * STEP_BYTES);
@@ -600,7 +628,8 @@ template <class T, int M, int N, int K, int TRANS, bool ACC, class Epi, int BM, 
 #pragma unroll
                     for (int i = 0; i < DOWN; ++i)
 #pragma unroll
-                        for (int j = 0; j < ACROSS; ++j) multiply(acc[i][j], fa[i], fb[j / 2][j % 2 * 2], fb[j / 2][j % 2 * 2 + 1]);
+                        for (int j = 0; j < ACROSS; ++j)
+                            multiply(acc[i][j], fa[i], fb[j / 2][j % 2 * 2], fb[j / 2][j % 2 * 2 + 1]);
                 }
             };
             Ring::template turn<GROUP == 32>(a, [&] { Tiles::fetch(a, place, held); }, fill_a, fill_b, compute);
@@ -614,7 +643,8 @@ template <class T, int M, int N, int K, int TRANS, bool ACC, class Epi, int BM, 
                 for (int j = 0; j < ACROSS; ++j)
 #pragma unroll
                     for (int h = 0; h < 2; ++h)
-                        store<float, 2>(at + (i * 16 + h * 8) * Tiles::PITCH + j * 8, Vec<float, 2>{{acc[i][j][2 * h], acc[i][j][2 * h + 1]}});
+                        store<float, 2>(at + (i * 16 + h * 8) * Tiles::PITCH + j * 8,
+                            Vec<float, 2>{{acc[i][j][2 * h], acc[i][j][2 * h + 1]}});
             __syncthreads();
             Tiles::finish(a, place, staged, held);
         }
@@ -629,13 +659,16 @@ namespace gemm {
 // Reads COUNT words at once, zeros where not `inside`; the loads keep their order.
 template <int COUNT> DEV void read_words(u32* to, const void* from, bool inside) {
     if constexpr (COUNT == 4)
-        asm volatile("{.reg .pred p; setp.ne.b32 p, %5, 0; mov.b32 %0, 0; mov.b32 %1, 0; mov.b32 %2, 0; mov.b32 %3, 0; @p ld.global.v4.b32 {%0,%1,%2,%3}, [%4];}"
+        asm volatile("{.reg .pred p; setp.ne.b32 p, %5, 0; mov.b32 %0, 0; mov.b32 %1, 0; mov.b32 %2, 0; mov.b32 %3, 0; "
+                     "@p ld.global.v4.b32 {%0,%1,%2,%3}, [%4];}"
                      : "=&r"(to[0]), "=&r"(to[1]), "=&r"(to[2]), "=&r"(to[3]) : "l"(from), "r"((int)inside));
     else if constexpr (COUNT == 2)
-        asm volatile("{.reg .pred p; setp.ne.b32 p, %3, 0; mov.b32 %0, 0; mov.b32 %1, 0; @p ld.global.v2.b32 {%0,%1}, [%2];}"
+        asm volatile("{.reg .pred p; setp.ne.b32 p, %3, 0; mov.b32 %0, 0; mov.b32 %1, 0; "
+                     "@p ld.global.v2.b32 {%0,%1}, [%2];}"
                      : "=&r"(to[0]), "=&r"(to[1]) : "l"(from), "r"((int)inside));
     else
-        asm volatile("{.reg .pred p; setp.ne.b32 p, %2, 0; mov.b32 %0, 0; @p ld.global.b32 %0, [%1];}" : "=&r"(to[0]) : "l"(from), "r"((int)inside));
+        asm volatile("{.reg .pred p; setp.ne.b32 p, %2, 0; mov.b32 %0, 0; @p ld.global.b32 %0, [%1];}"
+            : "=&r"(to[0]) : "l"(from), "r"((int)inside));
 }
 
 // What a warp needs of one factor for a chunk of k: 8 Q rows or columns, of which lane 4 g + t holds Q g to Q g + Q -
@@ -649,12 +682,14 @@ template <int COUNT> DEV void read_words(u32* to, const void* from, bool inside)
 template <class T, bool ALONG_K, int Q, int WAYS, int THREADS, int LEN, int K, bool WANT_VIA> struct Piece {
     static constexpr int E = 4 / (int)sizeof(T), CHUNK = 16 * E, RUN = ALONG_K ? 4 * E : Q, RUNS = ALONG_K ? Q : 4 * E;
     static constexpr int ROWS = ALONG_K ? LEN : K, COLS = ALONG_K ? K : LEN, V = min_i(vec_width<T>(COLS), RUN);
-    static constexpr bool LEN_EXACT = LEN % (8 * Q * WAYS) == 0, ROWS_EXACT = ALONG_K ? LEN_EXACT : K % CHUNK == 0, COLS_EXACT = ALONG_K ? K % CHUNK == 0 : LEN_EXACT;
+    static constexpr bool LEN_EXACT = LEN % (8 * Q * WAYS) == 0, ROWS_EXACT = ALONG_K ? LEN_EXACT : K % CHUNK == 0,
+                          COLS_EXACT = ALONG_K ? K % CHUNK == 0 : LEN_EXACT;
     using Index = typename Choose<((i64)LEN * K < (1ll << 30)), int, i64>::Type;
     static constexpr bool VIA = WANT_VIA && COLS % (4 * E) == 0;
     // The chunk in shared memory: its rows with a gap of 16 or 32 bytes, which spreads what eight lanes read over all
     // banks. Rows across k are stored by their number within a quarter first.
-    static constexpr int HIGH = ALONG_K ? 8 * Q * WAYS : CHUNK, UNITS = ALONG_K ? 4 : 8 * Q * WAYS / (4 * E), PITCH = UNITS * 16 + (ALONG_K && Q == 4 ? 16 : 32);
+    static constexpr int HIGH = ALONG_K ? 8 * Q * WAYS : CHUNK, UNITS = ALONG_K ? 4 : 8 * Q * WAYS / (4 * E),
+                         PITCH = UNITS * 16 + (ALONG_K && Q == 4 ? 16 : 32);
     static constexpr int BYTES = VIA ? HIGH * PITCH : 0, WORDS = VIA ? 0 : RUNS * (RUN / E);
     u32 raw[RUNS][RUN / E];
 
@@ -665,14 +700,16 @@ template <class T, bool ALONG_K, int Q, int WAYS, int THREADS, int LEN, int K, b
             const int row0 = ALONG_K ? tile : k, col0 = ALONG_K ? k : tile;
 #pragma unroll
             for (int i = 0; i < ceil_div(HIGH * UNITS, THREADS); ++i) {
-                const int unit = thread + i * THREADS, r = unit / UNITS, c = unit % UNITS, row = row0 + r, col = col0 + c * (4 * E);
+                const int unit = thread + i * THREADS, r = unit / UNITS, c = unit % UNITS, row = row0 + r,
+                          col = col0 + c * (4 * E);
                 if (HIGH * UNITS % THREADS != 0 && r >= HIGH) break;
                 const bool inside = (ROWS_EXACT || row < ROWS) && (COLS_EXACT || col < COLS);
                 const int to = ALONG_K ? r : r % (4 * E) * 4 + r / (4 * E);
                 copy_async<16>(room + to * PITCH + c * 16, inside ? from + ((Index)row * COLS + col) : from, inside);
             }
         } else {
-            const int at = tile + mine, row = ALONG_K ? at + lane / 4 * Q : k + lane % 4 * (4 * E), col = ALONG_K ? k + lane % 4 * (4 * E) : at + lane / 4 * Q;
+            const int at = tile + mine, row = ALONG_K ? at + lane / 4 * Q : k + lane % 4 * (4 * E),
+                      col = ALONG_K ? k + lane % 4 * (4 * E) : at + lane / 4 * Q;
             const T* const first = from + ((Index)row * COLS + col);
 #pragma unroll
             for (int r = 0; r < RUNS; ++r) {
@@ -680,12 +717,15 @@ template <class T, bool ALONG_K, int Q, int WAYS, int THREADS, int LEN, int K, b
                 if constexpr (V >= E) {
 #pragma unroll
                     for (int v = 0; v < RUN; v += V)
-                        read_words<V / E>(raw[r] + v / E, first + (Index)r * COLS + v, row_inside && (COLS_EXACT || col + v < COLS));
+                        read_words<V / E>(
+                            raw[r] + v / E, first + (Index)r * COLS + v, row_inside && (COLS_EXACT || col + v < COLS));
                 } else {
 #pragma unroll
                     for (int v = 0; v < RUN; v += 2) {
-                        const u32 low = row_inside && (COLS_EXACT || col + v < COLS) ? first[(Index)r * COLS + v].bits : 0;
-                        const u32 high = row_inside && (COLS_EXACT || col + v + 1 < COLS) ? first[(Index)r * COLS + v + 1].bits : 0;
+                        const u32 low =
+                            row_inside && (COLS_EXACT || col + v < COLS) ? first[(Index)r * COLS + v].bits : 0;
+                        const u32 high =
+                            row_inside && (COLS_EXACT || col + v + 1 < COLS) ? first[(Index)r * COLS + v + 1].bits : 0;
                         raw[r][v / 2] = high << 16 | low;
                     }
                 }
@@ -699,7 +739,9 @@ template <class T, bool ALONG_K, int Q, int WAYS, int THREADS, int LEN, int K, b
             const int g = lane / 4, t = lane % 4;
 #pragma unroll
             for (int r = 0; r < RUNS; ++r) {
-                const char* const at = room + (ALONG_K ? (mine + g * Q + r) * PITCH + t * 16 : (r * 4 + t) * PITCH + (mine + g * Q) * (int)sizeof(T));
+                const char* const at = room +
+                    (ALONG_K ? (mine + g * Q + r) * PITCH + t * 16
+                             : (r * 4 + t) * PITCH + (mine + g * Q) * (int)sizeof(T));
                 constexpr int W = min_i(RUN / E, 4);
 #pragma unroll
                 for (int w = 0; w < RUN / E; w += W) {
@@ -730,7 +772,8 @@ template <class T, bool ALONG_K, int Q, int WAYS, int THREADS, int LEN, int K, b
 // in fixed order. Factors come through shared memory where VIA has the bit of their direction (1 across k, 2 along k),
 // else straight into registers. RQ and CQ are 2, 4 or 8. THREADS = 32 WM WN WK. Any M, N, K; 16-byte accesses where
 // rows allow. Overwrites c, or adds to it (ACC). Moves M K ceil(N / BN) + K N ceil(M / BM) elements from L2.
-template <class T, int M, int N, int K, int TRANS, bool ACC, class Epi, int RQ, int CQ, int WM, int WN, int WK, int VIA> struct GemmDirect {
+template <class T, int M, int N, int K, int TRANS, bool ACC, class Epi, int RQ, int CQ, int WM, int WN, int WK, int VIA>
+struct GemmDirect {
     static constexpr bool ALONE = gemm::Ending<Epi>::ALONE;
     // A multiprocessor has room for a block of the next launch, which fetches its old factor meanwhile.
     static constexpr int PHASES = 1, THREADS = 32 * WM * WN * WK, MIN_BLOCKS = ALONE ? 1 : 2;
@@ -750,7 +793,8 @@ template <class T, int M, int N, int K, int TRANS, bool ACC, class Epi, int RQ, 
     using Out = typename gemm::Choose<TRANS == GEMM_TN, float, T>::Type;
     static constexpr int V = N % 4 == 0 ? 4 : N % 2 == 0 ? 2 : 1;
     using Ends = gemm::Tail<T, Out, N, ACC, Epi, V>;
-    static constexpr int DOWN = ceil_div(M, BM), ACROSS = ceil_div(N, BN), PER_ROW = BN / V, ITEMS = ceil_div(BM * PER_ROW, THREADS);
+    static constexpr int DOWN = ceil_div(M, BM), ACROSS = ceil_div(N, BN), PER_ROW = BN / V,
+                         ITEMS = ceil_div(BM * PER_ROW, THREADS);
     // Narrow rows need a gap so that eight lanes' stores of sixteen bytes fall into different banks; wider ones are
     // permuted instead.
     static constexpr int PITCH = BN == 16 ? (RQ == 2 ? 24 : 20) : BN;
@@ -782,16 +826,21 @@ template <class T, int M, int N, int K, int TRANS, bool ACC, class Epi, int RQ, 
     template <int PHASE> static __device__ void run(const Args& a, int block, char* smem) {
         const int row0 = block % DOWN * BM, col0 = block / DOWN * BN;
         const int lane = threadIdx.x % 32, warp = threadIdx.x / 32, g = lane / 4, t = lane % 4;
-        const int group = warp / (WM * WN), thread = threadIdx.x % GROUP, m0 = warp / WN % WM * (8 * RQ), n0 = warp % WN * (8 * CQ);
+        const int group = warp / (WM * WN), thread = threadIdx.x % GROUP, m0 = warp / WN % WM * (8 * RQ),
+                  n0 = warp % WN * (8 * CQ);
         char* const room = smem + group * ROOM;
         PieceA pa[DEPTH];
         PieceB pb[DEPTH];
         const auto some = [&](int step) { return CHUNKS % WK == 0 || step + 1 < STEPS || group + step * WK < CHUNKS; };
         const auto read_a = [&](int step, int slot, PieceA& to) {
-            if (some(step)) to.read(room + slot * SLOT, a.at<T>(gemm::Ending<Epi>::A), row0, m0, (group + step * WK) * CHUNK, lane, thread);
+            if (some(step))
+                to.read(room + slot * SLOT, a.at<T>(gemm::Ending<Epi>::A), row0, m0, (group + step * WK) * CHUNK, lane,
+                    thread);
         };
         const auto read_b = [&](int step, int slot, PieceB& to) {
-            if (some(step)) to.read(room + slot * SLOT + PieceA::BYTES, a.at<T>(gemm::Ending<Epi>::B), col0, n0, (group + step * WK) * CHUNK, lane, thread);
+            if (some(step))
+                to.read(room + slot * SLOT + PieceA::BYTES, a.at<T>(gemm::Ending<Epi>::B), col0, n0,
+                    (group + step * WK) * CHUNK, lane, thread);
         };
         const auto read = [&](int step, int slot, PieceA& to_a, PieceB& to_b) {
             read_a(step, slot, to_a);
@@ -838,7 +887,8 @@ template <class T, int M, int N, int K, int TRANS, bool ACC, class Epi, int RQ, 
             const int index = threadIdx.x + i * THREADS;
             row = index / PER_ROW;
             col = index % PER_ROW * V;
-            return (BM * PER_ROW % THREADS == 0 || row < BM) && (M % BM == 0 || row0 + row < M) && (N % BN == 0 || col0 + col < N);
+            return (BM * PER_ROW % THREADS == 0 || row < BM) && (M % BM == 0 || row0 + row < M) &&
+                (N % BN == 0 || col0 + col < N);
         };
         const auto fetch_ends = [&] {
 #pragma unroll

@@ -78,7 +78,8 @@ DEV u32 loss_draw(u32* ticket) {
 // Adds K values over all blocks; true for the one thread that holds the sums. Partial sums lie in `work [BLOCKS, K]`;
 // the block that draws the last number from `ticket` adds them up and puts the ticket back to zero. One block needs
 // neither.
-template <int K, int THREADS, int BLOCKS> DEV bool loss_total(float (&v)[K], float* work, u32* ticket, int block, char* smem) {
+template <int K, int THREADS, int BLOCKS>
+DEV bool loss_total(float (&v)[K], float* work, u32* ticket, int block, char* smem) {
     float* scratch = (float*)smem;
     loss_block_sum<K, THREADS>(v, scratch);
     if constexpr (BLOCKS > 1) {
@@ -336,7 +337,9 @@ template <class T, int ROWS, int CLASSES, u64 SMOOTHING, int LANES, int THREADS_
                 bool right;
                 const float loss = scores.softmax(logits + at, label, right, (float*)smem);
                 if (threadIdx.x == 0) sums[0] += loss, sums[1] += right ? 1.0f : 0.0f;
-                if (dlogits != nullptr) scores.write(logits + at, dlogits + at, [&](float p, int col) { return (p - Target::of(label, col)) * scale; });
+                if (dlogits != nullptr)
+                    scores.write(logits + at, dlogits + at,
+                        [&](float p, int col) { return (p - Target::of(label, col)) * scale; });
             }
             __syncthreads();
         } else {
@@ -363,7 +366,8 @@ template <class T, int ROWS, int CLASSES, u64 SMOOTHING, int LANES, int THREADS_
                     if (row >= ROWS) continue;
                     if (lane == 0) sums[0] += loss, sums[1] += right ? 1.0f : 0.0f;
                     if (dlogits != nullptr)
-                        scores[f].write(dlogits + row * CLASSES, lane, [&](float p, int col) { return (p - Target::of(label[f], col)) * scale; });
+                        scores[f].write(dlogits + row * CLASSES, lane,
+                            [&](float p, int col) { return (p - Target::of(label[f], col)) * scale; });
                 }
             }
         }
@@ -417,7 +421,9 @@ DEV float warp_max(float v) {
 // threads hold b in registers, each the rows of b of some features, and give their share of the scores, which are
 // summed in a fixed order. Scores and their gradient stay float in between. Overwrites; deterministic. Moves a and dx
 // once and b once a block; b is fetched early where it is old.
-template <class T, int ROWS, int FEATURES, int CLASSES, u64 SMOOTHING, int ACT_GRAD, bool SAVED_IS_INPUT, u32 KEPT, int EACH_ROWS, int THREADS_> struct DenseCe {
+template <class T, int ROWS, int FEATURES, int CLASSES, u64 SMOOTHING, int ACT_GRAD, bool SAVED_IS_INPUT, u32 KEPT,
+    int EACH_ROWS, int THREADS_>
+struct DenseCe {
     using Slots = slots::dense_ce;
     static constexpr int PHASES = 1, THREADS = THREADS_, WARPS = THREADS / 32, P = head::power_above(CLASSES);
     static constexpr bool BEGINS = true;
@@ -458,7 +464,8 @@ template <class T, int ROWS, int FEATURES, int CLASSES, u64 SMOOTHING, int ACT_G
                 const i64 at = (i64)(row0 + r) * FEATURES + feature(e);
                 x[r][e] = valid ? to_float(a.at<T>(Slots::A)[at]) : 0.0f;
                 saved[r][e] = x[r][e];
-                if constexpr (ACT_GRAD != NONE && !SAVED_IS_INPUT) saved[r][e] = valid ? to_float(a.at<T>(Slots::SAVED)[at]) : 0.0f;
+                if constexpr (ACT_GRAD != NONE && !SAVED_IS_INPUT)
+                    saved[r][e] = valid ? to_float(a.at<T>(Slots::SAVED)[at]) : 0.0f;
             }
         // What the loss needs is on its way meanwhile. A lane holds the score of a class, with its twins where there
         // are fewer than 32.
@@ -542,14 +549,16 @@ template <i64 LEN> DEV float mean_square(float sum) {
 // This thread's share of the sum of the squares of scaled `y - target`; writes `dy = factor (y - target)` where `dy` is
 // not null. BLOCKS blocks stride over groups of 16 bytes, up to four of them under way; the few elements after the last
 // whole group fall to block 0.
-template <class T, i64 LEN, int THREADS, int BLOCKS> DEV float loss_errors(const T* y, const T* target, T* dy, float factor, int block) {
+template <class T, i64 LEN, int THREADS, int BLOCKS>
+DEV float loss_errors(const T* y, const T* target, T* dy, float factor, int block) {
     constexpr float SCALE = error_scale<LEN>();
     constexpr int V = 16 / (int)sizeof(T);
     constexpr i64 VECS = LEN / V, WHOLE = VECS * V;
     constexpr int FLIGHT = min_i(4, max_i(1, (int)((VECS + (i64)THREADS * BLOCKS - 1) / ((i64)THREADS * BLOCKS))));
     float sum = 0.0f;
 #pragma unroll 1
-    for (i64 base = (i64)block * (THREADS * FLIGHT) + threadIdx.x; base < VECS; base += (i64)BLOCKS * (THREADS * FLIGHT)) {
+    for (i64 base = (i64)block * (THREADS * FLIGHT) + threadIdx.x; base < VECS;
+        base += (i64)BLOCKS * (THREADS * FLIGHT)) {
         Vec<T, V> have[FLIGHT], want[FLIGHT];
 #pragma unroll
         for (int f = 0; f < FLIGHT; ++f) {
@@ -592,7 +601,9 @@ template <class T, i64 LEN, int THREADS_, int BLOCKS> struct Mse {
     static constexpr i64 WORK = BLOCKS > 1 ? 4ll * BLOCKS : 0;
     template <int PHASE> static __device__ void run(const Args& a, int block, char* smem) {
         float sum[1] = {0.0f};
-        if constexpr (PHASE == 0) sum[0] = loss_errors<T, LEN, THREADS, BLOCKS>(a.at<T>(Slots::Y), a.at<T>(Slots::TARGET), (T*)nullptr, 0.0f, block);
+        if constexpr (PHASE == 0)
+            sum[0] = loss_errors<T, LEN, THREADS, BLOCKS>(
+                a.at<T>(Slots::Y), a.at<T>(Slots::TARGET), (T*)nullptr, 0.0f, block);
         else {
 #pragma unroll 4
             for (int i = threadIdx.x; i < BLOCKS; i += THREADS) sum[0] += a.at<float>(Slots::WORK)[i];
@@ -614,7 +625,8 @@ template <class T, i64 LEN, int THREADS_, int BLOCKS> struct MseGrad {
     static constexpr i64 WORK = 0;
     template <int PHASE> static __device__ void run(const Args& a, int block, char*) {
         const float factor = (float)(2.0 / LEN) * (a.has(Slots::SCALE) ? *a.at<float>(Slots::SCALE) : 1.0f);
-        loss_errors<T, LEN, THREADS, BLOCKS>(a.at<T>(Slots::Y), a.at<T>(Slots::TARGET), a.at<T>(Slots::DY), factor, block);
+        loss_errors<T, LEN, THREADS, BLOCKS>(
+            a.at<T>(Slots::Y), a.at<T>(Slots::TARGET), a.at<T>(Slots::DY), factor, block);
     }
 };
 
@@ -630,8 +642,11 @@ template <class T, i64 LEN, int THREADS_, int BLOCKS> struct MseFused {
     static constexpr i64 WORK = BLOCKS > 1 ? 4ll * BLOCKS : 0;
     template <int PHASE> static __device__ void run(const Args& a, int block, char* smem) {
         const float factor = (float)(2.0 / LEN) * (a.has(Slots::SCALE) ? *a.at<float>(Slots::SCALE) : 1.0f);
-        float sum[1] = {loss_errors<T, LEN, THREADS, BLOCKS>(a.at<T>(Slots::Y), a.at<T>(Slots::TARGET), a.at<T>(Slots::DY), factor, block)};
-        if (loss_total<1, THREADS, BLOCKS>(sum, a.at<float>(Slots::WORK), a.at<u32>(Slots::TICKET), block, smem) && a.has(Slots::LOSS)) *a.at<float>(Slots::LOSS) = mean_square<LEN>(sum[0]);
+        float sum[1] = {loss_errors<T, LEN, THREADS, BLOCKS>(
+            a.at<T>(Slots::Y), a.at<T>(Slots::TARGET), a.at<T>(Slots::DY), factor, block)};
+        if (loss_total<1, THREADS, BLOCKS>(sum, a.at<float>(Slots::WORK), a.at<u32>(Slots::TICKET), block, smem) &&
+            a.has(Slots::LOSS))
+            *a.at<float>(Slots::LOSS) = mean_square<LEN>(sum[0]);
     }
 };
 

@@ -4,8 +4,11 @@
 // The geometry that the kernels of a window share. A thread handles one pixel's V neighbouring channels, up to 16 bytes
 // as C allows, and neighbouring threads handle neighbouring channels, then pixels, so that windows that overlap find
 // each other in the first-level cache.
-template <class T, int N_, int H_, int W_, int C_, int KH_, int KW_, int SH_, int SW_, int PH_, int PW_, int HO_, int WO_> struct Windows {
-    static constexpr int N = N_, H = H_, W = W_, C = C_, KH = KH_, KW = KW_, SH = SH_, SW = SW_, PH = PH_, PW = PW_, HO = HO_, WO = WO_;
+template <class T, int N_, int H_, int W_, int C_, int KH_, int KW_, int SH_, int SW_, int PH_, int PW_, int HO_,
+    int WO_>
+struct Windows {
+    static constexpr int N = N_, H = H_, W = W_, C = C_, KH = KH_, KW = KW_, SH = SH_, SW = SW_, PH = PH_, PW = PW_,
+                         HO = HO_, WO = WO_;
     static constexpr int V = vec_width<T>(C), CV = C / V, SIZE = KH * KW;
     static constexpr i64 IN = (i64)N * H * W * CV, OUT = (i64)N * HO * WO * CV;
     static_assert(IN <= 0xffffffffll && OUT <= 0xffffffffll, "vectors are counted in 32 bits");
@@ -66,7 +69,8 @@ template <class S, class T, class Use> DEV void each_in_window(const T* x, const
 // Runs `take(i, k, at)` and then `use(i, k)` for the windows that cover an input pixel, in rising order of windows:
 // `at` is the first element of the window's output and `k` the pixel's position in the window. Takes come in batches of
 // `i` in 0..OVER, before their uses.
-template <class S, class Take, class Use> DEV void each_over_pixel(const Place<S>& p, const Take& take, const Use& use) {
+template <class S, class Take, class Use>
+DEV void each_over_pixel(const Place<S>& p, const Take& take, const Use& use) {
     constexpr int BATCH = batch_of(S::OVER), UNROLL = S::OVER <= 16 ? ceil_div(S::OVER, BATCH) : 1;
     const int row = p.row + S::PH, col = p.col + S::PW;
     const int first_row = row / S::SH - (S::OVER_H - 1), first_col = col / S::SW - (S::OVER_W - 1);
@@ -77,7 +81,8 @@ template <class S, class Take, class Use> DEV void each_over_pixel(const Place<S
         for (int i = 0; i < BATCH; ++i) {
             const int j = j0 + i, oy = first_row + j / S::OVER_W, ox = first_col + j % S::OVER_W;
             const int ky = row - oy * S::SH, kx = col - ox * S::SW;
-            const bool covers = (S::OVER % BATCH == 0 || j < S::OVER) && (u32)oy < S::HO && (u32)ox < S::WO && ky < S::KH && kx < S::KW;
+            const bool covers =
+                (S::OVER % BATCH == 0 || j < S::OVER) && (u32)oy < S::HO && (u32)ox < S::WO && ky < S::KH && kx < S::KW;
             k[i] = covers ? ky * S::KW + kx : -1;
             if (covers) take(i, element<S, S::HO, S::WO>(p, oy, ox));
         }
@@ -109,7 +114,8 @@ template <class S, class T, class Value> DEV void write_cell(T* dx, const Place<
 template <bool WIDE> struct PositionOf { using Type = u8; };
 template <> struct PositionOf<true> { using Type = u16; };
 
-#define POOL_PARAMETERS class T, int N, int H, int W, int C, int KH, int KW, int SH, int SW, int PH, int PW, int HO, int WO
+#define POOL_PARAMETERS \
+    class T, int N, int H, int W, int C, int KH, int KW, int SH, int SW, int PH, int PW, int HO, int WO
 #define POOL_SHAPE Windows<T, N, H, W, C, KH, KW, SH, SW, PH, PW, HO, WO>
 
 // ---------------------------------------------------------------------------------------------------- maximum
@@ -134,7 +140,8 @@ template <POOL_PARAMETERS> struct MaxPool {
         // infinity.
         int first = 0;
         if constexpr (S::PADDED) {
-            const int row0 = p.row * SH - PH, col0 = p.col * SW - PW, ky = row0 < 0 ? -row0 : 0, kx = col0 < 0 ? -col0 : 0;
+            const int row0 = p.row * SH - PH, col0 = p.col * SW - PW, ky = row0 < 0 ? -row0 : 0,
+                      kx = col0 < 0 ? -col0 : 0;
             if (ky < KH && kx < KW && row0 + ky < H && col0 + kx < W) first = ky * KW + kx;
         }
         float best[S::V];
@@ -308,8 +315,10 @@ template <class T, int N, int HW, int C, int CHUNKS> struct GlobalAvgPool {
     static constexpr i64 WORK = CHUNKS == 1 ? 0 : 4ll * N * CHUNKS * C;
     static constexpr int V = vec_width<T>(C), GROUPS = C / V;
     // Few pixels leave nothing to do for many lanes, so strips are wider then.
-    static constexpr int TX = min_i(GROUPS, HW <= 64 ? 32 : 8), LANES = THREADS / TX, STRIPS = ceil_div(GROUPS, TX), WIDTH = TX * V;
-    static constexpr int CHUNK_PIXELS = ceil_div(HW, CHUNKS), STEPS = ceil_div(CHUNK_PIXELS, LANES), UNROLL = STEPS < 8 ? STEPS : 8;
+    static constexpr int TX = min_i(GROUPS, HW <= 64 ? 32 : 8), LANES = THREADS / TX, STRIPS = ceil_div(GROUPS, TX),
+                         WIDTH = TX * V;
+    static constexpr int CHUNK_PIXELS = ceil_div(HW, CHUNKS), STEPS = ceil_div(CHUNK_PIXELS, LANES),
+                         UNROLL = STEPS < 8 ? STEPS : 8;
     // Threads that share the final sum of one channel.
     static constexpr int SHARE = max_i(1, min_i(THREADS / WIDTH, LANES));
     static constexpr int blocks(int phase) { return phase == 0 ? N * CHUNKS * STRIPS : ceil_div((i64)N * C, 8); }
@@ -321,7 +330,8 @@ template <class T, int N, int HW, int C, int CHUNKS> struct GlobalAvgPool {
         float* partial = (float*)smem;
         if constexpr (PHASE == 0) {
             const int strip = block % STRIPS, part = block / STRIPS, chunk = part % CHUNKS, sample = part / CHUNKS;
-            const int lane = t / TX, group = strip * TX + t % TX, start = chunk * CHUNK_PIXELS, end = min_i(start + CHUNK_PIXELS, HW);
+            const int lane = t / TX, group = strip * TX + t % TX, start = chunk * CHUNK_PIXELS,
+                      end = min_i(start + CHUNK_PIXELS, HW);
             float sum[V];
 #pragma unroll
             for (int i = 0; i < V; ++i) sum[i] = 0.0f;
@@ -398,7 +408,8 @@ template <class T, int N, int HW, int C> struct GlobalAvgPoolBwd {
 #pragma unroll
         for (int i = 0; i < EACH; ++i) {
             const i64 at = first + i * THREADS;
-            if (at < GROUPS) v[i] = load<T, V>(a.at<T>(Slots::DY) + ((i64)((u32)at / (u32)(HW * CV)) * CV + (u32)at % (u32)CV) * V);
+            if (at < GROUPS)
+                v[i] = load<T, V>(a.at<T>(Slots::DY) + ((i64)((u32)at / (u32)(HW * CV)) * CV + (u32)at % (u32)CV) * V);
         }
 #pragma unroll
         for (int i = 0; i < EACH; ++i) {

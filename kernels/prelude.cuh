@@ -62,7 +62,9 @@ template <class Op> struct Begins<Op, decltype((void)Op::BEGINS)> { static const
 // save registers unless it is told how many blocks have to fit: an operation that wants all its loads under way at once
 // says 1.
 template <class Op, class = void> struct MinBlocks { static constexpr int VALUE = 0; };
-template <class Op> struct MinBlocks<Op, decltype((void)Op::MIN_BLOCKS)> { static constexpr int VALUE = Op::MIN_BLOCKS; };
+template <class Op> struct MinBlocks<Op, decltype((void)Op::MIN_BLOCKS)> {
+    static constexpr int VALUE = Op::MIN_BLOCKS;
+};
 
 #define DEV static __device__ __forceinline__
 
@@ -113,7 +115,10 @@ template <class T, int N> DEV Vec<T, N> load(const T* at) { return *(const Vec<T
 template <class T, int N> DEV void store(T* at, const Vec<T, N>& v) { *(Vec<T, N>*)at = v; }
 // Whether rows of `n` elements of T can be moved in groups of N.
 template <class T> __host__ __device__ constexpr int vec_width(long long n) {
-    return n % (16 / (int)sizeof(T)) == 0 ? 16 / (int)sizeof(T) : n % (8 / (int)sizeof(T)) == 0 ? 8 / (int)sizeof(T) : (sizeof(T) == 2 && n % 2 == 0) ? 2 : 1;
+    return n % (16 / (int)sizeof(T)) == 0 ? 16 / (int)sizeof(T)
+        : n % (8 / (int)sizeof(T)) == 0 ? 8 / (int)sizeof(T)
+        : (sizeof(T) == 2 && n % 2 == 0) ? 2
+        : 1;
 }
 
 // ---------------------------------------------------------------------------------------------------- activations
@@ -174,14 +179,16 @@ DEV FloatPair normal_tail(float t, FloatPair& bell, float& power) {
     const float shifted = __fmaf_rn(square, -0.72134752f, ROUND_SHIFT), count = shifted - ROUND_SHIFT;
     power = tail_power(shifted);
     // What is left of the square; the function of it is e^(-left / 2), with the coefficients of `tail_exp`.
-    const float left = __fmaf_rn(count, 1.38629436493f, square), left_lo = __fmaf_rn(count, -3.80930860e-9f, square_lo), all = left + left_lo;
+    const float left = __fmaf_rn(count, 1.38629436493f, square), left_lo = __fmaf_rn(count, -3.80930860e-9f, square_lo),
+                all = left + left_lo;
     float e = 2.15852470e-5f;
     e = __fmaf_rn(e, all, -2.61522992e-4f);
     e = __fmaf_rn(e, all, 0.00260427431f);
     e = __fmaf_rn(e, all, -2.08331505e-2f);
     e = __fmaf_rn(e, all, 0.124999985f);
     const float head = __fmaf_rn(left, -0.5f, 1.0f);
-    const float more = __fmaf_rn(__fmul_rn(all, all), e, __fmaf_rn(left_lo, -0.5f, __fmaf_rn(left, -0.5f, 1.0f - head)));
+    const float more =
+        __fmaf_rn(__fmul_rn(all, all), e, __fmaf_rn(left_lo, -0.5f, __fmaf_rn(left, -0.5f, 1.0f - head)));
     bell.hi = __fadd_rn(head, more);
     bell.lo = more - (bell.hi - head);
     // The quotient is a polynomial of z = 1 / (t + 3) - 7 / 64, 1e-8 of itself.
@@ -448,8 +455,12 @@ struct UpdateSum {
         up += large * large, down += small * small;
     }
     // The change of an element by its gradient.
-    __device__ __forceinline__ void count(float change, float grad) { widen(__float_as_uint(fabsf(change))), add_norm(grad); }
-    __device__ __forceinline__ void add(const UpdateSum& other) { widen(other.max), up += other.up, down += other.down; }
+    __device__ __forceinline__ void count(float change, float grad) {
+        widen(__float_as_uint(fabsf(change))), add_norm(grad);
+    }
+    __device__ __forceinline__ void add(const UpdateSum& other) {
+        widen(other.max), up += other.up, down += other.down;
+    }
     __device__ __forceinline__ void add(const UpdateMetric& other) {
         const bool is_small = !(other.square < 0.0f);
         widen(other.max);
@@ -458,7 +469,9 @@ struct UpdateSum {
     }
     __device__ __forceinline__ void add(const UpdatePart& other) { widen(other.max), add_norm(other.norm); }
     __device__ __forceinline__ UpdateMetric stored() const { return UpdateMetric{max, isinf(up) ? -down : up}; }
-    __device__ __forceinline__ float norm() const { return isinf(up) ? sqrtf(down) * (1.0f / SQUARE_DOWN) : sqrtf(up) * (1.0f / SQUARE_UP); }
+    __device__ __forceinline__ float norm() const {
+        return isinf(up) ? sqrtf(down) * (1.0f / SQUARE_DOWN) : sqrtf(up) * (1.0f / SQUARE_UP);
+    }
     __device__ __forceinline__ UpdatePart part() const { return UpdatePart{max, norm()}; }
 };
 
@@ -466,7 +479,8 @@ struct UpdateSum {
 template <int LANES = 32> DEV UpdateSum lanes_metric(UpdateSum m) {
 #pragma unroll
     for (int mask = LANES / 2; mask > 0; mask >>= 1)
-        m.add(UpdateSum{__shfl_xor_sync(0xffffffffu, m.max, mask), __shfl_xor_sync(0xffffffffu, m.up, mask), __shfl_xor_sync(0xffffffffu, m.down, mask)});
+        m.add(UpdateSum{__shfl_xor_sync(0xffffffffu, m.max, mask), __shfl_xor_sync(0xffffffffu, m.up, mask),
+            __shfl_xor_sync(0xffffffffu, m.down, mask)});
     return m;
 }
 
@@ -475,8 +489,10 @@ template <int LANES = 32> DEV UpdateSum lanes_metric(UpdateSum m) {
 template <class Rule> struct StepSlots : slots::gradient_step {
     using Fused = slots::gradient_step;
     using Own = typename Rule::Slots;
-    static_assert(Fused::PARAM_PREV == Own::PARAM_PREV && Fused::M_PREV == Rule::STATE_PREV && Fused::HYPER == Own::HYPER && Fused::CORR == Own::CORR &&
-                  Fused::PARAM == Own::PARAM && Fused::M == Rule::STATE, "a rule reads the slots of both");
+    static_assert(Fused::PARAM_PREV == Own::PARAM_PREV && Fused::M_PREV == Rule::STATE_PREV &&
+            Fused::HYPER == Own::HYPER && Fused::CORR == Own::CORR && Fused::PARAM == Own::PARAM &&
+            Fused::M == Rule::STATE,
+        "a rule reads the slots of both");
 };
 
 // Writes pairs `first + i` of a parameter's parts for i < COUNT, by one warp: the first is `m`, the others are zero.
@@ -493,9 +509,11 @@ DEV u32 shared_address(const void* at) { return (u32)__cvta_generic_to_shared(at
 template <int BYTES> DEV void copy_async(void* to, const void* from, bool valid) {
     const int size = valid ? BYTES : 0;
     if constexpr (BYTES == 16)
-        asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(shared_address(to)), "l"(from), "r"(size) : "memory");
+        asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;"
+            ::"r"(shared_address(to)), "l"(from), "r"(size) : "memory");
     else
-        asm volatile("cp.async.ca.shared.global [%0], [%1], %2, %3;" ::"r"(shared_address(to)), "l"(from), "n"(BYTES), "r"(size) : "memory");
+        asm volatile("cp.async.ca.shared.global [%0], [%1], %2, %3;"
+            ::"r"(shared_address(to)), "l"(from), "n"(BYTES), "r"(size) : "memory");
 }
 DEV void copy_commit() { asm volatile("cp.async.commit_group;" ::: "memory"); }
 // Waits until at most PENDING of the committed groups are under way.
@@ -503,10 +521,12 @@ template <int PENDING> DEV void copy_wait() { asm volatile("cp.async.wait_group 
 
 // Four 8x8 matrices of 16-bit elements from shared memory; `at` is this lane's row of 16 bytes.
 DEV void load_matrix_x4(u32 (&r)[4], const void* at) {
-    asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0,%1,%2,%3}, [%4];" : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3]) : "r"(shared_address(at)) : "memory");
+    asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0,%1,%2,%3}, [%4];"
+        : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3]) : "r"(shared_address(at)) : "memory");
 }
 DEV void load_matrix_x4_trans(u32 (&r)[4], const void* at) {
-    asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0,%1,%2,%3}, [%4];" : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3]) : "r"(shared_address(at)) : "memory");
+    asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0,%1,%2,%3}, [%4];"
+        : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3]) : "r"(shared_address(at)) : "memory");
 }
 
 // Rounds to TF32 (10 bits of fraction), to nearest; the bits stay those of a float. To even is one instruction where
@@ -523,18 +543,21 @@ DEV u32 to_tf32(float v) {
 
 // c[16x8] += a[16x8] b[8x8], TF32 factors.
 DEV void mma_tf32(float (&c)[4], const u32 (&a)[4], const u32 (&b)[2]) {
-    asm volatile("mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
+    asm volatile("mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32 "
+                 "{%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
                  : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
                  : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
 }
 // c[16x8] += a[16x16] b[16x8].
 DEV void mma_bf16(float (&c)[4], const u32 (&a)[4], const u32 (&b)[2]) {
-    asm volatile("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
+    asm volatile("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 "
+                 "{%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
                  : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
                  : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
 }
 DEV void mma_f16(float (&c)[4], const u32 (&a)[4], const u32 (&b)[2]) {
-    asm volatile("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
+    asm volatile("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 "
+                 "{%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
                  : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
                  : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
 }

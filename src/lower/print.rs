@@ -25,7 +25,8 @@ impl Program {
     #[must_use]
     pub fn to_dot(&self, label: impl Fn(usize, &Op) -> String) -> String {
         let mut out = String::from(
-            "digraph program {\n  rankdir=TB;\n  node [shape=box, style=filled, fontname=\"Helvetica\", fontsize=10];\n",
+            "digraph program {\n  rankdir=TB;\n  node [shape=box, style=filled, fontname=\"Helvetica\", \
+             fontsize=10];\n",
         );
         let mut writer: HashMap<LValueId, usize> = HashMap::new();
         for (index, op) in self.ops.iter().enumerate() {

@@ -10,11 +10,14 @@ pub(super) struct Foreign {
 }
 
 /// A network in another program's format.
-const MODEL: &str = "Stepgraph opens presets, which are JSON files, and writes ONNX and PyTorch without reading them; write the network as a \
+const MODEL: &str = "Stepgraph opens presets, which are JSON files, and writes ONNX and PyTorch without reading them; \
+    write the network as a \
                      preset (`stepgraph presets digits-mlp` prints one)";
-const TORCH: &str = "Stepgraph opens presets, which are JSON files; write the network as a preset, save its weights with \
+const TORCH: &str = "Stepgraph opens presets, which are JSON files; write the network as a preset, save its weights \
+    with \
                      safetensors.torch.save_file, and begin from them with `stepgraph train PRESET --init FILE`";
-const WEIGHTS: &str = "open the preset that they belong to, a JSON file; `stepgraph train PRESET --init FILE` begins from weights, and \
+const WEIGHTS: &str = "open the preset that they belong to, a JSON file; `stepgraph train PRESET --init FILE` begins \
+    from weights, and \
                        `stepgraph train PRESET --resume FILE` continues from a checkpoint";
 const CAPSULE: &str = "replay it with `stepgraph capsule replay FILE`, or in the studio with Replay a capsule";
 const DATA: &str = "open a preset, a JSON file, and name this file in its data";

@@ -24,7 +24,8 @@ pub enum DataflowError {
     #[error("op {op} ({name}): its scratch memory overlaps {value}")]
     Workspace { op: usize, name: &'static str, value: String },
     #[error(
-        "op {op} ({name}) writes {output}, which shares bytes with {value} of op {other}, and both may run at the same time"
+        "op {op} ({name}) writes {output}, which shares bytes with {value} of op {other}, and both may run at the same \
+         time"
     )]
     Beside { op: usize, name: &'static str, output: String, other: usize, value: String },
     #[error("the parameter {value} does not hold its new value at the end of the step")]

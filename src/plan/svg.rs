@@ -48,11 +48,13 @@ pub fn arena_svg(plan: &BindingPlan, title: &str) -> String {
     );
     let _ = writeln!(
         out,
-        "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {WIDTH} {HEIGHT}\" font-family=\"sans-serif\" font-size=\"12\">"
+        "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {WIDTH} {HEIGHT}\" font-family=\"sans-serif\" \
+         font-size=\"12\">"
     );
     let _ = writeln!(
         out,
-        "<rect width=\"100%\" height=\"100%\" fill=\"#ffffff\"/>\n<text x=\"{LEFT}\" y=\"24\" font-size=\"15\">{head}</text>"
+        "<rect width=\"100%\" height=\"100%\" fill=\"#ffffff\"/>\n<text x=\"{LEFT}\" y=\"24\" \
+         font-size=\"15\">{head}</text>"
     );
     for b in plan.buffers.iter().filter(|b| !b.external) {
         let [r, g, bl] = RoleColor::rgb(b.role);
@@ -72,7 +74,8 @@ pub fn arena_svg(plan: &BindingPlan, title: &str) -> String {
         );
         let _ = writeln!(
             out,
-            "<rect x=\"{x:.2}\" y=\"{y:.2}\" width=\"{w:.2}\" height=\"{h:.2}\" fill=\"#{r:02x}{g:02x}{bl:02x}\" stroke=\"#ffffff\" stroke-width=\"0.5\"><title>{tip}</title></rect>"
+            "<rect x=\"{x:.2}\" y=\"{y:.2}\" width=\"{w:.2}\" height=\"{h:.2}\" fill=\"#{r:02x}{g:02x}{bl:02x}\" \
+             stroke=\"#ffffff\" stroke-width=\"0.5\"><title>{tip}</title></rect>"
         );
     }
     for (i, role) in Role::ALL.into_iter().enumerate() {

@@ -175,7 +175,8 @@ fn instruction_sets_agree() {
 /// wrong.
 fn case(layers: &str, shape: &str, loss: &str) {
     let text = format!(
-        r#"{{"version": 1, "name": "case", "input": {{"shape": {shape}, "batch": 5}}, "layers": {layers}, "loss": {{"type": "{loss}"}},
+        r#"{{"version": 1, "name": "case", "input": {{"shape": {shape}, "batch": 5}}, "layers": {layers},
+            "loss": {{"type": "{loss}"}},
             "optimizer": {{"type": "adam", "lr": 0.01}}}}"#
     );
     let preset = read_preset(&text).unwrap_or_else(|e| panic!("{layers}: {e:?}"));
@@ -195,12 +196,14 @@ fn case(layers: &str, shape: &str, loss: &str) {
 #[test]
 fn corner_cases_of_convolutions() {
     case(
-        r#"[{"type": "conv2d", "filters": 6, "kernel": [3, 2], "stride": [2, 3], "padding": [1, 2], "dilation": [2, 1], "groups": 2, "activation": "silu"}]"#,
+        r#"[{"type": "conv2d", "filters": 6, "kernel": [3, 2], "stride": [2, 3], "padding": [1, 2], "dilation": [2, 1],
+            "groups": 2, "activation": "silu"}]"#,
         "[4, 11, 9]",
         "mse",
     );
     case(
-        r#"[{"type": "conv2d", "filters": 5, "kernel": 1, "activation": "gelu"}, {"type": "conv2d", "filters": 5, "kernel": 3, "groups": 5, "padding": "same"}]"#,
+        r#"[{"type": "conv2d", "filters": 5, "kernel": 1, "activation": "gelu"},
+            {"type": "conv2d", "filters": 5, "kernel": 3, "groups": 5, "padding": "same"}]"#,
         "[1, 7, 5]",
         "mse",
     );
@@ -212,12 +215,14 @@ fn corner_cases_of_convolutions() {
 #[test]
 fn corner_cases_of_pools() {
     case(
-        r#"[{"type": "max_pool2d", "size": 3, "stride": 2, "padding": 1}, {"type": "conv2d", "filters": 2, "kernel": 1}]"#,
+        r#"[{"type": "max_pool2d", "size": 3, "stride": 2, "padding": 1},
+            {"type": "conv2d", "filters": 2, "kernel": 1}]"#,
         "[2, 8, 7]",
         "mse",
     );
     case(
-        r#"[{"type": "conv2d", "filters": 4, "kernel": 1}, {"type": "avg_pool2d", "size": [3, 2], "stride": [1, 2], "padding": [1, 0]}]"#,
+        r#"[{"type": "conv2d", "filters": 4, "kernel": 1},
+            {"type": "avg_pool2d", "size": [3, 2], "stride": [1, 2], "padding": [1, 0]}]"#,
         "[3, 6, 7]",
         "mse",
     );
@@ -232,23 +237,27 @@ fn corner_cases_of_pools() {
 fn corner_cases_of_axes_and_orders() {
     // Dense and normalisation over the last axis of an image.
     case(
-        r#"[{"type": "dense", "units": 7, "activation": "gelu"}, {"type": "layer_norm"}, {"type": "flatten"}, {"type": "dense", "units": 3}]"#,
+        r#"[{"type": "dense", "units": 7, "activation": "gelu"}, {"type": "layer_norm"}, {"type": "flatten"},
+            {"type": "dense", "units": 3}]"#,
         "[3, 4, 5]",
         "softmax_cross_entropy",
     );
     case(
-        r#"[{"type": "conv2d", "filters": 4, "kernel": 3}, {"type": "dense", "units": 6}, {"type": "layer_norm"}, {"type": "conv2d", "filters": 2, "kernel": 2}]"#,
+        r#"[{"type": "conv2d", "filters": 4, "kernel": 3}, {"type": "dense", "units": 6}, {"type": "layer_norm"},
+            {"type": "conv2d", "filters": 2, "kernel": 2}]"#,
         "[2, 7, 6]",
         "mse",
     );
     // A flattened image in both orders: the weight after it is permuted, a normalisation after it cannot be.
     case(
-        r#"[{"type": "conv2d", "filters": 4, "kernel": 3}, {"type": "flatten"}, {"type": "batch_norm"}, {"type": "dense", "units": 3}]"#,
+        r#"[{"type": "conv2d", "filters": 4, "kernel": 3}, {"type": "flatten"}, {"type": "batch_norm"},
+            {"type": "dense", "units": 3}]"#,
         "[2, 6, 6]",
         "softmax_cross_entropy",
     );
     case(
-        r#"[{"type": "conv2d", "filters": 4, "kernel": 3}, {"type": "flatten"}, {"type": "layer_norm"}, {"type": "dropout", "rate": 0.3}, {"type": "dense", "units": 3}]"#,
+        r#"[{"type": "conv2d", "filters": 4, "kernel": 3}, {"type": "flatten"}, {"type": "layer_norm"},
+            {"type": "dropout", "rate": 0.3}, {"type": "dense", "units": 3}]"#,
         "[2, 6, 6]",
         "softmax_cross_entropy",
     );
@@ -259,33 +268,39 @@ fn corner_cases_of_axes_and_orders() {
 #[test]
 fn corner_cases_of_blocks() {
     case(
-        r#"[{"type": "residual", "layers": [{"type": "activation", "function": "silu"}]}, {"type": "dense", "units": 3}]"#,
+        r#"[{"type": "residual", "layers": [{"type": "activation", "function": "silu"}]},
+            {"type": "dense", "units": 3}]"#,
         "[6]",
         "mse",
     );
     case(
-        r#"[{"type": "residual", "layers": [{"type": "conv2d", "filters": 3, "kernel": 3, "padding": "same"}]}, {"type": "global_avg_pool"}, {"type": "dense", "units": 3}]"#,
+        r#"[{"type": "residual", "layers": [{"type": "conv2d", "filters": 3, "kernel": 3, "padding": "same"}]},
+            {"type": "global_avg_pool"}, {"type": "dense", "units": 3}]"#,
         "[3, 5, 5]",
         "softmax_cross_entropy",
     );
     case(
-        r#"[{"type": "repeat", "times": 3, "layers": [{"type": "dense", "units": 6, "activation": "gelu"}, {"type": "batch_norm"}]}, {"type": "dense", "units": 3}]"#,
+        r#"[{"type": "repeat", "times": 3, "layers": [{"type": "dense", "units": 6, "activation": "gelu"},
+            {"type": "batch_norm"}]}, {"type": "dense", "units": 3}]"#,
         "[6]",
         "softmax_cross_entropy",
     );
     case(
-        r#"[{"type": "repeat", "times": 2, "layers": [{"type": "residual", "layers": [{"type": "conv2d", "filters": 2, "kernel": 3, "padding": "same", "activation": "relu"}, {"type": "batch_norm"}]}]}]"#,
+        r#"[{"type": "repeat", "times": 2, "layers": [{"type": "residual", "layers": [{"type": "conv2d", "filters": 2,
+            "kernel": 3, "padding": "same", "activation": "relu"}, {"type": "batch_norm"}]}]}]"#,
         "[2, 5, 4]",
         "mse",
     );
     case(
-        r#"[{"type": "residual", "layers": [{"type": "residual", "layers": [{"type": "dense", "units": 5}]}, {"type": "dropout", "rate": 0.5}]}]"#,
+        r#"[{"type": "residual", "layers": [{"type": "residual", "layers": [{"type": "dense", "units": 5}]},
+            {"type": "dropout", "rate": 0.5}]}]"#,
         "[5]",
         "mse",
     );
     // A repeated product that meets its input in two orders.
     case(
-        r#"[{"type": "repeat", "times": 2, "layers": [{"type": "conv2d", "filters": 2, "kernel": 1}, {"type": "dense", "units": 4}]}]"#,
+        r#"[{"type": "repeat", "times": 2, "layers": [{"type": "conv2d", "filters": 2, "kernel": 1},
+            {"type": "dense", "units": 4}]}]"#,
         "[2, 3, 4]",
         "mse",
     );
@@ -300,14 +315,16 @@ fn corner_cases_of_dropout_and_small_networks() {
         "mse",
     );
     case(
-        r#"[{"type": "conv2d", "filters": 3, "kernel": 2}, {"type": "dropout", "rate": 0.5}, {"type": "max_pool2d", "size": 2}, {"type": "dropout", "rate": 0.2}]"#,
+        r#"[{"type": "conv2d", "filters": 3, "kernel": 2}, {"type": "dropout", "rate": 0.5},
+            {"type": "max_pool2d", "size": 2}, {"type": "dropout", "rate": 0.2}]"#,
         "[2, 6, 7]",
         "mse",
     );
     // One of everything.
     case(r#"[{"type": "dense", "units": 1}]"#, "[1]", "mse");
     case(
-        r#"[{"type": "dense", "units": 1, "bias": false}, {"type": "batch_norm"}, {"type": "dense", "units": 2, "bias": false}]"#,
+        r#"[{"type": "dense", "units": 1, "bias": false}, {"type": "batch_norm"},
+            {"type": "dense", "units": 2, "bias": false}]"#,
         "[1]",
         "softmax_cross_entropy",
     );
@@ -318,21 +335,25 @@ fn corner_cases_of_activations() {
     for function in ["relu", "leaky_relu", "gelu", "silu", "sigmoid", "tanh"] {
         case(
             &format!(
-                r#"[{{"type": "conv2d", "filters": 3, "kernel": 3, "activation": "{function}"}}, {{"type": "activation", "function": "{function}"}}, {{"type": "flatten"}}, {{"type": "dense", "units": 3, "activation": "{function}"}}]"#
+                r#"[{{"type": "conv2d", "filters": 3, "kernel": 3, "activation": "{function}"}},
+                    {{"type": "activation", "function": "{function}"}}, {{"type": "flatten"}},
+                    {{"type": "dense", "units": 3, "activation": "{function}"}}]"#
             ),
             "[2, 5, 5]",
             "softmax_cross_entropy",
         );
         case(
             &format!(
-                r#"[{{"type": "activation", "function": "{function}"}}, {{"type": "dense", "units": 3}}, {{"type": "activation", "function": "{function}"}}]"#
+                r#"[{{"type": "activation", "function": "{function}"}}, {{"type": "dense", "units": 3}},
+                    {{"type": "activation", "function": "{function}"}}]"#
             ),
             "[8]",
             "mse",
         );
         case(
             &format!(
-                r#"[{{"type": "conv2d", "filters": 3, "kernel": 3}}, {{"type": "batch_norm"}}, {{"type": "activation", "function": "{function}"}}]"#
+                r#"[{{"type": "conv2d", "filters": 3, "kernel": 3}}, {{"type": "batch_norm"}},
+                    {{"type": "activation", "function": "{function}"}}]"#
             ),
             "[2, 5, 5]",
             "mse",

@@ -19,19 +19,23 @@ const MLP_ADAM: &str = r#"{"version": 1, "name": "mlp-adam", "input": {"shape": 
     "data": {"type": "digits", "held_out": 360, "split": "last"}, "train": {"steps": 400, "seed": 5}}"#;
 
 const CNN_MOMENTUM: &str = r#"{"version": 1, "name": "cnn-momentum", "input": {"shape": [1, 8, 8], "batch": 16},
-    "layers": [{"type": "conv2d", "filters": 4, "kernel": 3, "bias": false}, {"type": "batch_norm"}, {"type": "activation", "function": "relu"},
+    "layers": [{"type": "conv2d", "filters": 4, "kernel": 3, "bias": false}, {"type": "batch_norm"},
+    {"type": "activation", "function": "relu"},
         {"type": "flatten"}, {"type": "dense", "units": 10}],
-    "loss": {"type": "softmax_cross_entropy"}, "optimizer": {"type": "sgd", "lr": 0.02, "momentum": 0.9, "nesterov": true},
+    "loss": {"type": "softmax_cross_entropy"}, "optimizer": {"type": "sgd", "lr": 0.02, "momentum": 0.9,
+    "nesterov": true},
     "data": {"type": "digits"}, "train": {"steps": 400, "seed": 1}}"#;
 
 const DROPOUT: &str = r#"{"version": 1, "name": "dropout", "input": {"shape": [64], "batch": 32},
-    "layers": [{"type": "dense", "units": 32, "activation": "gelu"}, {"type": "dropout", "rate": 0.25}, {"type": "dense", "units": 10}],
+    "layers": [{"type": "dense", "units": 32, "activation": "gelu"}, {"type": "dropout", "rate": 0.25},
+    {"type": "dense", "units": 10}],
     "loss": {"type": "softmax_cross_entropy"}, "optimizer": {"type": "adam", "lr": 0.002},
     "data": {"type": "digits"}, "train": {"steps": 400, "seed": 2}}"#;
 
 /// Trains with a learning rate at which no network can stay finite.
 const BLOW_UP: &str = r#"{"version": 1, "name": "blow-up", "input": {"shape": [64], "batch": 32},
-    "layers": [{"type": "dense", "units": 32, "activation": "leaky_relu"}, {"type": "dense", "units": 32, "activation": "leaky_relu"}, {"type": "dense", "units": 10}],
+    "layers": [{"type": "dense", "units": 32, "activation": "leaky_relu"},
+    {"type": "dense", "units": 32, "activation": "leaky_relu"}, {"type": "dense", "units": 10}],
     "loss": {"type": "softmax_cross_entropy"}, "optimizer": {"type": "sgd", "lr": 1000.0, "momentum": 0.9},
     "data": {"type": "digits"}, "train": {"steps": 500, "seed": 0}}"#;
 
@@ -209,8 +213,10 @@ fn a_checkpoint_of_another_seed_continues_with_its_own_data() {
 #[test]
 fn the_learning_rate_acts_at_the_next_step_without_recording_anew() {
     let mut run = session(
-        r#"{"version": 1, "name": "sgd", "input": {"shape": [64], "batch": 32}, "layers": [{"type": "dense", "units": 10}],
-        "loss": {"type": "softmax_cross_entropy"}, "optimizer": {"type": "sgd", "lr": 0.1}, "data": {"type": "digits"}, "train": {"steps": 50, "seed": 0}}"#,
+        r#"{"version": 1, "name": "sgd", "input": {"shape": [64], "batch": 32}, "layers": [{"type": "dense",
+            "units": 10}],
+        "loss": {"type": "softmax_cross_entropy"}, "optimizer": {"type": "sgd", "lr": 0.1}, "data": {"type": "digits"},
+        "train": {"steps": 50, "seed": 0}}"#,
     );
     let compiled = std::sync::Arc::as_ptr(run.compiled());
     let base = run.step_mut().0.arena().unwrap().as_ptr();

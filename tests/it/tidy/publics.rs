@@ -120,8 +120,16 @@ fn unused(files: &[File], exceptions: &[(&str, &str, &str)]) -> (Vec<String>, us
 
 #[test]
 fn a_public_item_that_nobody_uses_is_seen() {
-    let one = "pub struct Shown;\npub enum Kept { A(Shown) }\npub fn called() -> u8 { 0 }\npub(crate) const fn dead() {}\n\
-               pub fn new() {}\n#[cfg(test)]\nmod tests {\n    pub fn helper() { super::dead(); }\n}\n";
+    let one = r"pub struct Shown;
+pub enum Kept { A(Shown) }
+pub fn called() -> u8 { 0 }
+pub(crate) const fn dead() {}
+pub fn new() {}
+#[cfg(test)]
+mod tests {
+    pub fn helper() { super::dead(); }
+}
+";
     let two = "pub use super::one::dead;\nfn f(k: Kept) { called(); } // dead\nfn new() {}\n";
     let (found, skipped) = unused(&[read("one.rs", one), read("two.rs", two)], &[]);
     assert_eq!(found, ["one.rs:4 dead is public, and no other file names it"]);

@@ -163,7 +163,13 @@ pub fn without_tests(code: &str) -> String {
 
 #[test]
 fn the_scanner_sees_code_and_nothing_else() {
-    let text = "let a = \"x.unwrap()\"; // crate::cli\n#[cfg(test)]\nmod tests {\n    fn f() { y.unwrap(); }\n}\nlet c = '\"'; b\n";
+    let text = r#"let a = "x.unwrap()"; // crate::cli
+#[cfg(test)]
+mod tests {
+    fn f() { y.unwrap(); }
+}
+let c = '"'; b
+"#;
     let code = without_tests(&blanked(text));
     assert!(!code.contains("unwrap") && !code.contains("cli") && code.contains("b\n"));
     assert_eq!(code.lines().count(), text.lines().count());
