@@ -13,6 +13,8 @@ mod counter;
 mod dropout;
 mod elementwise;
 mod geometry;
+#[cfg(test)]
+mod header;
 mod kind;
 mod layer_norm;
 mod loss;

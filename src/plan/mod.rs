@@ -5,13 +5,15 @@
 //! are still those that were written.
 
 pub mod arena;
+mod binding_plan;
 mod bindings;
 mod capture;
 mod inplace;
 pub mod referee;
 mod svg;
 
-pub use bindings::{BindingPlan, Buffer, BufferId, Constant, EXTERNAL, Part, Place, PlanError, bind, is_live};
+pub use binding_plan::{BindingPlan, Buffer, BufferId, Constant, EXTERNAL, Part, Place, is_live};
+pub use bindings::{PlanError, bind};
 pub use capture::{CapturePlan, LossBufs, PerLayerBufs, TensorRef};
 pub use svg::{RoleColor, arena_svg};
 

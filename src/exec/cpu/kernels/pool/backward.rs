@@ -1,6 +1,6 @@
 //! Gradients of pooling: each output's gradient is handed to the positions of its window.
 
-use super::{Index, Span, extent, for_channels, for_window};
+use super::window::{Index, Span, extent, for_channels, for_window};
 use crate::exec::cpu::call::{Call, Part};
 use crate::exec::cpu::kernels::lanes::{LANES, Lanes};
 use crate::ops::{self, OpKind, PoolGeometry};
