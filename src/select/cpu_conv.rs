@@ -72,7 +72,7 @@ impl Correlation {
         }
         let class = Class { first: [0, 0], count: [g.ho, g.wo], taps };
         let (ins, outs) = (([g.h, g.w], g.c), ([g.ho, g.wo], g.f));
-        Self::new(g, ins, outs, g.stride, [1, 1], vec![class], false)
+        Self::new(g, ins, outs, [g.stride, [1, 1]], vec![class], false)
     }
 
     fn backward(g: &ConvGeometry) -> Self {
@@ -98,15 +98,14 @@ impl Correlation {
             }
         }
         let (ins, outs) = (([g.ho, g.wo], g.f), ([g.h, g.w], g.c));
-        Self::new(g, ins, outs, [1, 1], g.stride, classes, true)
+        Self::new(g, ins, outs, [[1, 1], g.stride], classes, true)
     }
 
     fn new(
         g: &ConvGeometry,
         (in_dims, in_c): ([usize; 2], usize),
         (out_dims, out_c): ([usize; 2], usize),
-        in_step: [usize; 2],
-        out_step: [usize; 2],
+        [in_step, out_step]: [[usize; 2]; 2],
         classes: Vec<Class>,
         transposed: bool,
     ) -> Self {
