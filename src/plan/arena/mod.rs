@@ -12,17 +12,16 @@
 //! | `orders` | what goes first |
 //! | `skyline` | the lowest-offset-first planner |
 //! | `greedy` | the first-fit planner |
-//! | `instance`, `dive`, `search` | what a depth-first search looks at, one such search, and the many of them |
+//! | `instance`, `depth_first`, `search` | what a depth-first search looks at, one such search, and the many of them |
 //! | `repair` | skyline plans that learn from the one before |
-//! | `luck` | repeatable noise for the orders of search and repair |
+//! | `seed_mix` | repeatable noise for the orders of search and repair |
 //! | `referee` | checks placements, and shares no code with the planners |
 //! | `csv` | problems from files |
 
 pub mod csv;
-mod dive;
+mod depth_first;
 mod greedy;
 mod instance;
-mod luck;
 mod orders;
 mod problem;
 pub mod referee;
@@ -31,6 +30,7 @@ mod repair;
 mod samples;
 mod search;
 mod sections;
+mod seed_mix;
 mod skyline;
 #[cfg(test)]
 mod tests;
