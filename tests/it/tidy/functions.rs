@@ -10,13 +10,21 @@ const MAX_LINES: usize = 80;
 const LONG: usize = 60;
 
 /// How many functions outside tests have more than `LONG` lines.
-const MAX_LONG: usize = 0;
+const MAX_LONG: usize = 4;
 
 /// `self` is not counted.
 const MAX_ARGUMENTS: usize = 6;
 
 /// Functions that may be longer, or take more arguments, with the reason.
-const EXCEPTIONS: [(&str, &str, &str); 0] = [];
+const EXCEPTIONS: [(&str, &str, &str); 7] = [
+    ("src/exec/cpu/kernels/gemm/mod.rs", "multiply", "the loops over tiles and panels, one body for the optimizer"),
+    ("src/exec/cpu/kernels/gemm/micro.rs", "micro", "the innermost loop, which keeps a tile in registers"),
+    ("src/exec/cpu/kernels/gemm/pack.rs", "transpose_rows", "an inlined loop over two matrices with their strides"),
+    ("src/exec/cpu/kernels/conv/correlate.rs", "multiply", "the loops over tiles and taps, one body for the optimizer"),
+    ("src/exec/cpu/kernels/conv/weight.rs", "sum_group", "the inlined loops over images and taps"),
+    ("src/exec/cpu/kernels/elementwise.rs", "add_chunks", "an inlined loop over a stretch of two matrices"),
+    ("src/exec/cpu/kernels/tests/harness.rs", "length", "one arm for each operation, stated apart from its table"),
+];
 
 struct Function {
     name: String,

@@ -9,11 +9,15 @@ use super::report;
 use super::scan::{blanked, texts, tokens, without_tests};
 
 /// Items that may be `pub` though nobody names them, with the reason.
-const EXCEPTIONS: [(&str, &str, &str); 0] = [];
+const EXCEPTIONS: [(&str, &str, &str); 1] = [(
+    "src/train/verify/bound.rs",
+    "ratio_text",
+    "the proofs are being merged, and their file is not touched meanwhile",
+)];
 
 const KINDS: [&str; 7] = ["fn", "struct", "enum", "trait", "const", "static", "type"];
 
-/// A name that more items than one carry is skipped, and so is a short one, which may be an item of anything.
+/// A name that several files define is skipped, and so is a shorter one, which may be anything.
 const SHORTEST: usize = 4;
 
 struct Item {
@@ -83,6 +87,17 @@ fn read(name: &str, text: &str) -> File {
             if depth < 0 || (depth == 0 && (word(j) == ";" || (word(j) == "}" && whole))) {
                 break;
             }
+            if all[j].is_word() {
+                shown.insert(word(j).to_owned());
+            }
+            j += 1;
+        }
+    }
+    // What a macro names is used where the macro is.
+    for at in (0..all.len()).filter(|at| word(*at) == "macro_rules") {
+        let (mut depth, mut j) = (1, at + 4);
+        while j < all.len() && depth > 0 {
+            depth += i32::from(word(j) == "{") - i32::from(word(j) == "}");
             if all[j].is_word() {
                 shown.insert(word(j).to_owned());
             }
