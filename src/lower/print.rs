@@ -15,7 +15,7 @@ pub(crate) fn dims(kind: &OpKind) -> String {
 impl Program {
     /// One operation on one line, without its number.
     #[must_use]
-    pub fn op_line(&self, op: &Op) -> String {
+    fn op_line(&self, op: &Op) -> String {
         let list =
             |dir| op.bound(dir).map(|(slot, v)| format!("{slot}={}", self.value(v).name)).collect::<Vec<_>>().join(" ");
         format!("{:<22} {:<34} {} -> {}", op.kind.name(), op.kind.dims(), list(Dir::In), list(Dir::Out))
