@@ -100,7 +100,7 @@ impl Batches {
 
     /// Batches in one epoch, at least 1.
     #[must_use]
-    pub const fn per_epoch(&self) -> usize {
+    const fn per_epoch(&self) -> usize {
         self.train.len() / self.batch
     }
 

@@ -15,7 +15,8 @@ pub enum ExecError {
     #[error("op {op}: the kernel {kernel} is planned but not built in")]
     MissingKernel { op: usize, kernel: String },
     #[error(
-        "op {op} ({kernel}, {layer}): argument {slot} was recorded at {found:#x}, but the plan has it at {expected:#x}; \
+        "op {op} ({kernel}, {layer}): argument {slot} was recorded at {found:#x}, but the plan has it at \
+         {expected:#x}; \
          nothing was run"
     )]
     Ledger { op: usize, kernel: String, layer: String, slot: &'static str, expected: usize, found: usize },

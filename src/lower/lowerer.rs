@@ -223,7 +223,7 @@ impl<'g> Lowerer<'g> {
 
     /// The stored order of a parameter whose rows count the elements of a value with `layout`; fixed at its first use.
     /// Gives the layout that its inputs must have.
-    pub fn row_order(&mut self, param: ValueId, layout: Layout, cols: usize) -> Layout {
+    fn row_order(&mut self, param: ValueId, layout: Layout, cols: usize) -> Layout {
         let Some(p) = self.graph.value(param).param else { return layout };
         let wanted = match layout {
             Layout::Plain => ParamOrder::Plain,

@@ -19,7 +19,8 @@ pub enum ProgramError {
     MadeTwice { value: String },
 }
 
-/// Checks that every needed slot is bound, that sizes agree with the operations' dimensions, and that values are made before they are read.
+/// Checks that every needed slot is bound, that sizes agree with the operations' dimensions, and that values are made
+/// before they are read.
 ///
 /// # Errors
 /// The first broken rule.
@@ -62,7 +63,8 @@ pub fn verify(program: &Program) -> Result<(), ProgramError> {
     Ok(())
 }
 
-/// A value is there where an operation made it, or where it is a view or part of one that is there. The flat gradient is there once its parts are.
+/// A value is there where an operation made it, or where it is a view or part of one that is there. The flat gradient
+/// is there once its parts are.
 fn is_made(program: &Program, id: LValueId, written: &HashSet<LValueId>, made: &HashSet<LValueId>) -> bool {
     if made.contains(&id) {
         return true;
@@ -92,13 +94,15 @@ mod tests {
     const PRESET: &str = r#"{"version": 1, "name": "t", "input": {"shape": [2, 6, 6], "batch": 4}, "layers": [
         {"type": "conv2d", "filters": 4, "kernel": 3, "padding": "same", "bias": false},
         {"type": "batch_norm"},
-        {"type": "residual", "layers": [{"type": "activation", "function": "gelu"}, {"type": "conv2d", "filters": 4, "kernel": 1}]},
+        {"type": "residual", "layers": [{"type": "activation", "function": "gelu"},
+        {"type": "conv2d", "filters": 4, "kernel": 1}]},
         {"type": "dense", "units": 5}, {"type": "layer_norm"},
         {"type": "conv2d", "filters": 4, "kernel": 2},
         {"type": "avg_pool2d", "size": 2, "stride": 1}, {"type": "flatten"}, {"type": "dropout", "rate": 0.5},
         {"type": "batch_norm"},
         {"type": "repeat", "times": 2, "layers": [{"type": "dense", "units": 48, "activation": "relu"}]},
-        {"type": "dense", "units": 3}], "loss": {"type": "softmax_cross_entropy"}, "optimizer": {"type": "sgd", "lr": 0.01, "momentum": 0.9}}"#;
+        {"type": "dense", "units": 3}], "loss": {"type": "softmax_cross_entropy"}, "optimizer": {"type": "sgd",
+        "lr": 0.01, "momentum": 0.9}}"#;
 
     fn program(mode: Mode) -> Program {
         let checked = check(&read_preset(PRESET).unwrap());

@@ -15,7 +15,8 @@ pub(super) fn told(error: &serde_json::Error) -> String {
         "trailing characters" => "keep one object { ... } and nothing behind it",
         "key must be a string" => "put names of fields in double quotes, and comments are not allowed",
         "expected value" => {
-            "expected a number such as 0.5, a text in double quotes, true, false, a list [ ... ] or an object { ... }; comments are not allowed"
+            "expected a number such as 0.5, a text in double quotes, true, false, a list [ ... ] or an object { ... }; \
+             comments are not allowed"
         }
         "invalid number" | "number out of range" => "write the number as 120, 0.001 or 1e-3",
         "recursion limit exceeded" => "brackets are nested more than 127 deep; take some away",

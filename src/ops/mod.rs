@@ -3,8 +3,8 @@
 //! An operation says *what* is done, with every dimension written out; selection decides which kernel does it. Images
 //! are `[N, H, W, C]`.
 //!
-//! A file holds a family: the type of each operation, its table of slots, and what it answers as an [`Operation`]. A new
-//! operation is a type in its family's file and a name in the list of `kind.rs`.
+//! A file holds a family: the type of each operation, its table of slots, and what it answers as an [`Operation`]. A
+//! new operation is a type in its family's file and a name in the list of `kind.rs`.
 
 mod activation;
 mod batch_norm;
@@ -13,6 +13,8 @@ mod counter;
 mod dropout;
 mod elementwise;
 mod geometry;
+#[cfg(test)]
+mod header;
 mod kind;
 mod layer_norm;
 mod loss;

@@ -2,7 +2,6 @@
 //! they are read or written, how many elements they hold, and which of them must be bound.
 
 use serde::{Deserialize, Serialize};
-use std::fmt::Write as _;
 
 /// Whether an operation reads a slot, writes it, does both in place, or uses it as scratch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]

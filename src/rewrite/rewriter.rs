@@ -325,7 +325,8 @@ mod tests {
         let before = program();
         let (own, count) = (names(&before), before.ops.len());
         let mut rw = Rewriter::new(before);
-        // 1 does the work of 0; 3 is moved before 2; 5 becomes two, of which one is appended; something is added behind 4.
+        // 1 does the work of 0; 3 is moved before 2; 5 becomes two, of which one is appended; something is added behind
+        // 4.
         rw.fuse(1, rw.op(1).clone(), &[0]);
         assert_eq!((rw.now(0), rw.is_there(0), rw.is_there(1)), (1, false, true));
         rw.move_before(3, 2);

@@ -1,9 +1,10 @@
 //! How the CPU's convolutions are cut up: pure functions of shape and instruction set, shared by selection and kernels.
 //!
-//! Forward convolution and the gradient of its input are both correlations: every output pixel sums, over its taps, a product of an input pixel and a
-//! matrix. With stride 1 the gradient has the same taps flipped; with a larger stride the output pixels fall into classes by their remainder, each
-//! with the taps that reach it. A class's pixels are the rows of a matrix product whose left operand is never built: its rows are addresses in an
-//! image with its padding written out.
+//! Forward convolution and the gradient of its input are both correlations: every output pixel sums, over its taps, a
+//! product of an input pixel and a matrix. With stride 1 the gradient has the same taps flipped; with a larger stride
+//! the output pixels fall into classes by their remainder, each with the taps that reach it. A class's pixels are the
+//! rows of a matrix product whose left operand is never built: its rows are addresses in an image with its padding
+//! written out.
 
 use super::Isa;
 use super::cpu_gemm::{PARALLEL_US, tile_shape};
@@ -71,7 +72,7 @@ impl Correlation {
         }
         let class = Class { first: [0, 0], count: [g.ho, g.wo], taps };
         let (ins, outs) = (([g.h, g.w], g.c), ([g.ho, g.wo], g.f));
-        Self::new(g, ins, outs, g.stride, [1, 1], vec![class], false)
+        Self::new(g, ins, outs, [g.stride, [1, 1]], vec![class], false)
     }
 
     fn backward(g: &ConvGeometry) -> Self {
@@ -97,15 +98,14 @@ impl Correlation {
             }
         }
         let (ins, outs) = (([g.ho, g.wo], g.f), ([g.h, g.w], g.c));
-        Self::new(g, ins, outs, [1, 1], g.stride, classes, true)
+        Self::new(g, ins, outs, [[1, 1], g.stride], classes, true)
     }
 
     fn new(
         g: &ConvGeometry,
         (in_dims, in_c): ([usize; 2], usize),
         (out_dims, out_c): ([usize; 2], usize),
-        in_step: [usize; 2],
-        out_step: [usize; 2],
+        [in_step, out_step]: [[usize; 2]; 2],
         classes: Vec<Class>,
         transposed: bool,
     ) -> Self {
@@ -150,7 +150,8 @@ impl Correlation {
         }
     }
 
-    /// Stripes of output rows that an image is cut into, so that there is enough to share and a stripe's input stays in the cache.
+    /// Stripes of output rows that an image is cut into, so that there is enough to share and a stripe's input stays in
+    /// the cache.
     #[must_use]
     pub fn stripes(&self) -> usize {
         const UNITS: usize = 8;

@@ -113,7 +113,7 @@ impl Layout {
     }
 
     #[must_use]
-    pub fn of_tensors(tensors: &[(String, HostTensor)]) -> Self {
+    fn of_tensors(tensors: &[(String, HostTensor)]) -> Self {
         Self(tensors.iter().map(|(name, t)| (name.clone(), t.shape.clone())).collect())
     }
 

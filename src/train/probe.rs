@@ -43,7 +43,7 @@ impl Session {
 impl Snapshot {
     /// True where the snapshot is one of a step with the same values in the same places.
     #[must_use]
-    pub fn belongs_to(&self, plan: PlanKey) -> bool {
+    fn belongs_to(&self, plan: PlanKey) -> bool {
         self.plan == plan
     }
 }

@@ -1,4 +1,5 @@
-//! The CUDA executor, as far as it can be tested without a GPU: plans for one, and the compilation of every kernel. With a GPU, steps are verified on it.
+//! The CUDA executor, as far as it can be tested without a GPU: plans for one, and the compilation of every kernel.
+//! With a GPU, steps are verified on it.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -18,7 +19,8 @@ pub const ODD: &str = r#"{"version": 1, "name": "odd", "input": {"shape": [3, 9,
     {"type": "conv2d", "filters": 6, "kernel": [3, 2], "stride": [2, 1], "padding": 1, "activation": "gelu"},
     {"type": "conv2d", "filters": 6, "kernel": 3, "padding": "same", "dilation": 2, "groups": 3, "bias": false},
     {"type": "batch_norm"}, {"type": "activation", "function": "tanh"},
-    {"type": "max_pool2d", "size": 2, "stride": 1, "padding": 1}, {"type": "avg_pool2d", "size": [2, 3], "stride": 2, "padding": 1},
+    {"type": "max_pool2d", "size": 2, "stride": 1, "padding": 1},
+    {"type": "avg_pool2d", "size": [2, 3], "stride": 2, "padding": 1},
     {"type": "residual", "layers": [{"type": "conv2d", "filters": 6, "kernel": 1, "activation": "silu"}]},
     {"type": "flatten"}, {"type": "dropout", "rate": 0.3}, {"type": "batch_norm"},
     {"type": "dense", "units": 17, "activation": "sigmoid"}, {"type": "layer_norm"},
@@ -158,7 +160,8 @@ fn every_kernel_compiles_for_every_architecture() {
     });
 }
 
-/// The program, started to compile for another, is asked for a kernel: what it answers, and whether that is machine code.
+/// The program, started to compile for another, is asked for a kernel: what it answers, and whether that is machine
+/// code.
 fn compiled_elsewhere(source: &str, arch: Arch) -> (bool, Vec<u8>) {
     use std::io::{Read, Write};
     let mut program = std::process::Command::new(env!("CARGO_BIN_EXE_stepgraph"));
@@ -192,9 +195,11 @@ fn another_process_compiles_the_same() {
     }
 }
 
-/// A classifier whose weights are stepped where their gradients are made, the last ones in tiles that have a multiprocessor to themselves.
+/// A classifier whose weights are stepped where their gradients are made, the last ones in tiles that have a
+/// multiprocessor to themselves.
 const MIDDLE: &str = r#"{"version": 1, "name": "middle", "input": {"shape": [784], "batch": 128}, "layers": [
-    {"type": "dense", "units": 512, "activation": "relu"}, {"type": "dense", "units": 512, "activation": "relu"}, {"type": "dense", "units": 10}],
+    {"type": "dense", "units": 512, "activation": "relu"}, {"type": "dense", "units": 512, "activation": "relu"},
+    {"type": "dense", "units": 10}],
     "loss": {"type": "softmax_cross_entropy"}, "optimizer": {"type": "adamw", "lr": 0.001}}"#;
 
 #[test]
@@ -255,7 +260,8 @@ fn steps_on_a_gpu_hold_every_check() {
         }
     };
     // The last begins with a library's call, where there is a library.
-    let wide = r#"{"version": 1, "name": "wide", "input": {"shape": [1024], "batch": 1024}, "precision": "bf16", "layers": [
+    let wide = r#"{"version": 1, "name": "wide", "input": {"shape": [1024], "batch": 1024}, "precision": "bf16",
+        "layers": [
         {"type": "dense", "units": 1024, "activation": "relu"}, {"type": "dense", "units": 1000}],
         "loss": {"type": "softmax_cross_entropy"}, "optimizer": {"type": "adamw", "lr": 0.001}}"#;
     let bundled = |name| BUNDLED.iter().find(|b| b.name == name).unwrap().text;

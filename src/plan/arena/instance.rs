@@ -1,7 +1,7 @@
-//! A problem as the dives see it: which items meet, section by section, and nothing that changes during a search.
+//! A problem as the searches see it: which items meet, section by section, and nothing that changes during a search.
 
-use super::luck::scramble;
 use super::sections::{Sections, Span};
+use super::seed_mix::scramble;
 
 /// The part of a problem that stays fixed during the search, in units of the largest common divisor of all extents.
 #[derive(Debug)]

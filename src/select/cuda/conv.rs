@@ -109,8 +109,8 @@ struct Extent {
     widths: [usize; 2],
 }
 
-/// Every custom kernel of this family for `kind`, in rising order of preference among equals; empty where the family does
-/// not know the operation.
+/// Every custom kernel of this family for `kind`, in rising order of preference among equals; empty where the family
+/// does not know the operation.
 pub fn kernels(kind: &OpKind, real: Real, gpu: &CudaFacts) -> Vec<CustomKernel> {
     let (kind, g, epilogue, accumulate) = match kind {
         OpKind::Conv2d(ops::Conv2d { geometry, epilogue }) => (Kind::Forward, geometry, *epilogue, false),
@@ -281,8 +281,8 @@ impl Problem<'_> {
         let tiles = self.g.groups * classes * rows.div_ceil(tile.rows) * cols.div_ceil(tile.cols);
         let (steps, mean_steps) = (longest.div_ceil(step), mean.div_ceil(step));
 
-        // One step of one block alone on a full multiprocessor, in microseconds: arithmetic, and the instructions of the
-        // copies.
+        // One step of one block alone on a full multiprocessor, in microseconds: arithmetic, and the instructions of
+        // the copies.
         let peak = match (self.tensor, elem) {
             (false, _) => 35e6,
             (true, 4) => 150e6,

@@ -11,7 +11,7 @@ use crate::ops::{Epilogue, Gemm, Trans};
 use crate::select::CudaFacts;
 
 /// Bytes of workspace offered for large products: what NVIDIA advises on Hopper.
-pub const WORKSPACE_BYTES: u64 = 32 << 20;
+const WORKSPACE_BYTES: u64 = 32 << 20;
 
 /// Bytes of workspace offered for small products, and for those that need no split reduction: eight float copies of the
 /// product fit, one for each part of a split reduction.

@@ -5,6 +5,7 @@
 //! in the library's own ranking.
 
 mod conv;
+mod custom;
 pub mod dnn;
 mod elementwise;
 mod gemm;
@@ -14,97 +15,24 @@ pub mod lt;
 mod norm;
 mod optimizer;
 mod pool;
+mod real;
 mod spec;
 mod times;
 
 use crate::ops;
+pub use custom::{CustomKernel, cpp_act, cpp_bits};
 pub use horizontal::fuse_horizontally;
 pub use loss::loss_function;
+pub use real::Real;
 pub use spec::{KernelFile, KernelSpec, Pdl};
 pub use times::{GpuTimes, NOT_OFFERED_US};
 
 use super::CudaFacts;
 use crate::lower::{Op, Program};
-use crate::model::{Activation, Precision};
+use crate::model::Activation;
 use crate::ops::{Epilogue, OpKind};
 use crate::tensor::DType;
 use serde::{Deserialize, Serialize};
-
-/// What real values are made of in a step.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Real {
-    F32,
-    /// `f32` in memory, products on tensor cores with 10 bits of fraction.
-    Tf32,
-    Bf16,
-    F16,
-}
-
-impl Real {
-    /// The C++ type of an activation's element.
-    #[must_use]
-    pub const fn cpp(self) -> &'static str {
-        match self {
-            Self::F32 | Self::Tf32 => "float",
-            Self::Bf16 => "bf16",
-            Self::F16 => "f16",
-        }
-    }
-
-    /// The name used in kernel ids.
-    #[must_use]
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::F32 => "f32",
-            Self::Tf32 => "tf32",
-            Self::Bf16 => "bf16",
-            Self::F16 => "f16",
-        }
-    }
-
-    /// Bytes of an activation's element.
-    #[must_use]
-    pub const fn size(self) -> usize {
-        match self {
-            Self::F32 | Self::Tf32 => 4,
-            Self::Bf16 | Self::F16 => 2,
-        }
-    }
-
-    /// The element type of activations where it is not `f32`.
-    #[must_use]
-    pub const fn half(self) -> Option<DType> {
-        match self {
-            Self::F32 | Self::Tf32 => None,
-            Self::Bf16 => Some(DType::Bf16),
-            Self::F16 => Some(DType::F16),
-        }
-    }
-}
-
-impl From<Precision> for Real {
-    fn from(precision: Precision) -> Self {
-        match precision {
-            Precision::F32 => Self::F32,
-            Precision::Tf32 => Self::Tf32,
-            Precision::Bf16 => Self::Bf16,
-            Precision::F16 => Self::F16,
-        }
-    }
-}
-
-/// A custom kernel that can do an operation.
-#[derive(Clone, Debug, PartialEq)]
-pub struct CustomKernel {
-    /// The tail of the kernel id, such as `f32_simt_64x64_v0`.
-    pub tail: String,
-    pub spec: KernelSpec,
-    /// Bytes of scratch memory; equals the type's `WORK`.
-    pub work_bytes: u64,
-    /// A rough time in microseconds, for ranking.
-    pub cost_us: f64,
-}
 
 /// Who runs an operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -273,30 +201,4 @@ pub fn product_slot(kind: &OpKind) -> &'static str {
         _ => Epilogue::default(),
     };
     if e.save_z { "z" } else { "c" }
-}
-
-/// The name of an activation in the kernels' sources.
-#[must_use]
-pub fn cpp_act(act: Option<Activation>) -> &'static str {
-    match act {
-        None => "NONE",
-        Some(Activation::Relu) => "RELU",
-        Some(Activation::LeakyRelu) => "LEAKY_RELU",
-        Some(Activation::Gelu) => "GELU",
-        Some(Activation::Silu) => "SILU",
-        Some(Activation::Sigmoid) => "SIGMOID",
-        Some(Activation::Tanh) => "TANH",
-    }
-}
-
-/// The bits of a number, as a template argument.
-#[must_use]
-pub fn cpp_bits(value: f64) -> String {
-    format!("{:#018x}ull", value.to_bits())
-}
-
-/// A number that C++ reads back exactly, as a `float` expression.
-#[must_use]
-pub fn cpp_float(value: f64) -> String {
-    format!("((float)__longlong_as_double({}))", cpp_bits(value))
 }

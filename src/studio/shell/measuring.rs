@@ -35,7 +35,7 @@ impl Studio {
     }
 
     /// How the step on screen is proved.
-    pub(super) fn verify_options(&self) -> VerifyOptions {
+    fn verify_options(&self) -> VerifyOptions {
         let machine = self.devices.here();
         VerifyOptions {
             replays: self.settings.replays,

@@ -31,7 +31,7 @@ impl Axis<'_> {
 
     /// The operation at a place on the axis.
     #[must_use]
-    pub fn op_at(&self, x: f64) -> usize {
+    fn op_at(&self, x: f64) -> usize {
         match self.edges_us {
             Some(edges) => edges.partition_point(|e| *e <= x).saturating_sub(1),
             None => x.max(0.0) as usize,

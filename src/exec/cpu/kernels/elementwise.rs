@@ -13,13 +13,15 @@ use crate::select::{Isa, cpu_rest};
 /// Elements at whose multiples a flat array is cut between threads.
 pub const GRAIN: usize = 1_024;
 
-/// Stands for a function that is known only when the kernel runs, where functions are numbered by their place in [`Activation::ALL`].
+/// Stands for a function that is known only when the kernel runs, where functions are numbered by their place in
+/// [`Activation::ALL`].
 pub const ANY: usize = Activation::ALL.len();
 
 /// Stands for no function.
 pub const NONE: usize = ANY + 1;
 
-/// The function numbered `F`; `func` for [`ANY`]. What is written after it is compiled for the function alone where `F` names one.
+/// The function numbered `F`; `func` for [`ANY`]. What is written after it is compiled for the function alone where `F`
+/// names one.
 #[inline(always)]
 pub fn known<const F: usize>(func: Option<Activation>) -> Option<Activation> {
     match F {
@@ -175,8 +177,8 @@ impl<V: Lanes> Term<V, 1> for Values {
     }
 }
 
-/// `dy [rows, cols]`, `db [cols]`, `work [chunks, cols]`. One chunk of rows: threads share the columns. More: each chunk's sums go to the
-/// workspace, and are added in order in the second phase.
+/// `dy [rows, cols]`, `db [cols]`, `work [chunks, cols]`. One chunk of rows: threads share the columns. More: each
+/// chunk's sums go to the workspace, and are added in order in the second phase.
 #[inline(always)]
 unsafe fn bias_grad<V: Lanes>(call: &Call, part: Part) {
     use crate::ops::slot::bias_grad as slot;

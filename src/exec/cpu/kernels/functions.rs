@@ -95,7 +95,7 @@ pub fn evaluate(function: Function, isa: Isa, x: &Numbers, y: &mut Numbers) {
         (ptr[act::X], ptr[act::Y]) = (from, out);
     }
     let call = Call { run: kernel.run, op, ptr, table: kernel.table, phases: 1, parallel: false, around: None };
-    // SAFETY: the buffers hold as many floats as the operation says and begin with a line of the cache; a result may be in place of the first
-    // argument, and nothing is written to `x`.
+    // SAFETY: the buffers hold as many floats as the operation says and begin with a line of the cache; a result may be
+    // in place of the first argument, and nothing is written to `x`.
     unsafe { (call.run)(&call, Part::WHOLE) };
 }

@@ -1,7 +1,7 @@
 //! Softmax with cross entropy, mean squared error, their gradients, and the accuracy.
 //!
-//! Rows are independent and shared among threads; their losses lie in a vector that one thread adds up in a fixed order. A label that
-//! names no class makes the loss and the gradient of its row NaN, and counts as a wrong answer.
+//! Rows are independent and shared among threads; their losses lie in a vector that one thread adds up in a fixed
+//! order. A label that names no class makes the loss and the gradient of its row NaN, and counts as a wrong answer.
 
 use super::columns::{Term, flat_sums};
 use super::elementwise::{Values, for_flat};
@@ -134,8 +134,8 @@ impl Softmax {
         if self.smoothing == 0.0 { rest } else { rest - self.target.off * sum }
     }
 
-    /// Up to 16 rows of up to 16 classes. Everything is read before anything is written: a row's masked store reaches over the next row,
-    /// whose load would have to wait for it.
+    /// Up to 16 rows of up to 16 classes. Everything is read before anything is written: a row's masked store reaches
+    /// over the next row, whose load would have to wait for it.
     #[inline(always)]
     unsafe fn short_rows<V: Lanes, const GRADIENT: bool>(&self, first: usize, n: usize) -> RowSums {
         let classes = self.classes;
@@ -176,7 +176,8 @@ impl Softmax {
         sums
     }
 
-    /// A row of more classes: largest, exponentials (kept in `out`), result. Gives the row's sum of exponentials and the rest of its loss.
+    /// A row of more classes: largest, exponentials (kept in `out`), result. Gives the row's sum of exponentials and
+    /// the rest of its loss.
     #[inline(always)]
     unsafe fn long_row<V: Lanes, const GRADIENT: bool>(&self, row: usize) -> (f32, f32) {
         let (start, classes) = (row * self.classes, self.classes);
@@ -376,8 +377,8 @@ unsafe fn accuracy<V: Lanes>(call: &Call, part: Part) {
 
 /// Squared errors; with a gradient bound, also writes it.
 ///
-/// Errors are multiplied by a power of two before they are squared, so that no sum of squares is beyond `f32` where their
-/// mean is not.
+/// Errors are multiplied by a power of two before they are squared, so that no sum of squares is beyond `f32` where
+/// their mean is not.
 struct Errors<V> {
     y: *const f32,
     target: *const f32,

@@ -27,7 +27,8 @@ use super::call::KernelImpl;
 use crate::ops::OpKind;
 use crate::select::{Isa, Variant};
 
-/// The kernel of this variant for an operation that up to `threads` threads share, or `None` where the variant has none.
+/// The kernel of this variant for an operation that up to `threads` threads share, or `None` where the variant has
+/// none.
 #[must_use]
 pub fn resolve(op: &OpKind, variant: Variant, threads: usize) -> Option<KernelImpl> {
     if op.is_for_gpus() {

@@ -1,8 +1,9 @@
 //! The gradient of a convolution's weight.
 //!
-//! `dw[tap, c, f]` sums, over all output pixels, input pixels at the tap times `dy`: a product with a long reduction and a small result. Small results are
-//! summed in chunks of the batch, each into memory of its own, that a second phase adds up in order; large ones are shared among threads by tiles. The taps along a
-//! row, together with their channels, are consecutive in memory, so that they are the rows of one tile.
+//! `dw[tap, c, f]` sums, over all output pixels, input pixels at the tap times `dy`: a product with a long reduction
+//! and a small result. Small results are summed in chunks of the batch, each into memory of its own, that a second
+//! phase adds up in order; large ones are shared among threads by tiles. The taps along a row, together with their
+//! channels, are consecutive in memory, so that they are the rows of one tile.
 
 use super::super::gemm::machine::Machine;
 use super::super::gemm::micro::Tile;
@@ -25,7 +26,8 @@ pub fn table(g: &ConvGeometry) -> Box<[i32]> {
     starts.map(|(i, row)| ((i * plan.padded[0] + row * g.stride[0]) * plan.padded[1] * g.c) as i32).collect()
 }
 
-/// The products of one group of images: for each row of taps, each its channels (one or all taps of the row), by panels.
+/// The products of one group of images: for each row of taps, each its channels (one or all taps of the row), by
+/// panels.
 struct Rows {
     /// Products: rows of taps, or single taps; times groups.
     products: usize,

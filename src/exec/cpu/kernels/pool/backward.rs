@@ -1,6 +1,6 @@
 //! Gradients of pooling: each output's gradient is handed to the positions of its window.
 
-use super::{Index, Span, extent, for_channels, for_window};
+use super::window::{Index, Span, extent, for_channels, for_window};
 use crate::exec::cpu::call::{Call, Part};
 use crate::exec::cpu::kernels::lanes::{LANES, Lanes};
 use crate::ops::{self, OpKind, PoolGeometry};
@@ -77,8 +77,8 @@ fn are_apart(g: &PoolGeometry) -> bool {
     g.stride[0] >= g.size[0] && g.stride[1] >= g.size[1]
 }
 
-/// Writes `dx` where windows do not overlap: each output writes its window. An output row owns the rows of the input from its windows' first
-/// to the next ones' first.
+/// Writes `dx` where windows do not overlap: each output writes its window. An output row owns the rows of the input
+/// from its windows' first to the next ones' first.
 ///
 /// # Safety
 /// `dx [n, h, w, c]` is writable, and the outputs exist.

@@ -19,7 +19,8 @@ pub(super) fn run<T: Real>(args: Args, op: &OpKind) -> bool {
 struct Layout<'a>(&'a ConvGeometry);
 
 impl Layout<'_> {
-    /// The input row or column that output position `out` meets at kernel position `k` along `axis`, where it is not padding.
+    /// The input row or column that output position `out` meets at kernel position `k` along `axis`, where it is not
+    /// padding.
     fn input(self, axis: usize, out: usize, k: usize) -> Option<usize> {
         let (g, size) = (self.0, [self.0.h, self.0.w][axis]);
         let at = (out * g.stride[axis] + k * g.dilation[axis]).checked_sub(g.padding[axis])?;

@@ -87,8 +87,8 @@ fn add<T: Real>(args: Args, len: usize) {
     }
 }
 
-/// Element `i` is kept where its random number reaches the threshold; bit `i % 8` of byte `i / 8` of the mask says so, and the unused
-/// bits of the last byte are zero. What is dropped is exactly zero.
+/// Element `i` is kept where its random number reaches the threshold; bit `i % 8` of byte `i / 8` of the mask says so,
+/// and the unused bits of the last byte are zero. What is dropped is exactly zero.
 fn dropout<T: Real>(args: Args, len: usize, rate: f64, stream: u32) {
     use crate::ops::slot::dropout as slot;
     let (x, y): (Buf<T>, Buf<T>) = (args.buf(slot::X), args.buf(slot::Y));

@@ -30,8 +30,8 @@ fn class(labels: Buf<i32>, row: usize, classes: usize) -> Option<usize> {
     usize::try_from(labels.get(row)).ok().filter(|&label| label < classes)
 }
 
-/// What the probability of class `col` should be: `(1 - smoothing) [col is the label] + smoothing / classes`; NaN for a label that
-/// names no class.
+/// What the probability of class `col` should be: `(1 - smoothing) [col is the label] + smoothing / classes`; NaN for a
+/// label that names no class.
 fn target<T: Real>(label: Option<usize>, col: usize, classes: usize, smoothing: f64) -> T {
     let own = label.map_or(f64::NAN, |label| if label == col { 1.0 } else { 0.0 });
     T::of((1.0 - smoothing) * own + smoothing / classes as f64)

@@ -39,7 +39,8 @@ fn activate<T: Real>(value: T, func: Option<Activation>) -> T {
 fn moments<T: Real>(count: usize, value: impl Fn(usize) -> T) -> (T, T) {
     let n = T::of(count as f64);
     let mean = (0..count).fold(T::ZERO, |sum, i| sum + value(i)) / n;
-    // Kernels may add the mean of the deviations from their first mean, which is zero but for what these are rounded by.
+    // Kernels may add the mean of the deviations from their first mean, which is zero but for what these are rounded
+    // by.
     let (exact, about) = (|i: usize| value(i).without_error(), mean.without_error());
     let rest = (0..count).fold(T::ZERO, |sum, i| sum + (exact(i) - about)) / n;
     let mean = mean.with_error_of(rest);

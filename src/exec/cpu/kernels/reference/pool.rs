@@ -22,7 +22,8 @@ fn window(g: &PoolGeometry) -> usize {
     g.size[0] * g.size[1]
 }
 
-/// The pixel `[n, h, w]` of the input at position `k` of the window of output pixel `out` in `[n, ho, wo]`, where it is not padding.
+/// The pixel `[n, h, w]` of the input at position `k` of the window of output pixel `out` in `[n, ho, wo]`, where it is
+/// not padding.
 fn pixel(g: &PoolGeometry, out: usize, k: usize) -> Option<usize> {
     let (sample, oy, ox) = (out / (g.ho * g.wo), out / g.wo % g.ho, out % g.wo);
     let row = (oy * g.stride[0] + k / g.size[1]).checked_sub(g.padding[0])?;
@@ -64,8 +65,8 @@ impl Index {
     }
 }
 
-/// The maximum and the first position that has it; the first NaN wins over every number. A window that is all padding gives minus
-/// infinity and position 0.
+/// The maximum and the first position that has it; the first NaN wins over every number. A window that is all padding
+/// gives minus infinity and position 0.
 fn max_pool<T: Real>(args: Args, g: &PoolGeometry) {
     use crate::ops::slot::max_pool as slot;
     let (x, y): (Buf<T>, Buf<T>) = (args.buf(slot::X), args.buf(slot::Y));

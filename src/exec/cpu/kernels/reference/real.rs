@@ -137,8 +137,8 @@ fn normal_cdf(x: f64) -> f64 {
     0.5 * erfc(-x * std::f64::consts::FRAC_1_SQRT_2)
 }
 
-/// The complementary error function, to a few units in the last place: the series of positive terms up to 2 (Abramowitz and Stegun
-/// 7.1.6), beyond it the continued fraction (7.1.14).
+/// The complementary error function, to a few units in the last place: the series of positive terms up to 2 (Abramowitz
+/// and Stegun 7.1.6), beyond it the continued fraction (7.1.14).
 pub fn erfc(x: f64) -> f64 {
     if x < 0.0 {
         return 2.0 - erfc(-x);

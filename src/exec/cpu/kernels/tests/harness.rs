@@ -1,4 +1,5 @@
-//! Runs one operation on buffers of its own, with guards around each, poison in outputs and workspace, and any number of parts.
+//! Runs one operation on buffers of its own, with guards around each, poison in outputs and workspace, and any number
+//! of parts.
 
 use crate::exec::cpu::call::{Call, MAX_ARGS, Part};
 use crate::exec::cpu::kernels::resolve;
@@ -285,7 +286,8 @@ fn element_size(kind: Kind, reals: usize) -> usize {
     }
 }
 
-/// The outputs, as they are after the operation has run on `inputs`. Reals come as f64, which holds every f32 (NaN's bits aside).
+/// The outputs, as they are after the operation has run on `inputs`. Reals come as f64, which holds every f32 (NaN's
+/// bits aside).
 pub fn run(op: &OpKind, inputs: &Values, how: &How) -> Values {
     let reals = if how.variant == Variant::RefF64 { 8 } else { 4 };
     let kernel = resolve(op, how.variant, how.parts).expect("a kernel");

@@ -1,5 +1,5 @@
-//! Every fast kernel against its reference: random inputs, odd sizes, all instruction sets, any number of parts, outputs on inputs,
-//! unbound outputs.
+//! Every fast kernel against its reference: random inputs, odd sizes, all instruction sets, any number of parts,
+//! outputs on inputs, unbound outputs.
 
 use super::harness::{How, Kind, Values, assert_close, assert_same, isas, run, slots};
 use crate::model::Activation;

@@ -1,4 +1,5 @@
-//! Matrix products and convolutions against their references: sizes around every tile edge, all epilogues, any number of parts.
+//! Matrix products and convolutions against their references: sizes around every tile edge, all epilogues, any number
+//! of parts.
 
 use super::harness::{How, Values, assert_close, assert_same, isas, run, slots};
 use crate::model::{Activation, Rng};

@@ -48,7 +48,8 @@ fn products_of_each_layout() {
     }
 }
 
-/// Convolution with everything unlike everything else, whose gradients are checked against differences of a weighted sum of `y`.
+/// Convolution with everything unlike everything else, whose gradients are checked against differences of a weighted
+/// sum of `y`.
 #[test]
 fn gradients_of_convolutions_agree_with_differences() {
     let g = ConvGeometry {
@@ -236,7 +237,8 @@ fn batch_statistics_survive_a_large_mean() {
     }
 }
 
-/// PyTorch's definitions of AdamW and of Adam with L2 decay, in f64, over ten steps of one parameter and a varying gradient.
+/// PyTorch's definitions of AdamW and of Adam with L2 decay, in f64, over ten steps of one parameter and a varying
+/// gradient.
 #[test]
 fn adam_follows_its_recurrence() {
     let (lr, wd, b1, b2, eps) = (0.01, 0.1, 0.9, 0.999, 1e-8);

@@ -2,7 +2,7 @@
 
 /// A kind of file that people give in place of a preset.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Foreign {
+pub(super) struct OtherFormat {
     /// What it is, with its article.
     pub name: &'static str,
     /// What to do with it here.
@@ -10,11 +10,14 @@ pub(super) struct Foreign {
 }
 
 /// A network in another program's format.
-const MODEL: &str = "Stepgraph opens presets, which are JSON files, and writes ONNX and PyTorch without reading them; write the network as a \
+const MODEL: &str = "Stepgraph opens presets, which are JSON files, and writes ONNX and PyTorch without reading them; \
+    write the network as a \
                      preset (`stepgraph presets digits-mlp` prints one)";
-const TORCH: &str = "Stepgraph opens presets, which are JSON files; write the network as a preset, save its weights with \
+const TORCH: &str = "Stepgraph opens presets, which are JSON files; write the network as a preset, save its weights \
+    with \
                      safetensors.torch.save_file, and begin from them with `stepgraph train PRESET --init FILE`";
-const WEIGHTS: &str = "open the preset that they belong to, a JSON file; `stepgraph train PRESET --init FILE` begins from weights, and \
+const WEIGHTS: &str = "open the preset that they belong to, a JSON file; `stepgraph train PRESET --init FILE` begins \
+    from weights, and \
                        `stepgraph train PRESET --resume FILE` continues from a checkpoint";
 const CAPSULE: &str = "replay it with `stepgraph capsule replay FILE`, or in the studio with Replay a capsule";
 const DATA: &str = "open a preset, a JSON file, and name this file in its data";
@@ -23,31 +26,31 @@ const PICTURES: &str =
 const OTHER: &str = "Stepgraph opens presets, which are JSON files; `stepgraph presets` lists those inside the program";
 
 /// What files begin with.
-const BEGINNINGS: [(&[u8], Foreign); 17] = [
-    (b"\x93NUMPY", Foreign { name: "a NumPy array", help: DATA }),
-    (b"\x89PNG", Foreign { name: "a PNG picture", help: PICTURES }),
-    (b"\xff\xd8\xff", Foreign { name: "a JPEG picture", help: PICTURES }),
-    (b"GIF8", Foreign { name: "a GIF picture", help: PICTURES }),
-    (b"BM", Foreign { name: "a BMP picture", help: PICTURES }),
-    (b"II*\0", Foreign { name: "a TIFF picture", help: PICTURES }),
-    (b"MM\0*", Foreign { name: "a TIFF picture", help: PICTURES }),
-    (b"\0\0\x08\x01", Foreign { name: "labels in the IDX format", help: DATA }),
-    (b"\0\0\x08\x03", Foreign { name: "pictures in the IDX format", help: DATA }),
-    (b"\x89HDF", Foreign { name: "an HDF5 file, as Keras saves models", help: MODEL }),
-    (b"GGUF", Foreign { name: "a GGUF model", help: MODEL }),
-    (b"\x80\x02", Foreign { name: "a Python pickle, as PyTorch once saved models", help: TORCH }),
-    (b"\x80\x04", Foreign { name: "a Python pickle", help: TORCH }),
-    (b"\x80\x05", Foreign { name: "a Python pickle", help: TORCH }),
-    (b"\x1f\x8b", Foreign { name: "packed with gzip", help: "unpack it with gunzip; a preset is a JSON file" }),
-    (b"%PDF", Foreign { name: "a PDF document", help: OTHER }),
-    (b"\x7fELF", Foreign { name: "a program", help: OTHER }),
+const BEGINNINGS: [(&[u8], OtherFormat); 17] = [
+    (b"\x93NUMPY", OtherFormat { name: "a NumPy array", help: DATA }),
+    (b"\x89PNG", OtherFormat { name: "a PNG picture", help: PICTURES }),
+    (b"\xff\xd8\xff", OtherFormat { name: "a JPEG picture", help: PICTURES }),
+    (b"GIF8", OtherFormat { name: "a GIF picture", help: PICTURES }),
+    (b"BM", OtherFormat { name: "a BMP picture", help: PICTURES }),
+    (b"II*\0", OtherFormat { name: "a TIFF picture", help: PICTURES }),
+    (b"MM\0*", OtherFormat { name: "a TIFF picture", help: PICTURES }),
+    (b"\0\0\x08\x01", OtherFormat { name: "labels in the IDX format", help: DATA }),
+    (b"\0\0\x08\x03", OtherFormat { name: "pictures in the IDX format", help: DATA }),
+    (b"\x89HDF", OtherFormat { name: "an HDF5 file, as Keras saves models", help: MODEL }),
+    (b"GGUF", OtherFormat { name: "a GGUF model", help: MODEL }),
+    (b"\x80\x02", OtherFormat { name: "a Python pickle, as PyTorch once saved models", help: TORCH }),
+    (b"\x80\x04", OtherFormat { name: "a Python pickle", help: TORCH }),
+    (b"\x80\x05", OtherFormat { name: "a Python pickle", help: TORCH }),
+    (b"\x1f\x8b", OtherFormat { name: "packed with gzip", help: "unpack it with gunzip; a preset is a JSON file" }),
+    (b"%PDF", OtherFormat { name: "a PDF document", help: OTHER }),
+    (b"\x7fELF", OtherFormat { name: "a program", help: OTHER }),
 ];
 
 /// What these bytes are, where they are known not to be a preset's.
-pub(super) fn of(bytes: &[u8]) -> Option<Foreign> {
+pub(super) fn of(bytes: &[u8]) -> Option<OtherFormat> {
     let known = BEGINNINGS.iter().find(|(start, _)| bytes.starts_with(start) && !is_text(bytes));
     known
-        .map(|(_, foreign)| *foreign)
+        .map(|(_, format)| *format)
         .or_else(|| riff(bytes))
         .or_else(|| zip(bytes))
         .or_else(|| tensors(bytes))
@@ -60,28 +63,28 @@ fn is_text(bytes: &[u8]) -> bool {
     std::str::from_utf8(first).is_ok_and(|t| !t.chars().any(|c| c.is_control() && !c.is_whitespace()))
 }
 
-fn riff(bytes: &[u8]) -> Option<Foreign> {
+fn riff(bytes: &[u8]) -> Option<OtherFormat> {
     let is_webp = bytes.starts_with(b"RIFF") && bytes.get(8..12) == Some(b"WEBP");
-    is_webp.then_some(Foreign { name: "a WebP picture", help: PICTURES })
+    is_webp.then_some(OtherFormat { name: "a WebP picture", help: PICTURES })
 }
 
 /// An archive is known by the name of its first file.
-fn zip(bytes: &[u8]) -> Option<Foreign> {
+fn zip(bytes: &[u8]) -> Option<OtherFormat> {
     let head = bytes.strip_prefix(b"PK\x03\x04")?;
     let length = head.get(22..24).map_or(0, |l| usize::from(u16::from_le_bytes([l[0], l[1]])));
     let name = head.get(26..26 + length).unwrap_or_default();
     let is_torch =
         [&b"/data.pkl"[..], b"/.format_version", b"/byteorder", b"/version"].iter().any(|end| name.ends_with(end));
     Some(match name {
-        _ if name.ends_with(b".npy") => Foreign { name: "an archive of NumPy arrays (.npz)", help: DATA },
-        _ if is_torch => Foreign { name: "a PyTorch model (.pt)", help: TORCH },
-        _ => Foreign { name: "a zip archive", help: "unpack it; a preset is a JSON file" },
+        _ if name.ends_with(b".npy") => OtherFormat { name: "an archive of NumPy arrays (.npz)", help: DATA },
+        _ if is_torch => OtherFormat { name: "a PyTorch model (.pt)", help: TORCH },
+        _ => OtherFormat { name: "a zip archive", help: "unpack it; a preset is a JSON file" },
     })
 }
 
 /// Safetensors: the length of a JSON header, and the header, whose metadata mark a capsule and a checkpoint of this
 /// program.
-fn tensors(bytes: &[u8]) -> Option<Foreign> {
+fn tensors(bytes: &[u8]) -> Option<OtherFormat> {
     let (length, rest) = bytes.split_first_chunk::<8>()?;
     let length = usize::try_from(u64::from_le_bytes(*length)).ok()?;
     // A text has no such length: its first eight letters would make one beyond every file.
@@ -91,16 +94,16 @@ fn tensors(bytes: &[u8]) -> Option<Foreign> {
     let header = &rest[..rest.len().min(length).min(4096)];
     let is_capsule = header.windows(b"\"stepgraph.capsule".len()).any(|w| w == b"\"stepgraph.capsule");
     Some(if is_capsule {
-        Foreign { name: "a capsule", help: CAPSULE }
+        OtherFormat { name: "a capsule", help: CAPSULE }
     } else {
-        Foreign { name: "a file of weights (safetensors)", help: WEIGHTS }
+        OtherFormat { name: "a file of weights (safetensors)", help: WEIGHTS }
     })
 }
 
 /// ONNX has no mark: its first field is a small version, and the second one of the few that follow it.
-fn onnx(bytes: &[u8]) -> Option<Foreign> {
+fn onnx(bytes: &[u8]) -> Option<OtherFormat> {
     let is_onnx = matches!(bytes, [0x08, 1..=63, 0x12 | 0x1a | 0x22 | 0x28 | 0x32 | 0x3a | 0x42, _, ..]);
-    is_onnx.then_some(Foreign { name: "an ONNX model", help: MODEL })
+    is_onnx.then_some(OtherFormat { name: "an ONNX model", help: MODEL })
 }
 
 #[cfg(test)]

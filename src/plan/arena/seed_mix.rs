@@ -9,7 +9,7 @@ pub(super) fn scramble(seed: u64) -> u64 {
 }
 
 /// A number in `[0, 1)` for each seed.
-pub(super) fn luck(seed: u64) -> f64 {
+pub(super) fn uniform(seed: u64) -> f64 {
     (scramble(seed) >> 11) as f64 / (1u64 << 53) as f64
 }
 
@@ -18,10 +18,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn luck_is_spread_evenly() {
+    fn numbers_are_spread_evenly() {
         let mut counts = [0u32; 10];
         for seed in 0..10_000 {
-            counts[(luck(seed) * 10.0) as usize] += 1;
+            counts[(uniform(seed) * 10.0) as usize] += 1;
         }
         assert!(counts.iter().all(|count| (900..1100).contains(count)), "{counts:?}");
     }

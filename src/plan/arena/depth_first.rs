@@ -20,7 +20,7 @@
 //! M. D. Moffitt, "MiniMalloc: A Lightweight Memory Allocator for Hardware-Accelerated Machine Learning", ASPLOS 2023.
 
 use super::instance::Instance;
-use super::luck::scramble;
+use super::seed_mix::scramble;
 
 /// How many choices may be open at a time, and the stack that a thread needs for them, in bytes.
 const DEEPEST: u32 = 20_000;
@@ -119,7 +119,7 @@ struct Branch {
 }
 
 /// One search under one target.
-pub(super) struct Dive<'a> {
+pub(super) struct DepthFirst<'a> {
     instance: &'a Instance,
     memory: Memory,
     strategy: &'a Strategy,
@@ -146,12 +146,12 @@ pub(super) struct Dive<'a> {
     views: Vec<View>,
 }
 
-impl<'a> Dive<'a> {
+impl<'a> DepthFirst<'a> {
     /// Searches for offsets under `target`, in units of the instance, until the strategy's nodes are used up or `stop`
     /// says so.
     pub fn run(instance: &'a Instance, target: u64, strategy: &'a Strategy, stop: &'a dyn Fn() -> bool) -> Verdict {
         let sections = instance.members.len();
-        let mut dive = Self {
+        let mut search = Self {
             instance,
             memory: Memory::for_nodes(strategy.nodes),
             strategy,
@@ -172,18 +172,18 @@ impl<'a> Dive<'a> {
         };
         for (item, span) in instance.spans.iter().enumerate() {
             for section in span.first..span.end {
-                dive.left[section] += instance.extents[item];
-                dive.add_mark(section, item, true);
-                dive.spanning[section] += u32::from(section + 1 < span.end);
+                search.left[section] += instance.extents[item];
+                search.add_mark(section, item, true);
+                search.spanning[section] += u32::from(section + 1 < span.end);
             }
         }
         for (section, items) in instance.members.iter().enumerate() {
             for (slot, &item) in items.iter().enumerate() {
-                dive.slots[instance.place(item as usize, section)] = slot as u32;
+                search.slots[instance.place(item as usize, section)] = slot as u32;
             }
         }
-        match dive.solve(0, sections) {
-            Outcome::Placed => Verdict::Solved(dive.offsets),
+        match search.solve(0, sections) {
+            Outcome::Placed => Verdict::Solved(search.offsets),
             Outcome::Failed => Verdict::Impossible,
             Outcome::Stopped => Verdict::Stopped,
         }
