@@ -164,7 +164,7 @@ impl BindingPlan {
     /// The placement problem of the buffers that share memory, with their positions in [`Self::buffers`].
     ///
     /// # Errors
-    /// Never for a plan that [`bind`] made.
+    /// Never for a plan that [`bind`](super::bind) made.
     pub fn problem(&self) -> Result<(Problem, Vec<BufferId>), arena::ProblemError> {
         let ids: Vec<BufferId> =
             (0..self.buffers.len() as u32).map(BufferId).filter(|b| !self.buffer(*b).persistent).collect();
