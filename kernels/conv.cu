@@ -385,14 +385,14 @@ struct ConvGemm {
 
     // ------------------------------------------------------------------------------------------------ copies
 
-    // Rows of the gathered image: x forward, dy backward. A thread's copies of a step all lie at the same tap and
+    // Rows of the gathered image: x forward, dy backward. A thread's copies of a step all are at the same tap and
     // channel.
     DEV void fill_image(const Args& a, T* tile, const Row* table, const R& rows, const Q& cols, int k0, int sum) {
         constexpr int SLOTS = BK / VA, ALONG = THREADS / SLOTS, COUNT = ceil_div(BM, ALONG),
                       LC = FWD ? Geom::C : Geom::F;
         static_assert(THREADS % SLOTS == 0, "slots");
         const int slot = here() % SLOTS * VA, line = here() / SLOTS, k = k0 + slot;
-        // Where whole steps lie in one tap, everything about the tap is the same for all threads.
+        // Where whole steps are in one tap, everything about the tap is the same for all threads.
         const u32 tap = (u32)(CK % BK == 0 ? k0 : k) / CK, i = tap / (u32)cols.taps, j = tap - i * (u32)cols.taps;
         const int h = rows.offset0 + (int)i * R::OFFSET_STEP, w = cols.offset0 + (int)j * Q::OFFSET_STEP;
         const T* from = a.at<T>(slots::product::A) + (((Offset)h * Q::SIZE + w) * LC + (k - (int)tap * CK));
@@ -409,7 +409,7 @@ struct ConvGemm {
             });
     }
 
-    // Forward: filters by taps and channels, as they lie in memory.
+    // Forward: filters by taps and channels, as they are stored in memory.
     DEV void fill_weight(const Args& a, T* tile, int group, int col0, int k0) {
         constexpr int SLOTS = BK / VB, ALONG = THREADS / SLOTS, COUNT = ceil_div(BN, ALONG), K = Geom::TAPS * Geom::CG;
         static_assert(THREADS % SLOTS == 0, "slots");
@@ -1151,7 +1151,7 @@ template <class Geom, int R, int CT, int STAGES, int SPLITS, bool ACC> struct Co
 // ---------------------------------------------------------------------------------------------------- images of few
 // channels
 
-// A unit is R rows of y of one image. The rows of x that it meets lie in shared memory with their padding, so that the
+// A unit is R rows of y of one image. The rows of x that it meets are in shared memory with their padding, so that the
 // place of a factor is the sum of an offset of the position and an offset of tap and channel.
 template <class T, class Geom, int R, int THREADS> struct ConvThin {
     static_assert(Geom::G == 1, "groups");

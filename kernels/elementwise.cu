@@ -117,7 +117,7 @@ template <class T, int FUNC, i64 LEN> struct Act : Elementwise<Act<T, FUNC, LEN>
     }
 };
 
-// dx = dy * f'(saved). Overwrites, dx may lie on dy; moves 3 * LEN * sizeof(T) bytes.
+// dx = dy * f'(saved). Overwrites, dx may share the memory of dy; moves 3 * LEN * sizeof(T) bytes.
 template <class T, int FUNC, i64 LEN> struct ActBwd : Elementwise<ActBwd<T, FUNC, LEN>, LEN, WIDE_V<T>> {
     using Slots = slots::act_bwd;
     template <int N> using In = TwoInputs<T, N>;
@@ -133,7 +133,8 @@ template <class T, int FUNC, i64 LEN> struct ActBwd : Elementwise<ActBwd<T, FUNC
     }
 };
 
-// y = f(a + b), or (a + b) * f'(saved). Overwrites, y may lie on a or b; moves 3 or 4 * LEN * sizeof(T) bytes.
+// y = f(a + b), or (a + b) * f'(saved). Overwrites, y may share the memory of a or b; moves 3 or 4 * LEN * sizeof(T)
+// bytes.
 template <class T, int N> struct ThreeInputs { Vec<T, N> a, b, saved; };
 template <class T, int ACT, int ACT_GRAD, i64 LEN>
 struct AddAct : Elementwise<AddAct<T, ACT, ACT_GRAD, LEN>, LEN, WIDE_V<T>> {
@@ -158,7 +159,7 @@ struct AddAct : Elementwise<AddAct<T, ACT, ACT_GRAD, LEN>, LEN, WIDE_V<T>> {
     }
 };
 
-// y = a + b. Overwrites, y may lie on a or on b; moves 3 * LEN * sizeof(T) bytes.
+// y = a + b. Overwrites, y may share the memory of a or b; moves 3 * LEN * sizeof(T) bytes.
 template <class T, i64 LEN> struct Add : Elementwise<Add<T, LEN>, LEN, WIDE_V<T>> {
     using Slots = slots::add;
     template <int N> using In = TwoInputs<T, N>;
@@ -372,7 +373,7 @@ template <class T, int N, int ROWS, int COLS> struct Transpose {
 // lowest first, and zeros behind the last. THRESHOLD is the rate times 2^32, rounded up; SCALE holds the bits of the
 // float 1 / (1 - rate). Overwrites, in place allowed; moves 2 * LEN * sizeof(T) + LEN / 8 bytes.
 //
-// A block of random words serves four elements that lie 16 apart. A warp takes 256 neighbouring elements: its lanes
+// A block of random words serves four elements that are 16 apart. A warp takes 256 neighbouring elements: its lanes
 // draw two blocks of words each, exchange the decisions as ballots (bit 16 h + l of ballot q of round r stands for
 // element 128 r + 64 h + 16 q + l), and then move neighbouring elements in vectors of 16 bytes. No word is drawn twice.
 template <class T, i64 LEN, u32 THRESHOLD, u32 SCALE, u32 STREAM> struct Dropout {
@@ -434,7 +435,7 @@ template <class T, i64 LEN, u32 THRESHOLD, u32 SCALE, u32 STREAM> struct Dropout
             }
         }
         if (lane < 8) {
-            // Lane l writes the bits of the elements from 32 l on, which lie in two neighbouring ballots.
+            // Lane l writes the bits of the elements from 32 l on, which are in two neighbouring ballots.
             const int q = lane % 2 * 2, h = lane / 2 % 2 * 16;
             const u32 low = lane < 4 ? pick(ballot[0], q) : pick(ballot[1], q),
                       high = lane < 4 ? pick(ballot[0], q + 1) : pick(ballot[1], q + 1);
@@ -449,8 +450,8 @@ template <class T, i64 LEN, u32 THRESHOLD, u32 SCALE, u32 STREAM> struct Dropout
     }
 };
 
-// dx = dy * scale where the element's bit of the mask is set, else exactly 0. Overwrites, dx may lie on dy; moves 2 *
-// LEN * sizeof(T) + LEN / 8 bytes. SCALE as for Dropout.
+// dx = dy * scale where the element's bit of the mask is set, else exactly 0. Overwrites, dx may share the memory of
+// dy; moves 2 * LEN * sizeof(T) + LEN / 8 bytes. SCALE as for Dropout.
 template <class T, i64 LEN, u32 SCALE> struct DropoutBwd : Elementwise<DropoutBwd<T, LEN, SCALE>, LEN, WIDE_V<T>> {
     using Slots = slots::dropout_bwd;
     template <int N> struct In {
@@ -561,7 +562,7 @@ template <i64 ROWS> struct LossMean {
     }
 };
 
-// accuracy [1] (float) = share of the rows of scores [ROWS, CLASSES] (T) whose first largest score stands at the label
+// accuracy [1] (float) = share of the rows of scores [ROWS, CLASSES] (T) whose first largest score is at the label
 // (i32). A row counts as wrong where its label names no class or one of its scores is not a number. One block; counts
 // are whole numbers, so the order of additions does not matter. A group of L lanes takes a row: nothing before the
 // label may reach its score, nothing behind may exceed it. Overwrites; moves ROWS * (CLASSES * sizeof(T) + 4) bytes.

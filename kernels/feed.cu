@@ -8,7 +8,7 @@ template <> struct Fed<int> {
     DEV int of(int v) { return v; }
 };
 
-// The sample that stands at a place of an epoch of COUNT samples: a network of Feistel's over the bits of COUNT - 1
+// The sample that is at a place of an epoch of COUNT samples: a network of Feistel's over the bits of COUNT - 1
 // with the epoch's keys, until the number is one of a sample. The host computes the same (data/shuffle.rs).
 template <u32 COUNT> struct Shuffle {
     static constexpr int bits(u32 last) { return last < 4 ? 2 : 1 + bits(last / 2); }

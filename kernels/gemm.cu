@@ -6,7 +6,7 @@
 // bias, saved, c_prev, c, z, work.
 //
 // Three kernels share the ends of a product. The first two share everything but the arithmetic; the third, for products
-// of a few microseconds, stands at the end of the file. A block computes one BM x BN tile. Its threads form groups;
+// of a few microseconds, is at the end of the file. A block computes one BM x BN tile. Its threads form groups;
 // each group owns a share of k, a ring of buffers in shared memory that it fills with asynchronous copies as far ahead
 // as fits, and accumulators for the whole tile. Groups of one warp never wait for another warp before the end. At the
 // end the groups' accumulators are laid side by side in shared memory, summed in fixed order, finished and stored in
@@ -148,12 +148,12 @@ template <class Rule, int GRAIN, bool ALONE_> struct Ending<Stepping<Rule, GRAIN
     }
 };
 
-// Where a block stands: its tile's first row and column, and its share of k.
+// Where a block is: its tile's first row and column, and its share of k.
 struct Place {
     int row, col, split;
 };
 
-// The tiles of a product and what becomes of a finished one. GROUPS accumulators of a tile lie in shared memory as
+// The tiles of a product and what becomes of a finished one. GROUPS accumulators of a tile are in shared memory as
 // [GROUPS, BM, PITCH] floats; the pitch keeps the rows of a matrix instruction's result in different banks.
 template <class T, int M, int N, int TRANS, bool ACC, class Epi, int BM, int BN, int GROUPS, int SPLIT, int THREADS>
 struct Tiles {

@@ -75,7 +75,7 @@ DEV u32 loss_draw(u32* ticket) {
     return drawn;
 }
 
-// Adds K values over all blocks; true for the one thread that holds the sums. Partial sums lie in `work [BLOCKS, K]`;
+// Adds K values over all blocks; true for the one thread that holds the sums. Partial sums are in `work [BLOCKS, K]`;
 // the block that draws the last number from `ticket` adds them up and puts the ticket back to zero. One block needs
 // neither.
 template <int K, int THREADS, int BLOCKS>
@@ -130,7 +130,7 @@ template <class T, int CLASSES, u64 SMOOTHING, int LANES> struct LossRow {
         }
     }
 
-    // Turns scores into probabilities. Gives the loss, and whether the first of the largest scores stands at the label.
+    // Turns scores into probabilities. Gives the loss, and whether the first of the largest scores is at the label.
     __device__ __forceinline__ float softmax(int lane, int label, bool& right) {
         float max = v[0], own = 0.0f;
 #pragma unroll
@@ -309,11 +309,11 @@ template <class T, int ROWS, int CLASSES, u64 SMOOTHING> struct SoftmaxCeGrad {
 };
 
 // Slots: 0 logits [rows, classes] T, 1 labels [rows] i32, 2 dlogits [rows, classes] T or unbound, 3 loss [1] float, 4
-// accuracy [1] float or unbound, 5 work, 6 scale [1] float, 7 ticket u32; dlogits may lie on logits. Mean loss, share
-// of right answers and `dlogits = (softmax - target) / rows * scale`. LANES as for `SoftmaxCe`; BLOCKS blocks stride
-// over the rows, and each group of threads has up to four rows under way. With one block neither work nor ticket is
-// used; otherwise work holds two floats for each block and the last block adds them up. Overwrites; deterministic.
-// Moves logits and dlogits once.
+// accuracy [1] float or unbound, 5 work, 6 scale [1] float, 7 ticket u32; dlogits may share the memory of logits. Mean
+// loss, share of right answers and `dlogits = (softmax - target) / rows * scale`. LANES as for `SoftmaxCe`; BLOCKS
+// blocks stride over the rows, and each group of threads has up to four rows under way. With one block neither work nor
+// ticket is used; otherwise work holds two floats for each block and the last block adds them up. Overwrites;
+// deterministic. Moves logits and dlogits once.
 template <class T, int ROWS, int CLASSES, u64 SMOOTHING, int LANES, int THREADS_, int BLOCKS> struct SoftmaxCeFused {
     using Slots = slots::softmax_ce_fused;
     static constexpr int PHASES = 1, THREADS = THREADS_;
@@ -615,7 +615,7 @@ template <class T, i64 LEN, int THREADS_, int BLOCKS> struct Mse {
     }
 };
 
-// Slots: 0 y [len] T, 1 target [len] T, 2 dy [len] T, 3 scale [1] float; dy may lie on y.
+// Slots: 0 y [len] T, 1 target [len] T, 2 dy [len] T, 3 scale [1] float; dy may share the memory of y.
 // `dy = 2 / len (y - target) scale`. Overwrites; deterministic. Moves y, target and dy once.
 template <class T, i64 LEN, int THREADS_, int BLOCKS> struct MseGrad {
     using Slots = slots::mse_grad;
@@ -631,9 +631,9 @@ template <class T, i64 LEN, int THREADS_, int BLOCKS> struct MseGrad {
 };
 
 // Slots: 0 y [len] T, 1 target [len] T, 2 dy [len] T or unbound, 3 loss [1] float, 4 work, 5 scale [1] float, 6 ticket
-// u32; dy may lie on y. `Mse` and `MseGrad` in one launch. With one block neither work nor ticket is used; otherwise
-// work holds one float for each block and the last block adds them up. Overwrites; deterministic. Moves y, target and
-// dy once.
+// u32; dy may share the memory of y. `Mse` and `MseGrad` in one launch. With one block neither work nor ticket is used;
+// otherwise work holds one float for each block and the last block adds them up. Overwrites; deterministic. Moves y,
+// target and dy once.
 template <class T, i64 LEN, int THREADS_, int BLOCKS> struct MseFused {
     using Slots = slots::mse_fused;
     static constexpr int PHASES = 1, THREADS = THREADS_;

@@ -46,7 +46,7 @@ template <class S, int H, int W> DEV i64 element(const Place<S>& p, int row, int
     return ((((i64)p.sample * H + row) * W + col) * S::CV + p.group) * S::V;
 }
 
-// Runs `use(k, value)` over the positions `k` of an output pixel's window that lie in the image, in rising order.
+// Runs `use(k, value)` over the positions `k` of an output pixel's window that are in the image, in rising order.
 template <class S, class T, class Use> DEV void each_in_window(const T* x, const Place<S>& p, const Use& use) {
     constexpr int BATCH = batch_of(S::SIZE), UNROLL = S::SIZE <= 16 ? ceil_div(S::SIZE, BATCH) : 1;
     const int row0 = p.row * S::SH - S::PH, col0 = p.col * S::SW - S::PW;

@@ -122,7 +122,7 @@ impl SealedEnv {
     /// The place holds `len` elements of `T`, and nobody writes them while the slice lives.
     #[must_use]
     pub unsafe fn slice<T: Element>(&self, plan: &BindingPlan, place: Place, len: usize) -> &[T] {
-        // SAFETY: places are aligned to 256 bytes plus whole elements, and lie inside the allocation; the rest is the
+        // SAFETY: places are aligned to 256 bytes plus whole elements, and are inside the allocation; the rest is the
         // caller's promise.
         unsafe { std::slice::from_raw_parts(self.address(plan, place).cast(), len) }
     }
@@ -143,7 +143,7 @@ impl SealedEnv {
     /// No step runs while the slice lives.
     #[must_use]
     pub unsafe fn persistent_mut(&mut self, plan: &BindingPlan) -> &mut [u8] {
-        // SAFETY: the persistent region lies at the arena's start.
+        // SAFETY: the persistent region is at the arena's start.
         unsafe { std::slice::from_raw_parts_mut(self.memory.base.as_ptr(), plan.persistent_bytes as usize) }
     }
 }

@@ -11,7 +11,7 @@ const fn logical_index(index: usize, c: usize, h: usize, w: usize) -> usize {
     ci * (h * w) + spot
 }
 
-/// Samples in logical order from samples as they lie.
+/// Samples in logical order from samples as they are stored.
 #[must_use]
 pub(crate) fn to_logical<T: Copy + Default>(stored: &[T], layout: Layout) -> Vec<T> {
     let Layout::ChannelsLast { c, h, w } = layout else { return stored.to_vec() };
@@ -23,7 +23,7 @@ pub(crate) fn to_logical<T: Copy + Default>(stored: &[T], layout: Layout) -> Vec
     out
 }
 
-/// Samples as they lie from samples in logical order.
+/// Samples as they are stored from samples in logical order.
 #[must_use]
 pub(crate) fn samples_to_stored<T: Pod>(logical: &[T], layout: Layout) -> Cow<'_, [T]> {
     let Layout::ChannelsLast { c, h, w } = layout else { return Cow::Borrowed(logical) };

@@ -11,7 +11,7 @@ pub const FLAT_ALIGN: usize = 64;
 /// How the filters of convolutions lie: what a device's kernels want.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum FilterOrder {
-    /// `[kh, kw, c, f]`: neighbouring filters lie side by side.
+    /// `[kh, kw, c, f]`: neighbouring filters are side by side.
     #[default]
     Hwio,
     /// `[f, kh, kw, c]`: the reduction runs over neighbours.

@@ -166,7 +166,7 @@ impl<'g> Lowerer<'g> {
         });
     }
 
-    /// The output of an operation that updates `before` where it lies.
+    /// The output of an operation that updates `before` where it is.
     pub fn updated(&mut self, id: ValueId, before: LValueId) -> LValueId {
         let layout = self.lv(before).layout;
         let after = self.twin(id, layout);

@@ -19,7 +19,7 @@ impl fmt::Display for LValueId {
     }
 }
 
-/// The order in which a sample's elements lie in memory.
+/// The order in which a sample's elements are in memory.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Layout {
@@ -38,7 +38,7 @@ impl Layout {
     }
 }
 
-/// A value that lies inside another's memory.
+/// A value that is inside another's memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Alias {
     pub of: LValueId,
@@ -123,7 +123,7 @@ impl Op {
     }
 }
 
-/// Where a parameter lies.
+/// Where a parameter is stored.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ParamSlot {
     /// Its value before the step; after it, the same memory holds the new one.
@@ -191,7 +191,7 @@ impl Program {
         &self.values[id.0 as usize]
     }
 
-    /// The value whose memory this one lies in, and the first element in it. Aliases of aliases are followed.
+    /// The value whose memory this one is in, and the first element in it. Aliases of aliases are followed.
     #[must_use]
     pub fn root(&self, id: LValueId) -> (LValueId, usize) {
         let (mut id, mut start) = (id, 0);

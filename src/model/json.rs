@@ -6,7 +6,7 @@ use std::borrow::Cow;
 use std::fmt;
 
 /// What is wrong with a text that is no JSON, and what to do.
-pub(super) fn told(error: &serde_json::Error) -> String {
+pub(super) fn explained(error: &serde_json::Error) -> String {
     let found = error.to_string();
     let found = found.split(" at line ").next().unwrap_or_default();
     let help = match found {
@@ -64,7 +64,7 @@ pub(super) fn parse(text: &str) -> Result<(Value, Vec<String>), serde_json::Erro
     Ok((value, places.repeated))
 }
 
-/// Where the reader stands, and what it met twice.
+/// Where the reader is, and what it met twice.
 #[derive(Default)]
 struct Places {
     path: String,
@@ -199,8 +199,8 @@ mod tests {
             (&deep, "nested more than"),
         ];
         for (text, wanted) in cases {
-            let told = told(&parse(text).unwrap_err());
-            assert!(told.contains(wanted), "{text}: {told}");
+            let message = explained(&parse(text).unwrap_err());
+            assert!(message.contains(wanted), "{text}: {message}");
         }
     }
 

@@ -83,7 +83,7 @@ fn read_text(text: &str) -> Result<Preset, Box<Rejected>> {
     }
     let text = text.strip_prefix('\u{feff}').unwrap_or(text);
     let (value, repeated) =
-        json::parse(text).map_err(|e| whole(format!("this is not JSON: {}", json::told(&e)), FIELD_HELP))?;
+        json::parse(text).map_err(|e| whole(format!("this is not JSON: {}", json::explained(&e)), FIELD_HELP))?;
     let twice = |path| Diagnostic {
         layer: None,
         path,

@@ -4,7 +4,7 @@
 use crate::model::Activation;
 use serde::{Deserialize, Serialize};
 
-/// How the two factors of a matrix product lie in memory; the product is always row-major `[m, n]`.
+/// How the two factors of a matrix product are in memory; the product is always row-major `[m, n]`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Trans {

@@ -1,6 +1,6 @@
 //! One kind of operation, and the list of all.
 
-use super::{Operation, Slot};
+use super::Operation;
 use serde::{Deserialize, Serialize};
 use std::ops::Deref;
 
@@ -16,7 +16,8 @@ macro_rules! operations {
         }
 
         /// Every table of slots, by name.
-        pub(super) const TABLES: &[(&str, &[Slot])] = &[$($((stringify!($table), slot::$table::SLOTS)),+),+];
+        #[cfg(test)]
+        pub(super) const TABLES: &[(&str, &[super::Slot])] = &[$($((stringify!($table), slot::$table::SLOTS)),+),+];
 
         /// One kind of operation with all its dimensions.
         #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]

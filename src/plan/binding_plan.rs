@@ -33,7 +33,7 @@ pub struct Buffer {
     /// True where the memory belongs to another plan: an evaluation's parameters are those of the training step.
     pub external: bool,
     pub layer: Option<LayerId>,
-    /// The values that lie in it, the first of which names it.
+    /// The values that are in it, the first of which names it.
     pub values: Vec<LValueId>,
     /// The parameters or their gradients or moments, for a flat vector.
     pub parts: Vec<Part>,
@@ -55,7 +55,7 @@ pub struct Part {
     pub value: LValueId,
 }
 
-/// Where a value lies.
+/// Where a value is stored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Place {
     pub buffer: BufferId,
@@ -93,7 +93,7 @@ pub struct BindingPlan {
     /// itself.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub groups: Vec<u32>,
-    /// Bytes of what survives the step; it lies first.
+    /// Bytes of what survives the step; it comes first.
     pub persistent_bytes: u64,
     /// Bytes of the whole arena.
     pub arena_bytes: u64,
@@ -164,7 +164,7 @@ impl BindingPlan {
     /// The placement problem of the buffers that share memory, with their positions in [`Self::buffers`].
     ///
     /// # Errors
-    /// Never for a plan that [`bind`] made.
+    /// Never for a plan that [`bind`](super::bind) made.
     pub fn problem(&self) -> Result<(Problem, Vec<BufferId>), arena::ProblemError> {
         let ids: Vec<BufferId> =
             (0..self.buffers.len() as u32).map(BufferId).filter(|b| !self.buffer(*b).persistent).collect();

@@ -34,8 +34,8 @@ struct Binder {
     workspaces: Vec<Option<BufferId>>,
 }
 
-/// Binds a selection: decides what runs in place, how long everything lives, and where it lies; the result is checked
-/// by the referees.
+/// Binds a selection: decides what runs in place, how long everything lives, and where it is stored; the result is
+/// checked by the referees.
 ///
 /// # Errors
 /// Where the program is too large to place, or a referee rejects the result (which would be a defect of this program).

@@ -133,7 +133,7 @@ impl Correlation {
         }
     }
 
-    /// True where no pixel reads outside the image, which is then read where it lies.
+    /// True where no pixel reads outside the image, which is then read where it is.
     #[must_use]
     pub fn in_place(&self) -> bool {
         let inside = |span: [isize; 2], size: usize| span[0] >= 0 && span[1] <= size as isize;
@@ -217,7 +217,7 @@ pub const fn stripe(rows: usize, count: usize, index: usize) -> (usize, usize) {
     (rows * index / count, rows * (index + 1) / count)
 }
 
-/// The pixels of a class along one axis that lie in output rows `from..to`.
+/// The pixels of a class along one axis that are in output rows `from..to`.
 #[must_use]
 pub fn class_rows(first: usize, step: usize, count: usize, from: usize, to: usize) -> (usize, usize) {
     let at = |limit: usize| limit.saturating_sub(first).div_ceil(step).min(count);
@@ -227,7 +227,7 @@ pub fn class_rows(first: usize, step: usize, count: usize, from: usize, to: usiz
 /// How the gradient of a weight is cut up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct WeightPlan {
-    /// Images whose padded copies lie side by side, so that a reduction is long enough.
+    /// Images whose padded copies are side by side, so that a reduction is long enough.
     pub images: usize,
     /// Chunks of the batch with sums of their own; 1 where threads share the output instead.
     pub chunks: usize,

@@ -1,6 +1,6 @@
 //! Kernels and library algorithms timed on the GPU, and remembered on disk.
 //!
-//! Estimates rank own kernels well enough and libraries badly, so every operation that has a choice is timed once on
+//! Estimates rank custom kernels well enough and libraries badly, so every operation that has a choice is timed once on
 //! each device: all its candidates, on memory of its own, before the step is planned.
 
 use super::TrainError;

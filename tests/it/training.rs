@@ -201,7 +201,7 @@ fn a_checkpoint_of_another_seed_continues_with_its_own_data() {
     first.save_checkpoint(&path, &preset(MLP_ADAM)).unwrap();
     let expected = bits(&steps(&mut first, 60));
     let mut second = Session::prepare(&SessionSpec { seed: Some(77), ..spec(MLP_ADAM) }).unwrap();
-    // Either the run goes on exactly, or it is refused: to go on with other batches without a word would be wrong.
+    // Either the run continues exactly, or it is refused: to go on with other batches without a word would be wrong.
     match second.load_checkpoint(&path) {
         Ok(()) => assert_eq!(bits(&steps(&mut second, 60)), expected),
         Err(error) => assert!(error.to_string().contains("seed"), "{error}"),
@@ -255,7 +255,7 @@ fn dropout_draws_a_fresh_mask_of_the_right_rate_each_step() {
         run.step().unwrap();
         let (step, _) = run.step_mut();
         let id = step.find(&name).unwrap();
-        // The mask lies in shared memory: it is looked at right behind the operation that draws it.
+        // The mask is in shared memory: it is looked at right behind the operation that draws it.
         let ops = step.compiled().plan.program.ops.clone();
         let drawn = ops.iter().position(|o| o.kind.name() == "dropout").unwrap() + 1;
         let state = snapshot(&mut run);
@@ -300,7 +300,7 @@ fn an_absurd_learning_rate_fails_loudly_and_leaves_the_run_as_it_was() {
             assert!(tensor.to_f64().unwrap().iter().all(|v| v.is_finite()), "{name} is finite");
         }
         assert!(snapshot(&mut run) == *states.last().unwrap(), "the run stands where it stood before the step");
-        // With a sound rate the same run goes on from there, or fails at the very same step again; it never goes on
+        // With a sound rate the same run continues from there, or fails at the very same step again; it never continues
         // with NaN.
         match run.step() {
             Ok(_) => panic!("the same step cannot succeed the second time"),
@@ -326,7 +326,7 @@ fn evaluation_sees_the_training_and_leaves_no_trace() {
     );
     let seen: u32 = later.confusion.iter().flatten().sum();
     assert_eq!((seen as usize, later.samples), (360, 360), "every held-out sample is counted once");
-    // Dropout is off: two evaluations of one state agree. And training goes on as if nobody had looked.
+    // Dropout is off: two evaluations of one state agree. And training continues as if nobody had looked.
     let mut looked = session(DROPOUT);
     let mut plain = session(DROPOUT);
     for _ in 0..20 {

@@ -31,7 +31,7 @@ impl Part {
 }
 
 /// A kernel's entry point. It runs the part of the operation that `Part` names; all parts of one phase may run at the
-/// same time, a barrier stands between phases. The result must not depend on `Part::count`.
+/// same time, a barrier separates phases. The result must not depend on `Part::count`.
 ///
 /// # Safety
 /// Every bound pointer of the call is valid for the operation's dimensions and aligned to 64 bytes, and no other code
@@ -46,7 +46,7 @@ pub struct Call {
     pub ptr: [*mut u8; MAX_ARGS],
     /// Index tables that the kernel prepared when it was bound (see its `prepare`); empty for most.
     pub table: Box<[i32]>,
-    /// Number of phases; a barrier stands after each.
+    /// Number of phases; a barrier follows each.
     pub phases: usize,
     /// Whether the threads share the call; otherwise the first runs it alone.
     pub parallel: bool,

@@ -68,7 +68,7 @@ impl BoundCall {
                 let [a, b, bias, c, saved, z] = ["a", "b", "bias", "c", "saved", "z"].map(at);
                 let bias = if at("bias_half") == 0 { bias } else { at("bias_half") };
                 let pointers = Pointers { a, b, bias, c, saved, z };
-                // SAFETY: the addresses are the plan's, and the scratch memory is as large as selection was told.
+                // SAFETY: the addresses are the plan's, and the scratch memory is as large as selection was given.
                 unsafe { plan.run(lt, gpu.stream().cast(), &pointers, at("work")) }
             }
             Self::Cudnn { call, .. } => {

@@ -22,7 +22,7 @@ pub(super) struct BoundOps {
     pub(super) env: DeviceEnv,
     /// The calls of each operation.
     pub(super) calls: Vec<Vec<BoundCall>>,
-    /// The operations for which a custom kernel stands in for a library that refused.
+    /// The operations for which a custom kernel replaces a library that refused.
     stood_in: Vec<bool>,
 }
 
@@ -57,7 +57,7 @@ impl BoundOps {
         self.calls.len()
     }
 
-    /// Whether a custom kernel stands in for a library that refused operation `index`.
+    /// Whether a custom kernel replaces a library that refused operation `index`.
     pub(super) fn stood_in(&self, index: usize) -> bool {
         self.stood_in[index]
     }

@@ -191,7 +191,7 @@ impl Problem {
             set_desc(&desc, Attr::CUBLASLT_MATMUL_DESC_BIAS_POINTER, &u64::from(align_bytes(output)))?;
         }
 
-        // Rows of the row-major matrices, which lie densely: their lengths are the leading dimensions.
+        // Rows of the row-major matrices, which are stored densely: their lengths are the leading dimensions.
         let (b, a) = match gemm.trans {
             Trans::Nn => ((gemm.k, gemm.n), (gemm.m, gemm.k)),
             Trans::Nt => ((gemm.n, gemm.k), (gemm.m, gemm.k)),

@@ -6,7 +6,7 @@
 //! allows, too large a workspace. The caller times the plans and binds the fastest to its buffers ([`DnnCall`]). A
 //! bound call allocates nothing on the device, so that it can be captured.
 //!
-//! Images lie in memory as `[n, h, w, c]`, weights as `[f, kh, kw, c / groups]`. cuDNN is told `[n, c, h, w]` and
+//! Images are in memory as `[n, h, w, c]`, weights as `[f, kh, kw, c / groups]`. cuDNN is given `[n, c, h, w]` and
 //! `[f, c / groups, kh, kw]` with the strides that say so; it infers the groups from the channels of both.
 //!
 //! Source: <https://docs.nvidia.com/deeplearning/cudnn/backend/latest/api/cudnn-graph-library.html>.
@@ -198,7 +198,7 @@ impl Config {
         if let Some((_, why)) = refused(real).iter().find(|(note, _)| notes.contains(&Note(*note as u32))) {
             return Err(format!("{description} {why}").into());
         }
-        // An array of as many as are allowed to be set: the number of knobs is not told in advance.
+        // An array of as many as are allowed to be set: the number of knobs is not known in advance.
         let choice = Kind::CUDNN_BACKEND_KNOB_CHOICE_DESCRIPTOR;
         for choice in config.children(Attr::CUDNN_ATTR_ENGINECFG_KNOB_CHOICES, choice, MAX_KNOBS)? {
             let mut knob = [Knob(0)];

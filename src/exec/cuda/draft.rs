@@ -36,7 +36,7 @@ pub(super) enum Draft {
 /// How an operation is to be run.
 pub(super) struct Drafts {
     pub(super) calls: Vec<Draft>,
-    /// Whether a custom kernel stands in for a library that refused.
+    /// Whether a custom kernel replaces a library that refused.
     pub(super) stood_in: bool,
 }
 

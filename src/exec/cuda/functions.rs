@@ -16,9 +16,9 @@ use std::sync::Arc;
 pub(in crate::exec) struct GpuFunctions {
     gpu: Arc<Gpu>,
     kernel: Arc<Kernel>,
-    /// Inputs, and what stands where results go.
+    /// Inputs, and results, which may hold a gradient before the call.
     memory: [DeviceMemory; 2],
-    /// Whether results are multiplied by the gradient that stands where they go.
+    /// Whether results are multiplied by the gradient that their memory holds.
     scales: bool,
 }
 

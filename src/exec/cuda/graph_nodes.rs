@@ -12,17 +12,17 @@ pub(super) type Lists =
 /// # Safety
 /// The node belongs to a graph that is alive.
 pub(super) unsafe fn neighbours(node: sys::CUgraphNode, list: Lists) -> Result<Vec<sys::CUgraphNode>, CudaError> {
-    let told = |result: sys::CUresult| result.result().map_err(|e| failed("cuGraphNodeGetDependencies", e));
+    let checked = |result: sys::CUresult| result.result().map_err(|e| failed("cuGraphNodeGetDependencies", e));
     let mut count = 0;
     // SAFETY: with no lists to fill, only the number is written.
-    told(unsafe { list(node, std::ptr::null_mut(), std::ptr::null_mut(), &raw mut count) })?;
+    checked(unsafe { list(node, std::ptr::null_mut(), std::ptr::null_mut(), &raw mut count) })?;
     if count == 0 {
         return Ok(Vec::new());
     }
     let mut nodes = vec![std::ptr::null_mut(); count];
     let mut edges = vec![sys::CUgraphEdgeData { from_port: 0, to_port: 0, type_: 0, reserved: [0; 5] }; count];
     // SAFETY: the lists have room for `count` entries.
-    told(unsafe { list(node, nodes.as_mut_ptr(), edges.as_mut_ptr(), &raw mut count) })?;
+    checked(unsafe { list(node, nodes.as_mut_ptr(), edges.as_mut_ptr(), &raw mut count) })?;
     nodes.truncate(count);
     Ok(nodes)
 }
@@ -32,17 +32,17 @@ pub(super) unsafe fn neighbours(node: sys::CUgraphNode, list: Lists) -> Result<V
 /// # Safety
 /// The graph is alive.
 pub(super) unsafe fn nodes_of(graph: sys::CUgraph) -> Result<Vec<sys::CUgraphNode>, CudaError> {
-    let told = |result: sys::CUresult| result.result().map_err(|e| failed("cuGraphGetNodes", e));
+    let checked = |result: sys::CUresult| result.result().map_err(|e| failed("cuGraphGetNodes", e));
     let mut count = 0;
     // SAFETY: with no list to fill, only the number is written.
-    told(unsafe { sys::cuGraphGetNodes(graph, std::ptr::null_mut(), &raw mut count) })?;
+    checked(unsafe { sys::cuGraphGetNodes(graph, std::ptr::null_mut(), &raw mut count) })?;
     // The driver refuses a list of no length, as of a capture that begins with a library's call.
     if count == 0 {
         return Ok(Vec::new());
     }
     let mut nodes = vec![std::ptr::null_mut(); count];
     // SAFETY: the list has room for `count` nodes.
-    told(unsafe { sys::cuGraphGetNodes(graph, nodes.as_mut_ptr(), &raw mut count) })?;
+    checked(unsafe { sys::cuGraphGetNodes(graph, nodes.as_mut_ptr(), &raw mut count) })?;
     nodes.truncate(count);
     Ok(nodes)
 }
@@ -54,8 +54,8 @@ pub(super) unsafe fn nodes_of(graph: sys::CUgraph) -> Result<Vec<sys::CUgraphNod
 pub(super) unsafe fn kind_of(node: sys::CUgraphNode) -> Result<sys::CUgraphNodeType, CudaError> {
     let mut kind = sys::CUgraphNodeType::CU_GRAPH_NODE_TYPE_EMPTY;
     // SAFETY: the caller's promise.
-    let told = unsafe { sys::cuGraphNodeGetType(node, &raw mut kind) }.result();
-    told.map(|()| kind).map_err(|e| failed("cuGraphNodeGetType", e))
+    let checked = unsafe { sys::cuGraphNodeGetType(node, &raw mut kind) }.result();
+    checked.map(|()| kind).map_err(|e| failed("cuGraphNodeGetType", e))
 }
 
 /// What a kernel node launches, and with which parameters; nothing for another node.

@@ -207,14 +207,14 @@ fn layout_of(function: sys::CUfunction, kernel: sys::CUkernel) -> Vec<usize> {
     loop {
         let (mut offset, mut size) = (0, 0);
         // SAFETY: one of the handles is the driver's own; an index that is too large is answered with an error.
-        let told = unsafe {
+        let answer = unsafe {
             if function.is_null() {
                 sys::cuKernelGetParamInfo(kernel, out.len(), &raw mut offset, &raw mut size)
             } else {
                 sys::cuFuncGetParamInfo(function, out.len(), &raw mut offset, &raw mut size)
             }
         };
-        if told.result().is_err() {
+        if answer.result().is_err() {
             return out;
         }
         out.push(size);

@@ -53,7 +53,7 @@ pub(super) fn fetch_ahead(ops: &BoundOps, launch: &mut Launch, written: &[Range]
     overlaps
 }
 
-/// Whether an operation's kernel can fetch inputs early. A kernel that stands in for a library does not.
+/// Whether an operation's kernel can fetch inputs early. A kernel that replaces a library does not.
 fn fetches_early(ops: &BoundOps, op: usize) -> bool {
     let planned = matches!(ops.compiled.selection.choices[op].variant, Variant::Cuda(cuda::Route::Own(_)));
     planned && pdl_of(ops, op).is_some_and(|pdl| pdl.fetches_early)

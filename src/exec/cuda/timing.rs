@@ -133,7 +133,7 @@ impl OpTimer {
         Ok(Self { ops, half })
     }
 
-    /// Whether a custom kernel stands in for a library that refused operation `index`.
+    /// Whether a custom kernel replaces a library that refused operation `index`.
     #[must_use]
     pub fn stood_in(&self, index: usize) -> bool {
         self.ops.stood_in(index)

@@ -1,9 +1,9 @@
 //! Depth-first search for a placement under a given height.
 //!
 //! Items are laid on a ground, as in the skyline planner: `floor[s]` is the lowest offset at which anything may still
-//! lie in section `s`. If a placement exists under the target, then so does one in which every item rests on the
+//! be in section `s`. If a placement exists under the target, then so does one in which every item rests on the
 //! ground or on another item, since items can be let down one by one. In a *valley*, a run of sections of one floor
-//! between higher walls, only items that lie inside it can rest on its floor. So for each section of a valley there
+//! between higher walls, only items that are inside it can rest on its floor. So for each section of a valley there
 //! is a short and complete list of choices: one of the items that fit rests on the floor here, or nothing does and the
 //! floor rises to the next level at which something could rest. The search branches where that list is shortest.
 //!

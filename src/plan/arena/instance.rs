@@ -27,7 +27,7 @@ impl Instance {
         for span in spans {
             kept[span.end] = 1;
         }
-        // `kept[s]` becomes how many kept sections lie before section s.
+        // `kept[s]` becomes how many kept sections are before section s.
         for s in 1..kept.len() {
             kept[s] += kept[s - 1];
         }

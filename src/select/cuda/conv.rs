@@ -175,7 +175,7 @@ const fn weights(g: &ConvGeometry) -> usize {
     g.f * g.kernel[0] * g.kernel[1] * (g.c / g.groups)
 }
 
-/// Elements that one copy moves where `count` elements lie together, as `vec_width` in the prelude.
+/// Elements that one copy moves where `count` elements are together, as `vec_width` in the prelude.
 const fn copy_width(count: usize, elem: usize) -> usize {
     if count.is_multiple_of(16 / elem) {
         16 / elem

@@ -1,8 +1,8 @@
 //! What runs an operation on an NVIDIA GPU: custom kernels, compiled for the shape at hand, or a library's.
 //!
-//! Everything here is plain data: a plan for a GPU is made, shown and tested on a machine without one. Own kernels are
-//! named by the C++ type that the run-time compiler instantiates (see `kernels/prelude.cuh`); a library's by its place
-//! in the library's own ranking.
+//! Everything here is plain data: a plan for a GPU is made, shown and tested on a machine without one. Custom kernels
+//! are named by the C++ type that the run-time compiler instantiates (see `kernels/prelude.cuh`); a library's by its
+//! place in the library's own ranking.
 
 mod conv;
 mod custom;
@@ -40,8 +40,8 @@ use serde::{Deserialize, Serialize};
 pub enum Route {
     /// Custom kernel, by its place in [`custom_kernels`].
     Own(u8),
-    /// cuBLASLt, by the place of the algorithm in its heuristic's answer. What its epilogues cannot do is left to own
-    /// kernels behind it.
+    /// cuBLASLt, by the place of the algorithm in its heuristic's answer. What its epilogues cannot do is left to
+    /// custom kernels behind it.
     Lt(u8),
     /// cuDNN, by the place of the plan among those it offers. As above.
     Dnn(u8),
@@ -76,7 +76,7 @@ pub fn custom_kernels(kind: &OpKind, real: Real, gpu: &CudaFacts) -> Vec<CustomK
 /// Algorithms of cuBLASLt and plans of cuDNN that are offered for an operation.
 const LT_OFFERS: u8 = 4;
 /// Plans of cuDNN that are offered for a convolution: on the networks measured, the fastest was among these or within a
-/// few percent of one of them. Own kernels are faster at nearly every gradient of weights. A plan with a derivative
+/// few percent of one of them. Custom kernels are faster at nearly every gradient of weights. A plan with a derivative
 /// behind the gradient of an input is compiled for the purpose, which takes a second or more; the others are ready in
 /// milliseconds.
 pub(crate) const fn dnn_offers(is_weight_gradient: bool, has_derivative: bool) -> u8 {

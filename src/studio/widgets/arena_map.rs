@@ -12,7 +12,7 @@ use crate::tensor::Bytes;
 use egui::{Align2, Color32, FontId, Mesh, Painter, Pos2, Rect, Response, Sense, Shape, Stroke, StrokeKind, Ui, Vec2};
 use std::collections::BTreeSet;
 
-/// What stands to the right: operations by index, or by measured time.
+/// What is to the right: operations by index, or by measured time.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Axis<'a> {
     /// Where each operation begins, in microseconds, and the end of the last; `None` counts operations.
@@ -367,7 +367,7 @@ fn axes(painter: &Painter, frame: &Frame<'_>, c: &Colors) {
 const LABELS: usize = 160;
 
 fn rectangles(painter: &Painter, frame: &Frame<'_>, view: &ArenaView, highlight: &Highlight<'_>, c: &Colors) {
-    // The mesh lies below the labels, so its place in the list is taken first.
+    // The mesh is below the labels, so its place in the list is taken first.
     let place = painter.add(Shape::Noop);
     let mut mesh = Mesh::default();
     let mut labels = 0;

@@ -250,7 +250,7 @@ fn results_never_replace_what_the_command_reads() {
     std::fs::copy(&tabled, &part).unwrap();
     let told = refused(&["train", &part, "--log", &at(&folder, "x")]);
     assert!(told.contains("would replace the preset"), "{told}");
-    // A run that goes on may renew its own checkpoint.
+    // A run that continues may renew its own checkpoint.
     super::succeed(&["train", &tabled, "--steps", "6", "--resume", &checkpoint, "--checkpoint", &checkpoint]);
 }
 

@@ -1,5 +1,5 @@
 //! Faults in the kernels of a GPU that compute layers and losses: each is found where the kernel is compared with its
-//! plain-loop twin.
+//! plain-loop reference.
 
 use super::gpu::{KernelFault, MANY, REFERENCES, TENSOR, fault};
 use super::{CLASSES, IMAGES, VALUES};

@@ -46,8 +46,8 @@ pub fn made_up(name: &str, text: &str) -> Source {
 /// The files below the folders with one of the endings, as names from the repository's root and texts.
 pub fn texts(folders: &[&str], endings: &[&str]) -> Vec<(String, String)> {
     let mut paths = Vec::new();
-    for folder in folders {
-        files(&root().join(folder), &mut paths);
+    for folder in folders.iter().map(|f| root().join(f)).filter(|f| f.is_dir()) {
+        files(&folder, &mut paths);
     }
     paths.retain(|p| p.extension().is_some_and(|e| endings.iter().any(|wanted| e == *wanted)));
     let named = |path: PathBuf| {

@@ -101,11 +101,11 @@ pub(super) use for_stretches;
 
 /// What is summed: `N` numbers for each element.
 pub trait Term<V: Lanes, const N: usize> {
-    /// The addends of the `n` elements (up to 16) from `at` on, which lie at column `j` of the tile's wide row. Lanes
+    /// The addends of the `n` elements (up to 16) from `at` on, which are at column `j` of the tile's wide row. Lanes
     /// from `n` on are zero.
     ///
     /// # Safety
-    /// The elements lie within the matrix.
+    /// The elements are within the matrix.
     unsafe fn at(&self, at: usize, j: usize, n: usize) -> [V; N];
 }
 
@@ -120,7 +120,7 @@ fn accumulate<V: Lanes, const N: usize>(sums: &mut [V; N], addends: [V; N]) {
 /// fewer than 64). The order of additions depends on the arguments alone.
 ///
 /// # Safety
-/// The rows lie within the term's matrix.
+/// The rows are within the term's matrix.
 #[inline(always)]
 pub unsafe fn column_sums<V: Lanes, const N: usize, T: Term<V, N>>(
     term: &T,
@@ -134,7 +134,7 @@ pub unsafe fn column_sums<V: Lanes, const N: usize, T: Term<V, N>>(
     let tile_width = if grid.per > 1 { grid.width } else { cols };
     let mut j = 0;
     while j < tile_width {
-        // SAFETY: the block lies in the tile.
+        // SAFETY: the block is in the tile.
         unsafe {
             let width = tile_width - j;
             j += match width.div_ceil(LANES) {
@@ -162,7 +162,7 @@ pub unsafe fn column_sums<V: Lanes, const N: usize, T: Term<V, N>>(
 /// `width` columns left in the tile. Gives the columns that it went over.
 ///
 /// # Safety
-/// The rows lie within the term's matrix, the first `U - 1` stretches within the tile.
+/// The rows are within the term's matrix, the first `U - 1` stretches within the tile.
 #[inline(always)]
 unsafe fn column_block<V: Lanes, const N: usize, T: Term<V, N>, const U: usize>(
     term: &T,
@@ -176,7 +176,7 @@ unsafe fn column_block<V: Lanes, const N: usize, T: Term<V, N>, const U: usize>(
     let full = (to - from) / grid.per;
     let rest = begin + full * grid.width + j;
     let mut sums = [[V::zero(); N]; U];
-    // SAFETY: every stretch lies in the rows `from..to`; `out` has room for whole stretches, as a tile is a multiple of
+    // SAFETY: every stretch is in the rows `from..to`; `out` has room for whole stretches, as a tile is a multiple of
     // 16.
     unsafe {
         if width >= U * LANES {
@@ -211,12 +211,12 @@ unsafe fn column_block<V: Lanes, const N: usize, T: Term<V, N>, const U: usize>(
 /// Sums over the `len` elements from `at` on.
 ///
 /// # Safety
-/// The elements lie within what the term covers.
+/// The elements are within what the term covers.
 #[inline(always)]
 pub unsafe fn flat_sums<V: Lanes, const N: usize, T: Term<V, N>>(term: &T, at: usize, len: usize) -> [f32; N] {
     let mut sums = [[V::zero(); N]; 4];
     let mut j = 0;
-    // SAFETY: every stretch lies in `at..at + len`.
+    // SAFETY: every stretch is in `at..at + len`.
     unsafe {
         while j + 4 * LANES <= len {
             for (u, sums) in sums.iter_mut().enumerate() {

@@ -1,6 +1,7 @@
 //! Operations that treat each element alone: activations and their derivatives, additions, and the gradient of a bias.
 //!
-//! Threads share the elements at fixed boundaries. Every result may lie on the first argument. `relu(NaN)` is NaN.
+//! Threads share the elements at fixed boundaries. Every result may share the memory of the first argument. `relu(NaN)`
+//! is NaN.
 
 use super::columns::{Grid, TILE, Term, column_sums, for_stretches};
 use super::lanes::{LANES, Lanes, for_isa};
@@ -242,7 +243,7 @@ pub unsafe fn add_chunks<V: Lanes>(
     let mut at = from;
     while at < to {
         let n = (to - at).min(LANES);
-        // SAFETY: the columns from `at` to `at + n` lie in `from..to`.
+        // SAFETY: the columns from `at` to `at + n` are in `from..to`.
         unsafe {
             let mut sum = V::zero();
             for chunk in 0..chunks {

@@ -213,7 +213,7 @@ impl Lanes for Portable {
 
     #[inline(always)]
     fn max_magnitude(self, other: Self) -> Self {
-        // The bits of floats without a sign rise with their value, and those of NaN lie above infinity's.
+        // The bits of floats without a sign rise with their value, and those of NaN are above infinity's.
         self.zip(other, |a, b| f32::from_bits((a.to_bits() as i32).max(b.to_bits() as i32) as u32))
     }
 

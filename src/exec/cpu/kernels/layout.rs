@@ -38,7 +38,7 @@ unsafe fn transpose(call: &Call, part: Part) {
         let width = (cols - col).min(BLOCK);
         for row in (0..rows).step_by(BLOCK) {
             let height = (rows - row).min(BLOCK);
-            // SAFETY: the block lies within the sample's matrix.
+            // SAFETY: the block is within the sample's matrix.
             unsafe {
                 let source = x.add((sample * rows + row) * cols + col);
                 let target = y.add((sample * cols + col) * rows + row);
@@ -55,7 +55,7 @@ unsafe fn transpose(call: &Call, part: Part) {
 /// Moves a block of `width` columns and `height` rows of `x`.
 ///
 /// # Safety
-/// The block lies within both matrices.
+/// The block is within both matrices.
 #[inline(always)]
 unsafe fn move_block(x: *const f32, y: *mut f32, rows: usize, cols: usize, width: usize, height: usize) {
     for i in 0..width {

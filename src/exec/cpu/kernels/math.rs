@@ -18,7 +18,7 @@
 
 use crate::model::Activation;
 
-/// `1.5 * 2^23`: adding it rounds to the nearest integer, which then stands in the low bits of the sum.
+/// `1.5 * 2^23`: adding it rounds to the nearest integer, which then is in the low bits of the sum.
 const ROUND: f32 = 12_582_912.0;
 /// Upper part of `ln 2`, exact when multiplied by a small integer.
 const LN2_HI: f32 = 0.693_359_4;

@@ -31,7 +31,7 @@ pub fn resolve(op: &OpKind, isa: Isa, threads: usize) -> Option<KernelImpl> {
     Some(KernelImpl::simple(run, cpu_rest::is_parallel(op, threads)))
 }
 
-/// The largest so far, and where it stands in the window.
+/// The largest so far, and where it is in the window.
 #[derive(Clone, Copy)]
 struct Best<V> {
     value: V,
@@ -71,7 +71,7 @@ unsafe fn max_pool<V: Lanes>(call: &Call, part: Part) {
             let across = Span::new(g, 1, ox);
             let at = (unit * g.wo + ox) * g.c;
             let beside = windows_beside(g, ox);
-            // SAFETY: positions inside a window lie in the input; stretches end with the channels or, along a row,
+            // SAFETY: positions inside a window are in the input; stretches end with the channels or, along a row,
             // before its end.
             unsafe {
                 let source = rows.add(across.input * g.c);
@@ -95,7 +95,7 @@ unsafe fn max_pool<V: Lanes>(call: &Call, part: Part) {
     }
 }
 
-/// Outputs from `ox` on, up to 16, that lanes can take together: with one channel, those whose windows lie inside
+/// Outputs from `ox` on, up to 16, that lanes can take together: with one channel, those whose windows are inside
 /// across. Zero where they do not, and with more channels.
 #[inline(always)]
 fn windows_beside(g: &PoolGeometry, ox: usize) -> usize {
@@ -188,7 +188,7 @@ unsafe fn avg_pool<V: Lanes>(call: &Call, part: Part) {
             let beside = windows_beside(g, ox);
             if beside > 0 {
                 let outputs = Strided { x: source, stride: g.stride[1] };
-                // SAFETY: these windows lie in the input along the row, and their outputs before its end.
+                // SAFETY: these windows are in the input along the row, and their outputs before its end.
                 unsafe {
                     let sum = for_window!(g, down, across, sum_of::<V, _>(&outputs, g, [down, across], beside));
                     (sum * inverse).store_n(y.add(at), beside);
@@ -197,7 +197,7 @@ unsafe fn avg_pool<V: Lanes>(call: &Call, part: Part) {
                 continue;
             }
             for_channels!(g.c, |c, n| {
-                // SAFETY: positions inside a window lie in the input; stretches end with the channels.
+                // SAFETY: positions inside a window are in the input; stretches end with the channels.
                 unsafe {
                     let channels = Channels { x: source.add(c) };
                     let sum = for_window!(g, down, across, sum_of::<V, _>(&channels, g, [down, across], n));
@@ -242,7 +242,7 @@ unsafe fn global_avg_pool<V: Lanes>(call: &Call, part: Part) {
     for sample in from..to {
         for tile in (0..c).step_by(TILE) {
             let width = grid.tile_cols(tile);
-            // SAFETY: the sample's pixels lie in `x`, its channels in `y`.
+            // SAFETY: the sample's pixels are in `x`, its channels in `y`.
             unsafe {
                 let rows = (sample * hw, (sample + 1) * hw);
                 let [sums] = column_sums::<V, 1, _>(&Values(x), grid, tile, width, rows.0, rows.1);
@@ -264,7 +264,7 @@ unsafe fn global_avg_pool_bwd<V: Lanes>(call: &Call, part: Part) {
     let (from, to) = part.range(n, 1);
     for sample in from..to {
         for tile in (0..c).step_by(TILE) {
-            // SAFETY: the sample's channels lie in `dy`, its pixels in `dx`.
+            // SAFETY: the sample's channels are in `dy`, its pixels in `dx`.
             unsafe {
                 let share = grid.spread(tile, |i| *dy.add(sample * c + tile + i) / hw as f32);
                 for_stretches!(grid, tile, sample * hw, (sample + 1) * hw, |at, j, n| {

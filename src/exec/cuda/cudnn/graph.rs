@@ -193,7 +193,7 @@ impl Builder<'_> {
         self.parts.last().map_or(null_mut(), |p| p.raw)
     }
 
-    /// A tensor of the given `[n, c, h, w]` that lies channels-last.
+    /// A tensor of the given `[n, c, h, w]` that is stored channels-last.
     fn add_tensor(&mut self, id: i64, dtype: DataType, dims: [usize; 4], is_virtual: bool) -> Result<Raw, CudaError> {
         let [n, c, h, w] = dims.map(|d| d as i64);
         let tensor = Descriptor::new(self.library, Kind::CUDNN_BACKEND_TENSOR_DESCRIPTOR)?;

@@ -190,7 +190,7 @@ unsafe fn multiply<M: Machine>(g: &ConvGeometry, s: &Sizes, epilogue: &Epilogue,
     let packed_len = (g.groups * depth * row_len).next_multiple_of(16);
     let (fast, rest) = finish::split(epilogue);
     let (from, to) = part.range(g.n * stripes, 1);
-    // SAFETY: stripes lie inside the images, panels and padded stripes in the workspace; parts write disjoint stripes
+    // SAFETY: stripes are inside the images, panels and padded stripes in the workspace; parts write disjoint stripes
     // of the output.
     unsafe {
         let x = call.arg::<f32>(slot::A).cast_const();

@@ -47,7 +47,7 @@ pub unsafe fn run<M: Machine>(g: &ConvGeometry, accumulate: bool, call: &Call, p
     let c_g = g.c / g.groups;
     let len = g.kernel[0] * g.kernel[1] * c_g * g.f;
     let padded_len = len.next_multiple_of(16);
-    // SAFETY: the caller's contract; partial sums and padded images lie in the workspace as the plan says.
+    // SAFETY: the caller's contract; partial sums and padded images are in the workspace as the plan says.
     unsafe {
         let work = call.arg::<f32>(slot::WORK);
         let dw = call.arg::<f32>(slot::C);
@@ -119,7 +119,7 @@ unsafe fn sum_group<M: Machine>(
     let first = group * plan.images;
     let count = plan.images.min(g.n - first);
     let image_len = g.h * g.w * g.c;
-    // SAFETY: the group's images lie inside `x`, its rows inside `dy`; tiles lie inside the weight.
+    // SAFETY: the group's images are inside `x`, its rows inside `dy`; tiles are inside the weight.
     unsafe {
         let x = call.arg::<f32>(slot::A).cast_const().add(first * image_len);
         let dy = call.arg::<f32>(slot::B).cast_const().add(first * g.ho * g.wo * g.f);

@@ -1,5 +1,5 @@
 //! Activation functions and derivatives that take too long to be done in the innermost kernel: a second pass over a
-//! tile that has just been stored, while it lies in the first-level cache.
+//! tile that has just been stored, while it is in the first-level cache.
 
 use super::micro::{Finish, Tile};
 use super::simd::{MAX_LANES, Vector};

@@ -93,7 +93,7 @@ unsafe fn spread<V: Lanes, S: Share<V>>(share: &S, g: &PoolGeometry, dx: *mut f3
         let first = if oy == 0 { 0 } else { start(oy) };
         let last = if oy + 1 == g.ho { g.h } else { start(oy + 1) };
         let line = g.w * g.c;
-        // SAFETY: the rows `first..last` of the sample belong to this unit, and its windows lie in them.
+        // SAFETY: the rows `first..last` of the sample belong to this unit, and its windows are in them.
         unsafe {
             if !tiles_width || last - first != down.len {
                 dx.add((sample * g.h + first) * line).write_bytes(0, (last - first) * line);
@@ -115,7 +115,7 @@ unsafe fn spread<V: Lanes, S: Share<V>>(share: &S, g: &PoolGeometry, dx: *mut f3
 /// Writes the shares of a window that starts at `to`, in `n` lanes.
 ///
 /// # Safety
-/// The window lies in the input.
+/// The window is in the input.
 #[inline(always)]
 unsafe fn hand_out<V: Lanes, S: Share<V>, const K: usize>(
     share: &S,

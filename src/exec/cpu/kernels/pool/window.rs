@@ -109,7 +109,7 @@ macro_rules! for_window {
 
 pub(super) use for_window;
 
-/// The part of a window along one axis that lies inside the input.
+/// The part of a window along one axis that is inside the input.
 #[derive(Clone, Copy, PartialEq)]
 pub(super) struct Span {
     /// Its first row or column of the input, and its first position in the whole window.

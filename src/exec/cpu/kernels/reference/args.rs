@@ -23,7 +23,7 @@ impl<'a> Args<'a> {
     }
 }
 
-/// A bound buffer, or none. Read and written element by element, so that an output may lie on an input.
+/// A bound buffer, or none. Read and written element by element, so that an output may share the memory of an input.
 #[derive(Clone, Copy)]
 pub(super) struct Buf<E>(*mut E);
 

@@ -60,7 +60,7 @@ fn row_loss<T: Real>(logits: Buf<T>, labels: Buf<i32>, row: usize, classes: usiz
     loss
 }
 
-/// Whether the first of the largest scores stands at the label. False where a score of the row is NaN.
+/// Whether the first of the largest scores is at the label. False where a score of the row is NaN.
 fn is_right<T: Real>(scores: Buf<T>, labels: Buf<i32>, row: usize, classes: usize) -> bool {
     let score = |col: usize| scores.get(row * classes + col);
     class(labels, row, classes).is_some_and(|label| {
@@ -82,7 +82,7 @@ fn softmax_ce<T: Real>(args: Args, rows: usize, classes: usize, smoothing: f64) 
     }
 }
 
-/// `dlogits = (probs - target) / rows`; `dlogits` may lie on `probs`.
+/// `dlogits = (probs - target) / rows`; `dlogits` may share the memory of `probs`.
 fn softmax_ce_grad<T: Real>(args: Args, rows: usize, classes: usize, smoothing: f64) {
     use crate::ops::slot::softmax_ce_grad as slot;
     let (probs, labels, dlogits): (Buf<T>, Buf<i32>, Buf<T>) =
@@ -96,7 +96,7 @@ fn softmax_ce_grad<T: Real>(args: Args, rows: usize, classes: usize, smoothing: 
     }
 }
 
-/// Mean loss, accuracy and gradient of `logits [rows, classes]`; `dlogits` may lie on `logits`.
+/// Mean loss, accuracy and gradient of `logits [rows, classes]`; `dlogits` may share the memory of `logits`.
 fn softmax_ce_fused<T: Real>(args: Args, rows: usize, classes: usize, smoothing: f64) {
     use crate::ops::slot::softmax_ce_fused as slot;
     let (logits, labels, dlogits): (Buf<T>, Buf<i32>, Buf<T>) =
@@ -146,7 +146,7 @@ fn mean_square<T: Real>(y: Buf<T>, target: Buf<T>, len: usize) -> T {
     (0..len).fold(T::ZERO, |sum, i| sum + error(i) * error(i)) / T::of(len as f64)
 }
 
-/// `dy` may lie on `y`.
+/// `dy` may share the memory of `y`.
 fn mse_grad<T: Real>(args: Args, len: usize) {
     use crate::ops::slot::mse_grad as slot;
     let (y, target, dy): (Buf<T>, Buf<T>, Buf<T>) = (args.buf(slot::Y), args.buf(slot::TARGET), args.buf(slot::DY));
@@ -155,7 +155,7 @@ fn mse_grad<T: Real>(args: Args, len: usize) {
     }
 }
 
-/// [`mse`] and [`mse_grad`]; `dy` may lie on `y`.
+/// [`mse`] and [`mse_grad`]; `dy` may share the memory of `y`.
 fn mse_fused<T: Real>(args: Args, len: usize) {
     use crate::ops::slot::mse_fused as slot;
     let (y, target, dy, loss): (Buf<T>, Buf<T>, Buf<T>, Buf<T>) =

@@ -232,12 +232,12 @@ impl Guarded {
     }
 
     fn pointer(&mut self) -> *mut u8 {
-        // SAFETY: the buffer lies in the vector.
+        // SAFETY: the buffer is in the vector.
         unsafe { self.memory.as_mut_ptr().cast::<u8>().add(self.start) }
     }
 
     fn is_intact(&self) -> bool {
-        // SAFETY: both guards lie in the vector.
+        // SAFETY: both guards are in the vector.
         let bytes = unsafe {
             std::slice::from_raw_parts(
                 self.memory.as_ptr().cast::<u8>().add(self.start - GUARD),

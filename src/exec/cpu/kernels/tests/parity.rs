@@ -63,7 +63,7 @@ fn inputs(op: &OpKind, seed: u64) -> Values {
     values
 }
 
-/// Compares an operation's kernels; `aliases` are pairs of an output and the input that it may lie on.
+/// Compares an operation's kernels; `aliases` are pairs of an output and the input that it may share the memory of.
 fn check(op: &OpKind, tolerance: f64, aliases: &[(&'static str, &'static str)]) {
     let inputs = inputs(op, 7);
     let expected = run(op, &inputs, &How::new(Variant::RefF64));
