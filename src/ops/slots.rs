@@ -167,8 +167,8 @@ pub fn header() -> String {
     let mut text = String::from(
         "// The slots of every operation, in the order in which kernels see their pointers.\n\
          //\n\
-         // Written from the tables of src/ops by the test `ops::tests::the_header_of_the_kernels_is_up_to_date`; do
-         // not edit.\n\
+         // Written from the tables of src/ops by the test `ops::tests::the_header_of_the_kernels_is_up_to_date`; do \
+         not edit.\n\
          \n\
          namespace slots {\n",
     );

@@ -100,6 +100,9 @@ pub trait OptimizerType: Copy + Debug + PartialEq + 'static {
     const NAME: &'static str;
     /// The name for people, which is that of PyTorch's class.
     const TITLE: &'static str;
+    /// The text of that class in Python, where PyTorch has none: a subclass of `torch.optim.Optimizer`, named
+    /// [`Self::TITLE`], that takes the fields as arguments.
+    const PYTORCH_CLASS: Option<&'static str> = None;
     /// The fields in the order in which they are written and shown.
     const FIELDS: &'static [FieldSpec<Self>];
     /// In how many ways random networks draw it.
@@ -197,6 +200,10 @@ fn title_of<T: OptimizerType>(_optimizer: &T) -> &'static str {
     T::TITLE
 }
 
+fn pytorch_class_of<T: OptimizerType>(_optimizer: &T) -> Option<&'static str> {
+    T::PYTORCH_CLASS
+}
+
 fn redrawn<T: OptimizerType>(optimizer: &mut T, draw: &mut Draw, way: usize) {
     *optimizer = T::drawn(draw, way);
 }
@@ -218,6 +225,12 @@ impl OptimizerSpec {
     #[must_use]
     pub fn title(&self) -> &'static str {
         each_optimizer!(self, o => title_of(o))
+    }
+
+    /// The text of the class of that name in Python, where PyTorch has none.
+    #[must_use]
+    pub fn pytorch_class(&self) -> Option<&'static str> {
+        each_optimizer!(self, o => pytorch_class_of(o))
     }
 
     /// The learning rate.

@@ -281,6 +281,12 @@ impl<const SUM: i32, const PRODUCT: i32> Real for Bounded<SUM, PRODUCT> {
         Self { error: self.error.max(other.error), ..larger }
     }
 
+    /// Where rounding decides the sign, it may be the other one.
+    fn signum_or_zero(self) -> Self {
+        let value = if self.value == 0.0 || self.value.is_nan() { self.value } else { self.value.signum() };
+        Self::off(value, if self.error > 0.0 && self.value.abs() <= self.error { 1.0 + value.abs() } else { 0.0 })
+    }
+
     fn exceeds(self, other: Self) -> bool {
         let undecided = self.error + other.error;
         if undecided > 0.0 && (self.value - other.value).abs() <= undecided {
