@@ -68,12 +68,12 @@ operations! {
         => softmax_ce, softmax_ce_grad, softmax_ce_fused, dense_ce;
     loss: LossMean, Accuracy, Mse, MseGrad, MseFused => loss_mean, accuracy, mse, mse_grad, mse_fused;
     counter: StepInc, BiasCorr, ScaleUpdate => step_inc, bias_corr, scale_update;
-    optimizer: AdamStep, SgdStep => adam_step, sgd_step;
+    optimizer: AdamStep, SgdStep, LionStep => adam_step, sgd_step, lion_step;
     gradient_step: WeightStep, BiasStep => gradient_step;
     metrics: UpdateMetrics, StepMetrics => update_metrics, step_metrics;
 }
 
-pub use super::optimizer::{AdamRule, SgdRule};
+pub use super::optimizer::{AdamRule, LionRule, SgdRule};
 
 impl OpKind {
     /// The update of a vector of `len` parameters in these segments by a rule.
@@ -86,6 +86,10 @@ impl OpKind {
             UpdateRule::Adam { betas, eps, decoupled } => {
                 let [beta1, beta2] = betas.map(Scalar::new);
                 Self::AdamStep(AdamStep { len, segments, beta1, beta2, eps: Scalar::new(eps), decoupled })
+            }
+            UpdateRule::Lion { betas } => {
+                let [beta1, beta2] = betas.map(Scalar::new);
+                Self::LionStep(LionStep { len, segments, beta1, beta2 })
             }
         }
     }
@@ -112,6 +116,7 @@ macro_rules! with_rule {
             SgdStep(step) if step.momentum.get() == 0.0 => SgdRule<false, false>,
             SgdStep(step) if step.nesterov => SgdRule<true, true>,
             SgdStep(_) => SgdRule<true, false>,
+            LionStep(_) => LionRule,
         }
     };
 }

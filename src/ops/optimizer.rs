@@ -212,13 +212,106 @@ impl<const MOMENTUM: bool, const NESTEROV: bool> Rule for SgdRule<MOMENTUM, NEST
     }
 }
 
+/// Lion over the flat parameters (Chen et al. 2023). With `g` the gradient: `u = sign(b1 m + (1-b1) g)`, where the sign
+/// of zero is zero and that of NaN is NaN; `p -= lr (u + wd p)`; `m = b2 m + (1-b2) g`. Metrics as for Adam.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct LionStep {
+    pub len: usize,
+    pub segments: Vec<Segment>,
+    pub beta1: Scalar,
+    pub beta2: Scalar,
+}
+
+slots! {
+    pub mod lion_step(op: LionStep) {
+        PARAM_PREV: in [op.len],
+        GRAD: in [op.len],
+        M_PREV: in [op.len],
+        HYPER: in [2],
+        PARAM: out [op.len],
+        M: out [op.len],
+        UPDATE_MAX: out [op.segments.len()] if OPTIONAL,
+        GRAD_NORM_SEG: out [op.segments.len()] if OPTIONAL,
+        WORK: scratch,
+        SCALER: in [crate::ops::SCALER] if OPTIONAL,
+        SHADOW: out [op.len] if OPTIONAL,
+        TOTAL_MAX: out [1] if OPTIONAL,
+        GRAD_NORM: out [1] if OPTIONAL,
+        TICKET: in_out [1] if OPTIONAL,
+    }
+}
+
+/// The slots of [`LionStep`] as an optimizer.
+const LION_UPDATE: UpdateSlots = UpdateSlots {
+    param: [lion_step::PARAM_PREV, lion_step::PARAM],
+    states: &[[lion_step::M_PREV, lion_step::M]],
+    hyper: lion_step::HYPER,
+    corr: None,
+    shadow: lion_step::SHADOW,
+};
+
+impl Operation for LionStep {
+    flat_update!(lion_step, |_op| LION_UPDATE);
+
+    fn name(&self) -> &'static str {
+        "lion_step"
+    }
+
+    fn flops(&self) -> u64 {
+        11 * self.len as u64
+    }
+
+    fn rule(&self) -> Option<RuleText> {
+        let constants = [self.beta1, self.beta2].map(Scalar::get).to_vec();
+        Some(RuleText { name: "Lion", constants, flags: Vec::new() })
+    }
+}
+
+/// The rule of [`LionStep`].
+pub struct LionRule;
+
+#[derive(Clone, Copy)]
+pub struct LionTerms<N> {
+    betas: [N; 2],
+    rests: [N; 2],
+    lr: N,
+    /// Learning rate times weight decay.
+    decay: N,
+}
+
+impl Rule for LionRule {
+    type Step = LionStep;
+    type Terms<N: Number> = LionTerms<N>;
+    const STATES: usize = 1;
+
+    #[inline(always)]
+    fn terms<N: Number>(step: &LionStep, Rates { lr, wd, .. }: Rates<N>) -> LionTerms<N> {
+        let (beta1, beta2) = (step.beta1.get(), step.beta2.get());
+        LionTerms {
+            betas: [N::constant(beta1), N::constant(beta2)],
+            rests: [N::constant(1.0 - beta1), N::constant(1.0 - beta2)],
+            lr,
+            decay: lr * wd,
+        }
+    }
+
+    #[inline(always)]
+    fn step<N: Number>(t: &LionTerms<N>, old: N, grad: N, states: &mut [N; MOST_STATES]) -> N {
+        let direction = (t.betas[0] * states[0] + t.rests[0] * grad).sign();
+        states[0] = t.betas[1] * states[0] + t.rests[1] * grad;
+        old - t.decay * old - t.lr * direction
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
     fn an_optimizer_replaces_what_it_reads() {
-        for (table, update) in [(adam_step::SLOTS, ADAM_UPDATE), (sgd_step::SLOTS, sgd_update(true))] {
+        for (table, update) in
+            [(adam_step::SLOTS, ADAM_UPDATE), (sgd_step::SLOTS, sgd_update(true)), (lion_step::SLOTS, LION_UPDATE)]
+        {
             for [before, after] in update.states.iter().chain([&update.param]) {
                 assert_eq!(table[*before].name, format!("{}_prev", table[*after].name));
             }

@@ -149,7 +149,7 @@ fn length(op: &OpKind, name: &str) -> usize {
             }
         }
         OpKind::StepInc { .. } | OpKind::BiasCorr { .. } => 2,
-        OpKind::AdamStep(_) | OpKind::SgdStep(_) => {
+        OpKind::AdamStep(_) | OpKind::SgdStep(_) | OpKind::LionStep(_) => {
             let flat = op.flat_update().unwrap();
             match name {
                 "hyper" | "corr" => 2,
