@@ -332,6 +332,10 @@ mod tests {
     #[test]
     fn what_rounding_decides_is_said() {
         let near = Single::off(1e-9, 1e-8);
+        assert_eq!((near.signum_or_zero().value, near.signum_or_zero().error), (1.0, 2.0));
+        assert_eq!(Single::off(0.0, 1e-8).signum_or_zero().error, 1.0);
+        assert_eq!(Single::exact(-1e-9).signum_or_zero(), Single::exact(-1.0));
+        assert_eq!(Single::exact(-1e-9).signum_or_zero().error, 0.0);
         assert_eq!(near.act_grad(Activation::Relu).error, 1.0);
         assert_eq!(Single::exact(1e-9).act_grad(Activation::Relu).error, 0.0);
         // A relu of what is clearly negative is exactly zero.
