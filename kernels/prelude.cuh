@@ -426,6 +426,26 @@ template <u64 MOMENTUM, bool NESTEROV> struct Sgd : slots::sgd_step {
     }
 };
 
+// Lion; the constants are the bits of f64 values.
+template <u64 BETA1, u64 BETA2> struct Lion : slots::lion_step {
+    using Slots = slots::lion_step;
+    static constexpr int STATES = 1;
+    static constexpr int STATE_PREV = Slots::M_PREV, STATE = Slots::M;
+    float lr, wd;
+    __device__ __forceinline__ void read(const Args& a) {
+        lr = a.at<float>(HYPER)[0];
+        wd = a.at<float>(HYPER)[1];
+    }
+    __device__ __forceinline__ float step(float old, float grad, float& m, float&) const {
+        // Products and their sum are rounded one by one, as on a CPU: where they nearly cancel, the sign must be the same.
+        const float blend = __fadd_rn(__fmul_rn(optimizer_constant(BETA1), m), __fmul_rn(optimizer_rest(BETA1), grad));
+        // Zero and NaN stay what they are.
+        const float direction = blend > 0.0f ? 1.0f : blend < 0.0f ? -1.0f : blend;
+        m = optimizer_constant(BETA2) * m + optimizer_rest(BETA2) * grad;
+        return old - lr * wd * old - lr * direction;
+    }
+};
+
 // The largest change, as the bits of a float without a sign, and the norm of the gradients: the root of the sum of
 // their squares. As integers, such bits are ordered as the floats are, with NaN above all of them. This is what is in
 // memory between operations.

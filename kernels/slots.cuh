@@ -51,6 +51,9 @@ struct adam_step { enum : int { PARAM_PREV = 0, GRAD = 1, M_PREV = 2, V_PREV = 3
 struct sgd_step { enum : int { PARAM_PREV = 0, GRAD = 1, MOMENTUM_PREV = 2, HYPER = 3, PARAM = 4, MOMENTUM = 5,
     UPDATE_MAX = 6, GRAD_NORM_SEG = 7, WORK = 8, SCALER = 9, SHADOW = 10, TOTAL_MAX = 11, GRAD_NORM = 12,
     TICKET = 13 }; };
+struct lion_step { enum : int { PARAM_PREV = 0, GRAD = 1, M_PREV = 2, HYPER = 3, PARAM = 4, M = 5,
+    UPDATE_MAX = 6, GRAD_NORM_SEG = 7, WORK = 8, SCALER = 9, SHADOW = 10, TOTAL_MAX = 11, GRAD_NORM = 12,
+    TICKET = 13 }; };
 struct gradient_step { enum : int { PARAM_PREV = 0, A = 1, M_PREV = 2, V_PREV = 3, HYPER = 4, CORR = 5,
     PARAM = 6, M = 7, V = 8, PARTS = 9, B = 10, WORK = 11, SHADOW = 12 }; };
 struct update_metrics { enum : int { UPDATE_MAX_SEG = 0, GRAD_NORM_SEG = 1, UPDATE_MAX = 2, GRAD_NORM = 3 }; };

@@ -1,6 +1,6 @@
 //! What every operation answers about itself.
 
-use super::{Epilogue, Slot, UpdateSlots};
+use super::{Epilogue, FlatUpdate, RuleText, Slot, UpdateSlots};
 
 /// Bytes that a second-level cache holds.
 const CACHED_BYTES: u64 = 1 << 20;
@@ -99,6 +99,16 @@ pub trait Operation {
 
     /// Where it finds what it steps, where it is an optimizer.
     fn update(&self) -> Option<UpdateSlots> {
+        None
+    }
+
+    /// What it updates, where it is an optimizer over the flat parameters.
+    fn flat_update(&self) -> Option<FlatUpdate<'_>> {
+        None
+    }
+
+    /// The rule by which it steps, where it is an optimizer.
+    fn rule(&self) -> Option<RuleText> {
         None
     }
 

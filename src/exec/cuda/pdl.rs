@@ -66,7 +66,7 @@ pub(super) fn ends_small(ops: &BoundOps, op: usize) -> bool {
 
 /// Whether an operation is an update whose metrics come together in a phase of their own.
 fn ends_in_metrics(ops: &BoundOps, op: usize) -> bool {
-    let updates = matches!(ops.compiled.plan.program.ops[op].kind, OpKind::AdamStep { .. } | OpKind::SgdStep { .. });
+    let updates = ops.compiled.plan.program.ops[op].kind.flat_update().is_some();
     updates && matches!(&ops.calls[op][..], [BoundCall::Kernel { kernel, .. }] if kernel.phases.len() > 1)
 }
 

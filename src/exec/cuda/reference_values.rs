@@ -221,12 +221,9 @@ fn draw_raw(kind: &OpKind, slot: &str, dtype: DType, len: usize, rng: &mut Rng) 
 /// The stretches of a value that an operation touches: the segments for an update, which leaves the padding between
 /// them alone.
 fn parts(kind: &OpKind, slot: &str, start: usize, len: usize) -> Vec<(usize, usize)> {
-    match kind {
-        OpKind::AdamStep(ops::AdamStep { segments, len: flat, .. })
-        | OpKind::SgdStep(ops::SgdStep { segments, len: flat, .. })
-            if len == *flat && slot != "grad_norm_seg" && slot != "update_max" =>
-        {
-            segments.iter().map(|s| (start + s.start, start + s.start + s.len)).collect()
+    match kind.flat_update() {
+        Some(update) if len == update.len && slot != "grad_norm_seg" && slot != "update_max" => {
+            update.segments.iter().map(|s| (start + s.start, start + s.start + s.len)).collect()
         }
         _ => vec![(start, start + len)],
     }

@@ -61,11 +61,10 @@ fn is_activation(kind: &OpKind, slot: &str) -> bool {
         OpKind::LossMean(_)
         | OpKind::StepInc { .. }
         | OpKind::BiasCorr(_)
-        | OpKind::AdamStep(_)
-        | OpKind::SgdStep(_)
         | OpKind::UpdateMetrics(_)
         | OpKind::ScaleUpdate(_)
         | OpKind::StepMetrics(_) => false,
+        update if update.flat_update().is_some() => false,
         _ => {
             let of_layers = ["x", "y", "dy", "dx", "saved", "residual", "a", "b"];
             let of_losses = ["logits", "probs", "dlogits", "scores", "target"];

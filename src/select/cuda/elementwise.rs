@@ -1,6 +1,6 @@
 //! Which types of `elementwise.cu` do an operation, and into how many stretches sums over rows are cut.
 
-use super::optimizer::adam_rule;
+use super::optimizer::rule_type;
 use super::{CustomKernel, KernelFile, KernelSpec, Pdl, Real, cpp_act, cpp_bits};
 use crate::ops::{self, OpKind, dropout_threshold};
 use crate::select::CudaFacts;
@@ -46,7 +46,7 @@ pub fn kernels(kind: &OpKind, real: Real, gpu: &CudaFacts) -> Vec<CustomKernel> 
             bias_grad(real, rows, cols, accumulate, gpu)
         }
         OpKind::BiasStep(ops::BiasStep { rows, cols, .. }) if rows * cols > 0 => {
-            adam_rule(kind).map_or_else(Vec::new, |rule| {
+            rule_type(kind).map_or_else(Vec::new, |rule| {
                 let arguments = format!("{rule}, {t}, {rows}, {cols}, {}", bias_columns(cols));
                 vec![CustomKernel {
                     tail: format!("{}_columns_v0", real.name()),

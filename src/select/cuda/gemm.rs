@@ -1,7 +1,7 @@
 //! Which types of `gemm.cu` do a product: tile shapes and splits of the reduction, ranked by a rough model of the time
 //! they take.
 
-use super::optimizer::adam_rule;
+use super::optimizer::rule_type;
 use super::{CustomKernel, KernelFile, KernelSpec, Pdl, Real, cpp_act};
 use crate::ops::{self, Epilogue, Gemm, OpKind, Trans};
 use crate::rewrite::LONE_UPDATE_TILE;
@@ -214,7 +214,7 @@ impl Product {
             OpKind::Gemm(gemm) => Some(Self { gemm, stepping: None }),
             OpKind::WeightStep(ops::WeightStep { m, n, k, grain, .. }) => {
                 let gemm = Gemm { m, n, k, trans: Trans::Tn, accumulate: false, epilogue: Epilogue::default() };
-                Some(Self { gemm, stepping: Some(format!("gemm::Stepping<{}, {grain}, {alone}>", adam_rule(kind)?)) })
+                Some(Self { gemm, stepping: Some(format!("gemm::Stepping<{}, {grain}, {alone}>", rule_type(kind)?)) })
             }
             _ => None,
         }

@@ -1,7 +1,7 @@
 //! Which types of `optimizer.cu` do an operation, with the table of segments that stands before them.
 
 use super::{CustomKernel, KernelFile, KernelSpec, Pdl, Real, cpp_bits};
-use crate::ops::{self, OpKind, PARTS_ALIGN, Segment};
+use crate::ops::{self, OpKind, PARTS_ALIGN, RuleText, Segment};
 use crate::select::CudaFacts;
 
 /// Bytes moved in a microsecond: by arrays that the second-level cache holds, and by larger ones.
@@ -34,30 +34,21 @@ const MANY_BLOCKS: usize = 8192;
 #[must_use]
 pub fn kernels(kind: &OpKind, real: Real, gpu: &CudaFacts) -> Vec<CustomKernel> {
     match kind {
-        OpKind::AdamStep(ops::AdamStep { len, segments, .. }) => match adam_rule(kind) {
-            Some(rule) => update(&rule, 2, *len, segments, (real, gpu)),
-            None => Vec::new(),
-        },
         OpKind::StepMetrics(ops::StepMetrics { segments }) => vec![step_metrics(segments)],
-        OpKind::SgdStep(ops::SgdStep { len, segments, momentum, nesterov }) => {
-            let states = usize::from(momentum.get() != 0.0);
-            update(&format!("Sgd<{}, {nesterov}>", cpp_bits(momentum.get())), states, *len, segments, (real, gpu))
-        }
         OpKind::ScaleUpdate(ops::ScaleUpdate { len }) if *len > 0 => vec![scale_update(*len, real, gpu)],
-        _ => Vec::new(),
+        _ => match (rule_type(kind), kind.flat_update()) {
+            (Some(rule), Some(flat)) => update(&rule, flat.slots.states.len(), flat.len, flat.segments, (real, gpu)),
+            _ => Vec::new(),
+        },
     }
 }
 
-/// The C++ type of the rule of an operation that steps by Adam.
-pub(super) fn adam_rule(kind: &OpKind) -> Option<String> {
-    let (OpKind::AdamStep(ops::AdamStep { beta1, beta2, eps, decoupled, .. })
-    | OpKind::WeightStep(ops::WeightStep { beta1, beta2, eps, decoupled, .. })
-    | OpKind::BiasStep(ops::BiasStep { beta1, beta2, eps, decoupled, .. })) = kind
-    else {
-        return None;
-    };
-    let [beta1, beta2, eps] = [beta1, beta2, eps].map(|scalar| cpp_bits(scalar.get()));
-    Some(format!("Adam<{beta1}, {beta2}, {eps}, {decoupled}>"))
+/// The C++ type of the rule of an optimizer, alone or where the gradient is made.
+pub(super) fn rule_type(kind: &OpKind) -> Option<String> {
+    let RuleText { name, constants, flags } = kind.rule()?;
+    let constants = constants.into_iter().map(cpp_bits);
+    let arguments: Vec<String> = constants.chain(flags.iter().map(ToString::to_string)).collect();
+    Some(format!("{name}<{}>", arguments.join(", ")))
 }
 
 /// The sum of the parts of updates that ride on gradients.

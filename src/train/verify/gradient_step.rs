@@ -34,7 +34,7 @@ pub(super) fn first_of(step: &Step, phase: Phase) -> usize {
 /// are between the gradients.
 pub(super) fn update_at(step: &Step) -> usize {
     let ops = &step.compiled().plan.program.ops;
-    let updates = |k: &OpKind| matches!(k, OpKind::AdamStep { .. } | OpKind::SgdStep { .. });
+    let updates = |k: &OpKind| k.flat_update().is_some();
     let is_update = |k: &OpKind| updates(k) || matches!(k, OpKind::ScaleUpdate { .. });
     match ops.iter().filter(|o| updates(&o.kind)).count() {
         1 => ops.iter().position(|o| is_update(&o.kind)).unwrap_or(ops.len()),

@@ -1,9 +1,9 @@
 //! The entry points of a generic kernel: one for each instruction set, compiled with its features.
 
 /// The entry point ([`KernelFn`](crate::exec::cpu::call::KernelFn)) of the generic kernel `$body` for `$isa`, compiled
-/// with its features.
+/// with its features. Behind the lanes, the kernel takes these types and constants as parameters.
 macro_rules! for_isa {
-    ($isa:expr, $body:ident $(, $parameter:expr)*) => {{
+    ($isa:expr, $body:ident $(, $parameter:tt)*) => {{
         use crate::exec::cpu::call::{Call, KernelFn, Part};
         use crate::exec::cpu::kernels::lanes;
         use crate::select::Isa;

@@ -150,11 +150,12 @@ fn length(op: &OpKind, name: &str) -> usize {
             }
         }
         OpKind::StepInc { .. } | OpKind::BiasCorr { .. } => 2,
-        OpKind::AdamStep(ops::AdamStep { len, segments, .. }) | OpKind::SgdStep(ops::SgdStep { len, segments, .. }) => {
+        OpKind::AdamStep(_) | OpKind::SgdStep(_) | OpKind::LionStep(_) => {
+            let flat = op.flat_update().unwrap();
             match name {
                 "hyper" | "corr" => 2,
-                "update_max" | "grad_norm_seg" => segments.len(),
-                _ => *len,
+                "update_max" | "grad_norm_seg" => flat.segments.len(),
+                _ => flat.len,
             }
         }
         OpKind::UpdateMetrics(ops::UpdateMetrics { segments }) => match name {

@@ -367,10 +367,13 @@ fn optimizers() {
             let momentum = Scalar::new(momentum);
             check(&OpKind::SgdStep(ops::SgdStep { len, segments: segments.clone(), momentum, nesterov }), 3e-6, &[]);
         }
+        check(&OpKind::LionStep(ops::LionStep { len, segments: segments.clone(), beta1, beta2 }), 3e-6, &[]);
         check(&OpKind::UpdateMetrics(ops::UpdateMetrics { segments: segments.len() }), 1e-6, &[]);
     }
     let (segments, len) = segments(&[100, 20_000]);
     let op = OpKind::AdamStep(ops::AdamStep { len, segments: segments.clone(), beta1, beta2, eps, decoupled: true });
+    check_unbound(&op, &["update_max", "grad_norm_seg"]);
+    let op = OpKind::LionStep(ops::LionStep { len, segments: segments.clone(), beta1, beta2 });
     check_unbound(&op, &["update_max", "grad_norm_seg"]);
     let op = OpKind::SgdStep(ops::SgdStep { len, segments, momentum: Scalar::new(0.0), nesterov: false });
     check_unbound(&op, &["momentum_prev", "momentum", "update_max", "grad_norm_seg"]);

@@ -328,6 +328,36 @@ fn descent_follows_its_recurrence() {
     }
 }
 
+/// Lion's definition in f64, over ten steps; where mean and gradient are zero there is no update but the decay.
+#[test]
+fn lion_follows_its_recurrence() {
+    let (lr, wd, b1, b2) = (0.01, 0.1, 0.9, 0.99);
+    let segments = vec![Segment { start: 0, len: 2 }];
+    let op = OpKind::LionStep(ops::LionStep { len: 64, segments, beta1: Scalar::new(b1), beta2: Scalar::new(b2) });
+    for variant in variants() {
+        let (mut p, mut m) = ([0.5f64, 0.25], 0.0f64);
+        let (mut param, mut mean) = (vec![0.5, 0.25], vec![0.0, 0.0]);
+        for t in 1..=10 {
+            let grad = (f64::from(t) * 0.7).sin();
+            p[0] -= lr * ((b1 * m + (1.0 - b1) * grad).signum() + wd * p[0]);
+            p[1] -= lr * wd * p[1];
+            m = b2 * m + (1.0 - b2) * grad;
+            let inputs =
+                values(&[("param_prev", &param), ("grad", &[grad, 0.0]), ("m_prev", &mean), ("hyper", &[lr, wd])]);
+            let found = run(&op, &inputs, &How::new(variant));
+            assert_near("parameters", &found["param"][..2], &p, 3e-6);
+            assert_near("mean", &found["m"][..2], &[m, 0.0], 3e-6);
+            assert_near("largest change", &found["update_max"], &[(found["param"][0] - param[0]).abs()], 1e-4);
+            assert_near("gradient norm", &found["grad_norm_seg"], &[grad.abs()], 1e-6);
+            (param, mean) = (found["param"][..2].to_vec(), found["m"][..2].to_vec());
+        }
+        let nan =
+            values(&[("param_prev", &param), ("grad", &[f64::NAN, 0.0]), ("m_prev", &mean), ("hyper", &[lr, wd])]);
+        let found = run(&op, &nan, &How::new(variant));
+        assert!(found["update_max"][0].is_nan() && found["grad_norm_seg"][0].is_nan(), "{variant:?}");
+    }
+}
+
 #[test]
 fn a_gradient_that_is_not_a_number_shows_in_the_metrics() {
     let segments = vec![Segment { start: 0, len: 40 }, Segment { start: 64, len: 40 }];
