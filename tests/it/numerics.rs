@@ -249,12 +249,14 @@ fn corner_cases_of_axes_and_orders() {
         "mse",
     );
     case(
-        r#"[{"type": "rms_norm"}, {"type": "dense", "units": 7, "activation": "gelu"}, {"type": "rms_norm"}, {"type": "flatten"}, {"type": "dense", "units": 3}]"#,
+        r#"[{"type": "rms_norm"}, {"type": "dense", "units": 7, "activation": "gelu"},
+            {"type": "rms_norm"}, {"type": "flatten"}, {"type": "dense", "units": 3}]"#,
         "[3, 4, 5]",
         "softmax_cross_entropy",
     );
     case(
-        r#"[{"type": "dense", "units": 6}, {"type": "repeat", "times": 3, "layers": [{"type": "dense", "units": 6}, {"type": "rms_norm", "eps": 0.1}]}]"#,
+        r#"[{"type": "dense", "units": 6}, {"type": "repeat", "times": 3, "layers": [
+            {"type": "dense", "units": 6}, {"type": "rms_norm", "eps": 0.1}]}]"#,
         "[5]",
         "mse",
     );
@@ -272,7 +274,8 @@ fn corner_cases_of_axes_and_orders() {
         "softmax_cross_entropy",
     );
     case(
-        r#"[{"type": "conv2d", "filters": 4, "kernel": 3}, {"type": "flatten"}, {"type": "rms_norm"}, {"type": "dense", "units": 3}]"#,
+        r#"[{"type": "conv2d", "filters": 4, "kernel": 3}, {"type": "flatten"}, {"type": "rms_norm"},
+            {"type": "dense", "units": 3}]"#,
         "[2, 6, 6]",
         "softmax_cross_entropy",
     );
