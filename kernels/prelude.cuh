@@ -437,7 +437,8 @@ template <u64 BETA1, u64 BETA2> struct Lion : slots::lion_step {
         wd = a.at<float>(HYPER)[1];
     }
     __device__ __forceinline__ float step(float old, float grad, float& m, float&) const {
-        // Products and their sum are rounded one by one, as on a CPU: where they nearly cancel, the sign must be the same.
+        // Products and their sum are rounded one by one, as on a CPU: where they nearly cancel, the sign must be the
+        // same.
         const float blend = __fadd_rn(__fmul_rn(optimizer_constant(BETA1), m), __fmul_rn(optimizer_rest(BETA1), grad));
         // Zero and NaN stay what they are.
         const float direction = blend > 0.0f ? 1.0f : blend < 0.0f ? -1.0f : blend;

@@ -53,8 +53,8 @@ pub trait GradientStep: Operation {
 }
 
 slots! {
-    /// What a rule reads and writes is where it is in [`adam_step`](crate::ops::slot::adam_step), so that one rule serves both
-    /// ([`UpdateSlots`]; the kernels assert the same).
+    /// What a rule reads and writes is where it is in [`adam_step`](crate::ops::slot::adam_step), so that one rule
+    /// serves both ([`UpdateSlots`]; the kernels assert the same).
     pub mod gradient_step(op: impl GradientStep) {
         PARAM_PREV: in [op.param_len()],
         A: in activation [op.factor_len()],

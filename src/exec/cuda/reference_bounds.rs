@@ -33,9 +33,9 @@ pub(super) struct Verdict {
     pub(super) text: String,
 }
 
-/// What an operation's results may be off by in absolute terms: the exponentials of losses are zero where they are below
-/// the smallest normal number of `f32`, and what they are divided and multiplied by to become probabilities and gradients
-/// is not above 1.
+/// What an operation's results may be off by in absolute terms: the exponentials of losses may be zero where they are
+/// below the smallest normal number of `f32`, and what they are divided and multiplied by to become probabilities and
+/// gradients is not above 1.
 pub(super) fn flushed(kind: &OpKind) -> f64 {
     match kind {
         OpKind::SoftmaxCe { .. } | OpKind::SoftmaxCeFused { .. } | OpKind::DenseCe { .. } => {

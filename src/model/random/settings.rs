@@ -12,7 +12,8 @@ pub(super) fn loss(draw: &mut Draw) -> LossSpec {
     LossSpec::SoftmaxCrossEntropy { label_smoothing: draw.extreme_or(&[0.999, 1.0], usual) }
 }
 
-/// The last layer in front of a softmax: 1 class, a few but at least so many, or more than a vector register has numbers.
+/// The last layer in front of a softmax: 1 class, a few but at least so many, or more than a vector register has
+/// numbers.
 pub(super) fn classifier(draw: &mut Draw, least: usize) -> LayerSpec {
     let units = draw.extreme_or(&[1, 1, 17, 40], |d| d.between(least, 12));
     LayerSpec::Dense(Dense { units, activation: None, bias: draw.coin(0.8) })

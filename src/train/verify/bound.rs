@@ -35,7 +35,7 @@ pub(super) fn error_text(error: f64, bound: f64) -> String {
 }
 
 /// A ratio with two decimals, or with two digits where it is small or large.
-pub(super) fn ratio_text(ratio: f64) -> String {
+fn ratio_text(ratio: f64) -> String {
     if ratio == 0.0 || (0.01..100.0).contains(&ratio) { format!("{ratio:.2}") } else { format!("{ratio:.1e}") }
 }
 

@@ -111,11 +111,11 @@ pub(super) fn left_range(real: Real) -> String {
 /// Tensors whose elements cannot be judged one by one, because their bounds are as large as the network's gradients or
 /// rounding decides the place of a maximum: each is judged by its length.
 pub(super) struct ByLength<'a> {
-    exact: &'a Exact,
+    pub(super) exact: &'a Exact,
     model: &'a Model,
     /// The length of the longest gradient.
     longest: f64,
-    real: Real,
+    pub(super) real: Real,
     /// The seed of weights and batch, and what the loss is multiplied by.
     start: (u64, f64),
     moved: Vec<Vec<f64>>,

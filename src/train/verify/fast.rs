@@ -46,25 +46,9 @@ fn judged(
         return Ok(Check::skipped(NAME, &left_range(real)));
     }
     for (index, (p, grad)) in found.iter().enumerate() {
-        let name = || small.param(*p).name.clone();
         let unscaled: Vec<f64> = grad.iter().map(|g| f64::from(*g) / scale).collect();
-        let mut own = Worst::default();
-        for (i, (g, bound)) in unscaled.iter().zip(&exact.grads[index]).enumerate() {
-            own.meets(name, i, *g, *bound);
-        }
-        let is_needed = by_length.is_needed(index);
-        if is_needed || (own.ratio > 1.0 && exact.undecided > 0) {
-            let (error, allowed) = by_length.judge(index, &unscaled)?;
-            lengths += 1;
-            let text = format!("{}: of its length {}", name(), error_text(error, allowed));
-            let whole = Worst { ratio: ratio(error, allowed), text };
-            // In `f32`, elements that have a bound must keep to it beside others that have none.
-            if real == Real::F32 && is_needed && exact.undecided == 0 {
-                own.join(whole);
-            } else {
-                own = whole;
-            }
-        }
+        let (own, is_by_length) = tensor(&mut by_length, &small.param(*p).name, index, &unscaled)?;
+        lengths += usize::from(is_by_length);
         if own.ratio > 1.0 {
             failures.push((own.text.clone(), Some(culprit(&small, *p))));
         }
@@ -85,6 +69,34 @@ fn judged(
     };
     failures.truncate(8);
     Ok(Check::new(NAME, passed, format!("{}{whole}", worst.figures())).ratio(worst.ratio).detail(failures))
+}
+
+/// Holds a gradient against its bounds, and against its length where that is needed; true where it was.
+fn tensor(
+    by_length: &mut ByLength<'_>,
+    name: &str,
+    index: usize,
+    unscaled: &[f64],
+) -> Result<(Worst, bool), TrainError> {
+    let exact = by_length.exact;
+    let mut own = Worst::default();
+    for (i, (g, bound)) in unscaled.iter().zip(&exact.grads[index]).enumerate() {
+        own.meets(|| name.to_owned(), i, *g, *bound);
+    }
+    let is_needed = by_length.is_needed(index);
+    if !is_needed && (own.ratio <= 1.0 || exact.undecided == 0) {
+        return Ok((own, false));
+    }
+    let (error, allowed) = by_length.judge(index, unscaled)?;
+    let text = format!("{name}: of its length {}", error_text(error, allowed));
+    let whole = Worst { ratio: ratio(error, allowed), text };
+    // In `f32`, elements that have a bound must keep to it beside others that have none.
+    if by_length.real == Real::F32 && is_needed && exact.undecided == 0 {
+        own.join(whole);
+    } else {
+        own = whole;
+    }
+    Ok((own, true))
 }
 
 /// The seed of a batch in which rounding decides no maximum, where one is found in a few draws, and its exact

@@ -40,7 +40,8 @@ pub(super) fn cost(model: &Model) -> Result<(f64, u64), TrainError> {
     let count = trained(&small).count();
     let passes = (count.div_ceil(count.div_ceil(COMPARED).max(1)) * DIRECTIONS * 2) as f64;
     let persistent = (small.trained_len() * 8 * 3) as f64;
-    // Steps in f64 and f32, those with bounds for their errors, of which one is of twice the samples, and emulated ones.
+    // Steps in f64 and f32, those with bounds for their errors, of which one is of twice the samples, and emulated
+    // ones.
     let emulated = if model.precision == Precision::F32 { 0 } else { EMULATED };
     let steps = 3.0 + 6.0 * BOUNDED + emulated as f64;
     let seconds = passes * (flops / FLOPS + persistent / BYTES) + steps * compiled.selection.flops() as f64 / FLOPS;

@@ -9,11 +9,12 @@ use super::report;
 use super::scan::{blanked, texts, tokens, without_tests};
 
 /// Items that may be `pub` though nobody names them, with the reason.
-const EXCEPTIONS: [(&str, &str, &str); 1] = [(
-    "src/train/verify/bound.rs",
-    "ratio_text",
-    "the proofs are being merged, and their file is not touched meanwhile",
-)];
+const EXCEPTIONS: [(&str, &str, &str); 3] = [
+    ("src/ops/optimizer.rs", "AdamTerms", TERMS),
+    ("src/ops/optimizer.rs", "SgdTerms", TERMS),
+    ("src/ops/optimizer.rs", "LionTerms", TERMS),
+];
+const TERMS: &str = "callers reach it as the associated type of a public trait";
 
 const KINDS: [&str; 7] = ["fn", "struct", "enum", "trait", "const", "static", "type"];
 
