@@ -238,7 +238,7 @@ fn normalisations() -> Vec<KernelFault> {
         ),
         twin(
             "a layer normalisation's gradient leaves the mean out",
-            [NORM, "(g[n][i] - sum[0] * (1.0f / COLS) -", "(g[n][i] -"],
+            [NORM, "(g[n][i] - (RMS ? 0.0f : sum[0]) * (1.0f / COLS) -", "(g[n][i] -"],
             &[CLASSES],
         ),
     ]

@@ -367,7 +367,8 @@ fn optimizers() {
             let momentum = Scalar::new(momentum);
             check(&OpKind::SgdStep(ops::SgdStep { len, segments: segments.clone(), momentum, nesterov }), 3e-6, &[]);
         }
-        check(&OpKind::LionStep(ops::LionStep { len, segments: segments.clone(), beta1, beta2 }), 3e-6, &[]);
+        // Every step is as long as the learning rate, about 0.03, and the parameters that it is taken from are up to 4.
+        check(&OpKind::LionStep(ops::LionStep { len, segments: segments.clone(), beta1, beta2 }), 1e-5, &[]);
         check(&OpKind::UpdateMetrics(ops::UpdateMetrics { segments: segments.len() }), 1e-6, &[]);
     }
     let (segments, len) = segments(&[100, 20_000]);
