@@ -42,7 +42,7 @@ pub type KernelFn = unsafe fn(&Call, Part);
 pub struct Call {
     pub run: KernelFn,
     pub op: OpKind,
-    /// Pointers by slot of [`OpKind::slots`]; null where a slot is unused.
+    /// Pointers by slot of the operation; null where a slot is unused.
     pub ptr: [*mut u8; MAX_ARGS],
     /// Index tables that the kernel prepared when it was bound (see its `prepare`); empty for most.
     pub table: Box<[i32]>,

@@ -168,7 +168,7 @@ impl UiCommand {
         presets::name(index)
     }
 
-    /// The name as the palette shows it: unlike [`Info::label`], it names what it is about.
+    /// The name as the palette shows it: unlike `Info::label`, it names what it is about.
     #[must_use]
     pub fn title(&self) -> String {
         let (kind, own) = self.kind_and_name();

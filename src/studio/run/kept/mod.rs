@@ -187,7 +187,7 @@ impl KeptRuns {
     }
 
     /// Asks for a list where the last one is stale, and for curves that are wanted; `changes` is
-    /// [`RunWriter::changes`]. While the table is `shown`, and when it comes to be, runs that others have made are
+    /// `RunWriter::changes`. While the table is `shown`, and when it comes to be, runs that others have made are
     /// looked for.
     pub fn tend(&mut self, changes: u64, shown: bool) {
         let opened = shown && !std::mem::replace(&mut self.was_shown, shown);
