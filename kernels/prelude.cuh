@@ -11,8 +11,8 @@
 //     static constexpr int smem(int phase);                     // bytes of dynamic shared memory of a phase
 //     static constexpr long long WORK;                          // bytes of scratch memory in the work slot
 //     template <int PHASE> static __device__ void run(const Args& a, int block, char* smem);
-//     static constexpr bool BEGINS; // may be left out: whether `run` calls `begin` itself, before it reads what others
-//     wrote static constexpr int MIN_BLOCKS; // may be left out: blocks that a multiprocessor must hold at least
+//     static constexpr bool BEGINS;      // may be left out: whether `run` calls `begin` before it reads new results
+//     static constexpr int MIN_BLOCKS;   // may be left out: blocks that a multiprocessor must hold at least
 //
 // Pointers come in the slot order of the operation. `block` stands for blockIdx.x: several operations may share a
 // launch. Values that another operation of the step writes are read with plain loads: pointers are never `const

@@ -8,7 +8,7 @@ use std::fmt::Write as _;
 use std::path::PathBuf;
 use stepgraph::compile::{Compiled, Options, compile};
 use stepgraph::ir::{Metrics, Mode, build};
-use stepgraph::lower::{FilterOrder, lower_for};
+use stepgraph::lower::{FilterOrder, Program, lower_for};
 use stepgraph::model::random::{Size, random_preset};
 use stepgraph::model::{Precision, Preset, check, read_preset};
 use stepgraph::ops::Dir;
@@ -149,6 +149,30 @@ fn the_passes_of_some_networks_change_what_they_did() {
         }
     }
     compare("passes.txt", &out);
+}
+
+#[test]
+fn what_an_optimizer_remembers_of_each_parameter_is_found_in_every_plan() {
+    let mut found = 0;
+    for (name, preset) in presets() {
+        for (precision, target) in [
+            (Precision::F32, Target::cpu(Isa::Avx2, 2)),
+            (Precision::F32, Target::h200()),
+            (Precision::Bf16, Target::h200()),
+            (Precision::F16, Target::h200()),
+        ] {
+            let c = compiled(&preset, precision, &Options::train(target));
+            let names = |program: &Program| -> Vec<String> {
+                program.moments().map(|moment| program.value(moment.value).name.clone()).collect()
+            };
+            let of_plan = names(&c.plan.program);
+            assert_eq!(of_plan, names(&c.program), "{name} {}", precision.name());
+            let trained = c.model.params.iter().filter(|p| p.kind.is_trained()).count();
+            assert!(of_plan.len().is_multiple_of(trained) && of_plan.len() <= 2 * trained, "{name}: {of_plan:?}");
+            found += of_plan.len();
+        }
+    }
+    assert!(found > 1000, "{found} moments");
 }
 
 #[test]

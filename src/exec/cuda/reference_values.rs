@@ -38,7 +38,7 @@ impl<'a, T: Judged> Values<'a, T> {
     /// is: zeros, or, beside the segments of an update, numbers from `padding`, which change where an update takes them
     /// too.
     pub(super) fn drawn(op: &'a Op, program: &'a Program, rng: &mut Rng, padding: &mut Rng) -> Self {
-        let is_update = matches!(op.kind, OpKind::AdamStep { .. } | OpKind::SgdStep { .. });
+        let is_update = op.kind.flat_update().is_some();
         let slots = op.kind.slots().iter().zip(&op.args).enumerate();
         let slots = slots
             .filter_map(|(index, (slot, arg))| Some(BoundSlot { index, name: slot.name, dir: slot.dir, id: (*arg)? }));
