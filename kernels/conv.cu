@@ -1,18 +1,24 @@
-// Convolutions as matrix products over positions that are gathered on the fly (implicit GEMM), forward, gradient of the input, gradient of the weight.
+// Convolutions as matrix products over positions that are gathered on the fly (implicit GEMM), forward, gradient of the
+// input, gradient of the weight.
 //
 // Images are [n, h, w, c], weights [f, kh, kw, c / groups]. Slots: a, b, bias, saved, c_prev, c, z, work.
-//     forward     a = x,  b = weight, c = y        rows: output positions   cols: filters            sum over taps and channels
-//     backward x  a = dy, b = weight, c = dx       rows: input positions    cols: channels           sum over taps and filters
-//     backward w  a = x,  b = dy,     c = dw       rows: filters            cols: taps and channels  sum over output positions
+//     forward a = x, b = weight, c = y rows: output positions cols: filters sum over taps and channels backward x a =
+//     dy, b = weight, c = dx rows: input positions cols: channels sum over taps and filters backward w a = x, b = dy, c
+//     = dw rows: filters cols: taps and channels sum over output positions
 
 enum ConvKind { CONV_FORWARD = 0, CONV_BACKWARD_X = 1, CONV_BACKWARD_W = 2 };
 enum ConvMath { CONV_SIMT = 0, CONV_TENSOR = 1 };
 
-template <int N_, int H_, int W_, int C_, int F_, int KH_, int KW_, int SH_, int SW_, int PH_, int PW_, int DH_, int DW_, int G_, int HO_, int WO_> struct ConvGeom {
-    static constexpr int N = N_, H = H_, W = W_, C = C_, F = F_, KH = KH_, KW = KW_, SH = SH_, SW = SW_, PH = PH_, PW = PW_, DH = DH_, DW = DW_, G = G_, HO = HO_, WO = WO_;
+template <int N_, int H_, int W_, int C_, int F_, int KH_, int KW_, int SH_, int SW_, int PH_, int PW_, int DH_,
+    int DW_, int G_, int HO_, int WO_>
+struct ConvGeom {
+    static constexpr int N = N_, H = H_, W = W_, C = C_, F = F_, KH = KH_, KW = KW_, SH = SH_, SW = SW_, PH = PH_,
+                         PW = PW_, DH = DH_, DW = DW_, G = G_, HO = HO_, WO = WO_;
     static constexpr int CG = C / G, FG = F / G, TAPS = KH * KW;
     static constexpr i64 X = (i64)N * H * W * C, Y = (i64)N * HO * WO * F, WEIGHT = (i64)F * TAPS * CG;
-    static_assert((i64)N * H * W < (1ll << 31) - 256 && (i64)N * HO * WO < (1ll << 31) - 256 && WEIGHT < (1ll << 31) - 256, "positions are counted in int");
+    static_assert(
+        (i64)N * H * W < (1ll << 31) - 256 && (i64)N * HO * WO < (1ll << 31) - 256 && WEIGHT < (1ll << 31) - 256,
+        "positions are counted in int");
 };
 
 __host__ __device__ constexpr int conv_gcd(int a, int b) { return b == 0 ? a : conv_gcd(b, a % b); }
@@ -23,14 +29,15 @@ template <> struct ConvOffsetType<true> { typedef i64 Of; };
 template <class T, bool FLOAT> struct ConvResult { typedef T Of; };
 template <class T> struct ConvResult<T, true> { typedef float Of; };
 
-// ---------------------------------------------------------------------------------------------------- one axis of the image
+// ---------------------------------------------------------------------------------------------------- one axis of the
+// image
 
-// How positions of the result along one axis meet positions of the gathered image (x in the forward pass, dy in the gradient of x): the
-// result's position `out0 + i * OUT_STEP` meets `origin + i * STEP + offset0 + t * OFFSET_STEP` through the kernel's tap `tap0 + t * TAP_STEP`,
-// for i < count and t < taps.
+// How positions of the result along one axis meet positions of the gathered image (x in the forward pass, dy in the
+// gradient of x): the result's position `out0 + i * OUT_STEP` meets `origin + i * STEP + offset0 + t * OFFSET_STEP`
+// through the kernel's tap `tap0 + t * TAP_STEP`, for i < count and t < taps.
 //
-// The gradient of x is taken apart into `CLASSES` = stride classes of positions, (position + padding) % stride == residue, because exactly the
-// taps of that class's residue reach them: kernels then touch no tap that does not divide.
+// The gradient of x is taken apart into `CLASSES` = stride classes of positions, (position + padding) % stride ==
+// residue, because exactly the taps of that class's residue reach them: kernels then touch no tap that does not divide.
 template <bool FORWARD, int IN, int OUT, int K, int S, int P, int D> struct ConvAxis {
     static constexpr int CLASSES = FORWARD ? 1 : S, MOST = FORWARD ? OUT : ceil_div(IN, S), SIZE = FORWARD ? IN : OUT;
     static constexpr int STEP = FORWARD ? S : 1, OUT_STEP = FORWARD ? 1 : S;
@@ -55,11 +62,13 @@ template <bool FORWARD, int IN, int OUT, int K, int S, int P, int D> struct Conv
     }
 };
 
-// ---------------------------------------------------------------------------------------------------- tiles in shared memory
+// ---------------------------------------------------------------------------------------------------- tiles in shared
+// memory
 
-// ROWS rows of the product by BK of its sum, for one stage. KMAJOR: a row's elements of the sum are neighbours; otherwise neighbours are rows.
-// Groups of 16 bytes are permuted so that eight neighbouring lines at the same group lie in different banks; lines of floats that are not KMAJOR
-// are padded instead, because their readers take single elements.
+// ROWS rows of the product by BK of its sum, for one stage. KMAJOR: a row's elements of the sum are neighbours;
+// otherwise neighbours are rows. Groups of 16 bytes are permuted so that eight neighbouring lines at the same group lie
+// in different banks; lines of floats that are not KMAJOR are padded instead, because their readers take single
+// elements.
 template <class T, int ROWS, int BK, bool KMAJOR> struct ConvTile {
     static constexpr int V = 16 / (int)sizeof(T);
     static constexpr bool PADDED = !KMAJOR && sizeof(T) == 4;
@@ -74,9 +83,11 @@ template <class T, int ROWS, int BK, bool KMAJOR> struct ConvTile {
     }
 };
 
-// Copies V elements to COUNT places. `source(i, valid)` gives where from; zeros where it says not valid. Copies of 2 bytes cannot be asynchronous:
-// eight loads are under way before the first is stored. GUARD: `target` gives no place (null) where there is nothing to do.
-template <class T, int V, int COUNT, bool GUARD, class Source, class Target> DEV void conv_fill(const Source& source, const Target& target) {
+// Copies V elements to COUNT places. `source(i, valid)` gives where from; zeros where it says not valid. Copies of 2
+// bytes cannot be asynchronous: eight loads are under way before the first is stored. GUARD: `target` gives no place
+// (null) where there is nothing to do.
+template <class T, int V, int COUNT, bool GUARD, class Source, class Target>
+DEV void conv_fill(const Source& source, const Target& target) {
     if constexpr (V * sizeof(T) >= 4) {
 #pragma unroll(COUNT <= 8 ? COUNT : 4)
         for (int i = 0; i < COUNT; ++i) {
@@ -108,20 +119,23 @@ template <class T, int V, int COUNT, bool GUARD, class Source, class Target> DEV
 
 // Moves 16 bytes by one access where the compiler would move them word by word.
 DEV void conv_store_global(float* at, const float (&v)[4]) {
-    asm volatile("st.global.v4.f32 [%0], {%1,%2,%3,%4};" ::"l"(at), "f"(v[0]), "f"(v[1]), "f"(v[2]), "f"(v[3]) : "memory");
+    asm volatile("st.global.v4.f32 [%0], {%1,%2,%3,%4};"
+        ::"l"(at), "f"(v[0]), "f"(v[1]), "f"(v[2]), "f"(v[3]) : "memory");
 }
 template <class T, int V> DEV void conv_store(T* at, const Vec<T, V>& v) {
     if constexpr (sizeof(v) == 16) {
         Vec<u32, 4> words;
         memcpy(&words, &v, 16);
-        asm volatile("st.global.v4.b32 [%0], {%1,%2,%3,%4};" ::"l"(at), "r"(words.v[0]), "r"(words.v[1]), "r"(words.v[2]), "r"(words.v[3]) : "memory");
+        asm volatile("st.global.v4.b32 [%0], {%1,%2,%3,%4};"
+            ::"l"(at), "r"(words.v[0]), "r"(words.v[1]), "r"(words.v[2]), "r"(words.v[3]) : "memory");
     } else {
         store<T, V>(at, v);
     }
 }
 DEV Vec<int, 4> conv_load_shared(const void* at) {
     Vec<int, 4> out;
-    asm volatile("ld.shared.v4.s32 {%0,%1,%2,%3}, [%4];" : "=r"(out.v[0]), "=r"(out.v[1]), "=r"(out.v[2]), "=r"(out.v[3]) : "r"(shared_address(at)));
+    asm volatile("ld.shared.v4.s32 {%0,%1,%2,%3}, [%4];"
+        : "=r"(out.v[0]), "=r"(out.v[1]), "=r"(out.v[2]), "=r"(out.v[3]) : "r"(shared_address(at)));
     return out;
 }
 DEV void conv_mma(float (&c)[4], const u32 (&a)[4], const u32 (&b)[2], float) { mma_tf32(c, a, b); }
@@ -138,8 +152,10 @@ template <class E, int V> DEV void conv_bias(const Args& a, int col, float (&bia
     }
 }
 
-// Finishes V neighbouring elements of the result from their sums of products. Only this thread touches them, so the result may be added to itself.
-template <class E, class TO, bool ACC, int V> DEV void conv_finish(const Args& a, i64 index, const float (&bias)[V], const float (&sum)[V]) {
+// Finishes V neighbouring elements of the result from their sums of products. Only this thread touches them, so the
+// result may be added to itself.
+template <class E, class TO, bool ACC, int V>
+DEV void conv_finish(const Args& a, i64 index, const float (&bias)[V], const float (&sum)[V]) {
     Vec<TO, V> saved, out, before;
     Vec<float, V> previous;
     TO* c = a.at<TO>(slots::product::C);
@@ -160,12 +176,18 @@ template <class E, class TO, bool ACC, int V> DEV void conv_finish(const Args& a
     conv_store(c + index, out);
 }
 
-// The second phase of a sum that was split: adds `SPLITS` partial results [SPLITS, LEN] of the work slot, always in the same order, and finishes.
-// A warp takes 32 V neighbouring elements and every GROUPS-th split; the GROUPS warps of the same elements meet in shared memory.
+// The second phase of a sum that was split: adds `SPLITS` partial results [SPLITS, LEN] of the work slot, always in the
+// same order, and finishes. A warp takes 32 V neighbouring elements and every GROUPS-th split; the GROUPS warps of the
+// same elements meet in shared memory.
 template <class E, class TO, bool ACC, i64 LEN, int LD, int SPLITS, int THREADS> struct ConvReduce {
     static constexpr int V = LEN % 4 == 0 && (LD % 4 == 0 || (!E::BIAS && LEN >= 65536)) ? 4 : 1, WARPS = THREADS / 32;
-    static constexpr int GROUPS = SPLITS >= 24 && WARPS % 12 == 0 ? 12 : SPLITS >= 16 && WARPS % 8 == 0 ? 8 : SPLITS >= 8 && WARPS % 4 == 0 ? 4 : SPLITS >= 4 && WARPS % 2 == 0 ? 2 : 1;
-    static constexpr int PER_BLOCK = WARPS / GROUPS * 32 * V, BLOCKS = ceil_div(LEN, PER_BLOCK), SMEM = WARPS * 32 * V * 4;
+    static constexpr int GROUPS = SPLITS >= 24 && WARPS % 12 == 0 ? 12
+        : SPLITS >= 16 && WARPS % 8 == 0 ? 8
+        : SPLITS >= 8 && WARPS % 4 == 0 ? 4
+        : SPLITS >= 4 && WARPS % 2 == 0 ? 2
+        : 1;
+    static constexpr int PER_BLOCK = WARPS / GROUPS * 32 * V, BLOCKS = ceil_div(LEN, PER_BLOCK),
+                         SMEM = WARPS * 32 * V * 4;
     static_assert(WARPS % GROUPS == 0, "warps");
     DEV void run(const Args& a, int block, char* smem) {
         const int lane = threadIdx.x % 32, warp = threadIdx.x / 32, group = warp % GROUPS;
@@ -208,22 +230,26 @@ template <class E, class TO, bool ACC, i64 LEN, int LD, int SPLITS, int THREADS>
 
 // ---------------------------------------------------------------------------------------------------- the product
 
-// One of the three products, of any geometry. A block makes a tile of BM by BN of one group of channels, in steps of BKB bytes of the sum, with
-// STAGES tiles under way.
+// One of the three products, of any geometry. A block makes a tile of BM by BN of one group of channels, in steps of
+// BKB bytes of the sum, with STAGES tiles under way.
 //     CONV_TENSOR: a warp makes WM by WN (multiples of 16) with matrix instructions: TF32 for float, otherwise T's own.
 //     CONV_SIMT:   T = float; a thread makes WM by WN (4 or 8 each) with FMAs.
-// Threads: BM / WM * BN / WN (warps or threads). Blocks: splits * groups * classes of positions * row tiles * column tiles.
-// Alignment: any; copies are as wide as channels (or filters) per group allow.
-// SPLITS > 1: the sum is taken in that many stretches, whose results a second phase adds in a fixed order; WORK = SPLITS * results * 4 bytes.
-// Overwrites c, or adds to it where ACC (gradient of the weight, always float). Deterministic. Reads each factor about once from memory where tiles
-// of neighbouring blocks meet in the second-level cache, and writes the result once (besides 2 SPLITS results of the work slot).
-template <int KIND, int MATH, class T, class Geom, int BM, int BN, int BKB, int WM, int WN, int STAGES, int SPLITS, bool ACC, class E> struct ConvGemm {
+// Threads: BM / WM * BN / WN (warps or threads). Blocks: splits * groups * classes of positions * row tiles * column
+// tiles. Alignment: any; copies are as wide as channels (or filters) per group allow. SPLITS > 1: the sum is taken in
+// that many stretches, whose results a second phase adds in a fixed order; WORK = SPLITS * results * 4 bytes.
+// Overwrites c, or adds to it where ACC (gradient of the weight, always float). Deterministic. Reads each factor about
+// once from memory where tiles of neighbouring blocks meet in the second-level cache, and writes the result once
+// (besides 2 SPLITS results of the work slot).
+template <int KIND, int MATH, class T, class Geom, int BM, int BN, int BKB, int WM, int WN, int STAGES, int SPLITS,
+    bool ACC, class E>
+struct ConvGemm {
     using R = ConvAxis<KIND == CONV_FORWARD, Geom::H, Geom::HO, Geom::KH, Geom::SH, Geom::PH, Geom::DH>;
     using Q = ConvAxis<KIND == CONV_FORWARD, Geom::W, Geom::WO, Geom::KW, Geom::SW, Geom::PW, Geom::DW>;
     static constexpr bool TENSOR = MATH == CONV_TENSOR, BWD_W = KIND == CONV_BACKWARD_W, FWD = KIND == CONV_FORWARD;
     static constexpr int THREADS = BM / WM * (BN / WN) * (TENSOR ? 32 : 1);
     static constexpr int BK = BKB / (int)sizeof(T);
-    // Channels of one tap in the sum, rows and columns of one group's product, length of a line of the result, and its elements.
+    // Channels of one tap in the sum, rows and columns of one group's product, length of a line of the result, and its
+    // elements.
     static constexpr int CK = FWD ? Geom::CG : Geom::FG;
     static constexpr int POSITIONS = Geom::N * Geom::HO * Geom::WO;
     static constexpr int CLASSES = BWD_W ? 1 : R::CLASSES * Q::CLASSES;
@@ -238,18 +264,26 @@ template <int KIND, int MATH, class T, class Geom, int BM, int BN, int BKB, int 
     using TileA = ConvTile<T, BM, BK, !BWD_W>;
     using TileB = ConvTile<T, BN, BK, FWD>;
     static constexpr int STAGE_BYTES = TileA::BYTES + TileB::BYTES;
-    using Offset = typename ConvOffsetType<((FWD || BWD_W ? Geom::X : Geom::Y) + (i64)Geom::KH * Geom::DH * (Geom::W + Geom::WO) * Geom::C >= (1ll << 31) - 4096)>::Of;
+    using Offset = typename ConvOffsetType<(
+        (FWD || BWD_W ? Geom::X : Geom::Y) + (i64)Geom::KH * Geom::DH * (Geom::W + Geom::WO) * Geom::C >=
+        (1ll << 31) - 4096)>::Of;
     using OffsetY = typename ConvOffsetType<(Geom::Y >= (1ll << 31) - 4096)>::Of;
-    // Where a row of the product lies: its first tap in the gathered image (offset of group and image included), and its place in the result.
+    // Where a row of the product lies: its first tap in the gathered image (offset of group and image included), and
+    // its place in the result.
     struct alignas(16) Row { Offset base; int h, w, out; };
     using TO = typename ConvResult<T, BWD_W>::Of;
     using Reduce = ConvReduce<E, TO, ACC, LEN, LD, SPLITS, THREADS>;
 
     static constexpr int PHASES = SPLITS > 1 ? 2 : 1;
-    static constexpr int blocks(int phase) { return phase == 0 ? SPLITS * Geom::G * CLASSES * ROW_TILES * COL_TILES : Reduce::BLOCKS; }
-    static constexpr int smem(int phase) { return phase == 0 ? STAGES * STAGE_BYTES + (BWD_W ? 0 : BM * (int)sizeof(Row)) : Reduce::SMEM; }
+    static constexpr int blocks(int phase) {
+        return phase == 0 ? SPLITS * Geom::G * CLASSES * ROW_TILES * COL_TILES : Reduce::BLOCKS;
+    }
+    static constexpr int smem(int phase) {
+        return phase == 0 ? STAGES * STAGE_BYTES + (BWD_W ? 0 : BM * (int)sizeof(Row)) : Reduce::SMEM;
+    }
     static constexpr long long WORK = SPLITS > 1 ? SPLITS * LEN * 4 : 0;
-    static_assert(THREADS % 32 == 0 && THREADS <= 512 && (BKB == 64 || BKB == 128) && (TENSOR || sizeof(T) == 4), "tile");
+    static_assert(
+        THREADS % 32 == 0 && THREADS <= 512 && (BKB == 64 || BKB == 128) && (TENSOR || sizeof(T) == 4), "tile");
 
     // This thread's place in the tile: a warp may make a tile of its own.
     DEV int here() { return THREADS == 32 ? (int)threadIdx.x % 32 : (int)threadIdx.x; }
@@ -308,7 +342,8 @@ template <int KIND, int MATH, class T, class Geom, int BM, int BN, int BKB, int 
 #pragma unroll 1
         for (int step = 0; step < count; ++step) {
             copy_wait<STAGES - 2>();
-            // Everybody's copies for this step have landed, and everybody has finished with the stage that is filled next.
+            // Everybody's copies for this step have landed, and everybody has finished with the stage that is filled
+            // next.
             __syncthreads();
             if (step + STAGES - 1 < count) fill(step + STAGES - 1);
             copy_commit();
@@ -321,7 +356,8 @@ template <int KIND, int MATH, class T, class Geom, int BM, int BN, int BKB, int 
         else finish_simt(a, acc, table, group, split, row0, col0);
     }
 
-    // The row `m` of the product of one class of positions; rows beyond the last meet only padding and have no place in the result.
+    // The row `m` of the product of one class of positions; rows beyond the last meet only padding and have no place in
+    // the result.
     DEV Row locate(int m, int group, const R& rows, const Q& cols) {
         constexpr int LC = FWD ? Geom::C : Geom::F;
         const int per_image = rows.count * cols.count;
@@ -349,12 +385,14 @@ template <int KIND, int MATH, class T, class Geom, int BM, int BN, int BKB, int 
 
     // ------------------------------------------------------------------------------------------------ copies
 
-    // Rows of the gathered image: x forward, dy backward. A thread's copies of a step all lie at the same tap and channel.
+    // Rows of the gathered image: x forward, dy backward. A thread's copies of a step all are at the same tap and
+    // channel.
     DEV void fill_image(const Args& a, T* tile, const Row* table, const R& rows, const Q& cols, int k0, int sum) {
-        constexpr int SLOTS = BK / VA, ALONG = THREADS / SLOTS, COUNT = ceil_div(BM, ALONG), LC = FWD ? Geom::C : Geom::F;
+        constexpr int SLOTS = BK / VA, ALONG = THREADS / SLOTS, COUNT = ceil_div(BM, ALONG),
+                      LC = FWD ? Geom::C : Geom::F;
         static_assert(THREADS % SLOTS == 0, "slots");
         const int slot = here() % SLOTS * VA, line = here() / SLOTS, k = k0 + slot;
-        // Where whole steps lie in one tap, everything about the tap is the same for all threads.
+        // Where whole steps are in one tap, everything about the tap is the same for all threads.
         const u32 tap = (u32)(CK % BK == 0 ? k0 : k) / CK, i = tap / (u32)cols.taps, j = tap - i * (u32)cols.taps;
         const int h = rows.offset0 + (int)i * R::OFFSET_STEP, w = cols.offset0 + (int)j * Q::OFFSET_STEP;
         const T* from = a.at<T>(slots::product::A) + (((Offset)h * Q::SIZE + w) * LC + (k - (int)tap * CK));
@@ -371,7 +409,7 @@ template <int KIND, int MATH, class T, class Geom, int BM, int BN, int BKB, int 
             });
     }
 
-    // Forward: filters by taps and channels, as they lie in memory.
+    // Forward: filters by taps and channels, as they are stored in memory.
     DEV void fill_weight(const Args& a, T* tile, int group, int col0, int k0) {
         constexpr int SLOTS = BK / VB, ALONG = THREADS / SLOTS, COUNT = ceil_div(BN, ALONG), K = Geom::TAPS * Geom::CG;
         static_assert(THREADS % SLOTS == 0, "slots");
@@ -389,7 +427,8 @@ template <int KIND, int MATH, class T, class Geom, int BM, int BN, int BKB, int 
     }
 
     // Gradient of x: the lines of the tile are taps and filters, along a line are channels.
-    DEV void fill_weight_across(const Args& a, T* tile, int group, int col0, const R& rows, const Q& cols, int k0, int sum) {
+    DEV void fill_weight_across(
+        const Args& a, T* tile, int group, int col0, const R& rows, const Q& cols, int k0, int sum) {
         constexpr int SLOTS = BN / VB, ALONG = THREADS / SLOTS, COUNT = ceil_div(BK, ALONG);
         static_assert(THREADS % SLOTS == 0, "slots");
         const int slot = here() % SLOTS * VB, line = here() / SLOTS;
@@ -398,7 +437,8 @@ template <int KIND, int MATH, class T, class Geom, int BM, int BN, int BKB, int 
         conv_fill<T, VB, COUNT, BK % ALONG != 0>(
             [&](int c, bool& valid) {
                 const int k = k0 + line + c * ALONG;
-                const u32 tap = (u32)(CK % BK == 0 ? k0 : k) / CK, i = tap / (u32)cols.taps, j = tap - i * (u32)cols.taps;
+                const u32 tap = (u32)(CK % BK == 0 ? k0 : k) / CK, i = tap / (u32)cols.taps,
+                          j = tap - i * (u32)cols.taps;
                 valid = inside && k < sum;
                 const int at = (rows.tap0 + (int)i * R::TAP_STEP) * Geom::KW + cols.tap0 + (int)j * Q::TAP_STEP;
                 return from + ((group * Geom::FG + k - (int)tap * CK) * Geom::TAPS + at) * Geom::CG;
@@ -432,12 +472,15 @@ template <int KIND, int MATH, class T, class Geom, int BM, int BN, int BKB, int 
         constexpr int SLOTS = BN / VB, ALONG = THREADS / SLOTS, COUNT = ceil_div(BK, ALONG);
         static_assert(THREADS % SLOTS == 0, "slots");
         const int slot = here() % SLOTS * VB, line = here() / SLOTS, col = col0 + slot;
-        const int tap = col / Geom::CG, i = tap / Geom::KW, h = i * Geom::DH - Geom::PH, w = (tap - i * Geom::KW) * Geom::DW - Geom::PW;
-        const T* from = a.at<T>(slots::product::A) + (((Offset)h * Geom::W + w) * Geom::C + group * Geom::CG + col - tap * Geom::CG);
+        const int tap = col / Geom::CG, i = tap / Geom::KW, h = i * Geom::DH - Geom::PH,
+                  w = (tap - i * Geom::KW) * Geom::DW - Geom::PW;
+        const T* from = a.at<T>(slots::product::A) +
+            (((Offset)h * Geom::W + w) * Geom::C + group * Geom::CG + col - tap * Geom::CG);
         const bool inside = col < COLS;
         conv_fill<T, VB, COUNT, BK % ALONG != 0>(
             [&](int c, bool& valid) {
-                const u32 p = (u32)(k0 + line + c * ALONG), n = p / (u32)(Geom::HO * Geom::WO), at = p - n * (u32)(Geom::HO * Geom::WO);
+                const u32 p = (u32)(k0 + line + c * ALONG), n = p / (u32)(Geom::HO * Geom::WO),
+                          at = p - n * (u32)(Geom::HO * Geom::WO);
                 const u32 oh = at / (u32)Geom::WO, ow = at - oh * (u32)Geom::WO;
                 const int ih = (int)oh * Geom::SH, iw = (int)ow * Geom::SW;
                 valid = inside && p < (u32)POSITIONS && (u32)(ih + h) < (u32)Geom::H && (u32)(iw + w) < (u32)Geom::W;
@@ -454,7 +497,8 @@ template <int KIND, int MATH, class T, class Geom, int BM, int BN, int BKB, int 
     static constexpr int TM = TENSOR ? WM / 16 : 1, TN = TENSOR ? WN / 16 : 1;
     struct Fragments { u32 a[TM][4], b[TN][4]; };
 
-    // The fragments of 32 bytes of the sum. Two neighbouring tiles of eight columns share one load of B: words 0, 1 and words 2, 3.
+    // The fragments of 32 bytes of the sum. Two neighbouring tiles of eight columns share one load of B: words 0, 1 and
+    // words 2, 3.
     DEV void load_fragments(Fragments& f, const T* tile_a, const T* tile_b, int k) {
         constexpr int V = TileA::V;
         const int lane = here() % 32, warp = here() / 32, m = warp / (BN / WN) * WM, n = warp % (BN / WN) * WN;
@@ -463,21 +507,29 @@ template <int KIND, int MATH, class T, class Geom, int BM, int BN, int BKB, int 
             if constexpr (!BWD_W) {
                 load_matrix_x4(f.a[i], tile_a + TileA::place(m + i * 16 + lane % 16, k + lane / 16 * V));
             } else if constexpr (sizeof(T) == 2) {
-                load_matrix_x4_trans(f.a[i], tile_a + TileA::place(k + lane / 16 * 8 + lane % 8, m + i * 16 + lane / 8 % 2 * 8));
+                load_matrix_x4_trans(
+                    f.a[i], tile_a + TileA::place(k + lane / 16 * 8 + lane % 8, m + i * 16 + lane / 8 % 2 * 8));
             } else {
 #pragma unroll
-                for (int e = 0; e < 4; ++e) f.a[i][e] = __float_as_uint(((const float*)tile_a)[TileA::place(k + lane % 4 + e / 2 * 4, m + i * 16 + lane / 4 + e % 2 * 8)]);
+                for (int e = 0; e < 4; ++e)
+                    f.a[i][e] = __float_as_uint(
+                        ((const float*)tile_a)
+                            [TileA::place(k + lane % 4 + e / 2 * 4, m + i * 16 + lane / 4 + e % 2 * 8)]);
             }
         }
 #pragma unroll
         for (int j = 0; j < TN; ++j) {
             if constexpr (FWD) {
-                load_matrix_x4(f.b[j], tile_b + TileB::place(n + j * 16 + lane / 16 * 8 + lane % 8, k + lane / 8 % 2 * V));
+                load_matrix_x4(
+                    f.b[j], tile_b + TileB::place(n + j * 16 + lane / 16 * 8 + lane % 8, k + lane / 8 % 2 * V));
             } else if constexpr (sizeof(T) == 2) {
                 load_matrix_x4_trans(f.b[j], tile_b + TileB::place(k + lane % 16, n + j * 16 + lane / 16 * 8));
             } else {
 #pragma unroll
-                for (int e = 0; e < 4; ++e) f.b[j][e] = __float_as_uint(((const float*)tile_b)[TileB::place(k + lane % 4 + e % 2 * 4, n + j * 16 + lane / 4 + e / 2 * 8)]);
+                for (int e = 0; e < 4; ++e)
+                    f.b[j][e] = __float_as_uint(
+                        ((const float*)tile_b)
+                            [TileB::place(k + lane % 4 + e % 2 * 4, n + j * 16 + lane / 4 + e / 2 * 8)]);
             }
         }
         if constexpr (sizeof(T) == 4) {
@@ -509,7 +561,8 @@ template <int KIND, int MATH, class T, class Geom, int BM, int BN, int BKB, int 
         }
     }
 
-    // A row of the result to store, or -1; the place in it of a column; and V elements of it. With splits, the second phase adds the bias.
+    // A row of the result to store, or -1; the place in it of a column; and V elements of it. With splits, the second
+    // phase adds the bias.
     DEV int place_row(const Row* table, int group, int row0, int r) {
         if constexpr (BWD_W) return row0 + r < ROWS ? group * Geom::FG + row0 + r : -1;
         else return table[r].out;
@@ -522,7 +575,8 @@ template <int KIND, int MATH, class T, class Geom, int BM, int BN, int BKB, int 
             if (inside) conv_bias<E, V>(a, line, bias);
         }
     }
-    template <int V> DEV void put(const Args& a, int split, int row, int line, const float (&bias)[V], const float (&sum)[V]) {
+    template <int V>
+    DEV void put(const Args& a, int split, int row, int line, const float (&bias)[V], const float (&sum)[V]) {
         const i64 index = (i64)row * LD + line;
         if constexpr (SPLITS > 1) {
             float* const part = a.at<float>(slots::product::WORK) + (split * LEN + index);
@@ -533,8 +587,10 @@ template <int KIND, int MATH, class T, class Geom, int BM, int BN, int BKB, int 
         }
     }
 
-    template <class Acc> DEV void finish_tensor(const Args& a, Acc& acc, const Row* table, int group, int split, int row0, int col0) {
-        const int lane = here() % 32, warp = here() / 32, m = warp / (BN / WN) * WM + lane / 4, n = col0 + warp % (BN / WN) * WN;
+    template <class Acc>
+    DEV void finish_tensor(const Args& a, Acc& acc, const Row* table, int group, int split, int row0, int col0) {
+        const int lane = here() % 32, warp = here() / 32, m = warp / (BN / WN) * WM + lane / 4,
+                  n = col0 + warp % (BN / WN) * WN;
         constexpr int V = COLS % 4 == 0 ? 4 : 1;
         const bool odd = lane % 2 != 0;
         int row[TM * 2];
@@ -544,8 +600,11 @@ template <int KIND, int MATH, class T, class Geom, int BM, int BN, int BKB, int 
         for (int j = 0; j < TN; ++j)
 #pragma unroll
             for (int e = 0; e < 4; e += V) {
-                // Lanes have two neighbours of each of two tiles of eight columns; a pair of lanes trades so that each has four of one.
-                const int col = n + j * 16 + (V == 4 ? lane % 2 * 8 + lane % 4 / 2 * 4 : e / 2 * 8 + lane % 4 * 2 + e % 2), line = place_col(group, col);
+                // Lanes have two neighbours of each of two tiles of eight columns; a pair of lanes trades so that each
+                // has four of one.
+                const int col = n + j * 16 +
+                    (V == 4 ? lane % 2 * 8 + lane % 4 / 2 * 4 : e / 2 * 8 + lane % 4 * 2 + e % 2),
+                          line = place_col(group, col);
                 float bias[V];
                 put_bias<V>(a, line, col < COLS, bias);
 #pragma unroll
@@ -554,8 +613,10 @@ template <int KIND, int MATH, class T, class Geom, int BM, int BN, int BKB, int 
                     const float* right = &acc[i / 2][j * 2 + 1][i % 2 * 2];
                     float sum[V];
                     if constexpr (V == 4) {
-                        const float x = __shfl_xor_sync(0xffffffffu, odd ? left[0] : right[0], 1), y = __shfl_xor_sync(0xffffffffu, odd ? left[1] : right[1], 1);
-                        sum[0] = odd ? x : left[0], sum[1] = odd ? y : left[1], sum[2] = odd ? right[0] : x, sum[3] = odd ? right[1] : y;
+                        const float x = __shfl_xor_sync(0xffffffffu, odd ? left[0] : right[0], 1),
+                                    y = __shfl_xor_sync(0xffffffffu, odd ? left[1] : right[1], 1);
+                        sum[0] = odd ? x : left[0], sum[1] = odd ? y : left[1], sum[2] = odd ? right[0] : x,
+                        sum[3] = odd ? right[1] : y;
                     } else {
                         sum[0] = e < 2 ? left[e] : right[e - 2];
                     }
@@ -566,8 +627,8 @@ template <int KIND, int MATH, class T, class Geom, int BM, int BN, int BKB, int 
 
     // ------------------------------------------------------------------------------------------------ FMAs
 
-    // The WM rows and WN columns of a thread: a stride apart where a row's sum lies together, otherwise in groups of four neighbours, so that both
-    // are read 16 bytes at a time from different banks.
+    // The WM rows and WN columns of a thread: a stride apart where a row's sum lies together, otherwise in groups of
+    // four neighbours, so that both are read 16 bytes at a time from different banks.
     static constexpr int ACROSS = BN / WN, DOWN = BM / WM;
     DEV int row_of(int i) {
         const int y = here() / ACROSS;
@@ -623,7 +684,8 @@ template <int KIND, int MATH, class T, class Geom, int BM, int BN, int BKB, int 
         }
     }
 
-    template <class Acc> DEV void finish_simt(const Args& a, Acc& acc, const Row* table, int group, int split, int row0, int col0) {
+    template <class Acc>
+    DEV void finish_simt(const Args& a, Acc& acc, const Row* table, int group, int split, int row0, int col0) {
         constexpr int V = !FWD && COLS % 4 == 0 ? 4 : 1;
 #pragma unroll
         for (int j = 0; j < WN; j += V) {
@@ -642,9 +704,10 @@ template <int KIND, int MATH, class T, class Geom, int BM, int BN, int BKB, int 
     }
 };
 
-// Forward pass or gradient of x of a small problem in one launch: every warp of a block makes the whole tile of BM by BN (512 elements, 16 a lane) from its own
-// slice of the sum, all of whose copies are under way at once, and the block adds its warps' results in a fixed order.
-// Threads: 32 SLICES. Blocks: groups * classes of positions * row tiles * column tiles. Alignment: any. Overwrites. Deterministic.
+// Forward pass or gradient of x of a small problem in one launch: every warp of a block makes the whole tile of BM by
+// BN (512 elements, 16 a lane) from its own slice of the sum, all of whose copies are under way at once, and the block
+// adds its warps' results in a fixed order. Threads: 32 SLICES. Blocks: groups * classes of positions * row tiles *
+// column tiles. Alignment: any. Overwrites. Deterministic.
 template <int KIND, class Geom, int BM, int BN, int SLICES, class E> struct ConvSliced {
     using Gemm = ConvGemm<KIND, CONV_SIMT, float, Geom, BM, BN, 64, 4, 4, 2, 1, false, E>;
     using R = typename Gemm::R;
@@ -652,7 +715,9 @@ template <int KIND, class Geom, int BM, int BN, int SLICES, class E> struct Conv
     using Row = typename Gemm::Row;
     static_assert(KIND != CONV_BACKWARD_W && BM * BN == 512, "a warp's tile");
     static constexpr bool FWD = KIND == CONV_FORWARD;
-    static constexpr int TAPS = FWD ? Geom::TAPS : min_i(Geom::KH, ceil_div(Geom::KH, R::TAP_STEP)) * min_i(Geom::KW, ceil_div(Geom::KW, Q::TAP_STEP));
+    static constexpr int TAPS = FWD
+        ? Geom::TAPS
+        : min_i(Geom::KH, ceil_div(Geom::KH, R::TAP_STEP)) * min_i(Geom::KW, ceil_div(Geom::KW, Q::TAP_STEP));
     static constexpr int STEPS = ceil_div((i64)TAPS * Gemm::CK, Gemm::BK), PER = ceil_div(STEPS, SLICES);
     static constexpr int PHASES = 1, THREADS = 32 * SLICES, OWN_BYTES = max_i(PER * Gemm::STAGE_BYTES, BM * BN * 4);
     static constexpr long long WORK = 0;
@@ -664,7 +729,8 @@ template <int KIND, class Geom, int BM, int BN, int SLICES, class E> struct Conv
         block /= Gemm::COL_TILES;
         const int row0 = block % Gemm::ROW_TILES * BM;
         block /= Gemm::ROW_TILES;
-        const int kind = block % Gemm::CLASSES, group = block / Gemm::CLASSES, slice = threadIdx.x / 32, lane = threadIdx.x % 32;
+        const int kind = block % Gemm::CLASSES, group = block / Gemm::CLASSES, slice = threadIdx.x / 32,
+                  lane = threadIdx.x % 32;
         const R rows = R::of(kind / Q::CLASSES);
         const Q cols = Q::of(kind % Q::CLASSES);
         const int sum = row0 < Geom::N * rows.count * cols.count ? rows.taps * cols.taps * Gemm::CK : 0;
@@ -716,21 +782,25 @@ template <int KIND, class Geom, int BM, int BN, int SLICES, class E> struct Conv
     }
 };
 
-// ---------------------------------------------------------------------------------------------------- gradient of the weight, all taps at once
+// ---------------------------------------------------------------------------------------------------- gradient of the
+// weight, all taps at once
 
-// How the kernels below walk: a unit is R rows of y of one image. One stage of shared memory holds the unit's dy, 64 filters a line, and the rows of
-// x that it meets, CT channels a line, padding included: a tap is then nothing but a shift by lines, and x comes from memory once for all taps.
-// Lines of y are padded to a multiple of eight a row. Lines of 16-bit numbers are 128 bytes, permuted by groups of 16 bytes as the matrix
-// instructions of Hopper expect; lines of floats are padded.
-// Lines of the padding hold zeros in dy, yet may meet numbers of x: infinities there become NaN, as in the taps that they belong to.
+// How the kernels below walk: a unit is R rows of y of one image. One stage of shared memory holds the unit's dy, 64
+// filters a line, and the rows of x that it meets, CT channels a line, padding included: a tap is then nothing but a
+// shift by lines, and x comes from memory once for all taps. Lines of y are padded to a multiple of eight a row. Lines
+// of 16-bit numbers are 128 bytes, permuted by groups of 16 bytes as the matrix instructions of Hopper expect; lines of
+// floats are padded. Lines of the padding hold zeros in dy, yet may meet numbers of x: infinities there become NaN, as
+// in the taps that they belong to.
 template <class T, class Geom, int R, int CT, int THREADS> struct ConvTaps {
-    static_assert(Geom::SH == 1 && Geom::SW == 1 && Geom::DH == 1 && Geom::DW == 1 && Geom::G == 1, "taps must be shifts");
+    static_assert(
+        Geom::SH == 1 && Geom::SW == 1 && Geom::DH == 1 && Geom::DW == 1 && Geom::G == 1, "taps must be shifts");
     static constexpr bool SWIZZLED = sizeof(T) == 2;
     static constexpr int V = 16 / (int)sizeof(T), FT = 64, WP = ceil_div(Geom::WO, 8) * 8, PX = WP + Geom::KW - 1;
     static_assert(Geom::C % V == 0 && Geom::F % V == 0 && (!SWIZZLED || CT == 64), "copies of 16 bytes");
     static constexpr int LINE_Y = SWIZZLED ? 64 : FT + 8, LINE_X = SWIZZLED ? 64 : CT + 8;
     static constexpr int Y_LINES = R * WP, X_LINES = (R + Geom::KH - 1) * PX;
-    static constexpr int Y_BYTES = Y_LINES * LINE_Y * (int)sizeof(T), X_BYTES = ceil_div(X_LINES, 8) * 8 * LINE_X * (int)sizeof(T), STAGE_BYTES = Y_BYTES + X_BYTES;
+    static constexpr int Y_BYTES = Y_LINES * LINE_Y * (int)sizeof(T),
+                         X_BYTES = ceil_div(X_LINES, 8) * 8 * LINE_X * (int)sizeof(T), STAGE_BYTES = Y_BYTES + X_BYTES;
     static constexpr int UNITS_H = ceil_div(Geom::HO, R), UNITS = Geom::N * UNITS_H;
     static constexpr int F_TILES = ceil_div(Geom::F, FT), C_TILES = ceil_div(Geom::C, CT), TILES = F_TILES * C_TILES;
 
@@ -744,26 +814,30 @@ template <class T, class Geom, int R, int CT, int THREADS> struct ConvTaps {
             constexpr int SLOTS = FT / V, ALONG = THREADS / SLOTS, COUNT = ceil_div(Y_LINES, ALONG);
             static_assert(THREADS % SLOTS == 0, "slots");
             const int slot = threadIdx.x % SLOTS, first = threadIdx.x / SLOTS;
-            const T* from = a.at<T>(slots::product::B) + ((i64)(n * Geom::HO + h0) * Geom::WO * Geom::F + f0 + slot * V);
+            const T* from =
+                a.at<T>(slots::product::B) + ((i64)(n * Geom::HO + h0) * Geom::WO * Geom::F + f0 + slot * V);
             const bool inside = f0 + slot * V < Geom::F;
 #pragma unroll
             for (int i = 0; i < COUNT; ++i) {
                 const int line = first + i * ALONG, r = line / WP, w = line - r * WP;
                 if (Y_LINES % ALONG == 0 || line < Y_LINES)
-                    copy_async<16>(place<LINE_Y>(stage, line, slot), from + (r * Geom::WO + w) * Geom::F, inside && w < Geom::WO && h0 + r < Geom::HO);
+                    copy_async<16>(place<LINE_Y>(stage, line, slot), from + (r * Geom::WO + w) * Geom::F,
+                        inside && w < Geom::WO && h0 + r < Geom::HO);
             }
         }
         {
             constexpr int SLOTS = CT / V, ALONG = THREADS / SLOTS, COUNT = ceil_div(X_LINES, ALONG);
             static_assert(THREADS % SLOTS == 0, "slots");
             const int slot = threadIdx.x % SLOTS, first = threadIdx.x / SLOTS;
-            const T* from = a.at<T>(slots::product::A) + ((i64)(n * Geom::H + h0 - Geom::PH) * Geom::W * Geom::C + c0 + slot * V);
+            const T* from =
+                a.at<T>(slots::product::A) + ((i64)(n * Geom::H + h0 - Geom::PH) * Geom::W * Geom::C + c0 + slot * V);
             const bool inside = c0 + slot * V < Geom::C;
 #pragma unroll
             for (int i = 0; i < COUNT; ++i) {
                 const int line = first + i * ALONG, r = line / PX, h = h0 + r - Geom::PH, w = line - r * PX - Geom::PW;
                 if (X_LINES % ALONG == 0 || line < X_LINES)
-                    copy_async<16>(place<LINE_X>(stage + Y_BYTES, line, slot), from + (r * Geom::W + w) * Geom::C, inside && (u32)h < (u32)Geom::H && (u32)w < (u32)Geom::W);
+                    copy_async<16>(place<LINE_X>(stage + Y_BYTES, line, slot), from + (r * Geom::W + w) * Geom::C,
+                        inside && (u32)h < (u32)Geom::H && (u32)w < (u32)Geom::W);
             }
         }
     }
@@ -788,24 +862,62 @@ template <class T, class Geom, int R, int CT, int THREADS> struct ConvTaps {
         round_lines<LINE_X, X_LINES, CT>(stage + Y_BYTES);
     }
     // Stores four neighbouring channels of one filter and tap: a part of the sum, or the result.
-    template <int SPLITS, bool ACC> DEV void put(const Args& a, int split, int f, int tap, int c, const float (&sum)[4]) {
+    template <int SPLITS, bool ACC>
+    DEV void put(const Args& a, int split, int f, int tap, int c, const float (&sum)[4]) {
         if (f >= Geom::F || c >= Geom::C) return;
         const i64 index = ((i64)f * Geom::TAPS + tap) * Geom::C + c;
         const float bias[4] = {0.0f, 0.0f, 0.0f, 0.0f};
-        if constexpr (SPLITS > 1) conv_store_global(a.at<float>(slots::product::WORK) + (split * Geom::WEIGHT + index), sum);
+        if constexpr (SPLITS > 1)
+            conv_store_global(a.at<float>(slots::product::WORK) + (split * Geom::WEIGHT + index), sum);
         else conv_finish<Epilogue<false, NONE, false, NONE>, float, ACC, 4>(a, index, bias, sum);
     }
 };
 
 #if defined(__CUDA_ARCH_FEAT_SM90_ALL)
 DEV void conv_wgmma(float (&d)[96], u64 a, u64 b, bf16) {
-    asm volatile("{\n.reg .pred p;\nsetp.eq.b32 p, 0, 0;\nwgmma.mma_async.sync.aligned.m64n192k16.f32.bf16.bf16 {%0,%1,%2,%3,%4,%5,%6,%7,%8,%9,%10,%11,%12,%13,%14,%15,%16,%17,%18,%19,%20,%21,%22,%23,%24,%25,%26,%27,%28,%29,%30,%31,%32,%33,%34,%35,%36,%37,%38,%39,%40,%41,%42,%43,%44,%45,%46,%47,%48,%49,%50,%51,%52,%53,%54,%55,%56,%57,%58,%59,%60,%61,%62,%63,%64,%65,%66,%67,%68,%69,%70,%71,%72,%73,%74,%75,%76,%77,%78,%79,%80,%81,%82,%83,%84,%85,%86,%87,%88,%89,%90,%91,%92,%93,%94,%95}, %96, %97, p, 1, 1, 1, 1;\n}"
-                 : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3]), "+f"(d[4]), "+f"(d[5]), "+f"(d[6]), "+f"(d[7]), "+f"(d[8]), "+f"(d[9]), "+f"(d[10]), "+f"(d[11]), "+f"(d[12]), "+f"(d[13]), "+f"(d[14]), "+f"(d[15]), "+f"(d[16]), "+f"(d[17]), "+f"(d[18]), "+f"(d[19]), "+f"(d[20]), "+f"(d[21]), "+f"(d[22]), "+f"(d[23]), "+f"(d[24]), "+f"(d[25]), "+f"(d[26]), "+f"(d[27]), "+f"(d[28]), "+f"(d[29]), "+f"(d[30]), "+f"(d[31]), "+f"(d[32]), "+f"(d[33]), "+f"(d[34]), "+f"(d[35]), "+f"(d[36]), "+f"(d[37]), "+f"(d[38]), "+f"(d[39]), "+f"(d[40]), "+f"(d[41]), "+f"(d[42]), "+f"(d[43]), "+f"(d[44]), "+f"(d[45]), "+f"(d[46]), "+f"(d[47]), "+f"(d[48]), "+f"(d[49]), "+f"(d[50]), "+f"(d[51]), "+f"(d[52]), "+f"(d[53]), "+f"(d[54]), "+f"(d[55]), "+f"(d[56]), "+f"(d[57]), "+f"(d[58]), "+f"(d[59]), "+f"(d[60]), "+f"(d[61]), "+f"(d[62]), "+f"(d[63]), "+f"(d[64]), "+f"(d[65]), "+f"(d[66]), "+f"(d[67]), "+f"(d[68]), "+f"(d[69]), "+f"(d[70]), "+f"(d[71]), "+f"(d[72]), "+f"(d[73]), "+f"(d[74]), "+f"(d[75]), "+f"(d[76]), "+f"(d[77]), "+f"(d[78]), "+f"(d[79]), "+f"(d[80]), "+f"(d[81]), "+f"(d[82]), "+f"(d[83]), "+f"(d[84]), "+f"(d[85]), "+f"(d[86]), "+f"(d[87]), "+f"(d[88]), "+f"(d[89]), "+f"(d[90]), "+f"(d[91]), "+f"(d[92]), "+f"(d[93]), "+f"(d[94]), "+f"(d[95])
+    asm volatile("{\n.reg .pred p;\nsetp.eq.b32 p, 0, 0;\nwgmma.mma_async.sync.aligned.m64n192k16.f32.bf16.bf16 "
+                 "{%0,%1,%2,%3,%4,%5,%6,%7,%8,%9,%10,%11,%12,%13,%14,%15,%16,%17,%18,%19,%20,%21,%22,%23,"
+                 "%24,%25,%26,%27,%28,%29,%30,%31,%32,%33,%34,%35,%36,%37,%38,%39,%40,%41,%42,%43,%44,%45,"
+                 "%46,%47,%48,%49,%50,%51,%52,%53,%54,%55,%56,%57,%58,%59,%60,%61,%62,%63,%64,%65,%66,%67,"
+                 "%68,%69,%70,%71,%72,%73,%74,%75,%76,%77,%78,%79,%80,%81,%82,%83,%84,%85,%86,%87,%88,%89,"
+                 "%90,%91,%92,%93,%94,%95}, %96, %97, p, 1, 1, 1, 1;\n}"
+                 : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3]), "+f"(d[4]), "+f"(d[5]), "+f"(d[6]), "+f"(d[7]),
+                   "+f"(d[8]), "+f"(d[9]), "+f"(d[10]), "+f"(d[11]), "+f"(d[12]), "+f"(d[13]), "+f"(d[14]), "+f"(d[15]),
+                   "+f"(d[16]), "+f"(d[17]), "+f"(d[18]), "+f"(d[19]), "+f"(d[20]), "+f"(d[21]), "+f"(d[22]),
+                   "+f"(d[23]), "+f"(d[24]), "+f"(d[25]), "+f"(d[26]), "+f"(d[27]), "+f"(d[28]), "+f"(d[29]),
+                   "+f"(d[30]), "+f"(d[31]), "+f"(d[32]), "+f"(d[33]), "+f"(d[34]), "+f"(d[35]), "+f"(d[36]),
+                   "+f"(d[37]), "+f"(d[38]), "+f"(d[39]), "+f"(d[40]), "+f"(d[41]), "+f"(d[42]), "+f"(d[43]),
+                   "+f"(d[44]), "+f"(d[45]), "+f"(d[46]), "+f"(d[47]), "+f"(d[48]), "+f"(d[49]), "+f"(d[50]),
+                   "+f"(d[51]), "+f"(d[52]), "+f"(d[53]), "+f"(d[54]), "+f"(d[55]), "+f"(d[56]), "+f"(d[57]),
+                   "+f"(d[58]), "+f"(d[59]), "+f"(d[60]), "+f"(d[61]), "+f"(d[62]), "+f"(d[63]), "+f"(d[64]),
+                   "+f"(d[65]), "+f"(d[66]), "+f"(d[67]), "+f"(d[68]), "+f"(d[69]), "+f"(d[70]), "+f"(d[71]),
+                   "+f"(d[72]), "+f"(d[73]), "+f"(d[74]), "+f"(d[75]), "+f"(d[76]), "+f"(d[77]), "+f"(d[78]),
+                   "+f"(d[79]), "+f"(d[80]), "+f"(d[81]), "+f"(d[82]), "+f"(d[83]), "+f"(d[84]), "+f"(d[85]),
+                   "+f"(d[86]), "+f"(d[87]), "+f"(d[88]), "+f"(d[89]), "+f"(d[90]), "+f"(d[91]), "+f"(d[92]),
+                   "+f"(d[93]), "+f"(d[94]), "+f"(d[95])
                  : "l"(a), "l"(b));
 }
 DEV void conv_wgmma(float (&d)[96], u64 a, u64 b, f16) {
-    asm volatile("{\n.reg .pred p;\nsetp.eq.b32 p, 0, 0;\nwgmma.mma_async.sync.aligned.m64n192k16.f32.f16.f16 {%0,%1,%2,%3,%4,%5,%6,%7,%8,%9,%10,%11,%12,%13,%14,%15,%16,%17,%18,%19,%20,%21,%22,%23,%24,%25,%26,%27,%28,%29,%30,%31,%32,%33,%34,%35,%36,%37,%38,%39,%40,%41,%42,%43,%44,%45,%46,%47,%48,%49,%50,%51,%52,%53,%54,%55,%56,%57,%58,%59,%60,%61,%62,%63,%64,%65,%66,%67,%68,%69,%70,%71,%72,%73,%74,%75,%76,%77,%78,%79,%80,%81,%82,%83,%84,%85,%86,%87,%88,%89,%90,%91,%92,%93,%94,%95}, %96, %97, p, 1, 1, 1, 1;\n}"
-                 : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3]), "+f"(d[4]), "+f"(d[5]), "+f"(d[6]), "+f"(d[7]), "+f"(d[8]), "+f"(d[9]), "+f"(d[10]), "+f"(d[11]), "+f"(d[12]), "+f"(d[13]), "+f"(d[14]), "+f"(d[15]), "+f"(d[16]), "+f"(d[17]), "+f"(d[18]), "+f"(d[19]), "+f"(d[20]), "+f"(d[21]), "+f"(d[22]), "+f"(d[23]), "+f"(d[24]), "+f"(d[25]), "+f"(d[26]), "+f"(d[27]), "+f"(d[28]), "+f"(d[29]), "+f"(d[30]), "+f"(d[31]), "+f"(d[32]), "+f"(d[33]), "+f"(d[34]), "+f"(d[35]), "+f"(d[36]), "+f"(d[37]), "+f"(d[38]), "+f"(d[39]), "+f"(d[40]), "+f"(d[41]), "+f"(d[42]), "+f"(d[43]), "+f"(d[44]), "+f"(d[45]), "+f"(d[46]), "+f"(d[47]), "+f"(d[48]), "+f"(d[49]), "+f"(d[50]), "+f"(d[51]), "+f"(d[52]), "+f"(d[53]), "+f"(d[54]), "+f"(d[55]), "+f"(d[56]), "+f"(d[57]), "+f"(d[58]), "+f"(d[59]), "+f"(d[60]), "+f"(d[61]), "+f"(d[62]), "+f"(d[63]), "+f"(d[64]), "+f"(d[65]), "+f"(d[66]), "+f"(d[67]), "+f"(d[68]), "+f"(d[69]), "+f"(d[70]), "+f"(d[71]), "+f"(d[72]), "+f"(d[73]), "+f"(d[74]), "+f"(d[75]), "+f"(d[76]), "+f"(d[77]), "+f"(d[78]), "+f"(d[79]), "+f"(d[80]), "+f"(d[81]), "+f"(d[82]), "+f"(d[83]), "+f"(d[84]), "+f"(d[85]), "+f"(d[86]), "+f"(d[87]), "+f"(d[88]), "+f"(d[89]), "+f"(d[90]), "+f"(d[91]), "+f"(d[92]), "+f"(d[93]), "+f"(d[94]), "+f"(d[95])
+    asm volatile("{\n.reg .pred p;\nsetp.eq.b32 p, 0, 0;\nwgmma.mma_async.sync.aligned.m64n192k16.f32.f16.f16 "
+                 "{%0,%1,%2,%3,%4,%5,%6,%7,%8,%9,%10,%11,%12,%13,%14,%15,%16,%17,%18,%19,%20,%21,%22,%23,"
+                 "%24,%25,%26,%27,%28,%29,%30,%31,%32,%33,%34,%35,%36,%37,%38,%39,%40,%41,%42,%43,%44,%45,"
+                 "%46,%47,%48,%49,%50,%51,%52,%53,%54,%55,%56,%57,%58,%59,%60,%61,%62,%63,%64,%65,%66,%67,"
+                 "%68,%69,%70,%71,%72,%73,%74,%75,%76,%77,%78,%79,%80,%81,%82,%83,%84,%85,%86,%87,%88,%89,"
+                 "%90,%91,%92,%93,%94,%95}, %96, %97, p, 1, 1, 1, 1;\n}"
+                 : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3]), "+f"(d[4]), "+f"(d[5]), "+f"(d[6]), "+f"(d[7]),
+                   "+f"(d[8]), "+f"(d[9]), "+f"(d[10]), "+f"(d[11]), "+f"(d[12]), "+f"(d[13]), "+f"(d[14]), "+f"(d[15]),
+                   "+f"(d[16]), "+f"(d[17]), "+f"(d[18]), "+f"(d[19]), "+f"(d[20]), "+f"(d[21]), "+f"(d[22]),
+                   "+f"(d[23]), "+f"(d[24]), "+f"(d[25]), "+f"(d[26]), "+f"(d[27]), "+f"(d[28]), "+f"(d[29]),
+                   "+f"(d[30]), "+f"(d[31]), "+f"(d[32]), "+f"(d[33]), "+f"(d[34]), "+f"(d[35]), "+f"(d[36]),
+                   "+f"(d[37]), "+f"(d[38]), "+f"(d[39]), "+f"(d[40]), "+f"(d[41]), "+f"(d[42]), "+f"(d[43]),
+                   "+f"(d[44]), "+f"(d[45]), "+f"(d[46]), "+f"(d[47]), "+f"(d[48]), "+f"(d[49]), "+f"(d[50]),
+                   "+f"(d[51]), "+f"(d[52]), "+f"(d[53]), "+f"(d[54]), "+f"(d[55]), "+f"(d[56]), "+f"(d[57]),
+                   "+f"(d[58]), "+f"(d[59]), "+f"(d[60]), "+f"(d[61]), "+f"(d[62]), "+f"(d[63]), "+f"(d[64]),
+                   "+f"(d[65]), "+f"(d[66]), "+f"(d[67]), "+f"(d[68]), "+f"(d[69]), "+f"(d[70]), "+f"(d[71]),
+                   "+f"(d[72]), "+f"(d[73]), "+f"(d[74]), "+f"(d[75]), "+f"(d[76]), "+f"(d[77]), "+f"(d[78]),
+                   "+f"(d[79]), "+f"(d[80]), "+f"(d[81]), "+f"(d[82]), "+f"(d[83]), "+f"(d[84]), "+f"(d[85]),
+                   "+f"(d[86]), "+f"(d[87]), "+f"(d[88]), "+f"(d[89]), "+f"(d[90]), "+f"(d[91]), "+f"(d[92]),
+                   "+f"(d[93]), "+f"(d[94]), "+f"(d[95])
                  : "l"(a), "l"(b));
 }
 #define CONV_WGMMA 1
@@ -813,15 +925,19 @@ DEV void conv_wgmma(float (&d)[96], u64 a, u64 b, f16) {
 #define CONV_WGMMA 0
 template <class T> DEV void conv_wgmma(float (&)[96], u64, u64, T) {}
 #endif
-// Describes a matrix of 16-bit numbers in shared memory whose lines of 128 bytes run along the rows of the product: `next` bytes from 64 rows to the next
-// 64, `group` bytes from eight lines to the next eight. Any line may be the first, because the permutation goes by the address.
-DEV u64 conv_matrix(u32 at, u32 next, u32 group) { return (u64)((at & 0x3ffff) >> 4) | (u64)(next >> 4) << 16 | (u64)(group >> 4) << 32 | (u64)1 << 62; }
+// Describes a matrix of 16-bit numbers in shared memory whose lines of 128 bytes run along the rows of the product:
+// `next` bytes from 64 rows to the next 64, `group` bytes from eight lines to the next eight. Any line may be the
+// first, because the permutation goes by the address.
+DEV u64 conv_matrix(u32 at, u32 next, u32 group) {
+    return (u64)((at & 0x3ffff) >> 4) | (u64)(next >> 4) << 16 | (u64)(group >> 4) << 32 | (u64)1 << 62;
+}
 
-// Gradient of the weight of a 3x3 kernel of stride and dilation 1, no groups, in 16-bit precisions, on Hopper (target sm_90a). A block makes 64
-// filters by 64 channels by all nine taps; each of its three warpgroups takes one row of taps: 64 by 192, whose three taps are three shifts of the
-// same lines. Threads: 384. Blocks: SPLITS * tiles. A second phase adds the splits in a fixed order; WORK = SPLITS * weights * 4 bytes.
-// Channels and filters must be multiples of eight. Overwrites or adds. Deterministic. Bytes moved: x (R + 2) / R times for each 64 filters, mostly from
-// the second-level cache, dy once for each 64 channels, and the splits twice.
+// Gradient of the weight of a 3x3 kernel of stride and dilation 1, no groups, in 16-bit precisions, on Hopper (target
+// sm_90a). A block makes 64 filters by 64 channels by all nine taps; each of its three warpgroups takes one row of
+// taps: 64 by 192, whose three taps are three shifts of the same lines. Threads: 384. Blocks: SPLITS * tiles. A second
+// phase adds the splits in a fixed order; WORK = SPLITS * weights * 4 bytes. Channels and filters must be multiples of
+// eight. Overwrites or adds. Deterministic. Bytes moved: x (R + 2) / R times for each 64 filters, mostly from the
+// second-level cache, dy once for each 64 channels, and the splits twice.
 template <class T, class Geom, int R, int SPLITS, bool ACC> struct ConvWgmmaBwdW {
     static_assert(sizeof(T) == 2 && Geom::KH == 3 && Geom::KW == 3, "3x3 of 16 bits");
     static_assert(CONV_WGMMA || sizeof(T) == 0, "the target must be sm_90a");
@@ -831,7 +947,8 @@ template <class T, class Geom, int R, int SPLITS, bool ACC> struct ConvWgmmaBwdW
     // Copies are under way for DEPTH stages; products read two more.
     static constexpr int STAGES = min_i(6, 230000 / Taps::STAGE_BYTES), DEPTH = STAGES - 2;
     static_assert(DEPTH >= 1, "stages");
-    using Reduce = ConvReduce<Epilogue<false, NONE, false, NONE>, float, ACC, Geom::WEIGHT, Geom::TAPS * Geom::C, SPLITS, THREADS>;
+    using Reduce =
+        ConvReduce<Epilogue<false, NONE, false, NONE>, float, ACC, Geom::WEIGHT, Geom::TAPS * Geom::C, SPLITS, THREADS>;
     static constexpr int PHASES = SPLITS > 1 ? 2 : 1, EACH = ceil_div(Taps::UNITS, SPLITS);
     static constexpr int blocks(int phase) { return phase == 0 ? SPLITS * Taps::TILES : Reduce::BLOCKS; }
     static constexpr int smem(int phase) { return phase == 0 ? STAGES * Taps::STAGE_BYTES + 1024 : Reduce::SMEM; }
@@ -843,8 +960,10 @@ template <class T, class Geom, int R, int SPLITS, bool ACC> struct ConvWgmmaBwdW
     }
     DEV void product(const Args& a, int block, char* smem) {
         smem += (1024 - shared_address(smem) % 1024) % 1024;
-        const int c0 = block % Taps::C_TILES * 64, f0 = block / Taps::C_TILES % Taps::F_TILES * 64, split = block / Taps::TILES;
-        const int first = min_i(split * EACH, Taps::UNITS), count = min_i(first + EACH, Taps::UNITS) - first, tap_row = threadIdx.x / 128;
+        const int c0 = block % Taps::C_TILES * 64, f0 = block / Taps::C_TILES % Taps::F_TILES * 64,
+                  split = block / Taps::TILES;
+        const int first = min_i(split * EACH, Taps::UNITS), count = min_i(first + EACH, Taps::UNITS) - first,
+                  tap_row = threadIdx.x / 128;
         float d[96];
 #pragma unroll
         for (int i = 0; i < 96; ++i) d[i] = 0.0f;
@@ -858,16 +977,20 @@ template <class T, class Geom, int R, int SPLITS, bool ACC> struct ConvWgmmaBwdW
         for (int step = 0; step < count; ++step) {
             copy_wait<DEPTH - 1>();
             asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
-            // Everybody's copies for this step have landed, and everybody's products of the step before the last are done.
+            // Everybody's copies for this step have landed, and everybody's products of the step before the last are
+            // done.
             __syncthreads();
-            const u32 y = shared_address(smem + now * Taps::STAGE_BYTES), x = y + Taps::Y_BYTES + tap_row * Taps::PX * 128;
+            const u32 y = shared_address(smem + now * Taps::STAGE_BYTES),
+                      x = y + Taps::Y_BYTES + tap_row * Taps::PX * 128;
 #if CONV_WGMMA
             asm volatile("wgmma.fence.sync.aligned;" ::: "memory");
 #endif
 #pragma unroll
             for (int k = 0; k < Taps::Y_LINES; k += 16) {
-                const int line = k / Taps::WP * Taps::PX + k % Taps::WP, other = (k + 8) / Taps::WP * Taps::PX + (k + 8) % Taps::WP;
-                conv_wgmma(d, conv_matrix(y + k * 128, 1024, 1024), conv_matrix(x + line * 128, 128, (other - line) * 128), T{});
+                const int line = k / Taps::WP * Taps::PX + k % Taps::WP,
+                          other = (k + 8) / Taps::WP * Taps::PX + (k + 8) % Taps::WP;
+                conv_wgmma(d, conv_matrix(y + k * 128, 1024, 1024),
+                    conv_matrix(x + line * 128, 128, (other - line) * 128), T{});
             }
 #if CONV_WGMMA
             asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory");
@@ -884,13 +1007,15 @@ template <class T, class Geom, int R, int SPLITS, bool ACC> struct ConvWgmmaBwdW
         const bool odd = lane % 2 != 0;
 #pragma unroll
         for (int j = 0; j < 12; ++j) {
-            // Lanes have two neighbours of each of two tiles of eight columns; a pair of lanes trades so that each has four of one.
+            // Lanes have two neighbours of each of two tiles of eight columns; a pair of lanes trades so that each has
+            // four of one.
             const int col = j * 16 + lane % 2 * 8 + lane % 4 / 2 * 4;
 #pragma unroll
             for (int i = 0; i < 2; ++i) {
                 const float* left = &d[j * 8 + i * 2];
                 const float* right = &d[j * 8 + 4 + i * 2];
-                const float p = __shfl_xor_sync(0xffffffffu, odd ? left[0] : right[0], 1), q = __shfl_xor_sync(0xffffffffu, odd ? left[1] : right[1], 1);
+                const float p = __shfl_xor_sync(0xffffffffu, odd ? left[0] : right[0], 1),
+                            q = __shfl_xor_sync(0xffffffffu, odd ? left[1] : right[1], 1);
                 const float sum[4] = {odd ? p : left[0], odd ? q : left[1], odd ? right[0] : p, odd ? right[1] : q};
                 Taps::template put<SPLITS, ACC>(a, split, row + i * 8, tap_row * 3 + j / 4, c0 + col % 64, sum);
             }
@@ -905,16 +1030,21 @@ template <class T, class Geom, int R, int SPLITS, bool ACC> struct ConvWgmmaBwdW
     }
 };
 
-// The same with TF32 factors and the matrix instructions of all GPUs. A block makes 64 filters by CT (32 or 64) channels by all nine taps, a warp 64 by 48
-// of one row of taps; where CT is 32, two halves of the warps take turns with the positions and meet in shared memory. Threads: 384. Blocks, phases, alignment (multiples of four) and the rest as above.
+// The same with TF32 factors and the matrix instructions of all GPUs. A block makes 64 filters by CT (32 or 64)
+// channels by all nine taps, a warp 64 by 48 of one row of taps; where CT is 32, two halves of the warps take turns
+// with the positions and meet in shared memory. Threads: 384. Blocks, phases, alignment (multiples of four) and the
+// rest as above.
 template <class Geom, int R, int CT, int STAGES, int SPLITS, bool ACC> struct ConvTapsBwdW {
     static_assert(Geom::KH == 3 && Geom::KW == 3 && (CT == 32 || CT == 64) && STAGES >= 3, "3x3");
     static constexpr int ACROSS = CT / 16, TURNS = 4 / ACROSS, THREADS = 384;
     using Taps = ConvTaps<float, Geom, R, CT, THREADS>;
-    using Reduce = ConvReduce<Epilogue<false, NONE, false, NONE>, float, ACC, Geom::WEIGHT, Geom::TAPS * Geom::C, SPLITS, THREADS>;
+    using Reduce =
+        ConvReduce<Epilogue<false, NONE, false, NONE>, float, ACC, Geom::WEIGHT, Geom::TAPS * Geom::C, SPLITS, THREADS>;
     static constexpr int PHASES = SPLITS > 1 ? 2 : 1, EACH = ceil_div(Taps::UNITS, SPLITS);
     static constexpr int blocks(int phase) { return phase == 0 ? SPLITS * Taps::TILES : Reduce::BLOCKS; }
-    static constexpr int smem(int phase) { return phase == 0 ? max_i(STAGES * Taps::STAGE_BYTES, TURNS > 1 ? 96 * 192 * 4 : 0) : Reduce::SMEM; }
+    static constexpr int smem(int phase) {
+        return phase == 0 ? max_i(STAGES * Taps::STAGE_BYTES, TURNS > 1 ? 96 * 192 * 4 : 0) : Reduce::SMEM;
+    }
     static constexpr long long WORK = SPLITS > 1 ? SPLITS * Geom::WEIGHT * 4 : 0;
 
     template <int PHASE> static __device__ void run(const Args& a, int block, char* smem) {
@@ -922,13 +1052,17 @@ template <class Geom, int R, int CT, int STAGES, int SPLITS, bool ACC> struct Co
         else Reduce::run(a, block, smem);
     }
     DEV void product(const Args& a, int block, char* smem) {
-        const int c0 = block % Taps::C_TILES * CT, f0 = block / Taps::C_TILES % Taps::F_TILES * 64, split = block / Taps::TILES;
+        const int c0 = block % Taps::C_TILES * CT, f0 = block / Taps::C_TILES % Taps::F_TILES * 64,
+                  split = block / Taps::TILES;
         const int first = min_i(split * EACH, Taps::UNITS), count = min_i(first + EACH, Taps::UNITS) - first;
-        const int lane = threadIdx.x % 32, warp = threadIdx.x / 32, tap_row = TURNS > 1 ? warp / ACROSS % 3 : warp / ACROSS, turn = TURNS > 1 ? warp / (3 * ACROSS) : 0, g = lane / 4, t = lane % 4, pair0 = warp % ACROSS * 3;
+        const int lane = threadIdx.x % 32, warp = threadIdx.x / 32,
+                  tap_row = TURNS > 1 ? warp / ACROSS % 3 : warp / ACROSS, turn = TURNS > 1 ? warp / (3 * ACROSS) : 0,
+                  g = lane / 4, t = lane % 4, pair0 = warp % ACROSS * 3;
         // The two rows of a fragment that a thread has stand for neighbouring filters, 2 g and the next.
         int shift[3];
 #pragma unroll
-        for (int q = 0; q < 3; ++q) shift[q] = (tap_row * Taps::PX + t + (pair0 + q) * 16 / CT) * Taps::LINE_X + (pair0 + q) * 16 % CT + g;
+        for (int q = 0; q < 3; ++q)
+            shift[q] = (tap_row * Taps::PX + t + (pair0 + q) * 16 / CT) * Taps::LINE_X + (pair0 + q) * 16 % CT + g;
         float acc[4][6][4];
 #pragma unroll
         for (int i = 0; i < 4; ++i)
@@ -947,7 +1081,9 @@ template <class Geom, int R, int CT, int STAGES, int SPLITS, bool ACC> struct Co
         for (int step = 0; step < count; ++step) {
             // This step's numbers are rounded, and everybody has finished with the stage that is filled next.
             __syncthreads();
-            if (step + STAGES - 1 < count) Taps::fill(a, smem + (step + STAGES - 1) % STAGES * Taps::STAGE_BYTES, first + step + STAGES - 1, f0, c0);
+            if (step + STAGES - 1 < count)
+                Taps::fill(
+                    a, smem + (step + STAGES - 1) % STAGES * Taps::STAGE_BYTES, first + step + STAGES - 1, f0, c0);
             copy_commit();
             copy_wait<STAGES - 2>();
             char* const after = smem + (step + 1) % STAGES * Taps::STAGE_BYTES;
@@ -969,7 +1105,8 @@ template <class Geom, int R, int CT, int STAGES, int SPLITS, bool ACC> struct Co
                         fa[i][half * 2] = __float_as_uint(v.v[0]), fa[i][half * 2 + 1] = __float_as_uint(v.v[1]);
                     }
 #pragma unroll
-                    for (int j = 0; j < 6; ++j) fb[j][half] = __float_as_uint(x[(line + half * 4) * Taps::LINE_X + shift[j / 2] + j % 2 * 8]);
+                    for (int j = 0; j < 6; ++j)
+                        fb[j][half] = __float_as_uint(x[(line + half * 4) * Taps::LINE_X + shift[j / 2] + j % 2 * 8]);
                 }
 #pragma unroll
                 for (int i = 0; i < 4; ++i)
@@ -994,30 +1131,37 @@ template <class Geom, int R, int CT, int STAGES, int SPLITS, bool ACC> struct Co
         const bool odd = lane % 2 != 0;
 #pragma unroll
         for (int q = 0; q < 3; ++q) {
-            // Lanes have two neighbours of each of two tiles of eight columns; a pair of lanes trades so that each has four of one.
+            // Lanes have two neighbours of each of two tiles of eight columns; a pair of lanes trades so that each has
+            // four of one.
             const int col = (pair0 + q) * 16, c = c0 + col % CT + lane % 2 * 8 + lane % 4 / 2 * 4;
 #pragma unroll
             for (int i = 0; i < 8; ++i) {
                 const float* left = &acc[i / 2][q * 2][i % 2 * 2];
                 const float* right = &acc[i / 2][q * 2 + 1][i % 2 * 2];
-                const float m = __shfl_xor_sync(0xffffffffu, odd ? left[0] : right[0], 1), n = __shfl_xor_sync(0xffffffffu, odd ? left[1] : right[1], 1);
+                const float m = __shfl_xor_sync(0xffffffffu, odd ? left[0] : right[0], 1),
+                            n = __shfl_xor_sync(0xffffffffu, odd ? left[1] : right[1], 1);
                 const float sum[4] = {odd ? m : left[0], odd ? n : left[1], odd ? right[0] : m, odd ? right[1] : n};
-                Taps::template put<SPLITS, ACC>(a, split, f0 + i / 2 * 16 + g * 2 + i % 2, tap_row * 3 + col / CT, c, sum);
+                Taps::template put<SPLITS, ACC>(
+                    a, split, f0 + i / 2 * 16 + g * 2 + i % 2, tap_row * 3 + col / CT, c, sum);
             }
         }
     }
 };
 
-// ---------------------------------------------------------------------------------------------------- images of few channels
+// ---------------------------------------------------------------------------------------------------- images of few
+// channels
 
-// A unit is R rows of y of one image. The rows of x that it meets lie in shared memory with their padding, so that the place of a factor is the sum of an
-// offset of the position and an offset of tap and channel.
+// A unit is R rows of y of one image. The rows of x that it meets are in shared memory with their padding, so that the
+// place of a factor is the sum of an offset of the position and an offset of tap and channel.
 template <class T, class Geom, int R, int THREADS> struct ConvThin {
     static_assert(Geom::G == 1, "groups");
     static constexpr int K = Geom::TAPS * Geom::C, V = 16 / (int)sizeof(T), VX = vec_width<T>(Geom::W * Geom::C);
-    static constexpr int ROWS = (R - 1) * Geom::SH + (Geom::KH - 1) * Geom::DH + 1, LEFT = ceil_div(Geom::PW * Geom::C, V) * V;
-    static constexpr int RIGHT = max_i(0, (Geom::WO - 1) * Geom::SW + (Geom::KW - 1) * Geom::DW + 1 - Geom::PW - Geom::W) * Geom::C;
-    static constexpr int PITCH = ceil_div(LEFT + Geom::W * Geom::C + RIGHT, V) * V, BYTES = ROWS * PITCH * (int)sizeof(T);
+    static constexpr int ROWS = (R - 1) * Geom::SH + (Geom::KH - 1) * Geom::DH + 1,
+                         LEFT = ceil_div(Geom::PW * Geom::C, V) * V;
+    static constexpr int RIGHT =
+        max_i(0, (Geom::WO - 1) * Geom::SW + (Geom::KW - 1) * Geom::DW + 1 - Geom::PW - Geom::W) * Geom::C;
+    static constexpr int PITCH = ceil_div(LEFT + Geom::W * Geom::C + RIGHT, V) * V,
+                         BYTES = ROWS * PITCH * (int)sizeof(T);
     static constexpr int UNITS_H = ceil_div(Geom::HO, R), UNITS = Geom::N * UNITS_H, LINES = R * Geom::WO;
 
     DEV int line_offset(int p) {
@@ -1058,14 +1202,17 @@ DEV u32 conv_pair(bf16 low, bf16 high) { return (u32)low.bits | (u32)high.bits <
 DEV u32 conv_pair(f16 low, f16 high) { return (u32)low.bits | (u32)high.bits << 16; }
 DEV u32 conv_pair(float, float) { return 0; }
 
-// Gradient of the weight where a filter has few weights (at most 40): dy goes from memory to registers once and never through shared memory. A
-// warp takes 32 bytes of positions at a time by FT (16, 32 or 64) filters by all weights of a filter, on tensor cores (TF32 for float). The warps of a block meet
-// in shared memory; SPLITS blocks a tile of filters; a second phase adds the splits in a fixed order (WORK = SPLITS * weights * 4 bytes).
-// Threads: 256. Filters must be a multiple of FT. Any stride, padding and dilation; no groups. Overwrites or adds. Deterministic. Bytes moved: x and dy once.
+// Gradient of the weight where a filter has few weights (at most 40): dy goes from memory to registers once and never
+// through shared memory. A warp takes 32 bytes of positions at a time by FT (16, 32 or 64) filters by all weights of a
+// filter, on tensor cores (TF32 for float). The warps of a block meet in shared memory; SPLITS blocks a tile of
+// filters; a second phase adds the splits in a fixed order (WORK = SPLITS * weights * 4 bytes). Threads: 256. Filters
+// must be a multiple of FT. Any stride, padding and dilation; no groups. Overwrites or adds. Deterministic. Bytes
+// moved: x and dy once.
 template <class T, class Geom, int FT, int R, int SPLITS, bool ACC> struct ConvThinBwdW {
     static constexpr int THREADS = 256, WARPS = THREADS / 32;
     using Thin = ConvThin<T, Geom, R, THREADS>;
-    static constexpr int K = Thin::K, TILES = ceil_div(K, 8), F_TILES = Geom::F / FT, EACH = ceil_div(Thin::UNITS, SPLITS);
+    static constexpr int K = Thin::K, TILES = ceil_div(K, 8), F_TILES = Geom::F / FT,
+                         EACH = ceil_div(Thin::UNITS, SPLITS);
     // A thread's filters come in groups of VL neighbours, and its positions of a chunk are LT neighbours.
     static constexpr int FV = FT / 8, VL = min_i(FV, 16 / (int)sizeof(T)), CHUNK = 32 / (int)sizeof(T), LT = CHUNK / 4;
     static constexpr int CHUNKS = ceil_div(Thin::LINES, CHUNK), PER_WARP = ceil_div(CHUNKS, WARPS);
@@ -1075,7 +1222,9 @@ template <class T, class Geom, int FT, int R, int SPLITS, bool ACC> struct ConvT
     static constexpr int PHASES = 2;
     static constexpr int LINE = TILES * 8 + 1;
     static constexpr int blocks(int phase) { return phase == 0 ? SPLITS * F_TILES : Reduce::BLOCKS; }
-    static constexpr int smem(int phase) { return phase == 0 ? max_i(2 * Thin::BYTES, WARPS * FT * LINE * 4) : Reduce::SMEM; }
+    static constexpr int smem(int phase) {
+        return phase == 0 ? max_i(2 * Thin::BYTES, WARPS * FT * LINE * 4) : Reduce::SMEM;
+    }
     static constexpr long long WORK = SPLITS * Geom::WEIGHT * 4;
     // As words, so that pairs of 16-bit numbers are made by one instruction each.
     static constexpr int WORDS = VL * (int)sizeof(T) / 4, PER_WORD = 4 / (int)sizeof(T);
@@ -1100,19 +1249,22 @@ template <class T, class Geom, int FT, int R, int SPLITS, bool ACC> struct ConvT
 #pragma unroll
         for (int i = 0; i < PER_WARP; ++i)
 #pragma unroll
-            for (int e = 0; e < LT; ++e) line_at[i][e] = Thin::line_offset(min_i((warp + i * WARPS) * CHUNK + t * LT + e, Thin::LINES - 1));
+            for (int e = 0; e < LT; ++e)
+                line_at[i][e] = Thin::line_offset(min_i((warp + i * WARPS) * CHUNK + t * LT + e, Thin::LINES - 1));
 #pragma unroll
         for (int j = 0; j < TILES; ++j) tap_at[j] = Thin::tap_offset(min_i(j * 8 + g, K - 1));
         const auto fetch = [&](int unit, int i) {
             const int n = unit / Thin::UNITS_H, lines = lines_of(unit);
-            const T* from = a.at<T>(slots::product::B) + ((i64)(n * Geom::HO + (unit - n * Thin::UNITS_H) * R) * Geom::WO * Geom::F + f0 + g * VL);
+            const T* from = a.at<T>(slots::product::B) +
+                ((i64)(n * Geom::HO + (unit - n * Thin::UNITS_H) * R) * Geom::WO * Geom::F + f0 + g * VL);
 #pragma unroll
             for (int e = 0; e < LT; ++e) {
                 const int p = (warp + i * WARPS) * CHUNK + t * LT + e;
 #pragma unroll
                 for (int s = 0; s < FV / VL; ++s) {
                     held[i].v[e][s] = Vec<u32, WORDS>{};
-                    if (unit < end && (!RAGGED || p < lines)) held[i].v[e][s] = load<u32, WORDS>((const u32*)(from + p * Geom::F + s * 8 * VL));
+                    if (unit < end && (!RAGGED || p < lines))
+                        held[i].v[e][s] = load<u32, WORDS>((const u32*)(from + p * Geom::F + s * 8 * VL));
                 }
             }
         };
@@ -1151,7 +1303,8 @@ template <class T, class Geom, int FT, int R, int SPLITS, bool ACC> struct ConvT
                 }
                 bool inside[LT];
 #pragma unroll
-                for (int e = 0; e < LT; ++e) inside[e] = !RAGGED || (warp + i * WARPS) * CHUNK + t * LT + e < lines_of(unit);
+                for (int e = 0; e < LT; ++e)
+                    inside[e] = !RAGGED || (warp + i * WARPS) * CHUNK + t * LT + e < lines_of(unit);
                 fetch(unit + 1, i);
 #pragma unroll
                 for (int j = 0; j < TILES; ++j) {
@@ -1178,7 +1331,9 @@ template <class T, class Geom, int FT, int R, int SPLITS, bool ACC> struct ConvT
 #pragma unroll
             for (int j = 0; j < TILES; ++j)
 #pragma unroll
-                for (int e = 0; e < 2; ++e) scratch[(warp * FT + v / VL * 8 * VL + g * VL + v % VL) * LINE + j * 8 + t * 2 + e] = acc[v / 2][j][v % 2 * 2 + e];
+                for (int e = 0; e < 2; ++e)
+                    scratch[(warp * FT + v / VL * 8 * VL + g * VL + v % VL) * LINE + j * 8 + t * 2 + e] =
+                        acc[v / 2][j][v % 2 * 2 + e];
         __syncthreads();
         float* const part = a.at<float>(slots::product::WORK) + (split * Geom::WEIGHT + (i64)f0 * K);
         for (int i = threadIdx.x; i < FT * K; i += THREADS) {
@@ -1191,13 +1346,15 @@ template <class T, class Geom, int FT, int R, int SPLITS, bool ACC> struct ConvT
     }
 };
 
-// Forward pass where a filter has few weights (at most 32): the weights stay in registers, y goes from registers to memory. A warp takes 16 positions at a time by
-// FT (32 or 64) filters, on tensor cores (TF32 for float). Threads: 256. Blocks: BLOCKS * tiles of filters, each walking over units. Filters must be a multiple of
-// FT. Any stride, padding and dilation; no groups. Overwrites. Deterministic. Bytes moved: x and y once.
+// Forward pass where a filter has few weights (at most 32): the weights stay in registers, y goes from registers to
+// memory. A warp takes 16 positions at a time by FT (32 or 64) filters, on tensor cores (TF32 for float). Threads: 256.
+// Blocks: BLOCKS * tiles of filters, each walking over units. Filters must be a multiple of FT. Any stride, padding and
+// dilation; no groups. Overwrites. Deterministic. Bytes moved: x and y once.
 template <class T, class Geom, int FT, int R, int BLOCKS, class E> struct ConvThinForward {
     static constexpr int THREADS = 256, WARPS = THREADS / 32;
     using Thin = ConvThin<T, Geom, R, THREADS>;
-    static constexpr int K = Thin::K, STEP = 32 / (int)sizeof(T), STEPS = ceil_div(K, STEP), KT = STEP / 4, TILES = FT / 8, F_TILES = Geom::F / FT, MINE = FT / 4;
+    static constexpr int K = Thin::K, STEP = 32 / (int)sizeof(T), STEPS = ceil_div(K, STEP), KT = STEP / 4,
+                         TILES = FT / 8, F_TILES = Geom::F / FT, MINE = FT / 4;
     static constexpr int VL = min_i(MINE, 16 / (int)sizeof(T)), CHUNKS = ceil_div(Thin::LINES, 16);
     static_assert(Geom::F % FT == 0 && FT % 32 == 0 && K <= 32, "thin");
     static constexpr int PHASES = 1;
@@ -1206,12 +1363,14 @@ template <class T, class Geom, int FT, int R, int BLOCKS, class E> struct ConvTh
     static constexpr int smem(int) { return 2 * Thin::BYTES; }
 
     template <int PHASE> static __device__ void run(const Args& a, int block, char* smem) {
-        const int f0 = block % F_TILES * FT, start = block / F_TILES, lane = threadIdx.x % 32, warp = threadIdx.x / 32, g = lane / 4, t = lane % 4;
+        const int f0 = block % F_TILES * FT, start = block / F_TILES, lane = threadIdx.x % 32, warp = threadIdx.x / 32,
+                  g = lane / 4, t = lane % 4;
         T* const x = (T*)smem;
         Thin::clear(x);
         if (start < Thin::UNITS) Thin::fill(a, x, start);
         copy_commit();
-        // Columns of fragments stand for filters so that a thread has groups of VL neighbours, and a store of four threads fills 64 bytes.
+        // Columns of fragments stand for filters so that a thread has groups of VL neighbours, and a store of four
+        // threads fills 64 bytes.
         u32 fb[TILES][STEPS][2];
         int tap_at[STEPS][KT];
 #pragma unroll
@@ -1245,12 +1404,14 @@ template <class T, class Geom, int FT, int R, int BLOCKS, class E> struct ConvTh
             copy_commit();
             copy_wait<1>();
             __syncthreads();
-            const int n = unit / Thin::UNITS_H, row0 = (unit - n * Thin::UNITS_H) * R, lines = min_i(R, Geom::HO - row0) * Geom::WO;
+            const int n = unit / Thin::UNITS_H, row0 = (unit - n * Thin::UNITS_H) * R,
+                      lines = min_i(R, Geom::HO - row0) * Geom::WO;
             const i64 out = ((i64)(n * Geom::HO + row0) * Geom::WO) * Geom::F + f0 + t * VL;
 #pragma unroll 1
             for (int chunk = warp; chunk < CHUNKS; chunk += WARPS) {
                 const int p[2] = {chunk * 16 + g, chunk * 16 + g + 8};
-                const int at[2] = {Thin::line_offset(min_i(p[0], Thin::LINES - 1)), Thin::line_offset(min_i(p[1], Thin::LINES - 1))};
+                const int at[2] = {
+                    Thin::line_offset(min_i(p[0], Thin::LINES - 1)), Thin::line_offset(min_i(p[1], Thin::LINES - 1))};
                 float acc[TILES][4];
 #pragma unroll
                 for (int j = 0; j < TILES; ++j)
@@ -1290,17 +1451,20 @@ template <class T, class Geom, int FT, int R, int BLOCKS, class E> struct ConvTh
     }
 };
 
-// ---------------------------------------------------------------------------------------------------- few channels a group
+// ---------------------------------------------------------------------------------------------------- few channels a
+// group
 
-// Forward pass or gradient of x for groups of few channels, depthwise above all, without tiles: a thread makes V neighbouring channels of one
-// position (V > 1 only where groups have one channel and one filter) and reads what it needs; neighbours share it in the first-level cache.
-// Threads: 256. Blocks: results / (256 V). Overwrites. Deterministic. Bytes moved: both images once, from beyond the first-level cache.
+// Forward pass or gradient of x for groups of few channels, depthwise above all, without tiles: a thread makes V
+// neighbouring channels of one position (V > 1 only where groups have one channel and one filter) and reads what it
+// needs; neighbours share it in the first-level cache. Threads: 256. Blocks: results / (256 V). Overwrites.
+// Deterministic. Bytes moved: both images once, from beyond the first-level cache.
 template <int KIND, class T, class Geom, class E> struct ConvDirect {
     static constexpr bool FWD = KIND == CONV_FORWARD;
     using R = ConvAxis<FWD, Geom::H, Geom::HO, Geom::KH, Geom::SH, Geom::PH, Geom::DH>;
     using Q = ConvAxis<FWD, Geom::W, Geom::WO, Geom::KW, Geom::SW, Geom::PW, Geom::DW>;
     static constexpr int V = Geom::CG == 1 && Geom::FG == 1 ? min_i(vec_width<T>(Geom::C), 4) : 1;
-    static constexpr int LD = FWD ? Geom::F : Geom::C, LC = FWD ? Geom::C : Geom::F, CK = FWD ? Geom::CG : Geom::FG, CN = FWD ? Geom::FG : Geom::CG;
+    static constexpr int LD = FWD ? Geom::F : Geom::C, LC = FWD ? Geom::C : Geom::F, CK = FWD ? Geom::CG : Geom::FG,
+                         CN = FWD ? Geom::FG : Geom::CG;
     static constexpr i64 LEN = FWD ? Geom::Y : Geom::X;
     static constexpr int PHASES = 1, THREADS = 256;
     static constexpr long long WORK = 0;
@@ -1316,7 +1480,8 @@ template <int KIND, class T, class Geom, class E> struct ConvDirect {
         // Position i of residue class `oh` of the gradient of x; forward there is one class.
         const R rows = R::of(FWD ? 0 : (oh + Geom::PH) % Geom::SH);
         const Q cols = Q::of(FWD ? 0 : (ow + Geom::PW) % Geom::SW);
-        const int h0 = rows.origin + (oh - rows.out0) / R::OUT_STEP * R::STEP, w0 = cols.origin + (ow - cols.out0) / Q::OUT_STEP * Q::STEP;
+        const int h0 = rows.origin + (oh - rows.out0) / R::OUT_STEP * R::STEP,
+                  w0 = cols.origin + (ow - cols.out0) / Q::OUT_STEP * Q::STEP;
         float sum[V];
 #pragma unroll
         for (int v = 0; v < V; ++v) sum[v] = 0.0f;
@@ -1331,10 +1496,13 @@ template <int KIND, class T, class Geom, class E> struct ConvDirect {
                 if constexpr (V > 1) {
                     const Vec<T, V> x = load<T, V>(from);
 #pragma unroll
-                    for (int v = 0; v < V; ++v) sum[v] = fmaf(to_float(x.v[v]), to_float(a.at<T>(slots::product::B)[(ch + v) * Geom::TAPS + tap]), sum[v]);
+                    for (int v = 0; v < V; ++v)
+                        sum[v] = fmaf(to_float(x.v[v]),
+                            to_float(a.at<T>(slots::product::B)[(ch + v) * Geom::TAPS + tap]), sum[v]);
                 } else {
                     for (int c = 0; c < CK; ++c) {
-                        const int weight = FWD ? (ch * Geom::TAPS + tap) * Geom::CG + c : ((group * Geom::FG + c) * Geom::TAPS + tap) * Geom::CG + ch % Geom::CG;
+                        const int weight = FWD ? (ch * Geom::TAPS + tap) * Geom::CG + c
+                                               : ((group * Geom::FG + c) * Geom::TAPS + tap) * Geom::CG + ch % Geom::CG;
                         sum[0] = fmaf(to_float(from[c]), to_float(a.at<T>(slots::product::B)[weight]), sum[0]);
                     }
                 }
@@ -1346,11 +1514,13 @@ template <int KIND, class T, class Geom, class E> struct ConvDirect {
     }
 };
 
-// Gradient of the weight for groups of few channels: a warp takes 32 filters, one a lane, and every eighth position of its block's stretch; a thread
-// keeps HOLD of the filter's weights. Threads: 256. Blocks: SPLITS * filters / 32 * weights of a filter / HOLD; the second phase adds the splits
-// (WORK = SPLITS * weights * 4 bytes). Overwrites or adds. Deterministic. Bytes moved: x and dy once for each HOLD weights of a filter.
+// Gradient of the weight for groups of few channels: a warp takes 32 filters, one a lane, and every eighth position of
+// its block's stretch; a thread keeps HOLD of the filter's weights. Threads: 256. Blocks: SPLITS * filters / 32 *
+// weights of a filter / HOLD; the second phase adds the splits (WORK = SPLITS * weights * 4 bytes). Overwrites or adds.
+// Deterministic. Bytes moved: x and dy once for each HOLD weights of a filter.
 template <class T, class Geom, int SPLITS, bool ACC> struct ConvDirectBwdW {
-    static constexpr int K = Geom::TAPS * Geom::CG, HOLD = min_i(K, 9), CHUNKS = ceil_div(K, HOLD), COLUMNS = ceil_div(Geom::F, 32);
+    static constexpr int K = Geom::TAPS * Geom::CG, HOLD = min_i(K, 9), CHUNKS = ceil_div(K, HOLD),
+                         COLUMNS = ceil_div(Geom::F, 32);
     static constexpr int POSITIONS = Geom::N * Geom::HO * Geom::WO, EACH = ceil_div(POSITIONS, SPLITS);
     static constexpr int PHASES = SPLITS > 1 ? 2 : 1, THREADS = 256, WARPS = THREADS / 32;
     using E = Epilogue<false, NONE, false, NONE>;
@@ -1364,7 +1534,8 @@ template <class T, class Geom, int SPLITS, bool ACC> struct ConvDirectBwdW {
             Reduce::run(a, block, smem);
         } else {
             const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
-            const int f = block % COLUMNS * 32 + lane, k0 = block / COLUMNS % CHUNKS * HOLD, split = block / (COLUMNS * CHUNKS);
+            const int f = block % COLUMNS * 32 + lane, k0 = block / COLUMNS % CHUNKS * HOLD,
+                      split = block / (COLUMNS * CHUNKS);
             const int channel = f / Geom::FG * Geom::CG, end = min_i((split + 1) * EACH, POSITIONS);
             float acc[HOLD];
 #pragma unroll
@@ -1372,13 +1543,19 @@ template <class T, class Geom, int SPLITS, bool ACC> struct ConvDirectBwdW {
             if (f < Geom::F) {
                 for (int p = split * EACH + warp; p < end; p += WARPS) {
                     const float dy = to_float(a.at<T>(slots::product::B)[(i64)p * Geom::F + f]);
-                    const int n = p / (Geom::HO * Geom::WO), at = p - n * (Geom::HO * Geom::WO), oh = at / Geom::WO, ow = at - oh * Geom::WO;
+                    const int n = p / (Geom::HO * Geom::WO), at = p - n * (Geom::HO * Geom::WO), oh = at / Geom::WO,
+                              ow = at - oh * Geom::WO;
 #pragma unroll
                     for (int e = 0; e < HOLD; ++e) {
-                        const int k = k0 + e, tap = k / Geom::CG, c = k - tap * Geom::CG, i = tap / Geom::KW, j = tap - i * Geom::KW;
-                        const int h = oh * Geom::SH - Geom::PH + i * Geom::DH, w = ow * Geom::SW - Geom::PW + j * Geom::DW;
+                        const int k = k0 + e, tap = k / Geom::CG, c = k - tap * Geom::CG, i = tap / Geom::KW,
+                                  j = tap - i * Geom::KW;
+                        const int h = oh * Geom::SH - Geom::PH + i * Geom::DH,
+                                  w = ow * Geom::SW - Geom::PW + j * Geom::DW;
                         if (k < K && (u32)h < (u32)Geom::H && (u32)w < (u32)Geom::W)
-                            acc[e] = fmaf(dy, to_float(a.at<T>(slots::product::A)[(((i64)n * Geom::H + h) * Geom::W + w) * Geom::C + channel + c]), acc[e]);
+                            acc[e] = fmaf(dy,
+                                to_float(a.at<T>(
+                                    slots::product::A)[(((i64)n * Geom::H + h) * Geom::W + w) * Geom::C + channel + c]),
+                                acc[e]);
                     }
                 }
             }

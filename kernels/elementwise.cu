@@ -2,10 +2,11 @@
 
 // ---------------------------------------------------------------------------------------------------- flat arrays
 
-// LEN elements in groups of V, of 16 bytes. Neighbouring threads take neighbouring groups; a thread takes up to four groups that lie a
-// block apart and issues all its loads before its first store, so that large arrays keep enough bytes in flight, while small ones are
-// spread over as many multiprocessors as they have blocks. The LEN % V last elements go one by one to the first threads of the last block.
-// An operation says what it reads and what it writes for N neighbouring elements from `at` on, with N either V or 1; it may work in place.
+// LEN elements in groups of V, of 16 bytes. Neighbouring threads take neighbouring groups; a thread takes up to four
+// groups that lie a block apart and issues all its loads before its first store, so that large arrays keep enough bytes
+// in flight, while small ones are spread over as many multiprocessors as they have blocks. The LEN % V last elements go
+// one by one to the first threads of the last block. An operation says what it reads and what it writes for N
+// neighbouring elements from `at` on, with N either V or 1; it may work in place.
 template <class Op, i64 LEN, int V> struct Elementwise {
     static constexpr int PHASES = 1, THREADS = 256;
     static constexpr i64 WORK = 0, GROUPS = LEN / V;
@@ -116,22 +117,27 @@ template <class T, int FUNC, i64 LEN> struct Act : Elementwise<Act<T, FUNC, LEN>
     }
 };
 
-// dx = dy * f'(saved). Overwrites, dx may lie on dy; moves 3 * LEN * sizeof(T) bytes.
+// dx = dy * f'(saved). Overwrites, dx may share the memory of dy; moves 3 * LEN * sizeof(T) bytes.
 template <class T, int FUNC, i64 LEN> struct ActBwd : Elementwise<ActBwd<T, FUNC, LEN>, LEN, WIDE_V<T>> {
     using Slots = slots::act_bwd;
     template <int N> using In = TwoInputs<T, N>;
-    template <int N> DEV In<N> read(const Args& a, i64 at) { return {load<T, N>(a.at<T>(Slots::DY) + at), load<T, N>(a.at<T>(Slots::SAVED) + at)}; }
+    template <int N> DEV In<N> read(const Args& a, i64 at) {
+        return {load<T, N>(a.at<T>(Slots::DY) + at), load<T, N>(a.at<T>(Slots::SAVED) + at)};
+    }
     template <int N> DEV void write(const Args& a, i64 at, const In<N>& in) {
         Vec<T, N> dx;
 #pragma unroll
-        for (int i = 0; i < N; ++i) dx.v[i] = narrow<T>(to_float(in.a.v[i]) * activate_grad<FUNC, T>(to_float(in.b.v[i])));
+        for (int i = 0; i < N; ++i)
+            dx.v[i] = narrow<T>(to_float(in.a.v[i]) * activate_grad<FUNC, T>(to_float(in.b.v[i])));
         store(a.at<T>(Slots::DX) + at, dx);
     }
 };
 
-// y = f(a + b), or (a + b) * f'(saved). Overwrites, y may lie on a or b; moves 3 or 4 * LEN * sizeof(T) bytes.
+// y = f(a + b), or (a + b) * f'(saved). Overwrites, y may share the memory of a or b; moves 3 or 4 * LEN * sizeof(T)
+// bytes.
 template <class T, int N> struct ThreeInputs { Vec<T, N> a, b, saved; };
-template <class T, int ACT, int ACT_GRAD, i64 LEN> struct AddAct : Elementwise<AddAct<T, ACT, ACT_GRAD, LEN>, LEN, WIDE_V<T>> {
+template <class T, int ACT, int ACT_GRAD, i64 LEN>
+struct AddAct : Elementwise<AddAct<T, ACT, ACT_GRAD, LEN>, LEN, WIDE_V<T>> {
     using Slots = slots::add_act;
     template <int N> using In = ThreeInputs<T, N>;
     template <int N> DEV In<N> read(const Args& a, i64 at) {
@@ -153,11 +159,13 @@ template <class T, int ACT, int ACT_GRAD, i64 LEN> struct AddAct : Elementwise<A
     }
 };
 
-// y = a + b. Overwrites, y may lie on a or on b; moves 3 * LEN * sizeof(T) bytes.
+// y = a + b. Overwrites, y may share the memory of a or b; moves 3 * LEN * sizeof(T) bytes.
 template <class T, i64 LEN> struct Add : Elementwise<Add<T, LEN>, LEN, WIDE_V<T>> {
     using Slots = slots::add;
     template <int N> using In = TwoInputs<T, N>;
-    template <int N> DEV In<N> read(const Args& a, i64 at) { return {load<T, N>(a.at<T>(Slots::A) + at), load<T, N>(a.at<T>(Slots::B) + at)}; }
+    template <int N> DEV In<N> read(const Args& a, i64 at) {
+        return {load<T, N>(a.at<T>(Slots::A) + at), load<T, N>(a.at<T>(Slots::B) + at)};
+    }
     template <int N> DEV void write(const Args& a, i64 at, const In<N>& in) {
         Vec<T, N> y;
 #pragma unroll
@@ -166,9 +174,9 @@ template <class T, i64 LEN> struct Add : Elementwise<Add<T, LEN>, LEN, WIDE_V<T>
     }
 };
 
-// y [ROWS, COLS] = x + bias [COLS], with x and y of T and the bias of float. Overwrites, in place allowed; moves 2 * ROWS * COLS *
-// sizeof(T) bytes. The matrix is walked as one array, so that x and y are moved in vectors whatever COLS is; the bias is moved in vectors
-// where COLS is a multiple of the vector's length.
+// y [ROWS, COLS] = x + bias [COLS], with x and y of T and the bias of float. Overwrites, in place allowed; moves 2 *
+// ROWS * COLS * sizeof(T) bytes. The matrix is walked as one array, so that x and y are moved in vectors whatever COLS
+// is; the bias is moved in vectors where COLS is a multiple of the vector's length.
 template <class T, i64 ROWS, int COLS> struct BiasAdd : Elementwise<BiasAdd<T, ROWS, COLS>, ROWS * COLS, WIDE_V<T>> {
     using Slots = slots::bias_add;
     template <int N> struct In {
@@ -203,10 +211,11 @@ template <class T, i64 ROWS, int COLS> struct BiasAdd : Elementwise<BiasAdd<T, R
 
 // db [COLS] (float) = or += the sum over the rows of dy [ROWS, COLS] (T). Deterministic: every sum has a fixed order.
 //
-// A block takes a strip of up to 128 bytes of columns: TX neighbouring threads read neighbouring vectors of a row and LANES rows are read at
-// once; the lanes are then added up through shared memory. With CHUNKS = 1 a block runs down all rows and writes db. Otherwise it runs down
-// one of CHUNKS stretches of rows and leaves its sums in work [CHUNKS, COLS], which phase 1 adds up, eight columns a block.
-// Vectors are as wide as COLS allows. Moves ROWS * COLS * sizeof(T) bytes, and 8 * CHUNKS * COLS more where CHUNKS > 1.
+// A block takes a strip of up to 128 bytes of columns: TX neighbouring threads read neighbouring vectors of a row and
+// LANES rows are read at once; the lanes are then added up through shared memory. With CHUNKS = 1 a block runs down all
+// rows and writes db. Otherwise it runs down one of CHUNKS stretches of rows and leaves its sums in work [CHUNKS,
+// COLS], which phase 1 adds up, eight columns a block. Vectors are as wide as COLS allows. Moves ROWS * COLS *
+// sizeof(T) bytes, and 8 * CHUNKS * COLS more where CHUNKS > 1.
 template <class T, i64 ROWS, int COLS, bool ACCUMULATE, int CHUNKS> struct BiasGrad {
     using Slots = slots::bias_grad;
     static constexpr int PHASES = CHUNKS == 1 ? 1 : 2, THREADS = 256;
@@ -302,9 +311,10 @@ template <class T, i64 ROWS, int COLS, bool ACCUMULATE, int CHUNKS> struct BiasG
 
 // y [N, COLS, ROWS] = x [N, ROWS, COLS], elements of T. Overwrites; moves 2 * N * ROWS * COLS * sizeof(T) bytes.
 //
-// A block of 256 threads carries one tile through shared memory, so that both sides are read and written along their rows, four bytes at a
-// time where rows allow. Small samples are one tile; thin ones are cut along their long side only, which keeps the short side's
-// rows together in memory. The tile's rows are padded so that columns fall into different banks.
+// A block of 256 threads carries one tile through shared memory, so that both sides are read and written along their
+// rows, four bytes at a time where rows allow. Small samples are one tile; thin ones are cut along their long side
+// only, which keeps the short side's rows together in memory. The tile's rows are padded so that columns fall into
+// different banks.
 template <class T, int N, int ROWS, int COLS> struct Transpose {
     using Slots = slots::transpose;
     static constexpr int PHASES = 1, THREADS = 256;
@@ -359,13 +369,13 @@ template <class T, int N, int ROWS, int COLS> struct Transpose {
 
 // ---------------------------------------------------------------------------------------------------- dropout
 
-// y = x * scale where the element's random number reaches THRESHOLD, else exactly 0; mask has one bit an element, the lowest first,
-// and zeros behind the last. THRESHOLD is the rate times 2^32, rounded up; SCALE holds the bits of the float 1 / (1 - rate).
-// Overwrites, in place allowed; moves 2 * LEN * sizeof(T) + LEN / 8 bytes.
+// y = x * scale where the element's random number reaches THRESHOLD, else exactly 0; mask has one bit an element, the
+// lowest first, and zeros behind the last. THRESHOLD is the rate times 2^32, rounded up; SCALE holds the bits of the
+// float 1 / (1 - rate). Overwrites, in place allowed; moves 2 * LEN * sizeof(T) + LEN / 8 bytes.
 //
-// A block of random words serves four elements that lie 16 apart. A warp takes 256 neighbouring elements: its lanes draw two blocks of words
-// each, exchange the decisions as ballots (bit 16 h + l of ballot q of round r stands for element 128 r + 64 h + 16 q + l), and then move
-// neighbouring elements in vectors of 16 bytes. No word is drawn twice.
+// A block of random words serves four elements that are 16 apart. A warp takes 256 neighbouring elements: its lanes
+// draw two blocks of words each, exchange the decisions as ballots (bit 16 h + l of ballot q of round r stands for
+// element 128 r + 64 h + 16 q + l), and then move neighbouring elements in vectors of 16 bytes. No word is drawn twice.
 template <class T, i64 LEN, u32 THRESHOLD, u32 SCALE, u32 STREAM> struct Dropout {
     using Slots = slots::dropout;
     static constexpr int PHASES = 1, THREADS = 256, CHUNK = 256;
@@ -374,7 +384,9 @@ template <class T, i64 LEN, u32 THRESHOLD, u32 SCALE, u32 STREAM> struct Dropout
     static constexpr int blocks(int) { return ceil_div(CHUNKS, THREADS / 32); }
     static constexpr int smem(int) { return 0; }
 
-    DEV u32 pick(const u32 (&ballot)[4], int q) { return q < 2 ? (q == 0 ? ballot[0] : ballot[1]) : (q == 2 ? ballot[2] : ballot[3]); }
+    DEV u32 pick(const u32 (&ballot)[4], int q) {
+        return q < 2 ? (q == 0 ? ballot[0] : ballot[1]) : (q == 2 ? ballot[2] : ballot[3]);
+    }
 
     template <int PHASE> static __device__ void run(const Args& a, int block, char*) {
         const int lane = threadIdx.x % 32;
@@ -413,7 +425,8 @@ template <class T, i64 LEN, u32 THRESHOLD, u32 SCALE, u32 STREAM> struct Dropout
             const u32 keep = (at < 128 ? pick(ballot[0], at / 16 % 4) : pick(ballot[1], at / 16 % 4)) >> shift;
             Vec<T, V> out;
 #pragma unroll
-            for (int i = 0; i < V; ++i) out.v[i] = (keep >> i & 1) != 0 ? narrow<T>(to_float(in[piece].v[i]) * __uint_as_float(SCALE)) : T{};
+            for (int i = 0; i < V; ++i)
+                out.v[i] = (keep >> i & 1) != 0 ? narrow<T>(to_float(in[piece].v[i]) * __uint_as_float(SCALE)) : T{};
             if (at + V <= rest) store(y + at, out);
             else {
 #pragma unroll
@@ -422,9 +435,10 @@ template <class T, i64 LEN, u32 THRESHOLD, u32 SCALE, u32 STREAM> struct Dropout
             }
         }
         if (lane < 8) {
-            // Lane l writes the bits of the elements from 32 l on, which lie in two neighbouring ballots.
+            // Lane l writes the bits of the elements from 32 l on, which are in two neighbouring ballots.
             const int q = lane % 2 * 2, h = lane / 2 % 2 * 16;
-            const u32 low = lane < 4 ? pick(ballot[0], q) : pick(ballot[1], q), high = lane < 4 ? pick(ballot[0], q + 1) : pick(ballot[1], q + 1);
+            const u32 low = lane < 4 ? pick(ballot[0], q) : pick(ballot[1], q),
+                      high = lane < 4 ? pick(ballot[0], q + 1) : pick(ballot[1], q + 1);
             const u32 bits = (low >> h & 0xffff) | (high >> h & 0xffff) << 16;
             if (full) *(u32*)(mask + 4 * lane) = bits;
             else {
@@ -436,24 +450,28 @@ template <class T, i64 LEN, u32 THRESHOLD, u32 SCALE, u32 STREAM> struct Dropout
     }
 };
 
-// dx = dy * scale where the element's bit of the mask is set, else exactly 0. Overwrites, dx may lie on dy; moves 2 * LEN * sizeof(T) +
-// LEN / 8 bytes. SCALE as for Dropout.
+// dx = dy * scale where the element's bit of the mask is set, else exactly 0. Overwrites, dx may share the memory of
+// dy; moves 2 * LEN * sizeof(T) + LEN / 8 bytes. SCALE as for Dropout.
 template <class T, i64 LEN, u32 SCALE> struct DropoutBwd : Elementwise<DropoutBwd<T, LEN, SCALE>, LEN, WIDE_V<T>> {
     using Slots = slots::dropout_bwd;
     template <int N> struct In {
         Vec<T, N> dy;
         u32 keep;
     };
-    template <int N> DEV In<N> read(const Args& a, i64 at) { return {load<T, N>(a.at<T>(Slots::DY) + at), (u32)a.at<u8>(Slots::MASK)[at / 8] >> at % 8}; }
+    template <int N> DEV In<N> read(const Args& a, i64 at) {
+        return {load<T, N>(a.at<T>(Slots::DY) + at), (u32)a.at<u8>(Slots::MASK)[at / 8] >> at % 8};
+    }
     template <int N> DEV void write(const Args& a, i64 at, const In<N>& in) {
         Vec<T, N> dx;
 #pragma unroll
-        for (int i = 0; i < N; ++i) dx.v[i] = (in.keep >> i & 1) != 0 ? narrow<T>(to_float(in.dy.v[i]) * __uint_as_float(SCALE)) : T{};
+        for (int i = 0; i < N; ++i)
+            dx.v[i] = (in.keep >> i & 1) != 0 ? narrow<T>(to_float(in.dy.v[i]) * __uint_as_float(SCALE)) : T{};
         store(a.at<T>(Slots::DX) + at, dx);
     }
 };
 
-// mask [LEN / 8] (bits): whether x [LEN] is above zero; LEN is a multiple of 8. Slots: x, mask. Overwrites; moves LEN * sizeof(T) + LEN / 8 bytes.
+// mask [LEN / 8] (bits): whether x [LEN] is above zero; LEN is a multiple of 8. Slots: x, mask. Overwrites; moves LEN *
+// sizeof(T) + LEN / 8 bytes.
 template <class T, i64 LEN> struct SignBits : Elementwise<SignBits<T, LEN>, LEN, 8> {
     using Slots = slots::sign_bits;
     static_assert(LEN % 8 == 0, "a byte of the mask belongs to eight elements");
@@ -476,10 +494,11 @@ template <class T, i64 LEN> struct SignBits : Elementwise<SignBits<T, LEN>, LEN,
     }
 };
 
-// ---------------------------------------------------------------------------------------------------- scalars of a step
+// ---------------------------------------------------------------------------------------------------- scalars of a
+// step
 
-// counter [2] (i64: seed, step) with one added to the step. One thread works; in place allowed. The block has the size of the other
-// operations' blocks so that it can share a launch with them.
+// counter [2] (i64: seed, step) with one added to the step. One thread works; in place allowed. The block has the size
+// of the other operations' blocks so that it can share a launch with them.
 struct StepInc {
     using Slots = slots::step_inc;
     static constexpr int PHASES = 1, THREADS = 256;
@@ -495,9 +514,11 @@ struct StepInc {
     }
 };
 
-// corr [2] = 1 / (1 - beta1^t), 1 / sqrt(1 - beta2^t), with t the step of the counter less the steps that changed nothing, where `skipped` (slot 2, float) is bound; BETA1 and BETA2 are the bits of doubles.
-// One thread works on each, in double precision; the block's size as for StepInc. The power is taken by squaring, which is a fraction of the library function's latency; its error
-// of about t units of the last place vanishes beside the one rounding to float, because the power itself is gone before t is large.
+// corr [2] = 1 / (1 - beta1^t), 1 / sqrt(1 - beta2^t), with t the step of the counter less the steps that changed
+// nothing, where `skipped` (slot 2, float) is bound; BETA1 and BETA2 are the bits of doubles. One thread works on each,
+// in double precision; the block's size as for StepInc. The power is taken by squaring, which is a fraction of the
+// library function's latency; its error of about t units of the last place vanishes beside the one rounding to float,
+// because the power itself is gone before t is large.
 template <u64 BETA1, u64 BETA2> struct BiasCorr {
     using Slots = slots::bias_corr;
     static constexpr int PHASES = 1, THREADS = 256;
@@ -517,11 +538,12 @@ template <u64 BETA1, u64 BETA2> struct BiasCorr {
     }
 };
 
-// Slots: 0 row_loss [ROWS], 1 loss [1], 2 row_right [ROWS], 3 accuracy [1], all float, the last two where bound: means over the rows. One block, which adds in
-// a fixed order; overwrites; moves 4 to 8 bytes a row.
+// Slots: 0 row_loss [ROWS], 1 loss [1], 2 row_right [ROWS], 3 accuracy [1], all float, the last two where bound: means
+// over the rows. One block, which adds in a fixed order; overwrites; moves 4 to 8 bytes a row.
 template <i64 ROWS> struct LossMean {
     using Slots = slots::loss_mean;
-    static_assert(Slots::ROW_LOSS == 0 && Slots::LOSS == 1 && Slots::ACCURACY == Slots::ROW_RIGHT + 1, "a mean follows its rows");
+    static_assert(
+        Slots::ROW_LOSS == 0 && Slots::LOSS == 1 && Slots::ACCURACY == Slots::ROW_RIGHT + 1, "a mean follows its rows");
     static constexpr int PHASES = 1, THREADS = ROWS > 4096 ? 1024 : 256;
     static constexpr i64 WORK = 0;
     static constexpr int blocks(int) { return 1; }
@@ -540,10 +562,10 @@ template <i64 ROWS> struct LossMean {
     }
 };
 
-// accuracy [1] (float) = share of the rows of scores [ROWS, CLASSES] (T) whose first largest score stands at the label (i32). A row counts
-// as wrong where its label names no class or one of its scores is not a number. One block; counts are whole numbers, so the order of
-// additions does not matter. A group of L lanes takes a row: nothing before the label may reach its score, nothing behind may exceed it.
-// Overwrites; moves ROWS * (CLASSES * sizeof(T) + 4) bytes.
+// accuracy [1] (float) = share of the rows of scores [ROWS, CLASSES] (T) whose first largest score is at the label
+// (i32). A row counts as wrong where its label names no class or one of its scores is not a number. One block; counts
+// are whole numbers, so the order of additions does not matter. A group of L lanes takes a row: nothing before the
+// label may reach its score, nothing behind may exceed it. Overwrites; moves ROWS * (CLASSES * sizeof(T) + 4) bytes.
 template <class T, i64 ROWS, int CLASSES> struct Accuracy {
     using Slots = slots::accuracy;
     static constexpr int PHASES = 1, THREADS = ROWS * CLASSES > 4096 ? 1024 : 256;
@@ -580,11 +602,13 @@ template <class T, i64 ROWS, int CLASSES> struct Accuracy {
     }
 };
 
-// The sum over the rows of a [ROWS, COLS] (T) is the gradient of a bias, which is stepped by Rule at once. A block takes 32 EACH columns, EACH neighbours for each
-// lane; its warps take every eighth row and are added up in fixed order. Slots as StepSlots says; a part is that of 32 columns, of which a block fills its first.
-// Moves ROWS * COLS * sizeof(T) bytes.
+// The sum over the rows of a [ROWS, COLS] (T) is the gradient of a bias, which is stepped by Rule at once. A block
+// takes 32 EACH columns, EACH neighbours for each lane; its warps take every eighth row and are added up in fixed
+// order. Slots as StepSlots says; a part is that of 32 columns, of which a block fills its first. Moves ROWS * COLS *
+// sizeof(T) bytes.
 template <class Rule, class T, int ROWS, int COLS, int EACH> struct BiasStep {
-    static constexpr int PHASES = 1, THREADS = 256, WARPS = THREADS / 32, BLOCKS = ceil_div(COLS, 32 * EACH), PARTS = ceil_div(COLS, 32);
+    static constexpr int PHASES = 1, THREADS = 256, WARPS = THREADS / 32, BLOCKS = ceil_div(COLS, 32 * EACH),
+                         PARTS = ceil_div(COLS, 32);
     static constexpr i64 WORK = 0;
     static_assert(COLS % EACH == 0, "a lane's columns are all there or all missing");
     static constexpr int blocks(int) { return BLOCKS; }
@@ -623,7 +647,7 @@ template <class Rule, class T, int ROWS, int COLS, int EACH> struct BiasStep {
 #pragma unroll
             for (int i = 0; i < EACH; ++i) sum.v[i] += more.v[i];
         }
-        UpdateSum m = {0u, 0.0};
+        UpdateSum m = {0u, 0.0f, 0.0f};
         if (inside) {
             Vec<T, EACH> copy;
 #pragma unroll
@@ -639,16 +663,17 @@ template <class Rule, class T, int ROWS, int COLS, int EACH> struct BiasStep {
             if (a.has(Slots::SHADOW)) store<T, EACH>(a.at<T>(Slots::SHADOW) + col, copy);
         }
         if (!a.has(Slots::PARTS)) return;
-        UpdateMetric* const parts = a.at<UpdateMetric>(Slots::PARTS);
-        const UpdateMetric all = lanes_metric(m).stored();
-        if (lane < EACH && block * EACH + lane < PARTS) parts[block * EACH + lane] = lane == 0 ? all : UpdateMetric{0u, 0.0f};
-        if (block == 0) fill_parts<ceil_div(PARTS, 32) * 32 - PARTS>(parts, PARTS, UpdateMetric{0u, 0.0f});
+        UpdatePart* const parts = a.at<UpdatePart>(Slots::PARTS);
+        const UpdatePart all = lanes_metric(m).part();
+        if (lane < EACH && block * EACH + lane < PARTS)
+            parts[block * EACH + lane] = lane == 0 ? all : UpdatePart{0u, 0.0f};
+        if (block == 0) fill_parts<ceil_div(PARTS, 32) * 32 - PARTS>(parts, PARTS, UpdatePart{0u, 0.0f});
     }
 };
 
-// update_max [1] = largest of update_max_seg [SEGMENTS] (not a number where one is not) and grad_norm [1] = square root of the sum of
-// the squares of grad_norm_seg [SEGMENTS], each where both its input and its output are bound. Floats; one block, which adds in a fixed order, in double:
-// squares of finite norms may be beyond a float. Overwrites.
+// update_max [1] = largest of update_max_seg [SEGMENTS] (not a number where one is not) and grad_norm [1] = square root
+// of the sum of the squares of grad_norm_seg [SEGMENTS], each where both its input and its output are bound. Floats;
+// one block, which adds in a fixed order. Overwrites.
 template <int SEGMENTS> struct UpdateMetrics {
     using Slots = slots::update_metrics;
     static constexpr int PHASES = 1, THREADS = 256;
@@ -668,9 +693,9 @@ template <int SEGMENTS> struct UpdateMetrics {
         }
         if (a.has(Slots::GRAD_NORM_SEG) && a.has(Slots::GRAD_NORM)) {
             UpdateMetric* const of_warp = (UpdateMetric*)smem;
-            UpdateSum sum = {0u, 0.0};
+            UpdateSum sum = {0u, 0.0f, 0.0f};
 #pragma unroll 4
-            for (int i = threadIdx.x; i < SEGMENTS; i += THREADS) sum.add(UpdateMetric{0u, a.at<float>(Slots::GRAD_NORM_SEG)[i]});
+            for (int i = threadIdx.x; i < SEGMENTS; i += THREADS) sum.add_norm(a.at<float>(Slots::GRAD_NORM_SEG)[i]);
             sum = lanes_metric(sum);
             // The largest change is no longer looked at there.
             __syncthreads();
@@ -678,7 +703,7 @@ template <int SEGMENTS> struct UpdateMetrics {
             __syncthreads();
             if (threadIdx.x == 0) {
                 for (int w = 1; w < THREADS / 32; ++w) sum.add(of_warp[w]);
-                a.at<float>(Slots::GRAD_NORM)[0] = root_of_sum(sum.square);
+                a.at<float>(Slots::GRAD_NORM)[0] = sum.norm();
             }
         }
     }

@@ -8,8 +8,8 @@ template <> struct Fed<int> {
     DEV int of(int v) { return v; }
 };
 
-// The sample that stands at a place of an epoch of COUNT samples: a network of Feistel's over the bits of COUNT - 1 with the epoch's keys, until the number is
-// one of a sample. The host computes the same (data/shuffle.rs).
+// The sample that is at a place of an epoch of COUNT samples: a network of Feistel's over the bits of COUNT - 1
+// with the epoch's keys, until the number is one of a sample. The host computes the same (data/shuffle.rs).
 template <u32 COUNT> struct Shuffle {
     static constexpr int bits(u32 last) { return last < 4 ? 2 : 1 + bits(last / 2); }
     static constexpr int BITS = bits(COUNT - 1), HIGH = BITS / 2, LOW = BITS - HIGH;
@@ -32,11 +32,16 @@ template <u32 COUNT> struct Shuffle {
     }
 };
 
-// Before step s (the counter's): x [BATCH, WX] (X) and y [BATCH, WY] (Y) from samples [n, WX] (float) and targets [n, WY] (Y_IN). Places [RING, 16] (u32) tell
-// at s % RING the 12 keys of the epoch's shuffle and where in it the batch begins; COUNT is the number of samples, or 0 where they come in order. The record of step s - 1 is closed with the time and the WATCHED first floats of the watched
-// values, but for those of which LEFT has the bit, that of step s begun. LAST: only closes the record. Records are [RING, 16] words: begin and end in nanoseconds (u64), then the floats.
-// Slots: samples, targets, places, counter, records, x, y, then the watched values. Overwrites; moves 2 * BATCH * (WX + WY) elements.
-template <class X, int WX, class Y_IN, class Y, int WY, int BATCH, u32 COUNT, int WATCHED, u32 LEFT, int RING, bool LAST> struct Feed {
+// Before step s (the counter's): x [BATCH, WX] (X) and y [BATCH, WY] (Y) from samples [n, WX] (float) and targets [n,
+// WY] (Y_IN). Places [RING, 16] (u32) tell at s % RING the 12 keys of the epoch's shuffle and where in it the batch
+// begins; COUNT is the number of samples, or 0 where they come in order. The record of step s - 1 is closed with the
+// time and the WATCHED first floats of the watched values, but for those of which LEFT has the bit, that of step s
+// begun. LAST: only closes the record. Records are [RING, 16] words: begin and end in nanoseconds (u64), then the
+// floats. Slots: samples, targets, places, counter, records, x, y, then the watched values. Overwrites; moves 2 * BATCH
+// * (WX + WY) elements.
+template <class X, int WX, class Y_IN, class Y, int WY, int BATCH, u32 COUNT, int WATCHED, u32 LEFT, int RING,
+    bool LAST>
+struct Feed {
     enum : int { SAMPLES, TARGETS, PLACES, COUNTER, RECORDS, BATCH_X, BATCH_Y, FIRST_WATCHED };
     static constexpr int PHASES = 1, THREADS = 256;
     static constexpr bool BEGINS = true;
@@ -51,7 +56,8 @@ template <class X, int WX, class Y_IN, class Y, int WY, int BATCH, u32 COUNT, in
         return ns;
     }
 
-    // Under EARLY_A the batch is looked up before the launch in front is done: that neither counts steps nor writes samples.
+    // Under EARLY_A the batch is looked up before the launch in front is done: that neither counts steps nor writes
+    // samples.
     template <int PHASE> static __device__ void run(const Args& a, int block, char*) {
         const int at = block * THREADS + threadIdx.x, row = at / (WX / V), col = at % (WX / V) * V;
         const bool mine = !LAST && at < BATCH * (WX / V), early = launch_flags(a) & EARLY_A;
@@ -76,7 +82,8 @@ template <class X, int WX, class Y_IN, class Y, int WY, int BATCH, u32 COUNT, in
         if (early) begin(a);
         if (block == 0 && threadIdx.x < 32) {
             u32* closed = a.at<u32>(RECORDS) + (step + RING - 1) % RING * 16;
-            if (threadIdx.x < WATCHED && (LEFT >> threadIdx.x & 1) == 0) closed[4 + threadIdx.x] = a.at<u32>(FIRST_WATCHED + threadIdx.x)[0];
+            if (threadIdx.x < WATCHED && (LEFT >> threadIdx.x & 1) == 0)
+                closed[4 + threadIdx.x] = a.at<u32>(FIRST_WATCHED + threadIdx.x)[0];
             if (threadIdx.x == 31) {
                 const u64 ns = now();
                 ((u64*)closed)[1] = ns;
@@ -91,7 +98,8 @@ template <class X, int WX, class Y_IN, class Y, int WY, int BATCH, u32 COUNT, in
                 store(a.at<X>(BATCH_X) + (i64)row * WX + col, out);
                 Y* to = a.at<Y>(BATCH_Y) + (i64)row * WY;
                 if (first < WY) to[first] = Fed<Y>::of(target);
-                for (int i = first + WX / V; i < WY; i += WX / V) to[i] = Fed<Y>::of(a.at<Y_IN>(TARGETS)[sample * WY + i]);
+                for (int i = first + WX / V; i < WY; i += WX / V)
+                    to[i] = Fed<Y>::of(a.at<Y_IN>(TARGETS)[sample * WY + i]);
             }
         }
     }

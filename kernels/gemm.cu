@@ -1,16 +1,20 @@
-// Matrix products: c[M, N] = a b, with the previous value, bias, activation or an activation's derivative applied before the one store.
+// Matrix products: c[M, N] = a b, with the previous value, bias, activation or an activation's derivative applied
+// before the one store.
 //
-// GEMM_NN: a [M, K], b [K, N] (forward). GEMM_NT: a [M, K], b [N, K] (input gradient). GEMM_TN: a [K, M], b [K, N] (weight gradient, c float).
-// a, b, saved, z are of type T; bias is float; c is T, float under GEMM_TN. Slots: a, b, bias, saved, c_prev, c, z, work.
+// GEMM_NN: a [M, K], b [K, N] (forward). GEMM_NT: a [M, K], b [N, K] (input gradient). GEMM_TN: a [K, M], b [K, N]
+// (weight gradient, c float). a, b, saved, z are of type T; bias is float; c is T, float under GEMM_TN. Slots: a, b,
+// bias, saved, c_prev, c, z, work.
 //
-// Three kernels share the ends of a product. The first two share everything but the arithmetic; the third, for products of a few microseconds, stands
-// at the end of the file. A block computes one BM x BN tile. Its threads form groups; each group owns a share of k, a
-// ring of buffers in shared memory that it fills with asynchronous copies as far ahead as fits, and accumulators for the whole tile. Groups of one
-// warp never wait for another warp before the end. At the end the groups' accumulators are laid side by side in shared memory, summed in
-// fixed order, finished and stored in rows. With SPLIT > 1 blocks share k as well: phase 0 leaves partial products [SPLIT, M, N] in `work`, and
-// phase 1 sums them in fixed order and finishes. Results are deterministic: no atomics.
+// Three kernels share the ends of a product. The first two share everything but the arithmetic; the third, for products
+// of a few microseconds, is at the end of the file. A block computes one BM x BN tile. Its threads form groups;
+// each group owns a share of k, a ring of buffers in shared memory that it fills with asynchronous copies as far ahead
+// as fits, and accumulators for the whole tile. Groups of one warp never wait for another warp before the end. At the
+// end the groups' accumulators are laid side by side in shared memory, summed in fixed order, finished and stored in
+// rows. With SPLIT > 1 blocks share k as well: phase 0 leaves partial products [SPLIT, M, N] in `work`, and phase 1
+// sums them in fixed order and finishes. Results are deterministic: no atomics.
 //
-// Any M, N, K from 1 up. Copies are of 16, 8 or 4 bytes, whatever the row length of a factor allows; odd rows of 16-bit elements are loaded plainly.
+// Any M, N, K from 1 up. Copies are of 16, 8 or 4 bytes, whatever the row length of a factor allows; odd rows of 16-bit
+// elements are loaded plainly.
 
 enum GemmTrans { GEMM_NN = 0, GEMM_NT = 1, GEMM_TN = 2 };
 
@@ -24,9 +28,11 @@ template <class A, class B> struct Choose<false, A, B> { using Type = B; };
 template <class T> struct IsBf16 { static constexpr bool YES = false; };
 template <> struct IsBf16<bf16> { static constexpr bool YES = true; };
 
-// ---------------------------------------------------------------------------------------------------- the end of a product
+// ---------------------------------------------------------------------------------------------------- the end of a
+// product
 
-// What V neighbouring elements of the product still need. `fetch` may run long before `finish`, so that its loads overlap the product.
+// What V neighbouring elements of the product still need. `fetch` may run long before `finish`, so that its loads
+// overlap the product.
 template <class T, class Out, int N, bool ACC, class Epi, int V> struct Tail {
     float bias[V], saved[V], previous[V];
 
@@ -49,7 +55,8 @@ template <class T, class Out, int N, bool ACC, class Epi, int V> struct Tail {
         }
     }
 
-    __device__ __forceinline__ void finish(const Args& a, i64 row, int col, const Vec<float, V>& product, UpdateSum&) const {
+    __device__ __forceinline__ void finish(
+        const Args& a, i64 row, int col, const Vec<float, V>& product, UpdateSum&) const {
         const i64 at = row * N + col;
         Vec<Out, V> out;
         Vec<T, V> before;
@@ -69,11 +76,13 @@ template <class T, class Out, int N, bool ACC, class Epi, int V> struct Tail {
     }
 };
 
-// The end of a product that is the gradient of a weight: instead of being stored, it steps the weight by Rule. The metrics of tiles of GRAIN by 16 elements
-// go to the parts, row by row. ALONE: a block has a multiprocessor to itself, and all of the reduction under way at once.
+// The end of a product that is the gradient of a weight: instead of being stored, it steps the weight by Rule. The
+// metrics of tiles of GRAIN by 16 elements go to the parts, row by row. ALONE: a block has a multiprocessor to itself,
+// and all of the reduction under way at once.
 template <class Rule, int GRAIN, bool ALONE> struct Stepping : Epilogue<false, NONE, false, NONE> {};
 
-template <class T, int N, class Rule, int GRAIN, bool ALONE, int V> struct Tail<T, float, N, false, Stepping<Rule, GRAIN, ALONE>, V> {
+template <class T, int N, class Rule, int GRAIN, bool ALONE, int V>
+struct Tail<T, float, N, false, Stepping<Rule, GRAIN, ALONE>, V> {
     Rule rule;
     Vec<float, V> param, state[2];
 
@@ -85,7 +94,8 @@ template <class T, int N, class Rule, int GRAIN, bool ALONE, int V> struct Tail<
         for (int s = 0; s < Rule::STATES; ++s) state[s] = load<float, V>(a.at<float>(Rule::STATE + s) + at);
     }
 
-    __device__ __forceinline__ void finish(const Args& a, i64 row, int col, const Vec<float, V>& product, UpdateSum& sum) const {
+    __device__ __forceinline__ void finish(
+        const Args& a, i64 row, int col, const Vec<float, V>& product, UpdateSum& sum) const {
         const i64 at = row * N + col;
         Vec<float, V> p = param, s0 = state[0], s1 = state[1];
         Vec<T, V> copy;
@@ -113,7 +123,8 @@ template <class Epi> struct Ending {
 template <class Rule, int GRAIN, bool ALONE_> struct Ending<Stepping<Rule, GRAIN, ALONE_>> {
     static constexpr bool ALONE = ALONE_;
     static constexpr int A = StepSlots<Rule>::A, B = StepSlots<Rule>::B;
-    template <int M, int N, int BM, int BN, int THREADS> DEV void close(const Args& a, int row, int col, const UpdateSum& own) {
+    template <int M, int N, int BM, int BN, int THREADS>
+    DEV void close(const Args& a, int row, int col, const UpdateSum& own) {
         if (!a.has(StepSlots<Rule>::PARTS)) return;
         constexpr int WARPS = THREADS / 32, HIGH = ceil_div(M, GRAIN), WIDE = ceil_div(N, 16);
         static_assert(BM % GRAIN == 0 && BN % 16 == 0, "a block's tile is made of whole parts");
@@ -123,27 +134,29 @@ template <class Rule, int GRAIN, bool ALONE_> struct Ending<Stepping<Rule, GRAIN
         if (lane == 0) of_warp[warp] = sum.stored();
         __syncthreads();
         if (warp != 0) return;
-        sum = UpdateSum{0u, 0.0};
+        sum = UpdateSum{0u, 0.0f, 0.0f};
         if (lane < WARPS) sum.add(of_warp[lane]);
-        const UpdateMetric all = lanes_metric(sum).stored();
-        UpdateMetric* const parts = a.at<UpdateMetric>(StepSlots<Rule>::PARTS);
+        const UpdatePart all = lanes_metric(sum).part();
+        UpdatePart* const parts = a.at<UpdatePart>(StepSlots<Rule>::PARTS);
         constexpr int ACROSS = BN / 16;
         for (int i = lane; i < BM / GRAIN * ACROSS; i += 32) {
             const int r = row / GRAIN + i / ACROSS, c = col / 16 + i % ACROSS;
-            if (r < HIGH && c < WIDE) parts[r * WIDE + c] = i == 0 ? all : UpdateMetric{0u, 0.0f};
+            if (r < HIGH && c < WIDE) parts[r * WIDE + c] = i == 0 ? all : UpdatePart{0u, 0.0f};
         }
-        if (row == 0 && col == 0) fill_parts<ceil_div(HIGH * WIDE, 32) * 32 - HIGH * WIDE>(parts, HIGH * WIDE, UpdateMetric{0u, 0.0f});
+        if (row == 0 && col == 0)
+            fill_parts<ceil_div(HIGH * WIDE, 32) * 32 - HIGH * WIDE>(parts, HIGH * WIDE, UpdatePart{0u, 0.0f});
     }
 };
 
-// Where a block stands: its tile's first row and column, and its share of k.
+// Where a block is: its tile's first row and column, and its share of k.
 struct Place {
     int row, col, split;
 };
 
-// The tiles of a product and what becomes of a finished one. GROUPS accumulators of a tile lie in shared memory as [GROUPS, BM, PITCH] floats;
-// the pitch keeps the rows of a matrix instruction's result in different banks.
-template <class T, int M, int N, int TRANS, bool ACC, class Epi, int BM, int BN, int GROUPS, int SPLIT, int THREADS> struct Tiles {
+// The tiles of a product and what becomes of a finished one. GROUPS accumulators of a tile are in shared memory as
+// [GROUPS, BM, PITCH] floats; the pitch keeps the rows of a matrix instruction's result in different banks.
+template <class T, int M, int N, int TRANS, bool ACC, class Epi, int BM, int BN, int GROUPS, int SPLIT, int THREADS>
+struct Tiles {
     using Out = typename Choose<TRANS == GEMM_TN, float, T>::Type;
     static constexpr int V = N % 4 == 0 ? 4 : N % 2 == 0 ? 2 : 1;
     using Ends = Tail<T, Out, N, ACC, Epi, V>;
@@ -155,9 +168,12 @@ template <class T, int M, int N, int TRANS, bool ACC, class Epi, int BM, int BN,
     static constexpr bool EARLY = SPLIT == 1 && ITEMS <= 2;
     static_assert(BN % 4 == 0, "rows of a tile are moved in groups of four");
 
-    static constexpr int blocks(int phase) { return phase == 0 ? DOWN * ACROSS * SPLIT : ceil_div((i64)M * N / V, THREADS); }
+    static constexpr int blocks(int phase) {
+        return phase == 0 ? DOWN * ACROSS * SPLIT : ceil_div((i64)M * N / V, THREADS);
+    }
 
-    // Neighbouring blocks walk down eight rows of tiles before they step across, so that what runs at one time shares both factors in L2.
+    // Neighbouring blocks walk down eight rows of tiles before they step across, so that what runs at one time shares
+    // both factors in L2.
     DEV Place place(int block) {
         constexpr int HIGH = min_i(8, DOWN);
         const int split = block / (DOWN * ACROSS), tile = block % (DOWN * ACROSS);
@@ -189,7 +205,7 @@ template <class T, int M, int N, int TRANS, bool ACC, class Epi, int BM, int BN,
 
     // Sums the groups' accumulators and stores the tile; all of them must be visible to the block.
     DEV void finish(const Args& a, const Place& p, const float* staged, const Held& held) {
-        UpdateSum metric = {0u, 0.0};
+        UpdateSum metric = {0u, 0.0f, 0.0f};
 #pragma unroll(ITEMS <= 4 ? ITEMS : 2)
         for (int i = 0; i < ITEMS; ++i) {
             int row, col;
@@ -202,7 +218,8 @@ template <class T, int M, int N, int TRANS, bool ACC, class Epi, int BM, int BN,
                 for (int v = 0; v < V; ++v) sum.v[v] += part.v[v];
             }
             if constexpr (SPLIT > 1) {
-                store<float, V>(a.at<float>(slots::product::WORK) + ((i64)p.split * M + p.row + row) * N + p.col + col, sum);
+                store<float, V>(
+                    a.at<float>(slots::product::WORK) + ((i64)p.split * M + p.row + row) * N + p.col + col, sum);
             } else if constexpr (EARLY) {
                 held.ends[i].finish(a, p.row + row, p.col + col, sum, metric);
             } else {
@@ -236,19 +253,23 @@ template <class T, int M, int N, int TRANS, bool ACC, class Epi, int BM, int BN,
     }
 };
 
-// ---------------------------------------------------------------------------------------------------- the way into shared memory
+// ---------------------------------------------------------------------------------------------------- the way into
+// shared memory
 
-// What one step of one group needs of one factor. A factor whose rows run along k (ALONG_K; [LEN, K] in memory) lies as [TILE][BK] in shared memory,
-// another ([K, LEN] in memory) as [BK][TILE]; PAD elements between rows keep reads free of bank conflicts. Zeros stand outside the factor.
+// What one step of one group needs of one factor. A factor whose rows run along k (ALONG_K; [LEN, K] in memory) lies as
+// [TILE][BK] in shared memory, another ([K, LEN] in memory) as [BK][TILE]; PAD elements between rows keep reads free of
+// bank conflicts. Zeros stand outside the factor.
 template <class T, bool ALONG_K, int TILE, int BK, int LEN, int K, int PAD, bool K_EXACT> struct Slab {
     static constexpr int ROWS = ALONG_K ? TILE : BK, COLS = ALONG_K ? BK : TILE, PITCH = COLS + PAD;
     static constexpr int BYTES = ROWS * PITCH * (int)sizeof(T);
     static constexpr int FROM_ROWS = ALONG_K ? LEN : K, FROM_COLS = ALONG_K ? K : LEN;
-    static constexpr bool ROWS_EXACT = ALONG_K ? LEN % TILE == 0 : K_EXACT, COLS_EXACT = ALONG_K ? K_EXACT : LEN % TILE == 0;
+    static constexpr bool ROWS_EXACT = ALONG_K ? LEN % TILE == 0 : K_EXACT,
+                          COLS_EXACT = ALONG_K ? K_EXACT : LEN % TILE == 0;
     static constexpr int V = min_i(vec_width<T>(FROM_COLS), COLS), PER_ROW = COLS / V, CHUNKS = ROWS * PER_ROW;
     static_assert(PITCH * sizeof(T) % 16 == 0 && COLS % V == 0, "rows in shared memory start at multiples of 16 bytes");
 
-    // Starts copying the slab at `at` (first row or column of the tile) and `k`, by THREADS threads of which this is number `thread`.
+    // Starts copying the slab at `at` (first row or column of the tile) and `k`, by THREADS threads of which this is
+    // number `thread`.
     template <int THREADS> DEV void fill(T* to, const T* from, int at, int k, int thread) {
         const int row0 = ALONG_K ? at : k, col0 = ALONG_K ? k : at;
         constexpr int EACH = ceil_div(CHUNKS, THREADS);
@@ -261,7 +282,9 @@ template <class T, bool ALONG_K, int TILE, int BK, int LEN, int K, int PAD, bool
 #pragma unroll
                 for (int j = 0; j < BATCH; ++j) {
                     int row, col;
-                    held[j] = chunk<THREADS>(thread, first + j, row, col) && inside(row0 + row, col0 + col) ? from[offset(row0 + row, col0 + col)] : T{};
+                    held[j] = chunk<THREADS>(thread, first + j, row, col) && inside(row0 + row, col0 + col)
+                        ? from[offset(row0 + row, col0 + col)]
+                        : T{};
                 }
 #pragma unroll
                 for (int j = 0; j < BATCH; ++j) {
@@ -275,7 +298,8 @@ template <class T, bool ALONG_K, int TILE, int BK, int LEN, int K, int PAD, bool
                 int row, col;
                 if (!chunk<THREADS>(thread, j, row, col)) continue;
                 const bool valid = inside(row0 + row, col0 + col);
-                copy_async<V * (int)sizeof(T)>(to + row * PITCH + col, valid ? from + offset(row0 + row, col0 + col) : from, valid);
+                copy_async<V * (int)sizeof(T)>(
+                    to + row * PITCH + col, valid ? from + offset(row0 + row, col0 + col) : from, valid);
             }
         }
     }
@@ -297,13 +321,16 @@ template <class T, bool ALONG_K, int TILE, int BK, int LEN, int K, int PAD, bool
     DEV i64 offset(int row, int col) { return (i64)row * FROM_COLS + col; }
 };
 
-// The ring of STEPS slabs in at most STAGES buffers: all at once where they fit, else one buffer is free to be filled while another is read.
+// The ring of STEPS slabs in at most STAGES buffers: all at once where they fit, else one buffer is free to be filled
+// while another is read.
 template <int STEPS, int STAGES> struct Ring {
     static constexpr int BUFFERS = min_i(STEPS, STAGES), AHEAD = STEPS <= STAGES ? STEPS : STAGES - 1;
 
-    // Calls fill_a(step, buffer), fill_b(step, buffer) and compute(buffer) for every step, and fetch() once, the first and the last as early as the launch's
-    // flags allow. WARP: the group is one warp, which needs no barrier of the block.
-    template <bool WARP, class Fetch, class FillA, class FillB, class Compute> DEV void turn(const Args& a, Fetch fetch, FillA fill_a, FillB fill_b, Compute compute) {
+    // Calls fill_a(step, buffer), fill_b(step, buffer) and compute(buffer) for every step, and fetch() once, the first
+    // and the last as early as the launch's flags allow. WARP: the group is one warp, which needs no barrier of the
+    // block.
+    template <bool WARP, class Fetch, class FillA, class FillB, class Compute>
+    DEV void turn(const Args& a, Fetch fetch, FillA fill_a, FillB fill_b, Compute compute) {
         const u64 flags = launch_flags(a);
         const bool early_a = flags & EARLY_A, early_b = flags & EARLY_B, early_ends = flags & EARLY_ENDS;
         if (early_ends) fetch();
@@ -348,22 +375,30 @@ template <int STEPS, int STAGES> struct Ring {
 
 }  // namespace gemm
 
-// ---------------------------------------------------------------------------------------------------- ordinary arithmetic
+// ---------------------------------------------------------------------------------------------------- ordinary
+// arithmetic
 
-// float products with fused multiply-adds: exact float arithmetic, each accumulator summed over k in rising order within its group.
+// float products with fused multiply-adds: exact float arithmetic, each accumulator summed over k in rising order
+// within its group.
 //
-// A thread computes TM x TN elements (1, 2, 4 or 8 each) of a BM x BN tile; KG groups of (BM / TM)(BN / TN) threads share k, each taking BK of every
-// KG BK. THREADS = KG (BM / TM)(BN / TN). Shared memory: up to 96 KB. Overwrites c, or adds to it (ACC). 16-byte accesses where row lengths
-// are multiples of four. Moves M K ceil(N / BN) + K N ceil(M / BM) floats from L2.
-template <int M, int N, int K, int TRANS, bool ACC, class Epi, int BM, int BN, int BK, int TM, int TN, int KG, int SPLIT> struct GemmSimt {
+// A thread computes TM x TN elements (1, 2, 4 or 8 each) of a BM x BN tile; KG groups of (BM / TM)(BN / TN) threads
+// share k, each taking BK of every KG BK. THREADS = KG (BM / TM)(BN / TN). Shared memory: up to 96 KB. Overwrites c, or
+// adds to it (ACC). 16-byte accesses where row lengths are multiples of four. Moves M K ceil(N / BN) + K N ceil(M / BM)
+// floats from L2.
+template <int M, int N, int K, int TRANS, bool ACC, class Epi, int BM, int BN, int BK, int TM, int TN, int KG,
+    int SPLIT>
+struct GemmSimt {
     static constexpr int PHASES = SPLIT > 1 ? 2 : 1;
     static constexpr bool BEGINS = true;
     static constexpr int ACROSS = BN / TN, GROUP = (BM / TM) * ACROSS, THREADS = KG * GROUP;
-    // A warp covers LY x LX threads of its tile: eight neighbours read 128 bytes of b, and rows of a are read by several threads at once.
+    // A warp covers LY x LX threads of its tile: eight neighbours read 128 bytes of b, and rows of a are read by
+    // several threads at once.
     static constexpr int LX = min_i(8, ACROSS), LY = 32 / LX;
-    static_assert(GROUP % 32 == 0 && ACROSS % LX == 0 && (BM / TM) % LY == 0 && BK % 4 == 0, "a group is made of whole warps");
+    static_assert(
+        GROUP % 32 == 0 && ACROSS % LX == 0 && (BM / TM) % LY == 0 && BK % 4 == 0, "a group is made of whole warps");
     static constexpr int STEPS = ceil_div(ceil_div(K, BK * KG), SPLIT);
-    static constexpr bool K_EXACT = (i64)STEPS * SPLIT * BK * KG == K, A_ALONG = TRANS != GEMM_TN, B_ALONG = TRANS == GEMM_NT;
+    static constexpr bool K_EXACT = (i64)STEPS * SPLIT * BK * KG == K, A_ALONG = TRANS != GEMM_TN,
+                          B_ALONG = TRANS == GEMM_NT;
     using SlabA = gemm::Slab<float, A_ALONG, BM, BK, M, K, A_ALONG ? 4 : 0, K_EXACT>;
     using SlabB = gemm::Slab<float, B_ALONG, BN, BK, N, K, B_ALONG ? 4 : 0, K_EXACT>;
     using Tiles = gemm::Tiles<float, M, N, TRANS, ACC, Epi, BM, BN, KG, SPLIT, THREADS>;
@@ -377,15 +412,16 @@ template <int M, int N, int K, int TRANS, bool ACC, class Epi, int BM, int BN, i
     static constexpr int blocks(int phase) { return Tiles::blocks(phase); }
     static constexpr int smem(int phase) { return phase == 0 ? SMEM : 0; }
 
-    // The position in the tile of a thread's i-th element in one dimension. Along k in memory, neighbouring threads take neighbouring rows;
-    // otherwise a thread takes groups of up to four neighbours, which it reads at once.
+    // The position in the tile of a thread's i-th element in one dimension. Along k in memory, neighbouring threads
+    // take neighbouring rows; otherwise a thread takes groups of up to four neighbours, which it reads at once.
     template <bool ALONG_K, int EACH, int COUNT> DEV int position(int thread, int i) {
         constexpr int W = ALONG_K ? 1 : min_i(EACH, 4);
         return thread * W + i / W * (W * COUNT) + i % W;
     }
 
     // Reads a thread's elements of one factor for four neighbouring k.
-    template <class Slab, bool ALONG_K, int EACH, int COUNT> DEV void fragment(float (&out)[4][EACH], const float* slab, int thread, int k) {
+    template <class Slab, bool ALONG_K, int EACH, int COUNT>
+    DEV void fragment(float (&out)[4][EACH], const float* slab, int thread, int k) {
         if constexpr (ALONG_K) {
 #pragma unroll
             for (int i = 0; i < EACH; ++i) {
@@ -399,7 +435,8 @@ template <int M, int N, int K, int TRANS, bool ACC, class Epi, int BM, int BN, i
             for (int q = 0; q < 4; ++q)
 #pragma unroll
                 for (int i = 0; i < EACH; i += W) {
-                    const Vec<float, W> v = load<float, W>(slab + (k + q) * Slab::PITCH + position<false, EACH, COUNT>(thread, i));
+                    const Vec<float, W> v =
+                        load<float, W>(slab + (k + q) * Slab::PITCH + position<false, EACH, COUNT>(thread, i));
 #pragma unroll
                     for (int w = 0; w < W; ++w) out[q][i + w] = v.v[w];
                 }
@@ -424,10 +461,12 @@ template <int M, int N, int K, int TRANS, bool ACC, class Epi, int BM, int BN, i
                 for (int j = 0; j < TN; ++j) acc[i][j] = 0.0f;
 
             const auto fill_a = [&](int step, int buffer) {
-                SlabA::template fill<GROUP>((float*)(mine + buffer * STEP_BYTES), a.at<float>(gemm::Ending<Epi>::A), place.row, k0 + step * (KG * BK), thread);
+                SlabA::template fill<GROUP>((float*)(mine + buffer * STEP_BYTES), a.at<float>(gemm::Ending<Epi>::A),
+                    place.row, k0 + step * (KG * BK), thread);
             };
             const auto fill_b = [&](int step, int buffer) {
-                SlabB::template fill<GROUP>((float*)(mine + buffer * STEP_BYTES + SlabA::BYTES), a.at<float>(gemm::Ending<Epi>::B), place.col, k0 + step * (KG * BK), thread);
+                SlabB::template fill<GROUP>((float*)(mine + buffer * STEP_BYTES + SlabA::BYTES),
+                    a.at<float>(gemm::Ending<Epi>::B), place.col, k0 + step * (KG * BK), thread);
             };
             const auto compute = [&](int buffer) {
                 const float* const sa = (const float*)(mine + buffer * STEP_BYTES);
@@ -468,22 +507,29 @@ template <int M, int N, int K, int TRANS, bool ACC, class Epi, int BM, int BN, i
 
 // ---------------------------------------------------------------------------------------------------- tensor cores
 
-// Products on the tensor cores: bf16 and f16 as they are, float rounded to TF32 as fragments are read; float accumulators.
+// Products on the tensor cores: bf16 and f16 as they are, float rounded to TF32 as fragments are read; float
+// accumulators.
 //
-// A BM x BN tile is shared by WM x WN warps, each with (BM / WM) x (BN / WN) elements (multiples of 16), and by WK such groups, each taking BK of every
-// WK BK of k. THREADS = 32 WM WN WK. BK is a multiple of 16 (8 for float). Shared memory: up to 96 KB. Overwrites c, or adds to it (ACC).
-// 16-byte accesses where row lengths are multiples of 16 bytes. Moves M K ceil(N / BN) + K N ceil(M / BM) elements from L2.
-template <class T, int M, int N, int K, int TRANS, bool ACC, class Epi, int BM, int BN, int BK, int WM, int WN, int WK, int SPLIT> struct GemmMma {
+// A BM x BN tile is shared by WM x WN warps, each with (BM / WM) x (BN / WN) elements (multiples of 16), and by WK such
+// groups, each taking BK of every WK BK of k. THREADS = 32 WM WN WK. BK is a multiple of 16 (8 for float). Shared
+// memory: up to 96 KB. Overwrites c, or adds to it (ACC). 16-byte accesses where row lengths are multiples of 16 bytes.
+// Moves M K ceil(N / BN) + K N ceil(M / BM) elements from L2.
+template <class T, int M, int N, int K, int TRANS, bool ACC, class Epi, int BM, int BN, int BK, int WM, int WN, int WK,
+    int SPLIT>
+struct GemmMma {
     static constexpr int PHASES = SPLIT > 1 ? 2 : 1;
     static constexpr bool BEGINS = true;
     static constexpr int GROUP = WM * WN * 32, THREADS = WK * GROUP;
     static constexpr bool FLOAT = sizeof(T) == 4;
     // Elements in 16 bytes, k of one instruction, instructions down and across a warp's tile.
     static constexpr int E = 16 / (int)sizeof(T), KS = 2 * E, DOWN = BM / WM / 16, ACROSS = BN / WN / 8;
-    static_assert(BM % (16 * WM) == 0 && BN % (16 * WN) == 0 && BK % KS == 0, "a warp's tile is made of whole instructions");
+    static_assert(
+        BM % (16 * WM) == 0 && BN % (16 * WN) == 0 && BK % KS == 0, "a warp's tile is made of whole instructions");
     static constexpr int STEPS = ceil_div(ceil_div(K, BK * WK), SPLIT);
-    static constexpr bool K_EXACT = (i64)STEPS * SPLIT * BK * WK == K, A_ALONG = TRANS != GEMM_TN, B_ALONG = TRANS == GEMM_NT;
-    // Rows that ldmatrix reads need an odd number of 16-byte units; floats that lie across k are read one by one, four rows of eight at a time.
+    static constexpr bool K_EXACT = (i64)STEPS * SPLIT * BK * WK == K, A_ALONG = TRANS != GEMM_TN,
+                          B_ALONG = TRANS == GEMM_NT;
+    // Rows that ldmatrix reads need an odd number of 16-byte units; floats that lie across k are read one by one, four
+    // rows of eight at a time.
     template <bool ALONG_K> static constexpr int PAD = ALONG_K || !FLOAT ? E : 8;
     using SlabA = gemm::Slab<T, A_ALONG, BM, BK, M, K, PAD<A_ALONG>, K_EXACT>;
     using SlabB = gemm::Slab<T, B_ALONG, BN, BK, N, K, PAD<B_ALONG>, K_EXACT>;
@@ -498,8 +544,8 @@ template <class T, int M, int N, int K, int TRANS, bool ACC, class Epi, int BM, 
     static constexpr int blocks(int phase) { return Tiles::blocks(phase); }
     static constexpr int smem(int phase) { return phase == 0 ? SMEM : 0; }
 
-    // The 16 x KS piece of a at row `m` and `k` of the slab. ldmatrix hands lane l the 32 bits at row l / 4, word l % 4 of each 8 x 16-byte
-    // piece: two 16-bit elements or one float, which is what the instruction wants in both cases.
+    // The 16 x KS piece of a at row `m` and `k` of the slab. ldmatrix hands lane l the 32 bits at row l / 4, word l % 4
+    // of each 8 x 16-byte piece: two 16-bit elements or one float, which is what the instruction wants in both cases.
     DEV void fragment_a(u32 (&out)[4], const T* slab, int m, int k, int lane) {
         if constexpr (A_ALONG) {
             load_matrix_x4(out, slab + (m + lane % 16) * SlabA::PITCH + k + lane / 16 * E);
@@ -513,7 +559,8 @@ template <class T, int M, int N, int K, int TRANS, bool ACC, class Epi, int BM, 
         round(out);
     }
 
-    // The KS x 16 piece of b at `k` and column `n` of the slab: words 0, 1 for the first eight columns, 2, 3 for the others.
+    // The KS x 16 piece of b at `k` and column `n` of the slab: words 0, 1 for the first eight columns, 2, 3 for the
+    // others.
     DEV void fragment_b(u32 (&out)[4], const T* slab, int n, int k, int lane) {
         if constexpr (B_ALONG) {
             load_matrix_x4(out, slab + (n + lane / 16 * 8 + lane % 8) * SlabB::PITCH + k + lane / 8 % 2 * E);
@@ -561,10 +608,12 @@ template <class T, int M, int N, int K, int TRANS, bool ACC, class Epi, int BM, 
                     for (int v = 0; v < 4; ++v) acc[i][j][v] = 0.0f;
 
             const auto fill_a = [&](int step, int buffer) {
-                SlabA::template fill<GROUP>((T*)(mine + buffer * STEP_BYTES), a.at<T>(gemm::Ending<Epi>::A), place.row, k0 + step * (WK * BK), thread);
+                SlabA::template fill<GROUP>((T*)(mine + buffer * STEP_BYTES), a.at<T>(gemm::Ending<Epi>::A), place.row,
+                    k0 + step * (WK * BK), thread);
             };
             const auto fill_b = [&](int step, int buffer) {
-                SlabB::template fill<GROUP>((T*)(mine + buffer * STEP_BYTES + SlabA::BYTES), a.at<T>(gemm::Ending<Epi>::B), place.col, k0 + step * (WK * BK), thread);
+                SlabB::template fill<GROUP>((T*)(mine + buffer * STEP_BYTES + SlabA::BYTES),
+                    a.at<T>(gemm::Ending<Epi>::B), place.col, k0 + step * (WK * BK), thread);
             };
             const auto compute = [&](int buffer) {
                 const T* const sa = (const T*)(mine + buffer * STEP_BYTES);
@@ -579,7 +628,8 @@ template <class T, int M, int N, int K, int TRANS, bool ACC, class Epi, int BM, 
 #pragma unroll
                     for (int i = 0; i < DOWN; ++i)
 #pragma unroll
-                        for (int j = 0; j < ACROSS; ++j) multiply(acc[i][j], fa[i], fb[j / 2][j % 2 * 2], fb[j / 2][j % 2 * 2 + 1]);
+                        for (int j = 0; j < ACROSS; ++j)
+                            multiply(acc[i][j], fa[i], fb[j / 2][j % 2 * 2], fb[j / 2][j % 2 * 2 + 1]);
                 }
             };
             Ring::template turn<GROUP == 32>(a, [&] { Tiles::fetch(a, place, held); }, fill_a, fill_b, compute);
@@ -593,62 +643,73 @@ template <class T, int M, int N, int K, int TRANS, bool ACC, class Epi, int BM, 
                 for (int j = 0; j < ACROSS; ++j)
 #pragma unroll
                     for (int h = 0; h < 2; ++h)
-                        store<float, 2>(at + (i * 16 + h * 8) * Tiles::PITCH + j * 8, Vec<float, 2>{{acc[i][j][2 * h], acc[i][j][2 * h + 1]}});
+                        store<float, 2>(at + (i * 16 + h * 8) * Tiles::PITCH + j * 8,
+                            Vec<float, 2>{{acc[i][j][2 * h], acc[i][j][2 * h + 1]}});
             __syncthreads();
             Tiles::finish(a, place, staged, held);
         }
     }
 };
 
-// ---------------------------------------------------------------------------------------------------- small products, one trip to memory
+// ---------------------------------------------------------------------------------------------------- small products,
+// one trip to memory
 
 namespace gemm {
 
 // Reads COUNT words at once, zeros where not `inside`; the loads keep their order.
 template <int COUNT> DEV void read_words(u32* to, const void* from, bool inside) {
     if constexpr (COUNT == 4)
-        asm volatile("{.reg .pred p; setp.ne.b32 p, %5, 0; mov.b32 %0, 0; mov.b32 %1, 0; mov.b32 %2, 0; mov.b32 %3, 0; @p ld.global.v4.b32 {%0,%1,%2,%3}, [%4];}"
+        asm volatile("{.reg .pred p; setp.ne.b32 p, %5, 0; mov.b32 %0, 0; mov.b32 %1, 0; mov.b32 %2, 0; mov.b32 %3, 0; "
+                     "@p ld.global.v4.b32 {%0,%1,%2,%3}, [%4];}"
                      : "=&r"(to[0]), "=&r"(to[1]), "=&r"(to[2]), "=&r"(to[3]) : "l"(from), "r"((int)inside));
     else if constexpr (COUNT == 2)
-        asm volatile("{.reg .pred p; setp.ne.b32 p, %3, 0; mov.b32 %0, 0; mov.b32 %1, 0; @p ld.global.v2.b32 {%0,%1}, [%2];}"
+        asm volatile("{.reg .pred p; setp.ne.b32 p, %3, 0; mov.b32 %0, 0; mov.b32 %1, 0; "
+                     "@p ld.global.v2.b32 {%0,%1}, [%2];}"
                      : "=&r"(to[0]), "=&r"(to[1]) : "l"(from), "r"((int)inside));
     else
-        asm volatile("{.reg .pred p; setp.ne.b32 p, %2, 0; mov.b32 %0, 0; @p ld.global.b32 %0, [%1];}" : "=&r"(to[0]) : "l"(from), "r"((int)inside));
+        asm volatile("{.reg .pred p; setp.ne.b32 p, %2, 0; mov.b32 %0, 0; @p ld.global.b32 %0, [%1];}"
+            : "=&r"(to[0]) : "l"(from), "r"((int)inside));
 }
 
-// What a warp needs of one factor for a chunk of k: 8 Q rows or columns, of which lane 4 g + t holds Q g to Q g + Q - 1, each with the t-th quarter of
-// the chunk's k as four words of 32 bits. A matrix instruction sums over k in any order, and its rows and columns may stand for any of the tile: so a
-// lane's elements are neighbours in memory whichever way the factor lies, sixteen bytes of a row along k (ALONG_K) or Q elements of a row across it.
+// What a warp needs of one factor for a chunk of k: 8 Q rows or columns, of which lane 4 g + t holds Q g to Q g + Q -
+// 1, each with the t-th quarter of the chunk's k as four words of 32 bits. A matrix instruction sums over k in any
+// order, and its rows and columns may stand for any of the tile: so a lane's elements are neighbours in memory
+// whichever way the factor lies, sixteen bytes of a row along k (ALONG_K) or Q elements of a row across it.
 //
-// They come straight into registers, or through the group's room in shared memory (VIA), which holds what its WAYS warps side by side need. Eight
-// lanes that load into registers together touch two lines along k, but four across k, and a load takes as long as it touches lines: across k the
-// way through shared memory is the faster one.
+// They come straight into registers, or through the group's room in shared memory (VIA), which holds what its WAYS
+// warps side by side need. Eight lanes that load into registers together touch two lines along k, but four across k,
+// and a load takes as long as it touches lines: across k the way through shared memory is the faster one.
 template <class T, bool ALONG_K, int Q, int WAYS, int THREADS, int LEN, int K, bool WANT_VIA> struct Piece {
     static constexpr int E = 4 / (int)sizeof(T), CHUNK = 16 * E, RUN = ALONG_K ? 4 * E : Q, RUNS = ALONG_K ? Q : 4 * E;
     static constexpr int ROWS = ALONG_K ? LEN : K, COLS = ALONG_K ? K : LEN, V = min_i(vec_width<T>(COLS), RUN);
-    static constexpr bool LEN_EXACT = LEN % (8 * Q * WAYS) == 0, ROWS_EXACT = ALONG_K ? LEN_EXACT : K % CHUNK == 0, COLS_EXACT = ALONG_K ? K % CHUNK == 0 : LEN_EXACT;
+    static constexpr bool LEN_EXACT = LEN % (8 * Q * WAYS) == 0, ROWS_EXACT = ALONG_K ? LEN_EXACT : K % CHUNK == 0,
+                          COLS_EXACT = ALONG_K ? K % CHUNK == 0 : LEN_EXACT;
     using Index = typename Choose<((i64)LEN * K < (1ll << 30)), int, i64>::Type;
     static constexpr bool VIA = WANT_VIA && COLS % (4 * E) == 0;
-    // The chunk in shared memory: its rows with a gap of 16 or 32 bytes, which spreads what eight lanes read over all banks. Rows across k are stored
-    // by their number within a quarter first.
-    static constexpr int HIGH = ALONG_K ? 8 * Q * WAYS : CHUNK, UNITS = ALONG_K ? 4 : 8 * Q * WAYS / (4 * E), PITCH = UNITS * 16 + (ALONG_K && Q == 4 ? 16 : 32);
+    // The chunk in shared memory: its rows with a gap of 16 or 32 bytes, which spreads what eight lanes read over all
+    // banks. Rows across k are stored by their number within a quarter first.
+    static constexpr int HIGH = ALONG_K ? 8 * Q * WAYS : CHUNK, UNITS = ALONG_K ? 4 : 8 * Q * WAYS / (4 * E),
+                         PITCH = UNITS * 16 + (ALONG_K && Q == 4 ? 16 : 32);
     static constexpr int BYTES = VIA ? HIGH * PITCH : 0, WORDS = VIA ? 0 : RUNS * (RUN / E);
     u32 raw[RUNS][RUN / E];
 
-    // Starts reading the chunk at `k`, from the group's first row or column `tile`, of which the warp's is number `mine`; zeros stand outside the factor.
+    // Starts reading the chunk at `k`, from the group's first row or column `tile`, of which the warp's is number
+    // `mine`; zeros stand outside the factor.
     __device__ __forceinline__ void read(char* room, const T* from, int tile, int mine, int k, int lane, int thread) {
         if constexpr (VIA) {
             const int row0 = ALONG_K ? tile : k, col0 = ALONG_K ? k : tile;
 #pragma unroll
             for (int i = 0; i < ceil_div(HIGH * UNITS, THREADS); ++i) {
-                const int unit = thread + i * THREADS, r = unit / UNITS, c = unit % UNITS, row = row0 + r, col = col0 + c * (4 * E);
+                const int unit = thread + i * THREADS, r = unit / UNITS, c = unit % UNITS, row = row0 + r,
+                          col = col0 + c * (4 * E);
                 if (HIGH * UNITS % THREADS != 0 && r >= HIGH) break;
                 const bool inside = (ROWS_EXACT || row < ROWS) && (COLS_EXACT || col < COLS);
                 const int to = ALONG_K ? r : r % (4 * E) * 4 + r / (4 * E);
                 copy_async<16>(room + to * PITCH + c * 16, inside ? from + ((Index)row * COLS + col) : from, inside);
             }
         } else {
-            const int at = tile + mine, row = ALONG_K ? at + lane / 4 * Q : k + lane % 4 * (4 * E), col = ALONG_K ? k + lane % 4 * (4 * E) : at + lane / 4 * Q;
+            const int at = tile + mine, row = ALONG_K ? at + lane / 4 * Q : k + lane % 4 * (4 * E),
+                      col = ALONG_K ? k + lane % 4 * (4 * E) : at + lane / 4 * Q;
             const T* const first = from + ((Index)row * COLS + col);
 #pragma unroll
             for (int r = 0; r < RUNS; ++r) {
@@ -656,12 +717,15 @@ template <class T, bool ALONG_K, int Q, int WAYS, int THREADS, int LEN, int K, b
                 if constexpr (V >= E) {
 #pragma unroll
                     for (int v = 0; v < RUN; v += V)
-                        read_words<V / E>(raw[r] + v / E, first + (Index)r * COLS + v, row_inside && (COLS_EXACT || col + v < COLS));
+                        read_words<V / E>(
+                            raw[r] + v / E, first + (Index)r * COLS + v, row_inside && (COLS_EXACT || col + v < COLS));
                 } else {
 #pragma unroll
                     for (int v = 0; v < RUN; v += 2) {
-                        const u32 low = row_inside && (COLS_EXACT || col + v < COLS) ? first[(Index)r * COLS + v].bits : 0;
-                        const u32 high = row_inside && (COLS_EXACT || col + v + 1 < COLS) ? first[(Index)r * COLS + v + 1].bits : 0;
+                        const u32 low =
+                            row_inside && (COLS_EXACT || col + v < COLS) ? first[(Index)r * COLS + v].bits : 0;
+                        const u32 high =
+                            row_inside && (COLS_EXACT || col + v + 1 < COLS) ? first[(Index)r * COLS + v + 1].bits : 0;
                         raw[r][v / 2] = high << 16 | low;
                     }
                 }
@@ -675,7 +739,9 @@ template <class T, bool ALONG_K, int Q, int WAYS, int THREADS, int LEN, int K, b
             const int g = lane / 4, t = lane % 4;
 #pragma unroll
             for (int r = 0; r < RUNS; ++r) {
-                const char* const at = room + (ALONG_K ? (mine + g * Q + r) * PITCH + t * 16 : (r * 4 + t) * PITCH + (mine + g * Q) * (int)sizeof(T));
+                const char* const at = room +
+                    (ALONG_K ? (mine + g * Q + r) * PITCH + t * 16
+                             : (r * 4 + t) * PITCH + (mine + g * Q) * (int)sizeof(T));
                 constexpr int W = min_i(RUN / E, 4);
 #pragma unroll
                 for (int w = 0; w < RUN / E; w += W) {
@@ -697,14 +763,17 @@ template <class T, bool ALONG_K, int Q, int WAYS, int THREADS, int LEN, int K, b
 
 }  // namespace gemm
 
-// Products that last no longer than a few trips to memory, on the tensor cores, with as few instructions as possible between the trips.
+// Products that last no longer than a few trips to memory, on the tensor cores, with as few instructions as possible
+// between the trips.
 //
-// A warp holds the accumulators of 8 RQ x 8 CQ elements, WM x WN warps make a tile, and WK such groups take every WK-th chunk of k (64 bytes of a row).
-// The next chunks are under way, all of them where they fit, so that the whole reduction often costs one trip; groups never wait for each other before
-// the end, where their accumulators are summed in fixed order. Factors come through shared memory where VIA has the bit of their direction
-// (1 across k, 2 along k), else straight into registers. RQ and CQ are 2, 4 or 8. THREADS = 32 WM WN WK.
-// Any M, N, K; 16-byte accesses where rows allow. Overwrites c, or adds to it (ACC). Moves M K ceil(N / BN) + K N ceil(M / BM) elements from L2.
-template <class T, int M, int N, int K, int TRANS, bool ACC, class Epi, int RQ, int CQ, int WM, int WN, int WK, int VIA> struct GemmDirect {
+// A warp holds the accumulators of 8 RQ x 8 CQ elements, WM x WN warps make a tile, and WK such groups take every WK-th
+// chunk of k (64 bytes of a row). The next chunks are under way, all of them where they fit, so that the whole
+// reduction often costs one trip; groups never wait for each other before the end, where their accumulators are summed
+// in fixed order. Factors come through shared memory where VIA has the bit of their direction (1 across k, 2 along k),
+// else straight into registers. RQ and CQ are 2, 4 or 8. THREADS = 32 WM WN WK. Any M, N, K; 16-byte accesses where
+// rows allow. Overwrites c, or adds to it (ACC). Moves M K ceil(N / BN) + K N ceil(M / BM) elements from L2.
+template <class T, int M, int N, int K, int TRANS, bool ACC, class Epi, int RQ, int CQ, int WM, int WN, int WK, int VIA>
+struct GemmDirect {
     static constexpr bool ALONE = gemm::Ending<Epi>::ALONE;
     // A multiprocessor has room for a block of the next launch, which fetches its old factor meanwhile.
     static constexpr int PHASES = 1, THREADS = 32 * WM * WN * WK, MIN_BLOCKS = ALONE ? 1 : 2;
@@ -715,7 +784,8 @@ template <class T, int M, int N, int K, int TRANS, bool ACC, class Epi, int RQ, 
     using PieceA = gemm::Piece<T, A_ALONG, RQ, WM, GROUP, M, K, (VIA & (A_ALONG ? 2 : 1)) != 0>;
     using PieceB = gemm::Piece<T, B_ALONG, CQ, WN, GROUP, N, K, (VIA & (B_ALONG ? 2 : 1)) != 0>;
     static constexpr int CHUNK = PieceA::CHUNK, CHUNKS = ceil_div(K, CHUNK), STEPS = ceil_div(CHUNKS, WK);
-    // Chunks under way: what registers and shared memory hold. Nothing in registers: the loop over the chunks is a loop.
+    // Chunks under way: what registers and shared memory hold. Nothing in registers: the loop over the chunks is a
+    // loop.
     static constexpr int SLOT = PieceA::BYTES + PieceB::BYTES, WORDS = PieceA::WORDS + PieceB::WORDS;
     static constexpr int FIT_REGISTERS = WORDS > 0 ? max_i(1, min_i(8, (192 - 2 * RQ * CQ) / max_i(1, WORDS))) : 8;
     static constexpr int FIT_SHARED = SLOT > 0 ? (ALONE ? 192 : 96) * 1024 / (WK * max_i(1, SLOT)) : 8;
@@ -723,8 +793,10 @@ template <class T, int M, int N, int K, int TRANS, bool ACC, class Epi, int RQ, 
     using Out = typename gemm::Choose<TRANS == GEMM_TN, float, T>::Type;
     static constexpr int V = N % 4 == 0 ? 4 : N % 2 == 0 ? 2 : 1;
     using Ends = gemm::Tail<T, Out, N, ACC, Epi, V>;
-    static constexpr int DOWN = ceil_div(M, BM), ACROSS = ceil_div(N, BN), PER_ROW = BN / V, ITEMS = ceil_div(BM * PER_ROW, THREADS);
-    // Narrow rows need a gap so that eight lanes' stores of sixteen bytes fall into different banks; wider ones are permuted instead.
+    static constexpr int DOWN = ceil_div(M, BM), ACROSS = ceil_div(N, BN), PER_ROW = BN / V,
+                         ITEMS = ceil_div(BM * PER_ROW, THREADS);
+    // Narrow rows need a gap so that eight lanes' stores of sixteen bytes fall into different banks; wider ones are
+    // permuted instead.
     static constexpr int PITCH = BN == 16 ? (RQ == 2 ? 24 : 20) : BN;
     // A group's room: its chunks, then its accumulators.
     static constexpr int ROOM = max_i(DEPTH * SLOT, BM * PITCH * 4);
@@ -754,16 +826,21 @@ template <class T, int M, int N, int K, int TRANS, bool ACC, class Epi, int RQ, 
     template <int PHASE> static __device__ void run(const Args& a, int block, char* smem) {
         const int row0 = block % DOWN * BM, col0 = block / DOWN * BN;
         const int lane = threadIdx.x % 32, warp = threadIdx.x / 32, g = lane / 4, t = lane % 4;
-        const int group = warp / (WM * WN), thread = threadIdx.x % GROUP, m0 = warp / WN % WM * (8 * RQ), n0 = warp % WN * (8 * CQ);
+        const int group = warp / (WM * WN), thread = threadIdx.x % GROUP, m0 = warp / WN % WM * (8 * RQ),
+                  n0 = warp % WN * (8 * CQ);
         char* const room = smem + group * ROOM;
         PieceA pa[DEPTH];
         PieceB pb[DEPTH];
         const auto some = [&](int step) { return CHUNKS % WK == 0 || step + 1 < STEPS || group + step * WK < CHUNKS; };
         const auto read_a = [&](int step, int slot, PieceA& to) {
-            if (some(step)) to.read(room + slot * SLOT, a.at<T>(gemm::Ending<Epi>::A), row0, m0, (group + step * WK) * CHUNK, lane, thread);
+            if (some(step))
+                to.read(room + slot * SLOT, a.at<T>(gemm::Ending<Epi>::A), row0, m0, (group + step * WK) * CHUNK, lane,
+                    thread);
         };
         const auto read_b = [&](int step, int slot, PieceB& to) {
-            if (some(step)) to.read(room + slot * SLOT + PieceA::BYTES, a.at<T>(gemm::Ending<Epi>::B), col0, n0, (group + step * WK) * CHUNK, lane, thread);
+            if (some(step))
+                to.read(room + slot * SLOT + PieceA::BYTES, a.at<T>(gemm::Ending<Epi>::B), col0, n0,
+                    (group + step * WK) * CHUNK, lane, thread);
         };
         const auto read = [&](int step, int slot, PieceA& to_a, PieceB& to_b) {
             read_a(step, slot, to_a);
@@ -810,7 +887,8 @@ template <class T, int M, int N, int K, int TRANS, bool ACC, class Epi, int RQ, 
             const int index = threadIdx.x + i * THREADS;
             row = index / PER_ROW;
             col = index % PER_ROW * V;
-            return (BM * PER_ROW % THREADS == 0 || row < BM) && (M % BM == 0 || row0 + row < M) && (N % BN == 0 || col0 + col < N);
+            return (BM * PER_ROW % THREADS == 0 || row < BM) && (M % BM == 0 || row0 + row < M) &&
+                (N % BN == 0 || col0 + col < N);
         };
         const auto fetch_ends = [&] {
 #pragma unroll
@@ -912,7 +990,7 @@ template <class T, int M, int N, int K, int TRANS, bool ACC, class Epi, int RQ, 
                 store<float, 4>((float*)room + staged_at(m0 + g * RQ + q, n0 / 4 + t * (CQ / 2) + p), v);
             }
         __syncthreads();
-        UpdateSum metric = {0u, 0.0};
+        UpdateSum metric = {0u, 0.0f, 0.0f};
 #pragma unroll
         for (int i = 0; i < ITEMS; ++i) {
             int row, col;

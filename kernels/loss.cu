@@ -1,21 +1,16 @@
 // Losses over `[rows, classes]` with class labels, mean squared errors over flat arrays, and their gradients.
 //
-// Scores, probabilities and their gradients are of type T; losses, accuracy and every sum are float. A label that names no class makes
-// the loss and the gradient of its row NaN and counts as a wrong answer. Sums go through partial sums in a fixed order, so results do
-// not depend on the order in which blocks finish.
+// Scores, probabilities and their gradients are of type T; losses, accuracy and every sum are float. A label that names
+// no class makes the loss and the gradient of its row NaN and counts as a wrong answer. Sums go through partial sums in
+// a fixed order, so results do not depend on the order in which blocks finish.
 
 // ---------------------------------------------------------------------------------------------------- shared
 
 DEV float loss_infinity() { return __int_as_float(0x7f800000); }
 DEV float loss_nan() { return __int_as_float(0x7fffffff); }
 
-// The exponential of a number that is not above zero, to a relative error of 2^-22 + |x| 2^-24; what is below the smallest normal float is
-// zero.
-DEV float loss_exp(float x) {
-    float out;
-    asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(out) : "f"(x * 1.44269504088896341f));
-    return out;
-}
+// The exponential of a number that is not above zero.
+DEV float loss_exp(float x) { return expf(x); }
 
 // The larger; NaN is passed over, because the sum of exponentials that follows turns into NaN anyway.
 struct LossMax {
@@ -35,7 +30,8 @@ template <int CLASSES, u64 SMOOTHING> struct LossTarget {
         const float other = names_class(label) ? share() : loss_nan();
         return col == label ? (float)(1.0 - smoothing() + smoothing() / CLASSES) : other;
     }
-    // The loss of a row from its sum of exponentials, the label's score and the sum of all scores, all relative to the largest score.
+    // The loss of a row from its sum of exponentials, the label's score and the sum of all scores, all relative to the
+    // largest score.
     DEV float loss(float log_sum, float own, float all) {
         const float loss = log_sum - keep() * own;
         return SMOOTH ? loss - share() * all : loss;
@@ -49,7 +45,8 @@ template <int K> DEV void loss_warp_sum(float (&v)[K]) {
     for (int k = 1; k < K; ++k) v[k] = (float)__reduce_add_sync(0xffffffffu, (u32)v[k]);
 }
 
-// Adds K values over the block; warp 0 gets the sums. `scratch` holds 32 K floats that nobody else uses until the next barrier.
+// Adds K values over the block; warp 0 gets the sums. `scratch` holds 32 K floats that nobody else uses until the next
+// barrier.
 template <int K, int THREADS> DEV void loss_block_sum(float (&v)[K], float* scratch) {
     constexpr int WARPS = THREADS / 32;
     const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
@@ -70,16 +67,19 @@ template <int K, int THREADS> DEV void loss_block_sum(float (&v)[K], float* scra
 
 template <int K> __host__ __device__ constexpr int loss_smem() { return (32 * K + 4) * 4; }
 
-// Draws a number. What the thread wrote before can be read by whoever draws a later one, and by the block behind that one's next barrier.
+// Draws a number. What the thread wrote before can be read by whoever draws a later one, and by the block behind that
+// one's next barrier.
 DEV u32 loss_draw(u32* ticket) {
     u32 drawn;
     asm volatile("atom.acq_rel.gpu.global.add.u32 %0, [%1], 1;" : "=r"(drawn) : "l"(ticket) : "memory");
     return drawn;
 }
 
-// Adds K values over all blocks; true for the one thread that holds the sums. Partial sums lie in `work [BLOCKS, K]`; the block that
-// draws the last number from `ticket` adds them up and puts the ticket back to zero. One block needs neither.
-template <int K, int THREADS, int BLOCKS> DEV bool loss_total(float (&v)[K], float* work, u32* ticket, int block, char* smem) {
+// Adds K values over all blocks; true for the one thread that holds the sums. Partial sums are in `work [BLOCKS, K]`;
+// the block that draws the last number from `ticket` adds them up and puts the ticket back to zero. One block needs
+// neither.
+template <int K, int THREADS, int BLOCKS>
+DEV bool loss_total(float (&v)[K], float* work, u32* ticket, int block, char* smem) {
     float* scratch = (float*)smem;
     loss_block_sum<K, THREADS>(v, scratch);
     if constexpr (BLOCKS > 1) {
@@ -104,8 +104,8 @@ template <int K, int THREADS, int BLOCKS> DEV bool loss_total(float (&v)[K], flo
     return threadIdx.x == 0;
 }
 
-// A row of up to 1024 classes, held in the registers of LANES (1 to 32, a power of two) neighbouring threads of a warp. Every lane of
-// the warp takes part in `softmax`, whether its row exists or not.
+// A row of up to 1024 classes, held in the registers of LANES (1 to 32, a power of two) neighbouring threads of a warp.
+// Every lane of the warp takes part in `softmax`, whether its row exists or not.
 template <class T, int CLASSES, u64 SMOOTHING, int LANES> struct LossRow {
     using Target = LossTarget<CLASSES, SMOOTHING>;
     static constexpr int V = min_i(vec_width<T>(CLASSES), CLASSES <= 128 ? 4 : 8);
@@ -130,7 +130,7 @@ template <class T, int CLASSES, u64 SMOOTHING, int LANES> struct LossRow {
         }
     }
 
-    // Turns scores into probabilities. Gives the loss, and whether the first of the largest scores stands at the label.
+    // Turns scores into probabilities. Gives the loss, and whether the first of the largest scores is at the label.
     __device__ __forceinline__ float softmax(int lane, int label, bool& right) {
         float max = v[0], own = 0.0f;
 #pragma unroll
@@ -177,13 +177,15 @@ template <class T, int CLASSES, u64 SMOOTHING, int LANES> struct LossRow {
     }
 };
 
-// A row of more than 1024 classes, shared by a block and read three times: the second and third time mostly from the caches.
+// A row of more than 1024 classes, shared by a block and read three times: the second and third time mostly from the
+// caches.
 template <class T, int CLASSES, u64 SMOOTHING, int THREADS> struct LossWideRow {
     using Target = LossTarget<CLASSES, SMOOTHING>;
     static constexpr int V = vec_width<T>(CLASSES);
     float max, log_sum;
 
-    // As `LossRow::softmax`; the row itself stays. Every thread of the block gets the results. `scratch` holds THREADS / 32 floats.
+    // As `LossRow::softmax`; the row itself stays. Every thread of the block gets the results. `scratch` holds THREADS
+    // / 32 floats.
     __device__ __forceinline__ float softmax(const T* row, int label, bool& right, float* scratch) {
         // The label's score is read before the first barrier, hence before another thread can overwrite it.
         const float own = Target::names_class(label) ? to_float(row[label]) : loss_nan();
@@ -226,11 +228,13 @@ template <class T, int CLASSES, u64 SMOOTHING, int THREADS> struct LossWideRow {
     }
 };
 
-// ---------------------------------------------------------------------------------------------------- softmax with cross entropy
+// ---------------------------------------------------------------------------------------------------- softmax with
+// cross entropy
 
-// Slots: 0 logits [rows, classes] T, 1 labels [rows] i32, 2 row_loss [rows] float, 3 probs [rows, classes] T; probs may lie on logits.
-// LANES threads share a row: up to 32 hold a row of at most 1024 classes in registers; LANES = THREADS stands for a row for each block.
-// Accesses are as wide as rows allow, up to 16 bytes. Overwrites; deterministic. Moves logits and probs once.
+// Slots: 0 logits [rows, classes] T, 1 labels [rows] i32, 2 row_loss [rows] float, 3 probs [rows, classes] T; probs may
+// lie on logits. LANES threads share a row: up to 32 hold a row of at most 1024 classes in registers; LANES = THREADS
+// stands for a row for each block. Accesses are as wide as rows allow, up to 16 bytes. Overwrites; deterministic. Moves
+// logits and probs once.
 template <class T, int ROWS, int CLASSES, u64 SMOOTHING, int LANES, int THREADS_> struct SoftmaxCe {
     using Slots = slots::softmax_ce;
     static constexpr int PHASES = 1, THREADS = THREADS_;
@@ -261,8 +265,9 @@ template <class T, int ROWS, int CLASSES, u64 SMOOTHING, int LANES, int THREADS_
     }
 };
 
-// Slots: 0 probs [rows, classes] T, 1 labels [rows] i32, 2 dlogits [rows, classes] T, 3 scale [1] float; dlogits may lie on probs.
-// `dlogits = (probs - target) / rows * scale`. Two groups of up to 16 bytes a thread, 256 threads a block. Overwrites; deterministic.
+// Slots: 0 probs [rows, classes] T, 1 labels [rows] i32, 2 dlogits [rows, classes] T, 3 scale [1] float; dlogits may
+// lie on probs. `dlogits = (probs - target) / rows * scale`. Two groups of up to 16 bytes a thread, 256 threads a
+// block. Overwrites; deterministic.
 template <class T, int ROWS, int CLASSES, u64 SMOOTHING> struct SoftmaxCeGrad {
     using Slots = slots::softmax_ce_grad;
     static constexpr int PHASES = 1, THREADS = 256;
@@ -303,11 +308,12 @@ template <class T, int ROWS, int CLASSES, u64 SMOOTHING> struct SoftmaxCeGrad {
     }
 };
 
-// Slots: 0 logits [rows, classes] T, 1 labels [rows] i32, 2 dlogits [rows, classes] T or unbound, 3 loss [1] float, 4 accuracy [1] float
-// or unbound, 5 work, 6 scale [1] float, 7 ticket u32; dlogits may lie on logits.
-// Mean loss, share of right answers and `dlogits = (softmax - target) / rows * scale`. LANES as for `SoftmaxCe`; BLOCKS blocks stride over
-// the rows, and each group of threads has up to four rows under way. With one block neither work nor ticket is used; otherwise work
-// holds two floats for each block and the last block adds them up. Overwrites; deterministic. Moves logits and dlogits once.
+// Slots: 0 logits [rows, classes] T, 1 labels [rows] i32, 2 dlogits [rows, classes] T or unbound, 3 loss [1] float, 4
+// accuracy [1] float or unbound, 5 work, 6 scale [1] float, 7 ticket u32; dlogits may share the memory of logits. Mean
+// loss, share of right answers and `dlogits = (softmax - target) / rows * scale`. LANES as for `SoftmaxCe`; BLOCKS
+// blocks stride over the rows, and each group of threads has up to four rows under way. With one block neither work nor
+// ticket is used; otherwise work holds two floats for each block and the last block adds them up. Overwrites;
+// deterministic. Moves logits and dlogits once.
 template <class T, int ROWS, int CLASSES, u64 SMOOTHING, int LANES, int THREADS_, int BLOCKS> struct SoftmaxCeFused {
     using Slots = slots::softmax_ce_fused;
     static constexpr int PHASES = 1, THREADS = THREADS_;
@@ -331,7 +337,9 @@ template <class T, int ROWS, int CLASSES, u64 SMOOTHING, int LANES, int THREADS_
                 bool right;
                 const float loss = scores.softmax(logits + at, label, right, (float*)smem);
                 if (threadIdx.x == 0) sums[0] += loss, sums[1] += right ? 1.0f : 0.0f;
-                if (dlogits != nullptr) scores.write(logits + at, dlogits + at, [&](float p, int col) { return (p - Target::of(label, col)) * scale; });
+                if (dlogits != nullptr)
+                    scores.write(logits + at, dlogits + at,
+                        [&](float p, int col) { return (p - Target::of(label, col)) * scale; });
             }
             __syncthreads();
         } else {
@@ -358,7 +366,8 @@ template <class T, int ROWS, int CLASSES, u64 SMOOTHING, int LANES, int THREADS_
                     if (row >= ROWS) continue;
                     if (lane == 0) sums[0] += loss, sums[1] += right ? 1.0f : 0.0f;
                     if (dlogits != nullptr)
-                        scores[f].write(dlogits + row * CLASSES, lane, [&](float p, int col) { return (p - Target::of(label[f], col)) * scale; });
+                        scores[f].write(dlogits + row * CLASSES, lane,
+                            [&](float p, int col) { return (p - Target::of(label[f], col)) * scale; });
                 }
             }
         }
@@ -369,13 +378,15 @@ template <class T, int ROWS, int CLASSES, u64 SMOOTHING, int LANES, int THREADS_
     }
 };
 
-// ---------------------------------------------------------------------------------------------------- a last layer with its loss
+// ---------------------------------------------------------------------------------------------------- a last layer
+// with its loss
 
 namespace head {
 
 __host__ __device__ constexpr int power_above(int n) { return n <= 1 ? 1 : 2 * power_above((n + 1) / 2); }
 
-// Adds P values over the lanes of a warp; lane l gets the sum of value l / (32 / P). Each exchange halves what a lane holds.
+// Adds P values over the lanes of a warp; lane l gets the sum of value l / (32 / P). Each exchange halves what a lane
+// holds.
 template <int P> DEV float spread_sum(float (&v)[P]) {
     const int lane = threadIdx.x % 32;
     int mask = 16;
@@ -392,7 +403,8 @@ template <int P> DEV float spread_sum(float (&v)[P]) {
     return warp_reduce<Sum, 32 / P>(v[0]);
 }
 
-// The largest over the warp; NaN where a number without sign is NaN. Bits of floats, those of negative ones turned round, are ordered as whole numbers.
+// The largest over the warp; NaN where a number without sign is NaN. Bits of floats, those of negative ones turned
+// round, are ordered as whole numbers.
 DEV float warp_max(float v) {
     const int bits = __float_as_int(v), turn = 0x7fffffff;
     const int most = __reduce_max_sync(0xffffffffu, bits < 0 ? bits ^ turn : bits);
@@ -401,13 +413,17 @@ DEV float warp_max(float v) {
 
 }  // namespace head
 
-// Slots: 0 a [rows, features] T, 1 b [features, classes] T, 2 bias [classes] float or unbound, 3 labels [rows] i32, 4 saved [rows, features] T, 5 scale [1] float,
-// 6 dlogits [rows, classes] T, 7 row_loss [rows] float, 8 row_right [rows] float, 9 dx [rows, features] T.
-// `scores = a b + bias`, the loss of each row and whether its answer is right, `dlogits = (softmax - target) / rows * scale`, `dx = dlogits b^T`, times the
-// derivative of ACT_GRAD at `saved`, which is `a` where SAVED_IS_INPUT, and the float of which KEPT has the bits. At most 32 classes. A block takes EACH_ROWS rows: its threads hold b in
-// registers, each the rows of b of some features, and give their share of the scores, which are summed in a fixed order.
-// Scores and their gradient stay float in between. Overwrites; deterministic. Moves a and dx once and b once a block; b is fetched early where it is old.
-template <class T, int ROWS, int FEATURES, int CLASSES, u64 SMOOTHING, int ACT_GRAD, bool SAVED_IS_INPUT, u32 KEPT, int EACH_ROWS, int THREADS_> struct DenseCe {
+// Slots: 0 a [rows, features] T, 1 b [features, classes] T, 2 bias [classes] float or unbound, 3 labels [rows] i32, 4
+// saved [rows, features] T, 5 scale [1] float, 6 dlogits [rows, classes] T, 7 row_loss [rows] float, 8 row_right [rows]
+// float, 9 dx [rows, features] T. `scores = a b + bias`, the loss of each row and whether its answer is right, `dlogits
+// = (softmax - target) / rows * scale`, `dx = dlogits b^T`, times the derivative of ACT_GRAD at `saved`, which is `a`
+// where SAVED_IS_INPUT, and the float of which KEPT has the bits. At most 32 classes. A block takes EACH_ROWS rows: its
+// threads hold b in registers, each the rows of b of some features, and give their share of the scores, which are
+// summed in a fixed order. Scores and their gradient stay float in between. Overwrites; deterministic. Moves a and dx
+// once and b once a block; b is fetched early where it is old.
+template <class T, int ROWS, int FEATURES, int CLASSES, u64 SMOOTHING, int ACT_GRAD, bool SAVED_IS_INPUT, u32 KEPT,
+    int EACH_ROWS, int THREADS_>
+struct DenseCe {
     using Slots = slots::dense_ce;
     static constexpr int PHASES = 1, THREADS = THREADS_, WARPS = THREADS / 32, P = head::power_above(CLASSES);
     static constexpr bool BEGINS = true;
@@ -448,9 +464,11 @@ template <class T, int ROWS, int FEATURES, int CLASSES, u64 SMOOTHING, int ACT_G
                 const i64 at = (i64)(row0 + r) * FEATURES + feature(e);
                 x[r][e] = valid ? to_float(a.at<T>(Slots::A)[at]) : 0.0f;
                 saved[r][e] = x[r][e];
-                if constexpr (ACT_GRAD != NONE && !SAVED_IS_INPUT) saved[r][e] = valid ? to_float(a.at<T>(Slots::SAVED)[at]) : 0.0f;
+                if constexpr (ACT_GRAD != NONE && !SAVED_IS_INPUT)
+                    saved[r][e] = valid ? to_float(a.at<T>(Slots::SAVED)[at]) : 0.0f;
             }
-        // What the loss needs is on its way meanwhile. A lane holds the score of a class, with its twins where there are fewer than 32.
+        // What the loss needs is on its way meanwhile. A lane holds the score of a class, with its twins where there
+        // are fewer than 32.
         int label[EACH_ROWS];
 #pragma unroll
         for (int r = 0; r < EACH_ROWS; ++r) label[r] = row0 + r < ROWS ? a.at<int>(Slots::LABELS)[row0 + r] : 0;
@@ -512,9 +530,11 @@ template <class T, int ROWS, int FEATURES, int CLASSES, u64 SMOOTHING, int ACT_G
     }
 };
 
-// ---------------------------------------------------------------------------------------------------- mean squared error
+// ---------------------------------------------------------------------------------------------------- mean squared
+// error
 
-// Errors are multiplied by a power of two before they are squared, so that no sum of LEN squares is beyond a float where their mean is not.
+// Errors are multiplied by a power of two before they are squared, so that no sum of LEN squares is beyond a float
+// where their mean is not.
 template <i64 LEN> __host__ __device__ constexpr float error_scale() {
     float scale = 1.0f;
     for (i64 size = 1; size < LEN; size *= 4) scale *= 0.5f;
@@ -526,16 +546,19 @@ template <i64 LEN> DEV float mean_square(float sum) {
     return sum / ((float)LEN * SCALE * SCALE);
 }
 
-// This thread's share of the sum of the squares of scaled `y - target`; writes `dy = factor (y - target)` where `dy` is not null. BLOCKS blocks stride over
-// groups of 16 bytes, up to four of them under way; the few elements after the last whole group fall to block 0.
-template <class T, i64 LEN, int THREADS, int BLOCKS> DEV float loss_errors(const T* y, const T* target, T* dy, float factor, int block) {
+// This thread's share of the sum of the squares of scaled `y - target`; writes `dy = factor (y - target)` where `dy` is
+// not null. BLOCKS blocks stride over groups of 16 bytes, up to four of them under way; the few elements after the last
+// whole group fall to block 0.
+template <class T, i64 LEN, int THREADS, int BLOCKS>
+DEV float loss_errors(const T* y, const T* target, T* dy, float factor, int block) {
     constexpr float SCALE = error_scale<LEN>();
     constexpr int V = 16 / (int)sizeof(T);
     constexpr i64 VECS = LEN / V, WHOLE = VECS * V;
     constexpr int FLIGHT = min_i(4, max_i(1, (int)((VECS + (i64)THREADS * BLOCKS - 1) / ((i64)THREADS * BLOCKS))));
     float sum = 0.0f;
 #pragma unroll 1
-    for (i64 base = (i64)block * (THREADS * FLIGHT) + threadIdx.x; base < VECS; base += (i64)BLOCKS * (THREADS * FLIGHT)) {
+    for (i64 base = (i64)block * (THREADS * FLIGHT) + threadIdx.x; base < VECS;
+        base += (i64)BLOCKS * (THREADS * FLIGHT)) {
         Vec<T, V> have[FLIGHT], want[FLIGHT];
 #pragma unroll
         for (int f = 0; f < FLIGHT; ++f) {
@@ -578,7 +601,9 @@ template <class T, i64 LEN, int THREADS_, int BLOCKS> struct Mse {
     static constexpr i64 WORK = BLOCKS > 1 ? 4ll * BLOCKS : 0;
     template <int PHASE> static __device__ void run(const Args& a, int block, char* smem) {
         float sum[1] = {0.0f};
-        if constexpr (PHASE == 0) sum[0] = loss_errors<T, LEN, THREADS, BLOCKS>(a.at<T>(Slots::Y), a.at<T>(Slots::TARGET), (T*)nullptr, 0.0f, block);
+        if constexpr (PHASE == 0)
+            sum[0] = loss_errors<T, LEN, THREADS, BLOCKS>(
+                a.at<T>(Slots::Y), a.at<T>(Slots::TARGET), (T*)nullptr, 0.0f, block);
         else {
 #pragma unroll 4
             for (int i = threadIdx.x; i < BLOCKS; i += THREADS) sum[0] += a.at<float>(Slots::WORK)[i];
@@ -590,7 +615,7 @@ template <class T, i64 LEN, int THREADS_, int BLOCKS> struct Mse {
     }
 };
 
-// Slots: 0 y [len] T, 1 target [len] T, 2 dy [len] T, 3 scale [1] float; dy may lie on y.
+// Slots: 0 y [len] T, 1 target [len] T, 2 dy [len] T, 3 scale [1] float; dy may share the memory of y.
 // `dy = 2 / len (y - target) scale`. Overwrites; deterministic. Moves y, target and dy once.
 template <class T, i64 LEN, int THREADS_, int BLOCKS> struct MseGrad {
     using Slots = slots::mse_grad;
@@ -600,13 +625,15 @@ template <class T, i64 LEN, int THREADS_, int BLOCKS> struct MseGrad {
     static constexpr i64 WORK = 0;
     template <int PHASE> static __device__ void run(const Args& a, int block, char*) {
         const float factor = (float)(2.0 / LEN) * (a.has(Slots::SCALE) ? *a.at<float>(Slots::SCALE) : 1.0f);
-        loss_errors<T, LEN, THREADS, BLOCKS>(a.at<T>(Slots::Y), a.at<T>(Slots::TARGET), a.at<T>(Slots::DY), factor, block);
+        loss_errors<T, LEN, THREADS, BLOCKS>(
+            a.at<T>(Slots::Y), a.at<T>(Slots::TARGET), a.at<T>(Slots::DY), factor, block);
     }
 };
 
-// Slots: 0 y [len] T, 1 target [len] T, 2 dy [len] T or unbound, 3 loss [1] float, 4 work, 5 scale [1] float, 6 ticket u32; dy may lie on y.
-// `Mse` and `MseGrad` in one launch. With one block neither work nor ticket is used; otherwise work holds one float for each block and
-// the last block adds them up. Overwrites; deterministic. Moves y, target and dy once.
+// Slots: 0 y [len] T, 1 target [len] T, 2 dy [len] T or unbound, 3 loss [1] float, 4 work, 5 scale [1] float, 6 ticket
+// u32; dy may share the memory of y. `Mse` and `MseGrad` in one launch. With one block neither work nor ticket is used;
+// otherwise work holds one float for each block and the last block adds them up. Overwrites; deterministic. Moves y,
+// target and dy once.
 template <class T, i64 LEN, int THREADS_, int BLOCKS> struct MseFused {
     using Slots = slots::mse_fused;
     static constexpr int PHASES = 1, THREADS = THREADS_;
@@ -615,15 +642,19 @@ template <class T, i64 LEN, int THREADS_, int BLOCKS> struct MseFused {
     static constexpr i64 WORK = BLOCKS > 1 ? 4ll * BLOCKS : 0;
     template <int PHASE> static __device__ void run(const Args& a, int block, char* smem) {
         const float factor = (float)(2.0 / LEN) * (a.has(Slots::SCALE) ? *a.at<float>(Slots::SCALE) : 1.0f);
-        float sum[1] = {loss_errors<T, LEN, THREADS, BLOCKS>(a.at<T>(Slots::Y), a.at<T>(Slots::TARGET), a.at<T>(Slots::DY), factor, block)};
-        if (loss_total<1, THREADS, BLOCKS>(sum, a.at<float>(Slots::WORK), a.at<u32>(Slots::TICKET), block, smem) && a.has(Slots::LOSS)) *a.at<float>(Slots::LOSS) = mean_square<LEN>(sum[0]);
+        float sum[1] = {loss_errors<T, LEN, THREADS, BLOCKS>(
+            a.at<T>(Slots::Y), a.at<T>(Slots::TARGET), a.at<T>(Slots::DY), factor, block)};
+        if (loss_total<1, THREADS, BLOCKS>(sum, a.at<float>(Slots::WORK), a.at<u32>(Slots::TICKET), block, smem) &&
+            a.has(Slots::LOSS))
+            *a.at<float>(Slots::LOSS) = mean_square<LEN>(sum[0]);
     }
 };
 
-// ---------------------------------------------------------------------------------------------------- functions by themselves
+// ---------------------------------------------------------------------------------------------------- functions by
+// themselves
 
-// y [LEN] = what the losses take for e^x, or for the logarithm of x where LOG, of x [LEN]. Floats; overwrites. No step runs this: it is how the exactness of
-// these functions is measured. Slots: x, y.
+// y [LEN] = what the losses take for e^x, or for the logarithm of x where LOG, of x [LEN]. Floats; overwrites. No step
+// runs this: it is how the exactness of these functions is measured. Slots: x, y.
 template <bool LOG, i64 LEN> struct LossFunction {
     using Slots = slots::act;
     static constexpr int PHASES = 1, THREADS = 256;

@@ -1,4 +1,5 @@
-// Normalisations: batch normalisation over the rows of [rows, channels] and layer normalisation over each row, forward beside backward.
+// Normalisations: batch normalisation over the rows of [rows, channels], and layer and root mean square normalisation
+// over each row, forward beside backward.
 //
 // Values near 1000 with a spread of 1 keep their digits: every statistic is taken of differences from one element of the data (the
 // first row's for batch normalisation, the row's first for layer normalisation), and squares are taken about a mean or an element
@@ -709,7 +710,10 @@ template <class T, int ROWS, int C, int TX, int CHUNK, int THREADS_, int ACT_GRA
 // One phase: TPR threads share a row (a power of two up to 32, or the whole block) and hold it in registers where that takes at most 32 floats
 // each; longer rows are read three times. Mean, then variance, of the differences from the row's first element. Overwrites; the order of all
 // sums is fixed. Rows move in groups of V = vec_width(COLS) elements.
-template <class T, int ROWS, int COLS, int TPR, int THREADS_, u64 EPS> struct LayerNorm {
+//
+// RMS: rows are divided by their root mean square. They are not centred, so the squares are those of the elements, long
+// rows are read twice, and beta and mean are unused.
+template <class T, int ROWS, int COLS, int TPR, int THREADS_, u64 EPS, bool RMS = false> struct LayerNorm {
     using Slots = slots::layer_norm;
     static constexpr int PHASES = 1, THREADS = THREADS_, V = vec_width<T>(COLS), GROUPS = COLS / V, N = ceil_div(GROUPS, TPR), AT_ONCE = THREADS / TPR;
     static constexpr bool KEEP = N * V <= 32;
@@ -724,7 +728,7 @@ template <class T, int ROWS, int COLS, int TPR, int THREADS_, u64 EPS> struct La
         const size_t first = (size_t)min_i(row, ROWS - 1) * COLS;
         const T* x = a.at<T>(Slots::X) + first;
         T* y = a.at<T>(Slots::Y) + first;
-        const float origin = to_float(x[0]);
+        const float origin = RMS ? 0.0f : to_float(x[0]);
         float kept[KEEP ? N : 1][V], sum[1] = {0.0f}, square[1] = {0.0f};
         // Calls `use(group, differences)` for each of this thread's groups.
         const auto each = [&](auto use) {
@@ -753,11 +757,13 @@ template <class T, int ROWS, int COLS, int TPR, int THREADS_, u64 EPS> struct La
                 for (int i = 0; i < V; ++i) kept[n][i] -= origin;
             }
         }
-        each([&](int, float(&d)[V]) {
+        if constexpr (!RMS) {
+            each([&](int, float(&d)[V]) {
 #pragma unroll
-            for (int i = 0; i < V; ++i) sum[0] += d[i];
-        });
-        norms::row_sum<THREADS, TPR>(sum, scratch);
+                for (int i = 0; i < V; ++i) sum[0] += d[i];
+            });
+            norms::row_sum<THREADS, TPR>(sum, scratch);
+        }
         const float mean = sum[0] * (1.0f / COLS);
         each([&](int, float(&d)[V]) {
 #pragma unroll
@@ -767,13 +773,13 @@ template <class T, int ROWS, int COLS, int TPR, int THREADS_, u64 EPS> struct La
         const float rstd = rsqrtf(square[0] * (1.0f / COLS) + (float)norms::real(EPS));
         if (!valid) return;
         if (lane == 0) {
-            if (a.has(Slots::MEAN)) a.at<float>(Slots::MEAN)[row] = origin + mean;
+            if (!RMS && a.has(Slots::MEAN)) a.at<float>(Slots::MEAN)[row] = origin + mean;
             if (a.has(Slots::RSTD)) a.at<float>(Slots::RSTD)[row] = rstd;
         }
         each([&](int group, float(&d)[V]) {
             float gamma[V], beta[V], out[V];
             norms::floats(a, Slots::GAMMA, group * V, 1.0f, gamma);
-            norms::floats(a, Slots::BETA, group * V, 0.0f, beta);
+            norms::floats(a, RMS ? -1 : Slots::BETA, group * V, 0.0f, beta);
 #pragma unroll
             for (int i = 0; i < V; ++i) out[i] = (d[i] - mean) * rstd * gamma[i] + beta[i];
             norms::put<T, V>(y + group * V, out);
@@ -782,11 +788,20 @@ template <class T, int ROWS, int COLS, int TPR, int THREADS_, u64 EPS> struct La
 };
 
 namespace norms {
+// Parameters whose gradients are summed over the rows: gamma, and beta where rows are centred.
+__host__ __device__ constexpr int row_parameters(bool rms) { return rms ? 1 : 2; }
+// The mean of a row; 0 where rows are not centred.
+template <bool RMS> DEV float row_mean(const Args& a, int row) {
+    if constexpr (RMS) return 0.0f;
+    else return a.at<float>(slots::layer_norm_bwd::MEAN)[row];
+}
+
 // dx of one row by TPR threads, the row held in registers (N groups of V a thread). Where SUMS, the row's dy x^ and dy are added to `column`.
-template <class T, int COLS, int TPR, int THREADS, bool SUMS, int N, int V>
-DEV void layer_norm_row(const Args& a, int row, bool valid, float (&column)[2 * N * V], float* scratch) {
+// Sums over a row: g, which is left out where RMS, and g x^ at the index GX.
+template <class T, int COLS, int TPR, int THREADS, bool SUMS, int N, int V, bool RMS>
+DEV void layer_norm_row(const Args& a, int row, bool valid, float (&column)[row_parameters(RMS) * N * V], float* scratch) {
     using Slots = slots::layer_norm_bwd;
-    constexpr int GROUPS = COLS / V;
+    constexpr int GROUPS = COLS / V, GX = RMS ? 0 : 1;
     const int lane = threadIdx.x % TPR;
     const size_t first = (size_t)row * COLS;
     Raw<T, V> raw[2][N];
@@ -796,8 +811,8 @@ DEV void layer_norm_row(const Args& a, int row, bool valid, float (&column)[2 * 
         raw[0][n] = fetch<T, V>(a.at<T>(Slots::DY) + at);
         raw[1][n] = fetch<T, V>(a.at<T>(Slots::X) + at);
     }
-    const float mean = a.at<float>(Slots::MEAN)[row], rstd = a.at<float>(Slots::RSTD)[row];
-    float g[N][V], normal[N][V], sum[2] = {0.0f, 0.0f};
+    const float mean = row_mean<RMS>(a, row), rstd = a.at<float>(Slots::RSTD)[row];
+    float g[N][V], normal[N][V], sum[GX + 1] = {};
 #pragma unroll
     for (int n = 0; n < N; ++n) {
         const bool in = valid && (GROUPS % TPR == 0 || lane + n * TPR < GROUPS);
@@ -810,12 +825,12 @@ DEV void layer_norm_row(const Args& a, int row, bool valid, float (&column)[2 * 
             normal[n][i] = (normal[n][i] - mean) * rstd;
             if (SUMS && in) {
                 column[n * V + i] += g[n][i] * normal[n][i];
-                column[(N + n) * V + i] += g[n][i];
+                if constexpr (!RMS) column[(N + n) * V + i] += g[n][i];
             }
             g[n][i] *= gamma[i];
             if (in) {
-                sum[0] += g[n][i];
-                sum[1] += g[n][i] * normal[n][i];
+                if constexpr (!RMS) sum[0] += g[n][i];
+                sum[GX] += g[n][i] * normal[n][i];
             }
         }
     }
@@ -825,17 +840,18 @@ DEV void layer_norm_row(const Args& a, int row, bool valid, float (&column)[2 * 
     for (int n = 0; n < N; ++n) {
         if (GROUPS % TPR != 0 && lane + n * TPR >= GROUPS) continue;
 #pragma unroll
-        for (int i = 0; i < V; ++i) g[n][i] = rstd * (g[n][i] - sum[0] * (1.0f / COLS) - normal[n][i] * (sum[1] * (1.0f / COLS)));
+        for (int i = 0; i < V; ++i) g[n][i] = rstd * (g[n][i] - (RMS ? 0.0f : sum[0]) * (1.0f / COLS) - normal[n][i] * (sum[GX] * (1.0f / COLS)));
         put<T, V>(a.at<T>(Slots::DX) + first + (lane + n * TPR) * V, g[n]);
     }
 }
 
 // The same by a whole block for rows that registers cannot hold: they are read twice.
-template <class T, int COLS, int THREADS, int V> DEV void layer_norm_long_row(const Args& a, int row, float* scratch) {
+template <class T, int COLS, int THREADS, int V, bool RMS> DEV void layer_norm_long_row(const Args& a, int row, float* scratch) {
     using Slots = slots::layer_norm_bwd;
+    constexpr int GX = RMS ? 0 : 1;
     const size_t first = (size_t)row * COLS;
-    const float mean = a.at<float>(Slots::MEAN)[row], rstd = a.at<float>(Slots::RSTD)[row];
-    float g[V], normal[V], gamma[V], sum[2] = {0.0f, 0.0f};
+    const float mean = row_mean<RMS>(a, row), rstd = a.at<float>(Slots::RSTD)[row];
+    float g[V], normal[V], gamma[V], sum[GX + 1] = {};
     const auto get = [&](int col) {
         fetch<T, V>(a.at<T>(Slots::DY) + first + col).widen(g);
         fetch<T, V>(a.at<T>(Slots::X) + first + col).widen(normal);
@@ -851,8 +867,8 @@ template <class T, int COLS, int THREADS, int V> DEV void layer_norm_long_row(co
         get(col);
 #pragma unroll
         for (int i = 0; i < V; ++i) {
-            sum[0] += g[i];
-            sum[1] += g[i] * normal[i];
+            if constexpr (!RMS) sum[0] += g[i];
+            sum[GX] += g[i] * normal[i];
         }
     }
     row_sum<THREADS, THREADS>(sum, scratch);
@@ -861,7 +877,7 @@ template <class T, int COLS, int THREADS, int V> DEV void layer_norm_long_row(co
     for (int col = threadIdx.x * V; col < COLS; col += THREADS * V) {
         get(col);
 #pragma unroll
-        for (int i = 0; i < V; ++i) g[i] = rstd * (g[i] - sum[0] * (1.0f / COLS) - normal[i] * (sum[1] * (1.0f / COLS)));
+        for (int i = 0; i < V; ++i) g[i] = rstd * (g[i] - (RMS ? 0.0f : sum[0]) * (1.0f / COLS) - normal[i] * (sum[GX] * (1.0f / COLS)));
         put<T, V>(a.at<T>(Slots::DX) + first + col, g);
     }
 }
@@ -873,32 +889,34 @@ template <class T, int COLS, int THREADS, int V> DEV void layer_norm_long_row(co
 // Two phases, each input read once. Phase 0: a block takes CHUNK rows, THREADS / TPR at a time, writes their dx and keeps the sums for dgamma
 // and dbeta of its columns in registers; they go to the work slot as floats [chunks][2][COLS]. Phase 1 adds the chunks, 32 columns a block.
 // dx may be dy. Rows move in groups of V = vec_width(COLS) elements.
-template <class T, int ROWS, int COLS, int TPR, int CHUNK, int THREADS_, bool ACCUMULATE> struct LayerNormBwd {
+//
+// RMS: the derivative of rows that are not centred. mean, dbeta_prev and dbeta are unused, and work is [chunks][1][COLS].
+template <class T, int ROWS, int COLS, int TPR, int CHUNK, int THREADS_, bool ACCUMULATE, bool RMS = false> struct LayerNormBwd {
     using Slots = slots::layer_norm_bwd;
     static constexpr int PHASES = 2, THREADS = THREADS_, V = vec_width<T>(COLS), GROUPS = COLS / V, N = ceil_div(GROUPS, TPR), AT_ONCE = THREADS / TPR;
-    static constexpr int CHUNKS = ceil_div(ROWS, CHUNK);
-    static constexpr long long WORK = (long long)CHUNKS * 2 * COLS * 4;
-    static constexpr int SCRATCH = max_i(max_i(norms::column_floats(THREADS, TPR, 2 * N * V), norms::column_floats(THREADS, 32, 1)), THREADS / 32 * 2);
-    static constexpr int blocks(int phase) { return phase == 0 ? CHUNKS : ceil_div(2 * COLS, 32); }
+    static constexpr int CHUNKS = ceil_div(ROWS, CHUNK), P = norms::row_parameters(RMS);
+    static constexpr long long WORK = (long long)CHUNKS * P * COLS * 4;
+    static constexpr int SCRATCH = max_i(max_i(norms::column_floats(THREADS, TPR, P * N * V), norms::column_floats(THREADS, 32, 1)), THREADS / 32 * 2);
+    static constexpr int blocks(int phase) { return phase == 0 ? CHUNKS : ceil_div(P * COLS, 32); }
     static constexpr int smem(int) { return SCRATCH * 4; }
 
     template <int PHASE> static __device__ void run(const Args& a, int block, char* smem) {
         float* scratch = (float*)smem;
         if constexpr (PHASE == 0) {
             const int lane = threadIdx.x % TPR, end = min_i((block + 1) * CHUNK, ROWS);
-            float column[2 * N * V];
+            float column[P * N * V];
 #pragma unroll
-            for (int i = 0; i < 2 * N * V; ++i) column[i] = 0.0f;
+            for (int i = 0; i < P * N * V; ++i) column[i] = 0.0f;
 #pragma unroll 1
             for (int from = block * CHUNK; from < end; from += AT_ONCE) {
                 const int row = from + threadIdx.x / TPR;
-                norms::layer_norm_row<T, COLS, TPR, THREADS, true, N, V>(a, min_i(row, end - 1), row < end, column, scratch);
+                norms::layer_norm_row<T, COLS, TPR, THREADS, true, N, V, RMS>(a, min_i(row, end - 1), row < end, column, scratch);
             }
             norms::column_sum<THREADS, TPR>(column, scratch);
             if (threadIdx.x < TPR) {
-                float* work = a.at<float>(Slots::WORK) + (size_t)block * 2 * COLS;
+                float* work = a.at<float>(Slots::WORK) + (size_t)block * P * COLS;
 #pragma unroll
-                for (int n = 0; n < 2 * N; ++n) {
+                for (int n = 0; n < P * N; ++n) {
                     const int group = lane + n % N * TPR;
                     if (GROUPS % TPR == 0 || group < GROUPS) norms::put<float, V>(work + n / N * COLS + group * V, *(const float(*)[V])(column + n * V));
                 }
@@ -906,12 +924,12 @@ template <class T, int ROWS, int COLS, int TPR, int CHUNK, int THREADS_, bool AC
         } else {
             const int column = block * 32 + threadIdx.x % 32;
             const float* work = a.at<float>(Slots::WORK) + column;
-            const bool writes = threadIdx.x < 32 && column < 2 * COLS;
+            const bool writes = threadIdx.x < 32 && column < P * COLS;
             float sum[1] = {0.0f}, before[1];
             if (writes) norms::previous<ACCUMULATE>(a, column < COLS ? 8 : 9, column % COLS, before);
-            if (column < 2 * COLS) {
+            if (column < P * COLS) {
 #pragma unroll 8
-                for (int chunk = threadIdx.x / 32; chunk < CHUNKS; chunk += THREADS / 32) sum[0] += work[(size_t)chunk * 2 * COLS];
+                for (int chunk = threadIdx.x / 32; chunk < CHUNKS; chunk += THREADS / 32) sum[0] += work[(size_t)chunk * P * COLS];
             }
             norms::column_sum<THREADS, 32>(sum, scratch);
             if (writes) norms::put_gradient(a, column < COLS ? 8 : 9, column % COLS, before, sum);
@@ -924,14 +942,14 @@ template <class T, int ROWS, int COLS, int TPR, int CHUNK, int THREADS_, bool AC
 //
 // STEPS = 1, for small tensors: all of them in one phase, so dx must not be dy. STEPS = 2, for rows of any length (a block a row, TPR = THREADS,
 // nothing held in registers): columns in phase 0, rows in phase 1, and dx may be dy.
-template <class T, int ROWS, int COLS, int TPR, int TX, int THREADS_, int STEPS, bool ACCUMULATE> struct LayerNormBwdApart {
+template <class T, int ROWS, int COLS, int TPR, int TX, int THREADS_, int STEPS, bool ACCUMULATE, bool RMS = false> struct LayerNormBwdApart {
     using Slots = slots::layer_norm_bwd;
     static constexpr int PHASES = STEPS, THREADS = THREADS_, V = vec_width<T>(COLS), GROUPS = COLS / V, N = ceil_div(GROUPS, TPR), AT_ONCE = THREADS / TPR, U = 2;
     using Tile = norms::Tiles<ROWS, COLS, V, THREADS, TX, ROWS>;
-    static constexpr int TY = Tile::TY, ROW_BLOCKS = ceil_div(ROWS, AT_ONCE);
+    static constexpr int TY = Tile::TY, ROW_BLOCKS = ceil_div(ROWS, AT_ONCE), P = norms::row_parameters(RMS);
     static constexpr long long WORK = 0;
     static constexpr int blocks(int phase) { return STEPS == 1 ? Tile::ACROSS + ROW_BLOCKS : phase == 0 ? Tile::ACROSS : ROW_BLOCKS; }
-    static constexpr int smem(int) { return max_i(norms::column_floats(THREADS, TX, 2 * V), THREADS / 32 * 2) * 4; }
+    static constexpr int smem(int) { return max_i(norms::column_floats(THREADS, TX, P * V), THREADS / 32 * 2) * 4; }
     struct Item {
         norms::BwdItem<T, V, NONE> row;
         float mean, rstd;
@@ -943,13 +961,13 @@ template <class T, int ROWS, int COLS, int TPR, int TX, int THREADS_, int STEPS,
             if (block < Tile::ACROSS) columns(a, block, scratch);
             else {
                 const int row = (block - Tile::ACROSS) * AT_ONCE + threadIdx.x / TPR;
-                float unused[2 * N * V];
-                norms::layer_norm_row<T, COLS, TPR, THREADS, false, N, V>(a, min_i(row, ROWS - 1), row < ROWS, unused, scratch);
+                float unused[P * N * V];
+                norms::layer_norm_row<T, COLS, TPR, THREADS, false, N, V, RMS>(a, min_i(row, ROWS - 1), row < ROWS, unused, scratch);
             }
         } else if constexpr (PHASE == 0) {
             columns(a, block, scratch);
         } else {
-            norms::layer_norm_long_row<T, COLS, THREADS, V>(a, block, scratch);
+            norms::layer_norm_long_row<T, COLS, THREADS, V, RMS>(a, block, scratch);
         }
     }
 
@@ -958,33 +976,35 @@ template <class T, int ROWS, int COLS, int TPR, int TX, int THREADS_, int STEPS,
         const auto get = [&](int j) {
             Item item;
             item.row = norms::BwdItem<T, V, NONE>::of(a, t.first + (size_t)j * COLS);
-            item.mean = a.at<float>(Slots::MEAN)[j];
+            item.mean = norms::row_mean<RMS>(a, j);
             item.rstd = a.at<float>(Slots::RSTD)[j];
             return item;
         };
         Item now[U];
         norms::get_batch<U, TY, Tile::template even<U>()>(now, t.ty, ROWS, get);
-        float sum[2 * V], mean[V], g[V], centred[V], dgamma[V], dbeta[V];
+        // The sums for beta come first, where there are any.
+        constexpr int GAMMA_SUMS = (P - 1) * V;
+        float sum[P * V], mean[V], g[V], centred[V], dgamma[V], dbeta[V];
         const bool writes = t.ty == 0 && t.valid;
         if (writes) {
             norms::previous<ACCUMULATE>(a, Slots::DGAMMA, t.channel, dgamma);
-            norms::previous<ACCUMULATE>(a, Slots::DBETA, t.channel, dbeta);
+            if constexpr (!RMS) norms::previous<ACCUMULATE>(a, Slots::DBETA, t.channel, dbeta);
         }
 #pragma unroll
-        for (int i = 0; i < 2 * V; ++i) sum[i] = 0.0f;
+        for (int i = 0; i < P * V; ++i) sum[i] = 0.0f;
         norms::walk<U, TY, Tile::template even<U>()>(now, t.ty, ROWS, get, [&](int, const Item& item) {
 #pragma unroll
             for (int i = 0; i < V; ++i) mean[i] = item.mean;
             item.row.take(mean, g, centred);
 #pragma unroll
             for (int i = 0; i < V; ++i) {
-                sum[i] += g[i];
-                sum[V + i] += g[i] * (centred[i] * item.rstd);
+                if constexpr (!RMS) sum[i] += g[i];
+                sum[GAMMA_SUMS + i] += g[i] * (centred[i] * item.rstd);
             }
         });
         norms::column_sum<THREADS, TX>(sum, scratch);
         if (!writes) return;
-        norms::put_gradient(a, Slots::DGAMMA, t.channel, dgamma, sum + V);
-        norms::put_gradient(a, Slots::DBETA, t.channel, dbeta, sum);
+        norms::put_gradient(a, Slots::DGAMMA, t.channel, dgamma, sum + GAMMA_SUMS);
+        if constexpr (!RMS) norms::put_gradient(a, Slots::DBETA, t.channel, dbeta, sum);
     }
 };

@@ -145,7 +145,7 @@ template <class Rule, class T, class Segments, int THREADS_, int EACH, int ROUND
             asm volatile("mapa.shared::cluster.u32 %0, %1, 0;" : "=r"(there) : "r"(shared_address(at)));
             asm volatile("mapa.shared::cluster.u32 %0, %1, 0;" : "=r"(counter) : "r"(shared_address(arrivals(smem))));
             asm volatile("st.async.shared::cluster.mbarrier::complete_tx::bytes.v2.b32 [%0], {%1, %2}, [%3];" ::"r"(there), "r"(m.max),
-                         "r"(__float_as_uint(m.norm)), "r"(counter)
+                         "r"(__float_as_uint(m.square)), "r"(counter)
                          : "memory");
             return;
         }
@@ -225,7 +225,7 @@ template <class Rule, class T, class Segments, int THREADS_, int EACH, int ROUND
             return false;
         }
 
-        UpdateSum sum = {0u, 0.0};
+        UpdateSum sum = {0u, 0.0f, 0.0f};
         int valid[EACH];
         const auto write_one = [&](int round, int e) {
             const i64 at = (i64)(unit_of(round, e) + half) * UNIT + lane % LANES * V;
@@ -262,7 +262,7 @@ template <class Rule, class T, class Segments, int THREADS_, int EACH, int ROUND
                 }
                 const int rest = unit < END ? row.len - (int)(unit - row.start) * UNIT - lane % LANES * V : 0;
                 valid[e] = max_i(min_i(rest, V), 0);
-                UpdateSum m = {0u, 0.0};
+                UpdateSum m = {0u, 0.0f, 0.0f};
 #pragma unroll
                 for (int j = 0; j < V; ++j) {
                     const float old = own[e].p.v[j], g = own[e].g.v[j] * unscale;
@@ -299,7 +299,7 @@ template <class Rule, class T, class Segments, int THREADS_, int EACH, int ROUND
                     if (lane == 0) scratch[warp] = sum.stored();
                     __syncthreads();
                     if (warp == 0) {
-                        sum = UpdateSum{0u, 0.0};
+                        sum = UpdateSum{0u, 0.0f, 0.0f};
                         if (lane < WARPS) sum.add(scratch[lane]);
                         sum = lanes_metric(sum);
                     }
@@ -310,7 +310,7 @@ template <class Rule, class T, class Segments, int THREADS_, int EACH, int ROUND
                 for (int s = low_s + warp; s <= high_s; s += WARPS) {
                     const Row row = row_at(s);
                     const int from = row.start > first ? row.start - first : 0, to = (int)(min(row.start + units(row), past) - first);
-                    UpdateSum m = {0u, 0.0};
+                    UpdateSum m = {0u, 0.0f, 0.0f};
                     for (int i = from + lane; i < to; i += 32) m.add(shared[i]);
                     m = lanes_metric(m);
                     if (lane == 0) work[s] = m.stored();
@@ -385,7 +385,7 @@ template <class Rule, class T, class Segments, int THREADS_, int EACH, int ROUND
                     if constexpr (!CLUSTER) from = from / PER_BLOCK + s, to = (to - 1) / PER_BLOCK + s + 1;
                     from = max_i(from - tile, 0), to = min_i(to - tile, TILE);
                 }
-                UpdateSum m = {0u, 0.0};
+                UpdateSum m = {0u, 0.0f, 0.0f};
                 if constexpr (STEPS <= 8) {
                     // All of them under way at once.
                     UpdateMetric part[STEPS];
@@ -403,15 +403,14 @@ template <class Rule, class T, class Segments, int THREADS_, int EACH, int ROUND
                 m = lanes_metric<SHARE>(m);
                 if (share != 0 || s >= COUNT) continue;
                 if (tile > 0) m.add(results[s]);
-                const UpdateMetric all = m.stored();
-                if constexpr (!DIRECT) results[s] = all;
+                if constexpr (!DIRECT) results[s] = m.stored();
                 if (tile + TILE < PARTS) continue;
-                if (a.has(Rule::UPDATE_MAX)) a.at<u32>(Rule::UPDATE_MAX)[s] = all.max;
-                if (a.has(Rule::GRAD_NORM_SEG)) a.at<float>(Rule::GRAD_NORM_SEG)[s] = all.norm;
+                if (a.has(Rule::UPDATE_MAX)) a.at<u32>(Rule::UPDATE_MAX)[s] = m.max;
+                if (a.has(Rule::GRAD_NORM_SEG)) a.at<float>(Rule::GRAD_NORM_SEG)[s] = m.norm();
             }
         }
         if (!a.has(Rule::TOTAL_MAX) && !a.has(Rule::GRAD_NORM)) return;
-        UpdateSum total = {0u, 0.0};
+        UpdateSum total = {0u, 0.0f, 0.0f};
         if constexpr (DIRECT) {
             // The last warp, which has the fewest segments, does not wait for the others.
             if (threadIdx.x / 32 != WARPS - 1) return;
@@ -425,7 +424,7 @@ template <class Rule, class T, class Segments, int THREADS_, int EACH, int ROUND
         total = lanes_metric(total);
         if (lane != 0) return;
         if (a.has(Rule::TOTAL_MAX)) *a.at<u32>(Rule::TOTAL_MAX) = total.max;
-        if (a.has(Rule::GRAD_NORM)) *a.at<float>(Rule::GRAD_NORM) = root_of_sum(total.square);
+        if (a.has(Rule::GRAD_NORM)) *a.at<float>(Rule::GRAD_NORM) = total.norm();
     }
 
     // What a step that overflowed reports.
@@ -526,8 +525,8 @@ template <class Segments, int UNITS> struct StepMetrics {
 #pragma unroll
             for (int i = 0; i < FLIGHT; ++i) {
                 const int unit = warp + (base + i) * WARPS;
-                UpdateSum sum = {0u, 0.0};
-                sum.add(UpdateMetric{__float_as_uint(part[i].x), part[i].y});
+                UpdateSum sum = {0u, 0.0f, 0.0f};
+                sum.add(UpdatePart{__float_as_uint(part[i].x), part[i].y});
                 sum = lanes_metric(sum);
                 if (lane == 0 && unit < UNITS) units[unit] = sum.stored();
             }
@@ -535,24 +534,23 @@ template <class Segments, int UNITS> struct StepMetrics {
         __syncthreads();
         for (int s = warp; s < COUNT; s += WARPS) {
             if (s != warp) first = rows[s * 2], count = rows[s * 2 + 1];
-            UpdateSum sum = {0u, 0.0};
+            UpdateSum sum = {0u, 0.0f, 0.0f};
             for (u32 i = lane; i < count; i += 32) sum.add(units[first + i]);
             sum = lanes_metric(sum);
             if (lane != 0) continue;
-            const UpdateMetric all = sum.stored();
-            results[s] = all;
-            if (a.has(Slots::UPDATE_MAX_SEG)) a.at<u32>(Slots::UPDATE_MAX_SEG)[s] = all.max;
-            if (a.has(Slots::GRAD_NORM_SEG)) a.at<float>(Slots::GRAD_NORM_SEG)[s] = all.norm;
+            results[s] = sum.stored();
+            if (a.has(Slots::UPDATE_MAX_SEG)) a.at<u32>(Slots::UPDATE_MAX_SEG)[s] = sum.max;
+            if (a.has(Slots::GRAD_NORM_SEG)) a.at<float>(Slots::GRAD_NORM_SEG)[s] = sum.norm();
         }
         if (!a.has(Slots::UPDATE_MAX) && !a.has(Slots::GRAD_NORM)) return;
         __syncthreads();
         if (warp != 0) return;
-        UpdateSum total = {0u, 0.0};
+        UpdateSum total = {0u, 0.0f, 0.0f};
         for (int s = lane; s < COUNT; s += 32) total.add(results[s]);
         total = lanes_metric(total);
         if (lane != 0) return;
         if (a.has(Slots::UPDATE_MAX)) *a.at<u32>(Slots::UPDATE_MAX) = total.max;
-        if (a.has(Slots::GRAD_NORM)) *a.at<float>(Slots::GRAD_NORM) = root_of_sum(total.square);
+        if (a.has(Slots::GRAD_NORM)) *a.at<float>(Slots::GRAD_NORM) = total.norm();
     }
 };
 

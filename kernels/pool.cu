@@ -1,16 +1,21 @@
-// Pooling over windows of images [N, H, W, C], and its gradients. Forward and backward gather: every output is written by one thread, so
-// nothing is added atomically and results do not depend on any order of blocks.
+// Pooling over windows of images [N, H, W, C], and its gradients. Forward and backward gather: every output is written
+// by one thread, so nothing is added atomically and results do not depend on any order of blocks.
 
-// The geometry that the kernels of a window share. A thread handles one pixel's V neighbouring channels, up to 16 bytes as C allows, and
-// neighbouring threads handle neighbouring channels, then pixels, so that windows that overlap find each other in the first-level cache.
-template <class T, int N_, int H_, int W_, int C_, int KH_, int KW_, int SH_, int SW_, int PH_, int PW_, int HO_, int WO_> struct Windows {
-    static constexpr int N = N_, H = H_, W = W_, C = C_, KH = KH_, KW = KW_, SH = SH_, SW = SW_, PH = PH_, PW = PW_, HO = HO_, WO = WO_;
+// The geometry that the kernels of a window share. A thread handles one pixel's V neighbouring channels, up to 16 bytes
+// as C allows, and neighbouring threads handle neighbouring channels, then pixels, so that windows that overlap find
+// each other in the first-level cache.
+template <class T, int N_, int H_, int W_, int C_, int KH_, int KW_, int SH_, int SW_, int PH_, int PW_, int HO_,
+    int WO_>
+struct Windows {
+    static constexpr int N = N_, H = H_, W = W_, C = C_, KH = KH_, KW = KW_, SH = SH_, SW = SW_, PH = PH_, PW = PW_,
+                         HO = HO_, WO = WO_;
     static constexpr int V = vec_width<T>(C), CV = C / V, SIZE = KH * KW;
     static constexpr i64 IN = (i64)N * H * W * CV, OUT = (i64)N * HO * WO * CV;
     static_assert(IN <= 0xffffffffll && OUT <= 0xffffffffll, "vectors are counted in 32 bits");
     // Whether a window may reach beyond the image.
     static constexpr bool PADDED = PH > 0 || PW > 0 || (HO - 1) * SH + KH > H || (WO - 1) * SW + KW > W;
-    // Whether windows neither overlap nor reach beyond the image, so that a window knows the whole gradient of its pixels.
+    // Whether windows neither overlap nor reach beyond the image, so that a window knows the whole gradient of its
+    // pixels.
     static constexpr bool DISJOINT = KH <= SH && KW <= SW && SH * SW <= 16 && !PADDED;
     // Windows that cover one pixel, at most.
     static constexpr int OVER_H = ceil_div(KH, SH), OVER_W = ceil_div(KW, SW), OVER = OVER_H * OVER_W;
@@ -41,7 +46,7 @@ template <class S, int H, int W> DEV i64 element(const Place<S>& p, int row, int
     return ((((i64)p.sample * H + row) * W + col) * S::CV + p.group) * S::V;
 }
 
-// Runs `use(k, value)` over the positions `k` of an output pixel's window that lie in the image, in rising order.
+// Runs `use(k, value)` over the positions `k` of an output pixel's window that are in the image, in rising order.
 template <class S, class T, class Use> DEV void each_in_window(const T* x, const Place<S>& p, const Use& use) {
     constexpr int BATCH = batch_of(S::SIZE), UNROLL = S::SIZE <= 16 ? ceil_div(S::SIZE, BATCH) : 1;
     const int row0 = p.row * S::SH - S::PH, col0 = p.col * S::SW - S::PW;
@@ -61,9 +66,11 @@ template <class S, class T, class Use> DEV void each_in_window(const T* x, const
     }
 }
 
-// Runs `take(i, k, at)` and then `use(i, k)` for the windows that cover an input pixel, in rising order of windows: `at` is the first
-// element of the window's output and `k` the pixel's position in the window. Takes come in batches of `i` in 0..OVER, before their uses.
-template <class S, class Take, class Use> DEV void each_over_pixel(const Place<S>& p, const Take& take, const Use& use) {
+// Runs `take(i, k, at)` and then `use(i, k)` for the windows that cover an input pixel, in rising order of windows:
+// `at` is the first element of the window's output and `k` the pixel's position in the window. Takes come in batches of
+// `i` in 0..OVER, before their uses.
+template <class S, class Take, class Use>
+DEV void each_over_pixel(const Place<S>& p, const Take& take, const Use& use) {
     constexpr int BATCH = batch_of(S::OVER), UNROLL = S::OVER <= 16 ? ceil_div(S::OVER, BATCH) : 1;
     const int row = p.row + S::PH, col = p.col + S::PW;
     const int first_row = row / S::SH - (S::OVER_H - 1), first_col = col / S::SW - (S::OVER_W - 1);
@@ -74,7 +81,8 @@ template <class S, class Take, class Use> DEV void each_over_pixel(const Place<S
         for (int i = 0; i < BATCH; ++i) {
             const int j = j0 + i, oy = first_row + j / S::OVER_W, ox = first_col + j % S::OVER_W;
             const int ky = row - oy * S::SH, kx = col - ox * S::SW;
-            const bool covers = (S::OVER % BATCH == 0 || j < S::OVER) && (u32)oy < S::HO && (u32)ox < S::WO && ky < S::KH && kx < S::KW;
+            const bool covers =
+                (S::OVER % BATCH == 0 || j < S::OVER) && (u32)oy < S::HO && (u32)ox < S::WO && ky < S::KH && kx < S::KW;
             k[i] = covers ? ky * S::KW + kx : -1;
             if (covers) take(i, element<S, S::HO, S::WO>(p, oy, ox));
         }
@@ -84,7 +92,8 @@ template <class S, class Take, class Use> DEV void each_over_pixel(const Place<S
     }
 }
 
-// Writes the SH x SW pixels of a cell of the grid of strides: `value(k)` at position `k` of the window, zeros where there is none.
+// Writes the SH x SW pixels of a cell of the grid of strides: `value(k)` at position `k` of the window, zeros where
+// there is none.
 template <class S, class T, class Value> DEV void write_cell(T* dx, const Place<S>& p, const Value& value) {
     const bool has_window = p.row < S::HO && p.col < S::WO;
 #pragma unroll
@@ -105,14 +114,16 @@ template <class S, class T, class Value> DEV void write_cell(T* dx, const Place<
 template <bool WIDE> struct PositionOf { using Type = u8; };
 template <> struct PositionOf<true> { using Type = u16; };
 
-#define POOL_PARAMETERS class T, int N, int H, int W, int C, int KH, int KW, int SH, int SW, int PH, int PW, int HO, int WO
+#define POOL_PARAMETERS \
+    class T, int N, int H, int W, int C, int KH, int KW, int SH, int SW, int PH, int PW, int HO, int WO
 #define POOL_SHAPE Windows<T, N, H, W, C, KH, KW, SH, SW, PH, PW, HO, WO>
 
 // ---------------------------------------------------------------------------------------------------- maximum
 
-// y [N, HO, WO, C] = maximum over each window of x [N, H, W, C], both of T, and index (u8, or u16 for windows of more than 256) the position
-// in the window, row by row, where slot 2 is bound. The first of equals wins, the first NaN wins over every number, and a window that is all
-// padding gives minus infinity and position 0. Overwrites; moves (IN + OUT) * sizeof(T) + OUT * sizeof(index) bytes.
+// y [N, HO, WO, C] = maximum over each window of x [N, H, W, C], both of T, and index (u8, or u16 for windows of more
+// than 256) the position in the window, row by row, where slot 2 is bound. The first of equals wins, the first NaN wins
+// over every number, and a window that is all padding gives minus infinity and position 0. Overwrites; moves (IN + OUT)
+// * sizeof(T) + OUT * sizeof(index) bytes.
 template <POOL_PARAMETERS> struct MaxPool {
     using Slots = slots::max_pool;
     using S = POOL_SHAPE;
@@ -125,10 +136,12 @@ template <POOL_PARAMETERS> struct MaxPool {
         const u32 at = (u32)block * THREADS + threadIdx.x;
         if (at >= S::OUT) return;
         const Place<S> p = place<S, HO, WO>(at);
-        // All channels of a pixel share the first position that is no padding; it stands where every value is minus infinity.
+        // All channels of a pixel share the first position that is no padding; it stands where every value is minus
+        // infinity.
         int first = 0;
         if constexpr (S::PADDED) {
-            const int row0 = p.row * SH - PH, col0 = p.col * SW - PW, ky = row0 < 0 ? -row0 : 0, kx = col0 < 0 ? -col0 : 0;
+            const int row0 = p.row * SH - PH, col0 = p.col * SW - PW, ky = row0 < 0 ? -row0 : 0,
+                      kx = col0 < 0 ? -col0 : 0;
             if (ky < KH && kx < KW && row0 + ky < H && col0 + kx < W) first = ky * KW + kx;
         }
         float best[S::V];
@@ -159,9 +172,9 @@ template <POOL_PARAMETERS> struct MaxPool {
     }
 };
 
-// dx [N, H, W, C] = sum of the dy [N, HO, WO, C] whose windows chose the element, by index [N, HO, WO, C]. Each pixel looks at the windows that
-// cover it; where windows do not overlap, each window writes its pixels instead and reads its dy once. Overwrites, zeros included;
-// moves (IN + OUT) * sizeof(T) + OUT * sizeof(index) bytes.
+// dx [N, H, W, C] = sum of the dy [N, HO, WO, C] whose windows chose the element, by index [N, HO, WO, C]. Each pixel
+// looks at the windows that cover it; where windows do not overlap, each window writes its pixels instead and reads its
+// dy once. Overwrites, zeros included; moves (IN + OUT) * sizeof(T) + OUT * sizeof(index) bytes.
 template <POOL_PARAMETERS> struct MaxPoolBwd {
     using Slots = slots::max_pool_bwd;
     using S = POOL_SHAPE;
@@ -219,8 +232,8 @@ template <POOL_PARAMETERS> struct MaxPoolBwd {
 
 // ---------------------------------------------------------------------------------------------------- mean
 
-// y [N, HO, WO, C] = mean over each window of x [N, H, W, C], both of T; padding counts as zeros and in the divisor. Overwrites; moves
-// (IN + OUT) * sizeof(T) bytes.
+// y [N, HO, WO, C] = mean over each window of x [N, H, W, C], both of T; padding counts as zeros and in the divisor.
+// Overwrites; moves (IN + OUT) * sizeof(T) bytes.
 template <POOL_PARAMETERS> struct AvgPool {
     using Slots = slots::avg_pool;
     using S = POOL_SHAPE;
@@ -245,8 +258,8 @@ template <POOL_PARAMETERS> struct AvgPool {
     }
 };
 
-// dx [N, H, W, C] = sum over the windows that cover a pixel of dy [N, HO, WO, C] / (KH * KW). Overwrites, zeros included; moves
-// (IN + OUT) * sizeof(T) bytes.
+// dx [N, H, W, C] = sum over the windows that cover a pixel of dy [N, HO, WO, C] / (KH * KW). Overwrites, zeros
+// included; moves (IN + OUT) * sizeof(T) bytes.
 template <POOL_PARAMETERS> struct AvgPoolBwd {
     using Slots = slots::avg_pool_bwd;
     using S = POOL_SHAPE;
@@ -286,22 +299,26 @@ template <POOL_PARAMETERS> struct AvgPoolBwd {
     }
 };
 
-// ---------------------------------------------------------------------------------------------------- mean over whole images
+// ---------------------------------------------------------------------------------------------------- mean over whole
+// images
 
-// y [N, C] = mean over HW of x [N, HW, C], both of T. Deterministic: every sum has a fixed order. Overwrites; moves N * HW * C * sizeof(T)
-// bytes, and 8 * N * CHUNKS * C more where CHUNKS > 1.
+// y [N, C] = mean over HW of x [N, HW, C], both of T. Deterministic: every sum has a fixed order. Overwrites; moves N *
+// HW * C * sizeof(T) bytes, and 8 * N * CHUNKS * C more where CHUNKS > 1.
 //
-// A block takes a strip of channels of one sample: TX neighbouring threads read neighbouring vectors of a pixel and LANES pixels are read at once;
-// the lanes are then added up through shared memory. With CHUNKS = 1 a block sees all pixels and writes y. Otherwise it sees one of CHUNKS
-// stretches of them and leaves its sums in work [N, CHUNKS, C], which phase 1 adds up, eight channels a block.
+// A block takes a strip of channels of one sample: TX neighbouring threads read neighbouring vectors of a pixel and
+// LANES pixels are read at once; the lanes are then added up through shared memory. With CHUNKS = 1 a block sees all
+// pixels and writes y. Otherwise it sees one of CHUNKS stretches of them and leaves its sums in work [N, CHUNKS, C],
+// which phase 1 adds up, eight channels a block.
 template <class T, int N, int HW, int C, int CHUNKS> struct GlobalAvgPool {
     using Slots = slots::global_avg_pool;
     static constexpr int PHASES = CHUNKS == 1 ? 1 : 2, THREADS = 256;
     static constexpr i64 WORK = CHUNKS == 1 ? 0 : 4ll * N * CHUNKS * C;
     static constexpr int V = vec_width<T>(C), GROUPS = C / V;
     // Few pixels leave nothing to do for many lanes, so strips are wider then.
-    static constexpr int TX = min_i(GROUPS, HW <= 64 ? 32 : 8), LANES = THREADS / TX, STRIPS = ceil_div(GROUPS, TX), WIDTH = TX * V;
-    static constexpr int CHUNK_PIXELS = ceil_div(HW, CHUNKS), STEPS = ceil_div(CHUNK_PIXELS, LANES), UNROLL = STEPS < 8 ? STEPS : 8;
+    static constexpr int TX = min_i(GROUPS, HW <= 64 ? 32 : 8), LANES = THREADS / TX, STRIPS = ceil_div(GROUPS, TX),
+                         WIDTH = TX * V;
+    static constexpr int CHUNK_PIXELS = ceil_div(HW, CHUNKS), STEPS = ceil_div(CHUNK_PIXELS, LANES),
+                         UNROLL = STEPS < 8 ? STEPS : 8;
     // Threads that share the final sum of one channel.
     static constexpr int SHARE = max_i(1, min_i(THREADS / WIDTH, LANES));
     static constexpr int blocks(int phase) { return phase == 0 ? N * CHUNKS * STRIPS : ceil_div((i64)N * C, 8); }
@@ -313,7 +330,8 @@ template <class T, int N, int HW, int C, int CHUNKS> struct GlobalAvgPool {
         float* partial = (float*)smem;
         if constexpr (PHASE == 0) {
             const int strip = block % STRIPS, part = block / STRIPS, chunk = part % CHUNKS, sample = part / CHUNKS;
-            const int lane = t / TX, group = strip * TX + t % TX, start = chunk * CHUNK_PIXELS, end = min_i(start + CHUNK_PIXELS, HW);
+            const int lane = t / TX, group = strip * TX + t % TX, start = chunk * CHUNK_PIXELS,
+                      end = min_i(start + CHUNK_PIXELS, HW);
             float sum[V];
 #pragma unroll
             for (int i = 0; i < V; ++i) sum[i] = 0.0f;
@@ -390,7 +408,8 @@ template <class T, int N, int HW, int C> struct GlobalAvgPoolBwd {
 #pragma unroll
         for (int i = 0; i < EACH; ++i) {
             const i64 at = first + i * THREADS;
-            if (at < GROUPS) v[i] = load<T, V>(a.at<T>(Slots::DY) + ((i64)((u32)at / (u32)(HW * CV)) * CV + (u32)at % (u32)CV) * V);
+            if (at < GROUPS)
+                v[i] = load<T, V>(a.at<T>(Slots::DY) + ((i64)((u32)at / (u32)(HW * CV)) * CV + (u32)at % (u32)CV) * V);
         }
 #pragma unroll
         for (int i = 0; i < EACH; ++i) {

@@ -1,4 +1,5 @@
-// What every kernel family stands on: number types, vector access, activations, random numbers, reductions, matrix instructions.
+// What every kernel family stands on: number types, vector access, activations, random numbers, reductions, matrix
+// instructions.
 //
 // No header of the CUDA toolkit is included, so that the run-time compiler alone suffices.
 //
@@ -10,12 +11,13 @@
 //     static constexpr int smem(int phase);                     // bytes of dynamic shared memory of a phase
 //     static constexpr long long WORK;                          // bytes of scratch memory in the work slot
 //     template <int PHASE> static __device__ void run(const Args& a, int block, char* smem);
-//     static constexpr bool BEGINS;                             // may be left out: whether `run` calls `begin` itself, before it reads what others wrote
-//     static constexpr int MIN_BLOCKS;                          // may be left out: blocks that a multiprocessor must hold at least
+//     static constexpr bool BEGINS;      // may be left out: whether `run` calls `begin` before it reads new results
+//     static constexpr int MIN_BLOCKS;   // may be left out: blocks that a multiprocessor must hold at least
 //
-// Pointers come in the slot order of the operation. `block` stands for blockIdx.x: several operations may share a launch.
-// Values that another operation of the step writes are read with plain loads: pointers are never `const __restrict__`, because that
-// lets the compiler take the non-coherent path, which must not see memory that changes while a kernel lives.
+// Pointers come in the slot order of the operation. `block` stands for blockIdx.x: several operations may share a
+// launch. Values that another operation of the step writes are read with plain loads: pointers are never `const
+// __restrict__`, because that lets the compiler take the non-coherent path, which must not see memory that changes
+// while a kernel lives.
 
 typedef unsigned char u8;
 typedef unsigned short u16;
@@ -29,12 +31,13 @@ struct Args {
     __device__ __forceinline__ bool has(int slot) const { return p[slot] != nullptr; }
 };
 
-// What the last pointer of an operation tells its launch: which of its factors, and whether what the end of a product reads, may be fetched before the launch
-// in front is done, because nothing in that launch writes it; and whether the launch behind can do so, and is worth starting before this one ends.
+// What the last pointer of an operation tells its launch: which of its factors, and whether what the end of a product
+// reads, may be fetched before the launch in front is done, because nothing in that launch writes it; and whether the
+// launch behind can do so, and is worth starting before this one ends.
 enum LaunchFlags { EARLY_A = 1, EARLY_B = 2, OVERLAPPED = 4, EARLY_ENDS = 8 };
 
-// Waits for the launch in front, all of whose results can be read then, and lets the one behind start where that pays. What runs before this must not
-// write, and reads only what a launch further in front wrote.
+// Waits for the launch in front, all of whose results can be read then, and lets the one behind start where that pays.
+// What runs before this must not write, and reads only what a launch further in front wrote.
 static __device__ __forceinline__ u64 launch_flags(const Args& a) { return (u64)a.p[19]; }
 static __device__ __forceinline__ void wait_for_launch() {
 #if __CUDA_ARCH__ >= 900
@@ -55,10 +58,13 @@ static __device__ __forceinline__ void begin(const Args& a) {
 template <class Op, class = void> struct Begins { static constexpr bool VALUE = false; };
 template <class Op> struct Begins<Op, decltype((void)Op::BEGINS)> { static constexpr bool VALUE = Op::BEGINS; };
 
-// The second launch bound of an operation; 0, which bounds nothing, where it names none. The compiler orders loads to save registers unless it is told
-// how many blocks have to fit: an operation that wants all its loads under way at once says 1.
+// The second launch bound of an operation; 0, which bounds nothing, where it names none. The compiler orders loads to
+// save registers unless it is told how many blocks have to fit: an operation that wants all its loads under way at once
+// says 1.
 template <class Op, class = void> struct MinBlocks { static constexpr int VALUE = 0; };
-template <class Op> struct MinBlocks<Op, decltype((void)Op::MIN_BLOCKS)> { static constexpr int VALUE = Op::MIN_BLOCKS; };
+template <class Op> struct MinBlocks<Op, decltype((void)Op::MIN_BLOCKS)> {
+    static constexpr int VALUE = Op::MIN_BLOCKS;
+};
 
 #define DEV static __device__ __forceinline__
 
@@ -109,15 +115,19 @@ template <class T, int N> DEV Vec<T, N> load(const T* at) { return *(const Vec<T
 template <class T, int N> DEV void store(T* at, const Vec<T, N>& v) { *(Vec<T, N>*)at = v; }
 // Whether rows of `n` elements of T can be moved in groups of N.
 template <class T> __host__ __device__ constexpr int vec_width(long long n) {
-    return n % (16 / (int)sizeof(T)) == 0 ? 16 / (int)sizeof(T) : n % (8 / (int)sizeof(T)) == 0 ? 8 / (int)sizeof(T) : (sizeof(T) == 2 && n % 2 == 0) ? 2 : 1;
+    return n % (16 / (int)sizeof(T)) == 0 ? 16 / (int)sizeof(T)
+        : n % (8 / (int)sizeof(T)) == 0 ? 8 / (int)sizeof(T)
+        : (sizeof(T) == 2 && n % 2 == 0) ? 2
+        : 1;
 }
 
 // ---------------------------------------------------------------------------------------------------- activations
 
 enum Activation { NONE = 0, RELU = 1, LEAKY_RELU = 2, GELU = 3, SILU = 4, SIGMOID = 5, TANH = 6 };
 
-// Functions of floats are computed in pairs of floats where one would not do: the upper part is the rounded value, the lower one what it was rounded
-// by. All are within two units in the last place of the exact result, in the tails too. Products whose rounding is looked at are never fused.
+// Functions of floats are computed in pairs of floats where one would not do: the upper part is the rounded value, the
+// lower one what it was rounded by. All are within two units in the last place of the exact result, in the tails too.
+// Products whose rounding is looked at are never fused.
 struct FloatPair { float hi, lo; };
 
 // 2^64 and 2^-64. Tails are multiplied by the first until the end, so that they are normal numbers where a result is.
@@ -162,20 +172,23 @@ DEV float sigmoid_of(float x, float& scale, float& other) {
     return __fmaf_rn(left, inverse, quotient);
 }
 
-// With t = |x|, at most 15: the normal distribution function at -t over `bell`, which is e^(-t^2 / 2) over `power` 2^-64.
+// With t = |x|, at most 15: the normal distribution function at -t over `bell`, which is e^(-t^2 / 2) over `power`
+// 2^-64.
 DEV FloatPair normal_tail(float t, FloatPair& bell, float& power) {
     const float square = __fmul_rn(t, t), square_lo = __fmaf_rn(t, t, -square);
     const float shifted = __fmaf_rn(square, -0.72134752f, ROUND_SHIFT), count = shifted - ROUND_SHIFT;
     power = tail_power(shifted);
     // What is left of the square; the function of it is e^(-left / 2), with the coefficients of `tail_exp`.
-    const float left = __fmaf_rn(count, 1.38629436493f, square), left_lo = __fmaf_rn(count, -3.80930860e-9f, square_lo), all = left + left_lo;
+    const float left = __fmaf_rn(count, 1.38629436493f, square), left_lo = __fmaf_rn(count, -3.80930860e-9f, square_lo),
+                all = left + left_lo;
     float e = 2.15852470e-5f;
     e = __fmaf_rn(e, all, -2.61522992e-4f);
     e = __fmaf_rn(e, all, 0.00260427431f);
     e = __fmaf_rn(e, all, -2.08331505e-2f);
     e = __fmaf_rn(e, all, 0.124999985f);
     const float head = __fmaf_rn(left, -0.5f, 1.0f);
-    const float more = __fmaf_rn(__fmul_rn(all, all), e, __fmaf_rn(left_lo, -0.5f, __fmaf_rn(left, -0.5f, 1.0f - head)));
+    const float more =
+        __fmaf_rn(__fmul_rn(all, all), e, __fmaf_rn(left_lo, -0.5f, __fmaf_rn(left, -0.5f, 1.0f - head)));
     bell.hi = __fadd_rn(head, more);
     bell.lo = more - (bell.hi - head);
     // The quotient is a polynomial of z = 1 / (t + 3) - 7 / 64, 1e-8 of itself.
@@ -261,7 +274,8 @@ template <int F, class T = float> DEV float activate(float x) {
     return x;
 }
 
-// f' at what the function saved: its output for relu, leaky_relu, sigmoid and tanh, its input for gelu and silu. T is what it was saved as.
+// f' at what the function saved: its output for relu, leaky_relu, sigmoid and tanh, its input for gelu and silu. T is
+// what it was saved as.
 template <int F, class T = float> DEV float activate_grad(float s) {
     constexpr bool HALF = sizeof(T) < 4;
     if constexpr (F == RELU) return s <= 0.0f ? 0.0f : 1.0f;
@@ -281,11 +295,13 @@ template <int F, class T = float> DEV float activate_grad(float s) {
     return 1.0f;
 }
 
-// What follows a product, in this order: bias, keep the value before the activation (save_z), activation or another activation's derivative at `saved`.
+// What follows a product, in this order: bias, keep the value before the activation (save_z), activation or another
+// activation's derivative at `saved`.
 template <bool BIAS_, int ACT_, bool SAVE_Z_, int ACT_GRAD_> struct Epilogue {
     static constexpr bool BIAS = BIAS_, SAVE_Z = SAVE_Z_;
     static constexpr int ACT = ACT_, ACT_GRAD = ACT_GRAD_;
-    // `v` is the product (previous value already added); `saved` is read only where ACT_GRAD is set. Gives the value before the activation in `z`.
+    // `v` is the product (previous value already added); `saved` is read only where ACT_GRAD is set. Gives the value
+    // before the activation in `z`.
     DEV float apply(float v, float bias, float saved, float& z) {
         if constexpr (BIAS) v += bias;
         z = v;
@@ -335,7 +351,8 @@ template <class R, int LANES = 32> DEV float warp_reduce(float v) {
     return v;
 }
 
-// Every thread of a block of THREADS gets the result. `scratch` holds THREADS / 32 floats and may be reused after the call.
+// Every thread of a block of THREADS gets the result. `scratch` holds THREADS / 32 floats and may be reused after the
+// call.
 template <class R, int THREADS> DEV float block_reduce(float v, float* scratch) {
     constexpr int WARPS = THREADS / 32;
     v = warp_reduce<R>(v);
@@ -349,7 +366,8 @@ template <class R, int THREADS> DEV float block_reduce(float v, float* scratch) 
     return out;
 }
 
-// ---------------------------------------------------------------------------------------------------- updates of parameters
+// ---------------------------------------------------------------------------------------------------- updates of
+// parameters
 
 DEV float optimizer_constant(u64 bits) { return (float)__longlong_as_double((i64)bits); }
 // 1 - the constant, rounded once.
@@ -382,7 +400,8 @@ template <u64 BETA1, u64 BETA2, u64 EPS, bool DECOUPLED> struct Adam : slots::ad
         const float decayed = DECOUPLED ? old - lr * wd * old : old;
         m = optimizer_constant(BETA1) * m + optimizer_rest(BETA1) * g;
         v = optimizer_constant(BETA2) * v + optimizer_rest(BETA2) * g * g;
-        // Approximate to two units of the last place, which the sum loses anyway; zeros, infinities and NaN come out as from exact division.
+        // Approximate to two units of the last place, which the sum loses anyway; zeros, infinities and NaN come out as
+        // from exact division.
         return decayed - __fdividef(lr * corr0 * m, optimizer_root(v) * corr1 + optimizer_constant(EPS));
     }
 };
@@ -407,69 +426,103 @@ template <u64 MOMENTUM, bool NESTEROV> struct Sgd : slots::sgd_step {
     }
 };
 
-// The largest change, as the bits of a float without a sign, and the norm of the gradients: the root of the sum of their squares. As integers, such bits
-// are ordered as the floats are, with NaN above all of them. A norm is a float wherever it is finite, which the sum of squares is not: in memory stand
-// norms, and sums are double.
-struct alignas(8) UpdateMetric {
+// Lion; the constants are the bits of f64 values.
+template <u64 BETA1, u64 BETA2> struct Lion : slots::lion_step {
+    using Slots = slots::lion_step;
+    static constexpr int STATES = 1;
+    static constexpr int STATE_PREV = Slots::M_PREV, STATE = Slots::M;
+    float lr, wd;
+    __device__ __forceinline__ void read(const Args& a) {
+        lr = a.at<float>(HYPER)[0];
+        wd = a.at<float>(HYPER)[1];
+    }
+    __device__ __forceinline__ float step(float old, float grad, float& m, float&) const {
+        // Products and their sum are rounded one by one, as on a CPU: where they nearly cancel, the sign must be the
+        // same.
+        const float blend = __fadd_rn(__fmul_rn(optimizer_constant(BETA1), m), __fmul_rn(optimizer_rest(BETA1), grad));
+        // Zero and NaN stay what they are.
+        const float direction = blend > 0.0f ? 1.0f : blend < 0.0f ? -1.0f : blend;
+        m = optimizer_constant(BETA2) * m + optimizer_rest(BETA2) * grad;
+        return old - lr * wd * old - lr * direction;
+    }
+};
+
+// The largest change, as the bits of a float without a sign, and the norm of the gradients: the root of the sum of
+// their squares. As integers, such bits are ordered as the floats are, with NaN above all of them. This is what is in
+// memory between operations.
+struct alignas(8) UpdatePart {
     u32 max;
     float norm;
 };
 
-// The root of a sum of squares, rounded to a float; no double is divided or rooted, which takes long on most devices.
-DEV float root_of_sum(double square) {
-    const int high = __double2hiint(square), exponent = (high >> 20) - 1023;
-    // Zero stays, and what is not finite is not finite as a float.
-    if (exponent == -1023 || exponent == 1024) return (float)square;
-    // 4^half times a number between 1 and 4.
-    const int half = exponent >> 1;
-    const float rest = (float)__hiloint2double(high - (half << 21), __double2loint(square));
-    const int first = half >> 1, second = half - first;
-    return sqrtf(rest) * __int_as_float((first + 127) << 23) * __int_as_float((second + 127) << 23);
-}
+// The same inside of an operation, with the sum of squares in place of its root: of gradients times SQUARE_UP where
+// that sum is finite, otherwise, below zero, of gradients times SQUARE_DOWN. Norms from 1e-32 up to the largest float
+// have such a sum.
+struct alignas(8) UpdateMetric {
+    u32 max;
+    float square;
+};
+static constexpr float SQUARE_UP = 4294967296.0f, SQUARE_DOWN = 2.71050543e-20f;
+// The root of (SQUARE_DOWN / SQUARE_UP)^2.
+static constexpr float SQUARE_BETWEEN = 6.31088724e-30f;
 
-// Metrics while they are summed.
+// Metrics while they are summed: the sums of squares of gradients times SQUARE_UP and times SQUARE_DOWN.
 struct UpdateSum {
     u32 max;
-    double square;
+    float up, down;
+    __device__ __forceinline__ void widen(u32 size) { max = max > size ? max : size; }
+    __device__ __forceinline__ void add_norm(float norm) {
+        const float large = norm * SQUARE_UP, small = norm * SQUARE_DOWN;
+        up += large * large, down += small * small;
+    }
     // The change of an element by its gradient.
     __device__ __forceinline__ void count(float change, float grad) {
-        const u32 size = __float_as_uint(fabsf(change));
-        max = max > size ? max : size;
-        square += (double)grad * (double)grad;
+        widen(__float_as_uint(fabsf(change))), add_norm(grad);
     }
     __device__ __forceinline__ void add(const UpdateSum& other) {
-        max = max > other.max ? max : other.max;
-        square += other.square;
+        widen(other.max), up += other.up, down += other.down;
     }
-    __device__ __forceinline__ void add(const UpdateMetric& other) { add(UpdateSum{other.max, (double)other.norm * (double)other.norm}); }
-    __device__ __forceinline__ UpdateMetric stored() const { return UpdateMetric{max, root_of_sum(square)}; }
+    __device__ __forceinline__ void add(const UpdateMetric& other) {
+        const bool is_small = !(other.square < 0.0f);
+        widen(other.max);
+        up += is_small ? other.square : __int_as_float(0x7f800000);
+        down += is_small ? other.square * SQUARE_BETWEEN * SQUARE_BETWEEN : -other.square;
+    }
+    __device__ __forceinline__ void add(const UpdatePart& other) { widen(other.max), add_norm(other.norm); }
+    __device__ __forceinline__ UpdateMetric stored() const { return UpdateMetric{max, isinf(up) ? -down : up}; }
+    __device__ __forceinline__ float norm() const {
+        return isinf(up) ? sqrtf(down) * (1.0f / SQUARE_DOWN) : sqrtf(up) * (1.0f / SQUARE_UP);
+    }
+    __device__ __forceinline__ UpdatePart part() const { return UpdatePart{max, norm()}; }
 };
 
 // Over groups of LANES neighbouring lanes, a power of two; every lane gets its group's result, and the order is fixed.
 template <int LANES = 32> DEV UpdateSum lanes_metric(UpdateSum m) {
 #pragma unroll
-    for (int mask = LANES / 2; mask > 0; mask >>= 1) {
-        const u32 max = __shfl_xor_sync(0xffffffffu, m.max, mask);
-        const int high = __shfl_xor_sync(0xffffffffu, __double2hiint(m.square), mask), low = __shfl_xor_sync(0xffffffffu, __double2loint(m.square), mask);
-        m.add(UpdateSum{max, __hiloint2double(high, low)});
-    }
+    for (int mask = LANES / 2; mask > 0; mask >>= 1)
+        m.add(UpdateSum{__shfl_xor_sync(0xffffffffu, m.max, mask), __shfl_xor_sync(0xffffffffu, m.up, mask),
+            __shfl_xor_sync(0xffffffffu, m.down, mask)});
     return m;
 }
 
-// The slots of an operation that makes a gradient and steps its parameter at once by a rule, which finds its own where it looks for them.
+// The slots of an operation that makes a gradient and steps its parameter at once by a rule, which finds its own where
+// it looks for them.
 template <class Rule> struct StepSlots : slots::gradient_step {
     using Fused = slots::gradient_step;
     using Own = typename Rule::Slots;
-    static_assert(Fused::PARAM_PREV == Own::PARAM_PREV && Fused::M_PREV == Rule::STATE_PREV && Fused::HYPER == Own::HYPER && Fused::CORR == Own::CORR &&
-                  Fused::PARAM == Own::PARAM && Fused::M == Rule::STATE, "a rule reads the slots of both");
+    static_assert(Fused::PARAM_PREV == Own::PARAM_PREV && Fused::M_PREV == Rule::STATE_PREV &&
+            Fused::HYPER == Own::HYPER && Fused::CORR == Own::CORR && Fused::PARAM == Own::PARAM &&
+            Fused::M == Rule::STATE,
+        "a rule reads the slots of both");
 };
 
 // Writes pairs `first + i` of a parameter's parts for i < COUNT, by one warp: the first is `m`, the others are zero.
-template <int COUNT> DEV void fill_parts(UpdateMetric* parts, int first, const UpdateMetric& m) {
-    for (int i = threadIdx.x % 32; i < COUNT; i += 32) parts[first + i] = i == 0 ? m : UpdateMetric{0u, 0.0f};
+template <int COUNT> DEV void fill_parts(UpdatePart* parts, int first, const UpdatePart& m) {
+    for (int i = threadIdx.x % 32; i < COUNT; i += 32) parts[first + i] = i == 0 ? m : UpdatePart{0u, 0.0f};
 }
 
-// ---------------------------------------------------------------------------------------------------- asynchronous copies and matrix instructions
+// ---------------------------------------------------------------------------------------------------- asynchronous
+// copies and matrix instructions
 
 DEV u32 shared_address(const void* at) { return (u32)__cvta_generic_to_shared(at); }
 
@@ -477,9 +530,11 @@ DEV u32 shared_address(const void* at) { return (u32)__cvta_generic_to_shared(at
 template <int BYTES> DEV void copy_async(void* to, const void* from, bool valid) {
     const int size = valid ? BYTES : 0;
     if constexpr (BYTES == 16)
-        asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(shared_address(to)), "l"(from), "r"(size) : "memory");
+        asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;"
+            ::"r"(shared_address(to)), "l"(from), "r"(size) : "memory");
     else
-        asm volatile("cp.async.ca.shared.global [%0], [%1], %2, %3;" ::"r"(shared_address(to)), "l"(from), "n"(BYTES), "r"(size) : "memory");
+        asm volatile("cp.async.ca.shared.global [%0], [%1], %2, %3;"
+            ::"r"(shared_address(to)), "l"(from), "n"(BYTES), "r"(size) : "memory");
 }
 DEV void copy_commit() { asm volatile("cp.async.commit_group;" ::: "memory"); }
 // Waits until at most PENDING of the committed groups are under way.
@@ -487,13 +542,16 @@ template <int PENDING> DEV void copy_wait() { asm volatile("cp.async.wait_group 
 
 // Four 8x8 matrices of 16-bit elements from shared memory; `at` is this lane's row of 16 bytes.
 DEV void load_matrix_x4(u32 (&r)[4], const void* at) {
-    asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0,%1,%2,%3}, [%4];" : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3]) : "r"(shared_address(at)) : "memory");
+    asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0,%1,%2,%3}, [%4];"
+        : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3]) : "r"(shared_address(at)) : "memory");
 }
 DEV void load_matrix_x4_trans(u32 (&r)[4], const void* at) {
-    asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0,%1,%2,%3}, [%4];" : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3]) : "r"(shared_address(at)) : "memory");
+    asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0,%1,%2,%3}, [%4];"
+        : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3]) : "r"(shared_address(at)) : "memory");
 }
 
-// Rounds to TF32 (10 bits of fraction), to nearest; the bits stay those of a float. To even is one instruction where there is one, away from zero four.
+// Rounds to TF32 (10 bits of fraction), to nearest; the bits stay those of a float. To even is one instruction where
+// there is one, away from zero four.
 DEV u32 to_tf32(float v) {
     u32 out;
 #if __CUDA_ARCH__ >= 900
@@ -506,18 +564,21 @@ DEV u32 to_tf32(float v) {
 
 // c[16x8] += a[16x8] b[8x8], TF32 factors.
 DEV void mma_tf32(float (&c)[4], const u32 (&a)[4], const u32 (&b)[2]) {
-    asm volatile("mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
+    asm volatile("mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32 "
+                 "{%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
                  : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
                  : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
 }
 // c[16x8] += a[16x16] b[16x8].
 DEV void mma_bf16(float (&c)[4], const u32 (&a)[4], const u32 (&b)[2]) {
-    asm volatile("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
+    asm volatile("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 "
+                 "{%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
                  : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
                  : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
 }
 DEV void mma_f16(float (&c)[4], const u32 (&a)[4], const u32 (&b)[2]) {
-    asm volatile("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
+    asm volatile("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 "
+                 "{%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
                  : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
                  : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
 }

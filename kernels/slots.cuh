@@ -1,6 +1,6 @@
 // The slots of every operation, in the order in which kernels see their pointers.
 //
-// Written from the tables of src/ops by the test `ops::tests::the_header_of_the_kernels_is_up_to_date`; do not edit.
+// Written from the tables of src/ops by `ops::tests::the_header_of_the_kernels_is_up_to_date`; do not edit.
 
 namespace slots {
 struct product { enum : int { A = 0, B = 1, BIAS = 2, SAVED = 3, C_PREV = 4, C = 5, Z = 6, WORK = 7,
@@ -49,6 +49,9 @@ struct adam_step { enum : int { PARAM_PREV = 0, GRAD = 1, M_PREV = 2, V_PREV = 3
     PARAM = 6, M = 7, V = 8, UPDATE_MAX = 9, GRAD_NORM_SEG = 10, WORK = 11, SCALER = 12, SHADOW = 13,
     TOTAL_MAX = 14, GRAD_NORM = 15, TICKET = 16 }; };
 struct sgd_step { enum : int { PARAM_PREV = 0, GRAD = 1, MOMENTUM_PREV = 2, HYPER = 3, PARAM = 4, MOMENTUM = 5,
+    UPDATE_MAX = 6, GRAD_NORM_SEG = 7, WORK = 8, SCALER = 9, SHADOW = 10, TOTAL_MAX = 11, GRAD_NORM = 12,
+    TICKET = 13 }; };
+struct lion_step { enum : int { PARAM_PREV = 0, GRAD = 1, M_PREV = 2, HYPER = 3, PARAM = 4, M = 5,
     UPDATE_MAX = 6, GRAD_NORM_SEG = 7, WORK = 8, SCALER = 9, SHADOW = 10, TOTAL_MAX = 11, GRAD_NORM = 12,
     TICKET = 13 }; };
 struct gradient_step { enum : int { PARAM_PREV = 0, A = 1, M_PREV = 2, V_PREV = 3, HYPER = 4, CORR = 5,

@@ -32,8 +32,8 @@ fn start_logging() {
     let _ = log::set_logger(&StderrLog);
 }
 
-/// A panic is a defect of this program: one clear line. A command ends there, even where another thread panicked that it would wait for;
-/// the window stays, because it may still save its work.
+/// A panic is a defect of this program: one clear line. A command ends there, even where another thread panicked that
+/// it would wait for; the window stays, because it may still save its work.
 fn explain_panics(ends: bool) {
     std::panic::set_hook(Box::new(move |info| {
         let place = info.location().map(|l| format!(" at {}:{}", l.file(), l.line())).unwrap_or_default();

@@ -234,11 +234,11 @@ struct Measured {
 impl Measured {
     fn of(bench: &mut Bench<'_>, ops: usize, ceilings: &Limits, seconds: f64) -> anyhow::Result<Self> {
         let single = bench.single_us()?;
-        let steps_per_sample = match bench.step {
-            // On a GPU the host is out of the way only when steps are queued.
-            Step::Cuda(_) => (GPU_SAMPLE_US / single.max(1.0)).ceil().clamp(8.0, 512.0) as usize,
-            Step::Cpu(_) if single < SHORT_US => (SAMPLE_US / single.max(0.05)).ceil() as usize,
-            Step::Cpu(_) => 1,
+        // On a GPU the host is out of the way only when steps are queued.
+        let steps_per_sample = match bench.step.capabilities().queues_steps {
+            true => (GPU_SAMPLE_US / single.max(1.0)).ceil().clamp(8.0, 512.0) as usize,
+            false if single < SHORT_US => (SAMPLE_US / single.max(0.05)).ceil() as usize,
+            false => 1,
         };
         let (mut eager, mut replay) = (Vec::new(), Vec::new());
         let deadline = Instant::now() + Duration::from_secs_f64(seconds);
@@ -249,10 +249,8 @@ impl Measured {
         let rounds = (20_000.0 / single.max(1.0)).clamp(50.0, 5000.0) as usize;
         let [host_us, host_with_threads_us] = bench.step.time_bookkeeping(rounds, bench.pool)?;
         bench.step.restore(&bench.start)?;
-        let (launches, libraries) = match bench.step {
-            Step::Cuda(step) => (step.launches().0, (0..ops).map(|i| step.describe(i)).collect()),
-            Step::Cpu(_) => (ops, vec![None; ops]),
-        };
+        let launches = bench.step.recording().calls;
+        let libraries = (0..ops).map(|op| bench.step.library_of(op)).collect();
         let op_us = bench.step.time_calls(OP_ROUNDS, bench.pool)?;
         // Once more: a machine that was busy before is hardly busy still.
         let ceilings = ceilings.or_better(bench.pool);
@@ -296,12 +294,10 @@ impl Measured {
 
 /// Writes the graph of a GPU's step.
 fn write_graph(step: &Step, path: &Path) -> anyhow::Result<()> {
-    match step {
-        Step::Cuda(step) => Ok(step.write_graph(path)?),
-        Step::Cpu(_) => Err(wrong(
-            "--graph writes the graph of a GPU; the CPU's recording is that of `stepgraph plan --format dot`",
-        )),
+    if step.write_graph(path)? {
+        return Ok(());
     }
+    Err(wrong("--graph writes the graph of a GPU; the CPU's recording is that of `stepgraph plan --format dot`"))
 }
 
 /// Operations whose kernels are chosen by remembered times.

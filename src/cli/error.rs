@@ -12,7 +12,7 @@ use thiserror::Error;
 /// A mistake in what the user gave: exit status 2.
 #[derive(Debug, Error)]
 #[error("{0}")]
-pub struct Wrong(pub String);
+struct Wrong(pub String);
 
 /// An error that is the user's to fix.
 #[must_use]
@@ -24,7 +24,7 @@ pub fn wrong(message: impl Into<String>) -> anyhow::Error {
 /// is full.
 #[derive(Debug, Error)]
 #[error("{message}")]
-pub struct Unwritable {
+struct Unwritable {
     message: String,
     cause: io::Error,
 }

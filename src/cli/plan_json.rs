@@ -6,8 +6,9 @@
 
 use crate::compile::Compiled;
 use crate::ir::Role;
-use crate::lower::{Dir, dims};
+use crate::lower::dims;
 use crate::model::{LayerId, Model};
+use crate::ops::Dir;
 use crate::plan::{BindingPlan, Buffer, CapturePlan, Constant};
 use crate::select::{Candidate, Target, Threads};
 use crate::tensor::{DType, Shape};

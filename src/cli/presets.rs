@@ -161,7 +161,7 @@ fn bundled_names() -> String {
 }
 
 /// The question whether a bundled preset of a similar name is meant, where there is one.
-pub fn near_bundled(given: &str) -> String {
+fn near_bundled(given: &str) -> String {
     did_you_mean(given.strip_suffix(".json").unwrap_or(given), BUNDLED.iter().map(|b| b.name))
 }
 

@@ -201,6 +201,9 @@ fn summary(report: &RandomReport, device: &str, failures: usize) -> String {
             tally.failed,
             tally.skipped
         ));
+        for (reason, count) in &tally.reasons {
+            out.push_str(&format!("          {count} skipped: {reason}\n"));
+        }
     }
     out.push_str(&format!(
         "{} checks passed, {} failed, {} skipped; {failures} failures written\n",
@@ -333,6 +336,7 @@ mod tests {
             passed: 3,
             failed: 1,
             skipped: 2,
+            reasons: [("dropout masks differ".to_owned(), 2)].into(),
             worst_ratio: Some(2.0),
             worst_seed: Some(9),
         };
@@ -341,6 +345,7 @@ mod tests {
         let text = summary(&report, "cpu", 1);
         assert!(text.contains("6 networks (seeds 5 to 10) on cpu: 1 with failures, 0 left out;"), "{text}");
         assert!(text.contains("3 passed, 1 failed, 2 skipped, largest error 2.000 of its bound (network 9)"), "{text}");
+        assert!(text.contains("\n          2 skipped: dropout masks differ\n"), "{text}");
     }
 
     #[test]

@@ -98,12 +98,6 @@ impl Batches {
         Ok(())
     }
 
-    /// Batches in one epoch, at least 1.
-    #[must_use]
-    pub const fn per_epoch(&self) -> usize {
-        self.train.len() / self.batch
-    }
-
     /// That of the present epoch.
     fn shuffle(&self) -> Shuffle {
         Shuffle::new(self.train.len() as u32, self.seed, STREAM.wrapping_add(self.position.epoch))
@@ -121,7 +115,7 @@ mod tests {
     #[test]
     fn an_epoch_shows_every_sample_at_most_once_and_drops_the_rest() {
         let mut batches = Batches::new((100..110).collect(), 4, 9).unwrap();
-        assert_eq!(batches.per_epoch(), 2);
+        assert_eq!(batches.train.len() / batches.batch, 2);
         let mut epochs = Vec::new();
         for epoch in 0..5 {
             let mut seen = take(&mut batches, 2).concat();

@@ -1,7 +1,7 @@
 //! How far the functions that a step computes are from their exact values, over all inputs.
 //!
-//! The exact values are those of `f64` functions, which are good to about 2^-46 of themselves: more than enough to judge
-//! results of 24 bits.
+//! The exact values are those of `f64` functions, which are good to about 2^-46 of themselves: more than enough to
+//! judge results of 24 bits.
 
 use super::cpu::kernels::functions::{Numbers, evaluate};
 use super::cpu::{detect_isa, usable_cores};
@@ -45,13 +45,15 @@ impl Unit {
 pub struct Accuracy {
     /// Inputs that were looked at.
     pub inputs: u64,
-    /// The largest error in units in the last place of the exact result, among those that are normal numbers, and its input.
+    /// The largest error in units in the last place of the exact result, among those that are normal numbers, and its
+    /// input.
     pub units: f64,
     pub units_at: f32,
     /// The largest error relative to the exact result, among those that are normal numbers, and its input.
     pub relative: f64,
     pub relative_at: f32,
-    /// The largest error itself, among exact results up to 2, and its input. Where a function crosses zero, this is what counts.
+    /// The largest error itself, among exact results up to 2, and its input. Where a function crosses zero, this is
+    /// what counts.
     pub absolute: f64,
     pub absolute_at: f32,
     /// The largest error of results below the normal numbers, in multiples of the smallest of them.
@@ -203,7 +205,7 @@ impl Survey<'_> {
                     (Unit::Cpu(isa), _) => evaluate(function, *isa, &x, &mut y),
                     (_, Some(gpu)) => {
                         let mut gpu = gpu.lock().unwrap_or_else(PoisonError::into_inner);
-                        gpu.evaluate(x.as_slice(), y.as_mut_slice()).map_err(ExecError::Gpu)?;
+                        gpu.evaluate(x.as_slice(), y.as_mut_slice())?;
                     }
                     (Unit::Gpu(_), None) => {}
                 }
@@ -234,7 +236,7 @@ fn gpu_part(unit: &Unit, function: Function) -> Result<Option<Mutex<GpuFunctions
     match unit {
         Unit::Cpu(_) => Ok(None),
         Unit::Gpu(gpu) => {
-            let made = GpuFunctions::new(gpu, function).map_err(ExecError::Gpu)?;
+            let made = GpuFunctions::new(gpu, function)?;
             Ok(Some(Mutex::new(made)))
         }
     }

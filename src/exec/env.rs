@@ -1,10 +1,10 @@
 //! The memory of a step: one allocation, made while planning, then sealed.
 
+use super::location::shared_offsets;
 use super::{ExecError, advise, available_bytes};
 use crate::plan::{BindingPlan, EXTERNAL, Place};
 use crate::tensor::{Bytes, Element, HUGE_PAGE};
 use std::alloc::{Layout, alloc, dealloc};
-use std::collections::HashMap;
 use std::ptr::NonNull;
 use std::sync::Arc;
 
@@ -14,7 +14,8 @@ struct Memory {
     layout: Layout,
 }
 
-// SAFETY: the memory is plain bytes; who writes while others read is governed by the executor that owns the environment.
+// SAFETY: the memory is plain bytes; who writes while others read is governed by the executor that owns the
+// environment.
 unsafe impl Send for Memory {}
 // SAFETY: as above.
 unsafe impl Sync for Memory {}
@@ -29,7 +30,8 @@ impl Drop for Memory {
 /// The only place where memory for a step is taken.
 pub struct EnvBuilder {
     memory: Arc<Memory>,
-    externals: HashMap<String, (usize, Arc<Memory>)>,
+    /// The memory of the step that shares its buffers, with their addresses by buffer; 0 for own ones.
+    shared: Option<(Arc<Memory>, Vec<usize>)>,
     bytes: u64,
 }
 
@@ -56,7 +58,7 @@ impl EnvBuilder {
             advise(base.as_ptr(), size);
             base.write_bytes(0, size);
         }
-        Ok(Self { memory: Arc::new(Memory { base, layout }), externals: HashMap::new(), bytes: plan.arena_bytes })
+        Ok(Self { memory: Arc::new(Memory { base, layout }), shared: None, bytes: plan.arena_bytes })
     }
 
     /// Shares the buffers that `plan` does not own with those of the same name in `owner`'s plan.
@@ -64,26 +66,20 @@ impl EnvBuilder {
     /// # Errors
     /// Where the owner lacks one.
     pub fn share(mut self, plan: &BindingPlan, owner: &SealedEnv, owner_plan: &BindingPlan) -> Result<Self, ExecError> {
-        for buffer in plan.buffers.iter().filter(|b| b.external) {
-            let theirs = owner_plan.buffers.iter().find(|b| b.name == buffer.name && b.bytes == buffer.bytes);
-            let theirs = theirs.ok_or_else(|| ExecError::NoValue(buffer.name.clone()))?;
-            let address = owner.base() + theirs.offset as usize;
-            self.externals.insert(buffer.name.clone(), (address, Arc::clone(&owner.memory)));
-        }
+        let address = |offset: Option<u64>| offset.map_or(0, |offset| owner.base() + offset as usize);
+        let addresses = shared_offsets(plan, owner_plan)?.into_iter().map(address).collect();
+        self.shared = Some((Arc::clone(&owner.memory), addresses));
         Ok(self)
     }
 
     /// No memory is taken after this.
     #[must_use]
     pub fn seal(self, plan: &BindingPlan) -> SealedEnv {
-        let externals =
-            plan.buffers.iter().map(|b| self.externals.get(&b.name).map_or(0, |(address, _)| *address)).collect();
-        SealedEnv {
-            memory: self.memory,
-            shared: self.externals.into_values().map(|(_, m)| m).collect(),
-            externals,
-            bytes: self.bytes,
-        }
+        let (shared, externals) = match self.shared {
+            Some((memory, addresses)) => (Some(memory), addresses),
+            None => (None, vec![0; plan.buffers.len()]),
+        };
+        SealedEnv { memory: self.memory, _shared: shared, externals, bytes: self.bytes }
     }
 }
 
@@ -91,8 +87,7 @@ impl EnvBuilder {
 pub struct SealedEnv {
     memory: Arc<Memory>,
     /// Keeps the memory of shared buffers alive.
-    #[allow(dead_code, reason = "held for its lifetime only")]
-    shared: Vec<Arc<Memory>>,
+    _shared: Option<Arc<Memory>>,
     /// Addresses of shared buffers, by buffer; 0 for own ones.
     externals: Vec<usize>,
     bytes: u64,
@@ -127,7 +122,8 @@ impl SealedEnv {
     /// The place holds `len` elements of `T`, and nobody writes them while the slice lives.
     #[must_use]
     pub unsafe fn slice<T: Element>(&self, plan: &BindingPlan, place: Place, len: usize) -> &[T] {
-        // SAFETY: places are aligned to 256 bytes plus whole elements, and lie inside the allocation; the rest is the caller's promise.
+        // SAFETY: places are aligned to 256 bytes plus whole elements, and are inside the allocation; the rest is the
+        // caller's promise.
         unsafe { std::slice::from_raw_parts(self.address(plan, place).cast(), len) }
     }
 
@@ -147,7 +143,7 @@ impl SealedEnv {
     /// No step runs while the slice lives.
     #[must_use]
     pub unsafe fn persistent_mut(&mut self, plan: &BindingPlan) -> &mut [u8] {
-        // SAFETY: the persistent region lies at the arena's start.
+        // SAFETY: the persistent region is at the arena's start.
         unsafe { std::slice::from_raw_parts_mut(self.memory.base.as_ptr(), plan.persistent_bytes as usize) }
     }
 }

@@ -1,5 +1,6 @@
 //! What can go wrong while a step is prepared or run.
 
+use super::cuda::CudaError;
 use crate::compile::Compiled;
 use crate::tensor::Bytes;
 use thiserror::Error;
@@ -14,7 +15,9 @@ pub enum ExecError {
     #[error("op {op}: the kernel {kernel} is planned but not built in")]
     MissingKernel { op: usize, kernel: String },
     #[error(
-        "op {op} ({kernel}, {layer}): argument {slot} was recorded at {found:#x}, but the plan has it at {expected:#x}; nothing was run"
+        "op {op} ({kernel}, {layer}): argument {slot} was recorded at {found:#x}, but the plan has it at \
+         {expected:#x}; \
+         nothing was run"
     )]
     Ledger { op: usize, kernel: String, layer: String, slot: &'static str, expected: usize, found: usize },
     #[error("the arena was recorded at {recorded:#x} and is at {found:#x} now; nothing was run")]
@@ -28,14 +31,27 @@ pub enum ExecError {
     #[error("thread {name} could not be started: {why}")]
     Thread { name: String, why: String },
     #[error("op {op} ({kernel}, {layer}): {why}")]
-    Device { op: usize, kernel: String, layer: String, why: String },
+    Device { op: usize, kernel: String, layer: String, why: CudaError },
     #[error("GPU: {0}")]
-    Gpu(String),
+    Gpu(CudaError),
     #[error("step {step}: the loss is {}; {origin}", crate::tensor::figure(*loss, 4))]
     NonFinite { step: u64, loss: f64, origin: String },
 }
 
+impl From<CudaError> for ExecError {
+    fn from(error: CudaError) -> Self {
+        Self::Gpu(error)
+    }
+}
+
 impl ExecError {
+    /// A failure on a GPU, with the operation that it belongs to.
+    #[must_use]
+    pub(super) fn device(compiled: &Compiled, index: usize, why: CudaError) -> Self {
+        let kernel = compiled.selection.choices[index].kernel.clone();
+        Self::Device { op: index, kernel, layer: compiled.owner(index), why }
+    }
+
     /// A recorded argument of operation `index` that is not the planned one.
     #[must_use]
     pub(super) fn ledger(compiled: &Compiled, index: usize, slot: usize, expected: usize, found: usize) -> Self {

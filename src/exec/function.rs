@@ -10,7 +10,8 @@ pub enum Function {
     /// The natural logarithm, as losses take it.
     Ln,
     Activation(Activation),
-    /// The derivative of an activation at what is saved of it: its output where [`Activation::saves_output`], its input otherwise.
+    /// The derivative of an activation at what is saved of it: its output where [`Activation::saves_output`], its input
+    /// otherwise.
     Derivative(Activation),
 }
 

@@ -1,59 +1,15 @@
 //! What captured graphs hold, read back from their nodes, and faults that show that the ledger finds them.
 
-use super::{ExecError, Step, cuda};
-
-/// What was read from the nodes of one captured graph, all of it equal to the plan.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct GraphRead {
-    /// What the graph does, in words.
-    pub name: String,
-    /// Nodes of any kind.
-    pub nodes: usize,
-    /// Nodes of this program's kernels; every word of their arguments was compared.
-    pub kernels: usize,
-    /// Addresses among those arguments.
-    pub arguments: usize,
-    /// Nodes that libraries put there.
-    pub library_nodes: usize,
-    /// Addresses of the operation that were found among the parameters of libraries' nodes, and are those that were
-    /// there at capture.
-    pub library_arguments: usize,
-    /// Nodes in which nothing was compared: libraries' nodes without an address that can be recognised, copies, memory
-    /// sets.
-    pub unread: usize,
-}
-
-/// What a test changes in a recording.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Fault {
-    /// An argument of an operation is moved by 64 bytes: in the recorded call on a CPU, in the last node of the graph
-    /// that has it on a GPU.
-    Argument { graph: usize, op: usize, slot: usize },
-    /// The first argument of the last launch of the data feed is moved by 64 bytes, in its node.
-    Feed { graph: usize },
-    /// The arena is another allocation.
-    Arena,
-    /// What the graph is launched by is another instance of it.
-    Instance { graph: usize },
-    /// The recorded address of a live constant is moved by 64 bytes.
-    LiveConstant(usize),
-}
-
-/// How a fault is taken back.
-pub enum Undo {
-    Cpu { op: usize, slot: usize },
-    Cuda(cuda::Undo),
-}
+use super::backend::{Fault, GraphRead, Undo};
+use super::{ExecError, Step};
+use std::path::Path;
 
 impl Step {
     /// The captured graphs that may be launched, in words; none on a CPU, whose recording is a list of calls that every
     /// replay compares.
     #[must_use]
     pub fn graphs(&self) -> Vec<String> {
-        match self {
-            Self::Cpu(_) => Vec::new(),
-            Self::Cuda(step) => step.graphs(),
-        }
+        self.backend.graphs()
     }
 
     /// Reads the nodes of a graph, by its place among [`Self::graphs`], and compares their arguments with the plan's.
@@ -62,10 +18,7 @@ impl Step {
     /// # Errors
     /// The first difference, with operation and layer, and what the driver says.
     pub fn read_graph(&self, graph: usize) -> Result<GraphRead, ExecError> {
-        match self {
-            Self::Cpu(_) => Err(ExecError::NoValue("a captured graph".into())),
-            Self::Cuda(step) => step.read_graph(graph),
-        }
+        self.backend.read_graph(graph)
     }
 
     /// Checks what a launch of this graph checks. Nothing is launched.
@@ -73,10 +26,7 @@ impl Step {
     /// # Errors
     /// What changed since it was captured.
     pub fn check_graph(&self, graph: usize) -> Result<(), ExecError> {
-        match self {
-            Self::Cpu(_) => Ok(()),
-            Self::Cuda(step) => step.check_graph(graph),
-        }
+        self.backend.check_graph(graph)
     }
 
     /// Captures several steps in one graph, where a device can; false where it cannot.
@@ -84,10 +34,16 @@ impl Step {
     /// # Errors
     /// What the driver says, and where the graph is not the planned one.
     pub fn capture_several(&mut self, most: usize) -> Result<bool, ExecError> {
-        match self {
-            Self::Cpu(_) => Ok(false),
-            Self::Cuda(step) => step.capture_several(most),
-        }
+        self.backend.capture_several(most)
+    }
+
+    /// Writes the captured graph of one step in Graphviz's language, as the driver sees it; false where there are no
+    /// graphs.
+    ///
+    /// # Errors
+    /// Where the step could not be captured, or the file cannot be written.
+    pub fn write_graph(&self, path: &Path) -> Result<bool, ExecError> {
+        self.backend.write_graph(path)
     }
 
     /// Changes a recording, so that a test can see the ledger find it. Nothing where the recording has no such place.
@@ -95,14 +51,7 @@ impl Step {
     /// # Errors
     /// What the driver says.
     pub fn inject(&mut self, fault: Fault) -> Result<Option<Undo>, ExecError> {
-        match (self, fault) {
-            (Self::Cpu(step), Fault::Argument { op, slot, .. }) => {
-                step.inject_fault(op, slot);
-                Ok(Some(Undo::Cpu { op, slot }))
-            }
-            (Self::Cpu(_), _) => Ok(None),
-            (Self::Cuda(step), fault) => Ok(step.inject(fault)?.map(Undo::Cuda)),
-        }
+        self.backend.inject(fault)
     }
 
     /// Takes back what [`Self::inject`] changed.
@@ -110,11 +59,6 @@ impl Step {
     /// # Errors
     /// What the driver says.
     pub fn undo(&mut self, undo: Undo) -> Result<(), ExecError> {
-        match (self, undo) {
-            (Self::Cpu(step), Undo::Cpu { op, slot }) => step.undo_fault(op, slot),
-            (Self::Cuda(step), Undo::Cuda(undo)) => step.undo(undo)?,
-            _ => {}
-        }
-        Ok(())
+        self.backend.undo(undo)
     }
 }

@@ -1,14 +1,17 @@
 //! A compiled step in memory, on whatever device it was planned for.
 
-use super::cpu::Pool;
-use super::{ExecError, available_bytes, cpu, cuda, room};
+use super::backend::{Backend, Capabilities, Recording, ReferenceCheck, StepBackend};
+use super::cpu::{CpuBackend, Floor, Pool};
+use super::cuda::CudaBackend;
+use super::layout::samples_to_stored;
+use super::location::located;
+use super::{ExecError, copied, zero_bytes};
 use crate::compile::Compiled;
-use crate::lower::{LValue, LValueId, Layout};
+use crate::lower::{LValueId, Layout};
 use crate::model::ParamId;
-use crate::plan::Place;
 use crate::select::Device;
 use crate::tensor::{Bytes, DType, Element, HostTensor};
-use bytemuck::Pod;
+use half::{bf16, f16};
 use std::borrow::Cow;
 use std::sync::Arc;
 
@@ -22,44 +25,28 @@ pub enum Executor {
     Eager,
 }
 
-/// How a step was recorded.
-#[derive(Clone, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
-pub struct Recording {
-    /// Why a replay runs op by op, where it does.
-    pub why_eager: Option<String>,
-    /// Calls of kernels and libraries that a replay makes.
-    pub calls: usize,
-    /// Nodes of the captured graph; 0 on a CPU.
-    pub nodes: usize,
-    /// Arguments that were compared with the plan's: on a CPU at every replay, on a GPU when the graph's nodes were
-    /// read at capture.
-    pub held_arguments: usize,
-    /// Addresses of live constants that every launch of a graph is checked against; 0 on a CPU, where they are among
-    /// the arguments.
-    pub live_constants: usize,
-    /// Steps that one launch makes where the data set lies on the device; 0 where batches come from the host.
-    pub steps_a_launch: usize,
+/// The backend of a device: the only place that knows which kinds there are.
+fn backend_of(device: &Device) -> Box<dyn Backend> {
+    match device {
+        Device::Cpu(_) => Box::new(CpuBackend),
+        Device::Cuda(facts) => Box::new(CudaBackend::new(facts.ordinal)),
+    }
 }
 
 /// A compiled step with its memory.
-pub enum Step {
-    Cpu(Box<cpu::Step>),
-    Cuda(Box<cuda::Step>),
+pub struct Step {
+    pub(super) backend: Box<dyn StepBackend>,
 }
 
 impl Step {
-    /// Takes the memory of a compiled step, seals it, and records it. `threads` is the number of threads of the pools that will run it on a CPU.
+    /// Takes the memory of a compiled step, seals it, and records it. `threads` is the number of threads of the pools
+    /// that will run it on a CPU.
     ///
     /// # Errors
     /// Where memory is short, or the device cannot be used.
     pub fn new(compiled: Arc<Compiled>, threads: usize) -> Result<Self, ExecError> {
-        match compiled.selection.target.device {
-            Device::Cpu(_) => cpu::Step::new(compiled, threads).map(|s| Self::Cpu(Box::new(s))),
-            Device::Cuda(facts) => {
-                let gpu = cuda::gpu(facts.ordinal).map_err(ExecError::Gpu)?;
-                cuda::Step::new(compiled, gpu).map(|s| Self::Cuda(Box::new(s)))
-            }
-        }
+        let backend = backend_of(&compiled.selection.target.device);
+        Ok(Self { backend: backend.make_step(compiled, threads)? })
     }
 
     /// Refuses a compiled step whose memory, with `beside` bytes that are taken after it, is not free now, on the
@@ -69,13 +56,7 @@ impl Step {
     /// Where memory is short, or the device cannot be used.
     pub fn check_room(compiled: &Compiled, beside: u64) -> Result<(), ExecError> {
         let needed = compiled.plan.arena_bytes.saturating_add(beside);
-        let free = match compiled.selection.target.device {
-            Device::Cpu(_) => available_bytes(),
-            Device::Cuda(facts) => {
-                let gpu = cuda::gpu(facts.ordinal).map_err(ExecError::Gpu)?;
-                Some(gpu.free_bytes().map_err(ExecError::Gpu)?)
-            }
-        };
+        let free = backend_of(&compiled.selection.target.device).free_bytes()?;
         match free.filter(|free| needed > *free) {
             Some(free) => Err(ExecError::OutOfMemory { needed: Bytes(needed), available: Bytes(free) }),
             None => Ok(()),
@@ -87,19 +68,25 @@ impl Step {
     /// # Errors
     /// Where memory is short, or the owner trains another network.
     pub fn sharing(compiled: Arc<Compiled>, owner: &Self) -> Result<Self, ExecError> {
-        match owner {
-            Self::Cpu(owner) => cpu::Step::sharing(compiled, owner).map(|s| Self::Cpu(Box::new(s))),
-            Self::Cuda(owner) => cuda::Step::sharing(compiled, owner).map(|s| Self::Cuda(Box::new(s))),
-        }
+        Ok(Self { backend: owner.backend.sharing(compiled)? })
     }
 
     /// The artefacts it was made from.
     #[must_use]
     pub fn compiled(&self) -> &Arc<Compiled> {
-        match self {
-            Self::Cpu(step) => step.compiled(),
-            Self::Cuda(step) => step.compiled(),
-        }
+        self.backend.compiled()
+    }
+
+    /// What the device can do besides running steps.
+    #[must_use]
+    pub fn capabilities(&self) -> Capabilities {
+        self.backend.capabilities()
+    }
+
+    /// The device's own part.
+    #[must_use]
+    pub fn backend(&self) -> &dyn StepBackend {
+        &*self.backend
     }
 
     /// Runs the whole step once. On a GPU this returns before the step is done; reading a value waits for it.
@@ -108,9 +95,9 @@ impl Step {
     /// Where the ledger finds a recorded address that the plan does not have, or on a GPU that memory, graph or a live
     /// constant is another than at capture; nothing was run then.
     pub fn run(&mut self, executor: Executor, pool: &mut Pool) -> Result<(), ExecError> {
-        match self {
-            Self::Cpu(step) => step.run(executor, pool),
-            Self::Cuda(step) => step.run(executor),
+        match executor {
+            Executor::Replay => self.backend.replay(pool),
+            Executor::Eager => self.backend.run_ops(0, self.compiled().plan.program.ops.len(), pool),
         }
     }
 
@@ -119,10 +106,7 @@ impl Step {
     /// # Errors
     /// As [`Self::run`].
     pub fn replay(&mut self, pool: &mut Pool) -> Result<(), ExecError> {
-        match self {
-            Self::Cpu(step) => step.replay(pool),
-            Self::Cuda(step) => step.replay(),
-        }
+        self.backend.replay(pool)
     }
 
     /// Replays `count` steps back to back; a GPU runs several in one launch.
@@ -130,31 +114,13 @@ impl Step {
     /// # Errors
     /// As [`Self::run`].
     pub fn replay_many(&mut self, count: usize, pool: &mut Pool) -> Result<(), ExecError> {
-        match self {
-            Self::Cpu(step) => (0..count).try_for_each(|_| step.replay(pool)),
-            Self::Cuda(step) => step.replay_many(count),
-        }
+        self.backend.replay_many(count, pool)
     }
 
     /// How it was recorded.
     #[must_use]
     pub fn recording(&self) -> Recording {
-        match self {
-            Self::Cpu(step) => {
-                Recording { calls: step.calls(), held_arguments: step.held_arguments(), ..Recording::default() }
-            }
-            Self::Cuda(step) => {
-                let (calls, nodes) = step.launches();
-                Recording {
-                    why_eager: step.why_eager().map(str::to_owned),
-                    calls,
-                    nodes,
-                    held_arguments: step.held_arguments(),
-                    live_constants: step.live_constants_held(),
-                    steps_a_launch: step.most_steps(),
-                }
-            }
-        }
+        self.backend.recording()
     }
 
     /// Waits until everything that was started is done.
@@ -162,10 +128,7 @@ impl Step {
     /// # Errors
     /// What went wrong on the device since the last wait.
     pub fn synchronize(&self) -> Result<(), ExecError> {
-        match self {
-            Self::Cpu(_) => Ok(()),
-            Self::Cuda(step) => step.synchronize(),
-        }
+        self.backend.synchronize()
     }
 
     /// Runs operations `from..to` eagerly.
@@ -173,21 +136,20 @@ impl Step {
     /// # Errors
     /// Where a kernel is missing.
     pub fn run_ops(&mut self, from: usize, to: usize, pool: &mut Pool) -> Result<(), ExecError> {
-        match self {
-            Self::Cpu(step) => step.run_ops(from, to, pool),
-            Self::Cuda(step) => step.run_ops(from, to),
-        }
+        self.backend.run_ops(from, to, pool)
     }
 
-    /// Runs the step once each way and puts back everything that survives a step: caches are warm, and nothing has changed.
+    /// Runs the step once each way and puts back everything that survives a step: caches are warm, and nothing has
+    /// changed.
     ///
     /// # Errors
     /// As [`Self::run`].
     pub fn warm_up(&mut self, pool: &mut Pool) -> Result<(), ExecError> {
-        match self {
-            Self::Cpu(step) => step.warm_up(pool),
-            Self::Cuda(step) => step.warm_up(),
-        }
+        let saved = self.snapshot()?;
+        self.run(Executor::Eager, pool)?;
+        self.replay(pool)?;
+        self.restore(&saved)?;
+        self.synchronize()
     }
 
     /// Everything that survives a step, byte for byte.
@@ -195,10 +157,12 @@ impl Step {
     /// # Errors
     /// What went wrong on the device.
     pub fn snapshot(&mut self) -> Result<Vec<u8>, ExecError> {
-        match self {
-            Self::Cpu(step) => Ok(step.snapshot()),
-            Self::Cuda(step) => step.snapshot(),
+        if let Some(memory) = self.backend.survivors() {
+            return Ok(copied(memory));
         }
+        let mut out = zero_bytes(self.compiled().plan.persistent_bytes as usize);
+        self.backend.snapshot_into(&mut out)?;
+        Ok(out)
     }
 
     /// As [`Self::snapshot`], into memory of the same size. Allocates nothing.
@@ -206,11 +170,7 @@ impl Step {
     /// # Errors
     /// What went wrong on the device.
     pub fn snapshot_into(&mut self, saved: &mut [u8]) -> Result<(), ExecError> {
-        match self {
-            Self::Cpu(step) => step.snapshot_into(saved),
-            Self::Cuda(step) => step.snapshot_into(saved)?,
-        }
-        Ok(())
+        self.backend.snapshot_into(saved)
     }
 
     /// Puts back what [`Self::snapshot`] took from this step.
@@ -218,11 +178,7 @@ impl Step {
     /// # Errors
     /// What went wrong on the device.
     pub fn restore(&mut self, saved: &[u8]) -> Result<(), ExecError> {
-        match self {
-            Self::Cpu(step) => step.restore(saved),
-            Self::Cuda(step) => step.restore(saved)?,
-        }
-        Ok(())
+        self.backend.restore(saved)
     }
 
     /// The whole arena's bytes, to compare.
@@ -230,27 +186,18 @@ impl Step {
     /// # Errors
     /// What went wrong on the device.
     pub fn arena(&self) -> Result<Cow<'_, [u8]>, ExecError> {
-        match self {
-            Self::Cpu(step) => Ok(Cow::Borrowed(step.arena())),
-            Self::Cuda(step) => step.arena().map(Cow::Owned),
-        }
+        self.backend.arena()
     }
 
     /// Starts or stops keeping the ids of executed kernels.
     pub fn set_trace(&mut self, on: bool) {
-        match self {
-            Self::Cpu(step) => step.set_trace(on),
-            Self::Cuda(step) => step.set_trace(on),
-        }
+        self.backend.set_trace(on);
     }
 
     /// The ids of the kernels executed since tracing began.
     #[must_use]
     pub fn trace(&self) -> Vec<String> {
-        match self {
-            Self::Cpu(step) => step.trace(),
-            Self::Cuda(step) => step.trace(),
-        }
+        self.backend.trace()
     }
 
     /// The median time of each operation by itself over `rounds`, in microseconds.
@@ -258,22 +205,39 @@ impl Step {
     /// # Errors
     /// As [`Self::run`].
     pub fn time_calls(&mut self, rounds: usize, pool: &mut Pool) -> Result<Vec<f64>, ExecError> {
-        match self {
-            Self::Cpu(step) => step.time_calls(rounds, pool),
-            Self::Cuda(step) => step.time_calls(rounds),
-        }
+        self.backend.time_calls(rounds, pool)
     }
 
-    /// What a replay costs besides its kernels, in microseconds a step: on a CPU the ledger and the calls, then that with the threads'
-    /// meetings; on a GPU, twice, the host's part of a launch, and this makes steps.
+    /// What a replay costs besides its kernels, in microseconds a step: on a CPU the ledger and the calls, then that
+    /// with the threads' meetings; on a GPU, twice, the host's part of a launch, and this makes steps.
     ///
     /// # Errors
     /// As [`Self::run`].
     pub fn time_bookkeeping(&mut self, rounds: usize, pool: &mut Pool) -> Result<[f64; 2], ExecError> {
-        match self {
-            Self::Cpu(step) => step.time_bookkeeping(rounds, pool),
-            Self::Cuda(step) => step.time_bookkeeping(rounds).map(|us| [us, us]),
-        }
+        self.backend.time_bookkeeping(rounds, pool)
+    }
+
+    /// What a library does in operation `op`, in its own terms; nothing where no library does it.
+    #[must_use]
+    pub fn library_of(&self, op: usize) -> Option<String> {
+        self.backend.library_of(op)
+    }
+
+    /// The least time of each operation by what a GPU can do at best, measured now; nothing on a CPU.
+    ///
+    /// # Errors
+    /// Where the device fails or has no memory to spare.
+    pub fn floors(&self) -> Result<Option<Vec<Floor>>, ExecError> {
+        self.backend.floors()
+    }
+
+    /// Compares one operation on random inputs with plain loops; nothing on a CPU. The step's values are gone
+    /// afterwards.
+    ///
+    /// # Errors
+    /// Where the device fails. A difference is no error: it is in the result.
+    pub fn compare_with_reference(&mut self, op: usize, seed: u64) -> Result<Option<ReferenceCheck>, ExecError> {
+        self.backend.compare_with_reference(op, seed)
     }
 
     /// Sets which values are read after every step, so that a GPU fetches them by one copy.
@@ -281,20 +245,32 @@ impl Step {
     /// # Errors
     /// Where memory is short.
     pub fn watch(&mut self, ids: &[LValueId]) -> Result<(), ExecError> {
-        match self {
-            Self::Cpu(_) => Ok(()),
-            Self::Cuda(step) => step.watch(ids),
-        }
+        self.backend.watch(ids)
     }
 
-    /// A value's elements as they lie in memory; real values of half width are widened to `f32`.
+    /// A value's elements as they are in memory; real values of half width are widened to `f32`.
     ///
     /// # Errors
     /// Where the value has no place, or holds another type.
     pub fn stored<T: Element>(&self, id: LValueId) -> Result<Cow<'_, [T]>, ExecError> {
-        match self {
-            Self::Cpu(step) => step.stored(id).map(Cow::Borrowed),
-            Self::Cuda(step) => step.stored(id).map(Cow::Owned),
+        let (_, value) = located(self.compiled(), id)?;
+        let halves = |bytes: &[u8], widen: fn(u16) -> f32| -> Vec<T> {
+            let wide: Vec<f32> = bytemuck::pod_collect_to_vec::<u8, u16>(bytes).into_iter().map(widen).collect();
+            bytemuck::cast_slice(&wide).to_vec()
+        };
+        match (value.dtype, T::DTYPE) {
+            (own, wanted) if own == wanted => Ok(match self.backend.bytes(id)? {
+                // The plan aligns values by more than their types ask for.
+                Cow::Borrowed(bytes) => Cow::Borrowed(bytemuck::cast_slice(bytes)),
+                Cow::Owned(bytes) => Cow::Owned(bytemuck::pod_collect_to_vec(&bytes)),
+            }),
+            (DType::Bf16, DType::F32) => {
+                Ok(Cow::Owned(halves(&self.backend.bytes(id)?, |bits| bf16::from_bits(bits).to_f32())))
+            }
+            (DType::F16, DType::F32) => {
+                Ok(Cow::Owned(halves(&self.backend.bytes(id)?, |bits| f16::from_bits(bits).to_f32())))
+            }
+            _ => Err(ExecError::NoValue(format!("{} ({})", value.name, value.dtype))),
         }
     }
 
@@ -303,10 +279,33 @@ impl Step {
     /// # Errors
     /// As [`Self::stored`].
     pub fn fill<T: Element>(&mut self, id: LValueId, fill: impl FnOnce(&mut [T])) -> Result<(), ExecError> {
-        match self {
-            Self::Cpu(step) => step.stored_mut(id).map(fill),
-            Self::Cuda(step) => step.fill(id, fill),
+        let (_, value) = located(self.compiled(), id)?;
+        let (dtype, len) = (value.dtype, value.shape.len());
+        if dtype == T::DTYPE {
+            let mut fill = Some(fill);
+            return self.backend.fill_bytes(id, &mut |out| match bytemuck::try_cast_slice_mut(out) {
+                Ok(values) => {
+                    if let Some(fill) = fill.take() {
+                        fill(values);
+                    }
+                }
+                // Arenas and pinned memory begin at a page.
+                Err(_) => log::error!("staging memory is not aligned"),
+            });
         }
+        let narrow: fn(f32) -> u16 = match (dtype, T::DTYPE) {
+            (DType::Bf16, DType::F32) => |v| bf16::from_f32(v).to_bits(),
+            (DType::F16, DType::F32) => |v| f16::from_f32(v).to_bits(),
+            _ => return Err(ExecError::NoValue(format!("{} ({dtype})", value.name))),
+        };
+        let mut wide = vec![T::zeroed(); len];
+        fill(&mut wide);
+        let wide: &[f32] = bytemuck::cast_slice(&wide);
+        self.backend.fill_bytes(id, &mut |out| {
+            for (out, v) in out.chunks_exact_mut(2).zip(wide) {
+                out.copy_from_slice(&narrow(*v).to_le_bytes());
+            }
+        })
     }
 
     /// Overwrites a value with elements in memory order.
@@ -322,7 +321,7 @@ impl Step {
         self.fill(id, |out: &mut [T]| out.copy_from_slice(values))
     }
 
-    /// A value in logical order, whatever lies in its memory now.
+    /// A value in logical order, whatever is in its memory now.
     ///
     /// # Errors
     /// As [`Self::stored`].
@@ -373,10 +372,10 @@ impl Step {
             return Err(ExecError::Size { name, expected, found });
         }
         let stored = slot.order.to_stored(values);
-        match self {
-            Self::Cpu(_) => self.write(slot.value, &stored),
-            Self::Cuda(step) => step.put_once(slot.value, &stored),
+        if self.compiled().plan.program.value(slot.value).dtype == T::DTYPE {
+            return self.backend.write_once(slot.value, bytemuck::cast_slice(&stored));
         }
+        self.write(slot.value, &stored)
     }
 
     /// The gradient of a trained parameter in its logical order, as the last backward pass left it.
@@ -403,41 +402,4 @@ impl Step {
             Layout::ChannelsLast { .. } => self.write(x, &samples_to_stored(samples, layout)),
         }
     }
-}
-
-/// A value with its place.
-pub(super) fn located(compiled: &Compiled, id: LValueId) -> Result<(Place, &LValue), ExecError> {
-    let value = compiled.plan.program.value(id);
-    let place = compiled.plan.place(id).ok_or_else(|| ExecError::NoValue(value.name.clone()))?;
-    Ok((place, value))
-}
-
-/// Where element `index` of a sample in memory order stands in logical order.
-const fn logical_index(index: usize, c: usize, h: usize, w: usize) -> usize {
-    let (ci, spot) = (index % c, index / c);
-    ci * (h * w) + spot
-}
-
-/// Samples in logical order from samples as they lie.
-#[must_use]
-pub(crate) fn to_logical<T: Copy + Default>(stored: &[T], layout: Layout) -> Vec<T> {
-    let Layout::ChannelsLast { c, h, w } = layout else { return stored.to_vec() };
-    let size = c * h * w;
-    let mut out = vec![T::default(); stored.len()];
-    for (i, &v) in stored.iter().enumerate() {
-        out[i / size * size + logical_index(i % size, c, h, w)] = v;
-    }
-    out
-}
-
-/// Samples as they lie from samples in logical order.
-#[must_use]
-pub(crate) fn samples_to_stored<T: Pod>(logical: &[T], layout: Layout) -> Cow<'_, [T]> {
-    let Layout::ChannelsLast { c, h, w } = layout else { return Cow::Borrowed(logical) };
-    let size = c * h * w;
-    let mut out = room(logical.len());
-    for sample in logical.chunks_exact(size.max(1)) {
-        out.extend((0..size).map(|i| sample[logical_index(i, c, h, w)]));
-    }
-    Cow::Owned(out)
 }

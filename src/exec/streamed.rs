@@ -1,5 +1,7 @@
 //! Values of a step on their way to and from files, without a second copy of them in memory.
 
+use super::backend::MemoryOf;
+use super::layout::to_logical;
 use super::{ExecError, Step, zero_bytes};
 use crate::lower::{LValueId, Layout, ParamOrder};
 use crate::model::ParamId;
@@ -13,10 +15,10 @@ impl Step {
     /// # Errors
     /// What went wrong on the device, or where `out` takes no more.
     pub fn write_survivors(&mut self, out: &mut impl Write) -> io::Result<()> {
-        match self {
-            Self::Cpu(step) => out.write_all(step.survivors()),
-            Self::Cuda(step) => out.write_all(&step.snapshot().map_err(io::Error::other)?),
+        if let Some(memory) = self.backend.survivors() {
+            return out.write_all(memory);
         }
+        out.write_all(&self.snapshot().map_err(io::Error::other)?)
     }
 
     /// Puts back what [`Self::write_survivors`] wrote.
@@ -24,25 +26,23 @@ impl Step {
     /// # Errors
     /// What went wrong on the device, or where `from` ends early.
     pub fn read_survivors(&mut self, from: &mut impl Read) -> io::Result<()> {
-        match self {
-            Self::Cpu(step) => from.read_exact(step.survivors()),
-            Self::Cuda(step) => {
-                let mut saved = zero_bytes(step.compiled().plan.persistent_bytes as usize);
-                from.read_exact(&mut saved)?;
-                step.restore(&saved).map_err(io::Error::other)
-            }
+        if let Some(memory) = self.backend.survivors() {
+            return from.read_exact(memory);
         }
+        let mut saved = zero_bytes(self.compiled().plan.persistent_bytes as usize);
+        from.read_exact(&mut saved)?;
+        self.restore(&saved).map_err(io::Error::other)
     }
 
-    /// Lets `draw` write a parameter's first values in logical order: straight to where they stay, on a CPU that has
-    /// them in this order.
+    /// Lets `draw` write a parameter's first values in logical order: straight to where they stay, where that is
+    /// the host's memory and in this order.
     ///
     /// # Errors
     /// As [`Self::set_param`].
     pub fn draw_param(&mut self, id: ParamId, draw: impl FnOnce(&mut [f32])) -> Result<(), ExecError> {
         let slot = &self.compiled().plan.program.params[id.0 as usize];
         let (value, order) = (slot.value, slot.order);
-        if matches!(self, Self::Cpu(_)) && order == ParamOrder::Plain {
+        if self.capabilities().memory == MemoryOf::Host && order == ParamOrder::Plain {
             return self.fill(value, draw);
         }
         let mut values = vec![0.0; self.compiled().plan.program.value(value).shape.len()];
@@ -131,7 +131,7 @@ impl Step {
         match (whole.and_then(|p| compiled.program.params.get(p)), value.layout) {
             (Some(slot), _) => slot.order.as_logical(stored),
             (None, Layout::Plain) => Cow::Borrowed(stored),
-            (None, layout) => Cow::Owned(super::step::to_logical(stored, layout)),
+            (None, layout) => Cow::Owned(to_logical(stored, layout)),
         }
     }
 }

@@ -88,6 +88,11 @@ impl<Id: Copy + PartialEq> Inputs<Id> {
         self.0.iter().any(|input| input.value == id)
     }
 
+    /// Every input.
+    pub fn ids(&self) -> impl Iterator<Item = Id> + '_ {
+        self.0.iter().map(|input| input.value)
+    }
+
     /// The same inputs, by other ids.
     #[must_use]
     pub fn map<Other>(&self, mut other: impl FnMut(Id) -> Other) -> Inputs<Other> {

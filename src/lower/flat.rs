@@ -1,7 +1,7 @@
 //! The flat vectors of parameters, gradients and moments, and the order of each parameter inside them.
 
-use super::Segment;
 use crate::model::{Model, ParamId};
+use crate::ops::Segment;
 use serde::{Deserialize, Serialize};
 use std::borrow::Cow;
 
@@ -11,7 +11,7 @@ pub const FLAT_ALIGN: usize = 64;
 /// How the filters of convolutions lie: what a device's kernels want.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum FilterOrder {
-    /// `[kh, kw, c, f]`: neighbouring filters lie side by side.
+    /// `[kh, kw, c, f]`: neighbouring filters are side by side.
     #[default]
     Hwio,
     /// `[f, kh, kw, c]`: the reduction runs over neighbours.

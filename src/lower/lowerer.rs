@@ -166,7 +166,7 @@ impl<'g> Lowerer<'g> {
         });
     }
 
-    /// The output of an operation that updates `before` where it lies.
+    /// The output of an operation that updates `before` where it is.
     pub fn updated(&mut self, id: ValueId, before: LValueId) -> LValueId {
         let layout = self.lv(before).layout;
         let after = self.twin(id, layout);
@@ -223,7 +223,7 @@ impl<'g> Lowerer<'g> {
 
     /// The stored order of a parameter whose rows count the elements of a value with `layout`; fixed at its first use.
     /// Gives the layout that its inputs must have.
-    pub fn row_order(&mut self, param: ValueId, layout: Layout, cols: usize) -> Layout {
+    fn row_order(&mut self, param: ValueId, layout: Layout, cols: usize) -> Layout {
         let Some(p) = self.graph.value(param).param else { return layout };
         let wanted = match layout {
             Layout::Plain => ParamOrder::Plain,

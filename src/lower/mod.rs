@@ -1,9 +1,9 @@
 //! From the semantic graph to operations: the step as a flat list with every dimension and layout written out.
 //!
 //! Lowering chooses how images and weights are laid out in memory (`[N, H, W, C]`, weights `[kh, kw, C, F]`), puts
-//! parameters, gradients and moments side by side in flat vectors so that one operation updates all, and copies nothing:
-//! a flatten is a view, what backward needs is kept, not moved. Fusion comes later, in [`crate::rewrite`], and kernels
-//! in [`crate::select`].
+//! parameters, gradients and moments side by side in flat vectors so that one operation updates all, and copies
+//! nothing: a flatten is a view, what backward needs is kept, not moved. Fusion comes later, in [`crate::rewrite`], and
+//! kernels in [`crate::select`].
 
 mod build;
 mod flat;
@@ -13,10 +13,6 @@ mod print;
 mod program;
 mod verify;
 
-pub use crate::ops::{
-    ConvGeometry, Dir, Epilogue, Gemm, OpKind, PoolGeometry, Scalar, Segment, Slot, Trans, dropout_threshold,
-};
-pub(crate) use crate::ops::{PARTS_ALIGN, SCALER};
 pub use build::{lower, lower_for};
 pub use flat::{FLAT_ALIGN, FilterOrder, ParamOrder};
 pub(crate) use print::dims;

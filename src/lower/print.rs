@@ -15,7 +15,7 @@ pub(crate) fn dims(kind: &OpKind) -> String {
 impl Program {
     /// One operation on one line, without its number.
     #[must_use]
-    pub fn op_line(&self, op: &Op) -> String {
+    fn op_line(&self, op: &Op) -> String {
         let list =
             |dir| op.bound(dir).map(|(slot, v)| format!("{slot}={}", self.value(v).name)).collect::<Vec<_>>().join(" ");
         format!("{:<22} {:<34} {} -> {}", op.kind.name(), op.kind.dims(), list(Dir::In), list(Dir::Out))
@@ -25,7 +25,8 @@ impl Program {
     #[must_use]
     pub fn to_dot(&self, label: impl Fn(usize, &Op) -> String) -> String {
         let mut out = String::from(
-            "digraph program {\n  rankdir=TB;\n  node [shape=box, style=filled, fontname=\"Helvetica\", fontsize=10];\n",
+            "digraph program {\n  rankdir=TB;\n  node [shape=box, style=filled, fontname=\"Helvetica\", \
+             fontsize=10];\n",
         );
         let mut writer: HashMap<LValueId, usize> = HashMap::new();
         for (index, op) in self.ops.iter().enumerate() {

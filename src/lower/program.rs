@@ -19,7 +19,7 @@ impl fmt::Display for LValueId {
     }
 }
 
-/// The order in which a sample's elements lie in memory.
+/// The order in which a sample's elements are in memory.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Layout {
@@ -38,7 +38,7 @@ impl Layout {
     }
 }
 
-/// A value that lies inside another's memory.
+/// A value that is inside another's memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Alias {
     pub of: LValueId,
@@ -96,13 +96,13 @@ impl Op {
         self.kind.slot(slot).and_then(|i| self.args[i])
     }
 
-    /// The bound values of one direction, with their slots' names.
+    /// The bound values of one direction, with their slots' names; a value that is read and written is among both.
     pub fn bound(&self, dir: Dir) -> impl Iterator<Item = (&'static str, LValueId)> + '_ {
         self.kind
             .slots()
             .iter()
             .zip(&self.args)
-            .filter(move |(s, _)| s.dir == dir)
+            .filter(move |(s, _)| s.dir.is_among(dir))
             .filter_map(|(s, a)| a.map(|a| (s.name, a)))
     }
 
@@ -111,13 +111,19 @@ impl Op {
         self.bound(Dir::In).map(|(_, v)| v)
     }
 
+    /// The values it makes; those that it reads and writes in place are there before.
+    pub fn makes(&self) -> impl Iterator<Item = LValueId> + '_ {
+        let slots = self.kind.slots().iter().zip(&self.args);
+        slots.filter(|(slot, _)| slot.dir == Dir::Out).filter_map(|(_, arg)| *arg)
+    }
+
     /// The values it writes.
     pub fn writes(&self) -> impl Iterator<Item = LValueId> + '_ {
         self.bound(Dir::Out).map(|(_, v)| v)
     }
 }
 
-/// Where a parameter lies.
+/// Where a parameter is stored.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ParamSlot {
     /// Its value before the step; after it, the same memory holds the new one.
@@ -185,7 +191,7 @@ impl Program {
         &self.values[id.0 as usize]
     }
 
-    /// The value whose memory this one lies in, and the first element in it. Aliases of aliases are followed.
+    /// The value whose memory this one is in, and the first element in it. Aliases of aliases are followed.
     #[must_use]
     pub fn root(&self, id: LValueId) -> (LValueId, usize) {
         let (mut id, mut start) = (id, 0);

@@ -1,7 +1,6 @@
 //! The program's referee: arguments, sizes and order, by rules of its own.
 
 use super::program::{LValueId, Op, Program};
-use crate::ops::Dir;
 use std::collections::HashSet;
 use thiserror::Error;
 
@@ -20,7 +19,8 @@ pub enum ProgramError {
     MadeTwice { value: String },
 }
 
-/// Checks that every needed slot is bound, that sizes agree with the operations' dimensions, and that values are made before they are read.
+/// Checks that every needed slot is bound, that sizes agree with the operations' dimensions, and that values are made
+/// before they are read.
 ///
 /// # Errors
 /// The first broken rule.
@@ -33,7 +33,7 @@ pub fn verify(program: &Program) -> Result<(), ProgramError> {
             }
         }
     }
-    let written: HashSet<LValueId> = program.ops.iter().flat_map(Op::writes).collect();
+    let written: HashSet<LValueId> = program.ops.iter().flat_map(Op::makes).collect();
     let mut made: HashSet<LValueId> = HashSet::new();
     for (index, op) in program.ops.iter().enumerate() {
         let name = op.kind.name();
@@ -50,11 +50,11 @@ pub fn verify(program: &Program) -> Result<(), ProgramError> {
             {
                 return Err(ProgramError::Size { op: index, name, slot: slot.name, value, found, expected });
             }
-            if slot.dir == Dir::In && !is_made(program, arg, &written, &made) {
+            if slot.dir.is_read() && !is_made(program, arg, &written, &made) {
                 return Err(ProgramError::ReadBeforeMade { op: index, name, value });
             }
         }
-        for value in op.writes() {
+        for value in op.makes() {
             if !made.insert(value) {
                 return Err(ProgramError::MadeTwice { value: program.value(value).name.clone() });
             }
@@ -63,7 +63,8 @@ pub fn verify(program: &Program) -> Result<(), ProgramError> {
     Ok(())
 }
 
-/// A value is there where an operation made it, or where it is a view or part of one that is there. The flat gradient is there once its parts are.
+/// A value is there where an operation made it, or where it is a view or part of one that is there. The flat gradient
+/// is there once its parts are.
 fn is_made(program: &Program, id: LValueId, written: &HashSet<LValueId>, made: &HashSet<LValueId>) -> bool {
     if made.contains(&id) {
         return true;
@@ -93,13 +94,15 @@ mod tests {
     const PRESET: &str = r#"{"version": 1, "name": "t", "input": {"shape": [2, 6, 6], "batch": 4}, "layers": [
         {"type": "conv2d", "filters": 4, "kernel": 3, "padding": "same", "bias": false},
         {"type": "batch_norm"},
-        {"type": "residual", "layers": [{"type": "activation", "function": "gelu"}, {"type": "conv2d", "filters": 4, "kernel": 1}]},
+        {"type": "residual", "layers": [{"type": "activation", "function": "gelu"},
+        {"type": "conv2d", "filters": 4, "kernel": 1}]},
         {"type": "dense", "units": 5}, {"type": "layer_norm"},
         {"type": "conv2d", "filters": 4, "kernel": 2},
         {"type": "avg_pool2d", "size": 2, "stride": 1}, {"type": "flatten"}, {"type": "dropout", "rate": 0.5},
         {"type": "batch_norm"},
         {"type": "repeat", "times": 2, "layers": [{"type": "dense", "units": 48, "activation": "relu"}]},
-        {"type": "dense", "units": 3}], "loss": {"type": "softmax_cross_entropy"}, "optimizer": {"type": "sgd", "lr": 0.01, "momentum": 0.9}}"#;
+        {"type": "dense", "units": 3}], "loss": {"type": "softmax_cross_entropy"}, "optimizer": {"type": "sgd",
+        "lr": 0.01, "momentum": 0.9}}"#;
 
     fn program(mode: Mode) -> Program {
         let checked = check(&read_preset(PRESET).unwrap());

@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
-/// Where a layer stands: indices into nested `layers` lists, outermost first.
+/// Where a layer is: indices into nested `layers` lists, outermost first.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct LayerPath(pub Vec<usize>);

@@ -41,6 +41,11 @@ impl Draw {
         Self { rng: Rng::new(seed, 0x4E45_5453), size }
     }
 
+    /// Numbers of their own for the data of a network.
+    pub(super) fn for_data(seed: u64, size: Size) -> Self {
+        Self { rng: Rng::new(seed, 0x4441_5441), size }
+    }
+
     #[must_use]
     pub const fn size(&self) -> Size {
         self.size

@@ -6,7 +6,7 @@ use std::borrow::Cow;
 use std::fmt;
 
 /// What is wrong with a text that is no JSON, and what to do.
-pub(super) fn told(error: &serde_json::Error) -> String {
+pub(super) fn explained(error: &serde_json::Error) -> String {
     let found = error.to_string();
     let found = found.split(" at line ").next().unwrap_or_default();
     let help = match found {
@@ -15,7 +15,8 @@ pub(super) fn told(error: &serde_json::Error) -> String {
         "trailing characters" => "keep one object { ... } and nothing behind it",
         "key must be a string" => "put names of fields in double quotes, and comments are not allowed",
         "expected value" => {
-            "expected a number such as 0.5, a text in double quotes, true, false, a list [ ... ] or an object { ... }; comments are not allowed"
+            "expected a number such as 0.5, a text in double quotes, true, false, a list [ ... ] or an object { ... }; \
+             comments are not allowed"
         }
         "invalid number" | "number out of range" => "write the number as 120, 0.001 or 1e-3",
         "recursion limit exceeded" => "brackets are nested more than 127 deep; take some away",
@@ -63,7 +64,7 @@ pub(super) fn parse(text: &str) -> Result<(Value, Vec<String>), serde_json::Erro
     Ok((value, places.repeated))
 }
 
-/// Where the reader stands, and what it met twice.
+/// Where the reader is, and what it met twice.
 #[derive(Default)]
 struct Places {
     path: String,
@@ -198,8 +199,8 @@ mod tests {
             (&deep, "nested more than"),
         ];
         for (text, wanted) in cases {
-            let told = told(&parse(text).unwrap_err());
-            assert!(told.contains(wanted), "{text}: {told}");
+            let message = explained(&parse(text).unwrap_err());
+            assert!(message.contains(wanted), "{text}: {message}");
         }
     }
 

@@ -13,7 +13,6 @@ mod check;
 mod diagnostic;
 mod draw;
 mod field_value;
-mod foreign;
 mod infer;
 mod init;
 mod json;
@@ -21,6 +20,7 @@ pub mod layers;
 mod mistakes;
 mod nearest;
 pub mod optimizers;
+mod other_formats;
 mod padding;
 mod param;
 mod preset;
@@ -46,7 +46,7 @@ pub use param::{Init, LayerId, Param, ParamId, ParamKind};
 pub use preset::{
     DataSource, DataSpec, Header, InputSpec, LossSpec, Precision, Preset, SplitKind, TargetColumn, TrainSpec,
 };
-pub use read::{FIELD_HELP, MAX_PRESET_BYTES, Rejected, read_partly, read_preset, read_preset_file, read_value};
+pub use read::{MAX_PRESET_BYTES, Rejected, read_partly, read_preset, read_preset_file, read_value};
 pub use rng::Rng;
 pub use spec::Fields;
-pub use write::{write_loss, write_preset};
+pub use write::write_preset;

@@ -6,7 +6,7 @@ use super::preset::{DataSource, DataSpec, Header, SplitKind, TargetColumn};
 use super::spec::describe;
 use super::{
     Diagnostic, Fields, InputSpec, LayerKind, LayerPath, LayerSpec, LossSpec, OptimizerSpec, Precision, Preset,
-    TrainSpec, foreign, json,
+    TrainSpec, json, other_formats,
 };
 use crate::tensor::Shape;
 use serde_json::{Map, Value};
@@ -15,7 +15,7 @@ use serde_json::{Map, Value};
 const MAX_DEPTH: usize = 32;
 
 /// What a preset looks like, for messages.
-pub const FIELD_HELP: &str = "a preset is a JSON object with version, name, input, layers, loss and optimizer";
+const FIELD_HELP: &str = "a preset is a JSON object with version, name, input, layers, loss and optimizer";
 
 /// Larger files are no presets: who reads one need not read more of it than a byte beyond that.
 pub const MAX_PRESET_BYTES: u64 = 64 << 20;
@@ -48,7 +48,7 @@ pub fn read_preset_file(bytes: &[u8]) -> Result<Preset, Vec<Diagnostic>> {
 /// # Errors
 /// As [`read_preset_file`].
 pub fn read_partly(bytes: &[u8]) -> Result<Preset, Box<Rejected>> {
-    if let Some(other) = foreign::of(bytes) {
+    if let Some(other) = other_formats::of(bytes) {
         return Err(whole(format!("this is no preset, it is {}", other.name), other.help).into());
     }
     if bytes.len() as u64 > MAX_PRESET_BYTES {
@@ -83,7 +83,7 @@ fn read_text(text: &str) -> Result<Preset, Box<Rejected>> {
     }
     let text = text.strip_prefix('\u{feff}').unwrap_or(text);
     let (value, repeated) =
-        json::parse(text).map_err(|e| whole(format!("this is not JSON: {}", json::told(&e)), FIELD_HELP))?;
+        json::parse(text).map_err(|e| whole(format!("this is not JSON: {}", json::explained(&e)), FIELD_HELP))?;
     let twice = |path| Diagnostic {
         layer: None,
         path,

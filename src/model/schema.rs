@@ -61,13 +61,13 @@ pub enum Range {
 
 impl Range {
     /// Whole numbers of at least 1.
-    pub const POSITIVE: Self = Self::Whole { least: 1, most: usize::MAX, help: None };
+    const POSITIVE: Self = Self::Whole { least: 1, most: usize::MAX, help: None };
     /// The measures of a window, in pixels: beyond it sizes could no longer be computed safely.
-    pub const MEASURE: Self = Self::Whole { least: 1, most: MAX_MEASURE, help: None };
+    const MEASURE: Self = Self::Whole { least: 1, most: MAX_MEASURE, help: None };
 }
 
 /// The largest measure of a window.
-pub const MAX_MEASURE: usize = 1 << 16;
+const MAX_MEASURE: usize = 1 << 16;
 
 /// One field of `T`.
 pub struct FieldSpec<T> {

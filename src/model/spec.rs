@@ -30,7 +30,7 @@ pub(super) fn describe(value: &Value) -> String {
 }
 
 impl<'a> Fields<'a> {
-    /// The fields of `map`, which stands at `path` in the document and belongs to `layer` if to any.
+    /// The fields of `map`, which is at `path` in the document and belongs to `layer` if to any.
     pub fn new(
         map: &'a Map<String, Value>,
         path: impl Into<String>,

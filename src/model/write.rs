@@ -31,7 +31,7 @@ pub fn write_preset(preset: &Preset) -> String {
 
 /// The loss as it stands in a preset.
 #[must_use]
-pub fn write_loss(loss: LossSpec) -> Value {
+fn write_loss(loss: LossSpec) -> Value {
     match loss {
         LossSpec::SoftmaxCrossEntropy { label_smoothing: 0.0 } | LossSpec::Mse => json!({ "type": loss.name() }),
         LossSpec::SoftmaxCrossEntropy { label_smoothing } => {

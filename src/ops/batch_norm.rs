@@ -8,8 +8,8 @@ use super::slots::{slots, table};
 use crate::model::Activation;
 use serde::{Deserialize, Serialize};
 
-/// Numbers that a CPU's kernel keeps for each chunk of rows and channel: the rounded mean, what it was rounded by, and the
-/// squared deviations.
+/// Numbers that a CPU's kernel keeps for each chunk of rows and channel: the rounded mean, what it was rounded by,
+/// and the squared deviations.
 pub const BATCH_NORM_MOMENTS: usize = 3;
 
 /// Training-mode batch normalisation of `x [rows, channels]`: statistics of the batch, running statistics updated in

@@ -90,7 +90,7 @@ slots! {
         SCALER_PREV: in [crate::ops::SCALER],
         SCALER: out [crate::ops::SCALER] if OPTIONAL,
         WORK: scratch,
-        TICKET: in [1] if OPTIONAL,
+        TICKET: in_out [1] if OPTIONAL,
     }
 }
 

@@ -56,7 +56,8 @@ impl Operation for Dropout {
     }
 }
 
-/// `dx = dy * mask / (1 - rate)`, in place on `dy`. At rate 0 also the derivative of ReLU by [`SignBits`](super::SignBits).
+/// `dx = dy * mask / (1 - rate)`, in place on `dy`. At rate 0 also the derivative of ReLU by
+/// [`SignBits`](super::SignBits).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct DropoutBwd {
     pub len: usize,

@@ -4,7 +4,7 @@
 use crate::model::Activation;
 use serde::{Deserialize, Serialize};
 
-/// How the two factors of a matrix product lie in memory; the product is always row-major `[m, n]`.
+/// How the two factors of a matrix product are in memory; the product is always row-major `[m, n]`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Trans {
@@ -17,7 +17,8 @@ pub enum Trans {
 }
 
 /// What is done to each element of a product before it is stored, in this order: add the previous value
-/// (`accumulate` of the operation), add the bias, store the pre-activation, apply the activation or multiply by an activation's derivative.
+/// (`accumulate` of the operation), add the bias, store the pre-activation, apply the activation or multiply by an
+/// activation's derivative.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Epilogue {
     /// Adds `bias [n]` to each row.
@@ -38,7 +39,8 @@ impl Epilogue {
     }
 }
 
-/// The geometry of a two-dimensional convolution. `x [n, h, w, c]`, weight `[kh, kw, c / groups, f]`, `y [n, ho, wo, f]`.
+/// The geometry of a two-dimensional convolution. `x [n, h, w, c]`, weight `[kh, kw, c / groups, f]`,
+/// `y [n, ho, wo, f]`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct ConvGeometry {
     pub n: usize,

@@ -1,11 +1,18 @@
 //! One kind of operation, and the list of all.
 
-use super::{Operation, Slot};
+use super::{Operation, Scalar, Segment};
+use crate::model::UpdateRule;
 use serde::{Deserialize, Serialize};
 use std::ops::Deref;
 
-/// Declares [`OpKind`] and everything else that is said once for each operation. A line is a file of this folder with its
-/// operations, and behind `=>` the tables of slots that it declares.
+/// The type of an operation.
+pub trait OfKind: Sized {
+    /// The operation, where it is of this type.
+    fn of(kind: &OpKind) -> Option<&Self>;
+}
+
+/// Declares [`OpKind`] and everything else that is said once for each operation. A line is a file of this folder with
+/// its operations, and behind `=>` the tables of slots that it declares.
 macro_rules! operations {
     ($($file:ident: $($op:ident),+ => $($table:ident),+;)+) => {
         $(pub use super::$file::{$($op),+};)+
@@ -16,7 +23,8 @@ macro_rules! operations {
         }
 
         /// Every table of slots, by name.
-        pub(super) const TABLES: &[(&str, &[Slot])] = &[$($((stringify!($table), slot::$table::SLOTS)),+),+];
+        #[cfg(test)]
+        pub(super) const TABLES: &[(&str, &[super::Slot])] = &[$($((stringify!($table), slot::$table::SLOTS)),+),+];
 
         /// One kind of operation with all its dimensions.
         #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -24,6 +32,15 @@ macro_rules! operations {
         pub enum OpKind {
             $($($op($op)),+),+
         }
+
+        $($(impl OfKind for $op {
+            fn of(kind: &OpKind) -> Option<&Self> {
+                match kind {
+                    OpKind::$op(op) => Some(op),
+                    _ => None,
+                }
+            }
+        })+)+
 
         /// An operation of any kind answers as its own type does.
         impl Deref for OpKind {
@@ -52,6 +69,56 @@ operations! {
         => softmax_ce, softmax_ce_grad, softmax_ce_fused, dense_ce;
     loss: LossMean, Accuracy, Mse, MseGrad, MseFused => loss_mean, accuracy, mse, mse_grad, mse_fused;
     counter: StepInc, BiasCorr, ScaleUpdate => step_inc, bias_corr, scale_update;
-    optimizer: AdamStep, SgdStep, WeightStep, BiasStep => adam_step, sgd_step, gradient_step;
+    optimizer: AdamStep, SgdStep, LionStep => adam_step, sgd_step, lion_step;
+    gradient_step: WeightStep, BiasStep => gradient_step;
     metrics: UpdateMetrics, StepMetrics => update_metrics, step_metrics;
 }
+
+pub use super::optimizer::{AdamRule, LionRule, SgdRule};
+
+impl OpKind {
+    /// The update of a vector of `len` parameters in these segments by a rule.
+    #[must_use]
+    pub fn flat_step(rule: UpdateRule, len: usize, segments: Vec<Segment>) -> Self {
+        match rule {
+            UpdateRule::Sgd { momentum, nesterov } => {
+                Self::SgdStep(SgdStep { len, segments, momentum: Scalar::new(momentum), nesterov })
+            }
+            UpdateRule::Adam { betas, eps, decoupled } => {
+                let [beta1, beta2] = betas.map(Scalar::new);
+                Self::AdamStep(AdamStep { len, segments, beta1, beta2, eps: Scalar::new(eps), decoupled })
+            }
+            UpdateRule::Lion { betas } => {
+                let [beta1, beta2] = betas.map(Scalar::new);
+                Self::LionStep(LionStep { len, segments, beta1, beta2 })
+            }
+        }
+    }
+}
+
+/// `with_rule!(kind, Rule => expression)` is the value of the expression with `Rule` as the name of the type by which
+/// an update of the flat parameters computes (see [`Rule`](super::Rule)); nothing for all other operations.
+macro_rules! with_rule {
+    (@all [$kind:expr, $Rule:ident => $value:expr]
+        $($Step:ident($step:pat) $(if $is:expr)? => $Type:ident$(<$($flag:literal),+>)?,)+
+    ) => {
+        match $kind {
+            $($crate::ops::OpKind::$Step($step) $(if $is)? => {
+                type $Rule = $crate::ops::$Type$(<$($flag),+>)?;
+                Some($value)
+            })+
+            _ => None,
+        }
+    };
+    ($kind:expr, $Rule:ident => $value:expr) => {
+        $crate::ops::with_rule! { @all [$kind, $Rule => $value]
+            AdamStep(step) if step.decoupled => AdamRule<true>,
+            AdamStep(_) => AdamRule<false>,
+            SgdStep(step) if step.momentum.get() == 0.0 => SgdRule<false, false>,
+            SgdStep(step) if step.nesterov => SgdRule<true, true>,
+            SgdStep(_) => SgdRule<true, false>,
+            LionStep(_) => LionRule,
+        }
+    };
+}
+pub(crate) use with_rule;

@@ -6,21 +6,25 @@ use super::geometry::Scalar;
 use super::slots::{slots, table};
 use serde::{Deserialize, Serialize};
 
-/// Normalisation of each row of `x [rows, cols]` with biased variance, then `gamma`, `beta [cols]`.
+/// Normalisation of each row of `x [rows, cols]` with biased variance, then `gamma`, `beta [cols]`; where `rms`, each
+/// row is divided by its root mean square, then `gamma`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct LayerNorm {
     pub rows: usize,
     pub cols: usize,
     pub eps: Scalar,
+    /// Whether rows are not centred: there is neither a mean nor a shift.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub rms: bool,
 }
 
 slots! {
     pub mod layer_norm(op: LayerNorm) {
         X: in activation [op.rows * op.cols],
         GAMMA: in [op.cols],
-        BETA: in [op.cols],
+        BETA: in [op.cols] if !op.rms,
         Y: out activation [op.rows * op.cols],
-        MEAN: out [op.rows],
+        MEAN: out [op.rows] if !op.rms,
         RSTD: out [op.rows],
     }
 }
@@ -29,7 +33,7 @@ impl Operation for LayerNorm {
     table!(layer_norm);
 
     fn name(&self) -> &'static str {
-        "layer_norm"
+        if self.rms { "rms_norm" } else { "layer_norm" }
     }
 
     fn dims(&self) -> String {
@@ -37,11 +41,12 @@ impl Operation for LayerNorm {
     }
 
     fn flops(&self) -> u64 {
-        (7 * self.rows * self.cols) as u64
+        ((if self.rms { 4 } else { 7 }) * self.rows * self.cols) as u64
     }
 
     fn bytes_moved(&self, elem: usize) -> u64 {
-        ((2 * self.rows * self.cols + 2 * self.cols + 2 * self.rows) * elem) as u64
+        let vectors = if self.rms { 1 } else { 2 };
+        ((2 * self.rows * self.cols + vectors * (self.cols + self.rows)) * elem) as u64
     }
 
     fn work_ps(&self) -> usize {
@@ -49,12 +54,23 @@ impl Operation for LayerNorm {
     }
 }
 
-/// Gradients of layer normalisation: of its input, `gamma` and `beta`.
+/// Gradients of [`LayerNorm`]: of its input, `gamma` and `beta`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct LayerNormBwd {
     pub rows: usize,
     pub cols: usize,
     pub accumulate: bool,
+    /// As in [`LayerNorm`].
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub rms: bool,
+}
+
+impl LayerNormBwd {
+    /// Parameters whose gradients are computed.
+    #[must_use]
+    pub const fn parameters(&self) -> usize {
+        if self.rms { 1 } else { 2 }
+    }
 }
 
 slots! {
@@ -62,13 +78,13 @@ slots! {
         DY: in activation [op.rows * op.cols],
         X: in activation [op.rows * op.cols],
         GAMMA: in [op.cols],
-        MEAN: in [op.rows],
+        MEAN: in [op.rows] if !op.rms,
         RSTD: in [op.rows],
         DGAMMA_PREV: in [op.cols] if op.accumulate,
-        DBETA_PREV: in [op.cols] if op.accumulate,
+        DBETA_PREV: in [op.cols] if op.accumulate && !op.rms,
         DX: out activation [op.rows * op.cols],
         DGAMMA: out [op.cols],
-        DBETA: out [op.cols],
+        DBETA: out [op.cols] if !op.rms,
         WORK: scratch,
     }
 }
@@ -77,7 +93,7 @@ impl Operation for LayerNormBwd {
     table!(layer_norm_bwd);
 
     fn name(&self) -> &'static str {
-        "layer_norm_bwd"
+        if self.rms { "rms_norm_bwd" } else { "layer_norm_bwd" }
     }
 
     fn dims(&self) -> String {
@@ -85,16 +101,17 @@ impl Operation for LayerNormBwd {
     }
 
     fn flops(&self) -> u64 {
-        (13 * self.rows * self.cols) as u64
+        ((if self.rms { 9 } else { 13 }) * self.rows * self.cols) as u64
     }
 
     fn bytes_moved(&self, elem: usize) -> u64 {
-        let vectors = 3 + 2 * usize::from(self.accumulate);
-        ((3 * self.rows * self.cols + vectors * self.cols + 2 * self.rows) * elem) as u64
+        let parameters = self.parameters();
+        let vectors = 1 + parameters * (1 + usize::from(self.accumulate));
+        ((3 * self.rows * self.cols + vectors * self.cols + parameters * self.rows) * elem) as u64
     }
 
     fn scratch_floats(&self) -> usize {
-        2 * row_chunks(self.rows, self.cols) * self.cols
+        self.parameters() * row_chunks(self.rows, self.cols) * self.cols
     }
 
     fn work_ps(&self) -> usize {

@@ -40,7 +40,7 @@ impl Operation for LossMean {
     }
 }
 
-/// `accuracy [1]`: share of rows whose largest score (the first of equals) stands at the label.
+/// `accuracy [1]`: share of rows whose largest score (the first of equals) is at the label.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Accuracy {
     pub rows: usize,
@@ -167,7 +167,7 @@ slots! {
         LOSS: out [1],
         WORK: scratch,
         SCALE: in [1] if OPTIONAL,
-        TICKET: in [1] if OPTIONAL,
+        TICKET: in_out [1] if OPTIONAL,
     }
 }
 

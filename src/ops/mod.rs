@@ -3,8 +3,9 @@
 //! An operation says *what* is done, with every dimension written out; selection decides which kernel does it. Images
 //! are `[N, H, W, C]`.
 //!
-//! A file holds a family: the type of each operation, its table of slots, and what it answers as an [`Operation`]. A new
-//! operation is a type in its family's file and a name in the list of `kind.rs`.
+//! A file holds a family: the type of each operation, its table of slots, and what it answers as an [`Operation`]. A
+//! new operation is a type in its family's file and a name in the list of `kind.rs`. An optimizer is such a type with
+//! its formula ([`Rule`]), and two more lines of `kind.rs`.
 
 mod activation;
 mod batch_norm;
@@ -13,6 +14,9 @@ mod counter;
 mod dropout;
 mod elementwise;
 mod geometry;
+mod gradient_step;
+#[cfg(test)]
+mod header;
 mod kind;
 mod layer_norm;
 mod loss;
@@ -25,14 +29,17 @@ pub mod slots;
 mod softmax;
 #[cfg(test)]
 mod tests;
+mod update;
 mod windows;
 
 pub use batch_norm::BATCH_NORM_MOMENTS;
 pub use counter::SCALER;
 pub use dropout::dropout_threshold;
 pub use geometry::{ConvGeometry, Epilogue, PoolGeometry, Scalar, Segment, Trans};
+pub use gradient_step::{GradientStep, PARTS_ALIGN};
+pub(crate) use kind::with_rule;
 pub use kind::*;
 pub use operation::Operation;
-pub use optimizer::{GradientStep, PARTS_ALIGN};
 pub use product::Product;
 pub use slots::{Dir, Slot};
+pub use update::{FlatUpdate, MOST_STATES, Number, Rates, Rule, RuleText, UpdateSlots};

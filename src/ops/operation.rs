@@ -1,6 +1,6 @@
 //! What every operation answers about itself.
 
-use super::{Epilogue, Slot};
+use super::{Epilogue, FlatUpdate, RuleText, Slot, UpdateSlots};
 
 /// Bytes that a second-level cache holds.
 const CACHED_BYTES: u64 = 1 << 20;
@@ -33,11 +33,12 @@ pub trait Operation {
     /// The dimensions, short: `m=64 n=128 k=64`.
     fn dims(&self) -> String;
 
-    /// Floating-point operations, a multiplication and an addition counted each; a transcendental function counts as one.
+    /// Floating-point operations, a multiplication and an addition counted each; a transcendental function counts as
+    /// one.
     fn flops(&self) -> u64;
 
-    /// The floating-point operations that it must do, as fused multiply-adds count: two each. Of what is no product half
-    /// of the usual count is taken, as two of those operations may be one instruction.
+    /// The floating-point operations that it must do, as fused multiply-adds count: two each. Of what is no product
+    /// half of the usual count is taken, as two of those operations may be one instruction.
     fn least_flops(&self) -> u64 {
         self.flops() / 2
     }
@@ -62,8 +63,8 @@ pub trait Operation {
         &[]
     }
 
-    /// The floats of scratch memory that the fast kernel of a CPU needs. Products have a plan of their own, which depends
-    /// on the processor.
+    /// The floats of scratch memory that the fast kernel of a CPU needs. Products have a plan of their own, which
+    /// depends on the processor.
     fn scratch_floats(&self) -> usize {
         0
     }
@@ -94,6 +95,21 @@ pub trait Operation {
     /// Whether a slot holds activations or their gradients.
     fn is_activation(&self, slot: usize) -> bool {
         self.slots()[slot].activation
+    }
+
+    /// Where it finds what it steps, where it is an optimizer.
+    fn update(&self) -> Option<UpdateSlots> {
+        None
+    }
+
+    /// What it updates, where it is an optimizer over the flat parameters.
+    fn flat_update(&self) -> Option<FlatUpdate<'_>> {
+        None
+    }
+
+    /// The rule by which it steps, where it is an optimizer.
+    fn rule(&self) -> Option<RuleText> {
+        None
     }
 
     /// Pairs in the parts of an update that works where its gradient is made; zero for all other operations.

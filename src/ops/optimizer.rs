@@ -1,13 +1,10 @@
-//! Optimizers over the flat parameters, and those that step a parameter where its gradient is made.
+//! Optimizers over the flat parameters, each with its formula.
 
 use super::Operation;
-use super::chunks::FLAT_CHUNK;
 use super::geometry::{Scalar, Segment};
-use super::slots::{slots, table};
+use super::slots::slots;
+use super::update::{MOST_STATES, Number, Rates, Rule, RuleText, UpdateSlots, UpdatedSlots, flat_update};
 use serde::{Deserialize, Serialize};
-
-/// Pairs to which the stretch of each parameter in the parts of an update is rounded up.
-pub const PARTS_ALIGN: usize = 32;
 
 /// Adam over the flat parameters. With `g` the gradient (plus `wd * p` unless `decoupled`): `m = b1 m + (1-b1) g`, `v
 /// = b2 v + (1-b2) g^2`, `p -= lr wd p` first where `decoupled`, then `p -= lr corr0 m / (sqrt(v) corr1 + eps)`.
@@ -43,39 +40,85 @@ slots! {
         SHADOW: out [op.len] if OPTIONAL,
         TOTAL_MAX: out [1] if OPTIONAL,
         GRAD_NORM: out [1] if OPTIONAL,
-        TICKET: in [1] if OPTIONAL,
+        TICKET: in_out [1] if OPTIONAL,
     }
 }
 
+/// The slots of [`AdamStep`] as an optimizer.
+pub(super) const ADAM_UPDATE: UpdateSlots = UpdateSlots {
+    param: [adam_step::PARAM_PREV, adam_step::PARAM],
+    states: &[[adam_step::M_PREV, adam_step::M], [adam_step::V_PREV, adam_step::V]],
+    hyper: adam_step::HYPER,
+    corr: Some(adam_step::CORR),
+    shadow: adam_step::SHADOW,
+};
+
+/// Adam's rule with these constants, as kernels are compiled for it.
+pub(super) fn adam_text(beta1: Scalar, beta2: Scalar, eps: Scalar, decoupled: bool) -> RuleText {
+    RuleText { name: "Adam", constants: [beta1, beta2, eps].map(Scalar::get).to_vec(), flags: vec![decoupled] }
+}
+
 impl Operation for AdamStep {
-    table!(adam_step);
+    flat_update!(adam_step, |_op| ADAM_UPDATE);
 
     fn name(&self) -> &'static str {
         "adam_step"
-    }
-
-    fn dims(&self) -> String {
-        format!("len={} segments={}", self.len, self.segments.len())
     }
 
     fn flops(&self) -> u64 {
         16 * self.len as u64
     }
 
-    fn bytes_moved(&self, elem: usize) -> u64 {
-        ((7 * self.len + 4 + 2 * self.segments.len()) * elem) as u64
-    }
-
-    fn least_bytes(&self, _slot: usize, len: usize, elem: usize) -> u64 {
-        segment_bytes(&self.segments, self.len, len, elem)
-    }
-
-    fn scratch_floats(&self) -> usize {
-        metric_floats(&self.segments, self.len)
-    }
-
     fn work_ps(&self) -> usize {
         self.len * 140
+    }
+
+    fn rule(&self) -> Option<RuleText> {
+        Some(adam_text(self.beta1, self.beta2, self.eps, self.decoupled))
+    }
+}
+
+/// The rule of [`AdamStep`]. `DECOUPLED`: whether weight decay shrinks the parameters apart from the gradient.
+pub struct AdamRule<const DECOUPLED: bool>;
+
+#[derive(Clone, Copy)]
+pub struct AdamTerms<N> {
+    betas: [N; 2],
+    rests: [N; 2],
+    eps: N,
+    /// Weight decay; times the learning rate where it is decoupled.
+    decay: N,
+    /// Learning rate over the first moment's correction.
+    rate: N,
+    /// The second moment's correction of `sqrt(v)`.
+    corr: N,
+}
+
+impl<const DECOUPLED: bool> Rule for AdamRule<DECOUPLED> {
+    type Step = AdamStep;
+    type Terms<N: Number> = AdamTerms<N>;
+    const STATES: usize = 2;
+
+    #[inline(always)]
+    fn terms<N: Number>(step: &AdamStep, Rates { lr, wd, corr }: Rates<N>) -> AdamTerms<N> {
+        let (beta1, beta2) = (step.beta1.get(), step.beta2.get());
+        AdamTerms {
+            betas: [N::constant(beta1), N::constant(beta2)],
+            rests: [N::constant(1.0 - beta1), N::constant(1.0 - beta2)],
+            eps: N::constant(step.eps.get()),
+            decay: if DECOUPLED { lr * wd } else { wd },
+            rate: lr * corr[0],
+            corr: corr[1],
+        }
+    }
+
+    #[inline(always)]
+    fn step<N: Number>(t: &AdamTerms<N>, old: N, grad: N, states: &mut [N; MOST_STATES]) -> N {
+        let (g, decayed) = if DECOUPLED { (grad, old - t.decay * old) } else { (grad + t.decay * old, old) };
+        let m = t.betas[0] * states[0] + t.rests[0] * g;
+        let v = t.betas[1] * states[1] + t.rests[1].times_square(g);
+        *states = [m, v];
+        decayed - t.rate * m / (v.root() * t.corr + t.eps)
     }
 }
 
@@ -104,19 +147,27 @@ slots! {
         SHADOW: out [op.len] if OPTIONAL,
         TOTAL_MAX: out [1] if OPTIONAL,
         GRAD_NORM: out [1] if OPTIONAL,
-        TICKET: in [1] if OPTIONAL,
+        TICKET: in_out [1] if OPTIONAL,
+    }
+}
+
+/// The slots of [`SgdStep`] as an optimizer, with or without momentum.
+const fn sgd_update(has_momentum: bool) -> UpdateSlots {
+    const MOMENTUM: &[UpdatedSlots] = &[[sgd_step::MOMENTUM_PREV, sgd_step::MOMENTUM]];
+    UpdateSlots {
+        param: [sgd_step::PARAM_PREV, sgd_step::PARAM],
+        states: if has_momentum { MOMENTUM } else { &[] },
+        hyper: sgd_step::HYPER,
+        corr: None,
+        shadow: sgd_step::SHADOW,
     }
 }
 
 impl Operation for SgdStep {
-    table!(sgd_step);
+    flat_update!(sgd_step, |op| sgd_update(op.momentum.get() > 0.0));
 
     fn name(&self) -> &'static str {
         "sgd_step"
-    }
-
-    fn dims(&self) -> String {
-        format!("len={} segments={}", self.len, self.segments.len())
     }
 
     fn flops(&self) -> u64 {
@@ -124,178 +175,146 @@ impl Operation for SgdStep {
         each * self.len as u64
     }
 
-    fn bytes_moved(&self, elem: usize) -> u64 {
-        let streams = if self.momentum.get() == 0.0 { 3 } else { 5 };
-        ((streams * self.len + 2 + 2 * self.segments.len()) * elem) as u64
-    }
-
-    fn least_bytes(&self, _slot: usize, len: usize, elem: usize) -> u64 {
-        segment_bytes(&self.segments, self.len, len, elem)
-    }
-
-    fn scratch_floats(&self) -> usize {
-        metric_floats(&self.segments, self.len)
+    fn rule(&self) -> Option<RuleText> {
+        Some(RuleText { name: "Sgd", constants: vec![self.momentum.get()], flags: vec![self.nesterov] })
     }
 }
 
-/// The gradient `a [k, m]^T b [k, n]` of a dense layer's weight and its Adam step in one pass: the gradient is never
-/// in memory. Where bound, `parts` holds the largest |change| and the norm of the gradients of tiles of `grain` by 16
-/// elements, row by row, padded with zeros to a multiple of 32 pairs; where a kernel's own tile is larger, its first
-/// pair stands for all of it. `together` counts the tiles of 96 by 64 elements of all such operations that end a step
-/// at the same time; 0 of those in its middle.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
-pub struct WeightStep {
-    pub m: usize,
-    pub n: usize,
-    pub k: usize,
-    pub grain: usize,
-    pub together: usize,
+/// The rule of [`SgdStep`].
+pub struct SgdRule<const MOMENTUM: bool, const NESTEROV: bool>;
+
+#[derive(Clone, Copy)]
+pub struct SgdTerms<N> {
+    lr: N,
+    wd: N,
+    momentum: N,
+}
+
+impl<const MOMENTUM: bool, const NESTEROV: bool> Rule for SgdRule<MOMENTUM, NESTEROV> {
+    type Step = SgdStep;
+    type Terms<N: Number> = SgdTerms<N>;
+    const STATES: usize = if MOMENTUM { 1 } else { 0 };
+
+    #[inline(always)]
+    fn terms<N: Number>(step: &SgdStep, Rates { lr, wd, .. }: Rates<N>) -> SgdTerms<N> {
+        SgdTerms { lr, wd, momentum: N::constant(step.momentum.get()) }
+    }
+
+    #[inline(always)]
+    fn step<N: Number>(t: &SgdTerms<N>, old: N, grad: N, states: &mut [N; MOST_STATES]) -> N {
+        let mut g = grad + t.wd * old;
+        if MOMENTUM {
+            let moved = t.momentum * states[0] + g;
+            states[0] = moved;
+            g = if NESTEROV { g + t.momentum * moved } else { moved };
+        }
+        old - t.lr * g
+    }
+}
+
+/// Lion over the flat parameters (Chen et al. 2023). With `g` the gradient: `u = sign(b1 m + (1-b1) g)`, where the sign
+/// of zero is zero and that of NaN is NaN; `p -= lr (u + wd p)`; `m = b2 m + (1-b2) g`. Metrics as for Adam.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct LionStep {
+    pub len: usize,
+    pub segments: Vec<Segment>,
     pub beta1: Scalar,
     pub beta2: Scalar,
-    pub eps: Scalar,
-    pub decoupled: bool,
-}
-
-/// The gradient of a bias, the sum over the rows of `a [rows, cols]`, and its Adam step in one pass. `parts` as for
-/// `WeightStep`, of 32 columns each.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
-pub struct BiasStep {
-    pub rows: usize,
-    pub cols: usize,
-    pub beta1: Scalar,
-    pub beta2: Scalar,
-    pub eps: Scalar,
-    pub decoupled: bool,
-}
-
-/// What the operations share that make a gradient and step its parameter at once.
-pub trait GradientStep: Operation {
-    /// Elements of the parameter.
-    fn param_len(&self) -> usize;
-
-    /// Elements of what the gradient is made from.
-    fn factor_len(&self) -> usize;
-
-    /// Elements of the other factor, where the gradient is a product.
-    fn second_factor_len(&self) -> Option<usize>;
 }
 
 slots! {
-    /// As far as it goes, in the order of [`adam_step`], so that one rule reads the slots of both: the factors of the
-    /// gradient are in place of the gradient and of its norms, the parts in place of the largest changes, and the
-    /// parameter's copy in place of the scale.
-    pub mod gradient_step(op: impl GradientStep) {
-        PARAM_PREV: in [op.param_len()],
-        A: in activation [op.factor_len()],
-        M_PREV: in [op.param_len()],
-        V_PREV: in [op.param_len()],
+    pub mod lion_step(op: LionStep) {
+        PARAM_PREV: in [op.len],
+        GRAD: in [op.len],
+        M_PREV: in [op.len],
         HYPER: in [2],
-        CORR: in [2],
-        PARAM: out [op.param_len()],
-        M: out [op.param_len()],
-        V: out [op.param_len()],
-        PARTS: out [2 * op.step_parts()] if OPTIONAL,
-        B: in activation [op.second_factor_len().unwrap_or(op.param_len())] if op.second_factor_len().is_some(),
+        PARAM: out [op.len],
+        M: out [op.len],
+        UPDATE_MAX: out [op.segments.len()] if OPTIONAL,
+        GRAD_NORM_SEG: out [op.segments.len()] if OPTIONAL,
         WORK: scratch,
-        SHADOW: out [op.param_len()] if OPTIONAL,
+        SCALER: in [crate::ops::SCALER] if OPTIONAL,
+        SHADOW: out [op.len] if OPTIONAL,
+        TOTAL_MAX: out [1] if OPTIONAL,
+        GRAD_NORM: out [1] if OPTIONAL,
+        TICKET: in_out [1] if OPTIONAL,
     }
 }
 
-impl GradientStep for WeightStep {
-    fn param_len(&self) -> usize {
-        self.m * self.n
-    }
+/// The slots of [`LionStep`] as an optimizer.
+const LION_UPDATE: UpdateSlots = UpdateSlots {
+    param: [lion_step::PARAM_PREV, lion_step::PARAM],
+    states: &[[lion_step::M_PREV, lion_step::M]],
+    hyper: lion_step::HYPER,
+    corr: None,
+    shadow: lion_step::SHADOW,
+};
 
-    fn factor_len(&self) -> usize {
-        self.m * self.k
-    }
-
-    fn second_factor_len(&self) -> Option<usize> {
-        Some(self.n * self.k)
-    }
-}
-
-impl Operation for WeightStep {
-    table!(gradient_step);
+impl Operation for LionStep {
+    flat_update!(lion_step, |_op| LION_UPDATE);
 
     fn name(&self) -> &'static str {
-        "gemm_tn_adam"
-    }
-
-    fn dims(&self) -> String {
-        format!("m={} n={} k={}", self.m, self.n, self.k)
+        "lion_step"
     }
 
     fn flops(&self) -> u64 {
-        self.least_flops() + (16 * self.m * self.n) as u64
+        11 * self.len as u64
     }
 
-    fn least_flops(&self) -> u64 {
-        (2 * self.m * self.n * self.k) as u64
-    }
-
-    fn bytes_moved(&self, elem: usize) -> u64 {
-        ((self.m * self.k + self.k * self.n) * elem + (6 * self.m * self.n + 4) * size_of::<f32>()) as u64
-    }
-
-    fn is_for_gpus(&self) -> bool {
-        true
-    }
-
-    fn step_parts(&self) -> usize {
-        (self.m.div_ceil(self.grain) * self.n.div_ceil(16)).next_multiple_of(PARTS_ALIGN)
+    fn rule(&self) -> Option<RuleText> {
+        let constants = [self.beta1, self.beta2].map(Scalar::get).to_vec();
+        Some(RuleText { name: "Lion", constants, flags: Vec::new() })
     }
 }
 
-impl GradientStep for BiasStep {
-    fn param_len(&self) -> usize {
-        self.cols
+/// The rule of [`LionStep`].
+pub struct LionRule;
+
+#[derive(Clone, Copy)]
+pub struct LionTerms<N> {
+    betas: [N; 2],
+    rests: [N; 2],
+    lr: N,
+    /// Learning rate times weight decay.
+    decay: N,
+}
+
+impl Rule for LionRule {
+    type Step = LionStep;
+    type Terms<N: Number> = LionTerms<N>;
+    const STATES: usize = 1;
+
+    #[inline(always)]
+    fn terms<N: Number>(step: &LionStep, Rates { lr, wd, .. }: Rates<N>) -> LionTerms<N> {
+        let (beta1, beta2) = (step.beta1.get(), step.beta2.get());
+        LionTerms {
+            betas: [N::constant(beta1), N::constant(beta2)],
+            rests: [N::constant(1.0 - beta1), N::constant(1.0 - beta2)],
+            lr,
+            decay: lr * wd,
+        }
     }
 
-    fn factor_len(&self) -> usize {
-        self.rows * self.cols
-    }
-
-    fn second_factor_len(&self) -> Option<usize> {
-        None
+    #[inline(always)]
+    fn step<N: Number>(t: &LionTerms<N>, old: N, grad: N, states: &mut [N; MOST_STATES]) -> N {
+        let direction = (t.betas[0] * states[0] + t.rests[0] * grad).sign();
+        states[0] = t.betas[1] * states[0] + t.rests[1] * grad;
+        old - t.decay * old - t.lr * direction
     }
 }
 
-impl Operation for BiasStep {
-    table!(gradient_step);
+#[cfg(test)]
+mod tests {
+    use super::*;
 
-    fn name(&self) -> &'static str {
-        "reduce_sum_adam"
+    #[test]
+    fn an_optimizer_replaces_what_it_reads() {
+        for (table, update) in
+            [(adam_step::SLOTS, ADAM_UPDATE), (sgd_step::SLOTS, sgd_update(true)), (lion_step::SLOTS, LION_UPDATE)]
+        {
+            for [before, after] in update.states.iter().chain([&update.param]) {
+                assert_eq!(table[*before].name, format!("{}_prev", table[*after].name));
+            }
+        }
     }
-
-    fn dims(&self) -> String {
-        format!("rows={} cols={}", self.rows, self.cols)
-    }
-
-    fn flops(&self) -> u64 {
-        (self.rows * self.cols + 16 * self.cols) as u64
-    }
-
-    fn bytes_moved(&self, elem: usize) -> u64 {
-        (self.rows * self.cols * elem + (6 * self.cols + 4) * size_of::<f32>()) as u64
-    }
-
-    fn is_for_gpus(&self) -> bool {
-        true
-    }
-
-    fn step_parts(&self) -> usize {
-        self.cols.div_ceil(32).next_multiple_of(PARTS_ALIGN)
-    }
-}
-
-/// The bytes that an optimizer must touch of an argument of `len` elements: of a flat vector no more than its segments.
-fn segment_bytes(segments: &[Segment], flat: usize, len: usize, elem: usize) -> u64 {
-    let all = (len * elem) as u64;
-    if len == flat { segments.iter().map(|s| (s.len * elem) as u64).sum::<u64>().min(all) } else { all }
-}
-
-/// Floats of scratch memory for the metrics of an update: a pair for each segment and each chunk.
-fn metric_floats(segments: &[Segment], len: usize) -> usize {
-    2 * (segments.len() + len.div_ceil(FLAT_CHUNK))
 }

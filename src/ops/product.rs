@@ -317,8 +317,8 @@ fn conv_least_flops_with_tiles(g: &ConvGeometry) -> u64 {
     if has_tiles { conv_least_flops(g) * 4 / 9 } else { conv_least_flops(g) }
 }
 
-/// The bytes of an argument that a convolution must touch, of which only the first is an image with places that no window
-/// may reach.
+/// The bytes of an argument that a convolution must touch, of which only the first is an image with places that no
+/// window may reach.
 fn conv_input_bytes(g: &ConvGeometry, slot: usize, all: u64) -> u64 {
     if slot == product::A { touched_bytes(all, Windows::of_conv(g)) } else { all }
 }

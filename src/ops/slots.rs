@@ -2,15 +2,36 @@
 //! they are read or written, how many elements they hold, and which of them must be bound.
 
 use serde::{Deserialize, Serialize};
-use std::fmt::Write as _;
 
-/// Whether an operation reads a slot, writes it, or uses it as scratch.
+/// Whether an operation reads a slot, writes it, does both in place, or uses it as scratch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Dir {
     In,
     Out,
+    InOut,
     Work,
+}
+
+impl Dir {
+    /// Whether the operation reads what is in the slot's memory.
+    #[must_use]
+    pub const fn is_read(self) -> bool {
+        matches!(self, Self::In | Self::InOut)
+    }
+
+    /// Whether the operation leaves a value in the slot's memory.
+    #[must_use]
+    pub const fn is_written(self) -> bool {
+        matches!(self, Self::Out | Self::InOut)
+    }
+
+    /// Whether a slot of this direction is among those that are asked for: what is read and written is both an input
+    /// and an output.
+    #[must_use]
+    pub fn is_among(self, wanted: Self) -> bool {
+        self == wanted || self == Self::InOut && wanted != Self::Work
+    }
 }
 
 /// An argument's place in an operation.
@@ -30,18 +51,18 @@ pub struct Slot {
 ///     pub mod layer_norm(op: LayerNorm) {
 ///         X: in activation [op.rows * op.cols],
 ///         GAMMA_PREV: in [op.cols] if op.accumulate,
-///         TICKET: in [1] if OPTIONAL,
+///         TICKET: in_out [1] if OPTIONAL,
 ///         WORK: scratch,
 ///     }
 /// }
 /// ```
 ///
 /// Each line is a slot in the order in which kernels see their pointers: its name, whether it is read (`in`), written
-/// (`out`) or `scratch`, whether it holds activations, how many elements it holds, and when it must be bound, which is
-/// always where nothing is said. `*_prev` is the value before an update or accumulation: where both are bound, it is at
-/// the address of the output. A `ticket` is a counter of finished blocks that a kernel finds at zero and leaves at zero;
-/// only executors whose kernels need one bind it. `scratch` memory is as large as the kernel asks for, and its contents
-/// are undefined before and after.
+/// (`out`), both (`in_out`) or `scratch`, whether it holds activations, how many elements it holds, and when it must
+/// be bound, which is always where nothing is said. `*_prev` is the value before an update or accumulation: where
+/// both are bound, it is at the address of the output. A `ticket` is a counter of finished blocks that a kernel finds
+/// at zero and leaves at zero; only executors whose kernels need one bind it. `scratch` memory is as large as the
+/// kernel asks for, and its contents are undefined before and after.
 ///
 /// The module holds a constant for each slot, the table itself, and the two functions that `table!` hands to the trait.
 macro_rules! slots {
@@ -98,6 +119,7 @@ macro_rules! slots {
     (@positions $at:expr;) => {};
     (@dir in) => { crate::ops::Dir::In };
     (@dir out) => { crate::ops::Dir::Out };
+    (@dir in_out) => { crate::ops::Dir::InOut };
     (@dir scratch) => { crate::ops::Dir::Work };
     (@activation activation) => { true };
     (@activation) => { false };
@@ -135,32 +157,4 @@ pub(super) const fn lower_case<const N: usize>(upper: &str) -> [u8; N] {
         i += 1;
     }
     lower
-}
-
-/// The tables as a header for the kernels: a type for each, with a constant for each slot. They are enumerators, as the
-/// compiler keeps static members of types in the machine code of every kernel.
-#[must_use]
-pub fn header() -> String {
-    let mut text = String::from(
-        "// The slots of every operation, in the order in which kernels see their pointers.\n\
-         //\n\
-         // Written from the tables of src/ops by the test `ops::tests::the_header_of_the_kernels_is_up_to_date`; do not edit.\n\
-         \n\
-         namespace slots {\n",
-    );
-    for (module, table) in super::TABLES {
-        let mut line = format!("struct {module} {{ enum : int {{");
-        for (index, slot) in table.iter().enumerate() {
-            let name =
-                format!(" {} = {index}{}", slot.name.to_uppercase(), if index + 1 < table.len() { "," } else { "" });
-            if line.len() + name.len() > 112 {
-                let _ = writeln!(text, "{line}");
-                line = String::from("   ");
-            }
-            line.push_str(&name);
-        }
-        let _ = writeln!(text, "{line} }}; }};");
-    }
-    text.push_str("}  // namespace slots\n");
-    text
 }

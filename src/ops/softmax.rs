@@ -113,7 +113,7 @@ slots! {
         ACCURACY: out [1] if OPTIONAL,
         WORK: scratch,
         SCALE: in [1] if OPTIONAL,
-        TICKET: in [1] if OPTIONAL,
+        TICKET: in_out [1] if OPTIONAL,
     }
 }
 
@@ -151,7 +151,7 @@ impl Operation for SoftmaxCeFused {
 
 /// A last dense layer of few classes with its loss, up to the gradient of its input, a row at a time. The scores are
 /// the product of `a [rows, features]` and `b [features, classes]`, with `bias` where bound; `row_loss [rows]` and
-/// `row_right [rows]` (1 where the largest score stands at the label); `dlogits`, as `SoftmaxCeGrad` has it, and `dx
+/// `row_right [rows]` (1 where the largest score is at the label); `dlogits`, as `SoftmaxCeGrad` has it, and `dx
 /// [rows, features]`, its product with `b` transposed, times the derivative of `act_grad` at `saved`, which is `a`
 /// itself where `saved_is_input`, over `1 - dropout`: `a` may have gone through ReLU and then dropout at that rate,
 /// and is zero where either made it so.

@@ -1,6 +1,6 @@
 //! What operations answer about themselves, held against numbers that were written down.
 
-use super::{Dir, OpKind, slots};
+use super::{Dir, OpKind, header};
 use crate::tensor::Fnv;
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
@@ -61,9 +61,9 @@ fn tables_have_one_line_a_slot_and_know_every_operation() {
 fn the_header_of_the_kernels_is_up_to_date() {
     let path = root().join("kernels/slots.cuh");
     if std::env::var_os("STEPGRAPH_WRITE_SLOTS").is_some() {
-        std::fs::write(&path, slots::header()).unwrap();
+        std::fs::write(&path, header::header()).unwrap();
     }
     let found = std::fs::read_to_string(&path).unwrap();
     let how = "STEPGRAPH_WRITE_SLOTS=1 cargo test --lib the_header_of_the_kernels writes kernels/slots.cuh again";
-    assert!(found == slots::header(), "{how}");
+    assert!(found == header::header(), "{how}");
 }

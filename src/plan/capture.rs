@@ -1,6 +1,6 @@
 //! The plan as the field writes it: a table of buffers per layer, and those of the loss.
 
-use super::bindings::{BindingPlan, BufferId};
+use super::binding_plan::{BindingPlan, BufferId};
 use crate::ir::{Phase, Role};
 use crate::lower::LValueId;
 use crate::model::{LayerId, Model};

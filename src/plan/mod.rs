@@ -1,17 +1,19 @@
 //! The memory plan: the role, live range and address of every buffer of a selected program.
 //!
-//! [`bind`] decides which values are the same memory (views, slices of flat vectors, updates in place), [`arena`] places
-//! the others, and [`referee`] checks the result: it follows the step and asks of every read whether the bytes are still
-//! those that were written.
+//! [`bind`] decides which values are the same memory (views, slices of flat vectors, updates in place), [`arena`]
+//! places the others, and [`referee`] checks the result: it follows the step and asks of every read whether the bytes
+//! are still those that were written.
 
 pub mod arena;
+mod binding_plan;
 mod bindings;
 mod capture;
 mod inplace;
 pub mod referee;
 mod svg;
 
-pub use bindings::{BindingPlan, Buffer, BufferId, Constant, EXTERNAL, Part, Place, PlanError, bind, is_live};
+pub use binding_plan::{BindingPlan, Buffer, BufferId, Constant, EXTERNAL, Part, Place, is_live};
+pub use bindings::{PlanError, bind};
 pub use capture::{CapturePlan, LossBufs, PerLayerBufs, TensorRef};
 pub use svg::{RoleColor, arena_svg};
 

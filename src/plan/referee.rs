@@ -1,9 +1,12 @@
-//! The plan's referee: it walks through the step with the addresses alone and asks of every read whether the bytes still belong to the value.
+//! The plan's referee: it walks through the step with the addresses alone and asks of every read whether the bytes
+//! still belong to the value.
 //!
-//! It shares nothing with the binder: no live ranges, no reuse rules, only places, and what each operation reads and writes.
+//! It shares nothing with the binder: no live ranges, no reuse rules, only places, and what each operation reads and
+//! writes.
 
 use super::{BindingPlan, EXTERNAL};
-use crate::lower::{Dir, LValue, LValueId, Program};
+use crate::lower::{LValue, LValueId, Program};
+use crate::ops::Dir;
 use std::collections::BTreeMap;
 use thiserror::Error;
 
@@ -21,7 +24,8 @@ pub enum DataflowError {
     #[error("op {op} ({name}): its scratch memory overlaps {value}")]
     Workspace { op: usize, name: &'static str, value: String },
     #[error(
-        "op {op} ({name}) writes {output}, which shares bytes with {value} of op {other}, and both may run at the same time"
+        "op {op} ({name}) writes {output}, which shares bytes with {value} of op {other}, and both may run at the same \
+         time"
     )]
     Beside { op: usize, name: &'static str, output: String, other: usize, value: String },
     #[error("the parameter {value} does not hold its new value at the end of the step")]
@@ -75,78 +79,101 @@ impl Owners {
 pub fn check(plan: &BindingPlan) -> Result<(), DataflowError> {
     let program = &plan.program;
     let mut owners = Owners::default();
-    let extent = |id: LValueId| plan.place(id).map(|p| (p.offset, p.offset + program.value(id).bytes()));
     let origin = origins(program);
     // Before the step, everything that survives it holds itself.
     for (index, value) in program.values.iter().enumerate() {
         let id = LValueId(index as u32);
         if value.persistent
             && value.alias.is_none()
-            && let Some((from, to)) = extent(id)
+            && let Some((from, to)) = extent(plan, id)
         {
             owners.write(from, to, Owner::Value(id));
         }
     }
     for (index, op) in program.ops.iter().enumerate() {
-        let name = op.kind.name();
-        let text = |id: LValueId| program.value(id).name.clone();
-        for (_, id) in op.bound(Dir::In).chain(op.bound(Dir::Out)) {
-            let Some((_, to)) = extent(id) else {
-                return Err(DataflowError::NoPlace { op: index, name, value: text(id) });
-            };
-            if to > plan.arena_bytes && to < EXTERNAL {
-                return Err(DataflowError::OutOfArena { op: index, name, value: text(id) });
-            }
-        }
-        for (_, output) in op.bound(Dir::Out) {
-            for (_, id) in op.bound(Dir::In).chain(op.bound(Dir::Out)) {
-                let apart = program.root(output).0 != program.root(id).0;
-                if apart
-                    && let (Some((a, b)), Some((from, to))) = (extent(output), extent(id))
-                    && a < to
-                    && from < b
-                {
-                    return Err(DataflowError::SharedBytes { op: index, name, output: text(output), value: text(id) });
-                }
-            }
-        }
-        for (_, id) in op.bound(Dir::In) {
-            let Some((from, to)) = extent(id) else { continue };
-            for (from, to, owner) in stretches(program, &origin, id, from, to).flat_map(|(a, b)| owners.read(a, b)) {
-                let holds = match owner {
-                    Owner::Value(owner) => holds(program, &origin, id, owner),
-                    Owner::Scratch => false,
-                };
-                if !holds {
-                    let owner = match owner {
-                        Owner::Value(v) => text(v),
-                        Owner::Scratch => "scratch memory".into(),
-                    };
-                    return Err(DataflowError::Overwritten { op: index, name, value: text(id), from, to, owner });
-                }
-            }
-        }
+        places(plan, index)?;
+        reads(plan, index, &origin, &owners)?;
         if let Some(work) = plan.workspaces[index] {
             let work = plan.buffer(work);
             let (from, to) = (work.offset, work.offset + work.bytes);
             for (_, id) in op.bound(Dir::In).chain(op.bound(Dir::Out)) {
-                if let Some((a, b)) = extent(id)
+                if let Some((a, b)) = extent(plan, id)
                     && a < to
                     && from < b
                 {
-                    return Err(DataflowError::Workspace { op: index, name, value: text(id) });
+                    let (name, value) = (op.kind.name(), program.value(id).name.clone());
+                    return Err(DataflowError::Workspace { op: index, name, value });
                 }
             }
             owners.write(from, to, Owner::Scratch);
         }
         for (_, id) in op.bound(Dir::Out) {
-            if let Some((from, to)) = extent(id) {
+            if let Some((from, to)) = extent(plan, id) {
                 owners.write(from, to, Owner::Value(id));
             }
         }
     }
     groups(plan)?;
     survivors(plan, &owners)
+}
+
+/// The bytes of a value: the first, and one past the last.
+fn extent(plan: &BindingPlan, id: LValueId) -> Option<(u64, u64)> {
+    plan.place(id).map(|p| (p.offset, p.offset + plan.program.value(id).bytes()))
+}
+
+/// Every value that an operation uses has its place in the arena, and no output shares bytes with another value.
+fn places(plan: &BindingPlan, index: usize) -> Result<(), DataflowError> {
+    let program = &plan.program;
+    let op = &program.ops[index];
+    let name = op.kind.name();
+    let text = |id: LValueId| program.value(id).name.clone();
+    for (_, id) in op.bound(Dir::In).chain(op.bound(Dir::Out)) {
+        let Some((_, to)) = extent(plan, id) else {
+            return Err(DataflowError::NoPlace { op: index, name, value: text(id) });
+        };
+        if to > plan.arena_bytes && to < EXTERNAL {
+            return Err(DataflowError::OutOfArena { op: index, name, value: text(id) });
+        }
+    }
+    for (_, output) in op.bound(Dir::Out) {
+        for (_, id) in op.bound(Dir::In).chain(op.bound(Dir::Out)) {
+            let apart = program.root(output).0 != program.root(id).0;
+            if apart
+                && let (Some((a, b)), Some((from, to))) = (extent(plan, output), extent(plan, id))
+                && a < to
+                && from < b
+            {
+                return Err(DataflowError::SharedBytes { op: index, name, output: text(output), value: text(id) });
+            }
+        }
+    }
+    Ok(())
+}
+
+/// What an operation reads was last written as the value that it reads.
+fn reads(plan: &BindingPlan, index: usize, origin: &[LValueId], owners: &Owners) -> Result<(), DataflowError> {
+    let program = &plan.program;
+    let op = &program.ops[index];
+    let name = op.kind.name();
+    let text = |id: LValueId| program.value(id).name.clone();
+    for (_, id) in op.bound(Dir::In) {
+        let Some((from, to)) = extent(plan, id) else { continue };
+        for (from, to, owner) in stretches(program, origin, id, from, to).flat_map(|(a, b)| owners.read(a, b)) {
+            let holds = match owner {
+                Owner::Value(owner) => holds(program, origin, id, owner),
+                Owner::Scratch => false,
+            };
+            if !holds {
+                let owner = match owner {
+                    Owner::Value(v) => text(v),
+                    Owner::Scratch => "scratch memory".into(),
+                };
+                return Err(DataflowError::Overwritten { op: index, name, value: text(id), from, to, owner });
+            }
+        }
+    }
+    Ok(())
 }
 
 /// Operations of one group may run at the same time: what one writes, scratch included, no other may touch.
@@ -157,7 +184,7 @@ fn groups(plan: &BindingPlan) -> Result<(), DataflowError> {
         let bound = op.kind.slots().iter().zip(&op.args).filter_map(move |(slot, arg)| {
             let id = (*arg)?;
             let place = plan.place(id)?;
-            Some((place.offset, place.offset + program.value(id).bytes(), slot.dir == Dir::Out, id))
+            Some((place.offset, place.offset + program.value(id).bytes(), slot.dir.is_written(), id))
         });
         let work =
             plan.workspaces[index].map(|w| (plan.buffer(w).offset, plan.buffer(w).offset + plan.buffer(w).bytes));
@@ -184,7 +211,8 @@ fn groups(plan: &BindingPlan) -> Result<(), DataflowError> {
     Ok(())
 }
 
-/// For each value, the value that it is a view of and that some operation (or the host) wrote; itself where it was written.
+/// For each value, the value that it is a view of and that some operation (or the host) wrote; itself where it was
+/// written.
 fn origins(program: &Program) -> Vec<LValueId> {
     let mut written = vec![false; program.values.len()];
     for id in program.ops.iter().flat_map(crate::lower::Op::writes) {
@@ -201,7 +229,8 @@ fn origins(program: &Program) -> Vec<LValueId> {
         .collect()
 }
 
-/// Whether bytes last written as `owner` are what a reader of `id` expects: the very value, or, for the flat gradient, one of its parts.
+/// Whether bytes last written as `owner` are what a reader of `id` expects: the very value, or, for the flat gradient,
+/// one of its parts.
 fn holds(program: &Program, origin: &[LValueId], id: LValueId, owner: LValueId) -> bool {
     let wanted = origin[id.0 as usize];
     if wanted == owner {
@@ -212,7 +241,8 @@ fn holds(program: &Program, origin: &[LValueId], id: LValueId, owner: LValueId) 
     wanted == id && part.alias.is_some_and(|_| program.root(owner).0 == wanted) && part.param.is_some()
 }
 
-/// The bytes of a value that count: all of it, or, for a flat vector that is written part by part, its parts without the padding between them.
+/// The bytes of a value that count: all of it, or, for a flat vector that is written part by part, its parts without
+/// the padding between them.
 fn stretches<'p>(
     program: &'p Program,
     origin: &[LValueId],

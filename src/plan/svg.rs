@@ -24,6 +24,12 @@ impl RoleColor {
     }
 }
 
+/// The size of the picture, and the first column and row of the arena in it.
+const WIDTH: f64 = 1200.0;
+const HEIGHT: f64 = 640.0;
+const LEFT: f64 = 80.0;
+const TOP: f64 = 48.0;
+
 fn escape(text: &str) -> String {
     text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
 }
@@ -31,13 +37,6 @@ fn escape(text: &str) -> String {
 /// The arena of a plan as an SVG document; each rectangle has its facts as a tooltip.
 #[must_use]
 pub fn arena_svg(plan: &BindingPlan, title: &str) -> String {
-    const WIDTH: f64 = 1200.0;
-    const HEIGHT: f64 = 640.0;
-    const LEFT: f64 = 80.0;
-    const TOP: f64 = 48.0;
-    let ops = plan.program.ops.len().max(1) as f64;
-    let bytes = plan.arena_bytes.max(1) as f64;
-    let (sx, sy) = ((WIDTH - LEFT - 16.0) / ops, (HEIGHT - TOP - 56.0) / bytes);
     let mut out = String::new();
     let head = format!(
         "{}: arena {}, lower bound {}, unshared {}",
@@ -48,12 +47,34 @@ pub fn arena_svg(plan: &BindingPlan, title: &str) -> String {
     );
     let _ = writeln!(
         out,
-        "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {WIDTH} {HEIGHT}\" font-family=\"sans-serif\" font-size=\"12\">"
+        "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {WIDTH} {HEIGHT}\" font-family=\"sans-serif\" \
+         font-size=\"12\">"
     );
     let _ = writeln!(
         out,
-        "<rect width=\"100%\" height=\"100%\" fill=\"#ffffff\"/>\n<text x=\"{LEFT}\" y=\"24\" font-size=\"15\">{head}</text>"
+        "<rect width=\"100%\" height=\"100%\" fill=\"#ffffff\"/>\n<text x=\"{LEFT}\" y=\"24\" \
+         font-size=\"15\">{head}</text>"
     );
+    rectangles(&mut out, plan);
+    legend(&mut out);
+    let _ =
+        writeln!(out, "<text x=\"{LEFT}\" y=\"{}\">operation 0 to {}</text>", HEIGHT - 38.0, plan.program.ops.len());
+    let _ = writeln!(
+        out,
+        "<text x=\"8\" y=\"{}\">0 B</text>\n<text x=\"8\" y=\"{}\">{}</text>",
+        HEIGHT - 56.0,
+        TOP + 12.0,
+        Bytes(plan.arena_bytes)
+    );
+    out.push_str("</svg>\n");
+    out
+}
+
+/// One rectangle for each buffer of the arena: its life across, its bytes up.
+fn rectangles(out: &mut String, plan: &BindingPlan) {
+    let ops = plan.program.ops.len().max(1) as f64;
+    let bytes = plan.arena_bytes.max(1) as f64;
+    let (sx, sy) = ((WIDTH - LEFT - 16.0) / ops, (HEIGHT - TOP - 56.0) / bytes);
     for b in plan.buffers.iter().filter(|b| !b.external) {
         let [r, g, bl] = RoleColor::rgb(b.role);
         let (x, w) = (LEFT + b.live[0] as f64 * sx, (b.live[1] - b.live[0]) as f64 * sx);
@@ -72,9 +93,14 @@ pub fn arena_svg(plan: &BindingPlan, title: &str) -> String {
         );
         let _ = writeln!(
             out,
-            "<rect x=\"{x:.2}\" y=\"{y:.2}\" width=\"{w:.2}\" height=\"{h:.2}\" fill=\"#{r:02x}{g:02x}{bl:02x}\" stroke=\"#ffffff\" stroke-width=\"0.5\"><title>{tip}</title></rect>"
+            "<rect x=\"{x:.2}\" y=\"{y:.2}\" width=\"{w:.2}\" height=\"{h:.2}\" fill=\"#{r:02x}{g:02x}{bl:02x}\" \
+             stroke=\"#ffffff\" stroke-width=\"0.5\"><title>{tip}</title></rect>"
         );
     }
+}
+
+/// The color of each role.
+fn legend(out: &mut String) {
     for (i, role) in Role::ALL.into_iter().enumerate() {
         let [r, g, b] = RoleColor::rgb(role);
         let x = LEFT + i as f64 * 110.0;
@@ -85,15 +111,4 @@ pub fn arena_svg(plan: &BindingPlan, title: &str) -> String {
         );
         let _ = writeln!(out, "<text x=\"{}\" y=\"{}\">{}</text>", x + 16.0, HEIGHT - 14.0, role.name());
     }
-    let _ =
-        writeln!(out, "<text x=\"{LEFT}\" y=\"{}\">operation 0 to {}</text>", HEIGHT - 38.0, plan.program.ops.len());
-    let _ = writeln!(
-        out,
-        "<text x=\"8\" y=\"{}\">0 B</text>\n<text x=\"8\" y=\"{}\">{}</text>",
-        HEIGHT - 56.0,
-        TOP + 12.0,
-        Bytes(plan.arena_bytes)
-    );
-    out.push_str("</svg>\n");
-    out
 }

@@ -1,7 +1,6 @@
 //! Which operations take an epilogue, and with another one.
 
-use crate::lower::{Epilogue, OpKind, Trans};
-use crate::ops;
+use crate::ops::{self, Epilogue, OpKind, Trans};
 
 /// Whether the operation belongs to a forward product: weight gradients take no epilogue, input gradients only
 /// derivatives.

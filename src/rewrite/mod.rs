@@ -24,7 +24,7 @@ mod uses;
 
 pub use history::{Change, How, PassRun, origins};
 pub use pass::{Goal, Machine, Pass};
-pub use passes::PASSES;
+pub use passes::{PASSES, stored_in_half};
 pub use pipeline::{RewriteError, Rewritten, Stage, rewrite, rewrite_unverified, trace};
 pub use print::changes_text;
 pub(crate) use tiles::LONE_UPDATE_TILE;

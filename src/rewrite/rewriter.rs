@@ -6,8 +6,9 @@
 
 use super::history::{Change, How, PassRun, absorb, parts};
 use crate::ir::Role;
-use crate::lower::{Alias, LValue, LValueId, Layout, Op, OpKind, Program};
+use crate::lower::{Alias, LValue, LValueId, Layout, Op, Program};
 use crate::model::ParamId;
+use crate::ops::OpKind;
 use crate::tensor::{DType, Shape};
 
 /// What became of an operation.
@@ -324,7 +325,8 @@ mod tests {
         let before = program();
         let (own, count) = (names(&before), before.ops.len());
         let mut rw = Rewriter::new(before);
-        // 1 does the work of 0; 3 is moved before 2; 5 becomes two, of which one is appended; something is added behind 4.
+        // 1 does the work of 0; 3 is moved before 2; 5 becomes two, of which one is appended; something is added behind
+        // 4.
         rw.fuse(1, rw.op(1).clone(), &[0]);
         assert_eq!((rw.now(0), rw.is_there(0), rw.is_there(1)), (1, false, true));
         rw.move_before(3, 2);

@@ -2,8 +2,9 @@
 //! end of the step.
 
 use super::rewriter::Rewriter;
-use crate::lower::{LValueId, Op, OpKind, Program, Segment};
+use crate::lower::{LValueId, Op, Program};
 use crate::model::ParamId;
+use crate::ops::{OpKind, Segment};
 use std::collections::HashMap;
 
 /// Parameters from which memory is worth operations of its own.

@@ -49,7 +49,8 @@ pub fn workspace_bytes(kind: &OpKind, variant: Variant, threads: usize) -> usize
     }
 }
 
-/// A rough estimate of a kernel's time in microseconds: good for ranking and for a first idea of where time goes, measured times replace it.
+/// A rough estimate of a kernel's time in microseconds: good for ranking and for a first idea of where time goes,
+/// measured times replace it.
 #[must_use]
 pub fn cost_us(kind: &OpKind, variant: Variant, cpu: CpuFacts) -> f64 {
     // Rates of one core in operations and bytes a microsecond, for products and for everything else.

@@ -1,6 +1,7 @@
 //! The choice of a kernel for every operation of a rewritten program.
 
-use super::selection::{Measured, Policy, SelectError, Selection};
+use super::measured::Measured;
+use super::selection::{Policy, SelectError, Selection};
 use super::{Device, Target, cuda, on_cpu, on_gpu};
 use crate::lower::Program;
 use crate::model::Precision;

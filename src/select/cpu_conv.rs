@@ -1,14 +1,14 @@
 //! How the CPU's convolutions are cut up: pure functions of shape and instruction set, shared by selection and kernels.
 //!
-//! Forward convolution and the gradient of its input are both correlations: every output pixel sums, over its taps, a product of an input pixel and a
-//! matrix. With stride 1 the gradient has the same taps flipped; with a larger stride the output pixels fall into classes by their remainder, each
-//! with the taps that reach it. A class's pixels are the rows of a matrix product whose left operand is never built: its rows are addresses in an
-//! image with its padding written out.
+//! Forward convolution and the gradient of its input are both correlations: every output pixel sums, over its taps, a
+//! product of an input pixel and a matrix. With stride 1 the gradient has the same taps flipped; with a larger stride
+//! the output pixels fall into classes by their remainder, each with the taps that reach it. A class's pixels are the
+//! rows of a matrix product whose left operand is never built: its rows are addresses in an image with its padding
+//! written out.
 
 use super::Isa;
 use super::cpu_gemm::{PARALLEL_US, tile_shape};
-use crate::lower::{ConvGeometry, OpKind};
-use crate::ops;
+use crate::ops::{self, ConvGeometry, OpKind};
 
 /// One tap of a class.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -72,7 +72,7 @@ impl Correlation {
         }
         let class = Class { first: [0, 0], count: [g.ho, g.wo], taps };
         let (ins, outs) = (([g.h, g.w], g.c), ([g.ho, g.wo], g.f));
-        Self::new(g, ins, outs, g.stride, [1, 1], vec![class], false)
+        Self::new(g, ins, outs, [g.stride, [1, 1]], vec![class], false)
     }
 
     fn backward(g: &ConvGeometry) -> Self {
@@ -98,15 +98,14 @@ impl Correlation {
             }
         }
         let (ins, outs) = (([g.ho, g.wo], g.f), ([g.h, g.w], g.c));
-        Self::new(g, ins, outs, [1, 1], g.stride, classes, true)
+        Self::new(g, ins, outs, [[1, 1], g.stride], classes, true)
     }
 
     fn new(
         g: &ConvGeometry,
         (in_dims, in_c): ([usize; 2], usize),
         (out_dims, out_c): ([usize; 2], usize),
-        in_step: [usize; 2],
-        out_step: [usize; 2],
+        [in_step, out_step]: [[usize; 2]; 2],
         classes: Vec<Class>,
         transposed: bool,
     ) -> Self {
@@ -134,7 +133,7 @@ impl Correlation {
         }
     }
 
-    /// True where no pixel reads outside the image, which is then read where it lies.
+    /// True where no pixel reads outside the image, which is then read where it is.
     #[must_use]
     pub fn in_place(&self) -> bool {
         let inside = |span: [isize; 2], size: usize| span[0] >= 0 && span[1] <= size as isize;
@@ -151,7 +150,8 @@ impl Correlation {
         }
     }
 
-    /// Stripes of output rows that an image is cut into, so that there is enough to share and a stripe's input stays in the cache.
+    /// Stripes of output rows that an image is cut into, so that there is enough to share and a stripe's input stays in
+    /// the cache.
     #[must_use]
     pub fn stripes(&self) -> usize {
         const UNITS: usize = 8;
@@ -217,7 +217,7 @@ pub const fn stripe(rows: usize, count: usize, index: usize) -> (usize, usize) {
     (rows * index / count, rows * (index + 1) / count)
 }
 
-/// The pixels of a class along one axis that lie in output rows `from..to`.
+/// The pixels of a class along one axis that are in output rows `from..to`.
 #[must_use]
 pub fn class_rows(first: usize, step: usize, count: usize, from: usize, to: usize) -> (usize, usize) {
     let at = |limit: usize| limit.saturating_sub(first).div_ceil(step).min(count);
@@ -227,7 +227,7 @@ pub fn class_rows(first: usize, step: usize, count: usize, from: usize, to: usiz
 /// How the gradient of a weight is cut up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct WeightPlan {
-    /// Images whose padded copies lie side by side, so that a reduction is long enough.
+    /// Images whose padded copies are side by side, so that a reduction is long enough.
     pub images: usize,
     /// Chunks of the batch with sums of their own; 1 where threads share the output instead.
     pub chunks: usize,

@@ -1,11 +1,11 @@
 //! How the CPU's matrix products and convolutions are cut up: pure functions of shape and instruction set.
 //!
-//! Selection asks here whether a kernel takes an operation, how much scratch it needs and what it costs; the kernels take their blocking from
-//! the same functions, so that plan and kernel cannot disagree. Nothing here depends on the number of threads except the size of
-//! scratch, and no result of a kernel does.
+//! Selection asks here whether a kernel takes an operation, how much scratch it needs and what it costs; the kernels
+//! take their blocking from the same functions, so that plan and kernel cannot disagree. Nothing here depends on the
+//! number of threads except the size of scratch, and no result of a kernel does.
 
 use super::Isa;
-use crate::lower::{Gemm, OpKind, Trans};
+use crate::ops::{Gemm, OpKind, Trans};
 
 /// The register tile of an instruction set.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -96,11 +96,12 @@ impl GemmBlocking {
 /// Elements in a cache line.
 const LINE: usize = 16;
 
-/// Work below this many microseconds stays on one thread: handing it over would save little, and cost more than it saves where two threads share
-/// a core.
+/// Work below this many microseconds stays on one thread: handing it over would save little, and cost more than it
+/// saves where two threads share a core.
 pub const PARALLEL_US: f64 = 8.0;
 
-/// Bytes of scratch that the kernel for `op` needs when up to `threads` threads share it; 0 for operations that are not handled here.
+/// Bytes of scratch that the kernel for `op` needs when up to `threads` threads share it; 0 for operations that are not
+/// handled here.
 #[must_use]
 pub fn workspace_bytes(op: &OpKind, isa: Isa, threads: usize) -> usize {
     match op {

@@ -1,5 +1,5 @@
-//! What the CPU kernels that are neither products nor convolutions ask for: workspace, and whether an operation is worth
-//! sharing among threads.
+//! What the CPU kernels that are neither products nor convolutions ask for: workspace, and whether an operation is
+//! worth sharing among threads.
 
 use super::Variant;
 use crate::ops::OpKind;
@@ -7,8 +7,8 @@ use crate::ops::OpKind;
 /// Work below which a second thread costs more than it saves, in nanoseconds.
 const PARALLEL_NS: u64 = 4_000;
 
-/// Bytes of workspace that a kernel of this variant needs. Zero for products and convolutions, whose kernels have a plan of
-/// their own, and for references, which need none.
+/// Bytes of workspace that a kernel of this variant needs. Zero for products and convolutions, whose kernels have a
+/// plan of their own, and for references, which need none.
 #[must_use]
 pub fn workspace_bytes(op: &OpKind, variant: Variant) -> usize {
     if matches!(variant, Variant::Fast(_)) { op.scratch_floats() * size_of::<f32>() } else { 0 }

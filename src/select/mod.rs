@@ -11,6 +11,7 @@ pub mod cpu_gemm;
 pub mod cpu_rest;
 pub mod cuda;
 pub mod least;
+mod measured;
 mod on_cpu;
 mod on_gpu;
 mod print;
@@ -21,7 +22,8 @@ mod tuning;
 mod variant;
 
 pub use choose::select;
-pub use selection::{Candidate, Choice, Measured, Policy, SelectError, Selection};
+pub use measured::Measured;
+pub use selection::{Candidate, Choice, Policy, SelectError, Selection};
 pub use target::{CpuFacts, CudaFacts, Device, Isa, Target};
 pub use threads::{MOST_THREADS, Threads, ThreadsBy, Work, choose_threads, step_us, thread_counts, work_of};
 pub use tuning::{Timing, TunedDevice, Tuning};

@@ -2,7 +2,8 @@
 
 use super::selection::{Candidate, Choice, Policy, SelectError};
 use super::{CpuFacts, Target, Tuning, Variant, catalogue, least};
-use crate::lower::{OpKind, Program};
+use crate::lower::Program;
+use crate::ops::OpKind;
 
 /// The kernel of operation `index`: the fastest by remembered times where there are any, else the cheapest by estimate.
 pub(super) fn choose(

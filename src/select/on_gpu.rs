@@ -1,6 +1,7 @@
 //! The choice of a kernel for one operation on a GPU.
 
-use super::selection::{Candidate, Choice, Measured, SelectError};
+use super::measured::Measured;
+use super::selection::{Candidate, Choice, SelectError};
 use super::{CudaFacts, Target, Variant, cuda, least};
 use crate::lower::Program;
 use crate::tensor::Bytes;

@@ -1,6 +1,6 @@
 //! What a choice of kernels consists of.
 
-use super::{Target, Tuning, Variant, cuda};
+use super::{Target, Variant, cuda};
 use crate::lower::Program;
 use crate::tensor::Bytes;
 use serde::{Deserialize, Serialize};
@@ -95,16 +95,4 @@ impl Selection {
     pub fn flops(&self) -> u64 {
         self.choices.iter().map(|c| c.flops).sum()
     }
-}
-
-/// What was measured on the machine before, and goes before estimates.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct Measured<'a> {
-    /// On a CPU.
-    pub tuning: Option<&'a Tuning>,
-    /// On a GPU.
-    pub gpu_times: Option<&'a cuda::GpuTimes>,
-    /// On a GPU: takes the kernel of this number for every operation, counted by estimate, to time it; the best where
-    /// there are not so many.
-    pub force: Option<usize>,
 }

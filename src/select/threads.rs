@@ -6,7 +6,8 @@
 //! not depend on it.
 
 use super::{CpuFacts, Isa, Variant, catalogue, cpu_conv, cpu_gemm, cpu_rest};
-use crate::lower::{OpKind, Program};
+use crate::lower::Program;
+use crate::ops::OpKind;
 use crate::tensor::plural;
 use serde::Serialize;
 

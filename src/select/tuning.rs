@@ -3,7 +3,7 @@
 //! Plain data. It is measured by `train::tune` and kept in a file by `train::remembered`; here it is only looked up.
 
 use super::{Candidate, CpuFacts, Isa, Target, Variant, catalogue};
-use crate::lower::OpKind;
+use crate::ops::OpKind;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
@@ -64,7 +64,8 @@ impl Tuning {
         self.times.get(&Self::key(kind)).map_or(&[], Vec::as_slice)
     }
 
-    /// The fastest measured kernel of an operation that the machine accepts now; `None` where there is none, or where the times are another machine's.
+    /// The fastest measured kernel of an operation that the machine accepts now; `None` where there is none, or where
+    /// the times are another machine's.
     #[must_use]
     pub fn fastest(&self, kind: &OpKind, cpu: CpuFacts) -> Option<Timing> {
         if (self.device.isa, self.device.threads) != (cpu.isa, cpu.threads) {
@@ -82,7 +83,8 @@ impl Tuning {
         self.times.extend(newer.times);
     }
 
-    /// Writes measured times into the candidates of an operation, with what they lost against, and adds those that differ by sharing alone.
+    /// Writes measured times into the candidates of an operation, with what they lost against, and adds those that
+    /// differ by sharing alone.
     pub(super) fn explain(&self, kind: &OpKind, winner: Timing, candidates: &mut Vec<Candidate>) {
         for timing in self.of(kind) {
             let name = candidate_name(kind, timing.variant, timing.shared);

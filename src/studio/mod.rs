@@ -79,7 +79,8 @@ mod tests {
 
     #[test]
     fn a_reason_names_no_source_file() {
-        let text = "winit EventLoopError: os error at /a/winit/src/linux/mod.rs:765: neither WAYLAND_DISPLAY nor DISPLAY is \
+        let text = "winit EventLoopError: os error at /a/winit/src/linux/mod.rs:765: neither WAYLAND_DISPLAY nor \
+            DISPLAY is \
                     set.";
         assert_eq!(reason(text), "neither WAYLAND_DISPLAY nor DISPLAY is set.");
         assert_eq!(reason("no OpenGL: too old"), "no OpenGL: too old");

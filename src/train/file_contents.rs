@@ -5,7 +5,7 @@
 
 use super::file_header::read_header;
 use crate::model::Model;
-use crate::tensor::{HostTensor, Shape};
+use crate::tensor::Shape;
 use serde_json::{Map, Value};
 use std::collections::{BTreeMap, HashMap};
 use std::fmt;
@@ -112,11 +112,6 @@ impl Layout {
         Self(model.params.iter().map(|p| (p.name.clone(), p.shape.clone())).collect())
     }
 
-    #[must_use]
-    pub fn of_tensors(tensors: &[(String, HostTensor)]) -> Self {
-        Self(tensors.iter().map(|(name, t)| (name.clone(), t.shape.clone())).collect())
-    }
-
     /// The first tensor in which the file `there` differs from these; `None` where names and shapes are the same.
     fn difference(&self, there: &Self) -> Option<String> {
         let of_file = there.0.iter().find_map(|(name, shape)| match self.0.get(name) {
@@ -179,7 +174,7 @@ impl Contents {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::tensor::DType;
+    use crate::tensor::{DType, HostTensor};
     use crate::train::TensorFile;
 
     fn tensors(names: &[&str]) -> Vec<(String, HostTensor)> {
@@ -235,7 +230,7 @@ mod tests {
 
     #[test]
     fn networks_differ_by_names_and_shapes() {
-        let layout = |names: &[&str]| Layout::of_tensors(&tensors(names));
+        let layout = |names: &[&str]| Layout(tensors(names).into_iter().map(|(name, t)| (name, t.shape)).collect());
         let contents = |names: &[&str]| Contents { holding: Holding::Checkpoint, layout: layout(names) };
         let own = layout(&["layers.0.bias", "layers.0.weight"]);
         assert_eq!(contents(&["layers.0.bias", "layers.0.weight", "state.counter"]).other_network(&own), None);

@@ -1,11 +1,11 @@
 //! Kernels and library algorithms timed on the GPU, and remembered on disk.
 //!
-//! Estimates rank own kernels well enough and libraries badly, so every operation that has a choice is timed once on
+//! Estimates rank custom kernels well enough and libraries badly, so every operation that has a choice is timed once on
 //! each device: all its candidates, on memory of its own, before the step is planned.
 
 use super::TrainError;
 use crate::compile::{Compiled, Options, compile};
-use crate::exec::cuda::{self, Step, gpu, probe};
+use crate::exec::cuda::{self, OpTimer, gpu, prefetch, probe};
 use crate::lower::Op;
 use crate::model::Model;
 use crate::select::cuda::{GpuTimes, NOT_OFFERED_US, Real, real_of};
@@ -71,7 +71,7 @@ pub fn gpu_times(model: &Model, options: &Options) -> Result<Option<Arc<GpuTimes
     if open.is_empty() {
         return Ok(Some(known));
     }
-    let device = gpu(facts.ordinal).map_err(crate::exec::ExecError::Gpu)?;
+    let device = gpu(facts.ordinal).map_err(crate::exec::ExecError::from)?;
     // What has no room is refused when its memory is asked for, without minutes of compiling before.
     if device.free_bytes().map_or(true, |free| first.plan.arena_bytes > free) {
         return Ok(Some(known));
@@ -138,15 +138,15 @@ fn time_all(
     let choices = first.selection.choices.iter().enumerate();
     let single = choices.filter(|(_, choice)| !is_open(choice));
     let wanted: Vec<(&Compiled, usize)> = ops.iter().copied().chain(single.map(|(index, _)| (first, index))).collect();
-    Step::prefetch(device, &wanted)?;
+    prefetch(device, &wanted)?;
     let ready = started.elapsed();
     for round in &rounds {
-        let mut step = Step::to_time(Arc::clone(&round.compiled), Arc::clone(device), &round.timed)?;
+        let timer = OpTimer::new(Arc::clone(&round.compiled), Arc::clone(device), &round.timed)?;
         for (index, op) in round.compiled.plan.program.ops.iter().enumerate().filter(|(i, _)| round.timed[*i]) {
             let key = key_of(&round.compiled.selection, op);
             let so_far =
                 found.times.get(&key).map_or(f64::INFINITY, |t| t.values().copied().fold(f64::INFINITY, f64::min));
-            let us = if step.stood_in(index) { NOT_OFFERED_US } else { step.time_op(index, GIVE_UP * so_far)? };
+            let us = if timer.stood_in(index) { NOT_OFFERED_US } else { timer.time_op(index, GIVE_UP * so_far)? };
             found.keep(&key, &round.compiled.selection.choices[index].kernel, us);
         }
     }

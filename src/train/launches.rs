@@ -89,7 +89,7 @@ impl Session {
         while made < wanted {
             let may_send = problem.is_none() && (sent == 0 || Instant::now() < until);
             let size = if sent < wanted && may_send { self.train.launch_size(wanted - sent) } else { 0 };
-            if size > 0 && self.train.has_berth() {
+            if size > 0 && self.train.has_free_slot() {
                 let started = Instant::now();
                 let position = self.feed.position();
                 self.places.clear();
@@ -110,7 +110,7 @@ impl Session {
             let mut failed = None;
             let mut records = std::mem::take(&mut self.records);
             records.clear();
-            records.extend_from_slice(self.train.landed()?);
+            records.extend_from_slice(self.train.completed()?);
             for record in &records {
                 let mut report = self.watched.report(record, self.done + 1, fed_us);
                 if !self.accept(&mut report)? {

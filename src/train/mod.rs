@@ -57,18 +57,18 @@ pub use gpu_times::{gpu_times, known_gpu_times};
 pub use memory_needs::{Need, Needs, Shortage, needs};
 pub use messages::{Command, Event, RunState};
 pub use probe::{FirstBad, Held, OpTimes, Probe, Snapshot, held, held_part, measure_ops};
-pub use query::{BothWays, Pace, QUERY_SHARE, Query, QueryResult};
-pub use recipe::{Policy, RULES, Recipe, RecipeChange, Rule, refusal};
+pub use query::{BothWays, Pace, Query, QueryResult};
+pub use recipe::{Policy, Recipe, RecipeChange, Rule, refusal};
 pub use replace::{NotReplaced, ResultKind, name_aside, replaceable, set_aside};
 pub use session::Session;
 pub use spans::{Spans, Stretches, longest_from};
 pub use spec::{DataChoice, Purpose, SessionSpec};
 pub use step_report::StepReport;
-pub use summary::{BARS, Histogram, Picture, Statistics, Summary};
+pub use summary::{Histogram, Picture, Statistics, Summary};
 pub use tuning_file::{StepTimes, TuningFile, processor, remembered_times, tuning_is_off};
 pub use weights_origin::Origin;
 
-pub use threads::{threads_for, time_threads, tune_threads};
+pub use threads::{threads_for, tune_threads};
 pub use tune::tune;
 pub use verify::{
     Check, Compared, Culprit, Failure, Price, Progress, Proof, RandomEvent, RandomReport, RandomRun,

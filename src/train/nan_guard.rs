@@ -8,9 +8,10 @@
 use super::kept_state::KeptState;
 use super::{DataFeed, FeedPosition, TrainError};
 use crate::exec::cpu::Pool;
-use crate::exec::{Executor, Step};
+use crate::exec::{Executor, MemoryOf, Step};
 use crate::ir::Role;
-use crate::lower::{Dir, LValueId, Op};
+use crate::lower::{LValueId, Op};
+use crate::ops::Dir;
 use crate::tensor::DType;
 use std::path::Path;
 
@@ -86,9 +87,13 @@ impl Guard {
     }
 
     /// The number of steps after which the next snapshot is due.
-    pub(super) const fn next(&self, step: &Step) -> u64 {
+    pub(super) fn next(&self, step: &Step) -> u64 {
         // A snapshot crosses to the host; on a GPU that costs many steps.
-        self.step + if matches!(step, Step::Cuda(_)) { 16 * INTERVAL } else { INTERVAL }
+        self.step
+            + match step.capabilities().memory {
+                MemoryOf::Device => 16 * INTERVAL,
+                MemoryOf::Host => INTERVAL,
+            }
     }
 
     /// Says where a step went wrong, and leaves the run as it was before that step.

@@ -4,8 +4,8 @@
 //! CPU's step are in `exec::cpu::plant`.
 
 use super::{DataFeed, FeedPosition, StepReport, TrainError};
-use crate::exec::Step;
 use crate::exec::cpu::plant::Planted;
+use crate::exec::{MemoryOf, Step};
 use crate::model::ParamId;
 use std::borrow::Cow;
 use std::cell::Cell;
@@ -75,7 +75,9 @@ pub(super) fn divisor(samples: usize, batch: usize) -> usize {
 
 /// A copy of the step whose parameters an evaluation would share.
 pub(super) fn stale_owner(owner: &Step) -> Result<Option<Step>, TrainError> {
-    let (Some(Plant::StaleEvaluation), Step::Cpu(_)) = (PLANTED.get(), owner) else { return Ok(None) };
+    let (Some(Plant::StaleEvaluation), MemoryOf::Host) = (PLANTED.get(), owner.capabilities().memory) else {
+        return Ok(None);
+    };
     let mut copy = Step::new(Arc::clone(owner.compiled()), 1)?;
     for index in 0..owner.compiled().model.params.len() {
         let id = ParamId(index as u32);

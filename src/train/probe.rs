@@ -8,10 +8,10 @@
 use super::summary::Summary;
 use super::{FeedPosition, PlanKey, Purpose, Session, SessionSpec, TrainError};
 use crate::compile::Compiled;
+use crate::exec::ExecError;
 use crate::exec::cpu::{Ceilings, Floor};
-use crate::exec::cuda::GpuCeilings;
-use crate::exec::{ExecError, Step};
-use crate::lower::{Dir, LValueId};
+use crate::lower::LValueId;
+use crate::ops::Dir;
 use crate::plan::{BindingPlan, BufferId};
 use crate::select::Isa;
 use crate::tensor::DType;
@@ -43,7 +43,7 @@ impl Session {
 impl Snapshot {
     /// True where the snapshot is one of a step with the same values in the same places.
     #[must_use]
-    pub fn belongs_to(&self, plan: PlanKey) -> bool {
+    fn belongs_to(&self, plan: PlanKey) -> bool {
         self.plan == plan
     }
 }
@@ -280,13 +280,10 @@ pub fn measure_ops(spec: &SessionSpec, known: Option<Ceilings>) -> Result<OpTime
     let measured = [before, known].into_iter().flatten();
     let ceilings = after.map(|after| measured.fold(after, |best, one| best.or_better(&one)));
     let choices = &compiled.selection.choices;
-    let floors = match (&*step, &ceilings) {
-        (Step::Cuda(step), _) => {
-            let rates = GpuCeilings::measure(step.gpu(), compiled.selection.real)?;
-            choices.iter().map(|k| rates.floor(k.least_flops, k.bytes)).collect()
-        }
-        (_, Some(c)) => choices.iter().map(|k| c.floor(k.least_flops, k.bytes)).collect(),
-        (_, None) => Vec::new(),
+    let floors = match (step.floors()?, &ceilings) {
+        (Some(floors), _) => floors,
+        (None, Some(c)) => choices.iter().map(|k| c.floor(k.least_flops, k.bytes)).collect(),
+        (None, None) => Vec::new(),
     };
     Ok(OpTimes { op_us, floors, replay_us, ceilings, rounds })
 }

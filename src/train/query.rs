@@ -161,7 +161,7 @@ pub struct Pace {
 }
 
 /// The largest share of a run's time that looking into it takes.
-pub const QUERY_SHARE: f64 = 0.03;
+const QUERY_SHARE: f64 = 0.03;
 
 impl Pace {
     /// True where something may be done at `now`.

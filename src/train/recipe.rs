@@ -1,7 +1,7 @@
 //! The recipe of a run: everything of its preset that decides what a step computes, and what a resumed run does with a
 //! field that differs from its checkpoint's.
 //!
-//! [`RULES`] is the one table of that; `docs/resume.md` shows it to people, and a test holds the two together.
+//! `RULES` is the one table of that; `docs/resume.md` shows it to people, and a test holds the two together.
 
 use super::runs::preset_differences;
 use crate::model::{Preset, write_preset};
@@ -39,7 +39,7 @@ const SAMPLES: &str = "its place in the data is a place among those samples";
 const DIVISION: &str = "samples that it was trained on would be held out";
 
 /// Every field of a recipe.
-pub const RULES: [Rule; 17] = [
+const RULES: [Rule; 17] = [
     refused("input", NETWORK),
     refused("input.batch", "its place in the data is counted in batches of that size"),
     refused("layers", NETWORK),

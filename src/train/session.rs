@@ -14,7 +14,7 @@ use crate::compile::Compiled;
 use crate::data::{self, BatchPlace, Dataset};
 use crate::exec::ExecError;
 use crate::exec::cpu::{Pool, host_target};
-use crate::exec::{Executor, Recording, Step, StepRecord};
+use crate::exec::{Executor, RecordedAs, Recording, Step, StepRecord};
 use crate::lower::LValueId;
 use crate::model::{Model, Preset, check};
 use crate::tensor::HostTensor;
@@ -422,7 +422,7 @@ impl Watched {
         let start = feed.position();
         feed.next(train, self.x, self.y)?;
         // A device has run every launch once, on its fresh memory.
-        if matches!(train, Step::Cpu(_)) {
+        if train.capabilities().record == RecordedAs::Calls {
             guard.warm_up(train, pool)?;
         }
         feed.resume(start)

@@ -3,7 +3,7 @@
 use crate::tensor::HostTensor;
 
 /// Bars of a histogram.
-pub const BARS: usize = 48;
+const BARS: usize = 48;
 /// A picture has at most this many cells along each side; larger ones are averaged.
 pub const SIDE: usize = 96;
 
@@ -26,7 +26,7 @@ pub struct Statistics {
 pub struct Histogram {
     pub from: f64,
     pub to: f64,
-    /// [`BARS`] counts; empty where no element is finite.
+    /// `BARS` counts; empty where no element is finite.
     pub counts: Vec<u32>,
 }
 

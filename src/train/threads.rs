@@ -60,7 +60,7 @@ const STEPS: (f64, f64) = (3.0, 1000.0);
 ///
 /// # Errors
 /// Where a step cannot be compiled or run.
-pub fn time_threads(model: &Model) -> Result<StepTimes, TrainError> {
+fn time_threads(model: &Model) -> Result<StepTimes, TrainError> {
     let key = step_key(&cpu_program(model)?);
     let mut us = BTreeMap::new();
     for count in thread_counts(usable_cores()) {

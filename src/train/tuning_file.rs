@@ -178,8 +178,7 @@ impl Contents {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::lower::OpKind;
-    use crate::ops;
+    use crate::ops::{self, OpKind};
     use crate::select::{Timing, Variant};
 
     fn tuning(cpu: &str, len: usize, us: f64) -> Tuning {

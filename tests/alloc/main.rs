@@ -51,16 +51,19 @@ fn counted(work: impl FnOnce()) -> u64 {
 }
 
 const MLP: &str = r#"{"version": 1, "name": "mlp", "input": {"shape": [64], "batch": 64},
-    "layers": [{"type": "dense", "units": 128, "activation": "relu"}, {"type": "dropout", "rate": 0.1}, {"type": "dense", "units": 10}],
+    "layers": [{"type": "dense", "units": 128, "activation": "relu"}, {"type": "dropout", "rate": 0.1},
+    {"type": "dense", "units": 10}],
     "loss": {"type": "softmax_cross_entropy"}, "optimizer": {"type": "adamw", "lr": 0.001}, "data": {"type": "digits"},
     "train": {"steps": 100000, "seed": 0}}"#;
 
 const CNN: &str = r#"{"version": 1, "name": "cnn", "input": {"shape": [1, 8, 8], "batch": 64},
     "layers": [{"type": "conv2d", "filters": 16, "kernel": 3, "padding": "same", "bias": false}, {"type": "batch_norm"},
         {"type": "activation", "function": "relu"}, {"type": "max_pool2d", "size": 2},
-        {"type": "conv2d", "filters": 32, "kernel": 3, "activation": "gelu"}, {"type": "flatten"}, {"type": "dropout", "rate": 0.3},
+        {"type": "conv2d", "filters": 32, "kernel": 3, "activation": "gelu"}, {"type": "flatten"},
+        {"type": "dropout", "rate": 0.3},
         {"type": "dense", "units": 10}],
-    "loss": {"type": "softmax_cross_entropy"}, "optimizer": {"type": "sgd", "lr": 0.01, "momentum": 0.9}, "data": {"type": "digits"},
+    "loss": {"type": "softmax_cross_entropy"}, "optimizer": {"type": "sgd", "lr": 0.01, "momentum": 0.9},
+    "data": {"type": "digits"},
     "train": {"steps": 100000, "seed": 0}}"#;
 
 fn session(text: &str, threads: usize, executor: Executor) -> Session {
@@ -76,7 +79,8 @@ fn replay_allocates_nothing_and_eager_does() {
             for _ in 0..5 {
                 run.step().unwrap();
             }
-            // More than 256, so that the snapshot behind the NaN guard is renewed once, and more than an epoch, so that the data is shuffled anew.
+            // More than 256, so that the snapshot behind the NaN guard is renewed once, and more than an epoch, so that
+            // the data is shuffled anew.
             let steps = counted(|| {
                 for _ in 0..300 {
                     run.step().unwrap();
@@ -90,7 +94,8 @@ fn replay_allocates_nothing_and_eager_does() {
             });
             let eager = counted(|| step.run(Executor::Eager, pool).unwrap());
             println!(
-                "{name} on {threads} threads: 300 steps {steps} allocations, 200 replays {replays}, one eager step {eager}"
+                "{name} on {threads} threads: 300 steps {steps} allocations, 200 replays {replays}, one eager step \
+                 {eager}"
             );
             assert_eq!((steps, replays), (0, 0), "{name} on {threads} threads");
             assert!(eager > 0, "{name}: the eager executor allocates, so the counter counts");

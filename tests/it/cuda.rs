@@ -1,24 +1,26 @@
-//! The CUDA executor, as far as it can be tested without a GPU: plans for one, and the compilation of every kernel. With a GPU, steps are verified on it.
+//! The CUDA executor, as far as it can be tested without a GPU: plans for one, and the compilation of every kernel.
+//! With a GPU, steps are verified on it.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::process::Stdio;
 use stepgraph::compile::{Compiled, Options, compile};
-use stepgraph::exec::cuda::{Arch, compile_unit, gpu, probe, unit};
+use stepgraph::exec::cuda::{Arch, KernelSource, compile_source, gpu, probe};
 use stepgraph::exec::{ExecError, Fault, GraphRead};
 use stepgraph::model::{BUNDLED, Model, Precision, check, read_preset};
-use stepgraph::select::cuda::{Real, codes, real_of};
+use stepgraph::select::cuda::{KernelFile, KernelSpec, Real, custom_kernels, real_of};
 use stepgraph::select::{CudaFacts, Target};
 use stepgraph::train::{Session, SessionSpec};
 
 const PRECISIONS: [Precision; 4] = [Precision::F32, Precision::Tf32, Precision::Bf16, Precision::F16];
 
 /// A network with what the bundled presets leave out: odd sizes, strides, groups, dilation, momentum, label smoothing.
-const ODD: &str = r#"{"version": 1, "name": "odd", "input": {"shape": [3, 9, 7], "batch": 5}, "layers": [
+pub const ODD: &str = r#"{"version": 1, "name": "odd", "input": {"shape": [3, 9, 7], "batch": 5}, "layers": [
     {"type": "conv2d", "filters": 6, "kernel": [3, 2], "stride": [2, 1], "padding": 1, "activation": "gelu"},
     {"type": "conv2d", "filters": 6, "kernel": 3, "padding": "same", "dilation": 2, "groups": 3, "bias": false},
     {"type": "batch_norm"}, {"type": "activation", "function": "tanh"},
-    {"type": "max_pool2d", "size": 2, "stride": 1, "padding": 1}, {"type": "avg_pool2d", "size": [2, 3], "stride": 2, "padding": 1},
+    {"type": "max_pool2d", "size": 2, "stride": 1, "padding": 1},
+    {"type": "avg_pool2d", "size": [2, 3], "stride": 2, "padding": 1},
     {"type": "residual", "layers": [{"type": "conv2d", "filters": 6, "kernel": 1, "activation": "silu"}]},
     {"type": "flatten"}, {"type": "dropout", "rate": 0.3}, {"type": "batch_norm"},
     {"type": "dense", "units": 17, "activation": "sigmoid"}, {"type": "layer_norm"},
@@ -26,8 +28,11 @@ const ODD: &str = r#"{"version": 1, "name": "odd", "input": {"shape": [3, 9, 7],
     {"type": "dense", "units": 7}], "loss": {"type": "softmax_cross_entropy", "label_smoothing": 0.1},
     "optimizer": {"type": "sgd", "lr": 0.01, "momentum": 0.9, "nesterov": true, "weight_decay": 0.001}}"#;
 
+/// Root mean square normalisation, of the input and in a repeated block.
+const RMS: &str = include_str!("../data/golden/mlp-rms.json");
+
 fn models() -> Vec<Model> {
-    let bundled = BUNDLED.iter().map(|b| b.text).chain([ODD]);
+    let bundled = BUNDLED.iter().map(|b| b.text).chain([ODD, RMS]);
     bundled.map(|text| check(&read_preset(text).unwrap()).model.unwrap()).collect()
 }
 
@@ -88,21 +93,22 @@ fn without_libraries_own_kernels_do_everything() {
     }
 }
 
-/// One type of each template and number type, over all presets and all candidates that a GPU of this capability is offered.
-fn kernels(capability: (u32, u32)) -> BTreeMap<String, (&'static str, String)> {
+/// One type of each template and number type, over all presets and all candidates that a GPU of this capability is
+/// offered.
+fn kernels(capability: (u32, u32)) -> BTreeMap<String, KernelSpec> {
     let facts = CudaFacts { capability, ..Target::h200().as_cuda().unwrap() };
     let target = Target::cuda("some GPU", facts);
     // What stands beside a step's operations.
-    let beside = [
-        "Feed<bf16, 64, int, int, 1, 8, 1437, 5, 0, 256, false>",
-        "Feed<float, 3, float, float, 2, 7, 0, 5, 6, 256, true>",
-    ];
+    let beside =
+        ["bf16, 64, int, int, 1, 8, 1437, 5, 0, 256, false", "float, 3, float, float, 2, 7, 0, 5, 6, 256, true"];
+    let feed = |arguments: &str| KernelSpec::new(KernelFile::Feed, "Feed", arguments.into());
     let mut found: BTreeMap<_, _> =
-        beside.map(|feed| (feed.to_owned(), ("feed.cu", feed.to_owned()))).into_iter().collect();
-    found.insert("Clear".into(), ("clear.cu", "Clear".into()));
+        beside.map(|arguments| (format!("Feed {arguments}"), feed(arguments))).into_iter().collect();
+    found.insert("Clear".into(), clear());
     // No preset is so large that signs take the place of its activations.
     for t in ["bf16", "float"] {
-        found.insert(format!("SignBits {t}"), ("elementwise.cu", format!("SignBits<{t}, 4096>")));
+        let signs = KernelSpec::new(KernelFile::Elementwise, "SignBits", format!("{t}, 4096"));
+        found.insert(format!("SignBits {t}"), signs);
     }
     for model in models() {
         for precision in PRECISIONS {
@@ -110,16 +116,20 @@ fn kernels(capability: (u32, u32)) -> BTreeMap<String, (&'static str, String)> {
                 let compiled = planned(&model, precision, eval, &target);
                 for op in &compiled.selection.program.ops {
                     let real = real_of(&compiled.selection.program, op, Real::from(precision));
-                    for code in codes(&op.kind, real, &facts) {
-                        let ty = code.ty.rsplit("//---\n").next().unwrap_or_default().to_owned();
-                        let template = ty.split('<').next().unwrap_or_default().to_owned();
-                        found.entry(format!("{template} {}", real.name())).or_insert((code.file, code.ty));
+                    for kernel in custom_kernels(&op.kind, real, &facts) {
+                        let spec = kernel.spec;
+                        found.entry(format!("{} {}", spec.template, real.name())).or_insert(spec);
                     }
                 }
             }
         }
     }
     found
+}
+
+/// The kernel that zeroes memory.
+fn clear() -> KernelSpec {
+    KernelSpec::new(KernelFile::Clear, "Clear", String::new())
 }
 
 #[test]
@@ -130,20 +140,19 @@ fn every_kernel_compiles_for_every_architecture() {
     }
     let archs = [Arch(8, 0), Arch(9, 0), Arch(10, 0)].map(|a| (a, kernels((a.0, a.1))));
     assert!(archs.iter().all(|(_, k)| k.len() > 60), "kernels are missing");
-    let jobs: Vec<(&String, &(&str, String), Arch)> =
+    let jobs: Vec<(&String, &KernelSpec, Arch)> =
         archs.iter().flat_map(|(arch, kernels)| kernels.iter().map(|(n, k)| (n, k, *arch))).collect();
     let next = std::sync::atomic::AtomicUsize::new(0);
     std::thread::scope(|scope| {
         for _ in 0..2 {
             scope.spawn(|| {
-                while let Some((name, (file, ty), arch)) =
-                    jobs.get(next.fetch_add(1, std::sync::atomic::Ordering::Relaxed))
-                {
-                    let code = compile_unit(&unit(&[(file, ty)]), *arch);
+                while let Some((name, spec, arch)) = jobs.get(next.fetch_add(1, std::sync::atomic::Ordering::Relaxed)) {
+                    let code = compile_source(&KernelSource::from(KernelSpec::clone(spec)).text(), *arch);
                     assert!(
                         code.as_ref().is_ok_and(|c| c.len() > 500),
-                        "{name} for {arch}: {ty}\n{}",
-                        code.err().unwrap_or_default()
+                        "{name} for {arch}: {}\n{:?}",
+                        spec.ty(),
+                        code.err().map(|why| why.to_string())
                     );
                 }
             });
@@ -151,7 +160,8 @@ fn every_kernel_compiles_for_every_architecture() {
     });
 }
 
-/// The program, started to compile for another, is asked for a kernel: what it answers, and whether that is machine code.
+/// The program, started to compile for another, is asked for a kernel: what it answers, and whether that is machine
+/// code.
 fn compiled_elsewhere(source: &str, arch: Arch) -> (bool, Vec<u8>) {
     use std::io::{Read, Write};
     let mut program = std::process::Command::new(env!("CARGO_BIN_EXE_stepgraph"));
@@ -173,10 +183,10 @@ fn compiled_elsewhere(source: &str, arch: Arch) -> (bool, Vec<u8>) {
 
 #[test]
 fn another_process_compiles_the_same() {
-    let (source, arch) = (unit(&[("clear.cu", "Clear")]), Arch(9, 0));
+    let (source, arch) = (KernelSource::from(clear()).text(), Arch(9, 0));
     let (is_code, answer) = compiled_elsewhere(&source, arch);
     if probe().has("nvrtc") {
-        assert!(is_code && answer == compile_unit(&source, arch).unwrap());
+        assert!(is_code && answer == compile_source(&source, arch).unwrap());
         let (is_code, why) = compiled_elsewhere("no kernel", arch);
         assert!(!is_code && String::from_utf8(why).unwrap().contains("error"));
     } else {
@@ -185,9 +195,11 @@ fn another_process_compiles_the_same() {
     }
 }
 
-/// A classifier whose weights are stepped where their gradients are made, the last ones in tiles that have a multiprocessor to themselves.
+/// A classifier whose weights are stepped where their gradients are made, the last ones in tiles that have a
+/// multiprocessor to themselves.
 const MIDDLE: &str = r#"{"version": 1, "name": "middle", "input": {"shape": [784], "batch": 128}, "layers": [
-    {"type": "dense", "units": 512, "activation": "relu"}, {"type": "dense", "units": 512, "activation": "relu"}, {"type": "dense", "units": 10}],
+    {"type": "dense", "units": 512, "activation": "relu"}, {"type": "dense", "units": 512, "activation": "relu"},
+    {"type": "dense", "units": 10}],
     "loss": {"type": "softmax_cross_entropy"}, "optimizer": {"type": "adamw", "lr": 0.001}}"#;
 
 #[test]
@@ -201,21 +213,23 @@ fn updates_that_end_a_step_share_the_machine_and_their_launches_compile() {
             choices.iter().map(|c| &*c.kernel).filter(|k| k.contains("_adam_") && k.contains("direct_96x64")).collect();
         assert_eq!(alone.len(), 2, "{:?}", choices.iter().map(|c| &c.kernel).collect::<Vec<_>>());
         let ops = compiled.selection.program.ops.iter().zip(choices);
-        let mut units: Vec<Vec<(&str, String)>> = vec![Vec::new(); 3];
+        let mut units: Vec<Vec<KernelSpec>> = vec![Vec::new(); 3];
         for (op, choice) in ops {
             let real = real_of(&compiled.selection.program, op, Real::from(precision));
-            let code = codes(&op.kind, real, &target.as_cuda().unwrap());
-            let Some(code) = code.into_iter().find(|code| choice.kernel.ends_with(&code.tail)) else { continue };
+            let found = custom_kernels(&op.kind, real, &target.as_cuda().unwrap());
+            let Some(found) = found.into_iter().find(|k| choice.kernel.ends_with(&k.tail)) else { continue };
+            let spec = found.spec;
             match op.kind.name() {
-                "gemm" if units[0].is_empty() => units[0].push((code.file, code.ty)),
-                "gemm_tn_adam" if choice.kernel.contains("96x64") => units[1].push((code.file, code.ty)),
-                "reduce_sum_adam" => units[1].push((code.file, code.ty)),
+                "gemm" if units[0].is_empty() => units[0].push(spec),
+                "gemm_tn_adam" if choice.kernel.contains("96x64") => units[1].push(spec),
+                "reduce_sum_adam" => units[1].push(spec),
                 "step_metrics" => {
-                    let (declared, ty) = code.ty.split_once("\n//---\n").unwrap();
-                    let closing = format!("{declared}\n//---\nClosingMetrics<{ty}, 256, 5, 6>");
-                    units[2].push(("feed.cu", "Feed<float, 784, int, int, 1, 128, 60000, 5, 6, 256, false>".into()));
-                    units[2].push((code.file, closing));
-                    units[0].push((code.file, code.ty));
+                    let arguments = format!("{}, 256, 5, 6", spec.ty());
+                    let closing = KernelSpec { template: "ClosingMetrics", arguments, ..spec.clone() };
+                    let feed = "float, 784, int, int, 1, 128, 60000, 5, 6, 256, false".into();
+                    units[2].push(KernelSpec::new(KernelFile::Feed, "Feed", feed));
+                    units[2].push(closing);
+                    units[0].push(spec);
                 }
                 _ => {}
             }
@@ -223,9 +237,12 @@ fn updates_that_end_a_step_share_the_machine_and_their_launches_compile() {
         assert!(units.iter().all(|u| !u.is_empty()) && units[1].len() == 5, "{units:?}");
         if probe().has("nvrtc") {
             for members in &units {
-                let members: Vec<(&str, &str)> = members.iter().map(|(file, ty)| (*file, &**ty)).collect();
-                let code = compile_unit(&unit(&members), Arch(9, 0));
-                assert!(code.as_ref().is_ok_and(|c| c.len() > 500), "{members:?}\n{}", code.err().unwrap_or_default());
+                let code = compile_source(&members.iter().cloned().collect::<KernelSource>().text(), Arch(9, 0));
+                assert!(
+                    code.as_ref().is_ok_and(|c| c.len() > 500),
+                    "{members:?}\n{:?}",
+                    code.err().map(|why| why.to_string())
+                );
             }
         } else {
             println!("compiling is skipped: NVRTC is not installed");
@@ -243,11 +260,12 @@ fn steps_on_a_gpu_hold_every_check() {
         }
     };
     // The last begins with a library's call, where there is a library.
-    let wide = r#"{"version": 1, "name": "wide", "input": {"shape": [1024], "batch": 1024}, "precision": "bf16", "layers": [
+    let wide = r#"{"version": 1, "name": "wide", "input": {"shape": [1024], "batch": 1024}, "precision": "bf16",
+        "layers": [
         {"type": "dense", "units": 1024, "activation": "relu"}, {"type": "dense", "units": 1000}],
         "loss": {"type": "softmax_cross_entropy"}, "optimizer": {"type": "adamw", "lr": 0.001}}"#;
     let bundled = |name| BUNDLED.iter().find(|b| b.name == name).unwrap().text;
-    for text in [bundled("digits-mlp"), bundled("digits-cnn"), bundled("mlp-gelu-layernorm"), wide] {
+    for text in [bundled("digits-mlp"), bundled("digits-cnn"), bundled("mlp-gelu-layernorm"), RMS, wide] {
         let preset = read_preset(text).unwrap();
         let name = &preset.name;
         let options =

@@ -1,4 +1,5 @@
-//! Trajectories that PyTorch computed in float64: outputs, gradients, losses, updates and final parameters must agree, eager and replayed.
+//! Trajectories that PyTorch computed in float64: outputs, gradients, losses, updates and final parameters must agree,
+//! eager and replayed.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;

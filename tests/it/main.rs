@@ -4,6 +4,7 @@ mod cli;
 mod cuda;
 mod faults;
 mod golden;
+mod kernel_text;
 mod nets;
 mod numerics;
 mod plans;

@@ -13,7 +13,8 @@ pub fn model(preset: &Preset) -> Model {
     checked.model.unwrap_or_else(|| panic!("{}: {:?}", preset.name, checked.diagnostics))
 }
 
-/// A compiled step with parameters away from their symmetric starts and one random batch, the same for every target and precision.
+/// A compiled step with parameters away from their symmetric starts and one random batch, the same for every target and
+/// precision.
 pub fn prepared(model: &Model, options: &Options, seed: u64) -> (Step, Pool) {
     let threads = options.target.as_cpu().unwrap().threads;
     let compiled = compile(model, options).unwrap_or_else(|e| panic!("{}: {e}", model.name));

@@ -1,4 +1,5 @@
-//! Random networks in numbers: fast kernels against plain loops in f64, replay against eager, threads, instruction sets and runs against each other.
+//! Random networks in numbers: fast kernels against plain loops in f64, replay against eager, threads, instruction sets
+//! and runs against each other.
 
 use super::nets::{grad, model, prepared, trained};
 use stepgraph::compile::Options;
@@ -20,7 +21,8 @@ fn isas() -> Vec<Isa> {
 /// Small networks by the dozen, and a few that threads share; `STEPGRAPH_NETWORKS=20` draws twenty times as many.
 fn networks(small: u64, large: u64) -> impl Iterator<Item = Model> {
     let times = std::env::var("STEPGRAPH_NETWORKS").ok().and_then(|t| t.parse().ok()).unwrap_or(1u64);
-    // Differences are measured by the length of a tensor, which says little where fields are at the ends of their ranges.
+    // Differences are measured by the length of a tensor, which says little where fields are at the ends of their
+    // ranges.
     let of = |size: Size, seeds: std::ops::Range<u64>| seeds.map(move |s| model(&random_preset(s, size.usual())));
     of(Size::SMALL, 0..small * times).chain(of(Size::LARGE, 1_000_000..1_000_000 + large * times))
 }
@@ -34,7 +36,8 @@ fn gradients(model: &Model, options: &Options) -> Vec<Vec<f64>> {
     trained(model).map(|p| grad(&step, p)).collect()
 }
 
-/// For each parameter the largest difference over the larger of its own magnitude and a hundredth of the whole gradient's.
+/// For each parameter the largest difference over the larger of its own magnitude and a hundredth of the whole
+/// gradient's.
 fn errors(found: &[Vec<f64>], exact: &[Vec<f64>]) -> Vec<f64> {
     let size = |g: &[f64]| g.iter().fold(0.0f64, |m, v| m.max(v.abs()));
     let whole = exact.iter().fold(0.0f64, |m, g| m.max(size(g)));
@@ -43,7 +46,8 @@ fn errors(found: &[Vec<f64>], exact: &[Vec<f64>]) -> Vec<f64> {
             .iter()
             .zip(e)
             .fold(0.0f64, |m, (a, b)| if (a - b).is_nan() { f64::INFINITY } else { m.max((a - b).abs()) });
-        // A gradient that vanishes by symmetry, such as that of a bias before a normalisation, is pure rounding and is measured by the whole.
+        // A gradient that vanishes by symmetry, such as that of a bias before a normalisation, is pure rounding and is
+        // measured by the whole.
         worst / size(e).max(1e-2 * whole).max(1e-9)
     };
     found.iter().zip(exact).map(one).collect()
@@ -63,7 +67,8 @@ fn gradients_agree_with_plain_loops_in_f64() {
                 if error < 1e-3 {
                     continue;
                 }
-                // Where plain loops in f32 are as far off, the network itself is that sensitive: a maximum that changes hands, a variance near zero.
+                // Where plain loops in f32 are as far off, the network itself is that sensitive: a maximum that changes
+                // hands, a variance near zero.
                 let plain = plain.get_or_insert_with(|| {
                     let options = Options { policy: Policy::Reference, ..Options::train(Target::cpu(isa, 1)) };
                     errors(&gradients(&model, &options), &exact)
@@ -158,18 +163,20 @@ fn instruction_sets_agree() {
             all.extend(errors(other, &gradients[0]));
         }
     }
-    // The kernels add in another order, so a network that is sensitive to rounding may differ by more; that each is as right as plain loops are is
-    // what the comparison with f64 shows.
+    // The kernels add in another order, so a network that is sensitive to rounding may differ by more; that each is as
+    // right as plain loops are is what the comparison with f64 shows.
     all.sort_by(f64::total_cmp);
     let late = all[(all.len() - 1) * 99 / 100];
     assert!(late < 1e-3, "gradients of two instruction sets differ by {late:.1e}");
     println!("{equal} of {count} states after five steps are bit-equal across instruction sets");
 }
 
-/// One batch in, outputs and gradients of a preset's text; used by the cases below, each of which was once easy to get wrong.
+/// One batch in, outputs and gradients of a preset's text; used by the cases below, each of which was once easy to get
+/// wrong.
 fn case(layers: &str, shape: &str, loss: &str) {
     let text = format!(
-        r#"{{"version": 1, "name": "case", "input": {{"shape": {shape}, "batch": 5}}, "layers": {layers}, "loss": {{"type": "{loss}"}},
+        r#"{{"version": 1, "name": "case", "input": {{"shape": {shape}, "batch": 5}}, "layers": {layers},
+            "loss": {{"type": "{loss}"}},
             "optimizer": {{"type": "adam", "lr": 0.01}}}}"#
     );
     let preset = read_preset(&text).unwrap_or_else(|e| panic!("{layers}: {e:?}"));
@@ -189,12 +196,14 @@ fn case(layers: &str, shape: &str, loss: &str) {
 #[test]
 fn corner_cases_of_convolutions() {
     case(
-        r#"[{"type": "conv2d", "filters": 6, "kernel": [3, 2], "stride": [2, 3], "padding": [1, 2], "dilation": [2, 1], "groups": 2, "activation": "silu"}]"#,
+        r#"[{"type": "conv2d", "filters": 6, "kernel": [3, 2], "stride": [2, 3], "padding": [1, 2], "dilation": [2, 1],
+            "groups": 2, "activation": "silu"}]"#,
         "[4, 11, 9]",
         "mse",
     );
     case(
-        r#"[{"type": "conv2d", "filters": 5, "kernel": 1, "activation": "gelu"}, {"type": "conv2d", "filters": 5, "kernel": 3, "groups": 5, "padding": "same"}]"#,
+        r#"[{"type": "conv2d", "filters": 5, "kernel": 1, "activation": "gelu"},
+            {"type": "conv2d", "filters": 5, "kernel": 3, "groups": 5, "padding": "same"}]"#,
         "[1, 7, 5]",
         "mse",
     );
@@ -206,12 +215,14 @@ fn corner_cases_of_convolutions() {
 #[test]
 fn corner_cases_of_pools() {
     case(
-        r#"[{"type": "max_pool2d", "size": 3, "stride": 2, "padding": 1}, {"type": "conv2d", "filters": 2, "kernel": 1}]"#,
+        r#"[{"type": "max_pool2d", "size": 3, "stride": 2, "padding": 1},
+            {"type": "conv2d", "filters": 2, "kernel": 1}]"#,
         "[2, 8, 7]",
         "mse",
     );
     case(
-        r#"[{"type": "conv2d", "filters": 4, "kernel": 1}, {"type": "avg_pool2d", "size": [3, 2], "stride": [1, 2], "padding": [1, 0]}]"#,
+        r#"[{"type": "conv2d", "filters": 4, "kernel": 1},
+            {"type": "avg_pool2d", "size": [3, 2], "stride": [1, 2], "padding": [1, 0]}]"#,
         "[3, 6, 7]",
         "mse",
     );
@@ -226,23 +237,45 @@ fn corner_cases_of_pools() {
 fn corner_cases_of_axes_and_orders() {
     // Dense and normalisation over the last axis of an image.
     case(
-        r#"[{"type": "dense", "units": 7, "activation": "gelu"}, {"type": "layer_norm"}, {"type": "flatten"}, {"type": "dense", "units": 3}]"#,
+        r#"[{"type": "dense", "units": 7, "activation": "gelu"}, {"type": "layer_norm"}, {"type": "flatten"},
+            {"type": "dense", "units": 3}]"#,
         "[3, 4, 5]",
         "softmax_cross_entropy",
     );
     case(
-        r#"[{"type": "conv2d", "filters": 4, "kernel": 3}, {"type": "dense", "units": 6}, {"type": "layer_norm"}, {"type": "conv2d", "filters": 2, "kernel": 2}]"#,
+        r#"[{"type": "conv2d", "filters": 4, "kernel": 3}, {"type": "dense", "units": 6}, {"type": "layer_norm"},
+            {"type": "conv2d", "filters": 2, "kernel": 2}]"#,
         "[2, 7, 6]",
+        "mse",
+    );
+    case(
+        r#"[{"type": "rms_norm"}, {"type": "dense", "units": 7, "activation": "gelu"},
+            {"type": "rms_norm"}, {"type": "flatten"}, {"type": "dense", "units": 3}]"#,
+        "[3, 4, 5]",
+        "softmax_cross_entropy",
+    );
+    case(
+        r#"[{"type": "dense", "units": 6}, {"type": "repeat", "times": 3, "layers": [
+            {"type": "dense", "units": 6}, {"type": "rms_norm", "eps": 0.1}]}]"#,
+        "[5]",
         "mse",
     );
     // A flattened image in both orders: the weight after it is permuted, a normalisation after it cannot be.
     case(
-        r#"[{"type": "conv2d", "filters": 4, "kernel": 3}, {"type": "flatten"}, {"type": "batch_norm"}, {"type": "dense", "units": 3}]"#,
+        r#"[{"type": "conv2d", "filters": 4, "kernel": 3}, {"type": "flatten"}, {"type": "batch_norm"},
+            {"type": "dense", "units": 3}]"#,
         "[2, 6, 6]",
         "softmax_cross_entropy",
     );
     case(
-        r#"[{"type": "conv2d", "filters": 4, "kernel": 3}, {"type": "flatten"}, {"type": "layer_norm"}, {"type": "dropout", "rate": 0.3}, {"type": "dense", "units": 3}]"#,
+        r#"[{"type": "conv2d", "filters": 4, "kernel": 3}, {"type": "flatten"}, {"type": "layer_norm"},
+            {"type": "dropout", "rate": 0.3}, {"type": "dense", "units": 3}]"#,
+        "[2, 6, 6]",
+        "softmax_cross_entropy",
+    );
+    case(
+        r#"[{"type": "conv2d", "filters": 4, "kernel": 3}, {"type": "flatten"}, {"type": "rms_norm"},
+            {"type": "dense", "units": 3}]"#,
         "[2, 6, 6]",
         "softmax_cross_entropy",
     );
@@ -253,33 +286,39 @@ fn corner_cases_of_axes_and_orders() {
 #[test]
 fn corner_cases_of_blocks() {
     case(
-        r#"[{"type": "residual", "layers": [{"type": "activation", "function": "silu"}]}, {"type": "dense", "units": 3}]"#,
+        r#"[{"type": "residual", "layers": [{"type": "activation", "function": "silu"}]},
+            {"type": "dense", "units": 3}]"#,
         "[6]",
         "mse",
     );
     case(
-        r#"[{"type": "residual", "layers": [{"type": "conv2d", "filters": 3, "kernel": 3, "padding": "same"}]}, {"type": "global_avg_pool"}, {"type": "dense", "units": 3}]"#,
+        r#"[{"type": "residual", "layers": [{"type": "conv2d", "filters": 3, "kernel": 3, "padding": "same"}]},
+            {"type": "global_avg_pool"}, {"type": "dense", "units": 3}]"#,
         "[3, 5, 5]",
         "softmax_cross_entropy",
     );
     case(
-        r#"[{"type": "repeat", "times": 3, "layers": [{"type": "dense", "units": 6, "activation": "gelu"}, {"type": "batch_norm"}]}, {"type": "dense", "units": 3}]"#,
+        r#"[{"type": "repeat", "times": 3, "layers": [{"type": "dense", "units": 6, "activation": "gelu"},
+            {"type": "batch_norm"}]}, {"type": "dense", "units": 3}]"#,
         "[6]",
         "softmax_cross_entropy",
     );
     case(
-        r#"[{"type": "repeat", "times": 2, "layers": [{"type": "residual", "layers": [{"type": "conv2d", "filters": 2, "kernel": 3, "padding": "same", "activation": "relu"}, {"type": "batch_norm"}]}]}]"#,
+        r#"[{"type": "repeat", "times": 2, "layers": [{"type": "residual", "layers": [{"type": "conv2d", "filters": 2,
+            "kernel": 3, "padding": "same", "activation": "relu"}, {"type": "batch_norm"}]}]}]"#,
         "[2, 5, 4]",
         "mse",
     );
     case(
-        r#"[{"type": "residual", "layers": [{"type": "residual", "layers": [{"type": "dense", "units": 5}]}, {"type": "dropout", "rate": 0.5}]}]"#,
+        r#"[{"type": "residual", "layers": [{"type": "residual", "layers": [{"type": "dense", "units": 5}]},
+            {"type": "dropout", "rate": 0.5}]}]"#,
         "[5]",
         "mse",
     );
     // A repeated product that meets its input in two orders.
     case(
-        r#"[{"type": "repeat", "times": 2, "layers": [{"type": "conv2d", "filters": 2, "kernel": 1}, {"type": "dense", "units": 4}]}]"#,
+        r#"[{"type": "repeat", "times": 2, "layers": [{"type": "conv2d", "filters": 2, "kernel": 1},
+            {"type": "dense", "units": 4}]}]"#,
         "[2, 3, 4]",
         "mse",
     );
@@ -294,14 +333,16 @@ fn corner_cases_of_dropout_and_small_networks() {
         "mse",
     );
     case(
-        r#"[{"type": "conv2d", "filters": 3, "kernel": 2}, {"type": "dropout", "rate": 0.5}, {"type": "max_pool2d", "size": 2}, {"type": "dropout", "rate": 0.2}]"#,
+        r#"[{"type": "conv2d", "filters": 3, "kernel": 2}, {"type": "dropout", "rate": 0.5},
+            {"type": "max_pool2d", "size": 2}, {"type": "dropout", "rate": 0.2}]"#,
         "[2, 6, 7]",
         "mse",
     );
     // One of everything.
     case(r#"[{"type": "dense", "units": 1}]"#, "[1]", "mse");
     case(
-        r#"[{"type": "dense", "units": 1, "bias": false}, {"type": "batch_norm"}, {"type": "dense", "units": 2, "bias": false}]"#,
+        r#"[{"type": "dense", "units": 1, "bias": false}, {"type": "batch_norm"},
+            {"type": "dense", "units": 2, "bias": false}]"#,
         "[1]",
         "softmax_cross_entropy",
     );
@@ -312,21 +353,25 @@ fn corner_cases_of_activations() {
     for function in ["relu", "leaky_relu", "gelu", "silu", "sigmoid", "tanh"] {
         case(
             &format!(
-                r#"[{{"type": "conv2d", "filters": 3, "kernel": 3, "activation": "{function}"}}, {{"type": "activation", "function": "{function}"}}, {{"type": "flatten"}}, {{"type": "dense", "units": 3, "activation": "{function}"}}]"#
+                r#"[{{"type": "conv2d", "filters": 3, "kernel": 3, "activation": "{function}"}},
+                    {{"type": "activation", "function": "{function}"}}, {{"type": "flatten"}},
+                    {{"type": "dense", "units": 3, "activation": "{function}"}}]"#
             ),
             "[2, 5, 5]",
             "softmax_cross_entropy",
         );
         case(
             &format!(
-                r#"[{{"type": "activation", "function": "{function}"}}, {{"type": "dense", "units": 3}}, {{"type": "activation", "function": "{function}"}}]"#
+                r#"[{{"type": "activation", "function": "{function}"}}, {{"type": "dense", "units": 3}},
+                    {{"type": "activation", "function": "{function}"}}]"#
             ),
             "[8]",
             "mse",
         );
         case(
             &format!(
-                r#"[{{"type": "conv2d", "filters": 3, "kernel": 3}}, {{"type": "batch_norm"}}, {{"type": "activation", "function": "{function}"}}]"#
+                r#"[{{"type": "conv2d", "filters": 3, "kernel": 3}}, {{"type": "batch_norm"}},
+                    {{"type": "activation", "function": "{function}"}}]"#
             ),
             "[2, 5, 5]",
             "mse",

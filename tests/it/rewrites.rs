@@ -8,9 +8,10 @@ use std::fmt::Write as _;
 use std::path::PathBuf;
 use stepgraph::compile::{Compiled, Options, compile};
 use stepgraph::ir::{Metrics, Mode, build};
-use stepgraph::lower::{Dir, FilterOrder, Program, lower_for};
+use stepgraph::lower::{FilterOrder, Program, lower_for};
 use stepgraph::model::random::{Size, random_preset};
 use stepgraph::model::{Precision, Preset, check, read_preset};
+use stepgraph::ops::Dir;
 use stepgraph::rewrite::{Goal, origins, trace};
 use stepgraph::select::{Isa, Target};
 use stepgraph::tensor::DType;
@@ -47,12 +48,15 @@ fn listing(c: &Compiled) -> String {
     let (plan, mut out) = (&c.plan, String::new());
     for (op, choice) in plan.program.ops.iter().zip(&c.selection.choices) {
         let layer = op.layer.map_or_else(|| "-".to_owned(), |l| c.model.layer(l).label());
+        // What is read and written is listed once, where it is read.
+        let is_listed =
+            |dir, slot: &str| dir == Dir::In || !op.kind.slots().iter().any(|s| s.name == slot && s.dir == Dir::InOut);
         let arguments = |dir| {
             let of = |(slot, v)| {
                 let offset = plan.place(v).map_or_else(|| "None".to_owned(), |p| p.offset.to_string());
                 format!("{slot}={}@{offset}", plan.program.value(v).name)
             };
-            op.bound(dir).map(of).collect::<Vec<String>>().join(" ")
+            op.bound(dir).filter(|(slot, _)| is_listed(dir, slot)).map(of).collect::<Vec<String>>().join(" ")
         };
         let _ = writeln!(
             out,

@@ -1,6 +1,7 @@
 //! The text of every stage for every network that is kept here, so that a change of any stage is seen where it is made.
 //!
-//! The target is fixed, so every machine prints the same. `UPDATE_GOLDENS=1` writes the files anew; read what changed before keeping it.
+//! The target is fixed, so every machine prints the same. `UPDATE_GOLDENS=1` writes the files anew; read what changed
+//! before keeping it.
 
 use std::path::{Path, PathBuf};
 use stepgraph::compile::{Compiled, Options, compile};

@@ -1,15 +1,14 @@
-//! Training as a whole: checkpoints, settings that change while it runs, guards, the worker, evaluation, and proofs that can fail.
+//! Training as a whole: checkpoints, settings that change while it runs, guards, evaluation, and proofs
+//! that can fail.
+
+mod worker;
 
 use std::path::{Path, PathBuf};
-use std::time::{Duration, Instant};
 use stepgraph::exec::Executor;
 use stepgraph::exec::{ExecError, Fault};
 use stepgraph::model::{Preset, read_preset};
 use stepgraph::tensor::HostTensor;
-use stepgraph::train::{
-    Command, Event, RunKey, RunState, Session, SessionSpec, StepReport, TensorFile, TrainError, VerifyOptions, Worker,
-    read_tensors, verify,
-};
+use stepgraph::train::{Session, SessionSpec, StepReport, TensorFile, TrainError, VerifyOptions, read_tensors, verify};
 use tempfile::TempDir;
 
 const MLP_ADAM: &str = r#"{"version": 1, "name": "mlp-adam", "input": {"shape": [64], "batch": 32},
@@ -18,19 +17,23 @@ const MLP_ADAM: &str = r#"{"version": 1, "name": "mlp-adam", "input": {"shape": 
     "data": {"type": "digits", "held_out": 360, "split": "last"}, "train": {"steps": 400, "seed": 5}}"#;
 
 const CNN_MOMENTUM: &str = r#"{"version": 1, "name": "cnn-momentum", "input": {"shape": [1, 8, 8], "batch": 16},
-    "layers": [{"type": "conv2d", "filters": 4, "kernel": 3, "bias": false}, {"type": "batch_norm"}, {"type": "activation", "function": "relu"},
+    "layers": [{"type": "conv2d", "filters": 4, "kernel": 3, "bias": false}, {"type": "batch_norm"},
+    {"type": "activation", "function": "relu"},
         {"type": "flatten"}, {"type": "dense", "units": 10}],
-    "loss": {"type": "softmax_cross_entropy"}, "optimizer": {"type": "sgd", "lr": 0.02, "momentum": 0.9, "nesterov": true},
+    "loss": {"type": "softmax_cross_entropy"}, "optimizer": {"type": "sgd", "lr": 0.02, "momentum": 0.9,
+    "nesterov": true},
     "data": {"type": "digits"}, "train": {"steps": 400, "seed": 1}}"#;
 
 const DROPOUT: &str = r#"{"version": 1, "name": "dropout", "input": {"shape": [64], "batch": 32},
-    "layers": [{"type": "dense", "units": 32, "activation": "gelu"}, {"type": "dropout", "rate": 0.25}, {"type": "dense", "units": 10}],
+    "layers": [{"type": "dense", "units": 32, "activation": "gelu"}, {"type": "dropout", "rate": 0.25},
+    {"type": "dense", "units": 10}],
     "loss": {"type": "softmax_cross_entropy"}, "optimizer": {"type": "adam", "lr": 0.002},
     "data": {"type": "digits"}, "train": {"steps": 400, "seed": 2}}"#;
 
 /// Trains with a learning rate at which no network can stay finite.
 const BLOW_UP: &str = r#"{"version": 1, "name": "blow-up", "input": {"shape": [64], "batch": 32},
-    "layers": [{"type": "dense", "units": 32, "activation": "leaky_relu"}, {"type": "dense", "units": 32, "activation": "leaky_relu"}, {"type": "dense", "units": 10}],
+    "layers": [{"type": "dense", "units": 32, "activation": "leaky_relu"},
+    {"type": "dense", "units": 32, "activation": "leaky_relu"}, {"type": "dense", "units": 10}],
     "loss": {"type": "softmax_cross_entropy"}, "optimizer": {"type": "sgd", "lr": 1000.0, "momentum": 0.9},
     "data": {"type": "digits"}, "train": {"steps": 500, "seed": 0}}"#;
 
@@ -198,7 +201,7 @@ fn a_checkpoint_of_another_seed_continues_with_its_own_data() {
     first.save_checkpoint(&path, &preset(MLP_ADAM)).unwrap();
     let expected = bits(&steps(&mut first, 60));
     let mut second = Session::prepare(&SessionSpec { seed: Some(77), ..spec(MLP_ADAM) }).unwrap();
-    // Either the run goes on exactly, or it is refused: to go on with other batches without a word would be wrong.
+    // Either the run continues exactly, or it is refused: to go on with other batches without a word would be wrong.
     match second.load_checkpoint(&path) {
         Ok(()) => assert_eq!(bits(&steps(&mut second, 60)), expected),
         Err(error) => assert!(error.to_string().contains("seed"), "{error}"),
@@ -208,8 +211,10 @@ fn a_checkpoint_of_another_seed_continues_with_its_own_data() {
 #[test]
 fn the_learning_rate_acts_at_the_next_step_without_recording_anew() {
     let mut run = session(
-        r#"{"version": 1, "name": "sgd", "input": {"shape": [64], "batch": 32}, "layers": [{"type": "dense", "units": 10}],
-        "loss": {"type": "softmax_cross_entropy"}, "optimizer": {"type": "sgd", "lr": 0.1}, "data": {"type": "digits"}, "train": {"steps": 50, "seed": 0}}"#,
+        r#"{"version": 1, "name": "sgd", "input": {"shape": [64], "batch": 32}, "layers": [{"type": "dense",
+            "units": 10}],
+        "loss": {"type": "softmax_cross_entropy"}, "optimizer": {"type": "sgd", "lr": 0.1}, "data": {"type": "digits"},
+        "train": {"steps": 50, "seed": 0}}"#,
     );
     let compiled = std::sync::Arc::as_ptr(run.compiled());
     let base = run.step_mut().0.arena().unwrap().as_ptr();
@@ -250,7 +255,7 @@ fn dropout_draws_a_fresh_mask_of_the_right_rate_each_step() {
         run.step().unwrap();
         let (step, _) = run.step_mut();
         let id = step.find(&name).unwrap();
-        // The mask lies in shared memory: it is looked at right behind the operation that draws it.
+        // The mask is in shared memory: it is looked at right behind the operation that draws it.
         let ops = step.compiled().plan.program.ops.clone();
         let drawn = ops.iter().position(|o| o.kind.name() == "dropout").unwrap() + 1;
         let state = snapshot(&mut run);
@@ -295,132 +300,13 @@ fn an_absurd_learning_rate_fails_loudly_and_leaves_the_run_as_it_was() {
             assert!(tensor.to_f64().unwrap().iter().all(|v| v.is_finite()), "{name} is finite");
         }
         assert!(snapshot(&mut run) == *states.last().unwrap(), "the run stands where it stood before the step");
-        // With a sound rate the same run goes on from there, or fails at the very same step again; it never goes on with NaN.
+        // With a sound rate the same run continues from there, or fails at the very same step again; it never continues
+        // with NaN.
         match run.step() {
             Ok(_) => panic!("the same step cannot succeed the second time"),
             Err(again) => assert_eq!(again.to_string(), text),
         }
     }
-}
-
-/// Waits for events until one is wanted; everything seen goes to `seen`.
-fn until(worker: &Worker, seen: &mut Vec<Event>, wanted: impl Fn(&Event) -> bool) {
-    let deadline = Instant::now() + Duration::from_secs(60);
-    loop {
-        assert!(
-            Instant::now() < deadline,
-            "the event never came; seen {} events, the last {:?}",
-            seen.len(),
-            seen.last()
-        );
-        if let Some(event) = worker.wait_event(Duration::from_millis(200)) {
-            seen.push(event);
-            if seen.last().is_some_and(&wanted) {
-                return;
-            }
-        }
-    }
-}
-
-fn is_state(event: &Event, state: &RunState) -> bool {
-    matches!(event, Event::State(s) if s == state)
-}
-
-/// The numbers of all reported steps, in the order in which they came.
-fn reported(seen: &[Event]) -> Vec<u64> {
-    let of =
-        |e: &Event| if let Event::Steps(reports) = e { reports.iter().map(|r| r.step).collect() } else { Vec::new() };
-    seen.iter().flat_map(of).collect()
-}
-
-#[test]
-fn the_worker_obeys_and_reports_every_step_once() {
-    let folder = tempfile::tempdir().unwrap();
-    let long = MLP_ADAM.replace("\"steps\": 400", "\"steps\": 1000000");
-    let woken = std::sync::Arc::new(std::sync::atomic::AtomicU64::new(0));
-    let wakes = std::sync::Arc::clone(&woken);
-    let wake = move || {
-        wakes.fetch_add(1, std::sync::atomic::Ordering::SeqCst);
-    };
-    let worker = Worker::spawn(spec(&long), wake).unwrap();
-    let mut seen = Vec::new();
-    until(&worker, &mut seen, |e| is_state(e, &RunState::Ready));
-    assert!(
-        is_state(&seen[0], &RunState::Preparing) && matches!(seen[1], Event::Prepared { total: 1_000_000, .. }),
-        "{seen:?}"
-    );
-    assert!(worker.send(Command::Step(3)));
-    until(&worker, &mut seen, |e| is_state(e, &RunState::Paused));
-    assert_eq!(reported(&seen), [1, 2, 3]);
-    assert!(worker.send(Command::Start));
-    until(&worker, &mut seen, |e| is_state(e, &RunState::Running));
-    // A window that hangs for a second loses nothing and delays nothing.
-    std::thread::sleep(Duration::from_millis(1200));
-    assert!(worker.send(Command::SetLr(0.0005)) && worker.send(Command::Pause));
-    until(&worker, &mut seen, |e| is_state(e, &RunState::Paused));
-    let count = reported(&seen).len() as u64;
-    assert!(count > 100, "it trained on while nobody listened: {count} steps");
-    assert_eq!(reported(&seen), (1..=count).collect::<Vec<_>>());
-    let path = folder.path().join("worker.ckpt");
-    assert!(
-        worker.send(Command::SaveCheckpoint(path.clone()))
-            && worker.send(Command::Evaluate)
-            && worker.send(Command::Predict(vec![0, 3]))
-    );
-    until(&worker, &mut seen, |e| matches!(e, Event::Predicted { .. }));
-    let last = seen.len();
-    assert!(matches!(&seen[last - 3], Event::Saved(p) if *p == path), "{:?}", seen[last - 3]);
-    assert!(matches!(&seen[last - 2], Event::Evaluated { step, .. } if *step == count));
-    assert!(matches!(&seen[last - 1], Event::Predicted { outputs, .. } if outputs.len() == 20));
-    assert!(worker.send(Command::LoadCheckpoint(folder.path().join("none"))));
-    until(&worker, &mut seen, |e| matches!(e, Event::Problem(text) if text.contains("cannot be read")));
-    assert!(worker.send(Command::Step(2)));
-    until(&worker, &mut seen, |e| is_state(e, &RunState::Paused));
-    assert_eq!(reported(&seen), (1..=count + 2).collect::<Vec<_>>());
-    let lr = seen.iter().rev().find_map(|e| if let Event::Steps(r) = e { r.last().map(|r| r.lr) } else { None });
-    assert_eq!(lr, Some(0.0005), "the new rate is in force");
-    assert!(worker.send(Command::SetTotal(count + 10)) && worker.send(Command::Start));
-    until(&worker, &mut seen, |e| is_state(e, &RunState::Finished));
-    assert_eq!(reported(&seen), (1..=count + 10).collect::<Vec<_>>());
-    assert!(worker.send(Command::Stop));
-    until(&worker, &mut seen, |e| is_state(e, &RunState::Stopped));
-    assert!(woken.load(std::sync::atomic::Ordering::SeqCst) > 5, "the window is woken");
-    // The result of a run that was ended can still be saved, and a failure to do so is told with its place.
-    let (weights, nowhere) = (folder.path().join("w.safetensors"), folder.path().join("no/such/w.safetensors"));
-    assert!(worker.send(Command::SaveWeights(weights.clone())) && worker.send(Command::SaveWeights(nowhere.clone())));
-    until(&worker, &mut seen, |e| matches!(e, Event::Saved(p) if *p == weights));
-    until(&worker, &mut seen, |e| matches!(e, Event::NotSaved(p, why) if *p == nowhere && why.contains("no folder")));
-    assert!(weights.exists());
-    // A worker that rests is dropped like any other: nothing hangs.
-    drop(worker);
-}
-
-#[test]
-fn a_prepared_run_is_had_by_its_key() {
-    let worker = Worker::spawn(spec(MLP_ADAM), || {}).unwrap();
-    let mut seen = Vec::new();
-    until(&worker, &mut seen, |e| matches!(e, Event::Prepared { .. }));
-    let Some(Event::Prepared { run, .. }) = seen.last() else { unreachable!("the last that was waited for") };
-    let shared = worker.artefacts(*run).unwrap();
-    assert_eq!((shared.compiled.model.name.as_str(), shared.data.unwrap().0.len()), ("mlp-adam", 1797));
-    assert!(worker.artefacts(RunKey::new(run.plan)).is_none(), "another run of the same plan is another run");
-}
-
-#[test]
-fn a_worker_is_dropped_at_any_time() {
-    let long = MLP_ADAM.replace("\"steps\": 400", "\"steps\": 1000000");
-    for wait in [0, 5, 60, 300] {
-        let worker = Worker::spawn(spec(&long), || {}).unwrap();
-        let _ = worker.send(Command::Start);
-        std::thread::sleep(Duration::from_millis(wait));
-        let started = Instant::now();
-        drop(worker);
-        assert!(started.elapsed() < Duration::from_secs(20), "dropping took {:?}", started.elapsed());
-    }
-    let broken = MLP_ADAM.replace("\"units\": 10", "\"units\": 9");
-    let worker = Worker::spawn(spec(&broken), || {}).unwrap();
-    let mut seen = Vec::new();
-    until(&worker, &mut seen, |e| matches!(e, Event::State(RunState::Failed(text)) if text.contains("digits")));
 }
 
 #[test]
@@ -440,7 +326,7 @@ fn evaluation_sees_the_training_and_leaves_no_trace() {
     );
     let seen: u32 = later.confusion.iter().flatten().sum();
     assert_eq!((seen as usize, later.samples), (360, 360), "every held-out sample is counted once");
-    // Dropout is off: two evaluations of one state agree. And training goes on as if nobody had looked.
+    // Dropout is off: two evaluations of one state agree. And training continues as if nobody had looked.
     let mut looked = session(DROPOUT);
     let mut plain = session(DROPOUT);
     for _ in 0..20 {

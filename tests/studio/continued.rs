@@ -57,7 +57,7 @@ fn a_stopped_run_goes_on_in_the_same_curves_after_a_restart() {
     robot.press("Continue the selected run");
     robot.until("more steps", |app| app.studio.training.done() > done + 20);
     assert!(robot.app().studio.notice.as_ref().is_some_and(|n| n.text.contains("continues from step")));
-    // How far each layer moved goes on where it was, too.
+    // How far each layer moved continues where it was, too.
     robot.until("changes by layer", |app| {
         app.studio.training.history.layers.steps().last().is_some_and(|s| s[1] > done)
     });
@@ -106,7 +106,7 @@ fn a_run_whose_program_was_killed_goes_on_from_its_checkpoint() {
     let mut robot = open(folder.path());
     robot.until("the notice", |app| app.studio.notice.is_some());
     assert!(robot.sees("digits-mlp was interrupted at step"));
-    // Both steps are told: how far it came, and where it goes on.
+    // Both steps are told: how far it came, and where it continues.
     let entry = robot.app().studio.runs.entries[0].clone();
     let from = stepgraph::train::checkpoint_step(&store.checkpoint(&entry.id)).unwrap();
     let exact = stepgraph::studio::view_models::format::exact;
@@ -298,7 +298,7 @@ fn a_run_that_gave_way_to_another_network_goes_on_from_its_notice() {
     robot.until("more steps", |app| app.studio.training.done() > done + 20);
     let studio = &robot.app().studio;
     assert_eq!((studio.document.preset().name.as_str(), studio.training.writer.id()), ("spirals", Some(id.as_str())));
-    // Nothing of it is lost: it goes on from its last step.
+    // Nothing of it is lost: it continues from its last step.
     assert!(studio.training.history.loss.raw.len() as u64 > done + 20);
     drop(robot);
     let store = RunStore::at(folder.path().join("runs"));

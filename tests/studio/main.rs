@@ -6,7 +6,6 @@ mod edit;
 mod facts;
 mod files;
 mod keys;
-mod layout;
 mod memory;
 mod readable;
 mod robot;

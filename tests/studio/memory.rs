@@ -240,7 +240,8 @@ fn values_are_looked_at_along_the_step() {
 #[test]
 fn a_run_that_failed_shows_the_operation_that_made_the_first_nan() {
     let wild = r#"{"version": 1, "name": "wild", "input": {"shape": [64], "batch": 32},
-        "layers": [{"type": "dense", "units": 32, "activation": "leaky_relu"}, {"type": "dense", "units": 32, "activation": "leaky_relu"},
+        "layers": [{"type": "dense", "units": 32, "activation": "leaky_relu"},
+        {"type": "dense", "units": 32, "activation": "leaky_relu"},
             {"type": "dense", "units": 10}],
         "loss": {"type": "softmax_cross_entropy"}, "optimizer": {"type": "sgd", "lr": 100.0, "momentum": 0.9},
         "data": {"type": "digits"}, "train": {"steps": 500, "seed": 0}}"#;

@@ -294,7 +294,7 @@ fn eager_is_measured_beside_replay_without_touching_the_run() {
     assert_eq!((robot.app().studio.training.done(), state(robot.app())), (40, Some(RunState::Finished)));
     robot.window.step();
     assert!(robot.sees("as long") && robot.sees("Step times"));
-    // The run goes on as if nothing had been measured.
+    // The run continues as if nothing had been measured.
     robot.press("Train on");
     robot.until("the end of more", |app| app.studio.training.done() == 80);
     let mut other = Robot::open(None);

@@ -41,14 +41,14 @@ fn a_finished_run_is_made_longer_and_an_edited_one_begins_anew() {
     robot.train_to_the_end(30);
     assert_eq!(robot.app().studio.training.done(), 30);
     let first = robot.app().studio.training.history.loss.raw.values().to_vec();
-    // The button says what it does: the run goes on for as many steps again, and its curve with it.
+    // The button says what it does: the run continues for as many steps again, and its curve with it.
     robot.press("Train on");
     robot.until("the end of more", |app| state(app) == Some(RunState::Finished) && app.studio.training.done() == 60);
     let longer = robot.app().studio.training.history.loss.raw.values().to_vec();
     assert_eq!((robot.app().studio.training.total, &longer[..30]), (60, &first[..]));
     robot.press("Step");
     robot.until("one step more", |app| state(app) == Some(RunState::Finished) && app.studio.training.done() == 61);
-    // More steps are no other network: the run goes on to the end that is asked for.
+    // More steps are no other network: the run continues to the end that is asked for.
     robot.write("steps", "75");
     robot.settle();
     assert!(!robot.sees("edited since"));

@@ -316,7 +316,7 @@ fn a_run_that_is_let_go_keeps_its_weights_and_its_curve() {
     let mut robot = open(folder.path());
     robot.train(100_000_000);
     robot.until("some steps", |app| app.studio.training.done() > 50);
-    // The window closes while the run goes on.
+    // The window closes while the run continues.
     drop(robot);
     let entry = store.find("last").unwrap();
     assert_eq!(entry.record.state, RunEnd::Stopped);

@@ -1,7 +1,7 @@
 //! A bound kernel call: the unit of which a recording is made.
 
-use super::plant::Around;
-use crate::lower::OpKind;
+use crate::ops::OpKind;
+use std::any::Any;
 
 /// The largest number of slots of an operation that CPU kernels look at; later ones are bound for GPUs only.
 pub const MAX_ARGS: usize = 12;
@@ -30,12 +30,12 @@ impl Part {
     }
 }
 
-/// A kernel's entry point. It runs the part of the operation that `Part` names; all parts of one phase may run at the same time, a barrier
-/// stands between phases. The result must not depend on `Part::count`.
+/// A kernel's entry point. It runs the part of the operation that `Part` names; all parts of one phase may run at the
+/// same time, a barrier separates phases. The result must not depend on `Part::count`.
 ///
 /// # Safety
-/// Every bound pointer of the call is valid for the operation's dimensions and aligned to 64 bytes, and no other code touches the outputs
-/// meanwhile.
+/// Every bound pointer of the call is valid for the operation's dimensions and aligned to 64 bytes, and no other code
+/// touches the outputs meanwhile.
 pub type KernelFn = unsafe fn(&Call, Part);
 
 /// One kernel with its arguments fixed.
@@ -46,12 +46,12 @@ pub struct Call {
     pub ptr: [*mut u8; MAX_ARGS],
     /// Index tables that the kernel prepared when it was bound (see its `prepare`); empty for most.
     pub table: Box<[i32]>,
-    /// Number of phases; a barrier stands after each.
+    /// Number of phases; a barrier follows each.
     pub phases: usize,
     /// Whether the threads share the call; otherwise the first runs it alone.
     pub parallel: bool,
-    /// What a test put around the kernel; nothing in every other step.
-    pub around: Option<Box<Around>>,
+    /// What a test put around the kernel, of a type that only its own entry point knows; nothing in every other step.
+    pub around: Option<Box<dyn Any + Send + Sync>>,
 }
 
 // SAFETY: a call only describes memory that the environment owns; who runs it upholds `KernelFn`'s contract.

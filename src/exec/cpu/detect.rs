@@ -4,7 +4,8 @@ use super::cores::usable_cores;
 use crate::select::{Isa, MOST_THREADS, Target};
 use thiserror::Error;
 
-/// The best instruction set that kernels are written for and this processor has. `STEPGRAPH_ISA` (`portable`, `avx2`, `avx512`) lowers it, to compare.
+/// The best instruction set that kernels are written for and this processor has. `STEPGRAPH_ISA` (`portable`, `avx2`,
+/// `avx512`) lowers it, to compare.
 #[must_use]
 pub fn detect_isa() -> Isa {
     let best = native_isa();
@@ -97,9 +98,12 @@ mod tests {
     fn a_variable_that_is_no_number_of_threads_is_refused() {
         assert_eq!((threads_of("1"), threads_of("64")), (Ok(1), Ok(64)));
         for text in ["abc", "0", "65", "9999", "-1", "2.5", " 2"] {
-            let told = threads_of(text).unwrap_err().to_string();
-            assert!(told.starts_with(&format!("STEPGRAPH_THREADS is \"{text}\"; expected a whole number")), "{told}");
-            assert!(told.contains("from 1 to 64; correct it, or unset it"), "{told}");
+            let message = threads_of(text).unwrap_err().to_string();
+            assert!(
+                message.starts_with(&format!("STEPGRAPH_THREADS is \"{text}\"; expected a whole number")),
+                "{message}"
+            );
+            assert!(message.contains("from 1 to 64; correct it, or unset it"), "{message}");
         }
     }
 }

@@ -7,7 +7,7 @@
 use super::call::{Call, KernelFn, MAX_ARGS, Part};
 use super::kernels;
 use crate::compile::Compiled;
-use crate::lower::OpKind;
+use crate::ops::OpKind;
 use crate::select::Variant;
 use std::cell::Cell;
 use std::marker::PhantomData;
@@ -65,7 +65,7 @@ impl Plant {
 }
 
 /// What is around a kernel that was changed.
-pub struct Around {
+struct Around {
     real: KernelFn,
     phases: usize,
     spoil: fn(&Faulty<'_>),
@@ -105,7 +105,7 @@ pub(super) fn plant_in_plan(compiled: Arc<Compiled>) -> Arc<Compiled> {
 /// # Safety
 /// As [`KernelFn`].
 unsafe fn spoilt(call: &Call, _: Part) {
-    if let Some(around) = &call.around {
+    if let Some(around) = call.around.as_ref().and_then(|around| around.downcast_ref::<Around>()) {
         (around.spoil)(&Faulty { call, around });
     }
 }

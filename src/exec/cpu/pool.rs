@@ -1,10 +1,11 @@
 //! Threads that share a step.
 //!
-//! A step of small operations lasts tens of microseconds, so that waking a sleeping thread for each operation would cost more than the work.
-//! The caller walks the list and publishes each shared phase; the other threads spin beside it and claim parts. Whoever is there does the work:
-//! where the system has taken a thread's core away, the caller claims its parts too, so that a busy machine slows a step but does not stall it. Results do
-//! not depend on who ran which part. Threads without work spin for a while before they sleep; one that falls asleep while a long call is under way is
-//! woken for the next shared phase.
+//! A step of small operations lasts tens of microseconds, so that waking a sleeping thread for each operation would
+//! cost more than the work. The caller walks the list and publishes each shared phase; the other threads spin beside it
+//! and claim parts. Whoever is there does the work: where the system has taken a thread's core away, the caller claims
+//! its parts too, so that a busy machine slows a step but does not stall it. Results do not depend on who ran which
+//! part. Threads without work spin for a while before they sleep; one that falls asleep while a long call is under way
+//! is woken for the next shared phase.
 
 use super::call::Part;
 use crate::exec::ExecError;
@@ -57,7 +58,8 @@ impl Shared {
             if self.claim.0.compare_exchange_weak(now, now + 1, Ordering::AcqRel, Ordering::Relaxed).is_err() {
                 continue;
             }
-            // SAFETY: the claim succeeded, so the phase is the published one and its caller waits until this part is done.
+            // SAFETY: the claim succeeded, so the phase is the published one and its caller waits until this part is
+            // done.
             if let Some((job, phase)) = unsafe { *self.job.get() } {
                 let part = Part { index: part as usize, count: self.count, phase };
                 // SAFETY: as above, the job is alive.
@@ -120,8 +122,8 @@ impl Pool {
         }
     }
 
-    /// Wakes the threads that are known to sleep. Costs one load where none does. A thread that falls asleep at this very moment is missed, and the
-    /// next phase wakes it.
+    /// Wakes the threads that are known to sleep. Costs one load where none does. A thread that falls asleep at this
+    /// very moment is missed, and the next phase wakes it.
     #[inline]
     fn wake_sleepers(&self) {
         if self.shared.asleep.0.load(Ordering::Relaxed) > 0 {
@@ -129,7 +131,8 @@ impl Pool {
         }
     }
 
-    /// Runs `job` once for every part of phase `phase`, in as many parts as there are threads, and returns when all are done. Allocates nothing.
+    /// Runs `job` once for every part of phase `phase`, in as many parts as there are threads, and returns when all are
+    /// done. Allocates nothing.
     pub fn share(&mut self, phase: usize, job: &(dyn Fn(Part) + Sync)) {
         let shared = &*self.shared;
         if self.workers.is_empty() {

@@ -5,8 +5,8 @@ use super::ledger::Ledger;
 use super::plant::{plant_in, plant_in_plan};
 use super::{Pool, kernels};
 use crate::compile::Compiled;
-use crate::exec::{EnvBuilder, ExecError, Executor, SealedEnv, copied};
-use crate::lower::OpKind;
+use crate::exec::{EnvBuilder, ExecError, SealedEnv};
+use crate::ops::OpKind;
 use crate::select::Variant;
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -26,7 +26,8 @@ pub struct Step {
 }
 
 impl Step {
-    /// Takes the memory of a compiled step, seals it, and records the calls. `threads` is the number of threads of the pools that will run it.
+    /// Takes the memory of a compiled step, seals it, and records the calls. `threads` is the number of threads of the
+    /// pools that will run it.
     ///
     /// # Errors
     /// Where memory is short.
@@ -46,7 +47,8 @@ impl Step {
         Self::record(compiled, env, owner.threads)
     }
 
-    /// Binds every operation to its kernel and addresses. Only addresses are asked of the environment here: it is sealed.
+    /// Binds every operation to its kernel and addresses. Only addresses are asked of the environment here: it is
+    /// sealed.
     fn record(compiled: Arc<Compiled>, env: SealedEnv, threads: usize) -> Result<Self, ExecError> {
         let ledger = Ledger::new(&compiled, &env);
         let mut calls = Vec::with_capacity(compiled.plan.program.ops.len());
@@ -87,28 +89,18 @@ impl Step {
         &self.compiled
     }
 
-    /// Runs the whole step once.
-    ///
-    /// # Errors
-    /// Where the ledger finds a recorded address that the plan does not have; nothing was run then.
-    pub fn run(&mut self, executor: Executor, pool: &mut Pool) -> Result<(), ExecError> {
-        match executor {
-            Executor::Replay => self.replay(pool),
-            Executor::Eager => self.run_ops(0, self.calls.len(), pool),
-        }
-    }
-
     /// Replays the recording once. Allocates nothing.
     ///
     /// # Errors
-    /// As [`Self::run`].
+    /// Where the ledger finds a recorded address that the plan does not have; nothing was run then.
     pub fn replay(&mut self, pool: &mut Pool) -> Result<(), ExecError> {
         self.ledger.check(&self.calls, &self.env, &self.compiled)?;
         if self.parallel {
             pool.wake();
         }
         for call in &self.calls {
-            // SAFETY: the ledger holds, the environment is exclusively ours, and each call is done before the next begins.
+            // SAFETY: the ledger holds, the environment is exclusively ours, and each call is done before the next
+            // begins.
             unsafe { run_call(call, pool) };
         }
         if let Some(trace) = &mut self.trace {
@@ -161,38 +153,20 @@ impl Step {
         Ok(())
     }
 
-    /// Runs the step once and puts back everything that survives a step: caches are warm and memory is mapped, and nothing has changed.
-    ///
-    /// # Errors
-    /// As [`Self::run`].
-    pub fn warm_up(&mut self, pool: &mut Pool) -> Result<(), ExecError> {
-        let saved = self.snapshot();
-        self.run(Executor::Eager, pool)?;
-        self.replay(pool)?;
-        self.restore(&saved);
-        Ok(())
-    }
-
     /// The memory of everything that survives a step.
     pub fn survivors(&mut self) -> &mut [u8] {
         // SAFETY: `self` is borrowed exclusively, so that no step runs.
         unsafe { self.env.persistent_mut(&self.compiled.plan) }
     }
 
-    /// Everything that survives a step, byte for byte.
-    #[must_use]
-    pub fn snapshot(&mut self) -> Vec<u8> {
-        copied(self.survivors())
-    }
-
-    /// As [`Self::snapshot`], into memory of the same size.
+    /// Copies everything that survives a step into memory of the same size.
     pub fn snapshot_into(&mut self, saved: &mut [u8]) {
         let memory = self.survivors();
         let len = memory.len().min(saved.len());
         saved[..len].copy_from_slice(&memory[..len]);
     }
 
-    /// Puts back what [`Self::snapshot`] took from this step.
+    /// Puts back what [`Self::snapshot_into`] took from this step.
     pub fn restore(&mut self, saved: &[u8]) {
         let memory = self.survivors();
         let len = memory.len().min(saved.len());
@@ -202,7 +176,8 @@ impl Step {
     /// The whole arena's bytes, to compare.
     #[must_use]
     pub fn arena(&self) -> &[u8] {
-        // SAFETY: the arena is one allocation of this many initialised bytes, and no step runs while `self` is borrowed.
+        // SAFETY: the arena is one allocation of this many initialised bytes, and no step runs while `self` is
+        // borrowed.
         unsafe { std::slice::from_raw_parts(self.env.base() as *const u8, self.env.bytes() as usize) }
     }
 
@@ -229,10 +204,11 @@ impl Step {
         self.calls[op].ptr[slot] = self.ledger.row(op)[slot] as *mut u8;
     }
 
-    /// Times each recorded call by itself, `rounds` times over the whole list in order; the median of each, in microseconds.
+    /// Times each recorded call by itself, `rounds` times over the whole list in order; the median of each, in
+    /// microseconds.
     ///
     /// # Errors
-    /// As [`Self::run`].
+    /// As [`Self::replay`].
     pub fn time_calls(&mut self, rounds: usize, pool: &mut Pool) -> Result<Vec<f64>, ExecError> {
         self.ledger.check(&self.calls, &self.env, &self.compiled)?;
         let mut samples = vec![vec![0.0; rounds]; self.calls.len()];
@@ -253,11 +229,12 @@ impl Step {
             .collect())
     }
 
-    /// What a replay costs besides its kernels, in microseconds: the ledger and the calls themselves, then the same with the threads' meetings at
-    /// calls that are shared. Timed over `rounds` replays in which every kernel is an empty function. Changes no values.
+    /// What a replay costs besides its kernels, in microseconds: the ledger and the calls themselves, then the same
+    /// with the threads' meetings at calls that are shared. Timed over `rounds` replays in which every kernel is an
+    /// empty function. Changes no values.
     ///
     /// # Errors
-    /// As [`Self::run`].
+    /// As [`Self::replay`].
     pub fn time_bookkeeping(&mut self, rounds: usize, pool: &mut Pool) -> Result<[f64; 2], ExecError> {
         let shared: Vec<bool> = self.calls.iter_mut().map(|c| std::mem::replace(&mut c.parallel, false)).collect();
         let parallel = std::mem::replace(&mut self.parallel, false);

@@ -1,6 +1,6 @@
 //! What a GPU can do at best: the ceilings that a step is held against.
 
-use super::failed;
+use super::error::{CudaError, failed};
 use super::gpu::Gpu;
 use super::memory::{DeviceMemory, Event};
 use crate::exec::ExecError;
@@ -12,7 +12,8 @@ use serde::Serialize;
 /// The ceilings of one GPU for one precision.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct GpuCeilings {
-    /// The least time of a launch inside a graph that waits for the one before: as measured on an H200 with programmatic dependent launch.
+    /// The least time of a launch inside a graph that waits for the one before: as measured on an H200 with
+    /// programmatic dependent launch.
     pub launch_us: f64,
     /// What the device's second cache holds, and the bytes that it gives to all multiprocessors in a microsecond at
     /// most.
@@ -21,7 +22,8 @@ pub struct GpuCeilings {
     /// Bytes read and written in a microsecond: by a large copy on the device, measured now, or by the memory's clock
     /// and width, whichever is more.
     pub bytes_per_us: f64,
-    /// Floating-point operations of products in a microsecond, by the device's clock and the units of a multiprocessor of its generation.
+    /// Floating-point operations of products in a microsecond, by the device's clock and the units of a multiprocessor
+    /// of its generation.
     pub flops_per_us: f64,
 }
 
@@ -37,7 +39,7 @@ impl GpuCeilings {
     /// # Errors
     /// Where the device fails or has no memory to spare.
     pub fn measure(gpu: &Gpu, real: Real) -> Result<Self, ExecError> {
-        let bandwidth = || -> Result<f64, String> {
+        let bandwidth = || -> Result<f64, CudaError> {
             gpu.enter()?;
             let bytes = COPY_BYTES.min(gpu.memory()?.0 as usize / 4).max(1 << 20);
             let (from, to) = (DeviceMemory::zeroed(bytes, gpu.stream())?, DeviceMemory::zeroed(bytes, gpu.stream())?);
@@ -54,13 +56,13 @@ impl GpuCeilings {
             }
             Ok(2.0 * bytes as f64 / best)
         };
-        let of = |which| gpu.attribute(which).map(f64::from).map_err(ExecError::Gpu);
+        let of = |which| gpu.attribute(which).map(f64::from);
         use sys::CUdevice_attribute as Attribute;
         let clock_khz = of(Attribute::CU_DEVICE_ATTRIBUTE_CLOCK_RATE)?;
         let memory_khz = of(Attribute::CU_DEVICE_ATTRIBUTE_MEMORY_CLOCK_RATE)?;
         let bus_bits = of(Attribute::CU_DEVICE_ATTRIBUTE_GLOBAL_MEMORY_BUS_WIDTH)?;
         // Twice a cycle.
-        let bytes_per_us = bandwidth().map_err(ExecError::Gpu)?.max(2.0 * memory_khz / 1e3 * bus_bits / 8.0);
+        let bytes_per_us = bandwidth()?.max(2.0 * memory_khz / 1e3 * bus_bits / 8.0);
         let cache_bytes = of(Attribute::CU_DEVICE_ATTRIBUTE_L2_CACHE_SIZE)? as u64;
         let info = gpu.info();
         let multiprocessors = f64::from(info.multiprocessors);

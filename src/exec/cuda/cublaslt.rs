@@ -1,13 +1,16 @@
-//! Matrix products by cublasLt: everything is decided when a plan is made, so that running one neither allocates nor waits.
+//! Matrix products by cublasLt: everything is decided when a plan is made, so that running one neither allocates nor
+//! waits.
 //!
 //! cudarc's `sys` layer is used, since its safe one forces TF32 for floats and asks the heuristic at every call.
 //! How much of an epilogue is done here is decided in [`crate::select::cuda::lt`]; the rest is the caller's.
 //!
-//! cublasLt is column-major. A row-major `[rows, cols]` is a column-major `[cols, rows]` of the same leading dimension, so the row-major `c = a b`
-//! is asked for as `cᵀ = bᵀ aᵀ`: `b` is its first factor, `a` its second, and a bias over the columns of `c` is its bias over rows.
+//! cublasLt is column-major. A row-major `[rows, cols]` is a column-major `[cols, rows]` of the same leading dimension,
+//! so the row-major `c = a b` is asked for as `cᵀ = bᵀ aᵀ`: `b` is its first factor, `a` its second, and a bias over
+//! the columns of `c` is its bias over rows.
 
-use crate::lower::{Epilogue, Gemm, Trans};
+use super::error::CudaError;
 use crate::model::Activation;
+use crate::ops::{Epilogue, Gemm, Trans};
 use crate::select::cuda::Real;
 use crate::select::cuda::lt::{done, lt_supports, stores_float};
 use cudarc::cublaslt::sys;
@@ -44,7 +47,8 @@ struct Owned<T> {
 
 impl<T> Drop for Owned<T> {
     fn drop(&mut self) {
-        // SAFETY: `raw` was made by the counterpart of `destroy` and is given back only here. Nothing can be done about a failure.
+        // SAFETY: `raw` was made by the counterpart of `destroy` and is given back only here. Nothing can be done about
+        // a failure.
         let _ = unsafe { (self.destroy)(self.raw) };
     }
 }
@@ -57,14 +61,18 @@ fn make<T>(
     call: &str,
     create: impl FnOnce(*mut *mut T) -> sys::cublasStatus_t,
     destroy: unsafe fn(*mut T) -> sys::cublasStatus_t,
-) -> Result<Owned<T>, String> {
+) -> Result<Owned<T>, CudaError> {
     let mut raw = std::ptr::null_mut();
     check(call, create(&raw mut raw))?;
     Ok(Owned { raw, destroy })
 }
 
-fn check(call: &str, status: sys::cublasStatus_t) -> Result<(), String> {
-    if status == sys::cublasStatus_t::CUBLAS_STATUS_SUCCESS { Ok(()) } else { Err(format!("{call}: {status:?}")) }
+fn check(call: &str, status: sys::cublasStatus_t) -> Result<(), CudaError> {
+    if status == sys::cublasStatus_t::CUBLAS_STATUS_SUCCESS {
+        Ok(())
+    } else {
+        Err(CudaError::library(call, status as u32, format!("{status:?}")))
+    }
 }
 
 /// cublasLt, opened for the device whose context is current.
@@ -73,12 +81,12 @@ pub struct Lt {
 }
 
 impl Lt {
-    /// Opens the library for the device whose context is current on this thread; the same context must be current wherever it is used.
-    /// Dropping it waits for the device, so not during capture.
+    /// Opens the library for the device whose context is current on this thread; the same context must be current
+    /// wherever it is used. Dropping it waits for the device, so not during capture.
     ///
     /// # Errors
     /// Where the library is not installed, or not usable.
-    pub fn open() -> Result<Self, String> {
+    pub fn open() -> Result<Self, CudaError> {
         // SAFETY: loads the library, whose initialisers have no preconditions.
         if !unsafe { sys::is_culib_present() } {
             return Err("cublasLt is not installed".into());
@@ -88,12 +96,12 @@ impl Lt {
         Ok(Self { handle: make("cublasLtCreate", create, sys::cublasLtDestroy)? })
     }
 
-    /// A plan with the heuristic's `candidate`-th algorithm, best first, that takes at most `workspace_limit` bytes. Of the epilogue it does what
-    /// [`LtPlan::done`] says.
+    /// A plan with the heuristic's `candidate`-th algorithm, best first, that takes at most `workspace_limit` bytes. Of
+    /// the epilogue it does what [`LtPlan::done`] says.
     ///
     /// # Errors
     /// Where cublasLt does not do the operation, there are not so many algorithms, or a call fails.
-    pub fn plan(&self, gemm: &Gemm, real: Real, workspace_limit: usize, candidate: usize) -> Result<LtPlan, String> {
+    pub fn plan(&self, gemm: &Gemm, real: Real, workspace_limit: usize, candidate: usize) -> Result<LtPlan, CudaError> {
         let problem = Problem::new(gemm, real)?;
         let candidates = problem.candidates(self, workspace_limit)?;
         let Some(chosen) = candidates.get(candidate) else {
@@ -101,7 +109,8 @@ impl Lt {
                 "cublasLt has {} algorithms for {gemm:?} in {}: there is no number {candidate}",
                 candidates.len(),
                 real.name()
-            ));
+            )
+            .into());
         };
         Ok(LtPlan {
             algo: chosen.algo,
@@ -130,26 +139,43 @@ struct Problem {
     reductions: u32,
 }
 
+/// What products are computed in, and the type of their factors.
+const fn types(real: Real) -> (sys::cublasComputeType_t, sys::cudaDataType_t) {
+    match real {
+        Real::F32 => (sys::cublasComputeType_t::CUBLAS_COMPUTE_32F, sys::cudaDataType_t::CUDA_R_32F),
+        Real::Tf32 => (sys::cublasComputeType_t::CUBLAS_COMPUTE_32F_FAST_TF32, sys::cudaDataType_t::CUDA_R_32F),
+        Real::Bf16 => (sys::cublasComputeType_t::CUBLAS_COMPUTE_32F, sys::cudaDataType_t::CUDA_R_16BF),
+        Real::F16 => (sys::cublasComputeType_t::CUBLAS_COMPUTE_32F, sys::cudaDataType_t::CUDA_R_16F),
+    }
+}
+
+/// cublasLt's name of what it does behind a product.
+fn epilogue_of(done: Epilogue) -> Result<sys::cublasLtEpilogue_t, CudaError> {
+    use sys::cublasLtEpilogue_t as Ep;
+    Ok(match (done.bias, done.act) {
+        (false, None) => Ep::CUBLASLT_EPILOGUE_DEFAULT,
+        (false, Some(Activation::Relu)) => Ep::CUBLASLT_EPILOGUE_RELU,
+        (true, None) => Ep::CUBLASLT_EPILOGUE_BIAS,
+        (true, Some(Activation::Relu)) => Ep::CUBLASLT_EPILOGUE_RELU_BIAS,
+        (_, Some(func)) => return Err(format!("cublasLt has no {} after a product", func.name()).into()),
+    })
+}
+
 impl Problem {
-    fn new(gemm: &Gemm, real: Real) -> Result<Self, String> {
-        use sys::cublasLtEpilogue_t as Ep;
+    fn new(gemm: &Gemm, real: Real) -> Result<Self, CudaError> {
         use sys::cublasLtMatmulDescAttributes_t as Attr;
         use sys::cublasLtReductionScheme_t as Scheme;
         lt_supports(gemm, real)?;
         let done = done(gemm, real);
-        let (compute, factor) = match real {
-            Real::F32 => (sys::cublasComputeType_t::CUBLAS_COMPUTE_32F, sys::cudaDataType_t::CUDA_R_32F),
-            Real::Tf32 => (sys::cublasComputeType_t::CUBLAS_COMPUTE_32F_FAST_TF32, sys::cudaDataType_t::CUDA_R_32F),
-            Real::Bf16 => (sys::cublasComputeType_t::CUBLAS_COMPUTE_32F, sys::cudaDataType_t::CUDA_R_16BF),
-            Real::F16 => (sys::cublasComputeType_t::CUBLAS_COMPUTE_32F, sys::cudaDataType_t::CUDA_R_16F),
-        };
+        let (compute, factor) = types(real);
         let float = sys::cudaDataType_t::CUDA_R_32F;
         let output = if stores_float(gemm, real) { float } else { factor };
 
         // SAFETY: `make` passes a place for a descriptor.
         let create = |place| unsafe { sys::cublasLtMatmulDescCreate(place, compute, float) };
         let desc = make("cublasLtMatmulDescCreate", create, sys::cublasLtMatmulDescDestroy)?;
-        // Row-major `b` is `bᵀ` already, row-major `a` is `aᵀ`: only what we hold transposed is to be transposed. 0 and 1 are CUBLAS_OP_N and _T.
+        // Row-major `b` is `bᵀ` already, row-major `a` is `aᵀ`: only what we hold transposed is to be transposed. 0 and
+        // 1 are CUBLAS_OP_N and _T.
         let (first_transposed, second_transposed) = match gemm.trans {
             Trans::Nn => (0i32, 0i32),
             Trans::Nt => (1, 0),
@@ -157,21 +183,15 @@ impl Problem {
         };
         set_desc(&desc, Attr::CUBLASLT_MATMUL_DESC_TRANSA, &first_transposed)?;
         set_desc(&desc, Attr::CUBLASLT_MATMUL_DESC_TRANSB, &second_transposed)?;
-        let epilogue = match (done.bias, done.act) {
-            (false, None) => Ep::CUBLASLT_EPILOGUE_DEFAULT,
-            (false, Some(Activation::Relu)) => Ep::CUBLASLT_EPILOGUE_RELU,
-            (true, None) => Ep::CUBLASLT_EPILOGUE_BIAS,
-            (true, Some(Activation::Relu)) => Ep::CUBLASLT_EPILOGUE_RELU_BIAS,
-            (_, Some(func)) => return Err(format!("cublasLt has no {} after a product", func.name())),
-        };
-        set_desc(&desc, Attr::CUBLASLT_MATMUL_DESC_EPILOGUE, &(epilogue as u32))?;
+        set_desc(&desc, Attr::CUBLASLT_MATMUL_DESC_EPILOGUE, &(epilogue_of(done)? as u32))?;
         if done.bias {
             set_desc(&desc, Attr::CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE, &(output as i32))?;
-            // The heuristic insists on an address, and reads from it only how it is aligned; `run` puts the true one in its place.
+            // The heuristic insists on an address, and reads from it only how it is aligned; `run` puts the true one in
+            // its place.
             set_desc(&desc, Attr::CUBLASLT_MATMUL_DESC_BIAS_POINTER, &u64::from(align_bytes(output)))?;
         }
 
-        // Rows of the row-major matrices, which lie densely: their lengths are the leading dimensions.
+        // Rows of the row-major matrices, which are stored densely: their lengths are the leading dimensions.
         let (b, a) = match gemm.trans {
             Trans::Nn => ((gemm.k, gemm.n), (gemm.m, gemm.k)),
             Trans::Nt => ((gemm.n, gemm.k), (gemm.m, gemm.k)),
@@ -187,8 +207,8 @@ impl Problem {
             accumulate: gemm.accumulate,
             factor_align_bytes: align_bytes(factor),
             output_align_bytes: align_bytes(output),
-            // Without a split nothing is needed; of the split ones, those that sum the parts in a pass of their own. In place the order is up
-            // to counters, and parts kept in 16 bits lose what the accumulators hold.
+            // Without a split nothing is needed; of the split ones, those that sum the parts in a pass of their own. In
+            // place the order is up to counters, and parts kept in 16 bits lose what the accumulators hold.
             reductions: if output == float {
                 Scheme::CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE as u32
                     | Scheme::CUBLASLT_REDUCTION_SCHEME_OUTPUT_TYPE as u32
@@ -199,7 +219,11 @@ impl Problem {
     }
 
     /// The heuristic's algorithms, best first: deterministic, and within the workspace.
-    fn candidates(&self, lt: &Lt, workspace_limit: usize) -> Result<Vec<sys::cublasLtMatmulHeuristicResult_t>, String> {
+    fn candidates(
+        &self,
+        lt: &Lt,
+        workspace_limit: usize,
+    ) -> Result<Vec<sys::cublasLtMatmulHeuristicResult_t>, CudaError> {
         use sys::cublasLtMatmulAlgoConfigAttributes_t as Config;
         use sys::cublasLtMatmulPreferenceAttributes_t as Attr;
         // SAFETY: `make` passes a place for a preference.
@@ -249,7 +273,8 @@ impl Problem {
     }
 }
 
-/// What addresses of a type are multiples of, in bytes: buffers begin at 256, and parameters within the flat vectors at 64 elements.
+/// What addresses of a type are multiples of, in bytes: buffers begin at 256, and parameters within the flat vectors at
+/// 64 elements.
 const fn align_bytes(of: sys::cudaDataType_t) -> u32 {
     if matches!(of, sys::cudaDataType_t::CUDA_R_32F) { 256 } else { 128 }
 }
@@ -258,7 +283,7 @@ const fn align_bytes(of: sys::cudaDataType_t) -> u32 {
 fn layout(
     of: sys::cudaDataType_t,
     (rows, cols): (usize, usize),
-) -> Result<Owned<sys::cublasLtMatrixLayoutOpaque_t>, String> {
+) -> Result<Owned<sys::cublasLtMatrixLayoutOpaque_t>, CudaError> {
     let leading = i64::try_from(cols).map_err(|_| format!("rows of {cols} elements are too long for cublasLt"))?;
     // SAFETY: `make` passes a place for a layout.
     let create = |place| unsafe { sys::cublasLtMatrixLayoutCreate(place, of, cols as u64, rows as u64, leading) };
@@ -269,28 +294,30 @@ fn set_desc<T: Copy>(
     desc: &Owned<sys::cublasLtMatmulDescOpaque_t>,
     attribute: sys::cublasLtMatmulDescAttributes_t,
     value: &T,
-) -> Result<(), String> {
+) -> Result<(), CudaError> {
     let bytes = std::ptr::from_ref(value).cast::<c_void>();
     // SAFETY: the descriptor is alive, and `bytes` points to as many bytes as are named; they are copied.
     let status = unsafe { sys::cublasLtMatmulDescSetAttribute(desc.raw, attribute, bytes, size_of::<T>()) };
+    // The name is not put together where nothing failed: an address is set at every call.
     if status == sys::cublasStatus_t::CUBLAS_STATUS_SUCCESS {
         return Ok(());
     }
-    Err(format!("cublasLtMatmulDescSetAttribute({attribute:?}): {status:?}"))
+    check(&format!("cublasLtMatmulDescSetAttribute({attribute:?})"), status)
 }
 
 fn set_preference<T: Copy>(
     preference: &Owned<sys::cublasLtMatmulPreferenceOpaque_t>,
     attribute: sys::cublasLtMatmulPreferenceAttributes_t,
     value: &T,
-) -> Result<(), String> {
+) -> Result<(), CudaError> {
     let bytes = std::ptr::from_ref(value).cast::<c_void>();
     // SAFETY: the preference is alive, and `bytes` points to as many bytes as are named; they are copied.
     let status = unsafe { sys::cublasLtMatmulPreferenceSetAttribute(preference.raw, attribute, bytes, size_of::<T>()) };
     check(&format!("cublasLtMatmulPreferenceSetAttribute({attribute:?})"), status)
 }
 
-/// An attribute of an algorithm that takes `size` bytes, at most 4; none where this version of the library does not tell.
+/// An attribute of an algorithm that takes `size` bytes, at most 4; none where this version of the library does not
+/// tell.
 fn algo_config(
     algo: &sys::cublasLtMatmulAlgo_t,
     attribute: sys::cublasLtMatmulAlgoConfigAttributes_t,
@@ -311,7 +338,8 @@ fn algo_config(
     (status == sys::cublasStatus_t::CUBLAS_STATUS_SUCCESS).then(|| u32::from_ne_bytes(value))
 }
 
-/// A product of fixed shape with everything it takes: descriptors, layouts, the algorithm. Runs with the [`Lt`] that made it.
+/// A product of fixed shape with everything it takes: descriptors, layouts, the algorithm. Runs with the [`Lt`] that
+/// made it.
 pub struct LtPlan {
     problem: Problem,
     algo: sys::cublasLtMatmulAlgo_t,
@@ -325,24 +353,26 @@ pub struct LtPlan {
 unsafe impl Sync for LtPlan {}
 
 impl LtPlan {
-    /// What it does of the epilogue. The rest remains, on `z` where the value before the activation is kept, otherwise on `c`.
+    /// What it does of the epilogue. The rest remains, on `z` where the value before the activation is kept, otherwise
+    /// on `c`.
     #[must_use]
     pub const fn done(&self) -> Epilogue {
         self.problem.done
     }
 
-    /// Puts the product on a stream. Neither allocates nor waits, so it may be captured; run it once before that, because the first run of
-    /// an algorithm loads its kernel.
+    /// Puts the product on a stream. Neither allocates nor waits, so it may be captured; run it once before that,
+    /// because the first run of an algorithm loads its kernel.
     ///
     /// # Errors
     /// Where cublasLt refuses, such as for an address that is less aligned than promised.
     ///
     /// # Safety
-    /// `lt` made this plan and its device's context is current on this thread. `stream` belongs to it. `a`, `b`, `c` and, where they are used, `bias`
-    /// and `z` are device addresses of as many elements as the shape says, multiples of 256 bytes for floats and 128 for 16-bit values; what is
-    /// written overlaps nothing else. `workspace` is a multiple of 256 with [`Self::workspace_bytes`] behind it (or 0 where that is 0). All stay
-    /// valid, and the workspace in no other use, until the stream, or every replay of what it captured, has run.
-    pub unsafe fn run(&self, lt: &Lt, stream: CUstream, pointers: &Pointers, workspace: u64) -> Result<(), String> {
+    /// `lt` made this plan and its device's context is current on this thread. `stream` belongs to it. `a`, `b`, `c`
+    /// and, where they are used, `bias` and `z` are device addresses of as many elements as the shape says, multiples
+    /// of 256 bytes for floats and 128 for 16-bit values; what is written overlaps nothing else. `workspace` is a
+    /// multiple of 256 with [`Self::workspace_bytes`] behind it (or 0 where that is 0). All stay valid, and the
+    /// workspace in no other use, until the stream, or every replay of what it captured, has run.
+    pub unsafe fn run(&self, lt: &Lt, stream: CUstream, pointers: &Pointers, workspace: u64) -> Result<(), CudaError> {
         debug_assert!(
             workspace.is_multiple_of(WORKSPACE_ALIGN_BYTES) && (workspace != 0 || self.workspace_bytes == 0),
             "the workspace is a multiple of {WORKSPACE_ALIGN_BYTES}"
@@ -358,8 +388,9 @@ impl LtPlan {
         let beta = if problem.accumulate { 1.0f32 } else { 0.0 };
         let output = if problem.into_z { pointers.z } else { pointers.c };
         let previous = if problem.accumulate { pointers.c } else { output };
-        // SAFETY: descriptors and layouts are alive and describe what the caller promises behind the addresses; `alpha` and `beta` are on the host,
-        // which is the descriptor's default, and are read before the call returns. With `beta` 0 the previous value is not read.
+        // SAFETY: descriptors and layouts are alive and describe what the caller promises behind the addresses; `alpha`
+        // and `beta` are on the host, which is the descriptor's default, and are read before the call returns. With
+        // `beta` 0 the previous value is not read.
         let status = unsafe {
             sys::cublasLtMatmul(
                 lt.handle.raw,
@@ -383,7 +414,8 @@ impl LtPlan {
         check("cublasLtMatmul", status)
     }
 
-    /// The algorithm in words, for listings: its number, tile, stages, splits of the reduction, workspace, waves of blocks.
+    /// The algorithm in words, for listings: its number, tile, stages, splits of the reduction, workspace, waves of
+    /// blocks.
     #[must_use]
     pub fn describe(&self) -> String {
         use sys::cublasLtMatmulAlgoConfigAttributes_t as Config;

@@ -1,71 +1,35 @@
 //! Convolutions through cuDNN's backend (graph) interface, which offers its fast kernels for channels-last images.
 //!
-//! A convolution with what follows it is described as a graph of operations on tensors of fixed shape. cuDNN's heuristics name engine
-//! configurations for the graph; each becomes a [`DnnPlan`] unless it breaks a rule of the house: results that differ from run to run,
-//! sums in reduced precision, inputs rounded further than the precision allows, too large a workspace. The caller times the plans and
-//! binds the fastest to its buffers ([`DnnCall`]). A bound call allocates nothing on the device, so that it can be captured.
+//! A convolution with what follows it is described as a graph of operations on tensors of fixed shape. cuDNN's
+//! heuristics name engine configurations for the graph; each becomes a [`DnnPlan`] unless it breaks a rule of the
+//! house: results that differ from run to run, sums in reduced precision, inputs rounded further than the precision
+//! allows, too large a workspace. The caller times the plans and binds the fastest to its buffers ([`DnnCall`]). A
+//! bound call allocates nothing on the device, so that it can be captured.
 //!
-//! Images lie in memory as `[n, h, w, c]`, weights as `[f, kh, kw, c / groups]`. cuDNN is told `[n, c, h, w]` and
+//! Images are in memory as `[n, h, w, c]`, weights as `[f, kh, kw, c / groups]`. cuDNN is given `[n, c, h, w]` and
 //! `[f, c / groups, kh, kw]` with the strides that say so; it infers the groups from the channels of both.
 //!
 //! Source: <https://docs.nvidia.com/deeplearning/cudnn/backend/latest/api/cudnn-graph-library.html>.
 
 mod backend;
 mod graph;
+mod request;
 
-use crate::lower::ConvGeometry;
+use super::error::CudaError;
 use crate::select::cuda::Real;
 use backend::{Address, Attr, DataType, Descriptor, Heuristic, Kind, Knob, Library, Note, Raw};
 use cudarc::cudnn::sys::cudnnBackendNumericalNote_t as Numerical;
 use cudarc::driver::sys::CUstream;
 use graph::{ALIGNMENT, Graph, Stored, data_type};
+pub use request::{ConvKind, DnnArgs, Fused, PlanRequest};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 /// Knobs that an engine may have; cuDNN 9.21 knows of 44.
 const MAX_KNOBS: usize = 64;
 
-/// Which of a convolution's three products is computed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum ConvKind {
-    /// `y` from `x` and `w`.
-    Forward,
-    /// The gradient of `x`, from the one of `y` and `w`.
-    BwdX,
-    /// The gradient of `w`, from `x` and the gradient of `y`.
-    BwdW,
-}
-
-/// What is done to each element of the result before it is stored, in float and in this order.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub struct Fused {
-    /// Forward only: adds `bias [f]`, float.
-    pub bias: bool,
-    /// Forward only: `max(y, 0)`; NaN stays NaN.
-    pub relu: bool,
-    /// Gradient of the input only: multiplies by relu's derivative at `saved [n, h, w, c]`, relu's output.
-    pub relu_grad: bool,
-}
-
-/// Device addresses for one call. `x`, `w` and `y` are the three tensors whatever is computed: for [`ConvKind::BwdX`] the gradient of the
-/// input goes to `x` and the one of the output is read from `y`. What a plan does not use may stay 0; the others are multiples of 16.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct DnnArgs {
-    /// `[n, h, w, c]`.
-    pub x: u64,
-    /// `[f, kh, kw, c / groups]`.
-    pub w: u64,
-    /// `[n, ho, wo, f]`.
-    pub y: u64,
-    /// `[f]`, float.
-    pub bias: u64,
-    /// `[n, h, w, c]`.
-    pub saved: u64,
-    /// The scratch memory that was granted when the plan was made.
-    pub workspace: u64,
-}
-
-/// The library, opened for one GPU. Calls that use its handle are made by one thread at a time: whoever holds the GPU's lock.
+/// The library, opened for one GPU. Calls that use its handle are made by one thread at a time: whoever holds the GPU's
+/// lock.
 pub struct Dnn {
     library: Arc<Library>,
     version: usize,
@@ -76,7 +40,7 @@ impl Dnn {
     ///
     /// # Errors
     /// Where cuDNN is not installed, is older than version 9, or has no GPU.
-    pub fn open() -> Result<Self, String> {
+    pub fn open() -> Result<Self, CudaError> {
         let (library, version) = Library::open()?;
         Ok(Self { library, version })
     }
@@ -87,55 +51,48 @@ impl Dnn {
         format!("{}.{}.{}", self.version / 10_000, self.version / 100 % 100, self.version % 100)
     }
 
-    /// Ways to compute a convolution that keep the rules of the house, the most promising first, at most `max`. Each is ready to run; some
-    /// were compiled for the purpose, which takes a fraction of a second each. Results are the same from run to run.
+    /// Ways to compute a convolution that keep the rules of the house, the most promising first, at most `max`. Each is
+    /// ready to run; some were compiled for the purpose, which takes a fraction of a second each. Results are the same
+    /// from run to run.
     ///
     /// Weight gradients are stored as float wherever cuDNN can, also in the 16-bit types: see [`DnnPlan::dw_is_float`].
     ///
     /// # Errors
     /// Where there is none, with what happened to those that cuDNN named.
-    pub fn plans(
-        &self,
-        kind: ConvKind,
-        geometry: &ConvGeometry,
-        real: Real,
-        fused: Fused,
-        workspace_limit_bytes: u64,
-        max: usize,
-    ) -> Result<Vec<DnnPlan>, String> {
-        let wanted = Wanted { kind, geometry, real, fused, workspace_limit_bytes, max };
-        self.search(&wanted, wanted.ways())
+    pub fn plans(&self, wanted: &PlanRequest) -> Result<Vec<DnnPlan>, CudaError> {
+        self.search(wanted, ways(wanted))
     }
 
-    /// As [`Self::plans`] for a weight gradient that is stored in the step's own 16-bit type, by cuDNN's ready-made kernels. For a caller
-    /// that times them with the conversion that must follow.
+    /// As [`Self::plans`] for a weight gradient that is stored in the step's own 16-bit type, by cuDNN's ready-made
+    /// kernels. For a caller that times them with the conversion that must follow.
     ///
     /// # Errors
     /// As of [`Self::plans`].
-    pub fn plans_with_narrow_dw(
-        &self,
-        geometry: &ConvGeometry,
-        real: Real,
-        workspace_limit_bytes: u64,
-        max: usize,
-    ) -> Result<Vec<DnnPlan>, String> {
-        let (kind, fused) = (ConvKind::BwdW, Fused::default());
-        self.search(&Wanted { kind, geometry, real, fused, workspace_limit_bytes, max }, &[Stored::Own])
+    pub fn plans_with_narrow_dw(&self, wanted: &PlanRequest) -> Result<Vec<DnnPlan>, CudaError> {
+        let wanted = PlanRequest { kind: ConvKind::BwdW, fused: Fused::default(), ..*wanted };
+        self.search(&wanted, &[Stored::Own])
     }
 
     /// Plans that store the result in the first of these ways for which there are any.
-    fn search(&self, wanted: &Wanted, ways: &[Stored]) -> Result<Vec<DnnPlan>, String> {
+    fn search(&self, wanted: &PlanRequest, ways: &[Stored]) -> Result<Vec<DnnPlan>, CudaError> {
         let mut fates = Vec::new();
         for stored in ways {
             let mut plans = Vec::new();
-            match Graph::new(&self.library, wanted.kind, wanted.geometry, wanted.real, wanted.fused, *stored) {
+            match Graph::new(&self.library, wanted, *stored) {
                 Ok(graph) => {
                     let graph = Arc::new(graph);
                     for mode in [Heuristic::CUDNN_HEUR_MODE_A, Heuristic::CUDNN_HEUR_MODE_FALLBACK] {
-                        self.extend(&mut plans, &mut fates, wanted, &graph, *stored, mode);
+                        let configs = self.configs(&graph, mode).unwrap_or_else(|why| {
+                            fates.push(why.to_string());
+                            Vec::new()
+                        });
+                        if configs.is_empty() {
+                            fates.push(format!("{mode:?} names no engine for {stored:?} results"));
+                        }
+                        self.extend(&mut plans, &mut fates, wanted, &graph, (*stored, configs));
                     }
                 }
-                Err(why) => fates.push(why),
+                Err(why) => fates.push(why.to_string()),
             }
             if !plans.is_empty() {
                 return Ok(plans);
@@ -147,7 +104,7 @@ impl Dnn {
                 unique.push(fate);
             }
         }
-        Err(format!("cuDNN {} has no plan for this convolution: {}", self.version(), unique.join("; ")))
+        Err(format!("cuDNN {} has no plan for this convolution: {}", self.version(), unique.join("; ")).into())
     }
 
     /// Adds a heuristic's plans up to the number wanted, and why others were left out.
@@ -155,18 +112,10 @@ impl Dnn {
         &self,
         plans: &mut Vec<DnnPlan>,
         fates: &mut Vec<String>,
-        wanted: &Wanted,
+        wanted: &PlanRequest,
         graph: &Arc<Graph>,
-        stored: Stored,
-        mode: Heuristic,
+        (stored, configs): (Stored, Vec<Descriptor>),
     ) {
-        let configs = self.configs(graph, mode).unwrap_or_else(|why| {
-            fates.push(why);
-            Vec::new()
-        });
-        if configs.is_empty() {
-            fates.push(format!("{mode:?} names no engine for {stored:?} results"));
-        }
         for config in configs {
             if plans.len() >= wanted.max {
                 break;
@@ -174,7 +123,7 @@ impl Dnn {
             let config = match Config::read(config, wanted.real, stored) {
                 Ok(config) => config,
                 Err(why) => {
-                    fates.push(why);
+                    fates.push(why.to_string());
                     continue;
                 }
             };
@@ -190,7 +139,7 @@ impl Dnn {
     }
 
     /// The engine configurations that a heuristic names, the best first.
-    fn configs(&self, graph: &Graph, mode: Heuristic) -> Result<Vec<Descriptor>, String> {
+    fn configs(&self, graph: &Graph, mode: Heuristic) -> Result<Vec<Descriptor>, CudaError> {
         let heuristic = Descriptor::new(&self.library, Kind::CUDNN_BACKEND_ENGINEHEUR_DESCRIPTOR)?;
         heuristic
             .set(Attr::CUDNN_ATTR_ENGINEHEUR_OPERATION_GRAPH, &[graph.graph.raw])?
@@ -200,7 +149,7 @@ impl Dnn {
         heuristic.children(results, Kind::CUDNN_BACKEND_ENGINECFG_DESCRIPTOR, heuristic.count::<Raw>(results)?)
     }
 
-    fn prepare(&self, graph: &Arc<Graph>, config: &Config, wanted: &Wanted) -> Result<DnnPlan, String> {
+    fn prepare(&self, graph: &Arc<Graph>, config: &Config, wanted: &PlanRequest) -> Result<DnnPlan, CudaError> {
         let limit = wanted.workspace_limit_bytes;
         let plan = Descriptor::new(&self.library, Kind::CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR)?;
         plan.set(Attr::CUDNN_ATTR_EXECUTION_PLAN_HANDLE, &[self.library.handle])?;
@@ -208,7 +157,7 @@ impl Dnn {
         let plan = plan.finalize("execution plan")?;
         let workspace_bytes = plan.int(Attr::CUDNN_ATTR_EXECUTION_PLAN_WORKSPACE_SIZE)?.max(0).cast_unsigned();
         if workspace_bytes > limit {
-            return Err(format!("needs {workspace_bytes} bytes of workspace, more than {limit}"));
+            return Err(format!("needs {workspace_bytes} bytes of workspace, more than {limit}").into());
         }
         Ok(DnnPlan {
             plan: Arc::new(plan),
@@ -221,24 +170,12 @@ impl Dnn {
     }
 }
 
-/// What plans are asked for.
-struct Wanted<'a> {
-    kind: ConvKind,
-    geometry: &'a ConvGeometry,
-    real: Real,
-    fused: Fused,
-    workspace_limit_bytes: u64,
-    max: usize,
-}
-
-impl Wanted<'_> {
-    /// How the result may be stored, in order of preference.
-    fn ways(&self) -> &'static [Stored] {
-        if self.kind == ConvKind::BwdW && data_type(self.real) != DataType::CUDNN_DATA_FLOAT {
-            &[Stored::Float, Stored::Widened, Stored::Own]
-        } else {
-            &[Stored::Own]
-        }
+/// How the result may be stored, in order of preference.
+fn ways(wanted: &PlanRequest) -> &'static [Stored] {
+    if wanted.kind == ConvKind::BwdW && data_type(wanted.real) != DataType::CUDNN_DATA_FLOAT {
+        &[Stored::Float, Stored::Widened, Stored::Own]
+    } else {
+        &[Stored::Own]
     }
 }
 
@@ -251,7 +188,7 @@ struct Config {
 
 impl Config {
     /// Reads an engine's notes and knobs.
-    fn read(config: Descriptor, real: Real, stored: Stored) -> Result<Self, String> {
+    fn read(config: Descriptor, real: Real, stored: Stored) -> Result<Self, CudaError> {
         let engines = config.children(Attr::CUDNN_ATTR_ENGINECFG_ENGINE, Kind::CUDNN_BACKEND_ENGINE_DESCRIPTOR, 1)?;
         let engine = engines.first().ok_or("a configuration has no engine")?;
         let mut description = format!("eng{}", engine.int(Attr::CUDNN_ATTR_ENGINE_GLOBAL_INDEX)?);
@@ -259,9 +196,9 @@ impl Config {
         let count = engine.get(Attr::CUDNN_ATTR_ENGINE_NUMERICAL_NOTE, &mut notes)?;
         let notes = &notes[..count.min(notes.len())];
         if let Some((_, why)) = refused(real).iter().find(|(note, _)| notes.contains(&Note(*note as u32))) {
-            return Err(format!("{description} {why}"));
+            return Err(format!("{description} {why}").into());
         }
-        // An array of as many as are allowed to be set: the number of knobs is not told in advance.
+        // An array of as many as are allowed to be set: the number of knobs is not known in advance.
         let choice = Kind::CUDNN_BACKEND_KNOB_CHOICE_DESCRIPTOR;
         for choice in config.children(Attr::CUDNN_ATTR_ENGINECFG_KNOB_CHOICES, choice, MAX_KNOBS)? {
             let mut knob = [Knob(0)];
@@ -309,7 +246,8 @@ impl DnnPlan {
         &self.description
     }
 
-    /// For a weight gradient: true where it is stored as float, false where it has the step's 16-bit type and must still be widened.
+    /// For a weight gradient: true where it is stored as float, false where it has the step's 16-bit type and must
+    /// still be widened.
     #[must_use]
     pub const fn dw_is_float(&self) -> bool {
         self.dw_is_float
@@ -319,11 +257,11 @@ impl DnnPlan {
     ///
     /// # Errors
     /// Where an address that the plan uses is missing or not a multiple of 16, or where cuDNN refuses.
-    pub fn bind(&self, args: &DnnArgs) -> Result<DnnCall, String> {
+    pub fn bind(&self, args: &DnnArgs) -> Result<DnnCall, CudaError> {
         let addresses: Vec<u64> = self.graph.roles.iter().map(|role| role.address(args)).collect();
         let scratch = (self.workspace_bytes > 0).then_some(args.workspace);
         if let Some(bad) = addresses.iter().copied().chain(scratch).find(|a| *a == 0 || a % ALIGNMENT != 0) {
-            return Err(format!("cuDNN was given the address {bad:#x}"));
+            return Err(format!("cuDNN was given the address {bad:#x}").into());
         }
         let pack = Descriptor::new(&self.plan.library, Kind::CUDNN_BACKEND_VARIANT_PACK_DESCRIPTOR)?;
         let addresses: Vec<Address> = addresses.into_iter().map(Address).collect();
@@ -350,9 +288,10 @@ impl DnnCall {
     /// What cuDNN answers.
     ///
     /// # Safety
-    /// The addresses bound are device memory of the plan's tensors, whole, in the context that the plan was made in; results overlap nothing; nothing
-    /// else uses the results and the workspace until the stream is past this call; and no other thread uses the plan's handle meanwhile.
-    pub unsafe fn run(&self, stream: CUstream) -> Result<(), String> {
+    /// The addresses bound are device memory of the plan's tensors, whole, in the context that the plan was made in;
+    /// results overlap nothing; nothing else uses the results and the workspace until the stream is past this call; and
+    /// no other thread uses the plan's handle meanwhile.
+    pub unsafe fn run(&self, stream: CUstream) -> Result<(), CudaError> {
         let library = &self.plan.library;
         if library.handle.is_null() {
             return Err("cuDNN was opened without a GPU".into());

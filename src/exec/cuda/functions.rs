@@ -1,13 +1,14 @@
 //! Functions by themselves, as the kernels of a step compute them: for measuring how exact they are.
 
-use super::bind::{MAX_ARGS, Work};
-use super::failed;
-use super::gpu::{Gpu, Kernel};
+use super::arguments::MAX_ARGS;
+use super::bound_call::launch_kernel;
+use super::error::{CudaError, failed};
+use super::gpu::Gpu;
+use super::kernel_store::Kernel;
 use super::memory::DeviceMemory;
 use crate::exec::Function;
-use crate::lower::OpKind;
-use crate::ops;
-use crate::select::cuda::{Real, codes};
+use crate::ops::{self, OpKind};
+use crate::select::cuda::{KernelSpec, Real, custom_kernels, loss_function};
 use cudarc::driver::result;
 use std::sync::Arc;
 
@@ -15,9 +16,9 @@ use std::sync::Arc;
 pub(in crate::exec) struct GpuFunctions {
     gpu: Arc<Gpu>,
     kernel: Arc<Kernel>,
-    /// Inputs, and what stands where results go.
+    /// Inputs, and results, which may hold a gradient before the call.
     memory: [DeviceMemory; 2],
-    /// Whether results are multiplied by the gradient that stands where they go.
+    /// Whether results are multiplied by the gradient that their memory holds.
     scales: bool,
 }
 
@@ -29,21 +30,21 @@ impl GpuFunctions {
     ///
     /// # Errors
     /// Where there is none, or no memory.
-    pub(in crate::exec) fn new(gpu: &Arc<Gpu>, function: Function) -> Result<Self, String> {
+    pub(in crate::exec) fn new(gpu: &Arc<Gpu>, function: Function) -> Result<Self, CudaError> {
         gpu.enter()?;
         let len = Self::LEN;
-        let of_step = |op: OpKind| {
+        let of_step = |op: OpKind| -> Result<KernelSpec, CudaError> {
             let facts = gpu.target().as_cuda().ok_or("the device is no GPU")?;
-            let code = codes(&op, Real::F32, &facts).into_iter().next();
-            code.map(|code| (code.file, code.ty)).ok_or_else(|| format!("there is no kernel of {}", op.name()))
+            let kernel = custom_kernels(&op, Real::F32, &facts).into_iter().next();
+            Ok(kernel.ok_or_else(|| format!("there is no kernel of {}", op.name()))?.spec)
         };
-        let (file, ty) = match function {
-            Function::Exp => ("loss.cu", format!("LossFunction<false, {len}>")),
-            Function::Ln => ("loss.cu", format!("LossFunction<true, {len}>")),
+        let spec = match function {
+            Function::Exp => loss_function(false, len),
+            Function::Ln => loss_function(true, len),
             Function::Activation(func) => of_step(OpKind::Act(ops::Act { func, len }))?,
             Function::Derivative(func) => of_step(OpKind::ActBwd(ops::ActBwd { func, len }))?,
         };
-        let kernel = gpu.kernels(&[vec![(file, ty)]]).into_iter().next().ok_or("nothing was compiled")??;
+        let kernel = gpu.kernel(spec)?;
         let memory = || DeviceMemory::zeroed(size_of::<f32>() * len, gpu.stream());
         let scales = matches!(function, Function::Derivative(_));
         Ok(Self { gpu: Arc::clone(gpu), kernel, memory: [memory()?, memory()?], scales })
@@ -58,9 +59,9 @@ impl GpuFunctions {
     ///
     /// # Errors
     /// What went wrong on the device.
-    pub(in crate::exec) fn evaluate(&mut self, x: &[f32], y: &mut [f32]) -> Result<(), String> {
+    pub(in crate::exec) fn evaluate(&mut self, x: &[f32], y: &mut [f32]) -> Result<(), CudaError> {
         if x.len() != Self::LEN || y.len() != Self::LEN {
-            return Err(format!("{} numbers for a kernel of {}", x.len(), Self::LEN));
+            return Err(format!("{} numbers for a kernel of {}", x.len(), Self::LEN).into());
         }
         // Each thread has its own stream; memory is used by one at a time.
         self.gpu.enter()?;
@@ -78,7 +79,7 @@ impl GpuFunctions {
         } else {
             (args[0], args[1]) = (from.base(), to.base());
         }
-        Work::Kernel { kernel: Arc::clone(&self.kernel), args: Box::new(args) }.launch(&self.gpu, 0)?;
+        launch_kernel(&self.gpu, &self.kernel, &args, 0)?;
         // SAFETY: as above.
         unsafe { result::memcpy_dtoh_async(y, to.base(), stream) }.map_err(|e| failed("cuMemcpyDtoHAsync", e))?;
         self.gpu.synchronize()

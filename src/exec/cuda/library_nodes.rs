@@ -1,10 +1,10 @@
 //! Nodes that libraries put into a captured graph: the layout of their parameters is the library's own, but addresses
 //! can be found among them.
 
-use super::failed;
+use super::arguments::Range;
+use super::error::{CudaError, failed};
 use super::gpu::Gpu;
-use super::graph::{kernel_params, nodes_of};
-use super::overlap::Range;
+use super::graph_nodes::{kernel_params, nodes_of};
 use cudarc::driver::sys;
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -55,7 +55,7 @@ impl Marks {
     ///
     /// # Errors
     /// Those of `put`, and of the driver.
-    pub(super) fn library(&self, gpu: &Gpu, put: impl FnOnce() -> Result<(), String>) -> Result<(), String> {
+    pub(super) fn library(&self, gpu: &Gpu, put: impl FnOnce() -> Result<(), CudaError>) -> Result<(), CudaError> {
         let before = captured_so_far(gpu)?;
         put()?;
         self.nodes.borrow_mut().push((before, captured_so_far(gpu)?));
@@ -69,7 +69,7 @@ impl Marks {
     ///
     /// # Safety
     /// The graph is alive, is the one that was captured, and no node was taken out of it.
-    pub(super) unsafe fn of(&self, graph: sys::CUgraph) -> Result<Vec<Vec<sys::CUgraphNode>>, String> {
+    pub(super) unsafe fn of(&self, graph: sys::CUgraph) -> Result<Vec<Vec<sys::CUgraphNode>>, CudaError> {
         let calls = self.nodes.borrow();
         if calls.is_empty() {
             return Ok(Vec::new());
@@ -81,7 +81,7 @@ impl Marks {
 }
 
 /// Nodes of the graph that the device's stream is captured into.
-fn captured_so_far(gpu: &Gpu) -> Result<usize, String> {
+fn captured_so_far(gpu: &Gpu) -> Result<usize, CudaError> {
     let mut status = sys::CUstreamCaptureStatus::CU_STREAM_CAPTURE_STATUS_NONE;
     let (mut id, mut graph) = (0, std::ptr::null_mut());
     let (mut before, mut edges, mut count) = (std::ptr::null(), std::ptr::null(), 0);
@@ -113,7 +113,7 @@ fn captured_so_far(gpu: &Gpu) -> Result<usize, String> {
 pub(super) unsafe fn addresses_in(
     nodes: &[sys::CUgraphNode],
     memory: &[Range],
-) -> Result<Vec<(WordPlace, u64)>, String> {
+) -> Result<Vec<(WordPlace, u64)>, CudaError> {
     let is_inside = |address: u64| memory.iter().any(|(from, to)| (*from..*to).contains(&address));
     let (mut sizes, mut out) = (Sizes::new(), Vec::new());
     for node in nodes {
@@ -142,7 +142,7 @@ impl WordReader {
     ///
     /// # Safety
     /// The node belongs to a graph that is alive.
-    pub(super) unsafe fn read(&mut self, place: WordPlace) -> Result<Option<u64>, String> {
+    pub(super) unsafe fn read(&mut self, place: WordPlace) -> Result<Option<u64>, CudaError> {
         if self.last.as_ref().is_none_or(|(node, _)| *node != place.node) {
             // SAFETY: the caller's promise.
             let read = unsafe { parameters(place.node, &mut self.sizes) }?;
@@ -160,7 +160,7 @@ impl WordReader {
 ///
 /// # Safety
 /// The node belongs to a graph that is alive, and that is not launched with the changed word.
-pub(super) unsafe fn set_word(place: WordPlace, value: u64) -> Result<(), String> {
+pub(super) unsafe fn set_word(place: WordPlace, value: u64) -> Result<(), CudaError> {
     // SAFETY: the caller's promise; the driver copies the parameters, each of which has the size that it reported.
     unsafe {
         let read = parameters(place.node, &mut Sizes::new())?;
@@ -183,7 +183,7 @@ type Parameters = (sys::CUDA_KERNEL_NODE_PARAMS, Vec<Vec<u64>>);
 ///
 /// # Safety
 /// The node belongs to a graph that is alive.
-unsafe fn parameters(node: sys::CUgraphNode, sizes: &mut Sizes) -> Result<Option<Parameters>, String> {
+unsafe fn parameters(node: sys::CUgraphNode, sizes: &mut Sizes) -> Result<Option<Parameters>, CudaError> {
     // SAFETY: the caller's promise.
     let params = unsafe { kernel_params(node) }?.filter(|p| !p.kernelParams.is_null());
     let Some(params) = params else { return Ok(None) };
@@ -207,14 +207,14 @@ fn layout_of(function: sys::CUfunction, kernel: sys::CUkernel) -> Vec<usize> {
     loop {
         let (mut offset, mut size) = (0, 0);
         // SAFETY: one of the handles is the driver's own; an index that is too large is answered with an error.
-        let told = unsafe {
+        let answer = unsafe {
             if function.is_null() {
                 sys::cuKernelGetParamInfo(kernel, out.len(), &raw mut offset, &raw mut size)
             } else {
                 sys::cuFuncGetParamInfo(function, out.len(), &raw mut offset, &raw mut size)
             }
         };
-        if told.result().is_err() {
+        if answer.result().is_err() {
             return out;
         }
         out.push(size);

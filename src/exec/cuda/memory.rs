@@ -1,6 +1,6 @@
 //! Device memory, pinned host memory and events.
 
-use super::failed;
+use super::error::{CudaError, failed};
 use cudarc::driver::{result, sys};
 use std::ptr::NonNull;
 
@@ -15,7 +15,7 @@ impl DeviceMemory {
     ///
     /// # Errors
     /// The driver's own words, where it has none to give.
-    pub(super) fn zeroed(bytes: usize, stream: sys::CUstream) -> Result<Self, String> {
+    pub(super) fn zeroed(bytes: usize, stream: sys::CUstream) -> Result<Self, CudaError> {
         // SAFETY: a context is current, and the size is above zero.
         let base = unsafe { result::malloc_sync(bytes.max(1)) }.map_err(|e| failed("cuMemAlloc", e))?;
         let memory = Self { base, bytes };
@@ -56,7 +56,7 @@ unsafe impl Send for Pinned {}
 impl Pinned {
     /// # Errors
     /// Where the system refuses.
-    pub(super) fn new(bytes: usize) -> Result<Self, String> {
+    pub(super) fn new(bytes: usize) -> Result<Self, CudaError> {
         // SAFETY: a context is current, and the size is above zero.
         let base = unsafe { result::malloc_host(bytes.max(1), 0) }.map_err(|e| failed("cuMemHostAlloc", e))?;
         let base = NonNull::new(base.cast::<u8>()).ok_or("cuMemHostAlloc gave no address")?;
@@ -92,24 +92,24 @@ unsafe impl Send for Event {}
 impl Event {
     /// # Errors
     /// Where the driver refuses.
-    pub(super) fn new(timing: bool) -> Result<Self, String> {
+    pub(super) fn new(timing: bool) -> Result<Self, CudaError> {
         let flags =
             if timing { sys::CUevent_flags::CU_EVENT_DEFAULT } else { sys::CUevent_flags::CU_EVENT_DISABLE_TIMING };
         result::event::create(flags).map(Self).map_err(|e| failed("cuEventCreate", e))
     }
 
-    pub(super) fn record(&self, stream: sys::CUstream) -> Result<(), String> {
+    pub(super) fn record(&self, stream: sys::CUstream) -> Result<(), CudaError> {
         // SAFETY: both handles are alive.
         unsafe { result::event::record(self.0, stream) }.map_err(|e| failed("cuEventRecord", e))
     }
 
-    pub(super) fn wait(&self) -> Result<(), String> {
+    pub(super) fn wait(&self) -> Result<(), CudaError> {
         // SAFETY: the handle is alive.
         unsafe { result::event::synchronize(self.0) }.map_err(|e| failed("cuEventSynchronize", e))
     }
 
     /// Microseconds from `self` to `end`; both must have been reached.
-    pub(super) fn until_us(&self, end: &Self) -> Result<f64, String> {
+    pub(super) fn until_us(&self, end: &Self) -> Result<f64, CudaError> {
         // SAFETY: both handles are alive and were made with timing.
         let ms = unsafe { result::event::elapsed(self.0, end.0) }.map_err(|e| failed("cuEventElapsedTime", e))?;
         Ok(f64::from(ms) * 1e3)

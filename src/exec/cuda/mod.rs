@@ -1,83 +1,117 @@
 //! The CUDA executor, and the only place that speaks CUDA.
 //!
-//! Libraries are loaded when they are first needed, so that one binary runs on machines with and without a GPU.
+//! Libraries are loaded when they are first needed, so that one binary runs on machines with and without a GPU. Files
+//! import those above them in this table.
 //!
 //! | file | what it holds |
 //! |---|---|
+//! | `error` | a call that failed, with its code and message |
 //! | `probe` | which libraries and devices there are, and how to get what is missing |
-//! | `gpu` | one device: its context, its stream, its kernels and libraries |
-//! | `compiler` | kernels from source, by the run-time compiler, kept on disk |
-//! | `workers` | processes that compile for this one |
 //! | `memory` | device and pinned memory, events |
-//! | `cublaslt`, `cudnn` | products and convolutions of the libraries |
-//! | `bind` | an operation's kernels with all arguments fixed |
-//! | `graph` | a captured step |
-//! | `capture` | which graphs a step has, and their capture |
-//! | `nodes` | kernel nodes that were read, against planned launches |
-//! | `library_nodes` | the addresses in the nodes of libraries |
-//! | `readback` | reading the nodes of graphs, at capture and again |
-//! | `faults` | changes that show that reading and checking find them |
-//! | `chain` | steps one after the other in one graph |
-//! | `group` | operations that share a launch |
-//! | `intake` | steps that fetch their own batches from a data set on the device |
-//! | `ledger` | what can have changed since the graphs were read, at every launch |
-//! | `shadow` | the half-width copy of the parameters |
+//! | `stream` | the stream of each thread |
 //! | `plant` | a fault that tests put into the kernels' text |
+//! | `source` | the text of kernels, from what selection says of them |
+//! | `compiler` | the run-time compiler |
+//! | `compile_workers` | processes that compile for this one |
+//! | `kernel_cache` | compiled kernels on disk |
+//! | `kernel_store` | the loaded kernels of a GPU |
+//! | `cublaslt`, `cudnn` | products and convolutions of the libraries |
+//! | `libraries` | the libraries of a GPU, and the plans that they have made |
+//! | `gpu` | one device: its context, its kernels and libraries |
+//! | `arguments` | the arguments of kernels, and where their addresses come from |
+//! | `bound_call` | a call of the driver or of a library with everything fixed |
+//! | `draft` | which calls carry out an operation |
+//! | `bind` | their addresses |
+//! | `graph_nodes` | the nodes of a graph |
+//! | `clear_nodes` | kernels that zero memory in place of the copy engine |
+//! | `launch` | one launch of a recording |
+//! | `bound_ops` | the operations of a step, bound to its memory |
+//! | `extents` | the bytes that operations read and write |
+//! | `horizontal_fusion` | operations that share a launch |
+//! | `pdl` | launches that start before the one in front has ended |
+//! | `multi_step` | steps one after the other in one graph |
+//! | `recording` | the launches of a step |
+//! | `planned_launch` | kernel nodes that were read, against planned launches |
+//! | `library_nodes` | the addresses in the nodes of libraries |
+//! | `captured_graph` | a graph that is ready to be launched |
+//! | `feed_launch` | the launches of the data feed |
+//! | `ledger` | what can have changed since the graphs were read, at every launch |
+//! | `graph_reader` | reading the nodes of graphs, at capture and again |
+//! | `capture` | capture, and reading what was captured |
+//! | `graphs` | which graphs a step has |
+//! | `feed_memory` | the data set, the places and the records that a data feed works on |
+//! | `device_feed` | steps that fetch their own batches from a data set on the device |
+//! | `half_parameters` | the half-precision copy of the parameters |
+//! | `transfers` | copies between the host and a step's memory |
 //! | `step` | a plan in device memory, run op by op or replayed |
 //! | `timing` | how long operations take, and the host's part |
-//! | `tensors` | reading and writing its values |
+//! | `faults` | changes that show that reading and checking find them |
 //! | `ceilings` | what the device can do at best |
 //! | `functions` | functions by themselves, to measure how exact they are |
-//! | `twin` | every kernel against its plain-loop reference |
-//! | `judge` | the bounds of such a comparison |
+//! | `reference_bounds`, `_values`, `_updates`, `_run`, `_check` | every kernel against plain loops |
+//! | `backend` | the GPU as one of several kinds of devices |
 
+mod arguments;
+mod backend;
 mod bind;
+mod bound_call;
+mod bound_ops;
 mod capture;
+mod captured_graph;
 mod ceilings;
-mod chain;
+mod clear_nodes;
+mod compile_workers;
 mod compiler;
 mod cublaslt;
 mod cudnn;
+mod device_feed;
+mod draft;
+mod error;
+mod extents;
 mod faults;
+mod feed_launch;
+mod feed_memory;
 mod functions;
 mod gpu;
-mod graph;
-mod group;
-mod intake;
-mod judge;
+mod graph_nodes;
+mod graph_reader;
+mod graphs;
+mod half_parameters;
+mod horizontal_fusion;
+mod kernel_cache;
+mod kernel_store;
+mod launch;
 mod ledger;
+mod libraries;
 mod library_nodes;
 mod memory;
-mod nodes;
-mod overlap;
+mod multi_step;
+mod pdl;
+mod planned_launch;
 #[doc(hidden)]
 pub mod plant;
 mod probe;
-mod readback;
-mod shadow;
+mod recording;
+mod reference_bounds;
+mod reference_check;
+mod reference_run;
+mod reference_updates;
+mod reference_values;
+mod source;
 mod step;
-mod stepped;
-mod tensors;
+mod stream;
 mod timing;
-mod twin;
-mod workers;
+mod transfers;
 
+pub(in crate::exec) use backend::CudaBackend;
+pub use bound_ops::prefetch;
 pub use ceilings::GpuCeilings;
-pub use compiler::{Arch, cache_folder, compile_unit, source_hash, sources, unit};
-pub use faults::Undo;
+pub use compile_workers::{compile_for_another, may_start_compilers};
+pub use compiler::{Arch, compile_source};
+pub use error::CudaError;
 pub(in crate::exec) use functions::GpuFunctions;
 pub use gpu::{Gpu, gpu, usable};
-pub(in crate::exec) use intake::MAX_WATCHED;
+pub use kernel_cache::cache_folder;
 pub use probe::{DeviceInfo, Library, Probe, probe};
-pub use step::Step;
-pub use twin::Twin;
-pub use workers::{compile_for_another, may_start_compilers};
-
-use cudarc::driver::result::DriverError;
-
-/// A driver call that failed, in words.
-pub(crate) fn failed(call: &str, error: DriverError) -> String {
-    let name = error.error_name().ok().and_then(|n| n.to_str().ok()).unwrap_or("an unknown error");
-    let text = error.error_string().ok().and_then(|n| n.to_str().ok()).unwrap_or("no description");
-    format!("{call}: {name} ({text})")
-}
+pub use source::{KernelSource, source_hash, sources};
+pub use timing::OpTimer;

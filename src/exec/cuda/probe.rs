@@ -1,5 +1,6 @@
 //! What there is for CUDA on this machine, found without failing where nothing is.
 
+use super::error::{CudaError, failed};
 use cudarc::driver::{result, sys};
 use serde::Serialize;
 
@@ -44,8 +45,8 @@ impl Probe {
 /// The oldest GPUs that the kernels are written for.
 const OLDEST: (u32, u32) = (8, 0);
 
-/// Looks for libraries and devices. `STEPGRAPH_NO_CUDA` (any value) hides all of them, and a comma-separated `STEPGRAPH_HIDE` (`cublaslt`, `cudnn`, `nvrtc`)
-/// some, to see what runs without.
+/// Looks for libraries and devices. `STEPGRAPH_NO_CUDA` (any value) hides all of them, and a comma-separated
+/// `STEPGRAPH_HIDE` (`cublaslt`, `cudnn`, `nvrtc`) some, to see what runs without.
 #[must_use]
 pub fn probe() -> Probe {
     static FOUND: std::sync::OnceLock<Probe> = std::sync::OnceLock::new();
@@ -65,38 +66,43 @@ fn look() -> Probe {
     // SAFETY: loading a library runs its initialisers, which these are made for.
     let driver = unsafe { sys::is_culib_present() } && !hidden("driver");
     let missing = |file: &str| format!("{file} was not found");
-    let driver_state = if driver { driver_version() } else { Err(missing("libcuda.so.1")) };
+    let driver_state = if driver { in_words(driver_version()) } else { Err(missing("libcuda.so.1")) };
     let started = driver_state.is_ok();
     libraries.push(Library {
         name: "driver",
         state: driver_state.clone(),
-        help: "speaks to the GPU; comes with the NVIDIA driver (https://www.nvidia.com/drivers), version 580 or newer for CUDA 13",
+        help: "speaks to the GPU; comes with the NVIDIA driver (https://www.nvidia.com/drivers), version 580 or \
+               newer for CUDA 13",
     });
     libraries.push(Library {
         name: "nvrtc",
-        state: nvrtc_version(),
-        help: "compiles the kernels for this very GPU; comes with the CUDA toolkit, or `pip install nvidia-cuda-nvrtc` (put its lib folder on LD_LIBRARY_PATH)",
+        state: in_words(nvrtc_version()),
+        help: "compiles the kernels for this very GPU; comes with the CUDA toolkit, or `pip install \
+               nvidia-cuda-nvrtc` (put its lib folder on LD_LIBRARY_PATH)",
     });
     libraries.push(Library {
         name: "cublaslt",
-        state: cublaslt_version(),
-        help: "fast products of large matrices; comes with the CUDA toolkit, or `pip install nvidia-cublas`; without it own kernels do all products",
+        state: in_words(cublaslt_version()),
+        help: "fast products of large matrices; comes with the CUDA toolkit, or `pip install \
+               nvidia-cublas`; without it custom kernels do all products",
     });
     libraries.push(Library {
         name: "cudnn",
-        state: cudnn_version(),
-        help: "fast convolutions; https://developer.nvidia.com/cudnn, or `pip install nvidia-cudnn-cu13`; without it own kernels do all convolutions",
+        state: in_words(cudnn_version()),
+        help: "fast convolutions; https://developer.nvidia.com/cudnn, or `pip install nvidia-cudnn-cu13`; without it \
+               custom kernels do all convolutions",
     });
     libraries.push(Library {
         name: "nccl",
-        state: nccl_version(),
-        help: "several GPUs together, which no command uses yet; comes with the package libnccl2, or `pip install nvidia-nccl-cu13`",
+        state: in_words(nccl_version()),
+        help: "several GPUs together, which no command uses yet; comes with the package libnccl2, or `pip \
+               install nvidia-nccl-cu13`",
     });
     let (devices, why_none) = if started {
         match devices() {
             Ok(list) if list.is_empty() => (list, "the driver offers no GPU".to_owned()),
             Ok(list) => (list, String::new()),
-            Err(why) => (Vec::new(), why),
+            Err(why) => (Vec::new(), why.to_string()),
         }
     } else {
         (Vec::new(), driver_state.err().unwrap_or_default())
@@ -109,13 +115,16 @@ fn look() -> Probe {
     Probe { libraries, devices, why_none }
 }
 
-fn driver_version() -> Result<String, String> {
-    result::init().map_err(|e| super::failed("cuInit", e))?;
+/// A library's version, or what is wrong with it, as reports have it.
+fn in_words(version: Result<String, CudaError>) -> Result<String, String> {
+    version.map_err(|why| why.to_string())
+}
+
+fn driver_version() -> Result<String, CudaError> {
+    result::init().map_err(|e| failed("cuInit", e))?;
     let mut version = 0;
     // SAFETY: the pointer is valid for the call.
-    unsafe { sys::cuDriverGetVersion(&raw mut version) }
-        .result()
-        .map_err(|e| super::failed("cuDriverGetVersion", e))?;
+    unsafe { sys::cuDriverGetVersion(&raw mut version) }.result().map_err(|e| failed("cuDriverGetVersion", e))?;
     Ok(format!("CUDA {}.{}", version / 1000, version % 1000 / 10))
 }
 
@@ -123,7 +132,7 @@ fn driver_version() -> Result<String, String> {
 ///
 /// # Errors
 /// Where it is missing or hidden.
-pub(super) fn nvrtc_version() -> Result<String, String> {
+pub(super) fn nvrtc_version() -> Result<String, CudaError> {
     use cudarc::nvrtc::sys;
     if std::env::var_os("STEPGRAPH_NO_CUDA").is_some() {
         return Err("STEPGRAPH_NO_CUDA is set".into());
@@ -136,11 +145,11 @@ pub(super) fn nvrtc_version() -> Result<String, String> {
     // SAFETY: both pointers are valid for the call.
     match unsafe { sys::nvrtcVersion(&raw mut major, &raw mut minor) } {
         sys::nvrtcResult::NVRTC_SUCCESS => Ok(format!("{major}.{minor}")),
-        other => Err(format!("nvrtcVersion: {other:?}")),
+        other => Err(CudaError::library("nvrtcVersion", other as u32, format!("{other:?}"))),
     }
 }
 
-fn cublaslt_version() -> Result<String, String> {
+fn cublaslt_version() -> Result<String, CudaError> {
     // SAFETY: as for the driver.
     if hidden("cublaslt") || !unsafe { cudarc::cublaslt::sys::is_culib_present() } {
         return Err("libcublasLt.so was not found".into());
@@ -150,7 +159,7 @@ fn cublaslt_version() -> Result<String, String> {
     Ok(format!("{}.{}.{}", version / 10_000, version % 10_000 / 100, version % 100))
 }
 
-fn cudnn_version() -> Result<String, String> {
+fn cudnn_version() -> Result<String, CudaError> {
     // SAFETY: as for the driver.
     if hidden("cudnn") || !unsafe { cudarc::cudnn::sys::is_culib_present() } {
         return Err("libcudnn.so.9 was not found".into());
@@ -160,46 +169,47 @@ fn cudnn_version() -> Result<String, String> {
     Ok(format!("{}.{}.{}", version / 10_000, version % 10_000 / 100, version % 100))
 }
 
-fn nccl_version() -> Result<String, String> {
+fn nccl_version() -> Result<String, CudaError> {
     if hidden("nccl") {
         return Err("libnccl.so.2 was not found".into());
     }
     let mut version = 0i32;
-    // SAFETY: loading the library runs its initialisers; the function has had this signature since version 2.3 and touches no device.
+    // SAFETY: loading the library runs its initialisers; the function has had this signature since version 2.3 and
+    // touches no device.
     let status = unsafe {
         let library = libloading::Library::new("libnccl.so.2").or_else(|_| libloading::Library::new("libnccl.so"));
-        let library = library.map_err(|_| "libnccl.so.2 was not found")?;
+        let library = library.map_err(|_| CudaError::from("libnccl.so.2 was not found"))?;
         let get = library.get::<unsafe extern "C" fn(*mut i32) -> i32>(b"ncclGetVersion\0");
         get.map_err(|e| e.to_string())?(&raw mut version)
     };
     match status {
         0 => Ok(format!("{}.{}.{}", version / 10_000, version % 10_000 / 100, version % 100)),
-        other => Err(format!("ncclGetVersion: {other}")),
+        other => Err(CudaError::library("ncclGetVersion", other.cast_unsigned(), other.to_string())),
     }
 }
 
-fn devices() -> Result<Vec<DeviceInfo>, String> {
-    let count = result::device::get_count().map_err(|e| super::failed("cuDeviceGetCount", e))?;
+fn devices() -> Result<Vec<DeviceInfo>, CudaError> {
+    let count = result::device::get_count().map_err(|e| failed("cuDeviceGetCount", e))?;
     let mut out = Vec::new();
     for ordinal in 0..count {
-        let device = result::device::get(ordinal).map_err(|e| super::failed("cuDeviceGet", e))?;
+        let device = result::device::get(ordinal).map_err(|e| failed("cuDeviceGet", e))?;
         let attribute = |which| {
             // SAFETY: the device comes from the driver.
             let value = unsafe { result::device::get_attribute(device, which) };
-            value.map(|v| v as u32).map_err(|e| super::failed("cuDeviceGetAttribute", e))
+            value.map(|v| v as u32).map_err(|e| failed("cuDeviceGetAttribute", e))
         };
         use sys::CUdevice_attribute as A;
         out.push(DeviceInfo {
             ordinal: ordinal as u32,
-            name: result::device::get_name(device).map_err(|e| super::failed("cuDeviceGetName", e))?,
+            name: result::device::get_name(device).map_err(|e| failed("cuDeviceGetName", e))?,
             capability: (
                 attribute(A::CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR)?,
                 attribute(A::CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR)?,
             ),
             multiprocessors: attribute(A::CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT)?,
             // SAFETY: as above.
-            memory_bytes: unsafe { result::device::total_mem(device) }
-                .map_err(|e| super::failed("cuDeviceTotalMem", e))? as u64,
+            memory_bytes: unsafe { result::device::total_mem(device) }.map_err(|e| failed("cuDeviceTotalMem", e))?
+                as u64,
         });
     }
     Ok(out)

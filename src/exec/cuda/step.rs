@@ -1,161 +1,83 @@
 //! A compiled step in device memory: run op by op, or captured and replayed.
 
-use super::bind::{DeviceEnv, Row, Unit, Work, asks_library, bind, device_error, draft_all, launch_phase};
-use super::capture::Role;
-use super::chain::Chain;
+use super::arguments::DeviceEnv;
+use super::bound_ops::BoundOps;
+use super::device_feed::DeviceFeed;
+use super::error::{CudaError, failed};
 use super::gpu::Gpu;
-use super::graph::{CLEAR, Graph};
-use super::group::{Launch, group};
-use super::intake::Intake;
-use super::ledger::Ledger;
+use super::graph_reader::{Planned, check_size, planned, read};
+use super::graphs::Graphs;
+use super::half_parameters::HalfParameters;
 use super::memory::DeviceMemory;
-use super::overlap::overlap;
-use super::shadow::{Shadow, make_shadow};
-use super::tensors::{Mirror, Stage};
+use super::recording::{Recording, Role};
+use super::transfers::Transfers;
 use crate::compile::Compiled;
-use crate::exec::{ExecError, Executor, zero_bytes};
+use crate::exec::location::{located, shared_offsets};
+use crate::exec::{BatchPlace, DataSet, ExecError, GraphRead, MAX_WATCHED, StepRecord};
+use crate::lower::LValueId;
 use crate::tensor::Bytes;
 use cudarc::driver::result;
-use std::cell::RefCell;
-use std::collections::{HashMap, VecDeque};
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
-/// Nodes in a graph of several steps, and steps in it, at most.
-pub(super) const MAX_NODES: usize = 2_000;
-pub(super) const MAX_STEPS: usize = 64;
+/// The share of the free memory that a data set may take: one over this.
+const SHARE: u64 = 2;
 
 /// A compiled step with its device memory.
-pub struct Step {
-    pub(super) gpu: Arc<Gpu>,
-    pub(super) compiled: Arc<Compiled>,
-    pub(super) env: DeviceEnv,
-    pub(super) calls: Vec<Vec<Work>>,
-    pub(super) launches: Vec<Launch>,
-    /// What differs in a chain of steps.
-    pub(super) chain: Chain,
-    /// One step captured, or why it cannot be.
-    pub(super) graph: Result<Graph, String>,
-    /// Several steps in one graph.
-    pub(super) many: Option<(usize, Graph)>,
+pub(super) struct Step {
+    pub(super) ops: BoundOps,
+    pub(super) recording: Recording,
+    pub(super) graphs: Graphs,
     /// The data set that steps fetch their batches from.
-    pub(super) intake: Option<Box<Intake>>,
-    /// What every launch of a graph is checked against.
-    pub(super) ledger: Ledger,
-    pub(super) shadow: Option<Arc<Shadow>>,
-    pub(super) mirror: RefCell<Option<Mirror>>,
-    pub(super) stages: RefCell<HashMap<usize, VecDeque<Stage>>>,
+    feed: Option<Box<DeviceFeed>>,
+    pub(super) half: Option<Arc<HalfParameters>>,
+    pub(super) transfers: Transfers,
     trace: Option<Vec<u32>>,
-    /// The operations for which an own kernel stands in for a library that refused.
-    stood_in: Vec<bool>,
 }
 
-pub(super) fn gpu_error(why: String) -> ExecError {
-    ExecError::Gpu(why)
+/// Takes the memory of a step.
+///
+/// # Errors
+/// Where it is not free.
+pub(super) fn allocate(compiled: &Compiled, gpu: &Gpu) -> Result<Arc<DeviceMemory>, ExecError> {
+    let needed = compiled.plan.arena_bytes;
+    let (free, _) = gpu.memory()?;
+    let short = ExecError::OutOfMemory { needed: Bytes(needed), available: Bytes(free) };
+    if needed > free {
+        return Err(short);
+    }
+    // Another program may have taken what was free a moment ago, or left it in pieces.
+    let memory = DeviceMemory::zeroed(needed as usize, gpu.stream()).inspect_err(|why| log::debug!("{why}"));
+    memory.map(Arc::new).map_err(|_| short)
 }
 
 impl Step {
     /// Takes the memory of a compiled step, compiles its kernels, and captures it.
     ///
     /// # Errors
-    /// Where memory is short, or a kernel cannot be had. A step that cannot be captured is no error: it runs op by op, and [`Self::why_eager`] says why.
-    pub fn new(compiled: Arc<Compiled>, gpu: Arc<Gpu>) -> Result<Self, ExecError> {
-        gpu.enter().map_err(gpu_error)?;
-        let memory = Self::allocate(&compiled, &gpu)?;
+    /// Where memory is short, or a kernel cannot be had. A step that cannot be captured is no error: it runs op by op,
+    /// and its recording says why.
+    pub(super) fn new(compiled: Arc<Compiled>, gpu: Arc<Gpu>) -> Result<Self, ExecError> {
+        gpu.enter()?;
+        let memory = allocate(&compiled, &gpu)?;
         let externals = vec![0; compiled.plan.buffers.len()];
         let env = DeviceEnv { memory, shared: None, externals };
-        Self::build(compiled, gpu, env, None, None)
-    }
-
-    /// A step of which only the operations in `timed` are to be timed, one by one: nothing is captured, and the others do nothing.
-    ///
-    /// # Errors
-    /// As [`Self::new`].
-    pub fn to_time(compiled: Arc<Compiled>, gpu: Arc<Gpu>, timed: &[bool]) -> Result<Self, ExecError> {
-        gpu.enter().map_err(gpu_error)?;
-        let memory = Self::allocate(&compiled, &gpu)?;
-        // What another plan owns is stood in for by memory of the same size.
-        let mut externals = vec![0; compiled.plan.buffers.len()];
-        let bytes: u64 = compiled.plan.buffers.iter().filter(|b| b.external).map(|b| b.bytes).sum();
-        let mut shared = None;
-        if bytes > 0 {
-            let stand_in = DeviceMemory::zeroed(bytes as usize, gpu.stream()).map_err(gpu_error)?;
-            let mut next = stand_in.base();
-            for (address, buffer) in externals.iter_mut().zip(&compiled.plan.buffers).filter(|(_, b)| b.external) {
-                *address = next;
-                next += buffer.bytes;
-            }
-            shared = Some(Arc::new(stand_in));
-        }
-        let env = DeviceEnv { memory, shared, externals };
-        Self::build(compiled, gpu, env, None, Some(timed))
-    }
-
-    /// Compiles what operations need, each given by its step and its place there, and has libraries make their plans, all at once: what is built of them
-    /// later finds it ready.
-    ///
-    /// # Errors
-    /// Where an operation can be done in no way.
-    pub fn prefetch(gpu: &Gpu, ops: &[(&Compiled, usize)]) -> Result<(), ExecError> {
-        gpu.enter().map_err(gpu_error)?;
-        // Own kernels are compiled while libraries prepare theirs. One that cannot be had is told of where it is needed.
-        let (asking, own): (Vec<_>, Vec<_>) = ops.iter().partition(|(compiled, index)| asks_library(compiled, *index));
-        std::thread::scope(|scope| {
-            let compile = || -> Result<(), ExecError> {
-                gpu.enter().map_err(gpu_error)?;
-                let units: Vec<Unit> = draft_all(gpu, &own)?.into_iter().flat_map(|d| d.units).collect();
-                let _ = gpu.kernels(&units);
-                Ok(())
-            };
-            let compiling = std::thread::Builder::new().name("compile".into()).spawn_scoped(scope, compile);
-            let mut units: Vec<Unit> = draft_all(gpu, &asking)?.into_iter().flat_map(|d| d.units).collect();
-            if !asking.is_empty() {
-                // What their graphs will ask for.
-                units.push(vec![(CLEAR.0, CLEAR.1.to_owned())]);
-            }
-            let _ = gpu.kernels(&units);
-            match compiling.map(std::thread::ScopedJoinHandle::join) {
-                Ok(Ok(compiled)) => compiled,
-                Ok(Err(_)) => Err(gpu_error("the thread that compiles kernels ended in a panic".into())),
-                // What was not compiled ahead is compiled where it is needed.
-                Err(_) => Ok(()),
-            }
-        })
-    }
-
-    /// Whether an own kernel stands in for a library that refused operation `index`.
-    #[must_use]
-    pub fn stood_in(&self, index: usize) -> bool {
-        self.stood_in[index]
+        Self::build(compiled, gpu, env, None)
     }
 
     /// A step (an evaluation) that shares the parameters and running statistics of `owner`.
     ///
     /// # Errors
     /// As [`Self::new`], and where the owner trains another network.
-    pub fn sharing(compiled: Arc<Compiled>, owner: &Self) -> Result<Self, ExecError> {
-        owner.gpu.enter().map_err(gpu_error)?;
-        let memory = Self::allocate(&compiled, &owner.gpu)?;
-        let mut externals = vec![0; compiled.plan.buffers.len()];
-        for (address, buffer) in externals.iter_mut().zip(&compiled.plan.buffers).filter(|(_, b)| b.external) {
-            let theirs = owner.compiled.plan.buffers.iter().find(|b| b.name == buffer.name && b.bytes == buffer.bytes);
-            let theirs = theirs.ok_or_else(|| ExecError::NoValue(buffer.name.clone()))?;
-            *address = owner.env.memory.base() + theirs.offset;
-        }
-        let env = DeviceEnv { memory, shared: Some(Arc::clone(&owner.env.memory)), externals };
-        Self::build(compiled, Arc::clone(&owner.gpu), env, owner.shadow.clone(), None)
-    }
-
-    fn allocate(compiled: &Compiled, gpu: &Gpu) -> Result<Arc<DeviceMemory>, ExecError> {
-        let needed = compiled.plan.arena_bytes;
-        let (free, _) = gpu.memory().map_err(gpu_error)?;
-        if needed > free {
-            return Err(ExecError::OutOfMemory { needed: Bytes(needed), available: Bytes(free) });
-        }
-        // Another program may have taken what was free a moment ago, or left it in pieces.
-        let memory = DeviceMemory::zeroed(needed as usize, gpu.stream()).inspect_err(|why| log::debug!("{why}"));
-        memory.map(Arc::new).map_err(|_| ExecError::OutOfMemory { needed: Bytes(needed), available: Bytes(free) })
+    pub(super) fn sharing(compiled: Arc<Compiled>, owner: &Self) -> Result<Self, ExecError> {
+        let owned = &owner.ops;
+        owned.gpu.enter()?;
+        let memory = allocate(&compiled, &owned.gpu)?;
+        let address = |offset: Option<u64>| offset.map_or(0, |offset| owned.env.memory.base() + offset);
+        let offsets = shared_offsets(&compiled.plan, &owned.compiled.plan)?;
+        let externals = offsets.into_iter().map(address).collect();
+        let env = DeviceEnv { memory, shared: Some(Arc::clone(&owned.env.memory)), externals };
+        Self::build(compiled, Arc::clone(&owned.gpu), env, owner.half.clone())
     }
 
     /// Compiles, binds and captures. From here on only addresses are asked of the environment.
@@ -163,179 +85,77 @@ impl Step {
         compiled: Arc<Compiled>,
         gpu: Arc<Gpu>,
         env: DeviceEnv,
-        shadow: Option<Arc<Shadow>>,
-        timed: Option<&[bool]>,
+        half: Option<Arc<HalfParameters>>,
     ) -> Result<Self, ExecError> {
-        let record = timed.is_none();
-        let wanted = |index: usize| timed.is_none_or(|t| t[index]);
-        let count = compiled.plan.program.ops.len();
-        let asked: Vec<(&Compiled, usize)> = (0..count).filter(|i| wanted(*i)).map(|i| (&*compiled, i)).collect();
-        let drafts = draft_all(&gpu, &asked)?;
-        let units: Vec<Unit> = drafts.iter().flat_map(|d| d.units.iter().cloned()).collect();
-        let kernels = gpu.kernels(&units);
-        let planned: Vec<Row> = (0..count).map(|i| env.row(&compiled.plan, i)).collect();
-        let mut kernels = &kernels[..];
-        let (mut calls, mut stood_in) = (vec![Vec::new(); count], vec![false; count]);
-        for (drafts, (_, index)) in drafts.iter().zip(&asked) {
-            let (own, rest) = kernels.split_at(drafts.units.len());
-            calls[*index] = bind(&compiled, *index, drafts, own, &planned[*index])?;
-            stood_in[*index] = drafts.stood_in;
-            kernels = rest;
-        }
-        let mut launches = if record { group(&gpu, &compiled, &calls) } else { Vec::new() };
-        overlap(&compiled, &calls, &mut launches);
-        let chain = Chain::new(&gpu, &compiled, &calls, &mut launches);
-        let ledger = Ledger::new(&env);
-        let shadow = match shadow {
+        let ops = BoundOps::new(compiled, gpu, env, None)?;
+        let recording = Recording::new(&ops);
+        let graphs = Graphs::new(&ops);
+        let half = match half {
             Some(shared) => Some(shared),
-            None => make_shadow(&compiled, &gpu, &env)?,
+            None => HalfParameters::new(&ops.compiled, &ops.gpu, &ops.env)?,
         };
-        let mut step = Self {
-            gpu,
-            compiled,
-            env,
-            calls,
-            launches,
-            chain,
-            graph: Err("not captured yet".into()),
-            many: None,
-            intake: None,
-            ledger,
-            shadow,
-            mirror: RefCell::new(None),
-            stages: RefCell::default(),
-            trace: None,
-            stood_in,
-        };
-        if record {
-            step.warm()?;
-        }
+        let transfers = Transfers::new(Arc::clone(&ops.gpu));
+        let mut step = Self { ops, recording, graphs, feed: None, half, transfers, trace: None };
+        step.warm()?;
         Ok(step)
     }
 
-    /// Runs everything once on the fresh memory, op by op, launch by launch and as it was captured, so that modules are loaded and libraries have made up their
-    /// minds, and clears what it left.
+    /// Runs everything once on the fresh memory, op by op, launch by launch and as it was captured, so that modules are
+    /// loaded and libraries have decided how they run, and clears what it left.
     fn warm(&mut self) -> Result<(), ExecError> {
-        if self.env.externals.iter().all(|a| *a == 0) {
-            self.run_ops(0, self.calls.len())?;
-            for launch in &self.launches {
-                self.put(launch)?;
+        if self.ops.env.externals.iter().all(|a| *a == 0) {
+            self.run_ops(0, self.ops.len())?;
+            self.recording.launches().iter().try_for_each(|launch| self.ops.put(launch))?;
+            self.graphs.capture_one(&self.ops, &self.recording)?;
+            if let Ok(graph) = self.graphs.one() {
+                graph.launch(&self.ops.gpu)?;
             }
-            self.capture()?;
-            if let Ok(graph) = &self.graph {
-                graph.launch(&self.gpu).map_err(gpu_error)?;
-            }
-            let (base, bytes) = (self.env.memory.base(), self.env.memory.bytes());
+            let memory = &self.ops.env.memory;
             // SAFETY: the whole allocation is ours.
-            unsafe { result::memset_d8_async(base, 0, bytes, self.gpu.stream()) }
-                .map_err(|e| gpu_error(super::failed("cuMemsetD8Async", e)))?;
-            if let Some(shadow) = &self.shadow {
-                shadow.stale.store(true, Ordering::Release);
-            }
+            unsafe { result::memset_d8_async(memory.base(), 0, memory.bytes(), self.ops.gpu.stream()) }
+                .map_err(|e| failed("cuMemsetD8Async", e))?;
+            self.set_half_stale();
         } else {
-            self.capture()?;
+            self.graphs.capture_one(&self.ops, &self.recording)?;
         }
-        self.gpu.synchronize().map_err(gpu_error)
+        Ok(self.ops.gpu.synchronize()?)
     }
 
-    pub(super) fn put(&self, launch: &Launch) -> Result<(), ExecError> {
-        match launch {
-            Launch::Single { op, flags } => self.put_flagged(*op, *flags),
-            Launch::Group { ops, kernel, args } => launch_phase(&self.gpu, kernel.phases[0], kernel.threads, args)
-                .map_err(|why| device_error(&self.compiled, ops[0], why)),
-        }
-    }
-
-    pub(super) fn put_op(&self, op: usize) -> Result<(), ExecError> {
-        self.put_flagged(op, 0)
-    }
-
-    fn put_flagged(&self, op: usize, flags: u64) -> Result<(), ExecError> {
-        let put = |work: &Work| work.launch(&self.gpu, flags);
-        self.calls[op].iter().try_for_each(put).map_err(|why| device_error(&self.compiled, op, why))
-    }
-
-    /// The artefacts it was made from.
-    #[must_use]
-    pub fn compiled(&self) -> &Arc<Compiled> {
-        &self.compiled
-    }
-
-    /// The device that it runs on.
-    #[must_use]
-    pub fn gpu(&self) -> &Arc<Gpu> {
-        &self.gpu
-    }
-
-    /// Why replaying runs op by op, where it does.
-    #[must_use]
-    pub fn why_eager(&self) -> Option<&str> {
-        self.graph.as_ref().err().map(String::as_str)
-    }
-
-    /// Launches a replayed step makes, and nodes of its graph.
-    #[must_use]
-    pub fn launches(&self) -> (usize, usize) {
-        let count = self.launches.iter().map(|l| match l {
-            Launch::Single { op, .. } => self.calls[*op].iter().map(Work::launches).sum(),
-            Launch::Group { .. } => 1,
-        });
-        (count.sum(), self.graph.as_ref().map_or(0, |g| g.nodes().max(g.kernels())))
-    }
-
-    /// Writes the captured graph in Graphviz's language, as the driver sees it.
-    ///
-    /// # Errors
-    /// Where there is no graph, or it cannot be written.
-    pub fn write_graph(&self, path: &Path) -> Result<(), ExecError> {
-        self.gpu.enter().map_err(gpu_error)?;
-        match &self.graph {
-            Ok(graph) => graph.write_dot(path).map_err(gpu_error),
-            Err(why) => Err(gpu_error(format!("there is no graph: {why}"))),
+    /// Notes that the half-precision parameters are older than their masters.
+    fn set_half_stale(&self) {
+        if let Some(half) = &self.half {
+            half.set_stale();
         }
     }
 
+    /// What comes in front of every run: the device is current, and the half-precision parameters are up to date.
     pub(super) fn begin(&self) -> Result<(), ExecError> {
-        self.gpu.enter().map_err(gpu_error)?;
-        if let Some(shadow) = &self.shadow
-            && shadow.stale.swap(false, Ordering::AcqRel)
-        {
-            launch_phase(&self.gpu, shadow.kernel.phases[0], shadow.kernel.threads, &shadow.args).map_err(gpu_error)?;
+        self.ops.gpu.enter()?;
+        if let Some(half) = &self.half {
+            half.refresh(&self.ops.gpu)?;
         }
-        if let Some(mirror) = self.mirror.borrow_mut().as_mut() {
-            mirror.fresh = false;
-        }
+        self.transfers.forget_fetched();
         Ok(())
     }
 
-    /// Runs the whole step once; returns before the device is done.
+    /// Replays the captured step once; returns before the device is done.
     ///
     /// # Errors
     /// Where the ledger finds that memory, graph or a live constant is another than at capture (nothing was run then),
     /// or a launch fails.
-    pub fn run(&mut self, executor: Executor) -> Result<(), ExecError> {
-        match executor {
-            Executor::Replay => self.replay(),
-            Executor::Eager => self.run_ops(0, self.calls.len()),
-        }
-    }
-
-    /// Replays the captured step once.
-    ///
-    /// # Errors
-    /// As [`Self::run`].
-    pub fn replay(&mut self) -> Result<(), ExecError> {
-        match &self.graph {
-            Ok(graph) => self.check(Role::One, graph)?,
-            Err(_) => self.check_memory()?,
+    pub(super) fn replay(&mut self) -> Result<(), ExecError> {
+        let graph = self.graphs.one().ok();
+        match graph {
+            Some(graph) => self.graphs.ledger.check(&self.ops, Role::One, graph)?,
+            None => self.graphs.ledger.check_memory(&self.ops)?,
         }
         self.begin()?;
-        match &self.graph {
-            Ok(graph) => graph.launch(&self.gpu).map_err(gpu_error)?,
-            Err(_) => self.launches.iter().try_for_each(|l| self.put(l))?,
+        match graph {
+            Some(graph) => graph.launch(&self.ops.gpu)?,
+            None => self.recording.launches().iter().try_for_each(|l| self.ops.put(l))?,
         }
         if let Some(trace) = &mut self.trace {
-            trace.extend(0..self.calls.len() as u32);
+            trace.extend(0..self.ops.len() as u32);
         }
         Ok(())
     }
@@ -343,15 +163,15 @@ impl Step {
     /// Replays `count` steps back to back, several in one launch where the graph allows.
     ///
     /// # Errors
-    /// As [`Self::run`].
-    pub fn replay_many(&mut self, count: usize) -> Result<(), ExecError> {
-        let has_several = self.capture_several(count)?;
+    /// As [`Self::replay`].
+    pub(super) fn replay_many(&mut self, count: usize) -> Result<(), ExecError> {
+        let has_several = self.graphs.capture_several(&self.ops, &self.recording, count)?;
         let mut left = count;
-        if let Some((steps, graph)) = self.many.as_ref().filter(|_| has_several) {
-            self.check(Role::Several(*steps), graph)?;
+        if let Some((steps, graph)) = self.graphs.several().filter(|_| has_several) {
+            self.graphs.ledger.check(&self.ops, Role::Several(steps), graph)?;
             self.begin()?;
-            while left >= *steps {
-                graph.launch(&self.gpu).map_err(gpu_error)?;
+            while left >= steps {
+                graph.launch(&self.ops.gpu)?;
                 left -= steps;
             }
         }
@@ -362,18 +182,18 @@ impl Step {
     ///
     /// # Errors
     /// What went wrong on the device since the last wait.
-    pub fn synchronize(&self) -> Result<(), ExecError> {
-        self.gpu.enter().and_then(|()| self.gpu.synchronize()).map_err(gpu_error)
+    pub(super) fn synchronize(&self) -> Result<(), CudaError> {
+        self.ops.gpu.enter().and_then(|()| self.ops.gpu.synchronize())
     }
 
     /// Runs operations `from..to` one by one.
     ///
     /// # Errors
     /// Where a launch fails.
-    pub fn run_ops(&mut self, from: usize, to: usize) -> Result<(), ExecError> {
+    pub(super) fn run_ops(&mut self, from: usize, to: usize) -> Result<(), ExecError> {
         self.begin()?;
-        for index in from..to.min(self.calls.len()) {
-            self.put_op(index)?;
+        for index in from..to.min(self.ops.len()) {
+            self.ops.put_op(index)?;
             if let Some(trace) = &mut self.trace {
                 trace.push(index as u32);
             }
@@ -381,76 +201,236 @@ impl Step {
         Ok(())
     }
 
-    /// Runs the step once each way and puts back everything that survives a step.
-    ///
-    /// # Errors
-    /// As [`Self::run`].
-    pub fn warm_up(&mut self) -> Result<(), ExecError> {
-        let saved = self.snapshot()?;
-        self.run(Executor::Eager)?;
-        self.replay()?;
-        self.restore(&saved)?;
-        self.synchronize()
+    /// Bytes of what survives a step, at most those of `saved`.
+    fn survivor_bytes(&self, saved: usize) -> usize {
+        saved.min(self.ops.compiled.plan.persistent_bytes as usize)
     }
 
-    /// Everything that survives a step, byte for byte.
+    /// Copies everything that survives a step.
     ///
     /// # Errors
     /// What went wrong on the device.
-    pub fn snapshot(&self) -> Result<Vec<u8>, ExecError> {
-        let mut out = zero_bytes(self.compiled.plan.persistent_bytes as usize);
-        self.snapshot_into(&mut out)?;
-        Ok(out)
+    pub(super) fn snapshot_into(&self, saved: &mut [u8]) -> Result<(), CudaError> {
+        let len = self.survivor_bytes(saved.len());
+        self.transfers.read(self.ops.env.memory.base(), &mut saved[..len])
     }
 
-    /// As [`Self::snapshot`], into memory of the same size.
+    /// Puts back what [`Self::snapshot_into`] took from this step.
     ///
     /// # Errors
     /// What went wrong on the device.
-    pub fn snapshot_into(&self, saved: &mut [u8]) -> Result<(), ExecError> {
-        let len = saved.len().min(self.compiled.plan.persistent_bytes as usize);
-        self.read_bytes(self.env.memory.base(), &mut saved[..len])
+    pub(super) fn restore(&self, saved: &[u8]) -> Result<(), CudaError> {
+        // The persistent region begins where the arena does. A snapshot may be older than the half-precision copy in
+        // it.
+        self.set_half_stale();
+        self.transfers.write_directly(self.ops.env.memory.base(), &saved[..self.survivor_bytes(saved.len())])
     }
 
-    /// Puts back what [`Self::snapshot`] took from this step.
+    /// Sets which values the host reads after every step.
     ///
     /// # Errors
-    /// What went wrong on the device.
-    pub fn restore(&self, saved: &[u8]) -> Result<(), ExecError> {
-        let len = saved.len().min(self.compiled.plan.persistent_bytes as usize);
-        self.gpu.enter().map_err(gpu_error)?;
-        if let Some(mirror) = self.mirror.borrow_mut().as_mut() {
-            mirror.fresh = false;
+    /// Where memory is short.
+    pub(super) fn watch(&self, ids: &[LValueId]) -> Result<(), CudaError> {
+        let plan = &self.ops.compiled.plan;
+        let extents = ids.iter().filter_map(|id| Some((plan.place(*id)?.offset, plan.program.value(*id).bytes())));
+        let (from, to) = extents.fold((u64::MAX, 0), |(a, b), (offset, bytes)| (a.min(offset), b.max(offset + bytes)));
+        self.transfers.watch(from, to)
+    }
+
+    /// A value's bytes as they are in memory; waits for the device.
+    ///
+    /// # Errors
+    /// Where the value has no place, or the device failed.
+    pub(super) fn bytes(&self, id: LValueId) -> Result<Vec<u8>, ExecError> {
+        let (place, value) = located(&self.ops.compiled, id)?;
+        let mut bytes = vec![0u8; value.bytes() as usize];
+        if !self.transfers.fetched(self.ops.env.memory.base(), place.offset, &mut bytes)? {
+            self.transfers.read(self.ops.env.address(&self.ops.compiled.plan, place), &mut bytes)?;
         }
-        // SAFETY: the persistent region lies at the arena's start; the copy is waited for.
-        unsafe { result::memcpy_htod_async(self.env.memory.base(), &saved[..len], self.gpu.stream()) }
-            .map_err(|e| gpu_error(super::failed("cuMemcpyHtoDAsync", e)))?;
-        // A snapshot may be older than the half-width copy in it.
-        if let Some(shadow) = &self.shadow {
-            shadow.stale.store(true, Ordering::Release);
-        }
-        self.gpu.synchronize().map_err(gpu_error)
+        Ok(bytes)
     }
 
-    /// The whole arena's bytes, to compare.
+    /// Lets `fill` prepare a value's bytes, which are then copied to the device without waiting for it.
     ///
     /// # Errors
-    /// What went wrong on the device.
-    pub fn arena(&self) -> Result<Vec<u8>, ExecError> {
-        let mut out = zero_bytes(self.env.memory.bytes());
-        self.read_bytes(self.env.memory.base(), &mut out)?;
-        Ok(out)
+    /// As [`Self::bytes`].
+    pub(super) fn fill_bytes(&mut self, id: LValueId, fill: &mut dyn FnMut(&mut [u8])) -> Result<(), ExecError> {
+        let (place, value) = located(&self.ops.compiled, id)?;
+        let address = self.ops.env.address(&self.ops.compiled.plan, place);
+        self.is_changed(id);
+        Ok(self.transfers.stage(address, value.bytes() as usize, fill)?)
+    }
+
+    /// Overwrites a value once: a large one takes no detour through pinned memory, which takes longer to get than to
+    /// fill.
+    ///
+    /// # Errors
+    /// As [`Self::bytes`].
+    pub(super) fn write_once(&mut self, id: LValueId, bytes: &[u8]) -> Result<(), ExecError> {
+        /// What is smaller than this is staged like any other value.
+        const LARGE: usize = 1 << 20;
+        let (place, value) = located(&self.ops.compiled, id)?;
+        if bytes.len() < LARGE || bytes.len() as u64 != value.bytes() {
+            return self.fill_bytes(id, &mut |out| out.copy_from_slice(bytes));
+        }
+        let address = self.ops.env.address(&self.ops.compiled.plan, place);
+        self.is_changed(id);
+        Ok(self.transfers.write_directly(address, bytes)?)
+    }
+
+    /// Notes that the host overwrites a value: copies of it are old.
+    fn is_changed(&self, id: LValueId) {
+        self.transfers.forget_fetched();
+        let program = &self.ops.compiled.plan.program;
+        if program.value(program.root(id).0).name == "params" {
+            self.set_half_stale();
+        }
     }
 
     /// Starts or stops keeping the ids of executed kernels.
-    pub fn set_trace(&mut self, on: bool) {
+    pub(super) fn set_trace(&mut self, on: bool) {
         self.trace = on.then(Vec::new);
     }
 
     /// The ids of the kernels executed since tracing began.
-    #[must_use]
-    pub fn trace(&self) -> Vec<String> {
-        let kernel = |op: &u32| self.compiled.selection.choices[*op as usize].kernel.clone();
+    pub(super) fn trace(&self) -> Vec<String> {
+        let kernel = |op: &u32| self.ops.compiled.selection.choices[*op as usize].kernel.clone();
         self.trace.iter().flatten().map(kernel).collect()
+    }
+}
+
+/// Steps that fetch their own batches.
+impl Step {
+    /// Keeps a data set on the device. False where the step is not captured, or the device has no room.
+    ///
+    /// # Errors
+    /// What went wrong on the device.
+    pub(super) fn hold(&mut self, data: &DataSet<'_>) -> Result<bool, ExecError> {
+        self.ops.gpu.enter()?;
+        self.feed = None;
+        self.graphs.drop_fed();
+        let bytes = |len: usize| (len * 4) as u64;
+        let needed = bytes(data.samples.len()) + bytes(data.targets.len());
+        let (free, _) = self.ops.gpu.memory()?;
+        if self.graphs.one().is_err() || data.watched.len() > MAX_WATCHED || needed > free / SHARE {
+            return Ok(false);
+        }
+        let Some((feed, graphs)) = DeviceFeed::new(&self.ops, &self.recording, &self.graphs, data)? else {
+            return Ok(false);
+        };
+        self.graphs.keep_fed(graphs);
+        self.feed = Some(Box::new(feed));
+        Ok(true)
+    }
+
+    /// The steps that the next launch makes where `left` are wanted, at most; 0 where steps do not fetch their batches
+    /// themselves.
+    pub(super) fn launch_size(&self, left: u64) -> usize {
+        self.graphs.fed_sizes().find(|steps| *steps as u64 <= left).unwrap_or(0)
+    }
+
+    /// Whether another launch may be sent before the first one's records are taken.
+    pub(super) fn has_free_slot(&self) -> bool {
+        self.feed.as_ref().is_some_and(|feed| feed.has_free_slot())
+    }
+
+    /// Launches the steps whose batches are at `places`; `first` is the number that the step counter has before them.
+    /// Returns at once.
+    ///
+    /// # Errors
+    /// Where the ledger finds that memory, graph or a live constant is another than at capture (nothing was run then),
+    /// or a call fails.
+    pub(super) fn launch(&mut self, first: u64, places: &[BatchPlace]) -> Result<(), ExecError> {
+        let graph = self.graphs.fed(places.len());
+        match graph {
+            Some(graph) => self.graphs.ledger.check(&self.ops, Role::Fed(places.len()), graph)?,
+            None => self.graphs.ledger.check_memory(&self.ops)?,
+        }
+        self.feed.as_ref().map_or(Ok(()), |feed| feed.check_rings())?;
+        self.begin()?;
+        let Some(feed) = &mut self.feed else { return Err(ExecError::Gpu("no data set is on the device".into())) };
+        Ok(feed.launch(&self.ops.gpu, graph, first, places)?)
+    }
+
+    /// The records of the oldest launch in flight, in order; waits for that launch alone. Empty where none is in
+    /// flight.
+    ///
+    /// # Errors
+    /// What went wrong on the device.
+    pub(super) fn completed(&mut self) -> Result<&[StepRecord], CudaError> {
+        self.ops.gpu.enter()?;
+        match &mut self.feed {
+            Some(feed) => feed.completed(),
+            None => Ok(&[]),
+        }
+    }
+
+    /// Waits for all launches and forgets their records.
+    ///
+    /// # Errors
+    /// What went wrong on the device.
+    pub(super) fn abandon_launches(&mut self) -> Result<(), CudaError> {
+        self.synchronize()?;
+        if let Some(feed) = &mut self.feed {
+            feed.forget_launches();
+        }
+        Ok(())
+    }
+}
+
+/// What was captured.
+impl Step {
+    /// The kernel launches of one of the step's graphs, as the plan has them now.
+    pub(super) fn planned_of(&self, role: Role) -> Vec<Planned> {
+        let feeds = match (role, &self.feed) {
+            (Role::Fed(steps), Some(feed)) => feed.launches(steps),
+            _ => Vec::new(),
+        };
+        planned(&self.ops, &self.recording.of(role), &feeds)
+    }
+
+    /// The graphs that may be launched, in words.
+    pub(super) fn graph_names(&self) -> Vec<String> {
+        let mode = self.ops.compiled.plan.program.mode;
+        self.graphs.by_role().iter().map(|(role, _)| role.name(mode)).collect()
+    }
+
+    /// Reads the nodes of a graph, by its place among [`Self::graph_names`], and compares their arguments with the
+    /// plan's. Nothing is launched.
+    ///
+    /// # Errors
+    /// The first difference, with operation and layer, and what the driver says.
+    pub(super) fn read_graph(&self, number: usize) -> Result<GraphRead, ExecError> {
+        self.ops.gpu.enter()?;
+        let numbered = self.graphs.numbered(number);
+        let (role, graph) = numbered.ok_or_else(|| CudaError::from(format!("there is no graph {number}")))?;
+        check_size(&self.ops, role, graph)?;
+        if let (Role::Fed(_), Some(feed)) = (role, &self.feed) {
+            feed.check(&self.ops)?;
+        }
+        read(&self.ops, role, graph, &self.planned_of(role))
+    }
+
+    /// Checks what a launch of the graph with this number checks. Nothing is launched.
+    ///
+    /// # Errors
+    /// What changed.
+    pub(super) fn check_graph(&self, number: usize) -> Result<(), ExecError> {
+        match self.graphs.numbered(number) {
+            Some((role, graph)) => self.graphs.ledger.check(&self.ops, role, graph),
+            None => self.graphs.ledger.check_memory(&self.ops),
+        }
+    }
+
+    /// Writes the captured graph in Graphviz's language, as the driver sees it.
+    ///
+    /// # Errors
+    /// Where there is no graph, or it cannot be written.
+    pub(super) fn write_graph(&self, path: &Path) -> Result<(), CudaError> {
+        self.ops.gpu.enter()?;
+        match self.graphs.one() {
+            Ok(graph) => graph.write_dot(path),
+            Err(why) => Err(format!("there is no graph: {why}").into()),
+        }
     }
 }

@@ -1,106 +1,169 @@
 //! How long a step's operations take, and what a replay costs the host.
 
-use super::Step;
-use super::bind::{Work, device_error};
-use super::capture::Role;
-use super::graph::Graph;
-use super::group::Launch;
-use super::memory::Event;
-use super::step::MAX_STEPS;
+use super::arguments::DeviceEnv;
+use super::bound_call::BoundCall;
+use super::bound_ops::BoundOps;
+use super::capture::capture;
+use super::captured_graph::CapturedGraph;
+use super::error::CudaError;
+use super::gpu::Gpu;
+use super::graphs::MAX_STEPS;
+use super::half_parameters::HalfParameters;
+use super::launch::Launch;
+use super::memory::{DeviceMemory, Event};
+use super::recording::Role;
+use super::step::{Step, allocate};
+use crate::compile::Compiled;
 use crate::exec::ExecError;
+use std::sync::Arc;
 use std::time::Instant;
 
-impl Step {
-    /// What a library does in operation `index`: algorithm, tile, workspace; nothing for own kernels.
-    #[must_use]
-    pub fn describe(&self, index: usize) -> Option<String> {
-        self.calls[index].iter().find_map(Work::describe)
+/// What a library does in operation `index`: algorithm, tile, workspace; nothing for custom kernels.
+pub(super) fn library_of(step: &Step, index: usize) -> Option<String> {
+    step.ops.calls[index].iter().find_map(BoundCall::describe)
+}
+
+/// A pair of events between which the device's clock counts.
+struct Stopwatch<'a> {
+    gpu: &'a Gpu,
+    start: Event,
+    end: Event,
+}
+
+impl<'a> Stopwatch<'a> {
+    fn new(gpu: &'a Gpu) -> Result<Self, CudaError> {
+        Ok(Self { gpu, start: Event::new(true)?, end: Event::new(true)? })
     }
 
-    /// Times each operation by itself: `rounds` launches back to back between two events, the median of five such, in microseconds.
+    /// The time of what `put` puts on the stream, in microseconds.
+    fn time_us<E: From<CudaError>>(&self, put: impl FnOnce() -> Result<(), E>) -> Result<f64, E> {
+        let stream = self.gpu.stream();
+        self.start.record(stream)?;
+        put()?;
+        self.end.record(stream)?;
+        self.end.wait()?;
+        Ok(self.start.until_us(&self.end)?)
+    }
+}
+
+/// Times each operation by itself: `rounds` launches back to back between two events, the median of five such, in
+/// microseconds.
+///
+/// # Errors
+/// As [`Step::replay`].
+pub(super) fn time_calls(step: &Step, rounds: usize) -> Result<Vec<f64>, ExecError> {
+    step.begin()?;
+    let gpu = &step.ops.gpu;
+    let watch = Stopwatch::new(gpu)?;
+    let mut out = Vec::with_capacity(step.ops.len());
+    for op in 0..step.ops.len() {
+        // The launches of one operation are captured, so that the host's pace does not count.
+        let graph = capture_repeated(&step.ops, op, rounds)?;
+        let mut samples = Vec::with_capacity(5);
+        for _ in 0..5 {
+            samples.push(watch.time_us(|| graph.launch(gpu))? / rounds.max(1) as f64);
+        }
+        samples.sort_by(f64::total_cmp);
+        out.push(samples[2]);
+    }
+    Ok(out)
+}
+
+/// One operation `rounds` times in a graph whose nodes were read.
+fn capture_repeated(ops: &BoundOps, op: usize, rounds: usize) -> Result<CapturedGraph, ExecError> {
+    let launch = Launch::Single { op, flags: 0 };
+    let graph = capture(ops, Role::Several(rounds), &vec![&launch; rounds], &[]);
+    graph.map_err(|error| match error {
+        ExecError::Gpu(why) => ExecError::device(&ops.compiled, op, why),
+        other => other,
+    })
+}
+
+/// What a replay costs the host, in microseconds a step: the ledger and the launch, with nothing queued before it. The
+/// median of `rounds` launches.
+///
+/// # Errors
+/// As [`Step::replay`].
+pub(super) fn time_bookkeeping(step: &mut Step, rounds: usize) -> Result<f64, ExecError> {
+    step.replay_many(MAX_STEPS)?;
+    let steps = step.graphs.several().map_or(1, |(k, _)| k);
+    let mut samples = Vec::with_capacity(rounds.clamp(1, 200));
+    for _ in 0..rounds.clamp(1, 200) {
+        step.synchronize()?;
+        let started = Instant::now();
+        step.replay_many(steps)?;
+        samples.push(started.elapsed().as_secs_f64() * 1e6 / steps as f64);
+    }
+    step.synchronize()?;
+    samples.sort_by(f64::total_cmp);
+    Ok(samples[samples.len() / 2])
+}
+
+/// A step of which some operations are timed, one by one, to choose among kernels: nothing is captured ahead, and the
+/// other operations do nothing.
+pub struct OpTimer {
+    ops: BoundOps,
+    half: Option<Arc<HalfParameters>>,
+}
+
+impl OpTimer {
+    /// Takes the memory of a step and prepares the operations in `timed`.
     ///
     /// # Errors
-    /// As [`Self::run`].
-    pub fn time_calls(&mut self, rounds: usize) -> Result<Vec<f64>, ExecError> {
-        self.begin()?;
-        let (start, end) = (Event::new(true).map_err(ExecError::Gpu)?, Event::new(true).map_err(ExecError::Gpu)?);
-        let stream = self.gpu.stream();
-        let mut out = Vec::with_capacity(self.calls.len());
-        for op in 0..self.calls.len() {
-            let mut samples = Vec::with_capacity(5);
-            // The launches of one operation are captured, so that the host's pace does not count.
-            let graph = self.capture_repeated(op, rounds)?;
-            for _ in 0..5 {
-                start.record(stream).map_err(ExecError::Gpu)?;
-                graph.launch(&self.gpu).map_err(ExecError::Gpu)?;
-                end.record(stream).map_err(ExecError::Gpu)?;
-                end.wait().map_err(ExecError::Gpu)?;
-                samples.push(start.until_us(&end).map_err(ExecError::Gpu)? / rounds.max(1) as f64);
+    /// Where memory is short, or a kernel cannot be had.
+    pub fn new(compiled: Arc<Compiled>, gpu: Arc<Gpu>, timed: &[bool]) -> Result<Self, ExecError> {
+        gpu.enter()?;
+        let memory = allocate(&compiled, &gpu)?;
+        // What another plan owns is stood in for by memory of the same size.
+        let mut externals = vec![0; compiled.plan.buffers.len()];
+        let bytes: u64 = compiled.plan.buffers.iter().filter(|b| b.external).map(|b| b.bytes).sum();
+        let mut shared = None;
+        if bytes > 0 {
+            let stand_in = DeviceMemory::zeroed(bytes as usize, gpu.stream())?;
+            let mut next = stand_in.base();
+            for (address, buffer) in externals.iter_mut().zip(&compiled.plan.buffers).filter(|(_, b)| b.external) {
+                *address = next;
+                next += buffer.bytes;
             }
-            samples.sort_by(f64::total_cmp);
-            out.push(samples[2]);
+            shared = Some(Arc::new(stand_in));
         }
-        Ok(out)
+        let env = DeviceEnv { memory, shared, externals };
+        let ops = BoundOps::new(compiled, gpu, env, Some(timed))?;
+        let half = HalfParameters::new(&ops.compiled, &ops.gpu, &ops.env)?;
+        Ok(Self { ops, half })
     }
 
-    /// The time of one operation by itself in microseconds, roughly: what is slower than `give_up_us` is not timed again.
+    /// Whether a custom kernel replaces a library that refused operation `index`.
+    #[must_use]
+    pub fn stood_in(&self, index: usize) -> bool {
+        self.ops.stood_in(index)
+    }
+
+    /// The time of one operation by itself in microseconds, roughly: what is slower than `give_up_us` is not timed
+    /// again.
     ///
     /// # Errors
     /// Where a launch fails.
-    pub fn time_op(&mut self, op: usize, give_up_us: f64) -> Result<f64, ExecError> {
-        self.begin()?;
-        let stream = self.gpu.stream();
-        let (start, end) = (Event::new(true).map_err(ExecError::Gpu)?, Event::new(true).map_err(ExecError::Gpu)?);
+    pub fn time_op(&self, op: usize, give_up_us: f64) -> Result<f64, ExecError> {
+        let gpu = &self.ops.gpu;
+        gpu.enter()?;
+        if let Some(half) = &self.half {
+            half.refresh(gpu)?;
+        }
+        let watch = Stopwatch::new(gpu)?;
         // The first launch loads what a library has not loaded yet.
-        self.put_op(op)?;
-        start.record(stream).map_err(ExecError::Gpu)?;
-        self.put_op(op)?;
-        end.record(stream).map_err(ExecError::Gpu)?;
-        end.wait().map_err(ExecError::Gpu)?;
-        let once = start.until_us(&end).map_err(ExecError::Gpu)?;
+        self.ops.put_op(op)?;
+        let once = watch.time_us(|| self.ops.put_op(op))?;
         if once > give_up_us + 20.0 {
             return Ok(once);
         }
-        // Long operations tell enough in a few launches.
+        // Long operations show enough in a few launches.
         let launches = ((400.0 / once.max(1.0)) as usize).clamp(3, 12);
-        let graph = self.capture_repeated(op, launches)?;
+        let graph = capture_repeated(&self.ops, op, launches)?;
         let mut best = f64::INFINITY;
         for _ in 0..3 {
-            start.record(stream).map_err(ExecError::Gpu)?;
-            graph.launch(&self.gpu).map_err(ExecError::Gpu)?;
-            end.record(stream).map_err(ExecError::Gpu)?;
-            end.wait().map_err(ExecError::Gpu)?;
-            best = best.min(start.until_us(&end).map_err(ExecError::Gpu)? / launches as f64);
+            best = best.min(watch.time_us(|| graph.launch(gpu))? / launches as f64);
         }
         Ok(best)
-    }
-
-    /// One operation `rounds` times in a graph whose nodes were read.
-    fn capture_repeated(&self, op: usize, rounds: usize) -> Result<Graph, ExecError> {
-        let launch = Launch::Single { op, flags: 0 };
-        let graph = self.capture_graph(Role::Several(rounds), &vec![&launch; rounds], &[]);
-        graph.map_err(|error| match error {
-            ExecError::Gpu(why) => device_error(&self.compiled, op, why),
-            other => other,
-        })
-    }
-
-    /// What a replay costs the host, in microseconds a step: the ledger and the launch, with nothing queued before it. The median of `rounds` launches.
-    ///
-    /// # Errors
-    /// As [`Self::run`].
-    pub fn time_bookkeeping(&mut self, rounds: usize) -> Result<f64, ExecError> {
-        self.replay_many(MAX_STEPS)?;
-        let steps = self.many.as_ref().map_or(1, |(k, _)| *k);
-        let mut samples = Vec::with_capacity(rounds.clamp(1, 200));
-        for _ in 0..rounds.clamp(1, 200) {
-            self.synchronize()?;
-            let started = Instant::now();
-            self.replay_many(steps)?;
-            samples.push(started.elapsed().as_secs_f64() * 1e6 / steps as f64);
-        }
-        self.synchronize()?;
-        samples.sort_by(f64::total_cmp);
-        Ok(samples[samples.len() / 2])
     }
 }

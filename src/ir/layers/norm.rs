@@ -1,11 +1,11 @@
-//! `batch_norm` and `layer_norm`.
+//! `batch_norm`, `layer_norm` and `rms_norm`.
 
 use crate::ir::Mode;
 use crate::ir::builder::{At, Backward, Builder, Derivative, Forward};
 use crate::ir::nodes::{self, NodeKind};
 use crate::ir::value::{Role, ValueId};
 use crate::model::ParamKind;
-use crate::model::layers::{BatchNorm, LayerNorm};
+use crate::model::layers::{BatchNorm, LayerNorm, RmsNorm};
 use crate::tensor::Shape;
 
 impl Forward for BatchNorm {
@@ -28,7 +28,8 @@ impl Forward for BatchNorm {
                 }
             }
             b.node(nodes::BatchNorm { eps: self.eps, momentum: self.momentum }, inputs, outputs);
-            b.record(Normalised { x, mean, rstd, kind: |accumulate| nodes::BatchNormBwd { accumulate }.into() });
+            let kind = |accumulate| nodes::BatchNormBwd { accumulate }.into();
+            b.record(Normalised { x, mean: Some(mean), rstd, kind });
         }
         b.trained_before = true;
         y
@@ -37,15 +38,29 @@ impl Forward for BatchNorm {
 
 impl Forward for LayerNorm {
     fn forward(&self, b: &mut Builder<'_>, at: &At<'_>) -> ValueId {
-        let (inputs, y) = begin(b, at);
-        let x = b.save(at.x);
-        let rows = Shape(at.out.0[..at.out.rank() - 1].to_vec());
-        let (mean, rstd) = (b.real("mean", rows.clone()), b.real("rstd", rows));
-        b.node(nodes::LayerNorm { eps: self.eps }, inputs, vec![y, mean, rstd]);
-        b.record(Normalised { x, mean, rstd, kind: |accumulate| nodes::LayerNormBwd { accumulate }.into() });
-        b.trained_before = true;
-        y
+        let rows = nodes::LayerNorm { eps: self.eps, rms: false };
+        normalised_rows(b, at, rows, |accumulate| nodes::LayerNormBwd { accumulate, rms: false }.into())
     }
+}
+
+impl Forward for RmsNorm {
+    fn forward(&self, b: &mut Builder<'_>, at: &At<'_>) -> ValueId {
+        let rows = nodes::LayerNorm { eps: self.eps, rms: true };
+        normalised_rows(b, at, rows, |accumulate| nodes::LayerNormBwd { accumulate, rms: true }.into())
+    }
+}
+
+/// Normalises rows as `node` says; `kind` is the node of the derivative.
+fn normalised_rows(b: &mut Builder<'_>, at: &At<'_>, node: nodes::LayerNorm, kind: fn(bool) -> NodeKind) -> ValueId {
+    let (inputs, y) = begin(b, at);
+    let x = b.save(at.x);
+    let rows = Shape(at.out.0[..at.out.rank() - 1].to_vec());
+    let mean = (!node.rms).then(|| b.real("mean", rows.clone()));
+    let rstd = b.real("rstd", rows);
+    b.node(node, inputs, [Some(y), mean, Some(rstd)].into_iter().flatten().collect());
+    b.record(Normalised { x, mean, rstd, kind });
+    b.trained_before = true;
+    y
 }
 
 /// The inputs of a normalisation, with those of its parameters that it has, and its output.
@@ -58,7 +73,8 @@ fn begin(b: &mut Builder<'_>, at: &At<'_>) -> (Vec<ValueId>, ValueId) {
 
 struct Normalised {
     x: ValueId,
-    mean: ValueId,
+    /// There is none where values are not centred.
+    mean: Option<ValueId>,
     rstd: ValueId,
     /// The node of the derivative, which adds to gradients that are there already where that is true.
     kind: fn(bool) -> NodeKind,
@@ -71,8 +87,7 @@ impl Derivative for Normalised {
         let shape = b.shape(self.x);
         let dx = b.real("gA", shape);
         let gamma = b.param_value(at.layer, ParamKind::Gamma);
-        let (mean, rstd) = (Some(self.mean), Some(self.rstd));
-        let inputs = [Some(at.dy), Some(self.x), gamma, mean, rstd, g_before, b_before];
+        let inputs = [Some(at.dy), Some(self.x), gamma, self.mean, Some(self.rstd), g_before, b_before];
         let outputs = [Some(dx), dgamma, dbeta].into_iter().flatten().collect();
         b.node((self.kind)(g_before.is_some()), inputs.into_iter().flatten().collect(), outputs);
         at.input_grad.then_some(dx)

@@ -22,16 +22,22 @@ pub struct BatchNormBwd {
     pub accumulate: bool,
 }
 
-/// `x, gamma, beta -> y, mean, rstd`
+/// `x, gamma, [beta] -> y, [mean], rstd`
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct LayerNorm {
     pub eps: f64,
+    /// Whether each row is divided by its root mean square: there is neither a mean nor a shift.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub rms: bool,
 }
 
-/// As [`BatchNormBwd`].
+/// `dy, x, gamma, [mean], rstd, [dgamma], [dbeta] -> dx, dgamma, [dbeta]`
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct LayerNormBwd {
     pub accumulate: bool,
+    /// As in [`LayerNorm`].
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub rms: bool,
 }
 
 impl NodeType for BatchNorm {
@@ -48,19 +54,33 @@ impl NodeType for BatchNormEval {
 
 impl NodeType for BatchNormBwd {
     fn verify(&self, at: &Shapes<'_>) -> Result<(), String> {
-        gradients(at)
+        gradients(at, 2)
     }
 }
 
 impl NodeType for LayerNorm {
+    fn name(&self) -> Option<&'static str> {
+        self.rms.then_some("RmsNorm")
+    }
+
     fn verify(&self, at: &Shapes<'_>) -> Result<(), String> {
-        same(at.input(0), at.output(0))
+        same(at.input(0), at.output(0))?;
+        let absent = usize::from(self.rms);
+        let is_complete = (at.inputs.len(), at.outputs.len()) == (3 - absent, 3 - absent);
+        must(is_complete, "a shift and a mean belong to rows that are centred, and to no others")
     }
 }
 
 impl NodeType for LayerNormBwd {
+    fn name(&self) -> Option<&'static str> {
+        self.rms.then_some("RmsNormBwd")
+    }
+
     fn verify(&self, at: &Shapes<'_>) -> Result<(), String> {
-        gradients(at)
+        let parameters = if self.rms { 1 } else { 2 };
+        let inputs = 3 + parameters + if self.accumulate { parameters } else { 0 };
+        must(at.inputs.len() == inputs, format!("{} inputs should be {inputs}", at.inputs.len()))?;
+        gradients(at, parameters)
     }
 }
 
@@ -71,8 +91,9 @@ fn one_value_a_channel(at: &Shapes<'_>) -> Result<(), String> {
     })
 }
 
-fn gradients(at: &Shapes<'_>) -> Result<(), String> {
+/// The gradients of the input and of so many parameters.
+fn gradients(at: &Shapes<'_>, parameters: usize) -> Result<(), String> {
     same(at.input(0), at.output(0))?;
     same(at.input(1), at.output(0))?;
-    (1..3).try_for_each(|i| same(at.input(2), at.output(i)))
+    (1..=parameters).try_for_each(|i| same(at.input(2), at.output(i)))
 }

@@ -91,18 +91,19 @@ impl Lower for nodes::BatchNorm {
 
 impl Lower for nodes::LayerNorm {
     fn lower(&self, l: &mut Lowerer<'_>, node: &Node) {
-        let eps = self.eps;
+        let Self { eps, rms } = *self;
         let x = l.lowered(node.inputs[0]);
         let (x, rows, cols) = norm_input(l, x, node.inputs[1], false);
         let order = l.graph.value(node.inputs[1]).param.and_then(|p| l.orders[p.0 as usize]);
-        if let Some(p) = l.graph.value(node.inputs[2]).param {
+        if let Some(p) = node.inputs.get(2).and_then(|&beta| l.graph.value(beta).param) {
             l.orders[p.0 as usize] = order;
         }
         let layout = l.lv(x).layout;
-        let [gamma, beta] = [1, 2].map(|i| Some(l.lowered(node.inputs[i])));
+        let [gamma, beta] = [1, 2].map(|i| node.inputs.get(i).map(|&v| l.lowered(v)));
         let y = Some(l.twin(node.outputs[0], layout));
-        let [mean, rstd] = [1, 2].map(|i| Some(l.twin(node.outputs[i], Layout::Plain)));
-        let kind = OpKind::LayerNorm(ops::LayerNorm { rows, cols, eps: Scalar::new(eps) });
+        let statistics = if rms { [None, Some(1)] } else { [Some(1), Some(2)] };
+        let [mean, rstd] = statistics.map(|i| i.map(|i| l.twin(node.outputs[i], Layout::Plain)));
+        let kind = OpKind::LayerNorm(ops::LayerNorm { rows, cols, eps: Scalar::new(eps), rms });
         l.emit(kind, &[("x", Some(x)), ("gamma", gamma), ("beta", beta), ("y", y), ("mean", mean), ("rstd", rstd)]);
     }
 }
@@ -112,47 +113,43 @@ impl Lower for nodes::BatchNormBwd {
         let accumulate = self.accumulate;
         let kind =
             |rows, channels| OpKind::BatchNormBwd(ops::BatchNormBwd { rows, channels, act_grad: None, accumulate });
-        gradients(l, node, true, accumulate, kind);
+        gradients(l, node, true, &GRADIENTS, kind);
     }
 }
 
 impl Lower for nodes::LayerNormBwd {
     fn lower(&self, l: &mut Lowerer<'_>, node: &Node) {
-        let accumulate = self.accumulate;
-        let kind = |rows, cols| OpKind::LayerNormBwd(ops::LayerNormBwd { rows, cols, accumulate });
-        gradients(l, node, false, accumulate, kind);
+        let Self { accumulate, rms } = *self;
+        let kind = |rows, cols| OpKind::LayerNormBwd(ops::LayerNormBwd { rows, cols, accumulate, rms });
+        gradients(l, node, false, if rms { &UNCENTRED_GRADIENTS } else { &GRADIENTS }, kind);
     }
 }
 
-/// The gradients of the input, the scale and the shift; `kind` is the operation for so many rows and columns.
-fn gradients(
-    l: &mut Lowerer<'_>,
-    node: &Node,
-    batch: bool,
-    accumulate: bool,
-    kind: impl FnOnce(usize, usize) -> OpKind,
-) {
+/// The slots of a derivative behind `dy` and `x`, in the order of the node's inputs and outputs.
+struct Slots {
+    inputs: &'static [&'static str],
+    /// The first is the gradient of the input, the others are those of parameters.
+    outputs: &'static [&'static str],
+}
+
+const GRADIENTS: Slots =
+    Slots { inputs: &["gamma", "mean", "rstd", "dgamma_prev", "dbeta_prev"], outputs: &["dx", "dgamma", "dbeta"] };
+/// The same where values have neither a mean nor a shift.
+const UNCENTRED_GRADIENTS: Slots = Slots { inputs: &["gamma", "rstd", "dgamma_prev"], outputs: &["dx", "dgamma"] };
+
+/// The gradients of the input and the parameters; `kind` is the operation for so many rows and columns.
+fn gradients(l: &mut Lowerer<'_>, node: &Node, batch: bool, slots: &Slots, kind: impl FnOnce(usize, usize) -> OpKind) {
     let x = l.lowered(node.inputs[1]);
     let (x, rows, cols) = norm_input(l, x, node.inputs[2], batch);
     let layout = l.lv(x).layout;
     let dy = l.lowered(node.inputs[0]);
     let dy = l.arranged(dy, layout);
-    let [gamma, mean, rstd] = [2, 3, 4].map(|i| Some(l.lowered(node.inputs[i])));
-    let [g_prev, b_prev] = [5, 6].map(|i| accumulate.then(|| l.lowered(node.inputs[i])));
-    let dx = Some(l.twin(node.outputs[0], layout));
-    let [dgamma, dbeta] = [1, 2].map(|i| Some(l.gradient(node.outputs[i])));
-    let kind = kind(rows, cols);
-    let bound = [
-        ("dy", Some(dy)),
-        ("x", Some(x)),
-        ("gamma", gamma),
-        ("mean", mean),
-        ("rstd", rstd),
-        ("dgamma_prev", g_prev),
-        ("dbeta_prev", b_prev),
-        ("dx", dx),
-        ("dgamma", dgamma),
-        ("dbeta", dbeta),
-    ];
-    l.emit(kind, &bound);
+    let mut bound = vec![("dy", Some(dy)), ("x", Some(x))];
+    // Values to add to come last, and are there where gradients accumulate.
+    let inputs = slots.inputs.iter().zip(&node.inputs[2..]);
+    bound.extend(inputs.map(|(&slot, &v)| (slot, Some(l.lowered(v)))));
+    for (i, (&slot, &v)) in slots.outputs.iter().zip(&node.outputs).enumerate() {
+        bound.push((slot, Some(if i == 0 { l.twin(v, layout) } else { l.gradient(v) })));
+    }
+    l.emit(kind(rows, cols), &bound);
 }

@@ -4,7 +4,6 @@ use super::Lower;
 use crate::ir::{Node, Role, nodes};
 use crate::lower::lowerer::Lowerer;
 use crate::lower::program::{Alias, LValue, LValueId, Layout};
-use crate::model::UpdateRule;
 use crate::ops;
 use crate::ops::OpKind;
 use crate::ops::Scalar;
@@ -73,7 +72,9 @@ impl Lower for nodes::OptimizerStep {
             bound.extend([(format!("{state}_prev"), Some(before)), ((*state).to_owned(), Some(after))]);
         }
         let bound: Vec<(&str, Option<LValueId>)> = bound.iter().map(|(slot, id)| (slot.as_str(), *id)).collect();
-        l.emit(operation(self.rule, l), &bound);
+        let segments = l.segments.iter().map(|(_, segment)| *segment).collect();
+        // Its slots have the names of the optimizer's states.
+        l.emit(OpKind::flat_step(self.rule, l.flat_len, segments), &bound);
     }
 }
 
@@ -84,18 +85,4 @@ fn flat_update(l: &mut Lowerer<'_>, name: &'static str, role: Role) -> (LValueId
     let alias = Some(Alias { of: before, start: 0 });
     let after = LValue { name: format!("{name}.new"), alias, ..l.lv(before).clone() };
     (before, l.push(after))
-}
-
-/// The operation of an update rule. Its slots have the names of the optimizer's states.
-fn operation(rule: UpdateRule, l: &Lowerer<'_>) -> OpKind {
-    let (len, segments) = (l.flat_len, l.segments.iter().map(|(_, s)| *s).collect());
-    match rule {
-        UpdateRule::Sgd { momentum, nesterov } => {
-            OpKind::SgdStep(ops::SgdStep { len, segments, momentum: Scalar::new(momentum), nesterov })
-        }
-        UpdateRule::Adam { betas, eps, decoupled } => {
-            let [beta1, beta2] = betas.map(Scalar::new);
-            OpKind::AdamStep(ops::AdamStep { len, segments, beta1, beta2, eps: Scalar::new(eps), decoupled })
-        }
-    }
 }

@@ -14,6 +14,7 @@ mod layer_norm;
 mod pool;
 mod repeat;
 mod residual;
+mod rms_norm;
 
 pub use activation::ActivationLayer;
 pub use batch_norm::BatchNorm;
@@ -26,6 +27,7 @@ pub use layer_norm::LayerNorm;
 pub use pool::{AvgPool2d, MaxPool2d, Pool, window_output};
 pub use repeat::Repeat;
 pub use residual::Residual;
+pub use rms_norm::RmsNorm;
 
 use super::activation::Activation;
 use super::draw::Draw;
@@ -77,7 +79,7 @@ macro_rules! each_layer {
     };
     ($($args:tt)*) => {
         $crate::model::layers::each_layer! { @all [$($args)*]
-            Dense Conv2d BatchNorm LayerNorm ActivationLayer MaxPool2d AvgPool2d GlobalAvgPool Flatten Dropout
+            Dense Conv2d BatchNorm LayerNorm RmsNorm ActivationLayer MaxPool2d AvgPool2d GlobalAvgPool Flatten Dropout
             Residual Repeat
         }
     };

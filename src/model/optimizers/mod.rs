@@ -2,12 +2,14 @@
 //!
 //! A new optimizer is a file with a struct that implements [`OptimizerType`], its name in the list of
 //! `each_optimizer!`, and its rule in [`UpdateRule`] where the rule is new. Names, definitions and defaults are
-//! PyTorch's.
+//! PyTorch's, where it has the optimizer.
 
 mod adam;
+mod lion;
 mod sgd;
 
 pub use adam::{Adam, AdamW};
+pub use lion::Lion;
 pub use sgd::Sgd;
 
 use super::draw::Draw;
@@ -52,7 +54,7 @@ macro_rules! each_optimizer {
         }
     };
     ($($args:tt)*) => {
-        $crate::model::optimizers::each_optimizer! { @all [$($args)*] Sgd Adam AdamW }
+        $crate::model::optimizers::each_optimizer! { @all [$($args)*] Sgd Adam AdamW Lion }
     };
 }
 pub(crate) use each_optimizer;
@@ -66,6 +68,7 @@ each_optimizer!(define);
 pub enum UpdateRule {
     Sgd { momentum: f64, nesterov: bool },
     Adam { betas: [f64; 2], eps: f64, decoupled: bool },
+    Lion { betas: [f64; 2] },
 }
 
 impl UpdateRule {
@@ -74,6 +77,7 @@ impl UpdateRule {
     pub const fn node_name(&self) -> &'static str {
         match self {
             Self::Adam { .. } => "AdamStep",
+            Self::Lion { .. } => "LionStep",
             Self::Sgd { .. } => "SgdStep",
         }
     }
@@ -83,6 +87,7 @@ impl UpdateRule {
     pub const fn states(&self) -> &'static [&'static str] {
         match *self {
             Self::Adam { .. } => &["m", "v"],
+            Self::Lion { .. } => &["m"],
             Self::Sgd { momentum, .. } => {
                 if momentum > 0.0 {
                     &["momentum"]
@@ -100,6 +105,9 @@ pub trait OptimizerType: Copy + Debug + PartialEq + 'static {
     const NAME: &'static str;
     /// The name for people, which is that of PyTorch's class.
     const TITLE: &'static str;
+    /// The text of that class in Python, where PyTorch has none: a subclass of `torch.optim.Optimizer`, named
+    /// [`Self::TITLE`], that takes the fields as arguments.
+    const PYTORCH_CLASS: Option<&'static str> = None;
     /// The fields in the order in which they are written and shown.
     const FIELDS: &'static [FieldSpec<Self>];
     /// In how many ways random networks draw it.
@@ -197,6 +205,10 @@ fn title_of<T: OptimizerType>(_optimizer: &T) -> &'static str {
     T::TITLE
 }
 
+fn pytorch_class_of<T: OptimizerType>(_optimizer: &T) -> Option<&'static str> {
+    T::PYTORCH_CLASS
+}
+
 fn redrawn<T: OptimizerType>(optimizer: &mut T, draw: &mut Draw, way: usize) {
     *optimizer = T::drawn(draw, way);
 }
@@ -218,6 +230,12 @@ impl OptimizerSpec {
     #[must_use]
     pub fn title(&self) -> &'static str {
         each_optimizer!(self, o => title_of(o))
+    }
+
+    /// The text of the class of that name in Python, where PyTorch has none.
+    #[must_use]
+    pub fn pytorch_class(&self) -> Option<&'static str> {
+        each_optimizer!(self, o => pytorch_class_of(o))
     }
 
     /// The learning rate.

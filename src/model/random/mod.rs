@@ -4,6 +4,7 @@
 //! A seed gives the same network on every machine. Each layer draws its fields in its own file, beside the rule for what
 //! they may be, and is reached through the table that reads, writes and checks layers.
 
+mod data;
 mod settings;
 mod shrink;
 
@@ -20,22 +21,24 @@ const DEPTH: usize = 3;
 /// The network of a seed: the same on every machine.
 #[must_use]
 pub fn random_preset(seed: u64, size: Size) -> Preset {
-    let mut draw = Draw::new(seed, size);
+    let (mut draw, mut of_data) = (Draw::new(seed, size), Draw::for_data(seed, size));
     loop {
-        let preset = preset(&mut draw, seed);
+        let preset = preset(&mut draw, &mut of_data, seed);
         if check(&preset).model.is_some() {
             return preset;
         }
     }
 }
 
-fn preset(draw: &mut Draw, seed: u64) -> Preset {
+fn preset(draw: &mut Draw, of_data: &mut Draw, seed: u64) -> Preset {
     let size = draw.size();
-    let shape = input_shape(draw);
+    let usual = input_shape(draw);
+    let fitted = data::input_shape(of_data);
+    let (is_fitted, shape) = (fitted.is_some(), fitted.unwrap_or(usual));
     let batch = draw.extreme_or(&[1], |d| d.between(2, size.batch));
     let count = draw.between(1, size.layers);
     let mut builder = Builder { draw, batch };
-    let (mut layers, output) = builder.layers(count, &shape, 0, false);
+    let (mut layers, mut output) = builder.layers(count, &shape, 0, false);
     let loss = settings::loss(draw);
     if matches!(loss, LossSpec::SoftmaxCrossEntropy { .. }) {
         if output.rank() == 3 {
@@ -45,9 +48,13 @@ fn preset(draw: &mut Draw, seed: u64) -> Preset {
                 LayerSpec::GlobalAvgPool(GlobalAvgPool)
             });
         }
-        layers.push(settings::classifier(draw));
+        let classifier = settings::classifier(draw, if is_fitted { data::classes(&shape) } else { 2 });
+        if let LayerSpec::Dense(dense) = &classifier {
+            output = Shape::from([dense.units]);
+        }
+        layers.push(classifier);
     }
-    let has_vectors = shape.rank() == 1 && output.rank() == 1 && loss == LossSpec::Mse;
+    let data = data::spec(of_data, batch, loss, [&shape, &output]);
     Preset {
         name: format!("random-{seed}"),
         about: String::new(),
@@ -57,7 +64,7 @@ fn preset(draw: &mut Draw, seed: u64) -> Preset {
         optimizer: settings::optimizer(draw),
         precision: draw.pick(&Precision::ALL),
         train: settings::train(draw),
-        data: if has_vectors { settings::data(draw, batch) } else { None },
+        data,
     }
 }
 
@@ -143,7 +150,6 @@ fn output_of(layer: &LayerSpec, input: &Shape, batch: usize) -> Option<Shape> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::model::optimizers::Sgd;
     use crate::model::{read_preset, write_preset};
     use std::collections::{BTreeMap, BTreeSet};
 
@@ -177,7 +183,7 @@ mod tests {
         let mut hash = 0xcbf2_9ce4_8422_2325_u64;
         for seed in 0..300 {
             let size = if seed % 4 == 0 { Size::LARGE } else { Size::SMALL };
-            // Data are drawn last, and have numbers of their own.
+            // Data have numbers of their own.
             let network = Preset { data: None, ..random_preset(seed, size) };
             for byte in write_preset(&network).bytes() {
                 hash = (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3);
@@ -186,7 +192,7 @@ mod tests {
         assert_eq!(format!("{hash:016x}"), GOLDEN);
     }
 
-    const GOLDEN: &str = "6a697d5285fca007";
+    const GOLDEN: &str = "787d6b3fe19afe38";
 
     #[test]
     fn networks_survive_being_written_and_stay_within_their_size() {
@@ -201,17 +207,13 @@ mod tests {
 
     #[test]
     fn batches_of_one_single_classes_and_every_setting_are_drawn() {
-        // A new loss, optimizer or precision does not compile here until it is drawn.
+        // A new loss or precision does not compile here until it is drawn; a new optimizer is among the names.
         let loss = |loss: LossSpec| match loss {
             LossSpec::Mse => 0,
             LossSpec::SoftmaxCrossEntropy { .. } => 1,
         };
-        let optimizer = |optimizer: OptimizerSpec| match optimizer {
-            OptimizerSpec::Sgd(Sgd { momentum: 0.0, .. }) => 0,
-            OptimizerSpec::Sgd(Sgd { nesterov, .. }) => 1 + usize::from(nesterov),
-            OptimizerSpec::Adam(_) => 3,
-            OptimizerSpec::AdamW(_) => 4,
-        };
+        // How an optimizer is drawn shows in its cost: gradient descent is drawn in three ways, others in one.
+        let optimizer = |optimizer: OptimizerSpec| (optimizer.name(), optimizer.cost());
         let precision = |precision: Precision| match precision {
             Precision::F32 => 0,
             Precision::Tf32 => 1,
@@ -219,7 +221,7 @@ mod tests {
             Precision::F16 => 3,
         };
         let (mut losses, mut optimizers, mut precisions) = (BTreeSet::new(), BTreeSet::new(), BTreeSet::new());
-        let (mut single, mut one_class, mut with_data) = (0, 0, 0);
+        let (mut single, mut one_class, mut with_data, mut with_classes) = (0, 0, 0, 0);
         for seed in 0..600 {
             let preset = random_preset(seed, Size::SMALL);
             losses.insert(loss(preset.loss));
@@ -227,13 +229,15 @@ mod tests {
             precisions.insert(precision(preset.precision));
             single += usize::from(preset.input.batch == 1);
             with_data += usize::from(preset.data.is_some());
+            with_classes += usize::from(preset.data.is_some() && loss(preset.loss) == 1);
             let units = match preset.layers.last() {
                 Some(LayerSpec::Dense(dense)) => dense.units,
                 _ => 0,
             };
             one_class += usize::from(loss(preset.loss) == 1 && units == 1);
         }
-        assert_eq!((losses.len(), optimizers.len(), precisions.len()), (2, 5, 4));
-        assert!(single > 20 && one_class > 2 && with_data > 10, "{single} {one_class} {with_data}");
+        assert_eq!((losses.len(), optimizers.len(), precisions.len()), (2, OptimizerSpec::NAMES.len() + 2, 4));
+        assert!(single > 20 && one_class > 2, "{single} {one_class}");
+        assert!((240..=380).contains(&with_data) && with_classes > 60, "{with_data} {with_classes}");
     }
 }

@@ -2,7 +2,7 @@
 
 use crate::model::draw::Draw;
 use crate::model::layers::Dense;
-use crate::model::{DataSource, DataSpec, LayerSpec, LossSpec, OptimizerSpec, SplitKind, TrainSpec};
+use crate::model::{LayerSpec, LossSpec, OptimizerSpec, TrainSpec};
 
 pub(super) fn loss(draw: &mut Draw) -> LossSpec {
     if draw.coin(0.4) {
@@ -12,9 +12,10 @@ pub(super) fn loss(draw: &mut Draw) -> LossSpec {
     LossSpec::SoftmaxCrossEntropy { label_smoothing: draw.extreme_or(&[0.999, 1.0], usual) }
 }
 
-/// The last layer in front of a softmax: 1 class, a few, or more than a vector register has numbers.
-pub(super) fn classifier(draw: &mut Draw) -> LayerSpec {
-    let units = draw.extreme_or(&[1, 1, 17, 40], |d| d.between(2, 12));
+/// The last layer in front of a softmax: 1 class, a few but at least so many, or more than a vector register has
+/// numbers.
+pub(super) fn classifier(draw: &mut Draw, least: usize) -> LayerSpec {
+    let units = draw.extreme_or(&[1, 1, 17, 40], |d| d.between(least, 12));
     LayerSpec::Dense(Dense { units, activation: None, bias: draw.coin(0.8) })
 }
 
@@ -27,16 +28,4 @@ pub(super) fn optimizer(draw: &mut Draw) -> OptimizerSpec {
 
 pub(super) fn train(draw: &mut Draw) -> Option<TrainSpec> {
     draw.coin(0.3).then(|| TrainSpec { steps: draw.between(1, 100), seed: draw.between(0, 1_000) as u64 })
-}
-
-/// A few batches of smooth functions, of which some samples are held out; without data, a batch of random numbers is
-/// trained on again and again.
-pub(super) fn data(draw: &mut Draw, batch: usize) -> Option<DataSpec> {
-    if draw.coin(0.4) {
-        return None;
-    }
-    let source = DataSource::Regression { samples: draw.between(4 * batch, 9 * batch), noise: draw.number(0.0, 0.3) };
-    let held_out = draw.extreme_or(&[0.0, 1.0], |d| d.number(0.1, 0.5));
-    let split = draw.pick(&[SplitKind::Shuffled, SplitKind::Last]);
-    Some(DataSpec { source, held_out, split })
 }

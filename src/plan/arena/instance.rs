@@ -1,7 +1,7 @@
-//! A problem as the dives see it: which items meet, section by section, and nothing that changes during a search.
+//! A problem as the searches see it: which items meet, section by section, and nothing that changes during a search.
 
-use super::luck::scramble;
 use super::sections::{Sections, Span};
+use super::seed_mix::scramble;
 
 /// The part of a problem that stays fixed during the search, in units of the largest common divisor of all extents.
 #[derive(Debug)]
@@ -27,7 +27,7 @@ impl Instance {
         for span in spans {
             kept[span.end] = 1;
         }
-        // `kept[s]` becomes how many kept sections lie before section s.
+        // `kept[s]` becomes how many kept sections are before section s.
         for s in 1..kept.len() {
             kept[s] += kept[s - 1];
         }

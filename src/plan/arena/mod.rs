@@ -1,9 +1,9 @@
 //! The arena: an offset for every buffer of a step, in as few bytes as can be.
 //!
 //! Buffers that are alive at different times may share bytes. Which offsets make the arena smallest is *offline dynamic
-//! storage allocation*, which is NP-hard; but no arena is smaller than the largest sum of live bytes, and on the buffers
-//! of training steps quick planners mostly meet this bound. So [`plan_best`] tries the planners in the order of their
-//! success and stops as soon as one meets the bound; where none does, the search takes over.
+//! storage allocation*, which is NP-hard; but no arena is smaller than the largest sum of live bytes, and on the
+//! buffers of training steps quick planners mostly meet this bound. So [`plan_best`] tries the planners in the order of
+//! their success and stops as soon as one meets the bound; where none does, the search takes over.
 //!
 //! | file | what it holds |
 //! |---|---|
@@ -12,17 +12,16 @@
 //! | `orders` | what goes first |
 //! | `skyline` | the lowest-offset-first planner |
 //! | `greedy` | the first-fit planner |
-//! | `instance`, `dive`, `search` | what a depth-first search looks at, one such search, and the many of them |
+//! | `instance`, `depth_first`, `search` | what a depth-first search looks at, one such search, and the many of them |
 //! | `repair` | skyline plans that learn from the one before |
-//! | `luck` | repeatable noise for the orders of search and repair |
+//! | `seed_mix` | repeatable noise for the orders of search and repair |
 //! | `referee` | checks placements, and shares no code with the planners |
 //! | `csv` | problems from files |
 
 pub mod csv;
-mod dive;
+mod depth_first;
 mod greedy;
 mod instance;
-mod luck;
 mod orders;
 mod problem;
 pub mod referee;
@@ -31,6 +30,7 @@ mod repair;
 mod samples;
 mod search;
 mod sections;
+mod seed_mix;
 mod skyline;
 #[cfg(test)]
 mod tests;

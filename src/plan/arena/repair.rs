@@ -4,10 +4,10 @@
 //! their key grows by a random factor between 1 and 2, and the next round takes them earlier. This is the squeaky-wheel
 //! optimization of Joslin and Clements (1999). Four chains of rounds set out from four keys.
 
-use super::luck::luck;
 use super::orders::{self, Key};
 use super::problem::{Placement, Problem};
 use super::sections::Sections;
+use super::seed_mix::uniform;
 use super::skyline;
 
 /// The chains of rounds, and where they stand.
@@ -38,7 +38,7 @@ impl<'a> Repair<'a> {
         let placement = skyline::plan(self.problem, self.sections, &order);
         for (id, item) in self.problem.items().iter().enumerate() {
             if placement.offsets[id] + item.extent() > self.lower_bound {
-                keys[id] *= 1.0 + luck((self.rounds << 32) + id as u64);
+                keys[id] *= 1.0 + uniform((self.rounds << 32) + id as u64);
             }
         }
         // Only the order counts, so keys that grew for long are brought back before they overflow.

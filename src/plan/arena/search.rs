@@ -1,11 +1,11 @@
-//! The search for lower placements: many short depth-first dives, each with an order of its own.
+//! The search for lower placements: many short depth-first searches, each with an order of its own.
 //!
-//! Where a dive succeeds at all, it mostly does so within a few nodes an item, and where it does not, hours may not be
-//! enough. So the dives are short and many, and few are long, in the proportions of Luby, Sinclair and Zuckerman
+//! Where a search succeeds at all, it mostly does so within a few nodes an item, and where it does not, hours may not
+//! be enough. So the searches are short and many, and few are long, in the proportions of Luby, Sinclair and Zuckerman
 //! ("Optimal speedup of Las Vegas algorithms", 1993). Orders are drawn from those of the planners with growing noise,
-//! by a fixed rule: dive number k is the same on every machine.
+//! by a fixed rule: search number k is the same on every machine.
 //!
-//! Dives run in batches on all cores. The outcome of a batch is that of its first dive in number that settled
+//! Searches run in batches on all cores. The outcome of a batch is that of its first search in number that settled
 //! something, so it does not depend on which thread was quicker; only the moment at which time runs out does.
 
 use std::sync::Mutex;
@@ -13,13 +13,13 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
 use std::time::Instant;
 
-use super::dive::{Dive, First, STACK_BYTES, Strategy, Verdict};
+use super::depth_first::{DepthFirst, First, STACK_BYTES, Strategy, Verdict};
 use super::instance::Instance;
-use super::luck::luck;
 use super::orders::{self, Key};
 use super::problem::{Placement, Problem};
 use super::repair::Repair;
 use super::sections::{Sections, Span};
+use super::seed_mix::uniform;
 
 /// How long to search.
 #[derive(Debug, Clone, Copy)]
@@ -39,9 +39,9 @@ pub(super) struct Found {
     pub proved: bool,
 }
 
-/// How many dives a batch has.
+/// How many searches a batch has.
 const BATCH: u64 = 8;
-/// Where a look at every section takes more steps than this, dives look at the lowest valley only.
+/// Where a look at every section takes more steps than this, searches look at the lowest valley only.
 const LARGE: u64 = 20_000;
 /// More threads than this gain little on problems of a few hundred items.
 const MOST_THREADS: usize = 8;
@@ -50,7 +50,7 @@ const MOST_THREADS: usize = 8;
 pub(super) fn improve(problem: &Problem, sections: &Sections, height: u64, limit: Limit) -> Found {
     let nothing = Found { placement: None, proved: false };
     if let Limit::Steps(steps) = limit {
-        // Setting up the field already costs more than these steps where not even one dive is within them.
+        // Setting up the field already costs more than these steps where not even one search is within them.
         let steps_a_node: u64 = sections.spans.iter().map(|span| span.width() as u64).sum();
         if steps_a_node.saturating_mul(sections.spans.len() as u64) > steps {
             return nothing;
@@ -62,7 +62,7 @@ pub(super) fn improve(problem: &Problem, sections: &Sections, height: u64, limit
     }
 }
 
-/// A problem as the dives see it, and the keys of their orders.
+/// A problem as the searches see it, and the keys of their orders.
 struct Field<'a> {
     problem: &'a Problem,
     instance: Instance,
@@ -93,7 +93,7 @@ impl<'a> Field<'a> {
     fn new(problem: &'a Problem, sections: &Sections) -> Option<Self> {
         let all = problem.items();
         let items: Vec<usize> = (0..all.len()).filter(|&i| all[i].extent() > 0).collect();
-        // The dives know no alignment. Where extents are multiples of every alignment, so are all offsets that they
+        // The searches know no alignment. Where extents are multiples of every alignment, so are all offsets that they
         // can find. Elsewhere extents are rounded up, which may lose a placement and proves nothing.
         let align = items.iter().try_fold(1, |align, &i| least_common_multiple(align, all[i].align))?;
         let extents =
@@ -124,7 +124,7 @@ impl<'a> Field<'a> {
         // No placement is below `low`, one is known at `high`; both in units.
         let mut low = self.instance.bound();
         let mut high = height.div_ceil(self.unit);
-        let mut dives_left = match limit {
+        let mut searches_left = match limit {
             Limit::Steps(steps) => steps / (self.instance.steps_a_node() * self.nodes(0)).max(1),
             Limit::Deadline(_) => u64::MAX,
         };
@@ -132,16 +132,11 @@ impl<'a> Field<'a> {
             Limit::Steps(_) => None,
             Limit::Deadline(deadline) => Some(deadline),
         };
-        // Dives of large problems are slow and seldom hit, so there the time is better spent on repair.
-        let rounds = match deadline {
-            None => 0,
-            Some(_) if self.is_large() => 512,
-            Some(_) => 8,
-        };
+        let rounds = self.repairs_a_batch(deadline.is_some());
         let is_over = || deadline.is_some_and(|deadline| Instant::now() >= deadline);
         let (mut at_bound, mut between) = (0, 0);
         let mut nearness = 1;
-        while low < high && dives_left > 0 {
+        while low < high && searches_left > 0 {
             for _ in 0..rounds {
                 if low >= high || is_over() {
                     break;
@@ -161,10 +156,10 @@ impl<'a> Field<'a> {
             let aims_at_bound = gap == 1 || at_bound <= 2 * between;
             let (target, first) =
                 if aims_at_bound { (low, &mut at_bound) } else { (high - (gap >> nearness).max(1), &mut between) };
-            let count = BATCH.min(dives_left);
+            let count = BATCH.min(searches_left);
             let verdict = self.batch(target, *first..*first + count, deadline);
             *first += count;
-            dives_left -= count;
+            searches_left -= count;
             match verdict {
                 Verdict::Solved(offsets) => {
                     let placement = self.placement(&offsets);
@@ -181,7 +176,17 @@ impl<'a> Field<'a> {
         Found { placement: best, proved: self.exact && low >= high }
     }
 
-    /// Runs the dives of these numbers; the verdict of the first that came to one.
+    /// How many rounds of repair go before each batch. Searches of large problems are slow and seldom hit, so there the
+    /// time is better spent on repair.
+    fn repairs_a_batch(&self, has_deadline: bool) -> u64 {
+        match (has_deadline, self.is_large()) {
+            (false, _) => 0,
+            (true, true) => 512,
+            (true, false) => 8,
+        }
+    }
+
+    /// Runs the searches of these numbers; the verdict of the first that came to one.
     fn batch(&self, target: u64, numbers: std::ops::Range<u64>, deadline: Option<Instant>) -> Verdict {
         let next = AtomicU64::new(numbers.start);
         let settled = AtomicU64::new(u64::MAX);
@@ -196,7 +201,7 @@ impl<'a> Field<'a> {
                     settled.load(Ordering::Relaxed) < number
                         || deadline.is_some_and(|deadline| Instant::now() >= deadline)
                 };
-                let found = Dive::run(&self.instance, target, &self.strategy(number), &stop);
+                let found = DepthFirst::run(&self.instance, target, &self.strategy(number), &stop);
                 if found != Verdict::Stopped {
                     settled.fetch_min(number, Ordering::Relaxed);
                     let mut first = verdict.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
@@ -227,7 +232,7 @@ impl<'a> Field<'a> {
         self.instance.steps_a_node() > LARGE
     }
 
-    /// How dive number `number` goes about it.
+    /// How search number `number` goes about it.
     fn strategy(&self, number: u64) -> Strategy {
         let bases = BASES.len() as u64;
         let (primary, secondary) = BASES[(number % bases) as usize];
@@ -235,7 +240,7 @@ impl<'a> Field<'a> {
         let noise = if lap == 0 { 0.0 } else { [0.1, 0.3, 1.0][(lap % 3) as usize] };
         let first = if self.is_large() || lap % 2 == 1 { First::LowestValley } else { First::FewestChoices };
         let value =
-            |item: usize| self.keys[primary as usize][item] * (1.0 + noise * luck((number << 32) + item as u64));
+            |item: usize| self.keys[primary as usize][item] * (1.0 + noise * uniform((number << 32) + item as u64));
         let mut order: Vec<(f64, f64, usize)> =
             (0..self.items.len()).map(|item| (value(item), self.keys[secondary as usize][item], item)).collect();
         order.sort_by(|a, b| b.0.total_cmp(&a.0).then(b.1.total_cmp(&a.1)).then(a.2.cmp(&b.2)));
@@ -246,12 +251,12 @@ impl<'a> Field<'a> {
         Strategy { first, ranks, nodes: self.nodes(number) }
     }
 
-    /// How many nodes dive number `number` may visit.
+    /// How many nodes search number `number` may visit.
     fn nodes(&self, number: u64) -> u64 {
         2 * self.items.len() as u64 * luby(number + 1)
     }
 
-    /// Turns a dive's offsets into a placement of the problem.
+    /// Turns a search's offsets into a placement of the problem.
     fn placement(&self, offsets: &[u64]) -> Placement {
         let mut all = vec![0; self.problem.items().len()];
         for (&item, offset) in self.items.iter().zip(offsets) {

@@ -1,7 +1,8 @@
 //! Lowest offset first: items are laid on a skyline, always in its lowest valley.
 //!
-//! The skyline holds, for each section, the height that is taken. The item that can lie lowest is one that fits into
-//! the lowest valley; among those, an order decides. A valley into which no item fits is filled up to its lower wall.
+//! The skyline holds, for each section, the height that is taken. The item that can be placed lowest is one that fits
+//! into the lowest valley; among those, an order decides. A valley into which no item fits is filled up to its lower
+//! wall.
 //!
 //! Every placement adds at most two pieces to the skyline and every filling removes one, and the best item of a valley
 //! comes from a search tree, so a whole plan takes about `n log n` steps even where every item meets every other.
@@ -174,7 +175,7 @@ impl Waiting {
         Self { leaf_from, ends, item_at_rank, leaf_at_rank, leaves, nodes }
     }
 
-    /// Takes out the first item in the order that lies inside `span`.
+    /// Takes out the first item in the order that is inside `span`.
     fn take_first_inside(&mut self, span: Span) -> Option<usize> {
         let wanted = (self.leaf_from[span.first], self.leaf_from[span.end]);
         let rank = self.best(1, (0, self.leaves), wanted, span.end, u32::MAX);
@@ -218,7 +219,8 @@ mod tests {
     use super::super::samples::{Rng, full_problem, random_problem};
     use super::*;
 
-    /// The same rule without a skyline: of all items the one that can lie lowest, and of those the first in the order.
+    /// The same rule without a skyline: of all items the one that can be placed lowest, and of those the first in the
+    /// order.
     fn plainly(problem: &Problem, order: &[u32]) -> Vec<u64> {
         let items = problem.items();
         let mut offsets = vec![None; items.len()];

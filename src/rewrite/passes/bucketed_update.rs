@@ -5,9 +5,9 @@
 //! there and the last reader of its parameters is done, so that gradients of different layers share memory.
 
 use crate::ir::Role;
-use crate::lower::{Alias, FLAT_ALIGN, LValue, LValueId, Op, OpKind, Program, Segment};
+use crate::lower::{Alias, FLAT_ALIGN, LValue, LValueId, Op, Program};
 use crate::model::ParamId;
-use crate::ops;
+use crate::ops::{self, OpKind, Segment};
 use crate::rewrite::pass::{Goal, Pass};
 use crate::rewrite::rewriter::{Rewriter, made_like, set};
 use crate::rewrite::updates::{ParamReaders, Update, gradient_writers, is_large, place, sole_update};

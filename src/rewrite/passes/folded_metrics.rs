@@ -1,6 +1,7 @@
 //! The optimizer's operation writes the totals of its metrics itself.
 
-use crate::lower::{Op, OpKind};
+use crate::lower::Op;
+use crate::ops::OpKind;
 use crate::rewrite::history::absorb;
 use crate::rewrite::pass::{Goal, Pass};
 use crate::rewrite::rewriter::{Rewriter, set};

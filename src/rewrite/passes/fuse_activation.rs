@@ -1,8 +1,8 @@
 //! A product, convolution or batch normalisation applies the activation behind it.
 
-use crate::lower::{Epilogue, LValueId, Op, OpKind};
+use crate::lower::{LValueId, Op};
 use crate::model::Activation;
-use crate::ops;
+use crate::ops::{self, Epilogue, OpKind};
 use crate::rewrite::epilogue::{is_forward, with_epilogue};
 use crate::rewrite::pass::{Goal, Pass};
 use crate::rewrite::rewriter::{Rewriter, merged};

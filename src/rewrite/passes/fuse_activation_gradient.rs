@@ -1,7 +1,6 @@
 //! The gradient of a layer's input is multiplied by the derivative of the activation in front of the layer.
 
-use crate::lower::{Epilogue, OpKind};
-use crate::ops;
+use crate::ops::{self, Epilogue, OpKind};
 use crate::rewrite::epilogue::{is_forward, with_epilogue};
 use crate::rewrite::pass::{Goal, Pass};
 use crate::rewrite::rewriter::{Rewriter, merged};

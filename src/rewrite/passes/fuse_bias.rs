@@ -1,6 +1,6 @@
 //! A product or convolution adds its bias while it writes.
 
-use crate::lower::{Epilogue, OpKind};
+use crate::ops::{Epilogue, OpKind};
 use crate::rewrite::epilogue::with_epilogue;
 use crate::rewrite::pass::{Goal, Pass};
 use crate::rewrite::rewriter::{Rewriter, merged};

@@ -1,7 +1,7 @@
 //! The gradient of a batch normalisation begins with the derivative of the activation behind it.
 
-use crate::lower::{LValueId, Op, OpKind};
-use crate::ops;
+use crate::lower::{LValueId, Op};
+use crate::ops::{self, OpKind};
 use crate::rewrite::pass::{Goal, Pass};
 use crate::rewrite::rewriter::{Rewriter, merged};
 use crate::rewrite::uses::Uses;

@@ -1,7 +1,7 @@
 //! Softmax, cross entropy, its mean, the accuracy and the gradient are one operation.
 
-use crate::lower::{Op, OpKind};
-use crate::ops;
+use crate::lower::Op;
+use crate::ops::{self, OpKind};
 use crate::rewrite::history::absorb;
 use crate::rewrite::pass::{Goal, Pass};
 use crate::rewrite::rewriter::{Rewriter, merged};

@@ -1,7 +1,7 @@
 //! The squared error and its gradient are one operation.
 
-use crate::lower::{Op, OpKind};
-use crate::ops;
+use crate::lower::Op;
+use crate::ops::{self, OpKind};
 use crate::rewrite::pass::{Goal, Pass};
 use crate::rewrite::rewriter::{Rewriter, merged};
 

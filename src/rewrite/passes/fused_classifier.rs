@@ -5,9 +5,9 @@
 //! activations to the gradient of these. What is summed over rows (the mean loss, the layer's own gradients) is left to
 //! operations that run beside the rest of the way back.
 
-use crate::lower::{Gemm, LValue, LValueId, Op, OpKind, Program, Scalar, Trans};
+use crate::lower::{LValue, LValueId, Op, Program};
 use crate::model::Activation;
-use crate::ops;
+use crate::ops::{self, Gemm, OpKind, Scalar, Trans};
 use crate::rewrite::history::{absorb, parts};
 use crate::rewrite::pass::{Goal, Pass};
 use crate::rewrite::rewriter::{Rewriter, made_like};

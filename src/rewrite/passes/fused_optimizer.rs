@@ -11,9 +11,9 @@ mod metrics;
 mod stretches;
 
 use crate::ir::Phase;
-use crate::lower::{Epilogue, LValue, Op, OpKind, Program, Segment, Trans};
+use crate::lower::{LValue, Op, Program};
 use crate::model::{ParamId, Precision};
-use crate::ops;
+use crate::ops::{self, Epilogue, OpKind, Segment, Trans};
 use crate::rewrite::history::absorb;
 use crate::rewrite::pass::{Goal, Pass};
 use crate::rewrite::rewriter::{Rewriter, made_like, set};

@@ -1,6 +1,7 @@
 //! Activations and their gradients are stored in half precision, with everything that shares their memory.
 
-use crate::lower::{LValueId, OpKind, Program, Trans};
+use crate::lower::{LValueId, Program};
+use crate::ops::{OpKind, Trans};
 use crate::rewrite::pass::{Goal, Pass};
 use crate::rewrite::rewriter::Rewriter;
 use crate::tensor::DType;
@@ -15,12 +16,18 @@ pub(super) const PASS: Pass = Pass {
 
 fn run(rw: &mut Rewriter, goal: &Goal) {
     let Some(half) = goal.half() else { return };
-    let homes = homes(rw.program());
-    for id in (0..rw.program().values.len() as u32).map(LValueId) {
-        if homes[rw.program().root(id).0.0 as usize] {
-            rw.value_mut(id).dtype = half;
+    for (index, is_stored_in_half) in stored_in_half(rw.program()).into_iter().enumerate() {
+        if is_stored_in_half {
+            rw.value_mut(LValueId(index as u32)).dtype = half;
         }
     }
+}
+
+/// By value, whether it is an activation or the gradient of one, or shares its memory.
+#[must_use]
+pub fn stored_in_half(program: &Program) -> Vec<bool> {
+    let homes = homes(program);
+    (0..program.values.len() as u32).map(|i| homes[program.root(LValueId(i)).0.0 as usize]).collect()
 }
 
 /// Whether each value's memory holds activations.
@@ -54,11 +61,10 @@ fn is_activation(kind: &OpKind, slot: &str) -> bool {
         OpKind::LossMean(_)
         | OpKind::StepInc { .. }
         | OpKind::BiasCorr(_)
-        | OpKind::AdamStep(_)
-        | OpKind::SgdStep(_)
         | OpKind::UpdateMetrics(_)
         | OpKind::ScaleUpdate(_)
         | OpKind::StepMetrics(_) => false,
+        update if update.flat_update().is_some() => false,
         _ => {
             let of_layers = ["x", "y", "dy", "dx", "saved", "residual", "a", "b"];
             let of_losses = ["logits", "probs", "dlogits", "scores", "target"];

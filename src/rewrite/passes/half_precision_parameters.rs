@@ -3,7 +3,8 @@
 //! Moments, statistics, weight gradients and losses stay `f32`.
 
 use crate::ir::Role;
-use crate::lower::{Alias, LValue, LValueId, OpKind, Trans};
+use crate::lower::{Alias, LValue, LValueId};
+use crate::ops::{OpKind, Trans};
 use crate::rewrite::pass::{Goal, Pass};
 use crate::rewrite::rewriter::Rewriter;
 use crate::tensor::DType;

@@ -1,8 +1,8 @@
 //! A batch normalisation adds what is summed with its output. With the pass before, the tail of a residual block
 //! (normalisation, sum, activation) is one operation: a GPU is short of launches and of memory traffic.
 
-use crate::lower::{LValueId, Op, OpKind, Program};
-use crate::ops;
+use crate::lower::{LValueId, Op, Program};
+use crate::ops::{self, OpKind};
 use crate::rewrite::history::absorb;
 use crate::rewrite::pass::{Goal, Pass};
 use crate::rewrite::rewriter::{Rewriter, set};
@@ -59,8 +59,8 @@ fn joined(program: &Program, norm: &Op, sum: &Op, out: LValueId) -> Option<Op> {
 #[cfg(test)]
 mod tests {
     use crate::ir::Phase;
-    use crate::lower::OpKind;
     use crate::model::Precision;
+    use crate::ops::OpKind;
     use crate::rewrite::sample::{network, on_gpu};
 
     /// Sums of the forward pass by themselves, and normalisations that add something.

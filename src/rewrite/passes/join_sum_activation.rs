@@ -1,7 +1,7 @@
 //! A sum applies the activation behind it, or the derivative of one.
 
-use crate::lower::{LValueId, Op, OpKind};
-use crate::ops;
+use crate::lower::{LValueId, Op};
+use crate::ops::{self, OpKind};
 use crate::rewrite::history::{absorb, parts};
 use crate::rewrite::pass::{Goal, Pass};
 use crate::rewrite::rewriter::{Rewriter, made_like};

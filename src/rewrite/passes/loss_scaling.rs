@@ -2,8 +2,8 @@
 //! in `f16`.
 
 use crate::ir::{Phase, Role};
-use crate::lower::{Alias, LValue, Op, OpKind, SCALER};
-use crate::ops;
+use crate::lower::{Alias, LValue, Op};
+use crate::ops::{self, OpKind, SCALER};
 use crate::rewrite::pass::{Goal, Pass};
 use crate::rewrite::rewriter::{Rewriter, made_like};
 use crate::tensor::DType;

@@ -44,6 +44,7 @@ mod relu_bit_mask;
 mod tickets;
 
 use super::pass::Pass;
+pub use half_precision_activations::stored_in_half;
 
 /// Every pass, in order.
 pub const PASSES: [Pass; 17] = [

@@ -6,9 +6,9 @@
 //! a pass of its own anyway, so that both passes together move as much as the one did.
 
 use crate::ir::Role;
-use crate::lower::{Gemm, LValue, LValueId, Layout, Op, OpKind, Scalar, Trans};
+use crate::lower::{LValue, LValueId, Layout, Op};
 use crate::model::Activation;
-use crate::ops;
+use crate::ops::{self, Gemm, OpKind, Scalar, Trans};
 use crate::rewrite::pass::{Goal, Pass};
 use crate::rewrite::rewriter::{Rewriter, made_like};
 use crate::rewrite::updates::is_large;

@@ -1,20 +1,21 @@
 //! Which of the kernels in `conv.cu` can do a convolution, in which tiles, and roughly how long each takes.
 //!
-//! Times come from a simple model of the product that a convolution is: tiles spread over the multiprocessors in waves, steps of the sum that
-//! cannot be shorter than a barrier and the latency of shared memory, copies that are narrow where channels are few, and the bytes moved.
+//! Times come from a simple model of the product that a convolution is: tiles spread over the multiprocessors in waves,
+//! steps of the sum that cannot be shorter than a barrier and the latency of shared memory, copies that are narrow
+//! where channels are few, and the bytes moved.
 
 mod special;
 
-use super::{Code, Real, cpp_act};
-use crate::lower::{ConvGeometry, Epilogue, OpKind};
-use crate::ops;
+use super::{CustomKernel, KernelFile, KernelSpec, Real, cpp_act};
+use crate::ops::{self, ConvGeometry, Epilogue, OpKind};
 use crate::select::CudaFacts;
 
 /// Candidates of any geometry for one operation at most.
 const MOST: usize = 4;
 
-/// Microseconds of an estimate from which on one is enough where a library, or a kernel made for the geometry, is there as well: on an H200 none of these tiles was
-/// faster than both in any large convolution (1.2 to 2.2 times as slow), and compiling them is most of what the first preparation takes.
+/// Microseconds of an estimate from which on one is enough where a library, or a kernel made for the geometry, is there
+/// as well: on an H200 none of these tiles was faster than both in any large convolution (1.2 to 2.2 times as slow),
+/// and compiling them is most of what the first preparation takes.
 const LONG_US: f64 = 15.0;
 
 /// What a launch costs, in microseconds.
@@ -37,7 +38,8 @@ enum Kind {
     BackwardW,
 }
 
-/// The tile of a block: `ConvGemm`'s BM, BN, BKB, WM, WN and STAGES, and the share of the peak that it reaches when the GPU is full.
+/// The tile of a block: `ConvGemm`'s BM, BN, BKB, WM, WN and STAGES, and the share of the peak that it reaches when the
+/// GPU is full.
 #[derive(Clone, Copy)]
 struct Tile {
     rows: usize,
@@ -96,8 +98,20 @@ struct Problem<'a> {
     extra: usize,
 }
 
-/// Every own kernel of this family for `kind`, in rising order of preference among equals; empty where the family does not know the operation.
-pub fn codes(kind: &OpKind, real: Real, gpu: &CudaFacts) -> Vec<Code> {
+/// The product that a convolution is: rows and columns of one class of positions of one group, the classes, the longest
+/// and the mean sum of a class, and the width of copies of both factors.
+struct Extent {
+    rows: usize,
+    cols: usize,
+    classes: usize,
+    longest: usize,
+    mean: usize,
+    widths: [usize; 2],
+}
+
+/// Every custom kernel of this family for `kind`, in rising order of preference among equals; empty where the family
+/// does not know the operation.
+pub fn kernels(kind: &OpKind, real: Real, gpu: &CudaFacts) -> Vec<CustomKernel> {
     let (kind, g, epilogue, accumulate) = match kind {
         OpKind::Conv2d(ops::Conv2d { geometry, epilogue }) => (Kind::Forward, geometry, *epilogue, false),
         OpKind::Conv2dBwdX(ops::Conv2dBwdX { geometry, epilogue }) => (Kind::BackwardX, geometry, *epilogue, false),
@@ -130,7 +144,7 @@ pub fn codes(kind: &OpKind, real: Real, gpu: &CudaFacts) -> Vec<Code> {
         accumulate,
         extra: (usize::from(epilogue.save_z) + usize::from(epilogue.act_grad.is_some())) * result,
     };
-    let mut found: Vec<Code> = match (tensor, real) {
+    let mut found: Vec<CustomKernel> = match (tensor, real) {
         (true, _) => TENSOR.iter().map(|tile| problem.product(tile)).collect(),
         (false, Real::F32 | Real::Tf32) => SIMT.iter().map(|tile| problem.product(tile)).collect(),
         (false, Real::Bf16 | Real::F16) => Vec::new(),
@@ -141,7 +155,7 @@ pub fn codes(kind: &OpKind, real: Real, gpu: &CudaFacts) -> Vec<Code> {
     found.sort_by(|a, b| b.cost_us.total_cmp(&a.cost_us));
     // These stay whatever the model says of them: they are few, and mostly faster.
     let special = [problem.wgmma(gpu.capability), problem.taps(), problem.thin(), problem.sliced()];
-    let special: Vec<Code> = special.into_iter().flatten().collect();
+    let special: Vec<CustomKernel> = special.into_iter().flatten().collect();
     let beaten = !special.is_empty() || gpu.has_cudnn && kind != Kind::BackwardW;
     let is_long = found.last().is_some_and(|best| best.cost_us > LONG_US);
     let most = if tensor && beaten && is_long { 1 } else { MOST };
@@ -151,12 +165,17 @@ pub fn codes(kind: &OpKind, real: Real, gpu: &CudaFacts) -> Vec<Code> {
     found
 }
 
+/// A kernel of this family.
+fn spec(template: &'static str, arguments: String) -> KernelSpec {
+    KernelSpec::new(KernelFile::Conv, template, arguments)
+}
+
 /// Elements of the weight.
 const fn weights(g: &ConvGeometry) -> usize {
     g.f * g.kernel[0] * g.kernel[1] * (g.c / g.groups)
 }
 
-/// Elements that one copy moves where `count` elements lie together, as `vec_width` in the prelude.
+/// Elements that one copy moves where `count` elements are together, as `vec_width` in the prelude.
 const fn copy_width(count: usize, elem: usize) -> usize {
     if count.is_multiple_of(16 / elem) {
         16 / elem
@@ -221,38 +240,49 @@ impl Problem<'_> {
         (self.real.cpp(), geometry)
     }
 
-    /// The tiled product with the number of splits that the model likes best.
-    fn product(&self, tile: &Tile) -> Code {
+    /// The product that the convolution is, with elements of `elem` bytes.
+    fn extent(&self, elem: usize) -> Extent {
         let g = self.g;
-        let elem = self.real.size();
         let (group_c, group_f, taps) = (g.c / g.groups, g.f / g.groups, g.kernel[0] * g.kernel[1]);
         let positions = g.n * g.ho * g.wo;
-        let step = tile.step_bytes / elem;
-        // Rows and columns of one class of positions of one group, the classes, the longest and the mean sum of a class, and the width of copies.
-        let (rows, cols, classes, longest, mean, widths) = match self.kind {
+        match self.kind {
             Kind::Forward => {
                 let k = taps * group_c;
-                (positions, group_f, 1, k, k, [copy_width(group_c, elem), copy_width(k, elem)])
+                let widths = [copy_width(group_c, elem), copy_width(k, elem)];
+                Extent { rows: positions, cols: group_f, classes: 1, longest: k, mean: k, widths }
             }
-            Kind::BackwardX => {
-                let classes = g.stride[0] * g.stride[1];
-                let rows = g.n * g.h.div_ceil(g.stride[0]) * g.w.div_ceil(g.stride[1]);
-                let longest = g.kernel[0].div_ceil(g.stride[0]) * g.kernel[1].div_ceil(g.stride[1]) * group_f;
-                let widths = [copy_width(group_f, elem), copy_width(group_c, elem)];
-                (rows, group_c, classes, longest, (taps * group_f).div_ceil(classes), widths)
-            }
-            Kind::BackwardW => {
-                let widths = [copy_width(group_f, elem), copy_width(group_c, elem)];
-                (group_f, taps * group_c, 1, positions, positions, widths)
-            }
-        };
+            Kind::BackwardX => Extent {
+                rows: g.n * g.h.div_ceil(g.stride[0]) * g.w.div_ceil(g.stride[1]),
+                cols: group_c,
+                classes: g.stride[0] * g.stride[1],
+                longest: g.kernel[0].div_ceil(g.stride[0]) * g.kernel[1].div_ceil(g.stride[1]) * group_f,
+                mean: (taps * group_f).div_ceil(g.stride[0] * g.stride[1]),
+                widths: [copy_width(group_f, elem), copy_width(group_c, elem)],
+            },
+            Kind::BackwardW => Extent {
+                rows: group_f,
+                cols: taps * group_c,
+                classes: 1,
+                longest: positions,
+                mean: positions,
+                widths: [copy_width(group_f, elem), copy_width(group_c, elem)],
+            },
+        }
+    }
+
+    /// The number of splits of the sum that the model likes best, and its time in microseconds.
+    fn best_splits(&self, tile: &Tile) -> (usize, f64) {
+        let elem = self.real.size();
+        let step = tile.step_bytes / elem;
+        let Extent { rows, cols, classes, longest, mean, widths } = self.extent(elem);
         let threads = tile.rows / tile.part_rows * (tile.cols / tile.part_cols) * if self.tensor { 32 } else { 1 };
         let smem = tile.stages * (tile.rows + tile.cols) * tile.step_bytes * 21 / 20 + 1_024 + tile.rows * 16;
         let resident = (SHARED_BYTES / smem).min(2_048 / threads).min(65_536 / (threads * 128)).max(1);
-        let tiles = g.groups * classes * rows.div_ceil(tile.rows) * cols.div_ceil(tile.cols);
+        let tiles = self.g.groups * classes * rows.div_ceil(tile.rows) * cols.div_ceil(tile.cols);
         let (steps, mean_steps) = (longest.div_ceil(step), mean.div_ceil(step));
 
-        // One step of one block alone on a full multiprocessor, in microseconds: arithmetic, and the instructions of the copies.
+        // One step of one block alone on a full multiprocessor, in microseconds: arithmetic, and the instructions of
+        // the copies.
         let peak = match (self.tensor, elem) {
             (false, _) => 35e6,
             (true, 4) => 150e6,
@@ -261,7 +291,8 @@ impl Problem<'_> {
         let arithmetic = (2 * tile.rows * tile.cols * step) as f64 / (peak * tile.share);
         let copies = tile.rows * step / widths[0] + tile.cols * step / widths[1];
         let step_us = arithmetic + copies as f64 * 8.0 / 128.0 / CYCLES_PER_US;
-        // A step takes at least this long, however little there is to do: a barrier, shared memory, and dependent arithmetic.
+        // A step takes at least this long, however little there is to do: a barrier, shared memory, and dependent
+        // arithmetic.
         let least_us = 0.1 + 0.00025 * (tile.step_bytes * tile.part_rows.min(32)) as f64 / 8.0;
 
         let cost = |splits: usize| {
@@ -269,13 +300,7 @@ impl Problem<'_> {
             let (each, mean_each) = (steps.div_ceil(splits), mean_steps.div_ceil(splits));
             let full = (blocks * mean_each) as f64 * step_us;
             let alone = (blocks.div_ceil(resident) * each) as f64 * least_us.max(step_us);
-            let second = if splits > 1 {
-                // Partial results mostly stay in the second-level cache; a warp of the second phase adds a few of them one after the other.
-                PHASE_US + (2 * splits * self.results() * 4) as f64 / (2.0 * MEMORY_BYTES_PER_US) + splits as f64 * 0.01
-            } else {
-                0.0
-            };
-            PHASE_US + 0.8 + full.max(alone).max(self.memory_us()) + second
+            PHASE_US + 0.8 + full.max(alone).max(self.memory_us()) + self.second_phase_us(splits)
         };
         let mut best = (1, cost(1));
         let mut wanted = 2;
@@ -288,73 +313,73 @@ impl Problem<'_> {
             }
             wanted *= 2;
         }
-        let (splits, cost_us) = best;
+        best
+    }
+
+    /// What it takes to add up the splits of a sum, in microseconds. Partial results mostly stay in the second-level
+    /// cache; a warp of the second phase adds a few of them one after the other.
+    fn second_phase_us(&self, splits: usize) -> f64 {
+        if splits > 1 {
+            PHASE_US + (2 * splits * self.results() * 4) as f64 / (2.0 * MEMORY_BYTES_PER_US) + splits as f64 * 0.01
+        } else {
+            0.0
+        }
+    }
+
+    /// The tiled product with the number of splits that the model likes best.
+    fn product(&self, tile: &Tile) -> CustomKernel {
+        let (splits, cost_us) = self.best_splits(tile);
         let (number, geometry) = self.types();
-        let (kind, math) = (
-            match self.kind {
-                Kind::Forward => "CONV_FORWARD",
-                Kind::BackwardX => "CONV_BACKWARD_X",
-                Kind::BackwardW => "CONV_BACKWARD_W",
-            },
-            if self.tensor { "CONV_TENSOR" } else { "CONV_SIMT" },
-        );
-        Code {
-            tail: format!(
-                "{}_{}_{}x{}x{step}_k{splits}_v0",
-                self.real.name(),
-                if self.tensor { "mma" } else { "simt" },
-                tile.rows,
-                tile.cols
-            ),
-            file: "conv.cu",
-            ty: format!(
-                "ConvGemm<{kind}, {math}, {number}, {geometry}, {}, {}, {}, {}, {}, {}, {splits}, {}, {}>",
-                tile.rows,
-                tile.cols,
-                tile.step_bytes,
-                tile.part_rows,
-                tile.part_cols,
-                tile.stages,
-                self.accumulate,
-                self.epilogue
-            ),
+        let kind = match self.kind {
+            Kind::Forward => "CONV_FORWARD",
+            Kind::BackwardX => "CONV_BACKWARD_X",
+            Kind::BackwardW => "CONV_BACKWARD_W",
+        };
+        let (math, unit) = if self.tensor { ("CONV_TENSOR", "mma") } else { ("CONV_SIMT", "simt") };
+        let Tile { rows, cols, step_bytes, part_rows, part_cols, stages, .. } = *tile;
+        let step = step_bytes / self.real.size();
+        let shape = format!("{rows}, {cols}, {step_bytes}, {part_rows}, {part_cols}, {stages}, {splits}");
+        let ends = format!("{}, {}", self.accumulate, self.epilogue);
+        CustomKernel {
+            tail: format!("{}_{unit}_{rows}x{cols}x{step}_k{splits}_v0", self.real.name()),
+            spec: spec("ConvGemm", format!("{kind}, {math}, {number}, {geometry}, {shape}, {ends}")),
             work_bytes: self.work_bytes(splits),
             cost_us,
         }
     }
 
     /// The kernel without tiles, for groups of few channels.
-    fn direct(&self) -> Code {
+    fn direct(&self) -> CustomKernel {
         let g = self.g;
         let (group_c, taps) = (g.c / g.groups, g.kernel[0] * g.kernel[1]);
         let positions = g.n * g.ho * g.wo;
         let products = (positions * g.f * taps * group_c) as f64;
         let full = self.multiprocessors as f64 / 132.0;
         let (number, geometry) = self.types();
-        let (splits, ty, cost_us) = if self.kind == Kind::BackwardW {
+        let (splits, spec, cost_us) = if self.kind == Kind::BackwardW {
             let k = taps * group_c;
             let blocks = k.div_ceil(k.min(9)) * g.f.div_ceil(32);
             let wanted = (8 * self.multiprocessors).div_ceil(blocks).min(positions.div_ceil(32)).clamp(1, 256);
             let splits = positions.div_ceil(positions.div_ceil(wanted));
-            let ty = format!("ConvDirectBwdW<{number}, {geometry}, {splits}, {}>", self.accumulate);
+            let spec = spec("ConvDirectBwdW", format!("{number}, {geometry}, {splits}, {}", self.accumulate));
             // Lanes beyond the last filter work in vain.
             let padded = products / g.f as f64 * g.f.next_multiple_of(32) as f64;
-            (splits, ty, padded / (1.2e6 * full) + if splits > 1 { PHASE_US } else { 0.0 })
+            (splits, spec, padded / (1.2e6 * full) + if splits > 1 { PHASE_US } else { 0.0 })
         } else {
             let kind = if self.kind == Kind::Forward { "CONV_FORWARD" } else { "CONV_BACKWARD_X" };
-            let ty = format!("ConvDirect<{kind}, {number}, {geometry}, {}>", self.epilogue);
-            (1, ty, products / (1.5e6 * full))
+            let spec = spec("ConvDirect", format!("{kind}, {number}, {geometry}, {}", self.epilogue));
+            (1, spec, products / (1.5e6 * full))
         };
-        Code {
+        CustomKernel {
             tail: format!("{}_direct_k{splits}_v0", self.real.name()),
-            file: "conv.cu",
-            ty,
+            spec,
             work_bytes: self.work_bytes(splits),
             cost_us: cost_us.max(self.memory_us()) + PHASE_US + 0.5,
         }
     }
 
-    /// How many stretches a sum over `units` is taken in, where each makes `tiles` blocks: as many as fill the GPU once, none of them empty.
+    /// How many stretches a sum over `units` is taken in, where each makes `tiles` blocks: as many as fill the GPU
+    /// once, none of them empty.
     const fn stretches(&self, tiles: usize, units: usize) -> usize {
         let wanted = self.multiprocessors / tiles;
         let wanted = if wanted == 0 {

@@ -1,8 +1,7 @@
 //! Which convolutions cuDNN is offered, and roughly how long it takes. Pure functions of the shape.
 
 use super::Real;
-use crate::lower::{ConvGeometry, OpKind};
-use crate::ops;
+use crate::ops::{self, ConvGeometry, OpKind};
 use crate::select::CudaFacts;
 
 /// The least time of a call in microseconds.
@@ -55,8 +54,8 @@ pub fn dnn_supports(kind: &OpKind, _real: Real) -> Result<(), String> {
     Ok(())
 }
 
-/// Bytes of workspace to offer; the chosen plan may use less. Some of cuDNN's kernels work on a copy of all three tensors in another
-/// layout, which this has room for unless they are large. The address must be a multiple of 256.
+/// Bytes of workspace to offer; the chosen plan may use less. Some of cuDNN's kernels work on a copy of all three
+/// tensors in another layout, which this has room for unless they are large. The address must be a multiple of 256.
 #[must_use]
 pub fn workspace_bytes(kind: &OpKind) -> u64 {
     let Some(g) = geometry(kind) else { return 0 };
@@ -70,7 +69,8 @@ pub fn cost_us(kind: &OpKind, real: Real, gpu: &CudaFacts) -> f64 {
     let Some(g) = geometry(kind) else { return f64::INFINITY };
     let [x, w, y] = elements(g);
     let flops = 2.0 * (y * g.kernel[0] * g.kernel[1]) as f64 * channels(g) as f64;
-    // Rates of an H200 with work for all of its 132 multiprocessors, in TFLOP/s. Tensor cores take 16 channels at a time.
+    // Rates of an H200 with work for all of its 132 multiprocessors, in TFLOP/s. Tensor cores take 16 channels at a
+    // time.
     let fraction = (channels(g).min(g.f / g.groups.max(1)) as f64 / 16.0).clamp(1.0 / 16.0, 1.0);
     let rate = match real {
         Real::F32 => 35.0,
@@ -93,7 +93,7 @@ pub fn cost_us(kind: &OpKind, real: Real, gpu: &CudaFacts) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::lower::Epilogue;
+    use crate::ops::Epilogue;
 
     const G: ConvGeometry = ConvGeometry {
         n: 256,

@@ -1,9 +1,8 @@
 //! Which types of `elementwise.cu` do an operation, and into how many stretches sums over rows are cut.
 
-use super::optimizer::adam_rule;
-use super::{Code, Real, cpp_act, cpp_bits};
-use crate::lower::{OpKind, dropout_threshold};
-use crate::ops;
+use super::optimizer::rule_type;
+use super::{CustomKernel, KernelFile, KernelSpec, Pdl, Real, cpp_act, cpp_bits};
+use crate::ops::{self, OpKind, dropout_threshold};
 use crate::select::CudaFacts;
 
 /// Bytes that all multiprocessors move in a microsecond, and what one moves alone.
@@ -26,69 +25,105 @@ const fn bias_columns(cols: usize) -> usize {
 
 /// Every type of this family for an operation.
 #[must_use]
-pub fn codes(kind: &OpKind, real: Real, gpu: &CudaFacts) -> Vec<Code> {
+pub fn kernels(kind: &OpKind, real: Real, gpu: &CudaFacts) -> Vec<CustomKernel> {
     let (t, size) = (real.cpp(), real.size());
     match *kind {
-        OpKind::Fill(ops::Fill { len }) if len > 0 => vec![flat(real, format!("Fill<{t}, {len}>"), len * size)],
+        OpKind::Fill(ops::Fill { len }) if len > 0 => vec![flat(real, spec("Fill", format!("{t}, {len}")), len * size)],
         OpKind::Transpose(ops::Transpose { n, rows, cols }) if n * rows * cols > 0 => {
             vec![transpose(real, n, rows, cols)]
         }
         OpKind::BiasAdd(ops::BiasAdd { rows, cols }) if rows * cols > 0 => {
-            vec![flat(real, format!("BiasAdd<{t}, {rows}, {cols}>"), 2 * rows * cols * size + 4 * cols)]
+            vec![flat(real, spec("BiasAdd", format!("{t}, {rows}, {cols}")), 2 * rows * cols * size + 4 * cols)]
         }
         OpKind::Act(ops::Act { func, len }) if len > 0 => {
-            vec![flat(real, format!("Act<{t}, {}, {len}>", cpp_act(Some(func))), 2 * len * size)]
+            vec![flat(real, spec("Act", format!("{t}, {}, {len}", cpp_act(Some(func)))), 2 * len * size)]
         }
         OpKind::ActBwd(ops::ActBwd { func, len }) if len > 0 => {
-            vec![flat(real, format!("ActBwd<{t}, {}, {len}>", cpp_act(Some(func))), 3 * len * size)]
+            let spec = spec("ActBwd", format!("{t}, {}, {len}", cpp_act(Some(func))));
+            vec![flat(real, spec.with_pdl(leaving_room(len <= FEW_ELEMENTS)), 3 * len * size)]
         }
         OpKind::BiasGrad(ops::BiasGrad { rows, cols, accumulate }) if rows * cols > 0 => {
             bias_grad(real, rows, cols, accumulate, gpu)
         }
         OpKind::BiasStep(ops::BiasStep { rows, cols, .. }) if rows * cols > 0 => {
-            adam_rule(kind).map_or_else(Vec::new, |rule| {
-                vec![Code {
+            rule_type(kind).map_or_else(Vec::new, |rule| {
+                let arguments = format!("{rule}, {t}, {rows}, {cols}, {}", bias_columns(cols));
+                vec![CustomKernel {
                     tail: format!("{}_columns_v0", real.name()),
-                    file: "elementwise.cu",
-                    ty: format!("BiasStep<{rule}, {t}, {rows}, {cols}, {}>", bias_columns(cols)),
+                    spec: spec("BiasStep", arguments).with_pdl(leaving_room(true)),
                     work_bytes: 0,
                     cost_us: PHASE_US + 0.6 * rows.div_ceil(128) as f64,
                 }]
             })
         }
         OpKind::AddAct(ops::AddAct { len, act, act_grad }) if len > 0 => {
-            let ty = format!("AddAct<{t}, {}, {}, {len}>", cpp_act(act), cpp_act(act_grad));
-            vec![flat(real, ty, (3 + usize::from(act_grad.is_some())) * len * size)]
+            let spec = spec("AddAct", format!("{t}, {}, {}, {len}", cpp_act(act), cpp_act(act_grad)));
+            vec![flat(real, spec, (3 + usize::from(act_grad.is_some())) * len * size)]
         }
-        OpKind::Add(ops::Add { len }) if len > 0 => vec![flat(real, format!("Add<{t}, {len}>"), 3 * len * size)],
+        OpKind::Add(ops::Add { len }) if len > 0 => {
+            vec![flat(real, spec("Add", format!("{t}, {len}")), 3 * len * size)]
+        }
+        OpKind::Dropout { .. } | OpKind::DropoutBwd { .. } => dropout(kind, real).into_iter().collect(),
+        OpKind::SignBits(ops::SignBits { len }) if len > 0 && len.is_multiple_of(8) => {
+            vec![flat(real, spec("SignBits", format!("{t}, {len}")), len * size + len / 8)]
+        }
+        OpKind::Cast(ops::Cast { len }) if len > 0 => {
+            vec![flat(real, spec("Cast", format!("{t}, {len}")), len * (4 + size))]
+        }
+        _ => scalars(kind, real).into_iter().collect(),
+    }
+}
+
+/// Dropout, forward or backward.
+fn dropout(kind: &OpKind, real: Real) -> Option<CustomKernel> {
+    let t = real.cpp();
+    let (len, spec) = match *kind {
         OpKind::Dropout(ops::Dropout { len, rate, stream }) if len > 0 => {
             let (threshold, scale) = (dropout_threshold(rate.get()), dropout_scale(rate.get()));
-            let ty = format!("Dropout<{t}, {len}, {threshold}u, {scale}, {stream}u>");
-            vec![flat(real, ty, 2 * len * size + len / 8)]
+            (len, spec("Dropout", format!("{t}, {len}, {threshold}u, {scale}, {stream}u")))
         }
         OpKind::DropoutBwd(ops::DropoutBwd { len, rate }) if len > 0 => {
-            vec![flat(real, format!("DropoutBwd<{t}, {len}, {}>", dropout_scale(rate.get())), 2 * len * size + len / 8)]
+            (len, spec("DropoutBwd", format!("{t}, {len}, {}", dropout_scale(rate.get()))))
         }
-        OpKind::SignBits(ops::SignBits { len }) if len > 0 && len.is_multiple_of(8) => {
-            vec![flat(real, format!("SignBits<{t}, {len}>"), len * size + len / 8)]
-        }
-        OpKind::Cast(ops::Cast { len }) if len > 0 => vec![flat(real, format!("Cast<{t}, {len}>"), len * (4 + size))],
-        OpKind::StepInc { .. } => vec![single("i64", "StepInc".to_owned(), 16)],
+        _ => return None,
+    };
+    Some(flat(real, spec.with_pdl(leaving_room(len <= FEW_ELEMENTS)), 2 * len * real.size() + len / 8))
+}
+
+/// What a step computes of a few numbers: its counter, the optimizer's corrections and metrics.
+fn scalars(kind: &OpKind, real: Real) -> Option<CustomKernel> {
+    let (t, small) = (real.cpp(), leaving_room(true));
+    Some(match *kind {
+        OpKind::StepInc { .. } => single("i64", spec("StepInc", String::new()).with_pdl(small), 16),
         OpKind::BiasCorr(ops::BiasCorr { beta1, beta2 }) => {
-            vec![single("f64", format!("BiasCorr<{}, {}>", cpp_bits(beta1.get()), cpp_bits(beta2.get())), 24)]
+            let arguments = format!("{}, {}", cpp_bits(beta1.get()), cpp_bits(beta2.get()));
+            single("f64", spec("BiasCorr", arguments).with_pdl(small), 24)
         }
         OpKind::LossMean(ops::LossMean { rows }) if rows > 0 => {
-            vec![single("f32", format!("LossMean<{rows}>"), 4 * rows)]
+            single("f32", spec("LossMean", rows.to_string()).with_pdl(small), 4 * rows)
         }
         OpKind::Accuracy(ops::Accuracy { rows, classes }) if rows * classes > 0 => {
-            let bytes = rows * (classes * size + 4);
-            vec![single(real.name(), format!("Accuracy<{t}, {rows}, {classes}>"), bytes)]
+            let bytes = rows * (classes * real.size() + 4);
+            single(real.name(), spec("Accuracy", format!("{t}, {rows}, {classes}")), bytes)
         }
         OpKind::UpdateMetrics(ops::UpdateMetrics { segments }) if segments > 0 => {
-            vec![single("f32", format!("UpdateMetrics<{segments}>"), 8 * segments)]
+            single("f32", spec("UpdateMetrics", segments.to_string()), 8 * segments)
         }
-        _ => Vec::new(),
-    }
+        _ => return None,
+    })
+}
+
+/// Elements of which a pass leaves most of the machine free.
+const FEW_ELEMENTS: usize = 1 << 17;
+
+/// A kernel of this family that only waits for the launch in front.
+fn spec(template: &'static str, arguments: String) -> KernelSpec {
+    KernelSpec::new(KernelFile::Elementwise, template, arguments)
+}
+
+/// The part in PDL of a kernel that reads its flags, and may let the next launch start.
+const fn leaving_room(leaves_room: bool) -> Pdl {
+    Pdl { reads_flags: true, fetches_early: false, leaves_room }
 }
 
 /// The bits of the factor by which dropout multiplies what it keeps, as a template argument.
@@ -116,38 +151,36 @@ pub(super) fn width_name(width: usize) -> String {
 }
 
 /// A type over an array, whose ends are all that does not go in vectors of 16 bytes.
-fn flat(real: Real, ty: String, bytes: usize) -> Code {
-    Code {
+fn flat(real: Real, spec: KernelSpec, bytes: usize) -> CustomKernel {
+    CustomKernel {
         tail: format!("{}_vec{}_v0", real.name(), 16 / real.size()),
-        file: "elementwise.cu",
-        ty,
+        spec,
         work_bytes: 0,
         cost_us: PHASE_US + bytes as f64 / BYTES_PER_US,
     }
 }
 
 /// A type of one block.
-fn single(real: &str, ty: String, bytes: usize) -> Code {
-    Code {
+fn single(real: &str, spec: KernelSpec, bytes: usize) -> CustomKernel {
+    CustomKernel {
         tail: format!("{real}_block_v0"),
-        file: "elementwise.cu",
-        ty,
+        spec,
         work_bytes: 0,
         cost_us: PHASE_US + bytes as f64 / BYTES_PER_US_ALONE,
     }
 }
 
-fn transpose(real: Real, n: usize, rows: usize, cols: usize) -> Code {
+fn transpose(real: Real, n: usize, rows: usize, cols: usize) -> CustomKernel {
     let (t, len) = (real.cpp(), n * rows * cols);
     if rows == 1 || cols == 1 {
-        return flat(real, format!("Copy<{t}, {len}>"), 2 * len * real.size());
+        return flat(real, spec("Copy", format!("{t}, {len}")), 2 * len * real.size());
     }
-    let code = flat(real, format!("Transpose<{t}, {n}, {rows}, {cols}>"), 2 * len * real.size());
-    Code { tail: format!("{}_tile_v0", real.name()), ..code }
+    let code = flat(real, spec("Transpose", format!("{t}, {n}, {rows}, {cols}")), 2 * len * real.size());
+    CustomKernel { tail: format!("{}_tile_v0", real.name()), ..code }
 }
 
-/// Into how many stretches the sums over the rows of each of `n` matrices are cut so that every multiprocessor has work; 1 where that gains
-/// nothing. A block takes 128 bytes of columns and about 32 rows at a time.
+/// Into how many stretches the sums over the rows of each of `n` matrices are cut so that every multiprocessor has
+/// work; 1 where that gains nothing. A block takes 128 bytes of columns and about 32 rows at a time.
 pub(super) fn row_chunks(n: usize, rows: usize, row_bytes: usize, gpu: &CudaFacts) -> usize {
     let (blocks, enough) = (n * row_bytes.div_ceil(128).max(1), 2 * gpu.multiprocessors as usize);
     if rows <= 512 || blocks >= enough { 1 } else { enough.div_ceil(blocks).min(rows.div_ceil(128)).clamp(1, 512) }
@@ -159,14 +192,14 @@ pub(super) fn row_sum_us(n: usize, rows: usize, row_bytes: usize) -> [f64; 2] {
     [PHASE_US + bytes / (blocks * BYTES_PER_US_ALONE).min(BYTES_PER_US), 2.0 * PHASE_US + bytes / BYTES_PER_US]
 }
 
-fn bias_grad(real: Real, rows: usize, cols: usize, accumulate: bool, gpu: &CudaFacts) -> Vec<Code> {
+fn bias_grad(real: Real, rows: usize, cols: usize, accumulate: bool, gpu: &CudaFacts) -> Vec<CustomKernel> {
     let row_bytes = cols * real.size();
     let width = width_name(vec_width(real, cols));
     let [one, two] = row_sum_us(1, rows, row_bytes);
-    let code = |chunks: usize| Code {
+    let code = |chunks: usize| CustomKernel {
         tail: format!("{}_{width}{}_v0", real.name(), if chunks == 1 { "" } else { "_split" }),
-        file: "elementwise.cu",
-        ty: format!("BiasGrad<{}, {rows}, {cols}, {accumulate}, {chunks}>", real.cpp()),
+        spec: spec("BiasGrad", format!("{}, {rows}, {cols}, {accumulate}, {chunks}", real.cpp()))
+            .with_pdl(leaving_room(true)),
         work_bytes: if chunks == 1 { 0 } else { 4 * (chunks * cols) as u64 },
         cost_us: if chunks == 1 { one } else { two + (8 * chunks * cols) as f64 / BYTES_PER_US },
     };
@@ -179,7 +212,7 @@ fn bias_grad(real: Real, rows: usize, cols: usize, accumulate: bool, gpu: &CudaF
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::lower::Scalar;
+    use crate::ops::Scalar;
 
     fn h200() -> CudaFacts {
         CudaFacts {
@@ -195,7 +228,8 @@ mod tests {
     #[test]
     fn tall_sums_are_split_and_small_ones_are_not() {
         let cheapest = |rows, cols| {
-            let codes = codes(&OpKind::BiasGrad(ops::BiasGrad { rows, cols, accumulate: false }), Real::Bf16, &h200());
+            let codes =
+                kernels(&OpKind::BiasGrad(ops::BiasGrad { rows, cols, accumulate: false }), Real::Bf16, &h200());
             codes.into_iter().min_by(|a, b| a.cost_us.total_cmp(&b.cost_us)).map(|code| (code.tail, code.work_bytes))
         };
         assert_eq!(cheapest(128, 10), Some(("bf16_vec2_v0".to_owned(), 0)));
@@ -206,7 +240,7 @@ mod tests {
     #[test]
     fn dropout_passes_its_numbers_exactly() {
         let op = OpKind::Dropout(ops::Dropout { len: 100, rate: Scalar::new(0.3), stream: 7 });
-        let types: Vec<String> = codes(&op, Real::F32, &h200()).into_iter().map(|code| code.ty).collect();
+        let types: Vec<String> = kernels(&op, Real::F32, &h200()).into_iter().map(|code| code.spec.ty()).collect();
         assert_eq!(types, ["Dropout<float, 100, 1288490189u, 0x3fb6db6eu, 7u>"]);
     }
 }

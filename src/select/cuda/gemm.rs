@@ -1,9 +1,9 @@
-//! Which types of `gemm.cu` do a product: tile shapes and splits of the reduction, ranked by a rough model of the time they take.
+//! Which types of `gemm.cu` do a product: tile shapes and splits of the reduction, ranked by a rough model of the time
+//! they take.
 
-use super::optimizer::adam_rule;
-use super::{Code, Real, cpp_act};
-use crate::lower::{Epilogue, Gemm, OpKind, Trans};
-use crate::ops;
+use super::optimizer::rule_type;
+use super::{CustomKernel, KernelFile, KernelSpec, Pdl, Real, cpp_act};
+use crate::ops::{self, Epilogue, Gemm, OpKind, Trans};
 use crate::rewrite::LONE_UPDATE_TILE;
 use crate::select::CudaFacts;
 
@@ -49,8 +49,8 @@ enum Unit {
     Mma { down: usize, across: usize },
 }
 
-/// A block's tile, with the groups of threads that share the reduction inside the block, and the longest stretch of it that a group takes at a time,
-/// in units of 16 bytes for tensor cores and of elements otherwise.
+/// A block's tile, with the groups of threads that share the reduction inside the block, and the longest stretch of it
+/// that a group takes at a time, in units of 16 bytes for tensor cores and of elements otherwise.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Tile {
     rows: usize,
@@ -97,8 +97,9 @@ const MMA_TILES: [Tile; 11] = [
     mma(128, 128, [2, 4], 1),
 ];
 
-/// A tile of `GemmDirect`: rows and columns that a lane holds, warps down and across, groups of them that share the reduction, and which factors go
-/// through shared memory (1: those whose rows run across the reduction, 2: those whose rows run along it).
+/// A tile of `GemmDirect`: rows and columns that a lane holds, warps down and across, groups of them that share the
+/// reduction, and which factors go through shared memory (1: those whose rows run across the reduction, 2: those whose
+/// rows run along it).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Direct {
     lane: [usize; 2],
@@ -128,7 +129,8 @@ const DIRECT_TILES: [Direct; 13] = [
     direct([4, 4], [2, 1], 4, 1),
 ];
 
-/// The tile of updates that have the machine to themselves, multiprocessors left to the biases beside them, and the longest reduction of which all is under way.
+/// The tile of updates that have the machine to themselves, multiprocessors left to the biases beside them, and the
+/// longest reduction of which all is under way.
 const ALONE: Direct = direct([4, 4], [3, 2], 2, 1);
 // The pass that counts such tiles counts these.
 const _: () = assert!(ALONE.tile()[0] == LONE_UPDATE_TILE[0] && ALONE.tile()[1] == LONE_UPDATE_TILE[1]);
@@ -141,7 +143,8 @@ const ALONE_DEPTH: usize = 128;
 const DIRECT_OFFERS: usize = 8;
 const BESIDE_DIRECT: usize = 2;
 
-/// Direct kernels are for products of at most so many multiplications, in at most so many chunks of the reduction a group.
+/// Direct kernels are for products of at most so many multiplications, in at most so many chunks of the reduction a
+/// group.
 const SMALL: usize = 1 << 28;
 const DIRECT_STEPS: usize = 16;
 
@@ -150,7 +153,7 @@ const SPLITS: [usize; 8] = [1, 2, 4, 8, 16, 32, 64, 128];
 
 /// Every type of this family for an operation.
 #[must_use]
-pub fn codes(kind: &OpKind, real: Real, gpu: &CudaFacts) -> Vec<Code> {
+pub fn kernels(kind: &OpKind, real: Real, gpu: &CudaFacts) -> Vec<CustomKernel> {
     let alone = is_alone(kind, real, gpu);
     let Some(product) = Product::of(kind, alone) else { return Vec::new() };
     let Product { gemm, .. } = &product;
@@ -176,8 +179,9 @@ pub fn codes(kind: &OpKind, real: Real, gpu: &CudaFacts) -> Vec<Code> {
     out
 }
 
-/// Whether a gradient that steps its weight is one of several that run at the same time and share the machine best in tiles of which each multiprocessor has
-/// one: neither in smaller ones, of which some would have two, nor in larger ones.
+/// Whether a gradient that steps its weight is one of several that run at the same time and share the machine best in
+/// tiles of which each multiprocessor has one: neither in smaller ones, of which some would have two, nor in larger
+/// ones.
 fn is_alone(kind: &OpKind, real: Real, gpu: &CudaFacts) -> bool {
     let OpKind::WeightStep(ops::WeightStep { m, n, k, together, .. }) = *kind else { return false };
     let multiprocessors = gpu.multiprocessors as usize;
@@ -189,6 +193,12 @@ fn is_alone(kind: &OpKind, real: Real, gpu: &CudaFacts) -> bool {
         && real != Real::F32
         && (17..=ALONE_DEPTH * 4 / real.size()).contains(&k)
         && n > 16
+}
+
+/// A kernel of this family: all of them fetch factors early and leave room.
+fn spec(template: &'static str, arguments: String) -> KernelSpec {
+    let pdl = Pdl { reads_flags: true, fetches_early: true, leaves_room: true };
+    KernelSpec::new(KernelFile::Gemm, template, arguments).with_pdl(pdl)
 }
 
 /// A product, and what happens to it.
@@ -204,7 +214,7 @@ impl Product {
             OpKind::Gemm(gemm) => Some(Self { gemm, stepping: None }),
             OpKind::WeightStep(ops::WeightStep { m, n, k, grain, .. }) => {
                 let gemm = Gemm { m, n, k, trans: Trans::Tn, accumulate: false, epilogue: Epilogue::default() };
-                Some(Self { gemm, stepping: Some(format!("gemm::Stepping<{}, {grain}, {alone}>", adam_rule(kind)?)) })
+                Some(Self { gemm, stepping: Some(format!("gemm::Stepping<{}, {grain}, {alone}>", rule_type(kind)?)) })
             }
             _ => None,
         }
@@ -232,7 +242,7 @@ impl Product {
 }
 
 /// The tiles and splits with the least estimates, at most two splits of a tile.
-fn best(tiles: &[Tile], product: &Product, real: Real, gpu: &CudaFacts, count: usize) -> Vec<Code> {
+fn best(tiles: &[Tile], product: &Product, real: Real, gpu: &CudaFacts, count: usize) -> Vec<CustomKernel> {
     let gemm = &product.gemm;
     // An update is made of whole sums.
     let splits = if product.stepping.is_some() { &SPLITS[..1] } else { &SPLITS[..] };
@@ -249,7 +259,7 @@ fn best(tiles: &[Tile], product: &Product, real: Real, gpu: &CudaFacts, count: u
 
 impl Direct {
     /// The direct kernels with the least estimates; none for products that are not small.
-    fn best(product: &Product, real: Real, gpu: &CudaFacts) -> Vec<Code> {
+    fn best(product: &Product, real: Real, gpu: &CudaFacts) -> Vec<CustomKernel> {
         let gemm = &product.gemm;
         if gemm.m.saturating_mul(gemm.n).saturating_mul(gemm.k) > SMALL {
             return Vec::new();
@@ -268,8 +278,9 @@ impl Direct {
         [8 * self.lane[0] * self.warps[0], 8 * self.lane[1] * self.warps[1]]
     }
 
-    /// Microseconds: a sum of what the busiest multiprocessor does, fitted to times measured on an H200 alone and between other kernels (mean error 15 %).
-    /// Nothing where the product is too large for the tile, or where another tile's code is the same.
+    /// Microseconds: a sum of what the busiest multiprocessor does, fitted to times measured on an H200 alone and
+    /// between other kernels (mean error 15 %). Nothing where the product is too large for the tile, or where another
+    /// tile's code is the same.
     fn estimate(&self, gemm: &Gemm, real: Real, multiprocessors: usize) -> Option<f64> {
         let Gemm { m, n, k, trans, .. } = *gemm;
         let Self { lane, warps, groups, via } = *self;
@@ -292,7 +303,8 @@ impl Direct {
             return None;
         }
         let most = blocks.div_ceil(multiprocessors);
-        // Bytes that move to and from shared memory, the groups' sums among them, and lines that loads into registers touch.
+        // Bytes that move to and from shared memory, the groups' sums among them, and lines that loads into registers
+        // touch.
         let mut shared = 8 * groups * rows * cols;
         let mut lines = 0;
         for f in [0, 1] {
@@ -317,17 +329,14 @@ impl Direct {
         )
     }
 
-    fn code(&self, product: &Product, real: Real, cost_us: f64) -> Code {
+    fn code(&self, product: &Product, real: Real, cost_us: f64) -> CustomKernel {
         let Self { lane: [down, across], warps: [wm, wn], groups, via } = *self;
         let [rows, cols] = self.tile();
-        Code {
+        let (t, problem) = (real.cpp(), product.problem());
+        let arguments = format!("{t}, {problem}, {down}, {across}, {wm}, {wn}, {groups}, {via}");
+        CustomKernel {
             tail: format!("{}_direct_{rows}x{cols}_{wm}x{wn}x{groups}_via{via}_v0", real.name()),
-            file: "gemm.cu",
-            ty: format!(
-                "GemmDirect<{}, {}, {down}, {across}, {wm}, {wn}, {groups}, {via}>",
-                real.cpp(),
-                product.problem()
-            ),
+            spec: KernelSpec { prefers_shared_memory: true, ..spec("GemmDirect", arguments) },
             work_bytes: 0,
             cost_us: cost_us + product.stepping_us(),
         }
@@ -396,25 +405,24 @@ impl Way {
         product + LAUNCH_US + FIRST_US + partials / (0.5 * L2_BYTES_PER_US) + 0.02 * self.split as f64
     }
 
-    fn code(&self, product: &Product, real: Real) -> Code {
+    fn code(&self, product: &Product, real: Real) -> CustomKernel {
         let gemm = &product.gemm;
         let Self { tile: Tile { rows, cols, unit, groups, .. }, stretch, split, cost_us } = *self;
         let shape = format!("{}, {rows}, {cols}, {stretch}", product.problem());
-        let (name, part, ty) = match unit {
+        let (name, part, spec) = match unit {
             Unit::Simt { rows, cols } => {
-                ("simt", [rows, cols], format!("GemmSimt<{shape}, {rows}, {cols}, {groups}, {split}>"))
+                ("simt", [rows, cols], spec("GemmSimt", format!("{shape}, {rows}, {cols}, {groups}, {split}")))
             }
             Unit::Mma { down, across } => {
-                let element = real.cpp();
-                ("mma", [down, across], format!("GemmMma<{element}, {shape}, {down}, {across}, {groups}, {split}>"))
+                let arguments = format!("{}, {shape}, {down}, {across}, {groups}, {split}", real.cpp());
+                ("mma", [down, across], spec("GemmMma", arguments))
             }
         };
         let [down, across] = part;
         let suffix = if split == 1 { String::new() } else { format!("_split{split}") };
-        Code {
+        CustomKernel {
             tail: format!("{}_{name}_{rows}x{cols}x{stretch}_{down}x{across}x{groups}{suffix}_v0", real.name()),
-            file: "gemm.cu",
-            ty,
+            spec,
             work_bytes: if split == 1 { 0 } else { 4 * (split * gemm.m * gemm.n) as u64 },
             cost_us: cost_us + product.stepping_us(),
         }
@@ -436,9 +444,9 @@ mod tests {
         }
     }
 
-    fn offers(m: usize, n: usize, k: usize, trans: Trans, real: Real) -> Vec<Code> {
+    fn offers(m: usize, n: usize, k: usize, trans: Trans, real: Real) -> Vec<CustomKernel> {
         let gemm = Gemm { m, n, k, trans, accumulate: false, epilogue: Epilogue::default() };
-        codes(&OpKind::Gemm(gemm), real, &h200())
+        kernels(&OpKind::Gemm(gemm), real, &h200())
     }
 
     #[test]
@@ -468,7 +476,8 @@ mod tests {
 
     #[test]
     fn long_reductions_of_few_tiles_are_split_and_small_products_are_one_launch() {
-        let first = |m, n, k, trans, real| offers(m, n, k, trans, real).pop().map(|code| (code.work_bytes, code.ty));
+        let first =
+            |m, n, k, trans, real| offers(m, n, k, trans, real).pop().map(|code| (code.work_bytes, code.spec.ty()));
         let split = first(128, 128, 12_544, Trans::Tn, Real::F32);
         assert!(split.is_some_and(|(work, _)| work > 0 && work.is_multiple_of(4 * 128 * 128)));
         for (m, n, k) in [(128, 512, 784), (128, 10, 512), (256, 256, 256)] {

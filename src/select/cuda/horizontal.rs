@@ -5,7 +5,8 @@
 //! bytes with another member's results. What an operation is expected to take decides whether it is small, so this
 //! follows the choice of kernels.
 
-use crate::lower::{Dir, LValueId, Op, OpKind, Program};
+use crate::lower::{LValueId, Op, Program};
+use crate::ops::OpKind;
 
 /// Operations of more than this estimated time fill the machine by themselves.
 const SMALL_US: f64 = 14.0;
@@ -20,7 +21,7 @@ fn touched(program: &Program, op: &Op) -> Vec<(LValueId, usize, usize, bool)> {
     for (slot, arg) in op.kind.slots().iter().zip(&op.args) {
         if let Some(id) = arg {
             let (root, start) = program.root(*id);
-            let writes = slot.dir == Dir::Out || matches!(slot.name, "ticket");
+            let writes = slot.dir.is_written();
             out.push((root, start, start + program.value(*id).shape.len(), writes));
         }
     }

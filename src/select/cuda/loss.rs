@@ -1,9 +1,8 @@
 //! Which types of `loss.cu` do an operation, and with how many threads and blocks.
 
 use super::elementwise::dropout_scale;
-use super::{Code, Real, cpp_act, cpp_bits};
-use crate::lower::OpKind;
-use crate::ops;
+use super::{CustomKernel, KernelFile, KernelSpec, Pdl, Real, cpp_act, cpp_bits};
+use crate::ops::{self, OpKind};
 use crate::select::CudaFacts;
 
 /// Bytes that all multiprocessors move in a microsecond, and one alone.
@@ -19,7 +18,7 @@ const THREADS: usize = 256;
 
 /// Every type of this family for an operation.
 #[must_use]
-pub fn codes(kind: &OpKind, real: Real, gpu: &CudaFacts) -> Vec<Code> {
+pub fn kernels(kind: &OpKind, real: Real, gpu: &CudaFacts) -> Vec<CustomKernel> {
     // More blocks than the multiprocessors hold at a time only lengthen the sum over blocks.
     let most = (8 * gpu.multiprocessors as usize).max(1);
     match *kind {
@@ -51,21 +50,38 @@ fn lanes(classes: usize) -> usize {
     }
 }
 
-fn code(real: Real, tail: &str, ty: String, work_bytes: usize, cost_us: f64) -> Code {
-    Code { tail: format!("{}_{tail}_v0", real.name()), file: "loss.cu", ty, work_bytes: work_bytes as u64, cost_us }
+fn code(real: Real, tail: &str, spec: KernelSpec, work_bytes: usize, cost_us: f64) -> CustomKernel {
+    CustomKernel { tail: format!("{}_{tail}_v0", real.name()), spec, work_bytes: work_bytes as u64, cost_us }
 }
 
-fn softmax(real: Real, rows: usize, classes: usize, smoothing: &str) -> Vec<Code> {
+/// A kernel of this family that reads its flags and fills the machine.
+fn spec(template: &'static str, arguments: String) -> KernelSpec {
+    let pdl = Pdl { reads_flags: true, ..Pdl::default() };
+    KernelSpec::new(KernelFile::Loss, template, arguments).with_pdl(pdl)
+}
+
+/// As [`spec`], of a kernel beside which the blocks of the next launch find room.
+fn small(template: &'static str, arguments: String, fetches_early: bool) -> KernelSpec {
+    spec(template, arguments).with_pdl(Pdl { reads_flags: true, fetches_early, leaves_room: true })
+}
+
+/// The kernel that evaluates the exponential or the logarithm of the losses, to measure how exact they are.
+#[must_use]
+pub fn loss_function(is_logarithm: bool, len: usize) -> KernelSpec {
+    spec("LossFunction", format!("{is_logarithm}, {len}"))
+}
+
+fn softmax(real: Real, rows: usize, classes: usize, smoothing: &str) -> Vec<CustomKernel> {
     let lanes = lanes(classes);
     // Small blocks spread a small batch over more multiprocessors.
     let threads = lanes.max(128);
-    let ty = format!("SoftmaxCe<{}, {rows}, {classes}, {smoothing}, {lanes}, {threads}>", real.cpp());
+    let spec = spec("SoftmaxCe", format!("{}, {rows}, {classes}, {smoothing}, {lanes}, {threads}", real.cpp()));
     let cost = LAUNCH_US + (2 * rows * classes * real.size()) as f64 / BYTES_PER_US;
-    vec![code(real, &format!("lanes{lanes}"), ty, 0, cost)]
+    vec![code(real, &format!("lanes{lanes}"), spec, 0, cost)]
 }
 
 /// A last layer with its loss: rows a block, so that few blocks wait for others, and threads that hold the weight.
-fn dense(real: Real, kind: &OpKind, multiprocessors: usize) -> Vec<Code> {
+fn dense(real: Real, kind: &OpKind, multiprocessors: usize) -> Vec<CustomKernel> {
     let OpKind::DenseCe(ops::DenseCe { rows, features, classes, smoothing, act_grad, saved_is_input, dropout, .. }) =
         *kind
     else {
@@ -86,25 +102,26 @@ fn dense(real: Real, kind: &OpKind, multiprocessors: usize) -> Vec<Code> {
             + 0.6
             + waves as f64 * work * 0.004
             + (blocks * features * classes * real.size()) as f64 / BYTES_PER_US;
-        let ty = format!(
-            "DenseCe<{t}, {rows}, {features}, {classes}, {smoothing}, {act}, {saved_is_input}, {kept}, {each}, {threads}>"
+        let arguments = format!(
+            "{t}, {rows}, {features}, {classes}, {smoothing}, {act}, {saved_is_input}, {kept}, {each}, {threads}"
         );
-        out.push(code(real, &format!("rows{each}x{threads}"), ty, 0, cost));
+        out.push(code(real, &format!("rows{each}x{threads}"), small("DenseCe", arguments, true), 0, cost));
     }
     out.sort_by(|a, b| b.cost_us.total_cmp(&a.cost_us));
     out
 }
 
-fn softmax_grad(real: Real, rows: usize, classes: usize, smoothing: &str) -> Vec<Code> {
-    let ty = format!("SoftmaxCeGrad<{}, {rows}, {classes}, {smoothing}>", real.cpp());
-    vec![code(real, "flat", ty, 0, LAUNCH_US + (2 * rows * classes * real.size()) as f64 / BYTES_PER_US)]
+fn softmax_grad(real: Real, rows: usize, classes: usize, smoothing: &str) -> Vec<CustomKernel> {
+    let spec = spec("SoftmaxCeGrad", format!("{}, {rows}, {classes}, {smoothing}", real.cpp()));
+    vec![code(real, "flat", spec, 0, LAUNCH_US + (2 * rows * classes * real.size()) as f64 / BYTES_PER_US)]
 }
 
-fn softmax_fused(real: Real, rows: usize, classes: usize, smoothing: &str, most: usize) -> Vec<Code> {
+fn softmax_fused(real: Real, rows: usize, classes: usize, smoothing: &str, most: usize) -> Vec<CustomKernel> {
     let lanes = lanes(classes);
     let bytes = (2 * rows * classes * real.size()) as f64;
     let type_of = |lanes: usize, threads: usize, blocks: usize| {
-        format!("SoftmaxCeFused<{}, {rows}, {classes}, {smoothing}, {lanes}, {threads}, {blocks}>", real.cpp())
+        let arguments = format!("{}, {rows}, {classes}, {smoothing}, {lanes}, {threads}, {blocks}", real.cpp());
+        small("SoftmaxCeFused", arguments, false)
     };
     let threads = lanes.max(THREADS);
     let blocks = rows.div_ceil(threads / lanes).min(most);
@@ -128,12 +145,12 @@ fn softmax_fused(real: Real, rows: usize, classes: usize, smoothing: &str, most:
 }
 
 /// The types over flat arrays, which share their shape: a thread moves groups of 16 bytes, up to four under way.
-fn mse(name: &str, real: Real, len: usize, most: usize) -> Vec<Code> {
+fn mse(name: &'static str, real: Real, len: usize, most: usize) -> Vec<CustomKernel> {
     let groups = len * real.size() / 16;
     let blocks = groups.div_ceil(THREADS).clamp(1, most);
     let arrays = if name == "Mse" { 2 } else { 3 };
     let bytes = (arrays * len * real.size()) as f64;
-    let type_of = |threads: usize, blocks: usize| format!("{name}<{}, {len}, {threads}, {blocks}>", real.cpp());
+    let type_of = |threads: usize, blocks: usize| spec(name, format!("{}, {len}, {threads}, {blocks}", real.cpp()));
     let mut out = Vec::new();
     if blocks > 1 || name == "MseGrad" {
         let (work, more) = match name {

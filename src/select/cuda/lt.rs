@@ -1,20 +1,24 @@
-//! Which products cublasLt does, how much of their epilogues, and roughly how long it takes. Pure functions of the shape.
+//! Which products cublasLt does, how much of their epilogues, and roughly how long it takes. Pure functions of the
+//! shape.
 //!
-//! Types follow the table of `cublasLtMatmul` (<https://docs.nvidia.com/cuda/cublas/#cublasltmatmul>): a bias has the type of the product it is
-//! added to, so a product of 16-bit type reads the bias from the 16-bit copy of the parameters.
+//! Types follow the table of `cublasLtMatmul` (<https://docs.nvidia.com/cuda/cublas/#cublasltmatmul>): a bias has the
+//! type of the product it is added to, so a product of 16-bit type reads the bias from the 16-bit copy of the
+//! parameters.
 
 use super::Real;
-use crate::lower::{Epilogue, Gemm, Trans};
 use crate::model::Activation;
+use crate::ops::{Epilogue, Gemm, Trans};
 use crate::select::CudaFacts;
 
 /// Bytes of workspace offered for large products: what NVIDIA advises on Hopper.
-pub const WORKSPACE_BYTES: u64 = 32 << 20;
+const WORKSPACE_BYTES: u64 = 32 << 20;
 
-/// Bytes of workspace offered for small products, and for those that need no split reduction: eight float copies of the product fit, one for each part of a split reduction.
+/// Bytes of workspace offered for small products, and for those that need no split reduction: eight float copies of the
+/// product fit, one for each part of a split reduction.
 pub const SMALL_WORKSPACE_BYTES: u64 = 4 << 20;
 
-/// Elements of a product above which every multiprocessor has tiles of its own, so that no algorithm splits the reduction.
+/// Elements of a product above which every multiprocessor has tiles of its own, so that no algorithm splits the
+/// reduction.
 const MANY_TILES: u64 = 1 << 23;
 
 /// Bytes of workspace to offer for a product; the chosen algorithm may use less. The address must be a multiple of 256.
@@ -35,8 +39,8 @@ pub const fn stores_float(gemm: &Gemm, real: Real) -> bool {
     real.size() == 4 || matches!(gemm.trans, Trans::Tn)
 }
 
-/// Succeeds where cublasLt can do the product. What [`done`] does not name of its epilogue is left to own kernels, which see it rounded to the type
-/// of `c`.
+/// Succeeds where cublasLt can do the product. What [`done`] does not name of its epilogue is left to custom kernels,
+/// which see it rounded to the type of `c`.
 ///
 /// # Errors
 /// The reason why it cannot.
@@ -56,8 +60,9 @@ pub fn lt_supports(gemm: &Gemm, _real: Real) -> Result<(), String> {
 
 /// The part of an epilogue that cublasLt does itself: a bias of the product's own type, then ReLU.
 ///
-/// Its GELU is the tanh approximation where ours is exact, and its derivative of ReLU reads a bit mask where ours reads the saved output. Where the
-/// value before the activation is kept, the product is written there and the activation follows.
+/// Its GELU is the tanh approximation where ours is exact, and its derivative of ReLU reads a bit mask where ours reads
+/// the saved output. Where the value before the activation is kept, the product is written there and the activation
+/// follows.
 #[must_use]
 pub const fn done(gemm: &Gemm, _real: Real) -> Epilogue {
     let asked = gemm.epilogue;
@@ -83,7 +88,8 @@ pub fn cost_us(gemm: &Gemm, real: Real, gpu: &CudaFacts) -> f64 {
         Real::Tf32 => 350e6,
         Real::Bf16 | Real::F16 => 650e6,
     } / 132.0;
-    // Large tiles reuse more of what they load, small ones fill the machine sooner; a short grid is also split along the reduction.
+    // Large tiles reuse more of what they load, small ones fill the machine sooner; a short grid is also split along
+    // the reduction.
     let tiled = |edge: usize, efficiency: f64| {
         let tiles = (gemm.m.div_ceil(edge) * gemm.n.div_ceil(edge)) as f64;
         let splits = (multiprocessors / tiles).floor().clamp(1.0, (gemm.k as f64 / 256.0).max(1.0));

@@ -1,9 +1,11 @@
-//! What runs an operation on an NVIDIA GPU: own kernels, compiled for the shape at hand, or a library's.
+//! What runs an operation on an NVIDIA GPU: custom kernels, compiled for the shape at hand, or a library's.
 //!
-//! Everything here is plain data: a plan for a GPU is made, shown and tested on a machine without one. Own kernels are named by the C++ type that the
-//! run-time compiler instantiates (see `kernels/prelude.cuh`); a library's by its place in the library's own ranking.
+//! Everything here is plain data: a plan for a GPU is made, shown and tested on a machine without one. Custom kernels
+//! are named by the C++ type that the run-time compiler instantiates (see `kernels/prelude.cuh`); a library's by its
+//! place in the library's own ranking.
 
 mod conv;
+mod custom;
 pub mod dnn;
 mod elementwise;
 mod gemm;
@@ -13,110 +15,40 @@ pub mod lt;
 mod norm;
 mod optimizer;
 mod pool;
+mod real;
+mod spec;
 mod times;
 
 use crate::ops;
+pub use custom::{CustomKernel, cpp_act, cpp_bits};
 pub use horizontal::fuse_horizontally;
+pub use loss::loss_function;
+pub use real::Real;
+pub use spec::{KernelFile, KernelSpec, Pdl};
 pub use times::{GpuTimes, NOT_OFFERED_US};
 
 use super::CudaFacts;
-use crate::lower::{Epilogue, Op, OpKind, Program};
-use crate::model::{Activation, Precision};
+use crate::lower::{Op, Program};
+use crate::model::Activation;
+use crate::ops::{Epilogue, OpKind};
 use crate::tensor::DType;
 use serde::{Deserialize, Serialize};
-
-/// What real values are made of in a step.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Real {
-    F32,
-    /// `f32` in memory, products on tensor cores with 10 bits of fraction.
-    Tf32,
-    Bf16,
-    F16,
-}
-
-impl Real {
-    /// The C++ type of an activation's element.
-    #[must_use]
-    pub const fn cpp(self) -> &'static str {
-        match self {
-            Self::F32 | Self::Tf32 => "float",
-            Self::Bf16 => "bf16",
-            Self::F16 => "f16",
-        }
-    }
-
-    /// The name used in kernel ids.
-    #[must_use]
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::F32 => "f32",
-            Self::Tf32 => "tf32",
-            Self::Bf16 => "bf16",
-            Self::F16 => "f16",
-        }
-    }
-
-    /// Bytes of an activation's element.
-    #[must_use]
-    pub const fn size(self) -> usize {
-        match self {
-            Self::F32 | Self::Tf32 => 4,
-            Self::Bf16 | Self::F16 => 2,
-        }
-    }
-
-    /// The element type of activations where it is not `f32`.
-    #[must_use]
-    pub const fn half(self) -> Option<DType> {
-        match self {
-            Self::F32 | Self::Tf32 => None,
-            Self::Bf16 => Some(DType::Bf16),
-            Self::F16 => Some(DType::F16),
-        }
-    }
-}
-
-impl From<Precision> for Real {
-    fn from(precision: Precision) -> Self {
-        match precision {
-            Precision::F32 => Self::F32,
-            Precision::Tf32 => Self::Tf32,
-            Precision::Bf16 => Self::Bf16,
-            Precision::F16 => Self::F16,
-        }
-    }
-}
-
-/// One own kernel that can do an operation.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Code {
-    /// The tail of the kernel id, such as `f32_simt_64x64_v0`.
-    pub tail: String,
-    /// The source file, such as `gemm.cu`.
-    pub file: &'static str,
-    /// The C++ type, such as `Act<float, RELU, 8192>`; declarations that it needs may stand before it, ended by a line `//---`.
-    pub ty: String,
-    /// Bytes of scratch memory; equals the type's `WORK`.
-    pub work_bytes: u64,
-    /// A rough time in microseconds, for ranking.
-    pub cost_us: f64,
-}
 
 /// Who runs an operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Route {
-    /// Own kernel, by its place in [`codes`].
+    /// Custom kernel, by its place in [`custom_kernels`].
     Own(u8),
-    /// cuBLASLt, by the place of the algorithm in its heuristic's answer. What its epilogues cannot do is left to own kernels behind it.
+    /// cuBLASLt, by the place of the algorithm in its heuristic's answer. What its epilogues cannot do is left to
+    /// custom kernels behind it.
     Lt(u8),
     /// cuDNN, by the place of the plan among those it offers. As above.
     Dnn(u8),
 }
 
-/// The type that an operation's kernels work in: that of the step, or `f32` where the operation touches none of the step's reals.
+/// The type that an operation's kernels work in: that of the step, or `f32` where the operation touches none of the
+/// step's reals.
 #[must_use]
 pub fn real_of(program: &Program, op: &Op, real: Real) -> Real {
     let is_half = |id: &crate::lower::LValueId| matches!(program.value(*id).dtype, DType::F16 | DType::Bf16);
@@ -126,19 +58,27 @@ pub fn real_of(program: &Program, op: &Op, real: Real) -> Real {
     }
 }
 
-/// Every own kernel for an operation, in rising order of preference among equals.
+/// Every custom kernel for an operation, in rising order of preference among equals.
 #[must_use]
-pub fn codes(kind: &OpKind, real: Real, gpu: &CudaFacts) -> Vec<Code> {
-    let families =
-        [gemm::codes, conv::codes, norm::codes, pool::codes, elementwise::codes, loss::codes, optimizer::codes];
+pub fn custom_kernels(kind: &OpKind, real: Real, gpu: &CudaFacts) -> Vec<CustomKernel> {
+    let families = [
+        gemm::kernels,
+        conv::kernels,
+        norm::kernels,
+        pool::kernels,
+        elementwise::kernels,
+        loss::kernels,
+        optimizer::kernels,
+    ];
     families.iter().flat_map(|family| family(kind, real, gpu)).collect()
 }
 
 /// Algorithms of cuBLASLt and plans of cuDNN that are offered for an operation.
 const LT_OFFERS: u8 = 4;
-/// Plans of cuDNN that are offered for a convolution: on the networks measured, the fastest was among these or within a few percent of one of them. Own kernels
-/// are faster at nearly every gradient of weights. A plan with a derivative behind the gradient of an input is compiled for the purpose, which takes a second
-/// or more; the others are ready in milliseconds.
+/// Plans of cuDNN that are offered for a convolution: on the networks measured, the fastest was among these or within a
+/// few percent of one of them. Custom kernels are faster at nearly every gradient of weights. A plan with a derivative
+/// behind the gradient of an input is compiled for the purpose, which takes a second or more; the others are ready in
+/// milliseconds.
 pub(crate) const fn dnn_offers(is_weight_gradient: bool, has_derivative: bool) -> u8 {
     if has_derivative {
         2
@@ -159,7 +99,7 @@ pub(crate) struct Offer {
 
 /// Every way to run an operation on a GPU.
 pub(crate) fn offers(kind: &OpKind, real: Real, gpu: &CudaFacts) -> Vec<Offer> {
-    let mut out: Vec<Offer> = codes(kind, real, gpu)
+    let mut out: Vec<Offer> = custom_kernels(kind, real, gpu)
         .into_iter()
         .zip(0u8..)
         .map(|(code, i)| Offer {
@@ -225,7 +165,8 @@ fn epilogue_us(kind: &OpKind, real: Real) -> f64 {
     passes as f64 * (1.5 + (3 * len * real.size()) as f64 / 3.5e6)
 }
 
-/// What a library leaves to do of an epilogue: operations in order, with the slot of the product that each of their slots stands for.
+/// What a library leaves to do of an epilogue: operations in order, with the slot of the product that each of their
+/// slots stands for.
 #[must_use]
 pub fn epilogue_ops(kind: &OpKind, done: Epilogue) -> Vec<(OpKind, Vec<(&'static str, &'static str)>)> {
     let (e, rows, cols) = match kind {
@@ -260,30 +201,4 @@ pub fn product_slot(kind: &OpKind) -> &'static str {
         _ => Epilogue::default(),
     };
     if e.save_z { "z" } else { "c" }
-}
-
-/// The name of an activation in the kernels' sources.
-#[must_use]
-pub fn cpp_act(act: Option<Activation>) -> &'static str {
-    match act {
-        None => "NONE",
-        Some(Activation::Relu) => "RELU",
-        Some(Activation::LeakyRelu) => "LEAKY_RELU",
-        Some(Activation::Gelu) => "GELU",
-        Some(Activation::Silu) => "SILU",
-        Some(Activation::Sigmoid) => "SIGMOID",
-        Some(Activation::Tanh) => "TANH",
-    }
-}
-
-/// The bits of a number, as a template argument.
-#[must_use]
-pub fn cpp_bits(value: f64) -> String {
-    format!("{:#018x}ull", value.to_bits())
-}
-
-/// A number that C++ reads back exactly, as a `float` expression.
-#[must_use]
-pub fn cpp_float(value: f64) -> String {
-    format!("((float)__longlong_as_double({}))", cpp_bits(value))
 }

@@ -1,11 +1,11 @@
 //! Which types of `norm.cu` do an operation, and how they share its rows and columns among blocks.
 
 use super::elementwise::vec_width;
-use super::{Code, Real, cpp_act, cpp_bits};
-use crate::lower::{OpKind, Scalar};
+use super::{CustomKernel, KernelFile, KernelSpec, Real, cpp_act, cpp_bits};
 use crate::model::Activation;
-use crate::ops;
+use crate::ops::{self, OpKind, Scalar};
 use crate::select::CudaFacts;
+use std::fmt::Display;
 
 /// Bytes that all multiprocessors move in a microsecond.
 const BYTES_PER_US: f64 = 3.5e6;
@@ -24,7 +24,7 @@ const MAX_EXTENT: usize = 1 << 30;
 
 /// Every type of this family for an operation, in rising order of preference among equals.
 #[must_use]
-pub fn codes(kind: &OpKind, real: Real, gpu: &CudaFacts) -> Vec<Code> {
+pub fn kernels(kind: &OpKind, real: Real, gpu: &CudaFacts) -> Vec<CustomKernel> {
     let (OpKind::BatchNorm(ops::BatchNorm { rows, channels: cols, .. })
     | OpKind::BatchNormEval(ops::BatchNormEval { rows, channels: cols, .. })
     | OpKind::BatchNormBwd(ops::BatchNormBwd { rows, channels: cols, .. })
@@ -43,11 +43,14 @@ pub fn codes(kind: &OpKind, real: Real, gpu: &CudaFacts) -> Vec<Code> {
         OpKind::BatchNormBwd(ops::BatchNormBwd { act_grad, accumulate, .. }) => {
             batch_norm_bwd(&shape, act_grad, accumulate)
         }
-        OpKind::LayerNorm(ops::LayerNorm { eps, .. }) => vec![layer_norm(&shape, eps)],
-        OpKind::LayerNormBwd(ops::LayerNormBwd { accumulate, .. }) => layer_norm_bwd(&shape, accumulate),
+        OpKind::LayerNorm(ops::LayerNorm { eps, rms, .. }) => vec![layer_norm(&shape, eps, rms)],
+        OpKind::LayerNormBwd(op) => layer_norm_bwd(&shape, &op),
         _ => Vec::new(),
     }
 }
+
+/// A template with its arguments.
+type Type = (&'static str, String);
 
 /// What is normalised, and how many multiprocessors there are for it.
 struct Shape {
@@ -76,18 +79,18 @@ impl Shape {
         if tx > 1 && !groups.is_multiple_of(tx) && groups.is_multiple_of(tx / 2) { tx / 2 } else { tx }
     }
 
-    fn code(&self, form: &str, ty: String, work_bytes: usize, cost_us: f64) -> Code {
-        Code {
+    /// The kernel of this `form`, from its template with the arguments.
+    fn code(&self, form: &str, (template, arguments): Type, work_bytes: usize, cost_us: f64) -> CustomKernel {
+        CustomKernel {
             tail: format!("{}_{form}_v0", self.real.name()),
-            file: "norm.cu",
-            ty,
+            spec: KernelSpec::new(KernelFile::Norm, template, arguments),
             work_bytes: work_bytes as u64,
             cost_us,
         }
     }
 
-    /// Tiles of columns and chunks of rows for the batch normalisation in two phases: about one block for each multiprocessor, so that the second
-    /// phase has few chunks to merge.
+    /// Tiles of columns and chunks of rows for the batch normalisation in two phases: about one block for each
+    /// multiprocessor, so that the second phase has few chunks to merge.
     fn chunks(&self) -> Chunks {
         let (vector, tx) = (self.vector(), self.tile_vectors());
         let groups = self.cols / vector;
@@ -110,7 +113,8 @@ impl Shape {
         Chunks { tx, rows, threads, work_bytes: self.rows.div_ceil(rows) * self.cols * 8 }
     }
 
-    /// How a block holds all rows of a few columns in registers, where it can: at most `deep` rows a thread. `tensors` is what it moves.
+    /// How a block holds all rows of a few columns in registers, where it can: at most `deep` rows a thread. `tensors`
+    /// is what it moves.
     fn small(&self, deep: usize, tensors: usize) -> Option<Small> {
         let vector = match self.cols {
             cols if cols.is_multiple_of(4) => 4,
@@ -152,21 +156,21 @@ struct Small {
     cost_us: f64,
 }
 
-fn batch_norm(shape: &Shape, eps: Scalar, momentum: Scalar, act: Option<Activation>) -> Vec<Code> {
+fn batch_norm(shape: &Shape, eps: Scalar, momentum: Scalar, act: Option<Activation>) -> Vec<CustomKernel> {
     let Shape { real, rows, cols, .. } = *shape;
     let t = real.cpp();
     let last = format!("{}, {}, {}", cpp_bits(eps.get()), cpp_bits(momentum.get()), cpp_act(act));
     let Chunks { tx, rows: chunk, threads, work_bytes } = shape.chunks();
-    let ty = format!("BatchNorm<{t}, {rows}, {cols}, {tx}, {chunk}, {threads}, {last}>");
+    let ty = ("BatchNorm", format!("{t}, {rows}, {cols}, {tx}, {chunk}, {threads}, {last}"));
     let mut out = vec![shape.code("chunks", ty, work_bytes, 2.0 * PHASE_US + MERGE_US + shape.move_us(3))];
     if let Some(Small { vector, tx, threads, cost_us }) = shape.small(8, 2) {
-        let ty = format!("BatchNormSmall<{t}, {rows}, {cols}, {vector}, {tx}, {threads}, {last}>");
+        let ty = ("BatchNormSmall", format!("{t}, {rows}, {cols}, {vector}, {tx}, {threads}, {last}"));
         out.push(shape.code("small", ty, 0, cost_us));
     }
     out
 }
 
-fn batch_norm_eval(shape: &Shape, eps: Scalar, act: Option<Activation>) -> Code {
+fn batch_norm_eval(shape: &Shape, eps: Scalar, act: Option<Activation>) -> CustomKernel {
     let Shape { real, rows, cols, multiprocessors } = *shape;
     let (threads, tx) = (256, shape.tile_vectors());
     let vectors = rows * cols / shape.vector();
@@ -176,27 +180,33 @@ fn batch_norm_eval(shape: &Shape, eps: Scalar, act: Option<Activation>) -> Code 
         _ => 1,
     };
     let (chunk, t, act) = (threads / tx * each, real.cpp(), cpp_act(act));
-    let ty = format!("BatchNormEval<{t}, {rows}, {cols}, {tx}, {chunk}, {threads}, {}, {act}>", cpp_bits(eps.get()));
+    let ty =
+        ("BatchNormEval", format!("{t}, {rows}, {cols}, {tx}, {chunk}, {threads}, {}, {act}", cpp_bits(eps.get())));
     shape.code("rows", ty, 0, PHASE_US + shape.move_us(2))
 }
 
-fn batch_norm_bwd(shape: &Shape, act_grad: Option<Activation>, accumulate: bool) -> Vec<Code> {
+fn batch_norm_bwd(shape: &Shape, act_grad: Option<Activation>, accumulate: bool) -> Vec<CustomKernel> {
     let Shape { real, rows, cols, .. } = *shape;
     let t = real.cpp();
     let last = format!("{}, {accumulate}", cpp_act(act_grad));
     let reads = 2 + usize::from(act_grad.is_some());
     let Chunks { tx, rows: chunk, threads, work_bytes } = shape.chunks();
-    let ty = format!("BatchNormBwd<{t}, {rows}, {cols}, {tx}, {chunk}, {threads}, {last}>");
+    let ty = ("BatchNormBwd", format!("{t}, {rows}, {cols}, {tx}, {chunk}, {threads}, {last}"));
     let cost_us = 2.0 * PHASE_US + MERGE_US + shape.move_us(2 * reads + 1);
     let mut out = vec![shape.code("chunks", ty, work_bytes, cost_us)];
     if let Some(Small { vector, tx, threads, cost_us }) = shape.small(4, reads + 1) {
-        let ty = format!("BatchNormBwdSmall<{t}, {rows}, {cols}, {vector}, {tx}, {threads}, {last}>");
+        let ty = ("BatchNormBwdSmall", format!("{t}, {rows}, {cols}, {vector}, {tx}, {threads}, {last}"));
         out.push(shape.code("small", ty, 0, cost_us));
     }
     out
 }
 
-fn layer_norm(shape: &Shape, eps: Scalar) -> Code {
+/// The last arguments of a template for the normalisation of rows: whether they are not centred is said where it is so.
+fn row_arguments(last: impl Display, rms: bool) -> String {
+    if rms { format!("{last}, true") } else { last.to_string() }
+}
+
+fn layer_norm(shape: &Shape, eps: Scalar, rms: bool) -> CustomKernel {
     let Shape { real, rows, cols, multiprocessors } = *shape;
     let groups = cols / shape.vector();
     let (per_row, threads) = if cols <= 1024 {
@@ -206,14 +216,18 @@ fn layer_norm(shape: &Shape, eps: Scalar) -> Code {
         let lanes = groups.div_ceil(2).next_power_of_two().clamp(64, 1024);
         (lanes, lanes)
     };
-    let passes = if groups.div_ceil(per_row) * shape.vector() <= 32 { 2 } else { 4 };
-    let ty = format!("LayerNorm<{}, {rows}, {cols}, {per_row}, {threads}, {}>", real.cpp(), cpp_bits(eps.get()));
+    let is_held = groups.div_ceil(per_row) * shape.vector() <= 32;
+    // Rows that registers do not hold are read for each of their statistics and for the output, which is written.
+    let passes = if is_held { 2 } else { 4 - usize::from(rms) };
+    let last = row_arguments(cpp_bits(eps.get()), rms);
+    let ty = ("LayerNorm", format!("{}, {rows}, {cols}, {per_row}, {threads}, {last}", real.cpp()));
     shape.code("rows", ty, 0, PHASE_US + shape.move_us(passes))
 }
 
-fn layer_norm_bwd(shape: &Shape, accumulate: bool) -> Vec<Code> {
+fn layer_norm_bwd(shape: &Shape, op: &ops::LayerNormBwd) -> Vec<CustomKernel> {
     let Shape { real, rows, cols, multiprocessors } = *shape;
     let (t, vector, tx) = (real.cpp(), shape.vector(), shape.tile_vectors());
+    let last = row_arguments(op.accumulate, op.rms);
     let groups = cols / vector;
     let (per_row, threads) = if cols <= 512 {
         (groups.next_power_of_two().min(32), 128)
@@ -224,7 +238,7 @@ fn layer_norm_bwd(shape: &Shape, accumulate: bool) -> Vec<Code> {
     // Blocks that sum columns go down their rows, two at a time for each thread.
     let columns_us = |threads: usize| rows.div_ceil(2 * threads / tx) as f64 * TRIP_US;
     if groups.div_ceil(per_row) * vector > 16 {
-        let ty = format!("LayerNormBwdApart<{t}, {rows}, {cols}, 1024, {tx}, 1024, 2, {accumulate}>");
+        let ty = ("LayerNormBwdApart", format!("{t}, {rows}, {cols}, 1024, {tx}, 1024, 2, {last}"));
         let cost_us = 2.0 * PHASE_US + columns_us(1024) + shape.move_us(7);
         return vec![shape.code("long_rows", ty, 0, cost_us)];
     }
@@ -232,12 +246,12 @@ fn layer_norm_bwd(shape: &Shape, accumulate: bool) -> Vec<Code> {
     // Few rows a block shorten its chain, many leave fewer sums to add.
     let chunk = rows.div_ceil(multiprocessors * (1024 / threads)).max(rows.div_ceil(multiprocessors).min(8));
     let chunk = chunk.next_multiple_of(at_once);
-    let work_bytes = rows.div_ceil(chunk) * 2 * cols * 4;
-    let ty = format!("LayerNormBwd<{t}, {rows}, {cols}, {per_row}, {chunk}, {threads}, {accumulate}>");
+    let work_bytes = rows.div_ceil(chunk) * op.parameters() * cols * 4;
+    let ty = ("LayerNormBwd", format!("{t}, {rows}, {cols}, {per_row}, {chunk}, {threads}, {last}"));
     let cost_us = 2.0 * PHASE_US + shape.move_us(3) + (2 * work_bytes) as f64 / BYTES_PER_US;
     let mut out = vec![shape.code("chunks", ty, work_bytes, cost_us)];
     if rows <= 1_024 && rows * cols <= 1 << 20 {
-        let ty = format!("LayerNormBwdApart<{t}, {rows}, {cols}, {per_row}, {tx}, {threads}, 1, {accumulate}>");
+        let ty = ("LayerNormBwdApart", format!("{t}, {rows}, {cols}, {per_row}, {tx}, {threads}, 1, {last}"));
         out.push(shape.code("small", ty, 0, PHASE_US + columns_us(threads) + shape.move_us(5)));
     }
     out

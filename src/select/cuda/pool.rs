@@ -1,9 +1,8 @@
 //! Which types of `pool.cu` do an operation.
 
 use super::elementwise::{row_chunks, row_sum_us, vec_width, width_name};
-use super::{Code, Real};
-use crate::lower::{OpKind, PoolGeometry};
-use crate::ops;
+use super::{CustomKernel, KernelFile, KernelSpec, Real};
+use crate::ops::{self, OpKind, PoolGeometry};
 use crate::select::CudaFacts;
 
 /// Bytes that all multiprocessors move in a microsecond.
@@ -14,7 +13,7 @@ const PHASE_US: f64 = 1.5;
 
 /// Every type of this family for an operation.
 #[must_use]
-pub fn codes(kind: &OpKind, real: Real, gpu: &CudaFacts) -> Vec<Code> {
+pub fn kernels(kind: &OpKind, real: Real, gpu: &CudaFacts) -> Vec<CustomKernel> {
     match kind {
         OpKind::MaxPool(ops::MaxPool { geometry }) => windows("MaxPool", geometry, real, index_bytes(geometry)),
         OpKind::MaxPoolBwd(ops::MaxPoolBwd { geometry }) => {
@@ -24,7 +23,7 @@ pub fn codes(kind: &OpKind, real: Real, gpu: &CudaFacts) -> Vec<Code> {
         OpKind::AvgPoolBwd(ops::AvgPoolBwd { geometry }) => windows("AvgPoolBwd", geometry, real, 0),
         OpKind::GlobalAvgPool(ops::GlobalAvgPool { n, hw, c }) if n * hw * c > 0 => global(real, *n, *hw, *c, gpu),
         OpKind::GlobalAvgPoolBwd(ops::GlobalAvgPoolBwd { n, hw, c }) if n * hw * c > 0 => {
-            let ty = format!("GlobalAvgPoolBwd<{}, {n}, {hw}, {c}>", real.cpp());
+            let ty = ("GlobalAvgPoolBwd", format!("{}, {n}, {hw}, {c}", real.cpp()));
             vec![code(real, *c, ty, n * (hw + 1) * c * real.size())]
         }
         _ => Vec::new(),
@@ -36,18 +35,20 @@ const fn index_bytes(g: &PoolGeometry) -> usize {
     if g.size[0] * g.size[1] > 256 { 2 } else { 1 }
 }
 
-fn code(real: Real, channels: usize, ty: String, bytes: usize) -> Code {
-    Code {
+/// A template with its arguments.
+type Type = (&'static str, String);
+
+fn code(real: Real, channels: usize, (template, arguments): Type, bytes: usize) -> CustomKernel {
+    CustomKernel {
         tail: format!("{}_{}_v0", real.name(), width_name(vec_width(real, channels))),
-        file: "pool.cu",
-        ty,
+        spec: KernelSpec::new(KernelFile::Pool, template, arguments),
         work_bytes: 0,
         cost_us: PHASE_US + bytes as f64 / BYTES_PER_US,
     }
 }
 
 /// A type over windows; `index` is the bytes of a position, where positions are moved.
-fn windows(name: &str, g: &PoolGeometry, real: Real, index: usize) -> Vec<Code> {
+fn windows(name: &'static str, g: &PoolGeometry, real: Real, index: usize) -> Vec<CustomKernel> {
     let (inputs, outputs) = (g.n * g.h * g.w * g.c, g.n * g.ho * g.wo * g.c);
     // The kernels count vectors in 32 bits.
     let most = inputs.max(outputs) / vec_width(real, g.c);
@@ -56,19 +57,19 @@ fn windows(name: &str, g: &PoolGeometry, real: Real, index: usize) -> Vec<Code> 
     }
     let PoolGeometry { n, h, w, c, size: [kh, kw], stride: [sh, sw], padding: [ph, pw], ho, wo } = *g;
     let t = real.cpp();
-    let ty = format!("{name}<{t}, {n}, {h}, {w}, {c}, {kh}, {kw}, {sh}, {sw}, {ph}, {pw}, {ho}, {wo}>");
-    vec![code(real, c, ty, (inputs + outputs) * real.size() + outputs * index)]
+    let arguments = format!("{t}, {n}, {h}, {w}, {c}, {kh}, {kw}, {sh}, {sw}, {ph}, {pw}, {ho}, {wo}");
+    vec![code(real, c, (name, arguments), (inputs + outputs) * real.size() + outputs * index)]
 }
 
-fn global(real: Real, n: usize, hw: usize, c: usize, gpu: &CudaFacts) -> Vec<Code> {
+fn global(real: Real, n: usize, hw: usize, c: usize, gpu: &CudaFacts) -> Vec<CustomKernel> {
     let row_bytes = c * real.size();
     let [one, two] = row_sum_us(n, hw, row_bytes);
-    let type_of = |chunks: usize| format!("GlobalAvgPool<{}, {n}, {hw}, {c}, {chunks}>", real.cpp());
-    let whole = Code { cost_us: one, ..code(real, c, type_of(1), 0) };
+    let type_of = |chunks: usize| ("GlobalAvgPool", format!("{}, {n}, {hw}, {c}, {chunks}", real.cpp()));
+    let whole = CustomKernel { cost_us: one, ..code(real, c, type_of(1), 0) };
     match row_chunks(n, hw, row_bytes, gpu) {
         1 => vec![whole],
         chunks => {
-            let split = Code {
+            let split = CustomKernel {
                 tail: format!("{}_{}_split_v0", real.name(), width_name(vec_width(real, c))),
                 work_bytes: 4 * (n * chunks * c) as u64,
                 cost_us: two + (8 * n * chunks * c) as f64 / BYTES_PER_US,
@@ -95,8 +96,8 @@ mod tests {
             has_cublaslt: true,
             has_cudnn: true,
         };
-        let codes = codes(&OpKind::MaxPool(ops::MaxPool { geometry }), Real::Bf16, &gpu);
-        let types: Vec<&str> = codes.iter().map(|code| code.ty.as_str()).collect();
+        let codes = kernels(&OpKind::MaxPool(ops::MaxPool { geometry }), Real::Bf16, &gpu);
+        let types: Vec<String> = codes.iter().map(|code| code.spec.ty()).collect();
         assert_eq!(types, ["MaxPool<bf16, 2, 8, 9, 16, 2, 3, 1, 2, 0, 1, 7, 5>"]);
         assert_eq!(codes[0].tail, "bf16_vec8_v0");
     }

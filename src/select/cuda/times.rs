@@ -3,7 +3,7 @@
 //! Plain data. It is measured by `train::gpu_times` and kept in a file; here it is only looked up.
 
 use super::Real;
-use crate::lower::OpKind;
+use crate::ops::OpKind;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 

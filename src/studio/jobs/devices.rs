@@ -119,7 +119,7 @@ impl Devices {
         let look = move || {
             let probe = cuda::probe();
             let opened: Vec<_> = probe.devices.iter().map(|d| cuda::usable(d.ordinal)).collect();
-            let why = opened.iter().find_map(|o| o.as_ref().err().cloned()).unwrap_or(probe.why_none);
+            let why = opened.iter().find_map(|o| o.as_ref().err().map(ToString::to_string)).unwrap_or(probe.why_none);
             let gpus: Vec<Machine> = opened.into_iter().flatten().map(|gpu| Machine::gpu(&gpu)).collect();
             if outbox.send(Found { why_none: if gpus.is_empty() { why } else { String::new() }, gpus }).is_ok() {
                 wake();

@@ -24,9 +24,9 @@ pub struct ArenaPanel {
     /// The plan's revision, and the end of the axis that the window is measured on.
     made_for: (u64, f64),
     search: String,
-    /// Where the slider stands while the scrubber is off.
+    /// Where the slider is while the scrubber is off.
     op: usize,
-    /// Measured time stands to the right, where it is known.
+    /// Measured time is to the right, where it is known.
     by_time: bool,
     /// When the present plan was first shown, by the window's clock in seconds.
     shown_at: Option<f64>,

@@ -82,7 +82,7 @@ impl RowKey {
 
 /// Where a dragged layer would land.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Landing {
+struct Landing {
     pub parent: LayerPath,
     pub index: usize,
 }

@@ -211,7 +211,7 @@ impl StudioApp {
 
     /// Has a field of the data name a file: from the preset's folder where it is in it, so that both can move
     /// together.
-    pub(super) fn use_data(&mut self, field: &'static str, path: &Path) {
+    fn use_data(&mut self, field: &'static str, path: &Path) {
         let base = self.studio.document.base();
         let inside = (!base.as_os_str().is_empty()).then(|| path.strip_prefix(&base).ok()).flatten();
         let text = inside.unwrap_or(path).display().to_string();
@@ -262,7 +262,7 @@ impl StudioApp {
         }
     }
 
-    pub(super) fn show_tab(&mut self, tab: Tab) {
+    fn show_tab(&mut self, tab: Tab) {
         self.panels.tabs.make_active(|_, tile| matches!(tile, egui_tiles::Tile::Pane(t) if *t == tab));
     }
 

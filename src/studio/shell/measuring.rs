@@ -1,6 +1,6 @@
 //! What the window has measured, proved and looked into: of which network, which buffer, after which operation.
 
-use crate::lower::Dir;
+use crate::ops::Dir;
 use crate::studio::commands::UiCommand;
 use crate::studio::commands::selection::Selection;
 use crate::studio::commands::tab::Tab;
@@ -35,7 +35,7 @@ impl Studio {
     }
 
     /// How the step on screen is proved.
-    pub(super) fn verify_options(&self) -> VerifyOptions {
+    fn verify_options(&self) -> VerifyOptions {
         let machine = self.devices.here();
         VerifyOptions {
             replays: self.settings.replays,

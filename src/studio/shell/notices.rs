@@ -34,12 +34,12 @@ impl Studio {
     }
 
     /// Shows what went wrong with what can be done about it.
-    pub fn complain_with(&mut self, text: impl Into<String>, actions: Vec<UiCommand>) {
+    fn complain_with(&mut self, text: impl Into<String>, actions: Vec<UiCommand>) {
         self.notice = Some(Notice { text: text.into(), is_error: true, actions, is_of_run: false });
     }
 
     /// Shows what went wrong with the run, until that is over.
-    pub fn complain_of_run(&mut self, text: impl Into<String>, actions: Vec<UiCommand>) {
+    fn complain_of_run(&mut self, text: impl Into<String>, actions: Vec<UiCommand>) {
         self.notice = Some(Notice { text: text.into(), is_error: true, actions, is_of_run: true });
     }
 

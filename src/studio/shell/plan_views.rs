@@ -50,7 +50,7 @@ impl Studio {
 
     /// The values of what is selected.
     #[must_use]
-    pub fn values_view(&self) -> ValuesView<'_> {
+    fn values_view(&self) -> ValuesView<'_> {
         let (measurements, snapshot) = (&self.measurements, self.training.snapshot.as_ref());
         let values = &measurements.values;
         let of_plan = values.first_bad.as_ref().filter(|(revision, _)| *revision == self.plan_revision);

@@ -137,7 +137,7 @@ impl StudioApp {
     }
 
     /// The folder of the first selected run.
-    pub(super) fn run_folder(&self) -> Option<PathBuf> {
+    fn run_folder(&self) -> Option<PathBuf> {
         let runs = &self.studio.runs;
         Some(runs.store.as_ref()?.path(&runs.first()?.id))
     }

@@ -3,7 +3,7 @@
 use egui::{Vec2, ViewportBuilder, ViewportCommand, ViewportInfo};
 
 /// The room for content at the first start: with a frame and a bar of the system it fits a screen of 1280 by 800.
-pub const FIRST_SIZE: Vec2 = Vec2::new(1240.0, 720.0);
+const FIRST_SIZE: Vec2 = Vec2::new(1240.0, 720.0);
 /// The smallest window that can be worked with.
 const LEAST_SIZE: Vec2 = Vec2::new(720.0, 480.0);
 /// What a system's own bar takes of a screen's height. The window's library does not report it.

@@ -61,14 +61,14 @@ pub struct DataView {
     pub picture: Option<Picture>,
     pub classes: Vec<ClassCount>,
     pub features: Vec<FeatureStats>,
-    /// Samples drawn in the plane, where a sample has two values; at most [`SCATTERED`], spread evenly.
+    /// Samples drawn in the plane, where a sample has two values; at most `SCATTERED`, spread evenly.
     pub scatter: Vec<u32>,
     /// Why the network cannot be trained on it.
     pub misfit: Option<Arc<DataError>>,
 }
 
 /// Samples that a scatter plot shows at most.
-pub const SCATTERED: usize = 4000;
+const SCATTERED: usize = 4000;
 /// Features whose statistics are listed at most.
 const LISTED: usize = 512;
 

@@ -1,8 +1,8 @@
 //! The facts of what is selected, in groups.
 
 use crate::ir::Phase;
-use crate::lower::Dir;
 use crate::model::{LayerPath, Preset};
+use crate::ops::Dir;
 use crate::plan::BufferId;
 use crate::studio::commands::selection::Selection;
 use crate::studio::document::edit::layer_at;

@@ -4,8 +4,9 @@
 use crate::compile::Compiled;
 use crate::exec::cpu::kernels;
 use crate::ir::{NodeId, Phase};
-use crate::lower::{Dir, LValueId, Op, Program, dims};
+use crate::lower::{LValueId, Op, Program, dims};
 use crate::model::{LayerId, LayerPath};
+use crate::ops::Dir;
 use crate::select::least;
 use crate::studio::commands::selection::Selection;
 use crate::studio::view_models::format;

@@ -10,7 +10,7 @@ use std::fmt;
 use std::sync::Arc;
 
 /// Samples that are answered for at most.
-pub const ANSWERED: usize = 5000;
+const ANSWERED: usize = 5000;
 /// Points on each side of the grid on which the plane is asked for.
 pub const GRID: usize = 96;
 /// Filters that are drawn at most.
@@ -122,7 +122,7 @@ pub struct PredictionsView {
 
 /// The samples to ask for: the held-out part, or where nothing is held out the training part; and its name.
 #[must_use]
-pub fn samples_of(split: &Split) -> (Vec<u32>, &'static str) {
+fn samples_of(split: &Split) -> (Vec<u32>, &'static str) {
     let (part, name) =
         if split.held_out.is_empty() { (&split.train, "training") } else { (&split.held_out, "held-out") };
     (part.iter().copied().take(ANSWERED).collect(), name)

@@ -2,7 +2,7 @@
 
 use crate::train::{Check, Price, Proof};
 
-/// Where a check stands.
+/// How far a check is.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Proved {
     pub proof: Proof,

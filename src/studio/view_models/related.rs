@@ -2,9 +2,9 @@
 
 use crate::compile::Compiled;
 use crate::ir::NodeId;
-use crate::lower::Dir;
 use crate::lower::LValueId;
 use crate::model::{LayerId, LayerPath};
+use crate::ops::Dir;
 use crate::plan::{BindingPlan, BufferId};
 use crate::studio::commands::selection::Selection;
 use std::collections::{BTreeSet, HashMap};

@@ -12,7 +12,7 @@ use crate::tensor::Bytes;
 use egui::{Align2, Color32, FontId, Mesh, Painter, Pos2, Rect, Response, Sense, Shape, Stroke, StrokeKind, Ui, Vec2};
 use std::collections::BTreeSet;
 
-/// What stands to the right: operations by index, or by measured time.
+/// What is to the right: operations by index, or by measured time.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Axis<'a> {
     /// Where each operation begins, in microseconds, and the end of the last; `None` counts operations.
@@ -31,7 +31,7 @@ impl Axis<'_> {
 
     /// The operation at a place on the axis.
     #[must_use]
-    pub fn op_at(&self, x: f64) -> usize {
+    fn op_at(&self, x: f64) -> usize {
         match self.edges_us {
             Some(edges) => edges.partition_point(|e| *e <= x).saturating_sub(1),
             None => x.max(0.0) as usize,
@@ -367,7 +367,7 @@ fn axes(painter: &Painter, frame: &Frame<'_>, c: &Colors) {
 const LABELS: usize = 160;
 
 fn rectangles(painter: &Painter, frame: &Frame<'_>, view: &ArenaView, highlight: &Highlight<'_>, c: &Colors) {
-    // The mesh lies below the labels, so its place in the list is taken first.
+    // The mesh is below the labels, so its place in the list is taken first.
     let place = painter.add(Shape::Noop);
     let mut mesh = Mesh::default();
     let mut labels = 0;

@@ -21,7 +21,7 @@ use egui_plot::{GridInput, GridMark, Line, LineStyle, Plot, PlotPoint, PlotPoint
 /// The colour of the run at this place among the selected ones. On dark ground the two blues change places, and black
 /// is white.
 #[must_use]
-pub fn run_color(ui: &Ui, index: usize) -> Color32 {
+fn run_color(ui: &Ui, index: usize) -> Color32 {
     let mut index = index % LINE_COLORS.len();
     if ui.visuals().dark_mode {
         index = match index {

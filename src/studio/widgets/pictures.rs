@@ -57,7 +57,7 @@ pub fn column_uv(column: usize, columns: usize) -> Rect {
 
 /// The size at which a picture is drawn in a square of `side` points: in its own proportions.
 #[must_use]
-pub fn fitted(picture: &Picture, side: f32) -> Vec2 {
+fn fitted(picture: &Picture, side: f32) -> Vec2 {
     let (w, h) = (picture.width as f32, picture.height as f32);
     Vec2::new(w, h) * (side / w.max(h))
 }

@@ -46,7 +46,7 @@ impl PlaneTexture {
     }
 }
 
-/// Shows samples in the plane, over `ground` where there is one: its texture, where it lies, and its name for
+/// Shows samples in the plane, over `ground` where there is one: its texture, where it is, and its name for
 /// assistive tools.
 pub fn plane_ui(ui: &mut Ui, name: &str, set: &Dataset, samples: &[u32], ground: Option<(&TextureHandle, [f64; 4])>) {
     let c = theme::colors(ui);

@@ -41,35 +41,7 @@ impl Session {
         let (past, of_data) = self.check_data(&file.metadata, path)?;
         let notes = note.map(str::to_owned).into_iter().chain(changes.iter().map(RecipeChange::note));
         let resumed = Resumed { notes: notes.chain(of_data).collect(), changes };
-        // What the checkpoint lacks begins at zero.
-        let mut wanted: Vec<(String, Option<Entry>)> = Vec::new();
-        let moments: HashMap<LValueId, &str> =
-            self.compiled().plan.program.moments().map(|moment| (moment.value, moment.state)).collect();
-        for name in self.state_names() {
-            let id = self.train.find(&name)?;
-            let shape = &self.compiled().plan.program.value(id).shape;
-            let found = file.get(&format!("state.{name}")).filter(|t| t.shape == *shape);
-            if found.is_none() && name == "scaler" {
-                // Written by a step that scales no loss: this one starts with the scale that it has.
-                continue;
-            }
-            if found.is_none()
-                && moments.get(&id) == Some(&"momentum")
-                && theirs.as_ref().is_some_and(Recipe::is_without_momentum)
-            {
-                // Written by a step without momentum: it begins with none.
-                wanted.push((name, None));
-                continue;
-            }
-            let Some(found) = found else {
-                return Err(TrainError::file(
-                    path,
-                    format!("lacks the state {name} {shape}"),
-                    "give a checkpoint of this network and optimizer",
-                ));
-            };
-            wanted.push((name, Some(found.clone())));
-        }
+        let wanted = self.wanted(&file, theirs.as_ref(), path)?;
         let model = self.model().clone();
         // The session is changed only from here on: parameters are checked as a whole before the first is set.
         self.state_changed()?;
@@ -87,6 +59,44 @@ impl Session {
         (self.done, self.last_loss, self.past) = (header.step, header.loss, past);
         self.state_changed()?;
         Ok(())
+    }
+
+    /// The state of this session with its entries in a checkpoint; what the checkpoint lacks begins at zero.
+    fn wanted(
+        &self,
+        file: &OpenTensors,
+        theirs: Option<&Recipe>,
+        path: &Path,
+    ) -> Result<Vec<(String, Option<Entry>)>, TrainError> {
+        let mut wanted: Vec<(String, Option<Entry>)> = Vec::new();
+        let moments: HashMap<LValueId, &str> =
+            self.compiled().plan.program.moments().map(|moment| (moment.value, moment.state)).collect();
+        for name in self.state_names() {
+            let id = self.train.find(&name)?;
+            let shape = &self.compiled().plan.program.value(id).shape;
+            let found = file.get(&format!("state.{name}")).filter(|t| t.shape == *shape);
+            if found.is_none() && name == "scaler" {
+                // Written by a step that scales no loss: this one starts with the scale that it has.
+                continue;
+            }
+            if found.is_none()
+                && moments.get(&id) == Some(&"momentum")
+                && theirs.is_some_and(Recipe::is_without_momentum)
+            {
+                // Written by a step without momentum: it begins with none.
+                wanted.push((name, None));
+                continue;
+            }
+            let Some(found) = found else {
+                return Err(TrainError::file(
+                    path,
+                    format!("lacks the state {name} {shape}"),
+                    "give a checkpoint of this network and optimizer",
+                ));
+            };
+            wanted.push((name, Some(found.clone())));
+        }
+        Ok(wanted)
     }
 
     /// Refuses a checkpoint whose samples were prepared otherwise than this run's. Otherwise gives the other samples

@@ -192,8 +192,8 @@ fn a_run_that_has_diverged_is_not_written() {
     values[1] = f32::INFINITY;
     run.train.set_param(ParamId(0), &values).unwrap();
     for error in [run.save_checkpoint(&checkpoint, &preset(TEXT)), run.save_weights(&weights)] {
-        let told = error.unwrap_err().to_string();
-        assert!(told.contains("layers.0.weight holds NaN or infinite values"), "{told}");
+        let message = error.unwrap_err().to_string();
+        assert!(message.contains("layers.0.weight holds NaN or infinite values"), "{message}");
     }
     assert_eq!(std::fs::read(&checkpoint).unwrap(), before);
     assert!(!weights.exists());

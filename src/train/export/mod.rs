@@ -24,7 +24,7 @@ mod text;
 pub use error::{ExportError, Replace};
 pub use format::Format;
 pub use parameters::initial_weights;
-pub use plot::{Across, LINE_COLORS, PlotOptions, axis_title, plot_svg, svg_to_png};
+pub use plot::{Across, LINE_COLORS, PlotOptions, plot_svg, svg_to_png};
 pub use semantics::Meaning;
 pub use text::{HeldOutFigures, write_line};
 

@@ -58,7 +58,7 @@ fn escape(text: &str) -> String {
 
 /// The name of a quantity on an axis, with its unit.
 #[must_use]
-pub const fn axis_title(quantity: Quantity) -> &'static str {
+const fn axis_title(quantity: Quantity) -> &'static str {
     match quantity {
         Quantity::Loss => "Loss",
         Quantity::Accuracy => "Accuracy",

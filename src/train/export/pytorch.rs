@@ -48,7 +48,8 @@ fn optimizer(spec: &OptimizerSpec) -> String {
         format!(", {}={value}", field.name.rsplit('.').next().unwrap_or(field.name))
     };
     let settings: String = spec.fields().into_iter().map(setting).collect();
-    format!("torch.optim.{}(net.parameters(){settings})", spec.title())
+    let module = if spec.pytorch_class().is_some() { "" } else { "torch.optim." };
+    format!("{module}{}(net.parameters(){settings})", spec.title())
 }
 
 /// The script without what depends on the network: each `@name@` stands for a value.
@@ -125,6 +126,7 @@ fn network_values(model: &Model) -> Vec<(&'static str, String)> {
         ("plain_loss", plain_loss.to_owned()),
         ("accuracy", accuracy.to_owned()),
         ("optimizer", optimizer(&model.optimizer)),
+        ("optimizer_class", model.optimizer.pytorch_class().map_or(String::new(), |text| format!("{text}\n\n"))),
         ("targets", if has_classes { ".long()" } else { "" }.to_owned()),
     ]
 }
@@ -145,6 +147,23 @@ mod tests {
         let used: Vec<&str> = TEMPLATE.split('@').skip(1).step_by(2).collect();
         assert!(used.iter().all(|name| names.contains(name)) && names.iter().all(|name| used.contains(name)));
         assert_eq!(filled("a @b@ c @d@@b@", &[("b", "@d@".into()), ("d", String::new())]), "a @d@ c @d@");
+    }
+
+    #[test]
+    fn every_optimizer_is_of_a_class_of_pytorch_or_of_the_script() {
+        let mut preset = read_preset(include_str!("../../../tests/data/everything.json")).unwrap();
+        let beside = Companions { weights: "w.safetensors".into(), data: None, maybe_trained: false };
+        for spec in OptimizerSpec::NAMES.iter().filter_map(|name| OptimizerSpec::example(name)) {
+            preset.optimizer = spec;
+            let script = script(&check(&preset).model.unwrap(), 50, 7, &beside, &Meaning::default());
+            let (title, own) = (spec.title(), spec.pytorch_class());
+            let line = script.lines().find(|line| line.starts_with("    optimizer = ")).unwrap();
+            let module = if own.is_some() { "" } else { "torch.optim." };
+            assert!(line.starts_with(&format!("    optimizer = {module}{title}(net.parameters(), lr=")), "{line}");
+            let class = format!("\n\n\nclass {title}(torch.optim.Optimizer):\n");
+            assert_eq!(script.contains(&class), own.is_some(), "{title}");
+            assert!(script.contains("\n\n\ndef train(net") && !script.contains("\n\n\n\n"), "{title}");
+        }
     }
 
     #[test]

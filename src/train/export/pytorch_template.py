@@ -154,7 +154,7 @@ def evaluate(net, x, y):
     return loss, accuracy
 
 
-def train(net, device, x, y, steps):
+@optimizer_class@def train(net, device, x, y, steps):
     optimizer = @optimizer@
     scaler = torch.amp.GradScaler(device.type, enabled=PRECISION == torch.float16)
     order = torch.Generator().manual_seed(SEED)

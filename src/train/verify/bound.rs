@@ -1,7 +1,6 @@
 //! Errors beside the bounds that rounding allows them.
 
 use crate::exec::cpu::kernels::reference::bounded::Bounded;
-use crate::select::cuda::Real;
 
 /// Below this a difference is that of numbers too small for `f32`.
 const TINY: f64 = 1e-40;
@@ -36,7 +35,7 @@ pub(super) fn error_text(error: f64, bound: f64) -> String {
 }
 
 /// A ratio with two decimals, or with two digits where it is small or large.
-pub(super) fn ratio_text(ratio: f64) -> String {
+fn ratio_text(ratio: f64) -> String {
     if ratio == 0.0 || (0.01..100.0).contains(&ratio) { format!("{ratio:.2}") } else { format!("{ratio:.1e}") }
 }
 
@@ -77,14 +76,5 @@ impl Worst {
             return "no difference (error 0, ratio 0.00)".into();
         }
         format!("largest error at {}", self.text)
-    }
-}
-
-/// The share of its length by which a tensor may be off where its elements cannot be judged one by one.
-pub(super) const fn tolerance(real: Real) -> f64 {
-    match real {
-        Real::F32 => 1e-3,
-        Real::Tf32 | Real::F16 => 8e-2,
-        Real::Bf16 => 3e-1,
     }
 }

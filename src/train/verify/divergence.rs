@@ -1,10 +1,11 @@
 //! Training that leaves the numbers of `f32` because the network does, and not because a kernel is wrong.
 
 use super::options::{VerifyOptions, session_spec};
-use crate::exec::Step;
 use crate::exec::cpu::{BoundedStep, Pool, Storage, host_target};
-use crate::lower::{Dir, Op};
+use crate::exec::{MemoryOf, Step};
+use crate::lower::Op;
 use crate::model::Preset;
+use crate::ops::Dir;
 use crate::tensor::DType;
 use crate::train::{FeedPosition, Session, TrainError};
 
@@ -51,9 +52,11 @@ fn first_not_finite(step: &mut Step, pool: &mut Pool) -> Result<Option<bool>, Tr
     let compiled = std::sync::Arc::clone(step.compiled());
     let program = &compiled.plan.program;
     for (index, op) in program.ops.iter().enumerate() {
-        let Step::Cpu(memory) = &*step else { return Ok(Some(false)) };
+        if step.capabilities().memory == MemoryOf::Device {
+            return Ok(Some(false));
+        }
         let mut bounded = BoundedStep::<24, 24>::new(std::sync::Arc::clone(&compiled), Storage::default());
-        bounded.load_arguments(memory, index)?;
+        bounded.load_arguments(step.backend(), index)?;
         let has_large = has_large_arguments(step, op)?;
         step.run_ops(index, index + 1, pool)?;
         for (_, id) in op.bound(Dir::Out).filter(|(_, id)| program.value(*id).dtype == DType::F32) {

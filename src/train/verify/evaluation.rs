@@ -2,7 +2,8 @@
 //! loops in f64 that carry a bound for the rounding of every value.
 
 use super::Check;
-use super::bound::{error_text, ratio, tolerance};
+use super::bound::{error_text, ratio};
+use super::by_length::tolerance;
 use super::replay::ReplayHarness;
 use crate::compile::{Options, compile};
 use crate::data::{Dataset, Target};
@@ -243,10 +244,9 @@ fn outputs(step: &Step, real: Real) -> Result<Vec<(f64, f64)>, TrainError> {
 }
 
 fn bounded<const SUM: i32, const PRODUCT: i32>(step: &Step, storage: Storage) -> Result<Vec<(f64, f64)>, TrainError> {
-    let Step::Cpu(memory) = step else { unreachable!("the reference in f64 runs on a CPU") };
     let compiled = step.compiled();
     let mut bounded = BoundedStep::<SUM, PRODUCT>::new(Arc::clone(compiled), storage);
-    bounded.load_state(memory)?;
+    bounded.load_state(step.backend())?;
     bounded.run(0, compiled.plan.program.ops.len())?;
     let of = |real: &Bounded<SUM, PRODUCT>| (real.value, real.error);
     Ok(bounded.reals(compiled.plan.program.output).unwrap_or(&[]).iter().map(of).collect())

@@ -42,9 +42,8 @@ fn run_bounded<const SUM: i32, const PRODUCT: i32>(
     step: &Step,
     storage: Storage,
 ) -> Result<Exact, TrainError> {
-    let Step::Cpu(memory) = step else { unreachable!("the reference in f64 runs on a CPU") };
     let mut bounded = BoundedStep::<SUM, PRODUCT>::new(std::sync::Arc::clone(step.compiled()), storage);
-    bounded.load_state(memory)?;
+    bounded.load_state(step.backend())?;
     let undecided = bounded.run(0, update_at(step))?;
     let program = &step.compiled().plan.program;
     let reals = |id: LValueId| bounded.reals(id).unwrap_or(&[]);

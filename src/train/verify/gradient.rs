@@ -2,13 +2,13 @@
 
 use super::bound::{error_text, ratio};
 use super::exact::double;
-use super::gradient_step::{BATCH, culprit, first_of, trained, update_at};
+use super::gradient_step::{BATCH, EMULATED, culprit, first_of, trained, update_at};
 use super::{Check, VerifyOptions};
 use crate::compile::{Options, compile};
 use crate::exec::Step;
 use crate::exec::cpu::{Pool, host_target};
 use crate::ir::Phase;
-use crate::model::{Model, ParamId, Rng};
+use crate::model::{Model, ParamId, Precision, Rng};
 use crate::train::TrainError;
 use crate::train::prepared_step::prepared;
 
@@ -40,8 +40,10 @@ pub(super) fn cost(model: &Model) -> Result<(f64, u64), TrainError> {
     let count = trained(&small).count();
     let passes = (count.div_ceil(count.div_ceil(COMPARED).max(1)) * DIRECTIONS * 2) as f64;
     let persistent = (small.trained_len() * 8 * 3) as f64;
-    // Steps in f64 and f32, and those with bounds for their errors, of which one is of twice the samples.
-    let steps = 3.0 + 6.0 * BOUNDED;
+    // Steps in f64 and f32, those with bounds for their errors, of which one is of twice the samples, and emulated
+    // ones.
+    let emulated = if model.precision == Precision::F32 { 0 } else { EMULATED };
+    let steps = 3.0 + 6.0 * BOUNDED + emulated as f64;
     let seconds = passes * (flops / FLOPS + persistent / BYTES) + steps * compiled.selection.flops() as f64 / FLOPS;
     // A step in f64 and one in f32, what is put back after each pass, gradients three times, and every value with its
     // bound.

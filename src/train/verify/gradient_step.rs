@@ -4,9 +4,12 @@ use super::Culprit;
 use crate::exec::Step;
 use crate::exec::cpu::Pool;
 use crate::ir::Phase;
-use crate::lower::OpKind;
 use crate::model::{Model, ParamId};
+use crate::ops::OpKind;
 use crate::train::TrainError;
+
+/// Steps in the emulated arithmetic of a coarse type: one that rounds to the nearest, and others that round at random.
+pub(super) const EMULATED: u64 = 9;
 
 /// Samples in a gradient check: enough for batch statistics, few enough for plain loops.
 pub(super) const BATCH: usize = 4;
@@ -31,7 +34,7 @@ pub(super) fn first_of(step: &Step, phase: Phase) -> usize {
 /// are between the gradients.
 pub(super) fn update_at(step: &Step) -> usize {
     let ops = &step.compiled().plan.program.ops;
-    let updates = |k: &OpKind| matches!(k, OpKind::AdamStep { .. } | OpKind::SgdStep { .. });
+    let updates = |k: &OpKind| k.flat_update().is_some();
     let is_update = |k: &OpKind| updates(k) || matches!(k, OpKind::ScaleUpdate { .. });
     match ops.iter().filter(|o| updates(&o.kind)).count() {
         1 => ops.iter().position(|o| is_update(&o.kind)).unwrap_or(ops.len()),

@@ -5,7 +5,7 @@ use super::replay::{ReplayHarness, Trials};
 use super::{Check, Culprit};
 use crate::exec::cpu::Pool;
 use crate::exec::{ExecError, Fault, GraphRead, Step};
-use crate::lower::Dir;
+use crate::ops::Dir;
 use crate::train::TrainError;
 
 impl ReplayHarness<'_> {
@@ -117,7 +117,7 @@ fn argument_faults(step: &mut Step, graph: usize, name: &str, trials: &mut Trial
             match step.inject(Fault::Argument { graph, op, slot }) {
                 Ok(None) => {}
                 // Nothing says that a library's node may be changed.
-                Err(ExecError::Gpu(why)) => trials.refused = Some(why),
+                Err(ExecError::Gpu(why)) => trials.refused = Some(why.to_string()),
                 injected => {
                     undo = injected?;
                     break;

@@ -6,9 +6,11 @@
 
 mod bound;
 mod bounds;
+mod by_length;
 mod divergence;
 mod evaluation;
 mod exact;
+mod fast;
 mod gradient;
 mod gradient_step;
 mod graphs;
@@ -130,7 +132,7 @@ fn verify_with(
     };
     run(Plan, "plan", &mut || plan_check(&model, options))?;
     run(Gradients, "gradient against central differences", &mut || gradient::against_differences(&model, options))?;
-    run(Gradients, "fast kernels against reference", &mut || bounds::fast_against_reference(&model, options))?;
+    run(Gradients, "fast kernels against reference", &mut || fast::fast_against_reference(&model, options))?;
     run(Gradients, "loss scale", &mut || rules::loss_scale(&model, options))?;
     run(Gradients, "update direction", &mut || rules::update_direction(&model, options))?;
     if options.machine().as_cuda().is_none() {

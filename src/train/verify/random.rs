@@ -8,6 +8,7 @@ use crate::model::random::{Size, random_preset, shrink};
 use crate::model::{Precision, Preset};
 use crate::train::TrainError;
 use serde::Serialize;
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -53,6 +54,8 @@ pub struct Tally {
     pub passed: u64,
     pub failed: u64,
     pub skipped: u64,
+    /// Why it was skipped, and how often for that.
+    pub reasons: BTreeMap<String, u64>,
     /// The largest error as a share of its bound, of checks that have bounds.
     pub worst_ratio: Option<f64>,
     /// The seed of the network in which it was.
@@ -275,6 +278,12 @@ fn prove(
     }
 }
 
+/// Why a check was skipped, without what belongs to one network alone.
+fn reason(check: &Check) -> String {
+    let why = check.figures.strip_prefix("skipped: ").unwrap_or("training leaves the numbers of f32");
+    why.split_once(": ").map_or(why, |(reason, _)| reason).to_owned()
+}
+
 fn count(layers: &[crate::model::LayerSpec]) -> usize {
     layers.iter().map(|l| 1 + count(l.children())).sum()
 }
@@ -284,16 +293,28 @@ impl RandomReport {
         let is_it = |tally: &Tally| tally.check == check.name && tally.precision == precision;
         let at = self.checks.iter().position(is_it).unwrap_or_else(|| {
             let name = check.name.clone();
-            let (passed, failed, skipped) = (0, 0, 0);
+            let (passed, failed, skipped, reasons) = (0, 0, 0, BTreeMap::new());
             let (worst_ratio, worst_seed) = (None, None);
-            self.checks.push(Tally { check: name, precision, passed, failed, skipped, worst_ratio, worst_seed });
+            self.checks.push(Tally {
+                check: name,
+                precision,
+                passed,
+                failed,
+                skipped,
+                reasons,
+                worst_ratio,
+                worst_seed,
+            });
             self.checks.len() - 1
         });
         let tally = &mut self.checks[at];
         match verdict {
             Some(true) => tally.passed += 1,
             Some(false) => tally.failed += 1,
-            None => tally.skipped += 1,
+            None => {
+                tally.skipped += 1;
+                *tally.reasons.entry(reason(check)).or_default() += 1;
+            }
         }
         if let Some(ratio) = check.ratio.filter(|ratio| tally.worst_ratio.is_none_or(|worst| *ratio > worst)) {
             (tally.worst_ratio, tally.worst_seed) = (Some(ratio), Some(seed));
@@ -320,6 +341,7 @@ mod tests {
         assert!(kernels.worst_ratio.is_some_and(|r| r > 0.0 && r <= 1.0), "{kernels:?}");
         assert!(kernels.worst_seed.is_some_and(|s| (40..43).contains(&s)));
         assert_eq!(of("threads do not").skipped, 3);
+        assert_eq!(of("threads do not").reasons, BTreeMap::from([("only one thread".to_owned(), 3)]));
         assert_eq!(of("warm-up").worst_ratio, None);
     }
 

@@ -3,7 +3,7 @@
 use super::options::{VerifyOptions, session_spec};
 use super::{Check, Compared, Culprit};
 use crate::compile::Compiled;
-use crate::exec::{ExecError, Executor, Fault, Step};
+use crate::exec::{ExecError, Executor, Fault, MemoryOf, RecordedAs, Step};
 use crate::model::{Model, Preset};
 use crate::plan::BufferId;
 use crate::train::{DataFeed, Session, TrainError};
@@ -207,7 +207,7 @@ impl<'a> ReplayHarness<'a> {
     /// One thread and several must give the same bits.
     pub(super) fn threads(&mut self, model: &Model, options: &VerifyOptions) -> Result<Check, TrainError> {
         const NAME: &str = "threads do not change results";
-        if matches!(self.session.train, Step::Cuda(_)) {
+        if self.session.train.capabilities().memory == MemoryOf::Device {
             return Ok(Check::skipped(NAME, "a GPU's step does not depend on the host's threads"));
         }
         if options.threads < 2 {
@@ -236,12 +236,12 @@ impl<'a> ReplayHarness<'a> {
         let Session { train, pool, .. } = &mut self.session;
         train.replay(pool)?;
         let recording = train.recording();
-        let figures = match train {
-            Step::Cpu(_) => format!(
+        let figures = match train.capabilities().record {
+            RecordedAs::Calls => format!(
                 "{} recorded addresses of {} calls equal the plan's, compared at every replay",
                 recording.held_arguments, recording.calls
             ),
-            Step::Cuda(_) => format!(
+            RecordedAs::Graphs => format!(
                 "at every replay: the arena's base, the graph's identity and {} live constants; {} addresses of one \
                  step were read from its nodes at capture",
                 recording.live_constants, recording.held_arguments
@@ -257,9 +257,9 @@ impl<'a> ReplayHarness<'a> {
         let (expected, _) = self.steps(Executor::Replay, STEPS)?;
         self.rewind()?;
         let before = self.session.train.snapshot()?;
-        let Trials { tried, missed, about, .. } = match self.session.train {
-            Step::Cpu(_) => self.call_faults()?,
-            Step::Cuda(_) => self.graph_faults()?,
+        let Trials { tried, missed, about, .. } = match self.session.train.capabilities().record {
+            RecordedAs::Calls => self.call_faults()?,
+            RecordedAs::Graphs => self.graph_faults()?,
         };
         let untouched = self.session.train.snapshot()? == before;
         let restored = self.steps(Executor::Replay, STEPS)?.0 == expected;

@@ -2,6 +2,7 @@
 //! gradient.
 
 use super::bound::{Bound, Worst, error_text, ratio};
+use super::by_length::{leaves_range, left_range};
 use super::exact::{DRAWS, Exact, double};
 use super::gradient_step::{BATCH, culprit, run_to_gradients, scale_of, trained, update_at};
 use super::{Check, VerifyOptions};
@@ -86,10 +87,16 @@ pub(super) fn loss_scale(model: &Model, options: &VerifyOptions) -> Result<Check
 
 /// The first update must go against the gradient, of which weight decay is a part.
 pub(super) fn update_direction(model: &Model, options: &VerifyOptions) -> Result<Check, TrainError> {
+    const NAME: &str = "update direction";
     let (mut step, mut pool) = prepared(model, &options.compiling(), options.seed)?;
     let before: Vec<Vec<f32>> = trained(model).map(|p| step.param::<f32>(p)).collect::<Result<_, _>>()?;
     let scale = f64::from(scale_of(&step)?);
     let grads = run_to_gradients(&mut step, &mut pool, model)?;
+    let real = step.compiled().selection.real;
+    let is_finite = grads.iter().all(|(_, grad)| grad.iter().all(|g| g.is_finite()));
+    if !is_finite && leaves_range(model, real, (options.seed, scale))? {
+        return Ok(Check::skipped(NAME, &left_range(real)));
+    }
     let (update, ops) = (update_at(&step), step.compiled().plan.program.ops.len());
     step.run_ops(update, ops, &mut pool)?;
     let rule = Rule::of(&model.optimizer);
@@ -110,7 +117,7 @@ pub(super) fn update_direction(model: &Model, options: &VerifyOptions) -> Result
     if undecided > 0 {
         figures += &format!("; rounding decides the direction of {undecided} elements");
     }
-    let check = Check::new("update direction", product <= bound, figures);
+    let check = Check::new(NAME, product <= bound, figures);
     Ok(check.ratio(ratio(product.max(0.0), bound)))
 }
 

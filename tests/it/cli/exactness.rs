@@ -35,8 +35,8 @@ fn lines(path: &str) -> Vec<Value> {
     std::fs::read_to_string(path).unwrap().lines().map(|l| serde_json::from_str(l).unwrap()).collect()
 }
 
-/// What a normalisation alone makes of a batch of 32, in `f64`: the loss, and the unbiased variance of each group, whose
-/// elements are those that `group` gives the same number.
+/// What a normalisation alone makes of a batch of 32, in `f64`: the loss, and the unbiased variance of each group,
+/// whose elements are those that `group` gives the same number.
 fn exact(x: &[f32], y: &[f32], groups: usize, group: impl Fn(usize) -> usize) -> (f64, Vec<f64>) {
     let (mut count, mut mean, mut squares) = (vec![0.0f64; groups], vec![0.0f64; groups], vec![0.0f64; groups]);
     for (i, x) in x.iter().enumerate() {

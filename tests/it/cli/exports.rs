@@ -53,8 +53,10 @@ fn write_own(folder: &tempfile::TempDir) -> [String; 3] {
         std::fs::write(at(folder, &format!("{name}.raw.csv")), table).unwrap();
         let preset = format!(
             r#"{{ "version": 1, "name": "{name}", "input": {{ "shape": [3], "batch": 16 }},
-                "layers": [{{ "type": "dense", "units": 8, "activation": "tanh" }}, {{ "type": "batch_norm" }}, {{ "type": "dense", "units": {units} }}],
-                "loss": {{ "type": "{loss}" }}, "optimizer": {{ "type": "adam", "lr": 0.01 }}, "data": {{ "type": "csv", "path": "{name}.raw.csv" }} }}"#
+                "layers": [{{ "type": "dense", "units": 8, "activation": "tanh" }}, {{ "type": "batch_norm" }},
+                {{ "type": "dense", "units": {units} }}],
+                "loss": {{ "type": "{loss}" }}, "optimizer": {{ "type": "adam", "lr": 0.01 }}, "data": {{ "type": "csv",
+                "path": "{name}.raw.csv" }} }}"#
         );
         std::fs::write(at(folder, &format!("{name}.json")), preset).unwrap();
     }

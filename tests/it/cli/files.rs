@@ -132,7 +132,8 @@ fn one_result_that_cannot_be_written_costs_no_other() {
     let folder = tempfile::tempdir().unwrap();
     let [save, log, checkpoint] = ["w.safetensors", "run.jsonl", "c.ckpt"].map(|n| at(&folder, n));
     let results = ["--save", &save, "--log", &log, "--checkpoint", &checkpoint];
-    // What the preset says about itself makes the checkpoint long: it and the log are larger than the limit, the parameters are not.
+    // What the preset says about itself makes the checkpoint long: it and the log are larger than the limit, the
+    // parameters are not.
     let preset = super::SMALL.replace("\"lr\": 0.1 }", "\"lr\": 0.1 }, \"data\": { \"type\": \"xor\" }");
     let preset = preset.replace("\"small\"", &format!("\"small\", \"about\": \"{}\"", "long ".repeat(1000)));
     let preset = preset.replace("\"shape\": [6]", "\"shape\": [2]").replace("\"units\": 4", "\"units\": 2");

@@ -55,7 +55,7 @@ fn a_run_of_large_parameters_takes_little_beside_its_arena() {
     let written = run(&["--steps", "2", "--save", &weights, "--checkpoint", &checkpoint, "--eval-every", "1"]);
     assert_eq!((&plain["loss"], &plain["held_out"]), (&written["loss"], &written["held_out"]));
     run(&["--steps", "1", "--init", &weights]);
-    // What goes on is what went on without a pause.
+    // What continues is what went on without a pause.
     let resumed = run(&["--steps", "3", "--resume", &checkpoint]);
     assert_eq!(resumed["loss"], run(&["--steps", "3"])["loss"]);
     // A snapshot that lies on the disk is gone with the program.

@@ -97,7 +97,8 @@ fn shapes_that_do_not_fit_name_the_layer() {
     let conv =
         changed("\"dense\", \"units\": 5, \"activation\": \"relu\"", "\"conv2d\", \"filters\": 2, \"kernel\": 3");
     check(conv.as_bytes(), &["layers[0]", "[C, H, W]"]);
-    let block = "{ \"type\": \"residual\", \"layers\": [{ \"type\": \"dense\", \"units\": 7 }] }, { \"type\": \"dense\", \"units\": 5 }";
+    let block = "{ \"type\": \"residual\", \"layers\": [{ \"type\": \"dense\", \"units\": 7 }] }, { \"type\": \
+        \"dense\", \"units\": 5 }";
     let block = changed("{ \"type\": \"dense\", \"units\": 5, \"activation\": \"relu\" }", block);
     check(block.as_bytes(), &["layers[0].layers: the block turns [6] into [7]"]);
 }
@@ -123,7 +124,8 @@ fn files_that_are_no_presets_are_refused() {
     check("[".repeat(100_000).as_bytes(), &["not JSON"]);
     let nested = "{\"type\":\"residual\",\"layers\":[".repeat(40) + "{\"type\":\"flatten\"}" + &"]}".repeat(40);
     let nested = format!(
-        "{{\"name\":\"n\",\"input\":{{\"shape\":[6],\"batch\":8}},\"layers\":[{nested}],\"loss\":{{\"type\":\"mse\"}},\"optimizer\":{{\"type\":\"sgd\",\"lr\":1}}}}"
+        "{{\"name\":\"n\",\"input\":{{\"shape\":[6],\"batch\":8}},\"layers\":[{nested}],\"loss\":{{\"type\":\"mse\"}},\
+         \"optimizer\":{{\"type\":\"sgd\",\"lr\":1}}}}"
     );
     check(nested.as_bytes(), &["layers"]);
 }
@@ -248,7 +250,7 @@ fn results_never_replace_what_the_command_reads() {
     std::fs::copy(&tabled, &part).unwrap();
     let told = refused(&["train", &part, "--log", &at(&folder, "x")]);
     assert!(told.contains("would replace the preset"), "{told}");
-    // A run that goes on may renew its own checkpoint.
+    // A run that continues may renew its own checkpoint.
     super::succeed(&["train", &tabled, "--steps", "6", "--resume", &checkpoint, "--checkpoint", &checkpoint]);
 }
 

@@ -1,7 +1,7 @@
 //! Faults in the kernels of a GPU that compute layers and losses: each is found where the kernel is compared with its
-//! plain-loop twin.
+//! plain-loop reference.
 
-use super::gpu::{KernelFault, REFERENCES, TENSOR, fault};
+use super::gpu::{KernelFault, MANY, REFERENCES, TENSOR, fault};
 use super::{CLASSES, IMAGES, VALUES};
 
 const PRELUDE: &str = "prelude.cuh";
@@ -102,12 +102,12 @@ fn losses() -> Vec<KernelFault> {
                 "*a.at<float>(Slots::ACCURACY) = sums[1] / ROWS;",
                 "*a.at<float>(Slots::ACCURACY) = (sums[1] + 1.0f) / ROWS;",
             ],
-            &[IMAGES, CLASSES],
+            &[MANY],
         ),
         twin(
             "a loss is the sum over the batch",
             [LOSS, "*a.at<float>(Slots::LOSS) = sums[0] / ROWS;", "*a.at<float>(Slots::LOSS) = sums[0];"],
-            &[IMAGES, CLASSES],
+            &[MANY],
         ),
     ]
 }
@@ -238,7 +238,7 @@ fn normalisations() -> Vec<KernelFault> {
         ),
         twin(
             "a layer normalisation's gradient leaves the mean out",
-            [NORM, "(g[n][i] - sum[0] * (1.0f / COLS) -", "(g[n][i] -"],
+            [NORM, "(g[n][i] - (RMS ? 0.0f : sum[0]) * (1.0f / COLS) -", "(g[n][i] -"],
             &[CLASSES],
         ),
     ]
@@ -301,7 +301,7 @@ fn products() -> Vec<KernelFault> {
         ),
         twin(
             "a tile's metrics are counted for each of its parts",
-            [GEMM, "parts[r * WIDE + c] = i == 0 ? all : UpdateMetric{0u, 0.0f};", "parts[r * WIDE + c] = all;"],
+            [GEMM, "parts[r * WIDE + c] = i == 0 ? all : UpdatePart{0u, 0.0f};", "parts[r * WIDE + c] = all;"],
             &[TENSOR],
         ),
         twin(

@@ -2,8 +2,7 @@
 
 use super::{CLASSES, Fault, IMAGES, kernel, moved, scaled, swapped, with_step};
 use stepgraph::exec::cpu::plant::Faulty;
-use stepgraph::lower::{OpKind, PoolGeometry, Scalar};
-use stepgraph::ops;
+use stepgraph::ops::{self, OpKind, PoolGeometry, Scalar};
 
 fn rows(f: &Faulty<'_>) -> usize {
     match f.op() {

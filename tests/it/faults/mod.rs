@@ -129,13 +129,13 @@ fn each_is_found(table: &[Fault]) {
     assert!(missed.is_empty(), "{} of {} faults:\n{}", missed.len(), table.len(), missed.join("\n"));
 }
 
-/// Multiplies what lies in a slot, once the kernel has run.
+/// Multiplies what is in a slot, once the kernel has run.
 fn scaled(f: &Faulty<'_>, slot: &str, factor: f32) {
     f.run();
     f.edit(slot, |values| values.iter_mut().for_each(|v| *v *= factor));
 }
 
-/// Moves what lies in a slot by so many elements, once the kernel has run.
+/// Moves what is in a slot by so many elements, once the kernel has run.
 fn moved(f: &Faulty<'_>, slot: &str, by: usize) {
     f.run();
     f.edit(slot, |values| {

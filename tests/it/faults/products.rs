@@ -2,9 +2,8 @@
 
 use super::{CLASSES, Fault, IMAGES, VALUES, kernel, moved, scaled};
 use stepgraph::exec::cpu::plant::Faulty;
-use stepgraph::lower::{ConvGeometry, Gemm, OpKind};
 use stepgraph::model::Activation;
-use stepgraph::ops;
+use stepgraph::ops::{self, ConvGeometry, Gemm, OpKind};
 
 fn gemm(op: &OpKind) -> Gemm {
     match op {

@@ -2,8 +2,7 @@
 
 use super::{CLASSES, Fault, IMAGES, VALUES, kernel, scaled, swapped, with_step};
 use stepgraph::exec::cpu::plant::Faulty;
-use stepgraph::lower::{OpKind, Scalar};
-use stepgraph::ops;
+use stepgraph::ops::{self, OpKind, Scalar};
 
 /// Runs the kernel of an operation with other constants.
 fn as_other(f: &Faulty<'_>, change: impl FnOnce(&mut OpKind)) {

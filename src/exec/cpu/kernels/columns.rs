@@ -1,8 +1,8 @@
 //! Walking a matrix `[rows, cols]` in stretches of lanes, and sums over its rows.
 //!
-//! Few columns would leave lanes idle, so several rows are taken together as one *wide row*: with one column, 64 rows make a wide row of
-//! 64; with six, 16 rows make one of 96. What belongs to a column (a mean, a scale) is repeated along the wide row ([`Grid::spread`]).
-//! Long rows are cut into tiles of [`TILE`] columns.
+//! Few columns would leave lanes idle, so several rows are taken together as one *wide row*: with one column, 64 rows
+//! make a wide row of 64; with six, 16 rows make one of 96. What belongs to a column (a mean, a scale) is repeated
+//! along the wide row ([`Grid::spread`]). Long rows are cut into tiles of [`TILE`] columns.
 
 use super::lanes::{LANES, Lanes};
 
@@ -70,8 +70,9 @@ impl Grid {
     }
 }
 
-/// Runs `$body` for every stretch of up to 16 elements of the rows `$from..$to`, in the tile that starts at column `$tile`: `$at` is the
-/// stretch's first element in the matrix, `$j` its column in the tile's wide row, `$n` its number of elements (a constant 16 but for ends).
+/// Runs `$body` for every stretch of up to 16 elements of the rows `$from..$to`, in the tile that starts at column
+/// `$tile`: `$at` is the stretch's first element in the matrix, `$j` its column in the tile's wide row, `$n` its number
+/// of elements (a constant 16 but for ends).
 macro_rules! for_stretches {
     ($grid:expr, $tile:expr, $from:expr, $to:expr, |$at:ident, $j:ident, $n:ident| $body:block) => {{
         let grid: crate::exec::cpu::kernels::columns::Grid = $grid;
@@ -100,10 +101,11 @@ pub(super) use for_stretches;
 
 /// What is summed: `N` numbers for each element.
 pub trait Term<V: Lanes, const N: usize> {
-    /// The addends of the `n` elements (up to 16) from `at` on, which lie at column `j` of the tile's wide row. Lanes from `n` on are zero.
+    /// The addends of the `n` elements (up to 16) from `at` on, which are at column `j` of the tile's wide row. Lanes
+    /// from `n` on are zero.
     ///
     /// # Safety
-    /// The elements lie within the matrix.
+    /// The elements are within the matrix.
     unsafe fn at(&self, at: usize, j: usize, n: usize) -> [V; N];
 }
 
@@ -114,11 +116,11 @@ fn accumulate<V: Lanes, const N: usize>(sums: &mut [V; N], addends: [V; N]) {
     }
 }
 
-/// Sums over the rows `from..to`, for the columns `tile..tile + cols` (at most [`TILE`]; all columns where there are fewer than 64).
-/// The order of additions depends on the arguments alone.
+/// Sums over the rows `from..to`, for the columns `tile..tile + cols` (at most [`TILE`]; all columns where there are
+/// fewer than 64). The order of additions depends on the arguments alone.
 ///
 /// # Safety
-/// The rows lie within the term's matrix.
+/// The rows are within the term's matrix.
 #[inline(always)]
 pub unsafe fn column_sums<V: Lanes, const N: usize, T: Term<V, N>>(
     term: &T,
@@ -132,7 +134,7 @@ pub unsafe fn column_sums<V: Lanes, const N: usize, T: Term<V, N>>(
     let tile_width = if grid.per > 1 { grid.width } else { cols };
     let mut j = 0;
     while j < tile_width {
-        // SAFETY: the block lies in the tile.
+        // SAFETY: the block is in the tile.
         unsafe {
             let width = tile_width - j;
             j += match width.div_ceil(LANES) {
@@ -156,11 +158,11 @@ pub unsafe fn column_sums<V: Lanes, const N: usize, T: Term<V, N>>(
     out
 }
 
-/// Sums of `U` stretches of columns of the wide rows in the rows `from..to`, from the tile's column `j` on, with `width` columns left in the
-/// tile. Gives the columns that it went over.
+/// Sums of `U` stretches of columns of the wide rows in the rows `from..to`, from the tile's column `j` on, with
+/// `width` columns left in the tile. Gives the columns that it went over.
 ///
 /// # Safety
-/// The rows lie within the term's matrix, the first `U - 1` stretches within the tile.
+/// The rows are within the term's matrix, the first `U - 1` stretches within the tile.
 #[inline(always)]
 unsafe fn column_block<V: Lanes, const N: usize, T: Term<V, N>, const U: usize>(
     term: &T,
@@ -174,7 +176,8 @@ unsafe fn column_block<V: Lanes, const N: usize, T: Term<V, N>, const U: usize>(
     let full = (to - from) / grid.per;
     let rest = begin + full * grid.width + j;
     let mut sums = [[V::zero(); N]; U];
-    // SAFETY: every stretch lies in the rows `from..to`; `out` has room for whole stretches, as a tile is a multiple of 16.
+    // SAFETY: every stretch is in the rows `from..to`; `out` has room for whole stretches, as a tile is a multiple of
+    // 16.
     unsafe {
         if width >= U * LANES {
             for row in 0..full {
@@ -208,12 +211,12 @@ unsafe fn column_block<V: Lanes, const N: usize, T: Term<V, N>, const U: usize>(
 /// Sums over the `len` elements from `at` on.
 ///
 /// # Safety
-/// The elements lie within what the term covers.
+/// The elements are within what the term covers.
 #[inline(always)]
 pub unsafe fn flat_sums<V: Lanes, const N: usize, T: Term<V, N>>(term: &T, at: usize, len: usize) -> [f32; N] {
     let mut sums = [[V::zero(); N]; 4];
     let mut j = 0;
-    // SAFETY: every stretch lies in `at..at + len`.
+    // SAFETY: every stretch is in `at..at + len`.
     unsafe {
         while j + 4 * LANES <= len {
             for (u, sums) in sums.iter_mut().enumerate() {

@@ -1,13 +1,13 @@
 //! Dropout.
 //!
-//! Random numbers are a function of (seed, stream, step, element), so neither the number of threads nor the order of work changes them:
-//! Philox4x32-10 (Salmon and others, *Parallel random numbers: as easy as 1, 2, 3*, 2011). A block of four words serves four elements that
-//! lie 16 apart, so that sixteen blocks fill the lanes of 64 neighbouring elements.
+//! Random numbers are a function of (seed, stream, step, element), so neither the number of threads nor the order of
+//! work changes them: Philox4x32-10 (Salmon and others, *Parallel random numbers: as easy as 1, 2, 3*, 2011). A block
+//! of four words serves four elements that are 16 apart, so that sixteen blocks fill the lanes of 64 neighbouring
+//! elements.
 
 use super::lanes::{LANES, Lanes, for_isa};
 use crate::exec::cpu::call::{Call, KernelImpl, Part};
-use crate::lower::{OpKind, dropout_threshold as threshold};
-use crate::ops;
+use crate::ops::{self, OpKind, dropout_threshold as threshold};
 use crate::select::{Isa, cpu_rest};
 
 /// Elements that sixteen blocks of random words serve.
@@ -57,7 +57,8 @@ pub fn resolve(op: &OpKind, isa: Isa, threads: usize) -> Option<KernelImpl> {
     Some(KernelImpl::simple(run, cpu_rest::is_parallel(op, threads)))
 }
 
-/// Slots: x, counter (seed, step), y, mask (one bit an element, the lowest first; unused bits of the last byte are zero).
+/// Slots: x, counter (seed, step), y, mask (one bit an element, the lowest first; unused bits of the last byte are
+/// zero).
 #[inline(always)]
 unsafe fn dropout<V: Lanes>(call: &Call, part: Part) {
     use crate::ops::slot::dropout as slot;
@@ -89,7 +90,8 @@ unsafe fn dropout<V: Lanes>(call: &Call, part: Part) {
             let n = (to - at).min(LANES);
             let valid = ((1u32 << n) - 1) as u16;
             let bits = keep.iter().fold(0, |bits, bit| bits | bit) & valid;
-            // SAFETY: the stretch lies within `len`; its mask begins at a byte of its own and ends with the last byte that it has bits in.
+            // SAFETY: the stretch is within `len`; its mask begins at a byte of its own and ends with the last byte
+            // that it has bits in.
             unsafe {
                 let value = V::select(V::mask(bits), V::load_n(x.add(at), n) * scale, V::zero());
                 value.store_n(y.add(at), n);
@@ -103,7 +105,7 @@ unsafe fn dropout<V: Lanes>(call: &Call, part: Part) {
     }
 }
 
-/// Slots: dy, mask, dx. `dx` may lie on `dy`.
+/// Slots: dy, mask, dx. `dx` may share the memory of `dy`.
 #[inline(always)]
 unsafe fn dropout_bwd<V: Lanes>(call: &Call, part: Part) {
     use crate::ops::slot::dropout_bwd as slot;
@@ -113,7 +115,7 @@ unsafe fn dropout_bwd<V: Lanes>(call: &Call, part: Part) {
     let (from, to) = part.range(len, GRAIN);
     for at in (from..to).step_by(LANES) {
         let n = (to - at).min(LANES);
-        // SAFETY: the stretch lies within `len`; the second byte is read only where the stretch has bits in it.
+        // SAFETY: the stretch is within `len`; the second byte is read only where the stretch has bits in it.
         unsafe {
             let high = if n > 8 { *mask.add(at / 8 + 1) } else { 0 };
             let bits = u16::from_le_bytes([*mask.add(at / 8), high]);

@@ -1,26 +1,28 @@
 //! Operations that treat each element alone: activations and their derivatives, additions, and the gradient of a bias.
 //!
-//! Threads share the elements at fixed boundaries. Every result may lie on the first argument. `relu(NaN)` is NaN.
+//! Threads share the elements at fixed boundaries. Every result may share the memory of the first argument. `relu(NaN)`
+//! is NaN.
 
 use super::columns::{Grid, TILE, Term, column_sums, for_stretches};
 use super::lanes::{LANES, Lanes, for_isa};
 use super::math;
 use crate::exec::cpu::call::{Call, KernelImpl, Part};
-use crate::lower::OpKind;
 use crate::model::Activation;
-use crate::ops::{self, chunks};
+use crate::ops::{self, OpKind, chunks};
 use crate::select::{Isa, cpu_rest};
 
 /// Elements at whose multiples a flat array is cut between threads.
 pub const GRAIN: usize = 1_024;
 
-/// Stands for a function that is known only when the kernel runs, where functions are numbered by their place in [`Activation::ALL`].
+/// Stands for a function that is known only when the kernel runs, where functions are numbered by their place in
+/// [`Activation::ALL`].
 pub const ANY: usize = Activation::ALL.len();
 
 /// Stands for no function.
 pub const NONE: usize = ANY + 1;
 
-/// The function numbered `F`; `func` for [`ANY`]. What is written after it is compiled for the function alone where `F` names one.
+/// The function numbered `F`; `func` for [`ANY`]. What is written after it is compiled for the function alone where `F`
+/// names one.
 #[inline(always)]
 pub fn known<const F: usize>(func: Option<Activation>) -> Option<Activation> {
     match F {
@@ -176,8 +178,8 @@ impl<V: Lanes> Term<V, 1> for Values {
     }
 }
 
-/// `dy [rows, cols]`, `db [cols]`, `work [chunks, cols]`. One chunk of rows: threads share the columns. More: each chunk's sums go to the
-/// workspace, and are added in order in the second phase.
+/// `dy [rows, cols]`, `db [cols]`, `work [chunks, cols]`. One chunk of rows: threads share the columns. More: each
+/// chunk's sums go to the workspace, and are added in order in the second phase.
 #[inline(always)]
 unsafe fn bias_grad<V: Lanes>(call: &Call, part: Part) {
     use crate::ops::slot::bias_grad as slot;
@@ -241,7 +243,7 @@ pub unsafe fn add_chunks<V: Lanes>(
     let mut at = from;
     while at < to {
         let n = (to - at).min(LANES);
-        // SAFETY: the columns from `at` to `at + n` lie in `from..to`.
+        // SAFETY: the columns from `at` to `at + n` are in `from..to`.
         unsafe {
             let mut sum = V::zero();
             for chunk in 0..chunks {

@@ -5,10 +5,11 @@ use super::lanes::{LANES, Lanes, for_isa};
 use super::{math, resolve};
 use crate::exec::Function;
 use crate::exec::cpu::call::{Call, KernelImpl, MAX_ARGS, Part};
-use crate::lower::OpKind;
 use crate::model::Activation;
-use crate::ops;
-use crate::ops::slot::{act, act_bwd};
+use crate::ops::{
+    self, OpKind,
+    slot::{act, act_bwd},
+};
 use crate::select::{Isa, Variant};
 
 /// A line of the cache.
@@ -94,7 +95,7 @@ pub fn evaluate(function: Function, isa: Isa, x: &Numbers, y: &mut Numbers) {
         (ptr[act::X], ptr[act::Y]) = (from, out);
     }
     let call = Call { run: kernel.run, op, ptr, table: kernel.table, phases: 1, parallel: false, around: None };
-    // SAFETY: the buffers hold as many floats as the operation says and begin with a line of the cache; a result may be in place of the first
-    // argument, and nothing is written to `x`.
+    // SAFETY: the buffers hold as many floats as the operation says and begin with a line of the cache; a result may be
+    // in place of the first argument, and nothing is written to `x`.
     unsafe { (call.run)(&call, Part::WHOLE) };
 }

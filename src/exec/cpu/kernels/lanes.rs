@@ -1,21 +1,24 @@
 //! Sixteen numbers that are worked on together, for each instruction set.
 //!
-//! A kernel is written once over [`Lanes`] and compiled once for each instruction set by [`for_isa!`]. Every operation here rounds in the
-//! same way on all of them (there is no fused multiply-add, no reciprocal estimate, and sums over lanes have one fixed tree), so a kernel
-//! gives the same bits whichever is chosen.
+//! A kernel is written once over [`Lanes`] and compiled once for each instruction set by [`for_isa!`]. Every operation
+//! here rounds in the same way on all of them (there is no fused multiply-add, no reciprocal estimate, and sums over
+//! lanes have one fixed tree), so a kernel gives the same bits whichever is chosen.
 
 use std::ops::{Add, Div, Mul, Sub};
 
+mod entry;
 #[cfg(target_arch = "x86_64")]
 mod x86;
 #[cfg(target_arch = "x86_64")]
 pub use x86::{Avx2, Avx512};
 
+pub(super) use entry::for_isa;
+
 /// The number of lanes.
 pub const LANES: usize = 16;
 
-/// Sixteen `f32`. The types for one instruction set must only be used where a processor that has it is known to run: in functions made by
-/// [`for_isa!`].
+/// Sixteen `f32`. The types for one instruction set must only be used where a processor that has it is known to run: in
+/// functions made by [`for_isa!`].
 pub trait Lanes:
     Copy + Add<Output = Self> + Sub<Output = Self> + Mul<Output = Self> + Div<Output = Self> + 'static
 {
@@ -210,7 +213,7 @@ impl Lanes for Portable {
 
     #[inline(always)]
     fn max_magnitude(self, other: Self) -> Self {
-        // The bits of floats without a sign rise with their value, and those of NaN lie above infinity's.
+        // The bits of floats without a sign rise with their value, and those of NaN are above infinity's.
         self.zip(other, |a, b| f32::from_bits((a.to_bits() as i32).max(b.to_bits() as i32) as u32))
     }
 
@@ -271,41 +274,3 @@ impl Lanes for Portable {
         std::array::from_fn(|i| bits >> i & 1 == 1)
     }
 }
-
-/// The entry point ([`KernelFn`](crate::exec::cpu::call::KernelFn)) of the generic kernel `$body` for `$isa`, compiled with its features.
-macro_rules! for_isa {
-    ($isa:expr, $body:ident $(, $parameter:expr)*) => {{
-        use crate::exec::cpu::call::{Call, KernelFn, Part};
-        use crate::exec::cpu::kernels::lanes;
-        use crate::select::Isa;
-
-        #[cfg(target_arch = "x86_64")]
-        #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx2,fma")]
-        unsafe fn avx512(call: &Call, part: Part) {
-            // SAFETY: the caller's contract is the kernel's; selection asks for this instruction set only where the processor has it.
-            unsafe { $body::<lanes::Avx512 $(, $parameter)*>(call, part) }
-        }
-
-        #[cfg(target_arch = "x86_64")]
-        #[target_feature(enable = "avx2,fma")]
-        unsafe fn avx2(call: &Call, part: Part) {
-            // SAFETY: as above.
-            unsafe { $body::<lanes::Avx2 $(, $parameter)*>(call, part) }
-        }
-
-        unsafe fn portable(call: &Call, part: Part) {
-            // SAFETY: the caller's contract is the kernel's.
-            unsafe { $body::<lanes::Portable $(, $parameter)*>(call, part) }
-        }
-
-        let run: KernelFn = match $isa {
-            #[cfg(target_arch = "x86_64")]
-            Isa::Avx512 => avx512,
-            #[cfg(target_arch = "x86_64")]
-            Isa::Avx2 => avx2,
-            _ => portable,
-        };
-        run
-    }};
-}
-pub(super) use for_isa;

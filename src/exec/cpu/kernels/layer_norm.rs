@@ -1,7 +1,7 @@
 //! Normalisation of each row of `x [rows, cols]`.
 //!
 //! A mean of 10,000 is rounded by a two-thousandth, which matters beside a deviation of 1: the pass over the deviations
-//! sums these themselves too, and makes up for the rounding.
+//! sums these themselves too, and makes up for the rounding. Without centring, the mean is 0 and exact.
 //!
 //! Threads share the rows. The gradients of gamma and beta are summed over fixed chunks of rows, then over the chunks in order.
 
@@ -9,8 +9,7 @@ use super::columns::{Term, flat_sums};
 use super::elementwise::{Values, add_chunks};
 use super::lanes::{LANES, Lanes, for_isa};
 use crate::exec::cpu::call::{Call, KernelImpl, Part};
-use crate::lower::OpKind;
-use crate::ops::{self, chunks};
+use crate::ops::{self, OpKind, chunks};
 use crate::select::{Isa, cpu_rest};
 
 /// The fast kernel of an operation of this family.
@@ -31,6 +30,16 @@ unsafe fn load_or<V: Lanes>(vector: *const f32, at: usize, n: usize, default: f3
     if vector.is_null() { V::splat(default) } else { unsafe { V::load_n(vector.add(at), n) } }
 }
 
+/// Adds `value` to the first `n` elements of a sum, or begins it.
+#[inline(always)]
+unsafe fn add_or_set<V: Lanes>(value: V, sum: *mut f32, n: usize, is_first: bool) {
+    // SAFETY: the caller promises that the sum holds these elements.
+    unsafe {
+        let value = if is_first { value } else { V::load_n(sum, n) + value };
+        value.store_n(sum, n);
+    }
+}
+
 /// Deviations from a mean, and their squares.
 struct Deviations {
     x: *const f32,
@@ -46,11 +55,11 @@ impl<V: Lanes> Term<V, 2> for Deviations {
     }
 }
 
-/// Slots: x, gamma, beta, y, mean, rstd.
+/// Slots: x, gamma, beta, y, mean, rstd. Where `rms`, `beta` and `mean` are not bound.
 #[inline(always)]
 unsafe fn layer_norm<V: Lanes>(call: &Call, part: Part) {
     use crate::ops::slot::layer_norm as slot;
-    let OpKind::LayerNorm(ops::LayerNorm { rows, cols, eps }) = call.op else { return };
+    let OpKind::LayerNorm(ops::LayerNorm { rows, cols, eps, rms }) = call.op else { return };
     let (x, gamma, beta) = (call.arg::<f32>(slot::X), call.arg::<f32>(slot::GAMMA), call.arg::<f32>(slot::BETA));
     let (y, mean_out, rstd_out) = (call.arg::<f32>(slot::Y), call.arg::<f32>(slot::MEAN), call.arg::<f32>(slot::RSTD));
     let inverse = 1.0 / cols as f32;
@@ -59,12 +68,11 @@ unsafe fn layer_norm<V: Lanes>(call: &Call, part: Part) {
         let start = row * cols;
         // SAFETY: the row lies within the matrices, and the vectors hold the row or the columns.
         unsafe {
-            let [sum] = flat_sums::<V, 1, _>(&Values(x), start, cols);
-            let mean = sum * inverse;
+            let mean = if rms { 0.0 } else { flat_sums::<V, 1, _>(&Values(x), start, cols)[0] * inverse };
             let [deviations, squares] = flat_sums::<V, 2, _>(&Deviations { x, mean }, start, cols);
-            let rest = deviations * inverse;
+            let rest = if rms { 0.0 } else { deviations * inverse };
             // Squares about the mean itself; rounding must not leave less than nothing.
-            let about_mean = squares - deviations * rest;
+            let about_mean = if rms { squares } else { squares - deviations * rest };
             let var = f64::from(if about_mean < 0.0 { 0.0 } else { about_mean }) / cols as f64;
             let rstd = (1.0 / (var + eps.get()).sqrt()) as f32;
             if !mean_out.is_null() {
@@ -104,22 +112,25 @@ impl<V: Lanes> Term<V, 2> for Gradients {
 }
 
 /// Slots: dy, x, gamma, mean, rstd, dgamma_prev, dbeta_prev, dx, dgamma, dbeta, work `[chunks, 2, cols]`. `dx` may lie on `dy`.
+/// Where `rms`, `mean`, `dbeta_prev` and `dbeta` are not bound, and work is `[chunks, 1, cols]`.
 /// First phase: `dx`, and each chunk's sums of `dy x^` and `dy`. Second phase: the chunks are added in order.
 #[inline(always)]
 unsafe fn layer_norm_bwd<V: Lanes>(call: &Call, part: Part) {
     use crate::ops::slot::layer_norm_bwd as slot;
-    let OpKind::LayerNormBwd(ops::LayerNormBwd { rows, cols, accumulate }) = call.op else { return };
+    let OpKind::LayerNormBwd(op) = call.op else { return };
+    let ops::LayerNormBwd { rows, cols, accumulate, rms } = op;
     let (dy, x, gamma) = (call.arg::<f32>(slot::DY), call.arg::<f32>(slot::X), call.arg::<f32>(slot::GAMMA));
     let (mean, rstd, dx) = (call.arg::<f32>(slot::MEAN), call.arg::<f32>(slot::RSTD), call.arg::<f32>(slot::DX));
     let (dgamma, dbeta, work) =
         (call.arg::<f32>(slot::DGAMMA), call.arg::<f32>(slot::DBETA), call.arg::<f32>(slot::WORK));
     let (size, chunks) = (chunks::rows_per_chunk(rows, cols), chunks::row_chunks(rows, cols));
+    let stride = op.parameters() * cols;
     if part.phase == 1 {
         let (from, to) = part.range(cols, LANES);
-        for (sums, out) in [(work, dgamma), (work.wrapping_add(cols), dbeta)] {
+        for (sums, out) in [(work, dgamma), (work.wrapping_add(cols), dbeta)].into_iter().take(op.parameters()) {
             if !out.is_null() {
                 // SAFETY: the workspace holds the first phase's sums.
-                unsafe { add_chunks::<V>(sums, chunks, 2 * cols, from, to, out, accumulate) };
+                unsafe { add_chunks::<V>(sums, chunks, stride, from, to, out, accumulate) };
             }
         }
         return;
@@ -131,23 +142,21 @@ unsafe fn layer_norm_bwd<V: Lanes>(call: &Call, part: Part) {
             let start = row * cols;
             // SAFETY: the row lies within the matrices, the chunk within the workspace.
             unsafe {
-                let (sums, row_mean, row_rstd) = (work.add(2 * chunk * cols), *mean.add(row), *rstd.add(row));
+                let row_mean = if rms { 0.0 } else { *mean.add(row) };
+                let (sums, row_rstd) = (work.add(chunk * stride), *rstd.add(row));
                 let term = Gradients { dy, x, gamma, mean: row_mean };
                 let [sum_g, sum_gx] = flat_sums::<V, 2, _>(&term, start, cols);
-                let mean_g = V::splat(sum_g * inverse);
+                let mean_g = V::splat(if rms { 0.0 } else { sum_g * inverse });
                 let slope = V::splat(sum_gx * row_rstd * inverse);
                 let (row_mean, row_rstd) = (V::splat(row_mean), V::splat(row_rstd));
                 for j in (0..cols).step_by(LANES) {
                     let n = (cols - j).min(LANES);
                     let dy = V::load_n(dy.add(start + j), n);
                     let normalised = (V::load_n(x.add(start + j), n) - row_mean) * row_rstd;
-                    let (own_gamma, own_beta) = (dy * normalised, dy);
-                    if row == chunk * size {
-                        own_gamma.store_n(sums.add(j), n);
-                        own_beta.store_n(sums.add(cols + j), n);
-                    } else {
-                        (V::load_n(sums.add(j), n) + own_gamma).store_n(sums.add(j), n);
-                        (V::load_n(sums.add(cols + j), n) + own_beta).store_n(sums.add(cols + j), n);
+                    let is_first = row == chunk * size;
+                    add_or_set(dy * normalised, sums.add(j), n, is_first);
+                    if !rms {
+                        add_or_set(dy, sums.add(cols + j), n, is_first);
                     }
                     if !dx.is_null() {
                         let g = dy * load_or(gamma, j, n, 1.0);

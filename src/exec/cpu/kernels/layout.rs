@@ -1,8 +1,7 @@
 //! Zeros and transposition.
 
 use crate::exec::cpu::call::{Call, KernelImpl, Part};
-use crate::lower::OpKind;
-use crate::ops;
+use crate::ops::{self, OpKind};
 use crate::select::{Isa, cpu_rest};
 
 /// Rows and columns of the blocks in which a matrix is transposed: 16 lines of the cache are read while 16 are written.
@@ -39,7 +38,7 @@ unsafe fn transpose(call: &Call, part: Part) {
         let width = (cols - col).min(BLOCK);
         for row in (0..rows).step_by(BLOCK) {
             let height = (rows - row).min(BLOCK);
-            // SAFETY: the block lies within the sample's matrix.
+            // SAFETY: the block is within the sample's matrix.
             unsafe {
                 let source = x.add((sample * rows + row) * cols + col);
                 let target = y.add((sample * cols + col) * rows + row);
@@ -56,7 +55,7 @@ unsafe fn transpose(call: &Call, part: Part) {
 /// Moves a block of `width` columns and `height` rows of `x`.
 ///
 /// # Safety
-/// The block lies within both matrices.
+/// The block is within both matrices.
 #[inline(always)]
 unsafe fn move_block(x: *const f32, y: *mut f32, rows: usize, cols: usize, width: usize, height: usize) {
     for i in 0..width {

@@ -1,16 +1,14 @@
 //! Softmax with cross entropy, mean squared error, their gradients, and the accuracy.
 //!
-//! Rows are independent and shared among threads; their losses lie in a vector that one thread adds up in a fixed order. A label that
-//! names no class makes the loss and the gradient of its row NaN, and counts as a wrong answer.
+//! Rows are independent and shared among threads; their losses are in a vector that one thread adds up in a fixed
+//! order. A label that names no class makes the loss and the gradient of its row NaN, and counts as a wrong answer.
 
 use super::columns::{Term, flat_sums};
 use super::elementwise::{Values, for_flat};
 use super::lanes::{LANES, Lanes, for_isa};
 use super::math;
 use crate::exec::cpu::call::{Call, KernelImpl, Part};
-use crate::lower::OpKind;
-use crate::ops;
-use crate::ops::chunks::FLAT_CHUNK;
+use crate::ops::{self, OpKind, chunks::FLAT_CHUNK};
 use crate::select::{Isa, cpu_rest};
 
 /// The fast kernel of an operation of this family.
@@ -60,7 +58,8 @@ struct Softmax {
     /// `[rows, classes]`.
     logits: *const f32,
     labels: *const i32,
-    /// `[rows, classes]`, may lie on the logits; null where neither probabilities nor gradient are asked for.
+    /// `[rows, classes]`, may share the memory of the logits; null where neither probabilities nor gradient are asked
+    /// for.
     out: *mut f32,
     /// `[rows]`, or null.
     row_loss: *mut f32,
@@ -136,8 +135,8 @@ impl Softmax {
         if self.smoothing == 0.0 { rest } else { rest - self.target.off * sum }
     }
 
-    /// Up to 16 rows of up to 16 classes. Everything is read before anything is written: a row's masked store reaches over the next row,
-    /// whose load would have to wait for it.
+    /// Up to 16 rows of up to 16 classes. Everything is read before anything is written: a row's masked store reaches
+    /// over the next row, whose load would have to wait for it.
     #[inline(always)]
     unsafe fn short_rows<V: Lanes, const GRADIENT: bool>(&self, first: usize, n: usize) -> RowSums {
         let classes = self.classes;
@@ -178,12 +177,13 @@ impl Softmax {
         sums
     }
 
-    /// A row of more classes: largest, exponentials (kept in `out`), result. Gives the row's sum of exponentials and the rest of its loss.
+    /// A row of more classes: largest, exponentials (kept in `out`), result. Gives the row's sum of exponentials and
+    /// the rest of its loss.
     #[inline(always)]
     unsafe fn long_row<V: Lanes, const GRADIENT: bool>(&self, row: usize) -> (f32, f32) {
         let (start, classes) = (row * self.classes, self.classes);
         let stretch = |j: usize| (classes - j).min(LANES);
-        // SAFETY: the caller promises that the row exists; stretches and label lie within it.
+        // SAFETY: the caller promises that the row exists; stretches and label are within it.
         unsafe {
             let (logits, label) = (self.logits.add(start), self.class(row));
             let out = if self.out.is_null() { self.out } else { self.out.add(start) };
@@ -237,7 +237,7 @@ impl Softmax {
     }
 }
 
-/// Whether the first of the largest scores of a row stands at the label; false where a score is NaN.
+/// Whether the first of the largest scores of a row is at the label; false where a score is NaN.
 ///
 /// # Safety
 /// `scores` holds `classes` numbers, and the label is below `classes`.
@@ -249,7 +249,7 @@ unsafe fn is_right<V: Lanes>(scores: *const f32, label: Option<usize>, classes: 
     let mut right = true;
     for j in (0..classes).step_by(LANES) {
         let n = (classes - j).min(LANES);
-        // SAFETY: the stretch lies within the row.
+        // SAFETY: the stretch is within the row.
         let row = unsafe { V::load_n(scores.add(j), n) };
         let (less, at_most) = (V::bits(row.lt(own)), V::bits(row.le(own)));
         let before = below(label.saturating_sub(j));
@@ -317,7 +317,7 @@ unsafe fn mean<V: Lanes>(values: *const f32, at: usize, len: usize) -> f32 {
     sum / len as f32
 }
 
-/// Slots: probs, labels, dlogits (may lie on `probs`).
+/// Slots: probs, labels, dlogits (may share the memory of `probs`).
 #[inline(always)]
 unsafe fn softmax_ce_grad<V: Lanes>(call: &Call, part: Part) {
     use crate::ops::slot::softmax_ce_grad as slot;
@@ -378,8 +378,8 @@ unsafe fn accuracy<V: Lanes>(call: &Call, part: Part) {
 
 /// Squared errors; with a gradient bound, also writes it.
 ///
-/// Errors are multiplied by a power of two before they are squared, so that no sum of squares is beyond `f32` where their
-/// mean is not.
+/// Errors are multiplied by a power of two before they are squared, so that no sum of squares is beyond `f32` where
+/// their mean is not.
 struct Errors<V> {
     y: *const f32,
     target: *const f32,
@@ -459,7 +459,7 @@ unsafe fn mse_fused<V: Lanes>(call: &Call, part: Part) {
     unsafe { mean_square(&errors, len, call.arg(slot::LOSS), call.arg(slot::WORK), part) };
 }
 
-/// Slots: y, target, dy (may lie on `y`).
+/// Slots: y, target, dy (may share the memory of `y`).
 #[inline(always)]
 unsafe fn mse_grad<V: Lanes>(call: &Call, part: Part) {
     use crate::ops::slot::mse_grad as slot;

@@ -1,13 +1,14 @@
 //! Elementary functions for inner loops.
 //!
-//! Each is straight-line scalar code without calls, tables or branches, so that a loop over it becomes vector code for whatever instruction
-//! set the caller is compiled for. Products and sums stay separate (never fused): every instruction set then gives the same bits. The
-//! coefficients are minimax fits (weighted for relative error) over the ranges named beside them.
+//! Each is straight-line scalar code without calls, tables or branches, so that a loop over it becomes vector code for
+//! whatever instruction set the caller is compiled for. Products and sums stay separate (never fused): every
+//! instruction set then gives the same bits. The coefficients are minimax fits (weighted for relative error) over the
+//! ranges named beside them.
 //!
 //! [`exp`] and [`ln`] compute in `f32` and are within 1 unit in the last place. The activations and their derivatives
 //! compute in `f64`, to about 28 bits, and round once, so that they are within 0.65 units wherever the result is a
-//! normal number, in the tails too. NaN gives NaN; arguments may be infinite or denormal. `stepgraph functions` measures
-//! them over all inputs.
+//! normal number, in the tails too. NaN gives NaN; arguments may be infinite or denormal. `stepgraph functions`
+//! measures them over all inputs.
 
 #![allow(
     clippy::excessive_precision,
@@ -17,7 +18,7 @@
 
 use crate::model::Activation;
 
-/// `1.5 * 2^23`: adding it rounds to the nearest integer, which then stands in the low bits of the sum.
+/// `1.5 * 2^23`: adding it rounds to the nearest integer, which then is in the low bits of the sum.
 const ROUND: f32 = 12_582_912.0;
 /// Upper part of `ln 2`, exact when multiplied by a small integer.
 const LN2_HI: f32 = 0.693_359_4;
@@ -48,7 +49,8 @@ pub fn exp(x: f32) -> f32 {
     let q = q * r + 1.666_651_9e-1;
     let q = q * r + 0.5;
     let p = (upper + ((q * r) * r - lower)) + 1.0;
-    // The power of two is applied in two halves: neither overflows where the result is finite, and denormals round once.
+    // The power of two is applied in two halves: neither overflows where the result is finite, and denormals round
+    // once.
     let n = (shifted.to_bits() as i32).wrapping_sub(ROUND.to_bits() as i32);
     let n = if !(-200..=200).contains(&n) { 0 } else { n };
     let half = n >> 1;
@@ -128,8 +130,8 @@ fn wide_exp_neg(x: f64) -> f64 {
     wide_exp2(at_least(-SIGMOID_END, at_most(SIGMOID_END, x)) * -std::f64::consts::LOG2_E)
 }
 
-/// The normal distribution function at `-t` over `e^(-t^2 / 2)`, for `0 <= t <= NORMAL_END`: 7e-9 of itself wherever the
-/// function is a normal `f32`.
+/// The normal distribution function at `-t` over `e^(-t^2 / 2)`, for `0 <= t <= NORMAL_END`: 7e-9 of itself wherever
+/// the function is a normal `f32`.
 #[inline(always)]
 fn normal_tail(t: f64) -> f64 {
     let w = (t - 3.0) / (t + 3.0);

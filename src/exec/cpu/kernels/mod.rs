@@ -24,10 +24,11 @@ pub mod reference;
 mod tests;
 
 use super::call::KernelImpl;
-use crate::lower::OpKind;
+use crate::ops::OpKind;
 use crate::select::{Isa, Variant};
 
-/// The kernel of this variant for an operation that up to `threads` threads share, or `None` where the variant has none.
+/// The kernel of this variant for an operation that up to `threads` threads share, or `None` where the variant has
+/// none.
 #[must_use]
 pub fn resolve(op: &OpKind, variant: Variant, threads: usize) -> Option<KernelImpl> {
     if op.is_for_gpus() {
@@ -41,49 +42,23 @@ pub fn resolve(op: &OpKind, variant: Variant, threads: usize) -> Option<KernelIm
     }
 }
 
+/// Gives the fast kernel of an operation where its family knows it, for so many threads.
+type Family = fn(&OpKind, Isa, usize) -> Option<KernelImpl>;
+
+/// Every family of operations with fast kernels.
+const FAMILIES: [Family; 10] = [
+    gemm::resolve,
+    conv::resolve,
+    layout::resolve,
+    elementwise::resolve,
+    norm::resolve,
+    layer_norm::resolve,
+    pool::resolve,
+    dropout::resolve,
+    loss::resolve,
+    optimizer::resolve,
+];
+
 fn fast(op: &OpKind, isa: Isa, threads: usize) -> Option<KernelImpl> {
-    match op {
-        OpKind::Gemm(_) => gemm::resolve(op, isa, threads),
-        OpKind::Conv2d { .. } | OpKind::Conv2dBwdX { .. } | OpKind::Conv2dBwdW { .. } => {
-            conv::resolve(op, isa, threads)
-        }
-        OpKind::Fill { .. } | OpKind::Transpose { .. } => layout::resolve(op, isa, threads),
-        OpKind::BiasAdd { .. }
-        | OpKind::Act { .. }
-        | OpKind::ActBwd { .. }
-        | OpKind::BiasGrad { .. }
-        | OpKind::Add { .. } => elementwise::resolve(op, isa, threads),
-        OpKind::BatchNorm { .. } | OpKind::BatchNormEval { .. } | OpKind::BatchNormBwd { .. } => {
-            norm::resolve(op, isa, threads)
-        }
-        OpKind::LayerNorm { .. } | OpKind::LayerNormBwd { .. } => layer_norm::resolve(op, isa, threads),
-        OpKind::MaxPool { .. }
-        | OpKind::MaxPoolBwd { .. }
-        | OpKind::AvgPool { .. }
-        | OpKind::AvgPoolBwd { .. }
-        | OpKind::GlobalAvgPool { .. }
-        | OpKind::GlobalAvgPoolBwd { .. } => pool::resolve(op, isa, threads),
-        OpKind::Dropout { .. } | OpKind::DropoutBwd { .. } => dropout::resolve(op, isa, threads),
-        OpKind::SoftmaxCe { .. }
-        | OpKind::SoftmaxCeGrad { .. }
-        | OpKind::LossMean { .. }
-        | OpKind::Accuracy { .. }
-        | OpKind::SoftmaxCeFused { .. }
-        | OpKind::Mse { .. }
-        | OpKind::MseGrad { .. }
-        | OpKind::MseFused { .. } => loss::resolve(op, isa, threads),
-        OpKind::StepInc { .. }
-        | OpKind::BiasCorr { .. }
-        | OpKind::AdamStep { .. }
-        | OpKind::SgdStep { .. }
-        | OpKind::UpdateMetrics { .. } => optimizer::resolve(op, isa, threads),
-        OpKind::Cast { .. }
-        | OpKind::ScaleUpdate { .. }
-        | OpKind::AddAct { .. }
-        | OpKind::SignBits { .. }
-        | OpKind::DenseCe { .. }
-        | OpKind::WeightStep { .. }
-        | OpKind::BiasStep { .. }
-        | OpKind::StepMetrics { .. } => None,
-    }
+    FAMILIES.iter().find_map(|resolve| resolve(op, isa, threads))
 }

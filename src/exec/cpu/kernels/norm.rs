@@ -10,9 +10,8 @@ use super::columns::{Grid, TILE, Term, Tile, column_sums, for_stretches};
 use super::elementwise::{ANY, NONE, Values, activate, deactivate, known, store_sums};
 use super::lanes::{LANES, Lanes, for_isa};
 use crate::exec::cpu::call::{Call, KernelImpl, Part};
-use crate::lower::OpKind;
 use crate::model::Activation;
-use crate::ops::{self, chunks};
+use crate::ops::{self, OpKind, chunks};
 use crate::select::{Isa, cpu_rest};
 
 /// [`for_isa!`] for no activation function, for relu, and for any other.
@@ -77,36 +76,10 @@ unsafe fn batch_norm<V: Lanes, const F: usize>(call: &Call, part: Part) {
     let (y, work) = (call.arg::<f32>(slot::Y), call.arg::<f32>(slot::WORK));
     let grid = Grid::new(channels);
     let (size, chunks) = (chunks::rows_per_chunk(rows, channels), chunks::row_chunks(rows, channels));
-    let (first_chunk, last_chunk) = part.range(chunks, 1);
     // SAFETY: chunks of rows and tiles of channels stay within the matrix, the vectors and the workspace.
     unsafe {
         if part.phase == 0 {
-            for chunk in first_chunk..last_chunk {
-                let (from, to) = (chunk * size, (chunk * size + size).min(rows));
-                for tile in (0..channels).step_by(TILE) {
-                    let width = grid.tile_cols(tile);
-                    let [mut sums] = column_sums::<V, 1, _>(&Values(x), grid, tile, width, from, to);
-                    let count = (to - from) as f32;
-                    let inverse = 1.0 / count;
-                    for sum in &mut sums.0[..width] {
-                        *sum *= inverse;
-                    }
-                    let mean = grid.spread(tile, |i| sums.0[i]);
-                    let term = Deviations { x, mean: &mean };
-                    let [mut rest, mut squares] = column_sums::<V, 2, _>(&term, grid, tile, width, from, to);
-                    for (rest, square) in rest.0[..width].iter_mut().zip(&mut squares.0) {
-                        let sum = *rest;
-                        *rest *= inverse;
-                        // Squares about the mean itself; rounding must not leave less than nothing.
-                        let about_mean = *square - sum * *rest;
-                        *square = if about_mean < 0.0 { 0.0 } else { about_mean };
-                    }
-                    let out = work.add(MOMENTS * chunk * channels + tile);
-                    store_sums(&mean.0[..width], out, false);
-                    store_sums(&rest.0[..width], out.add(channels), false);
-                    store_sums(&squares.0[..width], out.add(2 * channels), false);
-                }
-            }
+            chunk_moments::<V>(x, work, rows, grid, part.range(chunks, 1));
             return;
         }
         let (from, to) = part.range(rows, size);
@@ -118,7 +91,8 @@ unsafe fn batch_norm<V: Lanes, const F: usize>(call: &Call, part: Part) {
                 rstd[i] = (1.0 / (var[i] + eps.get()).sqrt()) as f32;
             }
             if part.index == 0 {
-                store_statistics(call, tile, momentum.get(), rows, &mean[..width], &var[..width], &rstd[..width]);
+                let batch = Statistics { mean: &mean[..width], var: &var[..width], rstd: &rstd[..width] };
+                store_statistics(call, tile, momentum.get(), rows, batch);
             }
             let scale = grid.spread(tile, |i| or(gamma, tile + i, 1.0) * rstd[i]);
             // What the mean is rounded by goes into the shift.
@@ -131,6 +105,50 @@ unsafe fn batch_norm<V: Lanes, const F: usize>(call: &Call, part: Part) {
                 let value = deviation * scale.lanes::<V>(j) + shift.lanes::<V>(j);
                 activate(func, value).store_n(y.add(at), n);
             });
+        }
+    }
+}
+
+/// Leaves mean and squared deviations of the chunks `first..last` of rows at `work [chunks, 3, channels]`.
+///
+/// # Safety
+/// `x` holds the rows, `work` the numbers of every chunk.
+#[inline(always)]
+unsafe fn chunk_moments<V: Lanes>(
+    x: *const f32,
+    work: *mut f32,
+    rows: usize,
+    grid: Grid,
+    (first, last): (usize, usize),
+) {
+    let size = chunks::rows_per_chunk(rows, grid.cols);
+    // SAFETY: chunks of rows and tiles of channels stay within the matrix and the workspace.
+    unsafe {
+        for chunk in first..last {
+            let (from, to) = (chunk * size, (chunk * size + size).min(rows));
+            for tile in (0..grid.cols).step_by(TILE) {
+                let width = grid.tile_cols(tile);
+                let [mut sums] = column_sums::<V, 1, _>(&Values(x), grid, tile, width, from, to);
+                let count = (to - from) as f32;
+                let inverse = 1.0 / count;
+                for sum in &mut sums.0[..width] {
+                    *sum *= inverse;
+                }
+                let mean = grid.spread(tile, |i| sums.0[i]);
+                let term = Deviations { x, mean: &mean };
+                let [mut rest, mut squares] = column_sums::<V, 2, _>(&term, grid, tile, width, from, to);
+                for (rest, square) in rest.0[..width].iter_mut().zip(&mut squares.0) {
+                    let sum = *rest;
+                    *rest *= inverse;
+                    // Squares about the mean itself; rounding must not leave less than nothing.
+                    let about_mean = *square - sum * *rest;
+                    *square = if about_mean < 0.0 { 0.0 } else { about_mean };
+                }
+                let out = work.add(MOMENTS * chunk * grid.cols + tile);
+                store_sums(&mean.0[..width], out, false);
+                store_sums(&rest.0[..width], out.add(grid.cols), false);
+                store_sums(&squares.0[..width], out.add(2 * grid.cols), false);
+            }
         }
     }
 }
@@ -164,21 +182,22 @@ unsafe fn combine(partials: *const f32, rows: usize, channels: usize, width: usi
     (mean, var)
 }
 
+/// Statistics of a batch, of some channels.
+#[derive(Clone, Copy)]
+struct Statistics<'a> {
+    mean: &'a [f64],
+    var: &'a [f64],
+    rstd: &'a [f32],
+}
+
 /// Writes the statistics of the channels from `tile` on, and moves the running ones.
 ///
 /// # Safety
 /// The call's vectors hold the channels.
 #[inline(always)]
-unsafe fn store_statistics(
-    call: &Call,
-    tile: usize,
-    momentum: f64,
-    rows: usize,
-    mean: &[f64],
-    var: &[f64],
-    rstd: &[f32],
-) {
+unsafe fn store_statistics(call: &Call, tile: usize, momentum: f64, rows: usize, batch: Statistics<'_>) {
     use crate::ops::slot::batch_norm as slot;
+    let Statistics { mean, var, rstd } = batch;
     let unbias = rows as f64 / (rows as f64 - 1.0);
     let store = |at: usize, value: &dyn Fn(usize) -> f32| {
         let to = call.arg::<f32>(at);
@@ -291,14 +310,7 @@ unsafe fn batch_norm_bwd<V: Lanes, const F: usize>(call: &Call, part: Part) {
                 }
                 continue;
             }
-            let (mut sum_g, mut sum_gx) = ([0.0; TILE], [0.0; TILE]);
-            for chunk in 0..chunks {
-                let row = work.add(2 * chunk * channels + tile);
-                for i in 0..width {
-                    sum_g[i] += *row.add(i);
-                    sum_gx[i] += *row.add(channels + i);
-                }
-            }
+            let (sum_g, sum_gx) = add_gradients(work.add(tile), chunks, channels, width);
             if part.index == 0 {
                 for (to, sums) in [(dgamma, &sum_gx), (dbeta, &sum_g)] {
                     if !to.is_null() {
@@ -321,4 +333,24 @@ unsafe fn batch_norm_bwd<V: Lanes, const F: usize>(call: &Call, part: Part) {
             });
         }
     }
+}
+
+/// The sums of `g` and of `g x^` over all chunks, of `width` channels, from what the first phase left at `work [chunks, 2, channels]`.
+///
+/// # Safety
+/// `work` holds the first phase's results from the first of these channels on.
+#[inline(always)]
+unsafe fn add_gradients(work: *const f32, chunks: usize, channels: usize, width: usize) -> ([f32; TILE], [f32; TILE]) {
+    let (mut sum_g, mut sum_gx) = ([0.0; TILE], [0.0; TILE]);
+    for chunk in 0..chunks {
+        // SAFETY: chunks and channels stay within the workspace.
+        unsafe {
+            let row = work.add(2 * chunk * channels);
+            for i in 0..width {
+                sum_g[i] += *row.add(i);
+                sum_gx[i] += *row.add(channels + i);
+            }
+        }
+    }
+    (sum_g, sum_gx)
 }

@@ -6,11 +6,9 @@
 //! `f32` wherever the gradient is of a size that it can have, which its square is not. Segments lie in rising order;
 //! padding between them is left alone.
 
-use super::lanes::{LANES, Lanes, for_isa};
+use super::lanes::{self, LANES, Lanes, for_isa};
 use crate::exec::cpu::call::{Call, KernelImpl, Part};
-use crate::lower::{OpKind, Segment};
-use crate::ops;
-use crate::ops::chunks::FLAT_CHUNK;
+use crate::ops::{self, MOST_STATES, Number, OfKind, OpKind, Rates, Rule, Segment, chunks::FLAT_CHUNK, with_rule};
 use crate::select::{Isa, cpu_rest};
 
 /// The fast kernel of an operation of this family. Those that handle a few numbers are the same for every instruction set.
@@ -20,20 +18,11 @@ pub fn resolve(op: &OpKind, isa: Isa, threads: usize) -> Option<KernelImpl> {
     Some(match op {
         OpKind::StepInc { .. } => KernelImpl::simple(step_inc, false),
         OpKind::BiasCorr { .. } => KernelImpl::simple(bias_corr, false),
-        OpKind::AdamStep(ops::AdamStep { decoupled, .. }) => {
-            let run = if *decoupled { for_isa!(isa, adam_step, true) } else { for_isa!(isa, adam_step, false) };
-            KernelImpl { phases: 2, ..KernelImpl::simple(run, parallel) }
-        }
-        OpKind::SgdStep(ops::SgdStep { momentum, nesterov, .. }) => {
-            let run = match (momentum.get() != 0.0, *nesterov) {
-                (false, _) => for_isa!(isa, sgd_step, false, false),
-                (true, false) => for_isa!(isa, sgd_step, true, false),
-                (true, true) => for_isa!(isa, sgd_step, true, true),
-            };
-            KernelImpl { phases: 2, ..KernelImpl::simple(run, parallel) }
-        }
         OpKind::UpdateMetrics { .. } => KernelImpl::simple(update_metrics, false),
-        _ => return None,
+        _ => {
+            let run = with_rule!(op, R => for_isa!(isa, flat_step, R))?;
+            KernelImpl { phases: 2, ..KernelImpl::simple(run, parallel) }
+        }
     })
 }
 
@@ -107,16 +96,72 @@ impl<V: Lanes> Tally<V> {
     }
 }
 
-/// A rule by which elements are updated.
-trait Rule<V: Lanes> {
+/// The formulas of optimizers run on lanes.
+macro_rules! number {
+    ($Lanes:ty) => {
+        impl Number for $Lanes {
+            #[inline(always)]
+            fn constant(value: f64) -> Self {
+                Self::splat(value as f32)
+            }
+
+            #[inline(always)]
+            fn root(self) -> Self {
+                self.sqrt()
+            }
+
+            #[inline(always)]
+            fn times_square(self, x: Self) -> Self {
+                self * (x * x)
+            }
+
+            #[inline(always)]
+            fn sign(self) -> Self {
+                let (zero, one) = (Self::zero(), Self::splat(1.0));
+                let unsigned = Self::select(zero.lt(self), one, self);
+                Self::select(self.lt(zero), zero - one, unsigned)
+            }
+        }
+    };
+}
+number!(lanes::Portable);
+#[cfg(target_arch = "x86_64")]
+number!(lanes::Avx2);
+#[cfg(target_arch = "x86_64")]
+number!(lanes::Avx512);
+
+/// The vectors that a rule works on, before and after the update; as many states as the rule has.
+struct Update<V: Number, R: Rule> {
+    grad: *const f32,
+    param_prev: *const f32,
+    param: *mut f32,
+    states_prev: [*const f32; MOST_STATES],
+    states: [*mut f32; MOST_STATES],
+    terms: R::Terms<V>,
+}
+
+impl<V: Lanes + Number, R: Rule> Update<V, R> {
     /// Updates the `n` elements (up to 16) from `at` on; gives their old and new value and the gradient.
     ///
     /// # Safety
     /// The elements lie within the parameter vector.
-    unsafe fn update(&self, at: usize, n: usize) -> (V, V, V);
-
-    /// The gradient, of as many elements as the parameter vector.
-    fn grad(&self) -> *const f32;
+    #[inline(always)]
+    unsafe fn update(&self, at: usize, n: usize) -> (V, V, V) {
+        // SAFETY: promised by the caller; the states that the rule has are bound.
+        unsafe {
+            let (old, grad) = (V::load_n(self.param_prev.add(at), n), V::load_n(self.grad.add(at), n));
+            let mut kept = [V::zero(); MOST_STATES];
+            for (kept, before) in kept.iter_mut().zip(&self.states_prev).take(R::STATES) {
+                *kept = V::load_n(before.add(at), n);
+            }
+            let new = R::step(&self.terms, old, grad, &mut kept);
+            new.store_n(self.param.add(at), n);
+            for (kept, after) in kept.iter().zip(&self.states).take(R::STATES) {
+                kept.store_n(after.add(at), n);
+            }
+            (old, new, grad)
+        }
+    }
 }
 
 /// The sums of squares that `f32` adds up without squares that are lost above or below its range.
@@ -169,7 +214,13 @@ impl Metrics {
 /// # Safety
 /// The segments lie within `len` elements of the rule's vectors, the workspace holds a pair for each segment and chunk.
 #[inline(always)]
-unsafe fn step<V: Lanes, R: Rule<V>>(rule: &R, len: usize, segments: &[Segment], metrics: &Metrics, part: Part) {
+unsafe fn step<V: Lanes + Number, R: Rule>(
+    rule: &Update<V, R>,
+    len: usize,
+    segments: &[Segment],
+    metrics: &Metrics,
+    part: Part,
+) {
     // SAFETY: promised by the caller.
     unsafe {
         match (part.phase, metrics.are_bound()) {
@@ -182,8 +233,8 @@ unsafe fn step<V: Lanes, R: Rule<V>>(rule: &R, len: usize, segments: &[Segment],
 }
 
 #[inline(always)]
-unsafe fn update_chunks<V: Lanes, R: Rule<V>, const TALLY: bool>(
-    rule: &R,
+unsafe fn update_chunks<V: Lanes + Number, R: Rule, const TALLY: bool>(
+    rule: &Update<V, R>,
     len: usize,
     segments: &[Segment],
     metrics: &Metrics,
@@ -216,7 +267,7 @@ unsafe fn update_chunks<V: Lanes, R: Rule<V>, const TALLY: bool>(
                 if TALLY {
                     let pair = metrics.work.add(2 * (s + chunk));
                     *pair = largest_magnitude(tally.largest.to_array());
-                    *pair.add(1) = norm(tally.squares.sum(), rule.grad().add(from), to - from);
+                    *pair.add(1) = norm(tally.squares.sum(), rule.grad.add(from), to - from);
                 }
             }
             if stop > end {
@@ -264,143 +315,41 @@ unsafe fn combine(segments: &[Segment], metrics: &Metrics, part: Part) {
     }
 }
 
-/// Adam's rule with its constants in every lane.
-struct Adam<V, const DECOUPLED: bool> {
-    prev: [*const f32; 3],
-    grad: *const f32,
-    next: [*mut f32; 3],
-    beta1: V,
-    rest1: V,
-    beta2: V,
-    rest2: V,
-    eps: V,
-    /// Weight decay; times the learning rate where it is decoupled.
-    decay: V,
-    /// Learning rate over the first moment's correction.
-    rate: V,
-    /// The second moment's correction of `sqrt(v)`.
-    corr: V,
-}
-
-impl<V: Lanes, const DECOUPLED: bool> Rule<V> for Adam<V, DECOUPLED> {
-    #[inline(always)]
-    fn grad(&self) -> *const f32 {
-        self.grad
-    }
-
-    #[inline(always)]
-    unsafe fn update(&self, at: usize, n: usize) -> (V, V, V) {
-        // SAFETY: promised by the caller.
-        unsafe {
-            let old = V::load_n(self.prev[0].add(at), n);
-            let (m, v) = (V::load_n(self.prev[1].add(at), n), V::load_n(self.prev[2].add(at), n));
-            let grad = V::load_n(self.grad.add(at), n);
-            let (g, decayed) = if DECOUPLED { (grad, old - self.decay * old) } else { (grad + self.decay * old, old) };
-            let m = self.beta1 * m + self.rest1 * g;
-            let v = self.beta2 * v + self.rest2 * (g * g);
-            let new = decayed - self.rate * m / (v.sqrt() * self.corr + self.eps);
-            new.store_n(self.next[0].add(at), n);
-            m.store_n(self.next[1].add(at), n);
-            v.store_n(self.next[2].add(at), n);
-            (old, new, grad)
-        }
-    }
-}
-
-/// Slots: param_prev, grad, m_prev, v_prev, hyper, corr, param, m, v, update_max, grad_norm_seg, work.
+/// An update of the flat parameters by a rule.
 #[inline(always)]
-unsafe fn adam_step<V: Lanes, const DECOUPLED: bool>(call: &Call, part: Part) {
-    use crate::ops::slot::adam_step as slot;
-    let OpKind::AdamStep(ops::AdamStep { len, ref segments, beta1, beta2, eps, .. }) = call.op else { return };
-    let (hyper, corr) = (call.arg::<f32>(slot::HYPER), call.arg::<f32>(slot::CORR));
-    let next = [slot::PARAM, slot::M, slot::V].map(|at| call.arg::<f32>(at));
-    let prev = [slot::PARAM_PREV, slot::M_PREV, slot::V_PREV].map(|at| call.arg::<f32>(at).cast_const());
+unsafe fn flat_step<V: Lanes + Number, R: Rule<Step: OfKind>>(call: &Call, part: Part) {
+    let (Some(operation), Some(update)) = (R::Step::of(&call.op), call.op.flat_update()) else { return };
+    let slots = update.slots;
+    let mut states_prev = [std::ptr::null(); MOST_STATES];
+    let mut states = [std::ptr::null_mut(); MOST_STATES];
+    for (k, [before, after]) in slots.states.iter().enumerate() {
+        states[k] = call.arg(*after);
+        states_prev[k] = previous(call.arg(*before), states[k]);
+    }
     let metrics = Metrics {
-        update_max: call.arg(slot::UPDATE_MAX),
-        grad_norm_seg: call.arg(slot::GRAD_NORM_SEG),
-        work: call.arg(slot::WORK),
+        update_max: call.arg(update.update_max),
+        grad_norm_seg: call.arg(update.grad_norm_seg),
+        work: call.arg(update.work),
     };
-    // SAFETY: hyperparameters and corrections hold two numbers each; the vectors hold `len`, in which the segments lie.
+    let hyper = call.arg::<f32>(slots.hyper);
+    let [param_prev, param] = slots.param.map(|slot| call.arg::<f32>(slot));
+    // SAFETY: rates and corrections hold two numbers each; the vectors hold `len`, in which the segments lie.
     unsafe {
-        let (lr, wd) = (*hyper, *hyper.add(1));
-        let rule = Adam::<V, DECOUPLED> {
-            prev: [0, 1, 2].map(|i| previous(prev[i], next[i])),
-            grad: call.arg(slot::GRAD),
-            next,
-            beta1: V::splat(beta1.get() as f32),
-            rest1: V::splat((1.0 - beta1.get()) as f32),
-            beta2: V::splat(beta2.get() as f32),
-            rest2: V::splat((1.0 - beta2.get()) as f32),
-            eps: V::splat(eps.get() as f32),
-            decay: V::splat(if DECOUPLED { lr * wd } else { wd }),
-            rate: V::splat(lr * *corr),
-            corr: V::splat(*corr.add(1)),
-        };
-        step(&rule, len, segments, &metrics, part);
-    }
-}
-
-/// The rule of gradient descent.
-struct Sgd<V, const MOMENTUM: bool, const NESTEROV: bool> {
-    param_prev: *const f32,
-    grad: *const f32,
-    buffer_prev: *const f32,
-    param: *mut f32,
-    buffer: *mut f32,
-    lr: V,
-    wd: V,
-    momentum: V,
-}
-
-impl<V: Lanes, const MOMENTUM: bool, const NESTEROV: bool> Rule<V> for Sgd<V, MOMENTUM, NESTEROV> {
-    #[inline(always)]
-    fn grad(&self) -> *const f32 {
-        self.grad
-    }
-
-    #[inline(always)]
-    unsafe fn update(&self, at: usize, n: usize) -> (V, V, V) {
-        // SAFETY: promised by the caller; the buffer is bound where there is momentum.
-        unsafe {
-            let (old, grad) = (V::load_n(self.param_prev.add(at), n), V::load_n(self.grad.add(at), n));
-            let mut g = grad + self.wd * old;
-            if MOMENTUM {
-                let moved = self.momentum * V::load_n(self.buffer_prev.add(at), n) + g;
-                moved.store_n(self.buffer.add(at), n);
-                g = if NESTEROV { g + self.momentum * moved } else { moved };
-            }
-            let new = old - self.lr * g;
-            new.store_n(self.param.add(at), n);
-            (old, new, grad)
+        let mut corr = [V::zero(); 2];
+        if let Some(slot) = slots.corr {
+            let values = call.arg::<f32>(slot);
+            corr = [V::splat(*values), V::splat(*values.add(1))];
         }
-    }
-}
-
-/// Slots: param_prev, grad, momentum_prev, hyper, param, momentum, update_max, grad_norm_seg, work.
-#[inline(always)]
-unsafe fn sgd_step<V: Lanes, const MOMENTUM: bool, const NESTEROV: bool>(call: &Call, part: Part) {
-    use crate::ops::slot::sgd_step as slot;
-    let OpKind::SgdStep(ops::SgdStep { len, ref segments, momentum, .. }) = call.op else { return };
-    let (hyper, param, buffer) =
-        (call.arg::<f32>(slot::HYPER), call.arg::<f32>(slot::PARAM), call.arg::<f32>(slot::MOMENTUM));
-    let metrics = Metrics {
-        update_max: call.arg(slot::UPDATE_MAX),
-        grad_norm_seg: call.arg(slot::GRAD_NORM_SEG),
-        work: call.arg(slot::WORK),
-    };
-    // SAFETY: the hyperparameters hold two numbers; the vectors hold `len`, in which the segments lie.
-    unsafe {
-        let rule = Sgd::<V, MOMENTUM, NESTEROV> {
-            param_prev: previous(call.arg(slot::PARAM_PREV), param),
-            grad: call.arg(slot::GRAD),
-            buffer_prev: previous(call.arg(slot::MOMENTUM_PREV), buffer),
+        let rates = Rates { lr: V::splat(*hyper), wd: V::splat(*hyper.add(1)), corr };
+        let rule = Update::<V, R> {
+            grad: call.arg(update.grad),
+            param_prev: previous(param_prev, param),
             param,
-            buffer,
-            lr: V::splat(*hyper),
-            wd: V::splat(*hyper.add(1)),
-            momentum: V::splat(momentum.get() as f32),
+            states_prev,
+            states,
+            terms: R::terms(operation, rates),
         };
-        step(&rule, len, segments, &metrics, part);
+        step(&rule, update.len, update.segments, &metrics, part);
     }
 }
 

@@ -1,18 +1,19 @@
 //! Pooling of `x [n, h, w, c]` to `y [n, ho, wo, c]`.
 //!
-//! Lanes run over channels (forward with one channel, over neighbouring outputs). Threads share rows of outputs; backward through
-//! overlapping windows, rows of the input instead, whose elements gather from the windows that cover them. Every element is written once,
-//! by one thread.
+//! Lanes run over channels (forward with one channel, over neighbouring outputs). Threads share rows of outputs;
+//! backward through overlapping windows, rows of the input instead, whose elements gather from the windows that cover
+//! them. Every element is written once, by one thread.
 
 mod backward;
+mod window;
 
 use self::backward::{avg_pool_bwd, max_pool_bwd};
+use self::window::{Index, Span, extent, for_channels, for_window};
 use super::columns::{Grid, TILE, column_sums, for_stretches};
 use super::elementwise::Values;
 use super::lanes::{LANES, Lanes, for_isa};
 use crate::exec::cpu::call::{Call, KernelImpl, Part};
-use crate::lower::{OpKind, PoolGeometry};
-use crate::ops;
+use crate::ops::{self, OpKind, PoolGeometry};
 use crate::select::{Isa, cpu_rest};
 
 /// The fast kernel of an operation of this family.
@@ -30,81 +31,7 @@ pub fn resolve(op: &OpKind, isa: Isa, threads: usize) -> Option<KernelImpl> {
     Some(KernelImpl::simple(run, cpu_rest::is_parallel(op, threads)))
 }
 
-/// The index tensor of a maximum pooling: `u8`, or `u16` for windows of more than 256 positions.
-#[derive(Clone, Copy)]
-struct Index {
-    at: *mut u8,
-    wide: bool,
-}
-
-impl Index {
-    fn new(at: *mut u8, g: &PoolGeometry) -> Self {
-        Self { at, wide: g.size[0] * g.size[1] > 256 }
-    }
-
-    /// Stores the first `n` lanes, small whole numbers, from element `at` on.
-    #[inline(always)]
-    unsafe fn store<V: Lanes>(self, at: usize, value: V, n: usize) {
-        if self.at.is_null() {
-            return;
-        }
-        // SAFETY: the caller promises the elements, and positions are below 65,536.
-        unsafe {
-            let value = value.to_array().map(|k| k.to_int_unchecked::<i32>());
-            if self.wide {
-                copy_some(value.map(|k| k as u16).as_ptr(), self.at.cast::<u16>().add(at), n);
-            } else {
-                copy_some(value.map(|k| k as u8).as_ptr(), self.at.add(at), n);
-            }
-        }
-    }
-
-    /// The first `n` lanes from element `at` on, zero in the others.
-    #[inline(always)]
-    unsafe fn load<V: Lanes>(self, at: usize, n: usize) -> V {
-        // SAFETY: the caller promises the elements.
-        unsafe {
-            if self.wide {
-                let mut values = [0u16; LANES];
-                copy_some(self.at.cast::<u16>().add(at), values.as_mut_ptr(), n);
-                V::from_array(values.map(f32::from))
-            } else {
-                let mut values = [0u8; LANES];
-                copy_some(self.at.add(at), values.as_mut_ptr(), n);
-                V::from_array(values.map(f32::from))
-            }
-        }
-    }
-}
-
-/// Copies `n` values, at most 16, in pieces of fixed sizes: a call for a few bytes would take longer than the rest.
-#[inline(always)]
-unsafe fn copy_some<T: Copy>(from: *const T, to: *mut T, n: usize) {
-    let mut done = 0;
-    // SAFETY: the caller promises `n` values at both places.
-    unsafe {
-        if n == LANES {
-            return from.copy_to_nonoverlapping(to, LANES);
-        }
-        if n & 8 != 0 {
-            from.copy_to_nonoverlapping(to, 8);
-            done = 8;
-        }
-        if n & 4 != 0 {
-            from.add(done).copy_to_nonoverlapping(to.add(done), 4);
-            done += 4;
-        }
-        if n & 2 != 0 {
-            from.add(done).copy_to_nonoverlapping(to.add(done), 2);
-            done += 2;
-        }
-        if n & 1 != 0 {
-            *to.add(done) = *from.add(done);
-        }
-    }
-}
-
-/// The largest so far, and where it stands in the window.
+/// The largest so far, and where it is in the window.
 #[derive(Clone, Copy)]
 struct Best<V> {
     value: V,
@@ -127,60 +54,6 @@ impl<V: Lanes> Best<V> {
     }
 }
 
-/// Runs `$body` for every stretch of `$n` channels from `$c` on; `$n` is a constant 16 but for the last.
-macro_rules! for_channels {
-    ($channels:expr, |$c:ident, $n:ident| $body:block) => {{
-        let mut $c = 0;
-        while $c + LANES <= $channels {
-            let $n = LANES;
-            $body
-            $c += LANES;
-        }
-        if $c < $channels {
-            let $n = $channels - $c;
-            $body
-        }
-    }};
-}
-
-use for_channels;
-
-/// Calls `$function` for a window with its size as constant parameters where it is whole and of a common size, with zeros otherwise.
-macro_rules! for_window {
-    ($g:expr, $down:expr, $across:expr, $function:ident::<$($type:ty),*>($($argument:expr),*)) => {
-        match ($g.size, $down.len == $g.size[0] && $across.len == $g.size[1]) {
-            ([2, 2], true) => $function::<$($type,)* 2>($($argument),*),
-            ([3, 3], true) => $function::<$($type,)* 3>($($argument),*),
-            _ => $function::<$($type,)* 0>($($argument),*),
-        }
-    };
-}
-
-use for_window;
-
-/// The part of a window along one axis that lies inside the input.
-#[derive(Clone, Copy, PartialEq)]
-struct Span {
-    /// Its first row or column of the input, and its first position in the whole window.
-    input: usize,
-    place: usize,
-    /// Its positions.
-    len: usize,
-}
-
-impl Span {
-    /// The span of output `out`'s window along `axis`.
-    #[inline(always)]
-    fn new(g: &PoolGeometry, axis: usize, out: usize) -> Self {
-        let (start, padding) = (out * g.stride[axis], g.padding[axis]);
-        let size = [g.h, g.w][axis];
-        let place = padding.saturating_sub(start);
-        let end = (size + padding).saturating_sub(start).min(g.size[axis]);
-        // A window that is all padding has no positions.
-        Self { input: (start + place - padding).min(size - 1), place, len: end.saturating_sub(place) }
-    }
-}
-
 /// Slots: x, y, index.
 #[inline(always)]
 unsafe fn max_pool<V: Lanes>(call: &Call, part: Part) {
@@ -198,7 +71,8 @@ unsafe fn max_pool<V: Lanes>(call: &Call, part: Part) {
             let across = Span::new(g, 1, ox);
             let at = (unit * g.wo + ox) * g.c;
             let beside = windows_beside(g, ox);
-            // SAFETY: positions inside a window lie in the input; stretches end with the channels or, along a row, before its end.
+            // SAFETY: positions inside a window are in the input; stretches end with the channels or, along a row,
+            // before its end.
             unsafe {
                 let source = rows.add(across.input * g.c);
                 if beside > 0 {
@@ -221,8 +95,8 @@ unsafe fn max_pool<V: Lanes>(call: &Call, part: Part) {
     }
 }
 
-/// Outputs from `ox` on, up to 16, that lanes can take together: with one channel, those whose windows lie inside across. Zero where they
-/// do not, and with more channels.
+/// Outputs from `ox` on, up to 16, that lanes can take together: with one channel, those whose windows are inside
+/// across. Zero where they do not, and with more channels.
 #[inline(always)]
 fn windows_beside(g: &PoolGeometry, ox: usize) -> usize {
     let n = (g.wo - ox).min(LANES);
@@ -266,12 +140,6 @@ impl<V: Lanes> Source<V> for Strided {
         }
         V::from_array(values)
     }
-}
-
-/// Positions of a window down and across: `K` where it is not zero.
-#[inline(always)]
-fn extent<const K: usize>([down, across]: [Span; 2]) -> (usize, usize) {
-    if K > 0 { (K, K) } else { (down.len, across.len) }
 }
 
 /// The largest of a window in `n` lanes.
@@ -320,7 +188,7 @@ unsafe fn avg_pool<V: Lanes>(call: &Call, part: Part) {
             let beside = windows_beside(g, ox);
             if beside > 0 {
                 let outputs = Strided { x: source, stride: g.stride[1] };
-                // SAFETY: these windows lie in the input along the row, and their outputs before its end.
+                // SAFETY: these windows are in the input along the row, and their outputs before its end.
                 unsafe {
                     let sum = for_window!(g, down, across, sum_of::<V, _>(&outputs, g, [down, across], beside));
                     (sum * inverse).store_n(y.add(at), beside);
@@ -329,7 +197,7 @@ unsafe fn avg_pool<V: Lanes>(call: &Call, part: Part) {
                 continue;
             }
             for_channels!(g.c, |c, n| {
-                // SAFETY: positions inside a window lie in the input; stretches end with the channels.
+                // SAFETY: positions inside a window are in the input; stretches end with the channels.
                 unsafe {
                     let channels = Channels { x: source.add(c) };
                     let sum = for_window!(g, down, across, sum_of::<V, _>(&channels, g, [down, across], n));
@@ -374,7 +242,7 @@ unsafe fn global_avg_pool<V: Lanes>(call: &Call, part: Part) {
     for sample in from..to {
         for tile in (0..c).step_by(TILE) {
             let width = grid.tile_cols(tile);
-            // SAFETY: the sample's pixels lie in `x`, its channels in `y`.
+            // SAFETY: the sample's pixels are in `x`, its channels in `y`.
             unsafe {
                 let rows = (sample * hw, (sample + 1) * hw);
                 let [sums] = column_sums::<V, 1, _>(&Values(x), grid, tile, width, rows.0, rows.1);
@@ -396,7 +264,7 @@ unsafe fn global_avg_pool_bwd<V: Lanes>(call: &Call, part: Part) {
     let (from, to) = part.range(n, 1);
     for sample in from..to {
         for tile in (0..c).step_by(TILE) {
-            // SAFETY: the sample's channels lie in `dy`, its pixels in `dx`.
+            // SAFETY: the sample's channels are in `dy`, its pixels in `dx`.
             unsafe {
                 let share = grid.spread(tile, |i| *dy.add(sample * c + tile + i) / hw as f32);
                 for_stretches!(grid, tile, sample * hw, (sample + 1) * hw, |at, j, n| {

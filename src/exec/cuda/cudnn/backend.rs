@@ -1,8 +1,9 @@
 //! The few calls of cuDNN's backend that are used: descriptors that own themselves, with attributes checked by type.
 //!
-//! Functions are looked up here, with statuses and notes as plain integers: a library newer than the bindings may return values that
-//! their enumerations lack.
+//! Functions are looked up here, with statuses and notes as plain integers: a library newer than the bindings may
+//! return values that their enumerations lack.
 
+use crate::exec::cuda::error::CudaError;
 use cudarc::cudnn::sys::{self, cudnnBackendAttributeType_t as Tag};
 pub(super) use cudarc::cudnn::sys::{
     cudnnBackendAttributeName_t as Attr, cudnnBackendDescriptor_t as Raw, cudnnBackendDescriptorType_t as Kind,
@@ -37,15 +38,15 @@ pub(super) struct Api {
 ///
 /// # Safety
 /// libcudnn is present, and `F` is the type of a pointer to that function.
-unsafe fn symbol<F: Copy>(name: &str) -> Result<F, String> {
+unsafe fn symbol<F: Copy>(name: &str) -> Result<F, CudaError> {
     // SAFETY: the caller vouches for the library and the type; the library is never unloaded.
     let found = unsafe { sys::culib().get::<F>(name.as_bytes()) };
-    found.map(|f| *f).map_err(|e| format!("{}: {e}", name.trim_end_matches('\0')))
+    found.map(|f| *f).map_err(|e| format!("{}: {e}", name.trim_end_matches('\0')).into())
 }
 
 impl Api {
     /// The functions and the library's version.
-    pub(super) fn load() -> Result<(Self, usize), String> {
+    pub(super) fn load() -> Result<(Self, usize), CudaError> {
         // SAFETY: loading a library runs its initialisers only; libcudnn's have no preconditions.
         if !unsafe { sys::is_culib_present() } {
             return Err("libcudnn is not installed".into());
@@ -55,7 +56,7 @@ impl Api {
             let version: unsafe extern "C" fn() -> usize = symbol("cudnnGetVersion\0")?;
             let version = version();
             if version < OLDEST_VERSION {
-                return Err(format!("libcudnn reports version {version}; at least {OLDEST_VERSION} is needed"));
+                return Err(format!("libcudnn reports version {version}; at least {OLDEST_VERSION} is needed").into());
             }
             let api = Self {
                 create: symbol("cudnnBackendCreateDescriptor\0")?,
@@ -75,7 +76,7 @@ impl Api {
     }
 
     /// An error that names the call, the status and cuDNN's own words, where the status is not success.
-    pub(super) fn check(&self, status: Status, call: impl Fn() -> String) -> Result<(), String> {
+    pub(super) fn check(&self, status: Status, call: impl Fn() -> String) -> Result<(), CudaError> {
         if status == 0 {
             return Ok(());
         }
@@ -89,7 +90,7 @@ impl Api {
         let detail = detail.to_string_lossy();
         let detail = detail.trim();
         let colon = if detail.is_empty() { "" } else { ": " };
-        Err(format!("{}: {name} ({status}){colon}{detail}", call()))
+        Err(CudaError::library(call(), status.cast_unsigned(), format!("{name} ({status}){colon}{detail}")))
     }
 }
 
@@ -103,7 +104,7 @@ pub(super) struct Library {
 
 impl Library {
     /// The library with a handle on the GPU of the context that is current on this thread; and the library's version.
-    pub(super) fn open() -> Result<(Arc<Self>, usize), String> {
+    pub(super) fn open() -> Result<(Arc<Self>, usize), CudaError> {
         let (api, version) = Api::load()?;
         let mut library = Self { api, handle: null_mut(), stream: AtomicUsize::new(0) };
         // SAFETY: cuDNN writes one pointer.
@@ -125,14 +126,16 @@ impl Drop for Library {
 /// A type of which attributes are made.
 ///
 /// # Safety
-/// cuDNN reads and writes attributes of this tag as arrays of this type, every bit pattern of which is valid where it is written.
+/// cuDNN reads and writes attributes of this tag as arrays of this type, every bit pattern of which is valid where it
+/// is written.
 pub(super) unsafe trait Value: Copy {
     const TAG: Tag;
 }
 
 macro_rules! values {
     ($($(#[$doc:meta])* $type:ty => $tag:ident;)*) => {$(
-        // SAFETY: the table below pairs types with tags as `cudnn_graph.h` does; the types that are read are integers and pointers.
+        // SAFETY: the table below pairs types with tags as `cudnn_graph.h` does; the types that are read are integers
+        // and pointers.
         unsafe impl Value for $type {
             const TAG: Tag = Tag::$tag;
         }
@@ -178,13 +181,14 @@ pub(super) struct Descriptor {
 
 impl Drop for Descriptor {
     fn drop(&mut self) {
-        // SAFETY: the descriptor was created by this library and is destroyed once; those that refer to it hold its content.
+        // SAFETY: the descriptor was created by this library and is destroyed once; those that refer to it hold its
+        // content.
         let _ = unsafe { (self.library.api.destroy)(self.raw) };
     }
 }
 
 impl Descriptor {
-    pub(super) fn new(library: &Arc<Library>, kind: Kind) -> Result<Self, String> {
+    pub(super) fn new(library: &Arc<Library>, kind: Kind) -> Result<Self, CudaError> {
         let mut raw = null_mut();
         // SAFETY: cuDNN writes one pointer.
         let status = unsafe { (library.api.create)(kind, &raw mut raw) };
@@ -192,7 +196,7 @@ impl Descriptor {
         Ok(Self { raw, library: Arc::clone(library) })
     }
 
-    pub(super) fn set<T: Value>(&self, name: Attr, values: &[T]) -> Result<&Self, String> {
+    pub(super) fn set<T: Value>(&self, name: Attr, values: &[T]) -> Result<&Self, CudaError> {
         // SAFETY: the array lives through the call and holds as many values of the tag's type as are announced.
         let status =
             unsafe { (self.library.api.set)(self.raw, name, T::TAG, values.len() as i64, values.as_ptr().cast()) };
@@ -200,7 +204,7 @@ impl Descriptor {
         Ok(self)
     }
 
-    pub(super) fn finalize(self, what: &str) -> Result<Self, String> {
+    pub(super) fn finalize(self, what: &str) -> Result<Self, CudaError> {
         // SAFETY: the descriptor is alive.
         let status = unsafe { (self.library.api.finalize)(self.raw) };
         self.library.api.check(status, || format!("cudnnBackendFinalize({what})"))?;
@@ -208,7 +212,7 @@ impl Descriptor {
     }
 
     /// Fills `out` from an attribute; how many values the attribute has.
-    pub(super) fn get<T: Value>(&self, name: Attr, out: &mut [T]) -> Result<usize, String> {
+    pub(super) fn get<T: Value>(&self, name: Attr, out: &mut [T]) -> Result<usize, CudaError> {
         let mut count = 0;
         let at = if out.is_empty() { null_mut() } else { out.as_mut_ptr().cast() };
         // SAFETY: cuDNN writes at most as many values of the tag's type as are asked for, and the count.
@@ -218,14 +222,14 @@ impl Descriptor {
     }
 
     /// The one number of an attribute.
-    pub(super) fn int(&self, name: Attr) -> Result<i64, String> {
+    pub(super) fn int(&self, name: Attr) -> Result<i64, CudaError> {
         let mut value = [0];
         self.get(name, &mut value)?;
         Ok(value[0])
     }
 
     /// The descriptors that an attribute holds, at most `most`.
-    pub(super) fn children(&self, name: Attr, kind: Kind, most: usize) -> Result<Vec<Self>, String> {
+    pub(super) fn children(&self, name: Attr, kind: Kind, most: usize) -> Result<Vec<Self>, CudaError> {
         let mut children = (0..most).map(|_| Self::new(&self.library, kind)).collect::<Result<Vec<_>, _>>()?;
         let mut raws: Vec<Raw> = children.iter().map(|c| c.raw).collect();
         children.truncate(self.get(name, &mut raws)?);
@@ -233,12 +237,13 @@ impl Descriptor {
     }
 
     /// How many values an attribute has. Not every attribute tells.
-    pub(super) fn count<T: Value>(&self, name: Attr) -> Result<usize, String> {
+    pub(super) fn count<T: Value>(&self, name: Attr) -> Result<usize, CudaError> {
         self.get::<T>(name, &mut [])
     }
 }
 
-// SAFETY: the library's functions may be called from any thread; its handle is used by one at a time, under the lock of the GPU it belongs to.
+// SAFETY: the library's functions may be called from any thread; its handle is used by one at a time, under the lock of
+// the GPU it belongs to.
 unsafe impl Send for Library {}
 // SAFETY: as above.
 unsafe impl Sync for Library {}

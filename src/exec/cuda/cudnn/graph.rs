@@ -1,8 +1,9 @@
 //! A convolution with what follows it, described to cuDNN.
 
 use super::backend::{Attr, DataType, Descriptor, Kind, Library, Pointwise, Raw};
-use super::{ConvKind, DnnArgs, Fused};
-use crate::lower::ConvGeometry;
+use super::request::{ConvKind, DnnArgs, Fused, PlanRequest};
+use crate::exec::cuda::error::CudaError;
+use crate::ops::ConvGeometry;
 use crate::select::cuda::Real;
 use cudarc::cudnn::sys;
 use std::ptr::null_mut;
@@ -48,20 +49,15 @@ pub(super) enum Stored {
     Own,
     /// As float, by the convolution itself.
     Float,
-    /// As float, by an operation behind the convolution that changes nothing: engines that are compiled for a graph convert there.
+    /// As float, by an operation behind the convolution that changes nothing: engines that are compiled for a graph
+    /// convert there.
     Widened,
 }
 
 impl Graph {
     /// The graph whose result is stored as `stored` says; the other images and the weight are of the step's type.
-    pub(super) fn new(
-        library: &Arc<Library>,
-        kind: ConvKind,
-        geometry: &ConvGeometry,
-        real: Real,
-        fused: Fused,
-        stored: Stored,
-    ) -> Result<Self, String> {
+    pub(super) fn new(library: &Arc<Library>, wanted: &PlanRequest, stored: Stored) -> Result<Self, CudaError> {
+        let PlanRequest { kind, ref geometry, real, fused, .. } = *wanted;
         let result = match kind {
             ConvKind::Forward => Role::Y,
             ConvKind::BwdX => Role::X,
@@ -73,7 +69,7 @@ impl Graph {
             ConvKind::BwdW => Fused::default(),
         };
         if allowed != fused {
-            return Err(format!("{kind:?} cannot be followed by {fused:?}"));
+            return Err(format!("{kind:?} cannot be followed by {fused:?}").into());
         }
         let mut b = Builder {
             library,
@@ -85,60 +81,20 @@ impl Graph {
         };
         let widened = stored == Stored::Widened;
         let stored = if stored == Stored::Own { data_type(real) } else { DataType::CUDNN_DATA_FLOAT };
-        let mut steps = [fused.bias, fused.relu, fused.relu_grad, widened].into_iter().filter(|b| *b).count();
+        let left = [fused.bias, fused.relu, fused.relu_grad, widened].into_iter().filter(|b| *b).count();
         let mut tensors = [null_mut(); 3];
         for (tensor, role) in tensors.iter_mut().zip([Role::X, Role::W, Role::Y]) {
             *tensor = if role != result {
                 b.tensor(role, data_type(real))?
-            } else if steps == 0 {
+            } else if left == 0 {
                 b.tensor(role, stored)?
             } else {
                 b.between(role)?
             };
         }
         b.convolution(kind, tensors)?;
-        let mut last = tensors[[Role::X, Role::W, Role::Y].iter().position(|r| *r == result).unwrap_or(0)];
-        // Each operation writes the result where it is the last one, and a virtual tensor elsewhere.
-        let mut next = |b: &mut Builder| {
-            steps -= 1;
-            if steps == 0 { b.tensor(result, stored) } else { b.between(result) }
-        };
-        if fused.bias {
-            let bias = b.tensor(Role::Bias, DataType::CUDNN_DATA_FLOAT)?;
-            let out = next(&mut b)?;
-            let tensors = [
-                (Attr::CUDNN_ATTR_OPERATION_POINTWISE_XDESC, last),
-                (Attr::CUDNN_ATTR_OPERATION_POINTWISE_BDESC, bias),
-                (Attr::CUDNN_ATTR_OPERATION_POINTWISE_YDESC, out),
-            ];
-            b.pointwise(Pointwise::CUDNN_POINTWISE_ADD, &tensors)?;
-            last = out;
-        }
-        if fused.relu {
-            let out = next(&mut b)?;
-            let tensors =
-                [(Attr::CUDNN_ATTR_OPERATION_POINTWISE_XDESC, last), (Attr::CUDNN_ATTR_OPERATION_POINTWISE_YDESC, out)];
-            b.pointwise(Pointwise::CUDNN_POINTWISE_RELU_FWD, &tensors)?;
-            last = out;
-        }
-        if fused.relu_grad {
-            // The derivative is asked for at relu's input; its output is positive at the same places.
-            let saved = b.tensor(Role::Saved, data_type(real))?;
-            let out = next(&mut b)?;
-            let tensors = [
-                (Attr::CUDNN_ATTR_OPERATION_POINTWISE_DYDESC, last),
-                (Attr::CUDNN_ATTR_OPERATION_POINTWISE_XDESC, saved),
-                (Attr::CUDNN_ATTR_OPERATION_POINTWISE_DXDESC, out),
-            ];
-            b.pointwise(Pointwise::CUDNN_POINTWISE_RELU_BWD, &tensors)?;
-            last = out;
-        }
-        if widened {
-            let out = next(&mut b)?;
-            let tensors =
-                [(Attr::CUDNN_ATTR_OPERATION_POINTWISE_XDESC, last), (Attr::CUDNN_ATTR_OPERATION_POINTWISE_YDESC, out)];
-            b.pointwise(Pointwise::CUDNN_POINTWISE_IDENTITY, &tensors)?;
-        }
+        let last = tensors[[Role::X, Role::W, Role::Y].iter().position(|r| *r == result).unwrap_or(0)];
+        Followers { result, stored, left, last }.add(&mut b, wanted, widened)?;
         let graph = Descriptor::new(library, Kind::CUDNN_BACKEND_OPERATIONGRAPH_DESCRIPTOR)?;
         if !library.handle.is_null() {
             graph.set(Attr::CUDNN_ATTR_OPERATIONGRAPH_HANDLE, &[library.handle])?;
@@ -148,7 +104,71 @@ impl Graph {
     }
 }
 
-/// How a step's reals lie in memory.
+/// The operations that follow a convolution, while they are added.
+struct Followers {
+    result: Role,
+    stored: DataType,
+    /// Operations that are still to come.
+    left: usize,
+    /// What the operation before wrote.
+    last: Raw,
+}
+
+impl Followers {
+    /// The tensor that the next operation writes: the result where it is the last one, and a virtual one elsewhere.
+    fn next(&mut self, b: &mut Builder) -> Result<Raw, CudaError> {
+        self.left -= 1;
+        if self.left == 0 { b.tensor(self.result, self.stored) } else { b.between(self.result) }
+    }
+
+    /// Adds them in the order in which they are applied.
+    fn add(mut self, b: &mut Builder, wanted: &PlanRequest, widened: bool) -> Result<(), CudaError> {
+        if wanted.fused.bias {
+            let bias = b.tensor(Role::Bias, DataType::CUDNN_DATA_FLOAT)?;
+            let out = self.next(b)?;
+            let tensors = [
+                (Attr::CUDNN_ATTR_OPERATION_POINTWISE_XDESC, self.last),
+                (Attr::CUDNN_ATTR_OPERATION_POINTWISE_BDESC, bias),
+                (Attr::CUDNN_ATTR_OPERATION_POINTWISE_YDESC, out),
+            ];
+            b.pointwise(Pointwise::CUDNN_POINTWISE_ADD, &tensors)?;
+            self.last = out;
+        }
+        if wanted.fused.relu {
+            self.apply(b, Pointwise::CUDNN_POINTWISE_RELU_FWD)?;
+        }
+        if wanted.fused.relu_grad {
+            // The derivative is asked for at relu's input; its output is positive at the same places.
+            let saved = b.tensor(Role::Saved, data_type(wanted.real))?;
+            let out = self.next(b)?;
+            let tensors = [
+                (Attr::CUDNN_ATTR_OPERATION_POINTWISE_DYDESC, self.last),
+                (Attr::CUDNN_ATTR_OPERATION_POINTWISE_XDESC, saved),
+                (Attr::CUDNN_ATTR_OPERATION_POINTWISE_DXDESC, out),
+            ];
+            b.pointwise(Pointwise::CUDNN_POINTWISE_RELU_BWD, &tensors)?;
+            self.last = out;
+        }
+        if widened {
+            self.apply(b, Pointwise::CUDNN_POINTWISE_IDENTITY)?;
+        }
+        Ok(())
+    }
+
+    /// Adds a function of one tensor.
+    fn apply(&mut self, b: &mut Builder, function: Pointwise) -> Result<(), CudaError> {
+        let out = self.next(b)?;
+        let tensors = [
+            (Attr::CUDNN_ATTR_OPERATION_POINTWISE_XDESC, self.last),
+            (Attr::CUDNN_ATTR_OPERATION_POINTWISE_YDESC, out),
+        ];
+        b.pointwise(function, &tensors)?;
+        self.last = out;
+        Ok(())
+    }
+}
+
+/// How a step's reals are stored in memory.
 pub(super) const fn data_type(real: Real) -> DataType {
     match real {
         Real::F32 | Real::Tf32 => DataType::CUDNN_DATA_FLOAT,
@@ -173,8 +193,8 @@ impl Builder<'_> {
         self.parts.last().map_or(null_mut(), |p| p.raw)
     }
 
-    /// A tensor of the given `[n, c, h, w]` that lies channels-last.
-    fn add_tensor(&mut self, id: i64, dtype: DataType, dims: [usize; 4], is_virtual: bool) -> Result<Raw, String> {
+    /// A tensor of the given `[n, c, h, w]` that is stored channels-last.
+    fn add_tensor(&mut self, id: i64, dtype: DataType, dims: [usize; 4], is_virtual: bool) -> Result<Raw, CudaError> {
         let [n, c, h, w] = dims.map(|d| d as i64);
         let tensor = Descriptor::new(self.library, Kind::CUDNN_BACKEND_TENSOR_DESCRIPTOR)?;
         tensor
@@ -198,18 +218,18 @@ impl Builder<'_> {
     }
 
     /// A tensor with an address.
-    fn tensor(&mut self, role: Role, dtype: DataType) -> Result<Raw, String> {
+    fn tensor(&mut self, role: Role, dtype: DataType) -> Result<Raw, CudaError> {
         self.roles.push(role);
         self.add_tensor(role as i64, dtype, self.dims(role), false)
     }
 
     /// A float tensor between two operations, shaped like `role`; it never reaches memory.
-    fn between(&mut self, role: Role) -> Result<Raw, String> {
+    fn between(&mut self, role: Role) -> Result<Raw, CudaError> {
         self.next_virtual += 1;
         self.add_tensor(self.next_virtual, DataType::CUDNN_DATA_FLOAT, self.dims(role), true)
     }
 
-    fn convolution(&mut self, kind: ConvKind, [x, w, y]: [Raw; 3]) -> Result<(), String> {
+    fn convolution(&mut self, kind: ConvKind, [x, w, y]: [Raw; 3]) -> Result<(), CudaError> {
         let g = self.geometry;
         let pair = |v: [usize; 2]| v.map(|d| d as i64);
         let conv = Descriptor::new(self.library, Kind::CUDNN_BACKEND_CONVOLUTION_DESCRIPTOR)?;
@@ -268,7 +288,7 @@ impl Builder<'_> {
     }
 
     /// An operation on each element; `tensors` are its attributes.
-    fn pointwise(&mut self, mode: Pointwise, tensors: &[(Attr, Raw)]) -> Result<(), String> {
+    fn pointwise(&mut self, mode: Pointwise, tensors: &[(Attr, Raw)]) -> Result<(), CudaError> {
         let what = Descriptor::new(self.library, Kind::CUDNN_BACKEND_POINTWISE_DESCRIPTOR)?;
         what.set(Attr::CUDNN_ATTR_POINTWISE_MODE, &[mode])?
             .set(Attr::CUDNN_ATTR_POINTWISE_MATH_PREC, &[DataType::CUDNN_DATA_FLOAT])?;

@@ -2,9 +2,9 @@
 //! end sums them up.
 
 use crate::ir::Role;
-use crate::lower::{Alias, LValue, Layout, Op, OpKind, Segment};
+use crate::lower::{Alias, LValue, Layout, Op};
 use crate::model::ParamId;
-use crate::ops;
+use crate::ops::{self, OpKind, Segment};
 use crate::rewrite::history::absorb;
 use crate::rewrite::rewriter::{Rewriter, made_like, set};
 use crate::tensor::{DType, Shape};

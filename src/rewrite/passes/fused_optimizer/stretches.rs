@@ -1,7 +1,8 @@
 //! The stretches of the flat vectors that single parameters take, as values of their own.
 
-use crate::lower::{Alias, LValue, LValueId, Program, Segment};
+use crate::lower::{Alias, LValue, LValueId, Program};
 use crate::model::ParamId;
+use crate::ops::Segment;
 use crate::rewrite::rewriter::Rewriter;
 use std::collections::HashMap;
 

@@ -1,9 +1,11 @@
-//! Kernels for the convolutions that nets are full of: stride 1 with small windows, few channels at the start, small images.
+//! Kernels for the convolutions that nets are full of: stride 1 with small windows, few channels at the start, small
+//! images.
 
 use super::*;
 
 impl Problem<'_> {
-    /// Whether the taps of a gradient of the weight are shifts of the same lines: 3x3, stride and dilation 1, no groups; and copies of 16 bytes fit.
+    /// Whether the taps of a gradient of the weight are shifts of the same lines: 3x3, stride and dilation 1, no
+    /// groups; and copies of 16 bytes fit.
     fn taps_are_shifts(&self) -> bool {
         let (g, width) = (self.g, 16 / self.real.size());
         self.kind == Kind::BackwardW
@@ -16,8 +18,8 @@ impl Problem<'_> {
             && g.f.is_multiple_of(width)
     }
 
-    /// Rows of y of a unit of `ConvTaps` with the least work: at most `lines` lines of y, in multiples of `multiple`, and `stages` stages in shared memory. A line takes
-    /// `bytes[0]` of dy and `bytes[1]` of x.
+    /// Rows of y of a unit of `ConvTaps` with the least work: at most `lines` lines of y, in multiples of `multiple`,
+    /// and `stages` stages in shared memory. A line takes `bytes[0]` of dy and `bytes[1]` of x.
     fn unit_rows(&self, lines: usize, multiple: usize, stages: usize, bytes: [usize; 2]) -> Option<usize> {
         let g = self.g;
         let (wide, pitch) = (g.wo.next_multiple_of(8), g.wo.next_multiple_of(8) + 2);
@@ -32,7 +34,8 @@ impl Problem<'_> {
         (1..=g.ho.next_multiple_of(2)).filter(|&rows| fits(rows)).min_by_key(|&rows| work(rows))
     }
 
-    /// Time of a gradient of the weight by `ConvTaps`: products of `rate` operations a microsecond, and the splits' way to memory and back.
+    /// Time of a gradient of the weight by `ConvTaps`: products of `rate` operations a microsecond, and the splits' way
+    /// to memory and back.
     fn taps_us(&self, rows: usize, channels: usize, splits: usize, rate: f64) -> f64 {
         let g = self.g;
         let tiles = g.f.div_ceil(64) * g.c.div_ceil(channels);
@@ -44,8 +47,9 @@ impl Problem<'_> {
         ((each * waves) as f64 / rate).max(self.memory_us()) + second + PHASE_US + 1.0
     }
 
-    /// The gradient of the weight of all taps at once by the matrix instructions of warpgroups, which are Hopper's alone.
-    pub(super) fn wgmma(&self, capability: (u32, u32)) -> Option<Code> {
+    /// The gradient of the weight of all taps at once by the matrix instructions of warpgroups, which are Hopper's
+    /// alone.
+    pub(super) fn wgmma(&self, capability: (u32, u32)) -> Option<CustomKernel> {
         if !self.taps_are_shifts() || capability != (9, 0) || self.real.size() != 2 {
             return None;
         }
@@ -53,17 +57,16 @@ impl Problem<'_> {
         let rows = self.unit_rows(128, 16, 3, [128, 128])?;
         let splits = self.stretches(g.f.div_ceil(64) * g.c.div_ceil(64), g.n * g.ho.div_ceil(rows));
         let (number, geometry) = self.types();
-        Some(Code {
+        Some(CustomKernel {
             tail: format!("{}_wgmma_64x576x{rows}_k{splits}_v0", self.real.name()),
-            file: "conv.cu",
-            ty: format!("ConvWgmmaBwdW<{number}, {geometry}, {rows}, {splits}, {}>", self.accumulate),
+            spec: spec("ConvWgmmaBwdW", format!("{number}, {geometry}, {rows}, {splits}, {}", self.accumulate)),
             work_bytes: self.work_bytes(splits),
             cost_us: self.taps_us(rows, 64, splits, 620e6),
         })
     }
 
     /// The gradient of the weight of all taps at once with TF32 factors.
-    pub(super) fn taps(&self) -> Option<Code> {
+    pub(super) fn taps(&self) -> Option<CustomKernel> {
         if !self.taps_are_shifts() || self.real != Real::Tf32 {
             return None;
         }
@@ -72,17 +75,16 @@ impl Problem<'_> {
         let rows = self.unit_rows(64, if channels == 32 { 16 } else { 8 }, 3, [288, (channels + 8) * 4])?;
         let splits = self.stretches(g.f.div_ceil(64) * g.c.div_ceil(channels), g.n * g.ho.div_ceil(rows));
         let (_, geometry) = self.types();
-        Some(Code {
+        Some(CustomKernel {
             tail: format!("tf32_taps_64x{}x{rows}_k{splits}_v0", channels * 9),
-            file: "conv.cu",
-            ty: format!("ConvTapsBwdW<{geometry}, {rows}, {channels}, 3, {splits}, {}>", self.accumulate),
+            spec: spec("ConvTapsBwdW", format!("{geometry}, {rows}, {channels}, 3, {splits}, {}", self.accumulate)),
             work_bytes: self.work_bytes(splits),
             cost_us: self.taps_us(rows, channels, splits, 175e6),
         })
     }
 
     /// The kernels for images of few channels, on tensor cores.
-    pub(super) fn thin(&self) -> Option<Code> {
+    pub(super) fn thin(&self) -> Option<CustomKernel> {
         let g = self.g;
         let (elem, weights) = (self.real.size(), g.kernel[0] * g.kernel[1] * g.c);
         let backward = self.kind == Kind::BackwardW;
@@ -90,7 +92,8 @@ impl Problem<'_> {
             return None;
         }
         let filters = [64, 32, 16].into_iter().find(|&f| g.f.is_multiple_of(f) && (backward || f > 16))?;
-        // Positions of a unit: in the gradient of the weight a thread holds 64 words of dy at most, 32 where that lets two blocks share a multiprocessor.
+        // Positions of a unit: in the gradient of the weight a thread holds 64 words of dy at most, 32 where that lets
+        // two blocks share a multiprocessor.
         let words = if elem == 4 && filters == 64 { 32 } else { 64 };
         let most = if backward { words * 32 * 8 * 4 / (filters * elem) } else { 400 };
         let rows = (1..=g.ho)
@@ -107,10 +110,9 @@ impl Problem<'_> {
         let units = g.n * g.ho.div_ceil(rows);
         let tiles = g.f / filters;
         let (number, geometry) = self.types();
-        let code = |tail: String, ty: String, work_bytes: u64, cost_us: f64| Code {
+        let code = |tail: String, spec: KernelSpec, work_bytes: u64, cost_us: f64| CustomKernel {
             tail,
-            file: "conv.cu",
-            ty,
+            spec,
             work_bytes,
             cost_us,
         };
@@ -123,7 +125,7 @@ impl Problem<'_> {
             }
             Some(code(
                 format!("{}_thin_{filters}x{rows}_k{splits}_v0", self.real.name()),
-                format!("ConvThinBwdW<{number}, {geometry}, {filters}, {rows}, {splits}, {}>", self.accumulate),
+                spec("ConvThinBwdW", format!("{number}, {geometry}, {filters}, {rows}, {splits}, {}", self.accumulate)),
                 self.work_bytes(splits),
                 2.0 * PHASE_US + 2.5 + 1.15 * self.memory_us(),
             ))
@@ -131,7 +133,10 @@ impl Problem<'_> {
             let blocks = (2 * self.multiprocessors).div_ceil(tiles).min(units);
             Some(code(
                 format!("{}_thin_{filters}x{rows}_v0", self.real.name()),
-                format!("ConvThinForward<{number}, {geometry}, {filters}, {rows}, {blocks}, {}>", self.epilogue),
+                spec(
+                    "ConvThinForward",
+                    format!("{number}, {geometry}, {filters}, {rows}, {blocks}, {}", self.epilogue),
+                ),
                 0,
                 PHASE_US + 1.5 + 1.15 * self.memory_us(),
             ))
@@ -139,7 +144,7 @@ impl Problem<'_> {
     }
 
     /// The kernel whose warps share a sum, for small problems without tensor cores.
-    pub(super) fn sliced(&self) -> Option<Code> {
+    pub(super) fn sliced(&self) -> Option<CustomKernel> {
         let g = self.g;
         if self.tensor || self.kind == Kind::BackwardW || self.real.size() != 4 {
             return None;
@@ -161,10 +166,12 @@ impl Problem<'_> {
         let each = steps.div_ceil(18);
         let slices = steps.div_ceil(each);
         let (_, geometry) = self.types();
-        Some(Code {
+        Some(CustomKernel {
             tail: format!("{}_sliced_{}x{}_s{slices}_v0", self.real.name(), tile[0], tile[1]),
-            file: "conv.cu",
-            ty: format!("ConvSliced<{kind}, {geometry}, {}, {}, {slices}, {}>", tile[0], tile[1], self.epilogue),
+            spec: spec(
+                "ConvSliced",
+                format!("{kind}, {geometry}, {}, {}, {slices}, {}", tile[0], tile[1], self.epilogue),
+            ),
             work_bytes: 0,
             cost_us: PHASE_US + 1.0 + blocks.div_ceil(self.multiprocessors) as f64 * (0.4 + 0.35 * each as f64),
         })

@@ -1,6 +1,6 @@
 //! A private copy of the step, which is run as far as a person looks.
 
-use crate::lower::Dir;
+use crate::ops::Dir;
 use crate::studio::commands::choices::DeviceChoice;
 use crate::studio::jobs::measurements::request::{Point, Task, ValuesAnswer, ValuesRequest};
 use crate::studio::view_models::values::{Place, ShownValues};

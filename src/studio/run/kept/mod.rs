@@ -182,7 +182,7 @@ impl KeptRuns {
 
     /// True while a run is being written, by this window or by a command.
     #[must_use]
-    pub fn is_watching(&self) -> bool {
+    fn is_watching(&self) -> bool {
         self.entries.iter().any(|e| e.record.state == RunEnd::Running)
     }
 
@@ -218,7 +218,7 @@ impl KeptRuns {
     }
 
     /// Makes the comparison of presets anew, and drops curves that nobody wants.
-    pub fn selection_changed(&mut self) {
+    fn selection_changed(&mut self) {
         let presets: Vec<&str> =
             self.selected.iter().filter_map(|id| self.entry(id)).map(|e| e.record.preset.as_str()).collect();
         self.differences = if presets.len() > 1 { preset_differences(&presets) } else { Vec::new() };

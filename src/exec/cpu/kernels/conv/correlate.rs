@@ -1,7 +1,8 @@
 //! Forward convolution and the gradient of its input.
 //!
-//! Phase 0 rearranges the weight into panels of columns (transposed and in the order of the taps, for the gradient); phase 1 takes the output stripe by
-//! stripe: the stripe's input is copied with its padding, unless there is none, and its pixels are the rows of tiles.
+//! Phase 0 rearranges the weight into panels of columns (transposed and in the order of the taps, for the gradient);
+//! phase 1 takes the output stripe by stripe: the stripe's input is copied with its padding, unless there is none, and
+//! its pixels are the rows of tiles.
 
 use super::super::gemm::finish;
 use super::super::gemm::machine::Machine;
@@ -10,8 +11,7 @@ use super::super::gemm::pack;
 use super::super::gemm::simd::Vector;
 use super::pad::{self, Window};
 use crate::exec::cpu::call::{Call, Part};
-use crate::lower::{ConvGeometry, Epilogue};
-use crate::ops::slot::product as slot;
+use crate::ops::{ConvGeometry, Epilogue, slot::product as slot};
 use crate::select::cpu_conv::{Correlation, class_rows, stripe};
 use crate::select::cpu_gemm::{stretch, tile_shape};
 
@@ -19,9 +19,10 @@ use crate::select::cpu_gemm::{stretch, tile_shape};
 const HEAD: usize = 8;
 const CLASS_HEAD: usize = 8;
 
-/// The table of a correlation. Head: classes, in place, first column, columns of a row, stripes, depth, elements of a stripe, unused. Then for each stripe its
-/// first input row and number of rows. Then for each class: first row, first column, rows, columns, segments, elements of a segment, first row in the
-/// packed weight, taps; where each segment starts from a pixel's place, in elements; the weight's tap for each of its taps.
+/// The table of a correlation. Head: classes, in place, first column, columns of a row, stripes, depth, elements of a
+/// stripe, unused. Then for each stripe its first input row and number of rows. Then for each class: first row, first
+/// column, rows, columns, segments, elements of a segment, first row in the packed weight, taps; where each segment
+/// starts from a pixel's place, in elements; the weight's tap for each of its taps.
 pub fn table(c: &Correlation) -> Box<[i32]> {
     let (first_column, pitch) = c.pitch();
     let stripes = c.stripes();
@@ -36,7 +37,8 @@ pub fn table(c: &Correlation) -> Box<[i32]> {
     }
     let mut depth = 0;
     for class in &c.classes {
-        // Taps that follow each other in a row are one stretch of the input, where a pixel holds nothing but what is multiplied.
+        // Taps that follow each other in a row are one stretch of the input, where a pixel holds nothing but what is
+        // multiplied.
         let mut starts: Vec<(isize, isize)> = Vec::new();
         let mut run = 1;
         let merges = c.groups == 1 && merged(class.taps.iter().map(|t| t.offset), &mut run);
@@ -188,7 +190,8 @@ unsafe fn multiply<M: Machine>(g: &ConvGeometry, s: &Sizes, epilogue: &Epilogue,
     let packed_len = (g.groups * depth * row_len).next_multiple_of(16);
     let (fast, rest) = finish::split(epilogue);
     let (from, to) = part.range(g.n * stripes, 1);
-    // SAFETY: stripes lie inside the images, panels and padded stripes in the workspace; parts write disjoint stripes of the output.
+    // SAFETY: stripes are inside the images, panels and padded stripes in the workspace; parts write disjoint stripes
+    // of the output.
     unsafe {
         let x = call.arg::<f32>(slot::A).cast_const();
         let work = call.arg::<f32>(slot::WORK);

@@ -11,8 +11,7 @@ mod weight;
 
 use super::gemm::machine::{self, Machine};
 use crate::exec::cpu::call::{Call, KernelFn, KernelImpl, Part};
-use crate::lower::OpKind;
-use crate::ops;
+use crate::ops::{self, OpKind};
 use crate::select::Isa;
 use crate::select::cpu_conv::{Correlation, is_parallel};
 

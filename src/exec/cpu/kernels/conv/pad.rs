@@ -1,6 +1,6 @@
 //! Images with their padding written out.
 
-/// The window of an image that is copied: rows and columns may lie outside, where zeros are written.
+/// The window of an image that is copied: rows and columns may be outside, where zeros are written.
 pub struct Window {
     /// Rows, columns and channels of the image.
     pub h: usize,
@@ -21,11 +21,11 @@ pub struct Window {
 #[inline(always)]
 pub unsafe fn copy(from: *const f32, to: *mut f32, win: &Window) {
     let Window { h, w, c, row, column, rows, columns } = *win;
-    // The columns of the window that lie inside the image.
+    // The columns of the window that are inside the image.
     let first = (-column).clamp(0, columns as isize) as usize;
     let last = (w as isize - column).clamp(first as isize, columns as isize) as usize;
     for r in 0..rows {
-        // SAFETY: the row lies inside `to`; what is copied lies inside the image.
+        // SAFETY: the row is inside `to`; what is copied is inside the image.
         unsafe {
             let to = to.add(r * columns * c);
             let source = row + r as isize;

@@ -1,16 +1,16 @@
 //! The gradient of a convolution's weight.
 //!
-//! `dw[tap, c, f]` sums, over all output pixels, input pixels at the tap times `dy`: a product with a long reduction and a small result. Small results are
-//! summed in chunks of the batch, each into memory of its own, that a second phase adds up in order; large ones are shared among threads by tiles. The taps along a
-//! row, together with their channels, are consecutive in memory, so that they are the rows of one tile.
+//! `dw[tap, c, f]` sums, over all output pixels, input pixels at the tap times `dy`: a product with a long reduction
+//! and a small result. Small results are summed in chunks of the batch, each into memory of its own, that a second
+//! phase adds up in order; large ones are shared among threads by tiles. The taps along a row, together with their
+//! channels, are consecutive in memory, so that they are the rows of one tile.
 
 use super::super::gemm::machine::Machine;
 use super::super::gemm::micro::Tile;
 use super::super::gemm::simd::Vector;
 use super::pad::{self, Window};
 use crate::exec::cpu::call::{Call, Part};
-use crate::lower::ConvGeometry;
-use crate::ops::slot::product as slot;
+use crate::ops::{ConvGeometry, slot::product as slot};
 use crate::select::cpu_conv::{WeightPlan, weight_plan};
 use crate::select::cpu_gemm::{stretch, tile_shape};
 
@@ -26,7 +26,8 @@ pub fn table(g: &ConvGeometry) -> Box<[i32]> {
     starts.map(|(i, row)| ((i * plan.padded[0] + row * g.stride[0]) * plan.padded[1] * g.c) as i32).collect()
 }
 
-/// The products of one group of images: for each row of taps, each its channels (one or all taps of the row), by panels.
+/// The products of one group of images: for each row of taps, each its channels (one or all taps of the row), by
+/// panels.
 struct Rows {
     /// Products: rows of taps, or single taps; times groups.
     products: usize,
@@ -46,7 +47,7 @@ pub unsafe fn run<M: Machine>(g: &ConvGeometry, accumulate: bool, call: &Call, p
     let c_g = g.c / g.groups;
     let len = g.kernel[0] * g.kernel[1] * c_g * g.f;
     let padded_len = len.next_multiple_of(16);
-    // SAFETY: the caller's contract; partial sums and padded images lie in the workspace as the plan says.
+    // SAFETY: the caller's contract; partial sums and padded images are in the workspace as the plan says.
     unsafe {
         let work = call.arg::<f32>(slot::WORK);
         let dw = call.arg::<f32>(slot::C);
@@ -118,7 +119,7 @@ unsafe fn sum_group<M: Machine>(
     let first = group * plan.images;
     let count = plan.images.min(g.n - first);
     let image_len = g.h * g.w * g.c;
-    // SAFETY: the group's images lie inside `x`, its rows inside `dy`; tiles lie inside the weight.
+    // SAFETY: the group's images are inside `x`, its rows inside `dy`; tiles are inside the weight.
     unsafe {
         let x = call.arg::<f32>(slot::A).cast_const().add(first * image_len);
         let dy = call.arg::<f32>(slot::B).cast_const().add(first * g.ho * g.wo * g.f);

@@ -1,11 +1,11 @@
-//! Activation functions and derivatives that take too long to be done in the innermost kernel: a second pass over a tile that has just been
-//! stored, while it lies in the first-level cache.
+//! Activation functions and derivatives that take too long to be done in the innermost kernel: a second pass over a
+//! tile that has just been stored, while it is in the first-level cache.
 
 use super::micro::{Finish, Tile};
 use super::simd::{MAX_LANES, Vector};
 use crate::exec::cpu::kernels::math;
-use crate::lower::Epilogue;
 use crate::model::Activation;
+use crate::ops::Epilogue;
 
 /// The part of an epilogue that is left after the innermost kernel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

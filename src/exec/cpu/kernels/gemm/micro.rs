@@ -1,9 +1,9 @@
 //! The innermost kernel: a tile of the product kept in registers while the reduction runs.
 //!
-//! One kernel serves products and convolutions. Its `b` rows are vectors over the columns of the tile, its `a` elements are broadcast; the
-//! reduction index runs over segments, each a stretch of equal length that starts somewhere else in `a` (the taps of a convolution), while `b`
-//! simply continues. What is done to the finished elements is done in registers, but for functions that take long: see
-//! [`super::finish`].
+//! One kernel serves products and convolutions. Its `b` rows are vectors over the columns of the tile, its `a` elements
+//! are broadcast; the reduction index runs over segments, each a stretch of equal length that starts somewhere else in
+//! `a` (the taps of a convolution), while `b` simply continues. What is done to the finished elements is done in
+//! registers, but for functions that take long: see [`super::finish`].
 
 #![allow(
     clippy::needless_range_loop,
@@ -82,10 +82,12 @@ impl Tile {
 /// A kernel for tiles of one size.
 pub type MicroFn = unsafe fn(&Tile);
 
-/// Computes a tile of `ROWS` rows and `VECTORS` vectors. With `COLUMN`, row `i` of `a` starts `i` elements after the first.
+/// Computes a tile of `ROWS` rows and `VECTORS` vectors. With `COLUMN`, row `i` of `a` starts `i` elements after the
+/// first.
 ///
 /// # Safety
-/// Runs where `V` may be used. All pointers of the tile are valid for its dimensions; the output overlaps no input but `saved`.
+/// Runs where `V` may be used. All pointers of the tile are valid for its dimensions; the output overlaps no input but
+/// `saved`.
 #[inline(always)]
 pub unsafe fn micro<V: Vector, const ROWS: usize, const VECTORS: usize, const COLUMN: bool>(t: &Tile) {
     // SAFETY: every access stays inside the tile's operands, as the caller promises.

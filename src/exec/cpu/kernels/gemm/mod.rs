@@ -2,8 +2,8 @@
 //!
 //! The output is divided into tiles that fit the registers ([`micro`]), of nearly equal height, in panels of columns. A
 //! thread takes a range of tiles, panel by panel, so that a panel of `b` stays in its first-level cache. Where the
-//! layout of `b` does not suit the kernel (see [`crate::select::cpu_gemm`]), the thread that needs a panel rearranges it
-//! first. `a` is read in place or, where its rows would fall on the same cache sets, rearranged by all threads in a
+//! layout of `b` does not suit the kernel (see [`crate::select::cpu_gemm`]), the thread that needs a panel rearranges
+//! it first. `a` is read in place or, where its rows would fall on the same cache sets, rearranged by all threads in a
 //! phase of its own. Every element is summed in one order, whatever the number of threads.
 
 pub(super) mod finish;
@@ -18,8 +18,7 @@ use self::machine::Machine;
 use self::micro::Tile;
 use self::simd::Vector;
 use crate::exec::cpu::call::{Call, KernelFn, KernelImpl, Part};
-use crate::lower::{Gemm, OpKind, Trans};
-use crate::ops::slot::product as slot;
+use crate::ops::{Gemm, OpKind, Trans, slot::product as slot};
 use crate::select::Isa;
 use crate::select::cpu_gemm::{GemmBlocking, PARALLEL_US, cost_us, gemm_blocking, stretch};
 
@@ -85,7 +84,7 @@ unsafe fn pack_a<M: Machine>(g: &Gemm, plan: GemmBlocking, call: &Call, part: Pa
     for unit in from..to {
         let (k0, k_len) = stretch(g.k, plan.k_blocks, unit / plan.row_tiles);
         let (row0, rows) = stretch(g.m, plan.row_tiles, unit % plan.row_tiles);
-        // SAFETY: the stretches lie inside `a`; the packed tiles fill `m k` elements of the workspace without overlap.
+        // SAFETY: the stretches are inside `a`; the packed tiles fill `m k` elements of the workspace without overlap.
         unsafe {
             let to = call.arg::<f32>(slot::WORK).add(k0 * g.m + row0 * k_len);
             let a = call.arg::<f32>(slot::A).cast_const();
@@ -123,7 +122,7 @@ unsafe fn multiply<M: Machine>(g: &Gemm, plan: GemmBlocking, call: &Call, part: 
     let (finish, rest) = finish::split(&g.epilogue);
     let segment = [0i32];
     let mut t = Tile { segments: segment.as_ptr(), segment_count: 1, ..Tile::EMPTY };
-    // SAFETY: tiles lie inside the operands; packed panels of a thread lie in its own share of the workspace.
+    // SAFETY: tiles are inside the operands; packed panels of a thread are in its own share of the workspace.
     unsafe {
         let (a, b) = (call.arg::<f32>(slot::A).cast_const(), call.arg::<f32>(slot::B).cast_const());
         let work = call.arg::<f32>(slot::WORK);

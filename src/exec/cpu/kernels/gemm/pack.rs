@@ -2,11 +2,12 @@
 
 use super::simd::{MAX_LANES, Vector};
 
-/// Copies `rows` rows of `width` elements, `stride` apart, to rows of `vectors` vectors that follow each other; the rest of each is zero.
+/// Copies `rows` rows of `width` elements, `stride` apart, to rows of `vectors` vectors that follow each other; the
+/// rest of each is zero.
 ///
 /// # Safety
-/// Runs where `V` may be used; `width` is `1..=vectors * LANES` and more than all vectors but one hold; `from` and `to` are valid for what is
-/// read and written.
+/// Runs where `V` may be used; `width` is `1..=vectors * LANES` and more than all vectors but one hold; `from` and `to`
+/// are valid for what is read and written.
 #[inline(always)]
 pub unsafe fn copy_rows<V: Vector>(
     from: *const f32,
@@ -30,11 +31,12 @@ pub unsafe fn copy_rows<V: Vector>(
     }
 }
 
-/// Transposes up to `LANES` rows: `to[p * step + r] = from[r * stride + p]` for `r < rows`, `p < columns`. `keep` elements are written for each `p`;
-/// those past `rows` repeat the last row.
+/// Transposes up to `LANES` rows: `to[p * step + r] = from[r * stride + p]` for `r < rows`, `p < columns`. `keep`
+/// elements are written for each `p`; those past `rows` repeat the last row.
 ///
 /// # Safety
-/// Runs where `V` may be used; `rows` and `keep` are `1..=LANES`; `from` and `to` are valid for what is read and written.
+/// Runs where `V` may be used; `rows` and `keep` are `1..=LANES`; `from` and `to` are valid for what is read and
+/// written.
 #[inline(always)]
 pub unsafe fn transpose_rows<V: Vector>(
     from: *const f32,

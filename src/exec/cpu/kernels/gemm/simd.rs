@@ -1,10 +1,11 @@
-//! Vectors as the matrix kernels see them: one trait, so that each kernel is written once and compiled for every instruction set.
+//! Vectors as the matrix kernels see them: one trait, so that each kernel is written once and compiled for every
+//! instruction set.
 
 /// A vector of `f32` lanes.
 ///
 /// # Safety
-/// Every method may only run where the instruction set of the implementing type is available; the callers are all inlined into functions
-/// compiled for it. Loads and stores need no alignment.
+/// Every method may only run where the instruction set of the implementing type is available; the callers are all
+/// inlined into functions compiled for it. Loads and stores need no alignment.
 pub trait Vector: Copy {
     /// Number of `f32` lanes.
     const LANES: usize;

@@ -14,7 +14,8 @@ pub struct Avx512(__m512);
 /// A window of eight words from here starts with any number of set words.
 static MASK_WORDS: [i32; 16] = [-1, -1, -1, -1, -1, -1, -1, -1, 0, 0, 0, 0, 0, 0, 0, 0];
 
-// The bodies hold one kind of unsafe operation, intrinsics on values or on the caller's pointers, under the trait's contract.
+// The bodies hold one kind of unsafe operation, intrinsics on values or on the caller's pointers, under the trait's
+// contract.
 #[allow(unsafe_op_in_unsafe_fn)]
 impl Vector for Avx2 {
     const LANES: usize = 8;

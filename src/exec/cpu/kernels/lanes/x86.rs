@@ -63,8 +63,8 @@ unsafe fn larger(a: __m128, b: __m128) -> __m128 {
     unsafe { _mm_max_ps(b, a) }
 }
 
-// In all of the following the calls are sound because the type is only used where the processor has AVX-512, and memory is as the trait's
-// contract promises.
+// In all of the following the calls are sound because the type is only used where the processor has AVX-512, and memory
+// is as the trait's contract promises.
 impl Lanes for Avx512 {
     type Mask = __mmask16;
 
@@ -112,7 +112,8 @@ impl Lanes for Avx512 {
 
     #[inline(always)]
     fn max_magnitude(self, other: Self) -> Self {
-        // SAFETY: see above. The bits of floats without a sign rise with their value, and those of NaN lie above infinity's.
+        // SAFETY: see above. The bits of floats without a sign rise with their value, and those of NaN are above
+        // infinity's.
         unsafe {
             let larger = _mm512_max_epi32(_mm512_castps_si512(self.0), _mm512_castps_si512(other.0));
             Self(_mm512_castsi512_ps(larger))
@@ -268,7 +269,8 @@ impl Lanes for Avx2 {
             // SAFETY: promised by the caller: the processor has AVX2.
             unsafe { _mm256_castsi256_ps(_mm256_max_epi32(_mm256_castps_si256(a), _mm256_castps_si256(b))) }
         }
-        // SAFETY: see above. The bits of floats without a sign rise with their value, and those of NaN lie above infinity's.
+        // SAFETY: see above. The bits of floats without a sign rise with their value, and those of NaN are above
+        // infinity's.
         unsafe { Self(larger(self.0, other.0), larger(self.1, other.1)) }
     }
 

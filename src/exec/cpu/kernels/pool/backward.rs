@@ -1,10 +1,9 @@
 //! Gradients of pooling: each output's gradient is handed to the positions of its window.
 
-use super::{Index, Span, extent, for_channels, for_window};
+use super::window::{Index, Span, extent, for_channels, for_window};
 use crate::exec::cpu::call::{Call, Part};
 use crate::exec::cpu::kernels::lanes::{LANES, Lanes};
-use crate::lower::{OpKind, PoolGeometry};
-use crate::ops;
+use crate::ops::{self, OpKind, PoolGeometry};
 use std::ops::Range;
 
 /// The outputs along `axis` whose windows cover input `at`.
@@ -78,8 +77,8 @@ fn are_apart(g: &PoolGeometry) -> bool {
     g.stride[0] >= g.size[0] && g.stride[1] >= g.size[1]
 }
 
-/// Writes `dx` where windows do not overlap: each output writes its window. An output row owns the rows of the input from its windows' first
-/// to the next ones' first.
+/// Writes `dx` where windows do not overlap: each output writes its window. An output row owns the rows of the input
+/// from its windows' first to the next ones' first.
 ///
 /// # Safety
 /// `dx [n, h, w, c]` is writable, and the outputs exist.
@@ -94,7 +93,7 @@ unsafe fn spread<V: Lanes, S: Share<V>>(share: &S, g: &PoolGeometry, dx: *mut f3
         let first = if oy == 0 { 0 } else { start(oy) };
         let last = if oy + 1 == g.ho { g.h } else { start(oy + 1) };
         let line = g.w * g.c;
-        // SAFETY: the rows `first..last` of the sample belong to this unit, and its windows lie in them.
+        // SAFETY: the rows `first..last` of the sample belong to this unit, and its windows are in them.
         unsafe {
             if !tiles_width || last - first != down.len {
                 dx.add((sample * g.h + first) * line).write_bytes(0, (last - first) * line);
@@ -116,7 +115,7 @@ unsafe fn spread<V: Lanes, S: Share<V>>(share: &S, g: &PoolGeometry, dx: *mut f3
 /// Writes the shares of a window that starts at `to`, in `n` lanes.
 ///
 /// # Safety
-/// The window lies in the input.
+/// The window is in the input.
 #[inline(always)]
 unsafe fn hand_out<V: Lanes, S: Share<V>, const K: usize>(
     share: &S,

@@ -35,7 +35,8 @@ pub fn take_undecided() -> u64 {
 /// How far the partial sums of another order are from those of this one, as a share of the root of the sum of squared
 /// terms. No order of up to nine terms is farther away; of more, one in thirty million is: the partial sums of a random
 /// order are a bridge from zero to the whole sum, which leaves its middle line by `x` roots with probability
-/// `2 exp(-2 x^2)` (Higham and Mary, *A new approach to probabilistic rounding error analysis*, 2019, take orders as random).
+/// `2 exp(-2 x^2)` (Higham and Mary, *A new approach to probabilistic rounding error analysis*, 2019, take orders as
+/// random).
 const OTHER_ORDERS: f64 = 3.0;
 
 /// A bound for the second derivative of a smooth activation, and for the derivative of what is saved of it.
@@ -281,6 +282,12 @@ impl<const SUM: i32, const PRODUCT: i32> Real for Bounded<SUM, PRODUCT> {
         Self { error: self.error.max(other.error), ..larger }
     }
 
+    /// Where rounding decides the sign, it may be the other one.
+    fn signum_or_zero(self) -> Self {
+        let value = if self.value == 0.0 || self.value.is_nan() { self.value } else { self.value.signum() };
+        Self::off(value, if self.error > 0.0 && self.value.abs() <= self.error { 1.0 + value.abs() } else { 0.0 })
+    }
+
     fn exceeds(self, other: Self) -> bool {
         let undecided = self.error + other.error;
         if undecided > 0.0 && (self.value - other.value).abs() <= undecided {
@@ -326,6 +333,10 @@ mod tests {
     #[test]
     fn what_rounding_decides_is_said() {
         let near = Single::off(1e-9, 1e-8);
+        assert_eq!((near.signum_or_zero().value, near.signum_or_zero().error), (1.0, 2.0));
+        assert_eq!(Single::off(0.0, 1e-8).signum_or_zero().error, 1.0);
+        assert_eq!(Single::exact(-1e-9).signum_or_zero(), Single::exact(-1.0));
+        assert_eq!(Single::exact(-1e-9).signum_or_zero().error, 0.0);
         assert_eq!(near.act_grad(Activation::Relu).error, 1.0);
         assert_eq!(Single::exact(1e-9).act_grad(Activation::Relu).error, 0.0);
         // A relu of what is clearly negative is exactly zero.

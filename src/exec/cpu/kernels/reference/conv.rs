@@ -1,14 +1,26 @@
 //! Convolutions: `x [n, h, w, c]`, weight `[kh, kw, c / groups, f]`, `y [n, ho, wo, f]`.
 
 use super::{Args, Buf, Real, Tail};
-use crate::lower::{ConvGeometry, Epilogue};
+use crate::ops::{self, ConvGeometry, Epilogue, OpKind};
+
+/// Runs an operation of this family, and says whether it is one.
+pub(super) fn run<T: Real>(args: Args, op: &OpKind) -> bool {
+    match op {
+        OpKind::Conv2d(ops::Conv2d { geometry, epilogue }) => forward::<T>(args, geometry, epilogue),
+        OpKind::Conv2dBwdX(ops::Conv2dBwdX { geometry, epilogue }) => backward_x::<T>(args, geometry, epilogue),
+        OpKind::Conv2dBwdW(ops::Conv2dBwdW { geometry, accumulate }) => backward_w::<T>(args, geometry, *accumulate),
+        _ => return false,
+    }
+    true
+}
 
 /// Where things lie, for a geometry.
 #[derive(Clone, Copy)]
 struct Layout<'a>(&'a ConvGeometry);
 
 impl Layout<'_> {
-    /// The input row or column that output position `out` meets at kernel position `k` along `axis`, where it is not padding.
+    /// The input row or column that output position `out` meets at kernel position `k` along `axis`, where it is not
+    /// padding.
     fn input(self, axis: usize, out: usize, k: usize) -> Option<usize> {
         let (g, size) = (self.0, [self.0.h, self.0.w][axis]);
         let at = (out * g.stride[axis] + k * g.dilation[axis]).checked_sub(g.padding[axis])?;
@@ -38,7 +50,7 @@ impl Layout<'_> {
 }
 
 /// `y = x * weight`: slots `a` is x, `b` is the weight, `c` is y.
-pub(super) fn forward<T: Real>(args: Args, g: &ConvGeometry, epilogue: &Epilogue) {
+fn forward<T: Real>(args: Args, g: &ConvGeometry, epilogue: &Epilogue) {
     use crate::ops::slot::product as slot;
     let (x, weight): (Buf<T>, Buf<T>) = (args.buf(slot::A), args.buf(slot::B));
     let tail = Tail::new(args, false, *epilogue);
@@ -66,7 +78,7 @@ pub(super) fn forward<T: Real>(args: Args, g: &ConvGeometry, epilogue: &Epilogue
 }
 
 /// Gradient of the input: slots `a` is dy, `b` is the weight, `c` is dx.
-pub(super) fn backward_x<T: Real>(args: Args, g: &ConvGeometry, epilogue: &Epilogue) {
+fn backward_x<T: Real>(args: Args, g: &ConvGeometry, epilogue: &Epilogue) {
     use crate::ops::slot::product as slot;
     let (dy, weight): (Buf<T>, Buf<T>) = (args.buf(slot::A), args.buf(slot::B));
     let tail = Tail::new(args, false, *epilogue);
@@ -94,7 +106,7 @@ pub(super) fn backward_x<T: Real>(args: Args, g: &ConvGeometry, epilogue: &Epilo
 }
 
 /// Gradient of the weight: slots `a` is x, `b` is dy, `c` is dw.
-pub(super) fn backward_w<T: Real>(args: Args, g: &ConvGeometry, accumulate: bool) {
+fn backward_w<T: Real>(args: Args, g: &ConvGeometry, accumulate: bool) {
     use crate::ops::slot::product as slot;
     let (x, dy): (Buf<T>, Buf<T>) = (args.buf(slot::A), args.buf(slot::B));
     let tail = Tail::new(args, accumulate, Epilogue::default());

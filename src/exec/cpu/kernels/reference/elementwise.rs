@@ -2,10 +2,28 @@
 
 use super::{Args, Buf, Real};
 use crate::exec::cpu::kernels::dropout::random;
-use crate::lower::dropout_threshold as threshold;
 use crate::model::Activation;
+use crate::ops::{self, OpKind, dropout_threshold as threshold};
 
-pub(super) fn fill<T: Real>(args: Args, len: usize) {
+/// Runs an operation of this family, and says whether it is one.
+pub(super) fn run<T: Real>(args: Args, op: &OpKind) -> bool {
+    match op {
+        OpKind::Fill(ops::Fill { len }) => fill::<T>(args, *len),
+        OpKind::Transpose(ops::Transpose { n, rows, cols }) => transpose::<T>(args, *n, *rows, *cols),
+        OpKind::BiasAdd(ops::BiasAdd { rows, cols }) => bias_add::<T>(args, *rows, *cols),
+        OpKind::Act(ops::Act { func, len }) => act::<T>(args, *func, *len),
+        OpKind::ActBwd(ops::ActBwd { func, len }) => act_bwd::<T>(args, *func, *len),
+        OpKind::BiasGrad(ops::BiasGrad { rows, cols, accumulate }) => bias_grad::<T>(args, *rows, *cols, *accumulate),
+        OpKind::Add(ops::Add { len }) => add::<T>(args, *len),
+        OpKind::Dropout(ops::Dropout { len, rate, stream }) => dropout::<T>(args, *len, rate.get(), *stream),
+        OpKind::SignBits(ops::SignBits { len }) => sign_bits::<T>(args, *len),
+        OpKind::DropoutBwd(ops::DropoutBwd { len, rate }) => dropout_bwd::<T>(args, *len, rate.get()),
+        _ => return false,
+    }
+    true
+}
+
+fn fill<T: Real>(args: Args, len: usize) {
     use crate::ops::slot::fill as slot;
     let y: Buf<T> = args.buf(slot::Y);
     for i in 0..len {
@@ -14,7 +32,7 @@ pub(super) fn fill<T: Real>(args: Args, len: usize) {
 }
 
 /// `x [n, rows, cols]`, `y [n, cols, rows]`.
-pub(super) fn transpose<T: Real>(args: Args, n: usize, rows: usize, cols: usize) {
+fn transpose<T: Real>(args: Args, n: usize, rows: usize, cols: usize) {
     use crate::ops::slot::transpose as slot;
     let (x, y): (Buf<T>, Buf<T>) = (args.buf(slot::X), args.buf(slot::Y));
     for sample in 0..n {
@@ -27,7 +45,7 @@ pub(super) fn transpose<T: Real>(args: Args, n: usize, rows: usize, cols: usize)
 }
 
 /// `x`, `y [rows, cols]`, `bias [cols]`.
-pub(super) fn bias_add<T: Real>(args: Args, rows: usize, cols: usize) {
+fn bias_add<T: Real>(args: Args, rows: usize, cols: usize) {
     use crate::ops::slot::bias_add as slot;
     let (x, bias, y): (Buf<T>, Buf<T>, Buf<T>) = (args.buf(slot::X), args.buf(slot::BIAS), args.buf(slot::Y));
     for i in 0..rows * cols {
@@ -35,7 +53,7 @@ pub(super) fn bias_add<T: Real>(args: Args, rows: usize, cols: usize) {
     }
 }
 
-pub(super) fn act<T: Real>(args: Args, func: Activation, len: usize) {
+fn act<T: Real>(args: Args, func: Activation, len: usize) {
     use crate::ops::slot::act as slot;
     let (x, y): (Buf<T>, Buf<T>) = (args.buf(slot::X), args.buf(slot::Y));
     for i in 0..len {
@@ -43,7 +61,7 @@ pub(super) fn act<T: Real>(args: Args, func: Activation, len: usize) {
     }
 }
 
-pub(super) fn act_bwd<T: Real>(args: Args, func: Activation, len: usize) {
+fn act_bwd<T: Real>(args: Args, func: Activation, len: usize) {
     use crate::ops::slot::act_bwd as slot;
     let (dy, saved, dx): (Buf<T>, Buf<T>, Buf<T>) = (args.buf(slot::DY), args.buf(slot::SAVED), args.buf(slot::DX));
     for i in 0..len {
@@ -52,7 +70,7 @@ pub(super) fn act_bwd<T: Real>(args: Args, func: Activation, len: usize) {
 }
 
 /// `dy [rows, cols]`, `db [cols]`.
-pub(super) fn bias_grad<T: Real>(args: Args, rows: usize, cols: usize, accumulate: bool) {
+fn bias_grad<T: Real>(args: Args, rows: usize, cols: usize, accumulate: bool) {
     use crate::ops::slot::bias_grad as slot;
     let (dy, db): (Buf<T>, Buf<T>) = (args.buf(slot::DY), args.buf(slot::DB));
     for col in 0..cols {
@@ -61,7 +79,7 @@ pub(super) fn bias_grad<T: Real>(args: Args, rows: usize, cols: usize, accumulat
     }
 }
 
-pub(super) fn add<T: Real>(args: Args, len: usize) {
+fn add<T: Real>(args: Args, len: usize) {
     use crate::ops::slot::add as slot;
     let (a, b, y): (Buf<T>, Buf<T>, Buf<T>) = (args.buf(slot::A), args.buf(slot::B), args.buf(slot::Y));
     for i in 0..len {
@@ -69,9 +87,9 @@ pub(super) fn add<T: Real>(args: Args, len: usize) {
     }
 }
 
-/// Element `i` is kept where its random number reaches the threshold; bit `i % 8` of byte `i / 8` of the mask says so, and the unused
-/// bits of the last byte are zero. What is dropped is exactly zero.
-pub(super) fn dropout<T: Real>(args: Args, len: usize, rate: f64, stream: u32) {
+/// Element `i` is kept where its random number reaches the threshold; bit `i % 8` of byte `i / 8` of the mask says so,
+/// and the unused bits of the last byte are zero. What is dropped is exactly zero.
+fn dropout<T: Real>(args: Args, len: usize, rate: f64, stream: u32) {
     use crate::ops::slot::dropout as slot;
     let (x, y): (Buf<T>, Buf<T>) = (args.buf(slot::X), args.buf(slot::Y));
     let (counter, mask): (Buf<i64>, Buf<u8>) = (args.buf(slot::COUNTER), args.buf(slot::MASK));
@@ -88,7 +106,7 @@ pub(super) fn dropout<T: Real>(args: Args, len: usize, rate: f64, stream: u32) {
 }
 
 /// Bit `i % 8` of byte `i / 8` says whether element `i` is above zero.
-pub(super) fn sign_bits<T: Real>(args: Args, len: usize) {
+fn sign_bits<T: Real>(args: Args, len: usize) {
     use crate::ops::slot::sign_bits as slot;
     let (x, mask): (Buf<T>, Buf<u8>) = (args.buf(slot::X), args.buf(slot::MASK));
     for byte in 0..len.div_ceil(8) {
@@ -97,7 +115,7 @@ pub(super) fn sign_bits<T: Real>(args: Args, len: usize) {
     }
 }
 
-pub(super) fn dropout_bwd<T: Real>(args: Args, len: usize, rate: f64) {
+fn dropout_bwd<T: Real>(args: Args, len: usize, rate: f64) {
     use crate::ops::slot::dropout_bwd as slot;
     let (dy, mask, dx): (Buf<T>, Buf<u8>, Buf<T>) = (args.buf(slot::DY), args.buf(slot::MASK), args.buf(slot::DX));
     let scale = T::of(1.0 / (1.0 - rate));

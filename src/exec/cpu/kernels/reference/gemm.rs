@@ -1,10 +1,19 @@
 //! Matrix products.
 
 use super::{Args, Buf, Real, Tail};
-use crate::lower::{Gemm, Trans};
+use crate::ops::{Gemm, OpKind, Trans};
+
+/// Runs an operation of this family, and says whether it is one.
+pub(super) fn run<T: Real>(args: Args, op: &OpKind) -> bool {
+    match op {
+        OpKind::Gemm(shape) => gemm::<T>(args, shape),
+        _ => return false,
+    }
+    true
+}
 
 /// `c [m, n] = a b`, with `a` and `b` stored as `trans` says.
-pub(super) fn gemm<T: Real>(args: Args, shape: &Gemm) {
+fn gemm<T: Real>(args: Args, shape: &Gemm) {
     use crate::ops::slot::product as slot;
     let Gemm { m, n, k, trans, accumulate, epilogue } = *shape;
     let (a, b): (Buf<T>, Buf<T>) = (args.buf(slot::A), args.buf(slot::B));

@@ -1,14 +1,37 @@
 //! Losses, their gradients and the accuracy.
 
 use super::{Args, Buf, Real};
+use crate::ops::{self, OpKind};
+
+/// Runs an operation of this family, and says whether it is one.
+pub(super) fn run<T: Real>(args: Args, op: &OpKind) -> bool {
+    match op {
+        OpKind::SoftmaxCe(ops::SoftmaxCe { rows, classes, smoothing }) => {
+            softmax_ce::<T>(args, *rows, *classes, smoothing.get())
+        }
+        OpKind::SoftmaxCeGrad(ops::SoftmaxCeGrad { rows, classes, smoothing }) => {
+            softmax_ce_grad::<T>(args, *rows, *classes, smoothing.get());
+        }
+        OpKind::SoftmaxCeFused(ops::SoftmaxCeFused { rows, classes, smoothing }) => {
+            softmax_ce_fused::<T>(args, *rows, *classes, smoothing.get());
+        }
+        OpKind::LossMean(ops::LossMean { rows }) => loss_mean::<T>(args, *rows),
+        OpKind::Accuracy(ops::Accuracy { rows, classes }) => accuracy::<T>(args, *rows, *classes),
+        OpKind::Mse(ops::Mse { len }) => mse::<T>(args, *len),
+        OpKind::MseGrad(ops::MseGrad { len }) => mse_grad::<T>(args, *len),
+        OpKind::MseFused(ops::MseFused { len }) => mse_fused::<T>(args, *len),
+        _ => return false,
+    }
+    true
+}
 
 /// The class of a row, where its label names one.
 fn class(labels: Buf<i32>, row: usize, classes: usize) -> Option<usize> {
     usize::try_from(labels.get(row)).ok().filter(|&label| label < classes)
 }
 
-/// What the probability of class `col` should be: `(1 - smoothing) [col is the label] + smoothing / classes`; NaN for a label that
-/// names no class.
+/// What the probability of class `col` should be: `(1 - smoothing) [col is the label] + smoothing / classes`; NaN for a
+/// label that names no class.
 fn target<T: Real>(label: Option<usize>, col: usize, classes: usize, smoothing: f64) -> T {
     let own = label.map_or(f64::NAN, |label| if label == col { 1.0 } else { 0.0 });
     T::of((1.0 - smoothing) * own + smoothing / classes as f64)
@@ -37,7 +60,7 @@ fn row_loss<T: Real>(logits: Buf<T>, labels: Buf<i32>, row: usize, classes: usiz
     loss
 }
 
-/// Whether the first of the largest scores stands at the label. False where a score of the row is NaN.
+/// Whether the first of the largest scores is at the label. False where a score of the row is NaN.
 fn is_right<T: Real>(scores: Buf<T>, labels: Buf<i32>, row: usize, classes: usize) -> bool {
     let score = |col: usize| scores.get(row * classes + col);
     class(labels, row, classes).is_some_and(|label| {
@@ -46,7 +69,7 @@ fn is_right<T: Real>(scores: Buf<T>, labels: Buf<i32>, row: usize, classes: usiz
 }
 
 /// `logits`, `probs [rows, classes]` (may be one buffer), `labels`, `row_loss [rows]`.
-pub(super) fn softmax_ce<T: Real>(args: Args, rows: usize, classes: usize, smoothing: f64) {
+fn softmax_ce<T: Real>(args: Args, rows: usize, classes: usize, smoothing: f64) {
     use crate::ops::slot::softmax_ce as slot;
     let (logits, labels): (Buf<T>, Buf<i32>) = (args.buf(slot::LOGITS), args.buf(slot::LABELS));
     let (row_losses, probs): (Buf<T>, Buf<T>) = (args.buf(slot::ROW_LOSS), args.buf(slot::PROBS));
@@ -59,8 +82,8 @@ pub(super) fn softmax_ce<T: Real>(args: Args, rows: usize, classes: usize, smoot
     }
 }
 
-/// `dlogits = (probs - target) / rows`; `dlogits` may lie on `probs`.
-pub(super) fn softmax_ce_grad<T: Real>(args: Args, rows: usize, classes: usize, smoothing: f64) {
+/// `dlogits = (probs - target) / rows`; `dlogits` may share the memory of `probs`.
+fn softmax_ce_grad<T: Real>(args: Args, rows: usize, classes: usize, smoothing: f64) {
     use crate::ops::slot::softmax_ce_grad as slot;
     let (probs, labels, dlogits): (Buf<T>, Buf<i32>, Buf<T>) =
         (args.buf(slot::PROBS), args.buf(slot::LABELS), args.buf(slot::DLOGITS));
@@ -73,8 +96,8 @@ pub(super) fn softmax_ce_grad<T: Real>(args: Args, rows: usize, classes: usize, 
     }
 }
 
-/// Mean loss, accuracy and gradient of `logits [rows, classes]`; `dlogits` may lie on `logits`.
-pub(super) fn softmax_ce_fused<T: Real>(args: Args, rows: usize, classes: usize, smoothing: f64) {
+/// Mean loss, accuracy and gradient of `logits [rows, classes]`; `dlogits` may share the memory of `logits`.
+fn softmax_ce_fused<T: Real>(args: Args, rows: usize, classes: usize, smoothing: f64) {
     use crate::ops::slot::softmax_ce_fused as slot;
     let (logits, labels, dlogits): (Buf<T>, Buf<i32>, Buf<T>) =
         (args.buf(slot::LOGITS), args.buf(slot::LABELS), args.buf(slot::DLOGITS));
@@ -97,14 +120,14 @@ pub(super) fn softmax_ce_fused<T: Real>(args: Args, rows: usize, classes: usize,
     accuracy.put(0, right / T::of(rows as f64));
 }
 
-pub(super) fn loss_mean<T: Real>(args: Args, rows: usize) {
+fn loss_mean<T: Real>(args: Args, rows: usize) {
     use crate::ops::slot::loss_mean as slot;
     let (row_losses, loss): (Buf<T>, Buf<T>) = (args.buf(slot::ROW_LOSS), args.buf(slot::LOSS));
     let sum = (0..rows).fold(T::ZERO, |sum, row| sum + row_losses.get(row));
     loss.set(0, sum / T::of(rows as f64));
 }
 
-pub(super) fn accuracy<T: Real>(args: Args, rows: usize, classes: usize) {
+fn accuracy<T: Real>(args: Args, rows: usize, classes: usize) {
     use crate::ops::slot::accuracy as slot;
     let (scores, labels, accuracy): (Buf<T>, Buf<i32>, Buf<T>) =
         (args.buf(slot::SCORES), args.buf(slot::LABELS), args.buf(slot::ACCURACY));
@@ -112,7 +135,7 @@ pub(super) fn accuracy<T: Real>(args: Args, rows: usize, classes: usize) {
     accuracy.set(0, T::of(right as f64 / rows as f64));
 }
 
-pub(super) fn mse<T: Real>(args: Args, len: usize) {
+fn mse<T: Real>(args: Args, len: usize) {
     use crate::ops::slot::mse as slot;
     let (y, target, loss): (Buf<T>, Buf<T>, Buf<T>) = (args.buf(slot::Y), args.buf(slot::TARGET), args.buf(slot::LOSS));
     loss.set(0, mean_square(y, target, len));
@@ -123,8 +146,8 @@ fn mean_square<T: Real>(y: Buf<T>, target: Buf<T>, len: usize) -> T {
     (0..len).fold(T::ZERO, |sum, i| sum + error(i) * error(i)) / T::of(len as f64)
 }
 
-/// `dy` may lie on `y`.
-pub(super) fn mse_grad<T: Real>(args: Args, len: usize) {
+/// `dy` may share the memory of `y`.
+fn mse_grad<T: Real>(args: Args, len: usize) {
     use crate::ops::slot::mse_grad as slot;
     let (y, target, dy): (Buf<T>, Buf<T>, Buf<T>) = (args.buf(slot::Y), args.buf(slot::TARGET), args.buf(slot::DY));
     for i in 0..len {
@@ -132,8 +155,8 @@ pub(super) fn mse_grad<T: Real>(args: Args, len: usize) {
     }
 }
 
-/// [`mse`] and [`mse_grad`]; `dy` may lie on `y`.
-pub(super) fn mse_fused<T: Real>(args: Args, len: usize) {
+/// [`mse`] and [`mse_grad`]; `dy` may share the memory of `y`.
+fn mse_fused<T: Real>(args: Args, len: usize) {
     use crate::ops::slot::mse_fused as slot;
     let (y, target, dy, loss): (Buf<T>, Buf<T>, Buf<T>, Buf<T>) =
         (args.buf(slot::Y), args.buf(slot::TARGET), args.buf(slot::DY), args.buf(slot::LOSS));

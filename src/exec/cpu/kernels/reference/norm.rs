@@ -2,6 +2,34 @@
 
 use super::{Args, Buf, Real};
 use crate::model::Activation;
+use crate::ops::{self, OpKind};
+
+/// Runs an operation of this family, and says whether it is one.
+pub(super) fn run<T: Real>(args: Args, op: &OpKind) -> bool {
+    match op {
+        OpKind::BatchNorm(ops::BatchNorm { rows, channels, eps, momentum, act }) => {
+            batch_norm::<T>(args, *rows, *channels, eps.get(), momentum.get(), *act);
+        }
+        OpKind::BatchNormEval(ops::BatchNormEval { rows, channels, eps, act }) => {
+            batch_norm_eval::<T>(args, *rows, *channels, eps.get(), *act);
+        }
+        OpKind::BatchNormBwd(ops::BatchNormBwd { rows, channels, act_grad, accumulate }) => {
+            batch_norm_bwd::<T>(args, *rows, *channels, *act_grad, *accumulate);
+        }
+        OpKind::LayerNorm(ops::LayerNorm { rows, cols, eps, rms: true }) => {
+            rms_norm::<T>(args, *rows, *cols, eps.get());
+        }
+        OpKind::LayerNormBwd(ops::LayerNormBwd { rows, cols, accumulate, rms: true }) => {
+            rms_norm_bwd::<T>(args, *rows, *cols, *accumulate);
+        }
+        OpKind::LayerNorm(ops::LayerNorm { rows, cols, eps, .. }) => layer_norm::<T>(args, *rows, *cols, eps.get()),
+        OpKind::LayerNormBwd(ops::LayerNormBwd { rows, cols, accumulate, .. }) => {
+            layer_norm_bwd::<T>(args, *rows, *cols, *accumulate)
+        }
+        _ => return false,
+    }
+    true
+}
 
 fn activate<T: Real>(value: T, func: Option<Activation>) -> T {
     func.map_or(value, |f| value.act(f))
@@ -11,7 +39,8 @@ fn activate<T: Real>(value: T, func: Option<Activation>) -> T {
 fn moments<T: Real>(count: usize, value: impl Fn(usize) -> T) -> (T, T) {
     let n = T::of(count as f64);
     let mean = (0..count).fold(T::ZERO, |sum, i| sum + value(i)) / n;
-    // Kernels may add the mean of the deviations from their first mean, which is zero but for what these are rounded by.
+    // Kernels may add the mean of the deviations from their first mean, which is zero but for what these are rounded
+    // by.
     let (exact, about) = (|i: usize| value(i).without_error(), mean.without_error());
     let rest = (0..count).fold(T::ZERO, |sum, i| sum + (exact(i) - about)) / n;
     let mean = mean.with_error_of(rest);
@@ -29,14 +58,7 @@ fn normalised<T: Real>(x: T, mean: T, rstd: T, count: usize) -> T {
 }
 
 /// `x`, `y [rows, channels]`; `gamma`, `beta`, `mean`, `rstd` and the running statistics `[channels]`.
-pub(super) fn batch_norm<T: Real>(
-    args: Args,
-    rows: usize,
-    channels: usize,
-    eps: f64,
-    momentum: f64,
-    act: Option<Activation>,
-) {
+fn batch_norm<T: Real>(args: Args, rows: usize, channels: usize, eps: f64, momentum: f64, act: Option<Activation>) {
     use crate::ops::slot::batch_norm as slot;
     let (x, gamma, beta, y): (Buf<T>, Buf<T>, Buf<T>, Buf<T>) =
         (args.buf(slot::X), args.buf(slot::GAMMA), args.buf(slot::BETA), args.buf(slot::Y));
@@ -65,7 +87,7 @@ pub(super) fn batch_norm<T: Real>(
 }
 
 /// As [`batch_norm`] with the running statistics.
-pub(super) fn batch_norm_eval<T: Real>(args: Args, rows: usize, channels: usize, eps: f64, act: Option<Activation>) {
+fn batch_norm_eval<T: Real>(args: Args, rows: usize, channels: usize, eps: f64, act: Option<Activation>) {
     use crate::ops::slot::batch_norm_eval as slot;
     let (x, gamma, beta): (Buf<T>, Buf<T>, Buf<T>) = (args.buf(slot::X), args.buf(slot::GAMMA), args.buf(slot::BETA));
     let (mean, var, y): (Buf<T>, Buf<T>, Buf<T>) =
@@ -79,13 +101,7 @@ pub(super) fn batch_norm_eval<T: Real>(args: Args, rows: usize, channels: usize,
 
 /// With `g = dy f'(saved)` and `x^ = (x - mean) rstd`: `dbeta = sum g`, `dgamma = sum g x^`,
 /// `dx = gamma rstd (g - dbeta / rows - x^ dgamma / rows)`, with the sums of this batch alone. `dx` may lie on `dy`.
-pub(super) fn batch_norm_bwd<T: Real>(
-    args: Args,
-    rows: usize,
-    channels: usize,
-    act_grad: Option<Activation>,
-    accumulate: bool,
-) {
+fn batch_norm_bwd<T: Real>(args: Args, rows: usize, channels: usize, act_grad: Option<Activation>, accumulate: bool) {
     use crate::ops::slot::batch_norm_bwd as slot;
     let (dy, x, gamma): (Buf<T>, Buf<T>, Buf<T>) = (args.buf(slot::DY), args.buf(slot::X), args.buf(slot::GAMMA));
     let (mean, rstd, saved): (Buf<T>, Buf<T>, Buf<T>) =
@@ -109,7 +125,7 @@ pub(super) fn batch_norm_bwd<T: Real>(
 }
 
 /// `x`, `y [rows, cols]`; `gamma`, `beta [cols]`; `mean`, `rstd [rows]`.
-pub(super) fn layer_norm<T: Real>(args: Args, rows: usize, cols: usize, eps: f64) {
+fn layer_norm<T: Real>(args: Args, rows: usize, cols: usize, eps: f64) {
     use crate::ops::slot::layer_norm as slot;
     let (x, gamma, beta): (Buf<T>, Buf<T>, Buf<T>) = (args.buf(slot::X), args.buf(slot::GAMMA), args.buf(slot::BETA));
     let (y, mean_out, rstd_out): (Buf<T>, Buf<T>, Buf<T>) =
@@ -129,7 +145,7 @@ pub(super) fn layer_norm<T: Real>(args: Args, rows: usize, cols: usize, eps: f64
 
 /// With `x^ = (x - mean) rstd` and `g = gamma dy`: `dx = rstd (g - mean of g - x^ mean of g x^)`, the means over a row;
 /// `dgamma = sum dy x^`, `dbeta = sum dy` over the rows. `dx` may lie on `dy`.
-pub(super) fn layer_norm_bwd<T: Real>(args: Args, rows: usize, cols: usize, accumulate: bool) {
+fn layer_norm_bwd<T: Real>(args: Args, rows: usize, cols: usize, accumulate: bool) {
     use crate::ops::slot::layer_norm_bwd as slot;
     let (dy, x, gamma): (Buf<T>, Buf<T>, Buf<T>) = (args.buf(slot::DY), args.buf(slot::X), args.buf(slot::GAMMA));
     let (mean, rstd): (Buf<T>, Buf<T>) = (args.buf(slot::MEAN), args.buf(slot::RSTD));
@@ -149,6 +165,51 @@ pub(super) fn layer_norm_bwd<T: Real>(args: Args, rows: usize, cols: usize, accu
         let mean_gx = (0..cols).fold(T::ZERO, |sum, col| sum + g(col) * normalised(row, col)) / n;
         for col in 0..cols {
             dx.put(row * cols + col, rstd.get(row) * (g(col) - mean_g - normalised(row, col) * mean_gx));
+        }
+    }
+}
+
+/// `x` over the root mean square of `count` values, which is at most the root of their number.
+fn scaled<T: Real>(x: T, rstd: T, count: usize) -> T {
+    /// The mean square is rounded.
+    const ROUNDING: f64 = 1.01;
+    let most = (count as f64).sqrt() * ROUNDING;
+    (x * rstd).within(-most, most)
+}
+
+/// `x`, `y [rows, cols]`; `gamma [cols]`; `rstd [rows]`: one over the root of the mean square and `eps`.
+fn rms_norm<T: Real>(args: Args, rows: usize, cols: usize, eps: f64) {
+    use crate::ops::slot::layer_norm as slot;
+    let (x, gamma): (Buf<T>, Buf<T>) = (args.buf(slot::X), args.buf(slot::GAMMA));
+    let (y, rstd_out): (Buf<T>, Buf<T>) = (args.buf(slot::Y), args.buf(slot::RSTD));
+    for row in 0..rows {
+        let at = |col: usize| row * cols + col;
+        let squares = (0..cols).fold(T::ZERO, |sum, col| sum + x.get(at(col)) * x.get(at(col)));
+        let rstd = (squares / T::of(cols as f64)).rstd(eps);
+        rstd_out.put(row, rstd);
+        for col in 0..cols {
+            y.set(at(col), scaled(x.get(at(col)), rstd, cols) * gamma.get_or(col, T::of(1.0)));
+        }
+    }
+}
+
+/// With `x^ = x rstd` and `g = gamma dy`: `dx = rstd (g - x^ mean of g x^)`, the mean over a row; `dgamma = sum dy x^`
+/// over the rows. `dx` may lie on `dy`.
+fn rms_norm_bwd<T: Real>(args: Args, rows: usize, cols: usize, accumulate: bool) {
+    use crate::ops::slot::layer_norm_bwd as slot;
+    let (dy, x, gamma): (Buf<T>, Buf<T>, Buf<T>) = (args.buf(slot::DY), args.buf(slot::X), args.buf(slot::GAMMA));
+    let (rstd, dx, dgamma): (Buf<T>, Buf<T>, Buf<T>) =
+        (args.buf(slot::RSTD), args.buf(slot::DX), args.buf(slot::DGAMMA));
+    let normalised = |row: usize, col: usize| scaled(x.get(row * cols + col), rstd.get(row), cols);
+    for col in 0..cols {
+        let sum = (0..rows).fold(T::ZERO, |sum, row| sum + dy.get(row * cols + col) * normalised(row, col));
+        dgamma.store(col, sum, accumulate);
+    }
+    for row in 0..rows {
+        let g = |col: usize| gamma.get_or(col, T::of(1.0)) * dy.get(row * cols + col);
+        let mean = (0..cols).fold(T::ZERO, |sum, col| sum + g(col) * normalised(row, col)) / T::of(cols as f64);
+        for col in 0..cols {
+            dx.put(row * cols + col, rstd.get(row) * (g(col) - normalised(row, col) * mean));
         }
     }
 }

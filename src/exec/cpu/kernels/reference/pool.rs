@@ -1,14 +1,29 @@
 //! Pooling: `x [n, h, w, c]`, `y [n, ho, wo, c]`.
 
 use super::{Args, Buf, Real};
-use crate::lower::PoolGeometry;
+use crate::ops::{self, OpKind, PoolGeometry};
+
+/// Runs an operation of this family, and says whether it is one.
+pub(super) fn run<T: Real>(args: Args, op: &OpKind) -> bool {
+    match op {
+        OpKind::MaxPool(ops::MaxPool { geometry }) => max_pool::<T>(args, geometry),
+        OpKind::MaxPoolBwd(ops::MaxPoolBwd { geometry }) => max_pool_bwd::<T>(args, geometry),
+        OpKind::AvgPool(ops::AvgPool { geometry }) => avg_pool::<T>(args, geometry),
+        OpKind::AvgPoolBwd(ops::AvgPoolBwd { geometry }) => avg_pool_bwd::<T>(args, geometry),
+        OpKind::GlobalAvgPool(ops::GlobalAvgPool { n, hw, c }) => global_avg_pool::<T>(args, *n, *hw, *c),
+        OpKind::GlobalAvgPoolBwd(ops::GlobalAvgPoolBwd { n, hw, c }) => global_avg_pool_bwd::<T>(args, *n, *hw, *c),
+        _ => return false,
+    }
+    true
+}
 
 /// Positions in a window.
 fn window(g: &PoolGeometry) -> usize {
     g.size[0] * g.size[1]
 }
 
-/// The pixel `[n, h, w]` of the input at position `k` of the window of output pixel `out` in `[n, ho, wo]`, where it is not padding.
+/// The pixel `[n, h, w]` of the input at position `k` of the window of output pixel `out` in `[n, ho, wo]`, where it is
+/// not padding.
 fn pixel(g: &PoolGeometry, out: usize, k: usize) -> Option<usize> {
     let (sample, oy, ox) = (out / (g.ho * g.wo), out / g.wo % g.ho, out % g.wo);
     let row = (oy * g.stride[0] + k / g.size[1]).checked_sub(g.padding[0])?;
@@ -50,9 +65,9 @@ impl Index {
     }
 }
 
-/// The maximum and the first position that has it; the first NaN wins over every number. A window that is all padding gives minus
-/// infinity and position 0.
-pub(super) fn max_pool<T: Real>(args: Args, g: &PoolGeometry) {
+/// The maximum and the first position that has it; the first NaN wins over every number. A window that is all padding
+/// gives minus infinity and position 0.
+fn max_pool<T: Real>(args: Args, g: &PoolGeometry) {
     use crate::ops::slot::max_pool as slot;
     let (x, y): (Buf<T>, Buf<T>) = (args.buf(slot::X), args.buf(slot::Y));
     let index = Index::new(args, slot::INDEX, g);
@@ -75,7 +90,7 @@ pub(super) fn max_pool<T: Real>(args: Args, g: &PoolGeometry) {
 }
 
 /// `dx` is the sum of the `dy` whose windows chose the element.
-pub(super) fn max_pool_bwd<T: Real>(args: Args, g: &PoolGeometry) {
+fn max_pool_bwd<T: Real>(args: Args, g: &PoolGeometry) {
     use crate::ops::slot::max_pool_bwd as slot;
     let (dy, dx): (Buf<T>, Buf<T>) = (args.buf(slot::DY), args.buf(slot::DX));
     let index = Index::new(args, slot::INDEX, g);
@@ -93,7 +108,7 @@ pub(super) fn max_pool_bwd<T: Real>(args: Args, g: &PoolGeometry) {
 }
 
 /// The mean over a window; padding counts as zeros and in the divisor.
-pub(super) fn avg_pool<T: Real>(args: Args, g: &PoolGeometry) {
+fn avg_pool<T: Real>(args: Args, g: &PoolGeometry) {
     use crate::ops::slot::avg_pool as slot;
     let (x, y): (Buf<T>, Buf<T>) = (args.buf(slot::X), args.buf(slot::Y));
     let divisor = T::of(window(g) as f64);
@@ -108,7 +123,7 @@ pub(super) fn avg_pool<T: Real>(args: Args, g: &PoolGeometry) {
     }
 }
 
-pub(super) fn avg_pool_bwd<T: Real>(args: Args, g: &PoolGeometry) {
+fn avg_pool_bwd<T: Real>(args: Args, g: &PoolGeometry) {
     use crate::ops::slot::avg_pool_bwd as slot;
     let (dy, dx): (Buf<T>, Buf<T>) = (args.buf(slot::DY), args.buf(slot::DX));
     let divisor = T::of(window(g) as f64);
@@ -125,7 +140,7 @@ pub(super) fn avg_pool_bwd<T: Real>(args: Args, g: &PoolGeometry) {
 }
 
 /// `x [n, hw, c]`, `y [n, c]`.
-pub(super) fn global_avg_pool<T: Real>(args: Args, n: usize, hw: usize, c: usize) {
+fn global_avg_pool<T: Real>(args: Args, n: usize, hw: usize, c: usize) {
     use crate::ops::slot::global_avg_pool as slot;
     let (x, y): (Buf<T>, Buf<T>) = (args.buf(slot::X), args.buf(slot::Y));
     for sample in 0..n {
@@ -136,7 +151,7 @@ pub(super) fn global_avg_pool<T: Real>(args: Args, n: usize, hw: usize, c: usize
     }
 }
 
-pub(super) fn global_avg_pool_bwd<T: Real>(args: Args, n: usize, hw: usize, c: usize) {
+fn global_avg_pool_bwd<T: Real>(args: Args, n: usize, hw: usize, c: usize) {
     use crate::ops::slot::global_avg_pool_bwd as slot;
     let (dy, dx): (Buf<T>, Buf<T>) = (args.buf(slot::DY), args.buf(slot::DX));
     for i in 0..n * hw * c {

@@ -1,6 +1,7 @@
 //! The numbers that the reference kernels compute with, and the functions that the standard library lacks.
 
 use crate::model::Activation;
+use crate::ops::Number;
 use std::ops::{Add, Div, Mul, Neg, Sub};
 
 /// `f32`, `f64`, or an `f64` with a bound for its error ([`super::bounded`]). Transcendental functions are computed in
@@ -64,6 +65,17 @@ pub trait Real:
         if other > self || other.f64().is_nan() { other } else { self }
     }
 
+    /// -1 below zero, 1 above it, and the number itself where it is neither.
+    fn signum_or_zero(self) -> Self {
+        if self > Self::ZERO {
+            Self::of(1.0)
+        } else if self < Self::ZERO {
+            Self::of(-1.0)
+        } else {
+            self
+        }
+    }
+
     /// Whether it is above `other`: what decides the place of a maximum.
     fn exceeds(self, other: Self) -> bool {
         self > other
@@ -78,6 +90,25 @@ pub trait Real:
     /// (see [`Activation::saves_output`]).
     fn act_grad(self, func: Activation) -> Self {
         Self::of(activation_grad(func, self.f64()))
+    }
+}
+
+/// The formulas of optimizers run on the numbers of the plain loops.
+impl<T: Real> Number for T {
+    fn constant(value: f64) -> Self {
+        Self::of(value)
+    }
+
+    fn root(self) -> Self {
+        self.sqrt()
+    }
+
+    fn times_square(self, x: Self) -> Self {
+        self * x * x
+    }
+
+    fn sign(self) -> Self {
+        self.signum_or_zero()
     }
 }
 
@@ -137,8 +168,8 @@ fn normal_cdf(x: f64) -> f64 {
     0.5 * erfc(-x * std::f64::consts::FRAC_1_SQRT_2)
 }
 
-/// The complementary error function, to a few units in the last place: the series of positive terms up to 2 (Abramowitz and Stegun
-/// 7.1.6), beyond it the continued fraction (7.1.14).
+/// The complementary error function, to a few units in the last place: the series of positive terms up to 2 (Abramowitz
+/// and Stegun 7.1.6), beyond it the continued fraction (7.1.14).
 pub fn erfc(x: f64) -> f64 {
     if x < 0.0 {
         return 2.0 - erfc(-x);

@@ -1,9 +1,9 @@
-//! Runs one operation on buffers of its own, with guards around each, poison in outputs and workspace, and any number of parts.
+//! Runs one operation on buffers of its own, with guards around each, poison in outputs and workspace, and any number
+//! of parts.
 
 use crate::exec::cpu::call::{Call, MAX_ARGS, Part};
 use crate::exec::cpu::kernels::resolve;
-use crate::lower::{Dir, OpKind};
-use crate::ops;
+use crate::ops::{self, Dir, OpKind};
 use crate::select::{Isa, Variant, catalogue};
 use std::collections::BTreeMap;
 use std::sync::Barrier;
@@ -150,11 +150,12 @@ fn length(op: &OpKind, name: &str) -> usize {
             }
         }
         OpKind::StepInc { .. } | OpKind::BiasCorr { .. } => 2,
-        OpKind::AdamStep(ops::AdamStep { len, segments, .. }) | OpKind::SgdStep(ops::SgdStep { len, segments, .. }) => {
+        OpKind::AdamStep(_) | OpKind::SgdStep(_) | OpKind::LionStep(_) => {
+            let flat = op.flat_update().unwrap();
             match name {
                 "hyper" | "corr" => 2,
-                "update_max" | "grad_norm_seg" => segments.len(),
-                _ => *len,
+                "update_max" | "grad_norm_seg" => flat.segments.len(),
+                _ => flat.len,
             }
         }
         OpKind::UpdateMetrics(ops::UpdateMetrics { segments }) => match name {
@@ -232,12 +233,12 @@ impl Guarded {
     }
 
     fn pointer(&mut self) -> *mut u8 {
-        // SAFETY: the buffer lies in the vector.
+        // SAFETY: the buffer is in the vector.
         unsafe { self.memory.as_mut_ptr().cast::<u8>().add(self.start) }
     }
 
     fn is_intact(&self) -> bool {
-        // SAFETY: both guards lie in the vector.
+        // SAFETY: both guards are in the vector.
         let bytes = unsafe {
             std::slice::from_raw_parts(
                 self.memory.as_ptr().cast::<u8>().add(self.start - GUARD),
@@ -266,6 +267,16 @@ impl How {
     }
 }
 
+/// Whether an operation has a use for a slot of its table.
+fn is_used(op: &OpKind, name: &str) -> bool {
+    match op {
+        OpKind::LayerNorm(ops::LayerNorm { rms, .. }) | OpKind::LayerNormBwd(ops::LayerNormBwd { rms, .. }) => {
+            !rms || !["mean", "beta", "dbeta", "dbeta_prev"].contains(&name)
+        }
+        _ => true,
+    }
+}
+
 fn element_size(kind: Kind, reals: usize) -> usize {
     match kind {
         Kind::Real => reals,
@@ -276,7 +287,8 @@ fn element_size(kind: Kind, reals: usize) -> usize {
     }
 }
 
-/// The outputs, as they are after the operation has run on `inputs`. Reals come as f64, which holds every f32 (NaN's bits aside).
+/// The outputs, as they are after the operation has run on `inputs`. Reals come as f64, which holds every f32 (NaN's
+/// bits aside).
 pub fn run(op: &OpKind, inputs: &Values, how: &How) -> Values {
     let reals = if how.variant == Variant::RefF64 { 8 } else { 4 };
     let kernel = resolve(op, how.variant, how.parts).expect("a kernel");
@@ -290,7 +302,7 @@ pub fn run(op: &OpKind, inputs: &Values, how: &How) -> Values {
         } else {
             len * element_size(*kind, reals)
         };
-        let bound = !how.unbound.contains(name);
+        let bound = !how.unbound.contains(name) && is_used(op, name);
         buffers.push(bound.then(|| Guarded::new(bytes)));
     }
     for (i, buffer) in buffers.iter_mut().enumerate() {

@@ -1,10 +1,9 @@
-//! Every fast kernel against its reference: random inputs, odd sizes, all instruction sets, any number of parts, outputs on inputs,
-//! unbound outputs.
+//! Every fast kernel against its reference: random inputs, odd sizes, all instruction sets, any number of parts,
+//! outputs on inputs, unbound outputs.
 
 use super::harness::{How, Kind, Values, assert_close, assert_same, isas, run, slots};
-use crate::lower::{Dir, OpKind, PoolGeometry, Scalar, Segment};
 use crate::model::Activation;
-use crate::ops;
+use crate::ops::{self, OpKind, PoolGeometry, Scalar, Segment};
 use crate::select::Variant;
 
 /// Numbers that look random (a linear congruential generator).
@@ -31,7 +30,7 @@ fn inputs(op: &OpKind, seed: u64) -> Values {
     let mut random = Random(seed);
     let mut values = Values::new();
     for (name, dir, kind, len) in slots(op) {
-        if dir != Dir::In {
+        if !dir.is_read() {
             continue;
         }
         let mut draw = || -> f64 {
@@ -64,7 +63,7 @@ fn inputs(op: &OpKind, seed: u64) -> Values {
     values
 }
 
-/// Compares an operation's kernels; `aliases` are pairs of an output and the input that it may lie on.
+/// Compares an operation's kernels; `aliases` are pairs of an output and the input that it may share the memory of.
 fn check(op: &OpKind, tolerance: f64, aliases: &[(&'static str, &'static str)]) {
     let inputs = inputs(op, 7);
     let expected = run(op, &inputs, &How::new(Variant::RefF64));
@@ -183,13 +182,74 @@ fn batch_normalisation() {
 fn layer_normalisation() {
     let eps = Scalar::new(1e-5);
     for (rows, cols) in [(1, 2), (3, 5), (17, 16), (2, 17), (100, 64), (33, 100), (40, 769)] {
-        check(&OpKind::LayerNorm(ops::LayerNorm { rows, cols, eps }), 2e-5, &[("y", "x")]);
+        check(&OpKind::LayerNorm(ops::LayerNorm { rows, cols, eps, rms: false }), 2e-5, &[("y", "x")]);
         for accumulate in [false, true] {
-            check(&OpKind::LayerNormBwd(ops::LayerNormBwd { rows, cols, accumulate }), 2e-5, &[("dx", "dy")]);
+            check(
+                &OpKind::LayerNormBwd(ops::LayerNormBwd { rows, cols, accumulate, rms: false }),
+                2e-5,
+                &[("dx", "dy")],
+            );
         }
     }
-    let op = OpKind::LayerNormBwd(ops::LayerNormBwd { rows: 50, cols: 20, accumulate: false });
+    let op = OpKind::LayerNormBwd(ops::LayerNormBwd { rows: 50, cols: 20, accumulate: false, rms: false });
     check_unbound(&op, &["dx", "dgamma", "dbeta"]);
+}
+
+#[test]
+fn root_mean_square_normalisation() {
+    let eps = Scalar::new(1e-6);
+    for (rows, cols) in [(1, 1), (1, 2), (3, 5), (17, 16), (2, 17), (100, 64), (33, 100), (40, 769), (2, 1_031)] {
+        check(&OpKind::LayerNorm(ops::LayerNorm { rows, cols, eps, rms: true }), 2e-5, &[("y", "x")]);
+        for accumulate in [false, true] {
+            let op = ops::LayerNormBwd { rows, cols, accumulate, rms: true };
+            check(&OpKind::LayerNormBwd(op), 2e-5, &[("dx", "dy")]);
+        }
+    }
+    check_unbound(&OpKind::LayerNorm(ops::LayerNorm { rows: 50, cols: 20, eps, rms: true }), &["rstd"]);
+    let op = OpKind::LayerNormBwd(ops::LayerNormBwd { rows: 50, cols: 20, accumulate: false, rms: true });
+    check_unbound(&op, &["dx", "dgamma"]);
+}
+
+/// The mean squares of the rows are 12 and 9; with `eps`, 16 and 13.
+#[test]
+fn root_mean_square_normalisation_by_hand() {
+    let values = |list: &[(&'static str, &[f64])]| list.iter().map(|(name, v)| (*name, v.to_vec())).collect::<Values>();
+    let x: &[f64] = &[2.0, 4.0, 4.0, -3.0, 3.0, 3.0];
+    let gamma: &[f64] = &[1.0, 2.0, 3.0];
+    let rstd: &[f64] = &[1.0 / 4.0, 1.0 / 13f64.sqrt()];
+    let op = OpKind::LayerNorm(ops::LayerNorm { rows: 2, cols: 3, eps: Scalar::new(4.0), rms: true });
+    let r = rstd[1];
+    let y: &[f64] = &[0.5, 2.0, 3.0, -3.0 * r, 6.0 * r, 9.0 * r];
+    let forward = (values(&[("x", x), ("gamma", gamma)]), values(&[("y", y), ("rstd", rstd)]));
+    let back = OpKind::LayerNormBwd(ops::LayerNormBwd { rows: 2, cols: 3, accumulate: true, rms: true });
+    let dy: &[f64] = &[1.0, 1.0, 2.0, 0.0, 0.0, 1.0];
+    // Means of g x^: 17 / 6 in the first row, where g is 1, 2, 6; 3 r in the second, where it is 0, 0, 3.
+    let second = [9.0 * r * r, -9.0 * r * r, 3.0 - 9.0 * r * r].map(|v| v * r);
+    let dx = [&[-5.0 / 48.0, -5.0 / 24.0, 19.0 / 24.0], &second[..]].concat();
+    let dgamma: &[f64] = &[10.5, 21.0, 31.0 + 3.0 * r];
+    let before: &[f64] = &[10.0, 20.0, 29.0];
+    let given = values(&[("dy", dy), ("x", x), ("gamma", gamma), ("rstd", rstd), ("dgamma_prev", before)]);
+    let backward = (given, values(&[("dx", &dx), ("dgamma", dgamma)]));
+    for (op, (inputs, expected)) in [(op, forward), (back, backward)] {
+        for variant in isas().into_iter().map(Variant::Fast).chain([Variant::RefF32, Variant::RefF64]) {
+            let found = run(&op, &inputs, &How::new(variant));
+            assert_eq!(found.len(), expected.len(), "{op:?}");
+            let tolerance = if variant == Variant::RefF64 { 1e-14 } else { 1e-6 };
+            assert_close(&format!("{op:?} {variant:?}"), &found, &expected, tolerance);
+        }
+    }
+}
+
+/// What is kept of operations from before rows could go without centring is read, and written as it was.
+#[test]
+fn centred_rows_are_written_without_saying_so() {
+    for text in [
+        r#"{"op":"layer_norm","rows":64,"cols":128,"eps":0.00001}"#,
+        r#"{"op":"layer_norm_bwd","rows":64,"cols":128,"accumulate":true}"#,
+        r#"{"op":"layer_norm","rows":64,"cols":128,"eps":0.00001,"rms":true}"#,
+    ] {
+        assert_eq!(serde_json::to_string(&serde_json::from_str::<OpKind>(text).unwrap()).unwrap(), text);
+    }
 }
 
 fn pools() -> Vec<PoolGeometry> {
@@ -307,10 +367,14 @@ fn optimizers() {
             let momentum = Scalar::new(momentum);
             check(&OpKind::SgdStep(ops::SgdStep { len, segments: segments.clone(), momentum, nesterov }), 3e-6, &[]);
         }
+        // Every step is as long as the learning rate, about 0.03, and the parameters that it is taken from are up to 4.
+        check(&OpKind::LionStep(ops::LionStep { len, segments: segments.clone(), beta1, beta2 }), 1e-5, &[]);
         check(&OpKind::UpdateMetrics(ops::UpdateMetrics { segments: segments.len() }), 1e-6, &[]);
     }
     let (segments, len) = segments(&[100, 20_000]);
     let op = OpKind::AdamStep(ops::AdamStep { len, segments: segments.clone(), beta1, beta2, eps, decoupled: true });
+    check_unbound(&op, &["update_max", "grad_norm_seg"]);
+    let op = OpKind::LionStep(ops::LionStep { len, segments: segments.clone(), beta1, beta2 });
     check_unbound(&op, &["update_max", "grad_norm_seg"]);
     let op = OpKind::SgdStep(ops::SgdStep { len, segments, momentum: Scalar::new(0.0), nesterov: false });
     check_unbound(&op, &["momentum_prev", "momentum", "update_max", "grad_norm_seg"]);

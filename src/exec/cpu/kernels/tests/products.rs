@@ -1,15 +1,15 @@
-//! Matrix products and convolutions against their references: sizes around every tile edge, all epilogues, any number of parts.
+//! Matrix products and convolutions against their references: sizes around every tile edge, all epilogues, any number
+//! of parts.
 
 use super::harness::{How, Values, assert_close, assert_same, isas, run, slots};
-use crate::lower::{ConvGeometry, Dir, Epilogue, Gemm, OpKind, Trans};
 use crate::model::{Activation, Rng};
-use crate::ops;
+use crate::ops::{self, ConvGeometry, Epilogue, Gemm, OpKind, Trans};
 use crate::select::Variant;
 
 fn inputs(op: &OpKind, rng: &mut Rng) -> Values {
     let mut values = Values::new();
     for (name, dir, _, len) in slots(op) {
-        if dir == Dir::In {
+        if dir.is_read() {
             values.insert(name, (0..len).map(|_| f64::from(rng.range(-1.0, 1.0) as f32)).collect());
         }
     }

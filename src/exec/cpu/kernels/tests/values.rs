@@ -1,9 +1,8 @@
 //! Kernels against values that are known from elsewhere: written out by hand, or from a recurrence in f64.
 
 use super::harness::{How, Values, isas, run};
-use crate::lower::{ConvGeometry, Epilogue, Gemm, OpKind, PoolGeometry, Scalar, Segment, Trans};
 use crate::model::Activation;
-use crate::ops;
+use crate::ops::{self, ConvGeometry, Epilogue, Gemm, OpKind, PoolGeometry, Scalar, Segment, Trans};
 use crate::select::Variant;
 
 /// The references and the fast kernels of this machine.
@@ -49,7 +48,8 @@ fn products_of_each_layout() {
     }
 }
 
-/// Convolution with everything unlike everything else, whose gradients are checked against differences of a weighted sum of `y`.
+/// Convolution with everything unlike everything else, whose gradients are checked against differences of a weighted
+/// sum of `y`.
 #[test]
 fn gradients_of_convolutions_agree_with_differences() {
     let g = ConvGeometry {
@@ -237,7 +237,8 @@ fn batch_statistics_survive_a_large_mean() {
     }
 }
 
-/// PyTorch's definitions of AdamW and of Adam with L2 decay, in f64, over ten steps of one parameter and a varying gradient.
+/// PyTorch's definitions of AdamW and of Adam with L2 decay, in f64, over ten steps of one parameter and a varying
+/// gradient.
 #[test]
 fn adam_follows_its_recurrence() {
     let (lr, wd, b1, b2, eps) = (0.01, 0.1, 0.9, 0.999, 1e-8);
@@ -324,6 +325,36 @@ fn descent_follows_its_recurrence() {
                 moved = found.get("momentum").map_or(vec![0.0], |moved| moved[..1].to_vec());
             }
         }
+    }
+}
+
+/// Lion's definition in f64, over ten steps; where mean and gradient are zero there is no update but the decay.
+#[test]
+fn lion_follows_its_recurrence() {
+    let (lr, wd, b1, b2) = (0.01, 0.1, 0.9, 0.99);
+    let segments = vec![Segment { start: 0, len: 2 }];
+    let op = OpKind::LionStep(ops::LionStep { len: 64, segments, beta1: Scalar::new(b1), beta2: Scalar::new(b2) });
+    for variant in variants() {
+        let (mut p, mut m) = ([0.5f64, 0.25], 0.0f64);
+        let (mut param, mut mean) = (vec![0.5, 0.25], vec![0.0, 0.0]);
+        for t in 1..=10 {
+            let grad = (f64::from(t) * 0.7).sin();
+            p[0] -= lr * ((b1 * m + (1.0 - b1) * grad).signum() + wd * p[0]);
+            p[1] -= lr * wd * p[1];
+            m = b2 * m + (1.0 - b2) * grad;
+            let inputs =
+                values(&[("param_prev", &param), ("grad", &[grad, 0.0]), ("m_prev", &mean), ("hyper", &[lr, wd])]);
+            let found = run(&op, &inputs, &How::new(variant));
+            assert_near("parameters", &found["param"][..2], &p, 3e-6);
+            assert_near("mean", &found["m"][..2], &[m, 0.0], 3e-6);
+            assert_near("largest change", &found["update_max"], &[(found["param"][0] - param[0]).abs()], 1e-4);
+            assert_near("gradient norm", &found["grad_norm_seg"], &[grad.abs()], 1e-6);
+            (param, mean) = (found["param"][..2].to_vec(), found["m"][..2].to_vec());
+        }
+        let nan =
+            values(&[("param_prev", &param), ("grad", &[f64::NAN, 0.0]), ("m_prev", &mean), ("hyper", &[lr, wd])]);
+        let found = run(&op, &nan, &How::new(variant));
+        assert!(found["update_max"][0].is_nan() && found["grad_norm_seg"][0].is_nan(), "{variant:?}");
     }
 }
 

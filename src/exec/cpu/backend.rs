@@ -1,0 +1,117 @@
+//! The CPU as a backend: its memory is the host's, and its recording is a list of calls.
+
+use super::Pool;
+use super::step::Step;
+use crate::compile::Compiled;
+use crate::exec::backend::{
+    Backend, BatchFeed, Capabilities, MemoryOf, RecordedAs, RecordedGraphs, Recording, StepBackend, Undo,
+};
+use crate::exec::{ExecError, Fault, available_bytes};
+use crate::lower::LValueId;
+use std::borrow::Cow;
+use std::sync::Arc;
+
+/// The processor that this program runs on.
+pub(in crate::exec) struct CpuBackend;
+
+impl Backend for CpuBackend {
+    fn make_step(&self, compiled: Arc<Compiled>, threads: usize) -> Result<Box<dyn StepBackend>, ExecError> {
+        Ok(Box::new(Step::new(compiled, threads)?))
+    }
+
+    fn free_bytes(&self) -> Result<Option<u64>, ExecError> {
+        Ok(available_bytes())
+    }
+}
+
+impl StepBackend for Step {
+    fn compiled(&self) -> &Arc<Compiled> {
+        self.compiled()
+    }
+
+    fn capabilities(&self) -> Capabilities {
+        Capabilities { memory: MemoryOf::Host, record: RecordedAs::Calls, queues_steps: false }
+    }
+
+    fn sharing(&self, compiled: Arc<Compiled>) -> Result<Box<dyn StepBackend>, ExecError> {
+        Ok(Box::new(Self::sharing(compiled, self)?))
+    }
+
+    fn replay(&mut self, pool: &mut Pool) -> Result<(), ExecError> {
+        self.replay(pool)
+    }
+
+    fn run_ops(&mut self, from: usize, to: usize, pool: &mut Pool) -> Result<(), ExecError> {
+        self.run_ops(from, to, pool)
+    }
+
+    fn recording(&self) -> Recording {
+        Recording { calls: self.calls(), held_arguments: self.held_arguments(), ..Recording::default() }
+    }
+
+    fn survivors(&mut self) -> Option<&mut [u8]> {
+        Some(self.survivors())
+    }
+
+    fn snapshot_into(&mut self, saved: &mut [u8]) -> Result<(), ExecError> {
+        self.snapshot_into(saved);
+        Ok(())
+    }
+
+    fn restore(&mut self, saved: &[u8]) -> Result<(), ExecError> {
+        self.restore(saved);
+        Ok(())
+    }
+
+    fn arena(&self) -> Result<Cow<'_, [u8]>, ExecError> {
+        Ok(Cow::Borrowed(self.arena()))
+    }
+
+    fn bytes(&self, id: LValueId) -> Result<Cow<'_, [u8]>, ExecError> {
+        self.bytes(id).map(Cow::Borrowed)
+    }
+
+    fn fill_bytes(&mut self, id: LValueId, fill: &mut dyn FnMut(&mut [u8])) -> Result<(), ExecError> {
+        self.bytes_mut(id).map(fill)
+    }
+
+    fn set_trace(&mut self, on: bool) {
+        self.set_trace(on);
+    }
+
+    fn trace(&self) -> Vec<String> {
+        self.trace()
+    }
+
+    fn time_calls(&mut self, rounds: usize, pool: &mut Pool) -> Result<Vec<f64>, ExecError> {
+        self.time_calls(rounds, pool)
+    }
+
+    fn time_bookkeeping(&mut self, rounds: usize, pool: &mut Pool) -> Result<[f64; 2], ExecError> {
+        self.time_bookkeeping(rounds, pool)
+    }
+}
+
+/// Batches are read where the host has them.
+impl BatchFeed for Step {}
+
+/// An address that was moved in a recorded call.
+struct Moved {
+    op: usize,
+    slot: usize,
+}
+
+impl RecordedGraphs for Step {
+    fn inject(&mut self, fault: Fault) -> Result<Option<Undo>, ExecError> {
+        let Fault::Argument { op, slot, .. } = fault else { return Ok(None) };
+        self.inject_fault(op, slot);
+        Ok(Some(Undo(Box::new(Moved { op, slot }))))
+    }
+
+    fn undo(&mut self, undo: Undo) -> Result<(), ExecError> {
+        if let Ok(moved) = undo.0.downcast::<Moved>() {
+            self.undo_fault(moved.op, moved.slot);
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,66 @@
+//! The arguments of kernels: a row of addresses by slot with the flags of the launch, and where addresses come from.
+
+use super::memory::DeviceMemory;
+use crate::plan::{BindingPlan, EXTERNAL, Place};
+use std::sync::Arc;
+
+/// The pointers that a kernel takes; equals that of `Args` in the kernels' prelude.
+pub(super) const MAX_ARGS: usize = 20;
+
+/// The arguments of one operation's kernel by slot; 0 where a slot is unused.
+pub(super) type ArgRow = [u64; MAX_ARGS];
+
+/// The slot that holds the flags of a launch; no operation has so many.
+pub(super) const FLAGS: usize = MAX_ARGS - 1;
+
+// As `LaunchFlags` in the kernels' prelude: which inputs a kernel may fetch while the launch in front still runs, and
+// whether the next launch may start as soon as this one's own wait is over.
+pub(super) const EARLY_A: u64 = 1;
+pub(super) const EARLY_B: u64 = 2;
+pub(super) const STARTS_NEXT: u64 = 4;
+pub(super) const EARLY_ENDS: u64 = 8;
+
+/// Where bytes begin in memory, the plan's or the device's, and where they end.
+pub(super) type Range = (u64, u64);
+
+/// Whether two stretches of memory have bytes in common.
+pub(super) const fn meet(a: Range, b: Range) -> bool {
+    a.0 < b.1 && b.0 < a.1
+}
+
+/// Device memory that can be addressed and no longer changed in extent.
+pub(super) struct DeviceEnv {
+    pub(super) memory: Arc<DeviceMemory>,
+    /// Keeps the memory of shared buffers alive.
+    pub(super) shared: Option<Arc<DeviceMemory>>,
+    /// Addresses of shared buffers, by buffer; 0 for own ones.
+    pub(super) externals: Vec<u64>,
+}
+
+impl DeviceEnv {
+    /// The address of a place.
+    pub(super) fn address(&self, plan: &BindingPlan, place: Place) -> u64 {
+        if place.offset >= EXTERNAL {
+            return self.externals[place.buffer.0 as usize] + (place.offset - plan.buffer(place.buffer).offset);
+        }
+        self.memory.base() + place.offset
+    }
+
+    /// The planned addresses of one operation's arguments, worked out from the plan.
+    pub(super) fn row(&self, plan: &BindingPlan, index: usize) -> ArgRow {
+        let count = plan.program.ops[index].kind.slots().len();
+        let at = |slot| if slot < count { plan.argument(index, slot) } else { None };
+        std::array::from_fn(|slot| at(slot).map_or(0, |p| self.address(plan, p)))
+    }
+
+    /// Where the memory begins, and that of the step whose parameters are shared (0 where none is).
+    pub(super) fn bases(&self) -> [u64; 2] {
+        [self.memory.base(), self.shared.as_ref().map_or(0, |memory| memory.base())]
+    }
+
+    /// The memory that the step may touch.
+    pub(super) fn ranges(&self) -> Vec<Range> {
+        let memory = [Some(&self.memory), self.shared.as_ref()];
+        memory.into_iter().flatten().map(|m| (m.base(), m.base() + m.bytes() as u64)).collect()
+    }
+}

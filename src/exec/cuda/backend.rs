@@ -1,0 +1,206 @@
+//! A GPU as a backend: its steps are captured as graphs, its values are in device memory.
+
+use super::ceilings::GpuCeilings;
+use super::faults::{Change, inject, undo};
+use super::gpu::{Gpu, gpu};
+use super::reference_check::compare;
+use super::step::Step;
+use super::timing::{library_of, time_bookkeeping, time_calls};
+use crate::compile::Compiled;
+use crate::exec::backend::{
+    Backend, BatchFeed, Capabilities, MemoryOf, RecordedAs, RecordedGraphs, Recording, ReferenceCheck, StepBackend,
+    Undo,
+};
+use crate::exec::cpu::{Floor, Pool};
+use crate::exec::{BatchPlace, DataSet, ExecError, Fault, GraphRead, StepRecord, zero_bytes};
+use crate::lower::LValueId;
+use std::borrow::Cow;
+use std::path::Path;
+use std::sync::Arc;
+
+/// One GPU of this machine.
+pub(in crate::exec) struct CudaBackend {
+    ordinal: u32,
+}
+
+impl CudaBackend {
+    pub(in crate::exec) const fn new(ordinal: u32) -> Self {
+        Self { ordinal }
+    }
+
+    fn gpu(&self) -> Result<Arc<Gpu>, ExecError> {
+        Ok(gpu(self.ordinal)?)
+    }
+}
+
+impl Backend for CudaBackend {
+    fn make_step(&self, compiled: Arc<Compiled>, _threads: usize) -> Result<Box<dyn StepBackend>, ExecError> {
+        Ok(Box::new(Step::new(compiled, self.gpu()?)?))
+    }
+
+    fn free_bytes(&self) -> Result<Option<u64>, ExecError> {
+        Ok(Some(self.gpu()?.free_bytes()?))
+    }
+}
+
+impl StepBackend for Step {
+    fn compiled(&self) -> &Arc<Compiled> {
+        &self.ops.compiled
+    }
+
+    fn capabilities(&self) -> Capabilities {
+        Capabilities { memory: MemoryOf::Device, record: RecordedAs::Graphs, queues_steps: true }
+    }
+
+    fn sharing(&self, compiled: Arc<Compiled>) -> Result<Box<dyn StepBackend>, ExecError> {
+        Ok(Box::new(Self::sharing(compiled, self)?))
+    }
+
+    fn replay(&mut self, _pool: &mut Pool) -> Result<(), ExecError> {
+        self.replay()
+    }
+
+    fn replay_many(&mut self, count: usize, _pool: &mut Pool) -> Result<(), ExecError> {
+        self.replay_many(count)
+    }
+
+    fn run_ops(&mut self, from: usize, to: usize, _pool: &mut Pool) -> Result<(), ExecError> {
+        self.run_ops(from, to)
+    }
+
+    fn synchronize(&self) -> Result<(), ExecError> {
+        Ok(self.synchronize()?)
+    }
+
+    fn recording(&self) -> Recording {
+        Recording {
+            why_eager: self.graphs.one().err().map(ToString::to_string),
+            calls: self.recording.calls(&self.ops),
+            nodes: self.graphs.nodes(),
+            held_arguments: self.graphs.one().map_or(0, |graph| graph.arguments),
+            live_constants: self.graphs.ledger.live.len(),
+            steps_a_launch: self.graphs.fed_sizes().next().unwrap_or(0),
+        }
+    }
+
+    fn snapshot_into(&mut self, saved: &mut [u8]) -> Result<(), ExecError> {
+        Ok(Self::snapshot_into(self, saved)?)
+    }
+
+    fn restore(&mut self, saved: &[u8]) -> Result<(), ExecError> {
+        Ok(Self::restore(self, saved)?)
+    }
+
+    fn arena(&self) -> Result<Cow<'_, [u8]>, ExecError> {
+        let memory = &self.ops.env.memory;
+        let mut out = zero_bytes(memory.bytes());
+        self.transfers.read(memory.base(), &mut out)?;
+        Ok(Cow::Owned(out))
+    }
+
+    fn bytes(&self, id: LValueId) -> Result<Cow<'_, [u8]>, ExecError> {
+        self.bytes(id).map(Cow::Owned)
+    }
+
+    fn fill_bytes(&mut self, id: LValueId, fill: &mut dyn FnMut(&mut [u8])) -> Result<(), ExecError> {
+        self.fill_bytes(id, fill)
+    }
+
+    fn write_once(&mut self, id: LValueId, bytes: &[u8]) -> Result<(), ExecError> {
+        self.write_once(id, bytes)
+    }
+
+    fn watch(&mut self, ids: &[LValueId]) -> Result<(), ExecError> {
+        Ok(Self::watch(self, ids)?)
+    }
+
+    fn set_trace(&mut self, on: bool) {
+        self.set_trace(on);
+    }
+
+    fn trace(&self) -> Vec<String> {
+        self.trace()
+    }
+
+    fn time_calls(&mut self, rounds: usize, _pool: &mut Pool) -> Result<Vec<f64>, ExecError> {
+        time_calls(self, rounds)
+    }
+
+    fn time_bookkeeping(&mut self, rounds: usize, _pool: &mut Pool) -> Result<[f64; 2], ExecError> {
+        time_bookkeeping(self, rounds).map(|us| [us, us])
+    }
+
+    fn library_of(&self, op: usize) -> Option<String> {
+        library_of(self, op)
+    }
+
+    fn floors(&self) -> Result<Option<Vec<Floor>>, ExecError> {
+        let selection = &self.ops.compiled.selection;
+        let rates = GpuCeilings::measure(&self.ops.gpu, selection.real)?;
+        Ok(Some(selection.choices.iter().map(|k| rates.floor(k.least_flops, k.bytes)).collect()))
+    }
+
+    fn compare_with_reference(&mut self, op: usize, seed: u64) -> Result<Option<ReferenceCheck>, ExecError> {
+        compare(self, op, seed).map(Some)
+    }
+}
+
+impl BatchFeed for Step {
+    fn hold(&mut self, data: &DataSet<'_>) -> Result<bool, ExecError> {
+        self.hold(data)
+    }
+
+    fn launch_size(&self, left: u64) -> usize {
+        self.launch_size(left)
+    }
+
+    fn has_free_slot(&self) -> bool {
+        self.has_free_slot()
+    }
+
+    fn launch(&mut self, counter: u64, places: &[BatchPlace]) -> Result<(), ExecError> {
+        self.launch(counter, places)
+    }
+
+    fn completed(&mut self) -> Result<&[StepRecord], ExecError> {
+        Ok(self.completed()?)
+    }
+
+    fn abandon_launches(&mut self) -> Result<(), ExecError> {
+        Ok(self.abandon_launches()?)
+    }
+}
+
+impl RecordedGraphs for Step {
+    fn graphs(&self) -> Vec<String> {
+        self.graph_names()
+    }
+
+    fn read_graph(&self, graph: usize) -> Result<GraphRead, ExecError> {
+        self.read_graph(graph)
+    }
+
+    fn check_graph(&self, graph: usize) -> Result<(), ExecError> {
+        self.check_graph(graph)
+    }
+
+    fn capture_several(&mut self, most: usize) -> Result<bool, ExecError> {
+        self.graphs.capture_several(&self.ops, &self.recording, most)
+    }
+
+    fn write_graph(&self, path: &Path) -> Result<bool, ExecError> {
+        self.write_graph(path)?;
+        Ok(true)
+    }
+
+    fn inject(&mut self, fault: Fault) -> Result<Option<Undo>, ExecError> {
+        Ok(inject(self, fault)?.map(|change| Undo(Box::new(change))))
+    }
+
+    fn undo(&mut self, taken_back: Undo) -> Result<(), ExecError> {
+        match taken_back.0.downcast::<Change>() {
+            Ok(change) => Ok(undo(self, *change)?),
+            Err(_) => Ok(()),
+        }
+    }
+}

@@ -1,0 +1,153 @@
+//! The operations of a step with everything fixed: which kernels or library calls carry them out, at which addresses.
+
+use super::arguments::{ArgRow, DeviceEnv, FLAGS};
+use super::bind::bind;
+use super::bound_call::{BoundCall, launch_phase};
+use super::clear_nodes::clear_memory;
+use super::draft::{asks_library, draft_all};
+use super::error::CudaError;
+use super::gpu::Gpu;
+use super::launch::Launch;
+use super::source::KernelSource;
+use crate::compile::Compiled;
+use crate::exec::ExecError;
+use crate::exec::location::located;
+use crate::lower::LValueId;
+use std::sync::Arc;
+
+/// The operations of a step, bound to a device and its memory.
+pub(super) struct BoundOps {
+    pub(super) gpu: Arc<Gpu>,
+    pub(super) compiled: Arc<Compiled>,
+    pub(super) env: DeviceEnv,
+    /// The calls of each operation.
+    pub(super) calls: Vec<Vec<BoundCall>>,
+    /// The operations for which a custom kernel replaces a library that refused.
+    stood_in: Vec<bool>,
+}
+
+impl BoundOps {
+    /// Compiles kernels, has libraries make their plans, and binds them: all operations, or those in `timed`.
+    ///
+    /// # Errors
+    /// Where a kernel cannot be had.
+    pub(super) fn new(
+        compiled: Arc<Compiled>,
+        gpu: Arc<Gpu>,
+        env: DeviceEnv,
+        timed: Option<&[bool]>,
+    ) -> Result<Self, ExecError> {
+        let wanted = |index: usize| timed.is_none_or(|t| t[index]);
+        let count = compiled.plan.program.ops.len();
+        let asked: Vec<(&Compiled, usize)> = (0..count).filter(|i| wanted(*i)).map(|i| (&*compiled, i)).collect();
+        let drafts = draft_all(&gpu, &asked)?;
+        let sources: Vec<KernelSource> = drafts.iter().flat_map(|d| d.sources()).collect();
+        let mut kernels = gpu.kernels(&sources).into_iter();
+        let (mut calls, mut stood_in) = (vec![Vec::new(); count], vec![false; count]);
+        for (drafts, (_, index)) in drafts.iter().zip(&asked) {
+            let row = env.row(&compiled.plan, *index);
+            calls[*index] = bind(&compiled, *index, drafts, &mut kernels, &row)?;
+            stood_in[*index] = drafts.stood_in;
+        }
+        Ok(Self { gpu, compiled, env, calls, stood_in })
+    }
+
+    /// Operations of the step.
+    pub(super) fn len(&self) -> usize {
+        self.calls.len()
+    }
+
+    /// Whether a custom kernel replaces a library that refused operation `index`.
+    pub(super) fn stood_in(&self, index: usize) -> bool {
+        self.stood_in[index]
+    }
+
+    /// Puts an operation on the device's stream, by itself.
+    ///
+    /// # Errors
+    /// Where a launch fails.
+    pub(super) fn put_op(&self, op: usize) -> Result<(), ExecError> {
+        self.put_flagged(op, 0)
+    }
+
+    /// Puts a launch on the device's stream.
+    ///
+    /// # Errors
+    /// Where it fails.
+    pub(super) fn put(&self, launch: &Launch) -> Result<(), ExecError> {
+        match launch {
+            Launch::Single { op, flags } => self.put_flagged(*op, *flags),
+            Launch::Fused { ops, kernel, args } => launch_phase(&self.gpu, kernel.phases[0], kernel.threads, args)
+                .map_err(|why| ExecError::device(&self.compiled, ops[0], why)),
+        }
+    }
+
+    fn put_flagged(&self, op: usize, flags: u64) -> Result<(), ExecError> {
+        let put = |call: &BoundCall| call.launch(&self.gpu, flags);
+        self.calls[op].iter().try_for_each(put).map_err(|why| ExecError::device(&self.compiled, op, why))
+    }
+
+    /// Whether a launch is a library's.
+    pub(super) fn asks_library(&self, launch: &Launch) -> bool {
+        let custom = |op: &usize| self.calls[*op].iter().all(|call| matches!(call, BoundCall::Kernel { .. }));
+        matches!(launch, Launch::Single { op, .. } if !custom(op))
+    }
+
+    /// The planned addresses of an operation's arguments, worked out from the plan.
+    pub(super) fn row(&self, op: usize) -> ArgRow {
+        self.env.row(&self.compiled.plan, op)
+    }
+
+    /// The address of a value.
+    ///
+    /// # Errors
+    /// Where it has no place.
+    pub(super) fn address(&self, id: LValueId) -> Result<u64, ExecError> {
+        located(&self.compiled, id).map(|(place, _)| self.env.address(&self.compiled.plan, place))
+    }
+
+    /// A recorded argument of an operation that is not the planned one.
+    #[cold]
+    pub(super) fn mismatch(&self, op: usize, slot: usize, expected: u64, found: u64) -> ExecError {
+        let mut error = ExecError::ledger(&self.compiled, op, slot, expected as usize, found as usize);
+        if let ExecError::Ledger { slot: name, .. } = &mut error
+            && slot == FLAGS
+        {
+            *name = "launch flags";
+        }
+        error
+    }
+}
+
+/// Compiles what operations need, each given by its step and its place there, and has libraries make their plans, all
+/// at once: what is built of them later finds it ready.
+///
+/// # Errors
+/// Where an operation can be done in no way.
+pub fn prefetch(gpu: &Gpu, ops: &[(&Compiled, usize)]) -> Result<(), ExecError> {
+    gpu.enter()?;
+    // Custom kernels are compiled while libraries prepare theirs. One that cannot be had is reported where it is
+    // needed.
+    let (asking, custom): (Vec<_>, Vec<_>) = ops.iter().partition(|(compiled, index)| asks_library(compiled, *index));
+    std::thread::scope(|scope| {
+        let compile = || -> Result<(), ExecError> {
+            gpu.enter()?;
+            let sources: Vec<KernelSource> = draft_all(gpu, &custom)?.iter().flat_map(|d| d.sources()).collect();
+            let _ = gpu.kernels(&sources);
+            Ok(())
+        };
+        let compiling = std::thread::Builder::new().name("compile".into()).spawn_scoped(scope, compile);
+        let mut sources: Vec<KernelSource> = draft_all(gpu, &asking)?.iter().flat_map(|d| d.sources()).collect();
+        if !asking.is_empty() {
+            // What their graphs will ask for.
+            sources.push(clear_memory().into());
+        }
+        let _ = gpu.kernels(&sources);
+        match compiling.map(std::thread::ScopedJoinHandle::join) {
+            Ok(Ok(compiled)) => compiled,
+            Ok(Err(_)) => Err(CudaError::from("the thread that compiles kernels ended in a panic").into()),
+            // What was not compiled ahead is compiled where it is needed.
+            Err(_) => Ok(()),
+        }
+    })
+}

@@ -1,0 +1,185 @@
+//! Processes that compile kernels for this one. Within a process the run-time compiler reads one source at a time,
+//! whatever the number of threads: 15 to 40 ms each on a host with an H200, of which 70 kernels make three seconds on
+//! 16 processors that wait for each other.
+
+use super::compiler::{Arch, compile_source};
+use super::probe::nvrtc_version;
+use crate::exec::available_bytes;
+use std::ffi::OsString;
+use std::io::{self, BufReader, Read, Write};
+use std::path::PathBuf;
+use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
+
+/// The only argument of a process that compiles for another.
+const ASKED: &str = "--compile-kernels-from-stdin";
+
+/// Memory that a process may take which compiles; a guess on the safe side.
+const BYTES_EACH: u64 = 256 << 20;
+
+/// Fewer sources than this are compiled here: to start a process takes as long as to compile one.
+const WORTH_A_PROCESS: usize = 4;
+
+/// A longer source, or a longer answer, is a mistake on the way.
+const LONGEST: u64 = 1 << 30;
+
+/// Whether this program, started with [`ASKED`], compiles, as far as is known.
+static CAN_BE_STARTED: AtomicBool = AtomicBool::new(false);
+
+/// Where this program was started to compile for another: does so until standard input ends, after which there is
+/// nothing else to do. Nothing where it was not. To be asked before anything else.
+///
+/// # Errors
+/// Where standard input holds something else than requests, or nobody takes the answers.
+#[must_use]
+pub fn compile_for_another() -> Option<io::Result<()>> {
+    let arguments: Vec<OsString> = std::env::args_os().skip(1).take(2).collect();
+    (arguments == [ASKED]).then(|| serve(&mut io::stdin().lock(), &mut io::stdout().lock()))
+}
+
+/// Says that this program asks [`compile_for_another`] first, so that it may be started for that.
+pub fn may_start_compilers() {
+    CAN_BE_STARTED.store(true, Ordering::Relaxed);
+}
+
+/// Answers requests: architecture (two numbers of 4 bytes), length (8 bytes), source. An answer is 1 and the machine
+/// code, or 0 and the reason, with the length (8 bytes) in front. Numbers are little endian.
+fn serve(from: &mut impl Read, to: &mut impl Write) -> io::Result<()> {
+    loop {
+        let mut arch = [0; 8];
+        match from.read_exact(&mut arch) {
+            Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => return Ok(()),
+            other => other?,
+        }
+        let [major, minor] = [0, 4].map(|at| u32::from_le_bytes([arch[at], arch[at + 1], arch[at + 2], arch[at + 3]]));
+        let source = String::from_utf8(read_counted(from)?).map_err(io::Error::other)?;
+        let answer = nvrtc_version().and_then(|_| compile_source(&source, Arch(major, minor)));
+        let (mark, bytes) = match answer {
+            Ok(code) => (1, code),
+            Err(why) => (0, why.to_string().into_bytes()),
+        };
+        to.write_all(&[mark])?;
+        write_counted(to, &bytes)?;
+    }
+}
+
+fn read_counted(from: &mut impl Read) -> io::Result<Vec<u8>> {
+    let mut length = [0; 8];
+    from.read_exact(&mut length)?;
+    let length = u64::from_le_bytes(length);
+    if length > LONGEST {
+        return Err(io::Error::other(format!("{length} bytes are too many")));
+    }
+    let mut bytes = Vec::new();
+    if from.take(length).read_to_end(&mut bytes)? as u64 == length {
+        Ok(bytes)
+    } else {
+        Err(io::ErrorKind::UnexpectedEof.into())
+    }
+}
+
+fn write_counted(to: &mut impl Write, bytes: &[u8]) -> io::Result<()> {
+    to.write_all(&(bytes.len() as u64).to_le_bytes())?;
+    to.write_all(bytes)?;
+    to.flush()
+}
+
+/// This program's file, even where another was put into its place since it started.
+fn this_program() -> io::Result<PathBuf> {
+    if cfg!(target_os = "linux") { Ok(PathBuf::from("/proc/self/exe")) } else { std::env::current_exe() }
+}
+
+/// How many threads `count` kernels are worth, of which `uncached` are to be compiled, and whether each thread has a
+/// process do that.
+pub(super) fn crew_for(count: usize, uncached: usize) -> (usize, bool) {
+    let processors = std::thread::available_parallelism().map_or(1, usize::from).min(16);
+    let room = available_bytes().map_or(usize::MAX, |b| usize::try_from(b / 2 / BYTES_EACH).unwrap_or(usize::MAX));
+    let several = CAN_BE_STARTED.load(Ordering::Relaxed) && uncached >= WORTH_A_PROCESS && room > 1;
+    let threads = if several { processors.min(room) } else { processors };
+    (threads.min(count), several)
+}
+
+/// A process that compiles one source after the other. It holds nothing worth keeping, and ends with this value.
+pub(super) struct Compiler {
+    child: Child,
+    ask: ChildStdin,
+    answers: BufReader<ChildStdout>,
+}
+
+impl Compiler {
+    /// Starts one.
+    ///
+    /// # Errors
+    /// What the system says.
+    pub(super) fn start() -> io::Result<Self> {
+        let mut command = Command::new(this_program()?);
+        command.arg(ASKED).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null());
+        let mut child = command.spawn()?;
+        match (child.stdin.take(), child.stdout.take()) {
+            (Some(ask), Some(answers)) => Ok(Self { child, ask, answers: BufReader::new(answers) }),
+            _ => Err(io::Error::other("a process without pipes")),
+        }
+    }
+
+    /// Notes that this program cannot be started to compile, as under a loader or an emulator that runs it.
+    pub(super) fn give_up(error: &io::Error) {
+        if CAN_BE_STARTED.swap(false, Ordering::Relaxed) {
+            log::debug!("kernels are compiled here from now on: {error}");
+        }
+    }
+
+    /// What [`compile_source`] gives there.
+    ///
+    /// # Errors
+    /// Where the process has ended, or answers something else.
+    pub(super) fn compile(&mut self, source: &str, arch: Arch) -> io::Result<Result<Vec<u8>, String>> {
+        let Arch(major, minor) = arch;
+        self.ask.write_all(&[major.to_le_bytes(), minor.to_le_bytes()].concat())?;
+        write_counted(&mut self.ask, source.as_bytes())?;
+        let mut mark = [0];
+        self.answers.read_exact(&mut mark)?;
+        match mark {
+            [1] => read_counted(&mut self.answers).map(Ok),
+            [0] => read_counted(&mut self.answers).map(|why| Err(String::from_utf8_lossy(&why).into_owned())),
+            [other] => Err(io::Error::other(format!("an answer of the kind {other}"))),
+        }
+    }
+}
+
+impl Drop for Compiler {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_request_is_answered_and_a_torn_one_ends_the_service() {
+        let mut asked = [9u32.to_le_bytes(), 0u32.to_le_bytes()].concat();
+        write_counted(&mut asked, b"this is no kernel").unwrap();
+        let mut answer = Vec::new();
+        serve(&mut asked.as_slice(), &mut answer).unwrap();
+        let (mark, mut rest) = answer.split_first().unwrap();
+        let why = String::from_utf8(read_counted(&mut rest).unwrap()).unwrap();
+        assert!(*mark == 0 && rest.is_empty() && why.to_lowercase().contains("nvrtc"), "{mark} {why}");
+        for cut in 1..asked.len() {
+            let (mut torn, mut answer) = (&asked[..cut], Vec::new());
+            assert!(cut < 8 || serve(&mut torn, &mut answer).is_err(), "cut at {cut}");
+            assert!(answer.is_empty(), "cut at {cut}");
+        }
+        let mut endless = u64::MAX.to_le_bytes().to_vec();
+        endless.extend_from_slice(b"x");
+        assert!(read_counted(&mut endless.as_slice()).is_err());
+    }
+
+    #[test]
+    fn few_sources_take_no_process() {
+        assert_eq!(crew_for(1, 1), (1, false));
+        assert!(!crew_for(100, WORTH_A_PROCESS - 1).1);
+        assert!(crew_for(100, 100).0 >= 1);
+    }
+}

@@ -1,0 +1,243 @@
+//! Decides which calls carry out an operation, before their addresses are known.
+
+use super::cublaslt::LtPlan;
+use super::cudnn::{ConvKind, DnnPlan, Fused, PlanRequest};
+use super::error::CudaError;
+use super::gpu::Gpu;
+use super::source::KernelSource;
+use crate::compile::Compiled;
+use crate::exec::ExecError;
+use crate::lower::Op;
+use crate::ops::{self, Epilogue, OpKind};
+use crate::select::cuda::{CustomKernel, KernelFile, KernelSpec};
+use crate::select::{Variant, cuda};
+use crate::tensor::align_up;
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
+/// Threads that ask libraries for plans, at most.
+const MAX_DRAFTERS: usize = 12;
+
+/// One of several plans of cuDNN's.
+pub(super) type ChosenPlan = (Arc<Vec<DnnPlan>>, usize);
+
+/// A call before its addresses are known.
+pub(super) enum Draft {
+    /// A kernel that has the operation's own slots.
+    Kernel(Arc<KernelSpec>),
+    /// A pass behind a library's product: for each of its kernel's slots that is used, the operation's slot.
+    Pass(Arc<KernelSpec>, Vec<(usize, usize)>),
+    CublasLt(Arc<LtPlan>, OpKind),
+    /// With the bytes at the front of the scratch memory that hold a gradient in half width.
+    Cudnn(ChosenPlan, OpKind, u64),
+}
+
+/// How an operation is to be run.
+pub(super) struct Drafts {
+    pub(super) calls: Vec<Draft>,
+    /// Whether a custom kernel replaces a library that refused.
+    pub(super) stood_in: bool,
+}
+
+impl Drafts {
+    /// The sources of its kernels, which are compiled together with everybody else's.
+    pub(super) fn sources(&self) -> impl Iterator<Item = KernelSource> {
+        let specs = self.calls.iter().filter_map(|draft| match draft {
+            Draft::Kernel(spec) | Draft::Pass(spec, _) => Some(spec),
+            Draft::CublasLt(..) | Draft::Cudnn(..) => None,
+        });
+        specs.map(|spec| KernelSource::from(KernelSpec::clone(spec)))
+    }
+}
+
+/// The custom kernel of an operation by its number, or the cheapest.
+fn custom_kernel(kind: &OpKind, compiled: &Compiled, op: &Op, number: Option<u8>) -> Result<CustomKernel, CudaError> {
+    let facts = compiled.selection.target.as_cuda().ok_or("the plan is for a CPU")?;
+    let real = cuda::real_of(&compiled.selection.program, op, compiled.selection.real);
+    let mut all = cuda::custom_kernels(kind, real, &facts);
+    let index = match number {
+        Some(number) => usize::from(number),
+        None => (0..all.len()).min_by(|a, b| all[*a].cost_us.total_cmp(&all[*b].cost_us)).unwrap_or(0),
+    };
+    if index < all.len() {
+        Ok(all.swap_remove(index))
+    } else {
+        Err(format!("there is no kernel {index} for {}", kind.name()).into())
+    }
+}
+
+/// Whether a library is to do operation `index`.
+pub(super) fn asks_library(compiled: &Compiled, index: usize) -> bool {
+    !matches!(compiled.selection.choices[index].variant, Variant::Cuda(cuda::Route::Own(_)))
+}
+
+/// Decides the calls of operations, each given by its step and its place there. Libraries may compile what they are
+/// asked for, so that several threads ask.
+pub(super) fn draft_all(gpu: &Gpu, ops: &[(&Compiled, usize)]) -> Result<Vec<Drafts>, ExecError> {
+    let drafted: Mutex<HashMap<usize, Result<Drafts, ExecError>>> = Mutex::default();
+    let next = AtomicUsize::new(0);
+    let work = || {
+        loop {
+            let number = next.fetch_add(1, Ordering::Relaxed);
+            let Some((compiled, index)) = ops.get(number) else { break };
+            let made = gpu.enter().map_err(ExecError::from).and_then(|()| draft(gpu, compiled, *index));
+            drafted.lock().unwrap_or_else(PoisonError::into_inner).insert(number, made);
+        }
+    };
+    let most = ops.iter().filter(|(compiled, index)| asks_library(compiled, *index)).count().min(MAX_DRAFTERS);
+    let threads = std::thread::available_parallelism().map_or(1, usize::from).min(most);
+    std::thread::scope(|scope| {
+        for number in 1..threads {
+            let spawned = std::thread::Builder::new().name(format!("draft-{number}")).spawn_scoped(scope, work);
+            if let Err(error) = spawned {
+                log::warn!("a thread that asks the libraries could not be started: {error}");
+            }
+        }
+        work();
+    });
+    let mut drafted = drafted.into_inner().unwrap_or_else(PoisonError::into_inner);
+    let made = |(number, (compiled, index)): (usize, &(&Compiled, usize))| {
+        drafted.remove(&number).unwrap_or_else(|| draft(gpu, compiled, *index))
+    };
+    ops.iter().enumerate().map(made).collect()
+}
+
+/// Decides the calls of operation `index`.
+fn draft(gpu: &Gpu, compiled: &Compiled, index: usize) -> Result<Drafts, ExecError> {
+    let op = &compiled.plan.program.ops[index];
+    let choice = &compiled.selection.choices[index];
+    let fail = |why: CudaError| ExecError::device(compiled, index, why);
+    let Variant::Cuda(route) = choice.variant else {
+        return Err(ExecError::MissingKernel { op: index, kernel: choice.kernel.clone() });
+    };
+    // A library that refuses what was planned for it is replaced by a custom kernel that makes do with the same scratch
+    // memory.
+    let (number, stood_in) = match route {
+        cuda::Route::Own(number) => (number, false),
+        _ => match library(gpu, compiled, index, route) {
+            Ok(product) => {
+                let calls = with_passes(compiled, op, product).map_err(fail)?;
+                return Ok(Drafts { calls, stood_in: false });
+            }
+            Err(why) => {
+                let number = own_instead(compiled, op, choice.workspace_bytes).ok_or_else(|| fail(why.clone()))?;
+                log::debug!("op {index} ({}): {why}; a custom kernel runs instead", choice.kernel);
+                (number, true)
+            }
+        },
+    };
+    let kernel = custom_kernel(&op.kind, compiled, op, Some(number)).map_err(fail)?;
+    Ok(Drafts { calls: vec![Draft::Kernel(Arc::new(kernel.spec))], stood_in })
+}
+
+/// A library's product with the passes behind it.
+fn with_passes(compiled: &Compiled, op: &Op, product: LibraryProduct) -> Result<Vec<Draft>, CudaError> {
+    let LibraryProduct { draft, done, widening } = product;
+    let mut calls = vec![draft];
+    calls.extend(widening.map(|(spec, slots)| Draft::Pass(Arc::new(spec), slots)));
+    for (kind, names) in cuda::epilogue_ops(&op.kind, done) {
+        let kernel = custom_kernel(&kind, compiled, op, None)?;
+        if kernel.work_bytes > 0 {
+            return Err(format!("{} behind a library's product needs scratch memory", kind.name()).into());
+        }
+        let slots = names.iter().filter_map(|(to, from)| Some((kind.slot(to)?, op.kind.slot(from)?))).collect();
+        calls.push(Draft::Pass(Arc::new(kernel.spec), slots));
+    }
+    Ok(calls)
+}
+
+/// The custom kernel that replaces a library which refused an operation, within `bytes` of scratch memory.
+fn own_instead(compiled: &Compiled, op: &Op, bytes: u64) -> Option<u8> {
+    let facts = compiled.selection.target.as_cuda()?;
+    let real = cuda::real_of(&compiled.selection.program, op, compiled.selection.real);
+    let all = cuda::custom_kernels(&op.kind, real, &facts);
+    let fits = (0u8..).zip(&all).filter(|(_, kernel)| kernel.work_bytes <= bytes);
+    fits.min_by(|a, b| a.1.cost_us.total_cmp(&b.1.cost_us)).map(|(i, _)| i)
+}
+
+/// A library's call, what it does of the epilogue, and the pass that its result needs.
+struct LibraryProduct {
+    draft: Draft,
+    done: Epilogue,
+    /// Widens a gradient that a library stored in half width: the kernel, and the operation's slot for each of its own.
+    widening: Option<(KernelSpec, Vec<(usize, usize)>)>,
+}
+
+/// Decides a library's call.
+fn library(gpu: &Gpu, compiled: &Compiled, index: usize, route: cuda::Route) -> Result<LibraryProduct, CudaError> {
+    match route {
+        cuda::Route::Own(_) => Err("a custom kernel is no library's".into()),
+        cuda::Route::Lt(candidate) => by_cublaslt(gpu, compiled, index, usize::from(candidate)),
+        cuda::Route::Dnn(candidate) => by_cudnn(gpu, compiled, index, usize::from(candidate)),
+    }
+}
+
+fn by_cublaslt(gpu: &Gpu, compiled: &Compiled, index: usize, number: usize) -> Result<LibraryProduct, CudaError> {
+    let op = &compiled.plan.program.ops[index];
+    let OpKind::Gemm(gemm) = op.kind else { return Err("cuBLASLt does products only".into()) };
+    let limit = compiled.selection.choices[index].workspace_bytes as usize;
+    let lt = gpu.libraries().lt();
+    let lt = lt.as_ref().ok_or("there is no cuBLASLt")?;
+    let plan = lt.plan(&gemm, compiled.selection.real, limit, number)?;
+    let done = plan.done();
+    Ok(LibraryProduct { draft: Draft::CublasLt(Arc::new(plan), op.kind.clone()), done, widening: None })
+}
+
+fn by_cudnn(gpu: &Gpu, compiled: &Compiled, index: usize, number: usize) -> Result<LibraryProduct, CudaError> {
+    let op = &compiled.plan.program.ops[index];
+    let real = compiled.selection.real;
+    let (kind, geometry) = match &op.kind {
+        OpKind::Conv2d(ops::Conv2d { geometry, .. }) => (ConvKind::Forward, geometry),
+        OpKind::Conv2dBwdX(ops::Conv2dBwdX { geometry, .. }) => (ConvKind::BwdX, geometry),
+        OpKind::Conv2dBwdW(ops::Conv2dBwdW { geometry, .. }) => (ConvKind::BwdW, geometry),
+        _ => return Err("cuDNN does convolutions only".into()),
+    };
+    // A gradient in half width is stored at the front of the scratch memory until it is widened.
+    let elements = geometry.f * geometry.kernel[0] * geometry.kernel[1] * (geometry.c / geometry.groups.max(1));
+    let narrow_bytes = align_up((elements * real.size()) as u64, 256);
+    let spare = if kind == ConvKind::BwdW && real.half().is_some() { narrow_bytes } else { 0 };
+    let limit = compiled.selection.choices[index].workspace_bytes.saturating_sub(spare);
+    let max = number + 1;
+    let wanted =
+        PlanRequest { kind, geometry: *geometry, real, fused: Fused::default(), workspace_limit_bytes: limit, max };
+    let (plan, done) = convolution(gpu, &op.kind, wanted)?;
+    let narrow = kind == ConvKind::BwdW && !plan.0[plan.1].dw_is_float();
+    let slot = |name: &str| op.kind.slot(name).unwrap_or(0);
+    let widening = narrow.then(|| {
+        let arguments = format!("{}, {elements}", real.cpp());
+        (KernelSpec::new(KernelFile::Elementwise, "Widen", arguments), vec![(0, slot("work")), (1, slot("c"))])
+    });
+    let draft = Draft::Cudnn(plan, op.kind.clone(), if narrow { narrow_bytes } else { 0 });
+    Ok(LibraryProduct { draft, done, widening })
+}
+
+/// A convolution plan of cuDNN's with as much of the epilogue as it does, and what that is. The last of the wanted
+/// plans is taken.
+fn convolution(gpu: &Gpu, op: &OpKind, wanted: PlanRequest) -> Result<(ChosenPlan, Epilogue), CudaError> {
+    use crate::model::Activation::Relu;
+    let e = match op {
+        OpKind::Conv2d(ops::Conv2d { epilogue, .. }) | OpKind::Conv2dBwdX(ops::Conv2dBwdX { epilogue, .. }) => {
+            *epilogue
+        }
+        _ => Epilogue::default(),
+    };
+    let relu = e.act == Some(Relu) && !e.save_z;
+    let bias = e.bias && (e.act.is_none() || relu);
+    let done =
+        Epilogue { bias, act: e.act.filter(|_| relu), save_z: false, act_grad: e.act_grad.filter(|a| *a == Relu) };
+    let number = wanted.max - 1;
+    let pick = |plans: Arc<Vec<DnnPlan>>| {
+        let is_there = number < plans.len();
+        if is_there { Ok((plans, number)) } else { Err(format!("cuDNN offers no plan {number}").into()) }
+    };
+    if !done.is_empty() {
+        let fused = Fused { bias, relu, relu_grad: done.act_grad.is_some() };
+        match gpu.libraries().plans(&PlanRequest { fused, ..wanted }).and_then(pick) {
+            Ok(plan) => return Ok((plan, done)),
+            Err(why) => log::debug!("cuDNN leaves the epilogue: {why}"),
+        }
+    }
+    let plan = pick(gpu.libraries().plans(&wanted)?)?;
+    Ok((plan, Epilogue::default()))
+}

@@ -1,0 +1,198 @@
+//! What the data feed keeps on the device: the data set, the places of batches and the records of steps; and its
+//! kernels.
+
+use super::arguments::{ArgRow, EARLY_A, FLAGS, MAX_ARGS, STARTS_NEXT};
+use super::bound_ops::BoundOps;
+use super::error::failed;
+use super::feed_launch::{COUNTER, FeedLaunch, FeedLaunches};
+use super::gpu::Gpu;
+use super::graphs::MAX_STEPS;
+use super::kernel_store::Kernel;
+use super::memory::DeviceMemory;
+use super::multi_step::RecordRing;
+use super::recording::Recording;
+use super::source::KernelSource;
+use crate::exec::{BatchPlace, BatchTargets, DataSet, ExecError, room};
+use crate::lower::LValueId;
+use crate::select::cuda::{KernelFile, KernelSpec};
+use crate::tensor::DType;
+use cudarc::driver::result;
+use std::sync::Arc;
+
+/// Steps whose places and records the device keeps: those of the launches in flight, and as many again.
+pub(super) const RING: usize = 4 * MAX_STEPS;
+/// Bytes that say where a batch is.
+pub(super) const PLACE: usize = size_of::<BatchPlace>();
+/// Bytes of a record, and the words in front of its values.
+pub(super) const RECORD: usize = 64;
+pub(super) const HEAD: usize = 4;
+
+/// The number types and sizes of a data feed.
+pub(super) struct FeedTypes {
+    /// Of samples in the step, targets in the data set and targets in the step, as the kernels write them.
+    sample: &'static str,
+    stored_target: &'static str,
+    target: &'static str,
+    /// Elements of a sample and of a target.
+    sample_len: usize,
+    target_len: usize,
+}
+
+/// A number type as the kernels write it.
+const fn cpp(dtype: DType) -> Option<&'static str> {
+    match dtype {
+        DType::F32 => Some("float"),
+        DType::Bf16 => Some("bf16"),
+        DType::F16 => Some("f16"),
+        DType::I32 => Some("int"),
+        _ => None,
+    }
+}
+
+impl FeedTypes {
+    /// Those of a step and a data set; nothing where the step cannot be fed from it.
+    pub(super) fn new(ops: &BoundOps, targets: BatchTargets<'_>) -> Option<Self> {
+        let program = &ops.compiled.plan.program;
+        let (x, y) = (program.value(program.samples()), program.value(program.targets()?));
+        let len = |all: usize| all / ops.compiled.model.batch.max(1);
+        let stored_target = match targets {
+            BatchTargets::Classes(_) => "int",
+            BatchTargets::Values(_) => "float",
+        };
+        let (sample, target) = (cpp(x.dtype)?, cpp(y.dtype)?);
+        let fits = sample != "int" && (target == "int") == (stored_target == "int");
+        let (sample_len, target_len) = (len(x.shape.len()), len(y.shape.len()));
+        fits.then_some(Self { sample, stored_target, target, sample_len, target_len })
+    }
+}
+
+/// The memory of a data feed.
+pub(super) struct FeedMemory {
+    pub(super) samples: DeviceMemory,
+    pub(super) targets: DeviceMemory,
+    pub(super) places: DeviceMemory,
+    pub(super) records: DeviceMemory,
+}
+
+impl FeedMemory {
+    /// Brings a data set to the device, with rings for places and records.
+    ///
+    /// # Errors
+    /// Where memory is short, or a copy fails.
+    pub(super) fn new(gpu: &Gpu, types: &FeedTypes, data: &DataSet<'_>) -> Result<Self, ExecError> {
+        let targets: &[u8] = match data.targets {
+            BatchTargets::Classes(labels) => bytemuck::cast_slice(labels),
+            BatchTargets::Values(values) => bytemuck::cast_slice(values),
+        };
+        // Rows are in the order of the training part, so that a shuffle's number is a row's.
+        let upload = |bytes: &[u8], len: usize| upload_rows(gpu, bytes, len * 4, data.rows);
+        Ok(Self {
+            samples: upload(bytemuck::cast_slice(data.samples), types.sample_len)?,
+            targets: upload(targets, types.target_len)?,
+            places: DeviceMemory::zeroed(RING * PLACE, gpu.stream())?,
+            records: DeviceMemory::zeroed(RING * RECORD, gpu.stream())?,
+        })
+    }
+
+    /// The data feed's arguments.
+    ///
+    /// # Errors
+    /// Where the step lacks a value.
+    pub(super) fn row(&self, ops: &BoundOps, watched: &[LValueId]) -> Result<ArgRow, ExecError> {
+        let program = &ops.compiled.plan.program;
+        let none = |name: &str| ExecError::NoValue(name.into());
+        let counter = program.find("counter").ok_or_else(|| none("counter"))?;
+        let y = program.targets().ok_or_else(|| none("y"))?;
+        let [samples, targets, places, records] =
+            [&self.samples, &self.targets, &self.places, &self.records].map(DeviceMemory::base);
+        let (counter, x, y) = (ops.address(counter)?, ops.address(program.samples())?, ops.address(y)?);
+        let fixed = [samples, targets, places, counter, records, x, y];
+        let mut row: ArgRow = [0; MAX_ARGS];
+        row[..fixed.len()].copy_from_slice(&fixed);
+        for (slot, id) in row[fixed.len()..].iter_mut().zip(watched) {
+            *slot = ops.address(*id)?;
+        }
+        Ok(row)
+    }
+
+    /// The launches of the data feed, compiled; nothing where a step ends with metrics that cannot be left to it.
+    ///
+    /// # Errors
+    /// Where a kernel cannot be had.
+    pub(super) fn launches(
+        &self,
+        ops: &BoundOps,
+        recording: &Recording,
+        types: &FeedTypes,
+        data: &DataSet<'_>,
+    ) -> Result<Option<FeedLaunches>, ExecError> {
+        let multi_step = &recording.multi_step;
+        let mut row = self.row(ops, data.watched)?;
+        // Metrics that come together beside a feed go into the record from there.
+        let word_of = |name: &str| {
+            let id = multi_step.metrics.and_then(|op| ops.compiled.plan.program.ops[op].arg(name))?;
+            data.watched.iter().position(|w| ops.address(*w).is_ok_and(|at| ops.address(id).is_ok_and(|own| own == at)))
+        };
+        let late = ["update_max", "grad_norm"].map(word_of);
+        let words = late.map(|word| word.map(|w| w + HEAD));
+        let ring = RecordRing { address: self.records.base(), len: RING, counter: row[COUNTER], words };
+        let closing = multi_step.closing(ops, &ring);
+        if multi_step.metrics.is_some() && closing.is_none() {
+            return Ok(None);
+        }
+        let left = late.iter().flatten().fold(0u32, |mask, word| mask | 1 << word);
+        let feed = |is_last: bool, left: u32| feed_kernel(ops, types, data, (left, is_last));
+        row[FLAGS] = STARTS_NEXT | if multi_step.feed_early { EARLY_A } else { 0 };
+        // The first feed of a launch, those behind a step, and the one behind the last.
+        let mut sources: Vec<KernelSource> = vec![feed(false, 0).into()];
+        let mut between = row.to_vec();
+        let metrics = multi_step.metrics.filter(|_| closing.is_some());
+        if let Some((spec, mut args)) = closing {
+            args[FLAGS] = STARTS_NEXT;
+            let beside = |is_last| [feed(is_last, left), spec.clone()].into_iter().collect();
+            sources.extend([beside(false), beside(true)]);
+            between.extend(args);
+        } else {
+            sources.push(feed(true, 0).into());
+        }
+        let kernels = ops.gpu.kernels(&sources).into_iter().collect::<Result<Vec<_>, _>>()?;
+        let [first, .., last] = &kernels[..] else { return Err(ExecError::Gpu("no kernel came back".into())) };
+        let next = &kernels[kernels.len() - 2];
+        let launch = |kernel: &Arc<Kernel>| FeedLaunch { kernel: Arc::clone(kernel), args: between.clone(), metrics };
+        let first = FeedLaunch { kernel: Arc::clone(first), args: row.to_vec(), metrics: None };
+        Ok(Some(FeedLaunches { first, next: launch(next), last: launch(last) }))
+    }
+}
+
+/// The kernel of a data feed, which leaves the words in the mask `left` to the metrics beside it, and is the last of a
+/// launch or not.
+fn feed_kernel(ops: &BoundOps, types: &FeedTypes, data: &DataSet<'_>, (left, is_last): (u32, bool)) -> KernelSpec {
+    let FeedTypes { sample, stored_target, target, sample_len, target_len } = *types;
+    let (batch, count) = (ops.compiled.model.batch, data.rows.map_or(0, <[u32]>::len));
+    let watched = data.watched.len();
+    let samples = format!("{sample}, {sample_len}, {stored_target}, {target}, {target_len}, {batch}, {count}");
+    KernelSpec::new(KernelFile::Feed, "Feed", format!("{samples}, {watched}, {left}, {RING}, {is_last}"))
+}
+
+/// Brings rows of `width` bytes to the device, those of `rows` in their order where it names some.
+fn upload_rows(gpu: &Gpu, bytes: &[u8], width: usize, rows: Option<&[u32]>) -> Result<DeviceMemory, ExecError> {
+    /// What is gathered at once.
+    const AT_ONCE: usize = 64 << 20;
+    let whole = rows.map_or(bytes.len(), |rows| rows.len() * width);
+    let memory = DeviceMemory::zeroed(whole, gpu.stream())?;
+    let copy = |at: usize, bytes: &[u8]| {
+        // SAFETY: the stretch is inside the allocation; the copy is over when the call returns.
+        unsafe { result::memcpy_htod_sync(memory.base() + at as u64, bytes) }.map_err(|e| failed("cuMemcpyHtoD", e))
+    };
+    let Some(rows) = rows else {
+        copy(0, bytes)?;
+        return Ok(memory);
+    };
+    let mut gathered: Vec<u8> = room(whole.min(AT_ONCE));
+    for (number, some) in rows.chunks((AT_ONCE / width.max(1)).max(1)).enumerate() {
+        gathered.clear();
+        some.iter().for_each(|row| gathered.extend_from_slice(&bytes[*row as usize * width..][..width]));
+        copy(number * (AT_ONCE / width.max(1)).max(1) * width, &gathered)?;
+    }
+    Ok(memory)
+}

@@ -1,0 +1,164 @@
+//! A step's graphs: one step, several in a row, steps that gather their own batches.
+
+use super::bound_ops::BoundOps;
+use super::capture::capture;
+use super::captured_graph::CapturedGraph;
+use super::error::CudaError;
+use super::feed_launch::FeedLaunches;
+use super::graph_reader::{live_constants, planned};
+use super::ledger::Ledger;
+use super::recording::{Recording, Role};
+use crate::exec::ExecError;
+
+/// Nodes in a graph of several steps, and steps in it, at most.
+const MAX_NODES: usize = 2_000;
+pub(super) const MAX_STEPS: usize = 64;
+
+/// The graphs of a step, and what every launch of one is checked against.
+pub(super) struct Graphs {
+    /// One step captured, or why it cannot be.
+    one: Result<CapturedGraph, CudaError>,
+    /// Several steps in one graph.
+    several: Option<(usize, CapturedGraph)>,
+    /// Steps that gather their own batches, by the steps in a launch, most first.
+    fed: Vec<(usize, CapturedGraph)>,
+    pub(super) ledger: Ledger,
+}
+
+impl Graphs {
+    /// None yet.
+    pub(super) fn new(ops: &BoundOps) -> Self {
+        Self { one: Err("not captured yet".into()), several: None, fed: Vec::new(), ledger: Ledger::new(ops) }
+    }
+
+    /// Captures one step.
+    ///
+    /// # Errors
+    /// Where the graph is not the planned one. A step that cannot be captured is no error: it runs op by op.
+    pub(super) fn capture_one(&mut self, ops: &BoundOps, recording: &Recording) -> Result<(), ExecError> {
+        let launches = recording.of(Role::One);
+        match capture(ops, Role::One, &launches, &[]) {
+            Ok(graph) => {
+                self.ledger.note(Role::One, &graph);
+                self.ledger.live = live_constants(ops, &planned(ops, &launches, &[]));
+                self.one = Ok(graph);
+            }
+            Err(ExecError::Gpu(why)) => {
+                log::warn!("the step runs op by op: {why}");
+                self.one = Err(why);
+            }
+            Err(error) => return Err(error),
+        }
+        Ok(())
+    }
+
+    /// Captures as many steps in a row as one launch may make, `most` at most; false where one step is all, or could
+    /// not be captured.
+    ///
+    /// # Errors
+    /// What the driver and the libraries say, and where the graph is not the planned one.
+    pub(super) fn capture_several(
+        &mut self,
+        ops: &BoundOps,
+        recording: &Recording,
+        most: usize,
+    ) -> Result<bool, ExecError> {
+        let steps = self.one.as_ref().map_or(1, |g| (MAX_NODES / g.nodes().max(1)).clamp(1, MAX_STEPS)).min(most);
+        if steps < 2 {
+            return Ok(false);
+        }
+        if self.several.as_ref().is_none_or(|(k, _)| *k > most) {
+            ops.gpu.enter()?;
+            let role = Role::Several(steps);
+            let graph = capture(ops, role, &recording.of(role), &[])?;
+            self.ledger.forget(|role| matches!(role, Role::Several(_)));
+            self.ledger.note(role, &graph);
+            self.several = Some((steps, graph));
+        }
+        Ok(true)
+    }
+
+    /// Captures steps that gather their own batches, in launches of several sizes, most steps first.
+    ///
+    /// # Errors
+    /// What the driver and the libraries say, and where the graph is not the planned one.
+    pub(super) fn capture_fed(
+        &self,
+        ops: &BoundOps,
+        recording: &Recording,
+        feeds: &FeedLaunches,
+    ) -> Result<Vec<(usize, CapturedGraph)>, ExecError> {
+        let most = (MAX_NODES / (self.nodes() + 1)).clamp(1, MAX_STEPS);
+        let mut sizes = vec![most, most / 8, 1];
+        sizes.retain(|s| *s > 0);
+        sizes.dedup();
+        let graph = |steps| {
+            let role = Role::Fed(steps);
+            capture(ops, role, &recording.of(role), &feeds.of(steps)).map(|graph| (steps, graph))
+        };
+        sizes.into_iter().map(graph).collect()
+    }
+
+    /// Keeps the graphs of steps that gather their own batches.
+    pub(super) fn keep_fed(&mut self, graphs: Vec<(usize, CapturedGraph)>) {
+        for (steps, graph) in &graphs {
+            self.ledger.note(Role::Fed(*steps), graph);
+        }
+        self.fed = graphs;
+    }
+
+    /// Drops the graphs of steps that gather their own batches.
+    pub(super) fn drop_fed(&mut self) {
+        self.fed = Vec::new();
+        self.ledger.forget(|role| matches!(role, Role::Fed(_)));
+    }
+
+    /// The graph of one step.
+    ///
+    /// # Errors
+    /// Why there is none.
+    pub(super) fn one(&self) -> Result<&CapturedGraph, &CudaError> {
+        self.one.as_ref()
+    }
+
+    /// Nodes of the graph of one step; 0 where there is none.
+    pub(super) fn nodes(&self) -> usize {
+        self.one.as_ref().map_or(0, |g| g.nodes().max(g.kernels()))
+    }
+
+    /// The graph of several steps in a row, and how many they are.
+    pub(super) fn several(&self) -> Option<(usize, &CapturedGraph)> {
+        self.several.as_ref().map(|(steps, graph)| (*steps, graph))
+    }
+
+    /// The graph of so many steps that gather their own batches.
+    pub(super) fn fed(&self, steps: usize) -> Option<&CapturedGraph> {
+        self.fed.iter().find(|(s, _)| *s == steps).map(|(_, graph)| graph)
+    }
+
+    /// The steps in launches that gather their own batches, most first.
+    pub(super) fn fed_sizes(&self) -> impl Iterator<Item = usize> {
+        self.fed.iter().map(|(steps, _)| *steps)
+    }
+
+    /// The graphs that may be launched.
+    pub(super) fn by_role(&self) -> Vec<(Role, &CapturedGraph)> {
+        let one = self.one.as_ref().ok().map(|graph| (Role::One, graph));
+        let several = self.several.as_ref().map(|(steps, graph)| (Role::Several(*steps), graph));
+        let fed = self.fed.iter().map(|(steps, graph)| (Role::Fed(*steps), graph));
+        one.into_iter().chain(several).chain(fed).collect()
+    }
+
+    /// A graph by its place among [`Self::by_role`].
+    pub(super) fn numbered(&self, number: usize) -> Option<(Role, &CapturedGraph)> {
+        self.by_role().get(number).copied()
+    }
+
+    /// As [`Self::numbered`], to change it.
+    pub(super) fn numbered_mut(&mut self, number: usize) -> Option<&mut CapturedGraph> {
+        let one = self.one.as_mut().ok();
+        let several = self.several.as_mut().map(|(_, graph)| graph);
+        let fed = self.fed.iter_mut().map(|(_, graph)| graph);
+        one.into_iter().chain(several).chain(fed).nth(number)
+    }
+}

@@ -1,0 +1,64 @@
+//! The half-precision copy of the parameters that products read: written by the optimizer, and anew where the host
+//! changed the masters.
+
+use super::arguments::{ArgRow, DeviceEnv, MAX_ARGS};
+use super::bound_call::launch_phase;
+use super::error::CudaError;
+use super::gpu::Gpu;
+use super::kernel_store::Kernel;
+use crate::compile::Compiled;
+use crate::exec::ExecError;
+use crate::ops::{self, OpKind};
+use crate::select::cuda;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+/// The copy of the parameters in half precision, kept in step with the masters where the host changed these. Several
+/// steps may share it.
+pub(super) struct HalfParameters {
+    kernel: Arc<Kernel>,
+    args: ArgRow,
+    is_stale: AtomicBool,
+}
+
+impl HalfParameters {
+    /// The copy of a step's parameters, where it has one.
+    ///
+    /// # Errors
+    /// Where its kernel cannot be had.
+    pub(super) fn new(compiled: &Compiled, gpu: &Gpu, env: &DeviceEnv) -> Result<Option<Arc<Self>>, ExecError> {
+        let (plan, real) = (&compiled.plan, compiled.selection.real);
+        let Some(half) = real.half() else { return Ok(None) };
+        let find = |name: &str| plan.program.find(name).and_then(|id| plan.place(id)).map(|p| env.address(plan, p));
+        let (Some(masters), Some(copy)) = (find("params"), find(&format!("params.{half}"))) else { return Ok(None) };
+        let facts = compiled.selection.target.as_cuda().ok_or_else(|| CudaError::from("the plan is for a CPU"))?;
+        let kind = OpKind::Cast(ops::Cast { len: plan.program.flat_len() });
+        let found = cuda::custom_kernels(&kind, real, &facts).into_iter().next_back();
+        let found = found.ok_or_else(|| CudaError::from("there is no kernel for cast"))?;
+        let kernel = gpu.kernel(found.spec)?;
+        let mut args = [0; MAX_ARGS];
+        (args[0], args[1]) = (masters, copy);
+        Ok(Some(Arc::new(Self { kernel, args, is_stale: AtomicBool::new(true) })))
+    }
+
+    /// Notes that the host changed the masters, or that the copy is older than they are.
+    pub(super) fn set_stale(&self) {
+        self.is_stale.store(true, Ordering::Release);
+    }
+
+    /// Notes that the copy is as it should be.
+    pub(super) fn set_fresh(&self) {
+        self.is_stale.store(false, Ordering::Release);
+    }
+
+    /// Brings the copy up to date, where it is old.
+    ///
+    /// # Errors
+    /// Where the launch fails.
+    pub(super) fn refresh(&self, gpu: &Gpu) -> Result<(), CudaError> {
+        if self.is_stale.swap(false, Ordering::AcqRel) {
+            launch_phase(gpu, self.kernel.phases[0], self.kernel.threads, &self.args)?;
+        }
+        Ok(())
+    }
+}

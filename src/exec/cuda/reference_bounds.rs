@@ -1,0 +1,159 @@
+//! Whether what a kernel wrote is what plain loops expect: a bound for every element.
+
+use crate::exec::cpu::kernels::reference::Real as Number;
+use crate::exec::cpu::kernels::reference::bounded::Bounded;
+use crate::ops::OpKind;
+use crate::select::cuda::Real;
+use crate::tensor::DType;
+
+/// A number of the plain loops that says how far a kernel may be from it.
+pub(super) trait Judged: Number + Default {
+    /// A value that the kernel reads as it is.
+    fn exact(value: f64) -> Self;
+    fn error(self) -> f64;
+}
+
+impl<const SUM: i32, const PRODUCT: i32> Judged for Bounded<SUM, PRODUCT> {
+    fn exact(value: f64) -> Self {
+        Self::exact(value)
+    }
+    fn error(self) -> f64 {
+        self.error
+    }
+}
+
+/// A device's approximate functions, and orders of its own in which it merges parts, are off by a few times what
+/// plain loops round.
+const SLACK: f64 = 8.0;
+
+/// How an output compares with what is expected.
+pub(super) struct Verdict {
+    /// The largest part that an error takes of what is allowed; above 1 where that is too much.
+    pub(super) ratio: f64,
+    pub(super) text: String,
+}
+
+/// What an operation's results may be off by in absolute terms: the exponentials of losses may be zero where they are
+/// below the smallest normal number of `f32`, and what they are divided and multiplied by to become probabilities and
+/// gradients is not above 1.
+pub(super) fn flushed(kind: &OpKind) -> f64 {
+    match kind {
+        OpKind::SoftmaxCe { .. } | OpKind::SoftmaxCeFused { .. } | OpKind::DenseCe { .. } => {
+            f64::from(f32::MIN_POSITIVE)
+        }
+        _ => 0.0,
+    }
+}
+
+/// Holds every element against its bound, and, where products are coarse and their bounds are wide, the whole against
+/// its length. Besides its bound, an element may be off by `slack`.
+pub(super) fn judge<T: Judged>(
+    found: &[f64],
+    expected: &[T],
+    dtype: DType,
+    coarse: Option<Real>,
+    slack: f64,
+) -> Verdict {
+    let mut verdict = Verdict { ratio: 0.0, text: "is as expected".into() };
+    for (i, (f, e)) in found.iter().zip(expected).enumerate() {
+        let value = e.f64();
+        if *f == value || (f.is_nan() && value.is_nan()) {
+            continue;
+        }
+        let allowed = SLACK * e.error() + storage(value, dtype, coarse) + slack;
+        let ratio = if f.is_nan() || value.is_nan() { f64::INFINITY } else { (f - value).abs() / allowed };
+        if ratio > verdict.ratio {
+            let of = found.len();
+            let text = format!("element {i} of {of} is {f:e}, expected {value:e}, bound {allowed:.1e}");
+            verdict = Verdict { ratio, text };
+        }
+    }
+    if let Some(real) = coarse {
+        let (error, limit) = (distance(found, expected), limit(real));
+        if error / limit > verdict.ratio {
+            verdict = Verdict {
+                ratio: error / limit,
+                text: format!("is off by {error:.1e} of its length, bound {limit:.1e}"),
+            };
+        }
+    }
+    verdict
+}
+
+/// What storing a value rounds by, in its own type or in that in which a library may hand it over.
+fn storage(value: f64, dtype: DType, coarse: Option<Real>) -> f64 {
+    match (dtype, coarse) {
+        (DType::Bf16, _) | (_, Some(Real::Bf16)) => value.abs() * 2f64.powi(-8),
+        (DType::F16, _) | (_, Some(Real::F16)) => value.abs() * 2f64.powi(-11) + 2f64.powi(-25),
+        // Results below the normal numbers of `f32`.
+        _ => 2f64.powi(-149),
+    }
+}
+
+/// The length of the difference over the length of what is expected.
+fn distance<T: Judged>(found: &[f64], expected: &[T]) -> f64 {
+    let (mut difference, mut length) = (0.0f64, 0.0f64);
+    for (f, e) in found.iter().zip(expected).filter(|(f, e)| !f.is_nan() && !e.f64().is_nan()) {
+        difference += (f - e.f64()) * (f - e.f64());
+        length += e.f64() * e.f64();
+    }
+    if difference == 0.0 { 0.0 } else { (difference / length.max(1e-30)).sqrt() }
+}
+
+pub(super) const fn is_product(kind: &OpKind) -> bool {
+    matches!(
+        kind,
+        OpKind::Gemm(_)
+            | OpKind::WeightStep { .. }
+            | OpKind::Conv2d { .. }
+            | OpKind::Conv2dBwdX { .. }
+            | OpKind::Conv2dBwdW { .. }
+    )
+}
+
+/// How far a coarse product may lie from the reference, as a share of its length.
+const fn limit(real: Real) -> f64 {
+    match real {
+        Real::F32 => 1e-5,
+        Real::Tf32 | Real::F16 => 1e-3,
+        Real::Bf16 => 6e-3,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ops;
+
+    #[test]
+    fn elements_are_judged_by_their_bounds_and_coarse_products_by_their_length_too() {
+        let expected = |error: f64| [1.0, 2.37743e-3].map(|value| Bounded::<24, 24>::off(value, error));
+        // A mean near zero is off by what its terms round, not by what it rounds itself.
+        let found = [1.0, 2.37751e-3];
+        assert!(judge(&found, &expected(2e-8), DType::F32, None, 0.0).ratio < 1.0);
+        let wrong = judge(&found, &expected(1e-9), DType::F32, None, 0.0);
+        assert!(wrong.ratio > 1.0 && wrong.text.starts_with("element 1 of 2"), "{}", wrong.text);
+        assert_eq!(judge(&[1.0, f64::NAN], &expected(1.0), DType::F32, None, 0.0).ratio, f64::INFINITY);
+        // Stored in half precision, it may be off by what that rounds.
+        assert!(judge(&[1.003, 2.377e-3], &expected(0.0), DType::Bf16, None, 0.0).ratio < 1.0);
+        let long = judge(&[1.01, 2.4e-3], &expected(0.1), DType::F32, Some(Real::Tf32), 0.0);
+        assert!(long.ratio > 1.0 && long.text.contains("of its length"), "{}", long.text);
+    }
+
+    #[test]
+    fn exponentials_of_losses_may_be_zero_below_the_normal_numbers_and_nothing_else_may() {
+        let zero = crate::ops::Scalar::new(0.0);
+        let loss = OpKind::SoftmaxCeFused(ops::SoftmaxCeFused { rows: 4, classes: 5, smoothing: zero });
+        let expected = [Bounded::<24, 24>::exact(2.94e-40)];
+        let ratio =
+            |kind: &OpKind, found: f64, dtype: DType| judge(&[found], &expected, dtype, None, flushed(kind)).ratio;
+        for dtype in [DType::F32, DType::Bf16] {
+            assert!(
+                ratio(&loss, 0.0, dtype) < 1.0 && ratio(&OpKind::Mse(ops::Mse { len: 1 }), 0.0, dtype) > 1.0,
+                "{dtype:?}"
+            );
+            // Ten times the bound is too much.
+            assert!(ratio(&loss, 1.2e-37, dtype) > 9.0, "{dtype:?}");
+        }
+    }
+}

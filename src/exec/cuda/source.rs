@@ -1,0 +1,185 @@
+//! The source of one compilation: the kernels of one operation, phase by phase, or those of several operations that
+//! share a launch.
+
+use super::plant;
+use crate::select::cuda::{KernelFile, KernelSpec};
+use crate::tensor::Fnv;
+use std::fmt::Write;
+
+/// What every source begins with: the slots of the operations, then what the kernels share.
+const SLOTS: &str = include_str!("../../../kernels/slots.cuh");
+const PRELUDE: &str = include_str!("../../../kernels/prelude.cuh");
+
+/// The text of a file of kernels.
+const fn text_of(file: KernelFile) -> &'static str {
+    match file {
+        KernelFile::Gemm => include_str!("../../../kernels/gemm.cu"),
+        KernelFile::Conv => include_str!("../../../kernels/conv.cu"),
+        KernelFile::Norm => include_str!("../../../kernels/norm.cu"),
+        KernelFile::Pool => include_str!("../../../kernels/pool.cu"),
+        KernelFile::Elementwise => include_str!("../../../kernels/elementwise.cu"),
+        KernelFile::Loss => include_str!("../../../kernels/loss.cu"),
+        KernelFile::Optimizer => include_str!("../../../kernels/optimizer.cu"),
+        KernelFile::Feed => include_str!("../../../kernels/feed.cu"),
+        KernelFile::Clear => include_str!("../../../kernels/clear.cu"),
+    }
+}
+
+/// The kernels' source files, by name.
+#[must_use]
+pub fn sources() -> [(&'static str, &'static str); 9] {
+    KernelFile::ALL.map(|file| (file.name(), text_of(file)))
+}
+
+/// A number that changes whenever a kernel's source does.
+#[must_use]
+pub fn source_hash() -> u64 {
+    sources().iter().fold(Fnv::of(PRELUDE.as_bytes()) ^ Fnv::of(SLOTS.as_bytes()).rotate_left(3), |h, (_, text)| {
+        h.rotate_left(7) ^ Fnv::of(text.as_bytes())
+    })
+}
+
+/// The phases that an operation has at most.
+const MAX_PHASES: usize = 3;
+
+/// What a source reports about itself: phases, threads, scratch bytes, then blocks and shared memory of each phase.
+pub(super) const META_LEN: usize = 3 + 2 * MAX_PHASES;
+
+/// What the run-time compiler is given: one kernel, or several that share a launch.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct KernelSource {
+    members: Vec<KernelSpec>,
+}
+
+impl From<KernelSpec> for KernelSource {
+    fn from(spec: KernelSpec) -> Self {
+        Self { members: vec![spec] }
+    }
+}
+
+impl FromIterator<KernelSpec> for KernelSource {
+    fn from_iter<T: IntoIterator<Item = KernelSpec>>(members: T) -> Self {
+        Self { members: members.into_iter().collect() }
+    }
+}
+
+impl KernelSource {
+    /// The name of a phase's kernel, as profilers and graphs show it: the templates of the types, and the phase.
+    pub(super) fn entry_name(&self, phase: usize) -> String {
+        format!("{}_{phase}", self.members.iter().map(|spec| spec.template).collect::<Vec<_>>().join("_and_"))
+    }
+
+    /// Whether it takes longer to compile than most: convolutions do.
+    pub(super) fn is_slow_to_compile(&self) -> bool {
+        self.members.iter().any(|spec| spec.file == KernelFile::Conv)
+    }
+
+    /// Whether one of its members wants the whole cache of a multiprocessor as shared memory.
+    pub(super) fn prefers_shared_memory(&self) -> bool {
+        self.members.iter().any(|spec| spec.prefers_shared_memory)
+    }
+
+    /// The C++ text.
+    #[must_use]
+    pub fn text(&self) -> String {
+        let mut text = SLOTS.to_owned();
+        text.push_str(&plant::text("prelude.cuh", PRELUDE));
+        for file in KernelFile::ALL {
+            if self.members.iter().any(|spec| spec.file == file) {
+                text.push_str(&plant::text(file.name(), text_of(file)));
+            }
+        }
+        for (index, spec) in self.members.iter().enumerate() {
+            // Declarations of several members must not meet, nor the types that refer to them.
+            let (declarations, ty) = (&spec.declarations, spec.ty());
+            append(&mut text, format_args!("namespace member{index} {{\n{declarations}\nusing Op = {ty};\n}}\n"));
+        }
+        match &self.members[..] {
+            [spec] => self.add_phases(&mut text, spec),
+            _ => self.add_shared_launch(&mut text),
+        }
+        text
+    }
+
+    /// A kernel of one operation for each of its phases.
+    fn add_phases(&self, text: &mut String, spec: &KernelSpec) {
+        let start = start_of(spec, "a");
+        for phase in 0..MAX_PHASES {
+            let body = format!(
+                "if constexpr (member0::Op::PHASES > {phase}) {{\n\
+                 if constexpr (!Begins<member0::Op>::VALUE) {start};\n\
+                 member0::Op::run<{phase}>(a, blockIdx.x, smem);\n}}\n"
+            );
+            // A kernel of its own may say how many blocks must fit a multiprocessor.
+            let bounds = "member0::Op::THREADS, MinBlocks<member0::Op>::VALUE";
+            self.add_entry(text, phase, bounds, "Args a", &body);
+        }
+        text.push_str(
+            "extern \"C\" __constant__ long long meta[9] = \
+             {member0::Op::PHASES, member0::Op::THREADS, member0::Op::WORK, \
+             member0::Op::blocks(0), member0::Op::smem(0), member0::Op::blocks(1), member0::Op::smem(1), \
+             member0::Op::blocks(2), member0::Op::smem(2)};\n",
+        );
+    }
+
+    /// One kernel whose blocks are divided among several operations.
+    fn add_shared_launch(&self, text: &mut String) {
+        append(text, format_args!("struct Members {{ Args a[{}]; }};\n", self.members.len()));
+        let mut body = String::from("int block = blockIdx.x;\n");
+        let [mut blocks, mut smem, mut threads] = ["0"; 3].map(String::from);
+        // Two blocks must fit a multiprocessor, which leaves members registers enough, but for members that want a
+        // multiprocessor to themselves.
+        let mut fit = String::from("2");
+        for (index, spec) in self.members.iter().enumerate() {
+            let start = start_of(spec, &format!("m.a[{index}]"));
+            append(text, format_args!("static_assert(member{index}::Op::PHASES == 1, \"members have one phase\");\n"));
+            append(
+                &mut body,
+                format_args!(
+                    "if (block < member{index}::Op::blocks(0)) {{\n\
+                     if constexpr (member{index}::Op::THREADS < THREADS) \
+                     {{ if (threadIdx.x >= member{index}::Op::THREADS) return; }}\n\
+                     if constexpr (!Begins<member{index}::Op>::VALUE) {start};\n\
+                     member{index}::Op::run<0>(m.a[{index}], block, smem);\nreturn;\n}}\n\
+                     block -= member{index}::Op::blocks(0);\n"
+                ),
+            );
+            append(&mut blocks, format_args!(" + member{index}::Op::blocks(0)"));
+            smem = format!("max_i({smem}, member{index}::Op::smem(0))");
+            threads = format!("max_i({threads}, member{index}::Op::THREADS)");
+            fit = format!("(MinBlocks<member{index}::Op>::VALUE == 1 ? 1 : {fit})");
+        }
+        append(text, format_args!("constexpr int THREADS = {threads}, BLOCKS = {fit};\n"));
+        self.add_entry(text, 0, "THREADS, BLOCKS", "Members m", &body);
+        append(
+            text,
+            format_args!(
+                "extern \"C\" __constant__ long long meta[9] = {{1, THREADS, 0, {blocks}, {smem}, 0, 0, 0, 0}};\n"
+            ),
+        );
+    }
+
+    /// The function that is launched for a phase.
+    fn add_entry(&self, text: &mut String, phase: usize, bounds: &str, argument: &str, body: &str) {
+        let name = self.entry_name(phase);
+        append(
+            text,
+            format_args!(
+                "extern \"C\" __global__ void __launch_bounds__({bounds}) \
+                 {name}(const __grid_constant__ {argument}) {{\n\
+                 extern __shared__ __align__(128) char smem[];\n{body}}}\n"
+            ),
+        );
+    }
+}
+
+/// How a kernel starts that does not do so itself: by looking at the flags of its launch where these may be set, which
+/// the others are spared.
+fn start_of(spec: &KernelSpec, args: &str) -> String {
+    if spec.pdl.reads_flags { format!("begin({args})") } else { "wait_for_launch()".to_owned() }
+}
+
+/// Adds formatted text, which cannot fail in memory.
+fn append(text: &mut String, more: std::fmt::Arguments<'_>) {
+    let _ = text.write_fmt(more);
+}

@@ -1,0 +1,137 @@
+//! Copies between the host and a step's memory.
+
+use super::error::{CudaError, failed};
+use super::gpu::Gpu;
+use super::memory::{Event, Pinned};
+use cudarc::driver::result;
+use std::cell::RefCell;
+use std::collections::{HashMap, VecDeque};
+use std::sync::Arc;
+
+/// The values that the host reads after every step, fetched by one copy.
+struct Mirror {
+    /// Where the first byte is in the arena.
+    offset: u64,
+    memory: Pinned,
+    is_fresh: bool,
+}
+
+/// Where the host prepares a value while the device may still be copying the one before.
+struct Stage {
+    memory: Pinned,
+    copied: Event,
+}
+
+/// The copies of one step, all on the stream of its thread.
+pub(super) struct Transfers {
+    gpu: Arc<Gpu>,
+    mirror: RefCell<Option<Mirror>>,
+    /// By size in bytes.
+    stages: RefCell<HashMap<usize, VecDeque<Stage>>>,
+}
+
+impl Transfers {
+    pub(super) fn new(gpu: Arc<Gpu>) -> Self {
+        Self { gpu, mirror: RefCell::new(None), stages: RefCell::default() }
+    }
+
+    /// Notes that the device's memory changes: what was fetched before is old.
+    pub(super) fn forget_fetched(&self) {
+        if let Some(mirror) = self.mirror.borrow_mut().as_mut() {
+            mirror.is_fresh = false;
+        }
+    }
+
+    /// Copies bytes from the device; waits for everything before.
+    ///
+    /// # Errors
+    /// What went wrong on the device.
+    pub(super) fn read(&self, address: u64, out: &mut [u8]) -> Result<(), CudaError> {
+        self.gpu.enter()?;
+        // SAFETY: the caller asks for bytes inside the arena, and the copy is waited for.
+        unsafe { result::memcpy_dtoh_async(out, address, self.gpu.stream()) }
+            .map_err(|e| failed("cuMemcpyDtoHAsync", e))?;
+        self.gpu.synchronize()
+    }
+
+    /// Copies bytes to the device without staging them, and waits for the copy.
+    ///
+    /// # Errors
+    /// What went wrong on the device.
+    pub(super) fn write_directly(&self, address: u64, bytes: &[u8]) -> Result<(), CudaError> {
+        self.gpu.enter()?;
+        self.forget_fetched();
+        self.copy_in(address, bytes)?;
+        self.gpu.synchronize()
+    }
+
+    /// Puts a copy of bytes to the device on the stream.
+    fn copy_in(&self, address: u64, bytes: &[u8]) -> Result<(), CudaError> {
+        // SAFETY: the target is inside the arena and has this size; callers keep the source until the copy is done.
+        unsafe { result::memcpy_htod_async(address, bytes, self.gpu.stream()) }
+            .map_err(|e| failed("cuMemcpyHtoDAsync", e))
+    }
+
+    /// Lets `fill` prepare `len` bytes in pinned memory and copies them to the device without waiting.
+    ///
+    /// # Errors
+    /// Where memory is short, or a call fails.
+    pub(super) fn stage(&self, address: u64, len: usize, fill: impl FnOnce(&mut [u8])) -> Result<(), CudaError> {
+        self.gpu.enter()?;
+        self.forget_fetched();
+        let mut stages = self.stages.borrow_mut();
+        let queue = stages.entry(len).or_default();
+        let mut stage = match queue.pop_front() {
+            Some(oldest) if queue.len() + 1 >= 2 => {
+                oldest.copied.wait()?;
+                oldest
+            }
+            other => {
+                queue.extend(other);
+                let memory = Pinned::new(len)?;
+                Stage { memory, copied: Event::new(false)? }
+            }
+        };
+        fill(stage.memory.bytes_mut());
+        // The source stays untouched until the event behind the copy was waited for.
+        self.copy_in(address, stage.memory.bytes())?;
+        stage.copied.record(self.gpu.stream())?;
+        queue.push_back(stage);
+        Ok(())
+    }
+
+    /// Sets the bytes of the arena, `from..to`, that the host reads after every step, so that one copy fetches them
+    /// all.
+    ///
+    /// # Errors
+    /// Where memory is short.
+    pub(super) fn watch(&self, from: u64, to: u64) -> Result<(), CudaError> {
+        /// More than this is not fetched at once.
+        const MAX_BYTES: u64 = 64 << 10;
+        if from < to && to - from <= MAX_BYTES {
+            let memory = Pinned::new((to - from) as usize)?;
+            *self.mirror.borrow_mut() = Some(Mirror { offset: from, memory, is_fresh: false });
+        }
+        Ok(())
+    }
+
+    /// Bytes of the arena, which begins at `base`, from the copy of watched values; false where they are not all in it.
+    ///
+    /// # Errors
+    /// What went wrong on the device.
+    pub(super) fn fetched(&self, base: u64, offset: u64, out: &mut [u8]) -> Result<bool, CudaError> {
+        let mut mirror = self.mirror.borrow_mut();
+        let Some(mirror) = mirror.as_mut() else { return Ok(false) };
+        let size = mirror.memory.bytes().len() as u64;
+        if offset < mirror.offset || offset + out.len() as u64 > mirror.offset + size {
+            return Ok(false);
+        }
+        if !mirror.is_fresh {
+            self.read(base + mirror.offset, mirror.memory.bytes_mut())?;
+            mirror.is_fresh = true;
+        }
+        let start = (offset - mirror.offset) as usize;
+        out.copy_from_slice(&mirror.memory.bytes()[start..start + out.len()]);
+        Ok(true)
+    }
+}

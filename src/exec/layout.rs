@@ -1,0 +1,36 @@
+//! The order of a sample's elements, in memory and in logical shape.
+
+use super::room;
+use crate::lower::Layout;
+use bytemuck::Pod;
+use std::borrow::Cow;
+
+/// Where element `index` of a sample in memory order is in logical order.
+const fn logical_index(index: usize, c: usize, h: usize, w: usize) -> usize {
+    let (ci, spot) = (index % c, index / c);
+    ci * (h * w) + spot
+}
+
+/// Samples in logical order from samples as they are stored.
+#[must_use]
+pub(crate) fn to_logical<T: Copy + Default>(stored: &[T], layout: Layout) -> Vec<T> {
+    let Layout::ChannelsLast { c, h, w } = layout else { return stored.to_vec() };
+    let size = c * h * w;
+    let mut out = vec![T::default(); stored.len()];
+    for (i, &v) in stored.iter().enumerate() {
+        out[i / size * size + logical_index(i % size, c, h, w)] = v;
+    }
+    out
+}
+
+/// Samples as they are stored from samples in logical order.
+#[must_use]
+pub(crate) fn samples_to_stored<T: Pod>(logical: &[T], layout: Layout) -> Cow<'_, [T]> {
+    let Layout::ChannelsLast { c, h, w } = layout else { return Cow::Borrowed(logical) };
+    let size = c * h * w;
+    let mut out = room(logical.len());
+    for sample in logical.chunks_exact(size.max(1)) {
+        out.extend((0..size).map(|i| sample[logical_index(i, c, h, w)]));
+    }
+    Cow::Owned(out)
+}

@@ -1,0 +1,47 @@
+//! `rms_norm`: each sample is divided by the root mean square of its last axis.
+
+use super::{LayerKind, LayerType, NORM_EPS, NextActivation};
+use crate::model::draw::Draw;
+use crate::model::field_value::FieldValue;
+use crate::model::infer::Infer;
+use crate::model::param::ParamKind;
+use crate::model::schema::{FieldSpec, lens};
+use crate::tensor::Shape;
+
+/// Divides each sample by the root mean square of its last axis (Zhang and Sennrich 2019).
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct RmsNorm {
+    /// Added to the mean square.
+    pub eps: f64,
+}
+
+impl LayerType for RmsNorm {
+    const KIND: LayerKind = LayerKind {
+        type_name: "rms_norm",
+        class: "RmsNorm",
+        about: "Scales each sample by the root mean square of its last axis, without centring it.",
+    };
+    const FIELDS: &'static [FieldSpec<Self>] = &[FieldSpec::<Self>::real("eps", lens!(eps))
+        .default(|_| FieldValue::Number(1e-6))
+        .within(NORM_EPS)
+        .help("Added to the mean square.")];
+
+    fn example() -> Self {
+        Self { eps: 1e-6 }
+    }
+
+    fn drawn(draw: &mut Draw, _input: &Shape) -> Self {
+        Self { eps: draw.eps() }
+    }
+
+    fn infer(&self, cx: &mut Infer<'_>) -> Option<Shape> {
+        let input = cx.input.clone();
+        let features = *input.0.last()?;
+        cx.constant(ParamKind::Gamma, features, 1.0);
+        Some(input)
+    }
+
+    fn next_activation(&self) -> NextActivation {
+        NextActivation::Beyond
+    }
+}

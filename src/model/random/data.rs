@@ -1,0 +1,72 @@
+//! Data for networks that they fit. Its numbers are apart from those of the network.
+
+use super::{Draw, Size};
+use crate::model::{DataSource, DataSpec, LossSpec, SplitKind};
+use crate::tensor::Shape;
+
+/// The share of networks whose input is such that there are classes for it.
+const FITTED: f64 = 0.4;
+/// The share of networks that have data where some fit them.
+const WITH_DATA: f64 = 0.85;
+/// What a regression's targets take at most: samples times variables times outputs.
+const TERMS: usize = 1_000_000;
+
+/// Features of the sets that have classes: points of the plane, flowers and digits.
+const PLANE: usize = 2;
+const FLOWERS: usize = 4;
+const DIGITS: usize = 64;
+
+/// The shape of a sample of a set that has classes, as features or as an image; nothing for most networks.
+pub(super) fn input_shape(draw: &mut Draw) -> Option<Shape> {
+    let few = [[PLANE, 0, 0], [PLANE, 0, 0], [2, 1, 1], [1, 2, 1], [1, 1, 2], [FLOWERS, 0, 0], [1, 2, 2], [4, 1, 1]];
+    let many = [[DIGITS, 0, 0], [1, 8, 8], [1, 8, 8]];
+    if !draw.coin(FITTED) {
+        return None;
+    }
+    // Small inputs leave little for threads to share.
+    let is_small = draw.size().sample <= Size::SMALL.sample && draw.coin(0.75);
+    let [c, h, w] = if is_small { draw.pick(&few) } else { draw.pick(&many) };
+    Some(if h == 0 { Shape::from([c]) } else { Shape::from([c, h, w]) })
+}
+
+/// Classes that a classifier of this input needs at least.
+pub(super) fn classes(input: &Shape) -> usize {
+    match input.len() {
+        FLOWERS => 3,
+        DIGITS => 10,
+        _ => 2,
+    }
+}
+
+/// Samples that fit a network, of which some are held out; without them, a batch of random numbers is trained on again
+/// and again.
+pub(super) fn spec(draw: &mut Draw, batch: usize, loss: LossSpec, [input, output]: [&Shape; 2]) -> Option<DataSpec> {
+    let samples = draw.between(4 * batch, 9 * batch);
+    let noise = draw.number(0.0, 0.3);
+    let source = match loss {
+        LossSpec::Mse => DataSource::Regression { samples, noise },
+        LossSpec::SoftmaxCrossEntropy { .. } => classified(draw, input.len(), output.len(), (samples, noise))?,
+    };
+    let is_long = loss == LossSpec::Mse && samples.saturating_mul(input.len()).saturating_mul(output.len()) > TERMS;
+    let held_out = draw.extreme_or(&[0.0, 1.0], |d| d.number(0.1, 0.5));
+    let split = draw.pick(&[SplitKind::Shuffled, SplitKind::Last]);
+    // No set has one class alone.
+    let is_single = loss != LossSpec::Mse && output.len() == 1;
+    (!is_long && draw.coin(WITH_DATA) && !is_single).then_some(DataSpec { source, held_out, split })
+}
+
+/// A set of so many features with at most so many classes.
+fn classified(draw: &mut Draw, features: usize, most: usize, (samples, noise): (usize, f64)) -> Option<DataSource> {
+    match features {
+        PLANE if most < 2 => Some(DataSource::Moons { samples, noise }),
+        PLANE => Some(match draw.between(0, 3) {
+            0 => DataSource::Spirals { samples, classes: draw.between(2, most.min(4)), noise },
+            1 => DataSource::Moons { samples, noise },
+            2 => DataSource::Circles { samples, noise, factor: draw.number(0.2, 0.9) },
+            _ => DataSource::Xor { samples, noise },
+        }),
+        FLOWERS if most >= 3 => Some(DataSource::Iris),
+        DIGITS if most >= 10 => Some(DataSource::Digits),
+        _ => None,
+    }
+}

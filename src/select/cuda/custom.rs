@@ -1,0 +1,36 @@
+//! A custom kernel as a candidate, and how values are written in its C++ type.
+
+use super::spec::KernelSpec;
+use crate::model::Activation;
+
+/// A custom kernel that can do an operation.
+#[derive(Clone, Debug, PartialEq)]
+pub struct CustomKernel {
+    /// The tail of the kernel id, such as `f32_simt_64x64_v0`.
+    pub tail: String,
+    pub spec: KernelSpec,
+    /// Bytes of scratch memory; equals the type's `WORK`.
+    pub work_bytes: u64,
+    /// A rough time in microseconds, for ranking.
+    pub cost_us: f64,
+}
+
+/// The name of an activation in the kernels' sources.
+#[must_use]
+pub fn cpp_act(act: Option<Activation>) -> &'static str {
+    match act {
+        None => "NONE",
+        Some(Activation::Relu) => "RELU",
+        Some(Activation::LeakyRelu) => "LEAKY_RELU",
+        Some(Activation::Gelu) => "GELU",
+        Some(Activation::Silu) => "SILU",
+        Some(Activation::Sigmoid) => "SIGMOID",
+        Some(Activation::Tanh) => "TANH",
+    }
+}
+
+/// The bits of a number, as a template argument.
+#[must_use]
+pub fn cpp_bits(value: f64) -> String {
+    format!("{:#018x}ull", value.to_bits())
+}

@@ -1,0 +1,69 @@
+//! The type of the real numbers of a step on a GPU.
+
+use crate::model::Precision;
+use crate::tensor::DType;
+use serde::{Deserialize, Serialize};
+
+/// What real values are made of in a step.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Real {
+    F32,
+    /// `f32` in memory, products on tensor cores with 10 bits of fraction.
+    Tf32,
+    Bf16,
+    F16,
+}
+
+impl Real {
+    /// The C++ type of an activation's element.
+    #[must_use]
+    pub const fn cpp(self) -> &'static str {
+        match self {
+            Self::F32 | Self::Tf32 => "float",
+            Self::Bf16 => "bf16",
+            Self::F16 => "f16",
+        }
+    }
+
+    /// The name used in kernel ids.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::F32 => "f32",
+            Self::Tf32 => "tf32",
+            Self::Bf16 => "bf16",
+            Self::F16 => "f16",
+        }
+    }
+
+    /// Bytes of an activation's element.
+    #[must_use]
+    pub const fn size(self) -> usize {
+        match self {
+            Self::F32 | Self::Tf32 => 4,
+            Self::Bf16 | Self::F16 => 2,
+        }
+    }
+
+    /// The element type of activations where it is not `f32`.
+    #[must_use]
+    pub const fn half(self) -> Option<DType> {
+        match self {
+            Self::F32 | Self::Tf32 => None,
+            Self::Bf16 => Some(DType::Bf16),
+            Self::F16 => Some(DType::F16),
+        }
+    }
+}
+
+impl From<Precision> for Real {
+    fn from(precision: Precision) -> Self {
+        match precision {
+            Precision::F32 => Self::F32,
+            Precision::Tf32 => Self::Tf32,
+            Precision::Bf16 => Self::Bf16,
+            Precision::F16 => Self::F16,
+        }
+    }
+}

@@ -1,0 +1,129 @@
+//! What a custom kernel is made from: the C++ type that the run-time compiler instantiates, and what the executor must
+//! know about it before it is compiled.
+//!
+//! Selection fills in a [`KernelSpec`], and the executor reads its fields. Nobody looks into the source text to find
+//! out what a kernel does.
+
+/// A file of kernels in `kernels/`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum KernelFile {
+    Gemm,
+    Conv,
+    Norm,
+    Pool,
+    Elementwise,
+    Loss,
+    Optimizer,
+    /// The data feed, which gathers the batches of steps.
+    Feed,
+    /// Zeroes memory.
+    Clear,
+}
+
+impl KernelFile {
+    /// All of them, in the order in which a source holds them.
+    pub const ALL: [Self; 9] = [
+        Self::Gemm,
+        Self::Conv,
+        Self::Norm,
+        Self::Pool,
+        Self::Elementwise,
+        Self::Loss,
+        Self::Optimizer,
+        Self::Feed,
+        Self::Clear,
+    ];
+
+    /// Its name on disk.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Gemm => "gemm.cu",
+            Self::Conv => "conv.cu",
+            Self::Norm => "norm.cu",
+            Self::Pool => "pool.cu",
+            Self::Elementwise => "elementwise.cu",
+            Self::Loss => "loss.cu",
+            Self::Optimizer => "optimizer.cu",
+            Self::Feed => "feed.cu",
+            Self::Clear => "clear.cu",
+        }
+    }
+}
+
+/// How a kernel takes part in programmatic dependent launch (PDL), by which a launch starts before the one in front has
+/// ended.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Pdl {
+    /// It begins with code that looks at the flags of its launch; other kernels begin by waiting for the launch in
+    /// front. Kernels that declare `BEGINS` in their class do neither, and wait by themselves where they must.
+    pub reads_flags: bool,
+    /// It can fetch inputs while the launch in front still runs.
+    pub fetches_early: bool,
+    /// Blocks of the next launch find room beside its own. What streams through a whole image fills the machine, and
+    /// blocks that wait there take room from those that work. Only kernels that read flags can let the next one start.
+    pub leaves_room: bool,
+}
+
+/// A custom kernel before it is compiled.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct KernelSpec {
+    pub file: KernelFile,
+    /// The C++ class template that is instantiated, such as `GemmDirect`.
+    pub template: &'static str,
+    /// The template's arguments, separated by commas; empty for a class that is no template.
+    pub arguments: String,
+    /// Declarations that the arguments refer to, without a line feed at the end; mostly empty.
+    pub declarations: String,
+    /// Blocks of a cluster. Where there are several, they belong together and share a launch with no other operation.
+    pub cluster_blocks: usize,
+    /// Whether multiprocessors should give their whole cache to shared memory. A sequence of small products runs faster
+    /// where no multiprocessor has to change how it divides its memory from one launch to the next; what streams
+    /// through the first-level cache runs slower so, and is left to the driver.
+    pub prefers_shared_memory: bool,
+    pub pdl: Pdl,
+}
+
+impl KernelSpec {
+    /// A kernel without clusters that waits for the launch in front.
+    #[must_use]
+    pub fn new(file: KernelFile, template: &'static str, arguments: String) -> Self {
+        Self {
+            file,
+            template,
+            arguments,
+            declarations: String::new(),
+            cluster_blocks: 1,
+            prefers_shared_memory: false,
+            pdl: Pdl::default(),
+        }
+    }
+
+    /// As it is, with its part in PDL.
+    #[must_use]
+    pub fn with_pdl(self, pdl: Pdl) -> Self {
+        Self { pdl, ..self }
+    }
+
+    /// The C++ type, such as `Act<float, RELU, 8192>`.
+    #[must_use]
+    pub fn ty(&self) -> String {
+        if self.arguments.is_empty() {
+            self.template.to_owned()
+        } else {
+            format!("{}<{}>", self.template, self.arguments)
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn types_are_written_as_the_compiler_reads_them() {
+        let clear = KernelSpec::new(KernelFile::Clear, "Clear", String::new());
+        assert_eq!((clear.ty().as_str(), clear.file.name()), ("Clear", "clear.cu"));
+        assert_eq!(KernelSpec::new(KernelFile::Pool, "AvgPool", "float, 2".into()).ty(), "AvgPool<float, 2>");
+    }
+}

@@ -1,0 +1,164 @@
+//! Fast kernels against plain loops in f64, each difference held against what rounding may cause.
+
+use super::bound::{Bound, Worst, error_text, ratio};
+use super::by_length::{ByLength, left_range};
+use super::exact::{DRAWS, Exact, exact_gradients};
+use super::gradient_step::{BATCH, culprit, run_to_gradients, scale_of};
+use super::{Check, VerifyOptions};
+use crate::compile::Options;
+use crate::exec::cpu::host_target;
+use crate::model::{Model, ParamId};
+use crate::select::cuda::Real;
+use crate::train::TrainError;
+use crate::train::prepared_step::prepared;
+
+/// The gradients of a step by trained parameter, scaled as the step scales them.
+type Gradients = Vec<(ParamId, Vec<f32>)>;
+
+/// Loss and gradients of the fast kernels against f64, from the same parameters and batch.
+pub(super) fn fast_against_reference(model: &Model, options: &VerifyOptions) -> Result<Check, TrainError> {
+    judged(model, options, |_, _| {})
+}
+
+/// As [`fast_against_reference`]; `spoil` gets hold of the fast step's gradients before they are judged, so that a test
+/// can see the check fail.
+fn judged(
+    model: &Model,
+    options: &VerifyOptions,
+    spoil: impl FnOnce(&mut Gradients, &Exact),
+) -> Result<Check, TrainError> {
+    const NAME: &str = "fast kernels against reference (f64)";
+    let small = model.with_batch(model.batch.min(2 * BATCH));
+    let compiling = options.compiling();
+    let (mut fast, mut pool) = prepared(&small, &compiling, options.seed)?;
+    let (real, scale) = (fast.compiled().selection.real, f64::from(scale_of(&fast)?));
+    let (seed, exact) = decided(&small, real, scale, options.seed)?;
+    if seed != options.seed {
+        (fast, pool) = prepared(&small, &compiling, seed)?;
+    }
+    let mut found = run_to_gradients(&mut fast, &mut pool, &small)?;
+    spoil(&mut found, &exact);
+    let (mut worst, mut failures, mut lengths) = (Worst::default(), Vec::new(), 0);
+    let loss = f64::from(fast.stored::<f32>(fast.find("loss")?)?[0]);
+    let mut by_length = ByLength::new(&exact, &small, real, (seed, scale));
+    let is_finite = loss.is_finite() && found.iter().all(|(_, grad)| grad.iter().all(|g| g.is_finite()));
+    if !is_finite && by_length.leaves_range()? {
+        return Ok(Check::skipped(NAME, &left_range(real)));
+    }
+    for (index, (p, grad)) in found.iter().enumerate() {
+        let unscaled: Vec<f64> = grad.iter().map(|g| f64::from(*g) / scale).collect();
+        let (own, is_by_length) = tensor(&mut by_length, &small.param(*p).name, index, &unscaled)?;
+        lengths += usize::from(is_by_length);
+        if own.ratio > 1.0 {
+            failures.push((own.text.clone(), Some(culprit(&small, *p))));
+        }
+        worst.join(own);
+    }
+    let size = exact.loss.value.abs();
+    let is_bounded = if real == Real::F32 { exact.loss.error.is_finite() } else { exact.loss.error <= size };
+    let of_loss = if is_bounded { exact.loss.error } else { by_length.loss_allowed()? };
+    let mut own = Worst::default();
+    if !own.meets(|| "loss".into(), 0, loss, Bound { error: of_loss, ..exact.loss }) {
+        failures.push((own.text.clone(), None));
+    }
+    worst.join(own);
+    let passed = failures.is_empty();
+    let whole = match lengths {
+        0 => String::new(),
+        n => format!("; {n} of {} tensors judged by their length", found.len()),
+    };
+    failures.truncate(8);
+    Ok(Check::new(NAME, passed, format!("{}{whole}", worst.figures())).ratio(worst.ratio).detail(failures))
+}
+
+/// Holds a gradient against its bounds, and against its length where that is needed; true where it was.
+fn tensor(
+    by_length: &mut ByLength<'_>,
+    name: &str,
+    index: usize,
+    unscaled: &[f64],
+) -> Result<(Worst, bool), TrainError> {
+    let exact = by_length.exact;
+    let mut own = Worst::default();
+    for (i, (g, bound)) in unscaled.iter().zip(&exact.grads[index]).enumerate() {
+        own.meets(|| name.to_owned(), i, *g, *bound);
+    }
+    let is_needed = by_length.is_needed(index);
+    if !is_needed && (own.ratio <= 1.0 || exact.undecided == 0) {
+        return Ok((own, false));
+    }
+    let (error, allowed) = by_length.judge(index, unscaled)?;
+    let text = format!("{name}: of its length {}", error_text(error, allowed));
+    let whole = Worst { ratio: ratio(error, allowed), text };
+    // In `f32`, elements that have a bound must keep to it beside others that have none.
+    if by_length.real == Real::F32 && is_needed && exact.undecided == 0 {
+        own.join(whole);
+    } else {
+        own = whole;
+    }
+    Ok((own, true))
+}
+
+/// The seed of a batch in which rounding decides no maximum, where one is found in a few draws, and its exact
+/// gradients.
+fn decided(model: &Model, real: Real, scale: f64, first: u64) -> Result<(u64, Exact), TrainError> {
+    let mut draw = 0;
+    loop {
+        let seed = first.wrapping_add(draw);
+        let (wide, _) = prepared(model, &Options::reference_f64(host_target(1)), seed)?;
+        let exact = exact_gradients(model, &wide, real, scale)?;
+        // In coarse types there are always some.
+        if exact.undecided == 0 || real != Real::F32 || draw >= DRAWS {
+            return Ok((seed, exact));
+        }
+        draw += 1;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::random::{Size, random_preset};
+    use crate::model::{Precision, check};
+    use crate::train::verify::gradient_step::trained;
+
+    /// The model of a random network in `f32`, and what to verify it with.
+    fn network(seed: u64) -> (Model, VerifyOptions) {
+        let preset = crate::model::Preset { precision: Precision::F32, ..random_preset(seed, Size::SMALL) };
+        (check(&preset).model.unwrap(), VerifyOptions { threads: 1, seed, ..VerifyOptions::default() })
+    }
+
+    #[test]
+    fn an_error_of_ten_times_the_bound_fails_in_every_tensor() {
+        let (mut planted, mut tensors) = (0, 0);
+        for seed in 0..12 {
+            let (model, options) = network(seed);
+            for index in 0..trained(&model).count() {
+                let mut place = None;
+                let check = judged(&model, &options, |found, exact| {
+                    // The element whose bound is largest: the one in which an error is least likely to be seen.
+                    let bounds = exact.grads[index].iter().map(|b| b.error).enumerate();
+                    // An error below the normal numbers of `f32` would be lost in them, and one beyond them be
+                    // infinite, as a value may be whose bound is.
+                    let is_seen = |b: f64| b > f64::from(f32::MIN_POSITIVE) && 100.0 * b < f64::from(f32::MAX);
+                    let finite = bounds.filter(|(_, b)| is_seen(*b) && exact.undecided == 0);
+                    place = finite.max_by(|a, b| a.1.total_cmp(&b.1)).map(|(at, _)| at);
+                    if let Some(at) = place {
+                        let Bound { value, error } = exact.grads[index][at];
+                        found[index].1[at] = (value + 10.0 * error) as f32;
+                    }
+                });
+                let check = check.unwrap();
+                tensors += 1;
+                let Some(at) = place else { continue };
+                planted += 1;
+                let name = &model.param(trained(&model).nth(index).unwrap()).name;
+                let lines = check.detail.join("\n");
+                assert!(check.passed == Some(false) && lines.contains(&format!("{name}[{at}]: error")), "{check:?}");
+                // Rounding the planted value to `f32` takes a little of it.
+                assert!(check.ratio > Some(9.0), "{check:?}");
+            }
+        }
+        assert!(planted * 2 > tensors, "errors in {planted} of {tensors} tensors");
+    }
+}

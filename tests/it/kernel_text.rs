@@ -1,0 +1,127 @@
+//! The text that the run-time compiler is given. It is held byte for byte: other code would compile as well, and run at
+//! another speed or round otherwise.
+
+use crate::cuda::ODD;
+use stepgraph::compile::{Compiled, Options, compile};
+use stepgraph::exec::cuda::{KernelSource, sources};
+use stepgraph::model::{BUNDLED, Model, Precision, check, read_preset};
+use stepgraph::select::Target;
+use stepgraph::select::cuda::{KernelFile, KernelSpec, Real, custom_kernels, real_of};
+use stepgraph::tensor::Fnv;
+
+const PRECISIONS: [Precision; 4] = [Precision::F32, Precision::Tf32, Precision::Bf16, Precision::F16];
+
+const MIDDLE: &str = r#"{"version": 1, "name": "middle", "input": {"shape": [784], "batch": 128}, "layers": [
+    {"type": "dense", "units": 512, "activation": "relu"}, {"type": "dense", "units": 512, "activation": "relu"},
+    {"type": "dense", "units": 10}],
+    "loss": {"type": "softmax_cross_entropy"}, "optimizer": {"type": "adamw", "lr": 0.001}}"#;
+
+const LARGE: &str = r#"{"version": 1, "name": "large", "input": {"shape": [32, 32, 64], "batch": 256}, "layers": [
+    {"type": "conv2d", "filters": 64, "kernel": 3, "padding": "same", "activation": "relu"},
+    {"type": "conv2d", "filters": 64, "kernel": 3, "padding": "same", "activation": "relu"},
+    {"type": "flatten"}, {"type": "dense", "units": 1024, "activation": "gelu"}, {"type": "dense", "units": 2048}],
+    "loss": {"type": "softmax_cross_entropy"}, "optimizer": {"type": "adam", "lr": 0.001}}"#;
+
+/// Digests of what follows the kernels' files in every source of a network: all candidates of each operation, alone and
+/// in a launch with the operation before, in all precisions, for training and evaluation. They were taken before the
+/// fields of `KernelSpec` took the place of texts that were searched.
+const DIGESTS: [(&str, u64); 16] = [
+    ("digits-mlp", 0xf100_8528_f1ef_3ab0),
+    ("digits-cnn", 0x1f7a_00e4_aff2_187f),
+    ("digits-residual", 0xc38c_6ed8_76c3_aab8),
+    ("spirals", 0x92d6_31bd_b556_7422),
+    ("moons-deep", 0xee34_5304_b33e_3af6),
+    ("circles", 0x7df1_7623_a880_63c2),
+    ("xor", 0xb9bb_77b4_3e88_fe1a),
+    ("iris", 0xcf61_2c0f_31a0_e4e3),
+    ("regression", 0x65d8_f0d9_10e5_3218),
+    ("shared-weights", 0x4625_3d9b_8c8c_9816),
+    ("mlp-gelu-layernorm", 0x3506_99a4_38aa_10ac),
+    ("dense-dense", 0x6d88_c529_c1a9_1d14),
+    ("linear-relu-linear", 0x5488_83ff_13a3_f166),
+    ("odd", 0x03dd_ece0_d917_d406),
+    ("middle", 0x12b6_550a_b275_5487),
+    ("large", 0x7eef_b87e_2d3e_fa7c),
+];
+
+/// The members of every source that is digested for one compiled network.
+fn members_of(compiled: &Compiled, precision: Precision) -> Vec<Vec<KernelSpec>> {
+    let facts = Target::h200().as_cuda().unwrap();
+    let feed = |arguments: &str| KernelSpec::new(KernelFile::Feed, "Feed", arguments.into());
+    let mut out = Vec::new();
+    let mut before: Option<KernelSpec> = None;
+    for op in &compiled.plan.program.ops {
+        let real = real_of(&compiled.selection.program, op, Real::from(precision));
+        for kernel in custom_kernels(&op.kind, real, &facts) {
+            let spec = kernel.spec;
+            out.push(vec![spec.clone()]);
+            out.extend(before.take().map(|before| vec![before, spec.clone()]));
+            if op.kind.name() == "step_metrics" {
+                let arguments = format!("{}, 256, 5, 6", spec.ty());
+                let closing = KernelSpec { template: "ClosingMetrics", arguments, ..spec.clone() };
+                out.push(vec![feed("float, 784, int, int, 1, 128, 60000, 5, 6, 256, false"), closing]);
+            }
+            before = Some(spec);
+        }
+    }
+    out.push(vec![KernelSpec::new(KernelFile::Clear, "Clear", String::new())]);
+    out.push(vec![feed("bf16, 64, int, int, 1, 8, 1437, 5, 0, 256, true")]);
+    out
+}
+
+/// What follows the kernels' files in a source, which holds those files that its members need, in their order.
+fn tail(members: &[KernelSpec]) -> String {
+    let text = members.iter().cloned().collect::<KernelSource>().text();
+    let at = text.find("namespace member0 {").unwrap();
+    let mut head = &text[..at];
+    for (name, file) in sources().iter().rev().filter(|(n, _)| members.iter().any(|m| m.file.name() == *n)) {
+        head = head.strip_suffix(file).unwrap_or_else(|| panic!("{name} is not where it belongs"));
+    }
+    text[at..].to_owned()
+}
+
+#[test]
+fn the_text_of_every_kernel_is_as_it_was() {
+    let texts = BUNDLED.iter().map(|b| b.text).chain([ODD, MIDDLE, LARGE]);
+    let mut found = Vec::new();
+    for text in texts {
+        let model = check(&read_preset(text).unwrap()).model.unwrap();
+        // The largest network takes half a minute and has no kernel of its own.
+        if model.name == "stress-200" {
+            continue;
+        }
+        let mut digest = Fnv::new();
+        for precision in PRECISIONS {
+            for eval in [false, true] {
+                let model = Model { precision, ..model.clone() };
+                let options = if eval { Options::eval(Target::h200()) } else { Options::train(Target::h200()) };
+                let compiled = compile(&model, &options).unwrap();
+                for members in members_of(&compiled, precision) {
+                    for member in &members {
+                        digest.add(member.file.name().as_bytes());
+                        digest.add(b"\n");
+                    }
+                    digest.add(tail(&members).as_bytes());
+                }
+            }
+        }
+        found.push((model.name.clone(), digest.sum()));
+    }
+    let expected: Vec<(String, u64)> = DIGESTS.iter().map(|(name, digest)| ((*name).to_owned(), *digest)).collect();
+    assert_eq!(found, expected, "names and digests");
+}
+
+#[test]
+fn clusters_and_large_shared_memory_are_fields() {
+    let model = check(&read_preset(MIDDLE).unwrap()).model.unwrap();
+    let model = Model { precision: Precision::Bf16, ..model };
+    let compiled = compile(&model, &Options::train(Target::h200())).unwrap();
+    for members in members_of(&compiled, Precision::Bf16) {
+        for spec in members {
+            let declares = spec.declarations.contains("__cluster_dims__");
+            assert_eq!(spec.cluster_blocks > 1, declares, "{}", spec.ty());
+            assert_eq!(spec.prefers_shared_memory, spec.template == "GemmDirect", "{}", spec.ty());
+            assert!(spec.pdl.reads_flags || !spec.pdl.leaves_room, "{}", spec.ty());
+        }
+    }
+}
