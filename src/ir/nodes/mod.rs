@@ -4,6 +4,7 @@
 //! `lower/layers`.
 
 mod affine;
+mod attention;
 mod loss;
 mod norm;
 mod pointwise;
@@ -11,6 +12,7 @@ mod pool;
 mod update;
 
 pub use affine::{Conv2d, Conv2dBwd, Linear, LinearBwd};
+pub use attention::{Attention, AttentionBwd};
 pub use loss::{Accuracy, Mse, MseGrad, SoftmaxCrossEntropy, SoftmaxCrossEntropyGrad};
 pub use norm::{BatchNorm, BatchNormBwd, BatchNormEval, LayerNorm, LayerNormBwd};
 pub use pointwise::{Activation, ActivationBwd, Add, Dropout, DropoutBwd, Flatten, FlattenBwd, GradAdd, Save};
@@ -80,7 +82,7 @@ macro_rules! each_node {
     };
     ($($args:tt)*) => {
         $crate::ir::each_node! { @all [$($args)*]
-            Linear LinearBwd Conv2d Conv2dBwd
+            Linear LinearBwd Conv2d Conv2dBwd Attention AttentionBwd
             BatchNorm BatchNormEval BatchNormBwd LayerNorm LayerNormBwd
             Activation ActivationBwd Dropout DropoutBwd Flatten FlattenBwd Add GradAdd Save
             Pool PoolBwd GlobalAvgPool GlobalAvgPoolBwd

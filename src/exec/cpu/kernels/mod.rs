@@ -2,9 +2,10 @@
 //! operation.
 //!
 //! The fast kernels are written once over `lanes::Lanes` and compiled for each instruction set. They give the same bits
-//! for any number of threads, and all but the products (gemm, conv) on every instruction set too: products use fused
-//! multiply-add where there is one.
+//! for any number of threads, and all but the products (gemm, conv, attention) on every instruction set too:
+//! products use fused multiply-add where there is one.
 
+mod attention;
 mod columns;
 mod conv;
 pub mod dropout;
@@ -46,13 +47,14 @@ pub fn resolve(op: &OpKind, variant: Variant, threads: usize) -> Option<KernelIm
 type Family = fn(&OpKind, Isa, usize) -> Option<KernelImpl>;
 
 /// Every family of operations with fast kernels.
-const FAMILIES: [Family; 10] = [
+const FAMILIES: [Family; 11] = [
     gemm::resolve,
     conv::resolve,
     layout::resolve,
     elementwise::resolve,
     norm::resolve,
     layer_norm::resolve,
+    attention::resolve,
     pool::resolve,
     dropout::resolve,
     loss::resolve,
