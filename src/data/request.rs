@@ -1,6 +1,6 @@
 //! What a network asks of its data.
 
-use crate::model::{LossSpec, Model};
+use crate::model::Model;
 use crate::tensor::Shape;
 
 /// What the network asks of its data.
@@ -20,7 +20,7 @@ impl Request {
     /// What a network asks of its data in a run with this seed.
     #[must_use]
     pub fn of(model: &Model, seed: u64) -> Self {
-        let wants_classes = matches!(model.loss, LossSpec::SoftmaxCrossEntropy { .. });
+        let wants_classes = model.loss.wants_classes();
         Self { input: model.input.clone(), output: model.output.clone(), wants_classes, seed }
     }
 }

@@ -4,10 +4,11 @@ use super::activation::Activation;
 use super::diagnostic::{Diagnostic, LayerPath};
 use super::infer::Infer;
 use super::layers::{LayerKind, LayerSpec, NextActivation};
+use super::losses::LossSpec;
 use super::mistakes::{FieldChecks, Mistakes};
 use super::optimizers::OptimizerSpec;
 use super::param::{LayerId, Param, ParamId};
-use super::preset::{LossSpec, Precision, Preset};
+use super::preset::{Precision, Preset};
 use super::settings::{MAX_ELEMENTS, check_input, check_loss, check_optimizer, check_output};
 use crate::tensor::{Shape, plural};
 

@@ -17,6 +17,7 @@ mod infer;
 mod init;
 mod json;
 pub mod layers;
+pub mod losses;
 mod mistakes;
 mod nearest;
 pub mod optimizers;
@@ -39,12 +40,13 @@ pub use diagnostic::{Diagnostic, LayerPath};
 pub use field_value::FieldValue;
 pub use init::{init_into, init_over, init_values};
 pub use layers::{LayerKind, LayerSpec};
+pub use losses::{LossRule, LossSpec, Targets};
 pub use nearest::{did_you_mean, nearest};
 pub use optimizers::{OptimizerSpec, UpdateRule};
 pub use padding::Padding;
 pub use param::{Init, LayerId, Param, ParamId, ParamKind};
 pub use preset::{
-    DataSource, DataSpec, Header, InputSpec, LossSpec, Precision, Preset, SplitKind, TargetColumn, TrainSpec,
+    DataSource, DataSpec, Header, InputSpec, Precision, Preset, SplitKind, TargetColumn, TrainSpec,
 };
 pub use read::{MAX_PRESET_BYTES, Rejected, read_partly, read_preset, read_preset_file, read_value};
 pub use rng::Rng;

@@ -2,6 +2,7 @@
 
 use super::diagnostic::LayerPath;
 use super::layers::LayerSpec;
+use super::losses::LossSpec;
 use super::optimizers::OptimizerSpec;
 use crate::tensor::Shape;
 use serde::{Deserialize, Serialize};
@@ -68,24 +69,6 @@ pub struct InputSpec {
     pub shape: Shape,
     /// Samples a step.
     pub batch: usize,
-}
-
-/// The loss; the mean over the batch.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub enum LossSpec {
-    SoftmaxCrossEntropy { label_smoothing: f64 },
-    Mse,
-}
-
-impl LossSpec {
-    /// The name used in presets.
-    #[must_use]
-    pub const fn name(&self) -> &'static str {
-        match self {
-            Self::SoftmaxCrossEntropy { .. } => "softmax_cross_entropy",
-            Self::Mse => "mse",
-        }
-    }
 }
 
 /// The precision of products and activations.

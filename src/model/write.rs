@@ -1,7 +1,7 @@
 //! Writing a preset as JSON.
 
 use super::preset::{DataSource, DataSpec, Header, TargetColumn};
-use super::{LossSpec, Preset};
+use super::Preset;
 use serde_json::{Map, Value, json};
 use std::path::Path;
 
@@ -14,7 +14,7 @@ pub fn write_preset(preset: &Preset) -> String {
     doc.insert("about".into(), preset.about.clone().into());
     doc.insert("input".into(), json!({ "shape": preset.input.shape.0, "batch": preset.input.batch }));
     doc.insert("layers".into(), preset.layers.iter().map(|l| Value::Object(l.write())).collect());
-    doc.insert("loss".into(), write_loss(preset.loss));
+    doc.insert("loss".into(), preset.loss.write());
     doc.insert("optimizer".into(), preset.optimizer.write());
     doc.insert("precision".into(), preset.precision.name().into());
     if let Some(data) = &preset.data {
@@ -27,17 +27,6 @@ pub fn write_preset(preset: &Preset) -> String {
     let mut text = serde_json::to_string_pretty(&Value::Object(doc)).unwrap_or_default();
     text.push('\n');
     text
-}
-
-/// The loss as it stands in a preset.
-#[must_use]
-fn write_loss(loss: LossSpec) -> Value {
-    match loss {
-        LossSpec::SoftmaxCrossEntropy { label_smoothing: 0.0 } | LossSpec::Mse => json!({ "type": loss.name() }),
-        LossSpec::SoftmaxCrossEntropy { label_smoothing } => {
-            json!({ "type": loss.name(), "label_smoothing": label_smoothing })
-        }
-    }
 }
 
 fn write_data(data: &DataSpec) -> Map<String, Value> {
