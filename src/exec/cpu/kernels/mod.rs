@@ -19,6 +19,7 @@ mod loss;
 mod math;
 mod norm;
 mod optimizer;
+mod point_loss;
 mod pool;
 pub mod reference;
 #[cfg(test)]
@@ -58,6 +59,7 @@ const FAMILIES: [Family; 11] = [
     pool::resolve,
     dropout::resolve,
     loss::resolve,
+    point_loss::resolve,
     optimizer::resolve,
 ];
 

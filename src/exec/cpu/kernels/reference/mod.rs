@@ -14,6 +14,7 @@ mod gemm;
 mod loss;
 mod norm;
 mod optimizer;
+mod point_loss;
 mod pool;
 pub mod real;
 
@@ -55,6 +56,7 @@ fn families<T: Real>() -> [Family; 8] {
         attention::run::<T>,
         pool::run::<T>,
         loss::run::<T>,
+        point_loss::run::<T>,
         optimizer::run::<T>,
     ]
 }
