@@ -4,9 +4,9 @@
 use super::Isa;
 use crate::ops::{self, AttentionGeometry, OpKind};
 
-/// Keys whose scores with a tile of queries are held at once: with the scores of the derivative they stay in the
-/// first-level cache, and a row of dropped probabilities has whole groups of random numbers.
-pub const KEYS: usize = 128;
+/// Keys whose scores with a tile of queries are held at once: scores and their gradients stay in the first-level cache,
+/// and dropped probabilities take whole groups of random numbers.
+pub const KEYS: usize = ops::DROPOUT_GROUP;
 
 /// Elements at whose multiples rows begin, so that they are read and written in whole vectors.
 const LINE: usize = 16;
@@ -30,7 +30,7 @@ pub struct Tiles {
 impl Tiles {
     #[must_use]
     pub const fn new(g: &AttentionGeometry, isa: Isa) -> Self {
-        let queries = queries(isa);
+        let queries = queries(g, isa);
         Self { queries, count: g.positions.div_ceil(queries), causal: g.causal }
     }
 
@@ -46,13 +46,15 @@ impl Tiles {
     }
 }
 
-/// Queries in a tile: two vectors of sums for each key fit the registers.
+/// Queries in a tile, 16 or 32. More of them read keys and values less often and fill wider vectors; fewer compute less
+/// that causal attention has no use for.
 #[must_use]
-pub const fn queries(isa: Isa) -> usize {
-    match isa {
-        Isa::Avx512 => 32,
-        Isa::Avx2 | Isa::Portable => 16,
-    }
+pub const fn queries(g: &AttentionGeometry, isa: Isa) -> usize {
+    let least = match isa {
+        Isa::Avx512 => LINE + 1,
+        Isa::Avx2 | Isa::Portable => 128,
+    };
+    if g.positions < least { LINE } else { 2 * LINE }
 }
 
 /// Features of a head with what fills the last vector.
@@ -91,7 +93,7 @@ pub struct Scratch {
     pub scores: usize,
     /// `[head_dim, queries]`: the output, or the gradient of the queries.
     pub sums: usize,
-    /// `[queries / 16, KEYS]` words of 16 bits, one a query.
+    /// `[KEYS]` words with a bit for each of 16 queries.
     pub kept: usize,
     /// `[positions, padded]` each: gradients of keys and of values.
     pub key_gradients: usize,
@@ -112,7 +114,7 @@ impl Scratch {
     /// The scratch memory of the operation, or of its derivative.
     #[must_use]
     pub fn new(g: &AttentionGeometry, isa: Isa, is_derivative: bool) -> Self {
-        let (n, d, width) = (queries(isa), g.head_dim, padded(g));
+        let (n, d, width) = (queries(g, isa), g.head_dim, padded(g));
         let mut at = Self::default();
         let mut take = |floats: usize| {
             let start = at.len;
@@ -121,7 +123,7 @@ impl Scratch {
         };
         let [keys, values] = [(); 2].map(|()| take(g.positions * width));
         let [query_rows, queries, scores, sums] = [n * width, d * n, KEYS * n, d * n].map(&mut take);
-        let kept = take(n / 16 * KEYS / 2);
+        let kept = take(KEYS / 2);
         let mut out = Self { keys, values, query_rows, queries, scores, sums, kept, ..Self::default() };
         if is_derivative {
             [out.key_gradients, out.value_gradients] = [(); 2].map(|()| take(g.positions * width));
@@ -185,6 +187,7 @@ mod tests {
         assert_eq!(chunks(&geometry(16, 64, true), Isa::Avx2), 1);
         assert_eq!(chunks(&geometry(1, 16, true), Isa::Avx2), 1);
         assert_eq!(chunks(&geometry(1, 1_024, true), Isa::Avx2), 8);
+        assert_eq!(chunks(&geometry(1, 64, false), Isa::Avx2), 2);
         let bytes = |positions| {
             let op = OpKind::AttentionBwd(ops::AttentionBwd { geometry: geometry(1, positions, true) });
             workspace_bytes(&op, Isa::Avx2, 2).unwrap()

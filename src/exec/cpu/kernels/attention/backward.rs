@@ -1,11 +1,10 @@
 //! The derivative: each tile of queries goes over its keys, computes its probabilities again, finishes the gradient of
 //! its queries, and adds to the gradients of its head's keys and values.
 
-use super::head::{Random, Turn, Vectors, attending, transpose};
+use super::head::{Random, TO_POWERS, Turn, Vectors, attending, exp2, transpose};
 use super::product::Product;
 use crate::exec::cpu::call::{Call, Part};
 use crate::exec::cpu::kernels::lanes::{LANES, Lanes};
-use crate::exec::cpu::kernels::math;
 use crate::ops::{self, AttentionGeometry, DROPOUT_GROUP, OpKind};
 use crate::select::cpu_attention::{KEYS, Scratch, Tiles, chunks, padded, partial_len};
 
@@ -240,15 +239,15 @@ impl Backward<'_> {
             unsafe {
                 let scores = self.work.add(at.scores + w * LANES);
                 let gradients = self.work.add(at.score_gradients + w * LANES);
-                let lse = V::load_n(self.lse.wrapping_add(row + w * LANES), here);
+                let lse = V::load_n(self.lse.wrapping_add(row + w * LANES), here) * V::splat(TO_POWERS);
                 let delta = V::load(self.work.add(at.deltas + w * LANES));
                 let kept = self.work.add(at.kept).cast::<u16>();
                 if let Some(random) = &self.random {
-                    random.kept(row + w * LANES, key / DROPOUT_GROUP, count, kept);
+                    random.kept(row + w * LANES, key / DROPOUT_GROUP, kept);
                 }
                 let scale = self.random.map(|random| V::splat(random.scale));
                 for j in 0..count {
-                    let mut p = (V::load(scores.add(j * n)) - lse).map(math::exp);
+                    let mut p = (V::load(scores.add(j * n)) * V::splat(TO_POWERS) - lse).map(exp2);
                     let mask = attending(g.causal, key + j, tile.first + w * LANES);
                     if mask != u16::MAX {
                         p = V::select(V::mask(mask), p, V::zero());

@@ -1,12 +1,13 @@
 //! The forward pass: each tile of queries goes over its keys once, with the largest score and the sum so far.
 
-use super::head::{Random, Turn, Vectors, attending, transpose};
+use super::head::{Random, TO_POWERS, Turn, Vectors, attending, exp2, transpose};
 use super::product::Product;
 use crate::exec::cpu::call::{Call, Part};
 use crate::exec::cpu::kernels::lanes::LANES;
 use crate::exec::cpu::kernels::math;
 use crate::ops::{self, AttentionGeometry, DROPOUT_GROUP, OpKind};
 use crate::select::cpu_attention::{KEYS, Scratch, Tiles, padded};
+use std::f32::consts::LN_2;
 
 /// What a thread works with.
 struct Forward<'a> {
@@ -29,7 +30,7 @@ struct Tile {
     first: usize,
 }
 
-/// The largest score and the sum of the exponentials so far, of each query.
+/// The largest score so far of each query, as a power of two, and the sum of the exponentials.
 #[derive(Clone, Copy)]
 struct State<V, const W: usize> {
     max: [V; W],
@@ -95,7 +96,7 @@ impl Forward<'_> {
         unsafe {
             for row in 0..rows {
                 let from = self.qkv.add((tile.sample * g.positions + tile.first + row) * g.packed() + column);
-                let turn = Turn { scale: g.scale() as f32, ..Turn::at(g, self.angles, tile.first + row) };
+                let turn = Turn { scale: g.scale() as f32 * TO_POWERS, ..Turn::at(g, self.angles, tile.first + row) };
                 turn.copy::<V>(from, self.work.add(at.query_rows + row * padded(g)), g.head_dim);
             }
             let queries = self.work.add(at.queries);
@@ -142,17 +143,17 @@ impl Forward<'_> {
                 }
                 state.max[w] = max;
                 if key > 0 {
-                    let rescale = (before[w] - max).map(math::exp);
+                    let rescale = (before[w] - max).map(exp2);
                     state.sum[w] = state.sum[w] * rescale;
                     for feature in 0..g.head_dim {
                         let sums = sums.add(feature * n + w * LANES);
                         (V::load(sums) * rescale).store(sums);
                     }
                 }
-                let kept = self.kept(tile, [key, count], w);
+                let kept = self.kept(tile, key, w);
                 let mut sum = state.sum[w];
                 for j in 0..count {
-                    let p = (V::load(scores.add(j * n)) - max).map(math::exp);
+                    let p = (V::load(scores.add(j * n)) - max).map(exp2);
                     sum = sum + p;
                     let p = if kept.is_null() { p } else { V::select(V::mask(*kept.add(j)), p, V::zero()) };
                     p.store(scores.add(j * n));
@@ -175,13 +176,13 @@ impl Forward<'_> {
 
     /// Which probabilities of a block are kept, for vector `w` of the queries; null where all are.
     #[inline(always)]
-    unsafe fn kept(&self, tile: Tile, [key, count]: [usize; 2], w: usize) -> *const u16 {
+    unsafe fn kept(&self, tile: Tile, key: usize, w: usize) -> *const u16 {
         let Some(random) = &self.random else { return std::ptr::null() };
         let row = (tile.sample * self.g.heads + tile.head) * self.g.positions + tile.first + w * LANES;
-        // SAFETY: the scratch memory has a word for each key of a block and each vector.
+        // SAFETY: the scratch memory has a word for each key of a block.
         unsafe {
-            let kept = self.work.add(self.at.kept).cast::<u16>().add(w * KEYS);
-            random.kept(row, key / DROPOUT_GROUP, count, kept);
+            let kept = self.work.add(self.at.kept).cast::<u16>();
+            random.kept(row, key / DROPOUT_GROUP, kept);
             kept
         }
     }
@@ -203,7 +204,7 @@ impl Forward<'_> {
                 }
                 let here = rows.saturating_sub(w * LANES).min(LANES);
                 if here > 0 {
-                    (state.max[w] + state.sum[w].map(math::ln)).store_n(lse.add(w * LANES), here);
+                    (state.max[w] * V::splat(LN_2) + state.sum[w].map(math::ln)).store_n(lse.add(w * LANES), here);
                 }
             }
             let row = tile.sample * g.positions + tile.first;

@@ -6,7 +6,7 @@ use crate::exec::cpu::kernels::gemm::machine::{self, Machine};
 use crate::exec::cpu::kernels::gemm::pack::transpose_rows;
 use crate::exec::cpu::kernels::gemm::simd::Vector;
 use crate::exec::cpu::kernels::lanes::{self, LANES, Lanes};
-use crate::ops::{AttentionGeometry, DROPOUT_GROUP, dropout_threshold};
+use crate::ops::{AttentionGeometry, dropout_threshold};
 use crate::select::Isa;
 
 /// An instruction set's vectors for elementary functions, with those for products.
@@ -137,28 +137,26 @@ impl Random {
         })
     }
 
-    /// Which probabilities of 16 rows from `row` on are kept, for `keys` keys from the group `group` of keys on: a word
-    /// for each key, with a bit for each row.
+    /// Which probabilities of 16 rows from `row` on are kept, for a group of keys: a word for each key, with a bit for
+    /// each row.
     ///
     /// # Safety
-    /// `kept` has room for whole groups of keys.
+    /// `kept` has room for a group of keys.
     #[inline(always)]
-    pub unsafe fn kept(&self, row: usize, group: usize, keys: usize, kept: *mut u16) {
-        for at in 0..keys.div_ceil(DROPOUT_GROUP) {
-            for place in 0..LANES {
-                let mut bits = [[0u16; LANES]; 4];
-                let [first, second, third, fourth] = &mut bits;
-                for lane in 0..LANES {
-                    let block = ((row + lane) * self.groups + group + at) * LANES + place;
-                    let words = words(self.seed, self.stream, self.step, block as u32);
-                    let kept = words.map(|word| u16::from(word >= self.threshold) << lane);
-                    [first[lane], second[lane], third[lane], fourth[lane]] = kept;
-                }
-                for (i, bits) in bits.iter().enumerate() {
-                    let word = bits.iter().fold(0, |word, bit| word | bit);
-                    // SAFETY: the key is in a group that there is room for.
-                    unsafe { *kept.add(at * DROPOUT_GROUP + i * LANES + place) = word };
-                }
+    pub unsafe fn kept(&self, row: usize, group: usize, kept: *mut u16) {
+        for place in 0..LANES {
+            let mut bits = [[0u16; LANES]; 4];
+            let [first, second, third, fourth] = &mut bits;
+            for lane in 0..LANES {
+                let block = ((row + lane) * self.groups + group) * LANES + place;
+                let words = words(self.seed, self.stream, self.step, block as u32);
+                let kept = words.map(|word| u16::from(word >= self.threshold) << lane);
+                [first[lane], second[lane], third[lane], fourth[lane]] = kept;
+            }
+            for (i, bits) in bits.iter().enumerate() {
+                let word = bits.iter().fold(0, |word, bit| word | bit);
+                // SAFETY: the key is in the group.
+                unsafe { *kept.add(i * LANES + place) = word };
             }
         }
     }
@@ -168,4 +166,47 @@ impl Random {
 #[inline(always)]
 pub fn attending(causal: bool, key: usize, first: usize) -> u16 {
     if causal && key > first { (0xffff_u32 << (key - first).min(LANES)) as u16 } else { u16::MAX }
+}
+
+/// What scores are multiplied by besides [`AttentionGeometry::scale`], so that probabilities are powers of two.
+pub const TO_POWERS: f32 = std::f32::consts::LOG2_E;
+
+/// `2^y` for `y` up to about 0, within 1 unit in the last place; NaN for NaN. It is 0 where it would be below the normal
+/// numbers, with which many processors are slow: every masked score would be.
+#[inline(always)]
+pub fn exp2(y: f32) -> f32 {
+    /// Adding it rounds to the nearest whole number, which then is in the low bits of the sum.
+    const ROUND: f32 = 12_582_912.0;
+    const LEAST: f32 = -126.0;
+    let at = if y < LEAST { LEAST } else { y };
+    let shifted = at + ROUND;
+    let r = at - (shifted - ROUND);
+    // 2^r on |r| <= 1/2, 2e-9.
+    let p = 1.534_580_7e-4;
+    let p = p * r + 1.339_993_1e-3;
+    let p = p * r + 9.618_489e-3;
+    let p = p * r + 5.550_328_7e-2;
+    let p = p * r + 2.402_264_7e-1;
+    let p = p * r + 6.931_472e-1;
+    let p = p * r + 1.0;
+    // The low bits of `shifted` are the power of two; they move into the exponent, and all others out.
+    let power = f32::from_bits(p.to_bits().wrapping_add(shifted.to_bits() << 23));
+    if y < LEAST { 0.0 } else { power }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::exp2;
+
+    #[test]
+    fn powers_of_two_are_accurate_and_end_at_zero() {
+        for i in 0..=1_264_000 {
+            let y = 0.4 - i as f32 * 1e-4;
+            let exact = f64::from(y).exp2();
+            assert!((f64::from(exp2(y)) - exact).abs() <= exact * 2f64.powi(-23), "2^{y}: {}", exp2(y));
+        }
+        let found = [0.0, -1.0, -126.0, -127.0, -1e30, f32::NEG_INFINITY].map(exp2);
+        assert_eq!(found, [1.0, 0.5, f32::MIN_POSITIVE, 0.0, 0.0, 0.0]);
+        assert!(exp2(f32::NAN).is_nan());
+    }
 }

@@ -17,7 +17,7 @@ mod product;
 
 use self::backward::attention_bwd;
 use self::forward::attention;
-use super::lanes::for_isa;
+use super::lanes::{LANES, for_isa};
 use crate::exec::cpu::call::KernelImpl;
 use crate::ops::{self, OpKind};
 use crate::select::{Isa, cpu_attention, cpu_rest};
@@ -28,16 +28,16 @@ pub fn resolve(op: &OpKind, isa: Isa, threads: usize) -> Option<KernelImpl> {
     let parallel = cpu_rest::is_parallel(op, threads);
     Some(match op {
         OpKind::Attention(ops::Attention { geometry }) => {
-            let run = match isa {
-                Isa::Avx512 => for_isa!(isa, attention, 2),
-                Isa::Avx2 | Isa::Portable => for_isa!(isa, attention, 1),
+            let run = match cpu_attention::queries(geometry, isa) / LANES {
+                1 => for_isa!(isa, attention, 1),
+                _ => for_isa!(isa, attention, 2),
             };
             KernelImpl { table: head::angles(geometry), ..KernelImpl::simple(run, parallel) }
         }
         OpKind::AttentionBwd(ops::AttentionBwd { geometry }) => {
-            let run = match isa {
-                Isa::Avx512 => for_isa!(isa, attention_bwd, 2),
-                Isa::Avx2 | Isa::Portable => for_isa!(isa, attention_bwd, 1),
+            let run = match cpu_attention::queries(geometry, isa) / LANES {
+                1 => for_isa!(isa, attention_bwd, 1),
+                _ => for_isa!(isa, attention_bwd, 2),
             };
             let phases = if cpu_attention::chunks(geometry, isa) > 1 { 2 } else { 1 };
             KernelImpl { phases, table: head::angles(geometry), ..KernelImpl::simple(run, parallel) }
