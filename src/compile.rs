@@ -2,7 +2,7 @@
 
 use crate::ir::{self, Graph, IrError, Metrics, Mode};
 use crate::lower::{self, Program, ProgramError};
-use crate::model::{LossSpec, Model, NamedInput, Precision, inputs_text};
+use crate::model::{Model, NamedInput, Precision, inputs_text};
 use crate::plan::arena::Budget;
 use crate::plan::{self, BindingPlan, PlanError};
 use crate::rewrite::{self, Goal, Machine, PassRun, RewriteError, Stage};
@@ -143,8 +143,7 @@ impl CpuOnly {
         if !model.single_input().is_some_and(is_fed) {
             return Some(Self::Inputs(inputs_text(&model.inputs)));
         }
-        let has_classes = matches!(model.loss, LossSpec::SoftmaxCrossEntropy { .. });
-        (has_classes && model.labels().rank() > 0).then(|| Self::Positions(model.labels().len()))
+        (model.loss.wants_classes() && model.labels().rank() > 0).then(|| Self::Positions(model.labels().len()))
     }
 
     /// The first such part of a model's training step.

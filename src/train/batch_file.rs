@@ -2,7 +2,7 @@
 
 use super::{TensorFile, TrainError};
 use crate::data::Samples;
-use crate::model::{Content, LossSpec, Model, NamedInput};
+use crate::model::{Content, Model, NamedInput, Targets};
 use crate::tensor::{DType, HostTensor, plural};
 use std::path::Path;
 
@@ -42,13 +42,15 @@ pub(super) fn given_batches(file: &TensorFile, path: &Path, model: &Model) -> Re
         counts.push((name.as_str(), file.batch_count(name, tensor, &input.shape.batched(model.batch).0)?));
         x.push(file.samples(name, input, tensor)?);
     }
-    let (y, steps) = match model.loss {
-        LossSpec::Mse => {
+    let (y, steps) = match model.loss.targets() {
+        Targets::Values | Targets::Binary => {
             let steps = file.batch_count("batch.y", y, &model.output.batched(model.batch).0)?;
             file.same_count(&counts, steps)?;
-            (Labels::Values(file.floats("batch.y", y)?), steps)
+            let values = file.floats("batch.y", y)?;
+            file.check_targets(&values)?;
+            (Labels::Values(values), steps)
         }
-        LossSpec::SoftmaxCrossEntropy { .. } => {
+        Targets::Classes => {
             let steps = file.batch_count("batch.y", y, &model.labels().batched(model.batch).0)?;
             file.same_count(&counts, steps)?;
             (Labels::Classes(file.classes(y)?), steps)
@@ -114,6 +116,17 @@ impl BatchFile<'_> {
             }
             None => Ok(values),
         }
+    }
+
+    /// Refuses targets that the loss does not take.
+    fn check_targets(&self, values: &[f32]) -> Result<(), TrainError> {
+        let model = self.model;
+        let is_wrong = |v: &f32| model.loss.targets() == Targets::Binary && *v != 0.0 && *v != 1.0;
+        let Some(at) = values.iter().position(is_wrong) else { return Ok(()) };
+        let (batch, sample) = (at / (model.batch * model.output.len()), at / model.output.len() % model.batch);
+        let message = format!("batch.y holds {} in batch {batch}, sample {sample}", values[at]);
+        let help = format!("the loss {} takes targets of 0 or 1; for other values use mse", model.loss.name());
+        Err(TrainError::file(self.path, message, help))
     }
 
     /// Whole numbers; nothing where the tensor is of another type.

@@ -5,7 +5,7 @@ use super::{TensorFile, TrainError};
 use crate::data::{BatchPlace, BatchTargets, Batches, Dataset, Position, Samples, SamplesRef, Split, Target};
 use crate::exec::{Step, samples_to_stored};
 use crate::lower::{LValueId, Layout, Program};
-use crate::model::{Content, LossSpec, Model, Rng};
+use crate::model::{Content, Model, Rng, Targets};
 use crate::tensor::{DType, Element};
 use serde::{Deserialize, Serialize};
 use std::borrow::Cow;
@@ -127,14 +127,19 @@ impl DataFeed {
             }
         }
         if let Some(y) = program.targets() {
-            match model.loss {
-                LossSpec::SoftmaxCrossEntropy { .. } => {
+            match model.loss.targets() {
+                Targets::Classes => {
                     let (classes, len) = (model.classes(), model.batch * model.labels().len());
                     let labels: Vec<i32> = (0..len).map(|_| rng.below(classes) as i32).collect();
                     step.write(y, &labels)?;
                 }
-                LossSpec::Mse => {
+                Targets::Values => {
                     let targets: Vec<f64> = (0..model.batch * model.output.len()).map(|_| rng.normal()).collect();
+                    write_real(step, y, real, &targets)?;
+                }
+                Targets::Binary => {
+                    let len = model.batch * model.output.len();
+                    let targets: Vec<f64> = (0..len).map(|_| rng.below(2) as f64).collect();
                     write_real(step, y, real, &targets)?;
                 }
             }

@@ -6,7 +6,8 @@ use crate::compile::{Compiled, Options, compile};
 use crate::data::{Dataset, Samples, SamplesRef, Target};
 use crate::exec::cpu::Pool;
 use crate::exec::{Executor, Step};
-use crate::model::{LossSpec, Model};
+use crate::model::losses::is_right;
+use crate::model::{Model, Targets};
 use crate::select::Target as Machine;
 use serde::Serialize;
 use std::sync::Arc;
@@ -116,7 +117,8 @@ impl Evaluator {
         indices: &[u32],
     ) -> Result<Evaluation, TrainError> {
         let (width, kinds, positions) = (model.output.len(), model.classes(), model.labels().len());
-        let classes = matches!(model.loss, LossSpec::SoftmaxCrossEntropy { .. });
+        let classes = model.loss.wants_classes();
+        let has_accuracy = model.loss.has_accuracy();
         let mut confusion = if classes && kinds <= MAX_CONFUSION { vec![vec![0u32; kinds]; kinds] } else { Vec::new() };
         let (mut loss, mut right) = (0.0f64, 0usize);
         let indices = &*plant::held_out(indices, model.batch);
@@ -136,17 +138,26 @@ impl Evaluator {
                     }
                     Target::Values { values, .. } => {
                         let target = &values[i as usize * width..][..width];
-                        let square: f64 = row.iter().zip(target).map(|(a, b)| f64::from(a - b).powi(2)).sum();
-                        loss += square / width as f64;
+                        loss += model.loss.of_values(row, target).unwrap_or(f64::NAN);
+                        if has_accuracy {
+                            right += row.iter().zip(target).filter(|(y, t)| is_right(**y, **t)).count();
+                        }
                     }
                 }
             }
         })?;
+        // Of classes a sample is one answer, of 0 or 1 each output is.
+        let answers = if model.loss.targets() == Targets::Binary { width.max(1) } else { 1 } as f64;
         let samples = indices.len();
         // Of classes there is one for each position, and the mean is over all of them.
         let each = if classes { positions } else { 1 };
         let n = (plant::divisor(samples, model.batch).max(1) * each) as f64;
-        Ok(Evaluation { samples, loss: loss / n, accuracy: classes.then(|| right as f64 / n), confusion })
+        Ok(Evaluation {
+            samples,
+            loss: loss / n,
+            accuracy: has_accuracy.then(|| right as f64 / (n * answers)),
+            confusion,
+        })
     }
 }
 
