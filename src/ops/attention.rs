@@ -161,6 +161,10 @@ impl Operation for Attention {
     fn work_ps(&self) -> usize {
         work_ps(&self.geometry, 2)
     }
+
+    fn has_gpu_kernel(&self) -> bool {
+        false
+    }
 }
 
 /// The gradient of what [`Attention`] reads. Probabilities are computed again from `lse`, dropped ones from the same
@@ -209,11 +213,15 @@ impl Operation for AttentionBwd {
     fn work_ps(&self) -> usize {
         work_ps(&self.geometry, 5)
     }
+
+    fn has_gpu_kernel(&self) -> bool {
+        false
+    }
 }
 
 /// Picoseconds of so many products over all pairs, with an exponential of each pair.
 fn work_ps(g: &AttentionGeometry, products: usize) -> usize {
-    let random = if g.has_dropout() { 350 } else { 0 };
+    let random = if g.has_dropout() { 1_500 } else { 0 };
     g.pairs() * (products * g.head_dim * 20 + 400 + random) + g.rows() * g.packed() * 300
 }
 

@@ -156,4 +156,39 @@ mod tests {
             assert!(found.iter().any(|(path, _)| path == "layers[0]"), "{shape}: {found:?}");
         }
     }
+
+    #[test]
+    fn heads_that_do_not_divide_are_named() {
+        assert_eq!(mistakes("[5, 12]", r#""heads": 4"#), []);
+        assert_eq!(mistakes("[5, 12]", r#""heads": 6, "kv_heads": 2, "rotary": true, "causal": true"#), []);
+        let table = [
+            (r#""heads": 5"#, "heads", "found 5 heads for 12 features"),
+            (r#""heads": 0"#, "heads", "found 0"),
+            (r#""heads": 4, "kv_heads": 3"#, "kv_heads", "found 3 heads of keys and values for 4 heads"),
+            (r#""heads": 4, "kv_heads": 0"#, "kv_heads", "found 0"),
+            (r#""heads": 2, "kv_heads": 4"#, "kv_heads", "found 4 heads of keys and values for 2 heads"),
+            (r#""heads": 4, "rotary": true"#, "rotary", "found heads of 3 features each"),
+            (r#""heads": 4, "dropout": 1"#, "dropout", "found 1"),
+        ];
+        for (fields, field, message) in table {
+            let expected = (format!("layers[0].{field}"), message.to_owned());
+            assert_eq!(mistakes("[5, 12]", fields), [expected], "{fields}");
+        }
+    }
+
+    #[test]
+    fn parameters_have_their_names_and_shapes() {
+        let text = r#"{"version": 1, "name": "a", "input": {"shape": [5, 12], "batch": 2},
+            "layers": [{"type": "attention", "heads": 6, "kv_heads": 2}], "loss": {"type": "mse"},
+            "optimizer": {"type": "sgd", "lr": 0.1}}"#;
+        let model = check(&read_preset(text).unwrap()).model.unwrap();
+        let found: Vec<(&str, &[usize])> = model.params.iter().map(|p| (p.name.as_str(), &p.shape.0[..])).collect();
+        let expected: [(&str, &[usize]); 4] = [
+            ("layers.0.in_weight", &[12, 20]),
+            ("layers.0.in_bias", &[20]),
+            ("layers.0.out_weight", &[12, 12]),
+            ("layers.0.out_bias", &[12]),
+        ];
+        assert_eq!(found, expected);
+    }
 }

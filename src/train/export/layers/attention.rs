@@ -128,3 +128,45 @@ impl Heads {
         w.node("Trilu", &[&all, &above], &[Attribute::Int("upper", 1)])
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use crate::model::{check, read_preset};
+    use crate::train::export::layers::{onnx, pytorch};
+    use crate::train::export::onnx_graph::Writer;
+    use crate::train::export::protobuf::decode::all;
+
+    #[test]
+    fn attention_is_a_module_and_products_around_a_softmax() {
+        let text = r#"{"version": 1, "name": "a", "input": {"shape": [5, 12], "batch": 2},
+            "layers": [{"type": "attention", "heads": 6, "kv_heads": 2, "rotary": true, "causal": true},
+            {"type": "attention", "heads": 3, "bias": false, "dropout": 0.1}],
+            "loss": {"type": "mse"}, "optimizer": {"type": "sgd", "lr": 0.1}}"#;
+        let model = check(&read_preset(text).unwrap()).model.unwrap();
+        let modules = [0, 1].map(|i| pytorch(model.layer(model.roots[i])));
+        let expected = [
+            "Attention(12, 6, causal=True, kv_heads=2, rotary=True, bias=True, dropout=0.0)",
+            "Attention(12, 3, causal=False, kv_heads=3, rotary=False, bias=False, dropout=0.1)",
+        ];
+        assert_eq!(modules, expected);
+        for (root, products, others) in [(0, 4, ["Trilu", "Concat", "Add"].as_slice()), (1, 4, &[])] {
+            let mut w = Writer::default();
+            let output = onnx(&mut w, &model, model.roots[root], "x".to_owned());
+            let graph = w.graph.into_bytes();
+            let texts = |node: &[u8], field| all(node, field).iter().map(|t| t.text().to_owned()).collect::<Vec<_>>();
+            let kinds: Vec<String> = all(&graph, 1).iter().flat_map(|n| texts(n.bytes(), 4)).collect();
+            let count = |kind: &str| kinds.iter().filter(|k| *k == kind).count();
+            assert_eq!((count("MatMul"), count("Softmax")), (products, 1));
+            for other in ["Trilu", "Concat", "Add"] {
+                assert_eq!(count(other) > 0, others.contains(&other), "{other} in {kinds:?}");
+            }
+            let mut known: Vec<String> = all(&graph, 5).iter().flat_map(|t| texts(t.bytes(), 8)).collect();
+            known.extend(model.params.iter().map(|p| p.name.clone()).chain(["x".into()]));
+            for node in all(&graph, 1) {
+                assert!(texts(node.bytes(), 1).iter().all(|input| known.contains(input)));
+                known.extend(texts(node.bytes(), 2));
+            }
+            assert_eq!(known.last(), Some(&output));
+        }
+    }
+}
