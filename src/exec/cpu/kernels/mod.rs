@@ -19,6 +19,7 @@ mod math;
 mod norm;
 mod optimizer;
 mod pool;
+mod recurrence;
 pub mod reference;
 #[cfg(test)]
 mod tests;
@@ -46,7 +47,7 @@ pub fn resolve(op: &OpKind, variant: Variant, threads: usize) -> Option<KernelIm
 type Family = fn(&OpKind, Isa, usize) -> Option<KernelImpl>;
 
 /// Every family of operations with fast kernels.
-const FAMILIES: [Family; 10] = [
+const FAMILIES: [Family; 11] = [
     gemm::resolve,
     conv::resolve,
     layout::resolve,
@@ -54,6 +55,7 @@ const FAMILIES: [Family; 10] = [
     norm::resolve,
     layer_norm::resolve,
     pool::resolve,
+    recurrence::resolve,
     dropout::resolve,
     loss::resolve,
     optimizer::resolve,
