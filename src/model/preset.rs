@@ -1,9 +1,9 @@
 //! The preset document, as a person edits it.
 
 use super::diagnostic::LayerPath;
+use super::input::InputSpec;
 use super::layers::LayerSpec;
 use super::optimizers::OptimizerSpec;
-use crate::tensor::Shape;
 use serde::{Deserialize, Serialize};
 use std::path::{Path, PathBuf};
 
@@ -59,15 +59,6 @@ impl Preset {
         let end = || Some((LayerPath(vec![self.layers.len().checked_sub(1)?]), ""));
         last(&self.layers, &LayerPath::default()).or_else(end)
     }
-}
-
-/// The network's input.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct InputSpec {
-    /// One sample: `[features]` or `[C, H, W]`.
-    pub shape: Shape,
-    /// Samples a step.
-    pub batch: usize,
 }
 
 /// The loss; the mean over the batch.

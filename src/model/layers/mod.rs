@@ -144,6 +144,16 @@ pub trait LayerType: Clone + Debug + PartialEq + Sized + 'static {
     /// known. Blocks are gone through by the checker.
     fn infer(&self, cx: &mut Infer<'_>) -> Option<Shape>;
 
+    /// Whether tokens may be the layer's input. Blocks hand them to their first layer.
+    fn takes_tokens(&self) -> bool {
+        false
+    }
+
+    /// The inputs of the network that the layer takes by name.
+    fn named_inputs(&self) -> Vec<&str> {
+        Vec::new()
+    }
+
     /// Sets the fields that decide the output's shape so that it is the input's, where the layer can do that.
     fn keep_shape(&mut self, _input: &Shape) {}
 
@@ -277,6 +287,20 @@ impl LayerSpec {
     #[must_use]
     pub fn times(&self) -> Option<usize> {
         each_layer!(self, l => l.times())
+    }
+
+    /// Whether tokens may be the layer's input.
+    #[must_use]
+    pub fn takes_tokens(&self) -> bool {
+        each_layer!(self, l => LayerType::takes_tokens(l))
+    }
+
+    /// The inputs of the network that the layer takes by name, with those of the layers inside it.
+    #[must_use]
+    pub fn named_inputs(&self) -> Vec<&str> {
+        let mut names = each_layer!(self, l => LayerType::named_inputs(l));
+        names.extend(self.children().iter().flat_map(Self::named_inputs));
+        names
     }
 
     /// Whether the layers inside must give the shape that they take.

@@ -117,7 +117,7 @@ fn network_values(model: &Model) -> Vec<(&'static str, String)> {
     };
     let matmul = if model.precision == Precision::Tf32 { "high" } else { "highest" };
     vec![
-        ("shape", model.input.0.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ")),
+        ("shape", model.inputs[0].shape.0.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ")),
         ("batch", model.batch.to_string()),
         ("precision", precision.to_owned()),
         ("matmul", matmul.to_owned()),
