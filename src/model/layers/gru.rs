@@ -37,11 +37,8 @@ impl LayerType for Gru {
         class: "GRU",
         about: "A state with gates that reset and keep it reads the sequence, position by position.",
     };
-    const FIELDS: &'static [FieldSpec<Self>] = &[
-        recurrent::units(lens!(units)),
-        recurrent::bidirectional(lens!(bidirectional)),
-        recurrent::returned(last!()),
-    ];
+    const FIELDS: &'static [FieldSpec<Self>] =
+        &[recurrent::units(lens!(units)), recurrent::bidirectional(lens!(bidirectional)), recurrent::returned(last!())];
     const OUTPUT_FIELD: Option<&'static str> = Some("units");
 
     fn example() -> Self {

@@ -37,11 +37,8 @@ impl LayerType for Lstm {
         class: "LSTM",
         about: "A state and a long-term memory behind gates read the sequence, position by position.",
     };
-    const FIELDS: &'static [FieldSpec<Self>] = &[
-        recurrent::units(lens!(units)),
-        recurrent::bidirectional(lens!(bidirectional)),
-        recurrent::returned(last!()),
-    ];
+    const FIELDS: &'static [FieldSpec<Self>] =
+        &[recurrent::units(lens!(units)), recurrent::bidirectional(lens!(bidirectional)), recurrent::returned(last!())];
     const OUTPUT_FIELD: Option<&'static str> = Some("units");
 
     fn example() -> Self {

@@ -21,12 +21,8 @@ pub struct Recurrent {
 
 /// The parameters of a direction, in order: those of the input, then those of the state; weights before biases.
 const FORWARD: [ParamKind; 4] = [ParamKind::WeightIh, ParamKind::WeightHh, ParamKind::BiasIh, ParamKind::BiasHh];
-const REVERSE: [ParamKind; 4] = [
-    ParamKind::WeightIhReverse,
-    ParamKind::WeightHhReverse,
-    ParamKind::BiasIhReverse,
-    ParamKind::BiasHhReverse,
-];
+const REVERSE: [ParamKind; 4] =
+    [ParamKind::WeightIhReverse, ParamKind::WeightHhReverse, ParamKind::BiasIhReverse, ParamKind::BiasHhReverse];
 
 impl Recurrent {
     /// The parameters of each direction, that from the beginning first: `weight_ih`, `weight_hh`, `bias_ih`,

@@ -70,7 +70,8 @@ fn gates_first(w: &mut Writer, name: &str, of: Recurrent, is_bias: bool) -> Stri
     let cut = w.node("Reshape", &[&turned, &by_gate], &[]);
     let order = w.integers(gate_order(of.cell));
     let ordered = w.node("Gather", &[&cut, &order], &[Attribute::Int("axis", 1)]);
-    let joined = w.integers(if is_bias { &[1, -1] } else { &[1, of.cell.gates() as i64 * units, -1] });
+    let shape = [1, of.cell.gates() as i64 * units, -1];
+    let joined = w.integers(if is_bias { &[1, -1] } else { &shape });
     w.node("Reshape", &[&ordered, &joined], &[])
 }
 

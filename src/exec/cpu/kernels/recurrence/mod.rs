@@ -11,6 +11,8 @@ mod cells;
 mod forward;
 mod pack;
 
+use self::backward::run as walk_back;
+use self::forward::run as walk;
 use super::gemm::machine::{self, Machine};
 use super::gemm::micro::Tile;
 use super::gemm::simd::Vector;
@@ -22,7 +24,7 @@ use crate::select::cpu_recurrence::{is_parallel, samples_together};
 
 /// The entry point of a kernel that is generic over a [`Machine`], for an instruction set.
 macro_rules! for_machine {
-    ($isa:expr, $body:path) => {{
+    ($isa:expr, $body:ident) => {{
         unsafe fn portable(call: &Call, part: Part) {
             // SAFETY: plain code runs everywhere; the call is the caller's.
             unsafe { $body::<machine::Portable>(call, part) }
@@ -57,8 +59,8 @@ macro_rules! for_machine {
 #[must_use]
 pub fn resolve(op: &OpKind, isa: Isa, threads: usize) -> Option<KernelImpl> {
     let (run, geometry) = match op {
-        OpKind::Recurrence(op) => (for_machine!(isa, forward::run), &op.geometry),
-        OpKind::RecurrenceBwd(op) => (for_machine!(isa, backward::run), &op.geometry),
+        OpKind::Recurrence(op) => (for_machine!(isa, walk), &op.geometry),
+        OpKind::RecurrenceBwd(op) => (for_machine!(isa, walk_back), &op.geometry),
         _ => return None,
     };
     Some(KernelImpl { phases: 2, ..KernelImpl::simple(run, is_parallel(op, geometry, threads)) })
