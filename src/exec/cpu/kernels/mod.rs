@@ -18,6 +18,7 @@ mod loss;
 mod math;
 mod norm;
 mod optimizer;
+mod point_loss;
 mod pool;
 mod recurrence;
 pub mod reference;
@@ -58,6 +59,7 @@ const FAMILIES: [Family; 11] = [
     recurrence::resolve,
     dropout::resolve,
     loss::resolve,
+    point_loss::resolve,
     optimizer::resolve,
 ];
 

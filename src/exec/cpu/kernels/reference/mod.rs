@@ -13,6 +13,7 @@ mod gemm;
 mod loss;
 mod norm;
 mod optimizer;
+mod point_loss;
 mod pool;
 pub mod real;
 mod recurrence;
@@ -54,6 +55,7 @@ fn families<T: Real>() -> [Family; 8] {
         pool::run::<T>,
         recurrence::run::<T>,
         loss::run::<T>,
+        point_loss::run::<T>,
         optimizer::run::<T>,
     ]
 }
