@@ -97,13 +97,8 @@ impl Walk<'_> {
         let (g, units, wide) = (self.g, self.g.units, self.g.wide());
         let has_own = g.cell.has_hidden_gradient();
         let hidden = if has_own { self.dhidden } else { self.dx };
-        let product = PanelProduct {
-            panels: self.packed,
-            depth: wide,
-            columns: units,
-            add: has_own,
-            bias: std::ptr::null(),
-        };
+        let product =
+            PanelProduct { panels: self.packed, depth: wide, columns: units, add: has_own, bias: std::ptr::null() };
         let a = |i: usize| hidden.wrapping_add(row(g, first + i, step) * wide).cast_const();
         // SAFETY: rows are within the buffers.
         unsafe { product.run::<M>(count, a, |i| self.carry.wrapping_add((first + i) * units)) };

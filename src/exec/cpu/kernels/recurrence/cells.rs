@@ -2,6 +2,7 @@
 
 use super::super::lanes::{LANES, Lanes};
 use super::super::math;
+use super::functions;
 use crate::model::Cell;
 
 /// The rows of a sample at a position.
@@ -34,27 +35,27 @@ pub unsafe fn forward<V: Lanes>(cell: Cell, rows: &Forward) {
         // SAFETY: promised by the caller.
         unsafe {
             let state = match cell {
-                Cell::RnnTanh => function::<V>(rows, 0, j, n, math::tanh),
+                Cell::RnnTanh => function::<V>(rows, 0, j, n, functions::tanh),
                 Cell::RnnRelu => function::<V>(rows, 0, j, n, math::relu),
                 Cell::Gru => {
-                    let r = function::<V>(rows, 0, j, n, math::sigmoid);
-                    let z = function::<V>(rows, 1, j, n, math::sigmoid);
+                    let r = function::<V>(rows, 0, j, n, functions::sigmoid);
+                    let z = function::<V>(rows, 1, j, n, functions::sigmoid);
                     let input = V::load_n(rows.input.add(2 * units + j), n);
-                    let new = (input + r * V::load_n(rows.inner.add(j), n)).map(math::tanh);
+                    let new = (input + r * V::load_n(rows.inner.add(j), n)).map(functions::tanh);
                     new.store_n(rows.gates.add(2 * units + j), n);
                     (V::splat(1.0) - z) * new + z * V::load_n(rows.state.add(j), n)
                 }
                 Cell::Lstm => {
-                    let i = function::<V>(rows, 0, j, n, math::sigmoid);
-                    let f = function::<V>(rows, 1, j, n, math::sigmoid);
-                    let new = function::<V>(rows, 2, j, n, math::tanh);
-                    let o = function::<V>(rows, 3, j, n, math::sigmoid);
+                    let i = function::<V>(rows, 0, j, n, functions::sigmoid);
+                    let f = function::<V>(rows, 1, j, n, functions::sigmoid);
+                    let new = function::<V>(rows, 2, j, n, functions::tanh);
+                    let o = function::<V>(rows, 3, j, n, functions::sigmoid);
                     let c = match rows.previous {
                         Some(previous) => f * V::load_n(previous.add(j), n) + i * new,
                         None => i * new,
                     };
                     c.store_n(rows.inner.add(j), n);
-                    o * c.map(math::tanh)
+                    o * c.map(functions::tanh)
                 }
             };
             for to in [rows.next, rows.y].into_iter().flatten() {
@@ -74,6 +75,19 @@ unsafe fn function<V: Lanes>(rows: &Forward, gate: usize, j: usize, n: usize, f:
         value.store_n(at, n);
         value
     }
+}
+
+/// The derivative of the sigmoid function at its value.
+#[inline(always)]
+fn sigmoid_slope<V: Lanes>(y: V) -> V {
+    y * (V::splat(1.0) - y)
+}
+
+/// The derivative of the hyperbolic tangent at its value.
+#[inline(always)]
+fn tanh_slope<V: Lanes>(y: V) -> V {
+    // Both factors keep their digits where the square would be nearly 1.
+    (V::splat(1.0) - y) * (V::splat(1.0) + y)
 }
 
 /// The rows of a sample at a position, for the derivative.
@@ -105,23 +119,22 @@ pub struct Backward {
 #[inline(always)]
 pub unsafe fn backward<V: Lanes>(cell: Cell, rows: &Backward) {
     let (units, one) = (rows.units, V::splat(1.0));
-    let (sigmoid, tanh) = (math::sigmoid_grad, math::tanh_grad);
     for j in (0..units).step_by(LANES) {
         let n = (units - j).min(LANES);
         // SAFETY: promised by the caller.
         unsafe {
             let dh = rows.gradient::<V>(j, n);
             match cell {
-                Cell::RnnTanh => rows.set::<V>(0, j, n, dh * rows.gate::<V>(0, j, n).map(tanh)),
+                Cell::RnnTanh => rows.set::<V>(0, j, n, dh * tanh_slope(rows.gate::<V>(0, j, n))),
                 Cell::RnnRelu => {
                     let y = rows.gate::<V>(0, j, n);
                     rows.set::<V>(0, j, n, V::select(y.le(V::zero()), V::zero(), dh));
                 }
                 Cell::Gru => {
                     let [r, z, new] = [0, 1, 2].map(|gate| rows.gate::<V>(gate, j, n));
-                    let dn = dh * (one - z) * new.map(tanh);
-                    let dr = dn * V::load_n(rows.inner.add(j), n) * r.map(sigmoid);
-                    let dz = dh * (V::load_n(rows.state.add(j), n) - new) * z.map(sigmoid);
+                    let dn = dh * (one - z) * tanh_slope(new);
+                    let dr = dn * V::load_n(rows.inner.add(j), n) * sigmoid_slope(r);
+                    let dz = dh * (V::load_n(rows.state.add(j), n) - new) * sigmoid_slope(z);
                     for (gate, [of_input, of_product]) in [[dr, dr], [dz, dz], [dn, dn * r]].into_iter().enumerate() {
                         rows.set::<V>(gate, j, n, of_input);
                         of_product.store_n(rows.dhidden.add(gate * units + j), n);
@@ -130,17 +143,17 @@ pub unsafe fn backward<V: Lanes>(cell: Cell, rows: &Backward) {
                 }
                 Cell::Lstm => {
                     let [i, f, new, o] = [0, 1, 2, 3].map(|gate| rows.gate::<V>(gate, j, n));
-                    let c = V::load_n(rows.inner.add(j), n).map(math::tanh);
-                    let own = dh * o * c.map(tanh);
+                    let c = V::load_n(rows.inner.add(j), n).map(functions::tanh);
+                    let own = dh * o * tanh_slope(c);
                     let dc = if rows.is_last { own } else { V::load_n(rows.carry_inner.add(j), n) + own };
                     let df = match rows.previous {
-                        Some(previous) => dc * V::load_n(previous.add(j), n) * f.map(sigmoid),
+                        Some(previous) => dc * V::load_n(previous.add(j), n) * sigmoid_slope(f),
                         None => V::zero(),
                     };
-                    rows.set::<V>(0, j, n, dc * new * i.map(sigmoid));
+                    rows.set::<V>(0, j, n, dc * new * sigmoid_slope(i));
                     rows.set::<V>(1, j, n, df);
-                    rows.set::<V>(2, j, n, dc * i * new.map(tanh));
-                    rows.set::<V>(3, j, n, dh * c * o.map(sigmoid));
+                    rows.set::<V>(2, j, n, dc * i * tanh_slope(new));
+                    rows.set::<V>(3, j, n, dh * c * sigmoid_slope(o));
                     (dc * f).store_n(rows.carry_inner.add(j), n);
                 }
             }

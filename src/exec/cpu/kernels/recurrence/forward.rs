@@ -114,7 +114,8 @@ impl Walk<'_> {
                 input: self.x.add(at * wide),
                 gates: self.gates.add(at * wide),
                 inner: self.inner.wrapping_add(at * units),
-                previous: (step > 0).then(|| self.inner.wrapping_add(row(g, sample, step.max(1) - 1) * units).cast_const()),
+                previous: (step > 0)
+                    .then(|| self.inner.wrapping_add(row(g, sample, step.max(1) - 1) * units).cast_const()),
                 state: self.before.add(at * units),
                 next: (!is_last).then(|| self.before.add(row(g, sample, step + 1) * units)),
                 y: is_given.then(|| y.wrapping_add(own)),

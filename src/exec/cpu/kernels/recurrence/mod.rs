@@ -9,6 +9,7 @@
 mod backward;
 mod cells;
 mod forward;
+mod functions;
 mod pack;
 
 use self::backward::run as walk_back;
@@ -102,12 +103,7 @@ impl PanelProduct {
     /// # Safety
     /// As for the matrix kernels: all rows and panels are as long as is said here.
     #[inline(always)]
-    unsafe fn run<M: Machine>(
-        &self,
-        count: usize,
-        a: impl Fn(usize) -> *const f32,
-        c: impl Fn(usize) -> *mut f32,
-    ) {
+    unsafe fn run<M: Machine>(&self, count: usize, a: impl Fn(usize) -> *const f32, c: impl Fn(usize) -> *mut f32) {
         let (lanes, segment) = (M::V::LANES, [0i32]);
         let base = c(0);
         let mut t = Tile { segments: segment.as_ptr(), segment_count: 1, segment_len: self.depth, ..Tile::EMPTY };
