@@ -233,7 +233,10 @@ mod tests {
             };
             one_class += usize::from(preset.loss.wants_classes() && units == 1);
         }
-        assert_eq!((losses.len(), optimizers.len(), precisions.len()), (LossSpec::NAMES.len(), OptimizerSpec::NAMES.len() + 2, 4));
+        assert_eq!(
+            (losses.len(), optimizers.len(), precisions.len()),
+            (LossSpec::NAMES.len(), OptimizerSpec::NAMES.len() + 2, 4)
+        );
         assert!(single > 20 && one_class > 2, "{single} {one_class}");
         assert!((240..=380).contains(&with_data) && with_classes > 60, "{with_data} {with_classes}");
     }
