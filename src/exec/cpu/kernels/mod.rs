@@ -48,7 +48,7 @@ pub fn resolve(op: &OpKind, variant: Variant, threads: usize) -> Option<KernelIm
 type Family = fn(&OpKind, Isa, usize) -> Option<KernelImpl>;
 
 /// Every family of operations with fast kernels.
-const FAMILIES: [Family; 11] = [
+const FAMILIES: [Family; 12] = [
     gemm::resolve,
     conv::resolve,
     layout::resolve,
