@@ -21,6 +21,7 @@ mod norm;
 mod optimizer;
 mod point_loss;
 mod pool;
+mod recurrence;
 pub mod reference;
 #[cfg(test)]
 mod tests;
@@ -48,7 +49,7 @@ pub fn resolve(op: &OpKind, variant: Variant, threads: usize) -> Option<KernelIm
 type Family = fn(&OpKind, Isa, usize) -> Option<KernelImpl>;
 
 /// Every family of operations with fast kernels.
-const FAMILIES: [Family; 11] = [
+const FAMILIES: [Family; 13] = [
     gemm::resolve,
     conv::resolve,
     layout::resolve,
@@ -57,6 +58,7 @@ const FAMILIES: [Family; 11] = [
     layer_norm::resolve,
     attention::resolve,
     pool::resolve,
+    recurrence::resolve,
     dropout::resolve,
     loss::resolve,
     point_loss::resolve,

@@ -4,4 +4,5 @@ mod attention;
 mod harness;
 mod parity;
 mod products;
+mod recurrence;
 mod values;

@@ -17,6 +17,7 @@ mod optimizer;
 mod point_loss;
 mod pool;
 pub mod real;
+mod recurrence;
 
 use self::args::{Args, Buf, Tail};
 use crate::exec::cpu::call::{Call, KernelImpl, Part};
@@ -47,7 +48,7 @@ unsafe fn run<T: Real>(call: &Call, part: Part) {
 type Family = fn(Args<'_>, &OpKind) -> bool;
 
 /// Every family of operations with plain loops.
-fn families<T: Real>() -> [Family; 8] {
+fn families<T: Real>() -> [Family; 10] {
     [
         elementwise::run::<T>,
         gemm::run::<T>,
@@ -55,6 +56,7 @@ fn families<T: Real>() -> [Family; 8] {
         norm::run::<T>,
         attention::run::<T>,
         pool::run::<T>,
+        recurrence::run::<T>,
         loss::run::<T>,
         point_loss::run::<T>,
         optimizer::run::<T>,
