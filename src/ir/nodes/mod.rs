@@ -11,7 +11,9 @@ mod pool;
 mod update;
 
 pub use affine::{Conv2d, Conv2dBwd, Linear, LinearBwd};
-pub use loss::{Accuracy, Mse, MseGrad, SoftmaxCrossEntropy, SoftmaxCrossEntropyGrad};
+pub use loss::{
+    Accuracy, BinaryAccuracy, Mse, MseGrad, PointLoss, PointLossGrad, SoftmaxCrossEntropy, SoftmaxCrossEntropyGrad,
+};
 pub use norm::{BatchNorm, BatchNormBwd, BatchNormEval, LayerNorm, LayerNormBwd};
 pub use pointwise::{Activation, ActivationBwd, Add, Dropout, DropoutBwd, Flatten, FlattenBwd, GradAdd, Save};
 pub use pool::{GlobalAvgPool, GlobalAvgPoolBwd, Pool, PoolBwd, PoolKind};
@@ -85,6 +87,7 @@ macro_rules! each_node {
             Activation ActivationBwd Dropout DropoutBwd Flatten FlattenBwd Add GradAdd Save
             Pool PoolBwd GlobalAvgPool GlobalAvgPoolBwd
             SoftmaxCrossEntropy SoftmaxCrossEntropyGrad Mse MseGrad Accuracy
+            PointLoss PointLossGrad BinaryAccuracy
             StepInc BiasCorr OptimizerStep UpdateMetrics
         }
     };
