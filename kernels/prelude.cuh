@@ -456,8 +456,8 @@ struct alignas(8) UpdatePart {
 };
 
 // The same inside of an operation, with the sum of squares in place of its root: of gradients times SQUARE_UP where
-// that sum is finite, otherwise, below zero, of gradients times SQUARE_DOWN. Norms from 1e-32 up to the largest float
-// have such a sum.
+// that sum is finite, otherwise, below zero, of gradients times SQUARE_DOWN. Norms from 1e-28 up to the largest float
+// are exact but for rounding; smaller ones lose digits, and gradients below 1e-33 count as zero.
 struct alignas(8) UpdateMetric {
     u32 max;
     float square;

@@ -49,6 +49,8 @@ struct Entry {
 /// A graph under construction.
 pub(super) struct Builder<'m> {
     pub model: &'m Model,
+    /// The label of each layer.
+    labels: Vec<String>,
     pub mode: Mode,
     pub metrics: Metrics,
     pub real: DType,
@@ -77,6 +79,7 @@ impl<'m> Builder<'m> {
     pub fn new(model: &'m Model, mode: Mode, metrics: Metrics, real: DType) -> Self {
         Self {
             model,
+            labels: model.layers.iter().map(Layer::label).collect(),
             mode,
             metrics,
             real,
@@ -120,7 +123,7 @@ impl<'m> Builder<'m> {
     pub fn local_name(&self, what: &str) -> String {
         let pass = if self.pass > 0 { format!("#{}", self.pass) } else { String::new() };
         match self.layer {
-            Some(id) => format!("{}{pass}.{what}", self.model.layer(id).label()),
+            Some(id) => format!("{}{pass}.{what}", self.labels[id.0 as usize]),
             None => what.to_owned(),
         }
     }

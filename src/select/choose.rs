@@ -25,8 +25,8 @@ pub fn select(
     match target.device {
         Device::Cpu(cpu) => {
             let tuning = measured.tuning.filter(|_| policy == Policy::Fast && program.real != DType::F64);
-            let choose = |index| on_cpu::choose(&program, index, (target, cpu), policy, tuning);
-            let choices = (0..program.ops.len()).map(choose).collect::<Result<Vec<_>, SelectError>>()?;
+            let mut chooser = on_cpu::Chooser::new(&program, (target, cpu), policy, tuning);
+            let choices = (0..program.ops.len()).map(|i| chooser.choose(i)).collect::<Result<Vec<_>, SelectError>>()?;
             Ok(Selection { target: target.clone(), program, choices, real: cuda::Real::F32, groups: Vec::new() })
         }
         Device::Cuda(_) if program.real == DType::F64 => Err(SelectError::Real(target.name.clone())),

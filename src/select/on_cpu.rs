@@ -4,48 +4,77 @@ use super::selection::{Candidate, Choice, Policy, SelectError};
 use super::{CpuFacts, Target, Tuning, Variant, catalogue, least};
 use crate::lower::Program;
 use crate::ops::OpKind;
+use std::collections::HashMap;
 
-/// The kernel of operation `index`: the fastest by remembered times where there are any, else the cheapest by estimate.
-pub(super) fn choose(
-    program: &Program,
-    index: usize,
-    (target, cpu): (&Target, CpuFacts),
+/// Chooses kernels for the operations of a program, for each kind of operation once.
+pub(super) struct Chooser<'a> {
+    program: &'a Program,
+    target: &'a Target,
+    cpu: CpuFacts,
     policy: Policy,
-    tuning: Option<&Tuning>,
-) -> Result<Choice, SelectError> {
-    let op = &program.ops[index];
-    let variants = catalogue::variants(program.real).iter().copied();
-    let allowed = variants.filter(|v| policy == Policy::Fast || matches!(v, Variant::RefF32 | Variant::RefF64));
-    let (mut candidates, best) = estimated(&op.kind, allowed, cpu);
-    let Some((variant, cost_us)) = best else {
-        let reasons = candidates.iter().map(|c| format!("{}: {}", c.kernel, c.lost)).collect::<Vec<_>>().join("; ");
-        let (name, target) = (op.kind.name(), target.name.clone());
-        return Err(SelectError::NoKernel { op: index, name, target, reasons });
-    };
-    let measured = tuning.and_then(|t| t.fastest(&op.kind, cpu).map(|winner| (t, winner)));
-    let (variant, shared, cost_us) =
-        measured.map_or((variant, true, cost_us), |(_, winner)| (winner.variant, winner.shared, winner.us));
-    let kernel = catalogue::id(&op.kind, variant);
-    for candidate in candidates.iter_mut().filter(|c| c.kernel != kernel) {
-        if let Some(cost) = candidate.cost_us {
-            let never = if measured.is_some() { "; never measured" } else { "" };
-            candidate.lost = format!("estimated {cost:.1} us against {cost_us:.1} us{never}");
+    tuning: Option<&'a Tuning>,
+    /// What was chosen before, with the bytes of the operation that it was chosen for.
+    chosen: HashMap<&'a OpKind, Choice>,
+}
+
+impl<'a> Chooser<'a> {
+    pub(super) fn new(
+        program: &'a Program,
+        (target, cpu): (&'a Target, CpuFacts),
+        policy: Policy,
+        tuning: Option<&'a Tuning>,
+    ) -> Self {
+        Self { program, target, cpu, policy, tuning, chosen: HashMap::new() }
+    }
+
+    /// The kernel of operation `index`: the fastest by remembered times where there are any, else the cheapest by
+    /// estimate.
+    pub(super) fn choose(&mut self, index: usize) -> Result<Choice, SelectError> {
+        let op = &self.program.ops[index];
+        let bytes = least::bytes(self.program, op);
+        if let Some(choice) = self.chosen.get(&op.kind) {
+            return Ok(Choice { bytes, ..choice.clone() });
         }
+        let choice = self.choose_for(&op.kind, index, bytes)?;
+        self.chosen.insert(&op.kind, choice.clone());
+        Ok(choice)
     }
-    if let Some((tuning, winner)) = measured {
-        tuning.explain(&op.kind, winner, &mut candidates);
+
+    fn choose_for(&self, kind: &OpKind, index: usize, bytes: u64) -> Result<Choice, SelectError> {
+        let Self { target, cpu, policy, tuning, .. } = *self;
+        let variants = catalogue::variants(self.program.real).iter().copied();
+        let allowed = variants.filter(|v| policy == Policy::Fast || matches!(v, Variant::RefF32 | Variant::RefF64));
+        let (mut candidates, best) = estimated(kind, allowed, cpu);
+        let Some((variant, cost_us)) = best else {
+            let reasons = candidates.iter().map(|c| format!("{}: {}", c.kernel, c.lost)).collect::<Vec<_>>().join("; ");
+            let (name, target) = (kind.name(), target.name.clone());
+            return Err(SelectError::NoKernel { op: index, name, target, reasons });
+        };
+        let measured = tuning.and_then(|t| t.fastest(kind, cpu).map(|winner| (t, winner)));
+        let (variant, shared, cost_us) =
+            measured.map_or((variant, true, cost_us), |(_, winner)| (winner.variant, winner.shared, winner.us));
+        let kernel = catalogue::id(kind, variant);
+        for candidate in candidates.iter_mut().filter(|c| c.kernel != kernel) {
+            if let Some(cost) = candidate.cost_us {
+                let never = if measured.is_some() { "; never measured" } else { "" };
+                candidate.lost = format!("estimated {cost:.1} us against {cost_us:.1} us{never}");
+            }
+        }
+        if let Some((tuning, winner)) = measured {
+            tuning.explain(kind, winner, &mut candidates);
+        }
+        Ok(Choice {
+            variant,
+            shared,
+            cost_us,
+            workspace_bytes: catalogue::workspace_bytes(kind, variant, cpu.threads) as u64,
+            flops: kind.flops(),
+            least_flops: kind.least_flops(),
+            bytes,
+            kernel,
+            candidates,
+        })
     }
-    Ok(Choice {
-        variant,
-        shared,
-        cost_us,
-        workspace_bytes: catalogue::workspace_bytes(&op.kind, variant, cpu.threads) as u64,
-        flops: op.kind.flops(),
-        least_flops: op.kind.least_flops(),
-        bytes: least::bytes(program, op),
-        kernel,
-        candidates,
-    })
 }
 
 /// Every variant of an operation's kernel with its estimated time or why it is refused, and the cheapest.

@@ -1,10 +1,11 @@
 //! The referee: checks a placement against its problem with nothing borrowed from the planners.
 //!
-//! It runs in release builds too, so the pairs are taken in the order of their live ranges, and a row ends at the first
-//! item that begins after the row's own item ended. What remains is the plain rule: two items that are alive together
-//! must not share a byte.
+//! The rule is plain: two items that are alive together must not share a byte. It runs in release builds too, so items
+//! are compared in the order in which they begin with those that are alive then.
 
 use super::problem::{Item, ItemId, Placement, Problem};
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BinaryHeap};
 
 /// The first rule that a placement breaks.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -45,26 +46,39 @@ pub fn check(problem: &Problem, placement: &Placement) -> Result<(), Violation> 
     }
     let measured = rectangles.iter().map(|r| r.top).max().unwrap_or(0);
 
-    rectangles.sort_by_key(|r| r.lower);
-    for (row, a) in rectangles.iter().enumerate() {
-        for b in &rectangles[row + 1..] {
-            if b.lower >= a.upper {
-                break;
-            }
-            let (bottom, top) = (a.bottom.max(b.bottom), a.top.min(b.top));
-            if bottom < top {
-                return Err(Violation::Overlap {
-                    first: a.item.min(b.item),
-                    second: a.item.max(b.item),
-                    time: b.lower,
-                    offset: bottom,
-                });
-            }
-        }
-    }
-
+    overlap(rectangles)?;
     if measured != placement.height {
         return Err(Violation::Height { stated: placement.height, measured });
+    }
+    Ok(())
+}
+
+/// Accepts rectangles of which no two share time and bytes. They begin in the order of time, and those that are alive
+/// then are kept by their first byte: as these share nothing, a new one can only meet the one below it or the one above.
+fn overlap(mut rectangles: Vec<Rectangle>) -> Result<(), Violation> {
+    rectangles.retain(|r| r.bottom < r.top && r.lower < r.upper);
+    rectangles.sort_by_key(|r| r.lower);
+    let mut alive: BTreeMap<u64, &Rectangle> = BTreeMap::new();
+    let mut ends = BinaryHeap::new();
+    for new in &rectangles {
+        while let Some(&Reverse((upper, bottom))) = ends.peek()
+            && upper <= new.lower
+        {
+            alive.remove(&bottom);
+            ends.pop();
+        }
+        let below = alive.range(..=new.bottom).next_back().filter(|(_, old)| old.top > new.bottom);
+        let above = || alive.range(new.bottom..).next().filter(|(_, old)| old.bottom < new.top);
+        if let Some((_, old)) = below.or_else(above) {
+            return Err(Violation::Overlap {
+                first: old.item.min(new.item),
+                second: old.item.max(new.item),
+                time: new.lower,
+                offset: old.bottom.max(new.bottom),
+            });
+        }
+        alive.insert(new.bottom, new);
+        ends.push(Reverse((new.upper, new.bottom)));
     }
     Ok(())
 }
