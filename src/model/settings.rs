@@ -66,13 +66,16 @@ pub(super) fn check_loss(loss: LossSpec, out: &mut Mistakes) {
 }
 
 pub(super) fn check_output(preset: &Preset, output: &Shape, out: &mut Mistakes) {
-    if matches!(preset.loss, LossSpec::SoftmaxCrossEntropy { .. }) && output.rank() != 1 {
+    if matches!(preset.loss, LossSpec::SoftmaxCrossEntropy { .. }) && !matches!(output.rank(), 1 | 2) {
         let layer = preset.layers.len().checked_sub(1).map(|i| LayerPath(vec![i]));
         out.add(Diagnostic {
             layer,
             path: "loss".into(),
             message: format!("softmax_cross_entropy on an output of shape {output}"),
-            help: "it takes [classes]: end with flatten and dense, or global_avg_pool and dense".into(),
+            help:
+                "it takes [classes], or [T, classes] with a target for each position: end with flatten and dense, or \
+                   global_avg_pool and dense"
+                    .into(),
         });
     }
 }

@@ -25,6 +25,7 @@ mod operation;
 mod optimizer;
 mod pool;
 mod product;
+mod sequence;
 pub mod slots;
 mod softmax;
 #[cfg(test)]

@@ -4,6 +4,8 @@ use super::protobuf::Message;
 use crate::model::Activation;
 
 pub(super) const FLOAT: i64 = 1;
+/// The type of tokens.
+pub(super) const INT32: i64 = 6;
 
 /// An attribute of a node.
 pub(super) enum Attribute<'a> {
@@ -41,7 +43,7 @@ pub(super) struct Writer {
     pub graph: Message,
     nodes: usize,
     /// Constants that are there already.
-    constants: Vec<&'static str>,
+    constants: Vec<String>,
 }
 
 impl Writer {
@@ -56,14 +58,27 @@ impl Writer {
         output
     }
 
+    /// `[N, T, C]` as `[N, C, T]`, or back: this format has channels before positions.
+    pub fn swapped(&mut self, x: &str) -> String {
+        self.node("Transpose", &[x], &[Attribute::Ints("perm", vec![0, 2, 1])])
+    }
+
     pub fn put(&mut self, field: u32, message: &Message) {
         self.graph = std::mem::take(&mut self.graph).message(field, message);
     }
 
+    /// Whether a constant of this name is yet to be put there, which the caller does.
+    pub fn is_new(&mut self, name: &str) -> bool {
+        let is_new = !self.constants.iter().any(|known| known == name);
+        if is_new {
+            self.constants.push(name.to_owned());
+        }
+        is_new
+    }
+
     /// A scalar constant under a name of its own.
     pub fn constant(&mut self, name: &'static str, value: f32) -> &'static str {
-        if !self.constants.contains(&name) {
-            self.constants.push(name);
+        if self.is_new(name) {
             self.put(5, &tensor(name, &[], &value.to_le_bytes()));
         }
         name

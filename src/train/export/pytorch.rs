@@ -102,14 +102,21 @@ fn network_values(model: &Model) -> Vec<(&'static str, String)> {
     let mut layers = String::new();
     modules(&mut layers, model, &model.roots, 2);
     let has_classes = matches!(model.loss, LossSpec::SoftmaxCrossEntropy { .. });
+    // PyTorch has classes on the second axis; each position is a row of its own here.
+    let (compared, axis) =
+        if model.output.rank() > 1 { ("output.flatten(0, -2), y.flatten()", -1) } else { ("output, y", 1) };
     let loss = match model.loss {
         LossSpec::SoftmaxCrossEntropy { label_smoothing } => {
-            format!("F.cross_entropy(output, y, label_smoothing={label_smoothing:?})")
+            format!("F.cross_entropy({compared}, label_smoothing={label_smoothing:?})")
         }
         LossSpec::Mse => "F.mse_loss(output, y)".to_owned(),
     };
-    let plain_loss = if has_classes { "F.cross_entropy(output, y)" } else { "F.mse_loss(output, y)" };
-    let accuracy = if has_classes { "(output.argmax(dim=1) == y).float().mean().item()" } else { "None" };
+    let plain_loss =
+        if has_classes { format!("F.cross_entropy({compared})") } else { "F.mse_loss(output, y)".to_owned() };
+    let accuracy = match has_classes {
+        true => format!("(output.argmax(dim={axis}) == y).float().mean().item()"),
+        false => "None".to_owned(),
+    };
     let precision = match model.precision {
         Precision::F32 | Precision::Tf32 => "None",
         Precision::Bf16 => "torch.bfloat16",
@@ -123,8 +130,8 @@ fn network_values(model: &Model) -> Vec<(&'static str, String)> {
         ("matmul", matmul.to_owned()),
         ("layers", layers),
         ("loss", loss),
-        ("plain_loss", plain_loss.to_owned()),
-        ("accuracy", accuracy.to_owned()),
+        ("plain_loss", plain_loss),
+        ("accuracy", accuracy),
         ("optimizer", optimizer(&model.optimizer)),
         ("optimizer_class", model.optimizer.pytorch_class().map_or(String::new(), |text| format!("{text}\n\n"))),
         ("targets", if has_classes { ".long()" } else { "" }.to_owned()),

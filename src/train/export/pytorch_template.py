@@ -58,6 +58,52 @@ class Conv2d(nn.Conv2d):
         return y if self.activation is None else self.activation(y)
 
 
+class Conv1d(nn.Conv1d):
+    """Over [N, T, C]."""
+
+    def __init__(self, *sizes, pad, activation, **settings):
+        super().__init__(*sizes, **settings)
+        self.pad = pad
+        self.activation = activation
+
+    def forward(self, x):
+        y = super().forward(F.pad(x.transpose(1, 2), self.pad)).transpose(1, 2)
+        return y if self.activation is None else self.activation(y)
+
+
+class OverPositions(nn.Module):
+    """A module of [N, C, T] over [N, T, C]."""
+
+    def __init__(self, module):
+        super().__init__()
+        self.module = module
+
+    def forward(self, x):
+        return self.module(x.transpose(1, 2)).transpose(1, 2)
+
+
+class Positions(nn.Module):
+    def __init__(self, positions, features):
+        super().__init__()
+        self.weight = nn.Parameter(torch.randn(positions, features) * features**-0.5)
+
+    def forward(self, x):
+        return x + self.weight
+
+
+class Sinusoids(nn.Module):
+    def __init__(self, positions, features):
+        super().__init__()
+        column = torch.arange(features)
+        turn = 10000.0 ** (-(column - column % 2).double() / features)
+        angle = torch.arange(positions).double()[:, None] * turn
+        table = torch.where(column % 2 == 0, angle.sin(), angle.cos()).float()
+        self.register_buffer("table", table, persistent=False)
+
+    def forward(self, x):
+        return x + self.table
+
+
 class Apply(nn.Module):
     def __init__(self, function):
         super().__init__()

@@ -20,6 +20,7 @@ mod norm;
 mod optimizer;
 mod pool;
 pub mod reference;
+mod sequence;
 #[cfg(test)]
 mod tests;
 
@@ -46,7 +47,7 @@ pub fn resolve(op: &OpKind, variant: Variant, threads: usize) -> Option<KernelIm
 type Family = fn(&OpKind, Isa, usize) -> Option<KernelImpl>;
 
 /// Every family of operations with fast kernels.
-const FAMILIES: [Family; 10] = [
+const FAMILIES: [Family; 11] = [
     gemm::resolve,
     conv::resolve,
     layout::resolve,
@@ -55,6 +56,7 @@ const FAMILIES: [Family; 10] = [
     layer_norm::resolve,
     pool::resolve,
     dropout::resolve,
+    sequence::resolve,
     loss::resolve,
     optimizer::resolve,
 ];

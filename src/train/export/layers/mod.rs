@@ -7,6 +7,7 @@ mod dropout;
 mod flatten;
 mod norm;
 mod pool;
+mod sequence;
 
 use super::onnx_graph::Writer;
 use crate::model::layers::each_layer;

@@ -15,6 +15,7 @@ mod norm;
 mod optimizer;
 mod pool;
 pub mod real;
+mod sequence;
 
 use self::args::{Args, Buf, Tail};
 use crate::exec::cpu::call::{Call, KernelImpl, Part};
@@ -44,13 +45,14 @@ unsafe fn run<T: Real>(call: &Call, part: Part) {
 type Family = fn(Args<'_>, &OpKind) -> bool;
 
 /// Every family of operations with plain loops.
-fn families<T: Real>() -> [Family; 7] {
+fn families<T: Real>() -> [Family; 8] {
     [
         elementwise::run::<T>,
         gemm::run::<T>,
         conv::run::<T>,
         norm::run::<T>,
         pool::run::<T>,
+        sequence::run::<T>,
         loss::run::<T>,
         optimizer::run::<T>,
     ]
