@@ -63,7 +63,7 @@ pub fn slots(op: &OpKind) -> Vec<(&'static str, Dir, Kind, usize)> {
 
 fn kind(op: &OpKind, name: &str) -> Kind {
     match (name, op) {
-        ("labels", _) => Kind::I32,
+        ("labels" | "tokens", _) => Kind::I32,
         ("counter" | "counter_prev", _) => Kind::I64,
         ("mask", _) => Kind::U8,
         (
@@ -134,6 +134,11 @@ fn length(op: &OpKind, name: &str) -> usize {
             "x" | "dx" => n * hw * c,
             _ => n * c,
         },
+        OpKind::Embedding(_)
+        | OpKind::EmbeddingBwd(_)
+        | OpKind::AddSinusoids(_)
+        | OpKind::Take(_)
+        | OpKind::TakeBwd(_) => op.slot(name).and_then(|slot| op.extent(slot)).unwrap(),
         OpKind::SoftmaxCe(ops::SoftmaxCe { rows, classes, .. })
         | OpKind::SoftmaxCeGrad(ops::SoftmaxCeGrad { rows, classes, .. })
         | OpKind::SoftmaxCeFused(ops::SoftmaxCeFused { rows, classes, .. })
@@ -211,6 +216,7 @@ fn output_of(prev: &str) -> Option<&'static str> {
         "var_prev" => "running_var",
         "counter_prev" => "counter",
         "c_prev" => "c",
+        "dweight_prev" => "dweight",
         _ => return None,
     })
 }
@@ -273,6 +279,7 @@ fn is_used(op: &OpKind, name: &str) -> bool {
         OpKind::LayerNorm(ops::LayerNorm { rms, .. }) | OpKind::LayerNormBwd(ops::LayerNormBwd { rms, .. }) => {
             !rms || !["mean", "beta", "dbeta", "dbeta_prev"].contains(&name)
         }
+        OpKind::EmbeddingBwd(ops::EmbeddingBwd { accumulate, .. }) => *accumulate || name != "dweight_prev",
         _ => true,
     }
 }
