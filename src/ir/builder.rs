@@ -96,7 +96,7 @@ impl<'m> Builder<'m> {
         }
     }
 
-    /// The value of the input with this name.
+    /// The value of the input with this name, for branches.
     pub fn input(&self, name: &str) -> Option<ValueId> {
         self.model.inputs.iter().zip(&self.inputs).find(|(input, _)| input.name == name).map(|(_, value)| *value)
     }

@@ -23,6 +23,7 @@ mod loss;
 mod metrics;
 mod operation;
 mod optimizer;
+mod point_loss;
 mod pool;
 mod product;
 mod sequence;

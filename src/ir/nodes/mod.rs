@@ -12,7 +12,9 @@ mod sequence;
 mod update;
 
 pub use affine::{Conv2d, Conv2dBwd, Linear, LinearBwd};
-pub use loss::{Accuracy, Mse, MseGrad, SoftmaxCrossEntropy, SoftmaxCrossEntropyGrad};
+pub use loss::{
+    Accuracy, BinaryAccuracy, Mse, MseGrad, PointLoss, PointLossGrad, SoftmaxCrossEntropy, SoftmaxCrossEntropyGrad,
+};
 pub use norm::{BatchNorm, BatchNormBwd, BatchNormEval, LayerNorm, LayerNormBwd};
 pub use pointwise::{Activation, ActivationBwd, Add, Dropout, DropoutBwd, Flatten, FlattenBwd, GradAdd, Save};
 pub use pool::{GlobalAvgPool, GlobalAvgPoolBwd, Pool, PoolBwd, PoolKind};
@@ -119,6 +121,7 @@ macro_rules! each_node {
             Pool PoolBwd GlobalAvgPool GlobalAvgPoolBwd
             Embedding EmbeddingBwd AddPositions AddPositionsBwd AddSinusoids Take TakeBwd
             SoftmaxCrossEntropy SoftmaxCrossEntropyGrad Mse MseGrad Accuracy
+            PointLoss PointLossGrad BinaryAccuracy
             StepInc BiasCorr OptimizerStep UpdateMetrics
         }
     };

@@ -12,7 +12,9 @@ pub use super::draw::{Draw, Size};
 pub use shrink::shrink;
 
 use super::layers::{Embedding, Flatten, GlobalAvgPool, LayerType};
-use super::{Content, InputSpec, LayerKind, LayerSpec, LossSpec, NamedInput, OptimizerSpec, Precision, Preset, check};
+use super::{
+    Content, InputSpec, LayerKind, LayerSpec, LossSpec, NamedInput, OptimizerSpec, Precision, Preset, Targets, check,
+};
 use crate::tensor::Shape;
 
 /// The share of networks whose input is tokens.
@@ -24,15 +26,16 @@ const DEPTH: usize = 3;
 #[must_use]
 pub fn random_preset(seed: u64, size: Size) -> Preset {
     let (mut draw, mut of_data) = (Draw::new(seed, size), Draw::for_data(seed, size));
+    let mut of_recipe = Draw::for_recipe(seed, size);
     loop {
-        let preset = preset(&mut draw, &mut of_data, seed);
+        let preset = preset(&mut draw, &mut of_data, &mut of_recipe, seed);
         if check(&preset).model.is_some() {
             return preset;
         }
     }
 }
 
-fn preset(draw: &mut Draw, of_data: &mut Draw, seed: u64) -> Preset {
+fn preset(draw: &mut Draw, of_data: &mut Draw, of_recipe: &mut Draw, seed: u64) -> Preset {
     let size = draw.size();
     let usual = input_shape(draw);
     let vocab = draw.coin(TOKENS).then(|| draw.extreme_or(&[1, 2], |d| d.between(3, 40)));
@@ -50,8 +53,8 @@ fn preset(draw: &mut Draw, of_data: &mut Draw, seed: u64) -> Preset {
     let mut builder = Builder { draw, batch };
     let (rest, mut output) = builder.layers(count, &input, 0, false);
     let mut layers = [first, rest].concat();
-    let loss = settings::loss(draw);
-    if matches!(loss, LossSpec::SoftmaxCrossEntropy { .. }) {
+    let loss = settings::loss(draw, of_recipe);
+    if loss.wants_classes() {
         // The positions of a sequence may have a class each.
         if output.rank() == 3 || output.rank() == 2 && draw.coin(0.6) {
             layers.push(if draw.coin(0.5) {
@@ -68,7 +71,7 @@ fn preset(draw: &mut Draw, of_data: &mut Draw, seed: u64) -> Preset {
         layers.push(classifier);
     }
     // No set has tokens, or a class for each position.
-    let has_sets = !content.is_tokens() && (output.rank() == 1 || loss == LossSpec::Mse);
+    let has_sets = !content.is_tokens() && (output.rank() != 2 || loss.targets() == Targets::Values);
     let data = if has_sets { data::spec(of_data, batch, loss, [&shape, &output]) } else { None };
     let inputs = vec![NamedInput { content, ..NamedInput::only(shape) }];
     Preset {
@@ -152,7 +155,7 @@ fn output_of(layer: &LayerSpec, input: &Shape, batch: usize) -> Option<Shape> {
         about: String::new(),
         input: InputSpec::one(input.clone(), batch),
         layers: vec![layer.clone()],
-        loss: LossSpec::Mse,
+        loss: LossSpec::MSE,
         optimizer: OptimizerSpec::sgd(0.1),
         precision: Precision::F32,
         data: None,
@@ -227,11 +230,7 @@ mod tests {
 
     #[test]
     fn batches_of_one_single_classes_and_every_setting_are_drawn() {
-        // A new loss or precision does not compile here until it is drawn; a new optimizer is among the names.
-        let loss = |loss: LossSpec| match loss {
-            LossSpec::Mse => 0,
-            LossSpec::SoftmaxCrossEntropy { .. } => 1,
-        };
+        // A new precision does not compile here until it is drawn; a new loss or optimizer is among the names.
         // How an optimizer is drawn shows in its cost: gradient descent is drawn in three ways, others in one.
         let optimizer = |optimizer: OptimizerSpec| (optimizer.name(), optimizer.cost());
         let precision = |precision: Precision| match precision {
@@ -244,19 +243,22 @@ mod tests {
         let (mut single, mut one_class, mut with_data, mut with_classes) = (0, 0, 0, 0);
         for seed in 0..600 {
             let preset = random_preset(seed, Size::SMALL);
-            losses.insert(loss(preset.loss));
+            losses.insert(preset.loss.name());
             optimizers.insert(optimizer(preset.optimizer));
             precisions.insert(precision(preset.precision));
             single += usize::from(preset.input.batch == 1);
             with_data += usize::from(preset.data.is_some());
-            with_classes += usize::from(preset.data.is_some() && loss(preset.loss) == 1);
+            with_classes += usize::from(preset.data.is_some() && preset.loss.wants_classes());
             let units = match preset.layers.last() {
                 Some(LayerSpec::Dense(dense)) => dense.units,
                 _ => 0,
             };
-            one_class += usize::from(loss(preset.loss) == 1 && units == 1);
+            one_class += usize::from(preset.loss.wants_classes() && units == 1);
         }
-        assert_eq!((losses.len(), optimizers.len(), precisions.len()), (2, OptimizerSpec::NAMES.len() + 2, 4));
+        assert_eq!(
+            (losses.len(), optimizers.len(), precisions.len()),
+            (LossSpec::NAMES.len(), OptimizerSpec::NAMES.len() + 2, 4)
+        );
         assert!(single > 20 && one_class > 2, "{single} {one_class}");
         assert!((240..=380).contains(&with_data) && with_classes > 60, "{with_data} {with_classes}");
     }

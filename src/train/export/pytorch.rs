@@ -8,7 +8,7 @@ use super::layers;
 use super::python::{flag, literal};
 use crate::data::Scaling;
 use crate::model::schema::FieldView;
-use crate::model::{FieldValue, LayerId, LossSpec, Model, OptimizerSpec, Precision};
+use crate::model::{FieldValue, LayerId, Model, OptimizerSpec, Precision, Targets};
 use std::fmt::Write as _;
 
 /// What the script finds beside itself.
@@ -101,21 +101,17 @@ fn data_values(model: &Model, companions: &Companions, meaning: &Meaning) -> Vec
 fn network_values(model: &Model) -> Vec<(&'static str, String)> {
     let mut layers = String::new();
     modules(&mut layers, model, &model.roots, 2);
-    let has_classes = matches!(model.loss, LossSpec::SoftmaxCrossEntropy { .. });
     // PyTorch has classes on the second axis; each position is a row of its own here.
-    let (compared, axis) =
-        if model.output.rank() > 1 { ("output.flatten(0, -2), y.flatten()", -1) } else { ("output, y", 1) };
-    let loss = match model.loss {
-        LossSpec::SoftmaxCrossEntropy { label_smoothing } => {
-            format!("F.cross_entropy({compared}, label_smoothing={label_smoothing:?})")
-        }
-        LossSpec::Mse => "F.mse_loss(output, y)".to_owned(),
+    let is_by_position = model.output.rank() > 1 && model.loss.wants_classes();
+    let loss = |is_plain| match is_by_position {
+        true => model.loss.pytorch(is_plain).replace("(output, y", "(output.flatten(0, -2), y.flatten()"),
+        false => model.loss.pytorch(is_plain),
     };
-    let plain_loss =
-        if has_classes { format!("F.cross_entropy({compared})") } else { "F.mse_loss(output, y)".to_owned() };
-    let accuracy = match has_classes {
-        true => format!("(output.argmax(dim={axis}) == y).float().mean().item()"),
-        false => "None".to_owned(),
+    let accuracy = match model.loss.targets() {
+        Targets::Classes if is_by_position => "(output.argmax(dim=-1) == y).float().mean().item()",
+        Targets::Classes => "(output.argmax(dim=1) == y).float().mean().item()",
+        Targets::Binary => "((output > 0) == (y > 0.5)).float().mean().item()",
+        Targets::Values => "None",
     };
     let precision = match model.precision {
         Precision::F32 | Precision::Tf32 => "None",
@@ -129,12 +125,12 @@ fn network_values(model: &Model) -> Vec<(&'static str, String)> {
         ("precision", precision.to_owned()),
         ("matmul", matmul.to_owned()),
         ("layers", layers),
-        ("loss", loss),
-        ("plain_loss", plain_loss),
-        ("accuracy", accuracy),
+        ("loss", loss(false)),
+        ("plain_loss", loss(true)),
+        ("accuracy", accuracy.to_owned()),
         ("optimizer", optimizer(&model.optimizer)),
         ("optimizer_class", model.optimizer.pytorch_class().map_or(String::new(), |text| format!("{text}\n\n"))),
-        ("targets", if has_classes { ".long()" } else { "" }.to_owned()),
+        ("targets", if model.loss.wants_classes() { ".long()" } else { "" }.to_owned()),
     ]
 }
 

@@ -18,6 +18,7 @@ mod loss;
 mod math;
 mod norm;
 mod optimizer;
+mod point_loss;
 mod pool;
 pub mod reference;
 mod sequence;
@@ -47,7 +48,7 @@ pub fn resolve(op: &OpKind, variant: Variant, threads: usize) -> Option<KernelIm
 type Family = fn(&OpKind, Isa, usize) -> Option<KernelImpl>;
 
 /// Every family of operations with fast kernels.
-const FAMILIES: [Family; 11] = [
+const FAMILIES: [Family; 12] = [
     gemm::resolve,
     conv::resolve,
     layout::resolve,
@@ -58,6 +59,7 @@ const FAMILIES: [Family; 11] = [
     dropout::resolve,
     sequence::resolve,
     loss::resolve,
+    point_loss::resolve,
     optimizer::resolve,
 ];
 

@@ -13,6 +13,7 @@ mod gemm;
 mod loss;
 mod norm;
 mod optimizer;
+mod point_loss;
 mod pool;
 pub mod real;
 mod sequence;
@@ -45,7 +46,7 @@ unsafe fn run<T: Real>(call: &Call, part: Part) {
 type Family = fn(Args<'_>, &OpKind) -> bool;
 
 /// Every family of operations with plain loops.
-fn families<T: Real>() -> [Family; 8] {
+fn families<T: Real>() -> [Family; 9] {
     [
         elementwise::run::<T>,
         gemm::run::<T>,
@@ -54,6 +55,7 @@ fn families<T: Real>() -> [Family; 8] {
         pool::run::<T>,
         sequence::run::<T>,
         loss::run::<T>,
+        point_loss::run::<T>,
         optimizer::run::<T>,
     ]
 }
