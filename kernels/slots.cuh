@@ -31,6 +31,11 @@ struct global_avg_pool { enum : int { X = 0, Y = 1, WORK = 2 }; };
 struct global_avg_pool_bwd { enum : int { DY = 0, DX = 1 }; };
 struct dropout { enum : int { X = 0, COUNTER = 1, Y = 2, MASK = 3 }; };
 struct dropout_bwd { enum : int { DY = 0, MASK = 1, DX = 2 }; };
+struct embedding { enum : int { TOKENS = 0, WEIGHT = 1, Y = 2 }; };
+struct embedding_bwd { enum : int { TOKENS = 0, DY = 1, DWEIGHT_PREV = 2, DWEIGHT = 3 }; };
+struct add_sinusoids { enum : int { X = 0, Y = 1 }; };
+struct take { enum : int { X = 0, Y = 1 }; };
+struct take_bwd { enum : int { DY = 0, DX = 1 }; };
 struct softmax_ce { enum : int { LOGITS = 0, LABELS = 1, ROW_LOSS = 2, PROBS = 3 }; };
 struct softmax_ce_grad { enum : int { PROBS = 0, LABELS = 1, DLOGITS = 2, SCALE = 3 }; };
 struct softmax_ce_fused { enum : int { LOGITS = 0, LABELS = 1, DLOGITS = 2, LOSS = 3, ACCURACY = 4, WORK = 5,

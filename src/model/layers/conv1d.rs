@@ -191,3 +191,71 @@ impl LayerType for Conv1d {
         self.activation
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use crate::model::{Checked, check, read_preset};
+
+    fn checked(input: &str, layers: &str) -> Checked {
+        let text = format!(
+            r#"{{"version": 1, "name": "t", "input": {{{input}, "batch": 2}}, "layers": [{layers}],
+            "loss": {{"type": "mse"}}, "optimizer": {{"type": "sgd", "lr": 0.1}}}}"#
+        );
+        check(&read_preset(&text).unwrap())
+    }
+
+    /// The outputs of all layers.
+    fn shapes(input: &str, layers: &str) -> Vec<Vec<usize>> {
+        let checked = checked(input, layers);
+        assert_eq!(checked.diagnostics, []);
+        checked.facts.into_iter().map(|fact| fact.output.unwrap().0).collect()
+    }
+
+    fn mistake(input: &str, layers: &str) -> (String, String) {
+        let first = checked(input, layers).diagnostics.remove(0);
+        (first.path, format!("{}; {}", first.message, first.help))
+    }
+
+    const NUMBERS: &str = r#""shape": [14, 6]"#;
+    const TOKENS: &str = r#""type": "tokens", "shape": [7], "vocab": 11"#;
+
+    #[test]
+    fn layers_over_positions_give_the_shapes_of_their_rules() {
+        let layers = r#"{"type": "conv1d", "filters": 8, "kernel": 3, "padding": "causal", "dilation": 2},
+            {"type": "max_pool1d", "size": 2}, {"type": "conv1d", "filters": 4, "kernel": 3, "padding": "same",
+            "groups": 2}, {"type": "avg_pool1d", "size": 3, "stride": 2, "padding": 1}, {"type": "position"},
+            {"type": "layer_norm"}, {"type": "take", "at": 3}"#;
+        let expected = [&[14, 8][..], &[7, 8], &[7, 4], &[4, 4], &[4, 4], &[4, 4], &[4]];
+        assert_eq!(shapes(NUMBERS, layers), expected);
+        let layers = r#"{"type": "embedding", "units": 5}, {"type": "position", "kind": "sinusoidal"},
+            {"type": "dense", "units": 9}, {"type": "conv1d", "filters": 2, "kernel": 2, "stride": 3},
+            {"type": "global_avg_pool"}"#;
+        assert_eq!(shapes(TOKENS, layers), [&[7, 5][..], &[7, 5], &[7, 9], &[2, 2], &[2]]);
+        assert_eq!(shapes(NUMBERS, r#"{"type": "flatten"}, {"type": "dense", "units": 2}"#), [vec![84], vec![2]]);
+    }
+
+    #[test]
+    fn what_does_not_fit_a_sequence_is_refused_with_what_to_do() {
+        let of = |layer: &str| mistake(NUMBERS, layer);
+        let (path, text) = of(r#"{"type": "conv1d", "filters": 4, "kernel": 4, "padding": "same"}"#);
+        assert!(path == "layers[0].padding" && text.contains("odd kernel") && text.contains("causal"), "{text}");
+        let (path, text) = of(r#"{"type": "conv1d", "filters": 4, "kernel": 9, "dilation": 2}"#);
+        assert!(path == "layers[0].kernel" && text.starts_with("a window of 17 on 14 positions"), "{text}");
+        let (path, text) = of(r#"{"type": "conv1d", "filters": 4, "kernel": 3, "groups": 4}"#);
+        assert!(path == "layers[0].groups" && text.starts_with("4 groups for 6 input channels"), "{text}");
+        let (path, text) = of(r#"{"type": "take", "at": 14}"#);
+        assert!(path == "layers[0].at" && text.contains("from 0 to 13"), "{text}");
+        let (_, text) = of(r#"{"type": "batch_norm"}"#);
+        assert!(text.contains("layer_norm"), "{text}");
+        let (_, text) = of(r#"{"type": "embedding", "units": 4}"#);
+        assert!(text.contains("tokens"), "{text}");
+        let (_, text) = mistake(r#""shape": [3, 4, 4]"#, r#"{"type": "conv1d", "filters": 4, "kernel": 3}"#);
+        assert!(text.contains("[T, D]"), "{text}");
+        let names = read_preset(
+            r#"{"version": 1, "name": "t", "input": {"shape": [4, 2], "batch": 2}, "layers": [{"type": "take",
+            "at": "middle"}], "loss": {"type": "mse"}, "optimizer": {"type": "sgd", "lr": 0.1}}"#,
+        );
+        let text = names.unwrap_err().iter().map(ToString::to_string).collect::<String>();
+        assert!(text.contains("\"last\", \"first\""), "{text}");
+    }
+}

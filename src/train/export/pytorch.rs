@@ -113,6 +113,7 @@ fn network_values(model: &Model) -> Vec<(&'static str, String)> {
         Targets::Binary => "((output > 0) == (y > 0.5)).float().mean().item()",
         Targets::Values => "None",
     };
+    let takes_tokens = model.inputs[0].content.is_tokens();
     let precision = match model.precision {
         Precision::F32 | Precision::Tf32 => "None",
         Precision::Bf16 => "torch.bfloat16",
@@ -121,6 +122,8 @@ fn network_values(model: &Model) -> Vec<(&'static str, String)> {
     let matmul = if model.precision == Precision::Tf32 { "high" } else { "highest" };
     vec![
         ("shape", model.inputs[0].shape.0.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ")),
+        ("sample_type", if takes_tokens { "torch.int64" } else { "torch.float32" }.to_owned()),
+        ("zeros_type", if takes_tokens { "dtype=torch.int64, " } else { "" }.to_owned()),
         ("batch", model.batch.to_string()),
         ("precision", precision.to_owned()),
         ("matmul", matmul.to_owned()),

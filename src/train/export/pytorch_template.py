@@ -172,7 +172,7 @@ def loss_of(output, y):
 
 def prepare(rows):
     """Samples as they stand in the data, as the network takes them. Those of DATA are prepared already."""
-    x = torch.as_tensor(rows, dtype=torch.float32).reshape(-1, *INPUT_SHAPE)
+    x = torch.as_tensor(rows, dtype=@sample_type@).reshape(-1, *INPUT_SHAPE)
     if MEAN is None:
         return x
     # In float64, as the data were: a mean far from 0 would lose digits that count where the deviation is small.
@@ -235,7 +235,7 @@ def main():
     if not args.fresh:
         load_weights(net, HERE / WEIGHTS)
     if DATA is None:
-        print(f"{NAME}: no data was exported; output for zeros:", net.eval()(torch.zeros(1, *INPUT_SHAPE, device=device)))
+        print(f"{NAME}: no data was exported; output for zeros:", net.eval()(torch.zeros(1, *INPUT_SHAPE, @zeros_type@device=device)))
         return
     data = load_file(HERE / DATA)
     x, y = data["x"].to(device), data["y"]@targets@.to(device)
