@@ -65,6 +65,7 @@ operations! {
     pool: MaxPool, MaxPoolBwd, AvgPool, AvgPoolBwd, GlobalAvgPool, GlobalAvgPoolBwd
         => max_pool, max_pool_bwd, avg_pool, avg_pool_bwd, global_avg_pool, global_avg_pool_bwd;
     dropout: Dropout, DropoutBwd => dropout, dropout_bwd;
+    recurrence: Recurrence, RecurrenceBwd => recurrence, recurrence_bwd;
     sequence: Embedding, EmbeddingBwd, AddSinusoids, Take, TakeBwd
         => embedding, embedding_bwd, add_sinusoids, take, take_bwd;
     softmax: SoftmaxCe, SoftmaxCeGrad, SoftmaxCeFused, DenseCe

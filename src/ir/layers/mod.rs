@@ -7,6 +7,7 @@ mod dropout;
 mod flatten;
 mod norm;
 mod pool;
+mod recurrent;
 mod sequence;
 
 use super::builder::{At, Builder, Forward};

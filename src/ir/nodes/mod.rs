@@ -8,6 +8,7 @@ mod loss;
 mod norm;
 mod pointwise;
 mod pool;
+mod recurrence;
 mod sequence;
 mod update;
 
@@ -18,6 +19,7 @@ pub use loss::{
 pub use norm::{BatchNorm, BatchNormBwd, BatchNormEval, LayerNorm, LayerNormBwd};
 pub use pointwise::{Activation, ActivationBwd, Add, Dropout, DropoutBwd, Flatten, FlattenBwd, GradAdd, Save};
 pub use pool::{GlobalAvgPool, GlobalAvgPoolBwd, Pool, PoolBwd, PoolKind};
+pub use recurrence::{Direction, Recurrence, RecurrenceBwd};
 pub use sequence::{AddPositions, AddPositionsBwd, AddSinusoids, Embedding, EmbeddingBwd, Take, TakeBwd};
 pub use update::{BiasCorr, OptimizerStep, StepInc, UpdateMetrics};
 
@@ -118,7 +120,7 @@ macro_rules! each_node {
             Linear LinearBwd Conv2d Conv2dBwd
             BatchNorm BatchNormEval BatchNormBwd LayerNorm LayerNormBwd
             Activation ActivationBwd Dropout DropoutBwd Flatten FlattenBwd Add GradAdd Save
-            Pool PoolBwd GlobalAvgPool GlobalAvgPoolBwd
+            Pool PoolBwd GlobalAvgPool GlobalAvgPoolBwd Recurrence RecurrenceBwd
             Embedding EmbeddingBwd AddPositions AddPositionsBwd AddSinusoids Take TakeBwd
             SoftmaxCrossEntropy SoftmaxCrossEntropyGrad Mse MseGrad Accuracy
             PointLoss PointLossGrad BinaryAccuracy

@@ -5,6 +5,7 @@ mod loss;
 mod norm;
 mod pointwise;
 mod pool;
+mod recurrence;
 mod sequence;
 mod update;
 

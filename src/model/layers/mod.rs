@@ -12,13 +12,17 @@ mod dropout;
 mod embedding;
 mod flatten;
 mod global_avg_pool;
+mod gru;
 mod layer_norm;
+mod lstm;
 mod pool;
 mod pool1d;
 mod position;
+mod recurrent;
 mod repeat;
 mod residual;
 mod rms_norm;
+mod rnn;
 mod take;
 
 pub use activation::ActivationLayer;
@@ -30,13 +34,17 @@ pub use dropout::Dropout;
 pub use embedding::Embedding;
 pub use flatten::Flatten;
 pub use global_avg_pool::GlobalAvgPool;
+pub use gru::Gru;
 pub use layer_norm::LayerNorm;
+pub use lstm::Lstm;
 pub use pool::{AvgPool2d, MaxPool2d, Pool, window_output};
 pub use pool1d::{AvgPool1d, MaxPool1d, Pool1d};
 pub use position::{Position, PositionKind};
+pub use recurrent::Recurrent;
 pub use repeat::Repeat;
 pub use residual::Residual;
 pub use rms_norm::RmsNorm;
+pub use rnn::Rnn;
 pub use take::{Take, TakeAt};
 
 use super::activation::Activation;
@@ -90,7 +98,7 @@ macro_rules! each_layer {
     ($($args:tt)*) => {
         $crate::model::layers::each_layer! { @all [$($args)*]
             Dense Conv2d BatchNorm LayerNorm RmsNorm ActivationLayer MaxPool2d AvgPool2d GlobalAvgPool Flatten Dropout
-            Residual Repeat
+            Residual Repeat Rnn Gru Lstm
             Embedding Position Take Conv1d MaxPool1d AvgPool1d
         }
     };

@@ -20,6 +20,7 @@ mod norm;
 mod optimizer;
 mod point_loss;
 mod pool;
+mod recurrence;
 pub mod reference;
 mod sequence;
 #[cfg(test)]
@@ -48,7 +49,7 @@ pub fn resolve(op: &OpKind, variant: Variant, threads: usize) -> Option<KernelIm
 type Family = fn(&OpKind, Isa, usize) -> Option<KernelImpl>;
 
 /// Every family of operations with fast kernels.
-const FAMILIES: [Family; 12] = [
+const FAMILIES: [Family; 13] = [
     gemm::resolve,
     conv::resolve,
     layout::resolve,
@@ -56,6 +57,7 @@ const FAMILIES: [Family; 12] = [
     norm::resolve,
     layer_norm::resolve,
     pool::resolve,
+    recurrence::resolve,
     dropout::resolve,
     sequence::resolve,
     loss::resolve,
