@@ -4,6 +4,7 @@
 //! A new layer is a file with a struct that implements [`LayerType`], and its name in the list of `each_layer!`.
 
 mod activation;
+mod attention;
 mod batch_norm;
 mod conv1d;
 mod conv2d;
@@ -26,6 +27,7 @@ mod rnn;
 mod take;
 
 pub use activation::ActivationLayer;
+pub use attention::Attention;
 pub use batch_norm::BatchNorm;
 pub use conv1d::{Conv1d, Padding1d};
 pub use conv2d::Conv2d;
@@ -98,7 +100,7 @@ macro_rules! each_layer {
     ($($args:tt)*) => {
         $crate::model::layers::each_layer! { @all [$($args)*]
             Dense Conv2d BatchNorm LayerNorm RmsNorm ActivationLayer MaxPool2d AvgPool2d GlobalAvgPool Flatten Dropout
-            Residual Repeat Rnn Gru Lstm
+            Attention Residual Repeat Rnn Gru Lstm
             Embedding Position Take Conv1d MaxPool1d AvgPool1d
         }
     };

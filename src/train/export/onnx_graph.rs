@@ -79,15 +79,6 @@ impl Writer {
         self.graph = std::mem::take(&mut self.graph).message(field, message);
     }
 
-    /// Whether a constant of this name is yet to be put there, which the caller does.
-    pub fn is_new(&mut self, name: &str) -> bool {
-        let is_new = !self.constants.iter().any(|known| known == name);
-        if is_new {
-            self.constants.push(name.to_owned());
-        }
-        is_new
-    }
-
     /// A constant list of whole numbers; gives its name.
     pub fn integers(&mut self, values: &[i64]) -> String {
         let name = format!("integers_{}", self.integers);
@@ -99,10 +90,22 @@ impl Writer {
 
     /// A scalar constant under a name of its own.
     pub fn constant(&mut self, name: &'static str, value: f32) -> &'static str {
-        if self.is_new(name) {
-            self.put(5, &tensor(name, &[], &value.to_le_bytes()));
-        }
+        self.values(name, &[], &[value]);
         name
+    }
+
+    /// A constant of any shape under a name of its own.
+    pub fn values(&mut self, name: &str, dims: &[usize], values: &[f32]) {
+        if !self.constants.iter().any(|known| known == name) {
+            self.constants.push(name.to_owned());
+            let bytes: Vec<u8> = values.iter().flat_map(|v| v.to_le_bytes()).collect();
+            self.put(5, &tensor(name, dims, &bytes));
+        }
+    }
+
+    /// Whole numbers as a node's input: a shape, or places along axes.
+    pub fn numbers(&mut self, values: &[i64]) -> String {
+        self.node("Constant", &[], &[Attribute::Ints("value_ints", values.to_vec())])
     }
 
     /// A function of each element, where there is one.

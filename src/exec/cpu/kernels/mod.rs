@@ -2,9 +2,10 @@
 //! operation.
 //!
 //! The fast kernels are written once over `lanes::Lanes` and compiled for each instruction set. They give the same bits
-//! for any number of threads, and all but the products (gemm, conv) on every instruction set too: products use fused
-//! multiply-add where there is one.
+//! for any number of threads, and all but the products (gemm, conv, attention) on every instruction set too:
+//! products use fused multiply-add where there is one.
 
+mod attention;
 mod columns;
 mod conv;
 pub mod dropout;
@@ -56,6 +57,7 @@ const FAMILIES: [Family; 13] = [
     elementwise::resolve,
     norm::resolve,
     layer_norm::resolve,
+    attention::resolve,
     pool::resolve,
     recurrence::resolve,
     dropout::resolve,

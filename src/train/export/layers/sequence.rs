@@ -4,7 +4,7 @@ use super::{At, Exported};
 use crate::model::Layer;
 use crate::model::layers::{Embedding, Position, PositionKind, Take};
 use crate::ops::AddSinusoids;
-use crate::train::export::onnx_graph::{Attribute, Writer, tensor};
+use crate::train::export::onnx_graph::{Attribute, Writer};
 
 impl Exported for Embedding {
     fn pytorch(&self, layer: &Layer) -> String {
@@ -33,10 +33,8 @@ impl Exported for Position {
         }
         let name = format!("{}.sinusoids", at.layer.path.dotted());
         let [positions, cols] = sequence(at.layer);
-        if w.is_new(&name) {
-            let bytes: Vec<u8> = sinusoids(positions, cols).flat_map(f32::to_le_bytes).collect();
-            w.put(5, &tensor(&name, &[positions, cols], &bytes));
-        }
+        let values: Vec<f32> = sinusoids(positions, cols).collect();
+        w.values(&name, &[positions, cols], &values);
         w.node("Add", &[&at.x, &name], &[])
     }
 }

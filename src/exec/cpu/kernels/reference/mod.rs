@@ -6,6 +6,7 @@
 //! `u16`.
 
 mod args;
+mod attention;
 pub mod bounded;
 mod conv;
 mod elementwise;
@@ -22,6 +23,7 @@ mod sequence;
 use self::args::{Args, Buf, Tail};
 use crate::exec::cpu::call::{Call, KernelImpl, Part};
 use crate::ops::OpKind;
+pub use attention::attention_map;
 pub use real::Real;
 
 /// The reference kernel; the operation is looked up when it runs. Every operation has one.
@@ -53,6 +55,7 @@ fn families<T: Real>() -> [Family; 10] {
         gemm::run::<T>,
         conv::run::<T>,
         norm::run::<T>,
+        attention::run::<T>,
         pool::run::<T>,
         recurrence::run::<T>,
         sequence::run::<T>,
