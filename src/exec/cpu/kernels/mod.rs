@@ -50,7 +50,7 @@ pub fn resolve(op: &OpKind, variant: Variant, threads: usize) -> Option<KernelIm
 type Family = fn(&OpKind, Isa, usize) -> Option<KernelImpl>;
 
 /// Every family of operations with fast kernels.
-const FAMILIES: [Family; 13] = [
+const FAMILIES: [Family; 14] = [
     gemm::resolve,
     conv::resolve,
     layout::resolve,

@@ -49,7 +49,7 @@ unsafe fn run<T: Real>(call: &Call, part: Part) {
 type Family = fn(Args<'_>, &OpKind) -> bool;
 
 /// Every family of operations with plain loops.
-fn families<T: Real>() -> [Family; 10] {
+fn families<T: Real>() -> [Family; 11] {
     [
         elementwise::run::<T>,
         gemm::run::<T>,
