@@ -222,3 +222,48 @@ pub fn compile(model: &Model, options: &Options) -> Result<Compiled, CompileErro
     times.plan = started.elapsed();
     Ok(Compiled { model: model.clone(), graph, program, goal, passes, selection, plan, times })
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::exec::cpu::host_target;
+    use crate::model::{check, read_preset};
+    use crate::ops::OpKind;
+
+    fn model(input: &str, layers: &str) -> Model {
+        let text = format!(
+            r#"{{"version": 1, "name": "t", "input": {{{input}, "batch": 3}}, "layers": [{layers}],
+            "loss": {{"type": "mse"}}, "optimizer": {{"type": "sgd", "lr": 0.1}}}}"#
+        );
+        check(&read_preset(&text).unwrap()).model.unwrap()
+    }
+
+    #[test]
+    fn what_has_no_kernel_on_a_gpu_is_named_with_its_layer() {
+        let tokens = r#""type": "tokens", "shape": [4], "vocab": 9"#;
+        let model = model(tokens, r#"{"type": "embedding", "units": 5}, {"type": "take"}"#);
+        let error = compile(&model, &Options::train(Target::h200())).unwrap_err();
+        assert_eq!(error.to_string(), "embedding of L0:Embedding has no GPU kernel yet: use --device cpu");
+        assert!(error.is_user() && CpuOnly::of(&model).is_some_and(|found| found.to_string() == error.to_string()));
+        assert!(compile(&model, &Options::train(host_target(1))).is_ok());
+    }
+
+    #[test]
+    fn causal_padding_is_left_to_the_cpu() {
+        let of = |padding: &str| {
+            let layer = format!(r#"{{"type": "conv1d", "filters": 4, "kernel": 3, "padding": "{padding}"}}"#);
+            CpuOnly::of(&model(r#""shape": [8, 2]"#, &layer))
+        };
+        let causal = CpuOnly::Operation { op: "conv2d", owner: "L0:Conv1d".to_owned() };
+        assert_eq!([of("causal"), of("same")], [Some(causal), Some(CpuOnly::Inputs("[8, 2]".to_owned()))]);
+    }
+
+    /// Positions are added to whole samples, not to the rows of the product before them.
+    #[test]
+    fn learned_positions_are_no_bias_of_a_product() {
+        let layers = r#"{"type": "dense", "units": 4, "bias": false}, {"type": "position"}"#;
+        let compiled = compile(&model(r#""shape": [5, 2]"#, layers), &Options::train(host_target(1))).unwrap();
+        let adds = compiled.plan.program.ops.iter().filter(|op| matches!(op.kind, OpKind::BiasAdd(_)));
+        assert_eq!(adds.count(), 1);
+    }
+}

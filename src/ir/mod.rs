@@ -21,7 +21,7 @@ pub use build::build;
 pub use graph::{Graph, Input, InputKind, Inputs, Node, Phase};
 pub use mode::{Metrics, Mode};
 pub(crate) use nodes::each_node;
-pub use nodes::{NodeKind, PoolKind, Window};
+pub use nodes::{NodeKind, Over, PoolKind, Window};
 pub(crate) use print::phase_fill;
 pub use value::{NodeId, Role, Value, ValueId};
 pub use verify::{IrError, verify};

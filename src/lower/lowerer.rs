@@ -2,6 +2,7 @@
 
 use super::flat::{FLAT_ALIGN, FilterOrder, ParamOrder, segments};
 use super::program::{Alias, LValue, LValueId, Layout, Op};
+use crate::ir::nodes::image_dims;
 use crate::ir::{Graph, NodeId, Role, ValueId};
 use crate::model::{Model, ParamId};
 use crate::ops;
@@ -240,17 +241,26 @@ impl<'g> Lowerer<'g> {
         }
     }
 
+    /// The dimensions of images; sequences are images of one row.
     pub fn dims4(&self, id: LValueId) -> [usize; 4] {
-        match self.lv(id).shape.0[..] {
-            [n, c, h, w] => [n, c, h, w],
-            _ => unreachable!("the graph's verifier lets only images through"),
+        match image_dims(&self.lv(id).shape.0) {
+            Some(dims) => dims,
+            None => unreachable!("the graph's verifier lets only images through"),
         }
     }
 
     pub fn graph_dims4(&self, id: ValueId) -> [usize; 4] {
+        match image_dims(&self.graph.value(id).shape.0) {
+            Some(dims) => dims,
+            None => unreachable!("the graph's verifier lets only images through"),
+        }
+    }
+
+    /// The layout in which kernels make an image. A sequence has its channels last as it is.
+    pub fn image_layout(&self, id: ValueId) -> Layout {
         match self.graph.value(id).shape.0[..] {
-            [n, c, h, w] => [n, c, h, w],
-            _ => unreachable!("the graph's verifier lets only images through"),
+            [_, c, h, w] => Layout::image(c, h, w),
+            _ => Layout::Plain,
         }
     }
 

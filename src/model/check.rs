@@ -3,7 +3,7 @@
 use super::activation::Activation;
 use super::diagnostic::{Diagnostic, LayerPath};
 use super::infer::Infer;
-use super::input::{Flow, NamedInput, sample_len, single};
+use super::input::{Content, Flow, NamedInput, sample_len, single};
 use super::layers::{LayerKind, LayerSpec, NextActivation};
 use super::losses::LossSpec;
 use super::mistakes::{FieldChecks, Mistakes};
@@ -21,6 +21,8 @@ pub struct Layer {
     /// One sample's shape before and after.
     pub input: Shape,
     pub output: Shape,
+    /// What the elements of its input are.
+    pub content: Content,
     pub params: Vec<ParamId>,
     /// The layers inside a block, in order.
     pub children: Vec<LayerId>,
@@ -202,6 +204,7 @@ impl Checker<'_> {
         let id = LayerId(self.layers.len() as u32);
         let input = self.taken(spec, path, input);
         let shape = input.as_ref().map(|flow| flow.shape.clone());
+        let content = input.as_ref().map_or(Content::Real, |flow| flow.content);
         let fact = self.facts.len();
         self.facts.push(LayerFacts {
             path: path.clone(),
@@ -217,6 +220,7 @@ impl Checker<'_> {
             spec: spec.clone(),
             input: shape.unwrap_or_default(),
             output: Shape::default(),
+            content,
             params: Vec::new(),
             children: Vec::new(),
         });

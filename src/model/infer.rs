@@ -37,6 +37,23 @@ impl Infer<'_> {
         None
     }
 
+    /// The input as `[T, D]`, or a mistake.
+    pub fn sequence(&mut self, what: &str) -> Option<[usize; 2]> {
+        if let [positions, features] = self.input.0[..] {
+            return Some([positions, features]);
+        }
+        let found = format!("found an input of shape {}", self.input);
+        let help = format!("{what} takes a sequence [T, D]: give the input two dimensions, or tokens and an embedding");
+        self.fail("", found, help);
+        None
+    }
+
+    /// A table whose rows have a length of about 1: normal values of deviation `1 / sqrt(cols)`.
+    pub fn table(&mut self, [rows, cols]: [usize; 2]) {
+        let init = Init::Normal { deviation: 1.0 / (cols as f64).sqrt() };
+        self.params.push((ParamKind::Weight, Shape::from([rows, cols]), init));
+    }
+
     /// A weight, initialised by what follows it.
     pub fn weight(&mut self, kind: ParamKind, shape: impl Into<Shape>, fan_in: usize, fan_out: usize) {
         let init = if self.activation.is_some_and(Activation::is_relu_like) {

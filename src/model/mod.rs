@@ -40,7 +40,7 @@ pub use bundled::{BUNDLED, Bundled};
 pub use cell::Cell;
 pub use check::{Checked, Layer, LayerFacts, Model, check};
 pub use diagnostic::{Diagnostic, LayerPath};
-pub use field_value::FieldValue;
+pub use field_value::{FieldValue, NumberOrName};
 pub use init::{init_into, init_over, init_values};
 pub use input::{Content, Flow, InputSpec, NamedInput, inputs_text, sample_len, value_name};
 pub use layers::{LayerKind, LayerSpec};

@@ -82,6 +82,10 @@ pub enum Init {
     Constant {
         value: f64,
     },
+    /// Normal around 0.
+    Normal {
+        deviation: f64,
+    },
     /// Uniform within `sqrt(6 / fan_in)`, for weights before relu-like functions (He et al. 2015).
     He {
         fan_in: usize,

@@ -40,7 +40,8 @@ impl Epilogue {
 }
 
 /// The geometry of a two-dimensional convolution. `x [n, h, w, c]`, weight `[kh, kw, c / groups, f]`,
-/// `y [n, ho, wo, f]`.
+/// `y [n, ho, wo, f]`. The padding is that before the first row and column; behind the last there is as much as the
+/// output's size asks for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct ConvGeometry {
     pub n: usize,
@@ -58,6 +59,16 @@ pub struct ConvGeometry {
 }
 
 impl ConvGeometry {
+    /// Whether the padding is the same on both sides of each axis: the other one is then known from the output's size.
+    #[must_use]
+    pub fn is_padded_alike(&self) -> bool {
+        let is_alike = |axis: usize, size: usize, out: usize| {
+            let reach = self.dilation[axis] * (self.kernel[axis] - 1) + 1;
+            (size + 2 * self.padding[axis]).checked_sub(reach).is_some_and(|rest| rest / self.stride[axis] + 1 == out)
+        };
+        is_alike(0, self.h, self.ho) && is_alike(1, self.w, self.wo)
+    }
+
     /// Elements of the input, the weight and the output.
     #[must_use]
     pub fn elements(&self) -> [usize; 3] {

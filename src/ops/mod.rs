@@ -28,6 +28,7 @@ mod point_loss;
 mod pool;
 mod product;
 mod recurrence;
+mod sequence;
 pub mod slots;
 mod softmax;
 #[cfg(test)]

@@ -2,10 +2,10 @@
 
 use super::activation::activation;
 use crate::ir::builder::{At, Backward, Builder, Derivative, Forward};
-use crate::ir::nodes::{self, NodeKind, Window};
+use crate::ir::nodes::{self, NodeKind, Over, Window};
 use crate::ir::value::ValueId;
 use crate::model::ParamKind;
-use crate::model::layers::{Conv2d, Dense};
+use crate::model::layers::{Conv1d, Conv2d, Dense, Padding1d};
 use crate::tensor::Shape;
 
 impl Forward for Dense {
@@ -16,8 +16,17 @@ impl Forward for Dense {
 
 impl Forward for Conv2d {
     fn forward(&self, b: &mut Builder<'_>, at: &At<'_>) -> ValueId {
-        let window = Window { size: self.kernel, stride: self.stride, padding: self.pad(), dilation: self.dilation };
-        affine(b, at, Some((window, self.groups)))
+        let (size, stride, padding, dilation) = (self.kernel, self.stride, self.pad(), self.dilation);
+        affine(b, at, Some((Window { size, stride, padding, dilation, over: Over::Image }, self.groups)))
+    }
+}
+
+impl Forward for Conv1d {
+    fn forward(&self, b: &mut Builder<'_>, at: &At<'_>) -> ValueId {
+        let over = if self.padding == Padding1d::Causal { Over::Causal } else { Over::Sequence };
+        let (size, stride, dilation) = ([1, self.kernel], [1, self.stride], [1, self.dilation]);
+        let [before, _] = self.pad();
+        affine(b, at, Some((Window { size, stride, padding: [0, before], dilation, over }, self.groups)))
     }
 }
 

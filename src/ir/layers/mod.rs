@@ -9,6 +9,7 @@ mod flatten;
 mod norm;
 mod pool;
 mod recurrent;
+mod sequence;
 
 use super::builder::{At, Builder, Forward};
 use super::value::ValueId;

@@ -48,7 +48,7 @@ pub struct Accuracy {}
 
 impl NodeType for SoftmaxCrossEntropy {
     fn verify(&self, at: &Shapes<'_>) -> Result<(), String> {
-        must(at.input(1) == [at.input(0)[0]] && at.output(0) == [1], "one label a sample, one loss")?;
+        must(are_labels(at) && at.output(0) == [1], "one label a row, one loss")?;
         same(at.input(0), at.output(1))
     }
 }
@@ -94,6 +94,11 @@ impl NodeType for BinaryAccuracy {
 
 impl NodeType for Accuracy {
     fn verify(&self, at: &Shapes<'_>) -> Result<(), String> {
-        must(at.input(1) == [at.input(0)[0]] && at.output(0) == [1], "one label a sample")
+        must(are_labels(at) && at.output(0) == [1], "one label a row")
     }
+}
+
+/// Whether the second input has a label for each row of the first: a sample's, or those of its positions.
+fn are_labels(at: &Shapes<'_>) -> bool {
+    at.input(0).split_last().is_some_and(|(_, rows)| at.input(1) == rows)
 }

@@ -24,8 +24,8 @@ struct Part {
 fn part(l: &mut Lowerer<'_>, node: &Node) -> Part {
     let (a, target) = (l.lowered(node.inputs[0]), l.lowered(node.inputs[1]));
     let a = l.arranged(a, Layout::Plain);
-    let shape = l.lv(a).shape.clone();
-    let (rows, classes, len) = (shape.0[0], shape.0.get(1).copied().unwrap_or(1), shape.len());
+    let (rows, classes) = l.matrix(a);
+    let len = l.lv(a).shape.len();
     let out = l.twin(node.outputs[0], Layout::Plain);
     Part { a, target, out, rows, classes, len }
 }

@@ -7,6 +7,7 @@ mod norm;
 mod pointwise;
 mod pool;
 mod recurrence;
+mod sequence;
 mod update;
 
 use super::lowerer::Lowerer;

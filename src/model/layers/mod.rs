@@ -6,38 +6,48 @@
 mod activation;
 mod attention;
 mod batch_norm;
+mod conv1d;
 mod conv2d;
 mod dense;
 mod dropout;
+mod embedding;
 mod flatten;
 mod global_avg_pool;
 mod gru;
 mod layer_norm;
 mod lstm;
 mod pool;
+mod pool1d;
+mod position;
 mod recurrent;
 mod repeat;
 mod residual;
 mod rms_norm;
 mod rnn;
+mod take;
 
 pub use activation::ActivationLayer;
 pub use attention::Attention;
 pub use batch_norm::BatchNorm;
+pub use conv1d::{Conv1d, Padding1d};
 pub use conv2d::Conv2d;
 pub use dense::Dense;
 pub use dropout::Dropout;
+pub use embedding::Embedding;
 pub use flatten::Flatten;
 pub use global_avg_pool::GlobalAvgPool;
 pub use gru::Gru;
 pub use layer_norm::LayerNorm;
 pub use lstm::Lstm;
 pub use pool::{AvgPool2d, MaxPool2d, Pool, window_output};
+pub use pool1d::{AvgPool1d, MaxPool1d, Pool1d};
+pub use position::{Position, PositionKind};
 pub use recurrent::Recurrent;
 pub use repeat::Repeat;
 pub use residual::Residual;
 pub use rms_norm::RmsNorm;
 pub use rnn::Rnn;
+pub use take::{Take, TakeAt};
 
 use super::activation::Activation;
 use super::draw::Draw;
@@ -91,6 +101,7 @@ macro_rules! each_layer {
         $crate::model::layers::each_layer! { @all [$($args)*]
             Dense Conv2d BatchNorm LayerNorm RmsNorm ActivationLayer MaxPool2d AvgPool2d GlobalAvgPool Flatten Dropout
             Attention Residual Repeat Rnn Gru Lstm
+            Embedding Position Take Conv1d MaxPool1d AvgPool1d
         }
     };
 }

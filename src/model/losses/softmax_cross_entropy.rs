@@ -44,8 +44,9 @@ impl LossType for SoftmaxCrossEntropy {
     }
 
     fn refusal(output: &Shape) -> Option<&'static str> {
-        let help = "it takes [classes]: end with flatten and dense, or global_avg_pool and dense";
-        (output.rank() != 1).then_some(help)
+        let help = "it takes [classes], or [T, classes] with a target for each position: end with flatten and dense, \
+                    or global_avg_pool and dense";
+        (!matches!(output.rank(), 1 | 2)).then_some(help)
     }
 
     fn pytorch(&self, is_plain: bool) -> String {

@@ -11,10 +11,14 @@ mod shrink;
 pub use super::draw::{Draw, Size};
 pub use shrink::shrink;
 
-use super::layers::{Flatten, GlobalAvgPool};
-use super::{InputSpec, LayerKind, LayerSpec, LossSpec, OptimizerSpec, Precision, Preset, check};
+use super::layers::{Embedding, Flatten, GlobalAvgPool, LayerType};
+use super::{
+    Content, InputSpec, LayerKind, LayerSpec, LossSpec, NamedInput, OptimizerSpec, Precision, Preset, Targets, check,
+};
 use crate::tensor::Shape;
 
+/// The share of networks whose input is tokens.
+const TOKENS: f64 = 0.12;
 /// Blocks are nested at most this deep.
 const DEPTH: usize = 3;
 
@@ -34,32 +38,46 @@ pub fn random_preset(seed: u64, size: Size) -> Preset {
 fn preset(draw: &mut Draw, of_data: &mut Draw, of_recipe: &mut Draw, seed: u64) -> Preset {
     let size = draw.size();
     let usual = input_shape(draw);
-    let fitted = data::input_shape(of_data);
-    let (is_fitted, shape) = (fitted.is_some(), fitted.unwrap_or(usual));
+    let vocab = draw.coin(TOKENS).then(|| draw.extreme_or(&[1, 2], |d| d.between(3, 40)));
+    let fitted = data::input_shape(of_data).filter(|_| vocab.is_none());
+    let (is_fitted, mut shape) = (fitted.is_some(), fitted.unwrap_or(usual));
     let batch = draw.extreme_or(&[1], |d| d.between(2, size.batch));
     let count = draw.between(1, size.layers);
+    let (mut first, mut content, mut input) = (Vec::new(), Content::Real, shape.clone());
+    if let Some(vocab) = vocab {
+        shape = Shape::from([draw.extreme_or(&[1], |d| d.between(2, 12))]);
+        let embedding = Embedding::drawn(draw, &shape);
+        (content, input) = (Content::Tokens { vocab }, Shape::from([shape.0[0], embedding.units]));
+        first.push(LayerSpec::Embedding(embedding));
+    }
     let mut builder = Builder { draw, batch };
-    let (mut layers, mut output) = builder.layers(count, &shape, 0, false);
+    let (rest, mut output) = builder.layers(count, &input, 0, false);
+    let mut layers = [first, rest].concat();
     let loss = settings::loss(draw, of_recipe);
     if loss.wants_classes() {
-        if output.rank() == 3 {
+        // The positions of a sequence may have a class each.
+        if output.rank() == 3 || output.rank() == 2 && draw.coin(0.6) {
             layers.push(if draw.coin(0.5) {
                 LayerSpec::Flatten(Flatten)
             } else {
                 LayerSpec::GlobalAvgPool(GlobalAvgPool)
             });
+            output = Shape::from([1]);
         }
         let classifier = settings::classifier(draw, if is_fitted { data::classes(&shape) } else { 2 });
-        if let LayerSpec::Dense(dense) = &classifier {
-            output = Shape::from([dense.units]);
+        if let (LayerSpec::Dense(dense), Some(last)) = (&classifier, output.0.last_mut()) {
+            *last = dense.units;
         }
         layers.push(classifier);
     }
-    let data = data::spec(of_data, batch, loss, [&shape, &output]);
+    // No set has tokens, or a class for each position.
+    let has_sets = !content.is_tokens() && (output.rank() != 2 || loss.targets() == Targets::Values);
+    let data = if has_sets { data::spec(of_data, batch, loss, [&shape, &output]) } else { None };
+    let inputs = vec![NamedInput { content, ..NamedInput::only(shape) }];
     Preset {
         name: format!("random-{seed}"),
         about: String::new(),
-        input: InputSpec::one(shape, batch),
+        input: InputSpec { batch, inputs },
         layers,
         loss,
         optimizer: settings::optimizer(draw),
@@ -69,11 +87,14 @@ fn preset(draw: &mut Draw, of_data: &mut Draw, of_recipe: &mut Draw, seed: u64) 
     }
 }
 
-/// Features, or an image that need not be square and may be a single row, column or pixel.
+/// Features, a sequence, or an image that need not be square and may be a single row, column or pixel.
 fn input_shape(draw: &mut Draw) -> Shape {
     let sample = draw.size().sample;
     let side = if sample > 1_000 { 16 } else { 9 };
-    if draw.coin(0.6) {
+    if draw.coin(0.25) {
+        let positions = draw.extreme_or(&[1, 2], |d| d.between(3, 2 * side));
+        Shape::from([positions, draw.extreme_or(&[1], |d| d.between(2, side))])
+    } else if draw.coin(0.6) {
         let mut measure = || draw.extreme_or(&[1, 2], |d| d.between(3, side));
         let (height, width) = (measure(), measure());
         Shape::from([draw.between(1, 5), height, width])
@@ -113,7 +134,7 @@ impl Builder<'_> {
         let mut layer = self.draw.pick(&LayerKind::ALL).drawn(self.draw, input);
         // A shape without its image leaves nothing for half of the layers to do.
         let gives_features = || output_of(&layer, input, self.batch).is_some_and(|o| o.rank() == 1);
-        if input.rank() == 3 && gives_features() && self.draw.coin(0.6) {
+        if input.rank() > 1 && gives_features() && self.draw.coin(0.6) {
             return None;
         }
         if let Some(children) = layer.children_mut() {
@@ -169,7 +190,8 @@ mod tests {
             for depth in [0, 1] {
                 // A layer that changes the shape of every input is inside of blocks where the input has that shape
                 // already.
-                let is_found = seen.contains_key(&(kind.type_name, depth)) || kind.type_name == "global_avg_pool";
+                let changes_shape = ["global_avg_pool", "take", "embedding"].contains(&kind.type_name);
+                let is_found = seen.contains_key(&(kind.type_name, depth)) || depth == 1 && changes_shape;
                 assert!(is_found, "{} at depth {depth}", kind.type_name);
             }
         }

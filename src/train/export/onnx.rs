@@ -4,7 +4,7 @@
 //! uses the running statistics, and a repeated block occurs as often as it is applied, with the same initializers.
 
 use super::layers;
-use super::onnx_graph::{FLOAT, Writer, tensor};
+use super::onnx_graph::{FLOAT, INT32, Writer, tensor};
 use super::protobuf::Message;
 use super::{ExportError, Meaning};
 use crate::model::Model;
@@ -16,11 +16,11 @@ const IR_VERSION: i64 = 8;
 /// Protocol buffers end at two gigabytes.
 pub(super) const MAX_BYTES: usize = 0x7fff_0000;
 
-/// An input or output: `[batch, ...]` floats.
-fn value_info(name: &str, dims: &[usize]) -> Message {
+/// An input or output: `[batch, ...]` of this type.
+fn value_info(name: &str, dims: &[usize], elements: i64) -> Message {
     let batch = Message::new().message(1, &Message::new().text(2, "batch"));
     let shape = dims.iter().fold(batch, |m, d| m.message(1, &Message::new().int(1, *d as i64)));
-    let tensor = Message::new().int(1, FLOAT).message(2, &shape);
+    let tensor = Message::new().int(1, elements).message(2, &shape);
     Message::new().text(1, name).message(2, &Message::new().message(1, &tensor))
 }
 
@@ -113,9 +113,10 @@ pub fn onnx(model: &Model, weights: &[(String, HostTensor)], meaning: &Meaning) 
     writer.put(1, &message);
     let about = about(model, meaning);
     let graph = writer.graph.text(2, &model.name).text(10, &about);
+    let elements = if model.inputs[0].content.is_tokens() { INT32 } else { FLOAT };
     let graph = graph
-        .message(11, &value_info("input", &model.inputs[0].shape.0))
-        .message(12, &value_info("output", &model.output.0));
+        .message(11, &value_info("input", &model.inputs[0].shape.0, elements))
+        .message(12, &value_info("output", &model.output.0, FLOAT));
     let opset = Message::new().text(1, "").int(2, OPSET);
     let file = Message::new().int(1, IR_VERSION).text(2, "Stepgraph").text(3, env!("CARGO_PKG_VERSION"));
     let file = file.text(6, &about).message(7, &graph).message(8, &opset);

@@ -5,6 +5,8 @@ use crate::model::Activation;
 
 pub(super) const FLOAT: i64 = 1;
 const INT64: i64 = 7;
+/// The type of tokens.
+pub(super) const INT32: i64 = 6;
 
 /// An attribute of a node.
 pub(super) enum Attribute<'a> {
@@ -66,6 +68,11 @@ impl Writer {
         self.nodes += 1;
         self.put(1, &message);
         output
+    }
+
+    /// `[N, T, C]` as `[N, C, T]`, or back: this format has channels before positions.
+    pub fn swapped(&mut self, x: &str) -> String {
+        self.node("Transpose", &[x], &[Attribute::Ints("perm", vec![0, 2, 1])])
     }
 
     pub fn put(&mut self, field: u32, message: &Message) {

@@ -101,11 +101,19 @@ fn data_values(model: &Model, companions: &Companions, meaning: &Meaning) -> Vec
 fn network_values(model: &Model) -> Vec<(&'static str, String)> {
     let mut layers = String::new();
     modules(&mut layers, model, &model.roots, 2);
+    // PyTorch has classes on the second axis; each position is a row of its own here.
+    let is_by_position = model.output.rank() > 1 && model.loss.wants_classes();
+    let loss = |is_plain| match is_by_position {
+        true => model.loss.pytorch(is_plain).replace("(output, y", "(output.flatten(0, -2), y.flatten()"),
+        false => model.loss.pytorch(is_plain),
+    };
     let accuracy = match model.loss.targets() {
+        Targets::Classes if is_by_position => "(output.argmax(dim=-1) == y).float().mean().item()",
         Targets::Classes => "(output.argmax(dim=1) == y).float().mean().item()",
         Targets::Binary => "((output > 0) == (y > 0.5)).float().mean().item()",
         Targets::Values => "None",
     };
+    let takes_tokens = model.inputs[0].content.is_tokens();
     let precision = match model.precision {
         Precision::F32 | Precision::Tf32 => "None",
         Precision::Bf16 => "torch.bfloat16",
@@ -114,12 +122,14 @@ fn network_values(model: &Model) -> Vec<(&'static str, String)> {
     let matmul = if model.precision == Precision::Tf32 { "high" } else { "highest" };
     vec![
         ("shape", model.inputs[0].shape.0.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ")),
+        ("sample_type", if takes_tokens { "torch.int64" } else { "torch.float32" }.to_owned()),
+        ("zeros_type", if takes_tokens { "dtype=torch.int64, " } else { "" }.to_owned()),
         ("batch", model.batch.to_string()),
         ("precision", precision.to_owned()),
         ("matmul", matmul.to_owned()),
         ("layers", layers),
-        ("loss", model.loss.pytorch(false)),
-        ("plain_loss", model.loss.pytorch(true)),
+        ("loss", loss(false)),
+        ("plain_loss", loss(true)),
         ("accuracy", accuracy.to_owned()),
         ("optimizer", optimizer(&model.optimizer)),
         ("optimizer_class", model.optimizer.pytorch_class().map_or(String::new(), |text| format!("{text}\n\n"))),

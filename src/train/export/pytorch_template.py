@@ -116,6 +116,52 @@ class LSTM(Recurrent, nn.LSTM):
     pass
 
 
+class Conv1d(nn.Conv1d):
+    """Over [N, T, C]."""
+
+    def __init__(self, *sizes, pad, activation, **settings):
+        super().__init__(*sizes, **settings)
+        self.pad = pad
+        self.activation = activation
+
+    def forward(self, x):
+        y = super().forward(F.pad(x.transpose(1, 2), self.pad)).transpose(1, 2)
+        return y if self.activation is None else self.activation(y)
+
+
+class OverPositions(nn.Module):
+    """A module of [N, C, T] over [N, T, C]."""
+
+    def __init__(self, module):
+        super().__init__()
+        self.module = module
+
+    def forward(self, x):
+        return self.module(x.transpose(1, 2)).transpose(1, 2)
+
+
+class Positions(nn.Module):
+    def __init__(self, positions, features):
+        super().__init__()
+        self.weight = nn.Parameter(torch.randn(positions, features) * features**-0.5)
+
+    def forward(self, x):
+        return x + self.weight
+
+
+class Sinusoids(nn.Module):
+    def __init__(self, positions, features):
+        super().__init__()
+        column = torch.arange(features)
+        turn = 10000.0 ** (-(column - column % 2).double() / features)
+        angle = torch.arange(positions).double()[:, None] * turn
+        table = torch.where(column % 2 == 0, angle.sin(), angle.cos()).float()
+        self.register_buffer("table", table, persistent=False)
+
+    def forward(self, x):
+        return x + self.table
+
+
 class Apply(nn.Module):
     def __init__(self, function):
         super().__init__()
@@ -192,7 +238,7 @@ def loss_of(output, y):
 
 def prepare(rows):
     """Samples as they stand in the data, as the network takes them. Those of DATA are prepared already."""
-    x = torch.as_tensor(rows, dtype=torch.float32).reshape(-1, *INPUT_SHAPE)
+    x = torch.as_tensor(rows, dtype=@sample_type@).reshape(-1, *INPUT_SHAPE)
     if MEAN is None:
         return x
     # In float64, as the data were: a mean far from 0 would lose digits that count where the deviation is small.
@@ -255,7 +301,7 @@ def main():
     if not args.fresh:
         load_weights(net, HERE / WEIGHTS)
     if DATA is None:
-        print(f"{NAME}: no data was exported; output for zeros:", net.eval()(torch.zeros(1, *INPUT_SHAPE, device=device)))
+        print(f"{NAME}: no data was exported; output for zeros:", net.eval()(torch.zeros(1, *INPUT_SHAPE, @zeros_type@device=device)))
         return
     data = load_file(HERE / DATA)
     x, y = data["x"].to(device), data["y"]@targets@.to(device)

@@ -23,6 +23,7 @@ mod point_loss;
 mod pool;
 mod recurrence;
 pub mod reference;
+mod sequence;
 #[cfg(test)]
 mod tests;
 
@@ -49,7 +50,7 @@ pub fn resolve(op: &OpKind, variant: Variant, threads: usize) -> Option<KernelIm
 type Family = fn(&OpKind, Isa, usize) -> Option<KernelImpl>;
 
 /// Every family of operations with fast kernels.
-const FAMILIES: [Family; 13] = [
+const FAMILIES: [Family; 14] = [
     gemm::resolve,
     conv::resolve,
     layout::resolve,
@@ -60,6 +61,7 @@ const FAMILIES: [Family; 13] = [
     pool::resolve,
     recurrence::resolve,
     dropout::resolve,
+    sequence::resolve,
     loss::resolve,
     point_loss::resolve,
     optimizer::resolve,

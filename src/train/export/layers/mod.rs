@@ -9,6 +9,7 @@ mod flatten;
 mod norm;
 mod pool;
 mod recurrent;
+mod sequence;
 
 use super::onnx_graph::Writer;
 use crate::model::layers::each_layer;

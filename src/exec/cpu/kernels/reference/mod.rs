@@ -18,6 +18,7 @@ mod point_loss;
 mod pool;
 pub mod real;
 mod recurrence;
+mod sequence;
 
 use self::args::{Args, Buf, Tail};
 use crate::exec::cpu::call::{Call, KernelImpl, Part};
@@ -48,7 +49,7 @@ unsafe fn run<T: Real>(call: &Call, part: Part) {
 type Family = fn(Args<'_>, &OpKind) -> bool;
 
 /// Every family of operations with plain loops.
-fn families<T: Real>() -> [Family; 10] {
+fn families<T: Real>() -> [Family; 11] {
     [
         elementwise::run::<T>,
         gemm::run::<T>,
@@ -57,6 +58,7 @@ fn families<T: Real>() -> [Family; 10] {
         attention::run::<T>,
         pool::run::<T>,
         recurrence::run::<T>,
+        sequence::run::<T>,
         loss::run::<T>,
         point_loss::run::<T>,
         optimizer::run::<T>,

@@ -64,7 +64,7 @@ pub fn slots(op: &OpKind) -> Vec<(&'static str, Dir, Kind, usize)> {
 
 fn kind(op: &OpKind, name: &str) -> Kind {
     match (name, op) {
-        ("labels", _) => Kind::I32,
+        ("labels" | "tokens", _) => Kind::I32,
         ("counter" | "counter_prev", _) => Kind::I64,
         ("mask", _) => Kind::U8,
         (
@@ -143,6 +143,11 @@ fn length(op: &OpKind, name: &str) -> usize {
             "x" | "dx" => n * hw * c,
             _ => n * c,
         },
+        OpKind::Embedding(_)
+        | OpKind::EmbeddingBwd(_)
+        | OpKind::AddSinusoids(_)
+        | OpKind::Take(_)
+        | OpKind::TakeBwd(_) => op.slot(name).and_then(|slot| op.extent(slot)).unwrap(),
         OpKind::SoftmaxCe(ops::SoftmaxCe { rows, classes, .. })
         | OpKind::SoftmaxCeGrad(ops::SoftmaxCeGrad { rows, classes, .. })
         | OpKind::SoftmaxCeFused(ops::SoftmaxCeFused { rows, classes, .. })
@@ -186,7 +191,8 @@ fn length(op: &OpKind, name: &str) -> usize {
         | OpKind::WeightStep { .. }
         | OpKind::BiasStep { .. }
         | OpKind::StepMetrics { .. } => panic!("a CPU has no kernel for {}", op.name()),
-        OpKind::Recurrence(ops::Recurrence { geometry: g }) | OpKind::RecurrenceBwd(ops::RecurrenceBwd { geometry: g }) => {
+        OpKind::Recurrence(ops::Recurrence { geometry: g })
+        | OpKind::RecurrenceBwd(ops::RecurrenceBwd { geometry: g }) => {
             let (rows, wide) = (g.batch * g.positions, g.cell.gates() * g.units);
             let states = if g.last { g.batch } else { rows };
             match name {
@@ -240,6 +246,7 @@ fn output_of(prev: &str) -> Option<&'static str> {
         "var_prev" => "running_var",
         "counter_prev" => "counter",
         "c_prev" => "c",
+        "dweight_prev" => "dweight",
         _ => return None,
     })
 }
@@ -312,6 +319,7 @@ fn is_used(op: &OpKind, name: &str) -> bool {
             "before" | "dhidden" => g.cell == Cell::Gru,
             _ => true,
         },
+        OpKind::EmbeddingBwd(ops::EmbeddingBwd { accumulate, .. }) => *accumulate || name != "dweight_prev",
         _ => true,
     }
 }

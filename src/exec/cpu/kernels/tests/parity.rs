@@ -41,6 +41,9 @@ fn inputs(op: &OpKind, seed: u64) -> Values {
                     | OpKind::SoftmaxCeGrad(ops::SoftmaxCeGrad { classes, .. })
                     | OpKind::SoftmaxCeFused(ops::SoftmaxCeFused { classes, .. })
                     | OpKind::Accuracy(ops::Accuracy { classes, .. }) => random.below(*classes) as f64,
+                    // Some name no row.
+                    OpKind::Embedding(ops::Embedding { vocab, .. })
+                    | OpKind::EmbeddingBwd(ops::EmbeddingBwd { vocab, .. }) => random.below(vocab + 2) as f64 - 1.0,
                     _ => unreachable!(),
                 },
                 (Kind::I64, _) => random.below(1_000) as f64,
@@ -282,10 +285,40 @@ fn pooling() {
         check(&OpKind::AvgPool(ops::AvgPool { geometry }), 2e-6, &[]);
         check(&OpKind::AvgPoolBwd(ops::AvgPoolBwd { geometry }), 2e-6, &[]);
     }
+    for (c, w, size, stride, padding) in [(1, 9, 2, 2, 0), (3, 14, 3, 1, 1), (16, 40, 5, 3, 2), (33, 300, 300, 1, 0)] {
+        let wo = (w + 2 * padding - size) / stride + 1;
+        let (size, stride, padding) = ([1, size], [1, stride], [0, padding]);
+        let geometry = PoolGeometry { n: 3, h: 1, w, c, size, stride, padding, ho: 1, wo };
+        check(&OpKind::MaxPool(ops::MaxPool { geometry }), 0.0, &[]);
+        check(&OpKind::MaxPoolBwd(ops::MaxPoolBwd { geometry }), 2e-6, &[]);
+        check(&OpKind::AvgPool(ops::AvgPool { geometry }), 2e-6, &[]);
+        check(&OpKind::AvgPoolBwd(ops::AvgPoolBwd { geometry }), 2e-6, &[]);
+    }
     check_unbound(&OpKind::MaxPool(ops::MaxPool { geometry: pools()[0] }), &["index"]);
     for (n, hw, c) in [(1, 1, 1), (3, 49, 5), (2, 64, 16), (4, 7, 300), (2, 100, 33)] {
         check(&OpKind::GlobalAvgPool(ops::GlobalAvgPool { n, hw, c }), 2e-6, &[]);
         check(&OpKind::GlobalAvgPoolBwd(ops::GlobalAvgPoolBwd { n, hw, c }), 2e-6, &[]);
+    }
+}
+
+#[test]
+fn tables() {
+    for (rows, vocab, units) in [(1, 1, 1), (7, 3, 5), (40, 11, 16), (300, 50, 17), (64, 2, 200), (1_000, 30, 64)] {
+        check(&OpKind::Embedding(ops::Embedding { rows, vocab, units }), 0.0, &[]);
+        for accumulate in [false, true] {
+            check(&OpKind::EmbeddingBwd(ops::EmbeddingBwd { rows, vocab, units, accumulate }), 3e-6, &[]);
+        }
+    }
+}
+
+#[test]
+fn positions() {
+    for (n, positions, cols) in [(1, 1, 1), (3, 9, 5), (2, 64, 16), (2, 65, 17), (1, 200, 64), (5, 130, 33)] {
+        check(&OpKind::AddSinusoids(ops::AddSinusoids { n, positions, cols }), 1e-6, &[("y", "x")]);
+        for at in [0, positions / 2, positions - 1] {
+            check(&OpKind::Take(ops::Take { n, positions, cols, at }), 0.0, &[]);
+            check(&OpKind::TakeBwd(ops::TakeBwd { n, positions, cols, at }), 0.0, &[]);
+        }
     }
 }
 
