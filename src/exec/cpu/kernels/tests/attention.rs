@@ -1,8 +1,8 @@
 //! Attention and its derivative against whole rows of scores: sizes around every tile edge, all fields, any number of
 //! parts; and the derivative of the plain loops against differences.
 
-use super::super::reference::attention_map;
 use super::harness::{How, Values, assert_close, assert_same, isas, run};
+use crate::exec::cpu::kernels::reference::attention_map;
 use crate::model::Rng;
 use crate::ops::{self, AttentionGeometry, OpKind, Scalar};
 use crate::select::Variant;
