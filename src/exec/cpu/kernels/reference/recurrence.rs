@@ -113,8 +113,8 @@ fn backward<T: Real>(args: Args, g: &RecurrenceGeometry) {
     }
 }
 
-/// The gradients that pass from a position to the one before: of a unit's state, without what comes through the product,
-/// and of its inner value.
+/// The gradients that pass from a position to the one before: of a unit's state, without what comes through the
+/// product, and of its inner value.
 #[derive(Clone, Copy)]
 struct Carry<T> {
     state: T,
