@@ -1,12 +1,13 @@
 //! From the document to a checked model: shapes, parameters, every mistake.
 
 use super::activation::Activation;
-use super::diagnostic::{Diagnostic, LayerPath};
-use super::infer::Infer;
+use super::diagnostic::Diagnostic;
+use super::infer::{Infer, Join};
 use super::layers::{LayerKind, LayerSpec, NextActivation};
 use super::mistakes::{FieldChecks, Mistakes};
 use super::optimizers::OptimizerSpec;
 use super::param::{LayerId, Param, ParamId};
+use super::path::{LayerPath, ListId, ListPath};
 use super::preset::{LossSpec, Precision, Preset};
 use super::settings::{MAX_ELEMENTS, check_input, check_loss, check_optimizer, check_output};
 use crate::tensor::{Shape, plural};
@@ -20,8 +21,8 @@ pub struct Layer {
     pub input: Shape,
     pub output: Shape,
     pub params: Vec<ParamId>,
-    /// The layers inside a block, in order.
-    pub children: Vec<LayerId>,
+    /// The layers inside a block, list by list.
+    pub lists: Vec<Vec<LayerId>>,
 }
 
 impl Layer {
@@ -29,6 +30,11 @@ impl Layer {
     #[must_use]
     pub fn label(&self) -> String {
         format!("L{}:{}", self.path.number(), self.spec.kind().class)
+    }
+
+    /// The layers right inside a block, in order.
+    pub fn children(&self) -> impl Iterator<Item = LayerId> {
+        self.lists.iter().flatten().copied()
     }
 }
 
@@ -129,7 +135,7 @@ impl Checker<'_> {
     }
 
     /// Walks a list of layers from a known or unknown input shape; gives the ids and the output shape.
-    fn walk(&mut self, specs: &[LayerSpec], parent: &LayerPath, input: Option<Shape>) -> (Vec<LayerId>, Option<Shape>) {
+    fn walk(&mut self, specs: &[LayerSpec], parent: &ListPath, input: Option<Shape>) -> (Vec<LayerId>, Option<Shape>) {
         let mut shape = input;
         let mut ids = Vec::with_capacity(specs.len());
         for (index, spec) in specs.iter().enumerate() {
@@ -172,7 +178,7 @@ impl Checker<'_> {
             input: input.clone().unwrap_or_default(),
             output: Shape::default(),
             params: Vec::new(),
-            children: Vec::new(),
+            lists: Vec::new(),
         });
         let first_param = self.params.len();
         let output = if spec.is_block() {
@@ -227,24 +233,32 @@ impl Checker<'_> {
     }
 
     fn block(&mut self, spec: &LayerSpec, path: &LayerPath, id: LayerId, input: Option<Shape>) -> Option<Shape> {
-        let children = spec.children();
-        if path.0.len() > MAX_DEPTH {
-            self.fail(path, "", format!("blocks nested {} deep", path.0.len()), "at most 16 levels");
+        if path.depth() > MAX_DEPTH {
+            self.fail(path, "", format!("blocks nested {} deep", path.depth()), "at most 16 levels");
             return None;
         }
         spec.check_fields(&mut FieldChecks::new(path, self.mistakes));
-        if children.is_empty() {
-            self.fail(path, "layers", "the block is empty".into(), "add at least one layer to it, or remove the block");
+        let lists = spec.lists();
+        if let Some((empty, _)) = lists.iter().find(|(_, layers)| layers.is_empty() && !spec.may_be_empty()) {
+            let (message, help) = ("the block is empty".into(), "add at least one layer to it, or remove the block");
+            self.fail(path, &empty.to_string(), message, help);
             return input;
         }
-        let (ids, output) = self.walk(children, path, input.clone());
-        self.layers[id.0 as usize].children = ids;
-        let (input, output) = (input?, output?);
+        let mut outputs = Vec::with_capacity(lists.len());
+        for (list, layers) in lists {
+            let taken = self.input_of(spec, path, list, input.as_ref());
+            let (ids, output) = self.walk(layers, &path.list(list), taken);
+            self.layers[id.0 as usize].lists.push(ids);
+            outputs.push(output);
+        }
+        let outputs: Vec<Shape> = outputs.into_iter().collect::<Option<_>>()?;
+        let fields = FieldChecks::new(path, self.mistakes);
+        let output = spec.join(&mut Join { outputs: &outputs, fields })?;
         let times = spec.times().unwrap_or(1);
         if times == 0 {
             return None;
         }
-        if self.must_keep_shape(spec, path) && output != input {
+        if let Some(input) = input.filter(|input| self.must_keep_shape(spec, path) && output != *input) {
             let why = if times > 1 { "repeated layers" } else { "the layers of a residual block" };
             let message = format!("the block turns {input} into {output}");
             self.fail(path, "layers", message, &format!("{why} must keep the shape"));
@@ -254,13 +268,27 @@ impl Checker<'_> {
     }
 }
 
+impl Checker<'_> {
+    /// What a list of a block takes: the input of the network that it names, or else the block's.
+    fn input_of(&mut self, spec: &LayerSpec, path: &LayerPath, list: ListId, input: Option<&Shape>) -> Option<Shape> {
+        let Some(name) = spec.input_of(list) else { return input.cloned() };
+        let field = format!("{}[{}].input", list.field.name(), list.number);
+        let message = format!("the network has no input named \"{name}\"");
+        self.fail(path, &field, message, "leave the field out: the branch then takes what the block takes");
+        None
+    }
+}
+
 /// The number of layer applications of a list, with repeats multiplied out by `times`.
-fn applications(specs: &[LayerSpec], times: fn(usize) -> usize) -> usize {
-    let one = |s: &LayerSpec| match s.times() {
-        Some(n) => applications(s.children(), times).saturating_mul(times(n)),
-        None => 1usize.saturating_add(applications(s.children(), times)),
+fn applications<'a>(specs: impl IntoIterator<Item = &'a LayerSpec>, times: fn(usize) -> usize) -> usize {
+    let one = |s: &LayerSpec| {
+        let inside = s.lists().into_iter().map(|(_, l)| applications(l, times)).fold(0, usize::saturating_add);
+        match s.times() {
+            Some(n) => inside.saturating_mul(times(n)),
+            None => inside.saturating_add(1),
+        }
     };
-    specs.iter().map(one).fold(0, usize::saturating_add)
+    specs.into_iter().map(one).fold(0, usize::saturating_add)
 }
 
 /// Checks a document.
@@ -291,7 +319,7 @@ pub(super) fn check_after(preset: &Preset, read: Vec<Diagnostic>) -> Checked {
     let batch = if (1..=1 << 30).contains(&preset.input.batch) { preset.input.batch } else { 2 };
     let mut checker =
         Checker { batch, layers: Vec::new(), params: Vec::new(), facts: Vec::new(), mistakes: &mut mistakes };
-    let (roots, output) = checker.walk(&preset.layers, &LayerPath::default(), input);
+    let (roots, output) = checker.walk(&preset.layers, &ListPath::default(), input);
     let Checker { layers, params, facts, .. } = checker;
     if let Some(output) = &output {
         check_output(preset, output, &mut mistakes);

@@ -23,6 +23,7 @@ pub mod optimizers;
 mod other_formats;
 mod padding;
 mod param;
+mod path;
 mod preset;
 pub mod random;
 mod read;
@@ -35,7 +36,7 @@ mod write;
 pub use activation::Activation;
 pub use bundled::{BUNDLED, Bundled};
 pub use check::{Checked, Layer, LayerFacts, Model, check};
-pub use diagnostic::{Diagnostic, LayerPath};
+pub use diagnostic::Diagnostic;
 pub use field_value::FieldValue;
 pub use init::{init_into, init_over, init_values};
 pub use layers::{LayerKind, LayerSpec};
@@ -43,6 +44,7 @@ pub use nearest::{did_you_mean, nearest};
 pub use optimizers::{OptimizerSpec, UpdateRule};
 pub use padding::Padding;
 pub use param::{Init, LayerId, Param, ParamId, ParamKind};
+pub use path::{LayerPath, ListField, ListId, ListPath, NoPath, Segment};
 pub use preset::{
     DataSource, DataSpec, Header, InputSpec, LossSpec, Precision, Preset, SplitKind, TargetColumn, TrainSpec,
 };

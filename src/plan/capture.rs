@@ -77,7 +77,7 @@ impl CapturePlan {
         // Layers without operations of their own, such as flatten and fused activations, have a row too.
         for index in 0..model.layers.len() {
             let id = LayerId(index as u32);
-            if model.layers[index].children.is_empty() && !keys.iter().any(|(l, _)| *l == id) {
+            if !model.layers[index].spec.is_block() && !keys.iter().any(|(l, _)| *l == id) {
                 keys.push((id, 0));
             }
         }

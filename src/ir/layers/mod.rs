@@ -24,5 +24,5 @@ pub(super) fn forward(b: &mut Builder<'_>, id: LayerId, x: ValueId) -> ValueId {
 
 /// Applies the layers inside of a block once.
 fn inside(b: &mut Builder<'_>, block: &Layer, x: ValueId) -> ValueId {
-    block.children.iter().fold(x, |x, &child| forward(b, child, x))
+    block.children().fold(x, |x, child| forward(b, child, x))
 }

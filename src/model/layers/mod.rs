@@ -31,8 +31,9 @@ pub use rms_norm::RmsNorm;
 
 use super::activation::Activation;
 use super::draw::Draw;
-use super::infer::Infer;
+use super::infer::{Infer, Join};
 use super::mistakes::FieldChecks;
+use super::path::{ListField, ListId};
 use super::schema::{FieldSpec, FieldView, Range};
 use super::spec::Fields;
 use crate::model::field_value::FieldValue;
@@ -117,6 +118,10 @@ pub trait LayerType: Clone + Debug + PartialEq + Sized + 'static {
     const FIELDS: &'static [FieldSpec<Self>];
     /// The field that sets how many values the layer gives, if there is one.
     const OUTPUT_FIELD: Option<&'static str> = None;
+    /// The field that holds the layers inside of a block; `None` where the layer is no block.
+    const LISTS: Option<ListField> = None;
+    /// Whether a list without layers is no mistake: it passes on its input.
+    const MAY_BE_EMPTY: bool = false;
 
     /// The layer as the palette offers it.
     fn example() -> Self;
@@ -153,14 +158,42 @@ pub trait LayerType: Clone + Debug + PartialEq + Sized + 'static {
         false
     }
 
-    /// The layers inside a block.
-    fn children(&self) -> Option<&Vec<LayerSpec>> {
-        None
+    /// The layers inside a block, list by list.
+    fn lists(&self) -> Vec<&Vec<LayerSpec>> {
+        Vec::new()
     }
 
     /// The layers inside a block, to edit.
-    fn children_mut(&mut self) -> Option<&mut Vec<LayerSpec>> {
+    fn lists_mut(&mut self) -> Vec<&mut Vec<LayerSpec>> {
+        Vec::new()
+    }
+
+    /// Puts an empty list before this one, in a block that may have several.
+    fn insert_list(&mut self, _number: usize) {}
+
+    /// Takes a list away with its layers, in a block that may have several.
+    fn remove_list(&mut self, _number: usize) {}
+
+    /// Reads what is beside the layers of a list that is in an object of its own.
+    fn read_entry(&mut self, _number: usize, _f: &mut Fields<'_>) {}
+
+    /// Writes what is beside the layers of a list that is in an object of its own.
+    fn write_entry(&self, _number: usize, _map: &mut Map<String, Value>) {}
+
+    /// The input of the network that a list takes, by name, where it is not the block's.
+    fn input_of(&self, _number: usize) -> Option<&str> {
         None
+    }
+
+    /// Whether the layers that are drawn for the inside of a block on this input keep its shape.
+    fn keeps_shape_inside(&self, _input: &Shape) -> bool {
+        true
+    }
+
+    /// The output shape of a block whose lists give these shapes; `None` where they do not fit each other, which is
+    /// reported to `cx`.
+    fn join(&self, cx: &mut Join<'_>) -> Option<Shape> {
+        cx.outputs.first().cloned()
     }
 
     /// How often the layers inside are applied, where they are repeated.
@@ -181,19 +214,77 @@ const NORM_EPS: Range =
     Range::Real { from: Bound::Excluded(0.0), to: Bound::Included(1.0), help: "above 0 and at most 1, such as 1e-5" };
 const EPS_HELP: &str = "Added to the variance.";
 
+/// Reads the layers of one of the lists of the block, or of the entry, that the fields are of.
+pub(super) type ReadList = fn(&mut Fields<'_>, ListId) -> Vec<LayerSpec>;
+
 /// Writes the fields that differ from their defaults, and the layers inside.
 fn written<T: LayerType>(layer: &T, map: &mut Map<String, Value>) {
     T::FIELDS.iter().for_each(|field| field.write(layer, map));
-    if let Some(children) = layer.children() {
-        map.insert("layers".into(), children.iter().map(|l| Value::Object(l.write())).collect());
-    }
+    let Some(field) = T::LISTS else { return };
+    let written = |list: &Vec<LayerSpec>| -> Value { list.iter().map(|l| Value::Object(l.write())).collect() };
+    let entry = |(number, list): (usize, &Vec<LayerSpec>)| {
+        if !field.has_objects() {
+            return written(list);
+        }
+        let mut entry = Map::new();
+        layer.write_entry(number, &mut entry);
+        entry.insert("layers".into(), written(list));
+        Value::Object(entry)
+    };
+    let mut lists = layer.lists().into_iter().enumerate().map(entry);
+    let value = if field.item().is_some() { Some(lists.collect()) } else { lists.next() };
+    map.extend(value.map(|value| (field.name().to_owned(), value)));
 }
 
 /// Reads the fields, and the layers inside by `nested`.
-fn read_into<T: LayerType>(layer: &mut T, f: &mut Fields<'_>, nested: fn(&mut Fields<'_>) -> Vec<LayerSpec>) {
+fn read_into<T: LayerType>(layer: &mut T, f: &mut Fields<'_>, nested: ReadList) {
     T::FIELDS.iter().for_each(|field| field.read(layer, f));
-    if let Some(children) = layer.children_mut() {
-        *children = nested(f);
+    let Some(field) = T::LISTS else { return };
+    let count = if field.item().is_some() { entries(field, f).len() } else { 1 };
+    (layer.lists().len()..count).for_each(|number| layer.insert_list(number));
+    (count..layer.lists().len()).rev().for_each(|number| layer.remove_list(number));
+    for number in 0..count {
+        let list = ListId::new(field, number);
+        let layers = if field.has_objects() { read_object(layer, list, f, nested) } else { nested(f, list) };
+        if let Some(place) = layer.lists_mut().into_iter().nth(number) {
+            *place = layers;
+        }
+    }
+}
+
+/// The entries of a field with several lists of layers.
+fn entries<'a>(field: ListField, f: &mut Fields<'a>) -> &'a [Value] {
+    let example = if field.has_objects() { r#"[{"layers": [...]}, ...]"# } else { "[[...], ...]" };
+    match f.raw(field.name()) {
+        Some(Value::Array(items)) => items,
+        Some(other) => {
+            f.wrong(field.name(), other, &format!("a list such as {example}"));
+            &[]
+        }
+        None => {
+            f.fail(field.name(), "is missing", format!("add \"{}\": {example}", field.name()));
+            &[]
+        }
+    }
+}
+
+/// The layers of a list that is in an object of its own; what is beside them goes to `layer`.
+fn read_object<T: LayerType>(layer: &mut T, list: ListId, f: &mut Fields<'_>, nested: ReadList) -> Vec<LayerSpec> {
+    let name = format!("{}[{}]", list.field.name(), list.number);
+    match entries(list.field, f).get(list.number) {
+        Some(Value::Object(map)) => {
+            let (at, owner) = (f.at(&name), f.layer().cloned());
+            let mut entry = Fields::new(map, at, owner, f.sink());
+            layer.read_entry(list.number, &mut entry);
+            let layers = nested(&mut entry, list);
+            entry.finish();
+            layers
+        }
+        Some(other) => {
+            f.wrong(&name, other, r#"an object such as {"layers": [...]}"#);
+            Vec::new()
+        }
+        None => Vec::new(),
     }
 }
 
@@ -208,6 +299,14 @@ fn check_into<T: LayerType>(layer: &T, fields: &mut FieldChecks<'_>) {
 
 fn kind_of<T: LayerType>(_layer: &T) -> LayerKind {
     T::KIND
+}
+
+fn list_field_of<T: LayerType>(_layer: &T) -> Option<ListField> {
+    T::LISTS
+}
+
+fn may_be_empty<T: LayerType>(_layer: &T) -> bool {
+    T::MAY_BE_EMPTY
 }
 
 fn output_field_of<T: LayerType>(_layer: &T) -> Option<&'static str> {
@@ -251,18 +350,81 @@ impl LayerSpec {
     /// Whether it holds layers.
     #[must_use]
     pub fn is_block(&self) -> bool {
-        each_layer!(self, l => l.children().is_some())
+        self.list_field().is_some()
     }
 
-    /// The layers inside a block.
+    /// The field that holds the layers inside of a block.
     #[must_use]
-    pub fn children(&self) -> &[Self] {
-        each_layer!(self, l => l.children()).map_or(&[], Vec::as_slice)
+    pub fn list_field(&self) -> Option<ListField> {
+        each_layer!(self, l => list_field_of(l))
     }
 
-    /// The layers inside a block, to edit.
-    pub fn children_mut(&mut self) -> Option<&mut Vec<Self>> {
-        each_layer!(self, l => l.children_mut())
+    /// The lists of layers inside a block, in order; none of another layer.
+    #[must_use]
+    pub fn lists(&self) -> Vec<(ListId, &[Self])> {
+        let field = self.list_field().unwrap_or_default();
+        let lists = each_layer!(self, l => l.lists()).into_iter().enumerate();
+        lists.map(|(number, list)| (ListId::new(field, number), list.as_slice())).collect()
+    }
+
+    /// The layers of one of a block's lists.
+    #[must_use]
+    pub fn list(&self, list: ListId) -> Option<&[Self]> {
+        self.lists().into_iter().find(|(id, _)| *id == list).map(|(_, layers)| layers)
+    }
+
+    /// The layers of one of a block's lists, to edit.
+    pub fn list_mut(&mut self, list: ListId) -> Option<&mut Vec<Self>> {
+        let field = self.list_field()?;
+        let mut lists = each_layer!(self, l => l.lists_mut()).into_iter();
+        if list.field == field { lists.nth(list.number) } else { None }
+    }
+
+    /// The layers right inside a block, list by list.
+    pub fn inside(&self) -> impl Iterator<Item = &Self> {
+        self.lists().into_iter().flat_map(|(_, layers)| layers)
+    }
+
+    /// Puts an empty list before this one; false where the block has no such place.
+    pub fn insert_list(&mut self, list: ListId) -> bool {
+        let is_possible =
+            list.field.item().is_some() && self.list_field() == Some(list.field) && list.number <= self.lists().len();
+        if is_possible {
+            each_layer!(self, l => l.insert_list(list.number));
+        }
+        is_possible
+    }
+
+    /// Takes a list away with its layers; false where there is none, or no other one.
+    pub fn remove_list(&mut self, list: ListId) -> bool {
+        let is_possible = list.field.item().is_some() && self.list(list).is_some() && self.lists().len() > 1;
+        if is_possible {
+            each_layer!(self, l => l.remove_list(list.number));
+        }
+        is_possible
+    }
+
+    /// The input of the network that a list takes, by name, where it is not the block's.
+    #[must_use]
+    pub fn input_of(&self, list: ListId) -> Option<&str> {
+        each_layer!(self, l => l.input_of(list.number))
+    }
+
+    /// Whether a list without layers is no mistake: it passes on its input.
+    #[must_use]
+    pub fn may_be_empty(&self) -> bool {
+        each_layer!(self, l => may_be_empty(l))
+    }
+
+    /// Whether the layers that are drawn for the inside of a block on this input keep its shape.
+    pub(super) fn keeps_shape_inside(&self, input: &Shape) -> bool {
+        each_layer!(self, l => l.keeps_shape_inside(input))
+    }
+
+    /// The output shape of a block whose lists give these shapes; `None` where they do not fit each other, which is
+    /// reported to `cx`.
+    pub(super) fn join(&self, cx: &mut Join<'_>) -> Option<Shape> {
+        each_layer!(self, l => l.join(cx))
     }
 
     /// How often the layers inside are applied, where they are repeated.
@@ -304,7 +466,7 @@ impl LayerSpec {
     }
 
     /// Reads the fields of a layer of `kind`; nested layers are read by `nested`.
-    pub(super) fn read(kind: LayerKind, f: &mut Fields<'_>, nested: fn(&mut Fields<'_>) -> Vec<Self>) -> Self {
+    pub(super) fn read(kind: LayerKind, f: &mut Fields<'_>, nested: ReadList) -> Self {
         let mut layer = kind.example();
         each_layer!(&mut layer, l => read_into(l, f, nested));
         layer
@@ -367,7 +529,7 @@ mod tests {
             let (map, mut mistakes) = (layer.write(), Vec::new());
             let mut fields = Fields::new(&map, "layers[0]", None, &mut mistakes);
             let _ = fields.raw("type");
-            let nested = |f: &mut Fields<'_>| {
+            let nested = |f: &mut Fields<'_>, _| {
                 let _ = f.raw("layers");
                 Vec::new()
             };

@@ -12,7 +12,7 @@ pub use super::draw::{Draw, Size};
 pub use shrink::shrink;
 
 use super::layers::{Flatten, GlobalAvgPool};
-use super::{InputSpec, LayerKind, LayerSpec, LossSpec, OptimizerSpec, Precision, Preset, check};
+use super::{InputSpec, LayerKind, LayerSpec, ListId, LossSpec, OptimizerSpec, Precision, Preset, check};
 use crate::tensor::Shape;
 
 /// Blocks are nested at most this deep.
@@ -115,12 +115,14 @@ impl Builder<'_> {
         if input.rank() == 3 && gives_features() && self.draw.coin(0.6) {
             return None;
         }
-        if let Some(children) = layer.children_mut() {
-            if depth >= DEPTH {
-                return None;
-            }
-            let count = self.draw.between(1, 3);
-            *children = self.layers(count, input, depth + 1, true).0;
+        if layer.is_block() && depth >= DEPTH {
+            return None;
+        }
+        let ids: Vec<ListId> = layer.lists().into_iter().map(|(id, _)| id).collect();
+        for id in ids {
+            let count = self.draw.between(usize::from(!layer.may_be_empty()), 3);
+            let layers = self.layers(count, input, depth + 1, layer.keeps_shape_inside(input)).0;
+            *layer.list_mut(id)? = layers;
         }
         Some(layer)
     }
@@ -156,7 +158,7 @@ mod tests {
     fn kinds(layers: &[LayerSpec], depth: usize, seen: &mut BTreeMap<(&'static str, usize), usize>) {
         for layer in layers {
             *seen.entry((layer.kind().type_name, depth)).or_default() += 1;
-            kinds(layer.children(), depth + 1, seen);
+            layer.lists().into_iter().for_each(|(_, inside)| kinds(inside, depth + 1, seen));
         }
     }
 

@@ -153,7 +153,7 @@ fn head_ui(ui: &mut Ui, card: &Card, folded: bool, commands: &mut CommandQueue) 
 fn menu_ui(ui: &mut Ui, card: &Card, label: &str, commands: &mut CommandQueue) {
     let button = ui.add(Button::new(RichText::new(icons::MENU).size(14.0)).frame(false).min_size(Vec2::splat(20.0)));
     named(&button, &format!("Menu of {label}"), true);
-    let index = card.path.0.last().copied().unwrap_or(0);
+    let index = card.path.index().unwrap_or(0);
     egui::Popup::menu(&button).show(|ui| {
         for (command, enabled) in [
             (UiCommand::Duplicate, true),
@@ -218,7 +218,7 @@ fn foot_ui(ui: &mut Ui, card: &Card, commands: &mut CommandQueue) {
                 for kind in crate::model::LayerKind::ALL {
                     if ui.button(kind.class).on_hover_text(kind.about).clicked() {
                         commands.push(UiCommand::Edit(Edit::Insert {
-                            parent: card.path.clone(),
+                            parent: card.path.clone().into(),
                             index: children,
                             kind,
                         }));

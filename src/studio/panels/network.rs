@@ -1,6 +1,6 @@
 //! The network panel: what comes in, the layers as cards, and how they are trained.
 
-use crate::model::LayerPath;
+use crate::model::{LayerPath, ListPath};
 use crate::studio::commands::Edit;
 use crate::studio::commands::fold::{Fold, FoldCommand};
 use crate::studio::commands::selection::Selection;
@@ -83,7 +83,7 @@ impl RowKey {
 /// Where a dragged layer would land.
 #[derive(Clone, Debug, PartialEq)]
 struct Landing {
-    pub parent: LayerPath,
+    pub parent: ListPath,
     pub index: usize,
 }
 
@@ -294,7 +294,7 @@ fn row_ui(
         Row::Card(index) | Row::Block(index, _) => {
             let card = &network.cards[*index];
             let inside = if let Row::Block(_, sum) = row { Some(sum) } else { None };
-            let within = |l: &LayerPath| l.0.starts_with(&card.path.0);
+            let within = |l: &LayerPath| l.starts_with(&card.path);
             let related = related.contains(&card.path) || inside.is_some() && related.iter().any(within);
             let options = CardOptions { inside, marked: list.is_selected(key) || related, entered };
             let rect = card_ui(ui, card, options, drafts, commands);
@@ -416,14 +416,14 @@ fn run_ui(ui: &mut Ui, head: &RunHead<'_>, commands: &mut CommandQueue) -> Rect 
 fn land_ui(ui: &Ui, card: &Card, rect: Rect) -> Option<Landing> {
     let dragged = egui::DragAndDrop::payload::<Dragged>(ui.ctx())?;
     let pos = ui.input(|i| i.pointer.interact_pos())?;
-    if !rect.expand2(Vec2::new(0.0, 2.0)).contains(pos) || card.path.0.starts_with(&dragged.0.0) {
+    if !rect.expand2(Vec2::new(0.0, 2.0)).contains(pos) || card.path.starts_with(&dragged.0) {
         return None;
     }
     let (parent, index) = card.place();
     let c = theme::colors(ui);
     if card.children.is_some() && pos.y > rect.top() + rect.height() * 0.35 {
         ui.painter().rect_stroke(rect.shrink(1.0), 4, Stroke::new(2.0, c.accent), egui::StrokeKind::Inside);
-        return Some(Landing { parent: card.path.clone(), index: 0 });
+        return Some(Landing { parent: card.path.clone().into(), index: 0 });
     }
     let behind = pos.y > rect.center().y;
     let y = if behind { rect.bottom() + 2.0 } else { rect.top() - 2.0 };

@@ -1,6 +1,6 @@
 //! What each command and request does: the one place where both are carried out.
 
-use crate::model::{LayerPath, Preset};
+use crate::model::{ListPath, Preset};
 use crate::studio::commands::{Action, DialogPurpose, Edit, Request, Selection, Tab, TourMove, UiCommand};
 use crate::studio::document::edit::split_path;
 use crate::studio::document::fields::value::{FieldValue, Owner};
@@ -275,19 +275,19 @@ impl StudioApp {
         // Layers have moved: what was typed into one must not appear in another.
         self.panels.drafts.forget_layers();
         if let Some(path) = touched {
-            let selection = if path.0.is_empty() { Selection::Nothing } else { Selection::Layer(path) };
+            let selection = if path.is_empty() { Selection::Nothing } else { Selection::Layer(path) };
             self.studio.selection.select(selection);
         }
     }
 
     /// Behind the selected layer, or at the end.
-    fn place_for_new(&self) -> (LayerPath, usize) {
+    fn place_for_new(&self) -> (ListPath, usize) {
         match self.studio.selection.current() {
             Selection::Layer(path) => {
                 let (parent, index) = split_path(path);
                 (parent, index + 1)
             }
-            _ => (LayerPath::default(), self.studio.document.preset().layers.len()),
+            _ => (ListPath::default(), self.studio.document.preset().layers.len()),
         }
     }
 

@@ -12,7 +12,7 @@ impl Studio {
     pub fn is_enabled(&self, command: &UiCommand) -> bool {
         let transport = || self.training.transport(self.is_ready());
         let layer = || match self.selection.current() {
-            Selection::Layer(path) => path.0.last().copied().zip(self.network.cards.iter().find(|c| c.path == *path)),
+            Selection::Layer(path) => path.index().zip(self.network.cards.iter().find(|c| c.path == *path)),
             _ => None,
         };
         match command {

@@ -1,6 +1,6 @@
 //! The network as cards, with every mistake on the card or section that causes it.
 
-use crate::model::{Checked, Diagnostic, LayerPath, LayerSpec, Preset};
+use crate::model::{Checked, Diagnostic, LayerPath, LayerSpec, ListPath, Preset};
 use crate::studio::commands::fold::Fold;
 use crate::studio::document::edit::split_path;
 use crate::studio::document::fields::layer::layer_fields;
@@ -55,16 +55,16 @@ impl Card {
         self.path.number()
     }
 
-    /// The block that the layer is in, and its place there.
+    /// The list that the layer is in, and its place there.
     #[must_use]
-    pub fn place(&self) -> (LayerPath, usize) {
+    pub fn place(&self) -> (ListPath, usize) {
         split_path(&self.path)
     }
 
     /// How deep it is nested; 0 is outermost.
     #[must_use]
     pub fn depth(&self) -> usize {
-        self.path.0.len().saturating_sub(1)
+        self.path.depth().saturating_sub(1)
     }
 
     /// Parameters, bytes and share of the work in a line; of a block with all layers inside it.
@@ -101,8 +101,8 @@ impl Run {
     /// True for a layer of the run, and for those inside one.
     #[must_use]
     pub fn holds(&self, path: &LayerPath) -> bool {
-        let Some((first, parent)) = self.first.0.split_last() else { return false };
-        path.0.starts_with(parent) && path.0.get(parent.len()).is_some_and(|i| (*first..first + self.count).contains(i))
+        let Some((list, first)) = self.first.split() else { return false };
+        list.place_of(path).is_some_and(|place| (first..first + self.count).contains(&place))
     }
 
     /// `L1 to L49`.
@@ -110,7 +110,7 @@ impl Run {
     pub fn span(&self) -> String {
         let mut last = self.first.clone();
         if let Some(place) = last.0.last_mut() {
-            *place += self.count - 1;
+            place.index += self.count - 1;
         }
         format!("L{} to L{}", self.first.number(), last.number())
     }
@@ -225,7 +225,7 @@ impl NetworkView {
             .unwrap_or_default();
         let diagnostics = checked.map(|c| c.diagnostics.as_slice()).unwrap_or_default();
         let diagnostics: Vec<&Diagnostic> = diagnostics.iter().chain(misfits).collect();
-        walk(&preset.layers, &LayerPath::default(), &mut |layer, path, siblings| {
+        walk(&preset.layers, &ListPath::default(), &mut |layer, path, siblings| {
             let fact = by_path.get(path).map(|&i| &facts[i]).filter(|f| f.kind == layer.kind());
             let id = fact.and_then(|_| ids.get(path)).copied();
             let own = diagnostics.iter().filter(|d| d.layer.as_ref() == Some(path));
@@ -241,7 +241,7 @@ impl NetworkView {
                 bytes: id.and_then(|i| plan.map(|p| p.layer_bytes[i])),
                 problems: own.map(|d| problem(d, &path.to_string())).collect(),
                 hint: None,
-                children: is_block.then(|| layer.children().len()),
+                children: is_block.then(|| layer.inside().count()),
                 whole: None,
                 siblings,
             });
@@ -251,7 +251,7 @@ impl NetworkView {
                 out.cards[at].whole = Some(Sum::of(&out.cards[at..out.end_of(at)]));
             }
         }
-        find_runs(&preset.layers, &LayerPath::default(), &mut 0, &mut out.runs);
+        find_runs(&preset.layers, &ListPath::default(), &mut 0, &mut out.runs);
         out.runs.sort_by_key(|r| r.cards[0]);
         for (title, fields) in preset_fields(preset) {
             let own = diagnostics.iter().filter(|d| d.layer.is_none() && section_of(&d.path) == Some(title));
@@ -294,8 +294,8 @@ impl NetworkView {
 
     /// The cards of a block's inside begin behind its own; this is where they end.
     fn end_of(&self, block: usize) -> usize {
-        let path = &self.cards[block].path.0;
-        block + 1 + self.cards[block + 1..].iter().take_while(|c| c.path.0.starts_with(path)).count()
+        let path = &self.cards[block].path;
+        block + 1 + self.cards[block + 1..].iter().take_while(|c| c.path.starts_with(path)).count()
     }
 
     /// The list with what is folded as a line each.
@@ -330,13 +330,14 @@ impl NetworkView {
 }
 
 /// Finds equal neighbours; `card` counts the cards that were passed.
-fn find_runs(layers: &[LayerSpec], parent: &LayerPath, card: &mut usize, out: &mut Vec<Run>) {
+fn find_runs(layers: &[LayerSpec], parent: &ListPath, card: &mut usize, out: &mut Vec<Run>) {
     let mut index = 0;
     for group in layers.chunk_by(|a, b| a == b) {
         let (first, from) = (parent.child(index), *card);
         for layer in group {
             *card += 1;
-            find_runs(layer.children(), &parent.child(index), card, out);
+            let path = parent.child(index);
+            layer.lists().into_iter().for_each(|(list, inside)| find_runs(inside, &path.list(list), card, out));
             index += 1;
         }
         if group.len() >= LEAST_RUN {
@@ -345,11 +346,11 @@ fn find_runs(layers: &[LayerSpec], parent: &LayerPath, card: &mut usize, out: &m
     }
 }
 
-fn walk(layers: &[LayerSpec], parent: &LayerPath, visit: &mut impl FnMut(&LayerSpec, &LayerPath, usize)) {
+fn walk(layers: &[LayerSpec], parent: &ListPath, visit: &mut impl FnMut(&LayerSpec, &LayerPath, usize)) {
     for (index, layer) in layers.iter().enumerate() {
         let path = parent.child(index);
         visit(layer, &path, layers.len());
-        walk(layer.children(), &path, visit);
+        layer.lists().into_iter().for_each(|(list, inside)| walk(inside, &path.list(list), visit));
     }
 }
 
@@ -408,11 +409,11 @@ mod tests {
             let mut seen = 0;
             for block in blocks {
                 let whole = block.whole.as_ref().unwrap();
-                let inside: Vec<&Card> = view.cards.iter().filter(|c| c.path.0.starts_with(&block.path.0)).collect();
+                let inside: Vec<&Card> = view.cards.iter().filter(|c| c.path.starts_with(&block.path)).collect();
                 let share: f64 = inside.iter().filter_map(|c| c.share).sum();
                 // By the operations themselves: those of all layers inside, forward and backward, every pass of them.
                 let model = &plan.compiled.model;
-                let is_inside = |id| model.layer(id).path.0.starts_with(&block.path.0);
+                let is_inside = |id| model.layer(id).path.starts_with(&block.path);
                 let ops = plan.compiled.plan.program.ops.iter().zip(&plan.compiled.selection.choices);
                 let flops: u64 = ops.filter(|(op, _)| op.layer.is_some_and(is_inside)).map(|(_, c)| c.flops).sum();
                 assert!((whole.share.unwrap() - share).abs() < 1e-12);

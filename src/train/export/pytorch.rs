@@ -28,7 +28,7 @@ fn modules(out: &mut String, model: &Model, layers: &[LayerId], depth: usize) {
         let module = layers::pytorch(layer);
         if layer.spec.is_block() {
             let _ = writeln!(out, "{indent}{module}[");
-            modules(out, model, &layer.children, depth + 1);
+            modules(out, model, &layer.children().collect::<Vec<_>>(), depth + 1);
             let _ = writeln!(out, "{indent}]),");
         } else {
             let _ = writeln!(out, "{indent}{module},");

@@ -42,7 +42,7 @@ impl<'m> At<'m> {
 
     /// Applies the layers inside of a block once.
     fn inside(&self, w: &mut Writer, x: String) -> String {
-        self.layer.children.iter().fold(x, |x, id| onnx(w, self.model, *id, x))
+        self.layer.children().fold(x, |x, id| onnx(w, self.model, id, x))
     }
 }
 
