@@ -119,9 +119,37 @@ impl Compiled {
     }
 }
 
+/// An operation that no GPU has a kernel for.
+#[derive(Clone, Debug, Error, PartialEq, Eq)]
+#[error("{op} of {owner} has no GPU kernel yet: use --device cpu")]
+pub struct CpuOnly {
+    pub op: &'static str,
+    /// Its layer, or its phase where it belongs to none.
+    pub owner: String,
+}
+
+impl CpuOnly {
+    /// The first such operation of a program of `model`.
+    #[must_use]
+    pub fn find(program: &Program, model: &Model) -> Option<Self> {
+        let op = program.ops.iter().find(|op| !op.kind.has_gpu_kernel())?;
+        let owner = op.layer.map_or_else(|| format!("the {} pass", op.phase.name()), |l| model.layer(l).label());
+        Some(Self { op: op.kind.name(), owner })
+    }
+
+    /// The first such operation of a model's training step.
+    #[must_use]
+    pub fn of(model: &Model) -> Option<Self> {
+        let graph = ir::build(model, Mode::Train, Metrics::default(), DType::F32);
+        Self::find(&lower::lower(&graph, model), model)
+    }
+}
+
 /// Why a model could not be compiled.
 #[derive(Clone, Debug, Error, PartialEq)]
 pub enum CompileError {
+    #[error(transparent)]
+    CpuOnly(#[from] CpuOnly),
     #[error("the IR's verifier: {0}")]
     Ir(#[from] IrError),
     #[error("the lowered program's verifier: {0}")]
@@ -132,6 +160,14 @@ pub enum CompileError {
     Select(#[from] SelectError),
     #[error("memory plan: {0}")]
     Plan(#[from] PlanError),
+}
+
+impl CompileError {
+    /// True where another device, which the user chooses, would do.
+    #[must_use]
+    pub const fn is_user(&self) -> bool {
+        matches!(self, Self::CpuOnly(_))
+    }
 }
 
 /// The training step's operations as a CPU runs them, before kernels are chosen: what its threads are chosen by.
@@ -147,8 +183,8 @@ pub fn cpu_program(model: &Model) -> Result<Program, CompileError> {
 /// Compiles a checked model.
 ///
 /// # Errors
-/// Where a stage fails; other than for sizes beyond any machine, that is a defect of this program, and the message
-/// names the operation.
+/// Where a plan for a GPU holds an operation that has no kernel there, and where a stage fails; other than for sizes
+/// beyond any machine, that is a defect of this program, and the message names the operation.
 pub fn compile(model: &Model, options: &Options) -> Result<Compiled, CompileError> {
     let mut times = StageTimes::default();
     let started = Instant::now();
@@ -163,6 +199,9 @@ pub fn compile(model: &Model, options: &Options) -> Result<Compiled, CompileErro
     };
     let program = lower::lower_for(&graph, model, filters);
     lower::verify(&program)?;
+    if let Some(found) = CpuOnly::find(&program, model).filter(|_| goal.machine == Machine::Gpu) {
+        return Err(found.into());
+    }
     times.lower = started.elapsed();
     let started = Instant::now();
     let rewritten = rewrite::rewrite(&program, &goal)?;

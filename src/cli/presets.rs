@@ -69,7 +69,7 @@ fn data_mistakes(preset: &Preset, base: &Path, found: &[Diagnostic]) -> Vec<Diag
     };
     let Some(spec) = preset.data.as_ref().filter(|_| is_sound("data")) else { return Vec::new() };
     let request = Request {
-        input: preset.input.shape.clone(),
+        inputs: preset.input.inputs.clone(),
         output: Shape::from([1]),
         wants_classes: matches!(preset.loss, LossSpec::SoftmaxCrossEntropy { .. }),
         seed: preset.train.map_or(0, |t| t.seed),
@@ -196,7 +196,7 @@ pub fn run(args: &PresetsArgs) -> anyhow::Result<()> {
         list.push(serde_json::json!({
             "name": preset.name,
             "about": preset.about,
-            "input": preset.input.shape,
+            "input": preset.input.single().map(|input| &input.shape),
             "layers": model.layers.len(),
             "params": params,
             "data": preset.data.as_ref().map(|d| d.source.name()),

@@ -49,12 +49,18 @@ pub(super) fn iris() -> Result<Loaded, DataError> {
 mod tests {
     use super::*;
     use crate::data::{Dataset, Request, load};
+    use crate::model::NamedInput;
     use crate::model::{DataSource, DataSpec};
     use crate::tensor::Shape;
     use std::path::Path;
 
     fn loaded(source: DataSource, input: impl Into<Shape>, outputs: usize) -> Dataset {
-        let request = Request { input: input.into(), output: [outputs].into(), wants_classes: true, seed: 0 };
+        let request = Request {
+            inputs: vec![NamedInput::only(input.into())],
+            output: [outputs].into(),
+            wants_classes: true,
+            seed: 0,
+        };
         load(&DataSpec::of(source), &request, Path::new("")).unwrap()
     }
 

@@ -48,8 +48,10 @@ pub(super) fn fit(mut loaded: Loaded, request: &Request) -> Result<Dataset, Data
 
 fn fit_sample(loaded: &mut Loaded, request: &Request) -> Result<(), DataError> {
     let data = &mut loaded.dataset;
-    if !matches_up_to_layout(&data.sample, &request.input) {
-        let help = if data.sample.checked_len() == request.input.checked_len() {
+    // A source that was read gives one input.
+    let Some(input) = request.inputs.first().map(|input| &input.shape) else { return Ok(()) };
+    if !matches_up_to_layout(&data.sample, input) {
+        let help = if data.sample.checked_len() == input.checked_len() {
             "images are [C, H, W]: store channels first, or give input.shape as a flat [features]"
         } else {
             "set input.shape to the data's shape, or change the data's columns"
@@ -59,14 +61,14 @@ fn fit_sample(loaded: &mut Loaded, request: &Request) -> Result<(), DataError> {
             &loaded.file,
             Place::Whole,
             format!("samples of shape {}{}", data.sample, counted(&data.sample)),
-            format!("{}{} as input.shape says", request.input, counted(&request.input)),
+            format!("{input}{} as input.shape says", counted(input)),
             help,
         ));
     }
-    if data.sample.rank() == 1 && request.input.rank() == 3 && request.input.0[0] > 1 {
-        data.notes.push(format!("features are taken as {} in C, H, W order", request.input));
+    if data.sample.rank() == 1 && input.rank() == 3 && input.0[0] > 1 {
+        data.notes.push(format!("features are taken as {input} in C, H, W order"));
     }
-    data.sample = request.input.clone();
+    data.sample = input.clone();
     Ok(())
 }
 
@@ -205,6 +207,7 @@ fn fit_values(loaded: &mut Loaded, request: &Request) -> Result<(), DataError> {
 mod tests {
     use super::*;
     use crate::data::Preprocessing;
+    use crate::model::NamedInput;
 
     fn loaded(sample: Shape, target: Target) -> Loaded {
         let n = target.len();
@@ -237,7 +240,8 @@ mod tests {
         output: impl Into<Shape>,
         wants_classes: bool,
     ) -> Result<Dataset, String> {
-        let request = Request { input: input.into(), output: output.into(), wants_classes, seed: 0 };
+        let inputs = vec![NamedInput::only(input.into())];
+        let request = Request { inputs, output: output.into(), wants_classes, seed: 0 };
         fit(loaded(sample.into(), target), &request).map_err(|e| e.to_string())
     }
 
@@ -288,8 +292,10 @@ mod tests {
             {"type": "repeat", "times": 2, "layers": [{"type": "dense", "units": 4}]},
             {"type": "dropout", "rate": 0.1}]}"#;
         let preset = crate::model::read_preset(text).unwrap();
-        let request =
-            |input: usize, wants_classes| Request { input: [input].into(), output: [4].into(), wants_classes, seed: 0 };
+        let request = |input: usize, wants_classes| {
+            let inputs = vec![NamedInput::only([input].into())];
+            Request { inputs, output: [4].into(), wants_classes, seed: 0 }
+        };
         let found = |target: Target, input, wants| {
             fit(loaded([1].into(), target), &request(input, wants)).unwrap_err().mistake(&preset)
         };

@@ -127,6 +127,7 @@ fn read(spec: &DataSpec, request: &Request, base: &Path, known: Option<&Preproce
     if closed.len() > 1 {
         return Err(DataError::Several(closed));
     }
+    let input = request.only(&spec.source)?;
     let classes = request.wants_classes;
     let loaded = match &spec.source {
         DataSource::Digits => bundled::digits()?,
@@ -139,14 +140,12 @@ fn read(spec: &DataSpec, request: &Request, base: &Path, known: Option<&Preproce
         DataSource::Npy { x, y } => npy::load(&base.join(x), &base.join(y), classes)?,
         DataSource::Idx { images, labels } => idx::load(&base.join(images), &base.join(labels))?,
         DataSource::Cifar10 { paths } => cifar::load(&paths.iter().map(|path| base.join(path)).collect::<Vec<_>>())?,
-        DataSource::Images { path } => images::load(&base.join(path), &request.input)?,
+        DataSource::Images { path } => images::load(&base.join(path), input)?,
         DataSource::Spirals { .. }
         | DataSource::Moons { .. }
         | DataSource::Circles { .. }
         | DataSource::Xor { .. }
-        | DataSource::Regression { .. } => {
-            synthetic::draw(&spec.source, &request.input, &request.output, request.seed)?
-        }
+        | DataSource::Regression { .. } => synthetic::draw(&spec.source, input, &request.output, request.seed)?,
     };
     Ok(loaded)
 }
@@ -154,6 +153,7 @@ fn read(spec: &DataSpec, request: &Request, base: &Path, known: Option<&Preproce
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::model::NamedInput;
 
     #[test]
     fn load_reads_beside_the_preset_and_checks_against_the_network() {
@@ -169,7 +169,7 @@ mod tests {
         };
         let spec = |path: &str| DataSpec { source: source(path), held_out: 2.0, split: crate::model::SplitKind::Last };
         let request = |outputs: usize, wants_classes| Request {
-            input: [2].into(),
+            inputs: vec![NamedInput::only([2].into())],
             output: [outputs].into(),
             wants_classes,
             seed: 0,
@@ -189,7 +189,8 @@ mod tests {
 
     #[test]
     fn synthetic_sources_reach_the_network() {
-        let request = Request { input: [3].into(), output: [1].into(), wants_classes: false, seed: 1 };
+        let request =
+            Request { inputs: vec![NamedInput::only([3].into())], output: [1].into(), wants_classes: false, seed: 1 };
         let spec = DataSpec::of(DataSource::Regression { samples: 20, noise: 0.1 });
         assert_eq!(load(&spec, &request, Path::new("")).unwrap().x.len(), 60);
         let text = load(&DataSpec::of(DataSource::Moons { samples: 20, noise: 0.1 }), &request, Path::new(""));

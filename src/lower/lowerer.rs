@@ -121,14 +121,14 @@ impl<'g> Lowerer<'g> {
         let graph = self.graph;
         let after_to_before: HashMap<ValueId, ValueId> = graph.updates.iter().map(|(b, a)| (*a, *b)).collect();
         let states: HashMap<ValueId, &'static str> = graph.moments().into_iter().collect();
-        let real = graph.value(graph.samples()).dtype;
+        let real = graph.real();
         for (index, value) in graph.values.iter().enumerate() {
             let id = ValueId(index as u32);
             if value.producer.is_some() || after_to_before.contains_key(&id) {
                 continue;
             }
             let layout = match value.shape.0[..] {
-                [_, c, h, w] if graph.samples() == id => Layout::image(c, h, w),
+                [_, c, h, w] if graph.inputs.all_samples().any(|samples| samples == id) => Layout::image(c, h, w),
                 _ => Layout::Plain,
             };
             let flat = match (value.role, value.param) {

@@ -15,6 +15,7 @@ mod draw;
 mod field_value;
 mod infer;
 mod init;
+mod input;
 mod json;
 pub mod layers;
 mod mistakes;
@@ -39,15 +40,14 @@ pub use check::{Checked, Layer, LayerFacts, Model, check};
 pub use diagnostic::Diagnostic;
 pub use field_value::FieldValue;
 pub use init::{init_into, init_over, init_values};
+pub use input::{Content, Flow, InputSpec, NamedInput, inputs_text, sample_len};
 pub use layers::{LayerKind, LayerSpec};
 pub use nearest::{did_you_mean, nearest};
 pub use optimizers::{OptimizerSpec, UpdateRule};
 pub use padding::Padding;
 pub use param::{Init, LayerId, Param, ParamId, ParamKind};
 pub use path::{LayerPath, ListField, ListId, ListPath, NoPath, Segment};
-pub use preset::{
-    DataSource, DataSpec, Header, InputSpec, LossSpec, Precision, Preset, SplitKind, TargetColumn, TrainSpec,
-};
+pub use preset::{DataSource, DataSpec, Header, LossSpec, Precision, Preset, SplitKind, TargetColumn, TrainSpec};
 pub use read::{MAX_PRESET_BYTES, Rejected, read_partly, read_preset, read_preset_file, read_value};
 pub use rng::Rng;
 pub use spec::Fields;

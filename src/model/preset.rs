@@ -1,9 +1,9 @@
 //! The preset document, as a person edits it.
 
+use super::input::InputSpec;
 use super::layers::LayerSpec;
 use super::optimizers::OptimizerSpec;
 use super::path::{LayerPath, ListId, ListPath};
-use crate::tensor::Shape;
 use serde::{Deserialize, Serialize};
 use std::path::{Path, PathBuf};
 
@@ -92,15 +92,6 @@ impl Preset {
         let end = || Some((LayerPath::from([self.layers.len().checked_sub(1)?]), ""));
         last(&self.layers, &ListPath::default()).or_else(end)
     }
-}
-
-/// The network's input.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct InputSpec {
-    /// One sample: `[features]` or `[C, H, W]`.
-    pub shape: Shape,
-    /// Samples a step.
-    pub batch: usize,
 }
 
 /// The loss; the mean over the batch.

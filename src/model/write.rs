@@ -1,7 +1,7 @@
 //! Writing a preset as JSON.
 
 use super::preset::{DataSource, DataSpec, Header, TargetColumn};
-use super::{LossSpec, Preset};
+use super::{Content, InputSpec, LossSpec, NamedInput, Preset};
 use serde_json::{Map, Value, json};
 use std::path::Path;
 
@@ -12,7 +12,7 @@ pub fn write_preset(preset: &Preset) -> String {
     doc.insert("version".into(), 1.into());
     doc.insert("name".into(), preset.name.clone().into());
     doc.insert("about".into(), preset.about.clone().into());
-    doc.insert("input".into(), json!({ "shape": preset.input.shape.0, "batch": preset.input.batch }));
+    write_inputs(&preset.input, &mut doc);
     doc.insert("layers".into(), preset.layers.iter().map(|l| Value::Object(l.write())).collect());
     doc.insert("loss".into(), write_loss(preset.loss));
     doc.insert("optimizer".into(), preset.optimizer.write());
@@ -27,6 +27,24 @@ pub fn write_preset(preset: &Preset) -> String {
     let mut text = serde_json::to_string_pretty(&Value::Object(doc)).unwrap_or_default();
     text.push('\n');
     text
+}
+
+/// The inputs: as `input`, or by name as `inputs` with the batch as `input`.
+fn write_inputs(spec: &InputSpec, doc: &mut Map<String, Value>) {
+    let write = |input: &NamedInput| match input.content {
+        Content::Real => json!({ "shape": input.shape.0 }),
+        Content::Tokens { vocab } => json!({ "type": input.content.name(), "shape": input.shape.0, "vocab": vocab }),
+    };
+    let mut input = Map::new();
+    if spec.is_unnamed() {
+        if let Some(Value::Object(fields)) = spec.single().map(write) {
+            input.extend(fields);
+        }
+    } else {
+        doc.insert("inputs".into(), spec.inputs.iter().map(|i| (i.name.clone(), write(i))).collect());
+    }
+    input.insert("batch".into(), spec.batch.into());
+    doc.insert("input".into(), Value::Object(input));
 }
 
 /// The loss as it stands in a preset.

@@ -151,7 +151,7 @@ impl DataFeed {
         let file = BatchFile { file, path };
         let x = file.tensor("batch.x")?;
         let y = file.tensor("batch.y")?;
-        let count = file.batch_count("batch.x", x, &model.input.batched(model.batch).0)?;
+        let count = file.batch_count("batch.x", x, &model.inputs[0].shape.batched(model.batch).0)?;
         let samples = file.floats("batch.x", x)?;
         let y = match model.loss {
             LossSpec::Mse => {
@@ -181,7 +181,7 @@ impl DataFeed {
         let mut rng = Rng::new(seed, 0xBEEF);
         let program = &step.compiled().plan.program;
         let (x, y, real) = (program.samples(), program.targets(), program.real);
-        let len = model.batch * model.input.len();
+        let len = model.batch * model.sample_len();
         let samples: Vec<f64> = (0..len).map(|_| rng.normal()).collect();
         write_real(step, x, real, &samples)?;
         if let Some(y) = y {

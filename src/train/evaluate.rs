@@ -92,7 +92,7 @@ impl Evaluator {
     /// The network's outputs for points in logical order, `[points, output]`.
     pub(super) fn answer(&mut self, pool: &mut Pool, points: &[f32]) -> Result<Vec<f32>, TrainError> {
         let program = &self.step.compiled().plan.program;
-        let (x, width) = (program.value(program.samples()), self.step.compiled().model.input.len().max(1));
+        let (x, width) = (program.value(program.samples()), self.step.compiled().model.sample_len().max(1));
         let stored = samples_to_stored(points, x.layout);
         let indices: Vec<u32> = (0..(points.len() / width) as u32).collect();
         let mut out = Vec::new();

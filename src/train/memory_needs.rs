@@ -184,7 +184,7 @@ fn largest(plan: &BindingPlan) -> u64 {
 
 /// Outputs for every sample that the data may have, twice: as they come, and as text.
 fn answers(model: &Model, data: DataSize) -> u64 {
-    let (input, output) = (model.input.len().max(1) as u64, model.output.len() as u64);
+    let (input, output) = (model.sample_len().max(1) as u64, model.output.len() as u64);
     2 * (data.held / input).saturating_mul(output)
 }
 

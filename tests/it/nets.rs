@@ -27,7 +27,7 @@ pub fn prepared(model: &Model, options: &Options, seed: u64) -> (Step, Pool) {
     }
     let program = step.compiled().plan.program.clone();
     let mut rng = Rng::new(seed, 0xBA7C);
-    let samples: Vec<f32> = (0..model.batch * model.input.len()).map(|_| rng.normal() as f32).collect();
+    let samples: Vec<f32> = (0..model.batch * model.sample_len()).map(|_| rng.normal() as f32).collect();
     match program.real {
         DType::F64 => step.set_x(&widen(&samples)).unwrap(),
         _ => step.set_x(&samples).unwrap(),

@@ -111,7 +111,7 @@ fn the_notes_of_data_say_what_training_lacks() {
             held_out: 2.0,
             split: SplitKind::Last,
         },
-        input: [2].into(),
+        inputs: vec![stepgraph::model::NamedInput::only([2].into())],
         output: Some([2].into()),
         wants_classes,
         seed: 0,

@@ -4,6 +4,7 @@
 //! `lower/layers`.
 
 mod affine;
+mod joined;
 mod loss;
 mod norm;
 mod pointwise;
@@ -11,6 +12,7 @@ mod pool;
 mod update;
 
 pub use affine::{Conv2d, Conv2dBwd, Linear, LinearBwd};
+pub use joined::{Concat, ConcatBwd, MOST_JOINED, Multiply, joined_axis};
 pub use loss::{Accuracy, Mse, MseGrad, SoftmaxCrossEntropy, SoftmaxCrossEntropyGrad};
 pub use norm::{BatchNorm, BatchNormBwd, BatchNormEval, LayerNorm, LayerNormBwd};
 pub use pointwise::{Activation, ActivationBwd, Add, Dropout, DropoutBwd, Flatten, FlattenBwd, GradAdd, Save};
@@ -83,6 +85,7 @@ macro_rules! each_node {
             Linear LinearBwd Conv2d Conv2dBwd
             BatchNorm BatchNormEval BatchNormBwd LayerNorm LayerNormBwd
             Activation ActivationBwd Dropout DropoutBwd Flatten FlattenBwd Add GradAdd Save
+            Concat ConcatBwd Multiply
             Pool PoolBwd GlobalAvgPool GlobalAvgPoolBwd
             SoftmaxCrossEntropy SoftmaxCrossEntropyGrad Mse MseGrad Accuracy
             StepInc BiasCorr OptimizerStep UpdateMetrics

@@ -11,6 +11,8 @@ mod dropout;
 mod flatten;
 mod global_avg_pool;
 mod layer_norm;
+mod nested;
+mod parallel;
 mod pool;
 mod repeat;
 mod residual;
@@ -24,6 +26,7 @@ pub use dropout::Dropout;
 pub use flatten::Flatten;
 pub use global_avg_pool::GlobalAvgPool;
 pub use layer_norm::LayerNorm;
+pub use parallel::{Branch, JoinKind, Parallel};
 pub use pool::{AvgPool2d, MaxPool2d, Pool, window_output};
 pub use repeat::Repeat;
 pub use residual::Residual;
@@ -33,11 +36,12 @@ use super::activation::Activation;
 use super::draw::Draw;
 use super::infer::{Infer, Join};
 use super::mistakes::FieldChecks;
-use super::path::{ListField, ListId};
+use super::path::ListField;
 use super::schema::{FieldSpec, FieldView, Range};
 use super::spec::Fields;
 use crate::model::field_value::FieldValue;
 use crate::tensor::Shape;
+use nested::{ReadList, read_lists, write_lists};
 use serde_json::{Map, Value};
 use std::fmt::Debug;
 use std::ops::Bound;
@@ -81,7 +85,7 @@ macro_rules! each_layer {
     ($($args:tt)*) => {
         $crate::model::layers::each_layer! { @all [$($args)*]
             Dense Conv2d BatchNorm LayerNorm RmsNorm ActivationLayer MaxPool2d AvgPool2d GlobalAvgPool Flatten Dropout
-            Residual Repeat
+            Residual Repeat Parallel
         }
     };
 }
@@ -141,6 +145,16 @@ pub trait LayerType: Clone + Debug + PartialEq + Sized + 'static {
     /// known. Blocks are gone through by the checker.
     fn infer(&self, cx: &mut Infer<'_>) -> Option<Shape>;
 
+    /// Whether tokens may be the layer's input. Blocks hand them to their first layer.
+    fn takes_tokens(&self) -> bool {
+        false
+    }
+
+    /// The inputs of the network that the layer takes by name.
+    fn named_inputs(&self) -> Vec<&str> {
+        Vec::new()
+    }
+
     /// Sets the fields that decide the output's shape so that it is the input's, where the layer can do that.
     fn keep_shape(&mut self, _input: &Shape) {}
 
@@ -180,6 +194,16 @@ pub trait LayerType: Clone + Debug + PartialEq + Sized + 'static {
     /// Writes what is beside the layers of a list that is in an object of its own.
     fn write_entry(&self, _number: usize, _map: &mut Map<String, Value>) {}
 
+    /// The fields beside the layers of a list, with their values.
+    fn entry_fields(&self, _number: usize) -> Vec<FieldView> {
+        Vec::new()
+    }
+
+    /// Sets a field beside the layers of a list; false where there is no such field or the value is of another kind.
+    fn set_in_entry(&mut self, _number: usize, _name: &str, _value: &FieldValue) -> bool {
+        false
+    }
+
     /// The input of the network that a list takes, by name, where it is not the block's.
     fn input_of(&self, _number: usize) -> Option<&str> {
         None
@@ -214,78 +238,16 @@ const NORM_EPS: Range =
     Range::Real { from: Bound::Excluded(0.0), to: Bound::Included(1.0), help: "above 0 and at most 1, such as 1e-5" };
 const EPS_HELP: &str = "Added to the variance.";
 
-/// Reads the layers of one of the lists of the block, or of the entry, that the fields are of.
-pub(super) type ReadList = fn(&mut Fields<'_>, ListId) -> Vec<LayerSpec>;
-
 /// Writes the fields that differ from their defaults, and the layers inside.
 fn written<T: LayerType>(layer: &T, map: &mut Map<String, Value>) {
     T::FIELDS.iter().for_each(|field| field.write(layer, map));
-    let Some(field) = T::LISTS else { return };
-    let written = |list: &Vec<LayerSpec>| -> Value { list.iter().map(|l| Value::Object(l.write())).collect() };
-    let entry = |(number, list): (usize, &Vec<LayerSpec>)| {
-        if !field.has_objects() {
-            return written(list);
-        }
-        let mut entry = Map::new();
-        layer.write_entry(number, &mut entry);
-        entry.insert("layers".into(), written(list));
-        Value::Object(entry)
-    };
-    let mut lists = layer.lists().into_iter().enumerate().map(entry);
-    let value = if field.item().is_some() { Some(lists.collect()) } else { lists.next() };
-    map.extend(value.map(|value| (field.name().to_owned(), value)));
+    write_lists(layer, map);
 }
 
 /// Reads the fields, and the layers inside by `nested`.
 fn read_into<T: LayerType>(layer: &mut T, f: &mut Fields<'_>, nested: ReadList) {
     T::FIELDS.iter().for_each(|field| field.read(layer, f));
-    let Some(field) = T::LISTS else { return };
-    let count = if field.item().is_some() { entries(field, f).len() } else { 1 };
-    (layer.lists().len()..count).for_each(|number| layer.insert_list(number));
-    (count..layer.lists().len()).rev().for_each(|number| layer.remove_list(number));
-    for number in 0..count {
-        let list = ListId::new(field, number);
-        let layers = if field.has_objects() { read_object(layer, list, f, nested) } else { nested(f, list) };
-        if let Some(place) = layer.lists_mut().into_iter().nth(number) {
-            *place = layers;
-        }
-    }
-}
-
-/// The entries of a field with several lists of layers.
-fn entries<'a>(field: ListField, f: &mut Fields<'a>) -> &'a [Value] {
-    let example = if field.has_objects() { r#"[{"layers": [...]}, ...]"# } else { "[[...], ...]" };
-    match f.raw(field.name()) {
-        Some(Value::Array(items)) => items,
-        Some(other) => {
-            f.wrong(field.name(), other, &format!("a list such as {example}"));
-            &[]
-        }
-        None => {
-            f.fail(field.name(), "is missing", format!("add \"{}\": {example}", field.name()));
-            &[]
-        }
-    }
-}
-
-/// The layers of a list that is in an object of its own; what is beside them goes to `layer`.
-fn read_object<T: LayerType>(layer: &mut T, list: ListId, f: &mut Fields<'_>, nested: ReadList) -> Vec<LayerSpec> {
-    let name = format!("{}[{}]", list.field.name(), list.number);
-    match entries(list.field, f).get(list.number) {
-        Some(Value::Object(map)) => {
-            let (at, owner) = (f.at(&name), f.layer().cloned());
-            let mut entry = Fields::new(map, at, owner, f.sink());
-            layer.read_entry(list.number, &mut entry);
-            let layers = nested(&mut entry, list);
-            entry.finish();
-            layers
-        }
-        Some(other) => {
-            f.wrong(&name, other, r#"an object such as {"layers": [...]}"#);
-            Vec::new()
-        }
-        None => Vec::new(),
-    }
+    read_lists(layer, f, nested);
 }
 
 fn check_into<T: LayerType>(layer: &T, fields: &mut FieldChecks<'_>) {
@@ -299,14 +261,6 @@ fn check_into<T: LayerType>(layer: &T, fields: &mut FieldChecks<'_>) {
 
 fn kind_of<T: LayerType>(_layer: &T) -> LayerKind {
     T::KIND
-}
-
-fn list_field_of<T: LayerType>(_layer: &T) -> Option<ListField> {
-    T::LISTS
-}
-
-fn may_be_empty<T: LayerType>(_layer: &T) -> bool {
-    T::MAY_BE_EMPTY
 }
 
 fn output_field_of<T: LayerType>(_layer: &T) -> Option<&'static str> {
@@ -347,90 +301,24 @@ impl LayerSpec {
         each_layer!(self, l => set_in(l, name, value))
     }
 
-    /// Whether it holds layers.
-    #[must_use]
-    pub fn is_block(&self) -> bool {
-        self.list_field().is_some()
-    }
-
-    /// The field that holds the layers inside of a block.
-    #[must_use]
-    pub fn list_field(&self) -> Option<ListField> {
-        each_layer!(self, l => list_field_of(l))
-    }
-
-    /// The lists of layers inside a block, in order; none of another layer.
-    #[must_use]
-    pub fn lists(&self) -> Vec<(ListId, &[Self])> {
-        let field = self.list_field().unwrap_or_default();
-        let lists = each_layer!(self, l => l.lists()).into_iter().enumerate();
-        lists.map(|(number, list)| (ListId::new(field, number), list.as_slice())).collect()
-    }
-
-    /// The layers of one of a block's lists.
-    #[must_use]
-    pub fn list(&self, list: ListId) -> Option<&[Self]> {
-        self.lists().into_iter().find(|(id, _)| *id == list).map(|(_, layers)| layers)
-    }
-
-    /// The layers of one of a block's lists, to edit.
-    pub fn list_mut(&mut self, list: ListId) -> Option<&mut Vec<Self>> {
-        let field = self.list_field()?;
-        let mut lists = each_layer!(self, l => l.lists_mut()).into_iter();
-        if list.field == field { lists.nth(list.number) } else { None }
-    }
-
-    /// The layers right inside a block, list by list.
-    pub fn inside(&self) -> impl Iterator<Item = &Self> {
-        self.lists().into_iter().flat_map(|(_, layers)| layers)
-    }
-
-    /// Puts an empty list before this one; false where the block has no such place.
-    pub fn insert_list(&mut self, list: ListId) -> bool {
-        let is_possible =
-            list.field.item().is_some() && self.list_field() == Some(list.field) && list.number <= self.lists().len();
-        if is_possible {
-            each_layer!(self, l => l.insert_list(list.number));
-        }
-        is_possible
-    }
-
-    /// Takes a list away with its layers; false where there is none, or no other one.
-    pub fn remove_list(&mut self, list: ListId) -> bool {
-        let is_possible = list.field.item().is_some() && self.list(list).is_some() && self.lists().len() > 1;
-        if is_possible {
-            each_layer!(self, l => l.remove_list(list.number));
-        }
-        is_possible
-    }
-
-    /// The input of the network that a list takes, by name, where it is not the block's.
-    #[must_use]
-    pub fn input_of(&self, list: ListId) -> Option<&str> {
-        each_layer!(self, l => l.input_of(list.number))
-    }
-
-    /// Whether a list without layers is no mistake: it passes on its input.
-    #[must_use]
-    pub fn may_be_empty(&self) -> bool {
-        each_layer!(self, l => may_be_empty(l))
-    }
-
-    /// Whether the layers that are drawn for the inside of a block on this input keep its shape.
-    pub(super) fn keeps_shape_inside(&self, input: &Shape) -> bool {
-        each_layer!(self, l => l.keeps_shape_inside(input))
-    }
-
-    /// The output shape of a block whose lists give these shapes; `None` where they do not fit each other, which is
-    /// reported to `cx`.
-    pub(super) fn join(&self, cx: &mut Join<'_>) -> Option<Shape> {
-        each_layer!(self, l => l.join(cx))
-    }
-
     /// How often the layers inside are applied, where they are repeated.
     #[must_use]
     pub fn times(&self) -> Option<usize> {
         each_layer!(self, l => l.times())
+    }
+
+    /// Whether tokens may be the layer's input.
+    #[must_use]
+    pub fn takes_tokens(&self) -> bool {
+        each_layer!(self, l => LayerType::takes_tokens(l))
+    }
+
+    /// The inputs of the network that the layer takes by name, with those of the layers inside it.
+    #[must_use]
+    pub fn named_inputs(&self) -> Vec<&str> {
+        let mut names = each_layer!(self, l => LayerType::named_inputs(l));
+        names.extend(self.inside().flat_map(Self::named_inputs));
+        names
     }
 
     /// Whether the layers inside must give the shape that they take.

@@ -58,7 +58,7 @@ fn preset(draw: &mut Draw, of_data: &mut Draw, seed: u64) -> Preset {
     Preset {
         name: format!("random-{seed}"),
         about: String::new(),
-        input: InputSpec { shape, batch },
+        input: InputSpec::one(shape, batch),
         layers,
         loss,
         optimizer: settings::optimizer(draw),
@@ -133,7 +133,7 @@ fn output_of(layer: &LayerSpec, input: &Shape, batch: usize) -> Option<Shape> {
     let preset = Preset {
         name: String::new(),
         about: String::new(),
-        input: InputSpec { shape: input.clone(), batch },
+        input: InputSpec::one(input.clone(), batch),
         layers: vec![layer.clone()],
         loss: LossSpec::Mse,
         optimizer: OptimizerSpec::sgd(0.1),
@@ -202,7 +202,7 @@ mod tests {
             let preset = random_preset(seed, Size::SMALL);
             assert_eq!(read_preset(&write_preset(&preset)).as_ref(), Ok(&preset));
             let largest = check(&preset).facts.iter().filter_map(|f| f.output.as_ref().map(Shape::len)).max();
-            let limit = Size::SMALL.sample.max(preset.input.shape.len());
+            let limit = Size::SMALL.sample.max(preset.input.inputs[0].shape.len());
             assert!(largest.is_some_and(|l| l <= limit), "{}: {largest:?}", preset.name);
         }
     }

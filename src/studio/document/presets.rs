@@ -47,7 +47,7 @@ pub fn empty() -> Preset {
     Preset {
         name: UNTITLED.into(),
         about: String::new(),
-        input: InputSpec { shape: [64].into(), batch: 64 },
+        input: InputSpec::one([64], 64),
         layers: Vec::new(),
         loss: LossSpec::SoftmaxCrossEntropy { label_smoothing: 0.0 },
         optimizer: OptimizerSpec::AdamW(AdamW { lr: 0.001, weight_decay: 0.0001, ..AdamW::example() }),

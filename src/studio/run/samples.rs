@@ -66,7 +66,7 @@ pub struct Samples {
 pub fn key_of(preset: &Preset, model: Option<&Model>, base: PathBuf) -> Option<DataKey> {
     preset.data.as_ref().map(|spec| DataKey {
         spec: spec.clone(),
-        input: preset.input.shape.clone(),
+        inputs: preset.input.inputs.clone(),
         output: model.map(|m| m.output.clone()),
         wants_classes: matches!(preset.loss, LossSpec::SoftmaxCrossEntropy { .. }),
         seed: preset.train.map_or(0, |t| t.seed),

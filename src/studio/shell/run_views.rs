@@ -38,6 +38,7 @@ impl Studio {
                 chosen: settings.device,
                 all: devices.list().iter().map(|m| (m.name.as_str(), m.about.as_str(), m.choice)).collect(),
                 why_no_gpu: devices.why_no_gpu.as_deref(),
+                cpu_only: devices.cpu_only.as_deref(),
             },
             transport: TransportView {
                 allowed: run.transport(self.is_ready()),

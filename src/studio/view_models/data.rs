@@ -1,7 +1,7 @@
 //! A data set as the window shows it: its samples, its classes, its features, its split.
 
 use crate::data::{DataError, Dataset, Request, Split, Target, load_to_show, split, training_notes};
-use crate::model::{DataSource, DataSpec};
+use crate::model::{DataSource, DataSpec, NamedInput};
 use crate::studio::view_models::format;
 use crate::tensor::{Shape, plural};
 use std::fmt;
@@ -12,7 +12,7 @@ use std::sync::Arc;
 #[derive(Clone, Debug, PartialEq)]
 pub struct DataKey {
     pub spec: DataSpec,
-    pub input: Shape,
+    pub inputs: Vec<NamedInput>,
     /// The network's output; `None` where it has mistakes, and nothing can be compared with it.
     pub output: Option<Shape>,
     pub wants_classes: bool,
@@ -78,7 +78,7 @@ const LISTED: usize = 512;
 /// Where a file cannot be read or is malformed, or a field of the preset cannot work: the message says what to do.
 pub fn load_view(key: &DataKey) -> Result<DataView, DataError> {
     let output = key.output.clone().unwrap_or_else(|| Shape::from([1]));
-    let request = Request { input: key.input.clone(), output, wants_classes: key.wants_classes, seed: key.seed };
+    let request = Request { inputs: key.inputs.clone(), output, wants_classes: key.wants_classes, seed: key.seed };
     let (mut set, misfit) = load_to_show(&key.spec, &request, &key.base)?;
     let split = split(set.len(), &key.spec, key.seed)?;
     set.notes.extend(training_notes(&set, &split.train));
@@ -281,7 +281,7 @@ mod tests {
     fn key(source: DataSource, input: &[usize], output: Option<usize>) -> DataKey {
         DataKey {
             spec: DataSpec::of(source),
-            input: Shape(input.to_vec()),
+            inputs: vec![NamedInput::only(Shape(input.to_vec()))],
             output: output.map(|n| Shape::from([n])),
             wants_classes: true,
             seed: 0,

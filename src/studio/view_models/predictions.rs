@@ -164,7 +164,7 @@ fn bounds(set: &Dataset) -> Option<[f64; 4]> {
 fn first_weight(model: &Model, on_picture: bool) -> Option<ParamId> {
     let first = model.params.iter().position(|p| p.kind == ParamKind::Weight)?;
     let shape = &model.params[first].shape;
-    let sound = shape.rank() == 4 || (shape.rank() == 2 && on_picture && shape.0[0] == model.input.len());
+    let sound = shape.rank() == 4 || (shape.rank() == 2 && on_picture && shape.0[0] == model.sample_len());
     sound.then_some(ParamId(first as u32))
 }
 

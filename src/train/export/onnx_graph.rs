@@ -4,6 +4,7 @@ use super::protobuf::Message;
 use crate::model::Activation;
 
 pub(super) const FLOAT: i64 = 1;
+pub(super) const INT32: i64 = 6;
 
 /// An attribute of a node.
 pub(super) enum Attribute<'a> {
@@ -42,6 +43,8 @@ pub(super) struct Writer {
     nodes: usize,
     /// Constants that are there already.
     constants: Vec<&'static str>,
+    /// The inputs of the network, each with the value that layers take.
+    pub inputs: Vec<(String, String)>,
 }
 
 impl Writer {
@@ -54,6 +57,11 @@ impl Writer {
         self.nodes += 1;
         self.put(1, &message);
         output
+    }
+
+    /// The value of an input of the network that a branch takes by name.
+    pub fn input(&self, name: &str) -> Option<&str> {
+        self.inputs.iter().find(|(input, _)| input == name).map(|(_, value)| value.as_str())
     }
 
     pub fn put(&mut self, field: u32, message: &Message) {

@@ -8,7 +8,7 @@ use super::layers;
 use super::python::{flag, literal};
 use crate::data::Scaling;
 use crate::model::schema::FieldView;
-use crate::model::{FieldValue, LayerId, LossSpec, Model, OptimizerSpec, Precision};
+use crate::model::{FieldValue, LayerId, ListField, LossSpec, Model, OptimizerSpec, Precision};
 use std::fmt::Write as _;
 
 /// What the script finds beside itself.
@@ -28,13 +28,27 @@ fn modules(out: &mut String, model: &Model, layers: &[LayerId], depth: usize) {
         let module = layers::pytorch(layer);
         if layer.spec.is_block() {
             let _ = writeln!(out, "{indent}{module}[");
-            modules(out, model, &layer.children().collect::<Vec<_>>(), depth + 1);
+            match layer.spec.list_field().and_then(ListField::item) {
+                None => layer.lists.iter().for_each(|list| modules(out, model, list, depth + 1)),
+                Some(_) => layer.lists.iter().for_each(|list| branch(out, model, list, depth + 1)),
+            }
             let _ = writeln!(out, "{indent}]),");
         } else {
             let _ = writeln!(out, "{indent}{module},");
         }
     }
 }
+
+/// One of several lists of a block.
+fn branch(out: &mut String, model: &Model, layers: &[LayerId], depth: usize) {
+    let indent = "    ".repeat(depth);
+    let _ = writeln!(out, "{indent}Block([");
+    modules(out, model, layers, depth + 1);
+    let _ = writeln!(out, "{indent}]),");
+}
+
+/// The classes that only networks with branches need.
+const PARALLEL: &str = include_str!("pytorch_parallel.py");
 
 /// The class of this name, with the fields as its settings.
 fn optimizer(spec: &OptimizerSpec) -> String {
@@ -101,6 +115,7 @@ fn data_values(model: &Model, companions: &Companions, meaning: &Meaning) -> Vec
 fn network_values(model: &Model) -> Vec<(&'static str, String)> {
     let mut layers = String::new();
     modules(&mut layers, model, &model.roots, 2);
+    let has_branches = model.layers.iter().any(|l| l.spec.list_field() == Some(ListField::Branches));
     let has_classes = matches!(model.loss, LossSpec::SoftmaxCrossEntropy { .. });
     let loss = match model.loss {
         LossSpec::SoftmaxCrossEntropy { label_smoothing } => {
@@ -117,11 +132,13 @@ fn network_values(model: &Model) -> Vec<(&'static str, String)> {
     };
     let matmul = if model.precision == Precision::Tf32 { "high" } else { "highest" };
     vec![
-        ("shape", model.input.0.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ")),
+        ("shape", model.inputs[0].shape.0.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ")),
         ("batch", model.batch.to_string()),
         ("precision", precision.to_owned()),
         ("matmul", matmul.to_owned()),
         ("layers", layers),
+        ("network", if has_branches { "Network" } else { "Block" }.to_owned()),
+        ("parallel_classes", if has_branches { format!("{PARALLEL}\n\n") } else { String::new() }),
         ("loss", loss),
         ("plain_loss", plain_loss.to_owned()),
         ("accuracy", accuracy.to_owned()),

@@ -45,12 +45,14 @@ fn list() -> List {
 
 fn input_fields(preset: &Preset) -> Vec<Field> {
     let mut l = list();
-    l.put(
-        "input.shape",
-        "sample shape",
-        FieldValue::Shape(preset.input.shape.0.clone()),
-        "One sample: features, or channels, height, width.",
-    );
+    if let Some(input) = preset.input.single() {
+        l.put(
+            "input.shape",
+            "sample shape",
+            FieldValue::Shape(input.shape.0.clone()),
+            "One sample: features; positions and features; or channels, height, width.",
+        );
+    }
     l.put("input.batch", "batch", FieldValue::Count(preset.input.batch), "Samples a step.");
     let index = Precision::ALL.iter().position(|p| *p == preset.precision).unwrap_or(0);
     l.choose(
@@ -196,7 +198,10 @@ pub fn set_preset_field(preset: &mut Preset, name: &str, value: &FieldValue) -> 
     match (name, value) {
         ("name", Text(t)) => preset.name.clone_from(t),
         ("about", Text(t)) => preset.about.clone_from(t),
-        ("input.shape", Shape(dims)) => preset.input.shape = dims.clone().into(),
+        ("input.shape", Shape(dims)) => match &mut preset.input.inputs[..] {
+            [input] => input.shape = dims.clone().into(),
+            _ => return false,
+        },
         ("input.batch", Count(n)) => preset.input.batch = *n,
         ("precision", Choice(i)) => preset.precision = Precision::ALL.get(*i).copied().unwrap_or_default(),
         ("loss.type", Choice(0)) => preset.loss = LossSpec::SoftmaxCrossEntropy { label_smoothing: 0.0 },

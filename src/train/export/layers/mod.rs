@@ -6,6 +6,7 @@ mod block;
 mod dropout;
 mod flatten;
 mod norm;
+mod parallel;
 mod pool;
 
 use super::onnx_graph::Writer;
@@ -40,9 +41,9 @@ impl<'m> At<'m> {
         self.layer.params.iter().map(|p| model.param(*p).name.as_str())
     }
 
-    /// Applies the layers inside of a block once.
-    fn inside(&self, w: &mut Writer, x: String) -> String {
-        self.layer.children().fold(x, |x, id| onnx(w, self.model, id, x))
+    /// Applies the layers of one of a block's lists once.
+    fn inside(&self, w: &mut Writer, list: usize, x: String) -> String {
+        self.layer.lists[list].iter().fold(x, |x, id| onnx(w, self.model, *id, x))
     }
 }
 
