@@ -7,7 +7,7 @@ use super::predict_data::{Chosen, Weights, choose};
 use super::presets::{self, DataLook, Loaded};
 use super::result_places::{Kind, Places};
 use crate::data::{Dataset, Target};
-use crate::model::{LossSpec, Model};
+use crate::model::Model;
 use crate::tensor::{figure, plural, write_advice, write_atomic};
 use crate::train::{DataChoice, Purpose, Session, SessionSpec, argmax};
 use serde::Serialize;
@@ -146,7 +146,7 @@ struct Answers {
 impl Answers {
     fn of(model: &Model, set: &Dataset, samples: &[u32], mut values: Vec<f32>) -> Self {
         let width = model.output.len().max(1);
-        let is_classes = matches!(model.loss, LossSpec::SoftmaxCrossEntropy { .. });
+        let is_classes = model.loss.wants_classes();
         let mut out = Self {
             width,
             is_classes,

@@ -5,8 +5,8 @@ use super::error::wrong;
 use super::output;
 use crate::data::{self, Request};
 use crate::model::{
-    BUNDLED, Diagnostic, LossSpec, MAX_PRESET_BYTES, Model, Precision, Preset, Rejected, check, did_you_mean,
-    read_partly, read_preset,
+    BUNDLED, Diagnostic, MAX_PRESET_BYTES, Model, Precision, Preset, Rejected, check, did_you_mean, read_partly,
+    read_preset,
 };
 use crate::select::Target;
 use crate::tensor::Shape;
@@ -71,7 +71,7 @@ fn data_mistakes(preset: &Preset, base: &Path, found: &[Diagnostic]) -> Vec<Diag
     let request = Request {
         inputs: preset.input.inputs.clone(),
         output: Shape::from([1]),
-        wants_classes: matches!(preset.loss, LossSpec::SoftmaxCrossEntropy { .. }),
+        loss: preset.loss,
         seed: preset.train.map_or(0, |t| t.seed),
     };
     // What samples are compared with must be the document's own.

@@ -49,8 +49,7 @@ pub(super) fn iris() -> Result<Loaded, DataError> {
 mod tests {
     use super::*;
     use crate::data::{Dataset, Request, load};
-    use crate::model::NamedInput;
-    use crate::model::{DataSource, DataSpec};
+    use crate::model::{DataSource, DataSpec, LossSpec, NamedInput};
     use crate::tensor::Shape;
     use std::path::Path;
 
@@ -58,7 +57,7 @@ mod tests {
         let request = Request {
             inputs: vec![NamedInput::only(input.into())],
             output: [outputs].into(),
-            wants_classes: true,
+            loss: LossSpec::SOFTMAX_CROSS_ENTROPY,
             seed: 0,
         };
         load(&DataSpec::of(source), &request, Path::new("")).unwrap()

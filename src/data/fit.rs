@@ -3,6 +3,7 @@
 use super::dataset::Loaded;
 use super::error::Side;
 use super::{DataError, Dataset, Place, Request, Target};
+use crate::model::Targets;
 use crate::tensor::{Shape, plural};
 
 /// The data set in the network's shapes.
@@ -23,10 +24,13 @@ pub(super) fn fit(mut loaded: Loaded, request: &Request) -> Result<Dataset, Data
         ));
     }
     fit_sample(&mut loaded, request)?;
-    match (&loaded.dataset.target, request.wants_classes) {
+    match (&loaded.dataset.target, request.loss.wants_classes()) {
         (Target::Classes { .. }, true) => fit_classes(&mut loaded, request)?,
         (Target::Classes { .. }, false) => spread_classes(&mut loaded, request)?,
-        (Target::Values { .. }, false) => fit_values(&mut loaded, request)?,
+        (Target::Values { .. }, false) => {
+            fit_values(&mut loaded, request)?;
+            fit_binary(&loaded, request)?;
+        }
         (Target::Values { .. }, true) => {
             return Err(DataError::fit(
                 Side::Loss,
@@ -149,8 +153,9 @@ fn fit_classes(loaded: &mut Loaded, request: &Request) -> Result<(), DataError> 
 /// Classes as values: 0 and 1 for a single output, one-hot otherwise.
 fn spread_classes(loaded: &mut Loaded, request: &Request) -> Result<(), DataError> {
     let outputs = request.output.checked_len().unwrap_or(usize::MAX);
-    let why = "as the loss mse learns classes one-hot, or two of them as 0 and 1 from one output";
-    check_labels(loaded, if outputs == 1 { 2 } else { outputs }, why)?;
+    let name = request.loss.name();
+    let why = format!("as the loss {name} learns classes one-hot, or two of them as 0 and 1 from one output");
+    check_labels(loaded, if outputs == 1 { 2 } else { outputs }, &why)?;
     let data = &mut loaded.dataset;
     let Target::Classes { labels, names } = &data.target else { return Ok(()) };
     data.preprocessing.classes.clone_from(names);
@@ -203,11 +208,26 @@ fn fit_values(loaded: &mut Loaded, request: &Request) -> Result<(), DataError> {
     Ok(())
 }
 
+/// Refuses values that a loss on 0 and 1 does not take.
+fn fit_binary(loaded: &Loaded, request: &Request) -> Result<(), DataError> {
+    let Target::Values { values, shape } = &loaded.dataset.target else { return Ok(()) };
+    let is_wrong = |v: &f32| request.loss.targets() == Targets::Binary && *v != 0.0 && *v != 1.0;
+    let Some(at) = values.iter().position(is_wrong) else { return Ok(()) };
+    Err(DataError::fit(
+        Side::Loss,
+        &loaded.target_file,
+        loaded.place(at / shape.len().max(1)),
+        format!("the target {}", values[at]),
+        format!("0 or 1, as the loss {} asks", request.loss.name()),
+        "use the loss mse for other values, or data whose targets are 0 and 1",
+    ))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::data::Preprocessing;
-    use crate::model::NamedInput;
+    use crate::model::{LossSpec, NamedInput};
 
     fn loaded(sample: Shape, target: Target) -> Loaded {
         let n = target.len();
@@ -240,8 +260,19 @@ mod tests {
         output: impl Into<Shape>,
         wants_classes: bool,
     ) -> Result<Dataset, String> {
+        let loss = if wants_classes { LossSpec::SOFTMAX_CROSS_ENTROPY } else { LossSpec::MSE };
+        check_for(loss, sample, target, input, output)
+    }
+
+    fn check_for(
+        loss: LossSpec,
+        sample: impl Into<Shape>,
+        target: Target,
+        input: impl Into<Shape>,
+        output: impl Into<Shape>,
+    ) -> Result<Dataset, String> {
         let inputs = vec![NamedInput::only(input.into())];
-        let request = Request { inputs, output: output.into(), wants_classes, seed: 0 };
+        let request = Request { inputs, output: output.into(), loss, seed: 0 };
         fit(loaded(sample.into(), target), &request).map_err(|e| e.to_string())
     }
 
@@ -293,8 +324,9 @@ mod tests {
             {"type": "dropout", "rate": 0.1}]}"#;
         let preset = crate::model::read_preset(text).unwrap();
         let request = |input: usize, wants_classes| {
+            let loss = if wants_classes { LossSpec::SOFTMAX_CROSS_ENTROPY } else { LossSpec::MSE };
             let inputs = vec![NamedInput::only([input].into())];
-            Request { inputs, output: [4].into(), wants_classes, seed: 0 }
+            Request { inputs, output: [4].into(), loss, seed: 0 }
         };
         let found = |target: Target, input, wants| {
             fit(loaded([1].into(), target), &request(input, wants)).unwrap_err().mistake(&preset)
@@ -337,6 +369,15 @@ mod tests {
         assert_eq!(data.target, Target::Values { values: vec![1.0, 0.0], shape: [1].into() });
         let data = check([1], classes(&[1, 2], &[]), [1], [3], false).unwrap();
         assert_eq!(data.target, Target::Values { values: vec![0., 1., 0., 0., 0., 1.], shape: [3].into() });
+        let binary = LossSpec::example("binary_cross_entropy").unwrap();
+        let data = check_for(binary, [1], classes(&[1, 0], &["no", "yes"]), [1], [1]).unwrap();
+        assert_eq!(data.target, Target::Values { values: vec![1.0, 0.0], shape: [1].into() });
+        let text = check_for(binary, [1], classes(&[2], &[]), [1], [1]).unwrap_err();
+        assert!(text.contains("found class 2, expected 0 to 1, as the loss binary_cross_entropy learns"), "{text}");
+        let half = Target::Values { values: vec![1.0, 0.5], shape: [1].into() };
+        let text = check_for(binary, [1], half.clone(), [1], [1]).unwrap_err();
+        assert!(text.contains("line 3 does not fit the network: found the target 0.5, expected 0 or 1"), "{text}");
+        assert!(check_for(LossSpec::example("huber").unwrap(), [1], half, [1], [1]).is_ok());
         assert!(check([1], classes(&[2], &[]), [1], [1], false).unwrap_err().contains("expected 0 to 1"));
         assert!(check([1], classes(&[0], &[]), [1], [usize::MAX], false).unwrap_err().contains("memory"));
     }

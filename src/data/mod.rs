@@ -56,7 +56,7 @@ pub use size::{DataSize, expected_size};
 pub use split::{Split, split};
 pub use table::{CsvOptions, Table, read_csv};
 
-use crate::model::{DataSource, DataSpec};
+use crate::model::{DataSource, DataSpec, Targets};
 use error::Side;
 use std::path::Path;
 
@@ -128,12 +128,15 @@ fn read(spec: &DataSpec, request: &Request, base: &Path, known: Option<&Preproce
         return Err(DataError::Several(closed));
     }
     let input = request.only(&spec.source)?;
-    let classes = request.wants_classes;
+    // Names of classes, and numbers that stand for some, become 0 and 1 where a loss asks for them.
+    let classes = request.loss.wants_classes();
+    let names_classes = request.loss.targets() != Targets::Values;
     let loaded = match &spec.source {
         DataSource::Digits => bundled::digits()?,
         DataSource::Iris => bundled::iris()?,
         DataSource::Csv { path, header, target, delimiter, .. } => {
-            let options = CsvOptions { header: *header, target: target.clone(), delimiter: *delimiter, classes };
+            let (target, classes) = (target.clone(), names_classes);
+            let options = CsvOptions { header: *header, target, delimiter: *delimiter, classes };
             table::load(&base.join(path), &options, known)?
         }
         DataSource::Npz { path, x, y } => npz::load(&base.join(path), x, y, classes)?,
@@ -153,7 +156,7 @@ fn read(spec: &DataSpec, request: &Request, base: &Path, known: Option<&Preproce
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::model::NamedInput;
+    use crate::model::{LossSpec, NamedInput};
 
     #[test]
     fn load_reads_beside_the_preset_and_checks_against_the_network() {
@@ -168,18 +171,20 @@ mod tests {
             delimiter: ',',
         };
         let spec = |path: &str| DataSpec { source: source(path), held_out: 2.0, split: crate::model::SplitKind::Last };
-        let request = |outputs: usize, wants_classes| Request {
+        let request = |outputs: usize, loss: LossSpec| Request {
             inputs: vec![NamedInput::only([2].into())],
             output: [outputs].into(),
-            wants_classes,
+            loss,
             seed: 0,
         };
-        let data = load(&spec("sets/t.csv"), &request(3, true), dir.path()).unwrap();
+        let data = load(&spec("sets/t.csv"), &request(3, LossSpec::SOFTMAX_CROSS_ENTROPY), dir.path()).unwrap();
         assert_eq!((data.name.as_str(), data.x.as_slice()), ("t", &[-1.0, 0.0, 1.0, 0.0, 3.0, 0.0, 5.0, 0.0][..]));
-        let values = load(&spec("sets/t.csv"), &request(1, false), dir.path()).unwrap();
+        let values = load(&spec("sets/t.csv"), &request(1, LossSpec::MSE), dir.path()).unwrap();
         assert_eq!(values.target, Target::Values { values: vec![0.0, 1.0, 2.0, 1.0], shape: [1].into() });
         let fails = |path: &str, outputs, wanted: &str| {
-            let text = load(&spec(path), &request(outputs, true), dir.path()).unwrap_err().to_string();
+            let text = load(&spec(path), &request(outputs, LossSpec::SOFTMAX_CROSS_ENTROPY), dir.path())
+                .unwrap_err()
+                .to_string();
             assert!(text.contains(wanted), "{text}");
         };
         fails("sets/t.csv", 2, "t.csv, line 4 does not fit the network: found class 2, expected 0 to 1");
@@ -190,7 +195,7 @@ mod tests {
     #[test]
     fn synthetic_sources_reach_the_network() {
         let request =
-            Request { inputs: vec![NamedInput::only([3].into())], output: [1].into(), wants_classes: false, seed: 1 };
+            Request { inputs: vec![NamedInput::only([3].into())], output: [1].into(), loss: LossSpec::MSE, seed: 1 };
         let spec = DataSpec::of(DataSource::Regression { samples: 20, noise: 0.1 });
         assert_eq!(load(&spec, &request, Path::new("")).unwrap().x.len(), 60);
         let text = load(&DataSpec::of(DataSource::Moons { samples: 20, noise: 0.1 }), &request, Path::new(""));

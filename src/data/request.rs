@@ -5,14 +5,14 @@ use crate::model::{DataSource, LossSpec, Model, NamedInput, inputs_text};
 use crate::tensor::Shape;
 
 /// What the network asks of its data.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Request {
     /// The network's inputs.
     pub inputs: Vec<NamedInput>,
     /// The network's output for one sample.
     pub output: Shape,
-    /// Whether the loss takes classes (softmax cross-entropy) or values (mean squared error).
-    pub wants_classes: bool,
+    /// It says whether targets are classes or values, and which values.
+    pub loss: LossSpec,
     /// The run's seed, from which synthetic data and the split follow.
     pub seed: u64,
 }
@@ -21,8 +21,7 @@ impl Request {
     /// What a network asks of its data in a run with this seed.
     #[must_use]
     pub fn of(model: &Model, seed: u64) -> Self {
-        let wants_classes = matches!(model.loss, LossSpec::SoftmaxCrossEntropy { .. });
-        Self { inputs: model.inputs.clone(), output: model.output.clone(), wants_classes, seed }
+        Self { inputs: model.inputs.clone(), output: model.output.clone(), loss: model.loss, seed }
     }
 
     /// The shape of the only input, where it is one of numbers.

@@ -5,7 +5,7 @@ use super::graph::{Graph, Input, InputKind, Inputs};
 use super::layers::forward;
 use super::value::{Role, ValueId};
 use super::{Metrics, Mode};
-use crate::model::{LossSpec, Model, NamedInput, ParamId};
+use crate::model::{Model, NamedInput, ParamId, Targets};
 use crate::tensor::{DType, Shape};
 
 /// The graph of a model's step. `real` is the type of every real value: `F32`, or `F64` for checks.
@@ -44,11 +44,9 @@ pub fn build(model: &Model, mode: Mode, metrics: Metrics, real: DType) -> Graph 
 /// What the loss compares the output with: values for each sample, or a class for each row of the output.
 fn targets(b: &mut Builder<'_>) -> ValueId {
     let model = b.model;
-    match model.loss {
-        LossSpec::SoftmaxCrossEntropy { .. } => {
-            b.source("y", Role::Input, model.labels().batched(model.batch), DType::I32)
-        }
-        LossSpec::Mse => b.source("y", Role::Input, model.output.batched(model.batch), b.real),
+    match model.loss.targets() {
+        Targets::Classes => b.source("y", Role::Input, model.labels().batched(model.batch), DType::I32),
+        Targets::Values | Targets::Binary => b.source("y", Role::Input, model.output.batched(model.batch), b.real),
     }
 }
 

@@ -5,11 +5,12 @@ use super::diagnostic::Diagnostic;
 use super::infer::{Infer, Join};
 use super::input::{Flow, NamedInput, sample_len, single};
 use super::layers::{LayerKind, LayerSpec, NextActivation};
+use super::losses::LossSpec;
 use super::mistakes::{FieldChecks, Mistakes};
 use super::optimizers::OptimizerSpec;
 use super::param::{LayerId, Param, ParamId};
 use super::path::{LayerPath, ListId, ListPath};
-use super::preset::{LossSpec, Precision, Preset};
+use super::preset::{Precision, Preset};
 use super::settings::{MAX_ELEMENTS, check_inputs, check_loss, check_optimizer, check_output};
 use crate::tensor::{Shape, plural};
 

@@ -2,6 +2,7 @@
 
 use super::input::InputSpec;
 use super::layers::LayerSpec;
+use super::losses::LossSpec;
 use super::optimizers::OptimizerSpec;
 use super::path::{LayerPath, ListId, ListPath};
 use serde::{Deserialize, Serialize};
@@ -91,24 +92,6 @@ impl Preset {
         }
         let end = || Some((LayerPath::from([self.layers.len().checked_sub(1)?]), ""));
         last(&self.layers, &ListPath::default()).or_else(end)
-    }
-}
-
-/// The loss; the mean over the batch.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub enum LossSpec {
-    SoftmaxCrossEntropy { label_smoothing: f64 },
-    Mse,
-}
-
-impl LossSpec {
-    /// The name used in presets.
-    #[must_use]
-    pub const fn name(&self) -> &'static str {
-        match self {
-            Self::SoftmaxCrossEntropy { .. } => "softmax_cross_entropy",
-            Self::Mse => "mse",
-        }
     }
 }
 

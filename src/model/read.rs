@@ -131,7 +131,7 @@ fn read_fields(mut f: Fields<'_>) -> Preset {
     let layers = read_layers(&mut f, ListId::default());
     let loss = f
         .object("loss", Some("{\"type\": \"softmax_cross_entropy\"}"))
-        .and_then(|m| read_loss(&mut Fields::new(m, "loss", None, f.sink())));
+        .and_then(|m| LossSpec::read(&mut Fields::new(m, "loss", None, f.sink())));
     let optimizer = f
         .object("optimizer", Some("{\"type\": \"adam\", \"lr\": 0.001}"))
         .map(|m| OptimizerSpec::read(&mut Fields::new(m, "optimizer", None, f.sink())));
@@ -149,7 +149,7 @@ fn read_fields(mut f: Fields<'_>) -> Preset {
         about,
         input,
         layers,
-        loss: loss.unwrap_or(LossSpec::Mse),
+        loss: loss.unwrap_or(LossSpec::MSE),
         optimizer: optimizer.unwrap_or(OptimizerSpec::sgd(0.0)),
         precision,
         data,
@@ -262,21 +262,6 @@ fn read_layer(map: &Map<String, Value>, here: String, path: LayerPath, out: &mut
     let layer = LayerSpec::read(kind, &mut f, read_layers);
     f.finish();
     Some(layer)
-}
-
-fn read_loss(f: &mut Fields<'_>) -> Option<LossSpec> {
-    #[derive(Clone, Copy)]
-    enum Kind {
-        Ce,
-        Mse,
-    }
-    let kind = f.choice("type", &[("softmax_cross_entropy", Kind::Ce), ("mse", Kind::Mse)], true)?;
-    let loss = match kind {
-        Kind::Ce => LossSpec::SoftmaxCrossEntropy { label_smoothing: f.number("label_smoothing", Some(0.0)) },
-        Kind::Mse => LossSpec::Mse,
-    };
-    f.finish_ref();
-    Some(loss)
 }
 
 fn read_data(mut f: Fields<'_>) -> Option<DataSpec> {

@@ -2,10 +2,11 @@
 
 use super::diagnostic::Diagnostic;
 use super::input::{Content, InputSpec, NamedInput};
+use super::losses::LossSpec;
 use super::mistakes::Mistakes;
 use super::optimizers::OptimizerSpec;
 use super::path::LayerPath;
-use super::preset::{LossSpec, Preset};
+use super::preset::Preset;
 use crate::tensor::Shape;
 
 /// More values than this in one buffer are a mistake, not a plan: 2^40 elements are 4 TiB.
@@ -58,22 +59,19 @@ fn check_input(place: &str, input: &NamedInput, batch: usize, out: &mut Mistakes
 }
 
 pub(super) fn check_loss(loss: LossSpec, out: &mut Mistakes) {
-    if let LossSpec::SoftmaxCrossEntropy { label_smoothing } = loss
-        && !(0.0..=1.0).contains(&label_smoothing)
-    {
-        let message = format!("found {label_smoothing}");
-        out.fail("loss.label_smoothing", message, "expected a number from 0 to 1");
+    for (name, found, help) in loss.findings() {
+        out.fail(name, found, help);
     }
 }
 
 pub(super) fn check_output(preset: &Preset, output: &Shape, out: &mut Mistakes) {
-    if matches!(preset.loss, LossSpec::SoftmaxCrossEntropy { .. }) && output.rank() != 1 {
+    if let Some(help) = preset.loss.refusal(output) {
         let layer = preset.layers.len().checked_sub(1).map(|i| LayerPath::from([i]));
         out.add(Diagnostic {
             layer,
             path: "loss".into(),
-            message: format!("softmax_cross_entropy on an output of shape {output}"),
-            help: "it takes [classes]: end with flatten and dense, or global_avg_pool and dense".into(),
+            message: format!("{} on an output of shape {output}", preset.loss.name()),
+            help: help.into(),
         });
     }
 }

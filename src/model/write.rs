@@ -1,7 +1,7 @@
 //! Writing a preset as JSON.
 
 use super::preset::{DataSource, DataSpec, Header, TargetColumn};
-use super::{Content, InputSpec, LossSpec, NamedInput, Preset};
+use super::{Content, InputSpec, NamedInput, Preset};
 use serde_json::{Map, Value, json};
 use std::path::Path;
 
@@ -14,7 +14,7 @@ pub fn write_preset(preset: &Preset) -> String {
     doc.insert("about".into(), preset.about.clone().into());
     write_inputs(&preset.input, &mut doc);
     doc.insert("layers".into(), preset.layers.iter().map(|l| Value::Object(l.write())).collect());
-    doc.insert("loss".into(), write_loss(preset.loss));
+    doc.insert("loss".into(), preset.loss.write());
     doc.insert("optimizer".into(), preset.optimizer.write());
     doc.insert("precision".into(), preset.precision.name().into());
     if let Some(data) = &preset.data {
@@ -45,17 +45,6 @@ fn write_inputs(spec: &InputSpec, doc: &mut Map<String, Value>) {
     }
     input.insert("batch".into(), spec.batch.into());
     doc.insert("input".into(), Value::Object(input));
-}
-
-/// The loss as it stands in a preset.
-#[must_use]
-fn write_loss(loss: LossSpec) -> Value {
-    match loss {
-        LossSpec::SoftmaxCrossEntropy { label_smoothing: 0.0 } | LossSpec::Mse => json!({ "type": loss.name() }),
-        LossSpec::SoftmaxCrossEntropy { label_smoothing } => {
-            json!({ "type": loss.name(), "label_smoothing": label_smoothing })
-        }
-    }
 }
 
 fn write_data(data: &DataSpec) -> Map<String, Value> {

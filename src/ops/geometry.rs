@@ -107,7 +107,7 @@ impl PoolGeometry {
 }
 
 /// A scalar frozen into an operation. Kept as bits so that operations compare and hash exactly.
-#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Default, PartialEq, Eq, Hash)]
 pub struct Scalar(u64);
 
 impl Scalar {

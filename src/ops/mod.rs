@@ -24,6 +24,7 @@ mod loss;
 mod metrics;
 mod operation;
 mod optimizer;
+mod point_loss;
 mod pool;
 mod product;
 pub mod slots;

@@ -4,7 +4,7 @@ use super::{TensorFile, TrainError};
 use crate::data::{BatchPlace, BatchTargets, Batches, Dataset, Position, Split, Target};
 use crate::exec::{Step, samples_to_stored};
 use crate::lower::{LValueId, Layout};
-use crate::model::{LossSpec, Model, Rng};
+use crate::model::{Model, Rng, Targets};
 use crate::tensor::{DType, HostTensor, plural};
 use serde::{Deserialize, Serialize};
 use std::borrow::Cow;
@@ -107,6 +107,16 @@ impl BatchFile<'_> {
         }
     }
 
+    /// Refuses targets that the loss does not take.
+    fn check_targets(&self, values: &[f32], model: &Model) -> Result<(), TrainError> {
+        let is_wrong = |v: &f32| model.loss.targets() == Targets::Binary && *v != 0.0 && *v != 1.0;
+        let Some(at) = values.iter().position(is_wrong) else { return Ok(()) };
+        let (batch, sample) = (at / (model.batch * model.output.len()), at / model.output.len() % model.batch);
+        let message = format!("batch.y holds {} in batch {batch}, sample {sample}", values[at]);
+        let help = format!("the loss {} takes targets of 0 or 1; for other values use mse", model.loss.name());
+        Err(TrainError::file(self.path, message, help))
+    }
+
     fn classes(&self, tensor: &HostTensor, model: &Model) -> Result<Vec<i32>, TrainError> {
         let values: Option<Vec<i32>> = match tensor.dtype {
             DType::I32 => tensor.to_vec::<i32>().ok(),
@@ -153,13 +163,15 @@ impl DataFeed {
         let y = file.tensor("batch.y")?;
         let count = file.batch_count("batch.x", x, &model.inputs[0].shape.batched(model.batch).0)?;
         let samples = file.floats("batch.x", x)?;
-        let y = match model.loss {
-            LossSpec::Mse => {
+        let y = match model.loss.targets() {
+            Targets::Values | Targets::Binary => {
                 let steps = file.batch_count("batch.y", y, &model.output.batched(model.batch).0)?;
                 same_count(path, count, steps)?;
-                Labels::Values(file.floats("batch.y", y)?)
+                let values = file.floats("batch.y", y)?;
+                file.check_targets(&values, model)?;
+                Labels::Values(values)
             }
-            LossSpec::SoftmaxCrossEntropy { .. } => {
+            Targets::Classes => {
                 let steps = file.batch_count("batch.y", y, &[model.batch])?;
                 same_count(path, count, steps)?;
                 Labels::Classes(file.classes(y, model)?)
@@ -185,14 +197,19 @@ impl DataFeed {
         let samples: Vec<f64> = (0..len).map(|_| rng.normal()).collect();
         write_real(step, x, real, &samples)?;
         if let Some(y) = y {
-            match model.loss {
-                LossSpec::SoftmaxCrossEntropy { .. } => {
+            match model.loss.targets() {
+                Targets::Classes => {
                     let classes = model.output.len();
                     let labels: Vec<i32> = (0..model.batch).map(|_| rng.below(classes) as i32).collect();
                     step.write(y, &labels)?;
                 }
-                LossSpec::Mse => {
+                Targets::Values => {
                     let targets: Vec<f64> = (0..model.batch * model.output.len()).map(|_| rng.normal()).collect();
+                    write_real(step, y, real, &targets)?;
+                }
+                Targets::Binary => {
+                    let len = model.batch * model.output.len();
+                    let targets: Vec<f64> = (0..len).map(|_| rng.below(2) as f64).collect();
                     write_real(step, y, real, &targets)?;
                 }
             }

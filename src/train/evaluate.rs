@@ -6,7 +6,8 @@ use crate::compile::{Compiled, Options, compile};
 use crate::data::{Dataset, Target};
 use crate::exec::cpu::Pool;
 use crate::exec::{Executor, Step, samples_to_stored};
-use crate::model::{LossSpec, Model};
+use crate::model::losses::is_right;
+use crate::model::{Model, Targets};
 use crate::select::Target as Machine;
 use serde::Serialize;
 use std::sync::Arc;
@@ -110,7 +111,8 @@ impl Evaluator {
         indices: &[u32],
     ) -> Result<Evaluation, TrainError> {
         let width = model.output.len();
-        let classes = matches!(model.loss, LossSpec::SoftmaxCrossEntropy { .. });
+        let classes = model.loss.wants_classes();
+        let has_accuracy = model.loss.has_accuracy();
         let mut confusion = if classes && width <= MAX_CONFUSION { vec![vec![0u32; width]; width] } else { Vec::new() };
         let (mut loss, mut right) = (0.0f64, 0usize);
         let indices = &*plant::held_out(indices, model.batch);
@@ -128,15 +130,24 @@ impl Evaluator {
                     }
                     Target::Values { values, .. } => {
                         let target = &values[i as usize * width..][..width];
-                        let square: f64 = row.iter().zip(target).map(|(a, b)| f64::from(a - b).powi(2)).sum();
-                        loss += square / width as f64;
+                        loss += model.loss.of_values(row, target).unwrap_or(f64::NAN);
+                        if has_accuracy {
+                            right += row.iter().zip(target).filter(|(y, t)| is_right(**y, **t)).count();
+                        }
                     }
                 }
             }
         })?;
+        // Of classes a sample is one answer, of 0 or 1 each output is.
+        let answers = if model.loss.targets() == Targets::Binary { width.max(1) } else { 1 } as f64;
         let samples = indices.len();
         let n = plant::divisor(samples, model.batch).max(1) as f64;
-        Ok(Evaluation { samples, loss: loss / n, accuracy: classes.then(|| right as f64 / n), confusion })
+        Ok(Evaluation {
+            samples,
+            loss: loss / n,
+            accuracy: has_accuracy.then(|| right as f64 / (n * answers)),
+            confusion,
+        })
     }
 }
 

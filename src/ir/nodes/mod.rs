@@ -13,7 +13,9 @@ mod update;
 
 pub use affine::{Conv2d, Conv2dBwd, Linear, LinearBwd};
 pub use joined::{Concat, ConcatBwd, MOST_JOINED, Multiply, joined_axis};
-pub use loss::{Accuracy, Mse, MseGrad, SoftmaxCrossEntropy, SoftmaxCrossEntropyGrad};
+pub use loss::{
+    Accuracy, BinaryAccuracy, Mse, MseGrad, PointLoss, PointLossGrad, SoftmaxCrossEntropy, SoftmaxCrossEntropyGrad,
+};
 pub use norm::{BatchNorm, BatchNormBwd, BatchNormEval, LayerNorm, LayerNormBwd};
 pub use pointwise::{Activation, ActivationBwd, Add, Dropout, DropoutBwd, Flatten, FlattenBwd, GradAdd, Save};
 pub use pool::{GlobalAvgPool, GlobalAvgPoolBwd, Pool, PoolBwd, PoolKind};
@@ -88,6 +90,7 @@ macro_rules! each_node {
             Concat ConcatBwd Multiply
             Pool PoolBwd GlobalAvgPool GlobalAvgPoolBwd
             SoftmaxCrossEntropy SoftmaxCrossEntropyGrad Mse MseGrad Accuracy
+            PointLoss PointLossGrad BinaryAccuracy
             StepInc BiasCorr OptimizerStep UpdateMetrics
         }
     };

@@ -1,7 +1,7 @@
 //! A data set as the window shows it: its samples, its classes, its features, its split.
 
 use crate::data::{DataError, Dataset, Request, Split, Target, load_to_show, split, training_notes};
-use crate::model::{DataSource, DataSpec, NamedInput};
+use crate::model::{DataSource, DataSpec, LossSpec, NamedInput};
 use crate::studio::view_models::format;
 use crate::tensor::{Shape, plural};
 use std::fmt;
@@ -15,7 +15,7 @@ pub struct DataKey {
     pub inputs: Vec<NamedInput>,
     /// The network's output; `None` where it has mistakes, and nothing can be compared with it.
     pub output: Option<Shape>,
-    pub wants_classes: bool,
+    pub loss: LossSpec,
     pub seed: u64,
     pub base: PathBuf,
 }
@@ -78,7 +78,7 @@ const LISTED: usize = 512;
 /// Where a file cannot be read or is malformed, or a field of the preset cannot work: the message says what to do.
 pub fn load_view(key: &DataKey) -> Result<DataView, DataError> {
     let output = key.output.clone().unwrap_or_else(|| Shape::from([1]));
-    let request = Request { inputs: key.inputs.clone(), output, wants_classes: key.wants_classes, seed: key.seed };
+    let request = Request { inputs: key.inputs.clone(), output, loss: key.loss, seed: key.seed };
     let (mut set, misfit) = load_to_show(&key.spec, &request, &key.base)?;
     let split = split(set.len(), &key.spec, key.seed)?;
     set.notes.extend(training_notes(&set, &split.train));
@@ -283,7 +283,7 @@ mod tests {
             spec: DataSpec::of(source),
             inputs: vec![NamedInput::only(Shape(input.to_vec()))],
             output: output.map(|n| Shape::from([n])),
-            wants_classes: true,
+            loss: LossSpec::SOFTMAX_CROSS_ENTROPY,
             seed: 0,
             base: PathBuf::new(),
         }

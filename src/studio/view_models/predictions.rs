@@ -2,7 +2,7 @@
 //! errors, filters.
 
 use crate::data::{Dataset, Split, Target};
-use crate::model::{DataSource, LossSpec, Model, ParamId, ParamKind};
+use crate::model::{DataSource, Model, ParamId, ParamKind};
 use crate::studio::view_models::data::{Picture, class_name, class_of, picture, target_text};
 use crate::tensor::{HostTensor, figure};
 use crate::train::{Look, Looked, argmax};
@@ -179,7 +179,7 @@ fn softmax(row: &[f32], out: &mut Vec<f32>) {
 pub fn view(question: &AnsweredQuery) -> PredictionsView {
     let AnsweredQuery { run, model, source, set, split, maybe_trained, answer } = question;
     let outputs = model.output.len().max(1);
-    let is_classes = matches!(model.loss, LossSpec::SoftmaxCrossEntropy { .. });
+    let is_classes = model.loss.wants_classes();
     let (all, part) = (if split.held_out.is_empty() { &split.train } else { &split.held_out }, samples_of(split).1);
     let count = answer.outputs.len() / outputs;
     let noun = if count == 1 { "sample" } else { "samples" };

@@ -7,7 +7,7 @@ use super::layers;
 use super::onnx_graph::{FLOAT, INT32, Writer, tensor};
 use super::protobuf::Message;
 use super::{ExportError, Meaning};
-use crate::model::{LossSpec, Model, NamedInput};
+use crate::model::{Model, NamedInput};
 use crate::tensor::{Bytes, DType, HostTensor, Shape};
 
 const OPSET: i64 = 17;
@@ -39,7 +39,7 @@ fn about(model: &Model, meaning: &Meaning) -> String {
     for note in meaning.notes.iter().filter(|_| meaning.scaling.is_none()) {
         out.push_str(&format!(" {note}."));
     }
-    if matches!(model.loss, LossSpec::SoftmaxCrossEntropy { .. }) {
+    if model.loss.wants_classes() {
         out.push_str(" Gives logits; the class is the largest.");
     }
     out
@@ -48,7 +48,7 @@ fn about(model: &Model, meaning: &Meaning) -> String {
 /// The same for programs: lists as JSON.
 fn properties(model: &Model, meaning: &Meaning) -> Vec<(&'static str, String)> {
     let json = |value: serde_json::Value| value.to_string();
-    let logits = matches!(model.loss, LossSpec::SoftmaxCrossEntropy { .. });
+    let logits = model.loss.wants_classes();
     let mut out = vec![("stepgraph.output", if logits { "logits" } else { "values" }.to_owned())];
     out.push(("stepgraph.input", if meaning.scaling.is_some() { "raw" } else { "as trained" }.to_owned()));
     if !meaning.classes.is_empty() {

@@ -8,7 +8,7 @@ use super::layers;
 use super::python::{flag, literal};
 use crate::data::Scaling;
 use crate::model::schema::FieldView;
-use crate::model::{FieldValue, LayerId, ListField, LossSpec, Model, OptimizerSpec, Precision};
+use crate::model::{FieldValue, LayerId, ListField, Model, OptimizerSpec, Precision, Targets};
 use std::fmt::Write as _;
 
 /// What the script finds beside itself.
@@ -116,15 +116,11 @@ fn network_values(model: &Model) -> Vec<(&'static str, String)> {
     let mut layers = String::new();
     modules(&mut layers, model, &model.roots, 2);
     let has_branches = model.layers.iter().any(|l| l.spec.list_field() == Some(ListField::Branches));
-    let has_classes = matches!(model.loss, LossSpec::SoftmaxCrossEntropy { .. });
-    let loss = match model.loss {
-        LossSpec::SoftmaxCrossEntropy { label_smoothing } => {
-            format!("F.cross_entropy(output, y, label_smoothing={label_smoothing:?})")
-        }
-        LossSpec::Mse => "F.mse_loss(output, y)".to_owned(),
+    let accuracy = match model.loss.targets() {
+        Targets::Classes => "(output.argmax(dim=1) == y).float().mean().item()",
+        Targets::Binary => "((output > 0) == (y > 0.5)).float().mean().item()",
+        Targets::Values => "None",
     };
-    let plain_loss = if has_classes { "F.cross_entropy(output, y)" } else { "F.mse_loss(output, y)" };
-    let accuracy = if has_classes { "(output.argmax(dim=1) == y).float().mean().item()" } else { "None" };
     let precision = match model.precision {
         Precision::F32 | Precision::Tf32 => "None",
         Precision::Bf16 => "torch.bfloat16",
@@ -139,12 +135,12 @@ fn network_values(model: &Model) -> Vec<(&'static str, String)> {
         ("layers", layers),
         ("network", if has_branches { "Network" } else { "Block" }.to_owned()),
         ("parallel_classes", if has_branches { format!("{PARALLEL}\n\n") } else { String::new() }),
-        ("loss", loss),
-        ("plain_loss", plain_loss.to_owned()),
+        ("loss", model.loss.pytorch(false)),
+        ("plain_loss", model.loss.pytorch(true)),
         ("accuracy", accuracy.to_owned()),
         ("optimizer", optimizer(&model.optimizer)),
         ("optimizer_class", model.optimizer.pytorch_class().map_or(String::new(), |text| format!("{text}\n\n"))),
-        ("targets", if has_classes { ".long()" } else { "" }.to_owned()),
+        ("targets", if model.loss.wants_classes() { ".long()" } else { "" }.to_owned()),
     ]
 }
 

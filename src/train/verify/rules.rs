@@ -8,7 +8,7 @@ use super::gradient_step::{BATCH, culprit, run_to_gradients, scale_of, trained, 
 use super::{Check, VerifyOptions};
 use crate::compile::Options;
 use crate::exec::cpu::host_target;
-use crate::model::{LossSpec, Model, OptimizerSpec};
+use crate::model::{Model, OptimizerSpec};
 use crate::train::TrainError;
 use crate::train::prepared_step::prepared;
 
@@ -22,7 +22,7 @@ fn once_and_twice(model: &Model, seed: u64) -> Result<[Exact; 2], TrainError> {
     let samples = a.stored::<f64>(program.samples())?.to_vec();
     b.write(to.0, &samples.repeat(2))?;
     if let (Some(y), Some(to)) = (program.targets(), to.1) {
-        if matches!(model.loss, LossSpec::Mse) {
+        if !model.loss.wants_classes() {
             let targets = a.stored::<f64>(y)?.to_vec();
             b.write(to, &targets.repeat(2))?;
         } else {

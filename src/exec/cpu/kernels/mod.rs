@@ -18,6 +18,7 @@ mod loss;
 mod math;
 mod norm;
 mod optimizer;
+mod point_loss;
 mod pool;
 pub mod reference;
 #[cfg(test)]
@@ -46,7 +47,7 @@ pub fn resolve(op: &OpKind, variant: Variant, threads: usize) -> Option<KernelIm
 type Family = fn(&OpKind, Isa, usize) -> Option<KernelImpl>;
 
 /// Every family of operations with fast kernels.
-const FAMILIES: [Family; 10] = [
+const FAMILIES: [Family; 11] = [
     gemm::resolve,
     conv::resolve,
     layout::resolve,
@@ -56,6 +57,7 @@ const FAMILIES: [Family; 10] = [
     pool::resolve,
     dropout::resolve,
     loss::resolve,
+    point_loss::resolve,
     optimizer::resolve,
 ];
 

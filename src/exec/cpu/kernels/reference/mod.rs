@@ -13,6 +13,7 @@ mod gemm;
 mod loss;
 mod norm;
 mod optimizer;
+mod point_loss;
 mod pool;
 pub mod real;
 
@@ -44,7 +45,7 @@ unsafe fn run<T: Real>(call: &Call, part: Part) {
 type Family = fn(Args<'_>, &OpKind) -> bool;
 
 /// Every family of operations with plain loops.
-fn families<T: Real>() -> [Family; 7] {
+fn families<T: Real>() -> [Family; 8] {
     [
         elementwise::run::<T>,
         gemm::run::<T>,
@@ -52,6 +53,7 @@ fn families<T: Real>() -> [Family; 7] {
         norm::run::<T>,
         pool::run::<T>,
         loss::run::<T>,
+        point_loss::run::<T>,
         optimizer::run::<T>,
     ]
 }

@@ -151,6 +151,13 @@ fn length(op: &OpKind, name: &str) -> usize {
                 *rows
             }
         }
+        OpKind::PointLoss(ops::PointLoss { len, .. })
+        | OpKind::PointLossGrad(ops::PointLossGrad { len, .. })
+        | OpKind::PointLossFused(ops::PointLossFused { len, .. })
+        | OpKind::BinaryAccuracy(ops::BinaryAccuracy { len }) => match name {
+            "loss" | "accuracy" => 1,
+            _ => *len,
+        },
         OpKind::StepInc { .. } | OpKind::BiasCorr { .. } => 2,
         OpKind::AdamStep(_) | OpKind::SgdStep(_) | OpKind::LionStep(_) => {
             let flat = op.flat_update().unwrap();
