@@ -126,6 +126,9 @@ pub(super) fn change(preset: &mut Preset, edit: &Edit) -> Option<LayerPath> {
             let layer = preset.list_mut(&parent)?.get_mut(index)?;
             set_layer_field(layer, name, value).then(|| path.clone())
         }
+        Edit::SetField { owner: Owner::List(list), name, value } => {
+            preset.layer_mut(&list.block)?.set_in_entry(list.list, name, value).then(|| list.block.clone())
+        }
         Edit::Insert { parent, index, kind } => {
             let index = (*index).min(preset.list(parent)?.len());
             let mut layer = kind.example();

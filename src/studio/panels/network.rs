@@ -6,7 +6,7 @@ use crate::studio::commands::fold::{Fold, FoldCommand};
 use crate::studio::commands::selection::Selection;
 use crate::studio::commands::{CommandQueue, UiCommand};
 use crate::studio::panels::layer_card::Dragged;
-use crate::studio::panels::layer_card::{CardOptions, card_ui, fold_ui, indented_ui, sum_ui};
+use crate::studio::panels::layer_card::{CardOptions, card_ui, fold_ui, indented_ui, list_head_ui, sum_ui};
 use crate::studio::theme;
 use crate::studio::theme::icons;
 use crate::studio::view_models::folded_layers::{FoldRow, Sideways};
@@ -55,6 +55,7 @@ enum RowKey {
     Card(LayerPath),
     Block(LayerPath),
     Run(LayerPath),
+    List(ListPath),
 }
 
 impl RowKey {
@@ -63,6 +64,7 @@ impl RowKey {
             Row::Card(card) => Self::Card(network.cards[*card].path.clone()),
             Row::Block(card, _) => Self::Block(network.cards[*card].path.clone()),
             Row::Run { run, .. } => Self::Run(network.runs[*run].first.clone()),
+            Row::List { card, list, .. } => Self::List(network.cards[*card].lists[*list].at.clone()),
         }
     }
 
@@ -75,7 +77,7 @@ impl RowKey {
     const fn layer(&self) -> Option<&LayerPath> {
         match self {
             Self::Card(path) | Self::Block(path) => Some(path),
-            Self::Run(_) => None,
+            Self::Run(_) | Self::List(_) => None,
         }
     }
 }
@@ -291,6 +293,13 @@ fn row_ui(
             let head = RunHead { run, class, depth: *depth, folded: *folded, related, sum };
             (run_ui(ui, &head, commands), None)
         }
+        Row::List { card, list: number, .. } => {
+            let card = &network.cards[*card];
+            let head = &card.lists[*number];
+            let rect = list_head_ui(ui, card, head, entered, drafts, commands);
+            let landing = if list.has_landing { None } else { land_in_ui(ui, &head.at, rect) };
+            (rect, landing)
+        }
         Row::Card(index) | Row::Block(index, _) => {
             let card = &network.cards[*index];
             let inside = if let Row::Block(_, sum) = row { Some(sum) } else { None };
@@ -323,13 +332,17 @@ fn fold_row(network: &NetworkView, row: &Row, key: &RowKey) -> FoldRow {
     let fold = match (row, key) {
         (Row::Run { folded, .. }, RowKey::Run(first)) => Some((Fold::Run(first.clone()), *folded)),
         (Row::Block(..), RowKey::Block(path)) => Some((Fold::Block(path.clone()), true)),
-        (Row::Card(card), RowKey::Card(path)) if network.cards[*card].children.is_some_and(|n| n > 0) => {
+        (Row::Card(card), RowKey::Card(path)) if network.cards[*card].can_fold() => {
             Some((Fold::Block(path.clone()), false))
         }
         _ => None,
     };
-    let (RowKey::Card(path) | RowKey::Block(path) | RowKey::Run(path)) = key;
-    (path.clone(), fold)
+    let path = match key {
+        RowKey::Card(path) | RowKey::Block(path) | RowKey::Run(path) => path.clone(),
+        // The head of a list is where its first layer is.
+        RowKey::List(list) => list.child(0),
+    };
+    (path, fold)
 }
 
 /// Walks through the list by keyboard: arrows select, and fold and unfold. Gives the row that they led to.
@@ -423,12 +436,24 @@ fn land_ui(ui: &Ui, card: &Card, rect: Rect) -> Option<Landing> {
     let c = theme::colors(ui);
     if card.children.is_some() && pos.y > rect.top() + rect.height() * 0.35 {
         ui.painter().rect_stroke(rect.shrink(1.0), 4, Stroke::new(2.0, c.accent), egui::StrokeKind::Inside);
-        return Some(Landing { parent: card.path.clone().into(), index: 0 });
+        let first = card.lists.first().map_or_else(|| card.path.clone().into(), |head| head.at.clone());
+        return Some(Landing { parent: first, index: 0 });
     }
     let behind = pos.y > rect.center().y;
     let y = if behind { rect.bottom() + 2.0 } else { rect.top() - 2.0 };
     ui.painter().hline(rect.x_range(), y, Stroke::new(2.0, c.accent));
     Some(Landing { parent, index: index + usize::from(behind) })
+}
+
+/// Where the pointer, with a layer in hand, is on the head of a list: the beginning of the list.
+fn land_in_ui(ui: &Ui, list: &ListPath, rect: Rect) -> Option<Landing> {
+    let dragged = egui::DragAndDrop::payload::<Dragged>(ui.ctx())?;
+    let pos = ui.input(|i| i.pointer.interact_pos())?;
+    if !rect.contains(pos) || list.block.starts_with(&dragged.0) {
+        return None;
+    }
+    ui.painter().rect_stroke(rect, 4, Stroke::new(2.0, theme::colors(ui).accent), egui::StrokeKind::Inside);
+    Some(Landing { parent: list.clone(), index: 0 })
 }
 
 fn drop_ui(ui: &Ui, landing: Option<Landing>, commands: &mut CommandQueue) {

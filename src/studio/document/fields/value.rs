@@ -1,7 +1,7 @@
 //! A field with its typed value, which prints as text and reads back from it.
 
 pub use crate::model::FieldValue;
-use crate::model::LayerPath;
+use crate::model::{LayerPath, ListPath};
 
 /// Whose field it is.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -9,6 +9,8 @@ pub enum Owner {
     /// The document itself; names are whole paths such as `optimizer.lr`.
     Preset,
     Layer(LayerPath),
+    /// One of several lists of layers of a block, for what is beside its layers.
+    List(ListPath),
 }
 
 impl Owner {
@@ -18,6 +20,7 @@ impl Owner {
         match self {
             Self::Preset => name.to_owned(),
             Self::Layer(path) => format!("{path}.{name}"),
+            Self::List(list) => format!("{}.{name}", list.entry()),
         }
     }
 }
