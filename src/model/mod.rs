@@ -41,7 +41,7 @@ pub use check::{Checked, Layer, LayerFacts, Model, check};
 pub use diagnostic::Diagnostic;
 pub use field_value::FieldValue;
 pub use init::{init_into, init_over, init_values};
-pub use input::{Content, Flow, InputSpec, NamedInput, inputs_text, sample_len};
+pub use input::{Content, Flow, InputSpec, NamedInput, inputs_text, sample_len, value_name};
 pub use layers::{LayerKind, LayerSpec};
 pub use losses::{LossRule, LossSpec, Targets};
 pub use nearest::{did_you_mean, nearest};
