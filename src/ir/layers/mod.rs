@@ -8,6 +8,7 @@ mod flatten;
 mod norm;
 mod parallel;
 mod pool;
+mod recurrent;
 
 use super::builder::{At, Builder, Forward};
 use super::value::ValueId;

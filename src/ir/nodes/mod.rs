@@ -9,6 +9,7 @@ mod loss;
 mod norm;
 mod pointwise;
 mod pool;
+mod recurrence;
 mod update;
 
 pub use affine::{Conv2d, Conv2dBwd, Linear, LinearBwd};
@@ -19,6 +20,7 @@ pub use loss::{
 pub use norm::{BatchNorm, BatchNormBwd, BatchNormEval, LayerNorm, LayerNormBwd};
 pub use pointwise::{Activation, ActivationBwd, Add, Dropout, DropoutBwd, Flatten, FlattenBwd, GradAdd, Save};
 pub use pool::{GlobalAvgPool, GlobalAvgPoolBwd, Pool, PoolBwd, PoolKind};
+pub use recurrence::{Direction, Recurrence, RecurrenceBwd};
 pub use update::{BiasCorr, OptimizerStep, StepInc, UpdateMetrics};
 
 use super::value::{Role, Value, ValueId};
@@ -88,7 +90,7 @@ macro_rules! each_node {
             BatchNorm BatchNormEval BatchNormBwd LayerNorm LayerNormBwd
             Activation ActivationBwd Dropout DropoutBwd Flatten FlattenBwd Add GradAdd Save
             Concat ConcatBwd Multiply
-            Pool PoolBwd GlobalAvgPool GlobalAvgPoolBwd
+            Pool PoolBwd GlobalAvgPool GlobalAvgPoolBwd Recurrence RecurrenceBwd
             SoftmaxCrossEntropy SoftmaxCrossEntropyGrad Mse MseGrad Accuracy
             PointLoss PointLossGrad BinaryAccuracy
             StepInc BiasCorr OptimizerStep UpdateMetrics

@@ -10,13 +10,17 @@ mod dense;
 mod dropout;
 mod flatten;
 mod global_avg_pool;
+mod gru;
 mod layer_norm;
+mod lstm;
 mod nested;
 mod parallel;
 mod pool;
+mod recurrent;
 mod repeat;
 mod residual;
 mod rms_norm;
+mod rnn;
 
 pub use activation::ActivationLayer;
 pub use batch_norm::BatchNorm;
@@ -25,12 +29,16 @@ pub use dense::Dense;
 pub use dropout::Dropout;
 pub use flatten::Flatten;
 pub use global_avg_pool::GlobalAvgPool;
+pub use gru::Gru;
 pub use layer_norm::LayerNorm;
+pub use lstm::Lstm;
 pub use parallel::{Branch, JoinKind, Parallel};
 pub use pool::{AvgPool2d, MaxPool2d, Pool, window_output};
+pub use recurrent::Recurrent;
 pub use repeat::Repeat;
 pub use residual::Residual;
 pub use rms_norm::RmsNorm;
+pub use rnn::Rnn;
 
 use super::activation::Activation;
 use super::draw::Draw;
@@ -85,7 +93,7 @@ macro_rules! each_layer {
     ($($args:tt)*) => {
         $crate::model::layers::each_layer! { @all [$($args)*]
             Dense Conv2d BatchNorm LayerNorm RmsNorm ActivationLayer MaxPool2d AvgPool2d GlobalAvgPool Flatten Dropout
-            Residual Repeat Parallel
+            Residual Repeat Parallel Rnn Gru Lstm
         }
     };
 }

@@ -8,6 +8,7 @@ mod flatten;
 mod norm;
 mod parallel;
 mod pool;
+mod recurrent;
 
 use super::onnx_graph::Writer;
 use crate::model::layers::each_layer;
