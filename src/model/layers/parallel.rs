@@ -194,3 +194,98 @@ impl LayerType for Parallel {
         true
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use crate::model::{LayerPath, ListField, ListId, Preset, check, read_preset, write_preset};
+
+    fn network(input: &str, layers: &str) -> String {
+        format!(
+            r#"{{"name": "n", {input}, "layers": [{layers}], "loss": {{"type": "mse"}},
+            "optimizer": {{"type": "sgd", "lr": 0.1}}}}"#
+        )
+    }
+
+    fn read(input: &str, layers: &str) -> Preset {
+        read_preset(&network(input, layers)).unwrap()
+    }
+
+    /// The places and messages of all mistakes.
+    fn mistakes(input: &str, layers: &str) -> Vec<(String, String)> {
+        let found = match read_preset(&network(input, layers)) {
+            Ok(preset) => check(&preset).diagnostics,
+            Err(mistakes) => mistakes,
+        };
+        found.into_iter().map(|d| (d.path, d.message)).collect()
+    }
+
+    fn expect(input: &str, layers: &str, path: &str, message: &str) {
+        assert_eq!(mistakes(input, layers), [(path.to_owned(), message.to_owned())]);
+    }
+
+    const FEATURES: &str = r#""input": {"shape": [6], "batch": 4}"#;
+    const IMAGE: &str = r#""input": {"shape": [3, 8, 8], "batch": 4}"#;
+
+    #[test]
+    fn branches_have_places_and_names_of_their_own() {
+        let layers = r#"{"type": "parallel", "branches": [{"layers": []},
+            {"layers": [{"type": "dense", "units": 5}, {"type": "parallel", "join": "multiply",
+                "branches": [{"layers": [{"type": "dense", "units": 5}]}]}]}]}"#;
+        let preset = read(FEATURES, layers);
+        let model = check(&preset).model.unwrap();
+        assert_eq!(model.output.0, [11]);
+        let names: Vec<&str> = model.params.iter().map(|p| p.name.as_str()).collect();
+        let inner = "layers.0.branches.1.layers.1.branches.0.layers.0";
+        let outer = "layers.0.branches.1.layers.0";
+        let expected = [(outer, "weight"), (outer, "bias"), (inner, "weight"), (inner, "bias")];
+        assert_eq!(names, expected.map(|(layer, name)| format!("{layer}.{name}")));
+        assert_eq!(model.layers[2].label(), "L0.1.1:Parallel");
+        let path: LayerPath = inner.parse().unwrap();
+        assert_eq!(path.to_string(), "layers[0].branches[1].layers[1].branches[0].layers[0]");
+        assert!(preset.layer(&path).is_some() && model.layers[3].path == path);
+        assert_eq!(read_preset(&write_preset(&preset)).as_ref(), Ok(&preset));
+        assert_eq!(preset.layers[0].lists()[1].0, ListId::new(ListField::Branches, 1));
+    }
+
+    #[test]
+    fn what_does_not_join_is_a_mistake_at_its_branch() {
+        let branches = |join: &str, first: &str, second: &str| {
+            format!(
+                r#"{{"type": "parallel", "join": "{join}", "branches": [{{"layers": [{first}]}},
+                {{"layers": [{second}]}}]}}, {{"type": "flatten"}}, {{"type": "dense", "units": 2}}"#
+            )
+        };
+        let conv = |kernel| format!(r#"{{"type": "conv2d", "filters": 4, "kernel": {kernel}}}"#);
+        let place = "layers[0].branches[1]";
+        let found = "this branch gives [4, 6, 6], and branches[0] gives [4, 8, 8]";
+        expect(IMAGE, &branches("concat", &conv(1), &conv(3)), place, found);
+        let found = "this branch gives [3, 8, 8], and branches[0] gives [4, 8, 8]";
+        expect(IMAGE, &branches("add", &conv(1), ""), place, found);
+        assert_eq!(mistakes(IMAGE, &branches("concat", &conv(1), "")), []);
+        let nothing = r#"{"type": "parallel", "branches": []}, {"type": "dense", "units": 2}"#;
+        expect(FEATURES, nothing, "layers[0].branches", "there are no branches");
+        let wrong = r#"{"type": "parallel", "branches": [{"layer": []}]}"#;
+        let found: Vec<String> = mistakes(FEATURES, wrong).into_iter().map(|(path, _)| path).collect();
+        assert_eq!(found, ["layers[0].branches[0].layers", "layers[0].branches[0].layer"]);
+    }
+
+    #[test]
+    fn a_branch_takes_an_input_of_the_network_by_its_name() {
+        let inputs = r#""inputs": {"image": {"shape": [1, 4, 4]}, "facts": {"shape": [3]}}, "input": {"batch": 2}"#;
+        let layers = |second: &str| {
+            format!(
+                r#"{{"type": "parallel", "branches": [{{"input": "image", "layers": [{{"type": "flatten"}}]}},
+                {{{second} "layers": [{{"type": "dense", "units": 5}}]}}]}}"#
+            )
+        };
+        let model = check(&read(inputs, &layers(r#""input": "facts","#))).model.unwrap();
+        assert_eq!(model.output.0, [21]);
+        let unknown = mistakes(inputs, &layers(r#""input": "fact","#));
+        assert!(unknown.contains(&(
+            "layers[0].branches[1].input".to_owned(),
+            "the network has no input named \"fact\"".to_owned()
+        )));
+        let absent = mistakes(inputs, &layers(""));
+        assert!(absent.iter().any(|(path, text)| path == "layers[0].branches[1].input" && text == "is missing"));
+    }
+}

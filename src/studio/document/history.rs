@@ -180,6 +180,7 @@ mod tests {
     use crate::model::LayerKind;
     use crate::model::LayerSpec;
     use crate::model::check;
+    use crate::model::{ListField, ListId};
     use crate::studio::document::fields::value::FieldValue;
     use crate::studio::document::presets::digits;
 
@@ -285,5 +286,36 @@ mod tests {
             doc.undo();
         }
         assert_eq!(classes(&doc), "Dense Dropout Dense");
+    }
+
+    #[test]
+    fn branches_come_and_go_with_their_layers() {
+        let mut doc = Document::new(digits(), None);
+        doc.apply(&Edit::Insert { parent: path(&[]).into(), index: 1, kind: kind("parallel") });
+        let branch = |number| path(&[1]).list(ListId::new(ListField::Branches, number));
+        doc.apply(&Edit::Insert { parent: branch(1), index: 0, kind: kind("dense") });
+        doc.apply(&Edit::Insert { parent: branch(1), index: 1, kind: kind("dropout") });
+        let inside = branch(1).child(1);
+        let new = Edit::InsertList(branch(0));
+        assert_eq!(new.moved(&inside), Some(branch(2).child(1)));
+        doc.apply(&new);
+        assert_eq!(doc.preset().layer(&branch(2).child(1)).map(|l| l.kind().class), Some("Dropout"));
+        // From branch to branch, and out of the block.
+        let to = Edit::Move { from: branch(2).child(0), parent: branch(0), index: 0 };
+        assert_eq!(to.moved(&branch(2).child(1)), Some(branch(2).child(0)));
+        assert_eq!(doc.apply(&to), Some(branch(0).child(0)));
+        let gone = Edit::RemoveList(branch(1));
+        assert_eq!((gone.moved(&branch(1).child(0)), gone.moved(&path(&[1]))), (None, Some(path(&[1]))));
+        assert_eq!(gone.moved(&branch(2).child(0)), Some(branch(1).child(0)));
+        doc.apply(&gone);
+        assert_eq!(classes(&doc), "Dense Parallel(Dense Dropout) Dropout Dense");
+        doc.apply(&Edit::RemoveList(branch(1)));
+        // The last branch stays.
+        assert_eq!(doc.apply(&Edit::RemoveList(branch(0))), None);
+        assert!(check(doc.preset()).model.is_some());
+        for _ in 0..4 {
+            doc.undo();
+        }
+        assert_eq!(classes(&doc), "Dense Parallel(Dense Dropout) Dropout Dense");
     }
 }

@@ -52,3 +52,40 @@ pub(super) fn is_same(of_list: &Problem, of_block: &Problem) -> bool {
     let is_message = of_list.message == of_block.message && of_list.help == of_block.help;
     is_message && of_block.field.ends_with(&of_list.field) && of_block.field.contains('[')
 }
+
+#[cfg(test)]
+mod tests {
+    use crate::model::{check, read_preset};
+    use crate::studio::view_models::network::{NetworkView, Row};
+
+    /// The rows as lines: cards by their numbers, heads by their names.
+    fn lines(view: &NetworkView, is_folded: bool) -> Vec<String> {
+        let line = |row: &Row| match row {
+            Row::Card(card) => view.cards[*card].number(),
+            Row::Block(card, sum) => format!("{} with {}", view.cards[*card].number(), sum.layers),
+            Row::List { card, list, .. } => view.cards[*card].lists[*list].at.label(),
+            Row::Run { .. } => "run".into(),
+        };
+        view.rows(|_| is_folded).iter().map(line).collect()
+    }
+
+    #[test]
+    fn branches_have_heads_between_the_cards_of_their_layers() {
+        let text = r#"{"name": "n", "input": {"shape": [6], "batch": 4}, "layers": [
+            {"type": "parallel", "branches": [
+                {"layers": [{"type": "dense", "units": 3}, {"type": "parallel", "branches": [{"layers": []}]}]},
+                {"layers": []}, {"input": "words", "layers": [{"type": "dense", "units": 3}]}]},
+            {"type": "dense", "units": 2}],
+            "loss": {"type": "mse"}, "optimizer": {"type": "sgd", "lr": 0.1}}"#;
+        let preset = read_preset(text).unwrap();
+        let view = NetworkView::new(&preset, Some(&check(&preset)), None, None, &[]);
+        let expected =
+            ["0", "L0 branch 0", "0.0.0", "0.0.1", "L0.0.1 branch 0", "L0 branch 1", "L0 branch 2", "0.2.0", "1"];
+        assert_eq!(lines(&view, false), expected);
+        assert_eq!(lines(&view, true), ["0 with 3", "1"]);
+        let heads = &view.cards[0].lists;
+        assert_eq!(heads.iter().map(|head| head.problems.len()).collect::<Vec<_>>(), [0, 0, 1]);
+        assert_eq!((heads[2].problems[0].field.as_str(), view.cards[0].problems.len()), ("input", 0));
+        assert!(view.cards[1].can_move_down() && !view.cards[1].can_move_up() && view.cards[4].can_move_up());
+    }
+}
