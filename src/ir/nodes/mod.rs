@@ -4,6 +4,7 @@
 //! `lower/layers`.
 
 mod affine;
+mod attention;
 mod joined;
 mod loss;
 mod norm;
@@ -13,6 +14,7 @@ mod recurrence;
 mod update;
 
 pub use affine::{Conv2d, Conv2dBwd, Linear, LinearBwd};
+pub use attention::{Attention, AttentionBwd};
 pub use joined::{Concat, ConcatBwd, MOST_JOINED, Multiply, joined_axis};
 pub use loss::{
     Accuracy, BinaryAccuracy, Mse, MseGrad, PointLoss, PointLossGrad, SoftmaxCrossEntropy, SoftmaxCrossEntropyGrad,
@@ -86,7 +88,7 @@ macro_rules! each_node {
     };
     ($($args:tt)*) => {
         $crate::ir::each_node! { @all [$($args)*]
-            Linear LinearBwd Conv2d Conv2dBwd
+            Linear LinearBwd Conv2d Conv2dBwd Attention AttentionBwd
             BatchNorm BatchNormEval BatchNormBwd LayerNorm LayerNormBwd
             Activation ActivationBwd Dropout DropoutBwd Flatten FlattenBwd Add GradAdd Save
             Concat ConcatBwd Multiply

@@ -1,6 +1,7 @@
 //! What each node becomes: the operations of layers, of the loss and of the update.
 
 mod affine;
+mod attention;
 mod joined;
 mod loss;
 mod norm;
