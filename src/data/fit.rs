@@ -335,7 +335,7 @@ mod tests {
         let mistake = found(classes(&[0, 9], &[]), 1, true);
         assert_eq!(
             (mistake.path.as_str(), mistake.layer),
-            ("layers[1].layers[0].units", Some(crate::model::LayerPath(vec![1, 0])))
+            ("layers[1].layers[0].units", Some(crate::model::LayerPath::from([1, 0])))
         );
         assert!(mistake.message.ends_with("expected 0 to 3, as the network's output is [4]"), "{}", mistake.message);
         assert_eq!(

@@ -20,8 +20,8 @@ pub(super) struct At<'m> {
     pub x: ValueId,
     /// The output's shape, with the batch.
     pub out: Shape,
-    /// Applies the layers inside of a block once.
-    pub inside: fn(&mut Builder<'_>, &Layer, ValueId) -> ValueId,
+    /// Applies the layers of one of a block's lists once.
+    pub inside: fn(&mut Builder<'_>, &Layer, usize, ValueId) -> ValueId,
 }
 
 /// What one part of the forward pass needs for its derivative.
@@ -38,6 +38,10 @@ pub(super) struct Backward<'m> {
     /// Whether a parameter is before it, so that its input needs a gradient.
     pub input_grad: bool,
 }
+
+/// How the derivative of a part of the forward pass is made, from its beginning on.
+#[derive(Default)]
+pub(super) struct Tape(Vec<Entry>);
 
 struct Entry {
     derivative: Box<dyn Derivative>,
@@ -62,9 +66,7 @@ pub(super) struct Builder<'m> {
     pub current: Vec<ValueId>,
     pub grads: Vec<Option<ValueId>>,
     pub counter: Option<ValueId>,
-    tape: Vec<Entry>,
-    /// Gradients that go around a residual block, waiting for its beginning.
-    pub around: Vec<Option<ValueId>>,
+    tape: Tape,
     /// Whether anything before the current point is trained.
     pub trained_before: bool,
     /// How many layers drew random numbers so far: each has a stream of its own.
@@ -89,8 +91,7 @@ impl<'m> Builder<'m> {
             current: Vec::new(),
             grads: vec![None; model.params.len()],
             counter: None,
-            tape: Vec::new(),
-            around: Vec::new(),
+            tape: Tape::default(),
             trained_before: false,
             streams: 0,
             pass: 0,
@@ -156,7 +157,7 @@ impl<'m> Builder<'m> {
     pub fn record(&mut self, derivative: impl Derivative + 'static) {
         if let (Mode::Train, Some(layer)) = (self.mode, self.layer) {
             let (pass, input_grad) = (self.pass, self.trained_before);
-            self.tape.push(Entry { derivative: Box::new(derivative), layer, pass, input_grad });
+            self.tape.0.push(Entry { derivative: Box::new(derivative), layer, pass, input_grad });
         }
     }
 
@@ -196,12 +197,21 @@ impl<'m> Builder<'m> {
         Some(dx)
     }
 
-    /// Goes back over what the forward pass recorded, from the loss to the first layer that is trained.
-    pub fn backward(&mut self, loss_grad: ValueId) {
-        self.phase = Phase::Backward;
-        let model = self.model;
-        let mut dy = Some(loss_grad);
-        for entry in std::mem::take(&mut self.tape).into_iter().rev() {
+    /// Builds a part of the forward pass whose derivatives are kept apart, for a block that says itself where their
+    /// gradients come from and go to. The layer is the same afterwards.
+    pub fn apart(&mut self, part: impl FnOnce(&mut Self) -> ValueId) -> (Tape, ValueId) {
+        let (outer, layer) = (std::mem::take(&mut self.tape), self.layer);
+        let output = part(self);
+        self.layer = layer;
+        (std::mem::replace(&mut self.tape, outer), output)
+    }
+
+    /// Goes back over a part of the forward pass, from the gradient of its output to the first layer that is trained.
+    /// Gives the gradient of its input where one is needed.
+    pub fn back_over(&mut self, tape: &Tape, output_grad: ValueId) -> Option<ValueId> {
+        let (model, place) = (self.model, (self.layer, self.pass));
+        let mut dy = Some(output_grad);
+        for entry in tape.0.iter().rev() {
             self.layer = Some(entry.layer);
             self.pass = entry.pass;
             let Some(grad) = dy else {
@@ -211,7 +221,16 @@ impl<'m> Builder<'m> {
             let at = Backward { layer: model.layer(entry.layer), dy: grad, input_grad: entry.input_grad };
             dy = entry.derivative.backward(self, &at);
         }
+        (self.layer, self.pass) = place;
+        dy
+    }
+
+    /// Goes back over what the forward pass recorded, from the loss to the first layer that is trained.
+    pub fn backward(&mut self, loss_grad: ValueId) {
+        self.phase = Phase::Backward;
         self.layer = None;
         self.pass = 0;
+        let tape = std::mem::take(&mut self.tape);
+        self.back_over(&tape, loss_grad);
     }
 }

@@ -1,14 +1,15 @@
 //! From the document to a checked model: shapes, parameters, every mistake.
 
 use super::activation::Activation;
-use super::diagnostic::{Diagnostic, LayerPath};
-use super::infer::Infer;
+use super::diagnostic::Diagnostic;
+use super::infer::{Infer, Join};
 use super::input::{Content, Flow, NamedInput, sample_len, single};
 use super::layers::{LayerKind, LayerSpec, NextActivation};
 use super::losses::LossSpec;
 use super::mistakes::{FieldChecks, Mistakes};
 use super::optimizers::OptimizerSpec;
 use super::param::{LayerId, Param, ParamId};
+use super::path::{LayerPath, ListId, ListPath};
 use super::preset::{Precision, Preset};
 use super::settings::{MAX_ELEMENTS, check_inputs, check_loss, check_optimizer, check_output};
 use crate::tensor::{Shape, plural};
@@ -24,8 +25,8 @@ pub struct Layer {
     /// What the elements of its input are.
     pub content: Content,
     pub params: Vec<ParamId>,
-    /// The layers inside a block, in order.
-    pub children: Vec<LayerId>,
+    /// The layers inside a block, list by list.
+    pub lists: Vec<Vec<LayerId>>,
 }
 
 impl Layer {
@@ -33,6 +34,11 @@ impl Layer {
     #[must_use]
     pub fn label(&self) -> String {
         format!("L{}:{}", self.path.number(), self.spec.kind().class)
+    }
+
+    /// The layers right inside a block, in order.
+    pub fn children(&self) -> impl Iterator<Item = LayerId> {
+        self.lists.iter().flatten().copied()
     }
 }
 
@@ -154,6 +160,8 @@ fn activation_after(layers: &[LayerSpec], index: usize) -> Option<Activation> {
 
 struct Checker<'a> {
     batch: usize,
+    /// The names of all inputs.
+    names: Vec<&'a str>,
     /// The inputs without mistakes.
     inputs: &'a [NamedInput],
     layers: Vec<Layer>,
@@ -173,7 +181,7 @@ impl Checker<'_> {
     }
 
     /// Walks a list of layers from a known or unknown input; gives the ids and the output.
-    fn walk(&mut self, specs: &[LayerSpec], parent: &LayerPath, input: Option<Flow>) -> (Vec<LayerId>, Option<Flow>) {
+    fn walk(&mut self, specs: &[LayerSpec], parent: &ListPath, input: Option<Flow>) -> (Vec<LayerId>, Option<Flow>) {
         let mut flow = input;
         let mut ids = Vec::with_capacity(specs.len());
         for (index, spec) in specs.iter().enumerate() {
@@ -222,7 +230,7 @@ impl Checker<'_> {
             output: Shape::default(),
             content,
             params: Vec::new(),
-            children: Vec::new(),
+            lists: Vec::new(),
         });
         let first_param = self.params.len();
         let output = if spec.is_block() {
@@ -269,15 +277,8 @@ impl Checker<'_> {
             Infer { input: shape, content: *content, batch: self.batch, fields, activation, params: Vec::new() };
         let output = spec.infer(&mut cx);
         let params = cx.params;
-        let too_large = |s: &Shape, times: usize| {
-            s.checked_len().and_then(|n| n.checked_mul(times)).is_none_or(|n| n > MAX_ELEMENTS)
-        };
         if params.iter().any(|(_, s, _)| too_large(s, 1)) || output.as_ref().is_some_and(|s| too_large(s, self.batch)) {
-            let noun = plural(self.batch as u64, "sample");
-            let found = output
-                .as_ref()
-                .map_or_else(String::new, |s| format!(" with an output of {s} for each of {} {noun}", self.batch));
-            self.fail(path, "", format!("this layer is too large{found}"), "one buffer may hold at most 2^40 values");
+            self.fail_size(path, output.as_ref());
             return None;
         }
         for (kind, shape, init) in params {
@@ -290,24 +291,37 @@ impl Checker<'_> {
     }
 
     fn block(&mut self, spec: &LayerSpec, path: &LayerPath, id: LayerId, input: Option<Flow>) -> Option<Shape> {
-        let children = spec.children();
-        if path.0.len() > MAX_DEPTH {
-            self.fail(path, "", format!("blocks nested {} deep", path.0.len()), "at most 16 levels");
+        if path.depth() > MAX_DEPTH {
+            self.fail(path, "", format!("blocks nested {} deep", path.depth()), "at most 16 levels");
             return None;
         }
         spec.check_fields(&mut FieldChecks::new(path, self.mistakes));
-        if children.is_empty() {
-            self.fail(path, "layers", "the block is empty".into(), "add at least one layer to it, or remove the block");
+        let lists = spec.lists();
+        if let Some((empty, _)) = lists.iter().find(|(_, layers)| layers.is_empty() && !spec.may_be_empty()) {
+            let (message, help) = ("the block is empty".into(), "add at least one layer to it, or remove the block");
+            self.fail(path, &empty.to_string(), message, help);
             return input.map(|flow| flow.shape);
         }
-        let (ids, output) = self.walk(children, path, input.clone());
-        self.layers[id.0 as usize].children = ids;
-        let (input, output) = (input?.shape, output?.shape);
+        let mut outputs = Vec::with_capacity(lists.len());
+        for (list, layers) in lists {
+            let taken = self.taken_by(spec, path, list, input.as_ref());
+            let (ids, output) = self.walk(layers, &path.list(list), taken);
+            self.layers[id.0 as usize].lists.push(ids);
+            outputs.push(self.given_by(path, list, output));
+        }
+        let outputs: Vec<Shape> = outputs.into_iter().collect::<Option<_>>()?;
+        let fields = FieldChecks::new(path, self.mistakes);
+        let output = spec.join(&mut Join { outputs: &outputs, fields })?;
+        if too_large(&output, self.batch) {
+            self.fail_size(path, Some(&output));
+            return None;
+        }
+        let input = input.map(|flow| flow.shape);
         let times = spec.times().unwrap_or(1);
         if times == 0 {
             return None;
         }
-        if self.must_keep_shape(spec, path) && output != input {
+        if let Some(input) = input.filter(|input| self.must_keep_shape(spec, path) && output != *input) {
             let why = if times > 1 { "repeated layers" } else { "the layers of a residual block" };
             let message = format!("the block turns {input} into {output}");
             self.fail(path, "layers", message, &format!("{why} must keep the shape"));
@@ -317,20 +331,67 @@ impl Checker<'_> {
     }
 }
 
+impl Checker<'_> {
+    /// What a list of a block takes: the input of the network that it names, or else the block's.
+    fn taken_by(&mut self, spec: &LayerSpec, path: &LayerPath, list: ListId, input: Option<&Flow>) -> Option<Flow> {
+        let field = format!("{}[{}].input", list.field.name(), list.number);
+        let names = self.names.iter().map(|name| format!("\"{name}\"")).collect::<Vec<_>>().join(", ");
+        let Some(name) = spec.input_of(list) else {
+            // The first layer of a network with several inputs has none of its own.
+            if input.is_none() && self.names.len() > 1 && *path == LayerPath::from([0]) {
+                self.fail(path, &field, "is missing".into(), &format!("name the input that it takes: {names}"));
+            }
+            return input.cloned();
+        };
+        if !self.names.contains(&name) {
+            let help = format!("known here: {names}; without the field it takes what the block takes");
+            self.fail(path, &field, format!("the network has no input named \"{name}\""), &help);
+        }
+        self.input(name).map(NamedInput::flow)
+    }
+
+    /// What a list of a block gives; tokens cannot be joined.
+    fn given_by(&mut self, path: &LayerPath, list: ListId, output: Option<Flow>) -> Option<Shape> {
+        let output = output?;
+        if output.content.is_tokens() {
+            let entry = format!("{}[{}]", list.field.name(), list.number);
+            let help = "tokens are no numbers to compute with: put an `embedding` into it";
+            self.fail(path, &entry, "its output is tokens".into(), help);
+            return None;
+        }
+        Some(output.shape)
+    }
+
+    fn fail_size(&mut self, path: &LayerPath, output: Option<&Shape>) {
+        let noun = plural(self.batch as u64, "sample");
+        let of = |s: &Shape| format!(" with an output of {s} for each of {} {noun}", self.batch);
+        let found = output.map_or_else(String::new, of);
+        self.fail(path, "", format!("this layer is too large{found}"), "one buffer may hold at most 2^40 values");
+    }
+}
+
+/// Whether so many tensors of a shape are more than one buffer may hold.
+fn too_large(shape: &Shape, times: usize) -> bool {
+    shape.checked_len().and_then(|n| n.checked_mul(times)).is_none_or(|n| n > MAX_ELEMENTS)
+}
+
 /// The number of layer applications of a list, with repeats multiplied out by `times`.
-fn applications(specs: &[LayerSpec], times: fn(usize) -> usize) -> usize {
-    let one = |s: &LayerSpec| match s.times() {
-        Some(n) => applications(s.children(), times).saturating_mul(times(n)),
-        None => 1usize.saturating_add(applications(s.children(), times)),
+fn applications<'a>(specs: impl IntoIterator<Item = &'a LayerSpec>, times: fn(usize) -> usize) -> usize {
+    let one = |s: &LayerSpec| {
+        let inside = s.lists().into_iter().map(|(_, l)| applications(l, times)).fold(0, usize::saturating_add);
+        match s.times() {
+            Some(n) => inside.saturating_mul(times(n)),
+            None => inside.saturating_add(1),
+        }
     };
-    specs.iter().map(one).fold(0, usize::saturating_add)
+    specs.into_iter().map(one).fold(0, usize::saturating_add)
 }
 
 /// Checks that the layers take what inputs there are: one is the first layer's, several are taken by name.
 fn check_names(preset: &Preset, mistakes: &mut Mistakes) {
     let inputs = &preset.input.inputs;
     let Some(first) = preset.layers.first().filter(|_| inputs.len() > 1 && mistakes.is_read("inputs")) else { return };
-    let path = LayerPath(vec![0]);
+    let path = LayerPath::from([0]);
     let named = first.named_inputs();
     if mistakes.is_read(&format!("{path}.type")) && first.kind().type_name != PARALLEL {
         let names = inputs.iter().map(|input| input.name.as_str()).collect::<Vec<_>>().join(", ");
@@ -374,6 +435,7 @@ pub(super) fn check_after(preset: &Preset, read: Vec<Diagnostic>) -> Checked {
     let batch = if (1..=1 << 30).contains(&preset.input.batch) { preset.input.batch } else { 2 };
     let mut checker = Checker {
         batch,
+        names: preset.input.inputs.iter().map(|input| input.name.as_str()).collect(),
         inputs: &inputs,
         layers: Vec::new(),
         params: Vec::new(),
@@ -382,7 +444,7 @@ pub(super) fn check_after(preset: &Preset, read: Vec<Diagnostic>) -> Checked {
     };
     // Several inputs have no layer that takes them all: branches take them by name.
     let input = single(&preset.input.inputs).and_then(|only| checker.input(&only.name)).map(NamedInput::flow);
-    let (roots, output) = checker.walk(&preset.layers, &LayerPath::default(), input);
+    let (roots, output) = checker.walk(&preset.layers, &ListPath::default(), input);
     let output = output.map(|flow| flow.shape);
     let Checker { layers, params, facts, .. } = checker;
     if let Some(output) = &output {

@@ -17,6 +17,13 @@ pub struct Infer<'a> {
     pub(super) params: Vec<(ParamKind, Shape, Init)>,
 }
 
+/// What the shape rule of a block sees and reports.
+pub struct Join<'a> {
+    /// What each list of layers gives for a sample.
+    pub outputs: &'a [Shape],
+    pub fields: FieldChecks<'a>,
+}
+
 impl Infer<'_> {
     /// Records a mistake in field `name`, or in the layer as a whole where it is empty.
     pub fn fail(&mut self, name: &str, message: impl Into<String>, help: impl Into<String>) {

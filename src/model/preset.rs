@@ -1,10 +1,10 @@
 //! The preset document, as a person edits it.
 
-use super::diagnostic::LayerPath;
 use super::input::InputSpec;
 use super::layers::LayerSpec;
 use super::losses::LossSpec;
 use super::optimizers::OptimizerSpec;
+use super::path::{LayerPath, ListId, ListPath};
 use serde::{Deserialize, Serialize};
 use std::path::{Path, PathBuf};
 
@@ -44,21 +44,54 @@ impl Preset {
             && *layers == other.layers
     }
 
+    /// The layers of a list; `None` where there is no such list.
+    #[must_use]
+    pub fn list(&self, at: &ListPath) -> Option<&[LayerSpec]> {
+        match at.block.is_empty() {
+            true => (at.list == ListId::default()).then_some(self.layers.as_slice()),
+            false => self.layer(&at.block)?.list(at.list),
+        }
+    }
+
+    /// The layers of a list, to edit.
+    pub fn list_mut(&mut self, at: &ListPath) -> Option<&mut Vec<LayerSpec>> {
+        match at.block.is_empty() {
+            true => (at.list == ListId::default()).then_some(&mut self.layers),
+            false => self.layer_mut(&at.block)?.list_mut(at.list),
+        }
+    }
+
+    /// The layer at a place; `None` where there is none.
+    #[must_use]
+    pub fn layer(&self, path: &LayerPath) -> Option<&LayerSpec> {
+        let (list, index) = path.split()?;
+        self.list(&list)?.get(index)
+    }
+
+    /// The layer at a place, to edit.
+    pub fn layer_mut(&mut self, path: &LayerPath) -> Option<&mut LayerSpec> {
+        let (list, index) = path.split()?;
+        self.list_mut(&list)?.get_mut(index)
+    }
+
     /// The last layer that sets how many values the network gives, and the field that does; of a network without one
     /// its last layer.
     #[must_use]
     pub fn output_field(&self) -> Option<(LayerPath, &'static str)> {
-        fn last(layers: &[LayerSpec], parent: &LayerPath) -> Option<(LayerPath, &'static str)> {
+        fn last(layers: &[LayerSpec], parent: &ListPath) -> Option<(LayerPath, &'static str)> {
             layers.iter().enumerate().rev().find_map(|(index, layer)| {
                 let path = parent.child(index);
-                match layer.output_field() {
-                    Some(field) => Some((path, field)),
-                    None => last(layer.children(), &path),
+                match (layer.output_field(), layer.lists().as_slice()) {
+                    (Some(field), _) => Some((path, field)),
+                    (None, [(list, layers)]) => last(layers, &path.list(*list)),
+                    (None, []) => None,
+                    // Every one of several lists has a share in it.
+                    (None, _) => Some((path, "")),
                 }
             })
         }
-        let end = || Some((LayerPath(vec![self.layers.len().checked_sub(1)?]), ""));
-        last(&self.layers, &LayerPath::default()).or_else(end)
+        let end = || Some((LayerPath::from([self.layers.len().checked_sub(1)?]), ""));
+        last(&self.layers, &ListPath::default()).or_else(end)
     }
 }
 

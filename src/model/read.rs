@@ -5,8 +5,8 @@ use super::layers::Flatten;
 use super::preset::{DataSource, DataSpec, Header, SplitKind, TargetColumn};
 use super::spec::describe;
 use super::{
-    Content, Diagnostic, Fields, InputSpec, LayerKind, LayerPath, LayerSpec, LossSpec, NamedInput, OptimizerSpec,
-    Precision, Preset, TrainSpec, json, other_formats,
+    Content, Diagnostic, Fields, InputSpec, LayerKind, LayerPath, LayerSpec, ListId, LossSpec, NamedInput,
+    OptimizerSpec, Precision, Preset, TrainSpec, json, other_formats,
 };
 use crate::tensor::Shape;
 use serde_json::{Map, Value};
@@ -128,7 +128,7 @@ fn read_fields(mut f: Fields<'_>) -> Preset {
     }
     let about = f.text("about", Some(""));
     let input = read_inputs(&mut f);
-    let layers = read_layers(&mut f);
+    let layers = read_layers(&mut f, ListId::default());
     let loss = f
         .object("loss", Some("{\"type\": \"softmax_cross_entropy\"}"))
         .and_then(|m| LossSpec::read(&mut Fields::new(m, "loss", None, f.sink())));
@@ -210,23 +210,27 @@ fn read_input(name: &str, g: &mut Fields<'_>) -> NamedInput {
     NamedInput { name: name.to_owned(), content, shape }
 }
 
-/// The `layers` list of the object that `f` reads.
-fn read_layers(f: &mut Fields<'_>) -> Vec<LayerSpec> {
-    let parent = f.layer().cloned().unwrap_or_default();
-    let at = f.at("layers");
-    let items = match f.raw("layers") {
+/// A list of the block that `f` belongs to: one of `paths`, and otherwise `layers` of the object that `f` reads.
+fn read_layers(f: &mut Fields<'_>, list: ListId) -> Vec<LayerSpec> {
+    let parent = f.layer().cloned().unwrap_or_default().list(list);
+    let is_bare = list.field.item().is_some() && !list.field.has_objects();
+    let name = if is_bare { format!("{}[{}]", list.field.name(), list.number) } else { "layers".to_owned() };
+    let at = f.at(&name);
+    let value =
+        if is_bare { f.raw(list.field.name()).and_then(|lists| lists.get(list.number)) } else { f.raw("layers") };
+    let items = match value {
         Some(Value::Array(items)) => items,
         Some(other) => {
-            f.wrong("layers", other, "a list of layers [ ... ]");
+            f.wrong(&name, other, "a list of layers [ ... ]");
             return Vec::new();
         }
         None => {
-            f.fail("layers", "is missing", "add \"layers\": [{\"type\": \"dense\", \"units\": 10}]");
+            f.fail(&name, "is missing", "add \"layers\": [{\"type\": \"dense\", \"units\": 10}]");
             return Vec::new();
         }
     };
-    if parent.0.len() >= MAX_DEPTH {
-        f.fail("layers", "blocks are nested too deep", "at most 16 levels");
+    if parent.block.depth() >= MAX_DEPTH {
+        f.fail(&name, "blocks are nested too deep", "at most 16 levels");
         return Vec::new();
     }
     let mut layers = Vec::with_capacity(items.len());

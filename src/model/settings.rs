@@ -1,10 +1,11 @@
 //! What is checked besides the layers: input, loss, optimizer, and whether the output suits the loss.
 
-use super::diagnostic::{Diagnostic, LayerPath};
+use super::diagnostic::Diagnostic;
 use super::input::{Content, InputSpec, NamedInput};
 use super::losses::LossSpec;
 use super::mistakes::Mistakes;
 use super::optimizers::OptimizerSpec;
+use super::path::LayerPath;
 use super::preset::Preset;
 use crate::tensor::Shape;
 
@@ -65,7 +66,7 @@ pub(super) fn check_loss(loss: LossSpec, out: &mut Mistakes) {
 
 pub(super) fn check_output(preset: &Preset, output: &Shape, out: &mut Mistakes) {
     if let Some(help) = preset.loss.refusal(output) {
-        let layer = preset.layers.len().checked_sub(1).map(|i| LayerPath(vec![i]));
+        let layer = preset.layers.len().checked_sub(1).map(|i| LayerPath::from([i]));
         out.add(Diagnostic {
             layer,
             path: "loss".into(),

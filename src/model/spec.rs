@@ -1,8 +1,9 @@
 //! Reading the fields of one JSON object, collecting every mistake instead of stopping at the first.
 
-use super::diagnostic::{Diagnostic, LayerPath};
+use super::diagnostic::Diagnostic;
 use super::field_value::NumberOrName;
 use super::nearest::did_you_mean;
+use super::path::LayerPath;
 use serde_json::{Map, Value};
 use std::collections::HashSet;
 

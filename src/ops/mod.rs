@@ -18,6 +18,7 @@ mod geometry;
 mod gradient_step;
 #[cfg(test)]
 mod header;
+mod joined;
 mod kind;
 mod layer_norm;
 mod loss;

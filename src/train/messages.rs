@@ -265,7 +265,7 @@ mod tests {
     fn every_other_event_is_the_same_after_json() {
         let spans = Spans { steps: Some([1, 4]), low: vec![-1.5, f32::NAN], high: vec![0.1, f32::INFINITY] };
         let mistake = Diagnostic {
-            layer: Some(LayerPath(vec![1, 0])),
+            layer: Some(LayerPath::from([1, 0])),
             path: "layers[1].layers[0].units".into(),
             message: "0 units".into(),
             help: "at least 1".into(),

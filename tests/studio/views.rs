@@ -81,16 +81,17 @@ fn the_capture_plan_tells_frozen_from_live() {
 #[test]
 fn a_selection_reaches_layers_ops_and_buffers() {
     let plan = plan();
-    let layer = Related::new(&Selection::Layer(LayerPath(vec![0])), Some(&plan.compiled));
+    let layer = Related::new(&Selection::Layer(LayerPath::from([0])), Some(&plan.compiled));
     let op = *layer.ops.first().expect("an operation");
     let of_op = Related::new(&Selection::Op(op), Some(&plan.compiled));
-    assert!(of_op.layers.contains(&LayerPath(vec![0])));
+    assert!(of_op.layers.contains(&LayerPath::from([0])));
     let buffer = *of_op.buffers.first().expect("a buffer");
     assert!(Related::new(&Selection::Buffer(buffer), Some(&plan.compiled)).ops.contains(&op));
     let page = InspectorView::new(&Selection::Op(op), &presets::digits(), Some(&plan), &[]).to_string();
     assert!(page.contains("layer -> L0:Dense") && page.contains("[Candidates that lost]"), "{page}");
-    let page = InspectorView::new(&Selection::Layer(LayerPath(vec![0])), &presets::digits(), Some(&plan), &[0.5, 0.25])
-        .to_string();
+    let page =
+        InspectorView::new(&Selection::Layer(LayerPath::from([0])), &presets::digits(), Some(&plan), &[0.5, 0.25])
+            .to_string();
     assert!(page.contains("weight: [64, 128]  Δ 0.5000"), "{page}");
 }
 

@@ -5,6 +5,7 @@
 
 mod affine;
 mod attention;
+mod joined;
 mod loss;
 mod norm;
 mod pointwise;
@@ -15,6 +16,7 @@ mod update;
 
 pub use affine::{Conv2d, Conv2dBwd, Linear, LinearBwd};
 pub use attention::{Attention, AttentionBwd};
+pub use joined::{Concat, ConcatBwd, MOST_JOINED, Multiply, joined_axis};
 pub use loss::{
     Accuracy, BinaryAccuracy, Mse, MseGrad, PointLoss, PointLossGrad, SoftmaxCrossEntropy, SoftmaxCrossEntropyGrad,
 };
@@ -122,6 +124,7 @@ macro_rules! each_node {
             Linear LinearBwd Conv2d Conv2dBwd Attention AttentionBwd
             BatchNorm BatchNormEval BatchNormBwd LayerNorm LayerNormBwd
             Activation ActivationBwd Dropout DropoutBwd Flatten FlattenBwd Add GradAdd Save
+            Concat ConcatBwd Multiply
             Pool PoolBwd GlobalAvgPool GlobalAvgPoolBwd Recurrence RecurrenceBwd
             Embedding EmbeddingBwd AddPositions AddPositionsBwd AddSinusoids Take TakeBwd
             SoftmaxCrossEntropy SoftmaxCrossEntropyGrad Mse MseGrad Accuracy

@@ -2,6 +2,7 @@
 
 mod affine;
 mod attention;
+mod joined;
 mod loss;
 mod norm;
 mod pointwise;

@@ -13,7 +13,7 @@ pub use shrink::shrink;
 
 use super::layers::{Embedding, Flatten, GlobalAvgPool, LayerType};
 use super::{
-    Content, InputSpec, LayerKind, LayerSpec, LossSpec, NamedInput, OptimizerSpec, Precision, Preset, Targets, check,
+    Content, InputSpec, LayerKind, LayerSpec, ListId, LossSpec, NamedInput, OptimizerSpec, Precision, Preset, Targets, check,
 };
 use crate::tensor::Shape;
 
@@ -137,12 +137,14 @@ impl Builder<'_> {
         if input.rank() > 1 && gives_features() && self.draw.coin(0.6) {
             return None;
         }
-        if let Some(children) = layer.children_mut() {
-            if depth >= DEPTH {
-                return None;
-            }
-            let count = self.draw.between(1, 3);
-            *children = self.layers(count, input, depth + 1, true).0;
+        if layer.is_block() && depth >= DEPTH {
+            return None;
+        }
+        let ids: Vec<ListId> = layer.lists().into_iter().map(|(id, _)| id).collect();
+        for id in ids {
+            let count = self.draw.between(usize::from(!layer.may_be_empty()), 3);
+            let layers = self.layers(count, input, depth + 1, layer.keeps_shape_inside(input)).0;
+            *layer.list_mut(id)? = layers;
         }
         Some(layer)
     }
@@ -178,7 +180,7 @@ mod tests {
     fn kinds(layers: &[LayerSpec], depth: usize, seen: &mut BTreeMap<(&'static str, usize), usize>) {
         for layer in layers {
             *seen.entry((layer.kind().type_name, depth)).or_default() += 1;
-            kinds(layer.children(), depth + 1, seen);
+            layer.lists().into_iter().for_each(|(_, inside)| kinds(inside, depth + 1, seen));
         }
     }
 

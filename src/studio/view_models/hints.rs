@@ -31,7 +31,7 @@ pub fn hints(preset: &Preset, output: &Shape, classes: usize) -> Vec<Hint> {
         return Vec::new();
     }
     let end = preset.layers.len().saturating_sub(1);
-    let curved = preset.layers.last().and_then(|last| Some((LayerPath(vec![end]), last, last.activation()?)));
+    let curved = preset.layers.last().and_then(|last| Some((LayerPath::from([end]), last, last.activation()?)));
     let sized = preset.output_field().filter(|(_, field)| scores > classes && !field.is_empty());
     let mut out = Vec::new();
     if let Some((path, unit)) = sized {
@@ -70,7 +70,7 @@ mod tests {
             let found = hints(&preset, &Shape::from([units]), 10);
             found.into_iter().map(|h| format!("{} {}", h.path, h.text)).collect::<Vec<_>>().join("; ")
         };
-        let path = LayerPath(vec![presets::digits().layers.len() - 1]);
+        let path = LayerPath::from([presets::digits().layers.len() - 1]);
         assert_eq!(of(10, None), "");
         assert_eq!(of(9, None), "");
         assert_eq!(of(64, None), format!("{path} the data has 10 classes: give this layer 10 units"));

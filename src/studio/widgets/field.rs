@@ -46,6 +46,7 @@ impl Drafts {
     pub fn first_layer(&self) -> Option<LayerPath> {
         let layers = self.0.iter().filter(|(_, d)| d.error.is_some()).filter_map(|((owner, _), _)| match owner {
             Owner::Layer(path) => Some(path),
+            Owner::List(list) => Some(&list.block),
             Owner::Preset | Owner::Input(_) => None,
         });
         layers.min_by(|a, b| a.0.cmp(&b.0)).cloned()
@@ -202,7 +203,7 @@ fn text_ui(
         drafts.0.remove(&key);
     }
     let is_done = |i: &egui::InputState| i.key_pressed(Key::Enter) || i.key_pressed(Key::Escape);
-    if response.lost_focus() && matches!(field.owner, Owner::Layer(_)) && ui.input(is_done) {
+    if response.lost_focus() && matches!(field.owner, Owner::Layer(_) | Owner::List(_)) && ui.input(is_done) {
         // Back to the list, whose keys continue from this layer.
         ui.memory_mut(|m| m.request_focus(layers_id()));
     }

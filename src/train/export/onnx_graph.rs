@@ -4,9 +4,8 @@ use super::protobuf::Message;
 use crate::model::Activation;
 
 pub(super) const FLOAT: i64 = 1;
-const INT64: i64 = 7;
-/// The type of tokens.
 pub(super) const INT32: i64 = 6;
+const INT64: i64 = 7;
 
 /// An attribute of a node.
 pub(super) enum Attribute<'a> {
@@ -50,6 +49,8 @@ pub(super) struct Writer {
     integers: usize,
     /// Constants that are there already.
     constants: Vec<String>,
+    /// The inputs of the network, each with the value that layers take.
+    pub inputs: Vec<(String, String)>,
 }
 
 impl Writer {
@@ -73,6 +74,11 @@ impl Writer {
     /// `[N, T, C]` as `[N, C, T]`, or back: this format has channels before positions.
     pub fn swapped(&mut self, x: &str) -> String {
         self.node("Transpose", &[x], &[Attribute::Ints("perm", vec![0, 2, 1])])
+    }
+
+    /// The value of an input of the network that a branch takes by name.
+    pub fn input(&self, name: &str) -> Option<&str> {
+        self.inputs.iter().find(|(input, _)| input == name).map(|(_, value)| value.as_str())
     }
 
     pub fn put(&mut self, field: u32, message: &Message) {

@@ -8,7 +8,7 @@ use super::layers;
 use super::python::{flag, literal};
 use crate::data::Scaling;
 use crate::model::schema::FieldView;
-use crate::model::{FieldValue, LayerId, Model, OptimizerSpec, Precision, Targets};
+use crate::model::{FieldValue, LayerId, ListField, Model, OptimizerSpec, Precision, Targets};
 use std::fmt::Write as _;
 
 /// What the script finds beside itself.
@@ -28,13 +28,27 @@ fn modules(out: &mut String, model: &Model, layers: &[LayerId], depth: usize) {
         let module = layers::pytorch(layer);
         if layer.spec.is_block() {
             let _ = writeln!(out, "{indent}{module}[");
-            modules(out, model, &layer.children, depth + 1);
+            match layer.spec.list_field().and_then(ListField::item) {
+                None => layer.lists.iter().for_each(|list| modules(out, model, list, depth + 1)),
+                Some(_) => layer.lists.iter().for_each(|list| branch(out, model, list, depth + 1)),
+            }
             let _ = writeln!(out, "{indent}]),");
         } else {
             let _ = writeln!(out, "{indent}{module},");
         }
     }
 }
+
+/// One of several lists of a block.
+fn branch(out: &mut String, model: &Model, layers: &[LayerId], depth: usize) {
+    let indent = "    ".repeat(depth);
+    let _ = writeln!(out, "{indent}Block([");
+    modules(out, model, layers, depth + 1);
+    let _ = writeln!(out, "{indent}]),");
+}
+
+/// The classes that only networks with branches need.
+const PARALLEL: &str = include_str!("pytorch_parallel.py");
 
 /// The class of this name, with the fields as its settings.
 fn optimizer(spec: &OptimizerSpec) -> String {
@@ -107,6 +121,7 @@ fn network_values(model: &Model) -> Vec<(&'static str, String)> {
         true => model.loss.pytorch(is_plain).replace("(output, y", "(output.flatten(0, -2), y.flatten()"),
         false => model.loss.pytorch(is_plain),
     };
+    let has_branches = model.layers.iter().any(|l| l.spec.list_field() == Some(ListField::Branches));
     let accuracy = match model.loss.targets() {
         Targets::Classes if is_by_position => "(output.argmax(dim=-1) == y).float().mean().item()",
         Targets::Classes => "(output.argmax(dim=1) == y).float().mean().item()",
@@ -130,6 +145,8 @@ fn network_values(model: &Model) -> Vec<(&'static str, String)> {
         ("layers", layers),
         ("loss", loss(false)),
         ("plain_loss", loss(true)),
+        ("network", if has_branches { "Network" } else { "Block" }.to_owned()),
+        ("parallel_classes", if has_branches { format!("{PARALLEL}\n\n") } else { String::new() }),
         ("accuracy", accuracy.to_owned()),
         ("optimizer", optimizer(&model.optimizer)),
         ("optimizer_class", model.optimizer.pytorch_class().map_or(String::new(), |text| format!("{text}\n\n"))),

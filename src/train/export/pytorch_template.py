@@ -198,8 +198,8 @@ class Repeat(Block):
         return x
 
 
-def build():
-    return Block([
+@parallel_classes@def build():
+    return @network@([
 @layers@    ])
 
 

@@ -1,7 +1,7 @@
 //! A field with its typed value, which prints as text and reads back from it.
 
 pub use crate::model::FieldValue;
-use crate::model::LayerPath;
+use crate::model::{LayerPath, ListPath};
 use std::borrow::Cow;
 
 /// Whose field it is.
@@ -12,6 +12,8 @@ pub enum Owner {
     Layer(LayerPath),
     /// An input that has a name; names of fields are such as `shape`.
     Input(String),
+    /// One of several lists of layers of a block, for what is beside its layers.
+    List(ListPath),
 }
 
 impl Owner {
@@ -22,6 +24,7 @@ impl Owner {
             Self::Preset => name.to_owned(),
             Self::Layer(path) => format!("{path}.{name}"),
             Self::Input(input) => format!("inputs.{input}.{name}"),
+            Self::List(list) => format!("{}.{name}", list.entry()),
         }
     }
 }
@@ -44,7 +47,7 @@ impl Field {
     pub fn title(&self) -> Cow<'static, str> {
         match &self.owner {
             Owner::Input(input) => format!("{input} {}", self.label).into(),
-            Owner::Preset | Owner::Layer(_) => self.label.into(),
+            Owner::Preset | Owner::Layer(_) | Owner::List(_) => self.label.into(),
         }
     }
 }

@@ -90,6 +90,7 @@ fn length(op: &OpKind, name: &str) -> usize {
         OpKind::Fill(ops::Fill { len })
         | OpKind::Act(ops::Act { len, .. })
         | OpKind::ActBwd(ops::ActBwd { len, .. })
+        | OpKind::Multiply(ops::Multiply { len })
         | OpKind::Add(ops::Add { len }) => *len,
         OpKind::Mse(ops::Mse { len })
         | OpKind::MseGrad(ops::MseGrad { len })
@@ -101,6 +102,7 @@ fn length(op: &OpKind, name: &str) -> usize {
             }
         }
         OpKind::Transpose(ops::Transpose { n, rows, cols }) => n * rows * cols,
+        OpKind::Concat(_) | OpKind::Slice(_) => op.slot(name).and_then(|slot| op.extent(slot)).unwrap_or(0),
         OpKind::Dropout(ops::Dropout { len, .. }) | OpKind::DropoutBwd(ops::DropoutBwd { len, .. }) => match name {
             "counter" => 2,
             "mask" => len.div_ceil(8),

@@ -113,6 +113,7 @@ fn elementwise_operations() {
             check(&OpKind::ActBwd(ops::ActBwd { func, len }), 1e-6, &[("dx", "dy")]);
         }
         check(&OpKind::Add(ops::Add { len }), 1e-6, &[("y", "a")]);
+        check(&OpKind::Multiply(ops::Multiply { len }), 1e-6, &[("y", "a")]);
         check(&OpKind::Fill(ops::Fill { len }), 0.0, &[]);
     }
 }
@@ -147,6 +148,20 @@ fn biases() {
         check(&OpKind::BiasGrad(ops::BiasGrad { rows, cols, accumulate: true }), 3e-6, &[]);
     }
     check(&OpKind::BiasGrad(ops::BiasGrad { rows: 1, cols: 1, accumulate: true }), 1e-6, &[]);
+}
+
+#[test]
+fn joined_rows() {
+    for rows in [1, 2, 33, 1_025] {
+        for widths in [vec![1], vec![7], vec![3, 1], vec![16, 5, 64], vec![1, 2, 3, 4, 5, 6, 7, 8], vec![300, 17]] {
+            check(&OpKind::Concat(ops::Concat { rows, widths: widths.clone() }), 0.0, &[]);
+            let (cols, mut from) = (widths.iter().sum(), 0);
+            for width in widths {
+                check(&OpKind::Slice(ops::Slice { rows, cols, from, width }), 0.0, &[]);
+                from += width;
+            }
+        }
+    }
 }
 
 #[test]
