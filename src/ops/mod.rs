@@ -26,6 +26,7 @@ mod optimizer;
 mod point_loss;
 mod pool;
 mod product;
+mod rates;
 pub mod slots;
 mod softmax;
 #[cfg(test)]
@@ -43,4 +44,4 @@ pub use kind::*;
 pub use operation::Operation;
 pub use product::Product;
 pub use slots::{Dir, Slot};
-pub use update::{FlatUpdate, MOST_STATES, Number, Rates, Rule, RuleText, UpdateSlots};
+pub use update::{FlatUpdate, MOST_STATES, Number, Rates, Rule, RuleText, StepOptions, UpdateSlots};

@@ -17,7 +17,7 @@ pub use loss::{
 pub use norm::{BatchNorm, BatchNormBwd, BatchNormEval, LayerNorm, LayerNormBwd};
 pub use pointwise::{Activation, ActivationBwd, Add, Dropout, DropoutBwd, Flatten, FlattenBwd, GradAdd, Save};
 pub use pool::{GlobalAvgPool, GlobalAvgPoolBwd, Pool, PoolBwd, PoolKind};
-pub use update::{BiasCorr, OptimizerStep, StepInc, UpdateMetrics};
+pub use update::{BiasCorr, GradNorms, OptimizerStep, StepInc, UpdateMetrics, UpdateRates};
 
 use super::value::{Role, Value, ValueId};
 use serde::{Deserialize, Serialize};
@@ -88,7 +88,7 @@ macro_rules! each_node {
             Pool PoolBwd GlobalAvgPool GlobalAvgPoolBwd
             SoftmaxCrossEntropy SoftmaxCrossEntropyGrad Mse MseGrad Accuracy
             PointLoss PointLossGrad BinaryAccuracy
-            StepInc BiasCorr OptimizerStep UpdateMetrics
+            StepInc BiasCorr GradNorms UpdateRates OptimizerStep UpdateMetrics
         }
     };
 }

@@ -12,11 +12,8 @@ pub struct Huber {
     pub delta: f64,
 }
 
-const DELTA: Range = Range::Real {
-    from: Bound::Excluded(0.0),
-    to: Bound::Included(1e6),
-    help: "above 0 and at most 1e6, such as 1",
-};
+const DELTA: Range =
+    Range::Real { from: Bound::Excluded(0.0), to: Bound::Included(1e6), help: "above 0 and at most 1e6, such as 1" };
 
 impl LossType for Huber {
     const NAME: &'static str = "huber";

@@ -122,9 +122,8 @@ pub trait LossType: Copy + Debug + PartialEq + 'static {
 }
 
 fn findings<T: LossType>(loss: &T) -> Vec<(&'static str, String, String)> {
-    let of = |field: &'static FieldSpec<T>| {
-        field.findings(loss).into_iter().map(|(found, help)| (field.name, found, help))
-    };
+    let of =
+        |field: &'static FieldSpec<T>| field.findings(loss).into_iter().map(|(found, help)| (field.name, found, help));
     T::FIELDS.iter().flat_map(of).collect()
 }
 

@@ -12,8 +12,7 @@ pub struct SoftmaxCrossEntropy {
     pub label_smoothing: f64,
 }
 
-const SMOOTHING: Range =
-    Range::Real { from: Bound::Included(0.0), to: Bound::Included(1.0), help: "from 0 to 1" };
+const SMOOTHING: Range = Range::Real { from: Bound::Included(0.0), to: Bound::Included(1.0), help: "from 0 to 1" };
 
 impl LossType for SoftmaxCrossEntropy {
     const NAME: &'static str = "softmax_cross_entropy";

@@ -12,7 +12,7 @@ pub use super::draw::{Draw, Size};
 pub use shrink::shrink;
 
 use super::layers::{Flatten, GlobalAvgPool};
-use super::{InputSpec, LayerKind, LayerSpec, LossSpec, OptimizerSpec, Precision, Preset, check};
+use super::{InputSpec, LayerKind, LayerSpec, LossSpec, OptimizerSpec, Precision, Preset, UpdateSpec, check};
 use crate::tensor::Shape;
 
 /// Blocks are nested at most this deep.
@@ -55,18 +55,25 @@ fn preset(draw: &mut Draw, of_data: &mut Draw, of_recipe: &mut Draw, seed: u64) 
         }
         layers.push(classifier);
     }
+    let update = UpdateSpec::drawn(of_recipe);
     let data = data::spec(of_data, batch, loss, [&shape, &output]);
-    Preset {
+    let mut preset = Preset {
         name: format!("random-{seed}"),
         about: String::new(),
         input: InputSpec::one(shape, batch),
         layers,
         loss,
         optimizer: settings::optimizer(draw),
+        update,
         precision: draw.pick(&Precision::ALL),
         train: settings::train(draw),
         data,
+    };
+    // A warm-up is over before the run is.
+    if let Some(train) = preset.train {
+        preset.update.schedule.warmup = preset.update.schedule.warmup.min(train.steps);
     }
+    preset
 }
 
 /// Features, or an image that need not be square and may be a single row, column or pixel.
@@ -136,6 +143,7 @@ fn output_of(layer: &LayerSpec, input: &Shape, batch: usize) -> Option<Shape> {
         layers: vec![layer.clone()],
         loss: LossSpec::MSE,
         optimizer: OptimizerSpec::sgd(0.1),
+        update: UpdateSpec::default(),
         precision: Precision::F32,
         data: None,
         train: None,
@@ -233,7 +241,10 @@ mod tests {
             };
             one_class += usize::from(preset.loss.wants_classes() && units == 1);
         }
-        assert_eq!((losses.len(), optimizers.len(), precisions.len()), (LossSpec::NAMES.len(), OptimizerSpec::NAMES.len() + 2, 4));
+        assert_eq!(
+            (losses.len(), optimizers.len(), precisions.len()),
+            (LossSpec::NAMES.len(), OptimizerSpec::NAMES.len() + 2, 4)
+        );
         assert!(single > 20 && one_class > 2, "{single} {one_class}");
         assert!((240..=380).contains(&with_data) && with_classes > 60, "{with_data} {with_classes}");
     }
