@@ -5,8 +5,8 @@ use super::error::wrong;
 use super::output;
 use crate::data::{self, Request};
 use crate::model::{
-    BUNDLED, Diagnostic, MAX_PRESET_BYTES, Model, Precision, Preset, Rejected, check, did_you_mean,
-    read_partly, read_preset,
+    BUNDLED, Diagnostic, MAX_PRESET_BYTES, Model, Precision, Preset, Rejected, check, did_you_mean, read_partly,
+    read_preset,
 };
 use crate::select::Target;
 use crate::tensor::Shape;

@@ -53,9 +53,11 @@ pub(super) fn fit(mut loaded: Loaded, request: &Request) -> Result<Dataset, Data
 fn fit_sample(loaded: &mut Loaded, request: &Request) -> Result<(), DataError> {
     let data = &mut loaded.dataset;
     // A source that was read gives one input.
-    let Some(input) = request.inputs.first().map(|input| &input.shape) else { return Ok(()) };
-    if !matches_up_to_layout(&data.sample, input) {
-        let help = if data.sample.checked_len() == input.checked_len() {
+    let ([own, ..], [wanted, ..]) = (&mut data.inputs[..], &request.inputs[..]) else { return Ok(()) };
+    let input = &wanted.shape;
+    own.name.clone_from(&wanted.name);
+    if !matches_up_to_layout(&own.sample, input) {
+        let help = if own.sample.checked_len() == input.checked_len() {
             "images are [C, H, W]: store channels first, or give input.shape as a flat [features]"
         } else {
             "set input.shape to the data's shape, or change the data's columns"
@@ -64,15 +66,15 @@ fn fit_sample(loaded: &mut Loaded, request: &Request) -> Result<(), DataError> {
             Side::Input,
             &loaded.file,
             Place::Whole,
-            format!("samples of shape {}{}", data.sample, counted(&data.sample)),
+            format!("samples of shape {}{}", own.sample, counted(&own.sample)),
             format!("{input}{} as input.shape says", counted(input)),
             help,
         ));
     }
-    if data.sample.rank() == 1 && input.rank() == 3 && input.0[0] > 1 {
+    if own.sample.rank() == 1 && input.rank() == 3 && input.0[0] > 1 {
         data.notes.push(format!("features are taken as {input} in C, H, W order"));
     }
-    data.sample = input.clone();
+    own.sample.clone_from(input);
     Ok(())
 }
 
@@ -93,7 +95,7 @@ fn counted(shape: &Shape) -> String {
 
 /// Checks every label against `allowed` classes and gives unnamed classes their number as name.
 fn check_labels(loaded: &mut Loaded, allowed: usize, why: &str) -> Result<(), DataError> {
-    let Target::Classes { labels, names } = &loaded.dataset.target else { return Ok(()) };
+    let Target::Classes { labels, names, .. } = &loaded.dataset.target else { return Ok(()) };
     // What is to blame for a class below 0, or one that nobody can count to, is the data.
     let most = labels.iter().copied().max().and_then(|m| usize::try_from(m).ok()).map_or(0, |m| m.saturating_add(1));
     let needed = most.max(names.len());
@@ -157,7 +159,7 @@ fn spread_classes(loaded: &mut Loaded, request: &Request) -> Result<(), DataErro
     let why = format!("as the loss {name} learns classes one-hot, or two of them as 0 and 1 from one output");
     check_labels(loaded, if outputs == 1 { 2 } else { outputs }, &why)?;
     let data = &mut loaded.dataset;
-    let Target::Classes { labels, names } = &data.target else { return Ok(()) };
+    let Target::Classes { labels, names, .. } = &data.target else { return Ok(()) };
     data.preprocessing.classes.clone_from(names);
     let values = if outputs == 1 {
         data.notes.push("classes are learnt as the values 0 and 1".to_owned());
@@ -226,7 +228,7 @@ fn fit_binary(loaded: &Loaded, request: &Request) -> Result<(), DataError> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::data::Preprocessing;
+    use crate::data::{InputSamples, Preprocessing};
     use crate::model::{LossSpec, NamedInput};
 
     fn loaded(sample: Shape, target: Target) -> Loaded {
@@ -234,8 +236,7 @@ mod tests {
         let x = vec![0.5; n * sample.len()];
         let dataset = Dataset {
             name: "t".into(),
-            sample,
-            x,
+            inputs: InputSamples::only(sample, x),
             target,
             feature_names: vec![],
             notes: vec![],
@@ -245,7 +246,7 @@ mod tests {
     }
 
     fn classes(labels: &[i32], names: &[&str]) -> Target {
-        Target::Classes { labels: labels.to_vec(), names: names.iter().map(ToString::to_string).collect() }
+        Target::classes(labels.to_vec(), names.iter().map(ToString::to_string).collect())
     }
 
     fn values(shape: impl Into<Shape>, n: usize) -> Target {
@@ -287,7 +288,7 @@ mod tests {
             (vec![], vec![1]),
         ] {
             let data = check(file.clone(), classes(&[0, 1], &[]), net.clone(), [2], true).unwrap();
-            assert_eq!(data.sample.0, net, "{file:?}");
+            assert_eq!(data.sample().0, net, "{file:?}");
         }
         let text = check([32, 32, 3], classes(&[0], &[]), [3, 32, 32], [2], true).unwrap_err();
         assert!(

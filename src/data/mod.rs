@@ -41,7 +41,7 @@ pub(crate) use batches::STREAM as SHUFFLE_STREAM;
 pub use batches::{Batches, Position};
 pub use cifar::{CifarRecords, read_cifar};
 use dataset::Loaded;
-pub use dataset::{Dataset, Target, TargetMut};
+pub use dataset::{Dataset, InputSamples, Samples, SamplesMut, SamplesRef, Target, TargetMut};
 pub use error::{DataError, Place};
 pub use idx::read_idx;
 pub use images::read_image;
@@ -178,11 +178,13 @@ mod tests {
             seed: 0,
         };
         let data = load(&spec("sets/t.csv"), &request(3, LossSpec::SOFTMAX_CROSS_ENTROPY), dir.path()).unwrap();
-        assert_eq!((data.name.as_str(), data.x.as_slice()), ("t", &[-1.0, 0.0, 1.0, 0.0, 3.0, 0.0, 5.0, 0.0][..]));
+        assert_eq!((data.name.as_str(), data.x()), ("t", &[-1.0, 0.0, 1.0, 0.0, 3.0, 0.0, 5.0, 0.0][..]));
         let values = load(&spec("sets/t.csv"), &request(1, LossSpec::MSE), dir.path()).unwrap();
         assert_eq!(values.target, Target::Values { values: vec![0.0, 1.0, 2.0, 1.0], shape: [1].into() });
         let fails = |path: &str, outputs, wanted: &str| {
-            let text = load(&spec(path), &request(outputs, LossSpec::SOFTMAX_CROSS_ENTROPY), dir.path()).unwrap_err().to_string();
+            let text = load(&spec(path), &request(outputs, LossSpec::SOFTMAX_CROSS_ENTROPY), dir.path())
+                .unwrap_err()
+                .to_string();
             assert!(text.contains(wanted), "{text}");
         };
         fails("sets/t.csv", 2, "t.csv, line 4 does not fit the network: found class 2, expected 0 to 1");
@@ -195,7 +197,7 @@ mod tests {
         let request =
             Request { inputs: vec![NamedInput::only([3].into())], output: [1].into(), loss: LossSpec::MSE, seed: 1 };
         let spec = DataSpec::of(DataSource::Regression { samples: 20, noise: 0.1 });
-        assert_eq!(load(&spec, &request, Path::new("")).unwrap().x.len(), 60);
+        assert_eq!(load(&spec, &request, Path::new("")).unwrap().x().len(), 60);
         let text = load(&DataSpec::of(DataSource::Moons { samples: 20, noise: 0.1 }), &request, Path::new(""));
         assert!(text.unwrap_err().to_string().contains("found samples of shape [2], expected [3]"));
     }

@@ -83,7 +83,7 @@ impl NamedInput {
     /// document names no input, otherwise `x.NAME`.
     #[must_use]
     pub fn value_name(&self, among: &[Self]) -> String {
-        if is_unnamed(among) { InputSpec::ONLY.into() } else { format!("{}.{}", InputSpec::ONLY, self.name) }
+        value_name(&self.name, among.len())
     }
 }
 
@@ -123,6 +123,12 @@ impl InputSpec {
     pub fn place(&self, input: &NamedInput) -> String {
         if self.is_unnamed() { "input".into() } else { format!("inputs.{}", input.name) }
     }
+}
+
+/// The value of the input of this name in the step of a network with so many inputs: `x`, or `x.NAME`.
+#[must_use]
+pub fn value_name(name: &str, count: usize) -> String {
+    if count == 1 && name == InputSpec::ONLY { name.to_owned() } else { format!("{}.{name}", InputSpec::ONLY) }
 }
 
 fn is_unnamed(inputs: &[NamedInput]) -> bool {

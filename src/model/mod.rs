@@ -9,6 +9,7 @@
 
 mod activation;
 mod bundled;
+mod cell;
 mod check;
 mod diagnostic;
 mod draw;
@@ -38,11 +39,12 @@ mod write;
 
 pub use activation::Activation;
 pub use bundled::{BUNDLED, Bundled};
+pub use cell::Cell;
 pub use check::{Checked, Layer, LayerFacts, Model, check};
 pub use diagnostic::{Diagnostic, LayerPath};
 pub use field_value::FieldValue;
 pub use init::{init_into, init_over, init_values};
-pub use input::{Content, Flow, InputSpec, NamedInput, inputs_text, sample_len};
+pub use input::{Content, Flow, InputSpec, NamedInput, inputs_text, sample_len, value_name};
 pub use layers::{LayerKind, LayerSpec};
 pub use losses::{LossRule, LossSpec, Targets};
 pub use nearest::{did_you_mean, nearest};

@@ -27,6 +27,7 @@ mod point_loss;
 mod pool;
 mod product;
 mod rates;
+mod recurrence;
 pub mod slots;
 mod softmax;
 #[cfg(test)]
@@ -37,7 +38,7 @@ mod windows;
 pub use batch_norm::BATCH_NORM_MOMENTS;
 pub use counter::SCALER;
 pub use dropout::dropout_threshold;
-pub use geometry::{ConvGeometry, Epilogue, PoolGeometry, Scalar, Segment, Trans};
+pub use geometry::{ConvGeometry, Epilogue, PoolGeometry, RecurrenceGeometry, Scalar, Segment, Trans};
 pub use gradient_step::{GradientStep, PARTS_ALIGN};
 pub(crate) use kind::with_rule;
 pub use kind::*;

@@ -130,7 +130,8 @@ pub(super) fn needs_of(parts: &Parts<'_>) -> Needs {
     let data = data_size(spec, model);
     needs.add("the samples", data.held);
     needs.add("the files of the samples while they are read", data.reading);
-    let relaid = matches!(plan.program.value(plan.program.samples()).layout, Layout::ChannelsLast { .. });
+    let is_relaid = |x| matches!(plan.program.value(x).layout, Layout::ChannelsLast { .. });
+    let relaid = plan.program.all_samples().any(is_relaid);
     needs.add("the samples in the step's own order", if relaid { data.held } else { 0 });
     needs.add("parameters on their way to and from the step", in_transit(spec, plan, here));
     let params = 4 * model.params.iter().map(|p| p.shape.len() as u64).sum::<u64>();

@@ -8,6 +8,7 @@ mod loss;
 mod norm;
 mod pointwise;
 mod pool;
+mod recurrence;
 mod update;
 
 pub use affine::{Conv2d, Conv2dBwd, Linear, LinearBwd};
@@ -17,6 +18,7 @@ pub use loss::{
 pub use norm::{BatchNorm, BatchNormBwd, BatchNormEval, LayerNorm, LayerNormBwd};
 pub use pointwise::{Activation, ActivationBwd, Add, Dropout, DropoutBwd, Flatten, FlattenBwd, GradAdd, Save};
 pub use pool::{GlobalAvgPool, GlobalAvgPoolBwd, Pool, PoolBwd, PoolKind};
+pub use recurrence::{Direction, Recurrence, RecurrenceBwd};
 pub use update::{BiasCorr, GradNorms, OptimizerStep, StepInc, UpdateMetrics, UpdateRates};
 
 use super::value::{Role, Value, ValueId};
@@ -85,7 +87,7 @@ macro_rules! each_node {
             Linear LinearBwd Conv2d Conv2dBwd
             BatchNorm BatchNormEval BatchNormBwd LayerNorm LayerNormBwd
             Activation ActivationBwd Dropout DropoutBwd Flatten FlattenBwd Add GradAdd Save
-            Pool PoolBwd GlobalAvgPool GlobalAvgPoolBwd
+            Pool PoolBwd GlobalAvgPool GlobalAvgPoolBwd Recurrence RecurrenceBwd
             SoftmaxCrossEntropy SoftmaxCrossEntropyGrad Mse MseGrad Accuracy
             PointLoss PointLossGrad BinaryAccuracy
             StepInc BiasCorr GradNorms UpdateRates OptimizerStep UpdateMetrics

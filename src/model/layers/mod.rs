@@ -10,11 +10,15 @@ mod dense;
 mod dropout;
 mod flatten;
 mod global_avg_pool;
+mod gru;
 mod layer_norm;
+mod lstm;
 mod pool;
+mod recurrent;
 mod repeat;
 mod residual;
 mod rms_norm;
+mod rnn;
 
 pub use activation::ActivationLayer;
 pub use batch_norm::BatchNorm;
@@ -23,11 +27,15 @@ pub use dense::Dense;
 pub use dropout::Dropout;
 pub use flatten::Flatten;
 pub use global_avg_pool::GlobalAvgPool;
+pub use gru::Gru;
 pub use layer_norm::LayerNorm;
+pub use lstm::Lstm;
 pub use pool::{AvgPool2d, MaxPool2d, Pool, window_output};
+pub use recurrent::Recurrent;
 pub use repeat::Repeat;
 pub use residual::Residual;
 pub use rms_norm::RmsNorm;
+pub use rnn::Rnn;
 
 use super::activation::Activation;
 use super::draw::Draw;
@@ -80,7 +88,7 @@ macro_rules! each_layer {
     ($($args:tt)*) => {
         $crate::model::layers::each_layer! { @all [$($args)*]
             Dense Conv2d BatchNorm LayerNorm RmsNorm ActivationLayer MaxPool2d AvgPool2d GlobalAvgPool Flatten Dropout
-            Residual Repeat
+            Residual Repeat Rnn Gru Lstm
         }
     };
 }

@@ -47,7 +47,8 @@ pub(super) fn spec(draw: &mut Draw, batch: usize, loss: LossSpec, [input, output
         Targets::Values => DataSource::Regression { samples, noise },
         Targets::Classes | Targets::Binary => classified(draw, input.len(), output.len(), (samples, noise))?,
     };
-    let is_long = loss.targets() == Targets::Values && samples.saturating_mul(input.len()).saturating_mul(output.len()) > TERMS;
+    let is_long =
+        loss.targets() == Targets::Values && samples.saturating_mul(input.len()).saturating_mul(output.len()) > TERMS;
     let held_out = draw.extreme_or(&[0.0, 1.0], |d| d.number(0.1, 0.5));
     let split = draw.pick(&[SplitKind::Shuffled, SplitKind::Last]);
     // No set has one class alone.

@@ -2,8 +2,8 @@
 
 use crate::lower::Op;
 use crate::ops::{self, OpKind};
-use crate::rewrite::pass::{Goal, Pass};
 use crate::rewrite::history::absorb;
+use crate::rewrite::pass::{Goal, Pass};
 use crate::rewrite::rewriter::{Rewriter, merged};
 
 pub(super) const PASS: Pass = Pass {
@@ -37,14 +37,10 @@ fn fuse(rw: &mut Rewriter, reader: usize) {
 fn fuse_point_loss(rw: &mut Rewriter, reader: usize) {
     let op = rw.op(reader);
     let OpKind::PointLossGrad(ops::PointLossGrad { func, delta, len }) = op.kind else { return };
-    let [loss_kind, score] = [
-        OpKind::PointLoss(ops::PointLoss { func, delta, len }),
-        OpKind::BinaryAccuracy(ops::BinaryAccuracy { len }),
-    ];
+    let [loss_kind, score] =
+        [OpKind::PointLoss(ops::PointLoss { func, delta, len }), OpKind::BinaryAccuracy(ops::BinaryAccuracy { len })];
     let is_beside = |p: &Op| p.arg("y") == op.arg("y") && p.arg("target") == op.arg("target");
-    let find = |kind: &OpKind| {
-        (0..reader).find(|&i| rw.is_there(i) && rw.op(i).kind == *kind && is_beside(rw.op(i)))
-    };
+    let find = |kind: &OpKind| (0..reader).find(|&i| rw.is_there(i) && rw.op(i).kind == *kind && is_beside(rw.op(i)));
     let Some(loss) = find(&loss_kind) else { return };
     let accuracy = find(&score);
     let bound = [

@@ -142,11 +142,11 @@ pub fn query(model: &Model, set: &Dataset, split: &Split, source: &DataSource) -
 
 /// Where samples of two values lie, with a margin: least and largest first value, least and largest second one.
 fn bounds(set: &Dataset) -> Option<[f64; 4]> {
-    if set.sample.0 != [2] {
+    if set.sample().0 != [2] {
         return None;
     }
     let mut found = [f64::INFINITY, f64::NEG_INFINITY, f64::INFINITY, f64::NEG_INFINITY];
-    for p in set.x.chunks_exact(2) {
+    for p in set.x().chunks_exact(2) {
         for (side, v) in [f64::from(p[0]), f64::from(p[1])].into_iter().enumerate() {
             found[2 * side] = found[2 * side].min(v);
             found[2 * side + 1] = found[2 * side + 1].max(v);
