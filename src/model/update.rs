@@ -127,3 +127,81 @@ impl UpdateSpec {
         Self { schedule, clip_norm, decay }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::{ScheduleKind, check, read_preset, write_preset};
+
+    fn preset(fields: &str, steps: usize) -> String {
+        format!(
+            r#"{{"version": 1, "name": "n", "input": {{"shape": [4], "batch": 8}}, "layers": [{{"type": "dense",
+            "units": 3}}], "loss": {{"type": "l1"}}, "optimizer": {{"type": "lion", "lr": 0.1{fields}}},
+            "train": {{"steps": {steps}}}}}"#
+        )
+    }
+
+    /// The fields with mistakes.
+    fn mistakes(fields: &str) -> Vec<String> {
+        let found = match read_preset(&preset(fields, 10)) {
+            Ok(preset) => check(&preset).diagnostics,
+            Err(found) => found,
+        };
+        found.into_iter().map(|mistake| mistake.path).collect()
+    }
+
+    #[test]
+    fn what_is_as_usual_is_not_written() {
+        let plain = read_preset(&preset("", 10)).unwrap();
+        assert_eq!(plain.update, UpdateSpec::default());
+        let text = write_preset(&plain);
+        assert!(!text.contains("schedule") && !text.contains("clip_norm") && !text.contains("decay\": \""), "{text}");
+        let same = r#", "schedule": {"type": "constant"}, "decay": "all""#;
+        assert_eq!(write_preset(&read_preset(&preset(same, 10)).unwrap()), text);
+    }
+
+    #[test]
+    fn every_field_is_read_and_written() {
+        for fields in [
+            r#", "schedule": {"type": "step", "every": 6, "factor": 0.5}, "clip_norm": 0.3"#,
+            r#", "schedule": {"type": "cosine", "warmup": 3, "final": 0.2}, "decay": "matrices""#,
+            r#", "schedule": {"type": "linear", "every": 4}"#,
+            r#", "schedule": {"type": "step", "every": 1}"#,
+        ] {
+            let preset = read_preset(&preset(fields, 10)).unwrap();
+            assert!(check(&preset).model.is_some() && preset.update != UpdateSpec::default(), "{fields}");
+            assert_eq!(read_preset(&write_preset(&preset)).as_ref(), Ok(&preset));
+        }
+    }
+
+    #[test]
+    fn mistakes_name_their_field() {
+        for (fields, path) in [
+            (r#", "clip_norm": 0"#, "optimizer.clip_norm"),
+            (r#", "clip_norm": -1"#, "optimizer.clip_norm"),
+            (r#", "decay": "biases""#, "optimizer.decay"),
+            (r#", "schedule": {"type": "exponential"}"#, "optimizer.schedule.type"),
+            (r#", "schedule": {"type": "step"}"#, "optimizer.schedule.every"),
+            (r#", "schedule": {"type": "step", "every": 0}"#, "optimizer.schedule.every"),
+            (r#", "schedule": {"type": "step", "every": 2, "factor": -0.5}"#, "optimizer.schedule.factor"),
+            (r#", "schedule": {"type": "linear", "final": -1}"#, "optimizer.schedule.final"),
+            (r#", "schedule": {"type": "linear", "warmup": 11}"#, "optimizer.schedule.warmup"),
+            (r#", "schedule": {"type": "linear", "length": 11}"#, "optimizer.schedule.length"),
+        ] {
+            assert_eq!(mistakes(fields), [path], "{fields}");
+        }
+        assert_eq!(mistakes(r#", "schedule": {"type": "linear", "warmup": 10}"#), Vec::<String>::new());
+    }
+
+    #[test]
+    fn editors_have_the_fields_of_the_kind() {
+        let mut update = UpdateSpec::default();
+        let names = |update: &UpdateSpec| update.fields().iter().map(|field| field.name).collect::<Vec<_>>();
+        assert!(!names(&update).contains(&"optimizer.schedule.every"));
+        assert!(update.set("optimizer.schedule.type", &FieldValue::Choice(3)));
+        assert_eq!(update.schedule.kind, ScheduleKind::Step);
+        assert!(names(&update).contains(&"optimizer.schedule.every"));
+        assert!(update.set("optimizer.clip_norm", &FieldValue::Number(1.0)) && update.clips());
+        assert!(!update.set("optimizer.clip", &FieldValue::Number(1.0)));
+    }
+}
