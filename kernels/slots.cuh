@@ -23,6 +23,8 @@ struct batch_norm_bwd { enum : int { DY = 0, X = 1, GAMMA = 2, MEAN = 3, RSTD = 
 struct layer_norm { enum : int { X = 0, GAMMA = 1, BETA = 2, Y = 3, MEAN = 4, RSTD = 5 }; };
 struct layer_norm_bwd { enum : int { DY = 0, X = 1, GAMMA = 2, MEAN = 3, RSTD = 4, DGAMMA_PREV = 5,
     DBETA_PREV = 6, DX = 7, DGAMMA = 8, DBETA = 9, WORK = 10 }; };
+struct attention { enum : int { QKV = 0, COUNTER = 1, Y = 2, LSE = 3, WORK = 4 }; };
+struct attention_bwd { enum : int { DY = 0, QKV = 1, Y = 2, LSE = 3, COUNTER = 4, DX = 5, WORK = 6 }; };
 struct max_pool { enum : int { X = 0, Y = 1, INDEX = 2 }; };
 struct max_pool_bwd { enum : int { DY = 0, INDEX = 1, DX = 2 }; };
 struct avg_pool { enum : int { X = 0, Y = 1, WORK = 2 }; };

@@ -25,6 +25,12 @@ pub enum ParamKind {
     Beta,
     RunningMean,
     RunningVar,
+    /// What makes queries, keys and values of an attention's input.
+    InWeight,
+    InBias,
+    /// What mixes the heads of an attention.
+    OutWeight,
+    OutBias,
     /// The weight of a recurrent layer's input.
     WeightIh,
     /// The weight of a recurrent layer's state.
@@ -47,6 +53,10 @@ impl ParamKind {
             Self::Bias | Self::Beta => "bias",
             Self::RunningMean => "running_mean",
             Self::RunningVar => "running_var",
+            Self::InWeight => "in_weight",
+            Self::InBias => "in_bias",
+            Self::OutWeight => "out_weight",
+            Self::OutBias => "out_bias",
             Self::WeightIh => "weight_ih",
             Self::WeightHh => "weight_hh",
             Self::BiasIh => "bias_ih",

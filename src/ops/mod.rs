@@ -8,6 +8,7 @@
 //! its formula ([`Rule`]), and two more lines of `kind.rs`.
 
 mod activation;
+mod attention;
 mod batch_norm;
 pub mod chunks;
 mod counter;
@@ -35,6 +36,7 @@ mod tests;
 mod update;
 mod windows;
 
+pub use attention::{AttentionGeometry, DROPOUT_GROUP};
 pub use batch_norm::BATCH_NORM_MOMENTS;
 pub use counter::SCALER;
 pub use dropout::dropout_threshold;

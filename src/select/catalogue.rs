@@ -1,6 +1,6 @@
 //! Every kernel there is, with its id, its preconditions and a rough cost.
 
-use super::{CpuFacts, Isa, Variant, cpu_conv, cpu_gemm, cpu_recurrence, cpu_rest};
+use super::{CpuFacts, Isa, Variant, cpu_attention, cpu_conv, cpu_gemm, cpu_recurrence, cpu_rest};
 use crate::ops::OpKind;
 use crate::tensor::DType;
 
@@ -45,7 +45,8 @@ pub fn workspace_bytes(kind: &OpKind, variant: Variant, threads: usize) -> usize
     match variant {
         Variant::Fast(isa) if matches!(kind, OpKind::Gemm(_)) => cpu_gemm::workspace_bytes(kind, isa, threads),
         Variant::Fast(isa) if is_product(kind) => cpu_conv::workspace_bytes(kind, isa, threads),
-        Variant::Fast(isa) => cpu_recurrence::workspace_bytes(kind, isa)
+        Variant::Fast(isa) => cpu_attention::workspace_bytes(kind, isa, threads)
+            .or_else(|| cpu_recurrence::workspace_bytes(kind, isa))
             .unwrap_or_else(|| cpu_rest::workspace_bytes(kind, variant)),
         _ => cpu_rest::workspace_bytes(kind, variant),
     }

@@ -4,6 +4,7 @@
 //! `lower/layers`.
 
 mod affine;
+mod attention;
 mod loss;
 mod norm;
 mod pointwise;
@@ -12,6 +13,7 @@ mod recurrence;
 mod update;
 
 pub use affine::{Conv2d, Conv2dBwd, Linear, LinearBwd};
+pub use attention::{Attention, AttentionBwd};
 pub use loss::{
     Accuracy, BinaryAccuracy, Mse, MseGrad, PointLoss, PointLossGrad, SoftmaxCrossEntropy, SoftmaxCrossEntropyGrad,
 };
@@ -84,7 +86,7 @@ macro_rules! each_node {
     };
     ($($args:tt)*) => {
         $crate::ir::each_node! { @all [$($args)*]
-            Linear LinearBwd Conv2d Conv2dBwd
+            Linear LinearBwd Conv2d Conv2dBwd Attention AttentionBwd
             BatchNorm BatchNormEval BatchNormBwd LayerNorm LayerNormBwd
             Activation ActivationBwd Dropout DropoutBwd Flatten FlattenBwd Add GradAdd Save
             Pool PoolBwd GlobalAvgPool GlobalAvgPoolBwd Recurrence RecurrenceBwd

@@ -1,6 +1,7 @@
 //! What each node becomes: the operations of layers, of the loss and of the update.
 
 mod affine;
+mod attention;
 mod loss;
 mod norm;
 mod pointwise;

@@ -4,6 +4,7 @@
 //! A new layer is a file with a struct that implements [`LayerType`], and its name in the list of `each_layer!`.
 
 mod activation;
+mod attention;
 mod batch_norm;
 mod conv2d;
 mod dense;
@@ -21,6 +22,7 @@ mod rms_norm;
 mod rnn;
 
 pub use activation::ActivationLayer;
+pub use attention::Attention;
 pub use batch_norm::BatchNorm;
 pub use conv2d::Conv2d;
 pub use dense::Dense;
@@ -88,7 +90,7 @@ macro_rules! each_layer {
     ($($args:tt)*) => {
         $crate::model::layers::each_layer! { @all [$($args)*]
             Dense Conv2d BatchNorm LayerNorm RmsNorm ActivationLayer MaxPool2d AvgPool2d GlobalAvgPool Flatten Dropout
-            Residual Repeat Rnn Gru Lstm
+            Attention Residual Repeat Rnn Gru Lstm
         }
     };
 }

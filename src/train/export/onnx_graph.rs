@@ -47,7 +47,7 @@ pub(super) struct Writer {
     nodes: usize,
     integers: usize,
     /// Constants that are there already.
-    constants: Vec<&'static str>,
+    constants: Vec<String>,
 }
 
 impl Writer {
@@ -83,11 +83,22 @@ impl Writer {
 
     /// A scalar constant under a name of its own.
     pub fn constant(&mut self, name: &'static str, value: f32) -> &'static str {
-        if !self.constants.contains(&name) {
-            self.constants.push(name);
-            self.put(5, &tensor(name, &[], &value.to_le_bytes()));
-        }
+        self.values(name, &[], &[value]);
         name
+    }
+
+    /// A constant of any shape under a name of its own.
+    pub fn values(&mut self, name: &str, dims: &[usize], values: &[f32]) {
+        if !self.constants.iter().any(|known| known == name) {
+            self.constants.push(name.to_owned());
+            let bytes: Vec<u8> = values.iter().flat_map(|v| v.to_le_bytes()).collect();
+            self.put(5, &tensor(name, dims, &bytes));
+        }
+    }
+
+    /// Whole numbers as a node's input: a shape, or places along axes.
+    pub fn numbers(&mut self, values: &[i64]) -> String {
+        self.node("Constant", &[], &[Attribute::Ints("value_ints", values.to_vec())])
     }
 
     /// A function of each element, where there is one.

@@ -58,6 +58,39 @@ class Conv2d(nn.Conv2d):
         return y if self.activation is None else self.activation(y)
 
 
+class Attention(nn.Module):
+    def __init__(self, width, heads, causal, kv_heads, rotary, bias, dropout):
+        super().__init__()
+        self.heads, self.causal, self.kv_heads, self.rotary, self.dropout = heads, causal, kv_heads, rotary, dropout
+        packed = width + 2 * width // heads * kv_heads
+        self.in_weight = nn.Parameter(nn.init.xavier_uniform_(torch.empty(width, packed)))
+        self.in_bias = nn.Parameter(torch.zeros(packed)) if bias else None
+        self.out_weight = nn.Parameter(nn.init.xavier_uniform_(torch.empty(width, width)))
+        self.out_bias = nn.Parameter(torch.zeros(width)) if bias else None
+
+    def turned(self, x):
+        positions, half = x.shape[2], x.shape[3] // 2
+        rates = 10000 ** (torch.arange(half, dtype=torch.float64, device=x.device) / -half)
+        angles = torch.arange(positions, dtype=torch.float64, device=x.device)[:, None] * rates
+        cos, sin = angles.cos().to(x.dtype), angles.sin().to(x.dtype)
+        a, b = x[..., :half], x[..., half:]
+        return torch.cat((a * cos - b * sin, b * cos + a * sin), dim=-1)
+
+    def forward(self, x):
+        x = F.linear(x, self.in_weight.T, self.in_bias)
+        samples, positions, packed = x.shape
+        size = packed // (self.heads + 2 * self.kv_heads)
+        q, k, v = x.view(samples, positions, -1, size).transpose(1, 2).split(
+            (self.heads, self.kv_heads, self.kv_heads), dim=1
+        )
+        if self.rotary:
+            q, k = self.turned(q), self.turned(k)
+        k, v = (t.repeat_interleave(self.heads // self.kv_heads, dim=1) for t in (k, v))
+        dropout = self.dropout if self.training else 0.0
+        y = F.scaled_dot_product_attention(q, k, v, dropout_p=dropout, is_causal=self.causal)
+        return F.linear(y.transpose(1, 2).flatten(2), self.out_weight.T, self.out_bias)
+
+
 class Recurrent:
     """Gives the state at every position, or the final one of each direction."""
 

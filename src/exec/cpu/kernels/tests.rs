@@ -1,5 +1,6 @@
 //! Tests of the kernels: each against its reference, and against known values.
 
+mod attention;
 mod harness;
 mod parity;
 mod products;

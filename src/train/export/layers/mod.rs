@@ -2,6 +2,7 @@
 
 mod activation;
 mod affine;
+mod attention;
 mod block;
 mod dropout;
 mod flatten;

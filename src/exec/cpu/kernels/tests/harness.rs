@@ -123,6 +123,14 @@ fn length(op: &OpKind, name: &str) -> usize {
             "mean" | "rstd" => *rows,
             _ => *cols,
         },
+        OpKind::Attention(ops::Attention { geometry: g }) | OpKind::AttentionBwd(ops::AttentionBwd { geometry: g }) => {
+            match name {
+                "qkv" | "dx" => g.batch * g.positions * (g.heads + 2 * g.kv_heads) * g.head_dim,
+                "lse" => g.batch * g.heads * g.positions,
+                "counter" => 2,
+                _ => g.batch * g.positions * g.heads * g.head_dim,
+            }
+        }
         OpKind::MaxPool(ops::MaxPool { geometry: g })
         | OpKind::MaxPoolBwd(ops::MaxPoolBwd { geometry: g })
         | OpKind::AvgPool(ops::AvgPool { geometry: g })
