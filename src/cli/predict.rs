@@ -7,7 +7,8 @@ use super::predict_data::{Chosen, Weights, choose};
 use super::presets::{self, DataLook, Loaded};
 use super::result_places::{Kind, Places};
 use crate::data::{Dataset, Target};
-use crate::model::Model;
+use crate::model::losses::is_right;
+use crate::model::{Model, Targets};
 use crate::tensor::{figure, plural, write_advice, write_atomic};
 use crate::train::{DataChoice, Purpose, Session, SessionSpec, argmax};
 use serde::Serialize;
@@ -172,13 +173,19 @@ impl Answers {
                 }
                 Target::Values { values, .. } => {
                     let target = &values[sample as usize * width..][..width];
-                    let squares: f64 = row.iter().zip(target).map(|(a, b)| f64::from(a - b).powi(2)).sum();
-                    out.loss += squares / width as f64 / n;
+                    out.loss += model.loss.of_values(row, target).unwrap_or(f64::NAN) / n;
+                    right += row.iter().zip(target).filter(|(y, t)| is_right(**y, **t)).count();
+                    if model.loss.targets() == Targets::Binary {
+                        row.iter_mut().for_each(|y| *y = 1.0 / (1.0 + (-*y).exp()));
+                    }
                 }
                 Target::Classes { .. } => {}
             }
         }
         out.values = values;
+        if model.loss.targets() == Targets::Binary {
+            out.accuracy = Some(right as f64 / (n * width as f64));
+        }
         if is_classes {
             out.accuracy = Some(right as f64 / n);
             out.classes = (0..width).map(|c| class(set, &out.confusion, c)).collect();

@@ -11,7 +11,8 @@ use super::optimizers::OptimizerSpec;
 use super::param::{LayerId, Param, ParamId};
 use super::path::{LayerPath, ListId, ListPath};
 use super::preset::{Precision, Preset};
-use super::settings::{MAX_ELEMENTS, check_inputs, check_loss, check_optimizer, check_output};
+use super::settings::{MAX_ELEMENTS, check_inputs, check_loss, check_optimizer, check_output, check_update};
+use super::update::UpdateSpec;
 use crate::tensor::{Shape, plural};
 
 /// A layer of a checked model.
@@ -58,6 +59,8 @@ pub struct Model {
     pub output: Shape,
     pub loss: LossSpec,
     pub optimizer: OptimizerSpec,
+    /// What else is said of the update.
+    pub update: UpdateSpec,
     pub precision: Precision,
 }
 
@@ -419,6 +422,7 @@ pub(super) fn check_after(preset: &Preset, read: Vec<Diagnostic>) -> Checked {
     check_names(preset, &mut mistakes);
     check_loss(preset.loss, &mut mistakes);
     check_optimizer(&preset.optimizer, &mut mistakes);
+    check_update(preset, &mut mistakes);
     if preset.layers.is_empty() {
         mistakes.fail("layers", "the network has no layers", "add at least one");
     }
@@ -468,6 +472,7 @@ pub(super) fn check_after(preset: &Preset, read: Vec<Diagnostic>) -> Checked {
             output,
             loss: preset.loss,
             optimizer: preset.optimizer,
+            update: preset.update,
             precision: preset.precision,
         }),
         _ => None,

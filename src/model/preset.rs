@@ -5,6 +5,7 @@ use super::layers::LayerSpec;
 use super::losses::LossSpec;
 use super::optimizers::OptimizerSpec;
 use super::path::{LayerPath, ListId, ListPath};
+use super::update::UpdateSpec;
 use serde::{Deserialize, Serialize};
 use std::path::{Path, PathBuf};
 
@@ -18,6 +19,8 @@ pub struct Preset {
     pub layers: Vec<LayerSpec>,
     pub loss: LossSpec,
     pub optimizer: OptimizerSpec,
+    /// What else is said of the update, in the optimizer's object.
+    pub update: UpdateSpec,
     pub precision: Precision,
     pub data: Option<DataSpec>,
     pub train: Option<TrainSpec>,
@@ -37,9 +40,10 @@ impl Preset {
     /// Whether both train the same network in the same way, however long, and whatever they are called.
     #[must_use]
     pub fn trains_as(&self, other: &Self) -> bool {
-        let Self { name: _, about: _, input, layers, loss, optimizer, precision, data, train } = self;
+        let Self { name: _, about: _, input, layers, loss, optimizer, update, precision, data, train } = self;
         let seed = |train: &Option<TrainSpec>| train.map_or(0, |t| t.seed);
         (input, loss, optimizer) == (&other.input, &other.loss, &other.optimizer)
+            && update == &other.update
             && (precision, data, seed(train)) == (&other.precision, &other.data, seed(&other.train))
             && *layers == other.layers
     }

@@ -6,7 +6,7 @@ use super::preset::{DataSource, DataSpec, Header, SplitKind, TargetColumn};
 use super::spec::describe;
 use super::{
     Content, Diagnostic, Fields, InputSpec, LayerKind, LayerPath, LayerSpec, ListId, LossSpec, NamedInput,
-    OptimizerSpec, Precision, Preset, TrainSpec, json, other_formats,
+    OptimizerSpec, Precision, Preset, TrainSpec, UpdateSpec, json, other_formats,
 };
 use crate::tensor::Shape;
 use serde_json::{Map, Value};
@@ -134,7 +134,7 @@ fn read_fields(mut f: Fields<'_>) -> Preset {
         .and_then(|m| LossSpec::read(&mut Fields::new(m, "loss", None, f.sink())));
     let optimizer = f
         .object("optimizer", Some("{\"type\": \"adam\", \"lr\": 0.001}"))
-        .map(|m| OptimizerSpec::read(&mut Fields::new(m, "optimizer", None, f.sink())));
+        .map(|m| read_optimizer(Fields::new(m, "optimizer", None, f.sink())));
     let precision = f.choice("precision", &Precision::ALL.map(|p| (p.name(), p)), false).unwrap_or_default();
     let data = f.object("data", None).and_then(|m| read_data(Fields::new(m, "data", None, f.sink())));
     let train = f.object("train", None).map(|m| {
@@ -150,10 +150,25 @@ fn read_fields(mut f: Fields<'_>) -> Preset {
         input,
         layers,
         loss: loss.unwrap_or(LossSpec::MSE),
-        optimizer: optimizer.unwrap_or(OptimizerSpec::sgd(0.0)),
+        optimizer: optimizer.map_or(OptimizerSpec::sgd(0.0), |(optimizer, _)| optimizer),
+        update: optimizer.map(|(_, update)| update).unwrap_or_default(),
         precision,
         data,
         train,
+    }
+}
+
+/// The optimizer, and what its object says of the update besides.
+fn read_optimizer(mut f: Fields<'_>) -> (OptimizerSpec, UpdateSpec) {
+    let optimizer = OptimizerSpec::read(&mut f);
+    let update = UpdateSpec::read(&mut f);
+    match optimizer {
+        Ok(optimizer) => {
+            f.finish();
+            (optimizer, update)
+        }
+        // Which other fields there are is known only of an optimizer that there is.
+        Err(plain) => (plain, update),
     }
 }
 

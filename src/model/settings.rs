@@ -81,3 +81,13 @@ pub(super) fn check_optimizer(optimizer: &OptimizerSpec, out: &mut Mistakes) {
         out.fail(name, found, help);
     }
 }
+
+/// The update besides the optimizer's rule; a warm-up must be over before the run is.
+pub(super) fn check_update(preset: &Preset, out: &mut Mistakes) {
+    for (name, found, help) in preset.update.findings() {
+        out.fail(name, found, help);
+    }
+    if let Some(mistake) = preset.train.and_then(|train| preset.update.schedule.beyond(train.steps as u64)) {
+        out.add(mistake);
+    }
+}

@@ -15,7 +15,9 @@ pub fn write_preset(preset: &Preset) -> String {
     write_inputs(&preset.input, &mut doc);
     doc.insert("layers".into(), preset.layers.iter().map(|l| Value::Object(l.write())).collect());
     doc.insert("loss".into(), preset.loss.write());
-    doc.insert("optimizer".into(), preset.optimizer.write());
+    let mut optimizer = preset.optimizer.write();
+    preset.update.write(&mut optimizer);
+    doc.insert("optimizer".into(), Value::Object(optimizer));
     doc.insert("precision".into(), preset.precision.name().into());
     if let Some(data) = &preset.data {
         doc.insert("data".into(), Value::Object(write_data(data)));

@@ -1,6 +1,6 @@
 //! One kind of operation, and the list of all.
 
-use super::{Operation, Scalar, Segment};
+use super::{Operation, Scalar, Segment, StepOptions};
 use crate::model::UpdateRule;
 use serde::{Deserialize, Serialize};
 use std::ops::Deref;
@@ -76,6 +76,7 @@ operations! {
     point_loss: PointLoss, PointLossGrad, PointLossFused, BinaryAccuracy
         => point_loss, point_loss_grad, point_loss_fused, binary_accuracy;
     counter: StepInc, BiasCorr, ScaleUpdate => step_inc, bias_corr, scale_update;
+    rates: GradNorms, UpdateRates => grad_norms, update_rates;
     optimizer: AdamStep, SgdStep, LionStep => adam_step, sgd_step, lion_step;
     gradient_step: WeightStep, BiasStep => gradient_step;
     metrics: UpdateMetrics, StepMetrics => update_metrics, step_metrics;
@@ -86,18 +87,18 @@ pub use super::optimizer::{AdamRule, LionRule, SgdRule};
 impl OpKind {
     /// The update of a vector of `len` parameters in these segments by a rule.
     #[must_use]
-    pub fn flat_step(rule: UpdateRule, len: usize, segments: Vec<Segment>) -> Self {
+    pub fn flat_step(rule: UpdateRule, len: usize, segments: Vec<Segment>, options: StepOptions) -> Self {
         match rule {
             UpdateRule::Sgd { momentum, nesterov } => {
-                Self::SgdStep(SgdStep { len, segments, momentum: Scalar::new(momentum), nesterov })
+                Self::SgdStep(SgdStep { len, segments, momentum: Scalar::new(momentum), nesterov, options })
             }
             UpdateRule::Adam { betas, eps, decoupled } => {
                 let [beta1, beta2] = betas.map(Scalar::new);
-                Self::AdamStep(AdamStep { len, segments, beta1, beta2, eps: Scalar::new(eps), decoupled })
+                Self::AdamStep(AdamStep { len, segments, beta1, beta2, eps: Scalar::new(eps), decoupled, options })
             }
             UpdateRule::Lion { betas } => {
                 let [beta1, beta2] = betas.map(Scalar::new);
-                Self::LionStep(LionStep { len, segments, beta1, beta2 })
+                Self::LionStep(LionStep { len, segments, beta1, beta2, options })
             }
         }
     }

@@ -92,6 +92,11 @@ pub trait Operation {
         true
     }
 
+    /// Its fields that are whole numbers and no sizes.
+    fn whole_constants(&self) -> &'static [&'static str] {
+        &[]
+    }
+
     /// The slot of a weight that a product reads.
     fn weight(&self) -> Option<usize> {
         None

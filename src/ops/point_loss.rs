@@ -55,6 +55,10 @@ impl Operation for PointLoss {
         format!("len={}", self.len)
     }
 
+    fn has_gpu_kernel(&self) -> bool {
+        false
+    }
+
     fn flops(&self) -> u64 {
         4 * self.len as u64
     }
@@ -102,6 +106,10 @@ impl Operation for PointLossGrad {
 
     fn dims(&self) -> String {
         format!("len={}", self.len)
+    }
+
+    fn has_gpu_kernel(&self) -> bool {
+        false
     }
 
     fn flops(&self) -> u64 {
@@ -156,6 +164,10 @@ impl Operation for PointLossFused {
         format!("len={}", self.len)
     }
 
+    fn has_gpu_kernel(&self) -> bool {
+        false
+    }
+
     fn flops(&self) -> u64 {
         7 * self.len as u64
     }
@@ -202,6 +214,10 @@ impl Operation for BinaryAccuracy {
 
     fn dims(&self) -> String {
         format!("len={}", self.len)
+    }
+
+    fn has_gpu_kernel(&self) -> bool {
+        false
     }
 
     fn flops(&self) -> u64 {

@@ -76,7 +76,7 @@ pub struct Constant {
 /// Whether an operation's input holds a live constant, which is read from memory at every replay.
 #[must_use]
 pub fn is_live(slot: &str) -> bool {
-    matches!(slot, "hyper" | "corr" | "counter" | "counter_prev")
+    matches!(slot, "hyper" | "corr" | "counter" | "counter_prev" | "steps")
 }
 
 /// A program with every value in its place.
@@ -210,9 +210,18 @@ impl BindingPlan {
     }
 }
 
-/// The scalars frozen into an operation: its fields that are neither sizes nor lists.
+/// The scalars frozen into an operation: its fields that are neither sizes nor lists, and how many parameters do
+/// not decay, where there are such.
 fn frozen(op: &Op) -> Vec<(String, String)> {
     let Ok(serde_json::Value::Object(fields)) = serde_json::to_value(&op.kind) else { return Vec::new() };
     let scalar = |v: &serde_json::Value| v.is_f64() || v.is_boolean() || v.is_string();
-    fields.into_iter().filter(|(k, v)| k != "op" && scalar(v)).map(|(k, v)| (k, v.to_string())).collect()
+    let whole = op.kind.whole_constants();
+    let is_constant = |k: &str, v: &serde_json::Value| k != "op" && (scalar(v) || whole.contains(&k));
+    let mut out: Vec<(String, String)> =
+        fields.into_iter().filter(|(k, v)| is_constant(k, v)).map(|(k, v)| (k, v.to_string())).collect();
+    if let Some(update) = op.kind.flat_update().filter(|update| !update.options.exempt.is_empty()) {
+        let (exempt, all) = (update.options.exempt.len(), update.segments.len());
+        out.push(("no_decay".into(), format!("{exempt} of {all} parameters")));
+    }
+    out
 }

@@ -39,7 +39,7 @@ const SAMPLES: &str = "its place in the data is a place among those samples";
 const DIVISION: &str = "samples that it was trained on would be held out";
 
 /// Every field of a recipe.
-const RULES: [Rule; 18] = [
+const RULES: [Rule; 21] = [
     refused("input", NETWORK),
     refused("inputs", NETWORK),
     refused("input.batch", "its place in the data is counted in batches of that size"),
@@ -52,6 +52,9 @@ const RULES: [Rule; 18] = [
     applied("optimizer.eps"),
     applied("optimizer.momentum"),
     applied("optimizer.nesterov"),
+    applied("optimizer.schedule"),
+    applied("optimizer.clip_norm"),
+    applied("optimizer.decay"),
     applied("precision"),
     refused("data", SAMPLES),
     applied("data.files"),
@@ -129,6 +132,12 @@ impl Recipe {
             train.insert("steps".into(), steps.into());
         }
         self
+    }
+
+    /// The steps of its run, where it says them.
+    #[must_use]
+    pub fn steps(&self) -> Option<u64> {
+        self.0["train"]["steps"].as_u64()
     }
 
     /// What is different in the run that resumes this recipe's checkpoint.

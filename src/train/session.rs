@@ -31,6 +31,10 @@ pub(super) struct Watched {
     pub(super) grad_norm: Option<LValueId>,
     update_max_seg: Option<LValueId>,
     pub(super) hyper: LValueId,
+    /// What the update of a step is scaled by, where a schedule or a limit of the gradient works it out.
+    pub(super) rates: Option<LValueId>,
+    /// The number of steps of the run, where the rate depends on it.
+    pub(super) steps: Option<LValueId>,
     pub(super) loss_scale: Option<LValueId>,
 }
 
@@ -91,13 +95,17 @@ impl Session {
         plant::change_feed(&mut feed);
         let origin = spec.init.as_deref().map(|path| given_parameters(&mut train, &model, path)).transpose()?.flatten();
         let watched = Watched::new(&train)?;
+        let total = spec.total(feed.limit());
+        if let Some(mistake) = model.update.schedule.beyond(total).filter(|_| spec.purpose == Purpose::Train) {
+            return Err(TrainError::Preset(vec![mistake]));
+        }
         watched.write_start(&mut train, &model, seed)?;
+        watched.write_steps(&mut train, total)?;
         let guard = Guard::new(&mut train, &feed, kept)?;
         watch.report("first snapshot");
         watched.warm_up(&guard, &mut train, &mut feed, &mut pool)?;
         notes.extend(eager_note(spec.executor, &train));
         watch.report("warm-up");
-        let total = spec.total(feed.limit());
         let wants_evaluation = feed.holds_out() || spec.purpose == Purpose::Predict;
         let evaluator = wants_evaluation.then(|| Evaluator::new(&model, &machine, &train, evaluation)).transpose()?;
         let eager = evaluator.as_ref().and_then(Evaluator::why_eager);
@@ -197,9 +205,18 @@ impl Session {
         self.total
     }
 
-    /// Makes the run longer or shorter; given batches limit it.
-    pub fn set_total(&mut self, steps: u64) {
+    /// Makes the run longer or shorter; given batches limit it. A schedule that has an end follows from the next step
+    /// on.
+    ///
+    /// # Errors
+    /// Never for a training step.
+    pub fn set_total(&mut self, steps: u64) -> Result<(), TrainError> {
         self.total = self.feed.limit().map_or(steps, |limit| steps.min(limit as u64));
+        if self.watched.steps.is_none() {
+            return Ok(());
+        }
+        self.watched.write_steps(&mut self.train, self.total)?;
+        self.guard.renew(&mut self.train, &self.feed, self.done, true)
     }
 
     #[must_use]
@@ -228,7 +245,7 @@ impl Session {
         }
     }
 
-    /// The learning rate that the next step reads.
+    /// The learning rate that the next step reads: the base rate, where there is a schedule.
     ///
     /// # Errors
     /// Never for a training step.
@@ -279,7 +296,7 @@ impl Session {
             update_max: first(w.update_max, 0.0)?,
             grad_norm: first(w.grad_norm, 0.0)?,
             accuracy: first(w.accuracy, f32::NAN)?,
-            lr: first(Some(w.hyper), 0.0)?,
+            lr: first(Some(w.rates.unwrap_or(w.hyper)), 0.0)?,
             loss_scale: first(w.loss_scale, f32::NAN)?,
             step_us,
             feed_us: (fed - started).as_secs_f32() * 1e6,
@@ -399,6 +416,14 @@ impl Watched {
         Ok(train.watch(&self.read_back())?)
     }
 
+    /// Writes the number of steps of the run, where the rate depends on it.
+    fn write_steps(&self, train: &mut Step, total: u64) -> Result<(), TrainError> {
+        match self.steps {
+            Some(steps) => Ok(train.write(steps, &[i64::try_from(total).unwrap_or(i64::MAX)])?),
+            None => Ok(()),
+        }
+    }
+
     fn new(step: &Step) -> Result<Self, TrainError> {
         let program = &step.compiled().plan.program;
         let find = |name: &str| program.find(name);
@@ -409,6 +434,8 @@ impl Watched {
             grad_norm: find("grad_norm"),
             update_max_seg: find("update_max_seg"),
             hyper: step.find("hyper")?,
+            rates: find("rates"),
+            steps: find("steps"),
             loss_scale: find("loss_scale"),
         })
     }
@@ -435,6 +462,6 @@ impl Watched {
     /// The values that are read after every step.
     fn read_back(&self) -> Vec<LValueId> {
         let optional = [self.accuracy, self.update_max, self.grad_norm, self.loss_scale];
-        [self.loss, self.hyper].into_iter().chain(optional.into_iter().flatten()).collect()
+        [self.loss, self.rates.unwrap_or(self.hyper)].into_iter().chain(optional.into_iter().flatten()).collect()
     }
 }

@@ -53,7 +53,9 @@ fn trajectory(name: &str, executor: Executor) {
     let mut session = Session::prepare(&spec(name, executor)).unwrap();
     let mut losses = Vec::new();
     let mut updates = Vec::new();
+    let mut norms = Vec::new();
     while let Some(report) = session.step().unwrap() {
+        norms.push(f64::from(report.grad_norm));
         losses.push(f64::from(report.loss));
         updates.push(f64::from(report.update_max));
     }
@@ -70,6 +72,15 @@ fn trajectory(name: &str, executor: Executor) {
         assert!(
             ((found - expected) / expected).abs() < 1e-2,
             "{name} {executor:?} step {}: update {found}, expected {expected}",
+            step + 1
+        );
+    }
+    // Where the file has them: the norm of the gradient before it is clipped.
+    let expected = golden.get("grad_norm").map(|norms| norms.to_f64().unwrap());
+    for (step, (found, expected)) in norms.iter().zip(expected.iter().flatten()).enumerate() {
+        assert!(
+            ((found - expected) / expected).abs() < 1e-3,
+            "{name} {executor:?} step {}: norm {found}, expected {expected}",
             step + 1
         );
     }

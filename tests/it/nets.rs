@@ -46,6 +46,9 @@ pub fn prepared(model: &Model, options: &Options, seed: u64) -> (Step, Pool) {
     }
     if let Ok(hyper) = step.find("hyper") {
         write_real(&mut step, hyper, &[model.optimizer.lr() as f32, model.optimizer.weight_decay() as f32]);
+        if let Ok(steps) = step.find("steps") {
+            step.write(steps, &[100i64]).unwrap();
+        }
         let counter = step.find("counter").unwrap();
         step.write(counter, &[seed as i64, 0]).unwrap();
     }

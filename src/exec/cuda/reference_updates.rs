@@ -60,7 +60,8 @@ pub(super) fn reference<T: Judged>(
         ("update_max", vec![nan]),
         ("grad_norm_seg", vec![nan]),
     ];
-    run(OpKind::AdamStep(ops::AdamStep { len, segments, beta1, beta2, eps, decoupled }), &mut bound);
+    let options = ops::StepOptions::default();
+    run(OpKind::AdamStep(ops::AdamStep { len, segments, beta1, beta2, eps, decoupled, options }), &mut bound);
     let [.., (_, param), (_, m), (_, v), (_, max), (_, norms)] = bound;
     let mut parts = vec![T::ZERO; 2 * kind.step_parts()];
     parts[..2].copy_from_slice(&[max[0], norms[0]]);

@@ -25,7 +25,7 @@ pub use pointwise::{Activation, ActivationBwd, Add, Dropout, DropoutBwd, Flatten
 pub use pool::{GlobalAvgPool, GlobalAvgPoolBwd, Pool, PoolBwd, PoolKind};
 pub use recurrence::{Direction, Recurrence, RecurrenceBwd};
 pub use sequence::{AddPositions, AddPositionsBwd, AddSinusoids, Embedding, EmbeddingBwd, Take, TakeBwd};
-pub use update::{BiasCorr, OptimizerStep, StepInc, UpdateMetrics};
+pub use update::{BiasCorr, GradNorms, OptimizerStep, StepInc, UpdateMetrics, UpdateRates};
 
 use super::value::{Role, Value, ValueId};
 use serde::{Deserialize, Serialize};
@@ -129,7 +129,7 @@ macro_rules! each_node {
             Embedding EmbeddingBwd AddPositions AddPositionsBwd AddSinusoids Take TakeBwd
             SoftmaxCrossEntropy SoftmaxCrossEntropyGrad Mse MseGrad Accuracy
             PointLoss PointLossGrad BinaryAccuracy
-            StepInc BiasCorr OptimizerStep UpdateMetrics
+            StepInc BiasCorr GradNorms UpdateRates OptimizerStep UpdateMetrics
         }
     };
 }

@@ -13,7 +13,8 @@ pub use shrink::shrink;
 
 use super::layers::{Embedding, Flatten, GlobalAvgPool, LayerType};
 use super::{
-    Content, InputSpec, LayerKind, LayerSpec, ListId, LossSpec, NamedInput, OptimizerSpec, Precision, Preset, Targets, check,
+    Content, InputSpec, LayerKind, LayerSpec, ListId, LossSpec, NamedInput, OptimizerSpec, Precision, Preset, Targets,
+    UpdateSpec, check,
 };
 use crate::tensor::Shape;
 
@@ -74,17 +75,24 @@ fn preset(draw: &mut Draw, of_data: &mut Draw, of_recipe: &mut Draw, seed: u64) 
     let has_sets = !content.is_tokens() && (output.rank() != 2 || loss.targets() == Targets::Values);
     let data = if has_sets { data::spec(of_data, batch, loss, [&shape, &output]) } else { None };
     let inputs = vec![NamedInput { content, ..NamedInput::only(shape) }];
-    Preset {
+    let update = UpdateSpec::drawn(of_recipe);
+    let mut preset = Preset {
         name: format!("random-{seed}"),
         about: String::new(),
         input: InputSpec { batch, inputs },
         layers,
         loss,
         optimizer: settings::optimizer(draw),
+        update,
         precision: draw.pick(&Precision::ALL),
         train: settings::train(draw),
         data,
+    };
+    // A warm-up is over before the run is.
+    if let Some(train) = preset.train {
+        preset.update.schedule.warmup = preset.update.schedule.warmup.min(train.steps);
     }
+    preset
 }
 
 /// Features, a sequence, or an image that need not be square and may be a single row, column or pixel.
@@ -159,6 +167,7 @@ fn output_of(layer: &LayerSpec, input: &Shape, batch: usize) -> Option<Shape> {
         layers: vec![layer.clone()],
         loss: LossSpec::MSE,
         optimizer: OptimizerSpec::sgd(0.1),
+        update: UpdateSpec::default(),
         precision: Precision::F32,
         data: None,
         train: None,

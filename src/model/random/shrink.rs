@@ -61,8 +61,11 @@ fn cost(preset: &Preset) -> (usize, u64, usize, usize) {
         }
     }
     let decays = usize::from(preset.optimizer.weight_decay() != 0.0);
-    let settings =
-        preset.loss.cost() + preset.optimizer.cost() + decays + usize::from(preset.precision != Precision::F32);
+    let settings = preset.loss.cost()
+        + preset.update.cost()
+        + preset.optimizer.cost()
+        + decays
+        + usize::from(preset.precision != Precision::F32);
     let document = document(preset);
     (layers(&preset.layers), whole(&document), settings, document.to_string().len())
 }

@@ -2,7 +2,8 @@
 
 use crate::model::optimizers::{AdamW, OptimizerType};
 use crate::model::{
-    BUNDLED, DataSource, DataSpec, InputSpec, LossSpec, OptimizerSpec, Precision, Preset, TrainSpec, read_preset,
+    BUNDLED, DataSource, DataSpec, InputSpec, LossSpec, OptimizerSpec, Precision, Preset, TrainSpec, UpdateSpec,
+    read_preset,
 };
 
 /// The preset that the studio opens with: small, on real data, learnt within seconds.
@@ -51,6 +52,7 @@ pub fn empty() -> Preset {
         layers: Vec::new(),
         loss: LossSpec::SOFTMAX_CROSS_ENTROPY,
         optimizer: OptimizerSpec::AdamW(AdamW { lr: 0.001, weight_decay: 0.0001, ..AdamW::example() }),
+        update: UpdateSpec::default(),
         precision: Precision::F32,
         data: Some(DataSpec::of(DataSource::Digits)),
         train: Some(TrainSpec { steps: 2000, seed: 0 }),

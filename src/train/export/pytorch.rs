@@ -8,7 +8,9 @@ use super::layers;
 use super::python::{flag, literal};
 use crate::data::Scaling;
 use crate::model::schema::FieldView;
-use crate::model::{FieldValue, LayerId, ListField, Model, OptimizerSpec, Precision, Targets};
+use crate::model::{
+    Decay, FieldValue, LayerId, ListField, Model, OptimizerSpec, Precision, ScheduleKind, Targets,
+};
 use std::fmt::Write as _;
 
 /// What the script finds beside itself.
@@ -51,7 +53,7 @@ fn branch(out: &mut String, model: &Model, layers: &[LayerId], depth: usize) {
 const PARALLEL: &str = include_str!("pytorch_parallel.py");
 
 /// The class of this name, with the fields as its settings.
-fn optimizer(spec: &OptimizerSpec) -> String {
+fn optimizer(spec: &OptimizerSpec, decay: Decay) -> String {
     let setting = |field: FieldView| {
         let value = match field.value {
             FieldValue::Flag(value) => flag(value).to_owned(),
@@ -63,7 +65,62 @@ fn optimizer(spec: &OptimizerSpec) -> String {
     };
     let settings: String = spec.fields().into_iter().map(setting).collect();
     let module = if spec.pytorch_class().is_some() { "" } else { "torch.optim." };
-    format!("{module}{}(net.parameters(){settings})", spec.title())
+    let parameters = match decay {
+        Decay::All => "net.parameters()",
+        Decay::Matrices => {
+            "[{\"params\": [p for p in net.parameters() if p.dim() != 1]}, \\\n        \
+             {\"params\": [p for p in net.parameters() if p.dim() == 1], \"weight_decay\": 0.0}]"
+        }
+    };
+    format!("{module}{}({parameters}{settings})", spec.title())
+}
+
+/// The function that gives the rate of a step, where it changes.
+fn schedule(model: &Model) -> String {
+    let (schedule, lr) = (model.update.schedule, model.optimizer.lr());
+    if schedule.is_constant() {
+        return String::new();
+    }
+    let curve = match schedule.kind {
+        ScheduleKind::Constant => format!("{lr:?}"),
+        ScheduleKind::Linear => format!("{lr:?} * (1 - (1 - {:?}) * p)", schedule.last),
+        ScheduleKind::Cosine => {
+            let last = schedule.last;
+            format!("{lr:?} * ({last:?} + (1 - {last:?}) * (1 + math.cos(math.pi * p)) / 2)")
+        }
+        ScheduleKind::Step => format!("{lr:?} * {:?} ** ((s - 1) // {})", schedule.factor, schedule.every),
+    };
+    let warmup = schedule.warmup;
+    let mut out = String::from("def rate_of(s, steps):\n");
+    if schedule.kind.has_end() {
+        out = format!("import math\n\n\n{out}");
+    }
+    if warmup > 0 {
+        let _ = writeln!(out, "    if s <= {warmup}:\n        return {lr:?} * s / {warmup}");
+    }
+    if schedule.kind.has_end() {
+        let _ = writeln!(out, "    p = (s - {warmup}) / (steps - {warmup})");
+    }
+    let _ = writeln!(out, "    return {curve}\n\n");
+    out
+}
+
+/// What is done to the rate and to the gradients before each step of the optimizer.
+fn before_steps(model: &Model) -> [String; 2] {
+    let mut lines = [String::new(), String::new()];
+    if !model.update.schedule.is_constant() {
+        lines[0] = "            for group in optimizer.param_groups:\n                \
+                    group[\"lr\"] = rate_of(step + 1, steps)\n"
+            .into();
+    }
+    if model.update.clips() {
+        lines[1] = format!(
+            "            scaler.unscale_(optimizer)\n            \
+             torch.nn.utils.clip_grad_norm_(net.parameters(), {:?})\n",
+            model.update.clip_norm
+        );
+    }
+    lines
 }
 
 /// The script without what depends on the network: each `@name@` stands for a value.
@@ -134,6 +191,7 @@ fn network_values(model: &Model) -> Vec<(&'static str, String)> {
         Precision::Bf16 => "torch.bfloat16",
         Precision::F16 => "torch.float16",
     };
+    let [rate, clip] = before_steps(model);
     let matmul = if model.precision == Precision::Tf32 { "high" } else { "highest" };
     vec![
         ("shape", model.inputs[0].shape.0.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ")),
@@ -148,7 +206,10 @@ fn network_values(model: &Model) -> Vec<(&'static str, String)> {
         ("network", if has_branches { "Network" } else { "Block" }.to_owned()),
         ("parallel_classes", if has_branches { format!("{PARALLEL}\n\n") } else { String::new() }),
         ("accuracy", accuracy.to_owned()),
-        ("optimizer", optimizer(&model.optimizer)),
+        ("optimizer", optimizer(&model.optimizer, model.update.decay)),
+        ("schedule", schedule(model)),
+        ("rate", rate),
+        ("clip", clip),
         ("optimizer_class", model.optimizer.pytorch_class().map_or(String::new(), |text| format!("{text}\n\n"))),
         ("targets", if model.loss.wants_classes() { ".long()" } else { "" }.to_owned()),
     ]

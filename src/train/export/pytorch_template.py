@@ -266,7 +266,7 @@ def evaluate(net, x, y):
     return loss, accuracy
 
 
-@optimizer_class@def train(net, device, x, y, steps):
+@optimizer_class@@schedule@def train(net, device, x, y, steps):
     optimizer = @optimizer@
     scaler = torch.amp.GradScaler(device.type, enabled=PRECISION == torch.float16)
     order = torch.Generator().manual_seed(SEED)
@@ -281,7 +281,7 @@ def evaluate(net, x, y):
                 loss = loss_of(output.float(), y[chosen])
             optimizer.zero_grad(set_to_none=True)
             scaler.scale(loss).backward()
-            scaler.step(optimizer)
+@rate@@clip@            scaler.step(optimizer)
             scaler.update()
             step += 1
             if step % 100 == 0 or step == steps:

@@ -101,11 +101,17 @@ pub(super) fn update_direction(model: &Model, options: &VerifyOptions) -> Result
     let (update, ops) = (update_at(&step), step.compiled().plan.program.ops.len());
     step.run_ops(update, ops, &mut pool)?;
     let rule = Rule::of(&model.optimizer);
+    // What the step itself made of the rate, and what it multiplied gradients by.
+    let rates = step.find("rates").ok().map(|id| step.stored::<f32>(id).map(|r| r.to_vec())).transpose()?;
+    let lr = rates.as_ref().map_or(model.optimizer.lr(), |r| f64::from(r[0]));
+    let clip = rates.as_ref().and_then(|r| r.get(2)).map_or(1.0, |clip| f64::from(*clip));
     let mut sum = Sum::default();
     for ((p, grad), before) in grads.iter().zip(&before) {
         let after = step.param::<f32>(*p)?;
+        let decays = model.update.decay.includes(model.param(*p));
+        let rule = if decays { rule.at_rate(&model.optimizer, lr) } else { Rule::NO_DECAY };
         for ((after, before), grad) in after.iter().zip(before).zip(grad) {
-            sum.add(&rule, f64::from(*before), f64::from(*after), f64::from(*grad) / scale);
+            sum.add(&rule, f64::from(*before), f64::from(*after), f64::from(*grad) * clip / scale);
         }
     }
     let name = model.optimizer.title();
@@ -131,6 +137,14 @@ struct Rule {
 }
 
 impl Rule {
+    /// That of parameters that do not decay.
+    const NO_DECAY: Self = Self { decay: 0.0, keep: 1.0, is_part_of_gradient: false };
+
+    /// The same at the rate of a step.
+    fn at_rate(&self, optimizer: &OptimizerSpec, lr: f64) -> Self {
+        Self::of(&optimizer.at_rates(lr, self.decay))
+    }
+
     fn of(optimizer: &OptimizerSpec) -> Self {
         let (lr, decay) = (optimizer.lr(), optimizer.weight_decay());
         let is_apart = optimizer.is_decoupled();

@@ -74,6 +74,8 @@ impl Logged {
         let mut values = [0; FIELDS.len()];
         for (value, name) in values.iter_mut().zip(READ) {
             let absent = if matches!(name, "accuracy" | "loss_scale") { f32::NAN } else { 0.0 };
+            // A schedule makes the rate of the step from the base rate.
+            let name = if name == "hyper" && step.find("rates").is_ok() { "rates" } else { name };
             *value = bits(match step.find(name) {
                 Ok(id) => step.stored::<f32>(id)?[0],
                 Err(_) => absent,

@@ -33,7 +33,7 @@ pub fn preset_fields(preset: &Preset) -> Vec<(&'static str, Vec<Field>)> {
     vec![
         ("Input", input_fields(preset)),
         ("Loss", loss_fields(preset.loss)),
-        ("Optimizer", optimizer_fields(&preset.optimizer)),
+        ("Optimizer", optimizer_fields(preset)),
         ("Data", data_fields(preset.data.as_ref())),
         ("Run", run_fields(preset)),
     ]
@@ -67,11 +67,12 @@ fn loss_fields(loss: LossSpec) -> Vec<Field> {
     l.fields
 }
 
-fn optimizer_fields(optimizer: &OptimizerSpec) -> Vec<Field> {
-    let mut l = list();
+fn optimizer_fields(preset: &Preset) -> Vec<Field> {
+    let (mut l, optimizer) = (list(), &preset.optimizer);
     let index = OptimizerSpec::NAMES.iter().position(|o| *o == optimizer.name()).unwrap_or(0);
     l.choose("optimizer.type", "optimizer", OptimizerSpec::NAMES.into(), index, "How gradients move the parameters.");
-    l.fields.extend(optimizer.fields().into_iter().map(|view| Field::of(&Owner::Preset, view)));
+    let fields = optimizer.fields().into_iter().chain(preset.update.fields());
+    l.fields.extend(fields.map(|view| Field::of(&Owner::Preset, view)));
     l.fields
 }
 
@@ -199,7 +200,7 @@ pub fn set_preset_field(preset: &mut Preset, name: &str, value: &FieldValue) -> 
                 return preset.loss.set(name, value);
             }
             if name.starts_with("optimizer.") {
-                return set_optimizer_field(&mut preset.optimizer, name, value);
+                return set_optimizer_field(&mut preset.optimizer, name, value) || preset.update.set(name, value);
             }
             if let Some(field) = name.strip_prefix("input.") {
                 return set_unnamed(&mut preset.input, field, value);

@@ -65,7 +65,7 @@ pub fn slots(op: &OpKind) -> Vec<(&'static str, Dir, Kind, usize)> {
 fn kind(op: &OpKind, name: &str) -> Kind {
     match (name, op) {
         ("labels" | "tokens", _) => Kind::I32,
-        ("counter" | "counter_prev", _) => Kind::I64,
+        ("counter" | "counter_prev" | "steps", _) => Kind::I64,
         ("mask", _) => Kind::U8,
         (
             "index",
@@ -176,11 +176,22 @@ fn length(op: &OpKind, name: &str) -> usize {
         OpKind::AdamStep(_) | OpKind::SgdStep(_) | OpKind::LionStep(_) => {
             let flat = op.flat_update().unwrap();
             match name {
-                "hyper" | "corr" => 2,
+                "hyper" => flat.options.rates(),
+                "corr" => 2,
                 "update_max" | "grad_norm_seg" => flat.segments.len(),
                 _ => flat.len,
             }
         }
+        OpKind::GradNorms(op) => match name {
+            "grad" => op.len,
+            _ => op.segments.len(),
+        },
+        OpKind::UpdateRates(op) => match name {
+            "steps" => 1,
+            "grad_norm_seg" => op.segments,
+            "rates" => 2 + usize::from(op.clips()),
+            _ => 2,
+        },
         OpKind::UpdateMetrics(ops::UpdateMetrics { segments }) => match name {
             "update_max" | "grad_norm" => 1,
             _ => *segments,

@@ -2,8 +2,8 @@
 //! outputs on inputs, unbound outputs.
 
 use super::harness::{How, Kind, Values, assert_close, assert_same, isas, run, slots};
-use crate::model::Activation;
 use crate::model::losses::PointFn;
+use crate::model::{Activation, Schedule, ScheduleKind};
 use crate::ops::{self, OpKind, PoolGeometry, Scalar, Segment};
 use crate::select::Variant;
 
@@ -423,27 +423,52 @@ fn optimizers() {
     let (beta1, beta2, eps) = (Scalar::new(0.9), Scalar::new(0.999), Scalar::new(1e-8));
     for lengths in &layouts {
         let (segments, len) = segments(lengths);
-        for decoupled in [false, true] {
-            check(
-                &OpKind::AdamStep(ops::AdamStep { len, segments: segments.clone(), beta1, beta2, eps, decoupled }),
-                3e-6,
-                &[],
-            );
+        let exempt = (0..segments.len()).step_by(2).collect();
+        for options in [ops::StepOptions::default(), ops::StepOptions { clipped: true, exempt }] {
+            let of = || (segments.clone(), options.clone());
+            // A change that is small beside its parameter has what the parameter was rounded by.
+            let tolerance = if options.clipped { 1e-5 } else { 3e-6 };
+            for decoupled in [false, true] {
+                let (segments, options) = of();
+                let adam = ops::AdamStep { len, segments, beta1, beta2, eps, decoupled, options };
+                check(&OpKind::AdamStep(adam), tolerance, &[]);
+            }
+            for (momentum, nesterov) in [(0.9, false), (0.9, true), (0.0, false)] {
+                let (momentum, (segments, options)) = (Scalar::new(momentum), of());
+                check(&OpKind::SgdStep(ops::SgdStep { len, segments, momentum, nesterov, options }), tolerance, &[]);
+            }
+            // Every step is as long as the learning rate, about 0.03, and the parameters that it is taken from are up
+            // to 4.
+            let (segments, options) = of();
+            check(&OpKind::LionStep(ops::LionStep { len, segments, beta1, beta2, options }), 1e-5, &[]);
         }
-        for (momentum, nesterov) in [(0.9, false), (0.9, true), (0.0, false)] {
-            let momentum = Scalar::new(momentum);
-            check(&OpKind::SgdStep(ops::SgdStep { len, segments: segments.clone(), momentum, nesterov }), 3e-6, &[]);
+        check(&OpKind::GradNorms(ops::GradNorms { len, segments: segments.clone() }), 2e-6, &[]);
+        for schedule in ScheduleKind::ALL {
+            let schedule = Schedule { kind: schedule, warmup: 40, last: 0.25, every: 7, factor: 0.99 };
+            for clip_norm in [0.0, 1e-3, 1e9] {
+                let count = if clip_norm > 0.0 { segments.len() } else { 0 };
+                check(&OpKind::UpdateRates(ops::UpdateRates::new(schedule, clip_norm, count)), 1e-6, &[]);
+            }
         }
-        // Every step is as long as the learning rate, about 0.03, and the parameters that it is taken from are up to 4.
-        check(&OpKind::LionStep(ops::LionStep { len, segments: segments.clone(), beta1, beta2 }), 1e-5, &[]);
         check(&OpKind::UpdateMetrics(ops::UpdateMetrics { segments: segments.len() }), 1e-6, &[]);
     }
     let (segments, len) = segments(&[100, 20_000]);
-    let op = OpKind::AdamStep(ops::AdamStep { len, segments: segments.clone(), beta1, beta2, eps, decoupled: true });
+    let options = ops::StepOptions::default();
+    let op = OpKind::AdamStep(ops::AdamStep {
+        len,
+        segments: segments.clone(),
+        beta1,
+        beta2,
+        eps,
+        decoupled: true,
+        options,
+    });
     check_unbound(&op, &["update_max", "grad_norm_seg"]);
-    let op = OpKind::LionStep(ops::LionStep { len, segments: segments.clone(), beta1, beta2 });
+    let options = ops::StepOptions::default();
+    let op = OpKind::LionStep(ops::LionStep { len, segments: segments.clone(), beta1, beta2, options });
     check_unbound(&op, &["update_max", "grad_norm_seg"]);
-    let op = OpKind::SgdStep(ops::SgdStep { len, segments, momentum: Scalar::new(0.0), nesterov: false });
+    let (momentum, options) = (Scalar::new(0.0), ops::StepOptions::default());
+    let op = OpKind::SgdStep(ops::SgdStep { len, segments, momentum, nesterov: false, options });
     check_unbound(&op, &["momentum_prev", "momentum", "update_max", "grad_norm_seg"]);
     check_unbound(&OpKind::UpdateMetrics(ops::UpdateMetrics { segments: 5 }), &["update_max", "grad_norm"]);
     check(&OpKind::BiasCorr(ops::BiasCorr { beta1, beta2 }), 1e-6, &[]);
