@@ -127,7 +127,7 @@ pub(super) fn document(compiled: &Compiled, threads: Option<Threads>) -> Documen
     let (plan, model) = (&compiled.plan, &compiled.model);
     let (mut buffers, mut external_buffers) = (Vec::new(), Vec::new());
     for buffer in &plan.buffers {
-        entries(plan, model, buffer, if buffer.external { &mut external_buffers } else { &mut buffers });
+        entries(plan, model, buffer, if buffer.is_external() { &mut external_buffers } else { &mut buffers });
     }
     let ms = |d: std::time::Duration| d.as_secs_f64() * 1e3;
     let t = &compiled.times;

@@ -119,8 +119,8 @@ fn bindings(compiled: &Compiled) -> String {
     let label = |layer: Option<LayerId>| layer.map_or_else(String::new, |l| model.layer(l).label());
     for b in &plan.buffers {
         let whole = Row {
-            role: if b.external { "(external)" } else { b.role.name() },
-            offset: if b.external { 0 } else { b.offset },
+            role: if b.is_external() { "(external)" } else { b.role.name() },
+            offset: if b.is_external() { 0 } else { b.offset },
             bytes: b.bytes,
             live: b.live,
             dtype: b.dtype.name(),
@@ -156,7 +156,7 @@ fn arena(plan: &BindingPlan) -> String {
         out.push_str(&format!("the most is alive at operation {op} ({name}): {}\n", Bytes(*peak)));
         for role in Role::ALL {
             let alive =
-                |b: &&crate::plan::Buffer| b.role == role && !b.external && (b.live[0]..b.live[1]).contains(&op);
+                |b: &&crate::plan::Buffer| b.role == role && !b.is_external() && (b.live[0]..b.live[1]).contains(&op);
             let bytes: u64 = plan.buffers.iter().filter(alive).map(|b| b.bytes).sum();
             if bytes > 0 {
                 out.push_str(&format!("  {:<12} {:>12}\n", role.name(), Bytes(bytes)));

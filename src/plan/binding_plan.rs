@@ -1,7 +1,7 @@
 //! The contract for running a step: every buffer with its role, life and place.
 
-use super::ALIGN;
 use super::arena::{self, Item, Problem, Report};
+use super::{ALIGN, StateKey};
 use crate::ir::Role;
 use crate::lower::{LValueId, Op, Program};
 use crate::model::LayerId;
@@ -30,8 +30,9 @@ pub struct Buffer {
     pub live: [usize; 2],
     /// True where it is there before the step or is read after it.
     pub persistent: bool,
-    /// True where the memory belongs to another plan: an evaluation's parameters are those of the training step.
-    pub external: bool,
+    /// What it is by name among all that survives the steps of the network; nothing where it is this step's alone.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub key: Option<StateKey>,
     pub layer: Option<LayerId>,
     /// The values that are in it, the first of which names it.
     pub values: Vec<LValueId>,
@@ -108,6 +109,14 @@ pub struct BindingPlan {
 /// Buffers that belong to another plan have offsets from here on, outside every arena.
 pub const EXTERNAL: u64 = 1 << 48;
 
+impl Buffer {
+    /// True where the memory belongs to another plan: an evaluation's parameters are those of the training step.
+    #[must_use]
+    pub const fn is_external(&self) -> bool {
+        self.offset >= EXTERNAL
+    }
+}
+
 impl BindingPlan {
     /// The place of a value, where it has one.
     #[must_use]
@@ -179,7 +188,7 @@ impl BindingPlan {
     #[must_use]
     pub fn live_bytes(&self) -> Vec<u64> {
         let mut change = vec![0i64; self.program.ops.len() + 2];
-        for b in self.buffers.iter().filter(|b| b.live[0] < b.live[1] && !b.external) {
+        for b in self.buffers.iter().filter(|b| b.live[0] < b.live[1] && !b.is_external()) {
             change[b.live[0]] += b.bytes as i64;
             change[b.live[1]] -= b.bytes as i64;
         }

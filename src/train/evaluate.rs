@@ -5,7 +5,7 @@ use super::{TrainError, gpu_times, plant};
 use crate::compile::{Compiled, Options, compile};
 use crate::data::{Dataset, Target};
 use crate::exec::cpu::Pool;
-use crate::exec::{Executor, Step, samples_to_stored};
+use crate::exec::{CachedStep, Executor, Step, StepKey, WHOLE, samples_to_stored};
 use crate::model::{LossSpec, Model};
 use crate::select::Target as Machine;
 use serde::Serialize;
@@ -26,7 +26,7 @@ pub struct Evaluation {
 
 /// The compiled evaluation of a network.
 pub(super) struct Evaluator {
-    step: Step,
+    step: CachedStep,
     indices: Vec<u32>,
 }
 
@@ -49,7 +49,7 @@ impl Evaluator {
     }
 
     /// The evaluation's step.
-    pub(super) const fn step_mut(&mut self) -> &mut Step {
+    pub(super) fn step_mut(&mut self) -> &mut Step {
         &mut self.step
     }
 
@@ -57,12 +57,19 @@ impl Evaluator {
     pub(super) fn new(
         model: &Model,
         machine: &Machine,
-        owner: &Step,
+        owner: &CachedStep,
         compiled: Option<Compiled>,
     ) -> Result<Self, TrainError> {
-        let compiled = compiled.map_or_else(|| compiled_evaluation(model, machine), Ok)?;
-        let stale = plant::stale_owner(owner)?;
-        let step = Step::sharing(Arc::new(compiled), stale.as_ref().unwrap_or(owner))?;
+        let compiled = Arc::new(compiled.map_or_else(|| compiled_evaluation(model, machine), Ok)?);
+        let step = match (plant::stale_owner(owner)?, owner.home()) {
+            (None, Some((cache, _))) => {
+                let key = StepKey::of(&compiled, WHOLE);
+                let step = cache.lend(&key, || Ok::<_, TrainError>(compiled))?;
+                cache.pin(&key, true);
+                step
+            }
+            (stale, _) => CachedStep::alone(Step::sharing(compiled, stale.as_ref().unwrap_or(owner))?),
+        };
         Ok(Self { step, indices: vec![0; model.batch] })
     }
 

@@ -125,7 +125,9 @@ pub(super) fn needs_of(parts: &Parts<'_>) -> Needs {
     let mut needs = Needs::default();
     needs.add("the program's own tables", PROGRAM);
     needs.add("the step's arena", if here { plan.arena_bytes } else { 0 });
-    needs.add("the evaluation's arena", parts.evaluation.map_or(0, |e| e.plan.arena_bytes));
+    // It runs in the transient memory of the training step, as far as that goes.
+    let lent = plan.arena_bytes - plan.persistent_bytes;
+    needs.add("the evaluation's arena", parts.evaluation.map_or(0, |e| e.plan.arena_bytes.saturating_sub(lent)));
     needs.add("the run's snapshot", if parts.keeps_in_memory { kept } else { 0 });
     let data = data_size(spec, model);
     needs.add("the samples", data.held);

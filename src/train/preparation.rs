@@ -10,7 +10,7 @@ use super::stopwatch::Stopwatch;
 use super::{DataChoice, DataFeed, Origin, Purpose, SessionSpec, TrainError, gpu_times, read_tensors};
 use crate::compile::{Compiled, Options, compile};
 use crate::data::{self, Request};
-use crate::exec::Step;
+use crate::exec::{CachedStep, Step, StepCache};
 use crate::lower::Layout;
 use crate::model::{Model, ParamId, init_into, init_over};
 use crate::select::Target as Machine;
@@ -20,6 +20,9 @@ use std::thread;
 
 /// The loss scale that an `f16` run starts with; PyTorch's.
 pub(super) const FIRST_LOSS_SCALE: f32 = 65_536.0;
+
+/// What recordings of a run may take besides that of its training step and the memory that this runs in.
+const ROOM_BYTES: u64 = 256 << 20;
 
 /// Sets the loss scale of a step that has one.
 pub(super) fn start_loss_scale(step: &mut Step, scale: f32) -> Result<(), TrainError> {
@@ -31,7 +34,7 @@ pub(super) fn start_loss_scale(step: &mut Step, scale: f32) -> Result<(), TrainE
 
 /// A step in memory with the first parameters of its seed, and where its batches come from.
 pub(super) struct BroughtUp {
-    pub(super) train: Step,
+    pub(super) train: CachedStep,
     pub(super) feed: DataFeed,
     /// What the user should know about the data.
     pub(super) notes: Vec<String>,
@@ -85,7 +88,7 @@ pub(super) fn bring_up(
         };
         let keeping = keeps_in_memory.then(|| spawn(scope, "snapshot", touched)).transpose()?;
         let mut train = if here {
-            let mut train = Step::new(Arc::clone(&compiled), spec.shared_by())?;
+            let mut train = StepCache::found(&compiled, spec.shared_by(), ROOM_BYTES)?;
             watch.report("memory and recording");
             for (index, param) in model.params.iter().enumerate() {
                 train.draw_param(ParamId(index as u32), |out| init_over(param, index, seed, out))?;
@@ -147,7 +150,7 @@ fn on_device<'scope>(
     model: &'scope Model,
     seed: u64,
     watch: &mut Stopwatch,
-) -> Result<Step, TrainError> {
+) -> Result<CachedStep, TrainError> {
     // One parameter waits, and one is drawn.
     let (give, drawn) = mpsc::sync_channel(1);
     let drawing = spawn(scope, "parameters", move || {
@@ -159,7 +162,7 @@ fn on_device<'scope>(
         // Nobody waits for more where the step could not be had.
         let _ = values.try_for_each(|values| give.send(values));
     })?;
-    let mut train = Step::new(Arc::clone(compiled), threads)?;
+    let mut train = StepCache::found(compiled, threads, ROOM_BYTES)?;
     watch.report("memory and recording");
     for (index, values) in drawn.iter().enumerate() {
         train.set_param(ParamId(index as u32), &values)?;

@@ -14,7 +14,7 @@ use crate::compile::Compiled;
 use crate::data::{self, BatchPlace, Dataset};
 use crate::exec::ExecError;
 use crate::exec::cpu::{Pool, host_target};
-use crate::exec::{Executor, RecordedAs, Recording, Step, StepRecord};
+use crate::exec::{CacheCounts, CachedStep, Executor, RecordedAs, Recording, Step, StepRecord};
 use crate::lower::LValueId;
 use crate::model::{Model, Preset, check};
 use crate::tensor::HostTensor;
@@ -43,7 +43,7 @@ pub struct Session {
     pub(super) preset: Preset,
     /// The checksum of the samples, once somebody asked for it.
     pub(super) data_digest: OnceLock<String>,
-    pub(super) train: Step,
+    pub(super) train: CachedStep,
     /// The key of its plan, once somebody asked for it.
     plan_key: OnceLock<PlanKey>,
     pub(super) evaluator: Option<Evaluator>,
@@ -175,8 +175,14 @@ impl Session {
         self.train.recording()
     }
 
+    /// What became of the look-ups of its recordings, and what they take.
+    #[must_use]
+    pub fn recordings(&self) -> CacheCounts {
+        self.train.home().map(|(cache, _)| cache.counts()).unwrap_or_default()
+    }
+
     /// The training step in memory.
-    pub const fn step_mut(&mut self) -> (&mut Step, &mut Pool) {
+    pub fn step_mut(&mut self) -> (&mut Step, &mut Pool) {
         (&mut self.train, &mut self.pool)
     }
 

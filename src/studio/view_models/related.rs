@@ -78,7 +78,7 @@ impl Related {
             }
             Selection::Bytes([from, to]) => {
                 self.bytes = Some([*from, *to]);
-                let inside = |b: &crate::plan::Buffer| !b.external && b.offset < *to && *from < b.offset + b.bytes;
+                let inside = |b: &crate::plan::Buffer| !b.is_external() && b.offset < *to && *from < b.offset + b.bytes;
                 for (id, b) in (0u32..).map(BufferId).zip(&plan.buffers).filter(|(_, b)| inside(b)) {
                     self.buffers.insert(id);
                     self.ops.extend(b.writers.iter().chain(&b.readers));

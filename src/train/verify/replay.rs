@@ -163,9 +163,9 @@ impl<'a> ReplayHarness<'a> {
             Ok(())
         };
         traced(self, Executor::Eager)?;
-        let eager = self.session.train.arena()?.into_owned();
+        let eager = self.session.train.image()?;
         traced(self, Executor::Replay)?;
-        let replayed = self.session.train.arena()?;
+        let replayed = self.session.train.image()?;
         let same_kernels = traces[0] == traces[1];
         let plan = &self.session.compiled().plan;
         // Workspace is left out: what is there after a kernel is nobody's value.
@@ -173,8 +173,7 @@ impl<'a> ReplayHarness<'a> {
         let compared: Vec<Compared> = counted
             .filter(|(_, b)| still_there(plan, b))
             .map(|(id, b)| {
-                let range = b.offset as usize..(b.offset + b.bytes) as usize;
-                let pairs = eager[range.clone()].iter().zip(&replayed[range]);
+                let pairs = eager.buffer(id as usize, b.bytes).iter().zip(replayed.buffer(id as usize, b.bytes));
                 let different = pairs.filter(|(a, b)| a != b).count() as u64;
                 Compared { buffer: BufferId(id), name: b.name.clone(), bytes: b.bytes, different }
             })

@@ -317,7 +317,7 @@ impl ReplayHarness<'_> {
         let at = found.iter().zip(expected).position(|(a, b)| a != b).unwrap_or(0) as u64;
         let buffers = &self.session.compiled().plan.buffers;
         let holds = |from: u64, bytes: u64| (from..from + bytes).contains(&at);
-        let buffer = buffers.iter().find(|b| b.persistent && !b.external && holds(b.offset, b.bytes));
+        let buffer = buffers.iter().find(|b| b.persistent && !b.is_external() && holds(b.offset, b.bytes));
         let Some(buffer) = buffer else { return format!("byte {at} of the state differs") };
         let part = buffer.parts.iter().find(|p| holds(buffer.offset + p.start, p.bytes));
         format!(
