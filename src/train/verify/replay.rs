@@ -86,7 +86,7 @@ impl<'a> ReplayHarness<'a> {
     }
 
     /// The recording that the checks replay.
-    pub(super) const fn step_mut(&mut self) -> &mut Step {
+    pub(super) fn step_mut(&mut self) -> &mut Step {
         &mut self.session.train
     }
 

@@ -165,7 +165,8 @@ fn write_batch(session: &mut Session, number: u64) -> Result<(), TrainError> {
         }
         DataFeed::Batches { x, y: labels, count, .. } => {
             let part = |len: usize| number as usize * (len / *count)..(number as usize + 1) * (len / *count);
-            train.write(train.compiled().plan.program.samples(), &x[part(x.len())])?;
+            let samples = train.compiled().plan.program.samples();
+            train.write(samples, &x[part(x.len())])?;
             match (labels, y) {
                 (Labels::Classes(v), Some(y)) => train.write(y, &v[part(v.len())])?,
                 (Labels::Values(v), Some(y)) => train.write(y, &v[part(v.len())])?,
