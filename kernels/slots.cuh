@@ -31,6 +31,10 @@ struct global_avg_pool { enum : int { X = 0, Y = 1, WORK = 2 }; };
 struct global_avg_pool_bwd { enum : int { DY = 0, DX = 1 }; };
 struct dropout { enum : int { X = 0, COUNTER = 1, Y = 2, MASK = 3 }; };
 struct dropout_bwd { enum : int { DY = 0, MASK = 1, DX = 2 }; };
+struct recurrence { enum : int { X = 0, WEIGHT = 1, BIAS = 2, OTHER = 3, Y = 4, GATES = 5, INNER = 6,
+    BEFORE = 7, WORK = 8 }; };
+struct recurrence_bwd { enum : int { DY = 0, WEIGHT = 1, GATES = 2, INNER = 3, BEFORE = 4, DX = 5, DHIDDEN = 6,
+    WORK = 7 }; };
 struct softmax_ce { enum : int { LOGITS = 0, LABELS = 1, ROW_LOSS = 2, PROBS = 3 }; };
 struct softmax_ce_grad { enum : int { PROBS = 0, LABELS = 1, DLOGITS = 2, SCALE = 3 }; };
 struct softmax_ce_fused { enum : int { LOGITS = 0, LABELS = 1, DLOGITS = 2, LOSS = 3, ACCURACY = 4, WORK = 5,

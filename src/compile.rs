@@ -2,7 +2,7 @@
 
 use crate::ir::{self, Graph, IrError, Metrics, Mode};
 use crate::lower::{self, Program, ProgramError};
-use crate::model::{Model, Precision};
+use crate::model::{Model, NamedInput, Precision, inputs_text};
 use crate::plan::arena::Budget;
 use crate::plan::{self, BindingPlan, PlanError};
 use crate::rewrite::{self, Goal, Machine, PassRun, RewriteError, Stage};
@@ -119,9 +119,46 @@ impl Compiled {
     }
 }
 
+/// What of a network no GPU can do.
+#[derive(Clone, Debug, Error, PartialEq, Eq)]
+pub enum CpuOnly {
+    /// An operation without a kernel there. `owner` is its layer, or its phase where it belongs to none.
+    #[error("{op} of {owner} has no GPU kernel yet: use --device cpu")]
+    Operation { op: &'static str, owner: String },
+    #[error("a GPU takes one input [features] or [C, H, W] of numbers, and this network takes {0}: use --device cpu")]
+    Inputs(String),
+    #[error("a GPU takes one class a sample, and this network has one for each of {0} positions: use --device cpu")]
+    Positions(usize),
+}
+
+impl CpuOnly {
+    /// The first such part of a program of `model`.
+    #[must_use]
+    pub fn find(program: &Program, model: &Model) -> Option<Self> {
+        if let Some(op) = program.ops.iter().find(|op| !op.kind.has_gpu_kernel()) {
+            let owner = op.layer.map_or_else(|| format!("the {} pass", op.phase.name()), |l| model.layer(l).label());
+            return Some(Self::Operation { op: op.kind.name(), owner });
+        }
+        let is_fed = |input: &NamedInput| !input.content.is_tokens() && input.shape.rank() != 2;
+        if !model.single_input().is_some_and(is_fed) {
+            return Some(Self::Inputs(inputs_text(&model.inputs)));
+        }
+        (model.loss.wants_classes() && model.labels().rank() > 0).then(|| Self::Positions(model.labels().len()))
+    }
+
+    /// The first such part of a model's training step.
+    #[must_use]
+    pub fn of(model: &Model) -> Option<Self> {
+        let graph = ir::build(model, Mode::Train, Metrics::default(), DType::F32);
+        Self::find(&lower::lower(&graph, model), model)
+    }
+}
+
 /// Why a model could not be compiled.
 #[derive(Clone, Debug, Error, PartialEq)]
 pub enum CompileError {
+    #[error(transparent)]
+    CpuOnly(#[from] CpuOnly),
     #[error("the IR's verifier: {0}")]
     Ir(#[from] IrError),
     #[error("the lowered program's verifier: {0}")]
@@ -132,6 +169,14 @@ pub enum CompileError {
     Select(#[from] SelectError),
     #[error("memory plan: {0}")]
     Plan(#[from] PlanError),
+}
+
+impl CompileError {
+    /// True where another device, which the user chooses, would do.
+    #[must_use]
+    pub const fn is_user(&self) -> bool {
+        matches!(self, Self::CpuOnly(_))
+    }
 }
 
 /// The training step's operations as a CPU runs them, before kernels are chosen: what its threads are chosen by.
@@ -147,8 +192,8 @@ pub fn cpu_program(model: &Model) -> Result<Program, CompileError> {
 /// Compiles a checked model.
 ///
 /// # Errors
-/// Where a stage fails; other than for sizes beyond any machine, that is a defect of this program, and the message
-/// names the operation.
+/// Where a plan for a GPU holds what no GPU can do, and where a stage fails; other than for sizes
+/// beyond any machine, that is a defect of this program, and the message names the operation.
 pub fn compile(model: &Model, options: &Options) -> Result<Compiled, CompileError> {
     let mut times = StageTimes::default();
     let started = Instant::now();
@@ -163,6 +208,9 @@ pub fn compile(model: &Model, options: &Options) -> Result<Compiled, CompileErro
     };
     let program = lower::lower_for(&graph, model, filters);
     lower::verify(&program)?;
+    if let Some(found) = CpuOnly::find(&program, model).filter(|_| goal.machine == Machine::Gpu) {
+        return Err(found.into());
+    }
     times.lower = started.elapsed();
     let started = Instant::now();
     let rewritten = rewrite::rewrite(&program, &goal)?;

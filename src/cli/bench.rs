@@ -127,7 +127,7 @@ pub fn run(args: &BenchArgs) -> anyhow::Result<()> {
     loaded.iter().for_each(|found| places.reads_preset(found));
     let graph = places.writes("the graph", Kind::Graph, args.graph.as_deref())?;
     let first = device::threads(args.threads, &loaded[0].model);
-    let chosen = device::choose(args.device, first.count)?;
+    let chosen = device::choose(args.device, first.count, loaded.iter().map(|found| &found.model))?;
     let mut reports = Vec::with_capacity(loaded.len());
     let mut known: Option<Machine> = None;
     for found in &loaded {

@@ -27,7 +27,7 @@ pub fn run(args: &PlanArgs) -> anyhow::Result<()> {
         args.format
     };
     let threads = device::threads(args.threads, &found.model);
-    let target = device::choose_to_plan(args.device, threads.count)?;
+    let target = device::choose_to_plan(args.device, threads.count, &found.model)?;
     let threads = target.as_cpu().map(|_| threads);
     let tuning = device::tuning(&target);
     let options = if args.eval { Options::eval(target.clone()) } else { Options::train(target.clone()) };

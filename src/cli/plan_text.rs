@@ -4,7 +4,7 @@ use super::args::Stage;
 use super::{output, plan_passes};
 use crate::compile::Compiled;
 use crate::ir::{Phase, Role};
-use crate::model::LayerId;
+use crate::model::{LayerId, inputs_text};
 use crate::plan::{BindingPlan, CapturePlan};
 use crate::select::Threads;
 use crate::tensor::Bytes;
@@ -61,7 +61,7 @@ fn summary(compiled: &Compiled, threads: Option<Threads>) -> String {
         output::counted(model.layers.len() as u64, "layer"),
         output::counted(model.trained_len() as u64, "parameter"),
         model.batch,
-        model.input,
+        inputs_text(&model.inputs),
         compiled.selection.target.name,
         ops.len(),
         phases.join(", "),

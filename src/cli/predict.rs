@@ -7,7 +7,7 @@ use super::predict_data::{Chosen, Weights, choose};
 use super::presets::{self, DataLook, Loaded};
 use super::result_places::{Kind, Places};
 use crate::data::{Dataset, Target};
-use crate::model::{LossSpec, Model};
+use crate::model::Model;
 use crate::tensor::{figure, plural, write_advice, write_atomic};
 use crate::train::{DataChoice, Purpose, Session, SessionSpec, argmax};
 use serde::Serialize;
@@ -105,7 +105,7 @@ pub fn run(args: &PredictArgs) -> anyhow::Result<()> {
 /// The network with these weights, and the name of the device that it answers on.
 fn prepare(found: &Loaded, weights: &Weights, args: &PredictArgs) -> anyhow::Result<(Session, String)> {
     let threads = super::device::threads(args.threads, &found.model).count;
-    let (target, device) = super::device::choose(args.device, threads)?;
+    let (target, device) = super::device::choose(args.device, threads, [&found.model])?;
     let spec = SessionSpec {
         threads,
         machine: Some(target.clone()),
@@ -146,7 +146,7 @@ struct Answers {
 impl Answers {
     fn of(model: &Model, set: &Dataset, samples: &[u32], mut values: Vec<f32>) -> Self {
         let width = model.output.len().max(1);
-        let is_classes = matches!(model.loss, LossSpec::SoftmaxCrossEntropy { .. });
+        let is_classes = model.loss.wants_classes();
         let mut out = Self {
             width,
             is_classes,

@@ -109,7 +109,10 @@ impl DataError {
     #[must_use]
     pub fn mistake(&self, preset: &Preset) -> Diagnostic {
         let (layer, path) = match self {
-            Self::Fit { side: Side::Input, .. } => (None, "input.shape".to_owned()),
+            Self::Fit { side: Side::Input, .. } => {
+                let place = preset.input.single().map_or_else(|| "input".to_owned(), |only| preset.input.place(only));
+                (None, format!("{place}.shape"))
+            }
             Self::Fit { side: Side::Loss, .. } => (None, "loss".to_owned()),
             Self::Fit { side: Side::Output, .. } => match preset.output_field() {
                 Some((layer, field)) => (Some(layer.clone()), format!("{layer}.{field}")),

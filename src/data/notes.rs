@@ -142,12 +142,12 @@ fn significant(value: f64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::data::Preprocessing;
+    use crate::data::{InputSamples, Preprocessing};
 
     fn set(target: Target, preprocessing: Preprocessing) -> Dataset {
         let samples = target.len();
-        let (sample, x) = ([1].into(), vec![0.0; samples]);
-        Dataset { name: "t".into(), sample, x, target, feature_names: vec![], notes: vec![], preprocessing }
+        let inputs = InputSamples::only([1], vec![0.0; samples]);
+        Dataset { name: "t".into(), inputs, target, feature_names: vec![], notes: vec![], preprocessing }
     }
 
     fn named(names: &[&str]) -> Vec<String> {
@@ -162,7 +162,7 @@ mod tests {
     #[test]
     fn classes_without_a_training_sample_are_named() {
         let classes = |labels: &[i32], names: &[&str]| {
-            set(Target::Classes { labels: labels.to_vec(), names: named(names) }, Preprocessing::default())
+            set(Target::classes(labels.to_vec(), named(names)), Preprocessing::default())
         };
         let sorted = classes(&[0, 0, 1, 1, 2, 2], &["ant", "bee", "cat"]);
         assert_eq!(training_notes(&sorted, &[0, 2, 4]), Vec::<String>::new());

@@ -2,7 +2,7 @@
 //! headers.
 
 use super::Request;
-use crate::model::DataSource;
+use crate::model::{DataSource, sample_len};
 use std::fs::{self, File};
 use std::io::{Read, Seek, SeekFrom};
 use std::path::Path;
@@ -33,9 +33,9 @@ impl DataSize {
 /// What the data set of `source` will take, where `base` is the folder that relative paths start from.
 #[must_use]
 pub fn expected_size(source: &DataSource, request: &Request, base: &Path) -> DataSize {
-    let targets = if request.wants_classes { 1 } else { request.output.len() };
+    let targets = if request.loss.wants_classes() { 1 } else { request.output.len() };
     let of_samples = |samples: usize| {
-        let values = (request.input.len().saturating_add(targets) as u64).saturating_mul(samples as u64);
+        let values = (sample_len(&request.inputs).saturating_add(targets) as u64).saturating_mul(samples as u64);
         DataSize::new(values.saturating_mul(VALUE), 0)
     };
     match source {
@@ -121,12 +121,14 @@ fn pictures(path: &Path) -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::model::{LossSpec, NamedInput};
     use std::path::PathBuf;
 
     #[test]
     fn sizes_follow_from_fields_and_headers() {
         let folder = tempfile::tempdir().unwrap();
-        let request = Request { input: [3].into(), output: [2].into(), wants_classes: false, seed: 0 };
+        let request =
+            Request { inputs: vec![NamedInput::only([3].into())], output: [2].into(), loss: LossSpec::MSE, seed: 0 };
         let size = |source: DataSource| expected_size(&source, &request, folder.path());
         assert_eq!(size(DataSource::Regression { samples: 1000, noise: 0.0 }), DataSize::new(20_000, 0));
         let write = |name: &str, bytes: &[u8]| {

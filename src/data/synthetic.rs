@@ -4,7 +4,7 @@
 //! sample by sample: every part of the set is balanced.
 
 use super::dataset::Loaded;
-use super::{DataError, Dataset, Preprocessing, Target};
+use super::{DataError, Dataset, InputSamples, Preprocessing, Target};
 use crate::model::{DataSource, Rng};
 use crate::tensor::Shape;
 use std::f64::consts::{PI, TAU};
@@ -107,9 +107,8 @@ fn plane(
     let names = (0..classes).map(|class| class.to_string()).collect();
     Ok(Dataset {
         name: source.name().to_owned(),
-        sample: [2].into(),
-        x,
-        target: Target::Classes { labels, names },
+        inputs: InputSamples::only([2], x),
+        target: Target::classes(labels, names),
         feature_names: vec!["x".to_owned(), "y".to_owned()],
         notes: Vec::new(),
         preprocessing: Preprocessing::default(),
@@ -155,8 +154,7 @@ fn regression(
     }
     Ok(Dataset {
         name: source.name().to_owned(),
-        sample: [variables].into(),
-        x,
+        inputs: InputSamples::only([variables], x),
         target: Target::Values { values, shape: [outputs].into() },
         feature_names: (0..variables).map(|i| format!("x{i}")).collect(),
         notes: vec!["the target is standardised".to_owned()],
@@ -187,9 +185,9 @@ mod tests {
         for source in all(60, 0.1) {
             let data = drawn(&source, 3);
             assert_eq!(data, drawn(&source, 3));
-            assert_ne!(data.x, drawn(&source, 4).x, "{}", source.name());
+            assert_ne!(data.x(), drawn(&source, 4).x(), "{}", source.name());
             assert!(
-                data.len() == 60 && data.x.len() == 120 && data.x.iter().all(|v| v.abs() < 2.2),
+                data.len() == 60 && data.x().len() == 120 && data.x().iter().all(|v| v.abs() < 2.2),
                 "{}",
                 source.name()
             );
@@ -207,7 +205,7 @@ mod tests {
             [0.934_303_7, 0.776_505_5],
         ];
         for (source, expected) in all(6, 0.1).iter().zip(expected) {
-            for (found, expected) in drawn(source, 0).x.iter().zip(expected) {
+            for (found, expected) in drawn(source, 0).x().iter().zip(expected) {
                 assert!((found - expected).abs() < 1e-6, "{}: {found}, expected {expected}", source.name());
             }
         }
@@ -216,7 +214,7 @@ mod tests {
     #[test]
     fn classes_are_balanced_in_every_part() {
         for source in &all(60, 0.0)[..4] {
-            let Target::Classes { labels, names } = drawn(source, 1).target else { panic!("classes") };
+            let Target::Classes { labels, names, .. } = drawn(source, 1).target else { panic!("classes") };
             for class in 0..names.len() {
                 let count = labels[30..].iter().filter(|&&label| label == class as i32).count();
                 assert_eq!(count, 30 / names.len(), "{}", source.name());
@@ -231,18 +229,18 @@ mod tests {
             Target::Values { .. } => panic!("classes"),
         };
         let xor = drawn(&DataSource::Xor { samples: 50, noise: 0.05 }, 0);
-        for (point, label) in xor.x.chunks(2).zip(classes(&xor)) {
+        for (point, label) in xor.x().chunks(2).zip(classes(&xor)) {
             assert_eq!(label == 0, point[0] * point[1] > 0.0, "{point:?}");
         }
         let circles = drawn(&DataSource::Circles { samples: 50, noise: 0.0, factor: 0.3 }, 0);
-        for (point, label) in circles.x.chunks(2).zip(classes(&circles)) {
+        for (point, label) in circles.x().chunks(2).zip(classes(&circles)) {
             let radius = point[0].hypot(point[1]);
             assert!((radius - if label == 0 { 1.0 } else { 0.3 }).abs() < 1e-5, "{radius}");
         }
         let line =
             draw(&DataSource::Regression { samples: 500, noise: 0.0 }, &[1].into(), &[1].into(), 0).unwrap().dataset;
         let Target::Values { values, .. } = &line.target else { panic!("values") };
-        let raw: Vec<f64> = line.x.iter().map(|&x| libm::sin(PI * f64::from(x)) + f64::from(x * x)).collect();
+        let raw: Vec<f64> = line.x().iter().map(|&x| libm::sin(PI * f64::from(x)) + f64::from(x * x)).collect();
         let slope = (values[1] - values[0]) as f64 / (raw[1] - raw[0]);
         for (value, raw_value) in values.iter().zip(&raw) {
             assert!((f64::from(*value) - f64::from(values[0]) - slope * (raw_value - raw[0])).abs() < 1e-4);

@@ -454,12 +454,19 @@ impl Step {
         Ok(slot.order.to_logical(&self.stored::<T>(grad)?))
     }
 
-    /// Copies a batch of samples in logical order (`[N, C, H, W]` or `[N, features]`) to where the step reads it.
+    /// Copies a batch of the first input in logical order (`[N, C, H, W]` or `[N, features]`) to where the step reads it.
     ///
     /// # Errors
     /// As [`Self::write`].
     pub fn set_x<T: Element + Default>(&mut self, samples: &[T]) -> Result<(), ExecError> {
-        let x = self.compiled().plan.program.samples();
+        self.set_input(self.compiled().plan.program.samples(), samples)
+    }
+
+    /// As [`Self::set_x`], for any input of the step.
+    ///
+    /// # Errors
+    /// As [`Self::write`].
+    pub fn set_input<T: Element + Default>(&mut self, x: LValueId, samples: &[T]) -> Result<(), ExecError> {
         let layout = self.compiled().plan.program.value(x).layout;
         match layout {
             Layout::Plain => self.write(x, samples),

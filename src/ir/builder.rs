@@ -16,6 +16,7 @@ pub(super) trait Forward {
 /// Where a layer is applied.
 pub(super) struct At<'m> {
     pub layer: &'m Layer,
+    /// Its input; of a first layer that takes its inputs by name, the first of them.
     pub x: ValueId,
     /// The output's shape, with the batch.
     pub out: Shape,
@@ -51,6 +52,8 @@ pub(super) struct Builder<'m> {
     pub mode: Mode,
     pub metrics: Metrics,
     pub real: DType,
+    /// The value of each input, in the model's order.
+    pub inputs: Vec<ValueId>,
     pub values: Vec<Value>,
     pub nodes: Vec<Node>,
     /// The current value of each parameter or statistic.
@@ -77,6 +80,7 @@ impl<'m> Builder<'m> {
             mode,
             metrics,
             real,
+            inputs: Vec::new(),
             values: Vec::new(),
             nodes: Vec::new(),
             current: Vec::new(),
@@ -90,6 +94,11 @@ impl<'m> Builder<'m> {
             layer: None,
             phase: Phase::Forward,
         }
+    }
+
+    /// The value of the input with this name, for branches.
+    pub fn input(&self, name: &str) -> Option<ValueId> {
+        self.model.inputs.iter().zip(&self.inputs).find(|(input, _)| input.name == name).map(|(_, value)| *value)
     }
 
     pub fn value(&mut self, name: String, role: Role, shape: Shape, dtype: DType) -> ValueId {

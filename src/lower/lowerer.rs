@@ -22,6 +22,8 @@ pub(super) struct Lowerer<'g> {
     pub orders: Vec<Option<ParamOrder>>,
     pub filters: FilterOrder,
     pub segments: Vec<(ParamId, Segment)>,
+    /// The segment of each parameter, where it is trained.
+    segment_of: Vec<Option<Segment>>,
     pub flat_len: usize,
     /// The flat vectors, by what they hold.
     pub flats: HashMap<&'static str, LValueId>,
@@ -31,6 +33,8 @@ pub(super) struct Lowerer<'g> {
 impl<'g> Lowerer<'g> {
     pub fn new(graph: &'g Graph, model: &Model, filters: FilterOrder) -> Self {
         let segments = segments(model);
+        let mut segment_of = vec![None; model.params.len()];
+        segments.iter().for_each(|(param, segment)| segment_of[param.0 as usize] = Some(*segment));
         let flat_len = segments.last().map_or(0, |(_, s)| (s.start + s.len).next_multiple_of(FLAT_ALIGN));
         Self {
             graph,
@@ -41,6 +45,7 @@ impl<'g> Lowerer<'g> {
             orders: vec![None; model.params.len()],
             filters,
             segments,
+            segment_of,
             flat_len,
             flats: HashMap::new(),
             node: NodeId(0),
@@ -92,7 +97,7 @@ impl<'g> Lowerer<'g> {
     }
 
     pub fn segment(&self, param: ParamId) -> Option<Segment> {
-        self.segments.iter().find(|(p, _)| *p == param).map(|(_, s)| *s)
+        self.segment_of[param.0 as usize]
     }
 
     /// The lowered counterpart of a graph value, not yet aliased.
@@ -121,14 +126,14 @@ impl<'g> Lowerer<'g> {
         let graph = self.graph;
         let after_to_before: HashMap<ValueId, ValueId> = graph.updates.iter().map(|(b, a)| (*a, *b)).collect();
         let states: HashMap<ValueId, &'static str> = graph.moments().into_iter().collect();
-        let real = graph.value(graph.samples()).dtype;
+        let real = graph.real();
         for (index, value) in graph.values.iter().enumerate() {
             let id = ValueId(index as u32);
             if value.producer.is_some() || after_to_before.contains_key(&id) {
                 continue;
             }
             let layout = match value.shape.0[..] {
-                [_, c, h, w] if graph.samples() == id => Layout::image(c, h, w),
+                [_, c, h, w] if graph.inputs.all_samples().any(|samples| samples == id) => Layout::image(c, h, w),
                 _ => Layout::Plain,
             };
             let flat = match (value.role, value.param) {

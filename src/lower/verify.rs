@@ -1,7 +1,6 @@
 //! The program's referee: arguments, sizes and order, by rules of its own.
 
 use super::program::{LValueId, Op, Program};
-use std::collections::HashSet;
 use thiserror::Error;
 
 /// A broken rule, with the operation that breaks it.
@@ -33,8 +32,9 @@ pub fn verify(program: &Program) -> Result<(), ProgramError> {
             }
         }
     }
-    let written: HashSet<LValueId> = program.ops.iter().flat_map(Op::makes).collect();
-    let mut made: HashSet<LValueId> = HashSet::new();
+    let mut written = vec![false; program.values.len()];
+    program.ops.iter().flat_map(Op::makes).for_each(|id| written[id.0 as usize] = true);
+    let mut made = Made { program, parts: parts(program), written, made: vec![false; program.values.len()] };
     for (index, op) in program.ops.iter().enumerate() {
         let name = op.kind.name();
         for (place, (slot, arg)) in op.kind.slots().iter().zip(&op.args).enumerate() {
@@ -44,18 +44,20 @@ pub fn verify(program: &Program) -> Result<(), ProgramError> {
                 }
                 continue;
             };
-            let (found, value) = (program.value(arg).shape.len(), program.value(arg).name.clone());
+            let value = program.value(arg);
+            let found = value.shape.len();
             if let Some(expected) = op.kind.extent(place)
                 && found != expected
             {
+                let value = value.name.clone();
                 return Err(ProgramError::Size { op: index, name, slot: slot.name, value, found, expected });
             }
-            if slot.dir.is_read() && !is_made(program, arg, &written, &made) {
-                return Err(ProgramError::ReadBeforeMade { op: index, name, value });
+            if slot.dir.is_read() && !made.holds(arg) {
+                return Err(ProgramError::ReadBeforeMade { op: index, name, value: value.name.clone() });
             }
         }
         for value in op.makes() {
-            if !made.insert(value) {
+            if std::mem::replace(&mut made.made[value.0 as usize], true) {
                 return Err(ProgramError::MadeTwice { value: program.value(value).name.clone() });
             }
         }
@@ -63,23 +65,43 @@ pub fn verify(program: &Program) -> Result<(), ProgramError> {
     Ok(())
 }
 
-/// A value is there where an operation made it, or where it is a view or part of one that is there. The flat gradient
-/// is there once its parts are.
-fn is_made(program: &Program, id: LValueId, written: &HashSet<LValueId>, made: &HashSet<LValueId>) -> bool {
-    if made.contains(&id) {
-        return true;
+/// The values that are parts of each value's memory.
+fn parts(program: &Program) -> Vec<Vec<LValueId>> {
+    let mut parts = vec![Vec::new(); program.values.len()];
+    for (index, value) in program.values.iter().enumerate() {
+        if let Some(alias) = value.alias {
+            parts[alias.of.0 as usize].push(LValueId(index as u32));
+        }
     }
-    if written.contains(&id) {
-        return false;
+    parts
+}
+
+/// Which values are there, up to an operation.
+struct Made<'a> {
+    program: &'a Program,
+    parts: Vec<Vec<LValueId>>,
+    /// Whether any operation makes the value.
+    written: Vec<bool>,
+    /// Whether an operation has made it.
+    made: Vec<bool>,
+}
+
+impl Made<'_> {
+    /// A value is there where an operation made it, or where it is a view or part of one that is there. The flat
+    /// gradient is there once its parts are.
+    fn holds(&self, id: LValueId) -> bool {
+        let index = id.0 as usize;
+        if self.made[index] {
+            return true;
+        }
+        if self.written[index] {
+            return false;
+        }
+        let value = self.program.value(id);
+        value.persistent
+            || value.alias.is_some_and(|a| self.holds(a.of))
+            || self.parts[index].iter().any(|part| self.made[part.0 as usize])
     }
-    let value = program.value(id);
-    value.persistent
-        || value.alias.is_some_and(|a| is_made(program, a.of, written, made))
-        || program
-            .values
-            .iter()
-            .enumerate()
-            .any(|(i, v)| v.alias.is_some_and(|a| a.of == id) && made.contains(&LValueId(i as u32)))
 }
 
 #[cfg(test)]

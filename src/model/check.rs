@@ -3,12 +3,14 @@
 use super::activation::Activation;
 use super::diagnostic::{Diagnostic, LayerPath};
 use super::infer::Infer;
+use super::input::{Flow, NamedInput, sample_len, single};
 use super::layers::{LayerKind, LayerSpec, NextActivation};
+use super::losses::LossSpec;
 use super::mistakes::{FieldChecks, Mistakes};
 use super::optimizers::OptimizerSpec;
 use super::param::{LayerId, Param, ParamId};
-use super::preset::{LossSpec, Precision, Preset};
-use super::settings::{MAX_ELEMENTS, check_input, check_loss, check_optimizer, check_output};
+use super::preset::{Precision, Preset};
+use super::settings::{MAX_ELEMENTS, check_inputs, check_loss, check_optimizer, check_output};
 use crate::tensor::{Shape, plural};
 
 /// A layer of a checked model.
@@ -36,7 +38,8 @@ impl Layer {
 #[derive(Clone, Debug, PartialEq)]
 pub struct Model {
     pub name: String,
-    pub input: Shape,
+    /// At least one; where there are several, the first layer's branches take them by name.
+    pub inputs: Vec<NamedInput>,
     pub batch: usize,
     /// Every layer, blocks before their children.
     pub layers: Vec<Layer>,
@@ -59,6 +62,36 @@ impl Model {
     #[must_use]
     pub fn param(&self, id: ParamId) -> &Param {
         &self.params[id.0 as usize]
+    }
+
+    /// The input of this name.
+    #[must_use]
+    pub fn input(&self, name: &str) -> Option<&NamedInput> {
+        self.inputs.iter().find(|input| input.name == name)
+    }
+
+    /// The input of a network that has no other.
+    #[must_use]
+    pub fn single_input(&self) -> Option<&NamedInput> {
+        single(&self.inputs)
+    }
+
+    /// The values of one sample over all inputs.
+    #[must_use]
+    pub fn sample_len(&self) -> usize {
+        sample_len(&self.inputs)
+    }
+
+    /// The labels of one sample where the loss takes classes: one, or one for each position of an output `[T, classes]`.
+    #[must_use]
+    pub fn labels(&self) -> Shape {
+        Shape::from(self.output.0[..self.output.rank().saturating_sub(1)].to_vec())
+    }
+
+    /// The classes that a label tells apart.
+    #[must_use]
+    pub fn classes(&self) -> usize {
+        self.output.0.last().copied().unwrap_or(1)
     }
 
     /// The number of trained values.
@@ -95,6 +128,8 @@ pub struct Checked {
     pub diagnostics: Vec<Diagnostic>,
 }
 
+/// The layer whose branches take inputs by name.
+const PARALLEL: &str = "parallel";
 /// Nested blocks beyond this depth are refused.
 const MAX_DEPTH: usize = 16;
 /// More layer applications than this are refused: the step would hold millions of operations.
@@ -117,6 +152,8 @@ fn activation_after(layers: &[LayerSpec], index: usize) -> Option<Activation> {
 
 struct Checker<'a> {
     batch: usize,
+    /// The inputs without mistakes.
+    inputs: &'a [NamedInput],
     layers: Vec<Layer>,
     params: Vec<Param>,
     facts: Vec<LayerFacts>,
@@ -124,22 +161,29 @@ struct Checker<'a> {
 }
 
 impl Checker<'_> {
+    /// The input of this name, where it has no mistake.
+    fn input(&self, name: &str) -> Option<&NamedInput> {
+        self.inputs.iter().find(|input| input.name == name)
+    }
+
     fn fail(&mut self, path: &LayerPath, field: &str, message: String, help: &str) {
         FieldChecks::new(path, self.mistakes).fail(field, message, help);
     }
 
-    /// Walks a list of layers from a known or unknown input shape; gives the ids and the output shape.
-    fn walk(&mut self, specs: &[LayerSpec], parent: &LayerPath, input: Option<Shape>) -> (Vec<LayerId>, Option<Shape>) {
-        let mut shape = input;
+    /// Walks a list of layers from a known or unknown input; gives the ids and the output.
+    fn walk(&mut self, specs: &[LayerSpec], parent: &LayerPath, input: Option<Flow>) -> (Vec<LayerId>, Option<Flow>) {
+        let mut flow = input;
         let mut ids = Vec::with_capacity(specs.len());
         for (index, spec) in specs.iter().enumerate() {
             let path = parent.child(index);
-            let (id, output) = self.layer(spec, specs, index, &path, shape.clone());
+            let (id, output) = self.layer(spec, specs, index, &path, flow.clone());
             ids.push(id);
             // A block that must keep the shape has its input's once it is right, whatever is wrong inside it.
-            shape = output.or_else(|| shape.filter(|_| self.must_keep_shape(spec, &path)));
+            flow = output
+                .map(Flow::real)
+                .or_else(|| flow.filter(|f| !f.content.is_tokens() && self.must_keep_shape(spec, &path)));
         }
-        (ids, shape)
+        (ids, flow)
     }
 
     /// Whether a layer is a block that gives the shape that it takes.
@@ -153,14 +197,16 @@ impl Checker<'_> {
         siblings: &[LayerSpec],
         index: usize,
         path: &LayerPath,
-        input: Option<Shape>,
+        input: Option<Flow>,
     ) -> (LayerId, Option<Shape>) {
         let id = LayerId(self.layers.len() as u32);
+        let input = self.taken(spec, path, input);
+        let shape = input.as_ref().map(|flow| flow.shape.clone());
         let fact = self.facts.len();
         self.facts.push(LayerFacts {
             path: path.clone(),
             kind: spec.kind(),
-            input: input.clone(),
+            input: shape.clone(),
             output: None,
             params: 0,
         });
@@ -169,7 +215,7 @@ impl Checker<'_> {
         self.layers.push(Layer {
             path: path.clone(),
             spec: spec.clone(),
-            input: input.clone().unwrap_or_default(),
+            input: shape.unwrap_or_default(),
             output: Shape::default(),
             params: Vec::new(),
             children: Vec::new(),
@@ -193,17 +239,30 @@ impl Checker<'_> {
         (id, output)
     }
 
+    /// What a layer takes of its input; nothing of tokens where it needs numbers.
+    fn taken(&mut self, spec: &LayerSpec, path: &LayerPath, input: Option<Flow>) -> Option<Flow> {
+        let is_read = self.mistakes.is_read(&format!("{path}.type"));
+        if is_read && !spec.takes_tokens() && input.as_ref().is_some_and(|flow| flow.content.is_tokens()) {
+            let help = "tokens are no numbers to compute with: put an `embedding` first";
+            self.fail(path, "", format!("{} takes numbers, and its input is tokens", spec.kind().type_name), help);
+            return None;
+        }
+        input
+    }
+
     fn leaf(
         &mut self,
         spec: &LayerSpec,
         activation: Option<Activation>,
         path: &LayerPath,
         id: LayerId,
-        input: Option<&Shape>,
+        input: Option<&Flow>,
     ) -> Option<Shape> {
         let mut fields = FieldChecks::new(path, self.mistakes);
         spec.check_fields(&mut fields);
-        let mut cx = Infer { input: input?, batch: self.batch, fields, activation, params: Vec::new() };
+        let Flow { shape, content } = input?;
+        let mut cx =
+            Infer { input: shape, content: *content, batch: self.batch, fields, activation, params: Vec::new() };
         let output = spec.infer(&mut cx);
         let params = cx.params;
         let too_large = |s: &Shape, times: usize| {
@@ -226,7 +285,7 @@ impl Checker<'_> {
         output
     }
 
-    fn block(&mut self, spec: &LayerSpec, path: &LayerPath, id: LayerId, input: Option<Shape>) -> Option<Shape> {
+    fn block(&mut self, spec: &LayerSpec, path: &LayerPath, id: LayerId, input: Option<Flow>) -> Option<Shape> {
         let children = spec.children();
         if path.0.len() > MAX_DEPTH {
             self.fail(path, "", format!("blocks nested {} deep", path.0.len()), "at most 16 levels");
@@ -235,11 +294,11 @@ impl Checker<'_> {
         spec.check_fields(&mut FieldChecks::new(path, self.mistakes));
         if children.is_empty() {
             self.fail(path, "layers", "the block is empty".into(), "add at least one layer to it, or remove the block");
-            return input;
+            return input.map(|flow| flow.shape);
         }
         let (ids, output) = self.walk(children, path, input.clone());
         self.layers[id.0 as usize].children = ids;
-        let (input, output) = (input?, output?);
+        let (input, output) = (input?.shape, output?.shape);
         let times = spec.times().unwrap_or(1);
         if times == 0 {
             return None;
@@ -263,6 +322,25 @@ fn applications(specs: &[LayerSpec], times: fn(usize) -> usize) -> usize {
     specs.iter().map(one).fold(0, usize::saturating_add)
 }
 
+/// Checks that the layers take what inputs there are: one is the first layer's, several are taken by name.
+fn check_names(preset: &Preset, mistakes: &mut Mistakes) {
+    let inputs = &preset.input.inputs;
+    let Some(first) = preset.layers.first().filter(|_| inputs.len() > 1 && mistakes.is_read("inputs")) else { return };
+    let path = LayerPath(vec![0]);
+    let named = first.named_inputs();
+    if mistakes.is_read(&format!("{path}.type")) && first.kind().type_name != PARALLEL {
+        let names = inputs.iter().map(|input| input.name.as_str()).collect::<Vec<_>>().join(", ");
+        let message = format!("{} takes one input, and the network has {names}", first.kind().type_name);
+        let help = "begin with a `parallel`, each of whose branches names an input";
+        FieldChecks::new(&path, mistakes).fail("", message, help);
+        return;
+    }
+    for input in inputs.iter().filter(|input| !named.contains(&input.name.as_str())) {
+        let help = format!("add a branch with \"input\": \"{}\" to {path}, or remove the input", input.name);
+        mistakes.fail(preset.input.place(input), "no branch takes this input", help);
+    }
+}
+
 /// Checks a document.
 #[must_use]
 pub fn check(preset: &Preset) -> Checked {
@@ -272,7 +350,8 @@ pub fn check(preset: &Preset) -> Checked {
 /// Checks a document of which the reader found `read` wrong, as far as it could be read.
 pub(super) fn check_after(preset: &Preset, read: Vec<Diagnostic>) -> Checked {
     let mut mistakes = Mistakes::after(read);
-    let input = check_input(&preset.input, &mut mistakes);
+    let inputs = check_inputs(&preset.input, &mut mistakes);
+    check_names(preset, &mut mistakes);
     check_loss(preset.loss, &mut mistakes);
     check_optimizer(&preset.optimizer, &mut mistakes);
     if preset.layers.is_empty() {
@@ -289,9 +368,18 @@ pub(super) fn check_after(preset: &Preset, read: Vec<Diagnostic>) -> Checked {
     }
     // With a wrong batch size the layers are still checked, with one that is no mistake of theirs.
     let batch = if (1..=1 << 30).contains(&preset.input.batch) { preset.input.batch } else { 2 };
-    let mut checker =
-        Checker { batch, layers: Vec::new(), params: Vec::new(), facts: Vec::new(), mistakes: &mut mistakes };
+    let mut checker = Checker {
+        batch,
+        inputs: &inputs,
+        layers: Vec::new(),
+        params: Vec::new(),
+        facts: Vec::new(),
+        mistakes: &mut mistakes,
+    };
+    // Several inputs have no layer that takes them all: branches take them by name.
+    let input = single(&preset.input.inputs).and_then(|only| checker.input(&only.name)).map(NamedInput::flow);
     let (roots, output) = checker.walk(&preset.layers, &LayerPath::default(), input);
+    let output = output.map(|flow| flow.shape);
     let Checker { layers, params, facts, .. } = checker;
     if let Some(output) = &output {
         check_output(preset, output, &mut mistakes);
@@ -306,7 +394,7 @@ pub(super) fn check_after(preset: &Preset, read: Vec<Diagnostic>) -> Checked {
     let model = match output {
         Some(output) if diagnostics.is_empty() => Some(Model {
             name: preset.name.clone(),
-            input: preset.input.shape.clone(),
+            inputs,
             batch,
             layers,
             roots,

@@ -1,6 +1,7 @@
 //! What the shape rule of a layer sees, and what it reports.
 
 use super::activation::Activation;
+use super::input::Content;
 use super::mistakes::FieldChecks;
 use super::param::{Init, ParamKind};
 use crate::tensor::Shape;
@@ -8,6 +9,8 @@ use crate::tensor::Shape;
 /// What a layer's shape rule sees and reports.
 pub struct Infer<'a> {
     pub input: &'a Shape,
+    /// Tokens where the layer takes them and its input is one of tokens.
+    pub content: Content,
     pub batch: usize,
     pub fields: FieldChecks<'a>,
     pub(super) activation: Option<Activation>,
@@ -42,6 +45,11 @@ impl Infer<'_> {
             Init::Xavier { fan_in, fan_out }
         };
         self.params.push((kind, shape.into(), init));
+    }
+
+    /// A weight or bias of a recurrent layer with so many units.
+    pub fn recurrent(&mut self, kind: ParamKind, shape: impl Into<Shape>, units: usize) {
+        self.params.push((kind, shape.into(), Init::Recurrent { units }));
     }
 
     /// A vector of `len` equal values.

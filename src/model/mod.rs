@@ -9,14 +9,17 @@
 
 mod activation;
 mod bundled;
+mod cell;
 mod check;
 mod diagnostic;
 mod draw;
 mod field_value;
 mod infer;
 mod init;
+mod input;
 mod json;
 pub mod layers;
+pub mod losses;
 mod mistakes;
 mod nearest;
 pub mod optimizers;
@@ -34,18 +37,19 @@ mod write;
 
 pub use activation::Activation;
 pub use bundled::{BUNDLED, Bundled};
+pub use cell::Cell;
 pub use check::{Checked, Layer, LayerFacts, Model, check};
 pub use diagnostic::{Diagnostic, LayerPath};
 pub use field_value::FieldValue;
 pub use init::{init_into, init_over, init_values};
+pub use input::{Content, Flow, InputSpec, NamedInput, inputs_text, sample_len, value_name};
 pub use layers::{LayerKind, LayerSpec};
+pub use losses::{LossRule, LossSpec, Targets};
 pub use nearest::{did_you_mean, nearest};
 pub use optimizers::{OptimizerSpec, UpdateRule};
 pub use padding::Padding;
 pub use param::{Init, LayerId, Param, ParamId, ParamKind};
-pub use preset::{
-    DataSource, DataSpec, Header, InputSpec, LossSpec, Precision, Preset, SplitKind, TargetColumn, TrainSpec,
-};
+pub use preset::{DataSource, DataSpec, Header, Precision, Preset, SplitKind, TargetColumn, TrainSpec};
 pub use read::{MAX_PRESET_BYTES, Rejected, read_partly, read_preset, read_preset_file, read_value};
 pub use rng::Rng;
 pub use spec::Fields;

@@ -1,9 +1,10 @@
 //! The preset document, as a person edits it.
 
 use super::diagnostic::LayerPath;
+use super::input::InputSpec;
 use super::layers::LayerSpec;
+use super::losses::LossSpec;
 use super::optimizers::OptimizerSpec;
-use crate::tensor::Shape;
 use serde::{Deserialize, Serialize};
 use std::path::{Path, PathBuf};
 
@@ -58,33 +59,6 @@ impl Preset {
         }
         let end = || Some((LayerPath(vec![self.layers.len().checked_sub(1)?]), ""));
         last(&self.layers, &LayerPath::default()).or_else(end)
-    }
-}
-
-/// The network's input.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct InputSpec {
-    /// One sample: `[features]` or `[C, H, W]`.
-    pub shape: Shape,
-    /// Samples a step.
-    pub batch: usize,
-}
-
-/// The loss; the mean over the batch.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub enum LossSpec {
-    SoftmaxCrossEntropy { label_smoothing: f64 },
-    Mse,
-}
-
-impl LossSpec {
-    /// The name used in presets.
-    #[must_use]
-    pub const fn name(&self) -> &'static str {
-        match self {
-            Self::SoftmaxCrossEntropy { .. } => "softmax_cross_entropy",
-            Self::Mse => "mse",
-        }
     }
 }
 

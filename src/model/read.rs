@@ -5,8 +5,8 @@ use super::layers::Flatten;
 use super::preset::{DataSource, DataSpec, Header, SplitKind, TargetColumn};
 use super::spec::describe;
 use super::{
-    Diagnostic, Fields, InputSpec, LayerKind, LayerPath, LayerSpec, LossSpec, OptimizerSpec, Precision, Preset,
-    TrainSpec, json, other_formats,
+    Content, Diagnostic, Fields, InputSpec, LayerKind, LayerPath, LayerSpec, LossSpec, NamedInput, OptimizerSpec,
+    Precision, Preset, TrainSpec, json, other_formats,
 };
 use crate::tensor::Shape;
 use serde_json::{Map, Value};
@@ -127,16 +127,11 @@ fn read_fields(mut f: Fields<'_>) -> Preset {
         f.fail("name", format!("{name:?} must not contain control characters"), "give a name of one line");
     }
     let about = f.text("about", Some(""));
-    let input = f.object("input", Some("{\"shape\": [64], \"batch\": 64}")).map(|m| {
-        let mut g = Fields::new(m, "input", None, f.sink());
-        let input = InputSpec { shape: Shape(g.counts("shape")), batch: g.count("batch", None) };
-        g.finish();
-        input
-    });
+    let input = read_inputs(&mut f);
     let layers = read_layers(&mut f);
     let loss = f
         .object("loss", Some("{\"type\": \"softmax_cross_entropy\"}"))
-        .and_then(|m| read_loss(&mut Fields::new(m, "loss", None, f.sink())));
+        .and_then(|m| LossSpec::read(&mut Fields::new(m, "loss", None, f.sink())));
     let optimizer = f
         .object("optimizer", Some("{\"type\": \"adam\", \"lr\": 0.001}"))
         .map(|m| OptimizerSpec::read(&mut Fields::new(m, "optimizer", None, f.sink())));
@@ -152,14 +147,67 @@ fn read_fields(mut f: Fields<'_>) -> Preset {
     Preset {
         name,
         about,
-        input: input.unwrap_or_else(|| InputSpec { shape: Shape::default(), batch: 1 }),
+        input,
         layers,
-        loss: loss.unwrap_or(LossSpec::Mse),
+        loss: loss.unwrap_or(LossSpec::MSE),
         optimizer: optimizer.unwrap_or(OptimizerSpec::sgd(0.0)),
         precision,
         data,
         train,
     }
+}
+
+/// The inputs: those under `inputs`, or the one that `input` is beside the batch.
+fn read_inputs(f: &mut Fields<'_>) -> InputSpec {
+    let is_named = f.has("inputs");
+    let example = if is_named { "{\"batch\": 64}" } else { "{\"shape\": [64], \"batch\": 64}" };
+    let found = f.object("input", Some(example)).map(|m| {
+        let mut g = Fields::new(m, "input", None, f.sink());
+        let only = (!is_named).then(|| read_input(InputSpec::ONLY, &mut g));
+        let batch = g.count("batch", None);
+        g.finish();
+        InputSpec { batch, inputs: only.into_iter().collect() }
+    });
+    // What stands for an input that could not be read has no shape of its own.
+    let unread = || vec![NamedInput::only(Shape::default())];
+    let inputs = found.unwrap_or_else(|| InputSpec { batch: 1, inputs: unread() });
+    if !is_named {
+        return inputs;
+    }
+    let map = f.object("inputs", Some("{\"image\": {\"shape\": [1, 28, 28]}}"));
+    let named = map.map_or_else(unread, |map| map.iter().map(|(name, item)| read_named(name, item, f)).collect());
+    InputSpec { inputs: named, ..inputs }
+}
+
+/// One of the inputs that have names.
+fn read_named(name: &str, item: &Value, f: &mut Fields<'_>) -> NamedInput {
+    let mut fail = |message: String, help: &str| {
+        let (path, help) = (format!("inputs.{name}"), help.to_owned());
+        f.sink().push(Diagnostic { layer: None, path, message, help });
+    };
+    let is_letter = |c: char| c.is_ascii_alphabetic() || c == '_';
+    if !name.starts_with(is_letter) || !name.chars().all(|c| is_letter(c) || c.is_ascii_digit()) {
+        fail(format!("{name:?} is no name of an input"), "use letters, digits and _, and begin with a letter");
+    }
+    let Value::Object(map) = item else {
+        fail(format!("found {}", describe(item)), "expected an object such as {\"shape\": [64]}");
+        return NamedInput { name: name.to_owned(), ..NamedInput::only(Shape::default()) };
+    };
+    let mut g = Fields::new(map, format!("inputs.{name}"), None, f.sink());
+    let input = read_input(name, &mut g);
+    g.finish();
+    input
+}
+
+/// The fields of one input.
+fn read_input(name: &str, g: &mut Fields<'_>) -> NamedInput {
+    let shape = Shape(g.counts("shape"));
+    let [real, tokens] = Content::NAMES;
+    let content = match g.choice("type", &[(real, false), (tokens, true)], false) {
+        Some(true) => Content::Tokens { vocab: g.count("vocab", None) },
+        _ => Content::Real,
+    };
+    NamedInput { name: name.to_owned(), content, shape }
 }
 
 /// The `layers` list of the object that `f` reads.
@@ -210,21 +258,6 @@ fn read_layer(map: &Map<String, Value>, here: String, path: LayerPath, out: &mut
     let layer = LayerSpec::read(kind, &mut f, read_layers);
     f.finish();
     Some(layer)
-}
-
-fn read_loss(f: &mut Fields<'_>) -> Option<LossSpec> {
-    #[derive(Clone, Copy)]
-    enum Kind {
-        Ce,
-        Mse,
-    }
-    let kind = f.choice("type", &[("softmax_cross_entropy", Kind::Ce), ("mse", Kind::Mse)], true)?;
-    let loss = match kind {
-        Kind::Ce => LossSpec::SoftmaxCrossEntropy { label_smoothing: f.number("label_smoothing", Some(0.0)) },
-        Kind::Mse => LossSpec::Mse,
-    };
-    f.finish_ref();
-    Some(loss)
 }
 
 fn read_data(mut f: Fields<'_>) -> Option<DataSpec> {

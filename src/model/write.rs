@@ -1,7 +1,7 @@
 //! Writing a preset as JSON.
 
 use super::preset::{DataSource, DataSpec, Header, TargetColumn};
-use super::{LossSpec, Preset};
+use super::{Content, InputSpec, NamedInput, Preset};
 use serde_json::{Map, Value, json};
 use std::path::Path;
 
@@ -12,9 +12,9 @@ pub fn write_preset(preset: &Preset) -> String {
     doc.insert("version".into(), 1.into());
     doc.insert("name".into(), preset.name.clone().into());
     doc.insert("about".into(), preset.about.clone().into());
-    doc.insert("input".into(), json!({ "shape": preset.input.shape.0, "batch": preset.input.batch }));
+    write_inputs(&preset.input, &mut doc);
     doc.insert("layers".into(), preset.layers.iter().map(|l| Value::Object(l.write())).collect());
-    doc.insert("loss".into(), write_loss(preset.loss));
+    doc.insert("loss".into(), preset.loss.write());
     doc.insert("optimizer".into(), preset.optimizer.write());
     doc.insert("precision".into(), preset.precision.name().into());
     if let Some(data) = &preset.data {
@@ -29,15 +29,22 @@ pub fn write_preset(preset: &Preset) -> String {
     text
 }
 
-/// The loss as it stands in a preset.
-#[must_use]
-fn write_loss(loss: LossSpec) -> Value {
-    match loss {
-        LossSpec::SoftmaxCrossEntropy { label_smoothing: 0.0 } | LossSpec::Mse => json!({ "type": loss.name() }),
-        LossSpec::SoftmaxCrossEntropy { label_smoothing } => {
-            json!({ "type": loss.name(), "label_smoothing": label_smoothing })
+/// The inputs: as `input`, or by name as `inputs` with the batch as `input`.
+fn write_inputs(spec: &InputSpec, doc: &mut Map<String, Value>) {
+    let write = |input: &NamedInput| match input.content {
+        Content::Real => json!({ "shape": input.shape.0 }),
+        Content::Tokens { vocab } => json!({ "type": input.content.name(), "shape": input.shape.0, "vocab": vocab }),
+    };
+    let mut input = Map::new();
+    if spec.is_unnamed() {
+        if let Some(Value::Object(fields)) = spec.single().map(write) {
+            input.extend(fields);
         }
+    } else {
+        doc.insert("inputs".into(), spec.inputs.iter().map(|i| (i.name.clone(), write(i))).collect());
     }
+    input.insert("batch".into(), spec.batch.into());
+    doc.insert("input".into(), Value::Object(input));
 }
 
 fn write_data(data: &DataSpec) -> Map<String, Value> {

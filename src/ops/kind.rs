@@ -65,9 +65,12 @@ operations! {
     pool: MaxPool, MaxPoolBwd, AvgPool, AvgPoolBwd, GlobalAvgPool, GlobalAvgPoolBwd
         => max_pool, max_pool_bwd, avg_pool, avg_pool_bwd, global_avg_pool, global_avg_pool_bwd;
     dropout: Dropout, DropoutBwd => dropout, dropout_bwd;
+    recurrence: Recurrence, RecurrenceBwd => recurrence, recurrence_bwd;
     softmax: SoftmaxCe, SoftmaxCeGrad, SoftmaxCeFused, DenseCe
         => softmax_ce, softmax_ce_grad, softmax_ce_fused, dense_ce;
     loss: LossMean, Accuracy, Mse, MseGrad, MseFused => loss_mean, accuracy, mse, mse_grad, mse_fused;
+    point_loss: PointLoss, PointLossGrad, PointLossFused, BinaryAccuracy
+        => point_loss, point_loss_grad, point_loss_fused, binary_accuracy;
     counter: StepInc, BiasCorr, ScaleUpdate => step_inc, bias_corr, scale_update;
     optimizer: AdamStep, SgdStep, LionStep => adam_step, sgd_step, lion_step;
     gradient_step: WeightStep, BiasStep => gradient_step;

@@ -87,6 +87,11 @@ pub trait Operation {
         false
     }
 
+    /// Whether a GPU has kernels for it. A network with an operation that has none runs on the CPU.
+    fn has_gpu_kernel(&self) -> bool {
+        true
+    }
+
     /// The slot of a weight that a product reads.
     fn weight(&self) -> Option<usize> {
         None

@@ -6,6 +6,7 @@ use crate::lower::LValueId;
 use crate::model::{LayerId, Model};
 use crate::tensor::{DType, Shape};
 use serde::{Deserialize, Serialize};
+use std::collections::HashMap;
 use std::fmt;
 
 /// A tensor in its buffer.
@@ -66,73 +67,101 @@ impl CapturePlan {
     /// The table of a plan.
     #[must_use]
     pub fn new(plan: &BindingPlan, model: &Model) -> Self {
-        let program = &plan.program;
-        let by_name = |name: &str| program.find(name).and_then(|v| tensor(plan, v));
-        let mut keys: Vec<(LayerId, u32)> = Vec::new();
-        for op in program.ops.iter().filter(|o| o.phase == Phase::Forward) {
-            if let Some(layer) = op.layer.filter(|l| !keys.contains(&(*l, op.pass))) {
-                keys.push((layer, op.pass));
-            }
-        }
+        let tensors = Tensors::new(plan);
+        let forward = plan.program.ops.iter().filter(|o| o.phase == Phase::Forward);
+        let mut keys: Vec<(LayerId, u32)> = forward.filter_map(|op| Some((op.layer?, op.pass))).collect();
         // Layers without operations of their own, such as flatten and fused activations, have a row too.
-        for index in 0..model.layers.len() {
-            let id = LayerId(index as u32);
-            if model.layers[index].children.is_empty() && !keys.iter().any(|(l, _)| *l == id) {
-                keys.push((id, 0));
+        let mut has_row = vec![false; model.layers.len()];
+        keys.iter().for_each(|(layer, _)| has_row[layer.0 as usize] = true);
+        let others = (0..model.layers.len()).filter(|&i| model.layers[i].children.is_empty() && !has_row[i]);
+        keys.extend(others.map(|i| (LayerId(i as u32), 0)));
+        keys.sort_by_key(|(layer, pass)| (*pass, *layer));
+        keys.dedup();
+        let layers = keys.into_iter().map(|(layer, pass)| tensors.of_layer(model, layer, pass)).collect();
+        let program = &plan.program;
+        let out_shape = program.value(program.output).shape.clone();
+        let loss = LossBufs { grad_y: tensors.named("loss.dY"), out_shape };
+        let y = program.targets().and_then(|y| tensors.tensor(y));
+        Self { layers, loss, x: tensors.tensor(program.samples()), y }
+    }
+}
+
+/// What is looked up for every layer.
+struct Tensors<'p> {
+    plan: &'p BindingPlan,
+    /// The first value of each name.
+    by_name: HashMap<&'p str, LValueId>,
+    /// Whether an operation has the value as an argument, or it is an input.
+    is_used: Vec<bool>,
+    /// The largest scratch memory among the operations of each application of a layer, the last of equals.
+    work: HashMap<(LayerId, u32), BufferId>,
+}
+
+impl<'p> Tensors<'p> {
+    fn new(plan: &'p BindingPlan) -> Self {
+        let program = &plan.program;
+        let mut is_used: Vec<bool> = program.values.iter().map(|value| value.role == Role::Input).collect();
+        program.ops.iter().flat_map(|op| op.args.iter().flatten()).for_each(|id| is_used[id.0 as usize] = true);
+        let mut by_name = HashMap::new();
+        for (index, value) in program.values.iter().enumerate() {
+            by_name.entry(value.name.as_str()).or_insert(LValueId(index as u32));
+        }
+        let mut work = HashMap::new();
+        for (op, buffer) in program.ops.iter().zip(&plan.workspaces) {
+            let (Some(layer), Some(buffer)) = (op.layer, *buffer) else { continue };
+            let largest = work.entry((layer, op.pass)).or_insert(buffer);
+            if plan.buffer(buffer).bytes >= plan.buffer(*largest).bytes {
+                *largest = buffer;
             }
         }
-        keys.sort_by_key(|(l, p)| (*p, *l));
-        let layers = keys
-            .into_iter()
-            .map(|(layer, pass)| {
-                let suffix = if pass > 0 { format!("#{pass}") } else { String::new() };
-                let name = format!("{}{suffix}", model.layer(layer).label());
-                let find = |what: &str| by_name(&format!("{name}.{what}"));
-                PerLayerBufs {
-                    y: find("y"),
-                    z: find("z"),
-                    grad_a: find("gA"),
-                    grad_w: find("gW"),
-                    grad_b: find("gB"),
-                    work: work(plan, layer, pass),
-                    name,
-                    layer,
-                    pass,
-                }
-            })
-            .collect();
-        let out_shape = program.value(program.output).shape.clone();
-        let loss = LossBufs { grad_y: by_name("loss.dY"), out_shape };
-        Self { layers, loss, x: tensor(plan, program.samples()), y: program.targets().and_then(|y| tensor(plan, y)) }
+        Self { plan, by_name, is_used, work }
     }
-}
 
-fn tensor(plan: &BindingPlan, id: LValueId) -> Option<TensorRef> {
-    let (place, value) = (plan.place(id)?, plan.program.value(id));
-    let used = value.role == Role::Input || plan.program.ops.iter().any(|op| op.args.contains(&Some(id)));
-    if !used {
-        return None;
+    fn of_layer(&self, model: &Model, layer: LayerId, pass: u32) -> PerLayerBufs {
+        let suffix = if pass > 0 { format!("#{pass}") } else { String::new() };
+        let name = format!("{}{suffix}", model.layer(layer).label());
+        let find = |what: &str| self.named(&format!("{name}.{what}"));
+        PerLayerBufs {
+            y: find("y"),
+            z: find("z"),
+            grad_a: find("gA"),
+            grad_w: find("gW"),
+            grad_b: find("gB"),
+            work: self.work.get(&(layer, pass)).map(|buffer| self.scratch(*buffer)),
+            name,
+            layer,
+            pass,
+        }
     }
-    let shares = |v: &&LValueId| **v != id && plan.place(**v).is_some_and(|p| p.offset == place.offset);
-    let aliases =
-        plan.buffer(place.buffer).values.iter().filter(shares).map(|v| plan.program.value(*v).name.clone()).collect();
-    Some(TensorRef {
-        name: value.name.clone(),
-        shape: value.shape.clone(),
-        dtype: value.dtype,
-        bytes: value.bytes(),
-        offset: place.offset,
-        buffer: place.buffer,
-        aliases,
-    })
-}
 
-fn work(plan: &BindingPlan, layer: LayerId, pass: u32) -> Option<TensorRef> {
-    let ops = plan.program.ops.iter().enumerate().filter(|(_, op)| op.layer == Some(layer) && op.pass == pass);
-    let id = ops.filter_map(|(i, _)| plan.workspaces[i]).max_by_key(|b| plan.buffer(*b).bytes)?;
-    let b = plan.buffer(id);
-    let (name, shape) = (b.name.clone(), b.shape.clone());
-    Some(TensorRef { name, shape, dtype: b.dtype, bytes: b.bytes, offset: b.offset, buffer: id, aliases: Vec::new() })
+    fn named(&self, name: &str) -> Option<TensorRef> {
+        self.by_name.get(name).and_then(|id| self.tensor(*id))
+    }
+
+    fn tensor(&self, id: LValueId) -> Option<TensorRef> {
+        let plan = self.plan;
+        let (place, value) = (plan.place(id)?, plan.program.value(id));
+        if !self.is_used[id.0 as usize] {
+            return None;
+        }
+        let shares = |v: &&LValueId| **v != id && plan.place(**v).is_some_and(|p| p.offset == place.offset);
+        let aliases = plan.buffer(place.buffer).values.iter().filter(shares);
+        Some(TensorRef {
+            name: value.name.clone(),
+            shape: value.shape.clone(),
+            dtype: value.dtype,
+            bytes: value.bytes(),
+            offset: place.offset,
+            buffer: place.buffer,
+            aliases: aliases.map(|v| plan.program.value(*v).name.clone()).collect(),
+        })
+    }
+
+    fn scratch(&self, id: BufferId) -> TensorRef {
+        let b = self.plan.buffer(id);
+        let (name, shape) = (b.name.clone(), b.shape.clone());
+        TensorRef { name, shape, dtype: b.dtype, bytes: b.bytes, offset: b.offset, buffer: id, aliases: Vec::new() }
+    }
 }
 
 impl fmt::Display for CapturePlan {

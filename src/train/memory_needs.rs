@@ -132,7 +132,8 @@ pub(super) fn needs_of(parts: &Parts<'_>) -> Needs {
     let data = data_size(spec, model);
     needs.add("the samples", data.held);
     needs.add("the files of the samples while they are read", data.reading);
-    let relaid = matches!(plan.program.value(plan.program.samples()).layout, Layout::ChannelsLast { .. });
+    let is_relaid = |x| matches!(plan.program.value(x).layout, Layout::ChannelsLast { .. });
+    let relaid = plan.program.all_samples().any(is_relaid);
     needs.add("the samples in the step's own order", if relaid { data.held } else { 0 });
     needs.add("parameters on their way to and from the step", in_transit(spec, plan, here));
     let params = 4 * model.params.iter().map(|p| p.shape.len() as u64).sum::<u64>();
@@ -186,7 +187,7 @@ fn largest(plan: &BindingPlan) -> u64 {
 
 /// Outputs for every sample that the data may have, twice: as they come, and as text.
 fn answers(model: &Model, data: DataSize) -> u64 {
-    let (input, output) = (model.input.len().max(1) as u64, model.output.len() as u64);
+    let (input, output) = (model.sample_len().max(1) as u64, model.output.len() as u64);
     2 * (data.held / input).saturating_mul(output)
 }
 

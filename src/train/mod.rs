@@ -2,6 +2,7 @@
 //! between them.
 
 mod artefacts;
+mod batch_file;
 pub mod capsule;
 mod checkpoint;
 mod data_feed;

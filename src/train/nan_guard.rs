@@ -25,16 +25,6 @@ pub(super) struct Guard {
     step: u64,
 }
 
-/// A step that made a value that is not finite.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct FailedStep {
-    /// From 1.
-    pub(super) number: u64,
-    /// Its batch.
-    pub(super) x: LValueId,
-    pub(super) y: Option<LValueId>,
-}
-
 impl Guard {
     /// A guard over a run that has made no step, which keeps its snapshots in `kept`.
     ///
@@ -96,21 +86,20 @@ impl Guard {
             }
     }
 
-    /// Says where a step went wrong, and leaves the run as it was before that step.
+    /// Says where step `number` went wrong, and leaves the run as it was before that step.
     pub(super) fn explain(
         &self,
         step: &mut Step,
         feed: &mut DataFeed,
         pool: &mut Pool,
-        failed: FailedStep,
+        number: u64,
     ) -> Result<String, TrainError> {
-        let FailedStep { number, x, y } = failed;
         let (kept, from) = (&self.kept, self.position);
         let to_failed = |step: &mut Step, feed: &mut DataFeed, pool: &mut Pool| -> Result<FeedPosition, TrainError> {
             kept.put_back(step)?;
             feed.resume(from)?;
             for _ in self.step + 1..number {
-                feed.next(step, x, y)?;
+                feed.next(step)?;
                 step.replay(pool)?;
             }
             Ok(feed.position())
@@ -118,7 +107,7 @@ impl Guard {
         let position = to_failed(step, feed, pool)?;
         // What is too large to be kept twice is made again.
         let before = kept.is_memory().then(|| step.snapshot()).transpose()?;
-        feed.next(step, x, y)?;
+        feed.next(step)?;
         let origin = first_bad_op(step, pool)?;
         match before {
             Some(before) => step.restore(&before)?,
@@ -135,8 +124,7 @@ impl Guard {
 fn first_bad_op(step: &mut Step, pool: &mut Pool) -> Result<String, TrainError> {
     let compiled = std::sync::Arc::clone(step.compiled());
     let program = &compiled.plan.program;
-    let x = program.samples();
-    if !is_finite(step, x) {
+    if !program.all_samples().all(|x| is_finite(step, x)) {
         return Ok("the batch itself holds values that are not finite".into());
     }
     for (index, op) in program.ops.iter().enumerate() {

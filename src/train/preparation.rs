@@ -2,6 +2,7 @@
 //! its data.
 
 use super::checkpoint::Compared;
+use super::data_feed::input_layouts;
 use super::evaluate::compiled_evaluation;
 use super::kept_state::{KeptState, Place};
 use super::memory_needs::{Parts, needs_of};
@@ -76,10 +77,10 @@ pub(super) fn bring_up(
     let keeps_in_memory = place.is_memory();
     watch.report("memory counted");
     let plan = &compiled.plan;
-    let layout = plan.program.value(plan.program.samples()).layout;
+    let layouts = input_layouts(&plan.program);
     let bytes = usize::try_from(plan.persistent_bytes).unwrap_or(usize::MAX);
     thread::scope(|scope| {
-        let loading = spawn(scope, "data", || load(spec, model, seed, layout))?;
+        let loading = spawn(scope, "data", || load(spec, model, seed, &layouts))?;
         // Getting so much memory takes longer than filling it.
         let touched = move || {
             let mut touched = room(bytes);
@@ -185,9 +186,9 @@ fn joined<T>(handle: thread::ScopedJoinHandle<'_, T>) -> T {
     handle.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
 }
 
-/// Loads the data that a spec asks for, in the layout that the step reads. Nothing for a batch that the step makes up.
+/// Loads the data that a spec asks for, in the layouts that the step reads. Nothing for a batch that the step makes up.
 /// The recipe of a checkpoint is compared before data are prepared as it says.
-fn load(spec: &SessionSpec, model: &Model, seed: u64, layout: Layout) -> Result<Option<Fed>, TrainError> {
+fn load(spec: &SessionSpec, model: &Model, seed: u64, layouts: &[Layout]) -> Result<Option<Fed>, TrainError> {
     let compare = |limit: Option<usize>| {
         let own = Recipe::of(&spec.preset, seed, spec.data == DataChoice::Preset).of_steps(spec.total(limit));
         spec.resume.as_ref().map_or(Ok(None), |path| Compared::ahead(path, &own))
@@ -196,7 +197,7 @@ fn load(spec: &SessionSpec, model: &Model, seed: u64, layout: Layout) -> Result<
         DataChoice::Resident => Ok(None),
         DataChoice::Batches(path) => {
             let file = read_tensors(path)?;
-            let feed = DataFeed::batches(&file, path, model, layout)?;
+            let feed = DataFeed::batches(&file, path, model, layouts)?;
             let compared = compare(feed.limit())?;
             Ok(Some(Fed { feed, notes: Vec::new(), compared }))
         }
@@ -217,7 +218,7 @@ fn load(spec: &SessionSpec, model: &Model, seed: u64, layout: Layout) -> Result<
             notes.extend(resumed.and_then(|(path, origin)| {
                 Origin::assumption(origin.as_ref(), &set.preprocessing, &path.display().to_string())
             }));
-            let feed = DataFeed::data(Arc::new(set), Arc::new(split), model, layout, seed)?;
+            let feed = DataFeed::data(Arc::new(set), Arc::new(split), model, layouts, seed)?;
             Ok(Some(Fed { feed, notes, compared }))
         }
     }

@@ -160,9 +160,7 @@ impl Probe {
     fn rewind(&mut self) -> Result<(), TrainError> {
         self.session.train.restore(&self.start.bytes)?;
         self.session.feed.resume(self.start.position)?;
-        let program = &self.session.train.compiled().plan.program;
-        let (x, y) = (program.samples(), program.targets());
-        self.session.feed.next(&mut self.session.train, x, y)?;
+        self.session.feed.next(&mut self.session.train)?;
         self.done_ops = 0;
         Ok(())
     }

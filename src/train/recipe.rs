@@ -39,8 +39,9 @@ const SAMPLES: &str = "its place in the data is a place among those samples";
 const DIVISION: &str = "samples that it was trained on would be held out";
 
 /// Every field of a recipe.
-const RULES: [Rule; 17] = [
+const RULES: [Rule; 18] = [
     refused("input", NETWORK),
+    refused("inputs", NETWORK),
     refused("input.batch", "its place in the data is counted in batches of that size"),
     refused("layers", NETWORK),
     refused("loss", LOSS),

@@ -2,7 +2,7 @@
 
 use super::checkpoint::Resumed;
 use super::evaluate::{Evaluation, Evaluator};
-use super::nan_guard::{FailedStep, Guard, parameters_are_finite};
+use super::nan_guard::{Guard, parameters_are_finite};
 use super::plant;
 use super::preparation::{BroughtUp, FIRST_LOSS_SCALE, bring_up, start_loss_scale};
 use super::recipe::Recipe;
@@ -25,8 +25,6 @@ use std::time::Instant;
 
 /// The values that the host reads after a step.
 pub(super) struct Watched {
-    x: LValueId,
-    y: Option<LValueId>,
     loss: LValueId,
     pub(super) accuracy: Option<LValueId>,
     pub(super) update_max: Option<LValueId>,
@@ -266,7 +264,7 @@ impl Session {
         let started = Instant::now();
         let w = &self.watched;
         let position = self.feed.position();
-        if !self.feed.next(&mut self.train, w.x, w.y)? {
+        if !self.feed.next(&mut self.train)? {
             return Ok(None);
         }
         let fed = Instant::now();
@@ -317,9 +315,7 @@ impl Session {
     #[cold]
     pub(super) fn explain(&mut self, loss: f32) -> Result<ExecError, TrainError> {
         let step = self.done + 1;
-        let Watched { x, y, .. } = self.watched;
-        let failed = FailedStep { number: step, x, y };
-        let origin = self.guard.explain(&mut self.train, &mut self.feed, &mut self.pool, failed)?;
+        let origin = self.guard.explain(&mut self.train, &mut self.feed, &mut self.pool, step)?;
         Ok(ExecError::NonFinite { step, loss: f64::from(loss), origin })
     }
 
@@ -346,7 +342,8 @@ impl Session {
         if split.held_out.is_empty() {
             return Ok(None);
         }
-        evaluator.evaluate(&mut self.pool, &self.model, set, stored, &split.held_out).map(Some)
+        let stored: Vec<_> = stored.views().collect();
+        evaluator.evaluate(&mut self.pool, &self.model, set, &stored, &split.held_out).map(Some)
     }
 
     /// Compiles the evaluation where nothing was held out, and nothing needed one until now.
@@ -365,7 +362,8 @@ impl Session {
     pub fn predict(&mut self, indices: &[u32]) -> Result<Vec<f32>, TrainError> {
         let mut out = Vec::new();
         if let (Some(evaluator), DataFeed::Data { stored, .. }) = (&mut self.evaluator, &self.feed) {
-            evaluator.outputs(&mut self.pool, stored, indices, |_, values| out.extend_from_slice(values))?;
+            let stored: Vec<_> = stored.views().collect();
+            evaluator.outputs(&mut self.pool, &stored, indices, |_, values| out.extend_from_slice(values))?;
         }
         Ok(out)
     }
@@ -411,8 +409,6 @@ impl Watched {
         let program = &step.compiled().plan.program;
         let find = |name: &str| program.find(name);
         Ok(Self {
-            x: program.samples(),
-            y: program.targets(),
             loss: step.find("loss")?,
             accuracy: find("accuracy"),
             update_max: find("update_max"),
@@ -426,7 +422,7 @@ impl Watched {
     /// Makes the first step on its batch, and puts everything back.
     fn warm_up(&self, guard: &Guard, train: &mut Step, feed: &mut DataFeed, pool: &mut Pool) -> Result<(), TrainError> {
         let start = feed.position();
-        feed.next(train, self.x, self.y)?;
+        feed.next(train)?;
         // A device has run every launch once, on its fresh memory.
         if train.capabilities().record == RecordedAs::Calls {
             guard.warm_up(train, pool)?;

@@ -107,7 +107,7 @@ fn first_step(name: &str, target: &Target) {
         step.set_param(ParamId(index as u32), &init).unwrap();
     }
     let x: Vec<f32> = golden.get("batch.x").unwrap().to_vec().unwrap();
-    step.set_x(&x[..model.batch * model.input.len()]).unwrap();
+    step.set_x(&x[..model.batch * model.sample_len()]).unwrap();
     let y = golden.get("batch.y").unwrap();
     let label = compiled.plan.program.targets().unwrap();
     match y.to_vec::<i32>() {

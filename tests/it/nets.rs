@@ -4,7 +4,7 @@ use std::sync::Arc;
 use stepgraph::compile::{Options, compile};
 use stepgraph::exec::Step;
 use stepgraph::exec::cpu::Pool;
-use stepgraph::model::{LossSpec, Model, ParamId, Preset, Rng, check, init_values};
+use stepgraph::model::{Model, ParamId, Preset, Rng, Targets, check, init_values};
 use stepgraph::tensor::DType;
 
 /// The checked model of a preset without mistakes.
@@ -27,14 +27,17 @@ pub fn prepared(model: &Model, options: &Options, seed: u64) -> (Step, Pool) {
     }
     let program = step.compiled().plan.program.clone();
     let mut rng = Rng::new(seed, 0xBA7C);
-    let samples: Vec<f32> = (0..model.batch * model.input.len()).map(|_| rng.normal() as f32).collect();
+    let samples: Vec<f32> = (0..model.batch * model.sample_len()).map(|_| rng.normal() as f32).collect();
     match program.real {
         DType::F64 => step.set_x(&widen(&samples)).unwrap(),
         _ => step.set_x(&samples).unwrap(),
     }
     if let Some(y) = program.targets() {
-        if model.loss == LossSpec::Mse {
+        if model.loss.targets() == Targets::Values {
             let targets: Vec<f32> = (0..model.batch * model.output.len()).map(|_| rng.normal() as f32).collect();
+            write_real(&mut step, y, &targets);
+        } else if model.loss.targets() == Targets::Binary {
+            let targets: Vec<f32> = (0..model.batch * model.output.len()).map(|_| rng.below(2) as f32).collect();
             write_real(&mut step, y, &targets);
         } else {
             let labels: Vec<i32> = (0..model.batch).map(|_| rng.below(model.output.len()) as i32).collect();

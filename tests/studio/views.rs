@@ -1,7 +1,7 @@
 //! View models as text.
 
 use stepgraph::compile::{Options, compile};
-use stepgraph::model::{DataSource, DataSpec, Header, LayerPath, SplitKind, TargetColumn, check};
+use stepgraph::model::{DataSource, DataSpec, Header, LayerPath, LossSpec, SplitKind, TargetColumn, check};
 use stepgraph::select::{Isa, Target};
 use stepgraph::studio::document::presets;
 use stepgraph::studio::view_models::PlanView;
@@ -98,7 +98,7 @@ fn a_selection_reaches_layers_ops_and_buffers() {
 fn the_notes_of_data_say_what_training_lacks() {
     let folder = tempfile::tempdir().unwrap();
     std::fs::write(folder.path().join("t.csv"), "1,2,ant\n".repeat(6) + &"2,1,bee\n".repeat(2)).unwrap();
-    let key = |wants_classes, target| DataKey {
+    let key = |loss, target| DataKey {
         spec: DataSpec {
             source: DataSource::Csv {
                 path: "t.csv".into(),
@@ -110,13 +110,13 @@ fn the_notes_of_data_say_what_training_lacks() {
             held_out: 2.0,
             split: SplitKind::Last,
         },
-        input: [2].into(),
+        inputs: vec![stepgraph::model::NamedInput::only([2].into())],
         output: Some([2].into()),
-        wants_classes,
+        loss,
         seed: 0,
         base: folder.path().to_owned(),
     };
-    let text = load_view(&key(true, TargetColumn::Last)).unwrap().to_string();
+    let text = load_view(&key(LossSpec::SOFTMAX_CROSS_ENTROPY, TargetColumn::Last)).unwrap().to_string();
     assert!(
         text.contains("note: no training sample is of the class \"bee\", so the network cannot learn it"),
         "{text}"
@@ -124,7 +124,7 @@ fn the_notes_of_data_say_what_training_lacks() {
     assert!(text.contains("note: the table is read without a header, so columns are taken by position"), "{text}");
     std::fs::write(folder.path().join("t.csv"), "a,a,y\n1,2,1000\n2,1,3000\n".to_owned() + &"1,1,0\n".repeat(2))
         .unwrap();
-    let values = DataKey { output: Some([1].into()), ..key(false, TargetColumn::Last) };
+    let values = DataKey { output: Some([1].into()), ..key(LossSpec::MSE, TargetColumn::Last) };
     let text = load_view(&values).unwrap().to_string();
     assert!(text.contains("note: the header repeats names") && text.contains("\"a.1\""), "{text}");
     assert!(text.contains("the standard deviation of the target \"y\" is 1000 over the training samples"), "{text}");

@@ -7,6 +7,7 @@ mod dropout;
 mod flatten;
 mod norm;
 mod pool;
+mod recurrent;
 
 use super::builder::{At, Builder, Forward};
 use super::value::ValueId;

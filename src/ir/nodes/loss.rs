@@ -1,6 +1,7 @@
 //! Losses, their gradients, and the accuracy.
 
 use super::{NodeType, Shapes, must, same};
+use crate::model::losses::PointFn;
 use serde::{Deserialize, Serialize};
 
 /// `logits, labels -> loss, probs`
@@ -22,6 +23,24 @@ pub struct Mse {}
 /// `y, target -> dy`
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct MseGrad {}
+
+/// `y, target -> loss`: the mean of a function of each element.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct PointLoss {
+    pub func: PointFn,
+    pub delta: f64,
+}
+
+/// `y, target -> dy`
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct PointLossGrad {
+    pub func: PointFn,
+    pub delta: f64,
+}
+
+/// `logits, target -> accuracy`, where targets are 0 or 1.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct BinaryAccuracy {}
 
 /// `logits, labels -> accuracy`
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -49,6 +68,27 @@ impl NodeType for Mse {
 impl NodeType for MseGrad {
     fn verify(&self, at: &Shapes<'_>) -> Result<(), String> {
         same(at.input(0), at.output(0))
+    }
+}
+
+impl NodeType for PointLoss {
+    fn verify(&self, at: &Shapes<'_>) -> Result<(), String> {
+        must(at.output(0) == [1], "one loss")?;
+        same(at.input(0), at.input(1))
+    }
+}
+
+impl NodeType for PointLossGrad {
+    fn verify(&self, at: &Shapes<'_>) -> Result<(), String> {
+        same(at.input(0), at.input(1))?;
+        same(at.input(0), at.output(0))
+    }
+}
+
+impl NodeType for BinaryAccuracy {
+    fn verify(&self, at: &Shapes<'_>) -> Result<(), String> {
+        must(at.output(0) == [1], "one accuracy")?;
+        same(at.input(0), at.input(1))
     }
 }
 

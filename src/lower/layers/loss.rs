@@ -65,6 +65,30 @@ impl Lower for nodes::Accuracy {
     }
 }
 
+impl Lower for nodes::PointLoss {
+    fn lower(&self, l: &mut Lowerer<'_>, node: &Node) {
+        let Part { a, target, out, len, .. } = part(l, node);
+        let kind = OpKind::PointLoss(ops::PointLoss { func: self.func, delta: Scalar::new(self.delta), len });
+        l.emit(kind, &[("y", Some(a)), ("target", Some(target)), ("loss", Some(out))]);
+    }
+}
+
+impl Lower for nodes::PointLossGrad {
+    fn lower(&self, l: &mut Lowerer<'_>, node: &Node) {
+        let Part { a, target, out, len, .. } = part(l, node);
+        let kind = OpKind::PointLossGrad(ops::PointLossGrad { func: self.func, delta: Scalar::new(self.delta), len });
+        l.emit(kind, &[("y", Some(a)), ("target", Some(target)), ("dy", Some(out))]);
+    }
+}
+
+impl Lower for nodes::BinaryAccuracy {
+    fn lower(&self, l: &mut Lowerer<'_>, node: &Node) {
+        let Part { a, target, out, len, .. } = part(l, node);
+        let kind = OpKind::BinaryAccuracy(ops::BinaryAccuracy { len });
+        l.emit(kind, &[("y", Some(a)), ("target", Some(target)), ("accuracy", Some(out))]);
+    }
+}
+
 impl Lower for nodes::Mse {
     fn lower(&self, l: &mut Lowerer<'_>, node: &Node) {
         let Part { a, target, out, len, .. } = part(l, node);

@@ -5,6 +5,7 @@ mod loss;
 mod norm;
 mod pointwise;
 mod pool;
+mod recurrence;
 mod update;
 
 use super::lowerer::Lowerer;

@@ -43,7 +43,7 @@ impl Lower for nodes::UpdateMetrics {
 
 impl Lower for nodes::OptimizerStep {
     fn lower(&self, l: &mut Lowerer<'_>, node: &Node) {
-        let real = l.graph.value(l.graph.samples()).dtype;
+        let real = l.graph.real();
         let params = l.flat("params", Role::Param, real, true);
         let grads = l.flat("grads", Role::Grad, real, false);
         let hyper = Some(l.lowered(node.inputs[0]));
@@ -80,7 +80,7 @@ impl Lower for nodes::OptimizerStep {
 
 /// A flat vector before the step, and after it in the same memory.
 fn flat_update(l: &mut Lowerer<'_>, name: &'static str, role: Role) -> (LValueId, LValueId) {
-    let real = l.graph.value(l.graph.samples()).dtype;
+    let real = l.graph.real();
     let before = l.flat(name, role, real, true);
     let alias = Some(Alias { of: before, start: 0 });
     let after = LValue { name: format!("{name}.new"), alias, ..l.lv(before).clone() };

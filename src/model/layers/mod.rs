@@ -10,11 +10,15 @@ mod dense;
 mod dropout;
 mod flatten;
 mod global_avg_pool;
+mod gru;
 mod layer_norm;
+mod lstm;
 mod pool;
+mod recurrent;
 mod repeat;
 mod residual;
 mod rms_norm;
+mod rnn;
 
 pub use activation::ActivationLayer;
 pub use batch_norm::BatchNorm;
@@ -23,11 +27,15 @@ pub use dense::Dense;
 pub use dropout::Dropout;
 pub use flatten::Flatten;
 pub use global_avg_pool::GlobalAvgPool;
+pub use gru::Gru;
 pub use layer_norm::LayerNorm;
+pub use lstm::Lstm;
 pub use pool::{AvgPool2d, MaxPool2d, Pool, window_output};
+pub use recurrent::Recurrent;
 pub use repeat::Repeat;
 pub use residual::Residual;
 pub use rms_norm::RmsNorm;
+pub use rnn::Rnn;
 
 use super::activation::Activation;
 use super::draw::Draw;
@@ -80,7 +88,7 @@ macro_rules! each_layer {
     ($($args:tt)*) => {
         $crate::model::layers::each_layer! { @all [$($args)*]
             Dense Conv2d BatchNorm LayerNorm RmsNorm ActivationLayer MaxPool2d AvgPool2d GlobalAvgPool Flatten Dropout
-            Residual Repeat
+            Residual Repeat Rnn Gru Lstm
         }
     };
 }
@@ -135,6 +143,16 @@ pub trait LayerType: Clone + Debug + PartialEq + Sized + 'static {
     /// The output shape of a sample, with the parameters and mistakes reported to `cx`; `None` where it cannot be
     /// known. Blocks are gone through by the checker.
     fn infer(&self, cx: &mut Infer<'_>) -> Option<Shape>;
+
+    /// Whether tokens may be the layer's input. Blocks hand them to their first layer.
+    fn takes_tokens(&self) -> bool {
+        false
+    }
+
+    /// The inputs of the network that the layer takes by name.
+    fn named_inputs(&self) -> Vec<&str> {
+        Vec::new()
+    }
 
     /// Sets the fields that decide the output's shape so that it is the input's, where the layer can do that.
     fn keep_shape(&mut self, _input: &Shape) {}
@@ -269,6 +287,20 @@ impl LayerSpec {
     #[must_use]
     pub fn times(&self) -> Option<usize> {
         each_layer!(self, l => l.times())
+    }
+
+    /// Whether tokens may be the layer's input.
+    #[must_use]
+    pub fn takes_tokens(&self) -> bool {
+        each_layer!(self, l => LayerType::takes_tokens(l))
+    }
+
+    /// The inputs of the network that the layer takes by name, with those of the layers inside it.
+    #[must_use]
+    pub fn named_inputs(&self) -> Vec<&str> {
+        let mut names = each_layer!(self, l => LayerType::named_inputs(l));
+        names.extend(self.children().iter().flat_map(Self::named_inputs));
+        names
     }
 
     /// Whether the layers inside must give the shape that they take.

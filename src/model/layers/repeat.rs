@@ -47,6 +47,10 @@ impl LayerType for Repeat {
         Some(self.times)
     }
 
+    fn takes_tokens(&self) -> bool {
+        self.times <= 1
+    }
+
     fn must_keep_shape(&self) -> bool {
         self.times > 1
     }

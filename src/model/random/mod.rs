@@ -22,15 +22,16 @@ const DEPTH: usize = 3;
 #[must_use]
 pub fn random_preset(seed: u64, size: Size) -> Preset {
     let (mut draw, mut of_data) = (Draw::new(seed, size), Draw::for_data(seed, size));
+    let mut of_recipe = Draw::for_recipe(seed, size);
     loop {
-        let preset = preset(&mut draw, &mut of_data, seed);
+        let preset = preset(&mut draw, &mut of_data, &mut of_recipe, seed);
         if check(&preset).model.is_some() {
             return preset;
         }
     }
 }
 
-fn preset(draw: &mut Draw, of_data: &mut Draw, seed: u64) -> Preset {
+fn preset(draw: &mut Draw, of_data: &mut Draw, of_recipe: &mut Draw, seed: u64) -> Preset {
     let size = draw.size();
     let usual = input_shape(draw);
     let fitted = data::input_shape(of_data);
@@ -39,8 +40,8 @@ fn preset(draw: &mut Draw, of_data: &mut Draw, seed: u64) -> Preset {
     let count = draw.between(1, size.layers);
     let mut builder = Builder { draw, batch };
     let (mut layers, mut output) = builder.layers(count, &shape, 0, false);
-    let loss = settings::loss(draw);
-    if matches!(loss, LossSpec::SoftmaxCrossEntropy { .. }) {
+    let loss = settings::loss(draw, of_recipe);
+    if loss.wants_classes() {
         if output.rank() == 3 {
             layers.push(if draw.coin(0.5) {
                 LayerSpec::Flatten(Flatten)
@@ -58,7 +59,7 @@ fn preset(draw: &mut Draw, of_data: &mut Draw, seed: u64) -> Preset {
     Preset {
         name: format!("random-{seed}"),
         about: String::new(),
-        input: InputSpec { shape, batch },
+        input: InputSpec::one(shape, batch),
         layers,
         loss,
         optimizer: settings::optimizer(draw),
@@ -131,9 +132,9 @@ fn output_of(layer: &LayerSpec, input: &Shape, batch: usize) -> Option<Shape> {
     let preset = Preset {
         name: String::new(),
         about: String::new(),
-        input: InputSpec { shape: input.clone(), batch },
+        input: InputSpec::one(input.clone(), batch),
         layers: vec![layer.clone()],
-        loss: LossSpec::Mse,
+        loss: LossSpec::MSE,
         optimizer: OptimizerSpec::sgd(0.1),
         precision: Precision::F32,
         data: None,
@@ -200,18 +201,14 @@ mod tests {
             let preset = random_preset(seed, Size::SMALL);
             assert_eq!(read_preset(&write_preset(&preset)).as_ref(), Ok(&preset));
             let largest = check(&preset).facts.iter().filter_map(|f| f.output.as_ref().map(Shape::len)).max();
-            let limit = Size::SMALL.sample.max(preset.input.shape.len());
+            let limit = Size::SMALL.sample.max(preset.input.inputs[0].shape.len());
             assert!(largest.is_some_and(|l| l <= limit), "{}: {largest:?}", preset.name);
         }
     }
 
     #[test]
     fn batches_of_one_single_classes_and_every_setting_are_drawn() {
-        // A new loss or precision does not compile here until it is drawn; a new optimizer is among the names.
-        let loss = |loss: LossSpec| match loss {
-            LossSpec::Mse => 0,
-            LossSpec::SoftmaxCrossEntropy { .. } => 1,
-        };
+        // A new precision does not compile here until it is drawn; a new loss or optimizer is among the names.
         // How an optimizer is drawn shows in its cost: gradient descent is drawn in three ways, others in one.
         let optimizer = |optimizer: OptimizerSpec| (optimizer.name(), optimizer.cost());
         let precision = |precision: Precision| match precision {
@@ -224,19 +221,22 @@ mod tests {
         let (mut single, mut one_class, mut with_data, mut with_classes) = (0, 0, 0, 0);
         for seed in 0..600 {
             let preset = random_preset(seed, Size::SMALL);
-            losses.insert(loss(preset.loss));
+            losses.insert(preset.loss.name());
             optimizers.insert(optimizer(preset.optimizer));
             precisions.insert(precision(preset.precision));
             single += usize::from(preset.input.batch == 1);
             with_data += usize::from(preset.data.is_some());
-            with_classes += usize::from(preset.data.is_some() && loss(preset.loss) == 1);
+            with_classes += usize::from(preset.data.is_some() && preset.loss.wants_classes());
             let units = match preset.layers.last() {
                 Some(LayerSpec::Dense(dense)) => dense.units,
                 _ => 0,
             };
-            one_class += usize::from(loss(preset.loss) == 1 && units == 1);
+            one_class += usize::from(preset.loss.wants_classes() && units == 1);
         }
-        assert_eq!((losses.len(), optimizers.len(), precisions.len()), (2, OptimizerSpec::NAMES.len() + 2, 4));
+        assert_eq!(
+            (losses.len(), optimizers.len(), precisions.len()),
+            (LossSpec::NAMES.len(), OptimizerSpec::NAMES.len() + 2, 4)
+        );
         assert!(single > 20 && one_class > 2, "{single} {one_class}");
         assert!((240..=380).contains(&with_data) && with_classes > 60, "{with_data} {with_classes}");
     }

@@ -4,7 +4,7 @@
 //! by the layers inside of it, fields go back to their defaults, and numbers become smaller and rounder. A document that
 //! the reader or the checker refuses is no candidate.
 
-use crate::model::{LayerPath, LayerSpec, LossSpec, Precision, Preset, check, read_value, write_preset};
+use crate::model::{LayerPath, LayerSpec, Precision, Preset, check, read_value, write_preset};
 use serde_json::{Map, Value, json};
 
 /// The smallest network that is found from `preset` on and of which `holds` is true, one change at a time; `preset`
@@ -60,12 +60,9 @@ fn cost(preset: &Preset) -> (usize, u64, usize, usize) {
             _ => 0,
         }
     }
-    let loss = match preset.loss {
-        LossSpec::Mse => 0,
-        LossSpec::SoftmaxCrossEntropy { label_smoothing } => 1 + usize::from(label_smoothing != 0.0),
-    };
     let decays = usize::from(preset.optimizer.weight_decay() != 0.0);
-    let settings = loss + preset.optimizer.cost() + decays + usize::from(preset.precision != Precision::F32);
+    let settings =
+        preset.loss.cost() + preset.optimizer.cost() + decays + usize::from(preset.precision != Precision::F32);
     let document = document(preset);
     (layers(&preset.layers), whole(&document), settings, document.to_string().len())
 }

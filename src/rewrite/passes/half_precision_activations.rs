@@ -1,7 +1,6 @@
 //! Activations and their gradients are stored in half precision, with everything that shares their memory.
 
 use crate::lower::{LValueId, Program};
-use crate::ops::{OpKind, Trans};
 use crate::rewrite::pass::{Goal, Pass};
 use crate::rewrite::rewriter::Rewriter;
 use crate::tensor::DType;
@@ -34,9 +33,9 @@ pub fn stored_in_half(program: &Program) -> Vec<bool> {
 fn homes(program: &Program) -> Vec<bool> {
     let mut homes = vec![false; program.values.len()];
     for op in &program.ops {
-        for (slot, arg) in op.kind.slots().iter().zip(&op.args) {
+        for (slot, arg) in op.args.iter().enumerate() {
             if let Some(id) = arg
-                && is_activation(&op.kind, slot.name)
+                && op.kind.is_activation(slot)
                 && program.value(*id).dtype == DType::F32
                 && program.value(*id).param.is_none()
             {
@@ -45,30 +44,4 @@ fn homes(program: &Program) -> Vec<bool> {
         }
     }
     homes
-}
-
-/// Whether a slot holds activations or their gradients.
-fn is_activation(kind: &OpKind, slot: &str) -> bool {
-    match kind {
-        OpKind::Gemm(g) => match slot {
-            "a" | "saved" | "z" => true,
-            "b" => matches!(g.trans, Trans::Tn),
-            "c" => !matches!(g.trans, Trans::Tn),
-            _ => false,
-        },
-        OpKind::Conv2d(_) | OpKind::Conv2dBwdX(_) => matches!(slot, "a" | "saved" | "z" | "c"),
-        OpKind::Conv2dBwdW(_) | OpKind::WeightStep(_) | OpKind::BiasStep(_) => matches!(slot, "a" | "b"),
-        OpKind::LossMean(_)
-        | OpKind::StepInc { .. }
-        | OpKind::BiasCorr(_)
-        | OpKind::UpdateMetrics(_)
-        | OpKind::ScaleUpdate(_)
-        | OpKind::StepMetrics(_) => false,
-        update if update.flat_update().is_some() => false,
-        _ => {
-            let of_layers = ["x", "y", "dy", "dx", "saved", "residual", "a", "b"];
-            let of_losses = ["logits", "probs", "dlogits", "scores", "target"];
-            of_layers.contains(&slot) || of_losses.contains(&slot)
-        }
-    }
 }

@@ -25,7 +25,8 @@ fn run(rw: &mut Rewriter, goal: &Goal) {
     let mut copies = Copies { flat, half, made: HashMap::new() };
     for number in 0..rw.len() {
         let op = rw.op(number);
-        if let Some((slot, weight)) = weight_slot(&op.kind).and_then(|slot| Some((slot, op.arg(slot)?))) {
+        let weight = op.kind.weight().and_then(|slot| Some((op.kind.slots()[slot].name, op.args[slot]?)));
+        if let Some((slot, weight)) = weight {
             let copy = copies.of(rw, weight);
             rw.bind(number, slot, copy);
         }
@@ -41,15 +42,6 @@ fn run(rw: &mut Rewriter, goal: &Goal) {
     }
     let after = rw.view(format!("params.{half}.new"), flat, len);
     (0..rw.len()).for_each(|number| rw.bind(number, "shadow", after));
-}
-
-/// The slot of an operation that holds a weight that products read, where it has one.
-const fn weight_slot(kind: &OpKind) -> Option<&'static str> {
-    match kind {
-        OpKind::Gemm(g) if !matches!(g.trans, Trans::Tn) => Some("b"),
-        OpKind::Conv2d(_) | OpKind::Conv2dBwdX(_) => Some("b"),
-        _ => None,
-    }
 }
 
 /// The copies of single parameters, by name.

@@ -47,9 +47,9 @@ pub fn empty() -> Preset {
     Preset {
         name: UNTITLED.into(),
         about: String::new(),
-        input: InputSpec { shape: [64].into(), batch: 64 },
+        input: InputSpec::one([64], 64),
         layers: Vec::new(),
-        loss: LossSpec::SoftmaxCrossEntropy { label_smoothing: 0.0 },
+        loss: LossSpec::SOFTMAX_CROSS_ENTROPY,
         optimizer: OptimizerSpec::AdamW(AdamW { lr: 0.001, weight_decay: 0.0001, ..AdamW::example() }),
         precision: Precision::F32,
         data: Some(DataSpec::of(DataSource::Digits)),

@@ -171,7 +171,7 @@ fn facts_ui(ui: &mut Ui, view: &DataPanelView<'_>) {
     }
     let count = |n: usize| format::exact(n as u64);
     line_ui(ui, "samples", &count(data.set.len()));
-    line_ui(ui, "sample shape", &data.set.sample.to_string());
+    line_ui(ui, "sample shape", &data.set.sample().to_string());
     line_ui(ui, "training", &count(data.split.train.len()));
     line_ui(ui, "held out", &count(data.split.held_out.len()));
     split_bar_ui(ui, data);
@@ -343,7 +343,7 @@ fn grid_ui(ui: &mut Ui, data: &DataView, panel: &mut DataPanel) {
 }
 
 fn table_ui(ui: &mut Ui, data: &DataView, list: &[u32]) {
-    let width = data.set.sample.len();
+    let width = data.set.sample().len();
     let shown = width.min(COLUMNS);
     if width > shown {
         weak_ui(ui, format!("the first {shown} of {width} values"));
@@ -395,8 +395,8 @@ fn table_ui(ui: &mut Ui, data: &DataView, list: &[u32]) {
 fn features_ui(ui: &mut Ui, data: &DataView) {
     let what = if data.picture.is_some() { "Channels, over every pixel of all samples" } else { "Over all samples" };
     weak_ui(ui, what);
-    if data.features.len() < data.set.sample.len() && data.picture.is_none() {
-        weak_ui(ui, format!("the first {} of {}", data.features.len(), data.set.sample.len()));
+    if data.features.len() < data.set.sample().len() && data.picture.is_none() {
+        weak_ui(ui, format!("the first {} of {}", data.features.len(), data.set.sample().len()));
     }
     let scroll = ScrollArea::horizontal().id_salt("features across").auto_shrink([false, false]);
     scroll.show_viewport(ui, |ui, viewport| {

@@ -1,6 +1,6 @@
 //! What is unusual about a network that may train all the same.
 
-use crate::model::{DataSource, LayerPath, LayerSpec, LossSpec, Preset};
+use crate::model::{DataSource, LayerPath, LayerSpec, Preset};
 use crate::studio::view_models::format::plain_count;
 use crate::tensor::Shape;
 
@@ -27,7 +27,7 @@ pub const fn classes_of(source: &DataSource) -> Option<usize> {
 #[must_use]
 pub fn hints(preset: &Preset, output: &Shape, classes: usize) -> Vec<Hint> {
     let [scores] = output.0[..] else { return Vec::new() };
-    if !matches!(preset.loss, LossSpec::SoftmaxCrossEntropy { .. }) || scores < classes {
+    if !preset.loss.wants_classes() || scores < classes {
         return Vec::new();
     }
     let end = preset.layers.len().saturating_sub(1);

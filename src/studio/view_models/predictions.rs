@@ -2,7 +2,7 @@
 //! errors, filters.
 
 use crate::data::{Dataset, Split, Target};
-use crate::model::{DataSource, LossSpec, Model, ParamId, ParamKind};
+use crate::model::{DataSource, Model, ParamId, ParamKind};
 use crate::studio::view_models::data::{Picture, class_name, class_of, picture, target_text};
 use crate::tensor::{HostTensor, figure};
 use crate::train::{Look, Looked, argmax};
@@ -142,11 +142,11 @@ pub fn query(model: &Model, set: &Dataset, split: &Split, source: &DataSource) -
 
 /// Where samples of two values lie, with a margin: least and largest first value, least and largest second one.
 fn bounds(set: &Dataset) -> Option<[f64; 4]> {
-    if set.sample.0 != [2] {
+    if set.sample().0 != [2] {
         return None;
     }
     let mut found = [f64::INFINITY, f64::NEG_INFINITY, f64::INFINITY, f64::NEG_INFINITY];
-    for p in set.x.chunks_exact(2) {
+    for p in set.x().chunks_exact(2) {
         for (side, v) in [f64::from(p[0]), f64::from(p[1])].into_iter().enumerate() {
             found[2 * side] = found[2 * side].min(v);
             found[2 * side + 1] = found[2 * side + 1].max(v);
@@ -164,7 +164,7 @@ fn bounds(set: &Dataset) -> Option<[f64; 4]> {
 fn first_weight(model: &Model, on_picture: bool) -> Option<ParamId> {
     let first = model.params.iter().position(|p| p.kind == ParamKind::Weight)?;
     let shape = &model.params[first].shape;
-    let sound = shape.rank() == 4 || (shape.rank() == 2 && on_picture && shape.0[0] == model.input.len());
+    let sound = shape.rank() == 4 || (shape.rank() == 2 && on_picture && shape.0[0] == model.sample_len());
     sound.then_some(ParamId(first as u32))
 }
 
@@ -179,7 +179,7 @@ fn softmax(row: &[f32], out: &mut Vec<f32>) {
 pub fn view(question: &AnsweredQuery) -> PredictionsView {
     let AnsweredQuery { run, model, source, set, split, maybe_trained, answer } = question;
     let outputs = model.output.len().max(1);
-    let is_classes = matches!(model.loss, LossSpec::SoftmaxCrossEntropy { .. });
+    let is_classes = model.loss.wants_classes();
     let (all, part) = (if split.held_out.is_empty() { &split.train } else { &split.held_out }, samples_of(split).1);
     let count = answer.outputs.len() / outputs;
     let noun = if count == 1 { "sample" } else { "samples" };

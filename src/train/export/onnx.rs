@@ -7,7 +7,7 @@ use super::layers;
 use super::onnx_graph::{FLOAT, Writer, tensor};
 use super::protobuf::Message;
 use super::{ExportError, Meaning};
-use crate::model::{LossSpec, Model};
+use crate::model::Model;
 use crate::tensor::{Bytes, DType, HostTensor, Shape};
 
 const OPSET: i64 = 17;
@@ -39,7 +39,7 @@ fn about(model: &Model, meaning: &Meaning) -> String {
     for note in meaning.notes.iter().filter(|_| meaning.scaling.is_none()) {
         out.push_str(&format!(" {note}."));
     }
-    if matches!(model.loss, LossSpec::SoftmaxCrossEntropy { .. }) {
+    if model.loss.wants_classes() {
         out.push_str(" Gives logits; the class is the largest.");
     }
     out
@@ -48,7 +48,7 @@ fn about(model: &Model, meaning: &Meaning) -> String {
 /// The same for programs: lists as JSON.
 fn properties(model: &Model, meaning: &Meaning) -> Vec<(&'static str, String)> {
     let json = |value: serde_json::Value| value.to_string();
-    let logits = matches!(model.loss, LossSpec::SoftmaxCrossEntropy { .. });
+    let logits = model.loss.wants_classes();
     let mut out = vec![("stepgraph.output", if logits { "logits" } else { "values" }.to_owned())];
     out.push(("stepgraph.input", if meaning.scaling.is_some() { "raw" } else { "as trained" }.to_owned()));
     if !meaning.classes.is_empty() {
@@ -106,15 +106,16 @@ pub fn onnx(model: &Model, weights: &[(String, HostTensor)], meaning: &Meaning) 
         }
         writer.put(5, &tensor(&param.name, &param.shape.0, &raw));
     }
-    let first = standardized(&mut writer, &model.input, "input".to_owned(), meaning);
+    let first = standardized(&mut writer, &model.inputs[0].shape, "input".to_owned(), meaning);
     let last = model.roots.iter().fold(first, |x, id| layers::onnx(&mut writer, model, *id, x));
     // The output has a name that is known, whatever the last layer is.
     let message = Message::new().text(1, &last).text(2, "output").text(3, "node_output").text(4, "Identity");
     writer.put(1, &message);
     let about = about(model, meaning);
     let graph = writer.graph.text(2, &model.name).text(10, &about);
-    let graph =
-        graph.message(11, &value_info("input", &model.input.0)).message(12, &value_info("output", &model.output.0));
+    let graph = graph
+        .message(11, &value_info("input", &model.inputs[0].shape.0))
+        .message(12, &value_info("output", &model.output.0));
     let opset = Message::new().text(1, "").int(2, OPSET);
     let file = Message::new().int(1, IR_VERSION).text(2, "Stepgraph").text(3, env!("CARGO_PKG_VERSION"));
     let file = file.text(6, &about).message(7, &graph).message(8, &opset);

@@ -8,7 +8,7 @@ use super::layers;
 use super::python::{flag, literal};
 use crate::data::Scaling;
 use crate::model::schema::FieldView;
-use crate::model::{FieldValue, LayerId, LossSpec, Model, OptimizerSpec, Precision};
+use crate::model::{FieldValue, LayerId, Model, OptimizerSpec, Precision, Targets};
 use std::fmt::Write as _;
 
 /// What the script finds beside itself.
@@ -101,15 +101,11 @@ fn data_values(model: &Model, companions: &Companions, meaning: &Meaning) -> Vec
 fn network_values(model: &Model) -> Vec<(&'static str, String)> {
     let mut layers = String::new();
     modules(&mut layers, model, &model.roots, 2);
-    let has_classes = matches!(model.loss, LossSpec::SoftmaxCrossEntropy { .. });
-    let loss = match model.loss {
-        LossSpec::SoftmaxCrossEntropy { label_smoothing } => {
-            format!("F.cross_entropy(output, y, label_smoothing={label_smoothing:?})")
-        }
-        LossSpec::Mse => "F.mse_loss(output, y)".to_owned(),
+    let accuracy = match model.loss.targets() {
+        Targets::Classes => "(output.argmax(dim=1) == y).float().mean().item()",
+        Targets::Binary => "((output > 0) == (y > 0.5)).float().mean().item()",
+        Targets::Values => "None",
     };
-    let plain_loss = if has_classes { "F.cross_entropy(output, y)" } else { "F.mse_loss(output, y)" };
-    let accuracy = if has_classes { "(output.argmax(dim=1) == y).float().mean().item()" } else { "None" };
     let precision = match model.precision {
         Precision::F32 | Precision::Tf32 => "None",
         Precision::Bf16 => "torch.bfloat16",
@@ -117,17 +113,17 @@ fn network_values(model: &Model) -> Vec<(&'static str, String)> {
     };
     let matmul = if model.precision == Precision::Tf32 { "high" } else { "highest" };
     vec![
-        ("shape", model.input.0.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ")),
+        ("shape", model.inputs[0].shape.0.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ")),
         ("batch", model.batch.to_string()),
         ("precision", precision.to_owned()),
         ("matmul", matmul.to_owned()),
         ("layers", layers),
-        ("loss", loss),
-        ("plain_loss", plain_loss.to_owned()),
+        ("loss", model.loss.pytorch(false)),
+        ("plain_loss", model.loss.pytorch(true)),
         ("accuracy", accuracy.to_owned()),
         ("optimizer", optimizer(&model.optimizer)),
         ("optimizer_class", model.optimizer.pytorch_class().map_or(String::new(), |text| format!("{text}\n\n"))),
-        ("targets", if has_classes { ".long()" } else { "" }.to_owned()),
+        ("targets", if model.loss.wants_classes() { ".long()" } else { "" }.to_owned()),
     ]
 }
 

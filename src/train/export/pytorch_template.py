@@ -58,6 +58,31 @@ class Conv2d(nn.Conv2d):
         return y if self.activation is None else self.activation(y)
 
 
+class Recurrent:
+    """Gives the state at every position, or the final one of each direction."""
+
+    def __init__(self, *sizes, last, **settings):
+        super().__init__(*sizes, batch_first=True, **settings)
+        self.last = last
+
+    def forward(self, x):
+        states, final = super().forward(x)
+        final = final[0] if isinstance(final, tuple) else final
+        return final.transpose(0, 1).flatten(1) if self.last else states
+
+
+class RNN(Recurrent, nn.RNN):
+    pass
+
+
+class GRU(Recurrent, nn.GRU):
+    pass
+
+
+class LSTM(Recurrent, nn.LSTM):
+    pass
+
+
 class Apply(nn.Module):
     def __init__(self, function):
         super().__init__()
@@ -99,13 +124,21 @@ def build():
 @layers@    ])
 
 
+def tensors(net):
+    """Every tensor by its name in the preset; PyTorch's recurrent layers add the number of the layer to theirs."""
+    recurrent = tuple(name for name, module in net.named_modules() if isinstance(module, nn.RNNBase))
+    named = net.state_dict().items()
+    return {n.replace("_l0", "") if n.rpartition(".")[0] in recurrent else n: value for n, value in named}
+
+
 def dense_weights(net):
     """Names of the weights that PyTorch keeps transposed: [units, in] in place of [in, units]."""
-    return {f"{name}.weight" for name, module in net.named_modules() if isinstance(module, nn.Linear)}
+    dense = {f"{name}.weight" for name, module in net.named_modules() if isinstance(module, nn.Linear)}
+    return dense | {name for name in tensors(net) if name.rpartition(".")[2].startswith(("weight_ih", "weight_hh"))}
 
 
 def load_weights(net, path):
-    own, transposed = net.state_dict(), dense_weights(net)
+    own, transposed = tensors(net), dense_weights(net)
     given = load_file(path)
     missing = [name for name in own if name not in given and not name.endswith("num_batches_tracked")]
     assert not missing, f"{path} lacks {missing}"
@@ -116,7 +149,7 @@ def load_weights(net, path):
 
 def save_weights(net, path):
     transposed = dense_weights(net)
-    state = {n: v for n, v in net.state_dict().items() if not n.endswith("num_batches_tracked")}
+    state = {n: v for n, v in tensors(net).items() if not n.endswith("num_batches_tracked")}
     save_file({n: (v.T if n in transposed else v).detach().cpu().contiguous() for n, v in state.items()}, path)
 
 

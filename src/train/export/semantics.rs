@@ -1,7 +1,7 @@
 //! What the samples and outputs of a network mean, for programs that know nothing of its data.
 
 use crate::data::{Dataset, Preprocessing, Scaling, Target};
-use crate::model::{LossSpec, Model};
+use crate::model::Model;
 
 /// Names and scales; all empty where the preset names no data.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -31,7 +31,7 @@ impl Meaning {
     /// What weights say of their samples where these are not there.
     #[must_use]
     pub fn known(known: &Preprocessing, model: &Model) -> Self {
-        let outputs_are_classes = matches!(model.loss, LossSpec::SoftmaxCrossEntropy { .. });
+        let outputs_are_classes = model.loss.wants_classes();
         let classes = if outputs_are_classes { known.classes.clone() } else { Vec::new() };
         Self { classes, features: known.features.clone(), scaling: known.scaling.clone(), notes: Vec::new() }
     }

@@ -13,6 +13,7 @@ use crate::exec::{Executor, Step};
 use crate::ir::Mode;
 use crate::model::{Model, ParamId};
 use crate::select::cuda::Real;
+use crate::train::data_feed::{rows_of, write_samples};
 use crate::train::prepared_step::prepared;
 use crate::train::{DataFeed, Evaluation, Session, TrainError};
 use std::sync::Arc;
@@ -42,20 +43,28 @@ struct Exact {
 }
 
 impl Exact {
+    /// Takes in the scores of one class.
+    fn add_class(&mut self, row: &[(f64, f64)], label: usize) {
+        let (best, (score, margin)) = largest(row);
+        let sum: f64 = row.iter().map(|(v, _)| (v - score).exp()).sum();
+        self.loss += score + sum.ln() - row[label].0;
+        // The loss moves by no more than twice the largest error of a score.
+        self.error += 2.0 * row.iter().fold(0.0, |most: f64, (_, e)| most.max(*e));
+        self.right += usize::from(best == label);
+        let rivals = row.iter().enumerate().filter(|(i, (v, e))| *i != best && v + e >= score - margin);
+        self.undecided += usize::from(rivals.count() > 0);
+    }
+
     /// Takes in the outputs of a sample.
     fn add(&mut self, row: &[(f64, f64)], set: &Dataset, sample: usize) {
         self.samples += 1;
         match &set.target {
-            Target::Classes { labels, .. } => {
-                let label = labels[sample] as usize;
-                let (best, (score, margin)) = largest(row);
-                let sum: f64 = row.iter().map(|(v, _)| (v - score).exp()).sum();
-                self.loss += score + sum.ln() - row[label].0;
-                // The loss moves by no more than twice the largest error of a score.
-                self.error += 2.0 * row.iter().fold(0.0, |most: f64, (_, e)| most.max(*e));
-                self.right += usize::from(best == label);
-                let rivals = row.iter().enumerate().filter(|(i, (v, e))| *i != best && v + e >= score - margin);
-                self.undecided += usize::from(rivals.count() > 0);
+            Target::Classes { labels, shape, .. } => {
+                let positions = shape.len().max(1);
+                let labels = &labels[sample * positions..][..positions];
+                for (row, label) in row.chunks_exact(row.len() / positions).zip(labels) {
+                    self.add_class(row, *label as usize);
+                }
             }
             Target::Values { values, .. } => {
                 let target = &values[sample * row.len()..][..row.len()];
@@ -71,16 +80,18 @@ impl Exact {
     }
 }
 
+/// How many losses of classes a sample has: one for each of its positions. The mean is over all of them.
+fn losses_each(target: &Target) -> f64 {
+    match target {
+        Target::Classes { shape, .. } => shape.len().max(1) as f64,
+        Target::Values { .. } => 1.0,
+    }
+}
+
 /// The first of the largest scores with its place.
 fn largest(row: &[(f64, f64)]) -> (usize, (f64, f64)) {
     let first = (0, row.first().copied().unwrap_or_default());
     row.iter().copied().enumerate().fold(first, |best, at| if at.1.0 > best.1.0 { at } else { best })
-}
-
-/// Samples one after the other, in logical order.
-fn rows(set: &Dataset, samples: &[u32]) -> Vec<f32> {
-    let width = set.sample.len();
-    samples.iter().flat_map(|i| &set.x[*i as usize * width..][..width]).copied().collect()
 }
 
 impl ReplayHarness<'_> {
@@ -107,12 +118,13 @@ impl ReplayHarness<'_> {
         let some = &split.held_out[..exact.samples];
         let found_of = match (&mut session.evaluator, &session.feed) {
             (Some(evaluator), DataFeed::Data { stored, .. }) if exact.samples < split.held_out.len() => {
-                evaluator.evaluate(&mut session.pool, &session.model, &set, stored, some)?
+                let stored: Vec<_> = stored.views().collect();
+                evaluator.evaluate(&mut session.pool, &session.model, &set, &stored, some)?
             }
             _ => found.clone(),
         };
         self.rewind()?;
-        let n = exact.samples.max(1) as f64;
+        let n = exact.samples.max(1) as f64 * losses_each(&set.target);
         let (loss, real) = (exact.loss / n, self.session.compiled().selection.real);
         let bound = exact.error / n + SUMMED * loss.abs().max(1.0);
         // Where bounds say less than the size of the loss, it is judged by that.
@@ -167,8 +179,8 @@ fn difference(found: &Evaluation, expected: &Evaluation) -> Option<String> {
 /// The evaluation's step op by op over all samples; rows beyond the last sample are filled with others and left out.
 fn one_by_one(session: &mut Session, set: &Dataset, held_out: &[u32], counts: bool) -> Result<Evaluation, TrainError> {
     let Session { evaluator, pool, model, .. } = session;
-    let width = model.output.len();
-    let mut confusion = if counts { vec![vec![0u32; width]; width] } else { Vec::new() };
+    let (width, kinds, positions) = (model.output.len(), model.classes(), model.labels().len());
+    let mut confusion = if counts { vec![vec![0u32; kinds]; kinds] } else { Vec::new() };
     let (mut loss, mut right) = (0.0, 0);
     let Some(step) = evaluator.as_mut().map(|e| e.step_mut()) else {
         return Err(crate::exec::ExecError::NoValue("evaluation".into()).into());
@@ -176,20 +188,24 @@ fn one_by_one(session: &mut Session, set: &Dataset, held_out: &[u32], counts: bo
     let output = step.compiled().plan.program.output;
     for chunk in held_out.chunks(model.batch) {
         let filled: Vec<u32> = chunk.iter().cycle().copied().take(model.batch).collect();
-        step.set_x(&rows(set, &filled))?;
+        write_samples(step, &rows_of(set, &filled))?;
         step.run(Executor::Eager, pool)?;
         let values = step.stored::<f32>(output)?;
         for (sample, row) in chunk.iter().zip(values.chunks_exact(width)) {
             let sample = *sample as usize;
             match &set.target {
                 Target::Classes { labels, .. } => {
-                    let label = labels[sample] as usize;
-                    let scores: Vec<(f64, f64)> = row.iter().map(|v| (f64::from(*v), 0.0)).collect();
-                    let (best, (score, _)) = largest(&scores);
-                    loss += scores.iter().map(|(v, _)| (v - score).exp()).sum::<f64>().ln() + score - scores[label].0;
-                    right += usize::from(best == label);
-                    if counts {
-                        confusion[label][best] += 1;
+                    let labels = &labels[sample * positions..][..positions];
+                    for (row, label) in row.chunks_exact(kinds).zip(labels) {
+                        let label = *label as usize;
+                        let scores: Vec<(f64, f64)> = row.iter().map(|v| (f64::from(*v), 0.0)).collect();
+                        let (best, (score, _)) = largest(&scores);
+                        let sum: f64 = scores.iter().map(|(v, _)| (v - score).exp()).sum();
+                        loss += sum.ln() + score - scores[label].0;
+                        right += usize::from(best == label);
+                        if counts {
+                            confusion[label][best] += 1;
+                        }
                     }
                 }
                 Target::Values { values, .. } => {
@@ -199,7 +215,7 @@ fn one_by_one(session: &mut Session, set: &Dataset, held_out: &[u32], counts: bo
             }
         }
     }
-    let n = held_out.len() as f64;
+    let n = held_out.len() as f64 * losses_each(&set.target);
     let accuracy = matches!(set.target, Target::Classes { .. }).then(|| right as f64 / n);
     Ok(Evaluation { samples: held_out.len(), loss: loss / n, accuracy, confusion })
 }
@@ -221,8 +237,7 @@ fn against_reference(session: &Session, set: &Dataset, held_out: &[u32]) -> Resu
     let mut exact = Exact::default();
     for chunk in held_out[..count].chunks(model.batch) {
         let filled: Vec<u32> = chunk.iter().cycle().copied().take(model.batch).collect();
-        let samples: Vec<f64> = rows(set, &filled).into_iter().map(f64::from).collect();
-        step.set_x(&samples)?;
+        write_samples(&mut step, &rows_of(set, &filled))?;
         let outputs = outputs(&step, session.compiled().selection.real)?;
         let width = outputs.len() / model.batch;
         for (sample, row) in chunk.iter().zip(outputs.chunks_exact(width)) {

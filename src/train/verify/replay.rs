@@ -118,15 +118,15 @@ impl<'a> ReplayHarness<'a> {
         self.rewind()?;
         let Session { train, pool, feed, .. } = &mut self.session;
         let program = &train.compiled().plan.program;
-        let (x, y, magnitude) = (program.samples(), program.targets(), program.find("update_max"));
+        let magnitude = program.find("update_max");
         let mut magnitudes = Vec::with_capacity(count.min(1 << 20) as usize);
         for _ in 0..count {
             if self.cancel.load(Ordering::Relaxed) {
                 return Err(TrainError::Cancelled);
             }
-            if !feed.next(train, x, y)? {
+            if !feed.next(train)? {
                 feed.resume(super::super::FeedPosition::Batches(0))?;
-                feed.next(train, x, y)?;
+                feed.next(train)?;
             }
             train.run(executor, pool)?;
             if let Some(id) = magnitude {

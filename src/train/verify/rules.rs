@@ -8,7 +8,8 @@ use super::gradient_step::{BATCH, culprit, run_to_gradients, scale_of, trained, 
 use super::{Check, VerifyOptions};
 use crate::compile::Options;
 use crate::exec::cpu::host_target;
-use crate::model::{LossSpec, Model, OptimizerSpec};
+use crate::model::{Model, OptimizerSpec};
+use crate::tensor::DType;
 use crate::train::TrainError;
 use crate::train::prepared_step::prepared;
 
@@ -18,16 +19,16 @@ fn once_and_twice(model: &Model, seed: u64) -> Result<[Exact; 2], TrainError> {
     let compiling = Options::reference_f64(host_target(1));
     let ((a, _), (mut b, _)) = (prepared(&once, &compiling, seed)?, prepared(&twice, &compiling, seed)?);
     let program = &a.compiled().plan.program;
-    let to = (b.compiled().plan.program.samples(), b.compiled().plan.program.targets());
-    let samples = a.stored::<f64>(program.samples())?.to_vec();
-    b.write(to.0, &samples.repeat(2))?;
-    if let (Some(y), Some(to)) = (program.targets(), to.1) {
-        if matches!(model.loss, LossSpec::Mse) {
-            let targets = a.stored::<f64>(y)?.to_vec();
-            b.write(to, &targets.repeat(2))?;
+    let larger = std::sync::Arc::clone(b.compiled());
+    let larger = &larger.plan.program;
+    let inputs = program.all_samples().zip(larger.all_samples());
+    for (from, to) in inputs.chain(program.targets().zip(larger.targets())) {
+        if program.value(from).dtype == DType::F64 {
+            let values = a.stored::<f64>(from)?.to_vec();
+            b.write(to, &values.repeat(2))?;
         } else {
-            let labels = a.stored::<i32>(y)?.to_vec();
-            b.write(to, &labels.repeat(2))?;
+            let numbers = a.stored::<i32>(from)?.to_vec();
+            b.write(to, &numbers.repeat(2))?;
         }
     }
     Ok([double(&once, &a)?, double(&twice, &b)?])

@@ -3,11 +3,14 @@
 
 use super::replay::{ReplayHarness, still_there};
 use super::{Check, Culprit};
-use crate::data::{SHUFFLE_STREAM, Shuffle, Target};
+use crate::data::{SHUFFLE_STREAM, Samples, Shuffle, Target};
 use crate::exec::cpu::Pool;
 use crate::exec::{ExecError, Executor, Step};
+use crate::lower::LValueId;
 use crate::model::ParamId;
-use crate::train::data_feed::Labels;
+use crate::tensor::DType;
+use crate::train::batch_file::Labels;
+use crate::train::data_feed::{rows_of, write_samples};
 use crate::train::{DataFeed, Session, StepReport, TrainError};
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
@@ -113,15 +116,26 @@ pub(super) fn make(session: &mut Session, count: u64, logged: &mut Vec<Logged>) 
 
 /// A batch as a step has it in memory.
 struct Batch {
+    /// The values of all inputs of numbers.
     x: Vec<f32>,
+    /// The bytes of everything else: tokens, then targets.
     y: Vec<u8>,
 }
 
 impl Batch {
     fn read(step: &Step) -> Result<Self, ExecError> {
         let program = &step.compiled().plan.program;
-        let x = step.stored::<f32>(program.samples())?.into_owned();
-        let y = program.targets().map(|y| step.tensor(y)).transpose()?.map_or_else(Vec::new, |t| t.bytes().to_vec());
+        let (mut x, mut y) = (Vec::new(), Vec::new());
+        for id in program.all_samples() {
+            if program.value(id).dtype == DType::I32 {
+                y.extend_from_slice(step.tensor(id)?.bytes());
+            } else {
+                x.extend_from_slice(&step.stored::<f32>(id)?);
+            }
+        }
+        if let Some(targets) = program.targets() {
+            y.extend_from_slice(step.tensor(targets)?.bytes());
+        }
         Ok(Self { x, y })
     }
 }
@@ -130,7 +144,7 @@ impl Batch {
 fn batch_stays(step: &Step) -> bool {
     let plan = &step.compiled().plan;
     let stays = |id| plan.place(id).is_none_or(|place| still_there(plan, plan.buffer(place.buffer)));
-    stays(plan.program.samples()) && plan.program.targets().is_none_or(stays)
+    plan.program.all_samples().chain(plan.program.targets()).all(stays)
 }
 
 /// Writes the batch of a step, counted from 0, that the host finds from data, seed and that number.
@@ -146,18 +160,18 @@ fn write_batch(session: &mut Session, number: u64) -> Result<(), TrainError> {
             let rows = split.train.len();
             let (epoch, first) = (number / (rows / batch) as u64, number as usize % (rows / batch) * batch);
             let shuffle = Shuffle::new(rows as u32, seed, SHUFFLE_STREAM.wrapping_add(epoch));
-            let samples: Vec<usize> =
-                (first..first + batch).map(|at| split.train[shuffle.at(at as u32) as usize] as usize).collect();
-            let (set, width) = (std::sync::Arc::clone(set), set.sample.len());
-            let x: Vec<f32> = samples.iter().flat_map(|i| &set.x[i * width..(i + 1) * width]).copied().collect();
-            train.set_x(&x)?;
+            let samples: Vec<u32> =
+                (first..first + batch).map(|at| split.train[shuffle.at(at as u32) as usize]).collect();
+            write_samples(train, &rows_of(set, &samples))?;
             match (&set.target, y) {
-                (Target::Classes { labels, .. }, Some(y)) => {
-                    train.write(y, &samples.iter().map(|i| labels[*i]).collect::<Vec<i32>>())?;
+                (Target::Classes { labels, shape, .. }, Some(y)) => {
+                    let width = shape.len();
+                    let of = |i: &u32| labels[*i as usize * width..][..width].to_vec();
+                    train.write(y, &samples.iter().flat_map(of).collect::<Vec<i32>>())?;
                 }
                 (Target::Values { values, shape }, Some(y)) => {
                     let width = shape.len();
-                    let of = |i: &usize| values[i * width..(i + 1) * width].to_vec();
+                    let of = |i: &u32| values[*i as usize * width..][..width].to_vec();
                     train.write(y, &samples.iter().flat_map(of).collect::<Vec<f32>>())?;
                 }
                 (_, None) => {}
@@ -165,8 +179,13 @@ fn write_batch(session: &mut Session, number: u64) -> Result<(), TrainError> {
         }
         DataFeed::Batches { x, y: labels, count, .. } => {
             let part = |len: usize| number as usize * (len / *count)..(number as usize + 1) * (len / *count);
-            let samples = train.compiled().plan.program.samples();
-            train.write(samples, &x[part(x.len())])?;
+            let inputs: Vec<LValueId> = train.compiled().plan.program.all_samples().collect();
+            for (id, samples) in inputs.into_iter().zip(x) {
+                match samples {
+                    Samples::Real(v) => train.write(id, &v[part(v.len())])?,
+                    Samples::Tokens(v) => train.write(id, &v[part(v.len())])?,
+                }
+            }
             match (labels, y) {
                 (Labels::Classes(v), Some(y)) => train.write(y, &v[part(v.len())])?,
                 (Labels::Values(v), Some(y)) => train.write(y, &v[part(v.len())])?,

@@ -73,7 +73,7 @@ fn shorter_epoch(feed: &mut DataFeed) {
 fn other_samples(feed: &mut DataFeed) {
     if let DataFeed::Data { set, .. } = feed {
         let mut other = (**set).clone();
-        other.x.rotate_left(1);
+        other.x_mut().rotate_left(1);
         *set = Arc::new(other);
     }
 }

@@ -18,7 +18,9 @@ mod loss;
 mod math;
 mod norm;
 mod optimizer;
+mod point_loss;
 mod pool;
+mod recurrence;
 pub mod reference;
 #[cfg(test)]
 mod tests;
@@ -46,7 +48,7 @@ pub fn resolve(op: &OpKind, variant: Variant, threads: usize) -> Option<KernelIm
 type Family = fn(&OpKind, Isa, usize) -> Option<KernelImpl>;
 
 /// Every family of operations with fast kernels.
-const FAMILIES: [Family; 10] = [
+const FAMILIES: [Family; 12] = [
     gemm::resolve,
     conv::resolve,
     layout::resolve,
@@ -54,8 +56,10 @@ const FAMILIES: [Family; 10] = [
     norm::resolve,
     layer_norm::resolve,
     pool::resolve,
+    recurrence::resolve,
     dropout::resolve,
     loss::resolve,
+    point_loss::resolve,
     optimizer::resolve,
 ];
 

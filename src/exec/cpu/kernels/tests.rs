@@ -3,4 +3,5 @@
 mod harness;
 mod parity;
 mod products;
+mod recurrence;
 mod values;

@@ -6,7 +6,6 @@ use crate::model::{
 use crate::studio::document::fields::value::{Field, FieldValue, List, Owner};
 use std::path::PathBuf;
 
-const LOSSES: [&str; 2] = ["softmax_cross_entropy", "mse"];
 pub(super) const SOURCES: [&str; 14] = [
     "none",
     "digits",
@@ -45,12 +44,14 @@ fn list() -> List {
 
 fn input_fields(preset: &Preset) -> Vec<Field> {
     let mut l = list();
-    l.put(
-        "input.shape",
-        "sample shape",
-        FieldValue::Shape(preset.input.shape.0.clone()),
-        "One sample: features, or channels, height, width.",
-    );
+    if let Some(input) = preset.input.single() {
+        l.put(
+            "input.shape",
+            "sample shape",
+            FieldValue::Shape(input.shape.0.clone()),
+            "One sample: features; positions and features; or channels, height, width.",
+        );
+    }
     l.put("input.batch", "batch", FieldValue::Count(preset.input.batch), "Samples a step.");
     let index = Precision::ALL.iter().position(|p| *p == preset.precision).unwrap_or(0);
     l.choose(
@@ -65,16 +66,10 @@ fn input_fields(preset: &Preset) -> Vec<Field> {
 
 fn loss_fields(loss: LossSpec) -> Vec<Field> {
     let mut l = list();
-    let index = usize::from(matches!(loss, LossSpec::Mse));
-    l.choose("loss.type", "loss", LOSSES.into(), index, "What training makes small; the mean over the batch.");
-    if let LossSpec::SoftmaxCrossEntropy { label_smoothing } = loss {
-        l.put(
-            "loss.label_smoothing",
-            "label smoothing",
-            FieldValue::Number(label_smoothing),
-            "Share of the target spread over all classes.",
-        );
-    }
+    let index = LossSpec::NAMES.iter().position(|name| *name == loss.name()).unwrap_or(0);
+    let help = "What training makes small; the mean over the batch.";
+    l.choose("loss.type", "loss", LossSpec::NAMES.into(), index, help);
+    l.fields.extend(loss.fields().into_iter().map(|view| Field::of(&Owner::Preset, view)));
     l.fields
 }
 
@@ -192,19 +187,27 @@ fn run_fields(preset: &Preset) -> Vec<Field> {
 
 /// Sets a field outside the layers; false where there is none of that name or the value is of another type.
 pub fn set_preset_field(preset: &mut Preset, name: &str, value: &FieldValue) -> bool {
-    use FieldValue::{Choice, Count, Number, Seed, Shape, Text};
+    use FieldValue::{Choice, Count, Seed, Shape, Text};
     match (name, value) {
         ("name", Text(t)) => preset.name.clone_from(t),
         ("about", Text(t)) => preset.about.clone_from(t),
-        ("input.shape", Shape(dims)) => preset.input.shape = dims.clone().into(),
+        ("input.shape", Shape(dims)) => match &mut preset.input.inputs[..] {
+            [input] => input.shape = dims.clone().into(),
+            _ => return false,
+        },
         ("input.batch", Count(n)) => preset.input.batch = *n,
         ("precision", Choice(i)) => preset.precision = Precision::ALL.get(*i).copied().unwrap_or_default(),
-        ("loss.type", Choice(0)) => preset.loss = LossSpec::SoftmaxCrossEntropy { label_smoothing: 0.0 },
-        ("loss.type", Choice(_)) => preset.loss = LossSpec::Mse,
-        ("loss.label_smoothing", Number(n)) => preset.loss = LossSpec::SoftmaxCrossEntropy { label_smoothing: *n },
+        ("loss.type", Choice(i)) => {
+            let chosen = LossSpec::NAMES.get(*i).and_then(|name| LossSpec::example(name));
+            let Some(chosen) = chosen else { return false };
+            preset.loss = chosen;
+        }
         ("train.steps", Count(n)) => preset.train.get_or_insert(DEFAULT_TRAIN).steps = *n,
         ("train.seed", Seed(n)) => preset.train.get_or_insert(DEFAULT_TRAIN).seed = *n,
         _ => {
+            if name.starts_with("loss.") {
+                return preset.loss.set(name, value);
+            }
             if name.starts_with("optimizer.") {
                 return set_optimizer_field(&mut preset.optimizer, name, value);
             }

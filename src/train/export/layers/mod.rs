@@ -7,6 +7,7 @@ mod dropout;
 mod flatten;
 mod norm;
 mod pool;
+mod recurrent;
 
 use super::onnx_graph::Writer;
 use crate::model::layers::each_layer;

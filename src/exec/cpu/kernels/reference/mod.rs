@@ -13,8 +13,10 @@ mod gemm;
 mod loss;
 mod norm;
 mod optimizer;
+mod point_loss;
 mod pool;
 pub mod real;
+mod recurrence;
 
 use self::args::{Args, Buf, Tail};
 use crate::exec::cpu::call::{Call, KernelImpl, Part};
@@ -44,14 +46,16 @@ unsafe fn run<T: Real>(call: &Call, part: Part) {
 type Family = fn(Args<'_>, &OpKind) -> bool;
 
 /// Every family of operations with plain loops.
-fn families<T: Real>() -> [Family; 7] {
+fn families<T: Real>() -> [Family; 9] {
     [
         elementwise::run::<T>,
         gemm::run::<T>,
         conv::run::<T>,
         norm::run::<T>,
         pool::run::<T>,
+        recurrence::run::<T>,
         loss::run::<T>,
+        point_loss::run::<T>,
         optimizer::run::<T>,
     ]
 }

@@ -3,6 +3,7 @@
 
 use super::harness::{How, Kind, Values, assert_close, assert_same, isas, run, slots};
 use crate::model::Activation;
+use crate::model::losses::PointFn;
 use crate::ops::{self, OpKind, PoolGeometry, Scalar, Segment};
 use crate::select::Variant;
 
@@ -335,6 +336,24 @@ fn losses() {
         check(&OpKind::MseFused(ops::MseFused { len }), 2e-6, &[("dy", "y")]);
     }
     check_unbound(&OpKind::MseFused(ops::MseFused { len: 100 }), &["dy", "loss"]);
+}
+
+#[test]
+fn losses_of_single_values() {
+    for func in PointFn::ALL {
+        // Errors are up to 4, so that either side of the delta is met.
+        let delta = Scalar::new(if func == PointFn::Huber { 0.75 } else { 0.0 });
+        for len in LENGTHS {
+            check(&OpKind::PointLoss(ops::PointLoss { func, delta, len }), 2e-6, &[]);
+            check(&OpKind::PointLossGrad(ops::PointLossGrad { func, delta, len }), 2e-6, &[("dy", "y")]);
+            check(&OpKind::PointLossFused(ops::PointLossFused { func, delta, len }), 2e-6, &[("dy", "y")]);
+        }
+        let fused = OpKind::PointLossFused(ops::PointLossFused { func, delta, len: 40_000 });
+        check_unbound(&fused, &["dy", "loss", "accuracy"]);
+    }
+    for len in LENGTHS {
+        check(&OpKind::BinaryAccuracy(ops::BinaryAccuracy { len }), 1e-7, &[]);
+    }
 }
 
 /// Segments of these lengths, each from a multiple of 64 on, and the length of the vector.
