@@ -5,7 +5,7 @@ use super::output::{self, Distribution};
 use super::progress::evaluation;
 use super::signals::Signal;
 use super::step_times::Times;
-use crate::exec::peak_bytes;
+use crate::exec::{CacheCounts, peak_bytes};
 use crate::select::Threads;
 use crate::tensor::figure;
 use crate::train::{Evaluation, RecipeChange, Session, StepReport};
@@ -57,6 +57,8 @@ pub struct Summary {
     parameters: usize,
     /// Kernel calls a step.
     launches: usize,
+    /// Look-ups of recordings, and what these take.
+    recordings: CacheCounts,
     files: Vec<String>,
     notes: Vec<String>,
     /// Fields of the recipe that a resumed run has otherwise than its checkpoint.
@@ -136,6 +138,7 @@ impl Outcome {
             unshared_bytes: compiled.plan.unshared_bytes,
             parameters: session.model().trained_len(),
             launches: compiled.plan.program.ops.len(),
+            recordings: session.recordings(),
             files: self.files.iter().map(|file| file.display().to_string()).collect(),
             notes: notes.cloned().collect(),
             recipe_changes: resumed.map(|r| r.changes.iter().map(RecipeChange::to_json).collect()).unwrap_or_default(),

@@ -7,14 +7,17 @@ use super::memory::DeviceMemory;
 use crate::exec::ExecError;
 use crate::exec::block::Block;
 use crate::tensor::Bytes;
-use cudarc::driver::result;
+use cudarc::driver::{result, sys};
 use std::any::Any;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 
 /// Memory of steps, with the device that it is on.
 pub(super) struct DeviceBlock {
     memory: DeviceMemory,
     gpu: Arc<Gpu>,
+    /// The stream of the thread that used it last; streams are never destroyed.
+    last_stream: AtomicUsize,
     /// Where it is a store: the half-precision copy of its parameters, once the first step over it asked for one.
     pub(super) half: OnceLock<Option<Arc<HalfParameters>>>,
 }
@@ -34,7 +37,8 @@ pub(super) fn allocate(sizes: &[u64], gpu: &Arc<Gpu>) -> Result<Vec<Box<dyn Bloc
         // Another program may have taken what was free a moment ago, or left it in pieces.
         let memory = DeviceMemory::zeroed(*bytes as usize, gpu.stream()).inspect_err(|why| log::debug!("{why}"));
         let memory = memory.map_err(|_| short.clone())?;
-        Ok(Box::new(DeviceBlock { memory, gpu: Arc::clone(gpu), half: OnceLock::new() }) as Box<dyn Block>)
+        let last_stream = AtomicUsize::new(gpu.stream() as usize);
+        Ok(Box::new(DeviceBlock { memory, gpu: Arc::clone(gpu), last_stream, half: OnceLock::new() }) as Box<dyn Block>)
     };
     sizes.iter().map(block).collect()
 }
@@ -66,7 +70,22 @@ impl Block for DeviceBlock {
 
     fn settle(&self) -> Result<(), ExecError> {
         self.gpu.enter()?;
-        Ok(result::ctx::synchronize().map_err(|e| failed("cuCtxSynchronize", e))?)
+        let mine = self.gpu.stream();
+        let last = self.last_stream.swap(mine as usize, Ordering::AcqRel) as sys::CUstream;
+        if last == mine {
+            return Ok(());
+        }
+        let mut status = sys::CUstreamCaptureStatus::CU_STREAM_CAPTURE_STATUS_NONE;
+        // SAFETY: streams live as long as the process.
+        unsafe { sys::cuStreamIsCapturing(last, &raw mut status) }
+            .result()
+            .map_err(|e| failed("cuStreamIsCapturing", e))?;
+        // A stream that captures belongs to another thread by now, which began when it was idle.
+        if status == sys::CUstreamCaptureStatus::CU_STREAM_CAPTURE_STATUS_NONE {
+            // SAFETY: as above.
+            unsafe { result::stream::synchronize(last) }.map_err(|e| failed("cuStreamSynchronize", e))?;
+        }
+        Ok(())
     }
 
     fn as_any(&self) -> &dyn Any {
