@@ -11,7 +11,8 @@ use std::sync::Arc;
 fn model(optimizer: &str) -> Model {
     let text = format!(
         r#"{{"version": 1, "name": "t", "input": {{"shape": [4], "batch": 8}}, "layers": [
-        {{"type": "dense", "units": 6}}, {{"type": "batch_norm"}}, {{"type": "relu"}}, {{"type": "dense", "units": 3}}],
+        {{"type": "dense", "units": 6}}, {{"type": "batch_norm"}}, {{"type": "activation", "function": "relu"}},
+        {{"type": "dense", "units": 3}}],
         "loss": {{"type": "mse"}}, "optimizer": {optimizer}}}"#
     );
     check(&read_preset(&text).unwrap()).model.unwrap()
@@ -125,7 +126,8 @@ fn another_network_cannot_join_and_the_key_is_named() {
     assert!(matches!(&error, ExecError::Layout(LayoutError::Missing { key }) if key.kind == StateKind::Moment));
     assert!(error.to_string().contains("moment momentum"), "{error}");
     let text = r#"{"version": 1, "name": "t", "input": {"shape": [4], "batch": 8}, "layers": [
-        {"type": "dense", "units": 90}, {"type": "batch_norm"}, {"type": "relu"}, {"type": "dense", "units": 3}],
+        {"type": "dense", "units": 90}, {"type": "batch_norm"}, {"type": "activation", "function": "relu"},
+        {"type": "dense", "units": 3}],
         "loss": {"type": "mse"}, "optimizer": {"type": "adam", "lr": 0.01}}"#;
     let wide = check(&read_preset(text).unwrap()).model.unwrap();
     let Err(error) = lend(&whole, &training(&wide, 8)) else { panic!("a wider network joined") };
