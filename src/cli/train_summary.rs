@@ -68,13 +68,16 @@ pub struct HeldOut {
     step: u64,
     loss: f64,
     accuracy: Option<f64>,
+    /// Of samples with a class for each position, the share of those that are right at all of them.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    exact: Option<f64>,
     samples: usize,
 }
 
 impl HeldOut {
     #[must_use]
     pub fn new(step: u64, found: &Evaluation) -> Self {
-        Self { step, loss: found.loss, accuracy: found.accuracy, samples: found.samples }
+        Self { step, loss: found.loss, accuracy: found.accuracy, exact: found.exact, samples: found.samples }
     }
 }
 
@@ -168,7 +171,8 @@ pub fn text(s: &Summary) -> String {
     }
     match s.held_out.as_ref().or(s.maybe_trained.as_ref()) {
         Some(h) => {
-            let found = Evaluation { samples: h.samples, loss: h.loss, accuracy: h.accuracy, confusion: Vec::new() };
+            let (samples, loss, accuracy, exact) = (h.samples, h.loss, h.accuracy, h.exact);
+            let found = Evaluation { samples, loss, accuracy, exact, confusion: Vec::new() };
             out.push_str(&format!("{}\n", evaluation(&found, s.maybe_trained.is_some())));
         }
         None => out.push_str("held out: nothing, so there is no evaluation\n"),

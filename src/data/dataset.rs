@@ -1,8 +1,10 @@
 //! Samples with their targets, in memory.
 
-use super::{Place, Preprocessing};
+use super::token_rows::{RowPart, TokenRows};
+use super::{DataError, Place, Preprocessing};
 use crate::model::{InputSpec, value_name};
 use crate::tensor::{Fnv, Shape};
+use std::sync::Arc;
 
 /// Samples with their targets, in memory.
 #[derive(Clone, Debug, PartialEq)]
@@ -37,6 +39,8 @@ pub enum Samples {
     Real(Vec<f32>),
     /// From 0 to below the input's vocabulary.
     Tokens(Vec<i32>),
+    /// Tokens that are rows of a longer sequence.
+    Windows(Arc<TokenRows>),
 }
 
 /// Samples that are somewhere else.
@@ -44,6 +48,7 @@ pub enum Samples {
 pub enum SamplesRef<'a> {
     Real(&'a [f32]),
     Tokens(&'a [i32]),
+    Windows(&'a TokenRows),
 }
 
 /// Where [`Dataset::gather`] writes the samples of one input.
@@ -59,21 +64,25 @@ impl Samples {
         match self {
             Self::Real(values) => SamplesRef::Real(values),
             Self::Tokens(tokens) => SamplesRef::Tokens(tokens),
+            Self::Windows(rows) => SamplesRef::Windows(rows),
         }
     }
 }
 
 impl SamplesRef<'_> {
     /// The samples with these numbers, each of `width` elements; every number is below the number of samples.
-    #[must_use]
-    pub fn rows(self, width: usize, indices: &[u32]) -> Samples {
+    ///
+    /// # Errors
+    /// Where they are in a file that can no longer be read.
+    pub fn rows(self, width: usize, indices: &[u32]) -> Result<Samples, DataError> {
         fn of<T: Copy>(all: &[T], width: usize, indices: &[u32]) -> Vec<T> {
             indices.iter().flat_map(|&i| &all[i as usize * width..][..width]).copied().collect()
         }
-        match self {
+        Ok(match self {
             Self::Real(values) => Samples::Real(of(values, width, indices)),
             Self::Tokens(tokens) => Samples::Tokens(of(tokens, width, indices)),
-        }
+            Self::Windows(rows) => Samples::Tokens(rows.rows(indices, RowPart::Sample)?),
+        })
     }
 }
 
@@ -93,6 +102,8 @@ pub enum Target {
     Classes { labels: Vec<i32>, names: Vec<String>, shape: Shape },
     /// `shape.len()` finite values a sample, row-major.
     Values { values: Vec<f32>, shape: Shape },
+    /// Classes that are tokens of the same rows as the samples; their names are the rows' symbols.
+    Windows(Arc<TokenRows>),
 }
 
 impl Target {
@@ -108,6 +119,42 @@ impl Target {
         match self {
             Self::Classes { labels, shape, .. } => labels.len() / shape.len().max(1),
             Self::Values { values, shape } => values.len() / shape.len().max(1),
+            Self::Windows(rows) => rows.len(),
+        }
+    }
+
+    /// A name for each class; none where targets are values.
+    #[must_use]
+    pub fn names(&self) -> &[String] {
+        match self {
+            Self::Classes { names, .. } => names,
+            Self::Values { .. } => &[],
+            Self::Windows(rows) => rows.symbols(),
+        }
+    }
+
+    /// The shape of one sample's target.
+    #[must_use]
+    pub fn shape(&self) -> Shape {
+        match self {
+            Self::Classes { shape, .. } | Self::Values { shape, .. } => shape.clone(),
+            Self::Windows(rows) => rows.target_shape(),
+        }
+    }
+
+    /// The classes of these samples, as many for each as its shape has elements; none where targets are values.
+    ///
+    /// # Errors
+    /// Where they are in a file that can no longer be read.
+    pub fn labels(&self, indices: &[u32]) -> Result<Vec<i32>, DataError> {
+        match self {
+            Self::Classes { labels, shape, .. } => {
+                let mut out = vec![0; indices.len() * shape.len()];
+                copy_rows(labels, shape.len(), indices, &mut out);
+                Ok(out)
+            }
+            Self::Values { .. } => Ok(Vec::new()),
+            Self::Windows(rows) => rows.rows(indices, RowPart::Target),
         }
     }
 
@@ -209,6 +256,7 @@ impl Dataset {
         match &self.target {
             Target::Classes { names, .. } => Some(names.len()),
             Target::Values { .. } => None,
+            Target::Windows(rows) => Some(rows.symbols().len()),
         }
     }
 
@@ -220,11 +268,14 @@ impl Dataset {
             match &input.values {
                 Samples::Real(x) => x.iter().for_each(|v| hash.add(&v.to_bits().to_le_bytes())),
                 Samples::Tokens(x) => x.iter().for_each(|v| hash.add(&v.to_le_bytes())),
+                Samples::Windows(rows) => hash.add(&rows.digest().to_le_bytes()),
             }
         }
         match &self.target {
             Target::Classes { labels, .. } => labels.iter().for_each(|l| hash.add(&l.to_le_bytes())),
             Target::Values { values, .. } => values.iter().for_each(|v| hash.add(&v.to_bits().to_le_bytes())),
+            // They are the tokens of samples.
+            Target::Windows(rows) => hash.add(&rows.len().to_le_bytes()),
         }
         format!("{:016x}", hash.sum())
     }
@@ -233,7 +284,8 @@ impl Dataset {
     /// of `indices`.
     ///
     /// # Panics
-    /// Where a buffer's length or kind does not match, or an index is no sample: mistakes of the caller.
+    /// Where a buffer's length or kind does not match, an index is no sample, or samples are in a file that can no longer
+    /// be read.
     pub fn gather(&self, indices: &[u32], x: &mut [SamplesMut<'_>], y: TargetMut<'_>) {
         assert_eq!(x.len(), self.inputs.len(), "there is a buffer for every input");
         for (input, out) in self.inputs.iter().zip(x) {
@@ -241,7 +293,10 @@ impl Dataset {
                 (Samples::Real(all), SamplesMut::Real(out)) => copy_rows(all, input.sample.len(), indices, out),
                 (Samples::Tokens(all), SamplesMut::Tokens(out)) => copy_rows(all, input.sample.len(), indices, out),
                 (Samples::Real(_), SamplesMut::Tokens(_)) => panic!("this input has values, the buffer is for tokens"),
-                (Samples::Tokens(_), SamplesMut::Real(_)) => panic!("this input has tokens, the buffer is for values"),
+                (Samples::Windows(rows), SamplesMut::Tokens(out)) => fill_rows(rows, RowPart::Sample, indices, out),
+                (Samples::Tokens(_) | Samples::Windows(_), SamplesMut::Real(_)) => {
+                    panic!("this input has tokens, the buffer is for values")
+                }
             }
         }
         match (&self.target, y) {
@@ -251,10 +306,21 @@ impl Dataset {
             (Target::Values { values, shape }, TargetMut::Values(out)) => {
                 copy_rows(values, shape.len(), indices, out);
             }
-            (Target::Classes { .. }, TargetMut::Values(_)) => panic!("this data has classes, the buffer is for values"),
+            (Target::Windows(rows), TargetMut::Classes(out)) => fill_rows(rows, RowPart::Target, indices, out),
+            (Target::Classes { .. } | Target::Windows(_), TargetMut::Values(_)) => {
+                panic!("this data has classes, the buffer is for values")
+            }
             (Target::Values { .. }, TargetMut::Classes(_)) => panic!("this data has values, the buffer is for classes"),
         }
     }
+}
+
+/// Copies a part of each row, by index.
+///
+/// # Panics
+/// Where `out` does not hold exactly as many, or the rows' file can no longer be read.
+fn fill_rows(rows: &TokenRows, part: RowPart, indices: &[u32], out: &mut [i32]) {
+    assert!(rows.fill(indices, part, out).is_ok(), "the file of a text can be read");
 }
 
 /// Copies rows of `width` elements, by index.
@@ -307,7 +373,7 @@ mod tests {
         assert_eq!((x, tokens, y), ([4.0, 5.0, 2.0, 3.0], [9, 10, 7, 8], [1, 1, 1, 0]));
         // What shows samples of one input has nothing to show here.
         assert_eq!((data.len(), data.sample().len(), data.x(), data.sample_slice(1)), (3, 0, &[][..], &[][..]));
-        let Samples::Tokens(rows) = data.inputs[1].values.view().rows(2, &[1]) else { panic!("tokens") };
+        let Samples::Tokens(rows) = data.inputs[1].values.view().rows(2, &[1]).unwrap() else { panic!("tokens") };
         assert_eq!(rows, [7, 8]);
     }
 

@@ -2,7 +2,8 @@
 
 use super::dataset::Loaded;
 use super::error::Side;
-use super::{DataError, Dataset, Place, Request, Target};
+use super::fit_tokens::fit_tokens;
+use super::{DataError, Dataset, Place, Request, Samples, Target};
 use crate::model::Targets;
 use crate::tensor::{Shape, plural};
 
@@ -23,6 +24,9 @@ pub(super) fn fit(mut loaded: Loaded, request: &Request) -> Result<Dataset, Data
             "add samples to the file or name another",
         ));
     }
+    if loaded.dataset.inputs.iter().any(|input| !matches!(input.values, Samples::Real(_))) {
+        return fit_tokens(loaded, request);
+    }
     fit_sample(&mut loaded, request)?;
     match (&loaded.dataset.target, request.loss.wants_classes()) {
         (Target::Classes { .. }, true) => fit_classes(&mut loaded, request)?,
@@ -41,6 +45,7 @@ pub(super) fn fit(mut loaded: Loaded, request: &Request) -> Result<Dataset, Data
                 "use the loss mse, or data with classes",
             ));
         }
+        (Target::Windows(_), _) => return fit_tokens(loaded, request),
     }
     let data = &mut loaded.dataset;
     data.preprocessing.features.clone_from(&data.feature_names);

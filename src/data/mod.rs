@@ -18,6 +18,7 @@ mod dataset;
 mod error;
 mod file;
 mod fit;
+mod fit_tokens;
 mod idx;
 mod images;
 #[cfg(test)]
@@ -29,11 +30,14 @@ mod prepare;
 mod preprocessing;
 mod request;
 mod scaling;
+mod series;
 mod shuffle;
 mod size;
 mod split;
 mod synthetic;
 mod table;
+mod text;
+mod token_rows;
 
 pub use array::Array;
 pub use batch_place::{BatchPlace, BatchTargets};
@@ -55,8 +59,10 @@ pub use shuffle::Shuffle;
 pub use size::{DataSize, expected_size};
 pub use split::{Split, split};
 pub use table::{CsvOptions, Table, read_csv};
+pub use token_rows::{RowPart, TokenRows};
 
 use crate::model::{DataSource, DataSpec, Targets};
+use crate::tensor::Shape;
 use error::Side;
 use std::path::Path;
 
@@ -74,7 +80,11 @@ pub fn load(spec: &DataSpec, request: &Request, base: &Path) -> Result<Dataset, 
 /// # Errors
 /// As [`load`], and where a column that the weights need is missing, or a class is one that they do not know.
 pub fn load_as(spec: &DataSpec, request: &Request, base: &Path, known: &Preprocessing) -> Result<Dataset, DataError> {
-    fit::fit(known.prepare(read(spec, request, base, Some(known))?)?, request)
+    let mut loaded = known.prepare(read(spec, request, base, Some(known))?)?;
+    if let (DataSource::Series { .. }, Some(scaling)) = (&spec.source, &known.scaling) {
+        series::scale_targets(&mut loaded.dataset, scaling);
+    }
+    fit::fit(loaded, request)
 }
 
 /// As [`load`], for those who only look: data that does not fit the network comes as its source gives it, with why it
@@ -118,6 +128,10 @@ fn learnt(spec: &DataSpec, request: &Request, base: &Path) -> Result<Loaded, Dat
         let train = split(loaded.dataset.len(), spec, request.seed)?.train;
         prepare::standardize(&mut loaded.dataset, &train);
     }
+    if let DataSource::Series { .. } = spec.source {
+        let train = split(loaded.dataset.len(), spec, request.seed)?.train;
+        series::standardize(&mut loaded.dataset, &train);
+    }
     Ok(loaded)
 }
 
@@ -127,7 +141,8 @@ fn read(spec: &DataSpec, request: &Request, base: &Path, known: Option<&Preproce
     if closed.len() > 1 {
         return Err(DataError::Several(closed));
     }
-    let input = request.only(&spec.source)?;
+    let none = Shape::default();
+    let input = if spec.source.gives_tokens() { &none } else { request.only(&spec.source)? };
     // Names of classes, and numbers that stand for some, become 0 and 1 where a loss asks for them.
     let classes = request.loss.wants_classes();
     let names_classes = request.loss.targets() != Targets::Values;
@@ -148,7 +163,14 @@ fn read(spec: &DataSpec, request: &Request, base: &Path, known: Option<&Preproce
         | DataSource::Moons { .. }
         | DataSource::Circles { .. }
         | DataSource::Xor { .. }
-        | DataSource::Regression { .. } => synthetic::draw(&spec.source, input, &request.output, request.seed)?,
+        | DataSource::Regression { .. }
+        | DataSource::Waves { .. } => synthetic::draw(&spec.source, input, &request.output, request.seed)?,
+        DataSource::Series { path, columns, window, horizon } => {
+            series::load(&base.join(path), columns, [*window, *horizon])?
+        }
+        DataSource::Text { .. } | DataSource::SourceCode | DataSource::Sums { .. } => {
+            text::load(&spec.source, request, base, known)?
+        }
     };
     Ok(loaded)
 }

@@ -16,6 +16,8 @@ pub fn training_notes(set: &Dataset, train: &[u32]) -> Vec<String> {
     let learnt_classes = &set.preprocessing.classes;
     match &set.target {
         Target::Classes { names, .. } => lacking(set, names, train),
+        // Tokens that are rare are no mistake.
+        Target::Windows(_) => Vec::new(),
         // Classes that are learnt as values have no scale to speak of.
         Target::Values { .. } if !learnt_classes.is_empty() => lacking(set, learnt_classes, train),
         Target::Values { values, shape } => scale(values, shape.len(), &set.preprocessing.targets, train),
@@ -33,6 +35,7 @@ fn class_of(set: &Dataset, sample: usize) -> Option<usize> {
                 row => row.iter().position(|value| *value > 0.5),
             }
         }
+        Target::Windows(_) => None,
     }
 }
 

@@ -2,7 +2,8 @@
 //! headers.
 
 use super::Request;
-use crate::model::{DataSource, sample_len};
+use super::text::MOST_HELD;
+use crate::model::{DataSource, Tokens, sample_len};
 use std::fs::{self, File};
 use std::io::{Read, Seek, SeekFrom};
 use std::path::Path;
@@ -46,6 +47,16 @@ pub fn expected_size(source: &DataSource, request: &Request, base: &Path) -> Dat
         | DataSource::Circles { samples, .. }
         | DataSource::Xor { samples, .. }
         | DataSource::Regression { samples, .. } => of_samples(*samples),
+        DataSource::Waves { samples, .. } => of_samples(*samples),
+        DataSource::Sums { samples } => DataSize::new(*samples as u64 * 24, 0),
+        DataSource::SourceCode => DataSize::new(1 << 19, 0),
+        DataSource::Text { path, tokens } => running_text(&base.join(path), *tokens),
+        DataSource::Series { path, window, horizon, .. } => {
+            // A line is part of as many samples as it has neighbours.
+            let table = text(&base.join(path));
+            let times = window.saturating_add(*horizon) as u64;
+            DataSize::new(table.held.saturating_mul(times), table.reading.saturating_add(table.held))
+        }
         DataSource::Csv { path, .. } => text(&base.join(path)),
         DataSource::Npz { path, .. } => archive(&base.join(path)),
         DataSource::Npy { x, y } => array(&base.join(x)).plus(array(&base.join(y))),
@@ -59,6 +70,16 @@ pub fn expected_size(source: &DataSource, request: &Request, base: &Path) -> Dat
 
 fn len(path: &Path) -> u64 {
     fs::metadata(path).map_or(0, |m| m.len())
+}
+
+/// A text: its bytes, unless they stay in the file; characters while they are numbered.
+fn running_text(path: &Path, tokens: Tokens) -> DataSize {
+    let len = len(path);
+    match tokens {
+        Tokens::Bytes if len > MOST_HELD => DataSize::default(),
+        Tokens::Bytes => DataSize::new(len, 0),
+        Tokens::Chars => DataSize::new(len, len.saturating_mul(5)),
+    }
 }
 
 /// A table: a number of it takes four characters at least, with what parts it from the next, more often than not.

@@ -60,6 +60,7 @@ pub(super) fn draw(source: &DataSource, input: &Shape, output: &Shape, seed: u64
             [if right { 0.7 } else { -0.7 }, if up { 0.7 } else { -0.7 }]
         })?,
         DataSource::Regression { samples, noise } => regression(source, [input, output], noise, samples, &mut rng)?,
+        DataSource::Waves { samples, noise } => waves([input, output], noise, samples, &mut rng)?,
         DataSource::Digits
         | DataSource::Iris
         | DataSource::Csv { .. }
@@ -67,8 +68,12 @@ pub(super) fn draw(source: &DataSource, input: &Shape, output: &Shape, seed: u64
         | DataSource::Npy { .. }
         | DataSource::Idx { .. }
         | DataSource::Cifar10 { .. }
-        | DataSource::Images { .. } => {
-            let expected = "spirals, moons, circles, xor or regression";
+        | DataSource::Images { .. }
+        | DataSource::Text { .. }
+        | DataSource::SourceCode
+        | DataSource::Sums { .. }
+        | DataSource::Series { .. } => {
+            let expected = "spirals, moons, circles, xor, regression or waves";
             return Err(DataError::field("type", source.name(), expected, "load this source from its file"));
         }
     };
@@ -158,6 +163,38 @@ fn regression(
         target: Target::Values { values, shape: [outputs].into() },
         feature_names: (0..variables).map(|i| format!("x{i}")).collect(),
         notes: vec!["the target is standardised".to_owned()],
+        preprocessing: Preprocessing::default(),
+    })
+}
+
+/// Stretches of noisy sums of three sines, and the values after each: as many as the network has inputs and outputs.
+/// Amplitudes, periods and phases are drawn for each sample.
+fn waves([input, output]: [&Shape; 2], noise: f64, samples: usize, rng: &mut Rng) -> Result<Dataset, DataError> {
+    /// The periods of the sines, in positions.
+    const PERIODS: [[f64; 2]; 3] = [[6.0, 12.0], [12.0, 24.0], [24.0, 48.0]];
+    let seen = input.checked_len().unwrap_or(usize::MAX);
+    let ahead = output.checked_len().unwrap_or(usize::MAX).max(1);
+    check(samples, seen.saturating_add(ahead), noise)?;
+    let (mut x, mut values) = (Vec::with_capacity(seen * samples), Vec::with_capacity(ahead * samples));
+    let mut repeated = 0.0;
+    for _ in 0..samples {
+        let sines =
+            PERIODS.map(|[least, most]| [rng.range(0.3, 1.0), TAU / rng.range(least, most), rng.range(0.0, TAU)]);
+        let at = |position: usize| -> f64 {
+            sines.iter().map(|[amplitude, speed, phase]| amplitude * libm::sin(speed * position as f64 + phase)).sum()
+        };
+        x.extend((0..seen).map(|position| (at(position) + noise * rng.normal()) as f32));
+        values.extend((seen..seen + ahead).map(|position| (at(position) + noise * rng.normal()) as f32));
+        let last = x.last().copied().unwrap_or(0.0);
+        repeated += values[values.len() - ahead..].iter().map(|v| f64::from(v - last).powi(2)).sum::<f64>();
+    }
+    let error = repeated / values.len().max(1) as f64;
+    Ok(Dataset {
+        name: "waves".to_owned(),
+        inputs: InputSamples::only([seen], x),
+        target: Target::Values { values, shape: [ahead].into() },
+        feature_names: Vec::new(),
+        notes: vec![format!("to repeat the last value has a mean squared error of {error:.3} over all samples")],
         preprocessing: Preprocessing::default(),
     })
 }

@@ -88,7 +88,7 @@ fn read_known(
 }
 
 /// The bytes as UTF-8 text, unpacked, without a byte order mark.
-fn text_of<'a>(bytes: &'a [u8], file: &str) -> Result<Cow<'a, str>, DataError> {
+pub(super) fn text_of<'a>(bytes: &'a [u8], file: &str) -> Result<Cow<'a, str>, DataError> {
     let refused = |at: Place, found: &str| {
         Err(DataError::content(file, at, found, "UTF-8 text", "export the table as CSV in UTF-8"))
     };

@@ -47,7 +47,7 @@ pub use nearest::{did_you_mean, nearest};
 pub use optimizers::{OptimizerSpec, UpdateRule};
 pub use padding::Padding;
 pub use param::{Init, LayerId, Param, ParamId, ParamKind};
-pub use preset::{DataSource, DataSpec, Header, Precision, Preset, SplitKind, TargetColumn, TrainSpec};
+pub use preset::{DataSource, DataSpec, Header, Precision, Preset, SplitKind, TargetColumn, Tokens, TrainSpec};
 pub use read::{MAX_PRESET_BYTES, Rejected, read_partly, read_preset, read_preset_file, read_value};
 pub use rng::Rng;
 pub use spec::Fields;

@@ -106,10 +106,11 @@ pub struct DataSpec {
 }
 
 impl DataSpec {
-    /// This source with a shuffled fifth held out.
+    /// This source with a fifth held out: the last of a text or series, otherwise a shuffled one.
     #[must_use]
     pub fn of(source: DataSource) -> Self {
-        Self { source, held_out: 0.2, split: SplitKind::Shuffled }
+        let split = SplitKind::usual(&source);
+        Self { source, held_out: 0.2, split }
     }
 }
 
@@ -124,6 +125,12 @@ pub enum SplitKind {
 }
 
 impl SplitKind {
+    /// The one of a document that names none.
+    #[must_use]
+    pub const fn usual(source: &DataSource) -> Self {
+        if source.is_ordered() { Self::Last } else { Self::Shuffled }
+    }
+
     /// The name used in presets.
     #[must_use]
     pub const fn name(self) -> &'static str {
@@ -163,6 +170,39 @@ pub enum DataSource {
     Cifar10 { paths: Vec<PathBuf> },
     /// A folder with one subfolder of PNG or JPEG files a class, resized to the input's height and width.
     Images { path: PathBuf },
+    /// Windows of a text, as long as the network's input; the target of each token is the next one.
+    Text { path: PathBuf, tokens: Tokens },
+    /// The source code of a part of this program, read as a text of ASCII characters. Bundled.
+    SourceCode,
+    /// Additions of two numbers of up to three digits, written as characters.
+    Sums { samples: usize },
+    /// Noisy sums of three sines, of which the network sees a stretch and learns the values after it.
+    Waves { samples: usize, noise: f64 },
+    /// Stretches of `window` lines of a table, whose target is the values of the next `horizon` lines.
+    Series { path: PathBuf, columns: Vec<TargetColumn>, window: usize, horizon: usize },
+}
+
+/// What the tokens of a text are.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Tokens {
+    /// Each byte is the token of its value.
+    #[default]
+    Bytes,
+    /// Each character that is in the text is a token; they are numbered by code point.
+    Chars,
+}
+
+impl Tokens {
+    pub const ALL: [Self; 2] = [Self::Bytes, Self::Chars];
+
+    /// The name used in presets.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Bytes => "bytes",
+            Self::Chars => "chars",
+        }
+    }
 }
 
 impl DataSource {
@@ -189,6 +229,11 @@ impl DataSource {
             Self::Idx { .. } => "idx",
             Self::Cifar10 { .. } => "cifar10",
             Self::Images { .. } => "images",
+            Self::Text { .. } => "text",
+            Self::SourceCode => "source",
+            Self::Sums { .. } => "sums",
+            Self::Waves { .. } => "waves",
+            Self::Series { .. } => "series",
         }
     }
 
@@ -202,13 +247,41 @@ impl DataSource {
                 | Self::Circles { .. }
                 | Self::Xor { .. }
                 | Self::Regression { .. }
+                | Self::Sums { .. }
+                | Self::Waves { .. }
         )
+    }
+
+    /// True where samples follow one another in a text or in time, so that they are held out by place alone.
+    #[must_use]
+    pub const fn is_ordered(&self) -> bool {
+        matches!(self, Self::Text { .. } | Self::SourceCode | Self::Series { .. })
+    }
+
+    /// How many samples after one share data with it.
+    #[must_use]
+    pub const fn overlap(&self) -> usize {
+        match self {
+            // A stretch begins at every line.
+            Self::Series { window, horizon, .. } => window.saturating_add(*horizon).saturating_sub(1),
+            _ => 0,
+        }
+    }
+
+    /// True where samples are tokens.
+    #[must_use]
+    pub const fn gives_tokens(&self) -> bool {
+        matches!(self, Self::Text { .. } | Self::SourceCode | Self::Sums { .. })
     }
 
     /// As [`Self::paths`], to change them.
     pub fn paths_mut(&mut self) -> Vec<&mut PathBuf> {
         match self {
-            Self::Csv { path, .. } | Self::Npz { path, .. } | Self::Images { path } => vec![path],
+            Self::Csv { path, .. }
+            | Self::Npz { path, .. }
+            | Self::Images { path }
+            | Self::Text { path, .. }
+            | Self::Series { path, .. } => vec![path],
             Self::Npy { x, y } => vec![x, y],
             Self::Idx { images, labels } => vec![images, labels],
             Self::Cifar10 { paths } => paths.iter_mut().collect(),
@@ -218,7 +291,10 @@ impl DataSource {
             | Self::Moons { .. }
             | Self::Circles { .. }
             | Self::Xor { .. }
-            | Self::Regression { .. } => Vec::new(),
+            | Self::Regression { .. }
+            | Self::SourceCode
+            | Self::Sums { .. }
+            | Self::Waves { .. } => Vec::new(),
         }
     }
 

@@ -2,7 +2,7 @@
 
 use super::check::check_after;
 use super::layers::Flatten;
-use super::preset::{DataSource, DataSpec, Header, SplitKind, TargetColumn};
+use super::preset::{DataSource, DataSpec, Header, SplitKind, TargetColumn, Tokens};
 use super::spec::describe;
 use super::{
     Content, Diagnostic, Fields, InputSpec, LayerKind, LayerPath, LayerSpec, LossSpec, NamedInput, OptimizerSpec,
@@ -261,7 +261,7 @@ fn read_layer(map: &Map<String, Value>, here: String, path: LayerPath, out: &mut
 }
 
 fn read_data(mut f: Fields<'_>) -> Option<DataSpec> {
-    const TYPES: [&str; 13] = [
+    const TYPES: [&str; 18] = [
         "digits",
         "iris",
         "spirals",
@@ -275,6 +275,11 @@ fn read_data(mut f: Fields<'_>) -> Option<DataSpec> {
         "idx",
         "cifar10",
         "images",
+        "text",
+        "source",
+        "sums",
+        "waves",
+        "series",
     ];
     let kind = f.choice("type", &TYPES.map(|t| (t, t)), true);
     let source = kind.map(|kind| read_source(kind, &mut f));
@@ -286,9 +291,12 @@ fn read_data(mut f: Fields<'_>) -> Option<DataSpec> {
     } else if held_out < 0.0 || (held_out >= 1.0 && held_out.fract() != 0.0) {
         f.fail("held_out", format!("found {held_out}"), "expected a share below 1, or a whole number of samples");
     }
-    let split =
-        f.choice("split", &[("shuffled", SplitKind::Shuffled), ("last", SplitKind::Last)], false).unwrap_or_default();
+    let split = f.choice("split", &[("shuffled", SplitKind::Shuffled), ("last", SplitKind::Last)], false);
     let source = source?;
+    if split == Some(SplitKind::Shuffled) && source.is_ordered() {
+        f.fail("split", "found \"shuffled\"", "expected \"last\": of a text or series the last part is held out");
+    }
+    let split = split.unwrap_or(SplitKind::usual(&source));
     f.finish();
     Some(DataSpec { source, held_out, split })
 }
@@ -296,13 +304,14 @@ fn read_data(mut f: Fields<'_>) -> Option<DataSpec> {
 fn read_source(kind: &str, f: &mut Fields<'_>) -> DataSource {
     /// Synthetic sets are small; more samples than this would only fill memory.
     const MAX_SAMPLES: usize = 10_000_000;
-    let samples = |f: &mut Fields<'_>| {
-        let n = f.count("samples", Some(2000));
+    let many = |f: &mut Fields<'_>, default: usize| {
+        let n = f.count("samples", Some(default));
         if !(4..=MAX_SAMPLES).contains(&n) {
             f.fail("samples", format!("found {n}"), "expected a whole number from 4 to 10000000");
         }
         n
     };
+    let samples = |f: &mut Fields<'_>| many(f, 2000);
     let noise = |f: &mut Fields<'_>, default: f64| {
         let n = f.number("noise", Some(default));
         if !(0.0..=10.0).contains(&n) {
@@ -348,8 +357,42 @@ fn read_source(kind: &str, f: &mut Fields<'_>) -> DataSource {
         "npy" => DataSource::Npy { x: path(f, "x"), y: path(f, "y") },
         "idx" => DataSource::Idx { images: path(f, "images"), labels: path(f, "labels") },
         "cifar10" => DataSource::Cifar10 { paths: read_paths(f) },
+        "text" => DataSource::Text { path: path(f, "path"), tokens: read_tokens(f) },
+        "source" => DataSource::SourceCode,
+        "sums" => DataSource::Sums { samples: many(f, 20_000) },
+        "waves" => DataSource::Waves { samples: samples(f), noise: noise(f, 0.1) },
+        "series" => DataSource::Series {
+            path: path(f, "path"),
+            columns: read_columns(f),
+            window: f.count("window", None),
+            horizon: f.count("horizon", Some(1)),
+        },
         _ => DataSource::Images { path: path(f, "path") },
     }
+}
+
+fn read_tokens(f: &mut Fields<'_>) -> Tokens {
+    let text = f.text("tokens", Some(Tokens::Bytes.name()));
+    Tokens::ALL.into_iter().find(|tokens| tokens.name() == text).unwrap_or_else(|| {
+        let help = "expected \"bytes\" or \"chars\"; files of tokenizers are not read yet";
+        f.fail("tokens", format!("found {text:?}"), help);
+        Tokens::Bytes
+    })
+}
+
+/// The columns of a series, by name or by number from 0.
+fn read_columns(f: &mut Fields<'_>) -> Vec<TargetColumn> {
+    let column = |v: &Value| match v {
+        Value::String(name) => Some(TargetColumn::Name(name.clone())),
+        other => other.as_u64().map(|i| TargetColumn::Index(i as usize)),
+    };
+    let list = f.raw("columns").and_then(Value::as_array);
+    let read: Option<Vec<TargetColumn>> = list.and_then(|list| list.iter().map(column).collect());
+    read.filter(|columns| !columns.is_empty()).unwrap_or_else(|| {
+        let help = "add \"columns\": [\"temperature\", ...], by name or by number from 0";
+        f.fail("columns", "is missing or not a list of columns", help);
+        Vec::new()
+    })
 }
 
 fn read_header(f: &mut Fields<'_>) -> Header {

@@ -47,16 +47,32 @@ fn write_inputs(spec: &InputSpec, doc: &mut Map<String, Value>) {
     doc.insert("input".into(), Value::Object(input));
 }
 
+/// A column of a table: its name, its number from 0, or -1 for the last.
+fn column(column: &TargetColumn) -> Value {
+    match column {
+        TargetColumn::Last => json!(-1),
+        TargetColumn::Index(i) => json!(i),
+        TargetColumn::Name(n) => json!(n),
+    }
+}
+
 fn write_data(data: &DataSpec) -> Map<String, Value> {
     // JSON holds Unicode alone; a name that is none is written as it is shown.
     let text = |path: &Path| path.to_string_lossy().into_owned();
     let fields = match &data.source {
-        DataSource::Digits | DataSource::Iris => json!({}),
+        DataSource::Digits | DataSource::Iris | DataSource::SourceCode => json!({}),
+        DataSource::Sums { samples } => json!({ "samples": samples }),
+        DataSource::Text { path, tokens } => json!({ "path": text(path), "tokens": tokens.name() }),
+        DataSource::Series { path, columns, window, horizon } => {
+            let columns: Vec<Value> = columns.iter().map(column).collect();
+            json!({ "path": text(path), "columns": columns, "window": window, "horizon": horizon })
+        }
         DataSource::Spirals { samples, classes, noise } => {
             json!({ "samples": samples, "classes": classes, "noise": noise })
         }
         DataSource::Moons { samples, noise }
         | DataSource::Xor { samples, noise }
+        | DataSource::Waves { samples, noise }
         | DataSource::Regression { samples, noise } => {
             json!({ "samples": samples, "noise": noise })
         }
@@ -69,15 +85,10 @@ fn write_data(data: &DataSpec) -> Map<String, Value> {
                 Header::Yes => json!(true),
                 Header::No => json!(false),
             };
-            let target = match target {
-                TargetColumn::Last => json!(-1),
-                TargetColumn::Index(i) => json!(i),
-                TargetColumn::Name(n) => json!(n),
-            };
             json!({
                 "path": text(path),
                 "header": header,
-                "target": target,
+                "target": column(target),
                 "standardize": standardize,
                 "delimiter": delimiter,
             })

@@ -2,7 +2,9 @@
 
 use super::batch_file::{GivenBatches, Labels, given_batches};
 use super::{TensorFile, TrainError};
-use crate::data::{BatchPlace, BatchTargets, Batches, Dataset, Position, Samples, SamplesRef, Split, Target};
+use crate::data::{
+    BatchPlace, BatchTargets, Batches, Dataset, Position, RowPart, Samples, SamplesRef, Split, Target, TokenRows,
+};
 use crate::exec::{Step, samples_to_stored};
 use crate::lower::{LValueId, Layout, Program};
 use crate::model::{Content, Model, Rng, Targets};
@@ -58,7 +60,7 @@ fn relaid(logical: &Samples, layout: Layout) -> Option<Samples> {
             Cow::Owned(relaid) => Some(Samples::Real(relaid)),
             Cow::Borrowed(_) => None,
         },
-        Samples::Tokens(_) => None,
+        Samples::Tokens(_) | Samples::Windows(_) => None,
     }
 }
 
@@ -170,6 +172,8 @@ impl DataFeed {
                     match samples {
                         Samples::Real(values) => step.write(x, &values[stretch(values.len())])?,
                         Samples::Tokens(tokens) => step.write(x, &tokens[stretch(tokens.len())])?,
+                        // A file of batches holds its samples whole.
+                        Samples::Windows(_) => {}
                     }
                 }
                 match (labels, y) {
@@ -199,6 +203,7 @@ impl DataFeed {
                 match &set.target {
                     Target::Classes { labels, .. } => BatchTargets::Classes(labels),
                     Target::Values { values, .. } => BatchTargets::Values(values),
+                    Target::Windows(_) => return None,
                 },
             )),
             Self::Batches { x, y, .. } => Some((
@@ -294,6 +299,7 @@ pub(super) fn gather_samples<'a>(
         match stored {
             SamplesRef::Real(values) => gather_rows(step, x, values, indices)?,
             SamplesRef::Tokens(tokens) => gather_rows(step, x, tokens, indices)?,
+            SamplesRef::Windows(rows) => gather_windows(step, x, (rows, RowPart::Sample), indices)?,
         }
     }
     Ok(())
@@ -310,11 +316,24 @@ fn gather_rows<T: Element>(step: &mut Step, to: LValueId, all: &[T], indices: &[
     Ok(())
 }
 
+/// Copies a part of rows of tokens, by index, to where a step reads it.
+fn gather_windows(
+    step: &mut Step,
+    to: LValueId,
+    (rows, part): (&TokenRows, RowPart),
+    indices: &[u32],
+) -> Result<(), TrainError> {
+    let mut outcome = Ok(());
+    step.fill(to, |out: &mut [i32]| outcome = rows.fill(indices, part, out))?;
+    Ok(outcome?)
+}
+
 /// Copies targets, by index, to where a step reads them.
 fn gather_targets(step: &mut Step, y: Option<LValueId>, target: &Target, indices: &[u32]) -> Result<(), TrainError> {
     match (target, y) {
         (Target::Classes { labels, .. }, Some(y)) => gather_rows(step, y, labels, indices),
         (Target::Values { values, .. }, Some(y)) => gather_rows(step, y, values, indices),
+        (Target::Windows(rows), Some(y)) => gather_windows(step, y, (rows, RowPart::Target), indices),
         (_, None) => Ok(()),
     }
 }
@@ -331,14 +350,19 @@ pub(super) fn write_samples(step: &mut Step, samples: &[Samples]) -> Result<(), 
             }
             Samples::Real(values) => step.set_input(x, values)?,
             Samples::Tokens(tokens) => step.set_input(x, tokens)?,
+            Samples::Windows(rows) => {
+                let all: Vec<u32> = (0..rows.len() as u32).collect();
+                step.set_input(x, &rows.rows(&all, RowPart::Sample)?)?;
+            }
         }
     }
     Ok(())
 }
 
 /// The samples of each input of a set with these numbers, in logical order.
-pub(super) fn rows_of(set: &Dataset, indices: &[u32]) -> Vec<Samples> {
-    set.inputs.iter().map(|input| input.values.view().rows(input.sample.len(), indices)).collect()
+pub(super) fn rows_of(set: &Dataset, indices: &[u32]) -> Result<Vec<Samples>, TrainError> {
+    let rows = set.inputs.iter().map(|input| input.values.view().rows(input.sample.len(), indices));
+    Ok(rows.collect::<Result<_, _>>()?)
 }
 
 /// Writes real values in the step's own precision.

@@ -20,6 +20,9 @@ pub struct Evaluation {
     pub loss: f64,
     /// Share of samples, or positions, classified right; absent for values.
     pub accuracy: Option<f64>,
+    /// Share of samples whose every position is classified right; absent where there is one class a sample.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub exact: Option<f64>,
     /// Samples, or positions, by true class (rows) and predicted class (columns).
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub confusion: Vec<Vec<u32>>,
@@ -120,14 +123,19 @@ impl Evaluator {
         let classes = model.loss.wants_classes();
         let has_accuracy = model.loss.has_accuracy();
         let mut confusion = if classes && kinds <= MAX_CONFUSION { vec![vec![0u32; kinds]; kinds] } else { Vec::new() };
-        let (mut loss, mut right) = (0.0f64, 0usize);
+        let (mut loss, mut right, mut whole) = (0.0f64, 0usize, 0usize);
+        let mut failure = None;
         let indices = &*plant::held_out(indices, model.batch);
         self.outputs(pool, stored, indices, |chunk, values| {
-            for (&i, row) in chunk.iter().zip(values.chunks_exact(width)) {
+            let labels = set.target.labels(chunk).unwrap_or_else(|error| {
+                failure = Some(error);
+                vec![0; chunk.len() * positions]
+            });
+            for (at, (&i, row)) in chunk.iter().zip(values.chunks_exact(width)).enumerate() {
                 match &set.target {
-                    Target::Classes { labels, .. } => {
-                        let labels = &labels[i as usize * positions..][..positions];
-                        for (row, label) in row.chunks_exact(kinds).zip(labels) {
+                    Target::Classes { .. } | Target::Windows(_) => {
+                        let before = right;
+                        for (row, label) in row.chunks_exact(kinds).zip(&labels[at * positions..][..positions]) {
                             let (label, guess) = (*label as usize, argmax(row));
                             loss += cross_entropy(row, label);
                             right += usize::from(guess == label);
@@ -135,6 +143,7 @@ impl Evaluator {
                                 *cell += 1;
                             }
                         }
+                        whole += usize::from(right - before == positions);
                     }
                     Target::Values { values, .. } => {
                         let target = &values[i as usize * width..][..width];
@@ -146,6 +155,9 @@ impl Evaluator {
                 }
             }
         })?;
+        if let Some(error) = failure {
+            return Err(error.into());
+        }
         // Of classes a sample is one answer, of 0 or 1 each output is.
         let answers = if model.loss.targets() == Targets::Binary { width.max(1) } else { 1 } as f64;
         let samples = indices.len();
@@ -156,6 +168,7 @@ impl Evaluator {
             samples,
             loss: loss / n,
             accuracy: has_accuracy.then(|| right as f64 / (n * answers)),
+            exact: (classes && positions > 1).then(|| whole as f64 / (n / positions as f64)),
             confusion,
         })
     }

@@ -146,6 +146,8 @@ struct SentEvaluation {
     loss: f64,
     #[serde(with = "number_text")]
     accuracy: Option<f64>,
+    #[serde(with = "number_text")]
+    exact: Option<f64>,
     confusion: Vec<Vec<u32>>,
 }
 
@@ -270,7 +272,8 @@ mod tests {
             message: "0 units".into(),
             help: "at least 1".into(),
         };
-        let infinite = Evaluation { samples: 2, loss: f64::INFINITY, accuracy: None, confusion: vec![vec![1, 1]] };
+        let infinite =
+            Evaluation { samples: 2, loss: f64::INFINITY, accuracy: None, exact: None, confusion: vec![vec![1, 1]] };
         let events = [
             Event::LayerUpdates { step: 4, values: vec![1.0, f32::NAN], spans: vec![spans, Spans::default()] },
             Event::Evaluated { step: 4, result: infinite },

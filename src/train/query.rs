@@ -110,7 +110,7 @@ impl Session {
         let Some(evaluator) = &mut self.evaluator else { return Ok(outputs) };
         let batches = (MOST / self.model.sample_len().max(1) / self.model.batch).max(1);
         for some in indices.chunks(batches * self.model.batch) {
-            outputs.extend(evaluator.answer(&mut self.pool, rows_of(set, some), some.len())?);
+            outputs.extend(evaluator.answer(&mut self.pool, rows_of(set, some)?, some.len())?);
         }
         Ok(outputs)
     }

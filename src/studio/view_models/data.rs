@@ -1,6 +1,8 @@
 //! A data set as the window shows it: its samples, its classes, its features, its split.
 
-use crate::data::{DataError, Dataset, Request, Split, Target, load_to_show, split, training_notes};
+use crate::data::{
+    DataError, Dataset, InputSamples, Request, RowPart, Samples, Split, Target, load_to_show, split, training_notes,
+};
 use crate::model::{DataSource, DataSpec, LossSpec, NamedInput};
 use crate::studio::view_models::format;
 use crate::tensor::{Shape, plural};
@@ -176,18 +178,41 @@ impl DataView {
 #[must_use]
 pub fn class_of(set: &Dataset, index: u32) -> Option<usize> {
     match &set.target {
-        Target::Classes { labels, .. } => labels.get(index as usize).and_then(|l| usize::try_from(*l).ok()),
-        Target::Values { .. } => None,
+        Target::Classes { labels, shape, .. } if shape.rank() == 0 => {
+            labels.get(index as usize).and_then(|l| usize::try_from(*l).ok())
+        }
+        Target::Classes { .. } | Target::Values { .. } | Target::Windows(_) => None,
     }
 }
 
 /// The name of a class; its number where it has none.
 #[must_use]
 pub fn class_name(set: &Dataset, class: usize) -> String {
-    match &set.target {
-        Target::Classes { names, .. } => names.get(class).cloned().unwrap_or_else(|| class.to_string()),
-        Target::Values { .. } => class.to_string(),
+    set.target.names().get(class).cloned().unwrap_or_else(|| class.to_string())
+}
+
+/// A sample as text, where its tokens are bytes or characters; line breaks and the like as escapes.
+#[must_use]
+pub fn sample_text(set: &Dataset, index: u32) -> Option<String> {
+    match &set.inputs[..] {
+        [InputSamples { values: Samples::Windows(rows), .. }] => Some(one_line(&rows.text(index, RowPart::Sample))),
+        _ => None,
     }
+}
+
+/// The shape of a sample: that of each input.
+#[must_use]
+pub fn shapes_text(set: &Dataset) -> String {
+    set.inputs.iter().map(|input| input.sample.to_string()).collect::<Vec<_>>().join(", ")
+}
+
+/// Text without line breaks and other characters that are not printed, which become escapes.
+fn one_line(text: &str) -> String {
+    let mut line = String::with_capacity(text.len());
+    for c in text.chars() {
+        if c.is_control() { line.extend(c.escape_default()) } else { line.push(c) }
+    }
+    line
 }
 
 /// What a sample is to be taken for, in words.
@@ -195,6 +220,7 @@ pub fn class_name(set: &Dataset, class: usize) -> String {
 pub fn target_text(set: &Dataset, index: u32) -> String {
     match &set.target {
         Target::Classes { .. } => class_of(set, index).map_or_else(String::new, |c| class_name(set, c)),
+        Target::Windows(rows) => one_line(&rows.text(index, RowPart::Target)),
         Target::Values { values, shape } => {
             let width = shape.len();
             let own = values.get(index as usize * width..(index as usize + 1) * width).unwrap_or_default();
@@ -208,7 +234,10 @@ pub fn target_text(set: &Dataset, index: u32) -> String {
 }
 
 fn classes(set: &Dataset, held: &[bool]) -> Vec<ClassCount> {
-    let Target::Classes { labels, names, .. } = &set.target else { return Vec::new() };
+    let Target::Classes { labels, names, shape } = &set.target else { return Vec::new() };
+    if shape.rank() > 0 {
+        return Vec::new();
+    }
     let highest = labels.iter().copied().max().map_or(0, |l| usize::try_from(l).unwrap_or(0) + 1);
     let mut out: Vec<ClassCount> =
         (0..names.len().max(highest)).map(|c| ClassCount { name: class_name(set, c), train: 0, held_out: 0 }).collect();
@@ -259,7 +288,7 @@ impl fmt::Display for DataView {
             self.set.name,
             self.set.len(),
             plural(self.set.len() as u64, "sample"),
-            self.set.sample()
+            shapes_text(&self.set)
         )?;
         for c in &self.classes {
             writeln!(f, "class {}: {} + {}", c.name, c.train, c.held_out)?;

@@ -225,13 +225,18 @@ pub fn view(question: &AnsweredQuery) -> PredictionsView {
 
 impl PredictionsView {
     fn take_classes(&mut self, indices: &[u32], logits: &[f32], model: &Model) {
-        let width = self.outputs;
+        // Each position of a sample is an answer of its own.
+        let (width, positions) = (model.classes().max(1), model.labels().len().max(1));
+        let labels = self.set.target.labels(indices).unwrap_or_default();
+        self.outputs = width;
         let mut probabilities = Vec::with_capacity(logits.len());
         logits.chunks_exact(width).for_each(|row| softmax(row, &mut probabilities));
         let mut rows: Vec<(Answered, usize)> = Vec::with_capacity(indices.len());
         self.confusion = vec![vec![0; width]; width];
-        for (at, (&index, row)) in indices.iter().zip(probabilities.chunks_exact(width)).enumerate() {
-            let (truth, guess) = (class_of(&self.set, index).unwrap_or(0), argmax(row));
+        for (at, row) in probabilities.chunks_exact(width).enumerate() {
+            let Some(&index) = indices.get(at / positions) else { continue };
+            let truth = labels.get(at).and_then(|label| usize::try_from(*label).ok()).unwrap_or(0);
+            let guess = argmax(row);
             if let Some(cell) = self.confusion.get_mut(truth).and_then(|r| r.get_mut(guess)) {
                 *cell += 1;
             }
@@ -252,7 +257,7 @@ impl PredictionsView {
         }
         let total = |c: usize| (0..width).map(|r| self.confusion[r][c]).sum::<u32>();
         let share = |part: u32, of: u32| (of > 0).then(|| f64::from(part) / f64::from(of));
-        self.scores = (0..model.output.len())
+        self.scores = (0..width)
             .map(|c| {
                 let (hit, samples) = (self.confusion[c][c], self.confusion[c].iter().sum());
                 let name = class_name(&self.set, c);

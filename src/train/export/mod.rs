@@ -34,7 +34,7 @@ use super::tensor_reader::OpenTensors;
 use super::tensor_writer::{Stream, write_streams};
 use super::weights::open_tensors;
 use super::{Origin, ResultKind, TensorFile, TrainError, replaceable};
-use crate::data::{self, Dataset, Preprocessing, Request, Samples, Split, Target};
+use crate::data::{self, Dataset, Preprocessing, Request, RowPart, Samples, Split, Target};
 use crate::model::{Model, Preset, check};
 use crate::tensor::{HostTensor, write_atomic, write_atomic_with};
 use parameters::weight;
@@ -347,9 +347,13 @@ fn parameters(file: &OpenTensors) -> Result<Vec<(String, HostTensor)>, ExportErr
 
 fn data_tensors(set: &Dataset, split: &Split) -> Result<Vec<(String, HostTensor)>, ExportError> {
     let n = set.len();
+    let all: Vec<u32> = (0..n as u32).collect();
     let y = match &set.target {
         Target::Classes { labels, shape, .. } => HostTensor::from_slice(shape.batched(n), labels)?,
         Target::Values { values, shape } => HostTensor::from_slice(shape.batched(n), values)?,
+        Target::Windows(rows) => {
+            HostTensor::from_slice(rows.target_shape().batched(n), &rows.rows(&all, RowPart::Target)?)?
+        }
     };
     let part = |indices: &[u32]| {
         let indices: Vec<i32> = indices.iter().map(|i| *i as i32).collect();
@@ -361,6 +365,7 @@ fn data_tensors(set: &Dataset, split: &Split) -> Result<Vec<(String, HostTensor)
         let tensor = match &input.values {
             Samples::Real(values) => HostTensor::from_slice(shape, values)?,
             Samples::Tokens(tokens) => HostTensor::from_slice(shape, tokens)?,
+            Samples::Windows(rows) => HostTensor::from_slice(shape, &rows.rows(&all, RowPart::Sample)?)?,
         };
         tensors.push((name, tensor));
     }

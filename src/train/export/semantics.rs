@@ -1,6 +1,6 @@
 //! What the samples and outputs of a network mean, for programs that know nothing of its data.
 
-use crate::data::{Dataset, Preprocessing, Scaling, Target};
+use crate::data::{Dataset, Preprocessing, Scaling};
 use crate::model::Model;
 
 /// Names and scales; all empty where the preset names no data.
@@ -20,10 +20,7 @@ impl Meaning {
     /// The meaning that a data set gives.
     #[must_use]
     pub fn of(set: &Dataset) -> Self {
-        let classes = match &set.target {
-            Target::Classes { names, .. } => names.clone(),
-            Target::Values { .. } => Vec::new(),
-        };
+        let classes = set.target.names().to_vec();
         let (features, scaling) = (set.feature_names.clone(), set.preprocessing.scaling.clone());
         Self { classes, features, scaling, notes: set.notes.clone() }
     }

@@ -56,18 +56,17 @@ impl Exact {
     }
 
     /// Takes in the outputs of a sample.
-    fn add(&mut self, row: &[(f64, f64)], set: &Dataset, sample: usize) {
+    fn add(&mut self, row: &[(f64, f64)], set: &Dataset, sample: u32) -> Result<(), TrainError> {
         self.samples += 1;
         match &set.target {
-            Target::Classes { labels, shape, .. } => {
-                let positions = shape.len().max(1);
-                let labels = &labels[sample * positions..][..positions];
-                for (row, label) in row.chunks_exact(row.len() / positions).zip(labels) {
-                    self.add_class(row, *label as usize);
+            Target::Classes { .. } | Target::Windows(_) => {
+                let labels = set.target.labels(&[sample])?;
+                for (row, label) in row.chunks_exact(row.len() / labels.len().max(1)).zip(labels) {
+                    self.add_class(row, label as usize);
                 }
             }
             Target::Values { values, .. } => {
-                let target = &values[sample * row.len()..][..row.len()];
+                let target = &values[sample as usize * row.len()..][..row.len()];
                 for ((v, e), t) in row.iter().zip(target) {
                     let off = v - f64::from(*t);
                     // The evaluation subtracts in `f32`, and rounds there.
@@ -77,13 +76,14 @@ impl Exact {
                 }
             }
         }
+        Ok(())
     }
 }
 
 /// How many losses of classes a sample has: one for each of its positions. The mean is over all of them.
 fn losses_each(target: &Target) -> f64 {
     match target {
-        Target::Classes { shape, .. } => shape.len().max(1) as f64,
+        Target::Classes { .. } | Target::Windows(_) => target.shape().len().max(1) as f64,
         Target::Values { .. } => 1.0,
     }
 }
@@ -181,23 +181,23 @@ fn one_by_one(session: &mut Session, set: &Dataset, held_out: &[u32], counts: bo
     let Session { evaluator, pool, model, .. } = session;
     let (width, kinds, positions) = (model.output.len(), model.classes(), model.labels().len());
     let mut confusion = if counts { vec![vec![0u32; kinds]; kinds] } else { Vec::new() };
-    let (mut loss, mut right) = (0.0, 0);
+    let (mut loss, mut right, mut whole) = (0.0, 0, 0u32);
     let Some(step) = evaluator.as_mut().map(|e| e.step_mut()) else {
         return Err(crate::exec::ExecError::NoValue("evaluation".into()).into());
     };
     let output = step.compiled().plan.program.output;
     for chunk in held_out.chunks(model.batch) {
         let filled: Vec<u32> = chunk.iter().cycle().copied().take(model.batch).collect();
-        write_samples(step, &rows_of(set, &filled))?;
+        write_samples(step, &rows_of(set, &filled)?)?;
         step.run(Executor::Eager, pool)?;
         let values = step.stored::<f32>(output)?;
         for (sample, row) in chunk.iter().zip(values.chunks_exact(width)) {
-            let sample = *sample as usize;
+            let labels = set.target.labels(&[*sample])?;
             match &set.target {
-                Target::Classes { labels, .. } => {
-                    let labels = &labels[sample * positions..][..positions];
+                Target::Classes { .. } | Target::Windows(_) => {
+                    let before = right;
                     for (row, label) in row.chunks_exact(kinds).zip(labels) {
-                        let label = *label as usize;
+                        let label = label as usize;
                         let scores: Vec<(f64, f64)> = row.iter().map(|v| (f64::from(*v), 0.0)).collect();
                         let (best, (score, _)) = largest(&scores);
                         let sum: f64 = scores.iter().map(|(v, _)| (v - score).exp()).sum();
@@ -207,17 +207,20 @@ fn one_by_one(session: &mut Session, set: &Dataset, held_out: &[u32], counts: bo
                             confusion[label][best] += 1;
                         }
                     }
+                    whole += usize::from(right - before == positions);
                 }
                 Target::Values { values, .. } => {
                     let off = |(v, t): (&f32, &f32)| f64::from(v - t) * f64::from(v - t);
-                    loss += row.iter().zip(&values[sample * width..][..width]).map(off).sum::<f64>() / width as f64;
+                    loss += row.iter().zip(&values[*sample as usize * width..][..width]).map(off).sum::<f64>()
+                        / width as f64;
                 }
             }
         }
     }
     let n = held_out.len() as f64 * losses_each(&set.target);
-    let accuracy = matches!(set.target, Target::Classes { .. }).then(|| right as f64 / n);
-    Ok(Evaluation { samples: held_out.len(), loss: loss / n, accuracy, confusion })
+    let accuracy = set.classes().map(|_| right as f64 / n);
+    let exact = set.classes().filter(|_| positions > 1).map(|_| f64::from(whole) / held_out.len() as f64);
+    Ok(Evaluation { samples: held_out.len(), loss: loss / n, accuracy, exact, confusion })
 }
 
 /// The first samples, as many as plain loops can go through in a while, with the session's parameters in f64.
@@ -237,11 +240,11 @@ fn against_reference(session: &Session, set: &Dataset, held_out: &[u32]) -> Resu
     let mut exact = Exact::default();
     for chunk in held_out[..count].chunks(model.batch) {
         let filled: Vec<u32> = chunk.iter().cycle().copied().take(model.batch).collect();
-        write_samples(&mut step, &rows_of(set, &filled))?;
+        write_samples(&mut step, &rows_of(set, &filled)?)?;
         let outputs = outputs(&step, session.compiled().selection.real)?;
         let width = outputs.len() / model.batch;
         for (sample, row) in chunk.iter().zip(outputs.chunks_exact(width)) {
-            exact.add(row, set, *sample as usize);
+            exact.add(row, set, *sample)?;
         }
     }
     Ok((exact, if count < held_out.len() { " (more would take too long)" } else { "" }))

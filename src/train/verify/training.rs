@@ -162,12 +162,10 @@ fn write_batch(session: &mut Session, number: u64) -> Result<(), TrainError> {
             let shuffle = Shuffle::new(rows as u32, seed, SHUFFLE_STREAM.wrapping_add(epoch));
             let samples: Vec<u32> =
                 (first..first + batch).map(|at| split.train[shuffle.at(at as u32) as usize]).collect();
-            write_samples(train, &rows_of(set, &samples))?;
+            write_samples(train, &rows_of(set, &samples)?)?;
             match (&set.target, y) {
-                (Target::Classes { labels, shape, .. }, Some(y)) => {
-                    let width = shape.len();
-                    let of = |i: &u32| labels[*i as usize * width..][..width].to_vec();
-                    train.write(y, &samples.iter().flat_map(of).collect::<Vec<i32>>())?;
+                (Target::Classes { .. } | Target::Windows(_), Some(y)) => {
+                    train.write(y, &set.target.labels(&samples)?)?;
                 }
                 (Target::Values { values, shape }, Some(y)) => {
                     let width = shape.len();
@@ -184,6 +182,8 @@ fn write_batch(session: &mut Session, number: u64) -> Result<(), TrainError> {
                 match samples {
                     Samples::Real(v) => train.write(id, &v[part(v.len())])?,
                     Samples::Tokens(v) => train.write(id, &v[part(v.len())])?,
+                    // A file of batches holds its samples whole.
+                    Samples::Windows(_) => {}
                 }
             }
             match (labels, y) {

@@ -1,12 +1,13 @@
 //! The fields outside the layers: input, loss, optimizer, data and run.
 
 use crate::model::{
-    DataSource, DataSpec, Header, LossSpec, OptimizerSpec, Precision, Preset, SplitKind, TargetColumn, TrainSpec,
+    DataSource, DataSpec, Header, LossSpec, OptimizerSpec, Precision, Preset, SplitKind, TargetColumn, Tokens,
+    TrainSpec,
 };
 use crate::studio::document::fields::value::{Field, FieldValue, List, Owner};
 use std::path::PathBuf;
 
-pub(super) const SOURCES: [&str; 14] = [
+pub(super) const SOURCES: [&str; 19] = [
     "none",
     "digits",
     "iris",
@@ -21,6 +22,11 @@ pub(super) const SOURCES: [&str; 14] = [
     "idx",
     "cifar10",
     "images",
+    "text",
+    "source",
+    "sums",
+    "waves",
+    "series",
 ];
 
 /// The length of a run where the preset names none.
@@ -102,7 +108,8 @@ fn data_fields(data: Option<&DataSpec>) -> Vec<Field> {
 fn put_source(l: &mut List, source: &DataSource) {
     use FieldValue::{Count, Number};
     match source {
-        DataSource::Digits | DataSource::Iris => {}
+        DataSource::Digits | DataSource::Iris | DataSource::SourceCode => {}
+        DataSource::Sums { samples } => l.put("data.samples", "samples", Count(*samples), "Additions drawn."),
         DataSource::Spirals { samples, classes, noise } => {
             l.put("data.samples", "samples", Count(*samples), "Samples drawn.");
             l.put("data.classes", "classes", Count(*classes), "Arms of the spiral.");
@@ -110,6 +117,7 @@ fn put_source(l: &mut List, source: &DataSource) {
         }
         DataSource::Moons { samples, noise }
         | DataSource::Xor { samples, noise }
+        | DataSource::Waves { samples, noise }
         | DataSource::Regression { samples, noise } => {
             l.put("data.samples", "samples", Count(*samples), "Samples drawn.");
             l.put("data.noise", "noise", Number(*noise), "Standard deviation of the noise.");
@@ -137,15 +145,10 @@ fn put_files(l: &mut List, source: &DataSource) {
                 *header as usize,
                 "Whether the first line holds names.",
             );
-            let target = match target {
-                TargetColumn::Last => "-1".into(),
-                TargetColumn::Index(i) => i.to_string(),
-                TargetColumn::Name(n) => n.clone(),
-            };
             l.put(
                 "data.target",
                 "target",
-                Text(target),
+                Text(column_text(target)),
                 "The target's column: a name, a number from 0, or -1 for the last.",
             );
             l.put("data.standardize", "standardize", Flag(*standardize), "Centres and scales each feature.");
@@ -170,6 +173,29 @@ fn put_files(l: &mut List, source: &DataSource) {
         }
         DataSource::Images { path: p } => {
             l.put("data.path", "folder", path(p), "A folder with one subfolder of pictures a class.")
+        }
+        DataSource::Text { path: p, tokens } => {
+            l.put("data.path", "file", path(p), "A text, from the preset's folder.");
+            let (names, help) = (Tokens::ALL.map(Tokens::name).into(), "What the tokens of the text are.");
+            l.choose("data.tokens", "tokens", names, *tokens as usize, help);
+        }
+        DataSource::Series { path: p, columns, window, horizon } => {
+            use FieldValue::Count;
+            let columns = columns.iter().map(column_text).collect::<Vec<_>>().join(", ");
+            l.put(
+                "data.path",
+                "file",
+                path(p),
+                "A table with a line for each point in time, from the preset's folder.",
+            );
+            l.put(
+                "data.columns",
+                "columns",
+                Text(columns),
+                "The columns, by name or number from 0, with commas between.",
+            );
+            l.put("data.window", "window", Count(*window), "Lines that the network sees.");
+            l.put("data.horizon", "horizon", Count(*horizon), "Lines after them that it learns.");
         }
         _ => {}
     }
@@ -230,6 +256,7 @@ fn set_data_field(data: &mut Option<DataSpec>, name: &str, value: &FieldValue) -
     use FieldValue::{Choice, Count, Flag, Number, Text};
     if let ("type", Choice(index)) = (name, value) {
         *data = example_source(SOURCES.get(*index).copied().unwrap_or_default()).map(|source| match data.take() {
+            Some(old) if source.is_ordered() => DataSpec { source, split: SplitKind::Last, ..old },
             Some(old) => DataSpec { source, ..old },
             None => DataSpec::of(source),
         });
@@ -246,7 +273,9 @@ fn set_data_field(data: &mut Option<DataSpec>, name: &str, value: &FieldValue) -
             | DataSource::Moons { samples, .. }
             | DataSource::Circles { samples, .. }
             | DataSource::Xor { samples, .. }
-            | DataSource::Regression { samples, .. },
+            | DataSource::Regression { samples, .. }
+            | DataSource::Sums { samples }
+            | DataSource::Waves { samples, .. },
         ) => *samples = *n,
         (
             "noise",
@@ -255,15 +284,26 @@ fn set_data_field(data: &mut Option<DataSpec>, name: &str, value: &FieldValue) -
             | DataSource::Moons { noise, .. }
             | DataSource::Circles { noise, .. }
             | DataSource::Xor { noise, .. }
-            | DataSource::Regression { noise, .. },
+            | DataSource::Regression { noise, .. }
+            | DataSource::Waves { noise, .. },
         ) => *noise = *n,
         ("classes", Count(n), DataSource::Spirals { classes, .. }) => *classes = *n,
         ("factor", Number(n), DataSource::Circles { factor, .. }) => *factor = *n,
         (
             "path",
             Text(t),
-            DataSource::Csv { path, .. } | DataSource::Npz { path, .. } | DataSource::Images { path },
+            DataSource::Csv { path, .. }
+            | DataSource::Npz { path, .. }
+            | DataSource::Images { path }
+            | DataSource::Text { path, .. }
+            | DataSource::Series { path, .. },
         ) => *path = t.into(),
+        ("tokens", Choice(i), DataSource::Text { tokens, .. }) => *tokens = Tokens::ALL[(*i).min(1)],
+        ("columns", Text(t), DataSource::Series { columns, .. }) => {
+            *columns = t.split(',').map(|column| target_column(column.trim())).collect();
+        }
+        ("window", Count(n), DataSource::Series { window, .. }) => *window = *n,
+        ("horizon", Count(n), DataSource::Series { horizon, .. }) => *horizon = *n,
         (_, _, DataSource::Csv { header, target, standardize, delimiter, .. }) => match (name, value) {
             ("header", Choice(i)) => *header = [Header::Auto, Header::Yes, Header::No][(*i).min(2)],
             ("target", Text(t)) => *target = target_column(t),
@@ -281,6 +321,15 @@ fn set_data_field(data: &mut Option<DataSpec>, name: &str, value: &FieldValue) -
         _ => return false,
     }
     true
+}
+
+/// A column of a table as text: its name, its number from 0, or -1 for the last.
+fn column_text(column: &TargetColumn) -> String {
+    match column {
+        TargetColumn::Last => "-1".into(),
+        TargetColumn::Index(i) => i.to_string(),
+        TargetColumn::Name(n) => n.clone(),
+    }
 }
 
 /// The column of a table that a text names: by its name, by its number from 0, or -1 for the last.
@@ -317,6 +366,14 @@ fn example_source(name: &str) -> Option<DataSource> {
         }
         "cifar10" => DataSource::Cifar10 { paths: vec!["data_batch_1.bin".into()] },
         "images" => DataSource::Images { path: "images".into() },
+        "text" => DataSource::Text { path: "text.txt".into(), tokens: Tokens::Bytes },
+        "source" => DataSource::SourceCode,
+        "sums" => DataSource::Sums { samples: 20_000 },
+        "waves" => DataSource::Waves { samples, noise },
+        "series" => {
+            let columns = vec![TargetColumn::Index(0)];
+            DataSource::Series { path: "series.csv".into(), columns, window: 48, horizon: 12 }
+        }
         _ => return None,
     })
 }
