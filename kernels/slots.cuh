@@ -23,6 +23,8 @@ struct batch_norm_bwd { enum : int { DY = 0, X = 1, GAMMA = 2, MEAN = 3, RSTD = 
 struct layer_norm { enum : int { X = 0, GAMMA = 1, BETA = 2, Y = 3, MEAN = 4, RSTD = 5 }; };
 struct layer_norm_bwd { enum : int { DY = 0, X = 1, GAMMA = 2, MEAN = 3, RSTD = 4, DGAMMA_PREV = 5,
     DBETA_PREV = 6, DX = 7, DGAMMA = 8, DBETA = 9, WORK = 10 }; };
+struct attention { enum : int { QKV = 0, COUNTER = 1, Y = 2, LSE = 3, WORK = 4 }; };
+struct attention_bwd { enum : int { DY = 0, QKV = 1, Y = 2, LSE = 3, COUNTER = 4, DX = 5, WORK = 6 }; };
 struct max_pool { enum : int { X = 0, Y = 1, INDEX = 2 }; };
 struct max_pool_bwd { enum : int { DY = 0, INDEX = 1, DX = 2 }; };
 struct avg_pool { enum : int { X = 0, Y = 1, WORK = 2 }; };
@@ -31,6 +33,10 @@ struct global_avg_pool { enum : int { X = 0, Y = 1, WORK = 2 }; };
 struct global_avg_pool_bwd { enum : int { DY = 0, DX = 1 }; };
 struct dropout { enum : int { X = 0, COUNTER = 1, Y = 2, MASK = 3 }; };
 struct dropout_bwd { enum : int { DY = 0, MASK = 1, DX = 2 }; };
+struct recurrence { enum : int { X = 0, WEIGHT = 1, BIAS = 2, OTHER = 3, Y = 4, GATES = 5, INNER = 6,
+    BEFORE = 7, WORK = 8 }; };
+struct recurrence_bwd { enum : int { DY = 0, WEIGHT = 1, GATES = 2, INNER = 3, BEFORE = 4, DX = 5, DHIDDEN = 6,
+    WORK = 7 }; };
 struct softmax_ce { enum : int { LOGITS = 0, LABELS = 1, ROW_LOSS = 2, PROBS = 3 }; };
 struct softmax_ce_grad { enum : int { PROBS = 0, LABELS = 1, DLOGITS = 2, SCALE = 3 }; };
 struct softmax_ce_fused { enum : int { LOGITS = 0, LABELS = 1, DLOGITS = 2, LOSS = 3, ACCURACY = 4, WORK = 5,

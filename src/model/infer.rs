@@ -47,6 +47,16 @@ impl Infer<'_> {
         self.params.push((kind, shape.into(), init));
     }
 
+    /// A weight that no activation follows, whatever the next layer is.
+    pub fn inner_weight(&mut self, kind: ParamKind, fan_in: usize, fan_out: usize) {
+        self.params.push((kind, Shape::from([fan_in, fan_out]), Init::Xavier { fan_in, fan_out }));
+    }
+
+    /// A weight or bias of a recurrent layer with so many units.
+    pub fn recurrent(&mut self, kind: ParamKind, shape: impl Into<Shape>, units: usize) {
+        self.params.push((kind, shape.into(), Init::Recurrent { units }));
+    }
+
     /// A vector of `len` equal values.
     pub fn constant(&mut self, kind: ParamKind, len: usize, value: f64) {
         self.params.push((kind, Shape::from([len]), Init::Constant { value }));

@@ -40,6 +40,7 @@ fn drawn(param: &Param, index: usize, seed: u64) -> Drawn {
         Init::Constant { value } => return Drawn::Same(value as f32),
         Init::He { fan_in } => (6.0 / fan_in as f64).sqrt(),
         Init::Xavier { fan_in, fan_out } => (6.0 / (fan_in + fan_out) as f64).sqrt(),
+        Init::Recurrent { units } => 1.0 / (units as f64).sqrt(),
     };
     Drawn::Within(bound, Rng::new(seed, 0x1000 + index as u64))
 }

@@ -9,6 +9,7 @@
 
 mod activation;
 mod bundled;
+mod cell;
 mod check;
 mod diagnostic;
 mod draw;
@@ -36,6 +37,7 @@ mod write;
 
 pub use activation::Activation;
 pub use bundled::{BUNDLED, Bundled};
+pub use cell::Cell;
 pub use check::{Checked, Layer, LayerFacts, Model, check};
 pub use diagnostic::{Diagnostic, LayerPath};
 pub use field_value::FieldValue;

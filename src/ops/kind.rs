@@ -62,9 +62,11 @@ operations! {
     activation: Act, ActBwd, SignBits => act, act_bwd, sign_bits;
     batch_norm: BatchNorm, BatchNormEval, BatchNormBwd => batch_norm, batch_norm_eval, batch_norm_bwd;
     layer_norm: LayerNorm, LayerNormBwd => layer_norm, layer_norm_bwd;
+    attention: Attention, AttentionBwd => attention, attention_bwd;
     pool: MaxPool, MaxPoolBwd, AvgPool, AvgPoolBwd, GlobalAvgPool, GlobalAvgPoolBwd
         => max_pool, max_pool_bwd, avg_pool, avg_pool_bwd, global_avg_pool, global_avg_pool_bwd;
     dropout: Dropout, DropoutBwd => dropout, dropout_bwd;
+    recurrence: Recurrence, RecurrenceBwd => recurrence, recurrence_bwd;
     softmax: SoftmaxCe, SoftmaxCeGrad, SoftmaxCeFused, DenseCe
         => softmax_ce, softmax_ce_grad, softmax_ce_fused, dense_ce;
     loss: LossMean, Accuracy, Mse, MseGrad, MseFused => loss_mean, accuracy, mse, mse_grad, mse_fused;

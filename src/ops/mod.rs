@@ -8,6 +8,7 @@
 //! its formula ([`Rule`]), and two more lines of `kind.rs`.
 
 mod activation;
+mod attention;
 mod batch_norm;
 pub mod chunks;
 mod counter;
@@ -26,6 +27,7 @@ mod optimizer;
 mod point_loss;
 mod pool;
 mod product;
+mod recurrence;
 pub mod slots;
 mod softmax;
 #[cfg(test)]
@@ -33,10 +35,11 @@ mod tests;
 mod update;
 mod windows;
 
+pub use attention::{AttentionGeometry, DROPOUT_GROUP};
 pub use batch_norm::BATCH_NORM_MOMENTS;
 pub use counter::SCALER;
 pub use dropout::dropout_threshold;
-pub use geometry::{ConvGeometry, Epilogue, PoolGeometry, Scalar, Segment, Trans};
+pub use geometry::{ConvGeometry, Epilogue, PoolGeometry, RecurrenceGeometry, Scalar, Segment, Trans};
 pub use gradient_step::{GradientStep, PARTS_ALIGN};
 pub(crate) use kind::with_rule;
 pub use kind::*;

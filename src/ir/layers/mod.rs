@@ -2,11 +2,13 @@
 
 mod activation;
 mod affine;
+mod attention;
 mod block;
 mod dropout;
 mod flatten;
 mod norm;
 mod pool;
+mod recurrent;
 
 use super::builder::{At, Builder, Forward};
 use super::value::ValueId;

@@ -4,19 +4,23 @@
 //! `lower/layers`.
 
 mod affine;
+mod attention;
 mod loss;
 mod norm;
 mod pointwise;
 mod pool;
+mod recurrence;
 mod update;
 
 pub use affine::{Conv2d, Conv2dBwd, Linear, LinearBwd};
+pub use attention::{Attention, AttentionBwd};
 pub use loss::{
     Accuracy, BinaryAccuracy, Mse, MseGrad, PointLoss, PointLossGrad, SoftmaxCrossEntropy, SoftmaxCrossEntropyGrad,
 };
 pub use norm::{BatchNorm, BatchNormBwd, BatchNormEval, LayerNorm, LayerNormBwd};
 pub use pointwise::{Activation, ActivationBwd, Add, Dropout, DropoutBwd, Flatten, FlattenBwd, GradAdd, Save};
 pub use pool::{GlobalAvgPool, GlobalAvgPoolBwd, Pool, PoolBwd, PoolKind};
+pub use recurrence::{Direction, Recurrence, RecurrenceBwd};
 pub use update::{BiasCorr, OptimizerStep, StepInc, UpdateMetrics};
 
 use super::value::{Role, Value, ValueId};
@@ -82,10 +86,10 @@ macro_rules! each_node {
     };
     ($($args:tt)*) => {
         $crate::ir::each_node! { @all [$($args)*]
-            Linear LinearBwd Conv2d Conv2dBwd
+            Linear LinearBwd Conv2d Conv2dBwd Attention AttentionBwd
             BatchNorm BatchNormEval BatchNormBwd LayerNorm LayerNormBwd
             Activation ActivationBwd Dropout DropoutBwd Flatten FlattenBwd Add GradAdd Save
-            Pool PoolBwd GlobalAvgPool GlobalAvgPoolBwd
+            Pool PoolBwd GlobalAvgPool GlobalAvgPoolBwd Recurrence RecurrenceBwd
             SoftmaxCrossEntropy SoftmaxCrossEntropyGrad Mse MseGrad Accuracy
             PointLoss PointLossGrad BinaryAccuracy
             StepInc BiasCorr OptimizerStep UpdateMetrics

@@ -1,10 +1,12 @@
 //! What each node becomes: the operations of layers, of the loss and of the update.
 
 mod affine;
+mod attention;
 mod loss;
 mod norm;
 mod pointwise;
 mod pool;
+mod recurrence;
 mod update;
 
 use super::lowerer::Lowerer;

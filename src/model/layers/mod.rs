@@ -4,30 +4,40 @@
 //! A new layer is a file with a struct that implements [`LayerType`], and its name in the list of `each_layer!`.
 
 mod activation;
+mod attention;
 mod batch_norm;
 mod conv2d;
 mod dense;
 mod dropout;
 mod flatten;
 mod global_avg_pool;
+mod gru;
 mod layer_norm;
+mod lstm;
 mod pool;
+mod recurrent;
 mod repeat;
 mod residual;
 mod rms_norm;
+mod rnn;
 
 pub use activation::ActivationLayer;
+pub use attention::Attention;
 pub use batch_norm::BatchNorm;
 pub use conv2d::Conv2d;
 pub use dense::Dense;
 pub use dropout::Dropout;
 pub use flatten::Flatten;
 pub use global_avg_pool::GlobalAvgPool;
+pub use gru::Gru;
 pub use layer_norm::LayerNorm;
+pub use lstm::Lstm;
 pub use pool::{AvgPool2d, MaxPool2d, Pool, window_output};
+pub use recurrent::Recurrent;
 pub use repeat::Repeat;
 pub use residual::Residual;
 pub use rms_norm::RmsNorm;
+pub use rnn::Rnn;
 
 use super::activation::Activation;
 use super::draw::Draw;
@@ -80,7 +90,7 @@ macro_rules! each_layer {
     ($($args:tt)*) => {
         $crate::model::layers::each_layer! { @all [$($args)*]
             Dense Conv2d BatchNorm LayerNorm RmsNorm ActivationLayer MaxPool2d AvgPool2d GlobalAvgPool Flatten Dropout
-            Residual Repeat
+            Attention Residual Repeat Rnn Gru Lstm
         }
     };
 }

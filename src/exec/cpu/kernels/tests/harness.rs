@@ -3,6 +3,7 @@
 
 use crate::exec::cpu::call::{Call, MAX_ARGS, Part};
 use crate::exec::cpu::kernels::resolve;
+use crate::model::Cell;
 use crate::ops::{self, Dir, OpKind};
 use crate::select::{Isa, Variant, catalogue};
 use std::collections::BTreeMap;
@@ -122,6 +123,14 @@ fn length(op: &OpKind, name: &str) -> usize {
             "mean" | "rstd" => *rows,
             _ => *cols,
         },
+        OpKind::Attention(ops::Attention { geometry: g }) | OpKind::AttentionBwd(ops::AttentionBwd { geometry: g }) => {
+            match name {
+                "qkv" | "dx" => g.batch * g.positions * (g.heads + 2 * g.kv_heads) * g.head_dim,
+                "lse" => g.batch * g.heads * g.positions,
+                "counter" => 2,
+                _ => g.batch * g.positions * g.heads * g.head_dim,
+            }
+        }
         OpKind::MaxPool(ops::MaxPool { geometry: g })
         | OpKind::MaxPoolBwd(ops::MaxPoolBwd { geometry: g })
         | OpKind::AvgPool(ops::AvgPool { geometry: g })
@@ -177,6 +186,19 @@ fn length(op: &OpKind, name: &str) -> usize {
         | OpKind::WeightStep { .. }
         | OpKind::BiasStep { .. }
         | OpKind::StepMetrics { .. } => panic!("a CPU has no kernel for {}", op.name()),
+        OpKind::Recurrence(ops::Recurrence { geometry: g }) | OpKind::RecurrenceBwd(ops::RecurrenceBwd { geometry: g }) => {
+            let (rows, wide) = (g.batch * g.positions, g.cell.gates() * g.units);
+            let states = if g.last { g.batch } else { rows };
+            match name {
+                "weight" => g.units * wide,
+                "bias" => wide,
+                "other" => states * g.units,
+                "y" if !g.reverse => states * g.units,
+                "y" | "dy" => states * g.units * if g.bidirectional { 2 } else { 1 },
+                "inner" | "before" => rows * g.units,
+                _ => rows * wide,
+            }
+        }
         OpKind::Gemm(g) => match name {
             "a" => g.m * g.k,
             "b" => g.k * g.n,
@@ -280,6 +302,16 @@ fn is_used(op: &OpKind, name: &str) -> bool {
         OpKind::LayerNorm(ops::LayerNorm { rms, .. }) | OpKind::LayerNormBwd(ops::LayerNormBwd { rms, .. }) => {
             !rms || !["mean", "beta", "dbeta", "dbeta_prev"].contains(&name)
         }
+        OpKind::Recurrence(ops::Recurrence { geometry: g }) => match name {
+            "other" => g.bidirectional && g.reverse,
+            "inner" => matches!(g.cell, Cell::Gru | Cell::Lstm),
+            _ => true,
+        },
+        OpKind::RecurrenceBwd(ops::RecurrenceBwd { geometry: g }) => match name {
+            "inner" => matches!(g.cell, Cell::Gru | Cell::Lstm),
+            "before" | "dhidden" => g.cell == Cell::Gru,
+            _ => true,
+        },
         _ => true,
     }
 }

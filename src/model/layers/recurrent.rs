@@ -1,0 +1,103 @@
+//! What `rnn`, `gru` and `lstm` share: fields, shape rule and parameters.
+
+use crate::model::cell::Cell;
+use crate::model::draw::Draw;
+use crate::model::field_value::FieldValue;
+use crate::model::infer::Infer;
+use crate::model::param::ParamKind;
+use crate::model::schema::{FieldSpec, Lens, Range};
+use crate::tensor::Shape;
+
+/// A recurrent layer of any kind.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Recurrent {
+    pub cell: Cell,
+    pub units: usize,
+    /// Whether a second direction walks from the end.
+    pub bidirectional: bool,
+    /// Whether only the final state of each direction is given.
+    pub last: bool,
+}
+
+/// The parameters of a direction, in order: those of the input, then those of the state; weights before biases.
+const FORWARD: [ParamKind; 4] = [ParamKind::WeightIh, ParamKind::WeightHh, ParamKind::BiasIh, ParamKind::BiasHh];
+const REVERSE: [ParamKind; 4] =
+    [ParamKind::WeightIhReverse, ParamKind::WeightHhReverse, ParamKind::BiasIhReverse, ParamKind::BiasHhReverse];
+
+impl Recurrent {
+    /// The parameters of each direction, that from the beginning first: `weight_ih`, `weight_hh`, `bias_ih`,
+    /// `bias_hh`.
+    #[must_use]
+    pub fn directions(self) -> &'static [[ParamKind; 4]] {
+        const BOTH: [[ParamKind; 4]; 2] = [FORWARD, REVERSE];
+        &BOTH[..1 + usize::from(self.bidirectional)]
+    }
+
+    /// The number of values of a position's output.
+    #[must_use]
+    pub const fn outputs(self) -> usize {
+        if self.bidirectional { self.units.saturating_mul(2) } else { self.units }
+    }
+
+    /// The output of a sample `[T, D]`, with the parameters reported to `cx`.
+    pub(super) fn infer(self, cx: &mut Infer<'_>) -> Option<Shape> {
+        let [positions, inputs] = cx.input.0[..] else {
+            let found = format!("found an input of shape {}", cx.input);
+            let help = "a recurrent layer takes a sequence [T, D]; give the input two dimensions, or put an embedding \
+                        before it where the input is tokens";
+            cx.fail("", found, help);
+            return None;
+        };
+        if !cx.fields.is_sound() {
+            return None;
+        }
+        let wide = self.units.saturating_mul(self.cell.gates());
+        for &[weight_ih, weight_hh, bias_ih, bias_hh] in self.directions() {
+            cx.recurrent(weight_ih, [inputs, wide], self.units);
+            cx.recurrent(weight_hh, [self.units, wide], self.units);
+            cx.recurrent(bias_ih, [wide], self.units);
+            cx.recurrent(bias_hh, [wide], self.units);
+        }
+        Some(if self.last { Shape::from([self.outputs()]) } else { Shape::from([positions, self.outputs()]) })
+    }
+
+    /// The layer for random networks: units, both directions, and what is given.
+    pub(super) fn drawn(draw: &mut Draw, cell: Cell) -> Self {
+        let most = draw.size().sample / 40;
+        let units = draw.extreme_or(&[1], |d| d.between(1, most));
+        Self { cell, units, bidirectional: draw.coin(0.3), last: draw.coin(0.4) }
+    }
+
+    /// The same with the shape of its input; only an even number of values can be shared by two directions.
+    pub(super) fn kept(self, input: &Shape) -> Self {
+        let Some(&width) = input.0.last() else { return self };
+        let bidirectional = self.bidirectional && width.is_multiple_of(2);
+        Self { units: if bidirectional { width / 2 } else { width }, bidirectional, last: false, ..self }
+    }
+}
+
+const UNITS: Range = Range::Whole { least: 1, most: usize::MAX, help: Some("a recurrent layer needs at least 1 unit") };
+const RETURNED: [&str; 2] = ["sequence", "last"];
+
+pub(super) const fn units<T>(lens: Lens<T, usize>) -> FieldSpec<T> {
+    FieldSpec::<T>::count("units", lens).within(UNITS).help("Values of the state, which are the output of a position.")
+}
+
+pub(super) const fn bidirectional<T>(lens: Lens<T, bool>) -> FieldSpec<T> {
+    FieldSpec::<T>::flag("bidirectional", lens)
+        .default(|_| FieldValue::Flag(false))
+        .help("A second direction reads the sequence from its end; the outputs are side by side.")
+}
+
+/// What is given, by position in [`RETURNED`]: each position's state, or the last of each direction.
+pub(super) const fn returned<T>(lens: Lens<T, usize>) -> FieldSpec<T> {
+    FieldSpec::<T>::option("return", &RETURNED, lens).help("The state at every position, or the final one alone.")
+}
+
+/// The lens of the field that [`returned`] describes.
+macro_rules! last {
+    () => {
+        $crate::model::schema::Lens { get: |l| usize::from(l.last), set: |l, i| l.last = i == 1 }
+    };
+}
+pub(super) use last;
