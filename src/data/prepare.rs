@@ -140,7 +140,7 @@ mod tests {
     fn labels(loaded: &Loaded) -> &[i32] {
         match &loaded.dataset.target {
             Target::Classes { labels, .. } => labels,
-            Target::Values { .. } => panic!("classes"),
+            Target::Values { .. } | Target::Windows(_) => panic!("classes"),
         }
     }
 

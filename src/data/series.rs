@@ -81,7 +81,7 @@ fn read_columns(bytes: &[u8], file: &str, columns: &[TargetColumn]) -> Result<Li
             Some(chosen) => chosen,
             None => {
                 let (found, is_header) = choose(&cells, line, file, columns)?;
-                let found = chosen.insert(found);
+                let found = &*chosen.insert(found);
                 if is_header {
                     continue;
                 }
@@ -179,3 +179,6 @@ pub(super) fn scale_targets(data: &mut Dataset, scaling: &Scaling) {
     let of_line = Scaling { mean: scaling.mean[..width].to_vec(), scale: scaling.scale[..width].to_vec() };
     of_line.apply(values);
 }
+
+#[cfg(test)]
+mod tests;

@@ -263,7 +263,7 @@ mod tests {
     fn shapes_are_what_they_are_called() {
         let classes = |data: &Dataset| match &data.target {
             Target::Classes { labels, .. } => labels.clone(),
-            Target::Values { .. } => panic!("classes"),
+            Target::Values { .. } | Target::Windows(_) => panic!("classes"),
         };
         let xor = drawn(&DataSource::Xor { samples: 50, noise: 0.05 }, 0);
         for (point, label) in xor.x().chunks(2).zip(classes(&xor)) {

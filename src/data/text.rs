@@ -182,3 +182,6 @@ fn sums(samples: usize, seed: u64) -> Result<TokenRows, DataError> {
     }
     Ok(TokenRows::new(tokens, symbols, layout, "sums"))
 }
+
+#[cfg(test)]
+mod tests;

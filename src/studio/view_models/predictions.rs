@@ -3,7 +3,7 @@
 
 use crate::data::{Dataset, Split, Target};
 use crate::model::{DataSource, Model, ParamId, ParamKind};
-use crate::studio::view_models::data::{Picture, class_name, class_of, picture, target_text};
+use crate::studio::view_models::data::{Picture, class_name, picture, target_text};
 use crate::tensor::{HostTensor, figure};
 use crate::train::{Look, Looked, argmax};
 use std::fmt;

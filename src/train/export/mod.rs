@@ -352,7 +352,7 @@ fn data_tensors(set: &Dataset, split: &Split) -> Result<Vec<(String, HostTensor)
         Target::Classes { labels, shape, .. } => HostTensor::from_slice(shape.batched(n), labels)?,
         Target::Values { values, shape } => HostTensor::from_slice(shape.batched(n), values)?,
         Target::Windows(rows) => {
-            HostTensor::from_slice(rows.target_shape().batched(n), &rows.rows(&all, RowPart::Target)?)?
+            HostTensor::from_slice(rows.target_shape().batched(n), &rows.rows(&all, RowPart::Target).map_err(TrainError::from)?)?
         }
     };
     let part = |indices: &[u32]| {
@@ -365,7 +365,7 @@ fn data_tensors(set: &Dataset, split: &Split) -> Result<Vec<(String, HostTensor)
         let tensor = match &input.values {
             Samples::Real(values) => HostTensor::from_slice(shape, values)?,
             Samples::Tokens(tokens) => HostTensor::from_slice(shape, tokens)?,
-            Samples::Windows(rows) => HostTensor::from_slice(shape, &rows.rows(&all, RowPart::Sample)?)?,
+            Samples::Windows(rows) => HostTensor::from_slice(shape, &rows.rows(&all, RowPart::Sample).map_err(TrainError::from)?)?,
         };
         tensors.push((name, tensor));
     }

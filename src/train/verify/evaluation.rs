@@ -207,7 +207,7 @@ fn one_by_one(session: &mut Session, set: &Dataset, held_out: &[u32], counts: bo
                             confusion[label][best] += 1;
                         }
                     }
-                    whole += usize::from(right - before == positions);
+                    whole += u32::from(right - before == positions);
                 }
                 Target::Values { values, .. } => {
                     let off = |(v, t): (&f32, &f32)| f64::from(v - t) * f64::from(v - t);
