@@ -27,9 +27,16 @@ impl Request {
     /// The shape of the only input, where it is one of numbers.
     ///
     /// # Errors
-    /// Where the network asks for more than that: no source there is gives several inputs, or tokens.
+    /// Where the network asks for more than that: no source there is gives several inputs, tokens, or a class for each
+    /// position of a sample.
     pub(super) fn only(&self, source: &DataSource) -> Result<&Shape, DataError> {
         match &self.inputs[..] {
+            [_] if self.loss.wants_classes() && self.output.rank() > 1 => {
+                let expected = format!("a source with a class for each of the {} positions", self.output.0[0]);
+                let help = "this one has one class a sample: add take or global_avg_pool before the last layer, or \
+                            train on a file of batches with --batches";
+                Err(DataError::field("type", source.name(), expected, help))
+            }
             [input] if !input.content.is_tokens() => Ok(&input.shape),
             inputs => {
                 let expected = format!("a source that gives {}", inputs_text(inputs));

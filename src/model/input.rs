@@ -160,3 +160,57 @@ pub fn inputs_text(inputs: &[NamedInput]) -> String {
 pub fn sample_len(inputs: &[NamedInput]) -> usize {
     inputs.iter().fold(0, |sum, input| sum.saturating_add(input.shape.checked_len().unwrap_or(usize::MAX)))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::{check, read_preset, write_preset};
+
+    fn text(inputs: &str) -> String {
+        format!(
+            r#"{{"version": 1, "name": "n", {inputs}, "layers": [{{"type": "dense", "units": 2}}],
+            "loss": {{"type": "mse"}}, "optimizer": {{"type": "sgd", "lr": 0.1}}}}"#
+        )
+    }
+
+    #[test]
+    fn inputs_are_written_as_they_are_read() {
+        for inputs in [
+            r#""input": {"shape": [4], "batch": 2}"#,
+            r#""input": {"shape": [4, 3], "batch": 2}"#,
+            r#""input": {"type": "tokens", "shape": [4], "vocab": 9, "batch": 2}"#,
+            r#""inputs": {"words": {"type": "tokens", "shape": [4], "vocab": 9}}, "input": {"batch": 2}"#,
+            r#""inputs": {"words": {"shape": [4]}, "image": {"shape": [1, 2, 2]}}, "input": {"batch": 2}"#,
+        ] {
+            let preset = read_preset(&text(inputs)).unwrap();
+            assert_eq!(read_preset(&write_preset(&preset)).as_ref(), Ok(&preset), "{inputs}");
+        }
+        let preset = read_preset(&text(r#""input": {"shape": [4], "batch": 2}"#)).unwrap();
+        assert_eq!(preset.input, InputSpec::one([4], 2));
+        assert!(
+            write_preset(&preset).contains("\"input\": {\n    \"shape\": [\n      4\n    ],\n    \"batch\": 2\n  }")
+        );
+    }
+
+    #[test]
+    fn inputs_keep_their_order_and_their_names_in_a_step() {
+        let inputs = r#""inputs": {"words": {"shape": [4]}, "x": {"shape": [3]}}, "input": {"batch": 2}"#;
+        let spec = read_preset(&text(inputs)).unwrap().input;
+        let names: Vec<String> = spec.inputs.iter().map(|input| input.value_name(&spec.inputs)).collect();
+        assert_eq!((names, spec.single()), (vec!["x.words".to_owned(), "x.x".to_owned()], None));
+        assert_eq!(inputs_text(&spec.inputs), "words [4], x [3]");
+        assert_eq!(spec.place(&spec.inputs[0]), "inputs.words");
+        let only = InputSpec::one([4], 2);
+        assert_eq!(
+            (only.inputs[0].value_name(&only.inputs), only.place(&only.inputs[0])),
+            ("x".into(), "input".into())
+        );
+    }
+
+    #[test]
+    fn a_sequence_is_taken_by_the_layers_of_positions() {
+        let model = check(&read_preset(&text(r#""input": {"shape": [4, 3], "batch": 2}"#)).unwrap()).model.unwrap();
+        assert_eq!((model.output.0.as_slice(), model.sample_len()), (&[4, 2][..], 12));
+        assert_eq!((model.labels().0.as_slice(), model.classes()), (&[4][..], 2));
+    }
+}

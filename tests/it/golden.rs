@@ -106,12 +106,19 @@ fn first_step(name: &str, target: &Target) {
         };
         step.set_param(ParamId(index as u32), &init).unwrap();
     }
-    let x: Vec<f32> = golden.get("batch.x").unwrap().to_vec().unwrap();
-    step.set_x(&x[..model.batch * model.sample_len()]).unwrap();
+    let inputs: Vec<_> = compiled.plan.program.all_samples().collect();
+    for (input, id) in model.inputs.iter().zip(inputs) {
+        let x = golden.get(&format!("batch.{}", input.value_name(&model.inputs))).unwrap();
+        let len = model.batch * input.shape.len();
+        match x.to_vec::<i32>() {
+            Ok(tokens) => step.set_input(id, &tokens[..len]).unwrap(),
+            Err(_) => step.set_input(id, &x.to_vec::<f32>().unwrap()[..len]).unwrap(),
+        }
+    }
     let y = golden.get("batch.y").unwrap();
     let label = compiled.plan.program.targets().unwrap();
     match y.to_vec::<i32>() {
-        Ok(v) => step.write(label, &v[..model.batch]).unwrap(),
+        Ok(v) => step.write(label, &v[..model.batch * model.labels().len()]).unwrap(),
         Err(_) => step.write(label, &y.to_vec::<f32>().unwrap()[..model.batch * model.output.len()]).unwrap(),
     }
     let ops = &compiled.plan.program.ops;

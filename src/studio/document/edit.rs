@@ -1,6 +1,7 @@
 //! Changes to a preset: what each does, and where it leaves the layers.
 
 use crate::model::{LayerKind, LayerPath, LayerSpec, Preset, check};
+use crate::studio::document::fields::inputs::set_input_field;
 use crate::studio::document::fields::layer::set_layer_field;
 use crate::studio::document::fields::preset::set_preset_field;
 use crate::studio::document::fields::value::{FieldValue, Owner};
@@ -115,6 +116,9 @@ pub(super) fn change(preset: &mut Preset, edit: &Edit) -> Option<LayerPath> {
     match edit {
         Edit::SetField { owner: Owner::Preset, name, value } => {
             set_preset_field(preset, name, value).then(LayerPath::default)
+        }
+        Edit::SetField { owner: Owner::Input(input), name, value } => {
+            set_input_field(&mut preset.input, input, name, value).then(LayerPath::default)
         }
         Edit::SetField { owner: Owner::Layer(path), name, value } => {
             let (parent, index) = split_path(path);

@@ -5,6 +5,7 @@ use crate::studio::commands::Edit;
 use crate::studio::commands::fold::{Fold, FoldCommand};
 use crate::studio::commands::selection::Selection;
 use crate::studio::commands::{CommandQueue, UiCommand};
+use crate::studio::document::fields::value::Field;
 use crate::studio::panels::layer_card::Dragged;
 use crate::studio::panels::layer_card::{CardOptions, card_ui, fold_ui, indented_ui, sum_ui};
 use crate::studio::theme;
@@ -12,7 +13,7 @@ use crate::studio::theme::icons;
 use crate::studio::view_models::folded_layers::{FoldRow, Sideways};
 use crate::studio::view_models::format;
 use crate::studio::view_models::format::plain_count;
-use crate::studio::view_models::network::{Card, NetworkView, Row, Run, Section, Sum};
+use crate::studio::view_models::network::{Card, NetworkView, Problem, Row, Run, Section, Sum};
 use crate::studio::view_models::panels::network::NetworkPanelView;
 use crate::studio::widgets::button::{command_icon_ui, weak_ui};
 use crate::studio::widgets::field::{Drafts, FieldOptions, field_ui, problem_ui};
@@ -147,15 +148,17 @@ pub(super) fn section_ui(
     ui.label(RichText::new(section.title).font(theme::strong(12.0)).color(theme::colors(ui).weak));
     let width = ui.available_width();
     for field in &section.fields {
-        let own = section.problems.iter().filter(|p| p.field == field.name);
+        let (title, place) = (field.title(), field.owner.path_of(field.name));
+        let own = section.problems.iter().filter(|p| p.field == place);
         let is_wrong = own.clone().next().is_some();
-        let options = FieldOptions { name: field.label, is_wrong, label_width: 104.0, width, is_entered: false };
+        let options = FieldOptions { name: &title, is_wrong, label_width: 104.0, width, is_entered: false };
         field_ui(ui, field, options, drafts, commands);
         for p in own.filter(|_| says_problems) {
             problem_ui(ui, &p.message, &p.help);
         }
     }
-    let known = |p: &&crate::studio::view_models::network::Problem| !section.fields.iter().any(|f| f.name == p.field);
+    let is_of = |f: &Field, p: &Problem| f.owner.path_of(f.name) == p.field;
+    let known = |p: &&Problem| !section.fields.iter().any(|f| is_of(f, p));
     for p in section.problems.iter().filter(known).filter(|_| says_problems) {
         problem_ui(ui, &p.message, &p.help);
     }

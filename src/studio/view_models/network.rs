@@ -192,7 +192,7 @@ pub struct NetworkView {
 fn section_of(path: &str) -> Option<&'static str> {
     let head = path.split('.').next().unwrap_or_default();
     Some(match head {
-        "input" | "precision" => "Input",
+        "input" | "inputs" | "precision" => "Input",
         "loss" => "Loss",
         "optimizer" => "Optimizer",
         "data" => "Data",

@@ -3,6 +3,7 @@
 //! Every field has a typed value that prints as text and reads back from it, so that one editor serves them all, and
 //! a wrong text never reaches the document.
 
+pub mod inputs;
 pub mod layer;
 pub mod preset;
 pub mod value;

@@ -4,6 +4,7 @@ use crate::model::{
     DataSource, DataSpec, Header, LossSpec, OptimizerSpec, Precision, Preset, SplitKind, TargetColumn, Tokens,
     TrainSpec,
 };
+use crate::studio::document::fields::inputs::{put_inputs, set_unnamed};
 use crate::studio::document::fields::value::{Field, FieldValue, List, Owner};
 use std::path::PathBuf;
 
@@ -50,14 +51,7 @@ fn list() -> List {
 
 fn input_fields(preset: &Preset) -> Vec<Field> {
     let mut l = list();
-    if let Some(input) = preset.input.single() {
-        l.put(
-            "input.shape",
-            "sample shape",
-            FieldValue::Shape(input.shape.0.clone()),
-            "One sample: features; positions and features; or channels, height, width.",
-        );
-    }
+    put_inputs(&mut l, &preset.input);
     l.put("input.batch", "batch", FieldValue::Count(preset.input.batch), "Samples a step.");
     let index = Precision::ALL.iter().position(|p| *p == preset.precision).unwrap_or(0);
     l.choose(
@@ -213,14 +207,10 @@ fn run_fields(preset: &Preset) -> Vec<Field> {
 
 /// Sets a field outside the layers; false where there is none of that name or the value is of another type.
 pub fn set_preset_field(preset: &mut Preset, name: &str, value: &FieldValue) -> bool {
-    use FieldValue::{Choice, Count, Seed, Shape, Text};
+    use FieldValue::{Choice, Count, Seed, Text};
     match (name, value) {
         ("name", Text(t)) => preset.name.clone_from(t),
         ("about", Text(t)) => preset.about.clone_from(t),
-        ("input.shape", Shape(dims)) => match &mut preset.input.inputs[..] {
-            [input] => input.shape = dims.clone().into(),
-            _ => return false,
-        },
         ("input.batch", Count(n)) => preset.input.batch = *n,
         ("precision", Choice(i)) => preset.precision = Precision::ALL.get(*i).copied().unwrap_or_default(),
         ("loss.type", Choice(i)) => {
@@ -236,6 +226,9 @@ pub fn set_preset_field(preset: &mut Preset, name: &str, value: &FieldValue) -> 
             }
             if name.starts_with("optimizer.") {
                 return set_optimizer_field(&mut preset.optimizer, name, value);
+            }
+            if let Some(field) = name.strip_prefix("input.") {
+                return set_unnamed(&mut preset.input, field, value);
             }
             return name.strip_prefix("data.").is_some_and(|rest| set_data_field(&mut preset.data, rest, value));
         }

@@ -2,6 +2,7 @@
 
 pub use crate::model::FieldValue;
 use crate::model::LayerPath;
+use std::borrow::Cow;
 
 /// Whose field it is.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -9,6 +10,8 @@ pub enum Owner {
     /// The document itself; names are whole paths such as `optimizer.lr`.
     Preset,
     Layer(LayerPath),
+    /// An input that has a name; names of fields are such as `shape`.
+    Input(String),
 }
 
 impl Owner {
@@ -18,6 +21,7 @@ impl Owner {
         match self {
             Self::Preset => name.to_owned(),
             Self::Layer(path) => format!("{path}.{name}"),
+            Self::Input(input) => format!("inputs.{input}.{name}"),
         }
     }
 }
@@ -32,6 +36,17 @@ pub struct Field {
     pub value: FieldValue,
     pub options: Vec<&'static str>,
     pub help: &'static str,
+}
+
+impl Field {
+    /// The name on screen, behind that of the input that it belongs to.
+    #[must_use]
+    pub fn title(&self) -> Cow<'static, str> {
+        match &self.owner {
+            Owner::Input(input) => format!("{input} {}", self.label).into(),
+            Owner::Preset | Owner::Layer(_) => self.label.into(),
+        }
+    }
 }
 
 pub(super) struct List {
