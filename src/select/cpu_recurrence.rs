@@ -19,8 +19,8 @@ pub const fn added_columns(g: &RecurrenceGeometry) -> usize {
     if matches!(g.cell, Cell::Gru) { 2 * g.units } else { g.wide() }
 }
 
-/// Panels of the weight, of which those before the second number are added to the input part. A panel holds `units` rows
-/// of a tile's columns.
+/// Panels of the weight, of which those before the second number are added to the input part. A panel holds `units`
+/// rows of a tile's columns.
 #[must_use]
 pub const fn panels(g: &RecurrenceGeometry, isa: Isa) -> (usize, usize) {
     let columns = tile_shape(isa).columns();

@@ -1,5 +1,5 @@
-//! `attention`: a product that makes queries, keys and values, the attention of every head, and a product that mixes the
-//! heads.
+//! `attention`: a product that makes queries, keys and values, the attention of every head, and a product that mixes
+//! the heads.
 
 use super::affine::{Params, projection};
 use crate::ir::builder::{At, Backward, Builder, Derivative, Forward};

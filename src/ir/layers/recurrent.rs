@@ -127,7 +127,11 @@ impl Walk {
         b.node(nodes::RecurrenceBwd { direction }, inputs, [Some(dinput), dhidden].into_iter().flatten().collect());
         linear(b, at.layer, (dhidden.unwrap_or(dinput), self.before), [weight_hh, bias_hh], None);
         let dx = at.input_grad.then(|| {
-            let name = if direction.bidirectional { format!("gA{}", if end.is_empty() { "_forward" } else { end }) } else { "gA".into() };
+            let name = if direction.bidirectional {
+                format!("gA{}", if end.is_empty() { "_forward" } else { end })
+            } else {
+                "gA".into()
+            };
             let shape = b.shape(x);
             b.real(&name, shape)
         });

@@ -72,8 +72,8 @@ impl LayerType for Attention {
     fn infer(&self, cx: &mut Infer<'_>) -> Option<Shape> {
         let [_, width] = cx.input.0[..] else {
             let found = format!("found an input of shape {}", cx.input);
-            let help = "attention takes positions with features [T, D], as an embedding gives them or as samples of two \
-                        dimensions are";
+            let help = "attention takes positions with features [T, D]: an embedding gives them, and samples of two \
+                        dimensions are such";
             cx.fail("", found, help);
             return None;
         };

@@ -101,3 +101,54 @@ macro_rules! last {
     };
 }
 pub(super) use last;
+
+#[cfg(test)]
+mod tests {
+    use crate::model::{check, init_values, read_preset};
+    use crate::tensor::Shape;
+
+    fn preset(layer: &str, shape: &str) -> String {
+        format!(
+            r#"{{"version": 1, "name": "r", "input": {{"shape": [{shape}], "batch": 2}}, "layers": [{layer}],
+            "loss": {{"type": "mse"}}, "optimizer": {{"type": "sgd", "lr": 0.1}}}}"#
+        )
+    }
+
+    #[test]
+    fn outputs_and_parameters_follow_from_the_fields() {
+        let text = r#"{"type": "lstm", "units": 4, "bidirectional": true, "return": "last"}"#;
+        let model = check(&read_preset(&preset(text, "5, 3")).unwrap()).model.unwrap();
+        assert_eq!(model.output, Shape::from([8]));
+        let wanted: Vec<(String, Shape)> = ["", "_reverse"]
+            .into_iter()
+            .flat_map(|end| {
+                let named = |name: &str, shape: &[usize]| (format!("layers.0.{name}{end}"), Shape(shape.to_vec()));
+                let biases = ["bias_ih", "bias_hh"].map(|name| named(name, &[16]));
+                [named("weight_ih", &[3, 16]), named("weight_hh", &[4, 16])].into_iter().chain(biases)
+            })
+            .collect();
+        let found: Vec<(String, Shape)> = model.params.iter().map(|p| (p.name.clone(), p.shape.clone())).collect();
+        assert_eq!(found, wanted);
+        for (index, param) in model.params.iter().enumerate() {
+            let values = init_values(param, index, 3);
+            let largest = values.iter().fold(0.0f32, |max, v| max.max(v.abs()));
+            assert!(largest <= 0.5 && largest > 0.3, "{}: {largest}", param.name);
+        }
+        for (layer, width) in [(r#"{"type": "rnn", "units": 4}"#, 4), (r#"{"type": "gru", "units": 3}"#, 3)] {
+            let model = check(&read_preset(&preset(layer, "5, 3")).unwrap()).model.unwrap();
+            assert_eq!(model.output, Shape::from([5, width]));
+        }
+    }
+
+    #[test]
+    fn an_input_without_positions_is_a_mistake() {
+        for (shape, found) in [("12", "[12]"), ("2, 3, 4", "[2, 3, 4]")] {
+            let checked = check(&read_preset(&preset(r#"{"type": "gru", "units": 4}"#, shape)).unwrap());
+            let mistake = &checked.diagnostics[0];
+            assert_eq!(mistake.path, "layers[0]");
+            assert!(mistake.message.ends_with(found) && mistake.help.contains("[T, D]"), "{mistake:?}");
+        }
+        let checked = check(&read_preset(&preset(r#"{"type": "rnn", "units": 0}"#, "5, 3")).unwrap());
+        assert!(checked.diagnostics[0].help.contains("at least 1 unit"), "{:?}", checked.diagnostics);
+    }
+}

@@ -57,26 +57,6 @@ pub fn exp(x: f32) -> f32 {
     p * exp2i(half) * exp2i(n - half)
 }
 
-/// `e^x - 1` for `x` from 0 to 80, within 3 units in the last place, where `x` is small too.
-#[inline(always)]
-#[must_use]
-pub fn exp_less_1(x: f32) -> f32 {
-    let shifted = x * std::f32::consts::LOG2_E + ROUND;
-    let n = shifted - ROUND;
-    let (upper, lower) = (x - n * LN2_HI, n * LN2_LO);
-    let r = upper - lower;
-    // As in [`exp`], before 1 is added.
-    let q = 1.395_043e-3;
-    let q = q * r + 8.368_887e-3;
-    let q = q * r + 4.166_620_7e-2;
-    let q = q * r + 1.666_651_9e-1;
-    let q = q * r + 0.5;
-    let p = upper + ((q * r) * r - lower);
-    // The low bits of `shifted` are the integer; they move into the exponent, and all others out.
-    let power = f32::from_bits((127u32 << 23).wrapping_add(shifted.to_bits() << 23));
-    power * p + (power - 1.0)
-}
-
 /// `ln x`, within 1 ulp; minus infinity at zero, NaN below.
 #[inline(always)]
 #[must_use]

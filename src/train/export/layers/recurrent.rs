@@ -65,7 +65,8 @@ const fn gate_order(cell: Cell) -> &'static [i64] {
 /// `[1, gates, units]` of a bias, else `[1, gates units, values]`.
 fn gates_first(w: &mut Writer, name: &str, of: Recurrent, is_bias: bool) -> String {
     let units = of.units as i64;
-    let turned = if is_bias { name.to_owned() } else { w.node("Transpose", &[name], &[Attribute::Ints("perm", vec![1, 0])]) };
+    let turned =
+        if is_bias { name.to_owned() } else { w.node("Transpose", &[name], &[Attribute::Ints("perm", vec![1, 0])]) };
     let by_gate = w.integers(&[1, of.cell.gates() as i64, units, -1]);
     let cut = w.node("Reshape", &[&turned, &by_gate], &[]);
     let order = w.integers(gate_order(of.cell));

@@ -37,9 +37,9 @@ struct Tile {
     value_gradients: *mut f32,
 }
 
-/// Slots: dy, qkv, y, lse, counter, dx, work. Rows of queries are in `W` vectors. First phase: the gradients of queries,
-/// and each chunk's sums for keys and values; these are the gradients where there is one chunk. Second phase: the
-/// chunks are added in order.
+/// Slots: dy, qkv, y, lse, counter, dx, work. Rows of queries are in `W` vectors. First phase: the gradients of
+/// queries, and each chunk's sums for keys and values; these are the gradients where there is one chunk. Second phase:
+/// the chunks are added in order.
 #[inline(always)]
 pub unsafe fn attention_bwd<V: Vectors, const W: usize>(call: &Call, part: Part) {
     use crate::ops::slot::attention_bwd as slot;

@@ -171,8 +171,8 @@ pub fn attending(causal: bool, key: usize, first: usize) -> u16 {
 /// What scores are multiplied by besides [`AttentionGeometry::scale`], so that probabilities are powers of two.
 pub const TO_POWERS: f32 = std::f32::consts::LOG2_E;
 
-/// `2^y` for `y` up to about 0, within 1 unit in the last place; NaN for NaN. It is 0 where it would be below the normal
-/// numbers, with which many processors are slow: every masked score would be.
+/// `2^y` for `y` up to about 0, within 1 unit in the last place; NaN for NaN. It is 0 where it would be below the
+/// normal numbers, with which many processors are slow: every masked score would be.
 #[inline(always)]
 pub fn exp2(y: f32) -> f32 {
     /// Adding it rounds to the nearest whole number, which then is in the low bits of the sum.

@@ -4,7 +4,7 @@ use super::super::gemm::machine::Machine;
 use super::super::lanes::Lanes;
 use super::cells::{Backward, backward};
 use super::pack::pack_back;
-use super::{PanelProduct, for_groups, row};
+use super::{Groups, PanelProduct, row};
 use crate::exec::cpu::call::{Call, Part};
 use crate::ops::slot::recurrence_bwd as slot;
 use crate::ops::{OpKind, RecurrenceGeometry};
@@ -56,14 +56,18 @@ pub unsafe fn run<M: Machine>(call: &Call, part: Part) {
             carry,
             carry_inner: carry.wrapping_add(carry_len(g)),
         };
-        for_groups(g, M::ISA, part, |first, count| {
+        let groups = Groups::of(g, M::ISA, part);
+        for group in 0..groups.count {
+            let (first, count) = groups.at(group);
             for step in (0..g.positions).rev() {
-                (first..first + count).for_each(|sample| walk.functions::<M::L>(sample, step));
+                for sample in first..first + count {
+                    walk.functions::<M::L>(sample, step);
+                }
                 if step > 0 {
                     walk.product::<M>(first, count, step);
                 }
             }
-        });
+        }
     }
 }
 

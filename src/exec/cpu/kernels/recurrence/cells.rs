@@ -2,7 +2,6 @@
 
 use super::super::lanes::{LANES, Lanes};
 use super::super::math;
-use super::functions;
 use crate::model::Cell;
 
 /// The rows of a sample at a position.
@@ -35,27 +34,27 @@ pub unsafe fn forward<V: Lanes>(cell: Cell, rows: &Forward) {
         // SAFETY: promised by the caller.
         unsafe {
             let state = match cell {
-                Cell::RnnTanh => function::<V>(rows, 0, j, n, functions::tanh),
+                Cell::RnnTanh => function::<V>(rows, 0, j, n, math::tanh),
                 Cell::RnnRelu => function::<V>(rows, 0, j, n, math::relu),
                 Cell::Gru => {
-                    let r = function::<V>(rows, 0, j, n, functions::sigmoid);
-                    let z = function::<V>(rows, 1, j, n, functions::sigmoid);
+                    let r = function::<V>(rows, 0, j, n, math::sigmoid);
+                    let z = function::<V>(rows, 1, j, n, math::sigmoid);
                     let input = V::load_n(rows.input.add(2 * units + j), n);
-                    let new = (input + r * V::load_n(rows.inner.add(j), n)).map(functions::tanh);
+                    let new = (input + r * V::load_n(rows.inner.add(j), n)).map(math::tanh);
                     new.store_n(rows.gates.add(2 * units + j), n);
                     (V::splat(1.0) - z) * new + z * V::load_n(rows.state.add(j), n)
                 }
                 Cell::Lstm => {
-                    let i = function::<V>(rows, 0, j, n, functions::sigmoid);
-                    let f = function::<V>(rows, 1, j, n, functions::sigmoid);
-                    let new = function::<V>(rows, 2, j, n, functions::tanh);
-                    let o = function::<V>(rows, 3, j, n, functions::sigmoid);
+                    let i = function::<V>(rows, 0, j, n, math::sigmoid);
+                    let f = function::<V>(rows, 1, j, n, math::sigmoid);
+                    let new = function::<V>(rows, 2, j, n, math::tanh);
+                    let o = function::<V>(rows, 3, j, n, math::sigmoid);
                     let c = match rows.previous {
                         Some(previous) => f * V::load_n(previous.add(j), n) + i * new,
                         None => i * new,
                     };
                     c.store_n(rows.inner.add(j), n);
-                    o * c.map(functions::tanh)
+                    o * c.map(math::tanh)
                 }
             };
             for to in [rows.next, rows.y].into_iter().flatten() {
@@ -131,19 +130,23 @@ pub unsafe fn backward<V: Lanes>(cell: Cell, rows: &Backward) {
                     rows.set::<V>(0, j, n, V::select(y.le(V::zero()), V::zero(), dh));
                 }
                 Cell::Gru => {
-                    let [r, z, new] = [0, 1, 2].map(|gate| rows.gate::<V>(gate, j, n));
+                    let (r, z) = (rows.gate::<V>(0, j, n), rows.gate::<V>(1, j, n));
+                    let new = rows.gate::<V>(2, j, n);
                     let dn = dh * (one - z) * tanh_slope(new);
                     let dr = dn * V::load_n(rows.inner.add(j), n) * sigmoid_slope(r);
                     let dz = dh * (V::load_n(rows.state.add(j), n) - new) * sigmoid_slope(z);
-                    for (gate, [of_input, of_product]) in [[dr, dr], [dz, dz], [dn, dn * r]].into_iter().enumerate() {
-                        rows.set::<V>(gate, j, n, of_input);
-                        of_product.store_n(rows.dhidden.add(gate * units + j), n);
-                    }
+                    rows.set::<V>(0, j, n, dr);
+                    rows.set::<V>(1, j, n, dz);
+                    rows.set::<V>(2, j, n, dn);
+                    dr.store_n(rows.dhidden.add(j), n);
+                    dz.store_n(rows.dhidden.add(units + j), n);
+                    (dn * r).store_n(rows.dhidden.add(2 * units + j), n);
                     (dh * z).store_n(rows.carry.add(j), n);
                 }
                 Cell::Lstm => {
-                    let [i, f, new, o] = [0, 1, 2, 3].map(|gate| rows.gate::<V>(gate, j, n));
-                    let c = V::load_n(rows.inner.add(j), n).map(functions::tanh);
+                    let (i, f) = (rows.gate::<V>(0, j, n), rows.gate::<V>(1, j, n));
+                    let (new, o) = (rows.gate::<V>(2, j, n), rows.gate::<V>(3, j, n));
+                    let c = V::load_n(rows.inner.add(j), n).map(math::tanh);
                     let own = dh * o * tanh_slope(c);
                     let dc = if rows.is_last { own } else { V::load_n(rows.carry_inner.add(j), n) + own };
                     let df = match rows.previous {
@@ -166,14 +169,10 @@ impl Backward {
     #[inline(always)]
     unsafe fn gradient<V: Lanes>(&self, j: usize, n: usize) -> V {
         // SAFETY: promised by the caller.
-        let (carry, dy) = unsafe {
-            let carry = (!self.is_last).then(|| V::load_n(self.carry.add(j), n));
-            (carry, self.dy.map(|dy| V::load_n(dy.add(j), n)))
-        };
-        match (carry, dy) {
-            (Some(carry), Some(dy)) => carry + dy,
-            (Some(one), None) | (None, Some(one)) => one,
-            (None, None) => V::zero(),
+        unsafe {
+            let Some(dy) = self.dy else { return V::load_n(self.carry.add(j), n) };
+            let dy = V::load_n(dy.add(j), n);
+            if self.is_last { dy } else { V::load_n(self.carry.add(j), n) + dy }
         }
     }
 

@@ -5,7 +5,7 @@ use super::super::gemm::simd::Vector;
 use super::super::lanes::{LANES, Lanes};
 use super::cells::{Forward, forward};
 use super::pack::pack;
-use super::{PanelProduct, for_groups, row};
+use super::{Groups, PanelProduct, row};
 use crate::exec::cpu::call::{Call, Part};
 use crate::ops::slot::recurrence as slot;
 use crate::ops::{OpKind, RecurrenceGeometry};
@@ -52,12 +52,16 @@ pub unsafe fn run<M: Machine>(call: &Call, part: Part) {
             before: call.arg(slot::BEFORE),
             packed: work,
         };
-        for_groups(g, M::ISA, part, |first, count| {
+        let groups = Groups::of(g, M::ISA, part);
+        for group in 0..groups.count {
+            let (first, count) = groups.at(group);
             for step in 0..g.positions {
                 walk.products::<M>(first, count, step);
-                (first..first + count).for_each(|sample| walk.functions::<M::L>(sample, step));
+                for sample in first..first + count {
+                    walk.functions::<M::L>(sample, step);
+                }
             }
-        });
+        }
     }
 }
 

@@ -9,7 +9,6 @@
 mod backward;
 mod cells;
 mod forward;
-mod functions;
 mod pack;
 
 use self::backward::run as walk_back;
@@ -72,14 +71,24 @@ const fn row(g: &RecurrenceGeometry, sample: usize, step: usize) -> usize {
     sample * g.positions + if g.reverse { g.positions - 1 - step } else { step }
 }
 
-/// Calls `walk` with the first sample and the number of samples of each group of this part that walks together.
-#[inline(always)]
-fn for_groups(g: &RecurrenceGeometry, isa: Isa, part: Part, mut walk: impl FnMut(usize, usize)) {
-    let (from, to) = part.range(g.batch, 1);
-    let groups = (to - from).div_ceil(samples_together(isa));
-    for group in 0..groups {
-        let (first, count) = stretch(to - from, groups, group);
-        walk(from + first, count);
+/// The groups of samples of a part that walk together. Vector code is called in plain loops over them: a closure would
+/// be compiled without the instruction set's features.
+struct Groups {
+    from: usize,
+    samples: usize,
+    count: usize,
+}
+
+impl Groups {
+    fn of(g: &RecurrenceGeometry, isa: Isa, part: Part) -> Self {
+        let (from, to) = part.range(g.batch, 1);
+        Self { from, samples: to - from, count: (to - from).div_ceil(samples_together(isa)) }
+    }
+
+    /// The first sample of a group, and the number of its samples.
+    fn at(&self, group: usize) -> (usize, usize) {
+        let (first, count) = stretch(self.samples, self.count, group);
+        (self.from + first, count)
     }
 }
 

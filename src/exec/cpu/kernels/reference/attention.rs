@@ -3,6 +3,7 @@
 use super::{Args, Buf, Real};
 use crate::exec::cpu::kernels::dropout::random;
 use crate::ops::{self, AttentionGeometry, OpKind, dropout_threshold as threshold};
+use std::f64::consts::{LN_2, LOG2_E};
 
 /// Runs an operation of this family, and says whether it is one.
 pub(super) fn run<T: Real>(args: Args, op: &OpKind) -> bool {
@@ -70,19 +71,25 @@ fn head_of<T: Real>(
     [q.turned(g, false), k.turned(g, false), v]
 }
 
-/// The scaled scores of a query: one for each key that it attends to.
+/// The scaled scores of a query, one for each key that it attends to: probabilities go with two to their power, as
+/// kernels have it.
 fn scores<T: Real>(g: &AttentionGeometry, q: &Features<T>, k: &Features<T>, position: usize) -> Vec<T> {
-    let scale = T::of(g.scale());
-    (0..g.keys(position)).map(|key| dot(q.of(position), k.of(key)) * scale).collect()
+    let (scale, to_powers) = (T::of(g.scale()), T::of(LOG2_E));
+    (0..g.keys(position)).map(|key| dot(q.of(position), k.of(key)) * scale * to_powers).collect()
+}
+
+/// Two to a power.
+fn exp2<T: Real>(power: T) -> T {
+    (power * T::of(LN_2)).exp()
 }
 
 /// The probabilities of a row of scores, and the logarithm of the sum of their exponentials.
 fn softmax<T: Real>(scores: &[T]) -> (Vec<T>, T) {
     let max = scores.iter().skip(1).fold(scores[0], |max, s| max.larger(*s));
     // None of the terms is above 1, and one of them is 1.
-    let terms: Vec<T> = scores.iter().map(|s| (*s - max).exp().within(0.0, 1.0)).collect();
+    let terms: Vec<T> = scores.iter().map(|s| exp2(*s - max).within(0.0, 1.0)).collect();
     let sum = terms.iter().fold(T::ZERO, |sum, term| sum + *term);
-    let lse = max + sum.ln().within(0.0, (scores.len() as f64).ln());
+    let lse = max * T::of(LN_2) + sum.ln().within(0.0, (scores.len() as f64).ln());
     (terms.iter().map(|term| (*term / sum).within(0.0, 1.0)).collect(), lse)
 }
 
@@ -152,7 +159,7 @@ fn attention_bwd<T: Real>(args: Args, g: &AttentionGeometry) {
                 let row = (sample * g.heads + head) * g.positions + position;
                 let delta = dot(dy.of(position), y.of(position));
                 for (key, score) in scores(g, &q, &k, position).into_iter().enumerate() {
-                    let p = (score - lse.get(row)).exp();
+                    let p = exp2(score - lse.get(row) * T::of(LOG2_E));
                     let weight = kept.applied(g, p, row, key);
                     let of_weight = kept.applied(g, dot(dy.of(position), v.of(key)), row, key);
                     let of_score = p * (of_weight - delta) * T::of(g.scale());

@@ -26,8 +26,7 @@ fn row(g: &RecurrenceGeometry, sample: usize, step: usize) -> usize {
 
 fn forward<T: Real>(args: Args, g: &RecurrenceGeometry) {
     use crate::ops::slot::recurrence as slot;
-    let (x, weight, bias): (Buf<T>, Buf<T>, Buf<T>) =
-        (args.buf(slot::X), args.buf(slot::WEIGHT), args.buf(slot::BIAS));
+    let (x, weight, bias): (Buf<T>, Buf<T>, Buf<T>) = (args.buf(slot::X), args.buf(slot::WEIGHT), args.buf(slot::BIAS));
     let (other, y): (Buf<T>, Buf<T>) = (args.buf(slot::OTHER), args.buf(slot::Y));
     let (gates, inner, before): (Buf<T>, Buf<T>, Buf<T>) =
         (args.buf(slot::GATES), args.buf(slot::INNER), args.buf(slot::BEFORE));
@@ -106,17 +105,16 @@ fn backward<T: Real>(args: Args, g: &RecurrenceGeometry) {
             let at = row(g, sample, step);
             let hidden = dhidden.or(dx);
             for (k, carry) in carry.iter_mut().enumerate() {
-                let sum = (0..wide).fold(T::ZERO, |sum, column| {
-                    sum + hidden.get(at * wide + column) * weight.get(k * wide + column)
-                });
+                let sum = (0..wide)
+                    .fold(T::ZERO, |sum, column| sum + hidden.get(at * wide + column) * weight.get(k * wide + column));
                 carry.state = carry.state + sum;
             }
         }
     }
 }
 
-/// The gradients that pass from a position to the one before: of a unit's state, without what comes through the product,
-/// and of its inner value.
+/// The gradients that pass from a position to the one before: of a unit's state, without what comes through the
+/// product, and of its inner value.
 #[derive(Clone, Copy)]
 struct Carry<T> {
     state: T,

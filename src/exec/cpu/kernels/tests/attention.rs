@@ -2,6 +2,7 @@
 //! parts; and the derivative of the plain loops against differences.
 
 use super::harness::{How, Values, assert_close, assert_same, isas, run};
+use crate::exec::cpu::kernels::reference::attention_map;
 use crate::model::Rng;
 use crate::ops::{self, AttentionGeometry, OpKind, Scalar};
 use crate::select::Variant;
@@ -168,5 +169,26 @@ fn dropout_has_a_fresh_mask_every_step() {
         g.stream += 1;
         assert_ne!(first, of(&g, 0.0));
         g.stream -= 1;
+    }
+}
+
+/// What the map of a head gives its values is the output.
+#[test]
+fn the_map_of_a_head_explains_its_output() {
+    let g = AttentionGeometry { causal: true, rotary: true, ..geometry(2, 21, [4, 2], 6) };
+    let [before, after] = inputs(&g, &mut Rng::new(26, 0), 2.0);
+    let packed: Vec<f32> = before["qkv"].iter().map(|v| *v as f32).collect();
+    let (sample, head) = (1, 3);
+    let map = attention_map(&g, &packed, sample, head);
+    let value = |key: usize, feature: usize| {
+        before["qkv"][(sample * g.positions + key) * g.packed() + g.columns(head)[2] + feature]
+    };
+    for (position, row) in map.chunks(g.positions).enumerate() {
+        assert!((row.iter().sum::<f32>() - 1.0).abs() < 1e-6 && row[position + 1..].iter().all(|p| *p == 0.0));
+        for feature in 0..g.head_dim {
+            let sum: f64 = row.iter().enumerate().map(|(key, p)| f64::from(*p) * value(key, feature)).sum();
+            let y = after["y"][(sample * g.positions + position) * g.width() + head * g.head_dim + feature];
+            assert!((sum - y).abs() < 1e-6, "{sum}, not {y}");
+        }
     }
 }

@@ -186,7 +186,8 @@ fn length(op: &OpKind, name: &str) -> usize {
         | OpKind::WeightStep { .. }
         | OpKind::BiasStep { .. }
         | OpKind::StepMetrics { .. } => panic!("a CPU has no kernel for {}", op.name()),
-        OpKind::Recurrence(ops::Recurrence { geometry: g }) | OpKind::RecurrenceBwd(ops::RecurrenceBwd { geometry: g }) => {
+        OpKind::Recurrence(ops::Recurrence { geometry: g })
+        | OpKind::RecurrenceBwd(ops::RecurrenceBwd { geometry: g }) => {
             let (rows, wide) = (g.batch * g.positions, g.cell.gates() * g.units);
             let states = if g.last { g.batch } else { rows };
             match name {
