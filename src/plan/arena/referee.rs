@@ -53,8 +53,9 @@ pub fn check(problem: &Problem, placement: &Placement) -> Result<(), Violation> 
     Ok(())
 }
 
-/// Accepts rectangles of which no two share time and bytes. They begin in the order of time, and those that are alive
-/// then are kept by their first byte: as these share nothing, a new one can only meet the one below it or the one above.
+/// Accepts rectangles of which no two share time and bytes. They are taken in the order in which they begin, and those
+/// that are alive are kept by their first byte: as they share nothing, a new one can only meet the one below it or the
+/// one above.
 fn overlap(mut rectangles: Vec<Rectangle>) -> Result<(), Violation> {
     rectangles.retain(|r| r.bottom < r.top && r.lower < r.upper);
     rectangles.sort_by_key(|r| r.lower);
