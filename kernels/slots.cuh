@@ -12,6 +12,9 @@ struct bias_grad { enum : int { DY = 0, DB_PREV = 1, DB = 2, WORK = 3 }; };
 struct add { enum : int { A = 0, B = 1, Y = 2 }; };
 struct add_act { enum : int { A = 0, B = 1, SAVED = 2, Y = 3 }; };
 struct cast { enum : int { X = 0, Y = 1 }; };
+struct concat { enum : int { X0 = 0, X1 = 1, X2 = 2, X3 = 3, X4 = 4, X5 = 5, X6 = 6, X7 = 7, Y = 8 }; };
+struct slice { enum : int { X = 0, Y = 1 }; };
+struct multiply { enum : int { A = 0, B = 1, Y = 2 }; };
 struct act { enum : int { X = 0, Y = 1, WORK = 2 }; };
 struct act_bwd { enum : int { DY = 0, SAVED = 1, DX = 2 }; };
 struct sign_bits { enum : int { X = 0, MASK = 1 }; };
@@ -23,6 +26,8 @@ struct batch_norm_bwd { enum : int { DY = 0, X = 1, GAMMA = 2, MEAN = 3, RSTD = 
 struct layer_norm { enum : int { X = 0, GAMMA = 1, BETA = 2, Y = 3, MEAN = 4, RSTD = 5 }; };
 struct layer_norm_bwd { enum : int { DY = 0, X = 1, GAMMA = 2, MEAN = 3, RSTD = 4, DGAMMA_PREV = 5,
     DBETA_PREV = 6, DX = 7, DGAMMA = 8, DBETA = 9, WORK = 10 }; };
+struct attention { enum : int { QKV = 0, COUNTER = 1, Y = 2, LSE = 3, WORK = 4 }; };
+struct attention_bwd { enum : int { DY = 0, QKV = 1, Y = 2, LSE = 3, COUNTER = 4, DX = 5, WORK = 6 }; };
 struct max_pool { enum : int { X = 0, Y = 1, INDEX = 2 }; };
 struct max_pool_bwd { enum : int { DY = 0, INDEX = 1, DX = 2 }; };
 struct avg_pool { enum : int { X = 0, Y = 1, WORK = 2 }; };
@@ -31,6 +36,15 @@ struct global_avg_pool { enum : int { X = 0, Y = 1, WORK = 2 }; };
 struct global_avg_pool_bwd { enum : int { DY = 0, DX = 1 }; };
 struct dropout { enum : int { X = 0, COUNTER = 1, Y = 2, MASK = 3 }; };
 struct dropout_bwd { enum : int { DY = 0, MASK = 1, DX = 2 }; };
+struct recurrence { enum : int { X = 0, WEIGHT = 1, BIAS = 2, OTHER = 3, Y = 4, GATES = 5, INNER = 6,
+    BEFORE = 7, WORK = 8 }; };
+struct recurrence_bwd { enum : int { DY = 0, WEIGHT = 1, GATES = 2, INNER = 3, BEFORE = 4, DX = 5, DHIDDEN = 6,
+    WORK = 7 }; };
+struct embedding { enum : int { TOKENS = 0, WEIGHT = 1, Y = 2 }; };
+struct embedding_bwd { enum : int { TOKENS = 0, DY = 1, DWEIGHT_PREV = 2, DWEIGHT = 3 }; };
+struct add_sinusoids { enum : int { X = 0, Y = 1 }; };
+struct take { enum : int { X = 0, Y = 1 }; };
+struct take_bwd { enum : int { DY = 0, DX = 1 }; };
 struct softmax_ce { enum : int { LOGITS = 0, LABELS = 1, ROW_LOSS = 2, PROBS = 3 }; };
 struct softmax_ce_grad { enum : int { PROBS = 0, LABELS = 1, DLOGITS = 2, SCALE = 3 }; };
 struct softmax_ce_fused { enum : int { LOGITS = 0, LABELS = 1, DLOGITS = 2, LOSS = 3, ACCURACY = 4, WORK = 5,
@@ -42,9 +56,15 @@ struct accuracy { enum : int { SCORES = 0, LABELS = 1, ACCURACY = 2 }; };
 struct mse { enum : int { Y = 0, TARGET = 1, LOSS = 2, WORK = 3 }; };
 struct mse_grad { enum : int { Y = 0, TARGET = 1, DY = 2, SCALE = 3 }; };
 struct mse_fused { enum : int { Y = 0, TARGET = 1, DY = 2, LOSS = 3, WORK = 4, SCALE = 5, TICKET = 6 }; };
+struct point_loss { enum : int { Y = 0, TARGET = 1, LOSS = 2, WORK = 3 }; };
+struct point_loss_grad { enum : int { Y = 0, TARGET = 1, DY = 2 }; };
+struct point_loss_fused { enum : int { Y = 0, TARGET = 1, DY = 2, LOSS = 3, ACCURACY = 4, WORK = 5 }; };
+struct binary_accuracy { enum : int { Y = 0, TARGET = 1, ACCURACY = 2 }; };
 struct step_inc { enum : int { COUNTER_PREV = 0, COUNTER = 1 }; };
 struct bias_corr { enum : int { COUNTER = 0, CORR = 1, SKIPPED = 2 }; };
 struct scale_update { enum : int { GRAD = 0, SCALER_PREV = 1, SCALER = 2, WORK = 3, TICKET = 4 }; };
+struct grad_norms { enum : int { GRAD = 0, GRAD_NORM_SEG = 1, WORK = 2 }; };
+struct update_rates { enum : int { HYPER = 0, COUNTER = 1, STEPS = 2, GRAD_NORM_SEG = 3, RATES = 4 }; };
 struct adam_step { enum : int { PARAM_PREV = 0, GRAD = 1, M_PREV = 2, V_PREV = 3, HYPER = 4, CORR = 5,
     PARAM = 6, M = 7, V = 8, UPDATE_MAX = 9, GRAD_NORM_SEG = 10, WORK = 11, SCALER = 12, SHADOW = 13,
     TOTAL_MAX = 14, GRAD_NORM = 15, TICKET = 16 }; };

@@ -1,8 +1,8 @@
 //! The façade: runs the stages from a model to a plan and keeps every artefact for those who show it.
 
-use crate::ir::{self, Graph, IrError, Metrics, Mode};
+use crate::ir::{self, Graph, IrError, Metrics, Mode, Share};
 use crate::lower::{self, Program, ProgramError};
-use crate::model::{Model, Precision};
+use crate::model::{Model, NamedInput, Precision, inputs_text};
 use crate::plan::arena::Budget;
 use crate::plan::{self, BindingPlan, PlanError};
 use crate::rewrite::{self, Goal, Machine, PassRun, RewriteError, Stage};
@@ -18,6 +18,8 @@ use thiserror::Error;
 pub struct Options {
     pub mode: Mode,
     pub metrics: Metrics,
+    /// Which of the batches that make a step together it is for, where several do.
+    pub share: Share,
     pub policy: Policy,
     /// The type of real values: `F32`, or `F64` with the reference kernels.
     pub real: DType,
@@ -37,7 +39,8 @@ impl Options {
     pub fn train(target: Target) -> Self {
         let (metrics, policy, budget) = (Metrics::default(), Policy::Fast, Budget::default());
         let (tuning, gpu_times, force) = (None, None, None);
-        Self { mode: Mode::Train, metrics, policy, real: DType::F32, target, budget, tuning, gpu_times, force }
+        let share = Share::Last;
+        Self { mode: Mode::Train, metrics, share, policy, real: DType::F32, target, budget, tuning, gpu_times, force }
     }
 
     /// What the step's program is rewritten for.
@@ -119,9 +122,46 @@ impl Compiled {
     }
 }
 
+/// What of a network no GPU can do.
+#[derive(Clone, Debug, Error, PartialEq, Eq)]
+pub enum CpuOnly {
+    /// An operation without a kernel there. `owner` is its layer, or its phase where it belongs to none.
+    #[error("{op} of {owner} has no GPU kernel yet: use --device cpu")]
+    Operation { op: &'static str, owner: String },
+    #[error("a GPU takes one input [features] or [C, H, W] of numbers, and this network takes {0}: use --device cpu")]
+    Inputs(String),
+    #[error("a GPU takes one class a sample, and this network has one for each of {0} positions: use --device cpu")]
+    Positions(usize),
+}
+
+impl CpuOnly {
+    /// The first such part of a program of `model`.
+    #[must_use]
+    pub fn find(program: &Program, model: &Model) -> Option<Self> {
+        if let Some(op) = program.ops.iter().find(|op| !op.kind.has_gpu_kernel()) {
+            let owner = op.layer.map_or_else(|| format!("the {} pass", op.phase.name()), |l| model.layer(l).label());
+            return Some(Self::Operation { op: op.kind.name(), owner });
+        }
+        let is_fed = |input: &NamedInput| !input.content.is_tokens() && input.shape.rank() != 2;
+        if !model.single_input().is_some_and(is_fed) {
+            return Some(Self::Inputs(inputs_text(&model.inputs)));
+        }
+        (model.loss.wants_classes() && model.labels().rank() > 0).then(|| Self::Positions(model.labels().len()))
+    }
+
+    /// The first such part of a model's training step.
+    #[must_use]
+    pub fn of(model: &Model) -> Option<Self> {
+        let graph = ir::build(model, Mode::Train, Metrics::default(), DType::F32);
+        Self::find(&lower::lower(&graph, model), model)
+    }
+}
+
 /// Why a model could not be compiled.
 #[derive(Clone, Debug, Error, PartialEq)]
 pub enum CompileError {
+    #[error(transparent)]
+    CpuOnly(#[from] CpuOnly),
     #[error("the IR's verifier: {0}")]
     Ir(#[from] IrError),
     #[error("the lowered program's verifier: {0}")]
@@ -132,6 +172,14 @@ pub enum CompileError {
     Select(#[from] SelectError),
     #[error("memory plan: {0}")]
     Plan(#[from] PlanError),
+}
+
+impl CompileError {
+    /// True where another device, which the user chooses, would do.
+    #[must_use]
+    pub const fn is_user(&self) -> bool {
+        matches!(self, Self::CpuOnly(_))
+    }
 }
 
 /// The training step's operations as a CPU runs them, before kernels are chosen: what its threads are chosen by.
@@ -147,12 +195,12 @@ pub fn cpu_program(model: &Model) -> Result<Program, CompileError> {
 /// Compiles a checked model.
 ///
 /// # Errors
-/// Where a stage fails; other than for sizes beyond any machine, that is a defect of this program, and the message
-/// names the operation.
+/// Where a plan for a GPU holds what no GPU can do, and where a stage fails; other than for sizes
+/// beyond any machine, that is a defect of this program, and the message names the operation.
 pub fn compile(model: &Model, options: &Options) -> Result<Compiled, CompileError> {
     let mut times = StageTimes::default();
     let started = Instant::now();
-    let graph = ir::build(model, options.mode, options.metrics, options.real);
+    let graph = ir::build_share(model, options.mode, options.metrics, options.real, options.share);
     ir::verify(&graph)?;
     times.ir = started.elapsed();
     let started = Instant::now();
@@ -163,6 +211,9 @@ pub fn compile(model: &Model, options: &Options) -> Result<Compiled, CompileErro
     };
     let program = lower::lower_for(&graph, model, filters);
     lower::verify(&program)?;
+    if let Some(found) = CpuOnly::find(&program, model).filter(|_| goal.machine == Machine::Gpu) {
+        return Err(found.into());
+    }
     times.lower = started.elapsed();
     let started = Instant::now();
     let rewritten = rewrite::rewrite(&program, &goal)?;
@@ -173,4 +224,49 @@ pub fn compile(model: &Model, options: &Options) -> Result<Compiled, CompileErro
     let plan = plan::bind(&selection, options.budget)?;
     times.plan = started.elapsed();
     Ok(Compiled { model: model.clone(), graph, program, goal, passes, selection, plan, times })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::exec::cpu::host_target;
+    use crate::model::{check, read_preset};
+    use crate::ops::OpKind;
+
+    fn model(input: &str, layers: &str) -> Model {
+        let text = format!(
+            r#"{{"version": 1, "name": "t", "input": {{{input}, "batch": 3}}, "layers": [{layers}],
+            "loss": {{"type": "mse"}}, "optimizer": {{"type": "sgd", "lr": 0.1}}}}"#
+        );
+        check(&read_preset(&text).unwrap()).model.unwrap()
+    }
+
+    #[test]
+    fn what_has_no_kernel_on_a_gpu_is_named_with_its_layer() {
+        let tokens = r#""type": "tokens", "shape": [4], "vocab": 9"#;
+        let model = model(tokens, r#"{"type": "embedding", "units": 5}, {"type": "take"}"#);
+        let error = compile(&model, &Options::train(Target::h200())).unwrap_err();
+        assert_eq!(error.to_string(), "embedding of L0:Embedding has no GPU kernel yet: use --device cpu");
+        assert!(error.is_user() && CpuOnly::of(&model).is_some_and(|found| found.to_string() == error.to_string()));
+        assert!(compile(&model, &Options::train(host_target(1))).is_ok());
+    }
+
+    #[test]
+    fn causal_padding_is_left_to_the_cpu() {
+        let of = |padding: &str| {
+            let layer = format!(r#"{{"type": "conv1d", "filters": 4, "kernel": 3, "padding": "{padding}"}}"#);
+            CpuOnly::of(&model(r#""shape": [8, 2]"#, &layer))
+        };
+        let causal = CpuOnly::Operation { op: "conv2d", owner: "L0:Conv1d".to_owned() };
+        assert_eq!([of("causal"), of("same")], [Some(causal), Some(CpuOnly::Inputs("[8, 2]".to_owned()))]);
+    }
+
+    /// Positions are added to whole samples, not to the rows of the product before them.
+    #[test]
+    fn learned_positions_are_no_bias_of_a_product() {
+        let layers = r#"{"type": "dense", "units": 4, "bias": false}, {"type": "position"}"#;
+        let compiled = compile(&model(r#""shape": [5, 2]"#, layers), &Options::train(host_target(1))).unwrap();
+        let adds = compiled.plan.program.ops.iter().filter(|op| matches!(op.kind, OpKind::BiasAdd(_)));
+        assert_eq!(adds.count(), 1);
+    }
 }

@@ -16,13 +16,14 @@ use super::error::wrong;
 use super::output::{self, Distribution};
 use super::presets::{self, DataLook, Loaded};
 use super::result_places::{Kind, Places};
+use super::whole_step::{WholeStep, is_one};
 use super::{device, kernel_times};
 use crate::compile::{Compiled, Options, compile};
 use crate::exec::cpu::Pool;
 use crate::exec::{Executor, Step, peak_bytes};
 use crate::select::{Target, Threads, Tuning};
 use crate::tensor::Bytes;
-use crate::train::{DataChoice, Purpose, Session, SessionSpec, TrainError, gpu_times, needs};
+use crate::train::{DataChoice, Purpose, Session, SessionSpec, TrainError, TrainingStep, gpu_times, needs};
 use serde::Serialize;
 use std::ffi::OsString;
 use std::path::Path;
@@ -49,6 +50,9 @@ struct Report {
     /// How the number of threads came about.
     threads_why: Threads,
     batch: usize,
+    /// Batches that make a step; times, calls and operations counted are of a whole step, and rows of its last batch.
+    #[serde(skip_serializing_if = "is_one")]
+    accumulate: usize,
     parameters: usize,
     eager_us: Distribution,
     replay_us: Distribution,
@@ -127,7 +131,7 @@ pub fn run(args: &BenchArgs) -> anyhow::Result<()> {
     loaded.iter().for_each(|found| places.reads_preset(found));
     let graph = places.writes("the graph", Kind::Graph, args.graph.as_deref())?;
     let first = device::threads(args.threads, &loaded[0].model);
-    let chosen = device::choose(args.device, first.count)?;
+    let chosen = device::choose(args.device, first.count, loaded.iter().map(|found| &found.model))?;
     let mut reports = Vec::with_capacity(loaded.len());
     let mut known: Option<Machine> = None;
     for found in &loaded {
@@ -221,12 +225,12 @@ struct Measured {
     steps_per_sample: usize,
     host_us: f64,
     host_with_threads_us: f64,
-    launches: usize,
     why_eager: Option<String>,
     /// What a library does in each operation.
     libraries: Vec<Option<String>>,
-    /// The median of each operation by itself.
+    /// The median of each operation by itself, of a step's last batch.
     op_us: Vec<f64>,
+    whole: WholeStep,
     /// Those of before, or what was reached since where that is more.
     ceilings: Limits,
 }
@@ -247,13 +251,22 @@ impl Measured {
             bench.block(Executor::Replay, steps_per_sample, &mut replay)?;
         }
         let rounds = (20_000.0 / single.max(1.0)).clamp(50.0, 5000.0) as usize;
-        let [host_us, host_with_threads_us] = bench.step.time_bookkeeping(rounds, bench.pool)?;
+        let mut host = [0.0; 2];
+        for (step, count) in bench.step.recordings_mut() {
+            let one = step.time_bookkeeping(rounds, bench.pool)?;
+            host.iter_mut().zip(one).for_each(|(sum, us)| *sum += us * count as f64);
+        }
+        let [host_us, host_with_threads_us] = host;
         bench.step.restore(&bench.start)?;
-        let launches = bench.step.recording().calls;
         let libraries = (0..ops).map(|op| bench.step.library_of(op)).collect();
-        let op_us = bench.step.time_calls(OP_ROUNDS, bench.pool)?;
+        let (mut op_us, mut timed) = (Vec::new(), Vec::new());
+        for (step, count) in bench.step.recordings_mut() {
+            op_us = step.time_calls(OP_ROUNDS, bench.pool)?;
+            timed.push((op_us.iter().sum::<f64>(), count as f64));
+        }
         // Once more: a machine that was busy before is hardly busy still.
         let ceilings = ceilings.or_better(bench.pool);
+        let whole = WholeStep::of(bench.step, &timed, &ceilings);
         Ok(Self {
             samples: replay.len(),
             eager: Distribution::of(&mut eager),
@@ -261,10 +274,10 @@ impl Measured {
             steps_per_sample,
             host_us,
             host_with_threads_us,
-            launches,
             why_eager: bench.step.recording().why_eager,
             libraries,
             op_us,
+            whole,
             ceilings,
         })
     }
@@ -315,29 +328,30 @@ fn measure(found: &Loaded, machine: &Machine, seconds: f64, graph: Option<&Path>
     if let Some(path) = graph {
         write_graph(bench.step, path)?;
     }
-    let (plan, model, selection) = (&compiled.plan, &compiled.model, &compiled.selection);
+    let (plan, model) = (&compiled.plan, &compiled.model);
     let measured = Measured::of(&mut bench, plan.program.ops.len(), &machine.ceilings, seconds)?;
-    let floor_us = selection.floor_us(|flops, bytes| measured.ceilings.floor(flops, bytes).us);
-    let (eager_us, replay_us, flops) = (measured.eager, measured.replay, selection.flops());
+    let WholeStep { launches, flops, kernels_us, estimate_us, floor_us } = measured.whole;
+    let (eager_us, replay_us) = (measured.eager, measured.replay);
     Ok(Report {
         preset: model.name.clone(),
         device: machine.name.clone(),
         threads: machine.threads.count,
         threads_why: machine.threads,
         batch: model.batch,
+        accumulate: model.accumulate,
         parameters: model.trained_len(),
         eager_us,
         replay_us,
         speedup: eager_us.median / replay_us.median,
-        samples_per_s: model.batch as f64 * 1e6 / replay_us.median,
+        samples_per_s: model.samples_a_step() as f64 * 1e6 / replay_us.median,
         host_us: measured.host_us,
         host_with_threads_us: measured.host_with_threads_us,
         ops: measured.ops(&compiled),
         why_eager: measured.why_eager,
-        launches: measured.launches,
+        launches,
         tuned_calls: tuned_calls(&compiled, machine),
-        kernels_us: measured.op_us.iter().sum(),
-        estimate_us: selection.cost_us(),
+        kernels_us,
+        estimate_us,
         floor_us,
         gap: replay_us.median / floor_us,
         ceilings: measured.ceilings,
@@ -358,7 +372,7 @@ fn measure(found: &Loaded, machine: &Machine, seconds: f64, graph: Option<&Path>
 
 /// A step under measurement.
 struct Bench<'a> {
-    step: &'a mut Step,
+    step: &'a mut TrainingStep,
     pool: &'a mut Pool,
     /// The parameters and state that every block starts from.
     start: Vec<u8>,

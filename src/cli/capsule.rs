@@ -8,6 +8,7 @@ use super::run_args::{CapsuleAction, CapsuleArgs, MakeArgs, ReplayArgs};
 use super::runs::{Named, find};
 use super::{device, presets};
 use crate::data::DataError;
+use crate::model::{Preset, check};
 use crate::train::capsule::{Capsule, spec_of_run};
 use crate::train::runs::{Curves, Quantity};
 use crate::train::{Purpose, SessionSpec, TrainError};
@@ -54,7 +55,7 @@ fn make(args: &MakeArgs) -> anyhow::Result<ExitCode> {
     let (mut spec, kept) = source(args)?;
     spec.seed = args.seed.or(spec.seed);
     let threads = args.threads.map_or(spec.threads, usize::from);
-    let (target, _) = device::choose(args.device, threads)?;
+    let (target, _) = device::choose(args.device, threads, &check(&spec.preset).model)?;
     let purpose = Purpose::Capsule;
     spec = SessionSpec { threads, tuning: device::tuning(&target), machine: Some(target), purpose, ..spec };
     let made = kept.as_ref().map(Curves::last_step).filter(|s| *s > 0);
@@ -100,7 +101,7 @@ fn replay(args: &ReplayArgs) -> anyhow::Result<ExitCode> {
     if !args.data.is_empty() {
         capsule.set_data(&args.data)?;
     }
-    let target = args.device.map(|d| target(d, capsule.header.threads)).transpose()?;
+    let target = args.device.map(|d| target(d, capsule.header.threads, &capsule.preset)).transpose()?;
     let tuning = device::tuning(&crate::exec::cpu::host_target(capsule.header.threads.max(1)));
     let base = args.base.clone().unwrap_or_else(|| capsule.base(folder(&args.file)));
     let report = capsule.replay(base, target, tuning, |_| true).map_err(lost_data)?;
@@ -130,8 +131,8 @@ fn parts_at(kept: &Curves, losses: &[f32]) -> Result<usize, usize> {
     pairs.position(|(a, b)| a.to_bits() != b.to_bits()).map_or(Ok(count), |at| Err(before + at + 1))
 }
 
-fn target(device: Device, threads: usize) -> anyhow::Result<crate::select::Target> {
-    device::choose(device, threads.clamp(1, 64)).map(|(target, _)| target)
+fn target(device: Device, threads: usize, preset: &Preset) -> anyhow::Result<crate::select::Target> {
+    device::choose(device, threads.clamp(1, 64), &check(preset).model).map(|(target, _)| target)
 }
 
 fn folder(file: &Path) -> PathBuf {

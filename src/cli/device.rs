@@ -2,6 +2,7 @@
 
 use super::choices::Device;
 use super::error::wrong;
+use crate::compile::CpuOnly;
 use crate::exec::cpu::{cpu_name, host_target, usable_cores};
 use crate::exec::cuda;
 use crate::model::Model;
@@ -39,15 +40,27 @@ pub fn note_threads(target: &Target, threads: &Threads) {
     }
 }
 
-/// The machine that a plan is made for. A GPU that is not here is replaced by an H200's facts, because a plan needs
-/// no device.
+/// Why no GPU can run one of these networks, where that is so.
+fn cpu_only<'a>(models: impl IntoIterator<Item = &'a Model>) -> Option<String> {
+    models.into_iter().find_map(CpuOnly::of).map(|found| found.to_string())
+}
+
+/// The machine that the plan of a network is made for. A GPU that is not here is replaced by an H200's facts, because a
+/// plan needs no device.
 ///
 /// # Errors
 /// Never, today; as [`choose`].
-pub fn choose_to_plan(device: Device, threads: usize) -> anyhow::Result<Target> {
+pub fn choose_to_plan(device: Device, threads: usize, model: &Model) -> anyhow::Result<Target> {
     match device {
         Device::Cpu => Ok(host_target(threads)),
-        Device::Auto => Ok(cuda::usable(0).map_or_else(|_| host_target(threads), |gpu| gpu.target())),
+        Device::Auto => Ok(match (cuda::usable(0), cpu_only([model])) {
+            (Ok(_), Some(why)) => {
+                super::output::note(&format!("note: the plan is made for the CPU, because {why}"));
+                host_target(threads)
+            }
+            (Ok(gpu), None) => gpu.target(),
+            (Err(_), _) => host_target(threads),
+        }),
         Device::Cuda(number) => Ok(match cuda::gpu(number) {
             Ok(gpu) => gpu.target(),
             Err(why) => {
@@ -68,12 +81,16 @@ pub fn tuning(target: &Target) -> Option<Arc<Tuning>> {
     })
 }
 
-/// The machine that a command runs on, as a planning target and as a name for people. Says on standard error what was
-/// taken, and why.
+/// The machine that a command runs on with these networks, as a planning target and as a name for people. Says on
+/// standard error what was taken, and why.
 ///
 /// # Errors
 /// Where the user insists on a device that cannot be used.
-pub fn choose(device: Device, threads: usize) -> anyhow::Result<(Target, String)> {
+pub fn choose<'a>(
+    device: Device,
+    threads: usize,
+    models: impl IntoIterator<Item = &'a Model>,
+) -> anyhow::Result<(Target, String)> {
     let (target, name) = named_cpu(threads);
     match device {
         Device::Cuda(number) => match cuda::gpu(number) {
@@ -87,10 +104,16 @@ pub fn choose(device: Device, threads: usize) -> anyhow::Result<(Target, String)
             ))),
         },
         Device::Auto => match cuda::usable(0) {
-            Ok(gpu) => {
-                super::output::note(&format!("device: cuda:0 ({}), because a GPU works here", gpu.info().name));
-                Ok((gpu.target(), format!("cuda:0 ({})", gpu.info().name)))
-            }
+            Ok(gpu) => match cpu_only(models) {
+                Some(why) => {
+                    super::output::note(&format!("device: {name}, because {why}"));
+                    Ok((target, name))
+                }
+                None => {
+                    super::output::note(&format!("device: cuda:0 ({}), because a GPU works here", gpu.info().name));
+                    Ok((gpu.target(), format!("cuda:0 ({})", gpu.info().name)))
+                }
+            },
             Err(why) => {
                 super::output::note(&format!("device: {name}, because no GPU can be used: {why}"));
                 Ok((target, name))

@@ -1,5 +1,6 @@
 //! Exit statuses: who made the mistake decides.
 
+use crate::compile::CompileError;
 use crate::tensor::is_wrong_place;
 use crate::train::export::ExportError;
 use crate::train::runs::RunsError;
@@ -43,7 +44,9 @@ fn verdict(error: &(dyn StdError + 'static)) -> Option<bool> {
     let of_training = || error.downcast_ref::<TrainError>().map(TrainError::is_user);
     let of_export = || error.downcast_ref::<ExportError>().map(ExportError::is_user);
     let of_runs = || error.downcast_ref::<RunsError>().map(RunsError::is_user);
-    is_wrong().or_else(of_place).or_else(of_older).or_else(of_training).or_else(of_export).or_else(of_runs)
+    let of_compiling = || error.downcast_ref::<CompileError>().map(CompileError::is_user);
+    let of_any = is_wrong().or_else(of_place).or_else(of_older).or_else(of_training).or_else(of_export);
+    of_any.or_else(of_runs).or_else(of_compiling)
 }
 
 /// Whether the user made the mistake: the one place that decides between exit status 2 and 1.

@@ -48,7 +48,7 @@ struct Report {
 /// # Errors
 /// Where the device cannot be used, or fails.
 pub fn run(args: &FunctionsArgs) -> anyhow::Result<()> {
-    let (target, name) = device::choose(args.device, 1)?;
+    let (target, name) = device::choose(args.device, 1, [])?;
     let units = units(&target, args.device)?;
     let mut report = Report { device: name, every: args.every, rows: Vec::new() };
     for function in Function::all() {

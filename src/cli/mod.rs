@@ -40,6 +40,7 @@ mod train;
 mod train_summary;
 mod verify;
 mod verify_random;
+mod whole_step;
 
 use crate::exec::cpu::threads_variable;
 use crate::model::{BUNDLED, did_you_mean};

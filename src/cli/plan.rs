@@ -7,6 +7,7 @@ use super::presets::DataLook;
 use super::result_places::{Kind, Places};
 use super::{device, output, plan_json, plan_passes, plan_text, presets};
 use crate::compile::{Compiled, Options, compile};
+use crate::ir::Share;
 use crate::plan::arena::{Attempt, Budget, Planner};
 use crate::plan::{BindingPlan, CapturePlan, EXTERNAL, arena_svg, referee};
 use crate::select::Threads;
@@ -27,15 +28,13 @@ pub fn run(args: &PlanArgs) -> anyhow::Result<()> {
         args.format
     };
     let threads = device::threads(args.threads, &found.model);
-    let target = device::choose_to_plan(args.device, threads.count)?;
+    let target = device::choose_to_plan(args.device, threads.count, &found.model)?;
     let threads = target.as_cpu().map(|_| threads);
     let tuning = device::tuning(&target);
     let options = if args.eval { Options::eval(target.clone()) } else { Options::train(target.clone()) };
     let budget = Budget { time: args.time_budget.map(|s| Duration::from_secs_f64(s.0)) };
-    let mut compiled = compile(
-        &found.model,
-        &Options { budget, tuning, gpu_times: crate::train::known_gpu_times(&target), ..options },
-    )?;
+    let options = Options { budget, tuning, gpu_times: crate::train::known_gpu_times(&target), ..options };
+    let mut compiled = compile(&found.model, &options)?;
     if let Some(planner) = args.planner {
         place_again(&mut compiled.plan, planner.0)?;
     }
@@ -43,7 +42,7 @@ pub fn run(args: &PlanArgs) -> anyhow::Result<()> {
     let text = match (args.stage, args.pass.as_deref()) {
         (Some(Stage::Passes), pass) | (None, pass @ Some(_)) => plan_passes::shown(&compiled, pass, format)?,
         (Some(_), Some(_)) => return Err(wrong("--pass belongs to --stage passes; leave one of them out")),
-        (stage, None) => shown(&compiled, threads, stage, format)?,
+        (stage, None) => shown(&compiled, &options, threads, stage, format)?,
     };
     output::print(&text)?;
     if let Some(path) = svg {
@@ -52,8 +51,21 @@ pub fn run(args: &PlanArgs) -> anyhow::Result<()> {
     Ok(())
 }
 
+/// The recordings of the step, where several batches make one.
+fn variants(compiled: &Compiled, options: &Options) -> anyhow::Result<Vec<plan_json::Variant>> {
+    let Some(last) = plan_json::Variant::of(compiled) else { return Ok(Vec::new()) };
+    let mut variants = Vec::new();
+    for &share in Share::before_last(compiled.model.accumulate) {
+        let earlier = compile(&compiled.model, &Options { share, ..options.clone() })?;
+        variants.extend(plan_json::Variant::of(&earlier));
+    }
+    variants.push(last);
+    Ok(variants)
+}
+
 fn shown(
     compiled: &Compiled,
+    options: &Options,
     threads: Option<Threads>,
     stage: Option<Stage>,
     format: Format,
@@ -71,7 +83,10 @@ fn shown(
                 Stage::Bindings => serde_json::to_string_pretty(&compiled.plan)?,
                 Stage::Arena => serde_json::to_string_pretty(&compiled.plan.report)?,
                 Stage::Capture => serde_json::to_string_pretty(&CapturePlan::new(&compiled.plan, &compiled.model))?,
-                Stage::All => serde_json::to_string_pretty(&plan_json::document(compiled, threads))?,
+                Stage::All => {
+                    let variants = variants(compiled, options)?;
+                    serde_json::to_string_pretty(&plan_json::document(compiled, threads, variants))?
+                }
             };
             text.push('\n');
             Ok(text)

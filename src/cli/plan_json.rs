@@ -5,7 +5,7 @@
 //! operation is `lower_bound_bytes`.
 
 use crate::compile::Compiled;
-use crate::ir::Role;
+use crate::ir::{Role, Share};
 use crate::lower::dims;
 use crate::model::{LayerId, Model};
 use crate::ops::Dir;
@@ -108,6 +108,48 @@ pub(super) struct Document<'a> {
     planner: Planners<'a>,
     constants: Vec<Constant>,
     capture: CapturePlan,
+    /// The recordings of a step, where several batches make one; what is above is of the last.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    variants: Vec<Variant>,
+}
+
+/// One of the recordings that make a step together.
+#[derive(Serialize)]
+pub(super) struct Variant {
+    /// `first`, `middle` or `last`.
+    name: &'static str,
+    /// Batches of a step that it is for.
+    batches: usize,
+    /// What becomes of the gradients of the batches before: `overwrite` or `add`.
+    gradients: &'static str,
+    /// Whether it updates the parameters.
+    updates: bool,
+    ops: usize,
+    /// Kernels, in order.
+    kernels: Vec<String>,
+    flops: u64,
+    cost_us: f64,
+    /// Memory besides what all of them share.
+    transient_bytes: u64,
+}
+
+impl Variant {
+    /// The variant that a compiled step is, where it is one of several.
+    pub(super) fn of(compiled: &Compiled) -> Option<Self> {
+        let (share, plan) = (compiled.graph.share?, &compiled.plan);
+        let between = compiled.model.accumulate - 2;
+        Some(Self {
+            name: share.name(),
+            batches: if share == Share::Middle { between } else { 1 },
+            gradients: if share == Share::First { "overwrite" } else { "add" },
+            updates: share == Share::Last,
+            ops: plan.program.ops.len(),
+            kernels: compiled.selection.choices.iter().map(|c| c.kernel.clone()).collect(),
+            flops: compiled.selection.flops(),
+            cost_us: compiled.selection.cost_us(),
+            transient_bytes: plan.arena_bytes - plan.persistent_bytes,
+        })
+    }
 }
 
 #[derive(Serialize)]
@@ -123,11 +165,11 @@ fn label(model: &Model, layer: Option<LayerId>) -> Option<String> {
 
 /// The document of a compiled step.
 #[must_use]
-pub(super) fn document(compiled: &Compiled, threads: Option<Threads>) -> Document<'_> {
+pub(super) fn document(compiled: &Compiled, threads: Option<Threads>, variants: Vec<Variant>) -> Document<'_> {
     let (plan, model) = (&compiled.plan, &compiled.model);
     let (mut buffers, mut external_buffers) = (Vec::new(), Vec::new());
     for buffer in &plan.buffers {
-        entries(plan, model, buffer, if buffer.external { &mut external_buffers } else { &mut buffers });
+        entries(plan, model, buffer, if buffer.is_external() { &mut external_buffers } else { &mut buffers });
     }
     let ms = |d: std::time::Duration| d.as_secs_f64() * 1e3;
     let t = &compiled.times;
@@ -162,6 +204,7 @@ pub(super) fn document(compiled: &Compiled, threads: Option<Threads>) -> Documen
         },
         constants: plan.constants(),
         capture: CapturePlan::new(plan, model),
+        variants,
     }
 }
 

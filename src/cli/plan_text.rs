@@ -4,7 +4,7 @@ use super::args::Stage;
 use super::{output, plan_passes};
 use crate::compile::Compiled;
 use crate::ir::{Phase, Role};
-use crate::model::LayerId;
+use crate::model::{LayerId, inputs_text};
 use crate::plan::{BindingPlan, CapturePlan};
 use crate::select::Threads;
 use crate::tensor::Bytes;
@@ -40,6 +40,10 @@ fn all(compiled: &Compiled, threads: Option<Threads>) -> String {
 fn summary(compiled: &Compiled, threads: Option<Threads>) -> String {
     let shared = threads.map_or_else(String::new, |t| format!("threads      {t}\n"));
     let (plan, model) = (&compiled.plan, &compiled.model);
+    let batch = match compiled.graph.share {
+        Some(share) => format!("batch        {} of {} that make a step\n", share.name(), model.accumulate),
+        None => String::new(),
+    };
     let ops = &plan.program.ops;
     let of = |phase: Phase| ops.iter().filter(|o| o.phase == phase).count();
     let phases: Vec<String> = Phase::ALL
@@ -52,7 +56,7 @@ fn summary(compiled: &Compiled, threads: Option<Threads>) -> String {
     let ms = |d: std::time::Duration| d.as_secs_f64() * 1e3;
     format!(
         "{}: {}, {}, input {} x {}\n\
-         target       {}\n{shared}\
+         target       {}\n{shared}{batch}\
          operations   {} ({}); {} before fusion, {} in the IR\n\
          arithmetic   {} floating-point operations a step; estimated {}\n\
          memory       {}\n\
@@ -61,7 +65,7 @@ fn summary(compiled: &Compiled, threads: Option<Threads>) -> String {
         output::counted(model.layers.len() as u64, "layer"),
         output::counted(model.trained_len() as u64, "parameter"),
         model.batch,
-        model.input,
+        inputs_text(&model.inputs),
         compiled.selection.target.name,
         ops.len(),
         phases.join(", "),
@@ -119,8 +123,8 @@ fn bindings(compiled: &Compiled) -> String {
     let label = |layer: Option<LayerId>| layer.map_or_else(String::new, |l| model.layer(l).label());
     for b in &plan.buffers {
         let whole = Row {
-            role: if b.external { "(external)" } else { b.role.name() },
-            offset: if b.external { 0 } else { b.offset },
+            role: if b.is_external() { "(external)" } else { b.role.name() },
+            offset: if b.is_external() { 0 } else { b.offset },
             bytes: b.bytes,
             live: b.live,
             dtype: b.dtype.name(),
@@ -156,7 +160,7 @@ fn arena(plan: &BindingPlan) -> String {
         out.push_str(&format!("the most is alive at operation {op} ({name}): {}\n", Bytes(*peak)));
         for role in Role::ALL {
             let alive =
-                |b: &&crate::plan::Buffer| b.role == role && !b.external && (b.live[0]..b.live[1]).contains(&op);
+                |b: &&crate::plan::Buffer| b.role == role && !b.is_external() && (b.live[0]..b.live[1]).contains(&op);
             let bytes: u64 = plan.buffers.iter().filter(alive).map(|b| b.bytes).sum();
             if bytes > 0 {
                 out.push_str(&format!("  {:<12} {:>12}\n", role.name(), Bytes(bytes)));

@@ -7,9 +7,10 @@ use super::predict_data::{Chosen, Weights, choose};
 use super::presets::{self, DataLook, Loaded};
 use super::result_places::{Kind, Places};
 use crate::data::{Dataset, Target};
-use crate::model::{LossSpec, Model};
+use crate::model::losses::is_right;
+use crate::model::{Model, Targets};
 use crate::tensor::{figure, plural, write_advice, write_atomic};
-use crate::train::{DataChoice, Purpose, Session, SessionSpec, argmax};
+use crate::train::{DataChoice, Purpose, Session, SessionSpec, TrainError, argmax};
 use serde::Serialize;
 use std::path::Path;
 
@@ -74,7 +75,7 @@ pub fn run(args: &PredictArgs) -> anyhow::Result<()> {
         output::note(&format!("note: {note}"));
     }
     let outputs = session.answers(&set, &samples)?;
-    let mut answers = Answers::of(session.model(), &set, &samples, outputs);
+    let mut answers = Answers::of(session.model(), &set, &samples, outputs)?;
     if let Some(path) = &out {
         write(path, &answers.csv(&set, &samples))?;
     }
@@ -105,7 +106,7 @@ pub fn run(args: &PredictArgs) -> anyhow::Result<()> {
 /// The network with these weights, and the name of the device that it answers on.
 fn prepare(found: &Loaded, weights: &Weights, args: &PredictArgs) -> anyhow::Result<(Session, String)> {
     let threads = super::device::threads(args.threads, &found.model).count;
-    let (target, device) = super::device::choose(args.device, threads)?;
+    let (target, device) = super::device::choose(args.device, threads, [&found.model])?;
     let spec = SessionSpec {
         threads,
         machine: Some(target.clone()),
@@ -133,9 +134,14 @@ fn write(path: &Path, csv: &str) -> anyhow::Result<()> {
 
 /// The network's answers, row by row.
 struct Answers {
+    /// Classes that an answer is one of, or values.
     width: usize,
+    /// Answers of a sample.
+    positions: usize,
     is_classes: bool,
-    /// Probabilities for classes, values otherwise: `[samples, width]`.
+    /// `[samples, positions]`; empty for values.
+    labels: Vec<i32>,
+    /// Probabilities for classes, values otherwise: `[samples, positions, width]`.
     values: Vec<f32>,
     loss: f64,
     accuracy: Option<f64>,
@@ -144,51 +150,66 @@ struct Answers {
 }
 
 impl Answers {
-    fn of(model: &Model, set: &Dataset, samples: &[u32], mut values: Vec<f32>) -> Self {
-        let width = model.output.len().max(1);
-        let is_classes = matches!(model.loss, LossSpec::SoftmaxCrossEntropy { .. });
+    fn of(model: &Model, set: &Dataset, samples: &[u32], mut values: Vec<f32>) -> anyhow::Result<Self> {
+        let is_classes = model.loss.wants_classes();
+        let (width, positions) =
+            if is_classes { (model.classes(), model.labels().len()) } else { (model.output.len(), 1) };
+        let (width, positions) = (width.max(1), positions.max(1));
+        // A matrix of a large vocabulary would fill the memory, and nobody could read it.
+        let is_counted = is_classes && (positions == 1 || width <= MAX_COUNTED);
         let mut out = Self {
             width,
+            positions,
             is_classes,
+            labels: set.target.labels(samples).map_err(TrainError::from)?,
             values: Vec::new(),
             loss: 0.0,
             accuracy: None,
             classes: Vec::new(),
-            confusion: if is_classes { vec![vec![0; width]; width] } else { Vec::new() },
+            confusion: if is_counted { vec![vec![0; width]; width] } else { Vec::new() },
         };
-        let n = samples.len().max(1) as f64;
+        let n = (samples.len() * positions).max(1) as f64;
         let mut right = 0usize;
-        for (row, &sample) in values.chunks_exact_mut(width).zip(samples) {
+        for (at, row) in values.chunks_exact_mut(width).enumerate() {
             match &set.target {
-                Target::Classes { labels, .. } if is_classes => {
-                    let label = labels[sample as usize] as usize;
+                Target::Classes { .. } | Target::Windows(_) if is_classes => {
+                    let label = out.labels[at] as usize;
                     let largest = row.iter().copied().fold(f32::NEG_INFINITY, f32::max);
                     let sum: f64 = row.iter().map(|v| f64::from(v - largest).exp()).sum();
                     out.loss += (sum.ln() - f64::from(row[label] - largest)) / n;
                     row.iter_mut().for_each(|v| *v = (f64::from(*v - largest).exp() / sum) as f32);
                     let guess = argmax(row);
                     right += usize::from(guess == label);
-                    out.confusion[label][guess] += 1;
+                    if is_counted {
+                        out.confusion[label][guess] += 1;
+                    }
                 }
                 Target::Values { values, .. } => {
-                    let target = &values[sample as usize * width..][..width];
-                    let squares: f64 = row.iter().zip(target).map(|(a, b)| f64::from(a - b).powi(2)).sum();
-                    out.loss += squares / width as f64 / n;
+                    let target = &values[samples[at] as usize * width..][..width];
+                    out.loss += model.loss.of_values(row, target).unwrap_or(f64::NAN) / n;
+                    right += row.iter().zip(target).filter(|(y, t)| is_right(**y, **t)).count();
+                    if model.loss.targets() == Targets::Binary {
+                        row.iter_mut().for_each(|y| *y = 1.0 / (1.0 + (-*y).exp()));
+                    }
                 }
-                Target::Classes { .. } => {}
+                Target::Classes { .. } | Target::Windows(_) => {}
             }
         }
         out.values = values;
+        if model.loss.targets() == Targets::Binary {
+            out.accuracy = Some(right as f64 / (n * width as f64));
+        }
         if is_classes {
             out.accuracy = Some(right as f64 / n);
-            out.classes = (0..width).map(|c| class(set, &out.confusion, c)).collect();
+            out.classes = (0..out.confusion.len()).map(|c| class(set, &out.confusion, c)).collect();
         }
-        out
+        Ok(out)
     }
 
-    /// A line a sample: its number, what it is, what it is taken for, and every probability or value.
+    /// A line a sample, or a position of one: its number, what it is, what it is taken for, and every probability or
+    /// value.
     fn csv(&self, set: &Dataset, samples: &[u32]) -> String {
-        let mut text = String::from("sample");
+        let mut text = String::from(if self.positions > 1 { "sample,position" } else { "sample" });
         if self.is_classes {
             text.push_str(",target,predicted");
             (0..self.width).for_each(|c| text.push_str(&format!(",p_{}", quoted(&name(set, c)))));
@@ -197,11 +218,15 @@ impl Answers {
             (0..self.width).for_each(|i| text.push_str(&format!(",predicted_{i}")));
         }
         text.push('\n');
-        for (row, &sample) in self.values.chunks_exact(self.width).zip(samples) {
+        for (at, row) in self.values.chunks_exact(self.width).enumerate() {
+            let sample = samples[at / self.positions];
             text.push_str(&format!("{sample}"));
+            if self.positions > 1 {
+                text.push_str(&format!(",{}", at % self.positions));
+            }
             match &set.target {
-                Target::Classes { labels, .. } => {
-                    let label = labels[sample as usize] as usize;
+                Target::Classes { .. } | Target::Windows(_) => {
+                    let label = self.labels[at] as usize;
                     text.push_str(&format!(",{},{}", quoted(&name(set, label)), quoted(&name(set, argmax(row)))));
                 }
                 Target::Values { values, .. } => {
@@ -217,10 +242,7 @@ impl Answers {
 }
 
 fn name(set: &Dataset, class: usize) -> String {
-    match &set.target {
-        Target::Classes { names, .. } => names.get(class).cloned().unwrap_or_else(|| class.to_string()),
-        Target::Values { .. } => class.to_string(),
-    }
+    set.target.names().get(class).cloned().unwrap_or_else(|| class.to_string())
 }
 
 /// A cell of a CSV file.
@@ -233,6 +255,9 @@ fn class(set: &Dataset, confusion: &[Vec<u32>], c: usize) -> Class {
     let share = |of: u32| (of > 0).then(|| f64::from(confusion[c][c]) / f64::from(of));
     Class { name: name(set, c), samples, precision: share(taken), recall: share(samples) }
 }
+
+/// Answers of more classes at each position are not counted by class.
+const MAX_COUNTED: usize = 1024;
 
 /// More classes than this make a matrix that no terminal holds.
 const MAX_PRINTED: usize = 24;

@@ -5,8 +5,8 @@ use super::error::wrong;
 use super::output;
 use crate::data::{self, Request};
 use crate::model::{
-    BUNDLED, Diagnostic, LossSpec, MAX_PRESET_BYTES, Model, Precision, Preset, Rejected, check, did_you_mean,
-    read_partly, read_preset,
+    BUNDLED, Diagnostic, MAX_PRESET_BYTES, Model, Precision, Preset, Rejected, check, did_you_mean, read_partly,
+    read_preset,
 };
 use crate::select::Target;
 use crate::tensor::Shape;
@@ -69,9 +69,9 @@ fn data_mistakes(preset: &Preset, base: &Path, found: &[Diagnostic]) -> Vec<Diag
     };
     let Some(spec) = preset.data.as_ref().filter(|_| is_sound("data")) else { return Vec::new() };
     let request = Request {
-        input: preset.input.shape.clone(),
+        inputs: preset.input.inputs.clone(),
         output: Shape::from([1]),
-        wants_classes: matches!(preset.loss, LossSpec::SoftmaxCrossEntropy { .. }),
+        loss: preset.loss,
         seed: preset.train.map_or(0, |t| t.seed),
     };
     // What samples are compared with must be the document's own.
@@ -196,7 +196,7 @@ pub fn run(args: &PresetsArgs) -> anyhow::Result<()> {
         list.push(serde_json::json!({
             "name": preset.name,
             "about": preset.about,
-            "input": preset.input.shape,
+            "input": preset.input.single().map(|input| &input.shape),
             "layers": model.layers.len(),
             "params": params,
             "data": preset.data.as_ref().map(|d| d.source.name()),

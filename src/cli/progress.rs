@@ -100,8 +100,11 @@ impl Progress {
 pub fn evaluation(found: &Evaluation, maybe_trained: bool) -> String {
     let what = if maybe_trained { "may have been trained on" } else { "held out" };
     let accuracy = found.accuracy.map_or_else(String::new, |a| format!("accuracy {:.2} %, ", a * 100.0));
+    // Of long texts no sample is right from end to end.
+    let exact = found.exact.filter(|share| *share > 0.0);
+    let exact = exact.map_or_else(String::new, |share| format!("{:.2} % of samples exact, ", share * 100.0));
     let samples = output::counted(found.samples as u64, "sample");
-    format!("{what}: {accuracy}loss {} on {samples}", figure(found.loss, 4))
+    format!("{what}: {accuracy}{exact}loss {} on {samples}", figure(found.loss, 4))
 }
 
 #[cfg(test)]

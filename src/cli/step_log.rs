@@ -287,7 +287,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("run.jsonl");
         let mut log = StepLog::open(&path, None).unwrap();
-        let found = Evaluation { samples: 3, loss: 0.5, accuracy: Some(0.75), confusion: Vec::new() };
+        let found = Evaluation { samples: 3, loss: 0.5, accuracy: Some(0.75), exact: None, confusion: Vec::new() };
         for step in 1..=4u64 {
             log.add(&StepReport { step, ..StepReport::default() }, Instant::now()).unwrap();
             if step == 3 {

@@ -45,7 +45,7 @@ pub fn run(args: &TrainArgs) -> anyhow::Result<ExitCode> {
     let outputs = outputs(args, &found)?;
     let chosen = device::threads(args.threads, &found.model);
     let threads = chosen.count;
-    let (target, device_name) = device::choose(args.device, threads)?;
+    let (target, device_name) = device::choose(args.device, threads, [&found.model])?;
     device::note_threads(&target, &chosen);
     let spec = spec(args, &found, &target, threads);
     let (mut session, device_name) = prepare(&spec, args.device, device_name)?;
@@ -128,7 +128,7 @@ fn prepare(spec: &SessionSpec, asked: Device, name: String) -> anyhow::Result<(S
             if asked == Device::Auto && spec.machine.as_ref().is_some_and(|m| m.as_cuda().is_some()) =>
         {
             output::note(&format!("note: {error}; the CPU takes over"));
-            let (target, name) = device::choose(Device::Cpu, spec.threads)?;
+            let (target, name) = device::choose(Device::Cpu, spec.threads, [])?;
             Ok((Session::prepare(&SessionSpec { machine: Some(target), tuning: None, ..spec.clone() })?, name))
         }
         other => Ok((other?, name)),
@@ -272,7 +272,7 @@ impl Run {
         outputs: &Outputs,
         preset: &Preset,
     ) -> anyhow::Result<()> {
-        let mut progress = Progress::new(self.first, session.total(), session.model().batch);
+        let mut progress = Progress::new(self.first, session.total(), session.model().samples_a_step());
         let started = Instant::now();
         let mut failure: Option<anyhow::Error> = None;
         while failure.is_none() && signals::asked().is_none() {

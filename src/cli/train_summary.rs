@@ -5,7 +5,7 @@ use super::output::{self, Distribution};
 use super::progress::evaluation;
 use super::signals::Signal;
 use super::step_times::Times;
-use crate::exec::peak_bytes;
+use crate::exec::{CacheCounts, peak_bytes};
 use crate::select::Threads;
 use crate::tensor::figure;
 use crate::train::{Evaluation, RecipeChange, Session, StepReport};
@@ -57,6 +57,8 @@ pub struct Summary {
     parameters: usize,
     /// Kernel calls a step.
     launches: usize,
+    /// Look-ups of recordings, and what these take.
+    recordings: CacheCounts,
     files: Vec<String>,
     notes: Vec<String>,
     /// Fields of the recipe that a resumed run has otherwise than its checkpoint.
@@ -68,13 +70,16 @@ pub struct HeldOut {
     step: u64,
     loss: f64,
     accuracy: Option<f64>,
+    /// Of samples with a class for each position, the share of those that are right at all of them.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    exact: Option<f64>,
     samples: usize,
 }
 
 impl HeldOut {
     #[must_use]
     pub fn new(step: u64, found: &Evaluation) -> Self {
-        Self { step, loss: found.loss, accuracy: found.accuracy, samples: found.samples }
+        Self { step, loss: found.loss, accuracy: found.accuracy, exact: found.exact, samples: found.samples }
     }
 }
 
@@ -125,7 +130,7 @@ impl Outcome {
             evaluations: self.evaluations,
             seconds: self.seconds,
             steps_per_s: rate,
-            samples_per_s: rate * session.model().batch as f64,
+            samples_per_s: rate * session.model().samples_a_step() as f64,
             step_us: Distribution::of(&mut self.times.step_us),
             feed_us: Distribution::of(&mut self.times.feed_us).median,
             prepare_ms: self.prepare_ms,
@@ -135,7 +140,8 @@ impl Outcome {
             lower_bound_bytes: compiled.plan.lower_bound_bytes,
             unshared_bytes: compiled.plan.unshared_bytes,
             parameters: session.model().trained_len(),
-            launches: compiled.plan.program.ops.len(),
+            launches: session.calls(),
+            recordings: session.recordings(),
             files: self.files.iter().map(|file| file.display().to_string()).collect(),
             notes: notes.cloned().collect(),
             recipe_changes: resumed.map(|r| r.changes.iter().map(RecipeChange::to_json).collect()).unwrap_or_default(),
@@ -168,7 +174,8 @@ pub fn text(s: &Summary) -> String {
     }
     match s.held_out.as_ref().or(s.maybe_trained.as_ref()) {
         Some(h) => {
-            let found = Evaluation { samples: h.samples, loss: h.loss, accuracy: h.accuracy, confusion: Vec::new() };
+            let (samples, loss, accuracy, exact) = (h.samples, h.loss, h.accuracy, h.exact);
+            let found = Evaluation { samples, loss, accuracy, exact, confusion: Vec::new() };
             out.push_str(&format!("{}\n", evaluation(&found, s.maybe_trained.is_some())));
         }
         None => out.push_str("held out: nothing, so there is no evaluation\n"),

@@ -44,7 +44,8 @@ pub fn run(args: &VerifyArgs) -> anyhow::Result<ExitCode> {
     // Every preset is read before the first is verified: a misspelt name should not cost minutes.
     let loaded = presets::load_all(names, looks)?;
     let threads_of = |found: &Loaded| device::threads(args.threads, &found.model).count;
-    let (machine, name) = device::choose(args.device, loaded.first().map_or(1, threads_of))?;
+    let (machine, name) =
+        device::choose(args.device, loaded.first().map_or(1, threads_of), loaded.iter().map(|found| &found.model))?;
     let options_of = |found: &Loaded| {
         let threads = threads_of(found);
         let (target, _) = device::with_threads(&machine, &name, threads);

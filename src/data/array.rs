@@ -1,7 +1,7 @@
 //! Numeric arrays as NPY and IDX files store them, and data sets made of a pair of them.
 
 use super::dataset::Loaded;
-use super::{DataError, Dataset, Place, Preprocessing, Target};
+use super::{DataError, Dataset, InputSamples, Place, Preprocessing, Target};
 use crate::tensor::{Shape, plural};
 use std::borrow::Cow;
 
@@ -193,7 +193,7 @@ impl Pair<'_> {
             notes.push("samples are bytes and are not scaled: divide them by 255 for values from 0 to 1".to_owned());
         }
         let target = if self.classes {
-            Target::Classes { labels: self.y.labels(&self.y_file)?, names: Vec::new() }
+            Target::classes(self.y.labels(&self.y_file)?, Vec::new())
         } else {
             let shape = Shape(self.y.shape[1..].to_vec());
             let values = self.y.finite(1.0, shape.len(), &self.y_file)?;
@@ -201,8 +201,7 @@ impl Pair<'_> {
         };
         let dataset = Dataset {
             name: self.name,
-            sample,
-            x,
+            inputs: InputSamples::only(sample, x),
             target,
             feature_names: Vec::new(),
             notes,

@@ -20,10 +20,10 @@ fn table(bytes: &[u8], name: &str, header: Header) -> Result<Loaded, DataError> 
 pub(super) fn digits() -> Result<Loaded, DataError> {
     let mut loaded = table(DIGITS, "digits", Header::No)?;
     let data = &mut loaded.dataset;
-    data.sample = [1, 8, 8].into();
+    data.inputs[0].sample = [1, 8, 8].into();
     data.feature_names.clear();
     data.preprocessing = Preprocessing::default();
-    data.x.iter_mut().for_each(|pixel| *pixel /= DIGITS_SCALE);
+    data.x_mut().iter_mut().for_each(|pixel| *pixel /= DIGITS_SCALE);
     // How a person's own table is read says nothing of this one.
     data.notes.clear();
     data.notes.push("samples are divided by 16".to_owned());
@@ -49,12 +49,17 @@ pub(super) fn iris() -> Result<Loaded, DataError> {
 mod tests {
     use super::*;
     use crate::data::{Dataset, Request, load};
-    use crate::model::{DataSource, DataSpec};
+    use crate::model::{DataSource, DataSpec, LossSpec, NamedInput};
     use crate::tensor::Shape;
     use std::path::Path;
 
     fn loaded(source: DataSource, input: impl Into<Shape>, outputs: usize) -> Dataset {
-        let request = Request { input: input.into(), output: [outputs].into(), wants_classes: true, seed: 0 };
+        let request = Request {
+            inputs: vec![NamedInput::only(input.into())],
+            output: [outputs].into(),
+            loss: LossSpec::SOFTMAX_CROSS_ENTROPY,
+            seed: 0,
+        };
         load(&DataSpec::of(source), &request, Path::new("")).unwrap()
     }
 
@@ -62,9 +67,9 @@ mod tests {
     fn digits_fit_flat_and_as_images() {
         for shape in [vec![64], vec![1, 8, 8]] {
             let data = loaded(DataSource::Digits, shape.clone(), 10);
-            assert_eq!((data.len(), data.sample.0.clone(), data.classes()), (1797, shape, Some(10)));
+            assert_eq!((data.len(), data.sample().0.clone(), data.classes()), (1797, shape, Some(10)));
             assert_eq!(data.sample_slice(0)[..4], [0.0, 0.0, 5.0 / 16.0, 13.0 / 16.0]);
-            assert!(data.x.iter().all(|v| (0.0..=1.0).contains(v)));
+            assert!(data.x().iter().all(|v| (0.0..=1.0).contains(v)));
             let Target::Classes { labels, .. } = &data.target else { panic!("classes") };
             assert_eq!(labels[..4], [0, 1, 2, 3]);
         }
@@ -75,8 +80,8 @@ mod tests {
         let data = loaded(DataSource::Iris, [4], 3);
         assert_eq!((data.len(), data.classes(), data.feature_names.len()), (150, Some(3), 4));
         for feature in 0..4 {
-            let mean = data.x.iter().skip(feature).step_by(4).sum::<f32>() / 150.0;
-            assert!(mean.abs() < 0.1 && data.x.iter().all(|v| v.abs() < 4.0), "{mean}");
+            let mean = data.x().iter().skip(feature).step_by(4).sum::<f32>() / 150.0;
+            assert!(mean.abs() < 0.1 && data.x().iter().all(|v| v.abs() < 4.0), "{mean}");
         }
         assert!(matches!(&data.target, Target::Classes { names, .. } if names[1] == "versicolor"));
     }

@@ -3,7 +3,7 @@
 
 use super::dataset::Loaded;
 use super::file::{read_file, shown};
-use super::{DataError, Dataset, Place, Preprocessing, Target};
+use super::{DataError, Dataset, InputSamples, Place, Preprocessing, Target};
 use std::path::PathBuf;
 
 /// Bytes of one image: 3 planes of 32x32.
@@ -65,13 +65,11 @@ pub(super) fn load(paths: &[PathBuf]) -> Result<Loaded, DataError> {
     if labels.is_empty() {
         return Err(DataError::field("paths", "no file", "at least one", "name data_batch_1.bin and so on"));
     }
-    let target = Target::Classes { labels, names: NAMES.map(str::to_owned).into() };
+    let target = Target::classes(labels, NAMES.map(str::to_owned).into());
     let notes = vec!["samples are divided by 255".to_owned()];
-    let sample = [3, 32, 32].into();
     let dataset = Dataset {
         name: "cifar10".to_owned(),
-        sample,
-        x,
+        inputs: InputSamples::only([3, 32, 32], x),
         target,
         feature_names: Vec::new(),
         notes,
@@ -96,8 +94,10 @@ mod tests {
         std::fs::write(&paths[0], batch(&[2, 9])).unwrap();
         std::fs::write(&paths[1], batch(&[0])).unwrap();
         let data = load(&paths).unwrap().dataset;
-        assert!(matches!(&data.target, Target::Classes { labels, names } if labels == &[2, 9, 0] && names.len() == 10));
-        assert_eq!((data.x.len(), data.x[0], data.x[2 * PIXELS]), (3 * PIXELS, 0.4, 0.0));
+        assert!(
+            matches!(&data.target, Target::Classes { labels, names, .. } if labels == &[2, 9, 0] && names.len() == 10)
+        );
+        assert_eq!((data.x().len(), data.x()[0], data.x()[2 * PIXELS]), (3 * PIXELS, 0.4, 0.0));
         assert!(load(&[]).err().unwrap().to_string().starts_with("data.paths: found no file"));
     }
 

@@ -1,17 +1,18 @@
 //! Samples with their targets, in memory.
 
-use super::{Place, Preprocessing};
+use super::token_rows::{RowPart, TokenRows};
+use super::{DataError, Place, Preprocessing};
+use crate::model::{InputSpec, value_name};
 use crate::tensor::{Fnv, Shape};
+use std::sync::Arc;
 
 /// Samples with their targets, in memory.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Dataset {
     /// The source's name, or its file's.
     pub name: String,
-    /// One sample: `[features]` or `[C, H, W]`.
-    pub sample: Shape,
-    /// `len() * sample.len()` finite values, row-major; images in C, H, W order.
-    pub x: Vec<f32>,
+    /// The samples of each input, in the order of the network's inputs; at least one.
+    pub inputs: Vec<InputSamples>,
     pub target: Target,
     /// A name for each feature; empty where there are none, as for images.
     pub feature_names: Vec<String>,
@@ -21,22 +22,139 @@ pub struct Dataset {
     pub preprocessing: Preprocessing,
 }
 
+/// The samples of one input.
+#[derive(Clone, Debug, PartialEq)]
+pub struct InputSamples {
+    /// That of the network's input.
+    pub name: String,
+    /// One sample: `[features]`, `[T, D]` or `[C, H, W]`; of tokens `[T]`.
+    pub sample: Shape,
+    pub values: Samples,
+}
+
+/// The elements of many samples, row-major.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Samples {
+    /// Finite values; images in C, H, W order.
+    Real(Vec<f32>),
+    /// From 0 to below the input's vocabulary.
+    Tokens(Vec<i32>),
+    /// Tokens that are rows of a longer sequence.
+    Windows(Arc<TokenRows>),
+}
+
+/// Samples that are somewhere else.
+#[derive(Clone, Copy, Debug)]
+pub enum SamplesRef<'a> {
+    Real(&'a [f32]),
+    Tokens(&'a [i32]),
+    Windows(&'a TokenRows),
+}
+
+/// Where [`Dataset::gather`] writes the samples of one input.
+#[derive(Debug)]
+pub enum SamplesMut<'a> {
+    Real(&'a mut [f32]),
+    Tokens(&'a mut [i32]),
+}
+
+impl Samples {
+    #[must_use]
+    pub fn view(&self) -> SamplesRef<'_> {
+        match self {
+            Self::Real(values) => SamplesRef::Real(values),
+            Self::Tokens(tokens) => SamplesRef::Tokens(tokens),
+            Self::Windows(rows) => SamplesRef::Windows(rows),
+        }
+    }
+}
+
+impl SamplesRef<'_> {
+    /// The samples with these numbers, each of `width` elements; every number is below the number of samples.
+    ///
+    /// # Errors
+    /// Where they are in a file that can no longer be read.
+    pub fn rows(self, width: usize, indices: &[u32]) -> Result<Samples, DataError> {
+        fn of<T: Copy>(all: &[T], width: usize, indices: &[u32]) -> Vec<T> {
+            indices.iter().flat_map(|&i| &all[i as usize * width..][..width]).copied().collect()
+        }
+        Ok(match self {
+            Self::Real(values) => Samples::Real(of(values, width, indices)),
+            Self::Tokens(tokens) => Samples::Tokens(of(tokens, width, indices)),
+            Self::Windows(rows) => Samples::Tokens(rows.rows(indices, RowPart::Sample)?),
+        })
+    }
+}
+
+impl InputSamples {
+    /// The samples of a network's only input, of numbers.
+    #[must_use]
+    pub fn only(sample: impl Into<Shape>, values: Vec<f32>) -> Vec<Self> {
+        vec![Self { name: InputSpec::ONLY.into(), sample: sample.into(), values: Samples::Real(values) }]
+    }
+}
+
 /// What the network is to learn.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Target {
-    /// One class a sample, from 0; every label has a name.
-    Classes { labels: Vec<i32>, names: Vec<String> },
+    /// `shape.len()` classes a sample, from 0: one where the shape is `[]`, one for each position where it is `[T]`.
+    /// Every label has a name.
+    Classes { labels: Vec<i32>, names: Vec<String>, shape: Shape },
     /// `shape.len()` finite values a sample, row-major.
     Values { values: Vec<f32>, shape: Shape },
+    /// Classes that are tokens of the same rows as the samples; their names are the rows' symbols.
+    Windows(Arc<TokenRows>),
 }
 
 impl Target {
+    /// One class a sample.
+    #[must_use]
+    pub const fn classes(labels: Vec<i32>, names: Vec<String>) -> Self {
+        Self::Classes { labels, names, shape: Shape(Vec::new()) }
+    }
+
     /// Number of samples.
     #[must_use]
     pub fn len(&self) -> usize {
         match self {
-            Self::Classes { labels, .. } => labels.len(),
+            Self::Classes { labels, shape, .. } => labels.len() / shape.len().max(1),
             Self::Values { values, shape } => values.len() / shape.len().max(1),
+            Self::Windows(rows) => rows.len(),
+        }
+    }
+
+    /// A name for each class; none where targets are values.
+    #[must_use]
+    pub fn names(&self) -> &[String] {
+        match self {
+            Self::Classes { names, .. } => names,
+            Self::Values { .. } => &[],
+            Self::Windows(rows) => rows.symbols(),
+        }
+    }
+
+    /// The shape of one sample's target.
+    #[must_use]
+    pub fn shape(&self) -> Shape {
+        match self {
+            Self::Classes { shape, .. } | Self::Values { shape, .. } => shape.clone(),
+            Self::Windows(rows) => rows.target_shape(),
+        }
+    }
+
+    /// The classes of these samples, as many for each as its shape has elements; none where targets are values.
+    ///
+    /// # Errors
+    /// Where they are in a file that can no longer be read.
+    pub fn labels(&self, indices: &[u32]) -> Result<Vec<i32>, DataError> {
+        match self {
+            Self::Classes { labels, shape, .. } => {
+                let mut out = vec![0; indices.len() * shape.len()];
+                copy_rows(labels, shape.len(), indices, &mut out);
+                Ok(out)
+            }
+            Self::Values { .. } => Ok(Vec::new()),
+            Self::Windows(rows) => rows.rows(indices, RowPart::Target),
         }
     }
 
@@ -50,7 +168,7 @@ impl Target {
 /// Where [`Dataset::gather`] writes targets.
 #[derive(Debug)]
 pub enum TargetMut<'a> {
-    /// One label an index.
+    /// `shape.len()` labels an index.
     Classes(&'a mut [i32]),
     /// `shape.len()` values an index.
     Values(&'a mut [f32]),
@@ -92,11 +210,44 @@ impl Dataset {
         self.target.is_empty()
     }
 
-    /// The features of sample `i`, `sample.len()` values; `i` is below [`Dataset::len`].
+    /// The name of each input in a step and in files: `x`, or `x.NAME`.
+    #[must_use]
+    pub fn value_names(&self) -> Vec<String> {
+        self.inputs.iter().map(|input| value_name(&input.name, self.inputs.len())).collect()
+    }
+
+    /// The samples of the only input, where it is one of numbers.
+    fn numbers(&self) -> Option<(&Shape, &[f32])> {
+        match &self.inputs[..] {
+            [InputSamples { sample, values: Samples::Real(x), .. }] => Some((sample, x)),
+            _ => None,
+        }
+    }
+
+    /// One sample of the only input, where it is one of numbers; otherwise `[0]`, as there is nothing to show.
+    #[must_use]
+    pub fn sample(&self) -> Shape {
+        self.numbers().map_or_else(|| Shape::from([0]), |(sample, _)| sample.clone())
+    }
+
+    /// The `len() * sample().len()` values of the only input, where it is one of numbers.
+    #[must_use]
+    pub fn x(&self) -> &[f32] {
+        self.numbers().map_or(&[], |(_, x)| x)
+    }
+
+    /// As [`Self::x`], to change them.
+    pub fn x_mut(&mut self) -> &mut [f32] {
+        match &mut self.inputs[..] {
+            [InputSamples { values: Samples::Real(x), .. }] => x,
+            _ => &mut [],
+        }
+    }
+
+    /// The features of sample `i` of the only input, `sample().len()` values; `i` is below [`Dataset::len`].
     #[must_use]
     pub fn sample_slice(&self, i: usize) -> &[f32] {
-        let width = self.sample.len();
-        &self.x[i * width..(i + 1) * width]
+        self.numbers().map_or(&[], |(sample, x)| &x[i * sample.len()..(i + 1) * sample.len()])
     }
 
     /// Number of classes, or `None` where targets are values.
@@ -105,6 +256,7 @@ impl Dataset {
         match &self.target {
             Target::Classes { names, .. } => Some(names.len()),
             Target::Values { .. } => None,
+            Target::Windows(rows) => Some(rows.symbols().len()),
         }
     }
 
@@ -112,40 +264,73 @@ impl Dataset {
     #[must_use]
     pub fn digest(&self) -> String {
         let mut hash = Fnv::new();
-        self.x.iter().for_each(|v| hash.add(&v.to_bits().to_le_bytes()));
+        for input in &self.inputs {
+            match &input.values {
+                Samples::Real(x) => x.iter().for_each(|v| hash.add(&v.to_bits().to_le_bytes())),
+                Samples::Tokens(x) => x.iter().for_each(|v| hash.add(&v.to_le_bytes())),
+                Samples::Windows(rows) => hash.add(&rows.digest().to_le_bytes()),
+            }
+        }
         match &self.target {
             Target::Classes { labels, .. } => labels.iter().for_each(|l| hash.add(&l.to_le_bytes())),
             Target::Values { values, .. } => values.iter().for_each(|v| hash.add(&v.to_bits().to_le_bytes())),
+            // They are the tokens of samples.
+            Target::Windows(rows) => hash.add(&rows.len().to_le_bytes()),
         }
         format!("{:016x}", hash.sum())
     }
 
-    /// Copies samples into `x`, `[indices.len(), sample..]`, and their targets into `y`, in the order of `indices`.
+    /// Copies samples of every input into `x`, each `[indices.len(), sample..]`, and their targets into `y`, in the
+    /// order of `indices`.
     ///
     /// # Panics
-    /// Where a buffer's length or the kind of `y` does not match, or an index is no sample: mistakes of the caller.
-    pub fn gather(&self, indices: &[u32], x: &mut [f32], y: TargetMut<'_>) {
-        assert_eq!(x.len(), indices.len() * self.sample.len(), "the buffer for samples holds exactly the batch");
-        for (row, &i) in x.chunks_exact_mut(self.sample.len()).zip(indices) {
-            row.copy_from_slice(self.sample_slice(i as usize));
+    /// Where a buffer's length or kind does not match, an index is no sample, or samples are in a file that can no
+    /// longer be read.
+    pub fn gather(&self, indices: &[u32], x: &mut [SamplesMut<'_>], y: TargetMut<'_>) {
+        assert_eq!(x.len(), self.inputs.len(), "there is a buffer for every input");
+        for (input, out) in self.inputs.iter().zip(x) {
+            match (&input.values, out) {
+                (Samples::Real(all), SamplesMut::Real(out)) => copy_rows(all, input.sample.len(), indices, out),
+                (Samples::Tokens(all), SamplesMut::Tokens(out)) => copy_rows(all, input.sample.len(), indices, out),
+                (Samples::Real(_), SamplesMut::Tokens(_)) => panic!("this input has values, the buffer is for tokens"),
+                (Samples::Windows(rows), SamplesMut::Tokens(out)) => fill_rows(rows, RowPart::Sample, indices, out),
+                (Samples::Tokens(_) | Samples::Windows(_), SamplesMut::Real(_)) => {
+                    panic!("this input has tokens, the buffer is for values")
+                }
+            }
         }
         match (&self.target, y) {
-            (Target::Classes { labels, .. }, TargetMut::Classes(out)) => {
-                assert_eq!(out.len(), indices.len(), "the buffer for classes holds exactly the batch");
-                for (label, &i) in out.iter_mut().zip(indices) {
-                    *label = labels[i as usize];
-                }
+            (Target::Classes { labels, shape, .. }, TargetMut::Classes(out)) => {
+                copy_rows(labels, shape.len(), indices, out);
             }
             (Target::Values { values, shape }, TargetMut::Values(out)) => {
-                let width = shape.len();
-                assert_eq!(out.len(), indices.len() * width, "the buffer for values holds exactly the batch");
-                for (row, &i) in out.chunks_exact_mut(width).zip(indices) {
-                    row.copy_from_slice(&values[i as usize * width..(i as usize + 1) * width]);
-                }
+                copy_rows(values, shape.len(), indices, out);
             }
-            (Target::Classes { .. }, TargetMut::Values(_)) => panic!("this data has classes, the buffer is for values"),
+            (Target::Windows(rows), TargetMut::Classes(out)) => fill_rows(rows, RowPart::Target, indices, out),
+            (Target::Classes { .. } | Target::Windows(_), TargetMut::Values(_)) => {
+                panic!("this data has classes, the buffer is for values")
+            }
             (Target::Values { .. }, TargetMut::Classes(_)) => panic!("this data has values, the buffer is for classes"),
         }
+    }
+}
+
+/// Copies a part of each row, by index.
+///
+/// # Panics
+/// Where `out` does not hold exactly as many, or the rows' file can no longer be read.
+fn fill_rows(rows: &TokenRows, part: RowPart, indices: &[u32], out: &mut [i32]) {
+    assert!(rows.fill(indices, part, out).is_ok(), "the file of a text can be read");
+}
+
+/// Copies rows of `width` elements, by index.
+///
+/// # Panics
+/// Where `out` does not hold exactly as many rows as there are indices.
+fn copy_rows<T: Copy>(all: &[T], width: usize, indices: &[u32], out: &mut [T]) {
+    assert_eq!(out.len(), indices.len() * width, "the buffer holds exactly the batch");
+    for (row, &i) in out.chunks_exact_mut(width.max(1)).zip(indices) {
+        row.copy_from_slice(&all[i as usize * width..][..width]);
     }
 }
 
@@ -156,9 +341,8 @@ mod tests {
     fn set() -> Dataset {
         Dataset {
             name: "t".into(),
-            sample: [2].into(),
-            x: (0..6).map(|v| v as f32).collect(),
-            target: Target::Classes { labels: vec![0, 1, 0], names: vec!["a".into(), "b".into()] },
+            inputs: InputSamples::only([2], (0..6).map(|v| v as f32).collect()),
+            target: Target::classes(vec![0, 1, 0], vec!["a".into(), "b".into()]),
             feature_names: vec![],
             notes: vec![],
             preprocessing: Preprocessing::default(),
@@ -169,17 +353,33 @@ mod tests {
     fn gather_copies_in_the_order_of_the_indices() {
         let mut data = set();
         let (mut x, mut y) = ([0.0; 6], [9; 3]);
-        data.gather(&[2, 0, 2], &mut x, TargetMut::Classes(&mut y));
+        data.gather(&[2, 0, 2], &mut [SamplesMut::Real(&mut x)], TargetMut::Classes(&mut y));
         assert_eq!((x, y), ([4.0, 5.0, 0.0, 1.0, 4.0, 5.0], [0, 0, 0]));
         data.target = Target::Values { values: (0..6).map(|v| v as f32 * 10.0).collect(), shape: [2].into() };
         let mut y = [0.0; 2];
-        data.gather(&[1], &mut x[..2], TargetMut::Values(&mut y));
+        data.gather(&[1], &mut [SamplesMut::Real(&mut x[..2])], TargetMut::Values(&mut y));
         assert_eq!((&x[..2], y, data.len(), data.classes()), (&[2.0, 3.0][..], [20.0, 30.0], 3, None));
+    }
+
+    #[test]
+    fn several_inputs_and_positions_are_gathered_together() {
+        let mut data = set();
+        let words = Samples::Tokens(vec![5, 6, 7, 8, 9, 10]);
+        data.inputs.push(InputSamples { name: "words".into(), sample: [2].into(), values: words });
+        data.target = Target::Classes { labels: vec![0, 1, 1, 0, 1, 1], names: vec![], shape: [2].into() };
+        let (mut x, mut tokens, mut y) = ([0.0; 4], [0; 4], [9; 4]);
+        let buffers = &mut [SamplesMut::Real(&mut x), SamplesMut::Tokens(&mut tokens)];
+        data.gather(&[2, 1], buffers, TargetMut::Classes(&mut y));
+        assert_eq!((x, tokens, y), ([4.0, 5.0, 2.0, 3.0], [9, 10, 7, 8], [1, 1, 1, 0]));
+        // What shows samples of one input has nothing to show here.
+        assert_eq!((data.len(), data.sample().len(), data.x(), data.sample_slice(1)), (3, 0, &[][..], &[][..]));
+        let Samples::Tokens(rows) = data.inputs[1].values.view().rows(2, &[1]).unwrap() else { panic!("tokens") };
+        assert_eq!(rows, [7, 8]);
     }
 
     #[test]
     #[should_panic(expected = "this data has classes")]
     fn gather_into_the_wrong_kind_is_a_bug() {
-        set().gather(&[], &mut [], TargetMut::Values(&mut []));
+        set().gather(&[], &mut [SamplesMut::Real(&mut [])], TargetMut::Values(&mut []));
     }
 }

@@ -9,6 +9,8 @@ use thiserror::Error;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Side {
     Input,
+    /// The number of different tokens that an input takes.
+    Vocab,
     /// The last layer that sets how many values there are.
     Output,
     Loss,
@@ -60,6 +62,8 @@ pub enum Place {
     Cell { line: u64, column: usize, name: Box<str> },
     /// An offset in bytes from the start, after decompression.
     Byte(u64),
+    /// A character of a text, counted from 0.
+    Character(u64),
     /// A sample, counted from 0.
     Sample(usize),
 }
@@ -75,6 +79,7 @@ impl fmt::Display for Place {
             }
             Self::Cell { line, column, name } => write!(f, ", line {line}, column {} ({name})", column + 1),
             Self::Byte(byte) => write!(f, ", byte {byte}"),
+            Self::Character(character) => write!(f, ", character {character}"),
             Self::Sample(sample) => write!(f, ", sample {sample}"),
         }
     }
@@ -109,7 +114,10 @@ impl DataError {
     #[must_use]
     pub fn mistake(&self, preset: &Preset) -> Diagnostic {
         let (layer, path) = match self {
-            Self::Fit { side: Side::Input, .. } => (None, "input.shape".to_owned()),
+            Self::Fit { side: side @ (Side::Input | Side::Vocab), .. } => {
+                let place = preset.input.single().map_or_else(|| "input".to_owned(), |only| preset.input.place(only));
+                (None, format!("{place}.{}", if *side == Side::Vocab { "vocab" } else { "shape" }))
+            }
             Self::Fit { side: Side::Loss, .. } => (None, "loss".to_owned()),
             Self::Fit { side: Side::Output, .. } => match preset.output_field() {
                 Some((layer, field)) => (Some(layer.clone()), format!("{layer}.{field}")),

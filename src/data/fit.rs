@@ -2,7 +2,9 @@
 
 use super::dataset::Loaded;
 use super::error::Side;
-use super::{DataError, Dataset, Place, Request, Target};
+use super::fit_tokens::fit_tokens;
+use super::{DataError, Dataset, Place, Request, Samples, Target};
+use crate::model::Targets;
 use crate::tensor::{Shape, plural};
 
 /// The data set in the network's shapes.
@@ -22,11 +24,17 @@ pub(super) fn fit(mut loaded: Loaded, request: &Request) -> Result<Dataset, Data
             "add samples to the file or name another",
         ));
     }
+    if loaded.dataset.inputs.iter().any(|input| !matches!(input.values, Samples::Real(_))) {
+        return fit_tokens(loaded, request);
+    }
     fit_sample(&mut loaded, request)?;
-    match (&loaded.dataset.target, request.wants_classes) {
+    match (&loaded.dataset.target, request.loss.wants_classes()) {
         (Target::Classes { .. }, true) => fit_classes(&mut loaded, request)?,
         (Target::Classes { .. }, false) => spread_classes(&mut loaded, request)?,
-        (Target::Values { .. }, false) => fit_values(&mut loaded, request)?,
+        (Target::Values { .. }, false) => {
+            fit_values(&mut loaded, request)?;
+            fit_binary(&loaded, request)?;
+        }
         (Target::Values { .. }, true) => {
             return Err(DataError::fit(
                 Side::Loss,
@@ -37,6 +45,7 @@ pub(super) fn fit(mut loaded: Loaded, request: &Request) -> Result<Dataset, Data
                 "use the loss mse, or data with classes",
             ));
         }
+        (Target::Windows(_), _) => return fit_tokens(loaded, request),
     }
     let data = &mut loaded.dataset;
     data.preprocessing.features.clone_from(&data.feature_names);
@@ -48,8 +57,12 @@ pub(super) fn fit(mut loaded: Loaded, request: &Request) -> Result<Dataset, Data
 
 fn fit_sample(loaded: &mut Loaded, request: &Request) -> Result<(), DataError> {
     let data = &mut loaded.dataset;
-    if !matches_up_to_layout(&data.sample, &request.input) {
-        let help = if data.sample.checked_len() == request.input.checked_len() {
+    // A source that was read gives one input.
+    let ([own, ..], [wanted, ..]) = (&mut data.inputs[..], &request.inputs[..]) else { return Ok(()) };
+    let input = &wanted.shape;
+    own.name.clone_from(&wanted.name);
+    if !matches_up_to_layout(&own.sample, input) {
+        let help = if own.sample.checked_len() == input.checked_len() {
             "images are [C, H, W]: store channels first, or give input.shape as a flat [features]"
         } else {
             "set input.shape to the data's shape, or change the data's columns"
@@ -58,15 +71,15 @@ fn fit_sample(loaded: &mut Loaded, request: &Request) -> Result<(), DataError> {
             Side::Input,
             &loaded.file,
             Place::Whole,
-            format!("samples of shape {}{}", data.sample, counted(&data.sample)),
-            format!("{}{} as input.shape says", request.input, counted(&request.input)),
+            format!("samples of shape {}{}", own.sample, counted(&own.sample)),
+            format!("{input}{} as input.shape says", counted(input)),
             help,
         ));
     }
-    if data.sample.rank() == 1 && request.input.rank() == 3 && request.input.0[0] > 1 {
-        data.notes.push(format!("features are taken as {} in C, H, W order", request.input));
+    if own.sample.rank() == 1 && input.rank() == 3 && input.0[0] > 1 {
+        data.notes.push(format!("features are taken as {input} in C, H, W order"));
     }
-    data.sample = request.input.clone();
+    own.sample.clone_from(input);
     Ok(())
 }
 
@@ -87,7 +100,7 @@ fn counted(shape: &Shape) -> String {
 
 /// Checks every label against `allowed` classes and gives unnamed classes their number as name.
 fn check_labels(loaded: &mut Loaded, allowed: usize, why: &str) -> Result<(), DataError> {
-    let Target::Classes { labels, names } = &loaded.dataset.target else { return Ok(()) };
+    let Target::Classes { labels, names, .. } = &loaded.dataset.target else { return Ok(()) };
     // What is to blame for a class below 0, or one that nobody can count to, is the data.
     let most = labels.iter().copied().max().and_then(|m| usize::try_from(m).ok()).map_or(0, |m| m.saturating_add(1));
     let needed = most.max(names.len());
@@ -147,10 +160,11 @@ fn fit_classes(loaded: &mut Loaded, request: &Request) -> Result<(), DataError> 
 /// Classes as values: 0 and 1 for a single output, one-hot otherwise.
 fn spread_classes(loaded: &mut Loaded, request: &Request) -> Result<(), DataError> {
     let outputs = request.output.checked_len().unwrap_or(usize::MAX);
-    let why = "as the loss mse learns classes one-hot, or two of them as 0 and 1 from one output";
-    check_labels(loaded, if outputs == 1 { 2 } else { outputs }, why)?;
+    let name = request.loss.name();
+    let why = format!("as the loss {name} learns classes one-hot, or two of them as 0 and 1 from one output");
+    check_labels(loaded, if outputs == 1 { 2 } else { outputs }, &why)?;
     let data = &mut loaded.dataset;
-    let Target::Classes { labels, names } = &data.target else { return Ok(()) };
+    let Target::Classes { labels, names, .. } = &data.target else { return Ok(()) };
     data.preprocessing.classes.clone_from(names);
     let values = if outputs == 1 {
         data.notes.push("classes are learnt as the values 0 and 1".to_owned());
@@ -201,18 +215,33 @@ fn fit_values(loaded: &mut Loaded, request: &Request) -> Result<(), DataError> {
     Ok(())
 }
 
+/// Refuses values that a loss on 0 and 1 does not take.
+fn fit_binary(loaded: &Loaded, request: &Request) -> Result<(), DataError> {
+    let Target::Values { values, shape } = &loaded.dataset.target else { return Ok(()) };
+    let is_wrong = |v: &f32| request.loss.targets() == Targets::Binary && *v != 0.0 && *v != 1.0;
+    let Some(at) = values.iter().position(is_wrong) else { return Ok(()) };
+    Err(DataError::fit(
+        Side::Loss,
+        &loaded.target_file,
+        loaded.place(at / shape.len().max(1)),
+        format!("the target {}", values[at]),
+        format!("0 or 1, as the loss {} asks", request.loss.name()),
+        "use the loss mse for other values, or data whose targets are 0 and 1",
+    ))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::data::Preprocessing;
+    use crate::data::{InputSamples, Preprocessing};
+    use crate::model::{LossSpec, NamedInput};
 
     fn loaded(sample: Shape, target: Target) -> Loaded {
         let n = target.len();
         let x = vec![0.5; n * sample.len()];
         let dataset = Dataset {
             name: "t".into(),
-            sample,
-            x,
+            inputs: InputSamples::only(sample, x),
             target,
             feature_names: vec![],
             notes: vec![],
@@ -222,7 +251,7 @@ mod tests {
     }
 
     fn classes(labels: &[i32], names: &[&str]) -> Target {
-        Target::Classes { labels: labels.to_vec(), names: names.iter().map(ToString::to_string).collect() }
+        Target::classes(labels.to_vec(), names.iter().map(ToString::to_string).collect())
     }
 
     fn values(shape: impl Into<Shape>, n: usize) -> Target {
@@ -237,7 +266,19 @@ mod tests {
         output: impl Into<Shape>,
         wants_classes: bool,
     ) -> Result<Dataset, String> {
-        let request = Request { input: input.into(), output: output.into(), wants_classes, seed: 0 };
+        let loss = if wants_classes { LossSpec::SOFTMAX_CROSS_ENTROPY } else { LossSpec::MSE };
+        check_for(loss, sample, target, input, output)
+    }
+
+    fn check_for(
+        loss: LossSpec,
+        sample: impl Into<Shape>,
+        target: Target,
+        input: impl Into<Shape>,
+        output: impl Into<Shape>,
+    ) -> Result<Dataset, String> {
+        let inputs = vec![NamedInput::only(input.into())];
+        let request = Request { inputs, output: output.into(), loss, seed: 0 };
         fit(loaded(sample.into(), target), &request).map_err(|e| e.to_string())
     }
 
@@ -252,7 +293,7 @@ mod tests {
             (vec![], vec![1]),
         ] {
             let data = check(file.clone(), classes(&[0, 1], &[]), net.clone(), [2], true).unwrap();
-            assert_eq!(data.sample.0, net, "{file:?}");
+            assert_eq!(data.sample().0, net, "{file:?}");
         }
         let text = check([32, 32, 3], classes(&[0], &[]), [3, 32, 32], [2], true).unwrap_err();
         assert!(
@@ -288,15 +329,18 @@ mod tests {
             {"type": "repeat", "times": 2, "layers": [{"type": "dense", "units": 4}]},
             {"type": "dropout", "rate": 0.1}]}"#;
         let preset = crate::model::read_preset(text).unwrap();
-        let request =
-            |input: usize, wants_classes| Request { input: [input].into(), output: [4].into(), wants_classes, seed: 0 };
+        let request = |input: usize, wants_classes| {
+            let loss = if wants_classes { LossSpec::SOFTMAX_CROSS_ENTROPY } else { LossSpec::MSE };
+            let inputs = vec![NamedInput::only([input].into())];
+            Request { inputs, output: [4].into(), loss, seed: 0 }
+        };
         let found = |target: Target, input, wants| {
             fit(loaded([1].into(), target), &request(input, wants)).unwrap_err().mistake(&preset)
         };
         let mistake = found(classes(&[0, 9], &[]), 1, true);
         assert_eq!(
             (mistake.path.as_str(), mistake.layer),
-            ("layers[1].layers[0].units", Some(crate::model::LayerPath(vec![1, 0])))
+            ("layers[1].layers[0].units", Some(crate::model::LayerPath::from([1, 0])))
         );
         assert!(mistake.message.ends_with("expected 0 to 3, as the network's output is [4]"), "{}", mistake.message);
         assert_eq!(
@@ -331,6 +375,15 @@ mod tests {
         assert_eq!(data.target, Target::Values { values: vec![1.0, 0.0], shape: [1].into() });
         let data = check([1], classes(&[1, 2], &[]), [1], [3], false).unwrap();
         assert_eq!(data.target, Target::Values { values: vec![0., 1., 0., 0., 0., 1.], shape: [3].into() });
+        let binary = LossSpec::example("binary_cross_entropy").unwrap();
+        let data = check_for(binary, [1], classes(&[1, 0], &["no", "yes"]), [1], [1]).unwrap();
+        assert_eq!(data.target, Target::Values { values: vec![1.0, 0.0], shape: [1].into() });
+        let text = check_for(binary, [1], classes(&[2], &[]), [1], [1]).unwrap_err();
+        assert!(text.contains("found class 2, expected 0 to 1, as the loss binary_cross_entropy learns"), "{text}");
+        let half = Target::Values { values: vec![1.0, 0.5], shape: [1].into() };
+        let text = check_for(binary, [1], half.clone(), [1], [1]).unwrap_err();
+        assert!(text.contains("line 3 does not fit the network: found the target 0.5, expected 0 or 1"), "{text}");
+        assert!(check_for(LossSpec::example("huber").unwrap(), [1], half, [1], [1]).is_ok());
         assert!(check([1], classes(&[2], &[]), [1], [1], false).unwrap_err().contains("expected 0 to 1"));
         assert!(check([1], classes(&[0], &[]), [1], [usize::MAX], false).unwrap_err().contains("memory"));
     }

@@ -193,8 +193,8 @@ mod tests {
         std::fs::write(&x, gzip(&idx(8, &[2, 2, 2], &[0, 51, 102, 255, 1, 2, 3, 4]))).unwrap();
         std::fs::write(&y, idx(8, &[2], &[3, 1])).unwrap();
         let loaded = load(&x, &y).unwrap().dataset;
-        assert_eq!((&loaded.x[..4], loaded.sample.0.as_slice()), (&[0.0, 0.2, 0.4, 1.0][..], &[2, 2][..]));
-        assert_eq!(loaded.target, Target::Classes { labels: vec![3, 1], names: vec![] });
+        assert_eq!((&loaded.x()[..4], loaded.sample().0.as_slice()), (&[0.0, 0.2, 0.4, 1.0][..], &[2, 2][..]));
+        assert_eq!(loaded.target, Target::classes(vec![3, 1], vec![]));
         let text = load(&y, &x).err().unwrap().to_string();
         assert!(text.contains("were they swapped?"), "{text}");
         std::fs::write(&y, idx(8, &[3], &[3, 1, 0])).unwrap();

@@ -3,7 +3,7 @@
 use super::dataset::Loaded;
 use super::error::Side;
 use super::file::{read_file, shown};
-use super::{DataError, Dataset, Place, Preprocessing, Target};
+use super::{DataError, Dataset, InputSamples, Place, Preprocessing, Target};
 use crate::tensor::Shape;
 use image::imageops::{FilterType, resize};
 use image::{DynamicImage, ImageReader, Limits};
@@ -118,11 +118,10 @@ pub(super) fn load(folder: &Path, input: &Shape) -> Result<Loaded, DataError> {
     if let Some(first) = ignored.first() {
         notes.push(format!("{} hidden or other files are ignored, such as {}", ignored.len(), shown(first)));
     }
-    let target = Target::Classes { labels, names };
+    let target = Target::classes(labels, names);
     let dataset = Dataset {
         name: name_of(folder),
-        sample: input.clone(),
-        x,
+        inputs: InputSamples::only(input.clone(), x),
         target,
         feature_names: Vec::new(),
         notes,
@@ -210,9 +209,9 @@ mod tests {
         put(".cache/x.png", b"hidden");
         put("readme.md", b"");
         let data = load(dir.path(), &[1, 2, 2].into()).unwrap().dataset;
-        assert_eq!(data.x, [[0.0; 4], [1.0; 4], [0.2; 4]].concat());
+        assert_eq!(data.x(), [[0.0; 4], [1.0; 4], [0.2; 4]].concat());
         let names = vec!["cat".to_owned(), "dog".to_owned()];
-        assert_eq!(data.target, Target::Classes { labels: vec![0, 1, 1], names });
+        assert_eq!(data.target, Target::classes(vec![0, 1, 1], names));
         assert!(data.notes[1].starts_with("3 hidden or other files are ignored"), "{:?}", data.notes);
         put("cat/two.png", b"not a picture");
         let text = load(dir.path(), &[1, 2, 2].into()).err().unwrap().to_string();

@@ -18,6 +18,7 @@ mod dataset;
 mod error;
 mod file;
 mod fit;
+mod fit_tokens;
 mod idx;
 mod images;
 #[cfg(test)]
@@ -29,11 +30,14 @@ mod prepare;
 mod preprocessing;
 mod request;
 mod scaling;
+mod series;
 mod shuffle;
 mod size;
 mod split;
 mod synthetic;
 mod table;
+mod text;
+mod token_rows;
 
 pub use array::Array;
 pub use batch_place::{BatchPlace, BatchTargets};
@@ -41,7 +45,7 @@ pub(crate) use batches::STREAM as SHUFFLE_STREAM;
 pub use batches::{Batches, Position};
 pub use cifar::{CifarRecords, read_cifar};
 use dataset::Loaded;
-pub use dataset::{Dataset, Target, TargetMut};
+pub use dataset::{Dataset, InputSamples, Samples, SamplesMut, SamplesRef, Target, TargetMut};
 pub use error::{DataError, Place};
 pub use idx::read_idx;
 pub use images::read_image;
@@ -55,8 +59,10 @@ pub use shuffle::Shuffle;
 pub use size::{DataSize, expected_size};
 pub use split::{Split, split};
 pub use table::{CsvOptions, Table, read_csv};
+pub use token_rows::{RowPart, TokenRows};
 
-use crate::model::{DataSource, DataSpec};
+use crate::model::{DataSource, DataSpec, Targets};
+use crate::tensor::Shape;
 use error::Side;
 use std::path::Path;
 
@@ -74,7 +80,11 @@ pub fn load(spec: &DataSpec, request: &Request, base: &Path) -> Result<Dataset, 
 /// # Errors
 /// As [`load`], and where a column that the weights need is missing, or a class is one that they do not know.
 pub fn load_as(spec: &DataSpec, request: &Request, base: &Path, known: &Preprocessing) -> Result<Dataset, DataError> {
-    fit::fit(known.prepare(read(spec, request, base, Some(known))?)?, request)
+    let mut loaded = known.prepare(read(spec, request, base, Some(known))?)?;
+    if let (DataSource::Series { .. }, Some(scaling)) = (&spec.source, &known.scaling) {
+        series::scale_targets(&mut loaded.dataset, scaling);
+    }
+    fit::fit(loaded, request)
 }
 
 /// As [`load`], for those who only look: data that does not fit the network comes as its source gives it, with why it
@@ -118,6 +128,10 @@ fn learnt(spec: &DataSpec, request: &Request, base: &Path) -> Result<Loaded, Dat
         let train = split(loaded.dataset.len(), spec, request.seed)?.train;
         prepare::standardize(&mut loaded.dataset, &train);
     }
+    if let DataSource::Series { .. } = spec.source {
+        let train = split(loaded.dataset.len(), spec, request.seed)?.train;
+        series::standardize(&mut loaded.dataset, &train);
+    }
     Ok(loaded)
 }
 
@@ -127,25 +141,35 @@ fn read(spec: &DataSpec, request: &Request, base: &Path, known: Option<&Preproce
     if closed.len() > 1 {
         return Err(DataError::Several(closed));
     }
-    let classes = request.wants_classes;
+    let none = Shape::default();
+    let input = if spec.source.gives_tokens() { &none } else { request.only(&spec.source)? };
+    // Names of classes, and numbers that stand for some, become 0 and 1 where a loss asks for them.
+    let classes = request.loss.wants_classes();
+    let names_classes = request.loss.targets() != Targets::Values;
     let loaded = match &spec.source {
         DataSource::Digits => bundled::digits()?,
         DataSource::Iris => bundled::iris()?,
         DataSource::Csv { path, header, target, delimiter, .. } => {
-            let options = CsvOptions { header: *header, target: target.clone(), delimiter: *delimiter, classes };
+            let (target, classes) = (target.clone(), names_classes);
+            let options = CsvOptions { header: *header, target, delimiter: *delimiter, classes };
             table::load(&base.join(path), &options, known)?
         }
         DataSource::Npz { path, x, y } => npz::load(&base.join(path), x, y, classes)?,
         DataSource::Npy { x, y } => npy::load(&base.join(x), &base.join(y), classes)?,
         DataSource::Idx { images, labels } => idx::load(&base.join(images), &base.join(labels))?,
         DataSource::Cifar10 { paths } => cifar::load(&paths.iter().map(|path| base.join(path)).collect::<Vec<_>>())?,
-        DataSource::Images { path } => images::load(&base.join(path), &request.input)?,
+        DataSource::Images { path } => images::load(&base.join(path), input)?,
         DataSource::Spirals { .. }
         | DataSource::Moons { .. }
         | DataSource::Circles { .. }
         | DataSource::Xor { .. }
-        | DataSource::Regression { .. } => {
-            synthetic::draw(&spec.source, &request.input, &request.output, request.seed)?
+        | DataSource::Regression { .. }
+        | DataSource::Waves { .. } => synthetic::draw(&spec.source, input, &request.output, request.seed)?,
+        DataSource::Series { path, columns, window, horizon } => {
+            series::load(&base.join(path), columns, [*window, *horizon])?
+        }
+        DataSource::Text { .. } | DataSource::SourceCode | DataSource::Sums { .. } => {
+            text::load(&spec.source, request, base, known)?
         }
     };
     Ok(loaded)
@@ -154,6 +178,7 @@ fn read(spec: &DataSpec, request: &Request, base: &Path, known: Option<&Preproce
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::model::{LossSpec, NamedInput};
 
     #[test]
     fn load_reads_beside_the_preset_and_checks_against_the_network() {
@@ -168,18 +193,20 @@ mod tests {
             delimiter: ',',
         };
         let spec = |path: &str| DataSpec { source: source(path), held_out: 2.0, split: crate::model::SplitKind::Last };
-        let request = |outputs: usize, wants_classes| Request {
-            input: [2].into(),
+        let request = |outputs: usize, loss: LossSpec| Request {
+            inputs: vec![NamedInput::only([2].into())],
             output: [outputs].into(),
-            wants_classes,
+            loss,
             seed: 0,
         };
-        let data = load(&spec("sets/t.csv"), &request(3, true), dir.path()).unwrap();
-        assert_eq!((data.name.as_str(), data.x.as_slice()), ("t", &[-1.0, 0.0, 1.0, 0.0, 3.0, 0.0, 5.0, 0.0][..]));
-        let values = load(&spec("sets/t.csv"), &request(1, false), dir.path()).unwrap();
+        let data = load(&spec("sets/t.csv"), &request(3, LossSpec::SOFTMAX_CROSS_ENTROPY), dir.path()).unwrap();
+        assert_eq!((data.name.as_str(), data.x()), ("t", &[-1.0, 0.0, 1.0, 0.0, 3.0, 0.0, 5.0, 0.0][..]));
+        let values = load(&spec("sets/t.csv"), &request(1, LossSpec::MSE), dir.path()).unwrap();
         assert_eq!(values.target, Target::Values { values: vec![0.0, 1.0, 2.0, 1.0], shape: [1].into() });
         let fails = |path: &str, outputs, wanted: &str| {
-            let text = load(&spec(path), &request(outputs, true), dir.path()).unwrap_err().to_string();
+            let text = load(&spec(path), &request(outputs, LossSpec::SOFTMAX_CROSS_ENTROPY), dir.path())
+                .unwrap_err()
+                .to_string();
             assert!(text.contains(wanted), "{text}");
         };
         fails("sets/t.csv", 2, "t.csv, line 4 does not fit the network: found class 2, expected 0 to 1");
@@ -189,9 +216,10 @@ mod tests {
 
     #[test]
     fn synthetic_sources_reach_the_network() {
-        let request = Request { input: [3].into(), output: [1].into(), wants_classes: false, seed: 1 };
+        let request =
+            Request { inputs: vec![NamedInput::only([3].into())], output: [1].into(), loss: LossSpec::MSE, seed: 1 };
         let spec = DataSpec::of(DataSource::Regression { samples: 20, noise: 0.1 });
-        assert_eq!(load(&spec, &request, Path::new("")).unwrap().x.len(), 60);
+        assert_eq!(load(&spec, &request, Path::new("")).unwrap().x().len(), 60);
         let text = load(&DataSpec::of(DataSource::Moons { samples: 20, noise: 0.1 }), &request, Path::new(""));
         assert!(text.unwrap_err().to_string().contains("found samples of shape [2], expected [3]"));
     }

@@ -16,6 +16,8 @@ pub fn training_notes(set: &Dataset, train: &[u32]) -> Vec<String> {
     let learnt_classes = &set.preprocessing.classes;
     match &set.target {
         Target::Classes { names, .. } => lacking(set, names, train),
+        // Tokens that are rare are no mistake.
+        Target::Windows(_) => Vec::new(),
         // Classes that are learnt as values have no scale to speak of.
         Target::Values { .. } if !learnt_classes.is_empty() => lacking(set, learnt_classes, train),
         Target::Values { values, shape } => scale(values, shape.len(), &set.preprocessing.targets, train),
@@ -33,6 +35,7 @@ fn class_of(set: &Dataset, sample: usize) -> Option<usize> {
                 row => row.iter().position(|value| *value > 0.5),
             }
         }
+        Target::Windows(_) => None,
     }
 }
 
@@ -142,12 +145,12 @@ fn significant(value: f64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::data::Preprocessing;
+    use crate::data::{InputSamples, Preprocessing};
 
     fn set(target: Target, preprocessing: Preprocessing) -> Dataset {
         let samples = target.len();
-        let (sample, x) = ([1].into(), vec![0.0; samples]);
-        Dataset { name: "t".into(), sample, x, target, feature_names: vec![], notes: vec![], preprocessing }
+        let inputs = InputSamples::only([1], vec![0.0; samples]);
+        Dataset { name: "t".into(), inputs, target, feature_names: vec![], notes: vec![], preprocessing }
     }
 
     fn named(names: &[&str]) -> Vec<String> {
@@ -162,7 +165,7 @@ mod tests {
     #[test]
     fn classes_without_a_training_sample_are_named() {
         let classes = |labels: &[i32], names: &[&str]| {
-            set(Target::Classes { labels: labels.to_vec(), names: named(names) }, Preprocessing::default())
+            set(Target::classes(labels.to_vec(), named(names)), Preprocessing::default())
         };
         let sorted = classes(&[0, 0, 1, 1, 2, 2], &["ant", "bee", "cat"]);
         assert_eq!(training_notes(&sorted, &[0, 2, 4]), Vec::<String>::new());

@@ -315,10 +315,7 @@ pub(super) mod tests {
         put(&x, written(&[1.0f64, 2.0, 3.0, 4.0], &[2, 2], npyz::Order::C));
         put(&y, written(&[1i64, 0], &[2], npyz::Order::C));
         let data = load(&x, &y, true).unwrap().dataset;
-        assert_eq!(
-            (data.x, data.target),
-            (vec![1., 2., 3., 4.], Target::Classes { labels: vec![1, 0], names: vec![] })
-        );
+        assert_eq!((data.x().to_vec(), data.target), (vec![1., 2., 3., 4.], Target::classes(vec![1, 0], vec![])));
         let values = load(&x, &x, false).unwrap().dataset;
         assert!(matches!(values.target, Target::Values { shape, .. } if shape.0 == [2]));
         let text = load(&x, &x, true).err().unwrap().to_string();

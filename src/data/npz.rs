@@ -93,8 +93,8 @@ mod tests {
         let path = dir.path().join("set.npz");
         std::fs::write(&path, pair()).unwrap();
         let data = load(&path, "x", "y", true).unwrap().dataset;
-        assert_eq!((data.name.as_str(), data.x), ("set", vec![1., 2., 3., 4.]));
-        assert_eq!(data.target, Target::Classes { labels: vec![1, 0], names: vec![] });
+        assert_eq!((data.name.as_str(), data.x()), ("set", &[1., 2., 3., 4.][..]));
+        assert_eq!(data.target, Target::classes(vec![1, 0], vec![]));
         let text = load(&path, "x", "labels", true).err().unwrap().to_string();
         assert!(text.contains("found the arrays x, y, expected one named \"labels\""), "{text}");
     }

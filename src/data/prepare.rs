@@ -12,23 +12,23 @@ use crate::tensor::plural;
 /// Mean and deviation come from the training part alone, so that nothing of the held-out part leaks into the network.
 /// Without training samples nothing is changed.
 pub(super) fn standardize(data: &mut Dataset, train: &[u32]) {
-    let width = data.sample.len();
+    let width = data.sample().len();
     if train.is_empty() || width == 0 {
         return;
     }
     let count = train.len() as f64;
     let mut scaling = Scaling::default();
     for feature in 0..width {
-        let column = || train.iter().map(|&i| f64::from(data.x[i as usize * width + feature]));
+        let column = || train.iter().map(|&i| f64::from(data.x()[i as usize * width + feature]));
         let mean = column().sum::<f64>() / count;
         let variance = column().map(|v| (v - mean) * (v - mean)).sum::<f64>() / count;
         // Equal values can leave a rounding residue, which must not be blown up to 1.
-        let constant = column().all(|v| v == f64::from(data.x[train[0] as usize * width + feature]));
+        let constant = column().all(|v| v == f64::from(data.x()[train[0] as usize * width + feature]));
         let scale = if constant || variance <= 0.0 { 0.0 } else { 1.0 / variance.sqrt() };
         scaling.mean.push(mean);
         scaling.scale.push(scale);
     }
-    scaling.apply(&mut data.x);
+    scaling.apply(data.x_mut());
     data.preprocessing.scaling = Some(scaling);
     data.notes.push("features are standardised with the training part's mean and deviation".to_owned());
 }
@@ -46,7 +46,7 @@ impl Preprocessing {
         self.number_classes(&mut loaded)?;
         let data = &mut loaded.dataset;
         if let Some(scaling) = &self.scaling {
-            scaling.apply(&mut data.x);
+            scaling.apply(data.x_mut());
             data.notes
                 .push("features are standardised with the mean and deviation that belong to the weights".to_owned());
         }
@@ -58,7 +58,7 @@ impl Preprocessing {
     }
 
     fn check_features(&self, loaded: &Loaded) -> Result<(), DataError> {
-        let found = loaded.dataset.sample.len();
+        let found = loaded.dataset.sample().len();
         let expected = self.scaling.as_ref().map_or(self.features.len(), |s| s.mean.len());
         if expected == found || (expected == 0 && self.scaling.is_none()) {
             return Ok(());
@@ -79,7 +79,7 @@ impl Preprocessing {
 
     /// Gives classes the numbers that the weights know them by. Classes without names are numbers already.
     fn number_classes(&self, loaded: &mut Loaded) -> Result<(), DataError> {
-        let Target::Classes { labels, names } = &loaded.dataset.target else { return Ok(()) };
+        let Target::Classes { labels, names, .. } = &loaded.dataset.target else { return Ok(()) };
         if self.classes.is_empty() {
             return Ok(());
         }
@@ -105,7 +105,7 @@ impl Preprocessing {
             // A number beyond those that were trained on is still the number of an output; the network's shape decides.
             names.extend((names.len()..=highest.unwrap_or(0)).map(|class| class.to_string()));
         }
-        loaded.dataset.target = Target::Classes { labels: numbered, names };
+        loaded.dataset.target = Target::classes(numbered, names);
         Ok(())
     }
 
@@ -119,6 +119,7 @@ impl Preprocessing {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::data::InputSamples;
 
     fn named(names: &[&str]) -> Vec<String> {
         names.iter().map(ToString::to_string).collect()
@@ -127,9 +128,8 @@ mod tests {
     fn loaded(x: &[f32], labels: &[i32], names: &[&str]) -> Loaded {
         let dataset = Dataset {
             name: "t".into(),
-            sample: [x.len() / labels.len()].into(),
-            x: x.to_vec(),
-            target: Target::Classes { labels: labels.to_vec(), names: named(names) },
+            inputs: InputSamples::only([x.len() / labels.len()], x.to_vec()),
+            target: Target::classes(labels.to_vec(), named(names)),
             feature_names: vec![],
             notes: vec![],
             preprocessing: Preprocessing::default(),
@@ -140,7 +140,7 @@ mod tests {
     fn labels(loaded: &Loaded) -> &[i32] {
         match &loaded.dataset.target {
             Target::Classes { labels, .. } => labels,
-            Target::Values { .. } => panic!("classes"),
+            Target::Values { .. } | Target::Windows(_) => panic!("classes"),
         }
     }
 
@@ -164,7 +164,7 @@ mod tests {
         let scaling = Scaling { mean: vec![10.0, 0.0], scale: vec![0.5, 2.0] };
         let known = Preprocessing { features: named(&["a", "b"]), scaling: Some(scaling), ..Preprocessing::default() };
         let set = known.prepare(loaded(&[12.0, 3.0], &[0], &[])).unwrap();
-        assert_eq!((set.dataset.x, set.dataset.preprocessing), (vec![1.0, 6.0], known.clone()));
+        assert_eq!((set.dataset.x(), &set.dataset.preprocessing), (&[1.0, 6.0][..], &known));
         let error = known.prepare(loaded(&[1.0], &[0], &[])).err().unwrap().to_string();
         assert!(error.contains("found 1 feature, expected the 2") && error.contains("\"a\", \"b\""), "{error}");
     }
@@ -174,11 +174,10 @@ mod tests {
         let n = 40usize;
         let x: Vec<f32> =
             (0..n).flat_map(|i| [0.1, i as f32 * 3.0 + 100.0, if i < 30 { 7.7 } else { 9.0 }, f32::MAX]).collect();
-        let target = Target::Classes { labels: vec![0; n], names: vec![] };
+        let target = Target::classes(vec![0; n], vec![]);
         let mut data = Dataset {
             name: String::new(),
-            sample: [4].into(),
-            x,
+            inputs: InputSamples::only([4], x),
             target,
             feature_names: vec![],
             notes: vec![],
@@ -186,8 +185,8 @@ mod tests {
         };
         let train: Vec<u32> = (0..30).collect();
         standardize(&mut data, &train);
-        let column = |f: usize| (0..30).map(|i| f64::from(data.x[i * 4 + f])).collect::<Vec<_>>();
-        assert!(data.x.iter().skip(2).step_by(4).all(|&v| v == 0.0), "constant in the training part");
+        let column = |f: usize| (0..30).map(|i| f64::from(data.x()[i * 4 + f])).collect::<Vec<_>>();
+        assert!(data.x().iter().skip(2).step_by(4).all(|&v| v == 0.0), "constant in the training part");
         assert!(column(0).iter().chain(&column(3)).all(|&v| v == 0.0));
         let (mean, squares) =
             (column(1).iter().sum::<f64>() / 30.0, column(1).iter().map(|v| v * v).sum::<f64>() / 30.0);

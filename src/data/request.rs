@@ -1,17 +1,18 @@
 //! What a network asks of its data.
 
-use crate::model::{LossSpec, Model};
+use super::DataError;
+use crate::model::{DataSource, LossSpec, Model, NamedInput, inputs_text};
 use crate::tensor::Shape;
 
 /// What the network asks of its data.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Request {
-    /// The preset's `input.shape`: `[features]` or `[C, H, W]`.
-    pub input: Shape,
+    /// The network's inputs.
+    pub inputs: Vec<NamedInput>,
     /// The network's output for one sample.
     pub output: Shape,
-    /// Whether the loss takes classes (softmax cross-entropy) or values (mean squared error).
-    pub wants_classes: bool,
+    /// It says whether targets are classes or values, and which values.
+    pub loss: LossSpec,
     /// The run's seed, from which synthetic data and the split follow.
     pub seed: u64,
 }
@@ -20,7 +21,28 @@ impl Request {
     /// What a network asks of its data in a run with this seed.
     #[must_use]
     pub fn of(model: &Model, seed: u64) -> Self {
-        let wants_classes = matches!(model.loss, LossSpec::SoftmaxCrossEntropy { .. });
-        Self { input: model.input.clone(), output: model.output.clone(), wants_classes, seed }
+        Self { inputs: model.inputs.clone(), output: model.output.clone(), loss: model.loss, seed }
+    }
+
+    /// The shape of the only input, where it is one of numbers.
+    ///
+    /// # Errors
+    /// Where the network asks for more than that: no source there is gives several inputs, tokens, or a class for each
+    /// position of a sample.
+    pub(super) fn only(&self, source: &DataSource) -> Result<&Shape, DataError> {
+        match &self.inputs[..] {
+            [_] if self.loss.wants_classes() && self.output.rank() > 1 => {
+                let expected = format!("a source with a class for each of the {} positions", self.output.0[0]);
+                let help = "this one has one class a sample: add take or global_avg_pool before the last layer, or \
+                            train on a file of batches with --batches";
+                Err(DataError::field("type", source.name(), expected, help))
+            }
+            [input] if !input.content.is_tokens() => Ok(&input.shape),
+            inputs => {
+                let expected = format!("a source that gives {}", inputs_text(inputs));
+                let help = "this one gives one input of numbers; train on a file of batches with --batches";
+                Err(DataError::field("type", source.name(), expected, help))
+            }
+        }
     }
 }

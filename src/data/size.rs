@@ -2,7 +2,8 @@
 //! headers.
 
 use super::Request;
-use crate::model::DataSource;
+use super::text::MOST_HELD;
+use crate::model::{DataSource, Tokens, sample_len};
 use std::fs::{self, File};
 use std::io::{Read, Seek, SeekFrom};
 use std::path::Path;
@@ -33,9 +34,9 @@ impl DataSize {
 /// What the data set of `source` will take, where `base` is the folder that relative paths start from.
 #[must_use]
 pub fn expected_size(source: &DataSource, request: &Request, base: &Path) -> DataSize {
-    let targets = if request.wants_classes { 1 } else { request.output.len() };
+    let targets = if request.loss.wants_classes() { 1 } else { request.output.len() };
     let of_samples = |samples: usize| {
-        let values = (request.input.len().saturating_add(targets) as u64).saturating_mul(samples as u64);
+        let values = (sample_len(&request.inputs).saturating_add(targets) as u64).saturating_mul(samples as u64);
         DataSize::new(values.saturating_mul(VALUE), 0)
     };
     match source {
@@ -46,6 +47,16 @@ pub fn expected_size(source: &DataSource, request: &Request, base: &Path) -> Dat
         | DataSource::Circles { samples, .. }
         | DataSource::Xor { samples, .. }
         | DataSource::Regression { samples, .. } => of_samples(*samples),
+        DataSource::Waves { samples, .. } => of_samples(*samples),
+        DataSource::Sums { samples } => DataSize::new(*samples as u64 * 24, 0),
+        DataSource::SourceCode => DataSize::new(1 << 19, 0),
+        DataSource::Text { path, tokens } => running_text(&base.join(path), *tokens),
+        DataSource::Series { path, window, horizon, .. } => {
+            // A line is part of as many samples as it has neighbours.
+            let table = text(&base.join(path));
+            let times = window.saturating_add(*horizon) as u64;
+            DataSize::new(table.held.saturating_mul(times), table.reading.saturating_add(table.held))
+        }
         DataSource::Csv { path, .. } => text(&base.join(path)),
         DataSource::Npz { path, .. } => archive(&base.join(path)),
         DataSource::Npy { x, y } => array(&base.join(x)).plus(array(&base.join(y))),
@@ -59,6 +70,16 @@ pub fn expected_size(source: &DataSource, request: &Request, base: &Path) -> Dat
 
 fn len(path: &Path) -> u64 {
     fs::metadata(path).map_or(0, |m| m.len())
+}
+
+/// A text: its bytes, unless they stay in the file; characters while they are numbered.
+fn running_text(path: &Path, tokens: Tokens) -> DataSize {
+    let len = len(path);
+    match tokens {
+        Tokens::Bytes if len > MOST_HELD => DataSize::default(),
+        Tokens::Bytes => DataSize::new(len, 0),
+        Tokens::Chars => DataSize::new(len, len.saturating_mul(5)),
+    }
 }
 
 /// A table: a number of it takes four characters at least, with what parts it from the next, more often than not.
@@ -121,12 +142,14 @@ fn pictures(path: &Path) -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::model::{LossSpec, NamedInput};
     use std::path::PathBuf;
 
     #[test]
     fn sizes_follow_from_fields_and_headers() {
         let folder = tempfile::tempdir().unwrap();
-        let request = Request { input: [3].into(), output: [2].into(), wants_classes: false, seed: 0 };
+        let request =
+            Request { inputs: vec![NamedInput::only([3].into())], output: [2].into(), loss: LossSpec::MSE, seed: 0 };
         let size = |source: DataSource| expected_size(&source, &request, folder.path());
         assert_eq!(size(DataSource::Regression { samples: 1000, noise: 0.0 }), DataSize::new(20_000, 0));
         let write = |name: &str, bytes: &[u8]| {

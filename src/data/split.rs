@@ -6,17 +6,20 @@ use crate::model::{DataSpec, Rng, SplitKind};
 /// The generator's stream for the split, apart from every other use of a run's seed.
 const STREAM: u64 = 0x6461_7461_0001;
 
-/// Sample numbers of the two parts: disjoint, both ascending, together every sample.
+/// Sample numbers of the two parts: disjoint, both ascending, together every sample but those of a series that overlap
+/// the held-out part.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Split {
     pub train: Vec<u32>,
     pub held_out: Vec<u32>,
 }
 
-/// Divides `n` samples as `spec` asks; a share is rounded up, so that a fifth of 1,797 is 360.
+/// Divides `n` samples as `spec` asks; a share is rounded up, so that a fifth of 1,797 is 360. Samples that share data
+/// with those held out are in neither part.
 ///
 /// # Errors
-/// Where `spec.held_out` is negative, not finite, a broken count, or leaves nothing to train on.
+/// Where samples that follow one another are to be shuffled, or `spec.held_out` is negative, not finite, a broken count,
+/// or leaves nothing to train on.
 pub fn split(n: usize, spec: &DataSpec, seed: u64) -> Result<Split, DataError> {
     let share = spec.held_out;
     let refused = |expected: String| {
@@ -27,6 +30,10 @@ pub fn split(n: usize, spec: &DataSpec, seed: u64) -> Result<Split, DataError> {
             "give a share such as 0.2, a count such as 360, or 0 to hold nothing out",
         ))
     };
+    if spec.split == SplitKind::Shuffled && spec.source.is_ordered() {
+        let help = "of a text or series the last part is held out";
+        return Err(DataError::field("split", "\"shuffled\"", "\"last\"", help));
+    }
     let Ok(total) = u32::try_from(n) else {
         return Err(DataError::field("type", format!("{n} samples"), "at most 4294967295", "use fewer samples"));
     };
@@ -47,6 +54,9 @@ pub fn split(n: usize, spec: &DataSpec, seed: u64) -> Result<Split, DataError> {
         Rng::new(seed, STREAM).shuffle(&mut train);
     }
     let mut held_out = train.split_off(n - held);
+    if held > 0 {
+        train.truncate(train.len().saturating_sub(spec.source.overlap()));
+    }
     train.sort_unstable();
     held_out.sort_unstable();
     Ok(Split { train, held_out })

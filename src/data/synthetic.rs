@@ -4,7 +4,7 @@
 //! sample by sample: every part of the set is balanced.
 
 use super::dataset::Loaded;
-use super::{DataError, Dataset, Preprocessing, Target};
+use super::{DataError, Dataset, InputSamples, Preprocessing, Target};
 use crate::model::{DataSource, Rng};
 use crate::tensor::Shape;
 use std::f64::consts::{PI, TAU};
@@ -60,6 +60,7 @@ pub(super) fn draw(source: &DataSource, input: &Shape, output: &Shape, seed: u64
             [if right { 0.7 } else { -0.7 }, if up { 0.7 } else { -0.7 }]
         })?,
         DataSource::Regression { samples, noise } => regression(source, [input, output], noise, samples, &mut rng)?,
+        DataSource::Waves { samples, noise } => waves([input, output], noise, samples, &mut rng)?,
         DataSource::Digits
         | DataSource::Iris
         | DataSource::Csv { .. }
@@ -67,8 +68,12 @@ pub(super) fn draw(source: &DataSource, input: &Shape, output: &Shape, seed: u64
         | DataSource::Npy { .. }
         | DataSource::Idx { .. }
         | DataSource::Cifar10 { .. }
-        | DataSource::Images { .. } => {
-            let expected = "spirals, moons, circles, xor or regression";
+        | DataSource::Images { .. }
+        | DataSource::Text { .. }
+        | DataSource::SourceCode
+        | DataSource::Sums { .. }
+        | DataSource::Series { .. } => {
+            let expected = "spirals, moons, circles, xor, regression or waves";
             return Err(DataError::field("type", source.name(), expected, "load this source from its file"));
         }
     };
@@ -107,9 +112,8 @@ fn plane(
     let names = (0..classes).map(|class| class.to_string()).collect();
     Ok(Dataset {
         name: source.name().to_owned(),
-        sample: [2].into(),
-        x,
-        target: Target::Classes { labels, names },
+        inputs: InputSamples::only([2], x),
+        target: Target::classes(labels, names),
         feature_names: vec!["x".to_owned(), "y".to_owned()],
         notes: Vec::new(),
         preprocessing: Preprocessing::default(),
@@ -155,11 +159,42 @@ fn regression(
     }
     Ok(Dataset {
         name: source.name().to_owned(),
-        sample: [variables].into(),
-        x,
+        inputs: InputSamples::only([variables], x),
         target: Target::Values { values, shape: [outputs].into() },
         feature_names: (0..variables).map(|i| format!("x{i}")).collect(),
         notes: vec!["the target is standardised".to_owned()],
+        preprocessing: Preprocessing::default(),
+    })
+}
+
+/// Stretches of noisy sums of three sines, and the values after each: as many as the network has inputs and outputs.
+/// Amplitudes, periods and phases are drawn for each sample.
+fn waves([input, output]: [&Shape; 2], noise: f64, samples: usize, rng: &mut Rng) -> Result<Dataset, DataError> {
+    /// The periods of the sines, in positions.
+    const PERIODS: [[f64; 2]; 3] = [[6.0, 12.0], [12.0, 24.0], [24.0, 48.0]];
+    let seen = input.checked_len().unwrap_or(usize::MAX);
+    let ahead = output.checked_len().unwrap_or(usize::MAX).max(1);
+    check(samples, seen.saturating_add(ahead), noise)?;
+    let (mut x, mut values) = (Vec::with_capacity(seen * samples), Vec::with_capacity(ahead * samples));
+    let mut repeated = 0.0;
+    for _ in 0..samples {
+        let sines =
+            PERIODS.map(|[least, most]| [rng.range(0.3, 1.0), TAU / rng.range(least, most), rng.range(0.0, TAU)]);
+        let at = |position: usize| -> f64 {
+            sines.iter().map(|[amplitude, speed, phase]| amplitude * libm::sin(speed * position as f64 + phase)).sum()
+        };
+        x.extend((0..seen).map(|position| (at(position) + noise * rng.normal()) as f32));
+        values.extend((seen..seen + ahead).map(|position| (at(position) + noise * rng.normal()) as f32));
+        let last = x.last().copied().unwrap_or(0.0);
+        repeated += values[values.len() - ahead..].iter().map(|v| f64::from(v - last).powi(2)).sum::<f64>();
+    }
+    let error = repeated / values.len().max(1) as f64;
+    Ok(Dataset {
+        name: "waves".to_owned(),
+        inputs: InputSamples::only([seen], x),
+        target: Target::Values { values, shape: [ahead].into() },
+        feature_names: Vec::new(),
+        notes: vec![format!("to repeat the last value has a mean squared error of {error:.3} over all samples")],
         preprocessing: Preprocessing::default(),
     })
 }
@@ -187,9 +222,9 @@ mod tests {
         for source in all(60, 0.1) {
             let data = drawn(&source, 3);
             assert_eq!(data, drawn(&source, 3));
-            assert_ne!(data.x, drawn(&source, 4).x, "{}", source.name());
+            assert_ne!(data.x(), drawn(&source, 4).x(), "{}", source.name());
             assert!(
-                data.len() == 60 && data.x.len() == 120 && data.x.iter().all(|v| v.abs() < 2.2),
+                data.len() == 60 && data.x().len() == 120 && data.x().iter().all(|v| v.abs() < 2.2),
                 "{}",
                 source.name()
             );
@@ -207,7 +242,7 @@ mod tests {
             [0.934_303_7, 0.776_505_5],
         ];
         for (source, expected) in all(6, 0.1).iter().zip(expected) {
-            for (found, expected) in drawn(source, 0).x.iter().zip(expected) {
+            for (found, expected) in drawn(source, 0).x().iter().zip(expected) {
                 assert!((found - expected).abs() < 1e-6, "{}: {found}, expected {expected}", source.name());
             }
         }
@@ -216,7 +251,7 @@ mod tests {
     #[test]
     fn classes_are_balanced_in_every_part() {
         for source in &all(60, 0.0)[..4] {
-            let Target::Classes { labels, names } = drawn(source, 1).target else { panic!("classes") };
+            let Target::Classes { labels, names, .. } = drawn(source, 1).target else { panic!("classes") };
             for class in 0..names.len() {
                 let count = labels[30..].iter().filter(|&&label| label == class as i32).count();
                 assert_eq!(count, 30 / names.len(), "{}", source.name());
@@ -228,21 +263,21 @@ mod tests {
     fn shapes_are_what_they_are_called() {
         let classes = |data: &Dataset| match &data.target {
             Target::Classes { labels, .. } => labels.clone(),
-            Target::Values { .. } => panic!("classes"),
+            Target::Values { .. } | Target::Windows(_) => panic!("classes"),
         };
         let xor = drawn(&DataSource::Xor { samples: 50, noise: 0.05 }, 0);
-        for (point, label) in xor.x.chunks(2).zip(classes(&xor)) {
+        for (point, label) in xor.x().chunks(2).zip(classes(&xor)) {
             assert_eq!(label == 0, point[0] * point[1] > 0.0, "{point:?}");
         }
         let circles = drawn(&DataSource::Circles { samples: 50, noise: 0.0, factor: 0.3 }, 0);
-        for (point, label) in circles.x.chunks(2).zip(classes(&circles)) {
+        for (point, label) in circles.x().chunks(2).zip(classes(&circles)) {
             let radius = point[0].hypot(point[1]);
             assert!((radius - if label == 0 { 1.0 } else { 0.3 }).abs() < 1e-5, "{radius}");
         }
         let line =
             draw(&DataSource::Regression { samples: 500, noise: 0.0 }, &[1].into(), &[1].into(), 0).unwrap().dataset;
         let Target::Values { values, .. } = &line.target else { panic!("values") };
-        let raw: Vec<f64> = line.x.iter().map(|&x| libm::sin(PI * f64::from(x)) + f64::from(x * x)).collect();
+        let raw: Vec<f64> = line.x().iter().map(|&x| libm::sin(PI * f64::from(x)) + f64::from(x * x)).collect();
         let slope = (values[1] - values[0]) as f64 / (raw[1] - raw[0]);
         for (value, raw_value) in values.iter().zip(&raw) {
             assert!((f64::from(*value) - f64::from(values[0]) - slope * (raw_value - raw[0])).abs() < 1e-4);

@@ -5,7 +5,7 @@ mod select;
 use super::dataset::Loaded;
 use super::error::quoted;
 use super::file::{gunzip, is_gzip, read_file, shown};
-use super::{DataError, Dataset, Place, Preprocessing, Target};
+use super::{DataError, Dataset, InputSamples, Place, Preprocessing, Target};
 use crate::model::{Header, TargetColumn};
 use crate::tensor::{Bytes, Shape, plural};
 use csv::{ReaderBuilder, StringRecord};
@@ -88,7 +88,7 @@ fn read_known(
 }
 
 /// The bytes as UTF-8 text, unpacked, without a byte order mark.
-fn text_of<'a>(bytes: &'a [u8], file: &str) -> Result<Cow<'a, str>, DataError> {
+pub(super) fn text_of<'a>(bytes: &'a [u8], file: &str) -> Result<Cow<'a, str>, DataError> {
     let refused = |at: Place, found: &str| {
         Err(DataError::content(file, at, found, "UTF-8 text", "export the table as CSV in UTF-8"))
     };
@@ -361,7 +361,7 @@ impl<'a> Columns<'a> {
                 rank[number] = place as i32;
             }
             let labels = cells.iter().map(|&cell| rank[cell]).collect();
-            return Ok(Target::Classes { labels, names: texts.keys().cloned().collect() });
+            return Ok(Target::classes(labels, texts.keys().cloned().collect()));
         }
         let mut of = vec![None; texts.len()];
         for (text, &number) in texts {
@@ -376,7 +376,7 @@ impl<'a> Columns<'a> {
                 self.wrong(line, self.selected.target, text, "a class: a whole number or a name".to_owned(), help)
             })?);
         }
-        Ok(Target::Classes { labels, names: Vec::new() })
+        Ok(Target::classes(labels, Vec::new()))
     }
 }
 
@@ -391,11 +391,11 @@ impl Table {
     /// The table as a data set, its samples with their lines.
     pub(super) fn into_loaded(self, name: String, file: String) -> Loaded {
         let Self { x, target, feature_names, target_name, lines, notes } = self;
-        let sample = [feature_names.len()].into();
+        let inputs = InputSamples::only([feature_names.len()], x);
         let is_named = target_name.is_some();
         let targets = target_name.into_iter().collect();
         let preprocessing = Preprocessing { is_named, targets, ..Preprocessing::default() };
-        let dataset = Dataset { name, sample, x, target, feature_names, notes, preprocessing };
+        let dataset = Dataset { name, inputs, target, feature_names, notes, preprocessing };
         Loaded { lines: Some(lines), ..Loaded::new(file, dataset) }
     }
 }

@@ -4,7 +4,9 @@
 //! `Box<dyn StepBackend>`, one a step and none an operation, so that what a call costs does not depend on the number of
 //! operations.
 
+use super::block::Block;
 use super::cpu::{Floor, Pool};
+use super::store::StepMemory;
 use super::{BatchPlace, DataSet, ExecError, StepRecord};
 use crate::compile::Compiled;
 use crate::lower::LValueId;
@@ -15,12 +17,23 @@ use std::sync::Arc;
 
 /// A kind of device, or one of several.
 pub trait Backend {
-    /// Takes the memory of a compiled step, seals it, and records it. `threads` is the number of threads of the pools
-    /// that will run it, where the host computes.
+    /// Takes blocks of memory of these sizes, zeroed.
     ///
     /// # Errors
-    /// Where memory is short, or the device cannot be used.
-    fn make_step(&self, compiled: Arc<Compiled>, threads: usize) -> Result<Box<dyn StepBackend>, ExecError>;
+    /// Where not all of them are to be had, or the device cannot be used.
+    fn allocate(&self, sizes: &[u64]) -> Result<Vec<Box<dyn Block>>, ExecError>;
+
+    /// Seals the memory of a compiled step and records it. `threads` is the number of threads of the pools that will
+    /// run it, where the host computes.
+    ///
+    /// # Errors
+    /// Where the memory is not what the step needs, or the device cannot be used.
+    fn make_step(
+        &self,
+        compiled: Arc<Compiled>,
+        memory: StepMemory,
+        threads: usize,
+    ) -> Result<Box<dyn StepBackend>, ExecError>;
 
     /// Bytes of the memory of steps that are free now, where that is known.
     ///
@@ -136,11 +149,8 @@ pub trait StepBackend: BatchFeed + RecordedGraphs + Send {
     /// How the device runs steps.
     fn capabilities(&self) -> Capabilities;
 
-    /// A step (an evaluation) that shares the parameters and running statistics of this one.
-    ///
-    /// # Errors
-    /// Where memory is short, or this step trains another network.
-    fn sharing(&self, compiled: Arc<Compiled>) -> Result<Box<dyn StepBackend>, ExecError>;
+    /// What it was recorded over.
+    fn memory(&self) -> &StepMemory;
 
     /// Replays the recording once.
     ///
@@ -173,24 +183,7 @@ pub trait StepBackend: BatchFeed + RecordedGraphs + Send {
     /// How it was recorded.
     fn recording(&self) -> Recording;
 
-    /// The memory of everything that survives a step, where it is the host's.
-    fn survivors(&mut self) -> Option<&mut [u8]> {
-        None
-    }
-
-    /// Copies everything that survives a step into memory of the same size.
-    ///
-    /// # Errors
-    /// What went wrong on the device.
-    fn snapshot_into(&mut self, saved: &mut [u8]) -> Result<(), ExecError>;
-
-    /// Puts back what [`Self::snapshot_into`] took from this step.
-    ///
-    /// # Errors
-    /// What went wrong on the device.
-    fn restore(&mut self, saved: &[u8]) -> Result<(), ExecError>;
-
-    /// The whole arena's bytes, to compare.
+    /// The arena's bytes, to compare.
     ///
     /// # Errors
     /// What went wrong on the device.

@@ -1,119 +1,136 @@
-//! The memory of a step: one allocation, made while planning, then sealed.
+//! Where the values of a step are in the host's memory: two allocations, made before anything is recorded, then sealed.
 
-use super::location::shared_offsets;
+use super::block::Block;
+use super::store::StepMemory;
 use super::{ExecError, advise, available_bytes};
-use crate::plan::{BindingPlan, EXTERNAL, Place};
+use crate::plan::{BindingPlan, Place};
 use crate::tensor::{Bytes, Element, HUGE_PAGE};
 use std::alloc::{Layout, alloc, dealloc};
+use std::any::Any;
 use std::ptr::NonNull;
-use std::sync::Arc;
 
-/// One aligned allocation, freed when its last user goes.
-struct Memory {
+/// One aligned allocation.
+struct HostBlock {
     base: NonNull<u8>,
     layout: Layout,
+    bytes: u64,
 }
 
-// SAFETY: the memory is plain bytes; who writes while others read is governed by the executor that owns the
-// environment.
-unsafe impl Send for Memory {}
+// SAFETY: the memory is plain bytes; who writes while others read is governed by the turns of the store.
+unsafe impl Send for HostBlock {}
 // SAFETY: as above.
-unsafe impl Sync for Memory {}
+unsafe impl Sync for HostBlock {}
 
-impl Drop for Memory {
+impl Drop for HostBlock {
     fn drop(&mut self) {
         // SAFETY: `base` came from `alloc` with this layout and is freed once.
         unsafe { dealloc(self.base.as_ptr(), self.layout) }
     }
 }
 
-/// The only place where memory for a step is taken.
-pub struct EnvBuilder {
-    memory: Arc<Memory>,
-    /// The memory of the step that shares its buffers, with their addresses by buffer; 0 for own ones.
-    shared: Option<(Arc<Memory>, Vec<usize>)>,
-    bytes: u64,
+impl HostBlock {
+    /// The stretch of `len` bytes from `start` on, cut at the end.
+    fn stretch(&self, start: u64, len: usize) -> (*mut u8, usize) {
+        let (start, all) = (start.min(self.bytes) as usize, self.bytes as usize);
+        // SAFETY: the start is inside the allocation or right behind it.
+        (unsafe { self.base.as_ptr().add(start) }, len.min(all - start))
+    }
 }
 
-impl EnvBuilder {
-    /// Allocates the arena of a plan, zeroed.
-    ///
-    /// # Errors
-    /// Where the machine has not enough memory.
-    pub fn allocate(plan: &BindingPlan) -> Result<Self, ExecError> {
-        let needed = Bytes(plan.arena_bytes);
-        if let Some(available) = available_bytes()
-            && plan.arena_bytes > available
-        {
-            return Err(ExecError::OutOfMemory { needed, available: Bytes(available) });
-        }
-        let size = usize::try_from(plan.arena_bytes.max(1)).map_err(|_| ExecError::AllocationRefused(needed))?;
-        let align = if size >= 2 * HUGE_PAGE { HUGE_PAGE } else { 4096 };
-        let layout = Layout::from_size_align(size, align).map_err(|_| ExecError::AllocationRefused(needed))?;
-        // SAFETY: the layout has a size above zero.
-        let base = NonNull::new(unsafe { alloc(layout) }).ok_or(ExecError::AllocationRefused(needed))?;
-        // Large pages need fewer entries in the processor's address tables, too.
-        // SAFETY: the allocation has this size.
-        unsafe {
-            advise(base.as_ptr(), size);
-            base.write_bytes(0, size);
-        }
-        Ok(Self { memory: Arc::new(Memory { base, layout }), shared: None, bytes: plan.arena_bytes })
+impl Block for HostBlock {
+    fn base(&self) -> u64 {
+        self.base.as_ptr() as u64
     }
 
-    /// Shares the buffers that `plan` does not own with those of the same name in `owner`'s plan.
-    ///
-    /// # Errors
-    /// Where the owner lacks one.
-    pub fn share(mut self, plan: &BindingPlan, owner: &SealedEnv, owner_plan: &BindingPlan) -> Result<Self, ExecError> {
-        let address = |offset: Option<u64>| offset.map_or(0, |offset| owner.base() + offset as usize);
-        let addresses = shared_offsets(plan, owner_plan)?.into_iter().map(address).collect();
-        self.shared = Some((Arc::clone(&owner.memory), addresses));
-        Ok(self)
+    fn bytes(&self) -> u64 {
+        self.bytes
     }
 
-    /// No memory is taken after this.
-    #[must_use]
-    pub fn seal(self, plan: &BindingPlan) -> SealedEnv {
-        let (shared, externals) = match self.shared {
-            Some((memory, addresses)) => (Some(memory), addresses),
-            None => (None, vec![0; plan.buffers.len()]),
-        };
-        SealedEnv { memory: self.memory, _shared: shared, externals, bytes: self.bytes }
+    fn host(&self) -> Option<NonNull<u8>> {
+        Some(self.base)
     }
+
+    fn read(&self, start: u64, out: &mut [u8]) -> Result<(), ExecError> {
+        let (from, len) = self.stretch(start, out.len());
+        // SAFETY: the stretch is inside the allocation, and whoever has the store's turn is alone.
+        unsafe { std::ptr::copy_nonoverlapping(from, out.as_mut_ptr(), len) };
+        Ok(())
+    }
+
+    fn write(&self, start: u64, bytes: &[u8]) -> Result<(), ExecError> {
+        let (to, len) = self.stretch(start, bytes.len());
+        // SAFETY: as in `read`.
+        unsafe { std::ptr::copy_nonoverlapping(bytes.as_ptr(), to, len) };
+        Ok(())
+    }
+
+    fn as_any(&self) -> &dyn Any {
+        self
+    }
+}
+
+/// The only place where memory for a CPU's steps is taken: blocks of these sizes, zeroed.
+///
+/// # Errors
+/// Where the machine has not enough memory for all of them.
+pub(super) fn allocate(sizes: &[u64]) -> Result<Vec<Box<dyn Block>>, ExecError> {
+    let all = sizes.iter().fold(0u64, |sum, size| sum.saturating_add(*size));
+    let needed = Bytes(all);
+    if let Some(available) = available_bytes()
+        && all > available
+    {
+        return Err(ExecError::OutOfMemory { needed, available: Bytes(available) });
+    }
+    let block = |bytes: &u64| match host_block(*bytes) {
+        Some(block) => Ok(Box::new(block) as Box<dyn Block>),
+        None => Err(ExecError::AllocationRefused(needed)),
+    };
+    sizes.iter().map(block).collect()
+}
+
+/// A block of `bytes`, zeroed; nothing where the system refuses.
+fn host_block(bytes: u64) -> Option<HostBlock> {
+    let size = usize::try_from(bytes.max(1)).ok()?;
+    let align = if size >= 2 * HUGE_PAGE { HUGE_PAGE } else { 4096 };
+    let layout = Layout::from_size_align(size, align).ok()?;
+    // SAFETY: the layout has a size above zero.
+    let base = NonNull::new(unsafe { alloc(layout) })?;
+    // Large pages need fewer entries in the processor's address tables, too.
+    // SAFETY: the allocation has this size.
+    unsafe {
+        advise(base.as_ptr(), size);
+        base.write_bytes(0, size);
+    }
+    Some(HostBlock { base, layout, bytes })
 }
 
 /// Memory that can be addressed and no longer changed in extent.
 pub struct SealedEnv {
-    memory: Arc<Memory>,
-    /// Keeps the memory of shared buffers alive.
-    _shared: Option<Arc<Memory>>,
-    /// Addresses of shared buffers, by buffer; 0 for own ones.
-    externals: Vec<usize>,
-    bytes: u64,
+    memory: StepMemory,
+    /// The address of each buffer.
+    addresses: Vec<u64>,
 }
 
 impl SealedEnv {
-    /// The arena's first byte.
-    #[must_use]
-    pub fn base(&self) -> usize {
-        self.memory.base.as_ptr() as usize
+    /// No memory is taken after this.
+    ///
+    /// # Errors
+    /// Where the memory does not hold what the plan needs.
+    pub(super) fn new(memory: StepMemory, plan: &BindingPlan) -> Result<Self, ExecError> {
+        let addresses = memory.addresses(plan)?;
+        Ok(Self { memory, addresses })
     }
 
-    /// Bytes of the arena.
-    #[must_use]
-    pub const fn bytes(&self) -> u64 {
-        self.bytes
+    /// What the step runs in.
+    pub(super) const fn memory(&self) -> &StepMemory {
+        &self.memory
     }
 
     /// The address of a place.
     #[must_use]
     pub fn address(&self, plan: &BindingPlan, place: Place) -> *mut u8 {
-        if place.offset >= EXTERNAL {
-            let start = (place.offset - plan.buffer(place.buffer).offset) as usize;
-            return (self.externals[place.buffer.0 as usize] + start) as *mut u8;
-        }
-        (self.base() + place.offset as usize) as *mut u8
+        let start = place.offset - plan.buffer(place.buffer).offset;
+        (self.addresses[place.buffer.0 as usize] + start) as *mut u8
     }
 
     /// `len` elements at a place, to read.
@@ -122,7 +139,7 @@ impl SealedEnv {
     /// The place holds `len` elements of `T`, and nobody writes them while the slice lives.
     #[must_use]
     pub unsafe fn slice<T: Element>(&self, plan: &BindingPlan, place: Place, len: usize) -> &[T] {
-        // SAFETY: places are aligned to 256 bytes plus whole elements, and are inside the allocation; the rest is the
+        // SAFETY: places are aligned to 256 bytes plus whole elements, and are inside their allocation; the rest is the
         // caller's promise.
         unsafe { std::slice::from_raw_parts(self.address(plan, place).cast(), len) }
     }
@@ -137,13 +154,14 @@ impl SealedEnv {
         unsafe { std::slice::from_raw_parts_mut(self.address(plan, place).cast(), len) }
     }
 
-    /// The bytes that survive a step, to save or restore them.
+    /// The bytes of the arena.
     ///
     /// # Safety
-    /// No step runs while the slice lives.
+    /// No step runs in it while the slice lives.
     #[must_use]
-    pub unsafe fn persistent_mut(&mut self, plan: &BindingPlan) -> &mut [u8] {
-        // SAFETY: the persistent region is at the arena's start.
-        unsafe { std::slice::from_raw_parts_mut(self.memory.base.as_ptr(), plan.persistent_bytes as usize) }
+    pub(super) unsafe fn arena(&self) -> &[u8] {
+        let arena = self.memory.arena.memory();
+        // SAFETY: the arena is one allocation of this many initialised bytes.
+        unsafe { std::slice::from_raw_parts(arena.base() as *const u8, arena.bytes() as usize) }
     }
 }

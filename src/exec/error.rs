@@ -2,6 +2,7 @@
 
 use super::cuda::CudaError;
 use crate::compile::Compiled;
+use crate::plan::LayoutError;
 use crate::tensor::Bytes;
 use thiserror::Error;
 
@@ -12,6 +13,12 @@ pub enum ExecError {
     OutOfMemory { needed: Bytes, available: Bytes },
     #[error("the system refused {0} of memory; use a smaller batch or fewer units")]
     AllocationRefused(Bytes),
+    #[error("the step needs {needed} of transient memory, and was lent {found}")]
+    SmallArena { needed: Bytes, found: Bytes },
+    #[error("the step {0} is in use already")]
+    StepLent(String),
+    #[error(transparent)]
+    Layout(#[from] LayoutError),
     #[error("op {op}: the kernel {kernel} is planned but not built in")]
     MissingKernel { op: usize, kernel: String },
     #[error(
@@ -50,6 +57,14 @@ impl ExecError {
     pub(super) fn device(compiled: &Compiled, index: usize, why: CudaError) -> Self {
         let kernel = compiled.selection.choices[index].kernel.clone();
         Self::Device { op: index, kernel, layer: compiled.owner(index), why }
+    }
+
+    /// Memory, the store's or the arena's, that began elsewhere when the step was recorded.
+    #[cold]
+    #[must_use]
+    pub(super) fn moved(recorded: [u64; 2], found: [u64; 2]) -> Self {
+        let differs = usize::from(recorded[0] == found[0]);
+        Self::ArenaMoved { recorded: recorded[differs] as usize, found: found[differs] as usize }
     }
 
     /// A recorded argument of operation `index` that is not the planned one.

@@ -1,10 +1,12 @@
 //! Running a plan: memory that is allocated once and sealed, an eager executor, and a recording that is replayed.
 //!
 //! Everything before this module is data. Here a plan meets a machine. The type of a recorder has no way to allocate:
-//! it is given a [`SealedEnv`], which offers addresses and nothing else.
+//! it is given addresses and nothing else. What survives a step is in a
+//! [`ParamStore`], which the steps of a network share; what does not is in a [`StepArena`], which is lent to them.
 
 mod accuracy;
 mod backend;
+mod block;
 pub mod cpu;
 pub mod cuda;
 mod env;
@@ -16,20 +18,28 @@ mod location;
 mod memory;
 mod readback;
 mod step;
+mod step_cache;
+mod step_key;
+mod store;
 mod stream;
 mod streamed;
+#[cfg(test)]
+mod tests;
+mod turns;
 
 pub use accuracy::{Accuracy, Survey, Unit};
 pub use backend::{
     Backend, BatchFeed, Capabilities, Fault, GraphRead, MemoryOf, RecordedAs, RecordedGraphs, Recording,
     ReferenceCheck, StepBackend, Undo,
 };
-pub use env::{EnvBuilder, SealedEnv};
 pub use error::ExecError;
 pub use function::Function;
 pub(crate) use layout::samples_to_stored;
 pub use memory::{available_bytes, peak_bytes};
 pub use step::{Executor, Step};
+pub use step_cache::{CacheCounts, CachedStep, StepCache, WHOLE};
+pub use step_key::{StepKey, StepVariant};
+pub use store::{ParamStore, StepArena, Turn};
 use stream::MAX_WATCHED;
 pub use stream::{DataSet, StepRecord};
 

@@ -1,11 +1,12 @@
 //! A compiled step in memory, on whatever device it was planned for.
 
+use super::ExecError;
 use super::backend::{Backend, Capabilities, Recording, ReferenceCheck, StepBackend};
 use super::cpu::{CpuBackend, Floor, Pool};
 use super::cuda::CudaBackend;
 use super::layout::samples_to_stored;
 use super::location::located;
-use super::{ExecError, copied, zero_bytes};
+use super::store::{ParamStore, StepArena, StepImage, StepMemory};
 use crate::compile::Compiled;
 use crate::lower::{LValueId, Layout};
 use crate::model::ParamId;
@@ -36,6 +37,7 @@ fn backend_of(device: &Device) -> Box<dyn Backend> {
 /// A compiled step with its memory.
 pub struct Step {
     pub(super) backend: Box<dyn StepBackend>,
+    threads: usize,
 }
 
 impl Step {
@@ -45,8 +47,41 @@ impl Step {
     /// # Errors
     /// Where memory is short, or the device cannot be used.
     pub fn new(compiled: Arc<Compiled>, threads: usize) -> Result<Self, ExecError> {
-        let backend = backend_of(&compiled.selection.target.device);
-        Ok(Self { backend: backend.make_step(compiled, threads)? })
+        Self::with_room(compiled, &[], threads)
+    }
+
+    /// As [`Self::new`], in memory in which `others` over the same store can run too.
+    ///
+    /// # Errors
+    /// As [`Self::new`], and where one of the others needs a key that the step lacks.
+    pub fn with_room(compiled: Arc<Compiled>, others: &[Arc<Compiled>], threads: usize) -> Result<Self, ExecError> {
+        let device = backend_of(&compiled.selection.target.device);
+        let memory = StepMemory::new(&compiled.plan, others, |sizes| device.allocate(sizes))?;
+        Ok(Self { backend: device.make_step(compiled, memory, threads)?, threads })
+    }
+
+    /// Records a compiled step over a store, and over an arena that is lent to several steps over this store.
+    ///
+    /// # Errors
+    /// Where the store lacks a key that the step has, or has it with another size; where the arena is too small.
+    pub fn over(
+        compiled: Arc<Compiled>,
+        store: &Arc<ParamStore>,
+        arena: &Arc<StepArena>,
+        threads: usize,
+    ) -> Result<Self, ExecError> {
+        let device = backend_of(&compiled.selection.target.device);
+        let memory = StepMemory { store: Arc::clone(store), arena: Arc::clone(arena), is_new: false };
+        Ok(Self { backend: device.make_step(compiled, memory, threads)?, threads })
+    }
+
+    /// An arena of so many bytes where a compiled step runs.
+    ///
+    /// # Errors
+    /// Where memory is short.
+    pub fn new_arena(compiled: &Compiled, bytes: u64) -> Result<Arc<StepArena>, ExecError> {
+        let blocks = backend_of(&compiled.selection.target.device).allocate(&[bytes])?;
+        blocks.into_iter().next().map(StepArena::new).ok_or(ExecError::AllocationRefused(Bytes(bytes)))
     }
 
     /// Refuses a compiled step whose memory, with `beside` bytes that are taken after it, is not free now, on the
@@ -68,7 +103,33 @@ impl Step {
     /// # Errors
     /// Where memory is short, or the owner trains another network.
     pub fn sharing(compiled: Arc<Compiled>, owner: &Self) -> Result<Self, ExecError> {
-        Ok(Self { backend: owner.backend.sharing(compiled)? })
+        let store = owner.store();
+        let arena = Self::new_arena(&compiled, store.layout().homes(&compiled.plan)?.arena_bytes)?;
+        Self::over(compiled, store, &arena, owner.threads)
+    }
+
+    /// What survives it, and the other steps over the same store.
+    #[must_use]
+    pub fn store(&self) -> &Arc<ParamStore> {
+        &self.backend.memory().store
+    }
+
+    /// The transient memory that it was lent.
+    #[must_use]
+    pub fn lent_arena(&self) -> &Arc<StepArena> {
+        &self.backend.memory().arena
+    }
+
+    /// Bytes that its recording and its plan take besides the values of the step, roughly.
+    #[must_use]
+    pub fn recording_bytes(&self) -> u64 {
+        /// What a node takes on a GPU: 330 KiB for 100 of them on an H200.
+        const NODE: usize = 3_380;
+        /// What an operation and a value take in the host's memory, in a plan and in a recording.
+        const HOST: usize = 1_024;
+        let (program, recording) = (&self.compiled().plan.program, self.recording());
+        let entries = program.ops.len() + program.values.len() + recording.calls;
+        (recording.nodes * NODE + entries * HOST) as u64
     }
 
     /// The artefacts it was made from.
@@ -95,6 +156,7 @@ impl Step {
     /// Where the ledger finds a recorded address that the plan does not have, or on a GPU that memory, graph or a live
     /// constant is another than at capture; nothing was run then.
     pub fn run(&mut self, executor: Executor, pool: &mut Pool) -> Result<(), ExecError> {
+        let _turn = self.store().turn();
         match executor {
             Executor::Replay => self.backend.replay(pool),
             Executor::Eager => self.backend.run_ops(0, self.compiled().plan.program.ops.len(), pool),
@@ -106,6 +168,7 @@ impl Step {
     /// # Errors
     /// As [`Self::run`].
     pub fn replay(&mut self, pool: &mut Pool) -> Result<(), ExecError> {
+        let _turn = self.store().turn();
         self.backend.replay(pool)
     }
 
@@ -114,6 +177,7 @@ impl Step {
     /// # Errors
     /// As [`Self::run`].
     pub fn replay_many(&mut self, count: usize, pool: &mut Pool) -> Result<(), ExecError> {
+        let _turn = self.store().turn();
         self.backend.replay_many(count, pool)
     }
 
@@ -136,6 +200,7 @@ impl Step {
     /// # Errors
     /// Where a kernel is missing.
     pub fn run_ops(&mut self, from: usize, to: usize, pool: &mut Pool) -> Result<(), ExecError> {
+        let _turn = self.store().turn();
         self.backend.run_ops(from, to, pool)
     }
 
@@ -157,12 +222,7 @@ impl Step {
     /// # Errors
     /// What went wrong on the device.
     pub fn snapshot(&mut self) -> Result<Vec<u8>, ExecError> {
-        if let Some(memory) = self.backend.survivors() {
-            return Ok(copied(memory));
-        }
-        let mut out = zero_bytes(self.compiled().plan.persistent_bytes as usize);
-        self.backend.snapshot_into(&mut out)?;
-        Ok(out)
+        self.store().snapshot()
     }
 
     /// As [`Self::snapshot`], into memory of the same size. Allocates nothing.
@@ -170,7 +230,7 @@ impl Step {
     /// # Errors
     /// What went wrong on the device.
     pub fn snapshot_into(&mut self, saved: &mut [u8]) -> Result<(), ExecError> {
-        self.backend.snapshot_into(saved)
+        self.store().snapshot_into(saved)
     }
 
     /// Puts back what [`Self::snapshot`] took from this step.
@@ -178,10 +238,19 @@ impl Step {
     /// # Errors
     /// What went wrong on the device.
     pub fn restore(&mut self, saved: &[u8]) -> Result<(), ExecError> {
-        self.backend.restore(saved)
+        self.store().restore(saved)
     }
 
-    /// The whole arena's bytes, to compare.
+    /// All the memory that it runs in, copied, to compare.
+    ///
+    /// # Errors
+    /// What went wrong on the device.
+    pub fn image(&self) -> Result<StepImage, ExecError> {
+        let homes = self.store().layout().homes(&self.compiled().plan)?;
+        Ok(StepImage { homes, store: self.store().snapshot()?, arena: self.arena()?.into_owned() })
+    }
+
+    /// The bytes of the arena, to compare.
     ///
     /// # Errors
     /// What went wrong on the device.
@@ -205,6 +274,7 @@ impl Step {
     /// # Errors
     /// As [`Self::run`].
     pub fn time_calls(&mut self, rounds: usize, pool: &mut Pool) -> Result<Vec<f64>, ExecError> {
+        let _turn = self.store().turn();
         self.backend.time_calls(rounds, pool)
     }
 
@@ -214,6 +284,7 @@ impl Step {
     /// # Errors
     /// As [`Self::run`].
     pub fn time_bookkeeping(&mut self, rounds: usize, pool: &mut Pool) -> Result<[f64; 2], ExecError> {
+        let _turn = self.store().turn();
         self.backend.time_bookkeeping(rounds, pool)
     }
 
@@ -237,6 +308,7 @@ impl Step {
     /// # Errors
     /// Where the device fails. A difference is no error: it is in the result.
     pub fn compare_with_reference(&mut self, op: usize, seed: u64) -> Result<Option<ReferenceCheck>, ExecError> {
+        let _turn = self.store().turn();
         self.backend.compare_with_reference(op, seed)
     }
 
@@ -390,12 +462,20 @@ impl Step {
         Ok(slot.order.to_logical(&self.stored::<T>(grad)?))
     }
 
-    /// Copies a batch of samples in logical order (`[N, C, H, W]` or `[N, features]`) to where the step reads it.
+    /// Copies a batch of the first input in logical order (`[N, C, H, W]` or `[N, features]`) to where the step reads
+    /// it.
     ///
     /// # Errors
     /// As [`Self::write`].
     pub fn set_x<T: Element + Default>(&mut self, samples: &[T]) -> Result<(), ExecError> {
-        let x = self.compiled().plan.program.samples();
+        self.set_input(self.compiled().plan.program.samples(), samples)
+    }
+
+    /// As [`Self::set_x`], for any input of the step.
+    ///
+    /// # Errors
+    /// As [`Self::write`].
+    pub fn set_input<T: Element + Default>(&mut self, x: LValueId, samples: &[T]) -> Result<(), ExecError> {
         let layout = self.compiled().plan.program.value(x).layout;
         match layout {
             Layout::Plain => self.write(x, samples),

@@ -15,7 +15,8 @@ impl Step {
     /// # Errors
     /// What went wrong on the device, or where `out` takes no more.
     pub fn write_survivors(&mut self, out: &mut impl Write) -> io::Result<()> {
-        if let Some(memory) = self.backend.survivors() {
+        let mut turn = self.store().turn();
+        if let Some(memory) = turn.host_bytes() {
             return out.write_all(memory);
         }
         out.write_all(&self.snapshot().map_err(io::Error::other)?)
@@ -26,10 +27,11 @@ impl Step {
     /// # Errors
     /// What went wrong on the device, or where `from` ends early.
     pub fn read_survivors(&mut self, from: &mut impl Read) -> io::Result<()> {
-        if let Some(memory) = self.backend.survivors() {
+        let mut turn = self.store().turn();
+        if let Some(memory) = turn.host_bytes() {
             return from.read_exact(memory);
         }
-        let mut saved = zero_bytes(self.compiled().plan.persistent_bytes as usize);
+        let mut saved = zero_bytes(self.store().layout().bytes() as usize);
         from.read_exact(&mut saved)?;
         self.restore(&saved).map_err(io::Error::other)
     }

@@ -4,22 +4,38 @@ use super::builder::Builder;
 use super::graph::{Graph, Input, InputKind, Inputs};
 use super::layers::forward;
 use super::value::{Role, ValueId};
-use super::{Metrics, Mode};
-use crate::model::{LossSpec, Model, ParamId};
+use super::{Metrics, Mode, Share};
+use crate::model::{Model, NamedInput, ParamId, Targets};
 use crate::tensor::{DType, Shape};
 
 /// The graph of a model's step. `real` is the type of every real value: `F32`, or `F64` for checks.
+/// Where several batches make a step, it is the step of the last one.
 #[must_use]
 pub fn build(model: &Model, mode: Mode, metrics: Metrics, real: DType) -> Graph {
+    build_share(model, mode, metrics, real, Share::Last)
+}
+
+/// As [`build`]; where several batches make a step, the step of this share of them.
+#[must_use]
+pub fn build_share(model: &Model, mode: Mode, metrics: Metrics, real: DType, share: Share) -> Graph {
+    let share = (mode == Mode::Train && model.accumulate > 1).then_some(share);
+    let updates_parameters = share.is_none_or(|share| share == Share::Last);
     let mut b = Builder::new(model, mode, metrics, real);
-    let samples = b.source("x", Role::Input, model.input.batched(model.batch), real);
+    let samples = b.samples();
     let targets = (mode == Mode::Train).then(|| targets(&mut b));
     let params = b.parameters();
     let mut updates = Vec::new();
-    if mode == Mode::Train {
+    if mode == Mode::Train && updates_parameters {
         b.counter = Some(b.source("counter", Role::State, Shape::from([2]), DType::I64));
     }
-    let mut output = samples;
+    if let Some(share) = share {
+        b.batches = Some(b.source("batches", Role::State, Shape::from([2]), DType::I64));
+        if share != Share::First {
+            b.earlier_gradients();
+        }
+    }
+    // Where there are several, the first layer's branches take theirs by name.
+    let mut output = samples[0].value;
     for &root in &model.roots {
         output = forward(&mut b, root, output);
     }
@@ -27,7 +43,10 @@ pub fn build(model: &Model, mode: Mode, metrics: Metrics, real: DType) -> Graph 
     if let Some(targets) = targets {
         let grad = b.loss(output, targets);
         b.backward(grad);
-        b.optimizer(&params, &mut updates);
+        b.count_batch(&mut updates);
+        if updates_parameters {
+            b.optimizer(&params, &mut updates);
+        }
     }
     for (&before, &after) in params.iter().zip(&b.current) {
         if before != after {
@@ -35,22 +54,44 @@ pub fn build(model: &Model, mode: Mode, metrics: Metrics, real: DType) -> Graph 
         }
     }
     let Builder { values, nodes, grads, .. } = b;
-    let samples = Input { name: "x".into(), value: samples, kind: InputKind::Samples };
     let targets = targets.map(|value| Input { name: "y".into(), value, kind: InputKind::Targets });
-    let inputs = Inputs(std::iter::once(samples).chain(targets).collect());
-    Graph { mode, metrics, values, nodes, inputs, output, params, grads, updates }
+    let inputs = Inputs(samples.into_iter().chain(targets).collect());
+    Graph { mode, metrics, share, values, nodes, inputs, output, params, grads, updates }
 }
 
-/// What the loss compares the output with: a class or values for each sample.
+/// What the loss compares the output with: values for each sample, or a class for each row of the output.
 fn targets(b: &mut Builder<'_>) -> ValueId {
     let model = b.model;
-    match model.loss {
-        LossSpec::SoftmaxCrossEntropy { .. } => b.source("y", Role::Input, Shape::from([model.batch]), DType::I32),
-        LossSpec::Mse => b.source("y", Role::Input, model.output.batched(model.batch), b.real),
+    match model.loss.targets() {
+        Targets::Classes => b.source("y", Role::Input, model.labels().batched(model.batch), DType::I32),
+        Targets::Values | Targets::Binary => b.source("y", Role::Input, model.output.batched(model.batch), b.real),
     }
 }
 
 impl Builder<'_> {
+    /// The value of each input.
+    fn samples(&mut self) -> Vec<Input<ValueId>> {
+        let model = self.model;
+        let of = |input: &NamedInput| {
+            let dtype = if input.content.is_tokens() { DType::I32 } else { self.real };
+            let name = input.value_name(&model.inputs);
+            let value = self.source(&name, Role::Input, input.shape.batched(model.batch), dtype);
+            self.inputs.push(value);
+            Input { name, value, kind: InputKind::Samples }
+        };
+        model.inputs.iter().map(of).collect()
+    }
+
+    /// The sum of the gradients of the batches before, which those of this one are added to.
+    fn earlier_gradients(&mut self) {
+        for (index, param) in self.model.params.iter().enumerate().filter(|(_, p)| p.kind.is_trained()) {
+            let sum = self.source(&format!("grad.{}", param.name), Role::Grad, param.shape.clone(), self.real);
+            self.values[sum.0 as usize].param = Some(ParamId(index as u32));
+            self.values[sum.0 as usize].layer = Some(param.layer);
+            self.grads[index] = Some(sum);
+        }
+    }
+
     /// The value of each parameter and statistic before the step.
     fn parameters(&mut self) -> Vec<ValueId> {
         for (index, param) in self.model.params.iter().enumerate() {

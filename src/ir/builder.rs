@@ -16,11 +16,12 @@ pub(super) trait Forward {
 /// Where a layer is applied.
 pub(super) struct At<'m> {
     pub layer: &'m Layer,
+    /// Its input; of a first layer that takes its inputs by name, the first of them.
     pub x: ValueId,
     /// The output's shape, with the batch.
     pub out: Shape,
-    /// Applies the layers inside of a block once.
-    pub inside: fn(&mut Builder<'_>, &Layer, ValueId) -> ValueId,
+    /// Applies the layers of one of a block's lists once.
+    pub inside: fn(&mut Builder<'_>, &Layer, usize, ValueId) -> ValueId,
 }
 
 /// What one part of the forward pass needs for its derivative.
@@ -38,6 +39,10 @@ pub(super) struct Backward<'m> {
     pub input_grad: bool,
 }
 
+/// How the derivative of a part of the forward pass is made, from its beginning on.
+#[derive(Default)]
+pub(super) struct Tape(Vec<Entry>);
+
 struct Entry {
     derivative: Box<dyn Derivative>,
     layer: LayerId,
@@ -53,15 +58,18 @@ pub(super) struct Builder<'m> {
     pub mode: Mode,
     pub metrics: Metrics,
     pub real: DType,
+    /// The value of each input, in the model's order.
+    pub inputs: Vec<ValueId>,
     pub values: Vec<Value>,
     pub nodes: Vec<Node>,
     /// The current value of each parameter or statistic.
     pub current: Vec<ValueId>,
     pub grads: Vec<Option<ValueId>>,
+    /// The steps that were made.
     pub counter: Option<ValueId>,
-    tape: Vec<Entry>,
-    /// Gradients that go around a residual block, waiting for its beginning.
-    pub around: Vec<Option<ValueId>>,
+    /// The batches that were seen, where several make a step.
+    pub batches: Option<ValueId>,
+    tape: Tape,
     /// Whether anything before the current point is trained.
     pub trained_before: bool,
     /// How many layers drew random numbers so far: each has a stream of its own.
@@ -80,19 +88,25 @@ impl<'m> Builder<'m> {
             mode,
             metrics,
             real,
+            inputs: Vec::new(),
             values: Vec::new(),
             nodes: Vec::new(),
             current: Vec::new(),
             grads: vec![None; model.params.len()],
             counter: None,
-            tape: Vec::new(),
-            around: Vec::new(),
+            batches: None,
+            tape: Tape::default(),
             trained_before: false,
             streams: 0,
             pass: 0,
             layer: None,
             phase: Phase::Forward,
         }
+    }
+
+    /// The value of the input with this name, for branches.
+    pub fn input(&self, name: &str) -> Option<ValueId> {
+        self.model.inputs.iter().zip(&self.inputs).find(|(input, _)| input.name == name).map(|(_, value)| *value)
     }
 
     pub fn value(&mut self, name: String, role: Role, shape: Shape, dtype: DType) -> ValueId {
@@ -102,6 +116,11 @@ impl<'m> Builder<'m> {
 
     pub fn source(&mut self, name: &str, role: Role, shape: Shape, dtype: DType) -> ValueId {
         self.value(name.to_owned(), role, shape, dtype)
+    }
+
+    /// What random numbers are drawn by: other ones for each batch.
+    pub fn drawn_by(&self) -> Option<ValueId> {
+        self.batches.or(self.counter)
     }
 
     /// A real activation or gradient named after the current layer.
@@ -147,7 +166,7 @@ impl<'m> Builder<'m> {
     pub fn record(&mut self, derivative: impl Derivative + 'static) {
         if let (Mode::Train, Some(layer)) = (self.mode, self.layer) {
             let (pass, input_grad) = (self.pass, self.trained_before);
-            self.tape.push(Entry { derivative: Box::new(derivative), layer, pass, input_grad });
+            self.tape.0.push(Entry { derivative: Box::new(derivative), layer, pass, input_grad });
         }
     }
 
@@ -187,12 +206,21 @@ impl<'m> Builder<'m> {
         Some(dx)
     }
 
-    /// Goes back over what the forward pass recorded, from the loss to the first layer that is trained.
-    pub fn backward(&mut self, loss_grad: ValueId) {
-        self.phase = Phase::Backward;
-        let model = self.model;
-        let mut dy = Some(loss_grad);
-        for entry in std::mem::take(&mut self.tape).into_iter().rev() {
+    /// Builds a part of the forward pass whose derivatives are kept apart, for a block that says itself where their
+    /// gradients come from and go to. The layer is the same afterwards.
+    pub fn apart(&mut self, part: impl FnOnce(&mut Self) -> ValueId) -> (Tape, ValueId) {
+        let (outer, layer) = (std::mem::take(&mut self.tape), self.layer);
+        let output = part(self);
+        self.layer = layer;
+        (std::mem::replace(&mut self.tape, outer), output)
+    }
+
+    /// Goes back over a part of the forward pass, from the gradient of its output to the first layer that is trained.
+    /// Gives the gradient of its input where one is needed.
+    pub fn back_over(&mut self, tape: &Tape, output_grad: ValueId) -> Option<ValueId> {
+        let (model, place) = (self.model, (self.layer, self.pass));
+        let mut dy = Some(output_grad);
+        for entry in tape.0.iter().rev() {
             self.layer = Some(entry.layer);
             self.pass = entry.pass;
             let Some(grad) = dy else {
@@ -202,7 +230,16 @@ impl<'m> Builder<'m> {
             let at = Backward { layer: model.layer(entry.layer), dy: grad, input_grad: entry.input_grad };
             dy = entry.derivative.backward(self, &at);
         }
+        (self.layer, self.pass) = place;
+        dy
+    }
+
+    /// Goes back over what the forward pass recorded, from the loss to the first layer that is trained.
+    pub fn backward(&mut self, loss_grad: ValueId) {
+        self.phase = Phase::Backward;
         self.layer = None;
         self.pass = 0;
+        let tape = std::mem::take(&mut self.tape);
+        self.back_over(&tape, loss_grad);
     }
 }

@@ -2,10 +2,13 @@
 
 use super::nodes::NodeKind;
 use super::value::{NodeId, Value, ValueId};
-use super::{Metrics, Mode};
+use super::{Metrics, Mode, Share};
 use crate::model::LayerId;
+use crate::tensor::DType;
+use serde::de::{MapAccess, Visitor};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
-use std::collections::BTreeMap;
+use std::fmt;
+use std::marker::PhantomData;
 
 /// The part of the step that a node belongs to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -82,6 +85,11 @@ impl<Id: Copy + PartialEq> Inputs<Id> {
         self.of_kind(InputKind::Targets)
     }
 
+    /// Every input of samples, in the model's order.
+    pub fn all_samples(&self) -> impl Iterator<Item = Id> + '_ {
+        self.0.iter().filter(|input| input.kind == InputKind::Samples).map(|input| input.value)
+    }
+
     /// Whether a value is an input.
     #[must_use]
     pub fn contains(&self, id: Id) -> bool {
@@ -119,12 +127,27 @@ impl<Id: Copy + PartialEq + Serialize> Serialize for Inputs<Id> {
 
 impl<'de, Id: Deserialize<'de>> Deserialize<'de> for Inputs<Id> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let named = BTreeMap::<String, Option<Id>>::deserialize(deserializer)?;
-        let of = |(name, value): (String, Option<Id>)| {
+        deserializer.deserialize_map(InputsOf(PhantomData))
+    }
+}
+
+/// Reads inputs in the order in which they are written.
+struct InputsOf<Id>(PhantomData<Id>);
+
+impl<'de, Id: Deserialize<'de>> Visitor<'de> for InputsOf<Id> {
+    type Value = Inputs<Id>;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("the inputs of a step by name")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
+        let mut inputs = Vec::new();
+        while let Some((name, value)) = map.next_entry::<String, Option<Id>>()? {
             let kind = if name == TARGETS { InputKind::Targets } else { InputKind::Samples };
-            Some(Input { name, value: value?, kind })
-        };
-        Ok(Self(named.into_iter().filter_map(of).collect()))
+            inputs.extend(value.map(|value| Input { name, value, kind }));
+        }
+        Ok(Inputs(inputs))
     }
 }
 
@@ -133,6 +156,9 @@ impl<'de, Id: Deserialize<'de>> Deserialize<'de> for Inputs<Id> {
 pub struct Graph {
     pub mode: Mode,
     pub metrics: Metrics,
+    /// Which of several batches it is for, where several make a step.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub share: Option<Share>,
     pub values: Vec<Value>,
     pub nodes: Vec<Node>,
     /// The batch: samples, and targets except in evaluation. In JSON, each is under its name.
@@ -172,6 +198,12 @@ impl Graph {
         self.inputs.samples()
     }
 
+    /// The type of real values.
+    #[must_use]
+    pub fn real(&self) -> DType {
+        self.value(self.output).dtype
+    }
+
     /// The targets; `None` in evaluation.
     #[must_use]
     pub fn targets(&self) -> Option<ValueId> {
@@ -201,10 +233,13 @@ mod tests {
     fn inputs_are_written_under_their_names() {
         let of = |name: &str, value, kind| Input { name: name.into(), value: ValueId(value), kind };
         let samples = of("x", 0, InputKind::Samples);
+        let several = Inputs(vec![of("x.words", 3, InputKind::Samples), of("x.image", 1, InputKind::Samples)]);
+        assert_eq!(several.all_samples().collect::<Vec<_>>(), [ValueId(3), ValueId(1)]);
         let train = Inputs(vec![samples.clone(), of("y", 7, InputKind::Targets)]);
         let eval = Inputs(vec![samples]);
         assert_eq!((train.samples(), train.targets(), eval.targets()), (ValueId(0), Some(ValueId(7)), None));
-        for (inputs, text) in [(train, r#"{"x":0,"y":7}"#), (eval, r#"{"x":0,"y":null}"#)] {
+        let texts = [r#"{"x":0,"y":7}"#, r#"{"x":0,"y":null}"#, r#"{"x.words":3,"x.image":1,"y":null}"#];
+        for (inputs, text) in [train, eval, several].into_iter().zip(texts) {
             assert_eq!(serde_json::to_string(&inputs).unwrap(), text);
             assert_eq!(serde_json::from_str::<Inputs<ValueId>>(text).unwrap(), inputs);
         }

@@ -17,11 +17,11 @@ mod update;
 mod value;
 mod verify;
 
-pub use build::build;
+pub use build::{build, build_share};
 pub use graph::{Graph, Input, InputKind, Inputs, Node, Phase};
-pub use mode::{Metrics, Mode};
+pub use mode::{Metrics, Mode, Share};
 pub(crate) use nodes::each_node;
-pub use nodes::{NodeKind, PoolKind, Window};
+pub use nodes::{NodeKind, Over, PoolKind, Window};
 pub(crate) use print::phase_fill;
 pub use value::{NodeId, Role, Value, ValueId};
 pub use verify::{IrError, verify};

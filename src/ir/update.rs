@@ -2,10 +2,10 @@
 
 use super::builder::Builder;
 use super::graph::Phase;
-use super::nodes::{BiasCorr, OptimizerStep, StepInc, UpdateMetrics};
+use super::nodes::{BiasCorr, GradNorms, OptimizerStep, StepInc, UpdateMetrics, UpdateRates};
 use super::value::{Role, Value, ValueId};
-use crate::model::ParamId;
-use crate::tensor::Shape;
+use crate::model::{ParamId, Schedule, UpdateSpec};
+use crate::tensor::{DType, Shape};
 
 impl Builder<'_> {
     /// The update of every trained parameter, with the counters and moments that it needs, and its metrics. `params`
@@ -14,9 +14,11 @@ impl Builder<'_> {
         self.phase = Phase::Optimizer;
         let real = self.real;
         let hyper = self.source("hyper", Role::State, Shape::from([2]), real);
-        let corr = self.counters(updates);
+        let (counter, corr) = self.counters(updates);
         let trained: Vec<usize> = (0..params.len()).filter(|&i| self.grads[i].is_some()).collect();
-        let mut inputs: Vec<ValueId> = std::iter::once(hyper).chain(corr).collect();
+        let norms = self.scales().then(|| self.grad_norms(&trained));
+        let rates = self.rates(hyper, counter, norms).unwrap_or(hyper);
+        let mut inputs: Vec<ValueId> = std::iter::once(rates).chain(corr).collect();
         inputs.extend(trained.iter().map(|&i| params[i]));
         inputs.extend(trained.iter().filter_map(|&i| self.grads[i]));
         let mut outputs = Vec::new();
@@ -37,7 +39,39 @@ impl Builder<'_> {
                 outputs.push(self.surviving(before, updates));
             }
         }
-        self.step(trained.len(), inputs, outputs);
+        self.step(&trained, norms, inputs, outputs);
+    }
+
+    /// The norm of the gradient of each trained parameter, before the update.
+    fn grad_norms(&mut self, trained: &[usize]) -> ValueId {
+        let norms = self.value("grad_norm_seg".into(), Role::Metric, Shape::from([trained.len()]), self.real);
+        let grads = trained.iter().filter_map(|&i| self.grads[i]).collect();
+        self.node(GradNorms { batches: self.model.accumulate }, grads, vec![norms]);
+        norms
+    }
+
+    /// Whether gradients are scaled before they are used: to be a mean, or to be shorter.
+    fn scales(&self) -> bool {
+        self.model.accumulate > 1 || self.model.update.clips()
+    }
+
+    /// What the update is scaled by in this step, where that does not stay as it is in `hyper`.
+    fn rates(&mut self, hyper: ValueId, counter: Option<ValueId>, norms: Option<ValueId>) -> Option<ValueId> {
+        let UpdateSpec { schedule, clip_norm, .. } = self.model.update;
+        let counter = counter.filter(|_| !schedule.is_constant());
+        if counter.is_none() && norms.is_none() {
+            return None;
+        }
+        let steps = schedule.kind.has_end().then(|| self.source("steps", Role::State, Shape::from([1]), DType::I64));
+        let count = if norms.is_some() { 3 } else { 2 };
+        let rates = self.value("rates".into(), Role::State, Shape::from([count]), self.real);
+        let Schedule { kind, warmup, last, every, factor } = schedule;
+        let batches = self.model.accumulate;
+        let node = UpdateRates { schedule: kind, warmup, last, every, factor, clip_norm, batches };
+        let norms = norms.filter(|_| clip_norm > 0.0);
+        let inputs = std::iter::once(hyper).chain(counter).chain(steps).chain(norms).collect();
+        self.node(node, inputs, vec![rates]);
+        Some(rates)
     }
 
     /// The value that one which survives the step becomes.
@@ -50,28 +84,41 @@ impl Builder<'_> {
         after
     }
 
-    /// Counts the step; gives the bias corrections, where the optimizer has some.
-    fn counters(&mut self, updates: &mut Vec<(ValueId, ValueId)>) -> Option<ValueId> {
-        let counter = self.counter?;
-        let after = self.surviving(counter, updates);
-        self.node(StepInc {}, vec![counter], vec![after]);
-        let betas = self.model.optimizer.corrected()?;
-        let corr = self.source("corr", Role::State, Shape::from([2]), self.real);
-        self.node(BiasCorr { betas }, vec![after], vec![corr]);
-        Some(corr)
+    /// Counts the batch, where several make a step.
+    pub(super) fn count_batch(&mut self, updates: &mut Vec<(ValueId, ValueId)>) {
+        let Some(batches) = self.batches else { return };
+        self.phase = Phase::Optimizer;
+        self.layer = None;
+        let after = self.surviving(batches, updates);
+        self.node(StepInc {}, vec![batches], vec![after]);
     }
 
-    /// The update itself and its metrics, for so many trained parameters.
-    fn step(&mut self, trained: usize, inputs: Vec<ValueId>, mut outputs: Vec<ValueId>) {
+    /// Counts the step; gives the counter and the bias corrections, where the optimizer has some.
+    fn counters(&mut self, updates: &mut Vec<(ValueId, ValueId)>) -> (Option<ValueId>, Option<ValueId>) {
+        let Some(counter) = self.counter else { return (None, None) };
+        let after = self.surviving(counter, updates);
+        self.node(StepInc {}, vec![counter], vec![after]);
+        let Some(betas) = self.model.optimizer.corrected() else { return (Some(after), None) };
+        let corr = self.source("corr", Role::State, Shape::from([2]), self.real);
+        self.node(BiasCorr { betas }, vec![after], vec![corr]);
+        (Some(after), Some(corr))
+    }
+
+    /// The update itself and its metrics, for these trained parameters; the norms of their gradients are measured with
+    /// it where that was not done before.
+    fn step(&mut self, trained: &[usize], norms: Option<ValueId>, inputs: Vec<ValueId>, mut outputs: Vec<ValueId>) {
         let (real, measured) = (self.real, self.metrics.updates);
-        let segments = Shape::from([trained]);
+        let segments = Shape::from([trained.len()]);
         let measures = measured.then(|| {
-            ["update_max_seg", "grad_norm_seg"]
-                .map(|name| self.value(name.into(), Role::Metric, segments.clone(), real))
+            let mut measure = |name: &str| self.value(name.into(), Role::Metric, segments.clone(), real);
+            let largest = measure("update_max_seg");
+            [largest, norms.unwrap_or_else(|| measure("grad_norm_seg"))]
         });
-        outputs.extend(measures.iter().flatten());
-        let rule = self.model.optimizer.rule();
-        self.node(OptimizerStep { rule, measured }, inputs, outputs);
+        outputs.extend(measures.iter().flatten().filter(|measure| Some(**measure) != norms));
+        let (rule, decay) = (self.model.optimizer.rule(), self.model.update.decay);
+        let stays = |(number, i): (usize, &usize)| (!decay.includes(&self.model.params[*i])).then_some(number);
+        let exempt = trained.iter().enumerate().filter_map(stays).collect();
+        self.node(OptimizerStep { rule, measured, clipped: norms.is_some(), exempt }, inputs, outputs);
         if let Some(measures) = measures {
             self.phase = Phase::Metric;
             let outputs =

@@ -1,9 +1,9 @@
 //! The graph's referee: it knows the rules of the graph, not how the builder follows them.
 
-use super::Mode;
 use super::graph::{Graph, InputKind, Phase};
 use super::nodes::{NodeKind, Shapes};
 use super::value::{Role, ValueId};
+use super::{Mode, Share};
 use std::collections::HashSet;
 use thiserror::Error;
 
@@ -86,6 +86,8 @@ fn survivors(graph: &Graph, made: &HashSet<ValueId>) -> Result<(), IrError> {
     if graph.mode == Mode::Eval {
         return Ok(());
     }
+    // Before the last of several batches gradients are made, and nothing reads them.
+    let is_read = graph.share.is_none_or(|share| share == Share::Last);
     let read: HashSet<ValueId> = graph
         .nodes
         .iter()
@@ -93,7 +95,9 @@ fn survivors(graph: &Graph, made: &HashSet<ValueId>) -> Result<(), IrError> {
         .flat_map(|n| n.inputs.iter().copied())
         .collect();
     for (&param, grad) in graph.params.iter().zip(&graph.grads) {
-        if graph.value(param).role == Role::Param && grad.is_none_or(|g| !read.contains(&g) || !made.contains(&g)) {
+        if graph.value(param).role == Role::Param
+            && grad.is_none_or(|g| (is_read && !read.contains(&g)) || !made.contains(&g))
+        {
             return Err(IrError::Untrained { param: graph.value(param).name.clone() });
         }
     }

@@ -37,7 +37,7 @@ pub fn lower_for(graph: &Graph, model: &Model, filters: FilterOrder) -> Program 
         .collect();
     Program {
         mode: graph.mode,
-        real: graph.value(graph.samples()).dtype,
+        real: graph.real(),
         inputs: graph.inputs.map(|id| l.lowered(id)),
         output,
         params,

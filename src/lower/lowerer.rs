@@ -2,6 +2,7 @@
 
 use super::flat::{FLAT_ALIGN, FilterOrder, ParamOrder, segments};
 use super::program::{Alias, LValue, LValueId, Layout, Op};
+use crate::ir::nodes::image_dims;
 use crate::ir::{Graph, NodeId, Role, ValueId};
 use crate::model::{Model, ParamId};
 use crate::ops;
@@ -27,6 +28,8 @@ pub(super) struct Lowerer<'g> {
     pub flat_len: usize,
     /// The flat vectors, by what they hold.
     pub flats: HashMap<&'static str, LValueId>,
+    /// Whether gradients survive the step.
+    keeps_gradients: bool,
     pub node: NodeId,
 }
 
@@ -48,6 +51,7 @@ impl<'g> Lowerer<'g> {
             segment_of,
             flat_len,
             flats: HashMap::new(),
+            keeps_gradients: graph.share.is_some(),
             node: NodeId(0),
         }
     }
@@ -96,6 +100,11 @@ impl<'g> Lowerer<'g> {
         id
     }
 
+    /// The flat gradient.
+    pub fn gradients(&mut self, dtype: DType) -> LValueId {
+        self.flat("grads", Role::Grad, dtype, self.keeps_gradients)
+    }
+
     pub fn segment(&self, param: ParamId) -> Option<Segment> {
         self.segment_of[param.0 as usize]
     }
@@ -126,18 +135,19 @@ impl<'g> Lowerer<'g> {
         let graph = self.graph;
         let after_to_before: HashMap<ValueId, ValueId> = graph.updates.iter().map(|(b, a)| (*a, *b)).collect();
         let states: HashMap<ValueId, &'static str> = graph.moments().into_iter().collect();
-        let real = graph.value(graph.samples()).dtype;
+        let real = graph.real();
         for (index, value) in graph.values.iter().enumerate() {
             let id = ValueId(index as u32);
             if value.producer.is_some() || after_to_before.contains_key(&id) {
                 continue;
             }
             let layout = match value.shape.0[..] {
-                [_, c, h, w] if graph.samples() == id => Layout::image(c, h, w),
+                [_, c, h, w] if graph.inputs.all_samples().any(|samples| samples == id) => Layout::image(c, h, w),
                 _ => Layout::Plain,
             };
             let flat = match (value.role, value.param) {
                 (Role::Param, Some(p)) => Some(("params", Role::Param, p)),
+                (Role::Grad, Some(p)) => Some(("grads", Role::Grad, p)),
                 (Role::State, Some(p)) => states.get(&id).map(|state| (*state, Role::State, p)),
                 _ => None,
             };
@@ -184,7 +194,7 @@ impl<'g> Lowerer<'g> {
         let dtype = self.graph.value(id).dtype;
         let lowered = self.twin(id, Layout::Plain);
         if let Some(segment) = self.graph.value(id).param.and_then(|p| self.segment(p)) {
-            let of = self.flat("grads", Role::Grad, dtype, false);
+            let of = self.gradients(dtype);
             self.values[lowered.0 as usize].alias = Some(Alias { of, start: segment.start });
         }
         lowered
@@ -240,17 +250,26 @@ impl<'g> Lowerer<'g> {
         }
     }
 
+    /// The dimensions of images; sequences are images of one row.
     pub fn dims4(&self, id: LValueId) -> [usize; 4] {
-        match self.lv(id).shape.0[..] {
-            [n, c, h, w] => [n, c, h, w],
-            _ => unreachable!("the graph's verifier lets only images through"),
+        match image_dims(&self.lv(id).shape.0) {
+            Some(dims) => dims,
+            None => unreachable!("the graph's verifier lets only images through"),
         }
     }
 
     pub fn graph_dims4(&self, id: ValueId) -> [usize; 4] {
+        match image_dims(&self.graph.value(id).shape.0) {
+            Some(dims) => dims,
+            None => unreachable!("the graph's verifier lets only images through"),
+        }
+    }
+
+    /// The layout in which kernels make an image. A sequence has its channels last as it is.
+    pub fn image_layout(&self, id: ValueId) -> Layout {
         match self.graph.value(id).shape.0[..] {
-            [n, c, h, w] => [n, c, h, w],
-            _ => unreachable!("the graph's verifier lets only images through"),
+            [_, c, h, w] => Layout::image(c, h, w),
+            _ => Layout::Plain,
         }
     }
 

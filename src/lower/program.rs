@@ -168,6 +168,11 @@ impl Program {
         self.inputs.samples()
     }
 
+    /// Every input of samples, in the model's order.
+    pub fn all_samples(&self) -> impl Iterator<Item = LValueId> + '_ {
+        self.inputs.all_samples()
+    }
+
     /// What the optimizer keeps for each parameter, before the step; after it, the same memory holds the new values.
     /// Each is a stretch of the flat vector of one of the optimizer's states.
     pub fn moments(&self) -> impl Iterator<Item = Moment> {

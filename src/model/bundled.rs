@@ -19,6 +19,7 @@ pub const BUNDLED: &[Bundled] = bundled![
     "digits-mlp",
     "digits-cnn",
     "digits-residual",
+    "gru-digits",
     "spirals",
     "moons-deep",
     "circles",

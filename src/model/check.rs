@@ -1,14 +1,18 @@
 //! From the document to a checked model: shapes, parameters, every mistake.
 
 use super::activation::Activation;
-use super::diagnostic::{Diagnostic, LayerPath};
-use super::infer::Infer;
+use super::diagnostic::Diagnostic;
+use super::infer::{Infer, Join};
+use super::input::{Content, Flow, NamedInput, sample_len, single};
 use super::layers::{LayerKind, LayerSpec, NextActivation};
+use super::losses::LossSpec;
 use super::mistakes::{FieldChecks, Mistakes};
 use super::optimizers::OptimizerSpec;
 use super::param::{LayerId, Param, ParamId};
-use super::preset::{LossSpec, Precision, Preset};
-use super::settings::{MAX_ELEMENTS, check_input, check_loss, check_optimizer, check_output};
+use super::path::{LayerPath, ListId, ListPath};
+use super::preset::{Precision, Preset};
+use super::settings::{MAX_ELEMENTS, check_inputs, check_loss, check_optimizer, check_output, check_update};
+use super::update::UpdateSpec;
 use crate::tensor::{Shape, plural};
 
 /// A layer of a checked model.
@@ -19,9 +23,11 @@ pub struct Layer {
     /// One sample's shape before and after.
     pub input: Shape,
     pub output: Shape,
+    /// What the elements of its input are.
+    pub content: Content,
     pub params: Vec<ParamId>,
-    /// The layers inside a block, in order.
-    pub children: Vec<LayerId>,
+    /// The layers inside a block, list by list.
+    pub lists: Vec<Vec<LayerId>>,
 }
 
 impl Layer {
@@ -30,13 +36,19 @@ impl Layer {
     pub fn label(&self) -> String {
         format!("L{}:{}", self.path.number(), self.spec.kind().class)
     }
+
+    /// The layers right inside a block, in order.
+    pub fn children(&self) -> impl Iterator<Item = LayerId> {
+        self.lists.iter().flatten().copied()
+    }
 }
 
 /// A network without mistakes.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Model {
     pub name: String,
-    pub input: Shape,
+    /// At least one; where there are several, the first layer's branches take them by name.
+    pub inputs: Vec<NamedInput>,
     pub batch: usize,
     /// Every layer, blocks before their children.
     pub layers: Vec<Layer>,
@@ -47,7 +59,11 @@ pub struct Model {
     pub output: Shape,
     pub loss: LossSpec,
     pub optimizer: OptimizerSpec,
+    /// What else is said of the update.
+    pub update: UpdateSpec,
     pub precision: Precision,
+    /// Batches whose mean gradient makes a step.
+    pub accumulate: usize,
 }
 
 impl Model {
@@ -61,10 +77,47 @@ impl Model {
         &self.params[id.0 as usize]
     }
 
+    /// The input of this name.
+    #[must_use]
+    pub fn input(&self, name: &str) -> Option<&NamedInput> {
+        self.inputs.iter().find(|input| input.name == name)
+    }
+
+    /// The input of a network that has no other.
+    #[must_use]
+    pub fn single_input(&self) -> Option<&NamedInput> {
+        single(&self.inputs)
+    }
+
+    /// The values of one sample over all inputs.
+    #[must_use]
+    pub fn sample_len(&self) -> usize {
+        sample_len(&self.inputs)
+    }
+
+    /// The labels of one sample where the loss takes classes: one, or one for each position of an output
+    /// `[T, classes]`.
+    #[must_use]
+    pub fn labels(&self) -> Shape {
+        Shape::from(self.output.0[..self.output.rank().saturating_sub(1)].to_vec())
+    }
+
+    /// The classes that a label tells apart.
+    #[must_use]
+    pub fn classes(&self) -> usize {
+        self.output.0.last().copied().unwrap_or(1)
+    }
+
     /// The number of trained values.
     #[must_use]
     pub fn trained_len(&self) -> usize {
         self.params.iter().filter(|p| p.kind.is_trained()).map(|p| p.shape.len()).sum()
+    }
+
+    /// Samples that a step is made of.
+    #[must_use]
+    pub const fn samples_a_step(&self) -> usize {
+        self.batch * self.accumulate
     }
 
     /// The same model for another batch size.
@@ -95,10 +148,14 @@ pub struct Checked {
     pub diagnostics: Vec<Diagnostic>,
 }
 
+/// The layer whose branches take inputs by name.
+const PARALLEL: &str = "parallel";
 /// Nested blocks beyond this depth are refused.
 const MAX_DEPTH: usize = 16;
 /// More layer applications than this are refused: the step would hold millions of operations.
 const MAX_APPLICATIONS: usize = 100_000;
+/// Most batches that make a step together.
+const MAX_ACCUMULATE: usize = 1_000_000;
 
 /// The activation that meets a layer's output first: its own, or that of a later layer with only shape-keeping or
 /// pooling layers between.
@@ -117,6 +174,10 @@ fn activation_after(layers: &[LayerSpec], index: usize) -> Option<Activation> {
 
 struct Checker<'a> {
     batch: usize,
+    /// The names of all inputs.
+    names: Vec<&'a str>,
+    /// The inputs without mistakes.
+    inputs: &'a [NamedInput],
     layers: Vec<Layer>,
     params: Vec<Param>,
     facts: Vec<LayerFacts>,
@@ -124,22 +185,29 @@ struct Checker<'a> {
 }
 
 impl Checker<'_> {
+    /// The input of this name, where it has no mistake.
+    fn input(&self, name: &str) -> Option<&NamedInput> {
+        self.inputs.iter().find(|input| input.name == name)
+    }
+
     fn fail(&mut self, path: &LayerPath, field: &str, message: String, help: &str) {
         FieldChecks::new(path, self.mistakes).fail(field, message, help);
     }
 
-    /// Walks a list of layers from a known or unknown input shape; gives the ids and the output shape.
-    fn walk(&mut self, specs: &[LayerSpec], parent: &LayerPath, input: Option<Shape>) -> (Vec<LayerId>, Option<Shape>) {
-        let mut shape = input;
+    /// Walks a list of layers from a known or unknown input; gives the ids and the output.
+    fn walk(&mut self, specs: &[LayerSpec], parent: &ListPath, input: Option<Flow>) -> (Vec<LayerId>, Option<Flow>) {
+        let mut flow = input;
         let mut ids = Vec::with_capacity(specs.len());
         for (index, spec) in specs.iter().enumerate() {
             let path = parent.child(index);
-            let (id, output) = self.layer(spec, specs, index, &path, shape.clone());
+            let (id, output) = self.layer(spec, specs, index, &path, flow.clone());
             ids.push(id);
             // A block that must keep the shape has its input's once it is right, whatever is wrong inside it.
-            shape = output.or_else(|| shape.filter(|_| self.must_keep_shape(spec, &path)));
+            flow = output
+                .map(Flow::real)
+                .or_else(|| flow.filter(|f| !f.content.is_tokens() && self.must_keep_shape(spec, &path)));
         }
-        (ids, shape)
+        (ids, flow)
     }
 
     /// Whether a layer is a block that gives the shape that it takes.
@@ -153,14 +221,17 @@ impl Checker<'_> {
         siblings: &[LayerSpec],
         index: usize,
         path: &LayerPath,
-        input: Option<Shape>,
+        input: Option<Flow>,
     ) -> (LayerId, Option<Shape>) {
         let id = LayerId(self.layers.len() as u32);
+        let input = self.taken(spec, path, input);
+        let shape = input.as_ref().map(|flow| flow.shape.clone());
+        let content = input.as_ref().map_or(Content::Real, |flow| flow.content);
         let fact = self.facts.len();
         self.facts.push(LayerFacts {
             path: path.clone(),
             kind: spec.kind(),
-            input: input.clone(),
+            input: shape.clone(),
             output: None,
             params: 0,
         });
@@ -169,10 +240,11 @@ impl Checker<'_> {
         self.layers.push(Layer {
             path: path.clone(),
             spec: spec.clone(),
-            input: input.clone().unwrap_or_default(),
+            input: shape.unwrap_or_default(),
             output: Shape::default(),
+            content,
             params: Vec::new(),
-            children: Vec::new(),
+            lists: Vec::new(),
         });
         let first_param = self.params.len();
         let output = if spec.is_block() {
@@ -193,28 +265,34 @@ impl Checker<'_> {
         (id, output)
     }
 
+    /// What a layer takes of its input; nothing of tokens where it needs numbers.
+    fn taken(&mut self, spec: &LayerSpec, path: &LayerPath, input: Option<Flow>) -> Option<Flow> {
+        let is_read = self.mistakes.is_read(&format!("{path}.type"));
+        if is_read && !spec.takes_tokens() && input.as_ref().is_some_and(|flow| flow.content.is_tokens()) {
+            let help = "tokens are no numbers to compute with: put an `embedding` first";
+            self.fail(path, "", format!("{} takes numbers, and its input is tokens", spec.kind().type_name), help);
+            return None;
+        }
+        input
+    }
+
     fn leaf(
         &mut self,
         spec: &LayerSpec,
         activation: Option<Activation>,
         path: &LayerPath,
         id: LayerId,
-        input: Option<&Shape>,
+        input: Option<&Flow>,
     ) -> Option<Shape> {
         let mut fields = FieldChecks::new(path, self.mistakes);
         spec.check_fields(&mut fields);
-        let mut cx = Infer { input: input?, batch: self.batch, fields, activation, params: Vec::new() };
+        let Flow { shape, content } = input?;
+        let mut cx =
+            Infer { input: shape, content: *content, batch: self.batch, fields, activation, params: Vec::new() };
         let output = spec.infer(&mut cx);
         let params = cx.params;
-        let too_large = |s: &Shape, times: usize| {
-            s.checked_len().and_then(|n| n.checked_mul(times)).is_none_or(|n| n > MAX_ELEMENTS)
-        };
         if params.iter().any(|(_, s, _)| too_large(s, 1)) || output.as_ref().is_some_and(|s| too_large(s, self.batch)) {
-            let noun = plural(self.batch as u64, "sample");
-            let found = output
-                .as_ref()
-                .map_or_else(String::new, |s| format!(" with an output of {s} for each of {} {noun}", self.batch));
-            self.fail(path, "", format!("this layer is too large{found}"), "one buffer may hold at most 2^40 values");
+            self.fail_size(path, output.as_ref());
             return None;
         }
         for (kind, shape, init) in params {
@@ -226,25 +304,38 @@ impl Checker<'_> {
         output
     }
 
-    fn block(&mut self, spec: &LayerSpec, path: &LayerPath, id: LayerId, input: Option<Shape>) -> Option<Shape> {
-        let children = spec.children();
-        if path.0.len() > MAX_DEPTH {
-            self.fail(path, "", format!("blocks nested {} deep", path.0.len()), "at most 16 levels");
+    fn block(&mut self, spec: &LayerSpec, path: &LayerPath, id: LayerId, input: Option<Flow>) -> Option<Shape> {
+        if path.depth() > MAX_DEPTH {
+            self.fail(path, "", format!("blocks nested {} deep", path.depth()), "at most 16 levels");
             return None;
         }
         spec.check_fields(&mut FieldChecks::new(path, self.mistakes));
-        if children.is_empty() {
-            self.fail(path, "layers", "the block is empty".into(), "add at least one layer to it, or remove the block");
-            return input;
+        let lists = spec.lists();
+        if let Some((empty, _)) = lists.iter().find(|(_, layers)| layers.is_empty() && !spec.may_be_empty()) {
+            let (message, help) = ("the block is empty".into(), "add at least one layer to it, or remove the block");
+            self.fail(path, &empty.to_string(), message, help);
+            return input.map(|flow| flow.shape);
         }
-        let (ids, output) = self.walk(children, path, input.clone());
-        self.layers[id.0 as usize].children = ids;
-        let (input, output) = (input?, output?);
+        let mut outputs = Vec::with_capacity(lists.len());
+        for (list, layers) in lists {
+            let taken = self.taken_by(spec, path, list, input.as_ref());
+            let (ids, output) = self.walk(layers, &path.list(list), taken);
+            self.layers[id.0 as usize].lists.push(ids);
+            outputs.push(self.given_by(path, list, output));
+        }
+        let outputs: Vec<Shape> = outputs.into_iter().collect::<Option<_>>()?;
+        let fields = FieldChecks::new(path, self.mistakes);
+        let output = spec.join(&mut Join { outputs: &outputs, fields })?;
+        if too_large(&output, self.batch) {
+            self.fail_size(path, Some(&output));
+            return None;
+        }
+        let input = input.map(|flow| flow.shape);
         let times = spec.times().unwrap_or(1);
         if times == 0 {
             return None;
         }
-        if self.must_keep_shape(spec, path) && output != input {
+        if let Some(input) = input.filter(|input| self.must_keep_shape(spec, path) && output != *input) {
             let why = if times > 1 { "repeated layers" } else { "the layers of a residual block" };
             let message = format!("the block turns {input} into {output}");
             self.fail(path, "layers", message, &format!("{why} must keep the shape"));
@@ -254,13 +345,79 @@ impl Checker<'_> {
     }
 }
 
+impl Checker<'_> {
+    /// What a list of a block takes: the input of the network that it names, or else the block's.
+    fn taken_by(&mut self, spec: &LayerSpec, path: &LayerPath, list: ListId, input: Option<&Flow>) -> Option<Flow> {
+        let field = format!("{}[{}].input", list.field.name(), list.number);
+        let names = self.names.iter().map(|name| format!("\"{name}\"")).collect::<Vec<_>>().join(", ");
+        let Some(name) = spec.input_of(list) else {
+            // The first layer of a network with several inputs has none of its own.
+            if input.is_none() && self.names.len() > 1 && *path == LayerPath::from([0]) {
+                self.fail(path, &field, "is missing".into(), &format!("name the input that it takes: {names}"));
+            }
+            return input.cloned();
+        };
+        if !self.names.contains(&name) {
+            let help = format!("known here: {names}; without the field it takes what the block takes");
+            self.fail(path, &field, format!("the network has no input named \"{name}\""), &help);
+        }
+        self.input(name).map(NamedInput::flow)
+    }
+
+    /// What a list of a block gives; tokens cannot be joined.
+    fn given_by(&mut self, path: &LayerPath, list: ListId, output: Option<Flow>) -> Option<Shape> {
+        let output = output?;
+        if output.content.is_tokens() {
+            let entry = format!("{}[{}]", list.field.name(), list.number);
+            let help = "tokens are no numbers to compute with: put an `embedding` into it";
+            self.fail(path, &entry, "its output is tokens".into(), help);
+            return None;
+        }
+        Some(output.shape)
+    }
+
+    fn fail_size(&mut self, path: &LayerPath, output: Option<&Shape>) {
+        let noun = plural(self.batch as u64, "sample");
+        let of = |s: &Shape| format!(" with an output of {s} for each of {} {noun}", self.batch);
+        let found = output.map_or_else(String::new, of);
+        self.fail(path, "", format!("this layer is too large{found}"), "one buffer may hold at most 2^40 values");
+    }
+}
+
+/// Whether so many tensors of a shape are more than one buffer may hold.
+fn too_large(shape: &Shape, times: usize) -> bool {
+    shape.checked_len().and_then(|n| n.checked_mul(times)).is_none_or(|n| n > MAX_ELEMENTS)
+}
+
 /// The number of layer applications of a list, with repeats multiplied out by `times`.
-fn applications(specs: &[LayerSpec], times: fn(usize) -> usize) -> usize {
-    let one = |s: &LayerSpec| match s.times() {
-        Some(n) => applications(s.children(), times).saturating_mul(times(n)),
-        None => 1usize.saturating_add(applications(s.children(), times)),
+fn applications<'a>(specs: impl IntoIterator<Item = &'a LayerSpec>, times: fn(usize) -> usize) -> usize {
+    let one = |s: &LayerSpec| {
+        let inside = s.lists().into_iter().map(|(_, l)| applications(l, times)).fold(0, usize::saturating_add);
+        match s.times() {
+            Some(n) => inside.saturating_mul(times(n)),
+            None => inside.saturating_add(1),
+        }
     };
-    specs.iter().map(one).fold(0, usize::saturating_add)
+    specs.into_iter().map(one).fold(0, usize::saturating_add)
+}
+
+/// Checks that the layers take what inputs there are: one is the first layer's, several are taken by name.
+fn check_names(preset: &Preset, mistakes: &mut Mistakes) {
+    let inputs = &preset.input.inputs;
+    let Some(first) = preset.layers.first().filter(|_| inputs.len() > 1 && mistakes.is_read("inputs")) else { return };
+    let path = LayerPath::from([0]);
+    let named = first.named_inputs();
+    if mistakes.is_read(&format!("{path}.type")) && first.kind().type_name != PARALLEL {
+        let names = inputs.iter().map(|input| input.name.as_str()).collect::<Vec<_>>().join(", ");
+        let message = format!("{} takes one input, and the network has {names}", first.kind().type_name);
+        let help = "begin with a `parallel`, each of whose branches names an input";
+        FieldChecks::new(&path, mistakes).fail("", message, help);
+        return;
+    }
+    for input in inputs.iter().filter(|input| !named.contains(&input.name.as_str())) {
+        let help = format!("add a branch with \"input\": \"{}\" to {path}, or remove the input", input.name);
+        mistakes.fail(preset.input.place(input), "no branch takes this input", help);
+    }
 }
 
 /// Checks a document.
@@ -269,18 +426,30 @@ pub fn check(preset: &Preset) -> Checked {
     check_after(preset, Vec::new())
 }
 
-/// Checks a document of which the reader found `read` wrong, as far as it could be read.
-pub(super) fn check_after(preset: &Preset, read: Vec<Diagnostic>) -> Checked {
-    let mut mistakes = Mistakes::after(read);
-    let input = check_input(&preset.input, &mut mistakes);
-    check_loss(preset.loss, &mut mistakes);
-    check_optimizer(&preset.optimizer, &mut mistakes);
+/// Reports a network without layers and a training without steps.
+fn check_amounts(preset: &Preset, mistakes: &mut Mistakes) {
     if preset.layers.is_empty() {
         mistakes.fail("layers", "the network has no layers", "add at least one");
     }
     if preset.train.is_some_and(|t| t.steps == 0) {
         mistakes.fail("train.steps", "found 0", "expected at least 1");
     }
+    let accumulate = preset.train.map_or(1, |t| t.accumulate);
+    if !(1..=MAX_ACCUMULATE).contains(&accumulate) {
+        let help = format!("expected 1 to {MAX_ACCUMULATE} batches");
+        mistakes.fail("train.accumulate", format!("found {accumulate}"), help);
+    }
+}
+
+/// Checks a document of which the reader found `read` wrong, as far as it could be read.
+pub(super) fn check_after(preset: &Preset, read: Vec<Diagnostic>) -> Checked {
+    let mut mistakes = Mistakes::after(read);
+    let inputs = check_inputs(&preset.input, &mut mistakes);
+    check_names(preset, &mut mistakes);
+    check_loss(preset.loss, &mut mistakes);
+    check_optimizer(&preset.optimizer, &mut mistakes);
+    check_update(preset, &mut mistakes);
+    check_amounts(preset, &mut mistakes);
     if applications(&preset.layers, |n| n) > MAX_APPLICATIONS {
         mistakes.fail("layers", "more than 100000 layer applications", "use fewer layers or smaller `times`");
         if applications(&preset.layers, |_| 1) > MAX_APPLICATIONS {
@@ -289,9 +458,19 @@ pub(super) fn check_after(preset: &Preset, read: Vec<Diagnostic>) -> Checked {
     }
     // With a wrong batch size the layers are still checked, with one that is no mistake of theirs.
     let batch = if (1..=1 << 30).contains(&preset.input.batch) { preset.input.batch } else { 2 };
-    let mut checker =
-        Checker { batch, layers: Vec::new(), params: Vec::new(), facts: Vec::new(), mistakes: &mut mistakes };
-    let (roots, output) = checker.walk(&preset.layers, &LayerPath::default(), input);
+    let mut checker = Checker {
+        batch,
+        names: preset.input.inputs.iter().map(|input| input.name.as_str()).collect(),
+        inputs: &inputs,
+        layers: Vec::new(),
+        params: Vec::new(),
+        facts: Vec::new(),
+        mistakes: &mut mistakes,
+    };
+    // Several inputs have no layer that takes them all: branches take them by name.
+    let input = single(&preset.input.inputs).and_then(|only| checker.input(&only.name)).map(NamedInput::flow);
+    let (roots, output) = checker.walk(&preset.layers, &ListPath::default(), input);
+    let output = output.map(|flow| flow.shape);
     let Checker { layers, params, facts, .. } = checker;
     if let Some(output) = &output {
         check_output(preset, output, &mut mistakes);
@@ -306,7 +485,7 @@ pub(super) fn check_after(preset: &Preset, read: Vec<Diagnostic>) -> Checked {
     let model = match output {
         Some(output) if diagnostics.is_empty() => Some(Model {
             name: preset.name.clone(),
-            input: preset.input.shape.clone(),
+            inputs,
             batch,
             layers,
             roots,
@@ -314,7 +493,9 @@ pub(super) fn check_after(preset: &Preset, read: Vec<Diagnostic>) -> Checked {
             output,
             loss: preset.loss,
             optimizer: preset.optimizer,
+            update: preset.update,
             precision: preset.precision,
+            accumulate: preset.train.map_or(1, |t| t.accumulate),
         }),
         _ => None,
     };

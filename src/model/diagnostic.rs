@@ -1,44 +1,8 @@
 //! Mistakes in a preset, as data.
 
+use super::path::LayerPath;
 use serde::{Deserialize, Serialize};
 use std::fmt;
-
-/// Where a layer is: indices into nested `layers` lists, outermost first.
-#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-#[serde(transparent)]
-pub struct LayerPath(pub Vec<usize>);
-
-impl LayerPath {
-    /// The path of this layer's child `index`.
-    #[must_use]
-    pub fn child(&self, index: usize) -> Self {
-        let mut path = self.0.clone();
-        path.push(index);
-        Self(path)
-    }
-
-    /// The prefix of the layer's parameter names: `layers.1.layers.0`.
-    #[must_use]
-    pub fn dotted(&self) -> String {
-        self.0.iter().map(|i| format!("layers.{i}")).collect::<Vec<_>>().join(".")
-    }
-
-    /// The layer's number in listings: `1.0`.
-    #[must_use]
-    pub fn number(&self) -> String {
-        self.0.iter().map(ToString::to_string).collect::<Vec<_>>().join(".")
-    }
-}
-
-/// The place in the JSON document: `layers[1].layers[0]`.
-impl fmt::Display for LayerPath {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for (depth, i) in self.0.iter().enumerate() {
-            write!(f, "{}layers[{i}]", if depth == 0 { "" } else { "." })?;
-        }
-        Ok(())
-    }
-}
 
 /// One mistake in a preset: where, what, and what to do.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

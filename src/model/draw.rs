@@ -46,6 +46,11 @@ impl Draw {
         Self { rng: Rng::new(seed, 0x4441_5441), size }
     }
 
+    /// Numbers of their own for losses on values and for the recipe of training.
+    pub(super) fn for_recipe(seed: u64, size: Size) -> Self {
+        Self { rng: Rng::new(seed, 0x5245_4349), size }
+    }
+
     #[must_use]
     pub const fn size(&self) -> Size {
         self.size

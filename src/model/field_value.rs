@@ -3,6 +3,13 @@
 use super::padding::Padding;
 use serde_json::Value;
 
+/// A whole number, or one of a field's names in place of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum NumberOrName {
+    Number(usize),
+    Name(&'static str),
+}
+
 /// A field's value.
 #[derive(Clone, Debug, PartialEq)]
 pub enum FieldValue {
@@ -12,6 +19,8 @@ pub enum FieldValue {
     Numbers([f64; 2]),
     Pair([usize; 2]),
     Padding(Padding),
+    /// With the names that the field may have in place of a number.
+    Named(NumberOrName, &'static [&'static str]),
     Shape(Vec<usize>),
     Text(String),
     Flag(bool),
@@ -25,7 +34,8 @@ impl FieldValue {
     pub fn text(&self) -> String {
         let pair = |p: &[usize; 2]| if p[0] == p[1] { p[0].to_string() } else { format!("{}, {}", p[0], p[1]) };
         match self {
-            Self::Count(n) => n.to_string(),
+            Self::Count(n) | Self::Named(NumberOrName::Number(n), _) => n.to_string(),
+            Self::Named(NumberOrName::Name(name), _) => (*name).to_owned(),
             Self::Seed(n) => n.to_string(),
             Self::Number(n) => number_text(*n),
             Self::Numbers([a, b]) => format!("{}, {}", number_text(*a), number_text(*b)),
@@ -70,6 +80,12 @@ impl FieldValue {
                 "valid" => Padding::Valid,
                 _ => Padding::Fixed(pair().ok_or("expected a whole number, h, w, same or valid")?),
             }),
+            Self::Named(_, names) => {
+                let name = names.iter().find(|name| **name == text).copied().map(NumberOrName::Name);
+                let number = || text.parse().ok().map(NumberOrName::Number);
+                let expected = "expected a whole number, or one of the names that the field's help lists";
+                Self::Named(name.or_else(number).ok_or(expected)?, names)
+            }
             Self::Shape(_) => {
                 let dims = list().filter(|d| !d.is_empty());
                 Self::Shape(dims.ok_or("expected a size, or channels, height, width: 64 or 1, 28, 28")?)
@@ -82,7 +98,8 @@ impl FieldValue {
     /// The value as a preset holds it; `options` are those of a choice.
     pub(super) fn json(&self, options: &[&str]) -> Value {
         match self {
-            Self::Count(n) => (*n).into(),
+            Self::Count(n) | Self::Named(NumberOrName::Number(n), _) => (*n).into(),
+            Self::Named(NumberOrName::Name(name), _) => (*name).into(),
             Self::Seed(n) => (*n).into(),
             Self::Number(n) => (*n).into(),
             Self::Numbers(numbers) => numbers.as_slice().into(),
@@ -115,6 +132,9 @@ mod tests {
         assert_eq!(FieldValue::Count(1).parse("ten"), Err("expected a whole number, at least 1"));
         assert_eq!(FieldValue::Pair([1, 1]).parse("3x5"), Ok(FieldValue::Pair([3, 5])));
         assert!(FieldValue::Padding(Padding::Same).parse("most").is_err());
+        let named = FieldValue::Named(NumberOrName::Number(3), &["last", "first"]);
+        assert_eq!(named.parse("last"), Ok(FieldValue::Named(NumberOrName::Name("last"), &["last", "first"])));
+        assert_eq!((named.parse("3").as_ref(), named.parse("middle").is_err()), (Ok(&named), true));
         assert!(FieldValue::Number(0.0).parse("NaN").is_err());
     }
 }

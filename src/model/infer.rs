@@ -1,6 +1,7 @@
 //! What the shape rule of a layer sees, and what it reports.
 
 use super::activation::Activation;
+use super::input::Content;
 use super::mistakes::FieldChecks;
 use super::param::{Init, ParamKind};
 use crate::tensor::Shape;
@@ -8,10 +9,19 @@ use crate::tensor::Shape;
 /// What a layer's shape rule sees and reports.
 pub struct Infer<'a> {
     pub input: &'a Shape,
+    /// Tokens where the layer takes them and its input is one of tokens.
+    pub content: Content,
     pub batch: usize,
     pub fields: FieldChecks<'a>,
     pub(super) activation: Option<Activation>,
     pub(super) params: Vec<(ParamKind, Shape, Init)>,
+}
+
+/// What the shape rule of a block sees and reports.
+pub struct Join<'a> {
+    /// What each list of layers gives for a sample.
+    pub outputs: &'a [Shape],
+    pub fields: FieldChecks<'a>,
 }
 
 impl Infer<'_> {
@@ -34,6 +44,23 @@ impl Infer<'_> {
         None
     }
 
+    /// The input as `[T, D]`, or a mistake.
+    pub fn sequence(&mut self, what: &str) -> Option<[usize; 2]> {
+        if let [positions, features] = self.input.0[..] {
+            return Some([positions, features]);
+        }
+        let found = format!("found an input of shape {}", self.input);
+        let help = format!("{what} takes a sequence [T, D]: give the input two dimensions, or tokens and an embedding");
+        self.fail("", found, help);
+        None
+    }
+
+    /// A table whose rows have a length of about 1: normal values of deviation `1 / sqrt(cols)`.
+    pub fn table(&mut self, [rows, cols]: [usize; 2]) {
+        let init = Init::Normal { deviation: 1.0 / (cols as f64).sqrt() };
+        self.params.push((ParamKind::Weight, Shape::from([rows, cols]), init));
+    }
+
     /// A weight, initialised by what follows it.
     pub fn weight(&mut self, kind: ParamKind, shape: impl Into<Shape>, fan_in: usize, fan_out: usize) {
         let init = if self.activation.is_some_and(Activation::is_relu_like) {
@@ -42,6 +69,16 @@ impl Infer<'_> {
             Init::Xavier { fan_in, fan_out }
         };
         self.params.push((kind, shape.into(), init));
+    }
+
+    /// A weight that no activation follows, whatever the next layer is.
+    pub fn inner_weight(&mut self, kind: ParamKind, fan_in: usize, fan_out: usize) {
+        self.params.push((kind, Shape::from([fan_in, fan_out]), Init::Xavier { fan_in, fan_out }));
+    }
+
+    /// A weight or bias of a recurrent layer with so many units.
+    pub fn recurrent(&mut self, kind: ParamKind, shape: impl Into<Shape>, units: usize) {
+        self.params.push((kind, shape.into(), Init::Recurrent { units }));
     }
 
     /// A vector of `len` equal values.

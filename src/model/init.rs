@@ -18,6 +18,7 @@ pub fn init_into(param: &Param, index: usize, seed: u64, out: &mut Vec<f32>) {
     match drawn(param, index, seed) {
         Drawn::Same(value) => out.resize(out.len() + len, value),
         Drawn::Within(bound, mut rng) => out.extend((0..len).map(|_| rng.range(-bound, bound) as f32)),
+        Drawn::Normal(deviation, mut rng) => out.extend((0..len).map(|_| (deviation * rng.normal()) as f32)),
     }
 }
 
@@ -26,6 +27,7 @@ pub fn init_over(param: &Param, index: usize, seed: u64, out: &mut [f32]) {
     match drawn(param, index, seed) {
         Drawn::Same(value) => out.fill(value),
         Drawn::Within(bound, mut rng) => out.fill_with(|| rng.range(-bound, bound) as f32),
+        Drawn::Normal(deviation, mut rng) => out.fill_with(|| (deviation * rng.normal()) as f32),
     }
 }
 
@@ -33,13 +35,17 @@ pub fn init_over(param: &Param, index: usize, seed: u64, out: &mut [f32]) {
 enum Drawn {
     Same(f32),
     Within(f64, Rng),
+    Normal(f64, Rng),
 }
 
 fn drawn(param: &Param, index: usize, seed: u64) -> Drawn {
+    let rng = Rng::new(seed, 0x1000 + index as u64);
     let bound = match param.init {
+        Init::Normal { deviation } => return Drawn::Normal(deviation, rng),
         Init::Constant { value } => return Drawn::Same(value as f32),
         Init::He { fan_in } => (6.0 / fan_in as f64).sqrt(),
         Init::Xavier { fan_in, fan_out } => (6.0 / (fan_in + fan_out) as f64).sqrt(),
+        Init::Recurrent { units } => 1.0 / (units as f64).sqrt(),
     };
-    Drawn::Within(bound, Rng::new(seed, 0x1000 + index as u64))
+    Drawn::Within(bound, rng)
 }

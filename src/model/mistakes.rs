@@ -4,7 +4,8 @@
 //! runs on what the reader could read, and says nothing of a field that could not be read: its value there is not the
 //! document's.
 
-use super::diagnostic::{Diagnostic, LayerPath};
+use super::diagnostic::Diagnostic;
+use super::path::LayerPath;
 use std::collections::HashSet;
 
 /// The mistakes of a document so far.

@@ -25,6 +25,23 @@ pub enum ParamKind {
     Beta,
     RunningMean,
     RunningVar,
+    /// What makes queries, keys and values of an attention's input.
+    InWeight,
+    InBias,
+    /// What mixes the heads of an attention.
+    OutWeight,
+    OutBias,
+    /// The weight of a recurrent layer's input.
+    WeightIh,
+    /// The weight of a recurrent layer's state.
+    WeightHh,
+    BiasIh,
+    BiasHh,
+    /// As [`ParamKind::WeightIh`], of the direction that walks from the end; likewise the others.
+    WeightIhReverse,
+    WeightHhReverse,
+    BiasIhReverse,
+    BiasHhReverse,
 }
 
 impl ParamKind {
@@ -36,6 +53,18 @@ impl ParamKind {
             Self::Bias | Self::Beta => "bias",
             Self::RunningMean => "running_mean",
             Self::RunningVar => "running_var",
+            Self::InWeight => "in_weight",
+            Self::InBias => "in_bias",
+            Self::OutWeight => "out_weight",
+            Self::OutBias => "out_bias",
+            Self::WeightIh => "weight_ih",
+            Self::WeightHh => "weight_hh",
+            Self::BiasIh => "bias_ih",
+            Self::BiasHh => "bias_hh",
+            Self::WeightIhReverse => "weight_ih_reverse",
+            Self::WeightHhReverse => "weight_hh_reverse",
+            Self::BiasIhReverse => "bias_ih_reverse",
+            Self::BiasHhReverse => "bias_hh_reverse",
         }
     }
 
@@ -53,6 +82,10 @@ pub enum Init {
     Constant {
         value: f64,
     },
+    /// Normal around 0.
+    Normal {
+        deviation: f64,
+    },
     /// Uniform within `sqrt(6 / fan_in)`, for weights before relu-like functions (He et al. 2015).
     He {
         fan_in: usize,
@@ -61,6 +94,10 @@ pub enum Init {
     Xavier {
         fan_in: usize,
         fan_out: usize,
+    },
+    /// Uniform within `1 / sqrt(units)`, for the weights and biases of recurrent layers, as in PyTorch.
+    Recurrent {
+        units: usize,
     },
 }
 
@@ -71,7 +108,8 @@ pub struct Param {
     pub name: String,
     pub layer: LayerId,
     pub kind: ParamKind,
-    /// Logical shape: dense `[in, units]`, convolution `[filters, C / groups, kh, kw]`.
+    /// Logical shape: dense `[in, units]`, convolution `[filters, C / groups, kh, kw]`, recurrent
+    /// `[in, gates units]`.
     pub shape: Shape,
     pub init: Init,
 }

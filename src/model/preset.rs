@@ -1,9 +1,11 @@
 //! The preset document, as a person edits it.
 
-use super::diagnostic::LayerPath;
+use super::input::InputSpec;
 use super::layers::LayerSpec;
+use super::losses::LossSpec;
 use super::optimizers::OptimizerSpec;
-use crate::tensor::Shape;
+use super::path::{LayerPath, ListId, ListPath};
+use super::update::UpdateSpec;
 use serde::{Deserialize, Serialize};
 use std::path::{Path, PathBuf};
 
@@ -17,6 +19,8 @@ pub struct Preset {
     pub layers: Vec<LayerSpec>,
     pub loss: LossSpec,
     pub optimizer: OptimizerSpec,
+    /// What else is said of the update, in the optimizer's object.
+    pub update: UpdateSpec,
     pub precision: Precision,
     pub data: Option<DataSpec>,
     pub train: Option<TrainSpec>,
@@ -36,55 +40,68 @@ impl Preset {
     /// Whether both train the same network in the same way, however long, and whatever they are called.
     #[must_use]
     pub fn trains_as(&self, other: &Self) -> bool {
-        let Self { name: _, about: _, input, layers, loss, optimizer, precision, data, train } = self;
-        let seed = |train: &Option<TrainSpec>| train.map_or(0, |t| t.seed);
+        let Self { name: _, about: _, input, layers, loss, optimizer, update, precision, data, train } = self;
+        let drawn = |train: &Option<TrainSpec>| train.map_or((0, 1), |t| (t.seed, t.accumulate));
         (input, loss, optimizer) == (&other.input, &other.loss, &other.optimizer)
-            && (precision, data, seed(train)) == (&other.precision, &other.data, seed(&other.train))
+            && update == &other.update
+            && (precision, data, drawn(train)) == (&other.precision, &other.data, drawn(&other.train))
             && *layers == other.layers
+    }
+
+    /// Samples that a step is made of.
+    #[must_use]
+    pub fn samples_a_step(&self) -> usize {
+        self.input.batch.saturating_mul(self.train.unwrap_or_default().accumulate)
+    }
+
+    /// The layers of a list; `None` where there is no such list.
+    #[must_use]
+    pub fn list(&self, at: &ListPath) -> Option<&[LayerSpec]> {
+        match at.block.is_empty() {
+            true => (at.list == ListId::default()).then_some(self.layers.as_slice()),
+            false => self.layer(&at.block)?.list(at.list),
+        }
+    }
+
+    /// The layers of a list, to edit.
+    pub fn list_mut(&mut self, at: &ListPath) -> Option<&mut Vec<LayerSpec>> {
+        match at.block.is_empty() {
+            true => (at.list == ListId::default()).then_some(&mut self.layers),
+            false => self.layer_mut(&at.block)?.list_mut(at.list),
+        }
+    }
+
+    /// The layer at a place; `None` where there is none.
+    #[must_use]
+    pub fn layer(&self, path: &LayerPath) -> Option<&LayerSpec> {
+        let (list, index) = path.split()?;
+        self.list(&list)?.get(index)
+    }
+
+    /// The layer at a place, to edit.
+    pub fn layer_mut(&mut self, path: &LayerPath) -> Option<&mut LayerSpec> {
+        let (list, index) = path.split()?;
+        self.list_mut(&list)?.get_mut(index)
     }
 
     /// The last layer that sets how many values the network gives, and the field that does; of a network without one
     /// its last layer.
     #[must_use]
     pub fn output_field(&self) -> Option<(LayerPath, &'static str)> {
-        fn last(layers: &[LayerSpec], parent: &LayerPath) -> Option<(LayerPath, &'static str)> {
+        fn last(layers: &[LayerSpec], parent: &ListPath) -> Option<(LayerPath, &'static str)> {
             layers.iter().enumerate().rev().find_map(|(index, layer)| {
                 let path = parent.child(index);
-                match layer.output_field() {
-                    Some(field) => Some((path, field)),
-                    None => last(layer.children(), &path),
+                match (layer.output_field(), layer.lists().as_slice()) {
+                    (Some(field), _) => Some((path, field)),
+                    (None, [(list, layers)]) => last(layers, &path.list(*list)),
+                    (None, []) => None,
+                    // Every one of several lists has a share in it.
+                    (None, _) => Some((path, "")),
                 }
             })
         }
-        let end = || Some((LayerPath(vec![self.layers.len().checked_sub(1)?]), ""));
-        last(&self.layers, &LayerPath::default()).or_else(end)
-    }
-}
-
-/// The network's input.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct InputSpec {
-    /// One sample: `[features]` or `[C, H, W]`.
-    pub shape: Shape,
-    /// Samples a step.
-    pub batch: usize,
-}
-
-/// The loss; the mean over the batch.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub enum LossSpec {
-    SoftmaxCrossEntropy { label_smoothing: f64 },
-    Mse,
-}
-
-impl LossSpec {
-    /// The name used in presets.
-    #[must_use]
-    pub const fn name(&self) -> &'static str {
-        match self {
-            Self::SoftmaxCrossEntropy { .. } => "softmax_cross_entropy",
-            Self::Mse => "mse",
-        }
+        let end = || Some((LayerPath::from([self.layers.len().checked_sub(1)?]), ""));
+        last(&self.layers, &ListPath::default()).or_else(end)
     }
 }
 
@@ -120,6 +137,14 @@ impl Precision {
 pub struct TrainSpec {
     pub steps: usize,
     pub seed: u64,
+    /// Batches, one after the other, whose mean gradient makes a step.
+    pub accumulate: usize,
+}
+
+impl Default for TrainSpec {
+    fn default() -> Self {
+        Self { steps: 1000, seed: 0, accumulate: 1 }
+    }
 }
 
 /// A data set and how it is divided.
@@ -132,10 +157,11 @@ pub struct DataSpec {
 }
 
 impl DataSpec {
-    /// This source with a shuffled fifth held out.
+    /// This source with a fifth held out: the last of a text or series, otherwise a shuffled one.
     #[must_use]
     pub fn of(source: DataSource) -> Self {
-        Self { source, held_out: 0.2, split: SplitKind::Shuffled }
+        let split = SplitKind::usual(&source);
+        Self { source, held_out: 0.2, split }
     }
 }
 
@@ -150,6 +176,12 @@ pub enum SplitKind {
 }
 
 impl SplitKind {
+    /// The one of a document that names none.
+    #[must_use]
+    pub const fn usual(source: &DataSource) -> Self {
+        if source.is_ordered() { Self::Last } else { Self::Shuffled }
+    }
+
     /// The name used in presets.
     #[must_use]
     pub const fn name(self) -> &'static str {
@@ -189,6 +221,39 @@ pub enum DataSource {
     Cifar10 { paths: Vec<PathBuf> },
     /// A folder with one subfolder of PNG or JPEG files a class, resized to the input's height and width.
     Images { path: PathBuf },
+    /// Windows of a text, as long as the network's input; the target of each token is the next one.
+    Text { path: PathBuf, tokens: Tokens },
+    /// The source code of a part of this program, read as a text of ASCII characters. Bundled.
+    SourceCode,
+    /// Additions of two numbers of up to three digits, written as characters.
+    Sums { samples: usize },
+    /// Noisy sums of three sines, of which the network sees a stretch and learns the values after it.
+    Waves { samples: usize, noise: f64 },
+    /// Stretches of `window` lines of a table, whose target is the values of the next `horizon` lines.
+    Series { path: PathBuf, columns: Vec<TargetColumn>, window: usize, horizon: usize },
+}
+
+/// What the tokens of a text are.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Tokens {
+    /// Each byte is the token of its value.
+    #[default]
+    Bytes,
+    /// Each character that is in the text is a token; they are numbered by code point.
+    Chars,
+}
+
+impl Tokens {
+    pub const ALL: [Self; 2] = [Self::Bytes, Self::Chars];
+
+    /// The name used in presets.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Bytes => "bytes",
+            Self::Chars => "chars",
+        }
+    }
 }
 
 impl DataSource {
@@ -215,6 +280,11 @@ impl DataSource {
             Self::Idx { .. } => "idx",
             Self::Cifar10 { .. } => "cifar10",
             Self::Images { .. } => "images",
+            Self::Text { .. } => "text",
+            Self::SourceCode => "source",
+            Self::Sums { .. } => "sums",
+            Self::Waves { .. } => "waves",
+            Self::Series { .. } => "series",
         }
     }
 
@@ -228,13 +298,41 @@ impl DataSource {
                 | Self::Circles { .. }
                 | Self::Xor { .. }
                 | Self::Regression { .. }
+                | Self::Sums { .. }
+                | Self::Waves { .. }
         )
+    }
+
+    /// True where samples follow one another in a text or in time, so that they are held out by place alone.
+    #[must_use]
+    pub const fn is_ordered(&self) -> bool {
+        matches!(self, Self::Text { .. } | Self::SourceCode | Self::Series { .. })
+    }
+
+    /// How many samples after one share data with it.
+    #[must_use]
+    pub const fn overlap(&self) -> usize {
+        match self {
+            // A stretch begins at every line.
+            Self::Series { window, horizon, .. } => window.saturating_add(*horizon).saturating_sub(1),
+            _ => 0,
+        }
+    }
+
+    /// True where samples are tokens.
+    #[must_use]
+    pub const fn gives_tokens(&self) -> bool {
+        matches!(self, Self::Text { .. } | Self::SourceCode | Self::Sums { .. })
     }
 
     /// As [`Self::paths`], to change them.
     pub fn paths_mut(&mut self) -> Vec<&mut PathBuf> {
         match self {
-            Self::Csv { path, .. } | Self::Npz { path, .. } | Self::Images { path } => vec![path],
+            Self::Csv { path, .. }
+            | Self::Npz { path, .. }
+            | Self::Images { path }
+            | Self::Text { path, .. }
+            | Self::Series { path, .. } => vec![path],
             Self::Npy { x, y } => vec![x, y],
             Self::Idx { images, labels } => vec![images, labels],
             Self::Cifar10 { paths } => paths.iter_mut().collect(),
@@ -244,7 +342,10 @@ impl DataSource {
             | Self::Moons { .. }
             | Self::Circles { .. }
             | Self::Xor { .. }
-            | Self::Regression { .. } => Vec::new(),
+            | Self::Regression { .. }
+            | Self::SourceCode
+            | Self::Sums { .. }
+            | Self::Waves { .. } => Vec::new(),
         }
     }
 

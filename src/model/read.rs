@@ -2,11 +2,11 @@
 
 use super::check::check_after;
 use super::layers::Flatten;
-use super::preset::{DataSource, DataSpec, Header, SplitKind, TargetColumn};
+use super::preset::{DataSource, DataSpec, Header, SplitKind, TargetColumn, Tokens};
 use super::spec::describe;
 use super::{
-    Diagnostic, Fields, InputSpec, LayerKind, LayerPath, LayerSpec, LossSpec, OptimizerSpec, Precision, Preset,
-    TrainSpec, json, other_formats,
+    Content, Diagnostic, Fields, InputSpec, LayerKind, LayerPath, LayerSpec, ListId, LossSpec, NamedInput,
+    OptimizerSpec, Precision, Preset, TrainSpec, UpdateSpec, json, other_formats,
 };
 use crate::tensor::Shape;
 use serde_json::{Map, Value};
@@ -127,24 +127,20 @@ fn read_fields(mut f: Fields<'_>) -> Preset {
         f.fail("name", format!("{name:?} must not contain control characters"), "give a name of one line");
     }
     let about = f.text("about", Some(""));
-    let input = f.object("input", Some("{\"shape\": [64], \"batch\": 64}")).map(|m| {
-        let mut g = Fields::new(m, "input", None, f.sink());
-        let input = InputSpec { shape: Shape(g.counts("shape")), batch: g.count("batch", None) };
-        g.finish();
-        input
-    });
-    let layers = read_layers(&mut f);
+    let input = read_inputs(&mut f);
+    let layers = read_layers(&mut f, ListId::default());
     let loss = f
         .object("loss", Some("{\"type\": \"softmax_cross_entropy\"}"))
-        .and_then(|m| read_loss(&mut Fields::new(m, "loss", None, f.sink())));
+        .and_then(|m| LossSpec::read(&mut Fields::new(m, "loss", None, f.sink())));
     let optimizer = f
         .object("optimizer", Some("{\"type\": \"adam\", \"lr\": 0.001}"))
-        .map(|m| OptimizerSpec::read(&mut Fields::new(m, "optimizer", None, f.sink())));
+        .map(|m| read_optimizer(Fields::new(m, "optimizer", None, f.sink())));
     let precision = f.choice("precision", &Precision::ALL.map(|p| (p.name(), p)), false).unwrap_or_default();
     let data = f.object("data", None).and_then(|m| read_data(Fields::new(m, "data", None, f.sink())));
     let train = f.object("train", None).map(|m| {
         let mut g = Fields::new(m, "train", None, f.sink());
-        let train = TrainSpec { steps: g.count("steps", Some(1000)), seed: g.seed("seed", 0) };
+        let (steps, seed) = (g.count("steps", Some(1000)), g.seed("seed", 0));
+        let train = TrainSpec { steps, seed, accumulate: g.count("accumulate", Some(1)) };
         g.finish();
         train
     });
@@ -152,33 +148,105 @@ fn read_fields(mut f: Fields<'_>) -> Preset {
     Preset {
         name,
         about,
-        input: input.unwrap_or_else(|| InputSpec { shape: Shape::default(), batch: 1 }),
+        input,
         layers,
-        loss: loss.unwrap_or(LossSpec::Mse),
-        optimizer: optimizer.unwrap_or(OptimizerSpec::sgd(0.0)),
+        loss: loss.unwrap_or(LossSpec::MSE),
+        optimizer: optimizer.map_or(OptimizerSpec::sgd(0.0), |(optimizer, _)| optimizer),
+        update: optimizer.map(|(_, update)| update).unwrap_or_default(),
         precision,
         data,
         train,
     }
 }
 
-/// The `layers` list of the object that `f` reads.
-fn read_layers(f: &mut Fields<'_>) -> Vec<LayerSpec> {
-    let parent = f.layer().cloned().unwrap_or_default();
-    let at = f.at("layers");
-    let items = match f.raw("layers") {
+/// The optimizer, and what its object says of the update besides.
+fn read_optimizer(mut f: Fields<'_>) -> (OptimizerSpec, UpdateSpec) {
+    let optimizer = OptimizerSpec::read(&mut f);
+    let update = UpdateSpec::read(&mut f);
+    match optimizer {
+        Ok(optimizer) => {
+            f.finish();
+            (optimizer, update)
+        }
+        // Which other fields there are is known only of an optimizer that there is.
+        Err(plain) => (plain, update),
+    }
+}
+
+/// The inputs: those under `inputs`, or the one that `input` is beside the batch.
+fn read_inputs(f: &mut Fields<'_>) -> InputSpec {
+    let is_named = f.has("inputs");
+    let example = if is_named { "{\"batch\": 64}" } else { "{\"shape\": [64], \"batch\": 64}" };
+    let found = f.object("input", Some(example)).map(|m| {
+        let mut g = Fields::new(m, "input", None, f.sink());
+        let only = (!is_named).then(|| read_input(InputSpec::ONLY, &mut g));
+        let batch = g.count("batch", None);
+        g.finish();
+        InputSpec { batch, inputs: only.into_iter().collect() }
+    });
+    // What stands for an input that could not be read has no shape of its own.
+    let unread = || vec![NamedInput::only(Shape::default())];
+    let inputs = found.unwrap_or_else(|| InputSpec { batch: 1, inputs: unread() });
+    if !is_named {
+        return inputs;
+    }
+    let map = f.object("inputs", Some("{\"image\": {\"shape\": [1, 28, 28]}}"));
+    let named = map.map_or_else(unread, |map| map.iter().map(|(name, item)| read_named(name, item, f)).collect());
+    InputSpec { inputs: named, ..inputs }
+}
+
+/// One of the inputs that have names.
+fn read_named(name: &str, item: &Value, f: &mut Fields<'_>) -> NamedInput {
+    let mut fail = |message: String, help: &str| {
+        let (path, help) = (format!("inputs.{name}"), help.to_owned());
+        f.sink().push(Diagnostic { layer: None, path, message, help });
+    };
+    let is_letter = |c: char| c.is_ascii_alphabetic() || c == '_';
+    if !name.starts_with(is_letter) || !name.chars().all(|c| is_letter(c) || c.is_ascii_digit()) {
+        fail(format!("{name:?} is no name of an input"), "use letters, digits and _, and begin with a letter");
+    }
+    let Value::Object(map) = item else {
+        fail(format!("found {}", describe(item)), "expected an object such as {\"shape\": [64]}");
+        return NamedInput { name: name.to_owned(), ..NamedInput::only(Shape::default()) };
+    };
+    let mut g = Fields::new(map, format!("inputs.{name}"), None, f.sink());
+    let input = read_input(name, &mut g);
+    g.finish();
+    input
+}
+
+/// The fields of one input.
+fn read_input(name: &str, g: &mut Fields<'_>) -> NamedInput {
+    let shape = Shape(g.counts("shape"));
+    let [real, tokens] = Content::NAMES;
+    let content = match g.choice("type", &[(real, false), (tokens, true)], false) {
+        Some(true) => Content::Tokens { vocab: g.count("vocab", None) },
+        _ => Content::Real,
+    };
+    NamedInput { name: name.to_owned(), content, shape }
+}
+
+/// A list of the block that `f` belongs to: one of `paths`, and otherwise `layers` of the object that `f` reads.
+fn read_layers(f: &mut Fields<'_>, list: ListId) -> Vec<LayerSpec> {
+    let parent = f.layer().cloned().unwrap_or_default().list(list);
+    let is_bare = list.field.item().is_some() && !list.field.has_objects();
+    let name = if is_bare { format!("{}[{}]", list.field.name(), list.number) } else { "layers".to_owned() };
+    let at = f.at(&name);
+    let value =
+        if is_bare { f.raw(list.field.name()).and_then(|lists| lists.get(list.number)) } else { f.raw("layers") };
+    let items = match value {
         Some(Value::Array(items)) => items,
         Some(other) => {
-            f.wrong("layers", other, "a list of layers [ ... ]");
+            f.wrong(&name, other, "a list of layers [ ... ]");
             return Vec::new();
         }
         None => {
-            f.fail("layers", "is missing", "add \"layers\": [{\"type\": \"dense\", \"units\": 10}]");
+            f.fail(&name, "is missing", "add \"layers\": [{\"type\": \"dense\", \"units\": 10}]");
             return Vec::new();
         }
     };
-    if parent.0.len() >= MAX_DEPTH {
-        f.fail("layers", "blocks are nested too deep", "at most 16 levels");
+    if parent.block.depth() >= MAX_DEPTH {
+        f.fail(&name, "blocks are nested too deep", "at most 16 levels");
         return Vec::new();
     }
     let mut layers = Vec::with_capacity(items.len());
@@ -212,23 +280,8 @@ fn read_layer(map: &Map<String, Value>, here: String, path: LayerPath, out: &mut
     Some(layer)
 }
 
-fn read_loss(f: &mut Fields<'_>) -> Option<LossSpec> {
-    #[derive(Clone, Copy)]
-    enum Kind {
-        Ce,
-        Mse,
-    }
-    let kind = f.choice("type", &[("softmax_cross_entropy", Kind::Ce), ("mse", Kind::Mse)], true)?;
-    let loss = match kind {
-        Kind::Ce => LossSpec::SoftmaxCrossEntropy { label_smoothing: f.number("label_smoothing", Some(0.0)) },
-        Kind::Mse => LossSpec::Mse,
-    };
-    f.finish_ref();
-    Some(loss)
-}
-
 fn read_data(mut f: Fields<'_>) -> Option<DataSpec> {
-    const TYPES: [&str; 13] = [
+    const TYPES: [&str; 18] = [
         "digits",
         "iris",
         "spirals",
@@ -242,6 +295,11 @@ fn read_data(mut f: Fields<'_>) -> Option<DataSpec> {
         "idx",
         "cifar10",
         "images",
+        "text",
+        "source",
+        "sums",
+        "waves",
+        "series",
     ];
     let kind = f.choice("type", &TYPES.map(|t| (t, t)), true);
     let source = kind.map(|kind| read_source(kind, &mut f));
@@ -253,9 +311,12 @@ fn read_data(mut f: Fields<'_>) -> Option<DataSpec> {
     } else if held_out < 0.0 || (held_out >= 1.0 && held_out.fract() != 0.0) {
         f.fail("held_out", format!("found {held_out}"), "expected a share below 1, or a whole number of samples");
     }
-    let split =
-        f.choice("split", &[("shuffled", SplitKind::Shuffled), ("last", SplitKind::Last)], false).unwrap_or_default();
+    let split = f.choice("split", &[("shuffled", SplitKind::Shuffled), ("last", SplitKind::Last)], false);
     let source = source?;
+    if split == Some(SplitKind::Shuffled) && source.is_ordered() {
+        f.fail("split", "found \"shuffled\"", "expected \"last\": of a text or series the last part is held out");
+    }
+    let split = split.unwrap_or(SplitKind::usual(&source));
     f.finish();
     Some(DataSpec { source, held_out, split })
 }
@@ -263,13 +324,14 @@ fn read_data(mut f: Fields<'_>) -> Option<DataSpec> {
 fn read_source(kind: &str, f: &mut Fields<'_>) -> DataSource {
     /// Synthetic sets are small; more samples than this would only fill memory.
     const MAX_SAMPLES: usize = 10_000_000;
-    let samples = |f: &mut Fields<'_>| {
-        let n = f.count("samples", Some(2000));
+    let many = |f: &mut Fields<'_>, default: usize| {
+        let n = f.count("samples", Some(default));
         if !(4..=MAX_SAMPLES).contains(&n) {
             f.fail("samples", format!("found {n}"), "expected a whole number from 4 to 10000000");
         }
         n
     };
+    let samples = |f: &mut Fields<'_>| many(f, 2000);
     let noise = |f: &mut Fields<'_>, default: f64| {
         let n = f.number("noise", Some(default));
         if !(0.0..=10.0).contains(&n) {
@@ -315,8 +377,42 @@ fn read_source(kind: &str, f: &mut Fields<'_>) -> DataSource {
         "npy" => DataSource::Npy { x: path(f, "x"), y: path(f, "y") },
         "idx" => DataSource::Idx { images: path(f, "images"), labels: path(f, "labels") },
         "cifar10" => DataSource::Cifar10 { paths: read_paths(f) },
+        "text" => DataSource::Text { path: path(f, "path"), tokens: read_tokens(f) },
+        "source" => DataSource::SourceCode,
+        "sums" => DataSource::Sums { samples: many(f, 20_000) },
+        "waves" => DataSource::Waves { samples: samples(f), noise: noise(f, 0.1) },
+        "series" => DataSource::Series {
+            path: path(f, "path"),
+            columns: read_columns(f),
+            window: f.count("window", None),
+            horizon: f.count("horizon", Some(1)),
+        },
         _ => DataSource::Images { path: path(f, "path") },
     }
+}
+
+fn read_tokens(f: &mut Fields<'_>) -> Tokens {
+    let text = f.text("tokens", Some(Tokens::Bytes.name()));
+    Tokens::ALL.into_iter().find(|tokens| tokens.name() == text).unwrap_or_else(|| {
+        let help = "expected \"bytes\" or \"chars\"; files of tokenizers are not read yet";
+        f.fail("tokens", format!("found {text:?}"), help);
+        Tokens::Bytes
+    })
+}
+
+/// The columns of a series, by name or by number from 0.
+fn read_columns(f: &mut Fields<'_>) -> Vec<TargetColumn> {
+    let column = |v: &Value| match v {
+        Value::String(name) => Some(TargetColumn::Name(name.clone())),
+        other => other.as_u64().map(|i| TargetColumn::Index(i as usize)),
+    };
+    let list = f.raw("columns").and_then(Value::as_array);
+    let read: Option<Vec<TargetColumn>> = list.and_then(|list| list.iter().map(column).collect());
+    read.filter(|columns| !columns.is_empty()).unwrap_or_else(|| {
+        let help = "add \"columns\": [\"temperature\", ...], by name or by number from 0";
+        f.fail("columns", "is missing or not a list of columns", help);
+        Vec::new()
+    })
 }
 
 fn read_header(f: &mut Fields<'_>) -> Header {

@@ -2,7 +2,7 @@
 //!
 //! The reader, the writer, the checker and the window's editors are made from these tables.
 
-use super::field_value::{FieldValue, pair_value};
+use super::field_value::{FieldValue, NumberOrName, pair_value};
 use super::padding::Padding;
 use super::spec::{Fields, pair_of};
 use serde_json::{Map, Value};
@@ -31,6 +31,8 @@ pub enum Kind<T> {
     /// Height and width.
     Pair(Lens<T, [usize; 2]>),
     Padding(Lens<T, Padding>),
+    /// A whole number, or one of these names.
+    Named(&'static [&'static str], Lens<T, NumberOrName>),
     Flag(Lens<T, bool>),
     /// One of a list of names, by position.
     Choice {
@@ -63,11 +65,11 @@ impl Range {
     /// Whole numbers of at least 1.
     const POSITIVE: Self = Self::Whole { least: 1, most: usize::MAX, help: None };
     /// The measures of a window, in pixels: beyond it sizes could no longer be computed safely.
-    const MEASURE: Self = Self::Whole { least: 1, most: MAX_MEASURE, help: None };
+    pub(super) const MEASURE: Self = Self::Whole { least: 1, most: MAX_MEASURE, help: None };
 }
 
 /// The largest measure of a window.
-const MAX_MEASURE: usize = 1 << 16;
+pub(super) const MAX_MEASURE: usize = 1 << 16;
 
 /// One field of `T`.
 pub struct FieldSpec<T> {
@@ -130,6 +132,11 @@ impl<T> FieldSpec<T> {
     pub const fn padding(name: &'static str, lens: Lens<T, Padding>) -> Self {
         let range = Range::Whole { least: 0, most: MAX_MEASURE, help: None };
         Self::new(name, Kind::Padding(lens)).within(range).unit("pixels")
+    }
+
+    /// A whole number, or one of these names in place of it.
+    pub const fn named(name: &'static str, names: &'static [&'static str], lens: Lens<T, NumberOrName>) -> Self {
+        Self::new(name, Kind::Named(names, lens))
     }
 
     pub const fn flag(name: &'static str, lens: Lens<T, bool>) -> Self {
@@ -200,6 +207,7 @@ impl<T> FieldSpec<T> {
             Kind::Reals(lens) => FieldValue::Numbers((lens.get)(owner)),
             Kind::Pair(lens) => FieldValue::Pair((lens.get)(owner)),
             Kind::Padding(lens) => FieldValue::Padding((lens.get)(owner)),
+            Kind::Named(names, lens) => FieldValue::Named((lens.get)(owner), names),
             Kind::Flag(lens) => FieldValue::Flag((lens.get)(owner)),
             Kind::Choice { lens, .. } => FieldValue::Choice((lens.get)(owner)),
         }
@@ -213,6 +221,7 @@ impl<T> FieldSpec<T> {
             (Kind::Reals(lens), FieldValue::Numbers(n)) => (lens.set)(owner, *n),
             (Kind::Pair(lens), FieldValue::Pair(p)) => (lens.set)(owner, *p),
             (Kind::Padding(lens), FieldValue::Padding(p)) => (lens.set)(owner, *p),
+            (Kind::Named(_, lens), FieldValue::Named(value, _)) => (lens.set)(owner, *value),
             (Kind::Flag(lens), FieldValue::Flag(b)) => (lens.set)(owner, *b),
             (Kind::Choice { lens, .. }, FieldValue::Choice(i)) => (lens.set)(owner, *i),
             _ => return false,
@@ -248,6 +257,10 @@ impl<T> FieldSpec<T> {
                 (lens.set)(owner, f.pair(key, default));
             }
             Kind::Padding(lens) => (lens.set)(owner, read_padding(key, f)),
+            Kind::Named(names, lens) => {
+                let default = if let Some(FieldValue::Named(value, _)) = default { Some(value) } else { None };
+                (lens.set)(owner, f.named(key, names, default));
+            }
             Kind::Flag(lens) => {
                 let default = matches!(default, Some(FieldValue::Flag(true)));
                 (lens.set)(owner, f.flag(key, default));
@@ -257,8 +270,9 @@ impl<T> FieldSpec<T> {
                 if *optional {
                     names.insert(1, ("", 0));
                 }
-                let other = || if *optional { 0 } else { (lens.get)(owner) };
-                let chosen = f.choice(key, &names, !*optional).unwrap_or_else(other);
+                let default = if let Some(FieldValue::Choice(index)) = default { Some(index) } else { None };
+                let other = || default.unwrap_or_else(|| if *optional { 0 } else { (lens.get)(owner) });
+                let chosen = f.choice(key, &names, !*optional && default.is_none()).unwrap_or_else(other);
                 (lens.set)(owner, chosen);
             }
         }
@@ -304,7 +318,7 @@ impl<T> FieldSpec<T> {
 
 fn whole_finding(value: &FieldValue, least: usize, most: usize, help: Option<&str>) -> Option<Finding> {
     let numbers = match value {
-        FieldValue::Count(n) => &[*n, *n],
+        FieldValue::Count(n) | FieldValue::Named(NumberOrName::Number(n), _) => &[*n, *n],
         FieldValue::Pair(pair) | FieldValue::Padding(Padding::Fixed(pair)) => pair,
         _ => return None,
     };

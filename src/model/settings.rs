@@ -1,58 +1,77 @@
 //! What is checked besides the layers: input, loss, optimizer, and whether the output suits the loss.
 
-use super::diagnostic::{Diagnostic, LayerPath};
+use super::diagnostic::Diagnostic;
+use super::input::{Content, InputSpec, NamedInput};
+use super::losses::LossSpec;
 use super::mistakes::Mistakes;
 use super::optimizers::OptimizerSpec;
-use super::preset::{InputSpec, LossSpec, Preset};
+use super::path::LayerPath;
+use super::preset::Preset;
 use crate::tensor::Shape;
 
 /// More values than this in one buffer are a mistake, not a plan: 2^40 elements are 4 TiB.
 pub(super) const MAX_ELEMENTS: usize = 1 << 40;
+/// Tokens are stored as `i32`.
+const MAX_VOCAB: usize = i32::MAX as usize;
 
-pub(super) fn check_input(input: &InputSpec, out: &mut Mistakes) -> Option<Shape> {
-    let mut fail = |path: &str, message: String, help: &str| out.fail(path, message, help);
-    let mut sound = true;
-    if !matches!(input.shape.rank(), 1 | 3) {
-        fail("input.shape", format!("found {}", input.shape), "expected [features] or [C, H, W]");
-        sound = false;
-    } else if input.shape.checked_len().is_none_or(|n| n == 0 || n > MAX_ELEMENTS) {
-        fail(
-            "input.shape",
-            format!("found {}", input.shape),
-            "every size must be at least 1, and a sample at most 2^40 values",
-        );
-        sound = false;
+/// Checks the inputs; gives those without mistakes.
+pub(super) fn check_inputs(spec: &InputSpec, out: &mut Mistakes) -> Vec<NamedInput> {
+    let sound_batch = (1..=1 << 30).contains(&spec.batch);
+    if !sound_batch {
+        out.fail("input.batch", format!("found {}", spec.batch), "expected at least 1 and at most 2^30");
     }
-    if input.batch == 0 || input.batch > 1 << 30 {
-        fail("input.batch", format!("found {}", input.batch), "expected at least 1 and at most 2^30");
-    } else if sound && input.shape.len().checked_mul(input.batch).is_none_or(|n| n > MAX_ELEMENTS) {
-        fail(
-            "input",
-            format!("{} samples of shape {}", input.batch, input.shape),
-            "a batch may hold at most 2^40 values",
-        );
-        sound = false;
+    if spec.inputs.is_empty() {
+        out.fail("inputs", "the network has no inputs", "add one, such as \"image\": {\"shape\": [1, 28, 28]}");
     }
-    sound.then(|| input.shape.clone())
+    let batch = if sound_batch { spec.batch } else { 1 };
+    spec.inputs.iter().filter(|input| check_input(&spec.place(input), input, batch, out)).cloned().collect()
+}
+
+/// Checks one input at `place`; true where it has no mistake.
+fn check_input(place: &str, input: &NamedInput, batch: usize, out: &mut Mistakes) -> bool {
+    let shape = &input.shape;
+    let path = format!("{place}.shape");
+    let expected = match input.content {
+        Content::Tokens { .. } if shape.rank() != 1 => Some("expected [T]: tokens come in one row"),
+        Content::Real if !(1..=3).contains(&shape.rank()) => Some("expected [features], [T, D] or [C, H, W]"),
+        _ if shape.checked_len().is_none_or(|n| n == 0 || n > MAX_ELEMENTS) => {
+            Some("every size must be at least 1, and a sample at most 2^40 values")
+        }
+        _ => None,
+    };
+    if let Some(expected) = expected {
+        out.fail(path, format!("found {shape}"), expected);
+        return false;
+    }
+    if let Content::Tokens { vocab } = input.content
+        && !(1..=MAX_VOCAB).contains(&vocab)
+    {
+        let help = "expected the number of different tokens: at least 1 and at most 2^31 - 1";
+        out.fail(format!("{place}.vocab"), format!("found {vocab}"), help);
+        return false;
+    }
+    if shape.len().checked_mul(batch).is_none_or(|n| n > MAX_ELEMENTS) {
+        let message = format!("{batch} samples of shape {shape}");
+        out.fail(place, message, "a batch may hold at most 2^40 values");
+        return false;
+    }
+    true
 }
 
 pub(super) fn check_loss(loss: LossSpec, out: &mut Mistakes) {
-    if let LossSpec::SoftmaxCrossEntropy { label_smoothing } = loss
-        && !(0.0..=1.0).contains(&label_smoothing)
-    {
-        let message = format!("found {label_smoothing}");
-        out.fail("loss.label_smoothing", message, "expected a number from 0 to 1");
+    for (name, found, help) in loss.findings() {
+        out.fail(name, found, help);
     }
 }
 
 pub(super) fn check_output(preset: &Preset, output: &Shape, out: &mut Mistakes) {
-    if matches!(preset.loss, LossSpec::SoftmaxCrossEntropy { .. }) && output.rank() != 1 {
-        let layer = preset.layers.len().checked_sub(1).map(|i| LayerPath(vec![i]));
+    if let Some(help) = preset.loss.refusal(output) {
+        let layer = preset.layers.len().checked_sub(1).map(|i| LayerPath::from([i]));
         out.add(Diagnostic {
             layer,
             path: "loss".into(),
-            message: format!("softmax_cross_entropy on an output of shape {output}"),
-            help: "it takes [classes]: end with flatten and dense, or global_avg_pool and dense".into(),
+            message: format!("{} on an output of shape {output}", preset.loss.name()),
+            help: help.into(),
         });
     }
 }
@@ -60,5 +79,15 @@ pub(super) fn check_output(preset: &Preset, output: &Shape, out: &mut Mistakes) 
 pub(super) fn check_optimizer(optimizer: &OptimizerSpec, out: &mut Mistakes) {
     for (name, found, help) in optimizer.findings() {
         out.fail(name, found, help);
+    }
+}
+
+/// The update besides the optimizer's rule; a warm-up must be over before the run is.
+pub(super) fn check_update(preset: &Preset, out: &mut Mistakes) {
+    for (name, found, help) in preset.update.findings() {
+        out.fail(name, found, help);
+    }
+    if let Some(mistake) = preset.train.and_then(|train| preset.update.schedule.beyond(train.steps as u64)) {
+        out.add(mistake);
     }
 }

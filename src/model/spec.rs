@@ -1,7 +1,9 @@
 //! Reading the fields of one JSON object, collecting every mistake instead of stopping at the first.
 
-use super::diagnostic::{Diagnostic, LayerPath};
+use super::diagnostic::Diagnostic;
+use super::field_value::NumberOrName;
 use super::nearest::did_you_mean;
+use super::path::LayerPath;
 use serde_json::{Map, Value};
 use std::collections::HashSet;
 
@@ -189,6 +191,31 @@ impl<'a> Fields<'a> {
                 self.wrong(name, v, "a whole number or [h, w]");
                 [1, 1]
             }),
+        }
+    }
+
+    /// A whole number or one of these names; required where `default` is `None`. A wrong one reads as 1.
+    pub fn named(
+        &mut self,
+        name: &'static str,
+        names: &'static [&'static str],
+        default: Option<NumberOrName>,
+    ) -> NumberOrName {
+        let quoted = names.iter().map(|n| format!("\"{n}\"")).collect::<Vec<_>>().join(", ");
+        let expected = format!("a whole number, or one of {quoted}");
+        match (self.raw(name), default) {
+            (None, Some(default)) => default,
+            (None, None) => {
+                self.absent(name, &expected);
+                NumberOrName::Number(1)
+            }
+            (Some(v), _) => {
+                let known = v.as_str().and_then(|text| names.iter().find(|n| **n == text).copied());
+                known.map(NumberOrName::Name).or_else(|| whole(v).map(NumberOrName::Number)).unwrap_or_else(|| {
+                    self.wrong(name, v, &expected);
+                    NumberOrName::Number(1)
+                })
+            }
         }
     }
 

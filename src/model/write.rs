@@ -1,7 +1,7 @@
 //! Writing a preset as JSON.
 
 use super::preset::{DataSource, DataSpec, Header, TargetColumn};
-use super::{LossSpec, Preset};
+use super::{Content, InputSpec, NamedInput, Preset};
 use serde_json::{Map, Value, json};
 use std::path::Path;
 
@@ -12,16 +12,22 @@ pub fn write_preset(preset: &Preset) -> String {
     doc.insert("version".into(), 1.into());
     doc.insert("name".into(), preset.name.clone().into());
     doc.insert("about".into(), preset.about.clone().into());
-    doc.insert("input".into(), json!({ "shape": preset.input.shape.0, "batch": preset.input.batch }));
+    write_inputs(&preset.input, &mut doc);
     doc.insert("layers".into(), preset.layers.iter().map(|l| Value::Object(l.write())).collect());
-    doc.insert("loss".into(), write_loss(preset.loss));
-    doc.insert("optimizer".into(), preset.optimizer.write());
+    doc.insert("loss".into(), preset.loss.write());
+    let mut optimizer = preset.optimizer.write();
+    preset.update.write(&mut optimizer);
+    doc.insert("optimizer".into(), Value::Object(optimizer));
     doc.insert("precision".into(), preset.precision.name().into());
     if let Some(data) = &preset.data {
         doc.insert("data".into(), Value::Object(write_data(data)));
     }
     if let Some(train) = preset.train {
-        doc.insert("train".into(), json!({ "steps": train.steps, "seed": train.seed }));
+        let mut fields = json!({ "steps": train.steps, "seed": train.seed });
+        if train.accumulate != 1 {
+            fields["accumulate"] = train.accumulate.into();
+        }
+        doc.insert("train".into(), fields);
     }
     // A map of plain values always serialises.
     let mut text = serde_json::to_string_pretty(&Value::Object(doc)).unwrap_or_default();
@@ -29,14 +35,30 @@ pub fn write_preset(preset: &Preset) -> String {
     text
 }
 
-/// The loss as it stands in a preset.
-#[must_use]
-fn write_loss(loss: LossSpec) -> Value {
-    match loss {
-        LossSpec::SoftmaxCrossEntropy { label_smoothing: 0.0 } | LossSpec::Mse => json!({ "type": loss.name() }),
-        LossSpec::SoftmaxCrossEntropy { label_smoothing } => {
-            json!({ "type": loss.name(), "label_smoothing": label_smoothing })
+/// The inputs: as `input`, or by name as `inputs` with the batch as `input`.
+fn write_inputs(spec: &InputSpec, doc: &mut Map<String, Value>) {
+    let write = |input: &NamedInput| match input.content {
+        Content::Real => json!({ "shape": input.shape.0 }),
+        Content::Tokens { vocab } => json!({ "type": input.content.name(), "shape": input.shape.0, "vocab": vocab }),
+    };
+    let mut input = Map::new();
+    if spec.is_unnamed() {
+        if let Some(Value::Object(fields)) = spec.single().map(write) {
+            input.extend(fields);
         }
+    } else {
+        doc.insert("inputs".into(), spec.inputs.iter().map(|i| (i.name.clone(), write(i))).collect());
+    }
+    input.insert("batch".into(), spec.batch.into());
+    doc.insert("input".into(), Value::Object(input));
+}
+
+/// A column of a table: its name, its number from 0, or -1 for the last.
+fn column(column: &TargetColumn) -> Value {
+    match column {
+        TargetColumn::Last => json!(-1),
+        TargetColumn::Index(i) => json!(i),
+        TargetColumn::Name(n) => json!(n),
     }
 }
 
@@ -44,12 +66,19 @@ fn write_data(data: &DataSpec) -> Map<String, Value> {
     // JSON holds Unicode alone; a name that is none is written as it is shown.
     let text = |path: &Path| path.to_string_lossy().into_owned();
     let fields = match &data.source {
-        DataSource::Digits | DataSource::Iris => json!({}),
+        DataSource::Digits | DataSource::Iris | DataSource::SourceCode => json!({}),
+        DataSource::Sums { samples } => json!({ "samples": samples }),
+        DataSource::Text { path, tokens } => json!({ "path": text(path), "tokens": tokens.name() }),
+        DataSource::Series { path, columns, window, horizon } => {
+            let columns: Vec<Value> = columns.iter().map(column).collect();
+            json!({ "path": text(path), "columns": columns, "window": window, "horizon": horizon })
+        }
         DataSource::Spirals { samples, classes, noise } => {
             json!({ "samples": samples, "classes": classes, "noise": noise })
         }
         DataSource::Moons { samples, noise }
         | DataSource::Xor { samples, noise }
+        | DataSource::Waves { samples, noise }
         | DataSource::Regression { samples, noise } => {
             json!({ "samples": samples, "noise": noise })
         }
@@ -62,15 +91,10 @@ fn write_data(data: &DataSpec) -> Map<String, Value> {
                 Header::Yes => json!(true),
                 Header::No => json!(false),
             };
-            let target = match target {
-                TargetColumn::Last => json!(-1),
-                TargetColumn::Index(i) => json!(i),
-                TargetColumn::Name(n) => json!(n),
-            };
             json!({
                 "path": text(path),
                 "header": header,
-                "target": target,
+                "target": column(target),
                 "standardize": standardize,
                 "delimiter": delimiter,
             })

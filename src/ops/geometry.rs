@@ -1,7 +1,7 @@
 //! What operations are made of: layouts of factors and what follows a product, windows over images, frozen scalars,
 //! stretches of the flat vectors.
 
-use crate::model::Activation;
+use crate::model::{Activation, Cell};
 use serde::{Deserialize, Serialize};
 
 /// How the two factors of a matrix product are in memory; the product is always row-major `[m, n]`.
@@ -40,7 +40,8 @@ impl Epilogue {
 }
 
 /// The geometry of a two-dimensional convolution. `x [n, h, w, c]`, weight `[kh, kw, c / groups, f]`,
-/// `y [n, ho, wo, f]`.
+/// `y [n, ho, wo, f]`. The padding is that before the first row and column; behind the last there is as much as the
+/// output's size asks for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct ConvGeometry {
     pub n: usize,
@@ -58,6 +59,16 @@ pub struct ConvGeometry {
 }
 
 impl ConvGeometry {
+    /// Whether the padding is the same on both sides of each axis: the other one is then known from the output's size.
+    #[must_use]
+    pub fn is_padded_alike(&self) -> bool {
+        let is_alike = |axis: usize, size: usize, out: usize| {
+            let reach = self.dilation[axis] * (self.kernel[axis] - 1) + 1;
+            (size + 2 * self.padding[axis]).checked_sub(reach).is_some_and(|rest| rest / self.stride[axis] + 1 == out)
+        };
+        is_alike(0, self.h, self.ho) && is_alike(1, self.w, self.wo)
+    }
+
     /// Elements of the input, the weight and the output.
     #[must_use]
     pub fn elements(&self) -> [usize; 3] {
@@ -106,8 +117,74 @@ impl PoolGeometry {
     }
 }
 
+/// How one direction of a recurrent layer walks over a batch of sequences. Rows of the input are `[batch, positions]`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct RecurrenceGeometry {
+    pub cell: Cell,
+    pub batch: usize,
+    pub positions: usize,
+    pub units: usize,
+    /// From the last position to the first.
+    pub reverse: bool,
+    /// Whether the layer has a direction each way: their outputs are side by side.
+    pub bidirectional: bool,
+    /// Whether the output is the final state alone.
+    pub last: bool,
+}
+
+impl RecurrenceGeometry {
+    /// Positions of all sequences.
+    #[must_use]
+    pub const fn rows(&self) -> usize {
+        self.batch * self.positions
+    }
+
+    /// Values of all gates at a position.
+    #[must_use]
+    pub const fn wide(&self) -> usize {
+        self.cell.gates() * self.units
+    }
+
+    /// States in the output of a direction.
+    #[must_use]
+    pub const fn states(&self) -> usize {
+        if self.last { self.batch } else { self.rows() }
+    }
+
+    /// Whether the operation writes the output of both directions.
+    #[must_use]
+    pub const fn joins(&self) -> bool {
+        self.bidirectional && self.reverse
+    }
+
+    /// Values in a row of the layer's output.
+    #[must_use]
+    pub const fn output_width(&self) -> usize {
+        if self.bidirectional { 2 * self.units } else { self.units }
+    }
+
+    /// The first value of the direction in such a row.
+    #[must_use]
+    pub const fn output_start(&self) -> usize {
+        if self.joins() { self.units } else { 0 }
+    }
+
+    /// Floating-point operations of the products with the weight of the state, or of those of the derivative: the first
+    /// state is zero, and its gradient is wanted by nobody.
+    #[must_use]
+    pub const fn product_flops(&self) -> usize {
+        2 * self.batch * (self.positions - 1) * self.units * self.wide()
+    }
+
+    /// Picoseconds of these products on one core.
+    #[must_use]
+    pub const fn product_ps(&self) -> usize {
+        self.product_flops() * 7
+    }
+}
+
 /// A scalar frozen into an operation. Kept as bits so that operations compare and hash exactly.
-#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Default, PartialEq, Eq, Hash)]
 pub struct Scalar(u64);
 
 impl Scalar {

@@ -1,6 +1,6 @@
 //! One kind of operation, and the list of all.
 
-use super::{Operation, Scalar, Segment};
+use super::{Operation, Scalar, Segment, StepOptions};
 use crate::model::UpdateRule;
 use serde::{Deserialize, Serialize};
 use std::ops::Deref;
@@ -59,16 +59,24 @@ operations! {
     product: Gemm, Conv2d, Conv2dBwdX, Conv2dBwdW => product;
     elementwise: Fill, Transpose, BiasAdd, BiasGrad, Add, AddAct, Cast
         => fill, transpose, bias_add, bias_grad, add, add_act, cast;
+    joined: Concat, Slice, Multiply => concat, slice, multiply;
     activation: Act, ActBwd, SignBits => act, act_bwd, sign_bits;
     batch_norm: BatchNorm, BatchNormEval, BatchNormBwd => batch_norm, batch_norm_eval, batch_norm_bwd;
     layer_norm: LayerNorm, LayerNormBwd => layer_norm, layer_norm_bwd;
+    attention: Attention, AttentionBwd => attention, attention_bwd;
     pool: MaxPool, MaxPoolBwd, AvgPool, AvgPoolBwd, GlobalAvgPool, GlobalAvgPoolBwd
         => max_pool, max_pool_bwd, avg_pool, avg_pool_bwd, global_avg_pool, global_avg_pool_bwd;
     dropout: Dropout, DropoutBwd => dropout, dropout_bwd;
+    recurrence: Recurrence, RecurrenceBwd => recurrence, recurrence_bwd;
+    sequence: Embedding, EmbeddingBwd, AddSinusoids, Take, TakeBwd
+        => embedding, embedding_bwd, add_sinusoids, take, take_bwd;
     softmax: SoftmaxCe, SoftmaxCeGrad, SoftmaxCeFused, DenseCe
         => softmax_ce, softmax_ce_grad, softmax_ce_fused, dense_ce;
     loss: LossMean, Accuracy, Mse, MseGrad, MseFused => loss_mean, accuracy, mse, mse_grad, mse_fused;
+    point_loss: PointLoss, PointLossGrad, PointLossFused, BinaryAccuracy
+        => point_loss, point_loss_grad, point_loss_fused, binary_accuracy;
     counter: StepInc, BiasCorr, ScaleUpdate => step_inc, bias_corr, scale_update;
+    rates: GradNorms, UpdateRates => grad_norms, update_rates;
     optimizer: AdamStep, SgdStep, LionStep => adam_step, sgd_step, lion_step;
     gradient_step: WeightStep, BiasStep => gradient_step;
     metrics: UpdateMetrics, StepMetrics => update_metrics, step_metrics;
@@ -79,18 +87,18 @@ pub use super::optimizer::{AdamRule, LionRule, SgdRule};
 impl OpKind {
     /// The update of a vector of `len` parameters in these segments by a rule.
     #[must_use]
-    pub fn flat_step(rule: UpdateRule, len: usize, segments: Vec<Segment>) -> Self {
+    pub fn flat_step(rule: UpdateRule, len: usize, segments: Vec<Segment>, options: StepOptions) -> Self {
         match rule {
             UpdateRule::Sgd { momentum, nesterov } => {
-                Self::SgdStep(SgdStep { len, segments, momentum: Scalar::new(momentum), nesterov })
+                Self::SgdStep(SgdStep { len, segments, momentum: Scalar::new(momentum), nesterov, options })
             }
             UpdateRule::Adam { betas, eps, decoupled } => {
                 let [beta1, beta2] = betas.map(Scalar::new);
-                Self::AdamStep(AdamStep { len, segments, beta1, beta2, eps: Scalar::new(eps), decoupled })
+                Self::AdamStep(AdamStep { len, segments, beta1, beta2, eps: Scalar::new(eps), decoupled, options })
             }
             UpdateRule::Lion { betas } => {
                 let [beta1, beta2] = betas.map(Scalar::new);
-                Self::LionStep(LionStep { len, segments, beta1, beta2 })
+                Self::LionStep(LionStep { len, segments, beta1, beta2, options })
             }
         }
     }

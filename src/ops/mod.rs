@@ -8,6 +8,7 @@
 //! its formula ([`Rule`]), and two more lines of `kind.rs`.
 
 mod activation;
+mod attention;
 mod batch_norm;
 pub mod chunks;
 mod counter;
@@ -17,14 +18,19 @@ mod geometry;
 mod gradient_step;
 #[cfg(test)]
 mod header;
+mod joined;
 mod kind;
 mod layer_norm;
 mod loss;
 mod metrics;
 mod operation;
 mod optimizer;
+mod point_loss;
 mod pool;
 mod product;
+mod rates;
+mod recurrence;
+mod sequence;
 pub mod slots;
 mod softmax;
 #[cfg(test)]
@@ -32,14 +38,15 @@ mod tests;
 mod update;
 mod windows;
 
+pub use attention::{AttentionGeometry, DROPOUT_GROUP};
 pub use batch_norm::BATCH_NORM_MOMENTS;
 pub use counter::SCALER;
 pub use dropout::dropout_threshold;
-pub use geometry::{ConvGeometry, Epilogue, PoolGeometry, Scalar, Segment, Trans};
+pub use geometry::{ConvGeometry, Epilogue, PoolGeometry, RecurrenceGeometry, Scalar, Segment, Trans};
 pub use gradient_step::{GradientStep, PARTS_ALIGN};
 pub(crate) use kind::with_rule;
 pub use kind::*;
 pub use operation::Operation;
 pub use product::Product;
 pub use slots::{Dir, Slot};
-pub use update::{FlatUpdate, MOST_STATES, Number, Rates, Rule, RuleText, UpdateSlots};
+pub use update::{FlatUpdate, MOST_STATES, Number, Rates, Rule, RuleText, StepOptions, UpdateSlots};

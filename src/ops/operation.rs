@@ -87,6 +87,16 @@ pub trait Operation {
         false
     }
 
+    /// Whether a GPU has kernels for it. A network with an operation that has none runs on the CPU.
+    fn has_gpu_kernel(&self) -> bool {
+        true
+    }
+
+    /// Its fields that are whole numbers and no sizes.
+    fn whole_constants(&self) -> &'static [&'static str] {
+        &[]
+    }
+
     /// The slot of a weight that a product reads.
     fn weight(&self) -> Option<usize> {
         None

@@ -3,13 +3,14 @@
 use super::Operation;
 use super::geometry::{Scalar, Segment};
 use super::slots::slots;
-use super::update::{MOST_STATES, Number, Rates, Rule, RuleText, UpdateSlots, UpdatedSlots, flat_update};
+use super::update::{MOST_STATES, Number, Rates, Rule, RuleText, StepOptions, UpdateSlots, UpdatedSlots, flat_update};
 use serde::{Deserialize, Serialize};
 
 /// Adam over the flat parameters. With `g` the gradient (plus `wd * p` unless `decoupled`): `m = b1 m + (1-b1) g`, `v
 /// = b2 v + (1-b2) g^2`, `p -= lr wd p` first where `decoupled`, then `p -= lr corr0 m / (sqrt(v) corr1 + eps)`.
-/// `hyper [2]` is learning rate, weight decay. Where bound: `update_max [segments]` is the largest |change| and
-/// `grad_norm_seg [segments]` the norm of the (undecayed) gradient of each segment, `total_max` and `grad_norm` are
+/// `hyper [2]` is learning rate, weight decay; where the step is clipped, a third value that gradients are multiplied
+/// by first. Segments that `options` exempts have no decay. Where bound: `update_max [segments]` is the largest |change|
+/// and `grad_norm_seg [segments]` the norm of the (undecayed) gradient of each segment, `total_max` and `grad_norm` are
 /// those of `UpdateMetrics`, `shadow` is a copy of the parameters in the type that products read, and `scaler` is
 /// that of `ScaleUpdate`: gradients are multiplied by its third value, and where its fourth is 1 nothing changes.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -20,6 +21,8 @@ pub struct AdamStep {
     pub beta2: Scalar,
     pub eps: Scalar,
     pub decoupled: bool,
+    #[serde(default, skip_serializing_if = "StepOptions::is_usual")]
+    pub options: StepOptions,
 }
 
 slots! {
@@ -28,7 +31,7 @@ slots! {
         GRAD: in [op.len],
         M_PREV: in [op.len],
         V_PREV: in [op.len],
-        HYPER: in [2],
+        HYPER: in [op.options.rates()],
         CORR: in [2],
         PARAM: out [op.len],
         M: out [op.len],
@@ -130,6 +133,8 @@ pub struct SgdStep {
     pub segments: Vec<Segment>,
     pub momentum: Scalar,
     pub nesterov: bool,
+    #[serde(default, skip_serializing_if = "StepOptions::is_usual")]
+    pub options: StepOptions,
 }
 
 slots! {
@@ -137,7 +142,7 @@ slots! {
         PARAM_PREV: in [op.len],
         GRAD: in [op.len],
         MOMENTUM_PREV: in [op.len] if op.momentum.get() > 0.0,
-        HYPER: in [2],
+        HYPER: in [op.options.rates()],
         PARAM: out [op.len],
         MOMENTUM: out [op.len] if op.momentum.get() > 0.0,
         UPDATE_MAX: out [op.segments.len()] if OPTIONAL,
@@ -220,6 +225,8 @@ pub struct LionStep {
     pub segments: Vec<Segment>,
     pub beta1: Scalar,
     pub beta2: Scalar,
+    #[serde(default, skip_serializing_if = "StepOptions::is_usual")]
+    pub options: StepOptions,
 }
 
 slots! {
@@ -227,7 +234,7 @@ slots! {
         PARAM_PREV: in [op.len],
         GRAD: in [op.len],
         M_PREV: in [op.len],
-        HYPER: in [2],
+        HYPER: in [op.options.rates()],
         PARAM: out [op.len],
         M: out [op.len],
         UPDATE_MAX: out [op.segments.len()] if OPTIONAL,

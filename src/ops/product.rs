@@ -152,6 +152,10 @@ impl Operation for Conv2d {
         self.epilogue
     }
 
+    fn has_gpu_kernel(&self) -> bool {
+        self.geometry.is_padded_alike()
+    }
+
     fn dims(&self) -> String {
         conv_dims(&self.geometry)
     }
@@ -209,6 +213,10 @@ impl Operation for Conv2dBwdX {
         self.epilogue
     }
 
+    fn has_gpu_kernel(&self) -> bool {
+        self.geometry.is_padded_alike()
+    }
+
     fn dims(&self) -> String {
         conv_dims(&self.geometry)
     }
@@ -260,6 +268,10 @@ impl Operation for Conv2dBwdW {
 
     fn name(&self) -> &'static str {
         "conv2d_bwd_w"
+    }
+
+    fn has_gpu_kernel(&self) -> bool {
+        self.geometry.is_padded_alike()
     }
 
     fn dims(&self) -> String {

@@ -3,6 +3,7 @@
 
 use super::chunks::FLAT_CHUNK;
 use super::geometry::Segment;
+use serde::{Deserialize, Serialize};
 use std::ops::{Add, Div, Mul, Sub};
 
 /// A vector that an update replaces: the slot of its value before the update, and of the one after it.
@@ -23,12 +24,43 @@ pub struct UpdateSlots {
     pub shadow: usize,
 }
 
+/// What an update of the flat parameters does besides its rule.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct StepOptions {
+    /// Whether `hyper` has a third value that gradients are multiplied by.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub clipped: bool,
+    /// The segments, by number, whose parameters do not decay.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub exempt: Vec<usize>,
+}
+
+#[allow(clippy::trivially_copy_pass_by_ref, reason = "serde hands out references")]
+fn is_false(flag: &bool) -> bool {
+    !flag
+}
+
+impl StepOptions {
+    /// Whether it does nothing besides its rule.
+    #[must_use]
+    pub fn is_usual(&self) -> bool {
+        *self == Self::default()
+    }
+
+    /// Elements of `hyper`: the rate, the decay, and what gradients are multiplied by.
+    #[must_use]
+    pub const fn rates(&self) -> usize {
+        if self.clipped { 3 } else { 2 }
+    }
+}
+
 /// An update of the flat parameters, whatever its rule. Elements outside the segments are left alone.
 #[derive(Clone, Copy, Debug)]
 pub struct FlatUpdate<'a> {
     /// Elements of the flat vectors.
     pub len: usize,
     pub segments: &'a [Segment],
+    pub options: &'a StepOptions,
     pub slots: UpdateSlots,
     pub grad: usize,
     pub update_max: usize,
@@ -55,7 +87,7 @@ impl FlatUpdate<'_> {
     #[must_use]
     pub fn bytes_moved(&self, elem: usize) -> u64 {
         let vectors = 3 + 2 * self.slots.states.len();
-        let rates = 2 + if self.slots.corr.is_some() { 2 } else { 0 };
+        let rates = self.options.rates() + if self.slots.corr.is_some() { 2 } else { 0 };
         ((vectors * self.len + rates + 2 * self.segments.len()) * elem) as u64
     }
 }
@@ -71,6 +103,7 @@ macro_rules! flat_update {
             Some(crate::ops::FlatUpdate {
                 len: self.len,
                 segments: &self.segments,
+                options: &self.options,
                 slots: $slots,
                 grad: $table::GRAD,
                 update_max: $table::UPDATE_MAX,
@@ -81,6 +114,10 @@ macro_rules! flat_update {
 
         fn update(&self) -> Option<crate::ops::UpdateSlots> {
             self.flat_update().map(|update| update.slots)
+        }
+
+        fn has_gpu_kernel(&self) -> bool {
+            self.options.is_usual()
         }
 
         fn dims(&self) -> String {

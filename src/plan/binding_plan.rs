@@ -1,7 +1,7 @@
 //! The contract for running a step: every buffer with its role, life and place.
 
-use super::ALIGN;
 use super::arena::{self, Item, Problem, Report};
+use super::{ALIGN, StateKey};
 use crate::ir::Role;
 use crate::lower::{LValueId, Op, Program};
 use crate::model::LayerId;
@@ -30,8 +30,9 @@ pub struct Buffer {
     pub live: [usize; 2],
     /// True where it is there before the step or is read after it.
     pub persistent: bool,
-    /// True where the memory belongs to another plan: an evaluation's parameters are those of the training step.
-    pub external: bool,
+    /// What it is by name among all that survives the steps of the network; nothing where it is this step's alone.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub key: Option<StateKey>,
     pub layer: Option<LayerId>,
     /// The values that are in it, the first of which names it.
     pub values: Vec<LValueId>,
@@ -76,7 +77,7 @@ pub struct Constant {
 /// Whether an operation's input holds a live constant, which is read from memory at every replay.
 #[must_use]
 pub fn is_live(slot: &str) -> bool {
-    matches!(slot, "hyper" | "corr" | "counter" | "counter_prev")
+    matches!(slot, "hyper" | "corr" | "counter" | "counter_prev" | "steps")
 }
 
 /// A program with every value in its place.
@@ -107,6 +108,14 @@ pub struct BindingPlan {
 
 /// Buffers that belong to another plan have offsets from here on, outside every arena.
 pub const EXTERNAL: u64 = 1 << 48;
+
+impl Buffer {
+    /// True where the memory belongs to another plan: an evaluation's parameters are those of the training step.
+    #[must_use]
+    pub const fn is_external(&self) -> bool {
+        self.offset >= EXTERNAL
+    }
+}
 
 impl BindingPlan {
     /// The place of a value, where it has one.
@@ -179,7 +188,7 @@ impl BindingPlan {
     #[must_use]
     pub fn live_bytes(&self) -> Vec<u64> {
         let mut change = vec![0i64; self.program.ops.len() + 2];
-        for b in self.buffers.iter().filter(|b| b.live[0] < b.live[1] && !b.external) {
+        for b in self.buffers.iter().filter(|b| b.live[0] < b.live[1] && !b.is_external()) {
             change[b.live[0]] += b.bytes as i64;
             change[b.live[1]] -= b.bytes as i64;
         }
@@ -210,9 +219,18 @@ impl BindingPlan {
     }
 }
 
-/// The scalars frozen into an operation: its fields that are neither sizes nor lists.
+/// The scalars frozen into an operation: its fields that are neither sizes nor lists, and how many parameters do
+/// not decay, where there are such.
 fn frozen(op: &Op) -> Vec<(String, String)> {
     let Ok(serde_json::Value::Object(fields)) = serde_json::to_value(&op.kind) else { return Vec::new() };
     let scalar = |v: &serde_json::Value| v.is_f64() || v.is_boolean() || v.is_string();
-    fields.into_iter().filter(|(k, v)| k != "op" && scalar(v)).map(|(k, v)| (k, v.to_string())).collect()
+    let whole = op.kind.whole_constants();
+    let is_constant = |k: &str, v: &serde_json::Value| k != "op" && (scalar(v) || whole.contains(&k));
+    let mut out: Vec<(String, String)> =
+        fields.into_iter().filter(|(k, v)| is_constant(k, v)).map(|(k, v)| (k, v.to_string())).collect();
+    if let Some(update) = op.kind.flat_update().filter(|update| !update.options.exempt.is_empty()) {
+        let (exempt, all) = (update.options.exempt.len(), update.segments.len());
+        out.push(("no_decay".into(), format!("{exempt} of {all} parameters")));
+    }
+    out
 }

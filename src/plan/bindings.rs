@@ -2,7 +2,7 @@
 
 use super::arena::{self, Budget, Item, Problem, Report};
 use super::inplace::{alias_in_place, roots};
-use super::{ALIGN, BindingPlan, Buffer, BufferId, EXTERNAL, Part, Place, referee};
+use super::{ALIGN, BindingPlan, Buffer, BufferId, EXTERNAL, Part, Place, StateKey, referee};
 use crate::ir::{Mode, Role};
 use crate::lower::{LValueId, Program};
 use crate::ops::Dir;
@@ -105,9 +105,7 @@ impl Binder {
                     dtype: value.dtype,
                     offset: 0,
                     live: [usize::MAX, 0],
-                    external: value.persistent
-                        && self.program.mode == Mode::Eval
-                        && matches!(value.role, Role::Param | Role::State),
+                    key: StateKey::of_root(&self.program, *root),
                     persistent: value.persistent,
                     layer: value.layer,
                     values: Vec::new(),
@@ -120,7 +118,19 @@ impl Binder {
             self.buffer_of[index] = Some(id);
             self.buffers[id.0 as usize].values.push(LValueId(index as u32));
         }
+        self.tell_keys_apart();
         self.make_parts();
+    }
+
+    /// Numbers the keys of buffers that are called the same, like counters of several operations of one kind.
+    fn tell_keys_apart(&mut self) {
+        let mut seen = std::collections::HashMap::new();
+        for key in self.buffers.iter_mut().filter_map(|b| b.key.as_mut()) {
+            let count = seen.entry(key.clone()).and_modify(|n| *n += 1).or_insert(0usize);
+            if *count > 0 {
+                key.of = format!("{} {count}", key.of);
+            }
+        }
     }
 
     /// The parameters inside flat vectors.
@@ -166,7 +176,7 @@ impl Binder {
                 offset: 0,
                 live: [index, index + 1],
                 persistent: false,
-                external: false,
+                key: None,
                 layer: op.layer,
                 values: Vec::new(),
                 parts: Vec::new(),
@@ -215,8 +225,11 @@ impl Binder {
             return Err(PlanError::TooLarge { limit: MAX_BYTES });
         }
         let (mut persistent, mut external) = (0, EXTERNAL);
+        let is_training = self.program.mode == Mode::Train;
         for buffer in self.buffers.iter_mut().filter(|b| b.persistent) {
-            let next = if buffer.external { &mut external } else { &mut persistent };
+            // What an evaluation has a key of belongs to the training step.
+            let is_own = is_training || buffer.key.is_none();
+            let next = if is_own { &mut persistent } else { &mut external };
             buffer.offset = *next;
             *next += buffer.bytes;
         }

@@ -59,7 +59,11 @@ pub struct LossBufs {
 pub struct CapturePlan {
     pub layers: Vec<PerLayerBufs>,
     pub loss: LossBufs,
+    /// The first input.
     pub x: Option<TensorRef>,
+    /// The other inputs of a network that has several.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub more: Vec<TensorRef>,
     pub y: Option<TensorRef>,
 }
 
@@ -73,7 +77,7 @@ impl CapturePlan {
         // Layers without operations of their own, such as flatten and fused activations, have a row too.
         let mut has_row = vec![false; model.layers.len()];
         keys.iter().for_each(|(layer, _)| has_row[layer.0 as usize] = true);
-        let others = (0..model.layers.len()).filter(|&i| model.layers[i].children.is_empty() && !has_row[i]);
+        let others = (0..model.layers.len()).filter(|&i| !model.layers[i].spec.is_block() && !has_row[i]);
         keys.extend(others.map(|i| (LayerId(i as u32), 0)));
         keys.sort_by_key(|(layer, pass)| (*pass, *layer));
         keys.dedup();
@@ -82,7 +86,8 @@ impl CapturePlan {
         let out_shape = program.value(program.output).shape.clone();
         let loss = LossBufs { grad_y: tensors.named("loss.dY"), out_shape };
         let y = program.targets().and_then(|y| tensors.tensor(y));
-        Self { layers, loss, x: tensors.tensor(program.samples()), y }
+        let more = program.all_samples().skip(1).filter_map(|x| tensors.tensor(x)).collect();
+        Self { layers, loss, x: tensors.tensor(program.samples()), more, y }
     }
 }
 
@@ -175,6 +180,11 @@ impl fmt::Display for CapturePlan {
             writeln!(f, "{:<22} {cells} {:<20} {}", l.name, cell(&l.grad_b), cell(&l.work))?;
         }
         writeln!(f, "loss: dY {} of {}", cell(&self.loss.grad_y), self.loss.out_shape)?;
+        if !self.more.is_empty() {
+            let named = |t: &TensorRef| format!("{} {}", t.name, cell(&Some(t.clone())));
+            let all: Vec<String> = self.x.iter().chain(&self.more).map(named).collect();
+            return writeln!(f, "inputs: {}, y {}", all.join(", "), cell(&self.y));
+        }
         writeln!(f, "input: x {}, y {}", cell(&self.x), cell(&self.y))
     }
 }

@@ -75,7 +75,7 @@ fn rectangles(out: &mut String, plan: &BindingPlan) {
     let ops = plan.program.ops.len().max(1) as f64;
     let bytes = plan.arena_bytes.max(1) as f64;
     let (sx, sy) = ((WIDTH - LEFT - 16.0) / ops, (HEIGHT - TOP - 56.0) / bytes);
-    for b in plan.buffers.iter().filter(|b| !b.external) {
+    for b in plan.buffers.iter().filter(|b| !b.is_external()) {
         let [r, g, bl] = RoleColor::rgb(b.role);
         let (x, w) = (LEFT + b.live[0] as f64 * sx, (b.live[1] - b.live[0]) as f64 * sx);
         let h = b.bytes as f64 * sy;

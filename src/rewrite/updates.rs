@@ -15,9 +15,9 @@ pub(super) fn is_large(program: &Program) -> bool {
     program.segments.iter().map(|(_, s)| s.len).sum::<usize>() >= MANY
 }
 
-/// The one update by Adam.
+/// The one update by Adam, where it does nothing besides its rule.
 pub(super) fn sole_update(program: &Program) -> Option<usize> {
-    let is_update = |at: &usize| matches!(program.ops[*at].kind, OpKind::AdamStep(_));
+    let is_update = |at: &usize| matches!(&program.ops[*at].kind, OpKind::AdamStep(step) if step.options.is_usual());
     let mut updates = (0..program.ops.len()).filter(is_update);
     let update = updates.next()?;
     updates.next().is_none().then_some(update)

@@ -249,7 +249,7 @@ pub fn weight_plan(g: &ConvGeometry) -> WeightPlan {
     let chunks = (PARTIAL_BYTES / (4 * weight.next_multiple_of(LINE))).min(8).min(groups);
     let reach = |a: usize, out: usize| (out - 1) * g.stride[a] + g.dilation[a] * (g.kernel[a] - 1) + 1;
     let (rows, columns) = (reach(0, g.ho), reach(1, g.wo));
-    let in_place = g.padding == [0, 0];
+    let in_place = g.padding == [0, 0] && rows <= g.h && columns <= g.w;
     let padded = if in_place { [g.h, g.w] } else { [rows, columns] };
     let merged = g.groups == 1 && (g.dilation[1] == 1 || g.kernel[1] == 1);
     WeightPlan { images, chunks: chunks.max(1), padded, in_place, merged }

@@ -6,8 +6,10 @@
 
 pub mod catalogue;
 mod choose;
+pub mod cpu_attention;
 pub mod cpu_conv;
 pub mod cpu_gemm;
+pub mod cpu_recurrence;
 pub mod cpu_rest;
 pub mod cuda;
 pub mod least;

@@ -1,14 +1,16 @@
 //! Where a step's batch comes from.
 
+use super::batch_file::{GivenBatches, Labels, given_batches};
 use super::{TensorFile, TrainError};
-use crate::data::{BatchPlace, BatchTargets, Batches, Dataset, Position, Split, Target};
+use crate::data::{
+    BatchPlace, BatchTargets, Batches, Dataset, Position, RowPart, Samples, SamplesRef, Split, Target, TokenRows,
+};
 use crate::exec::{Step, samples_to_stored};
-use crate::lower::{LValueId, Layout};
-use crate::model::{LossSpec, Model, Rng};
-use crate::tensor::{DType, HostTensor, plural};
+use crate::lower::{LValueId, Layout, Program};
+use crate::model::{Content, Model, Rng, Targets};
+use crate::tensor::{DType, Element};
 use serde::{Deserialize, Serialize};
 use std::borrow::Cow;
-use std::ops::Deref;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -24,106 +26,52 @@ pub enum FeedPosition {
 /// A source of batches, already in the layout in which the step reads them.
 pub enum DataFeed {
     /// Shuffled batches of a data set.
-    Data { set: Arc<Dataset>, stored: Samples, split: Arc<Split>, batches: Batches },
+    Data { set: Arc<Dataset>, stored: StoredSamples, split: Arc<Split>, batches: Batches },
     /// Given batches, in order.
-    Batches { x: Vec<f32>, y: Labels, count: usize, next: usize },
+    Batches { x: Vec<Samples>, y: Labels, count: usize, next: usize },
     /// One random batch that stays where it is: for benchmarks.
     Resident,
 }
 
-/// The samples of a data set in the step's layout: those of the set where that is its own layout.
-pub struct Samples {
+/// The samples of every input of a data set in the step's layout: those of the set where that is its own layout.
+pub struct StoredSamples {
     set: Arc<Dataset>,
-    relaid: Option<Vec<f32>>,
+    relaid: Vec<Option<Samples>>,
 }
 
-impl Samples {
-    fn new(set: Arc<Dataset>, layout: Layout) -> Self {
-        let relaid = relaid(&set.x, layout);
+impl StoredSamples {
+    /// The samples of a set in the layout of each input, in the model's order.
+    pub(super) fn new(set: Arc<Dataset>, layouts: &[Layout]) -> Self {
+        let relaid = set.inputs.iter().zip(layouts).map(|(input, layout)| relaid(&input.values, *layout)).collect();
         Self { set, relaid }
     }
-}
 
-impl Deref for Samples {
-    type Target = [f32];
-
-    fn deref(&self) -> &[f32] {
-        self.relaid.as_deref().unwrap_or(&self.set.x)
+    /// The samples of each input.
+    pub fn views(&self) -> impl Iterator<Item = SamplesRef<'_>> + Clone {
+        let own = self.set.inputs.iter().map(|input| &input.values);
+        own.zip(&self.relaid).map(|(own, relaid)| relaid.as_ref().unwrap_or(own).view())
     }
 }
 
-/// Samples in another layout than the logical one; nothing where that is the layout.
-fn relaid(logical: &[f32], layout: Layout) -> Option<Vec<f32>> {
-    match samples_to_stored(logical, layout) {
-        Cow::Owned(relaid) => Some(relaid),
-        Cow::Borrowed(_) => None,
+/// Samples in another layout than the logical one; nothing where that is the layout, as it is that of tokens.
+fn relaid(logical: &Samples, layout: Layout) -> Option<Samples> {
+    match logical {
+        Samples::Real(values) => match samples_to_stored(values, layout) {
+            Cow::Owned(relaid) => Some(Samples::Real(relaid)),
+            Cow::Borrowed(_) => None,
+        },
+        Samples::Tokens(_) | Samples::Windows(_) => None,
     }
 }
 
-/// Targets of given batches.
-pub enum Labels {
-    Classes(Vec<i32>),
-    Values(Vec<f32>),
+/// Samples of one input as a step with this layout stores them.
+pub(super) fn as_stored(logical: Samples, layout: Layout) -> Samples {
+    relaid(&logical, layout).unwrap_or(logical)
 }
 
-/// A file of batches, whose mistakes are reported with its path.
-struct BatchFile<'a> {
-    file: &'a TensorFile,
-    path: &'a Path,
-}
-
-impl BatchFile<'_> {
-    fn tensor(&self, name: &str) -> Result<&HostTensor, TrainError> {
-        let help = "a file of batches holds batch.x [S, B, ...] and batch.y";
-        self.file.get(name).ok_or_else(|| TrainError::file(self.path, format!("has no tensor {name}"), help))
-    }
-
-    /// The number of batches in a tensor `[S, tail..]`.
-    fn batch_count(&self, name: &str, found: &HostTensor, tail: &[usize]) -> Result<usize, TrainError> {
-        match &found.shape.0[..] {
-            [count, rest @ ..] if *count > 0 && rest == tail => Ok(*count),
-            _ => {
-                let dims = tail.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");
-                let found = &found.shape;
-                let message = format!("{name} has shape {found}, the network needs [S, {dims}] with S at least 1");
-                Err(TrainError::file(self.path, message, "give batches made for this preset"))
-            }
-        }
-    }
-
-    fn floats(&self, name: &str, tensor: &HostTensor) -> Result<Vec<f32>, TrainError> {
-        let values = match tensor.dtype {
-            DType::F32 => tensor.to_vec::<f32>().ok(),
-            DType::F64 => tensor.to_f64().map(|v| v.into_iter().map(|x| x as f32).collect()),
-            _ => None,
-        };
-        let refused = |message: String, help: &str| TrainError::file(self.path, message, help);
-        let values = values.ok_or_else(|| refused(format!("{name} holds {}", tensor.dtype), "expected f32"))?;
-        match values.iter().position(|v| !v.is_finite()) {
-            Some(at) => {
-                Err(refused(format!("{name} holds {} at element {at}", values[at]), "every value must be finite"))
-            }
-            None => Ok(values),
-        }
-    }
-
-    fn classes(&self, tensor: &HostTensor, model: &Model) -> Result<Vec<i32>, TrainError> {
-        let values: Option<Vec<i32>> = match tensor.dtype {
-            DType::I32 => tensor.to_vec::<i32>().ok(),
-            DType::I64 | DType::U8 | DType::U16 => tensor.to_f64().map(|v| v.into_iter().map(|x| x as i32).collect()),
-            _ => None,
-        };
-        let values = values.ok_or_else(|| {
-            TrainError::file(self.path, format!("batch.y holds {}", tensor.dtype), "expected i32 classes")
-        })?;
-        let classes = model.output.len() as i32;
-        if let Some(at) = values.iter().position(|l| !(0..classes).contains(l)) {
-            let (batch, sample) = (at / model.batch, at % model.batch);
-            let message = format!("batch.y holds class {} in batch {batch}, sample {sample}", values[at]);
-            return Err(TrainError::file(self.path, message, format!("classes must lie in 0..{classes}")));
-        }
-        Ok(values)
-    }
+/// The layout of each input of a step, in the model's order.
+pub(super) fn input_layouts(program: &Program) -> Vec<Layout> {
+    program.all_samples().map(|id| program.value(id).layout).collect()
 }
 
 impl DataFeed {
@@ -135,37 +83,22 @@ impl DataFeed {
         set: Arc<Dataset>,
         split: Arc<Split>,
         model: &Model,
-        layout: Layout,
+        layouts: &[Layout],
         seed: u64,
     ) -> Result<Self, TrainError> {
         let batches = Batches::new(split.train.clone(), model.batch, seed)?;
-        let stored = Samples::new(Arc::clone(&set), layout);
+        let stored = StoredSamples::new(Arc::clone(&set), layouts);
         Ok(Self::Data { set, stored, split, batches })
     }
 
-    /// The feed of `batch.x` and `batch.y` of a file.
+    /// The feed of `batch.x`, or `batch.x.NAME` for each input, and `batch.y` of a file.
     ///
     /// # Errors
-    /// Where they are missing, have the wrong shape or type, or labels out of range.
-    pub fn batches(file: &TensorFile, path: &Path, model: &Model, layout: Layout) -> Result<Self, TrainError> {
-        let file = BatchFile { file, path };
-        let x = file.tensor("batch.x")?;
-        let y = file.tensor("batch.y")?;
-        let count = file.batch_count("batch.x", x, &model.input.batched(model.batch).0)?;
-        let samples = file.floats("batch.x", x)?;
-        let y = match model.loss {
-            LossSpec::Mse => {
-                let steps = file.batch_count("batch.y", y, &model.output.batched(model.batch).0)?;
-                same_count(path, count, steps)?;
-                Labels::Values(file.floats("batch.y", y)?)
-            }
-            LossSpec::SoftmaxCrossEntropy { .. } => {
-                let steps = file.batch_count("batch.y", y, &[model.batch])?;
-                same_count(path, count, steps)?;
-                Labels::Classes(file.classes(y, model)?)
-            }
-        };
-        Ok(Self::Batches { x: relaid(&samples, layout).unwrap_or(samples), y, count, next: 0 })
+    /// Where they are missing, have the wrong shape or type, or labels or tokens out of range.
+    pub fn batches(file: &TensorFile, path: &Path, model: &Model, layouts: &[Layout]) -> Result<Self, TrainError> {
+        let GivenBatches { x, y, count } = given_batches(file, path, model)?;
+        let x = x.into_iter().zip(layouts).map(|(x, layout)| as_stored(x, *layout)).collect();
+        Ok(Self::Batches { x, y, count, next: 0 })
     }
 
     /// Whether it holds samples out.
@@ -179,20 +112,36 @@ impl DataFeed {
     /// Never for a training step of this model.
     pub fn resident(step: &mut Step, model: &Model, seed: u64) -> Result<Self, TrainError> {
         let mut rng = Rng::new(seed, 0xBEEF);
-        let program = &step.compiled().plan.program;
-        let (x, y, real) = (program.samples(), program.targets(), program.real);
-        let len = model.batch * model.input.len();
-        let samples: Vec<f64> = (0..len).map(|_| rng.normal()).collect();
-        write_real(step, x, real, &samples)?;
-        if let Some(y) = y {
-            match model.loss {
-                LossSpec::SoftmaxCrossEntropy { .. } => {
-                    let classes = model.output.len();
-                    let labels: Vec<i32> = (0..model.batch).map(|_| rng.below(classes) as i32).collect();
+        let compiled = Arc::clone(step.compiled());
+        let program = &compiled.plan.program;
+        let real = program.real;
+        for (input, x) in model.inputs.iter().zip(program.all_samples()) {
+            let len = model.batch * input.shape.len();
+            match input.content {
+                Content::Real => {
+                    let samples: Vec<f64> = (0..len).map(|_| rng.normal()).collect();
+                    write_real(step, x, real, &samples)?;
+                }
+                Content::Tokens { vocab } => {
+                    let tokens: Vec<i32> = (0..len).map(|_| rng.below(vocab) as i32).collect();
+                    step.write(x, &tokens)?;
+                }
+            }
+        }
+        if let Some(y) = program.targets() {
+            match model.loss.targets() {
+                Targets::Classes => {
+                    let (classes, len) = (model.classes(), model.batch * model.labels().len());
+                    let labels: Vec<i32> = (0..len).map(|_| rng.below(classes) as i32).collect();
                     step.write(y, &labels)?;
                 }
-                LossSpec::Mse => {
+                Targets::Values => {
                     let targets: Vec<f64> = (0..model.batch * model.output.len()).map(|_| rng.normal()).collect();
+                    write_real(step, y, real, &targets)?;
+                }
+                Targets::Binary => {
+                    let len = model.batch * model.output.len();
+                    let targets: Vec<f64> = (0..len).map(|_| rng.below(2) as f64).collect();
                     write_real(step, y, real, &targets)?;
                 }
             }
@@ -204,19 +153,29 @@ impl DataFeed {
     ///
     /// # Errors
     /// Never for a step of the model that the feed was made for.
-    pub fn next(&mut self, step: &mut Step, x: LValueId, y: Option<LValueId>) -> Result<bool, TrainError> {
+    pub fn next(&mut self, step: &mut Step) -> Result<bool, TrainError> {
+        let compiled = Arc::clone(step.compiled());
+        let (inputs, y) = (compiled.plan.program.all_samples(), compiled.plan.program.targets());
         match self {
             Self::Resident => {}
             Self::Data { set, stored, batches, .. } => {
                 let indices = batches.next();
-                gather(step, x, y, stored, &set.target, indices)?;
+                gather_samples(step, inputs.zip(stored.views()), indices)?;
+                gather_targets(step, y, &set.target, indices)?;
             }
             Self::Batches { x: samples, y: labels, count, next } => {
                 if *next >= *count {
                     return Ok(false);
                 }
                 let stretch = |len: usize| *next * (len / *count)..(*next + 1) * (len / *count);
-                step.write(x, &samples[stretch(samples.len())])?;
+                for (x, samples) in inputs.zip(&*samples) {
+                    match samples {
+                        Samples::Real(values) => step.write(x, &values[stretch(values.len())])?,
+                        Samples::Tokens(tokens) => step.write(x, &tokens[stretch(tokens.len())])?,
+                        // A file of batches holds its samples whole.
+                        Samples::Windows(_) => {}
+                    }
+                }
                 match (labels, y) {
                     (Labels::Classes(v), Some(y)) => step.write(y, &v[stretch(v.len())])?,
                     (Labels::Values(v), Some(y)) => step.write(y, &v[stretch(v.len())])?,
@@ -228,19 +187,32 @@ impl DataFeed {
         Ok(true)
     }
 
-    /// Everything that its batches are made of, samples in the step's layout; `None` where a batch stays where it is.
+    /// Everything that its batches are made of, samples in the step's layout; `None` where a batch stays where it is,
+    /// and where the network has other inputs than one of numbers.
     #[must_use]
     pub fn whole(&self) -> Option<(&[f32], BatchTargets<'_>)> {
+        fn only<'a>(mut views: impl Iterator<Item = SamplesRef<'a>>) -> Option<&'a [f32]> {
+            match (views.next(), views.next()) {
+                (Some(SamplesRef::Real(values)), None) => Some(values),
+                _ => None,
+            }
+        }
         match self {
             Self::Data { set, stored, .. } => Some((
-                stored,
+                only(stored.views())?,
                 match &set.target {
                     Target::Classes { labels, .. } => BatchTargets::Classes(labels),
                     Target::Values { values, .. } => BatchTargets::Values(values),
+                    Target::Windows(_) => return None,
                 },
             )),
-            Self::Batches { x, y: Labels::Classes(labels), .. } => Some((x, BatchTargets::Classes(labels))),
-            Self::Batches { x, y: Labels::Values(values), .. } => Some((x, BatchTargets::Values(values))),
+            Self::Batches { x, y, .. } => Some((
+                only(x.iter().map(Samples::view))?,
+                match y {
+                    Labels::Classes(labels) => BatchTargets::Classes(labels),
+                    Labels::Values(values) => BatchTargets::Values(values),
+                },
+            )),
             Self::Resident => None,
         }
     }
@@ -268,13 +240,21 @@ impl DataFeed {
         }
     }
 
-    /// The number of batches, where it is limited.
+    /// The number of steps that there are batches for, where it is limited and so many make a step.
     #[must_use]
-    pub const fn limit(&self) -> Option<usize> {
+    pub const fn limit(&self, batches_a_step: usize) -> Option<usize> {
         match self {
-            Self::Batches { count, .. } => Some(*count),
+            Self::Batches { count, .. } => Some(*count / batches_a_step),
             _ => None,
         }
+    }
+
+    /// What a person should know of given batches at the end that make no whole step.
+    pub(super) fn left_out(&self, batches_a_step: usize) -> Option<String> {
+        let Self::Batches { count, .. } = self else { return None };
+        let left = count % batches_a_step;
+        let what = || format!("data: the last {left} of {count} batches are left out; {batches_a_step} make a step");
+        (left > 0).then(what)
     }
 
     /// How far it has come.
@@ -317,57 +297,80 @@ impl DataFeed {
     }
 }
 
-fn same_count(path: &Path, x: usize, y: usize) -> Result<(), TrainError> {
-    if x == y {
-        return Ok(());
+/// Copies samples of each input, by index, to where a step reads them.
+pub(super) fn gather_samples<'a>(
+    step: &mut Step,
+    inputs: impl Iterator<Item = (LValueId, SamplesRef<'a>)>,
+    indices: &[u32],
+) -> Result<(), TrainError> {
+    for (x, stored) in inputs {
+        match stored {
+            SamplesRef::Real(values) => gather_rows(step, x, values, indices)?,
+            SamplesRef::Tokens(tokens) => gather_rows(step, x, tokens, indices)?,
+            SamplesRef::Windows(rows) => gather_windows(step, x, (rows, RowPart::Sample), indices)?,
+        }
     }
-    Err(TrainError::file(
-        path,
-        format!("batch.x holds {x} {} and batch.y {y}", plural(x as u64, "batch")),
-        "both need the same number",
-    ))
+    Ok(())
 }
 
-/// Copies samples, by index, to where a step reads them.
-pub(super) fn gather_samples(step: &mut Step, x: LValueId, stored: &[f32], indices: &[u32]) -> Result<(), TrainError> {
-    step.fill(x, |out: &mut [f32]| {
+/// Copies rows, by index, to where a step reads them.
+fn gather_rows<T: Element>(step: &mut Step, to: LValueId, all: &[T], indices: &[u32]) -> Result<(), TrainError> {
+    step.fill(to, |out: &mut [T]| {
         let width = out.len() / indices.len().max(1);
         for (row, &i) in out.chunks_exact_mut(width).zip(indices) {
-            row.copy_from_slice(&stored[i as usize * width..][..width]);
+            row.copy_from_slice(&all[i as usize * width..][..width]);
         }
     })?;
     Ok(())
 }
 
-/// Copies samples and targets, by index, to where a step reads them.
-pub(super) fn gather(
+/// Copies a part of rows of tokens, by index, to where a step reads it.
+fn gather_windows(
     step: &mut Step,
-    x: LValueId,
-    y: Option<LValueId>,
-    stored: &[f32],
-    target: &Target,
+    to: LValueId,
+    (rows, part): (&TokenRows, RowPart),
     indices: &[u32],
 ) -> Result<(), TrainError> {
-    gather_samples(step, x, stored, indices)?;
-    let Some(y) = y else { return Ok(()) };
-    match target {
-        Target::Classes { labels, .. } => {
-            step.fill(y, |out: &mut [i32]| {
-                for (out, &i) in out.iter_mut().zip(indices) {
-                    *out = labels[i as usize];
-                }
-            })?;
-        }
-        Target::Values { values, shape } => {
-            let width = shape.len();
-            step.fill(y, |out: &mut [f32]| {
-                for (row, &i) in out.chunks_exact_mut(width).zip(indices) {
-                    row.copy_from_slice(&values[i as usize * width..][..width]);
-                }
-            })?;
+    let mut outcome = Ok(());
+    step.fill(to, |out: &mut [i32]| outcome = rows.fill(indices, part, out))?;
+    Ok(outcome?)
+}
+
+/// Copies targets, by index, to where a step reads them.
+fn gather_targets(step: &mut Step, y: Option<LValueId>, target: &Target, indices: &[u32]) -> Result<(), TrainError> {
+    match (target, y) {
+        (Target::Classes { labels, .. }, Some(y)) => gather_rows(step, y, labels, indices),
+        (Target::Values { values, .. }, Some(y)) => gather_rows(step, y, values, indices),
+        (Target::Windows(rows), Some(y)) => gather_windows(step, y, (rows, RowPart::Target), indices),
+        (_, None) => Ok(()),
+    }
+}
+
+/// Writes samples of each input in logical order, in the step's own precision and layout.
+pub(super) fn write_samples(step: &mut Step, samples: &[Samples]) -> Result<(), TrainError> {
+    let compiled = Arc::clone(step.compiled());
+    let program = &compiled.plan.program;
+    for (x, samples) in program.all_samples().zip(samples) {
+        match samples {
+            Samples::Real(values) if program.real == DType::F64 => {
+                let wide: Vec<f64> = values.iter().copied().map(f64::from).collect();
+                step.set_input(x, &wide)?;
+            }
+            Samples::Real(values) => step.set_input(x, values)?,
+            Samples::Tokens(tokens) => step.set_input(x, tokens)?,
+            Samples::Windows(rows) => {
+                let all: Vec<u32> = (0..rows.len() as u32).collect();
+                step.set_input(x, &rows.rows(&all, RowPart::Sample)?)?;
+            }
         }
     }
     Ok(())
+}
+
+/// The samples of each input of a set with these numbers, in logical order.
+pub(super) fn rows_of(set: &Dataset, indices: &[u32]) -> Result<Vec<Samples>, TrainError> {
+    let rows = set.inputs.iter().map(|input| input.values.view().rows(input.sample.len(), indices));
+    Ok(rows.collect::<Result<_, _>>()?)
 }
 
 /// Writes real values in the step's own precision.

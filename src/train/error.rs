@@ -50,8 +50,8 @@ impl TrainError {
         match self {
             Self::Preset(_) | Self::Data(_) | Self::NoData | Self::File { .. } => true,
             Self::Write { cause, .. } => is_wrong_place(cause),
-            Self::Compile(_)
-            | Self::Exec(_)
+            Self::Compile(error) => error.is_user(),
+            Self::Exec(_)
             | Self::Kept(_)
             | Self::Shortage(_)
             | Self::Diverged { .. }

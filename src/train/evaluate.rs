@@ -1,12 +1,13 @@
 //! Evaluation on the held-out part: a forward-only step that shares the parameters.
 
-use super::data_feed::gather_samples;
+use super::data_feed::{as_stored, gather_samples, input_layouts};
 use super::{TrainError, gpu_times, plant};
 use crate::compile::{Compiled, Options, compile};
-use crate::data::{Dataset, Target};
+use crate::data::{Dataset, Samples, SamplesRef, Target};
 use crate::exec::cpu::Pool;
-use crate::exec::{Executor, Step, samples_to_stored};
-use crate::model::{LossSpec, Model};
+use crate::exec::{CachedStep, Executor, Step, StepKey, WHOLE};
+use crate::model::losses::is_right;
+use crate::model::{Model, Targets};
 use crate::select::Target as Machine;
 use serde::Serialize;
 use std::sync::Arc;
@@ -17,16 +18,19 @@ pub struct Evaluation {
     pub samples: usize,
     /// Mean loss, without label smoothing.
     pub loss: f64,
-    /// Share of samples classified right; absent for values.
+    /// Share of samples, or positions, classified right; absent for values.
     pub accuracy: Option<f64>,
-    /// Samples by true class (rows) and predicted class (columns).
+    /// Share of samples whose every position is classified right; absent where there is one class a sample.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub exact: Option<f64>,
+    /// Samples, or positions, by true class (rows) and predicted class (columns).
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub confusion: Vec<Vec<u32>>,
 }
 
 /// The compiled evaluation of a network.
 pub(super) struct Evaluator {
-    step: Step,
+    step: CachedStep,
     indices: Vec<u32>,
 }
 
@@ -48,8 +52,13 @@ impl Evaluator {
         self.step.recording().why_eager
     }
 
+    /// What a person is told where evaluations run op by op.
+    pub(super) fn eager_note(&self) -> Option<String> {
+        self.why_eager().map(|why| format!("evaluations could not be captured and run op by op: {why}"))
+    }
+
     /// The evaluation's step.
-    pub(super) const fn step_mut(&mut self) -> &mut Step {
+    pub(super) fn step_mut(&mut self) -> &mut Step {
         &mut self.step
     }
 
@@ -57,12 +66,19 @@ impl Evaluator {
     pub(super) fn new(
         model: &Model,
         machine: &Machine,
-        owner: &Step,
+        owner: &CachedStep,
         compiled: Option<Compiled>,
     ) -> Result<Self, TrainError> {
-        let compiled = compiled.map_or_else(|| compiled_evaluation(model, machine), Ok)?;
-        let stale = plant::stale_owner(owner)?;
-        let step = Step::sharing(Arc::new(compiled), stale.as_ref().unwrap_or(owner))?;
+        let compiled = Arc::new(compiled.map_or_else(|| compiled_evaluation(model, machine), Ok)?);
+        let step = match (plant::stale_owner(owner)?, owner.home()) {
+            (None, Some((cache, _))) => {
+                let key = StepKey::of(&compiled, WHOLE);
+                let step = cache.lend(&key, || Ok::<_, TrainError>(compiled))?;
+                cache.pin(&key, true);
+                step
+            }
+            (stale, _) => CachedStep::alone(Step::sharing(compiled, stale.as_ref().unwrap_or(owner))?),
+        };
         Ok(Self { step, indices: vec![0; model.batch] })
     }
 
@@ -71,30 +87,36 @@ impl Evaluator {
     pub(super) fn outputs(
         &mut self,
         pool: &mut Pool,
-        stored: &[f32],
+        stored: &[SamplesRef<'_>],
         indices: &[u32],
         mut each: impl FnMut(&[u32], &[f32]),
     ) -> Result<(), TrainError> {
-        let (x, output) = (self.step.compiled().plan.program.samples(), self.step.compiled().plan.program.output);
+        let compiled = Arc::clone(self.step.compiled());
+        let program = &compiled.plan.program;
         for chunk in indices.chunks(self.indices.len()) {
             // The last batch is filled up with its first sample; those rows do not count.
             self.indices.fill(chunk[0]);
             self.indices[..chunk.len()].copy_from_slice(chunk);
-            gather_samples(&mut self.step, x, stored, &self.indices)?;
+            gather_samples(&mut self.step, program.all_samples().zip(stored.iter().copied()), &self.indices)?;
             self.step.run(Executor::Replay, pool)?;
-            let values = self.step.stored::<f32>(output)?;
+            let values = self.step.stored::<f32>(program.output)?;
             let width = values.len() / self.indices.len();
             each(chunk, &values[..chunk.len() * width]);
         }
         Ok(())
     }
 
-    /// The network's outputs for points in logical order, `[points, output]`.
-    pub(super) fn answer(&mut self, pool: &mut Pool, points: &[f32]) -> Result<Vec<f32>, TrainError> {
-        let program = &self.step.compiled().plan.program;
-        let (x, width) = (program.value(program.samples()), self.step.compiled().model.input.len().max(1));
-        let stored = samples_to_stored(points, x.layout);
-        let indices: Vec<u32> = (0..(points.len() / width) as u32).collect();
+    /// The network's outputs for `count` samples of each input in logical order, `[count, output]`.
+    pub(super) fn answer(
+        &mut self,
+        pool: &mut Pool,
+        samples: Vec<Samples>,
+        count: usize,
+    ) -> Result<Vec<f32>, TrainError> {
+        let layouts = input_layouts(&self.step.compiled().plan.program);
+        let stored: Vec<Samples> = samples.into_iter().zip(layouts).map(|(x, layout)| as_stored(x, layout)).collect();
+        let stored: Vec<SamplesRef<'_>> = stored.iter().map(Samples::view).collect();
+        let indices: Vec<u32> = (0..count as u32).collect();
         let mut out = Vec::new();
         self.outputs(pool, &stored, &indices, |_, values| out.extend_from_slice(values))?;
         Ok(out)
@@ -106,37 +128,61 @@ impl Evaluator {
         pool: &mut Pool,
         model: &Model,
         set: &Dataset,
-        stored: &[f32],
+        stored: &[SamplesRef<'_>],
         indices: &[u32],
     ) -> Result<Evaluation, TrainError> {
-        let width = model.output.len();
-        let classes = matches!(model.loss, LossSpec::SoftmaxCrossEntropy { .. });
-        let mut confusion = if classes && width <= MAX_CONFUSION { vec![vec![0u32; width]; width] } else { Vec::new() };
-        let (mut loss, mut right) = (0.0f64, 0usize);
+        let (width, kinds, positions) = (model.output.len(), model.classes(), model.labels().len());
+        let classes = model.loss.wants_classes();
+        let has_accuracy = model.loss.has_accuracy();
+        let mut confusion = if classes && kinds <= MAX_CONFUSION { vec![vec![0u32; kinds]; kinds] } else { Vec::new() };
+        let (mut loss, mut right, mut whole) = (0.0f64, 0usize, 0usize);
+        let mut failure = None;
         let indices = &*plant::held_out(indices, model.batch);
         self.outputs(pool, stored, indices, |chunk, values| {
-            for (&i, row) in chunk.iter().zip(values.chunks_exact(width)) {
+            let labels = set.target.labels(chunk).unwrap_or_else(|error| {
+                failure = Some(error);
+                vec![0; chunk.len() * positions]
+            });
+            for (at, (&i, row)) in chunk.iter().zip(values.chunks_exact(width)).enumerate() {
                 match &set.target {
-                    Target::Classes { labels, .. } => {
-                        let label = labels[i as usize] as usize;
-                        let guess = argmax(row);
-                        loss += cross_entropy(row, label);
-                        right += usize::from(guess == label);
-                        if let Some(cell) = confusion.get_mut(label).and_then(|r| r.get_mut(guess)) {
-                            *cell += 1;
+                    Target::Classes { .. } | Target::Windows(_) => {
+                        let before = right;
+                        for (row, label) in row.chunks_exact(kinds).zip(&labels[at * positions..][..positions]) {
+                            let (label, guess) = (*label as usize, argmax(row));
+                            loss += cross_entropy(row, label);
+                            right += usize::from(guess == label);
+                            if let Some(cell) = confusion.get_mut(label).and_then(|r| r.get_mut(guess)) {
+                                *cell += 1;
+                            }
                         }
+                        whole += usize::from(right - before == positions);
                     }
                     Target::Values { values, .. } => {
                         let target = &values[i as usize * width..][..width];
-                        let square: f64 = row.iter().zip(target).map(|(a, b)| f64::from(a - b).powi(2)).sum();
-                        loss += square / width as f64;
+                        loss += model.loss.of_values(row, target).unwrap_or(f64::NAN);
+                        if has_accuracy {
+                            right += row.iter().zip(target).filter(|(y, t)| is_right(**y, **t)).count();
+                        }
                     }
                 }
             }
         })?;
+        if let Some(error) = failure {
+            return Err(error.into());
+        }
+        // Of classes a sample is one answer, of 0 or 1 each output is.
+        let answers = if model.loss.targets() == Targets::Binary { width.max(1) } else { 1 } as f64;
         let samples = indices.len();
-        let n = plant::divisor(samples, model.batch).max(1) as f64;
-        Ok(Evaluation { samples, loss: loss / n, accuracy: classes.then(|| right as f64 / n), confusion })
+        // Of classes there is one for each position, and the mean is over all of them.
+        let each = if classes { positions } else { 1 };
+        let n = (plant::divisor(samples, model.batch).max(1) * each) as f64;
+        Ok(Evaluation {
+            samples,
+            loss: loss / n,
+            accuracy: has_accuracy.then(|| right as f64 / (n * answers)),
+            exact: (classes && positions > 1).then(|| whole as f64 / (n / positions as f64)),
+            confusion,
+        })
     }
 }
 

@@ -13,6 +13,12 @@ impl Session {
         self.streams
     }
 
+    /// Calls of kernels that a step makes.
+    #[must_use]
+    pub fn calls(&self) -> usize {
+        self.train.recordings().map(|(step, count)| step.compiled().plan.program.ops.len() * count).sum()
+    }
+
     /// Makes up to `most` steps, and begins none once `within` is over; each is handed to `listen`, in order. Gives the
     /// number of steps made: 0 where the run is at its end. Where the data set is on a GPU, steps are launched ahead
     /// of their reports; all that were launched are done when this returns.

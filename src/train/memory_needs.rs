@@ -125,12 +125,15 @@ pub(super) fn needs_of(parts: &Parts<'_>) -> Needs {
     let mut needs = Needs::default();
     needs.add("the program's own tables", PROGRAM);
     needs.add("the step's arena", if here { plan.arena_bytes } else { 0 });
-    needs.add("the evaluation's arena", parts.evaluation.map_or(0, |e| e.plan.arena_bytes));
+    // It runs in the transient memory of the training step, as far as that goes.
+    let lent = plan.arena_bytes - plan.persistent_bytes;
+    needs.add("the evaluation's arena", parts.evaluation.map_or(0, |e| e.plan.arena_bytes.saturating_sub(lent)));
     needs.add("the run's snapshot", if parts.keeps_in_memory { kept } else { 0 });
     let data = data_size(spec, model);
     needs.add("the samples", data.held);
     needs.add("the files of the samples while they are read", data.reading);
-    let relaid = matches!(plan.program.value(plan.program.samples()).layout, Layout::ChannelsLast { .. });
+    let is_relaid = |x| matches!(plan.program.value(x).layout, Layout::ChannelsLast { .. });
+    let relaid = plan.program.all_samples().any(is_relaid);
     needs.add("the samples in the step's own order", if relaid { data.held } else { 0 });
     needs.add("parameters on their way to and from the step", in_transit(spec, plan, here));
     let params = 4 * model.params.iter().map(|p| p.shape.len() as u64).sum::<u64>();
@@ -184,7 +187,7 @@ fn largest(plan: &BindingPlan) -> u64 {
 
 /// Outputs for every sample that the data may have, twice: as they come, and as text.
 fn answers(model: &Model, data: DataSize) -> u64 {
-    let (input, output) = (model.input.len().max(1) as u64, model.output.len() as u64);
+    let (input, output) = (model.sample_len().max(1) as u64, model.output.len() as u64);
     2 * (data.held / input).saturating_mul(output)
 }
 

@@ -146,6 +146,8 @@ struct SentEvaluation {
     loss: f64,
     #[serde(with = "number_text")]
     accuracy: Option<f64>,
+    #[serde(with = "number_text")]
+    exact: Option<f64>,
     confusion: Vec<Vec<u32>>,
 }
 
@@ -265,12 +267,13 @@ mod tests {
     fn every_other_event_is_the_same_after_json() {
         let spans = Spans { steps: Some([1, 4]), low: vec![-1.5, f32::NAN], high: vec![0.1, f32::INFINITY] };
         let mistake = Diagnostic {
-            layer: Some(LayerPath(vec![1, 0])),
+            layer: Some(LayerPath::from([1, 0])),
             path: "layers[1].layers[0].units".into(),
             message: "0 units".into(),
             help: "at least 1".into(),
         };
-        let infinite = Evaluation { samples: 2, loss: f64::INFINITY, accuracy: None, confusion: vec![vec![1, 1]] };
+        let infinite =
+            Evaluation { samples: 2, loss: f64::INFINITY, accuracy: None, exact: None, confusion: vec![vec![1, 1]] };
         let events = [
             Event::LayerUpdates { step: 4, values: vec![1.0, f32::NAN], spans: vec![spans, Spans::default()] },
             Event::Evaluated { step: 4, result: infinite },

@@ -2,6 +2,7 @@
 //! between them.
 
 mod artefacts;
+mod batch_file;
 pub mod capsule;
 mod checkpoint;
 mod data_feed;
@@ -39,6 +40,7 @@ mod tensor_reader;
 mod tensor_writer;
 mod threads;
 mod trained_on;
+mod training_step;
 mod tune;
 mod tuning_file;
 mod verify;
@@ -69,6 +71,7 @@ pub use tuning_file::{StepTimes, TuningFile, processor, remembered_times, tuning
 pub use weights_origin::Origin;
 
 pub use threads::{threads_for, tune_threads};
+pub use training_step::TrainingStep;
 pub use tune::tune;
 pub use verify::{
     Check, Compared, Culprit, Failure, Price, Progress, Proof, RandomEvent, RandomReport, RandomRun,

@@ -6,6 +6,7 @@
 //! op, looking at every output.
 
 use super::kept_state::KeptState;
+use super::training_step::TrainingStep;
 use super::{DataFeed, FeedPosition, TrainError};
 use crate::exec::cpu::Pool;
 use crate::exec::{Executor, MemoryOf, Step};
@@ -25,16 +26,6 @@ pub(super) struct Guard {
     step: u64,
 }
 
-/// A step that made a value that is not finite.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct FailedStep {
-    /// From 1.
-    pub(super) number: u64,
-    /// Its batch.
-    pub(super) x: LValueId,
-    pub(super) y: Option<LValueId>,
-}
-
 impl Guard {
     /// A guard over a run that has made no step, which keeps its snapshots in `kept`.
     ///
@@ -50,7 +41,7 @@ impl Guard {
     ///
     /// # Errors
     /// Where the step cannot be run.
-    pub(super) fn warm_up(&self, step: &mut Step, pool: &mut Pool) -> Result<(), TrainError> {
+    pub(super) fn warm_up(&self, step: &mut TrainingStep, pool: &mut Pool) -> Result<(), TrainError> {
         if !self.kept.is_memory() {
             return Ok(());
         }
@@ -96,30 +87,38 @@ impl Guard {
             }
     }
 
-    /// Says where a step went wrong, and leaves the run as it was before that step.
+    /// Says where step `number` went wrong, and leaves the run as it was before that step.
     pub(super) fn explain(
         &self,
-        step: &mut Step,
+        step: &mut TrainingStep,
         feed: &mut DataFeed,
         pool: &mut Pool,
-        failed: FailedStep,
+        number: u64,
     ) -> Result<String, TrainError> {
-        let FailedStep { number, x, y } = failed;
         let (kept, from) = (&self.kept, self.position);
-        let to_failed = |step: &mut Step, feed: &mut DataFeed, pool: &mut Pool| -> Result<FeedPosition, TrainError> {
+        let to_failed = |step: &mut TrainingStep, feed: &mut DataFeed, pool: &mut Pool| {
             kept.put_back(step)?;
             feed.resume(from)?;
             for _ in self.step + 1..number {
-                feed.next(step, x, y)?;
-                step.replay(pool)?;
+                for batch in 0..step.batches() {
+                    feed.next(step)?;
+                    step.run_batch(batch, Executor::Replay, pool)?;
+                }
             }
-            Ok(feed.position())
+            Ok::<_, TrainError>(feed.position())
         };
         let position = to_failed(step, feed, pool)?;
         // What is too large to be kept twice is made again.
         let before = kept.is_memory().then(|| step.snapshot()).transpose()?;
-        feed.next(step, x, y)?;
-        let origin = first_bad_op(step, pool)?;
+        let mut origin = None;
+        for batch in 0..step.batches() {
+            feed.next(step)?;
+            origin = first_bad_op(step.of_batch(batch), pool)?;
+            if origin.is_some() {
+                break;
+            }
+        }
+        let origin = origin.unwrap_or_else(|| "run op by op, the step stays finite".into());
         match before {
             Some(before) => step.restore(&before)?,
             None => {
@@ -131,13 +130,12 @@ impl Guard {
     }
 }
 
-/// Runs the step op by op and names the first that makes a value that is not finite.
-fn first_bad_op(step: &mut Step, pool: &mut Pool) -> Result<String, TrainError> {
+/// Runs the step op by op and names the first that makes a value that is not finite; nothing where there is none.
+fn first_bad_op(step: &mut Step, pool: &mut Pool) -> Result<Option<String>, TrainError> {
     let compiled = std::sync::Arc::clone(step.compiled());
     let program = &compiled.plan.program;
-    let x = program.samples();
-    if !is_finite(step, x) {
-        return Ok("the batch itself holds values that are not finite".into());
+    if !program.all_samples().all(|x| is_finite(step, x)) {
+        return Ok(Some("the batch itself holds values that are not finite".into()));
     }
     for (index, op) in program.ops.iter().enumerate() {
         step.run_ops(index, index + 1, pool)?;
@@ -151,13 +149,13 @@ fn first_bad_op(step: &mut Step, pool: &mut Pool) -> Result<String, TrainError> 
                 .map(|(name, v)| format!("; its largest input is {v:.1e} in {name}"))
                 .unwrap_or_default();
             let name = &program.value(value).name;
-            return Ok(format!(
+            return Ok(Some(format!(
                 "the first value that is not finite is {name} ({slot}), made by op {index} {kernel} of {layer}{large}; \
                  lower the learning rate or look at the data"
-            ));
+            )));
         }
     }
-    Ok("run op by op, the step stays finite".into())
+    Ok(None)
 }
 
 /// Whether every parameter and running statistic is finite.

@@ -2,15 +2,18 @@
 //! its data.
 
 use super::checkpoint::Compared;
+use super::data_feed::input_layouts;
 use super::evaluate::compiled_evaluation;
 use super::kept_state::{KeptState, Place};
 use super::memory_needs::{Parts, needs_of};
 use super::recipe::Recipe;
 use super::stopwatch::Stopwatch;
+use super::training_step::TrainingStep;
 use super::{DataChoice, DataFeed, Origin, Purpose, SessionSpec, TrainError, gpu_times, read_tensors};
 use crate::compile::{Compiled, Options, compile};
 use crate::data::{self, Request};
-use crate::exec::Step;
+use crate::exec::{CachedStep, Step, StepCache};
+use crate::ir::Share;
 use crate::lower::Layout;
 use crate::model::{Model, ParamId, init_into, init_over};
 use crate::select::Target as Machine;
@@ -20,6 +23,9 @@ use std::thread;
 
 /// The loss scale that an `f16` run starts with; PyTorch's.
 pub(super) const FIRST_LOSS_SCALE: f32 = 65_536.0;
+
+/// What recordings of a run may take besides that of its training step and the memory that this runs in.
+const ROOM_BYTES: u64 = 256 << 20;
 
 /// Sets the loss scale of a step that has one.
 pub(super) fn start_loss_scale(step: &mut Step, scale: f32) -> Result<(), TrainError> {
@@ -31,7 +37,7 @@ pub(super) fn start_loss_scale(step: &mut Step, scale: f32) -> Result<(), TrainE
 
 /// A step in memory with the first parameters of its seed, and where its batches come from.
 pub(super) struct BroughtUp {
-    pub(super) train: Step,
+    pub(super) train: TrainingStep,
     pub(super) feed: DataFeed,
     /// What the user should know about the data.
     pub(super) notes: Vec<String>,
@@ -66,17 +72,22 @@ pub(super) fn bring_up(
     let options = Options { metrics: spec.metrics, tuning: spec.tuning.clone(), ..Options::train(machine.clone()) };
     let gpu_times = gpu_times(model, &options)?;
     watch.report("kernel times");
-    let compiled = Arc::new(compile(model, &Options { gpu_times, ..options })?);
+    let options = Options { gpu_times, ..options };
+    let compiled = Arc::new(compile(model, &options)?);
+    let earlier: Vec<Arc<Compiled>> = Share::before_last(model.accumulate)
+        .iter()
+        .map(|&share| compile(model, &Options { share, ..options.clone() }).map(Arc::new))
+        .collect::<Result<_, _>>()?;
     watch.report("compiling");
     let here = machine.as_cuda().is_none();
     let (place, evaluation) = counted(spec, model, machine, &compiled)?;
     let keeps_in_memory = place.is_memory();
     watch.report("memory counted");
     let plan = &compiled.plan;
-    let layout = plan.program.value(plan.program.samples()).layout;
+    let layouts = input_layouts(&plan.program);
     let bytes = usize::try_from(plan.persistent_bytes).unwrap_or(usize::MAX);
     thread::scope(|scope| {
-        let loading = spawn(scope, "data", || load(spec, model, seed, layout))?;
+        let loading = spawn(scope, "data", || load(spec, model, seed, &layouts))?;
         // Getting so much memory takes longer than filling it.
         let touched = move || {
             let mut touched = room(bytes);
@@ -84,8 +95,8 @@ pub(super) fn bring_up(
             touched
         };
         let keeping = keeps_in_memory.then(|| spawn(scope, "snapshot", touched)).transpose()?;
-        let mut train = if here {
-            let mut train = Step::new(Arc::clone(&compiled), spec.shared_by())?;
+        let train = if here {
+            let mut train = StepCache::found(&compiled, &earlier, spec.shared_by(), ROOM_BYTES)?;
             watch.report("memory and recording");
             for (index, param) in model.params.iter().enumerate() {
                 train.draw_param(ParamId(index as u32), |out| init_over(param, index, seed, out))?;
@@ -95,6 +106,7 @@ pub(super) fn bring_up(
             on_device(scope, &compiled, spec.shared_by(), model, seed, watch)?
         };
         watch.report("parameters");
+        let mut train = TrainingStep::new(train, &earlier, model.accumulate)?;
         let Fed { feed, notes, compared } = match joined(loading)? {
             Some(fed) => fed,
             None => Fed { feed: DataFeed::resident(&mut train, model, seed)?, notes: Vec::new(), compared: None },
@@ -147,7 +159,7 @@ fn on_device<'scope>(
     model: &'scope Model,
     seed: u64,
     watch: &mut Stopwatch,
-) -> Result<Step, TrainError> {
+) -> Result<CachedStep, TrainError> {
     // One parameter waits, and one is drawn.
     let (give, drawn) = mpsc::sync_channel(1);
     let drawing = spawn(scope, "parameters", move || {
@@ -159,7 +171,7 @@ fn on_device<'scope>(
         // Nobody waits for more where the step could not be had.
         let _ = values.try_for_each(|values| give.send(values));
     })?;
-    let mut train = Step::new(Arc::clone(compiled), threads)?;
+    let mut train = StepCache::found(compiled, &[], threads, ROOM_BYTES)?;
     watch.report("memory and recording");
     for (index, values) in drawn.iter().enumerate() {
         train.set_param(ParamId(index as u32), &values)?;
@@ -182,9 +194,9 @@ fn joined<T>(handle: thread::ScopedJoinHandle<'_, T>) -> T {
     handle.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
 }
 
-/// Loads the data that a spec asks for, in the layout that the step reads. Nothing for a batch that the step makes up.
+/// Loads the data that a spec asks for, in the layouts that the step reads. Nothing for a batch that the step makes up.
 /// The recipe of a checkpoint is compared before data are prepared as it says.
-fn load(spec: &SessionSpec, model: &Model, seed: u64, layout: Layout) -> Result<Option<Fed>, TrainError> {
+fn load(spec: &SessionSpec, model: &Model, seed: u64, layouts: &[Layout]) -> Result<Option<Fed>, TrainError> {
     let compare = |limit: Option<usize>| {
         let own = Recipe::of(&spec.preset, seed, spec.data == DataChoice::Preset).of_steps(spec.total(limit));
         spec.resume.as_ref().map_or(Ok(None), |path| Compared::ahead(path, &own))
@@ -193,9 +205,9 @@ fn load(spec: &SessionSpec, model: &Model, seed: u64, layout: Layout) -> Result<
         DataChoice::Resident => Ok(None),
         DataChoice::Batches(path) => {
             let file = read_tensors(path)?;
-            let feed = DataFeed::batches(&file, path, model, layout)?;
-            let compared = compare(feed.limit())?;
-            Ok(Some(Fed { feed, notes: Vec::new(), compared }))
+            let feed = DataFeed::batches(&file, path, model, layouts)?;
+            let compared = compare(feed.limit(model.accumulate))?;
+            Ok(Some(Fed { notes: feed.left_out(model.accumulate).into_iter().collect(), feed, compared }))
         }
         DataChoice::Preset => {
             let source = spec.preset.data.as_ref().ok_or(TrainError::NoData)?;
@@ -214,7 +226,7 @@ fn load(spec: &SessionSpec, model: &Model, seed: u64, layout: Layout) -> Result<
             notes.extend(resumed.and_then(|(path, origin)| {
                 Origin::assumption(origin.as_ref(), &set.preprocessing, &path.display().to_string())
             }));
-            let feed = DataFeed::data(Arc::new(set), Arc::new(split), model, layout, seed)?;
+            let feed = DataFeed::data(Arc::new(set), Arc::new(split), model, layouts, seed)?;
             Ok(Some(Fed { feed, notes, compared }))
         }
     }

@@ -19,6 +19,9 @@ pub(super) fn prepared(model: &Model, compiling: &Options, seed: u64) -> Result<
     Ok((step, Pool::new(threads)?))
 }
 
+/// Steps of the run that a schedule is made for.
+pub(super) const STEPS: i64 = 100;
+
 /// Initial parameters, learning rate and counters, in the step's own precision. Biases and the like start away from
 /// zero, so that their gradients count.
 fn set_initial(step: &mut Step, model: &Model, seed: u64) -> Result<(), TrainError> {
@@ -39,8 +42,14 @@ fn set_initial(step: &mut Step, model: &Model, seed: u64) -> Result<(), TrainErr
         }
     }
     write_real(step, hyper, real, &[model.optimizer.lr(), model.optimizer.weight_decay()])?;
+    if let Ok(steps) = step.find("steps") {
+        step.write(steps, &[STEPS])?;
+    }
     let counter = step.find("counter")?;
     step.write(counter, &[seed as i64, 0])?;
+    if let Ok(batches) = step.find("batches") {
+        step.write(batches, &[seed as i64, 0])?;
+    }
     // Small, so that no gradient of the checks overflows: that the step recovers from one is another matter.
     start_loss_scale(step, 64.0)
 }

@@ -8,8 +8,8 @@
 use super::summary::Summary;
 use super::{FeedPosition, PlanKey, Purpose, Session, SessionSpec, TrainError};
 use crate::compile::Compiled;
-use crate::exec::ExecError;
 use crate::exec::cpu::{Ceilings, Floor};
+use crate::exec::{ExecError, Executor};
 use crate::lower::LValueId;
 use crate::ops::Dir;
 use crate::plan::{BindingPlan, BufferId};
@@ -157,12 +157,16 @@ impl Probe {
         self.start.step
     }
 
+    /// Back to where the copy starts; where several batches make a step, to its last one.
     fn rewind(&mut self) -> Result<(), TrainError> {
-        self.session.train.restore(&self.start.bytes)?;
-        self.session.feed.resume(self.start.position)?;
-        let program = &self.session.train.compiled().plan.program;
-        let (x, y) = (program.samples(), program.targets());
-        self.session.feed.next(&mut self.session.train, x, y)?;
+        let Session { train, feed, pool, .. } = &mut self.session;
+        train.restore(&self.start.bytes)?;
+        feed.resume(self.start.position)?;
+        for number in 0..train.batches() - 1 {
+            feed.next(train)?;
+            train.run_batch(number, Executor::Replay, pool)?;
+        }
+        feed.next(train)?;
         self.done_ops = 0;
         Ok(())
     }

@@ -4,8 +4,9 @@
 //! Nothing here changes the run. While it trains, a [`Pace`] keeps the time that looking takes to a small share of the
 //! time that passes.
 
+use super::data_feed::rows_of;
 use super::{DataFeed, Session, TrainError};
-use crate::data::Dataset;
+use crate::data::{Dataset, Samples};
 use crate::exec::Executor;
 use crate::model::ParamId;
 use crate::tensor::{HostTensor, number_text};
@@ -79,13 +80,16 @@ impl Session {
         let mut outputs = Vec::new();
         if let (Some(evaluator), DataFeed::Data { set, stored, .. }) = (&mut self.evaluator, &self.feed) {
             let inside: Vec<u32> = question.samples.iter().copied().filter(|i| (*i as usize) < set.len()).collect();
-            evaluator.outputs(&mut self.pool, stored, &inside, |_, values| outputs.extend_from_slice(values))?;
+            let stored: Vec<_> = stored.views().collect();
+            evaluator.outputs(&mut self.pool, &stored, &inside, |_, values| outputs.extend_from_slice(values))?;
         }
         let mut at_points = Vec::new();
         if let Some(evaluator) = &mut self.evaluator
             && !question.points.is_empty()
+            && let Some(input) = self.model.single_input().filter(|input| !input.content.is_tokens())
         {
-            at_points = evaluator.answer(&mut self.pool, &question.points)?;
+            let count = question.points.len() / input.shape.len().max(1);
+            at_points = evaluator.answer(&mut self.pool, vec![Samples::Real(question.points.clone())], count)?;
         }
         let weight = question.weight.filter(|p| (p.0 as usize) < self.model.params.len());
         let weight = weight.map(|p| self.weight(p)).transpose()?;
@@ -104,10 +108,9 @@ impl Session {
         self.make_evaluator()?;
         let mut outputs = Vec::with_capacity(indices.len() * self.model.output.len());
         let Some(evaluator) = &mut self.evaluator else { return Ok(outputs) };
-        let batches = (MOST / set.sample.len().max(1) / self.model.batch).max(1);
+        let batches = (MOST / self.model.sample_len().max(1) / self.model.batch).max(1);
         for some in indices.chunks(batches * self.model.batch) {
-            let points: Vec<f32> = some.iter().flat_map(|&i| set.sample_slice(i as usize)).copied().collect();
-            outputs.extend(evaluator.answer(&mut self.pool, &points)?);
+            outputs.extend(evaluator.answer(&mut self.pool, rows_of(set, some)?, some.len())?);
         }
         Ok(outputs)
     }

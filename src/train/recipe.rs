@@ -39,8 +39,9 @@ const SAMPLES: &str = "its place in the data is a place among those samples";
 const DIVISION: &str = "samples that it was trained on would be held out";
 
 /// Every field of a recipe.
-const RULES: [Rule; 17] = [
+const RULES: [Rule; 22] = [
     refused("input", NETWORK),
+    refused("inputs", NETWORK),
     refused("input.batch", "its place in the data is counted in batches of that size"),
     refused("layers", NETWORK),
     refused("loss", LOSS),
@@ -51,12 +52,16 @@ const RULES: [Rule; 17] = [
     applied("optimizer.eps"),
     applied("optimizer.momentum"),
     applied("optimizer.nesterov"),
+    applied("optimizer.schedule"),
+    applied("optimizer.clip_norm"),
+    applied("optimizer.decay"),
     applied("precision"),
     refused("data", SAMPLES),
     applied("data.files"),
     refused("data.held_out", DIVISION),
     refused("data.split", DIVISION),
     refused("train.seed", "batches, split and dropout follow from it"),
+    refused("train.accumulate", "its steps were made of so many batches"),
 ];
 
 /// The length of the run, which a checkpoint of an earlier version does not hold.
@@ -102,7 +107,12 @@ impl Recipe {
     pub fn of(preset: &Preset, seed: u64, uses_data: bool) -> Self {
         let mut doc = serde_json::from_str::<Map<String, Value>>(&write_preset(preset)).unwrap_or_default();
         ["version", "name", "about"].iter().for_each(|field| drop(doc.remove(*field)));
-        doc.insert("train".into(), json!({ "seed": seed }));
+        let mut train = json!({ "seed": seed });
+        // As in a preset, one batch is not worth a word.
+        if let Some(spec) = preset.train.filter(|train| train.accumulate != 1) {
+            train["accumulate"] = spec.accumulate.into();
+        }
+        doc.insert("train".into(), train);
         if !uses_data {
             doc.insert("data".into(), json!({ "type": "batches" }));
         } else if let (Some(data), Some(Value::Object(fields))) = (&preset.data, doc.get_mut("data")) {
@@ -128,6 +138,12 @@ impl Recipe {
             train.insert("steps".into(), steps.into());
         }
         self
+    }
+
+    /// The steps of its run, where it says them.
+    #[must_use]
+    pub fn steps(&self) -> Option<u64> {
+        self.0["train"]["steps"].as_u64()
     }
 
     /// What is different in the run that resumes this recipe's checkpoint.

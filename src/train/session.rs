@@ -2,19 +2,20 @@
 
 use super::checkpoint::Resumed;
 use super::evaluate::{Evaluation, Evaluator};
-use super::nan_guard::{FailedStep, Guard, parameters_are_finite};
+use super::nan_guard::{Guard, parameters_are_finite};
 use super::plant;
 use super::preparation::{BroughtUp, FIRST_LOSS_SCALE, bring_up, start_loss_scale};
 use super::recipe::Recipe;
 use super::stopwatch::Stopwatch;
 use super::trained_on::TrainedOn;
+use super::training_step::{BatchMeans, TrainingStep};
 use super::weights::{export, import, open_tensors};
 use super::{DataFeed, Origin, PlanKey, Purpose, SessionSpec, StepReport, Stretches, TrainError};
 use crate::compile::Compiled;
 use crate::data::{self, BatchPlace, Dataset};
 use crate::exec::ExecError;
 use crate::exec::cpu::{Pool, host_target};
-use crate::exec::{Executor, RecordedAs, Recording, Step, StepRecord};
+use crate::exec::{CacheCounts, Executor, RecordedAs, Recording, Step, StepRecord};
 use crate::lower::LValueId;
 use crate::model::{Model, Preset, check};
 use crate::tensor::HostTensor;
@@ -25,14 +26,16 @@ use std::time::Instant;
 
 /// The values that the host reads after a step.
 pub(super) struct Watched {
-    x: LValueId,
-    y: Option<LValueId>,
     loss: LValueId,
     pub(super) accuracy: Option<LValueId>,
     pub(super) update_max: Option<LValueId>,
     pub(super) grad_norm: Option<LValueId>,
     update_max_seg: Option<LValueId>,
     pub(super) hyper: LValueId,
+    /// What the update of a step is scaled by, where a schedule or a limit of the gradient works it out.
+    pub(super) rates: Option<LValueId>,
+    /// The number of steps of the run, where the rate depends on it.
+    pub(super) steps: Option<LValueId>,
     pub(super) loss_scale: Option<LValueId>,
 }
 
@@ -43,7 +46,7 @@ pub struct Session {
     pub(super) preset: Preset,
     /// The checksum of the samples, once somebody asked for it.
     pub(super) data_digest: OnceLock<String>,
-    pub(super) train: Step,
+    pub(super) train: TrainingStep,
     /// The key of its plan, once somebody asked for it.
     plan_key: OnceLock<PlanKey>,
     pub(super) evaluator: Option<Evaluator>,
@@ -93,17 +96,17 @@ impl Session {
         plant::change_feed(&mut feed);
         let origin = spec.init.as_deref().map(|path| given_parameters(&mut train, &model, path)).transpose()?.flatten();
         let watched = Watched::new(&train)?;
+        let total = total_of(spec, &model, &feed)?;
         watched.write_start(&mut train, &model, seed)?;
+        watched.write_steps(&mut train, total)?;
         let guard = Guard::new(&mut train, &feed, kept)?;
         watch.report("first snapshot");
         watched.warm_up(&guard, &mut train, &mut feed, &mut pool)?;
         notes.extend(eager_note(spec.executor, &train));
         watch.report("warm-up");
-        let total = spec.total(feed.limit());
         let wants_evaluation = feed.holds_out() || spec.purpose == Purpose::Predict;
-        let evaluator = wants_evaluation.then(|| Evaluator::new(&model, &machine, &train, evaluation)).transpose()?;
-        let eager = evaluator.as_ref().and_then(Evaluator::why_eager);
-        notes.extend(eager.map(|why| format!("evaluations could not be captured and run op by op: {why}")));
+        let evaluator = wants_evaluation.then(|| Evaluator::new(&model, &machine, train.last(), evaluation)).transpose()?;
+        notes.extend(evaluator.as_ref().and_then(Evaluator::eager_note));
         watch.report("evaluation");
         let streams = spec.executor == Executor::Replay && watched.hold(&mut train, &feed)?;
         watch.report("several steps a launch");
@@ -175,8 +178,14 @@ impl Session {
         self.train.recording()
     }
 
+    /// What became of the look-ups of its recordings, and what they take.
+    #[must_use]
+    pub fn recordings(&self) -> CacheCounts {
+        self.train.last().home().map(|(cache, _)| cache.counts()).unwrap_or_default()
+    }
+
     /// The training step in memory.
-    pub const fn step_mut(&mut self) -> (&mut Step, &mut Pool) {
+    pub fn step_mut(&mut self) -> (&mut TrainingStep, &mut Pool) {
         (&mut self.train, &mut self.pool)
     }
 
@@ -199,9 +208,18 @@ impl Session {
         self.total
     }
 
-    /// Makes the run longer or shorter; given batches limit it.
-    pub fn set_total(&mut self, steps: u64) {
-        self.total = self.feed.limit().map_or(steps, |limit| steps.min(limit as u64));
+    /// Makes the run longer or shorter; given batches limit it. A schedule that has an end follows from the next step
+    /// on.
+    ///
+    /// # Errors
+    /// Never for a training step.
+    pub fn set_total(&mut self, steps: u64) -> Result<(), TrainError> {
+        self.total = self.feed.limit(self.model.accumulate).map_or(steps, |limit| steps.min(limit as u64));
+        if self.watched.steps.is_none() {
+            return Ok(());
+        }
+        self.watched.write_steps(&mut self.train, self.total)?;
+        self.guard.renew(&mut self.train, &self.feed, self.done, true)
     }
 
     #[must_use]
@@ -230,7 +248,7 @@ impl Session {
         }
     }
 
-    /// The learning rate that the next step reads.
+    /// The learning rate that the next step reads: the base rate, where there is a schedule.
     ///
     /// # Errors
     /// Never for a training step.
@@ -257,39 +275,52 @@ impl Session {
             return Ok(None);
         }
         self.guard.renew(&mut self.train, &self.feed, self.done, false)?;
-        let started = Instant::now();
+        let Some((means, [feed_us, step_us])) = self.batches()? else { return Ok(None) };
         let w = &self.watched;
-        let position = self.feed.position();
-        if !self.feed.next(&mut self.train, w.x, w.y)? {
-            return Ok(None);
-        }
-        let fed = Instant::now();
-        if let Err(error) = self.train.run(self.executor, &mut self.pool) {
-            // The batch was not used: a step that is made after all sees it again.
-            self.feed.resume(position)?;
-            return Err(error.into());
-        }
-        self.train.synchronize()?;
-        let step_us = fed.elapsed().as_secs_f32() * 1e6;
         let first = |id: Option<LValueId>, or: f32| match id {
             Some(id) => self.train.stored::<f32>(id).map(|v| v[0]),
             None => Ok(or),
         };
         let mut report = StepReport {
             step: self.done + 1,
-            loss: first(Some(w.loss), 0.0)?,
+            loss: means.loss(),
             update_max: first(w.update_max, 0.0)?,
             grad_norm: first(w.grad_norm, 0.0)?,
-            accuracy: first(w.accuracy, f32::NAN)?,
-            lr: first(Some(w.hyper), 0.0)?,
+            accuracy: means.accuracy(),
+            lr: first(Some(w.rates.unwrap_or(w.hyper)), 0.0)?,
             loss_scale: first(w.loss_scale, f32::NAN)?,
             step_us,
-            feed_us: (fed - started).as_secs_f32() * 1e6,
+            feed_us,
         };
         if !self.accept(&mut report)? {
             return Err(self.explain(report.loss)?.into());
         }
         Ok(Some(report))
+    }
+
+    /// Feeds and runs the batches of a step; gives what they report and the microseconds of both, and nothing where
+    /// there are no more.
+    fn batches(&mut self) -> Result<Option<(BatchMeans, [f32; 2])>, TrainError> {
+        let position = self.feed.position();
+        let (mut means, mut us) = (BatchMeans::default(), [0.0; 2]);
+        for number in 0..self.train.batches() {
+            let started = Instant::now();
+            if !self.feed.next(&mut self.train)? {
+                self.feed.resume(position)?;
+                return Ok(None);
+            }
+            let fed = Instant::now();
+            if let Err(error) = self.train.run_batch(number, self.executor, &mut self.pool) {
+                // The batch was not used: a step that is made after all sees it again.
+                self.feed.resume(position)?;
+                return Err(error.into());
+            }
+            self.train.synchronize()?;
+            us[0] += (fed - started).as_secs_f32() * 1e6;
+            us[1] += fed.elapsed().as_secs_f32() * 1e6;
+            means.add(&self.train, self.watched.loss, self.watched.accuracy)?;
+        }
+        Ok(Some((means, us)))
     }
 
     /// Counts a step that was made, where the run can continue after it: loss and parameters are finite. The metrics of
@@ -311,9 +342,7 @@ impl Session {
     #[cold]
     pub(super) fn explain(&mut self, loss: f32) -> Result<ExecError, TrainError> {
         let step = self.done + 1;
-        let Watched { x, y, .. } = self.watched;
-        let failed = FailedStep { number: step, x, y };
-        let origin = self.guard.explain(&mut self.train, &mut self.feed, &mut self.pool, failed)?;
+        let origin = self.guard.explain(&mut self.train, &mut self.feed, &mut self.pool, step)?;
         Ok(ExecError::NonFinite { step, loss: f64::from(loss), origin })
     }
 
@@ -340,14 +369,15 @@ impl Session {
         if split.held_out.is_empty() {
             return Ok(None);
         }
-        evaluator.evaluate(&mut self.pool, &self.model, set, stored, &split.held_out).map(Some)
+        let stored: Vec<_> = stored.views().collect();
+        evaluator.evaluate(&mut self.pool, &self.model, set, &stored, &split.held_out).map(Some)
     }
 
     /// Compiles the evaluation where nothing was held out, and nothing needed one until now.
     pub(super) fn make_evaluator(&mut self) -> Result<(), TrainError> {
         if self.evaluator.is_none() {
             let machine = self.train.compiled().selection.target.clone();
-            self.evaluator = Some(Evaluator::new(&self.model, &machine, &self.train, None)?);
+            self.evaluator = Some(Evaluator::new(&self.model, &machine, self.train.last(), None)?);
         }
         Ok(())
     }
@@ -359,7 +389,8 @@ impl Session {
     pub fn predict(&mut self, indices: &[u32]) -> Result<Vec<f32>, TrainError> {
         let mut out = Vec::new();
         if let (Some(evaluator), DataFeed::Data { stored, .. }) = (&mut self.evaluator, &self.feed) {
-            evaluator.outputs(&mut self.pool, stored, indices, |_, values| out.extend_from_slice(values))?;
+            let stored: Vec<_> = stored.views().collect();
+            evaluator.outputs(&mut self.pool, &stored, indices, |_, values| out.extend_from_slice(values))?;
         }
         Ok(out)
     }
@@ -391,36 +422,62 @@ fn given_parameters(train: &mut Step, model: &Model, path: &Path) -> Result<Opti
     Origin::of_metadata(&file.metadata, path)
 }
 
+/// The steps of the run, at whose end a schedule must not be still warming up.
+fn total_of(spec: &SessionSpec, model: &Model, feed: &DataFeed) -> Result<u64, TrainError> {
+    let total = spec.total(feed.limit(model.accumulate));
+    match model.update.schedule.beyond(total).filter(|_| spec.purpose == Purpose::Train) {
+        Some(mistake) => Err(TrainError::Preset(vec![mistake])),
+        None => Ok(total),
+    }
+}
+
 impl Watched {
     /// Writes what a run begins with besides its parameters.
     fn write_start(&self, train: &mut Step, model: &Model, seed: u64) -> Result<(), TrainError> {
         train.write(self.hyper, &[model.optimizer.lr() as f32, model.optimizer.weight_decay() as f32])?;
         let counter = train.find("counter")?;
         train.write(counter, &[seed as i64, 0])?;
+        if let Ok(batches) = train.find("batches") {
+            train.write(batches, &[seed as i64, 0])?;
+        }
         start_loss_scale(train, FIRST_LOSS_SCALE)?;
         Ok(train.watch(&self.read_back())?)
+    }
+
+    /// Writes the number of steps of the run, where the rate depends on it.
+    fn write_steps(&self, train: &mut Step, total: u64) -> Result<(), TrainError> {
+        match self.steps {
+            Some(steps) => Ok(train.write(steps, &[i64::try_from(total).unwrap_or(i64::MAX)])?),
+            None => Ok(()),
+        }
     }
 
     fn new(step: &Step) -> Result<Self, TrainError> {
         let program = &step.compiled().plan.program;
         let find = |name: &str| program.find(name);
         Ok(Self {
-            x: program.samples(),
-            y: program.targets(),
             loss: step.find("loss")?,
             accuracy: find("accuracy"),
             update_max: find("update_max"),
             grad_norm: find("grad_norm"),
             update_max_seg: find("update_max_seg"),
             hyper: step.find("hyper")?,
+            rates: find("rates"),
+            steps: find("steps"),
             loss_scale: find("loss_scale"),
         })
     }
 
     /// Makes the first step on its batch, and puts everything back.
-    fn warm_up(&self, guard: &Guard, train: &mut Step, feed: &mut DataFeed, pool: &mut Pool) -> Result<(), TrainError> {
+    fn warm_up(
+        &self,
+        guard: &Guard,
+        train: &mut TrainingStep,
+        feed: &mut DataFeed,
+        pool: &mut Pool,
+    ) -> Result<(), TrainError> {
         let start = feed.position();
-        feed.next(train, self.x, self.y)?;
+        feed.next(train)?;
         // A device has run every launch once, on its fresh memory.
         if train.capabilities().record == RecordedAs::Calls {
             guard.warm_up(train, pool)?;
@@ -439,6 +496,6 @@ impl Watched {
     /// The values that are read after every step.
     fn read_back(&self) -> Vec<LValueId> {
         let optional = [self.accuracy, self.update_max, self.grad_norm, self.loss_scale];
-        [self.loss, self.hyper].into_iter().chain(optional.into_iter().flatten()).collect()
+        [self.loss, self.rates.unwrap_or(self.hyper)].into_iter().chain(optional.into_iter().flatten()).collect()
     }
 }

@@ -16,7 +16,7 @@ impl Session {
             _ => None,
         };
         let steps = usize::try_from(self.total()).unwrap_or(usize::MAX);
-        let train = Some(TrainSpec { steps, seed: self.seed() });
+        let train = Some(TrainSpec { steps, seed: self.seed(), accumulate: self.model().accumulate });
         let data = self.preset.data.clone().filter(|_| set.is_some());
         Origin {
             preprocessing: set.map(|set| set.preprocessing.clone()),

@@ -322,7 +322,7 @@ impl RunService<'_> {
                 self.send_state(RunState::Stopped);
             }
             Command::SetLr(lr) => self.session.set_lr(lr)?,
-            Command::SetTotal(steps) => self.session.set_total(steps),
+            Command::SetTotal(steps) => self.session.set_total(steps)?,
             Command::Evaluate => self.evaluate(),
             Command::Predict(indices) => {
                 let outputs = self.session.predict(&indices)?;

@@ -3,6 +3,7 @@
 mod exactness;
 mod exports;
 mod files;
+mod inputs;
 mod kept;
 #[cfg(target_os = "linux")]
 mod limits;

@@ -53,7 +53,9 @@ fn trajectory(name: &str, executor: Executor) {
     let mut session = Session::prepare(&spec(name, executor)).unwrap();
     let mut losses = Vec::new();
     let mut updates = Vec::new();
+    let mut norms = Vec::new();
     while let Some(report) = session.step().unwrap() {
+        norms.push(f64::from(report.grad_norm));
         losses.push(f64::from(report.loss));
         updates.push(f64::from(report.update_max));
     }
@@ -70,6 +72,15 @@ fn trajectory(name: &str, executor: Executor) {
         assert!(
             ((found - expected) / expected).abs() < 1e-2,
             "{name} {executor:?} step {}: update {found}, expected {expected}",
+            step + 1
+        );
+    }
+    // Where the file has them: the norm of the gradient before it is clipped.
+    let expected = golden.get("grad_norm").map(|norms| norms.to_f64().unwrap());
+    for (step, (found, expected)) in norms.iter().zip(expected.iter().flatten()).enumerate() {
+        assert!(
+            ((found - expected) / expected).abs() < 1e-3,
+            "{name} {executor:?} step {}: norm {found}, expected {expected}",
             step + 1
         );
     }
@@ -95,6 +106,9 @@ fn first_step(name: &str, target: &Target) {
     let expect = |key: &str| golden.get(key).unwrap_or_else(|| panic!("{name} has {key}")).to_f64().unwrap();
     let text = std::fs::read_to_string(folder().join(format!("{name}.json"))).unwrap();
     let model = check(&read_preset(&text).unwrap()).model.unwrap();
+    if model.accumulate > 1 {
+        return first_mean(name, target, expect);
+    }
     let threads = target.as_cpu().unwrap().threads;
     let compiled = Arc::new(compile(&model, &Options::train(target.clone())).unwrap());
     let mut step = Step::new(Arc::clone(&compiled), threads).unwrap();
@@ -106,12 +120,19 @@ fn first_step(name: &str, target: &Target) {
         };
         step.set_param(ParamId(index as u32), &init).unwrap();
     }
-    let x: Vec<f32> = golden.get("batch.x").unwrap().to_vec().unwrap();
-    step.set_x(&x[..model.batch * model.input.len()]).unwrap();
+    let inputs: Vec<_> = compiled.plan.program.all_samples().collect();
+    for (input, id) in model.inputs.iter().zip(inputs) {
+        let x = golden.get(&format!("batch.{}", input.value_name(&model.inputs))).unwrap();
+        let len = model.batch * input.shape.len();
+        match x.to_vec::<i32>() {
+            Ok(tokens) => step.set_input(id, &tokens[..len]).unwrap(),
+            Err(_) => step.set_input(id, &x.to_vec::<f32>().unwrap()[..len]).unwrap(),
+        }
+    }
     let y = golden.get("batch.y").unwrap();
     let label = compiled.plan.program.targets().unwrap();
     match y.to_vec::<i32>() {
-        Ok(v) => step.write(label, &v[..model.batch]).unwrap(),
+        Ok(v) => step.write(label, &v[..model.batch * model.labels().len()]).unwrap(),
         Err(_) => step.write(label, &y.to_vec::<f32>().unwrap()[..model.batch * model.output.len()]).unwrap(),
     }
     let ops = &compiled.plan.program.ops;
@@ -126,6 +147,21 @@ fn first_step(name: &str, target: &Target) {
         let expected = expect(&format!("step0.grad.{}", param.name));
         let found = widen(&step.grad::<f32>(ParamId(index as u32)).unwrap());
         let error = relative(&found, &expected);
+        assert!(error < 1e-4, "{name} on {}: gradient of {} is off by {error:.1e}", target.name, param.name);
+    }
+}
+
+/// The mean gradient of the batches of the first step, where several make one.
+fn first_mean(name: &str, target: &Target, expect: impl Fn(&str) -> Vec<f64>) {
+    let machine = Some(target.clone());
+    let mut session = Session::prepare(&SessionSpec { machine, ..spec(name, Executor::Replay) }).unwrap();
+    session.step().unwrap().unwrap();
+    let model = session.model().clone();
+    for (index, param) in model.params.iter().enumerate().filter(|(_, p)| p.kind.is_trained()) {
+        let expected = expect(&format!("step0.grad.{}", param.name));
+        let sum = session.step_mut().0.grad::<f32>(ParamId(index as u32)).unwrap();
+        let mean: Vec<f64> = widen(&sum).iter().map(|v| v / model.accumulate as f64).collect();
+        let error = relative(&mean, &expected);
         assert!(error < 1e-4, "{name} on {}: gradient of {} is off by {error:.1e}", target.name, param.name);
     }
 }

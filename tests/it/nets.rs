@@ -4,7 +4,7 @@ use std::sync::Arc;
 use stepgraph::compile::{Options, compile};
 use stepgraph::exec::Step;
 use stepgraph::exec::cpu::Pool;
-use stepgraph::model::{LossSpec, Model, ParamId, Preset, Rng, check, init_values};
+use stepgraph::model::{Model, ParamId, Preset, Rng, Targets, check, init_values};
 use stepgraph::tensor::DType;
 
 /// The checked model of a preset without mistakes.
@@ -27,22 +27,37 @@ pub fn prepared(model: &Model, options: &Options, seed: u64) -> (Step, Pool) {
     }
     let program = step.compiled().plan.program.clone();
     let mut rng = Rng::new(seed, 0xBA7C);
-    let samples: Vec<f32> = (0..model.batch * model.input.len()).map(|_| rng.normal() as f32).collect();
-    match program.real {
-        DType::F64 => step.set_x(&widen(&samples)).unwrap(),
-        _ => step.set_x(&samples).unwrap(),
+    for (x, input) in program.all_samples().zip(&model.inputs) {
+        let count = model.batch * input.shape.len();
+        if let Some(vocab) = input.content.vocab() {
+            let tokens: Vec<i32> = (0..count).map(|_| rng.below(vocab) as i32).collect();
+            step.set_input(x, &tokens).unwrap();
+            continue;
+        }
+        let samples: Vec<f32> = (0..count).map(|_| rng.normal() as f32).collect();
+        match program.real {
+            DType::F64 => step.set_input(x, &widen(&samples)).unwrap(),
+            _ => step.set_input(x, &samples).unwrap(),
+        }
     }
     if let Some(y) = program.targets() {
-        if model.loss == LossSpec::Mse {
+        if model.loss.targets() == Targets::Values {
             let targets: Vec<f32> = (0..model.batch * model.output.len()).map(|_| rng.normal() as f32).collect();
             write_real(&mut step, y, &targets);
+        } else if model.loss.targets() == Targets::Binary {
+            let targets: Vec<f32> = (0..model.batch * model.output.len()).map(|_| rng.below(2) as f32).collect();
+            write_real(&mut step, y, &targets);
         } else {
-            let labels: Vec<i32> = (0..model.batch).map(|_| rng.below(model.output.len()) as i32).collect();
+            let count = model.batch * model.labels().len();
+            let labels: Vec<i32> = (0..count).map(|_| rng.below(model.classes()) as i32).collect();
             step.write(y, &labels).unwrap();
         }
     }
     if let Ok(hyper) = step.find("hyper") {
         write_real(&mut step, hyper, &[model.optimizer.lr() as f32, model.optimizer.weight_decay() as f32]);
+        if let Ok(steps) = step.find("steps") {
+            step.write(steps, &[100i64]).unwrap();
+        }
         let counter = step.find("counter").unwrap();
         step.write(counter, &[seed as i64, 0]).unwrap();
     }

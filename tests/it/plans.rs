@@ -452,7 +452,7 @@ fn a_mistake_of_meaning_is_named() {
         ("layers.6.layers.0.units", json!(35), "layers[6].layers"),
         ("layers.7.units", json!(0), "layers[7].units"),
         ("input.batch", json!(0), "input.batch"),
-        ("input.shape", json!([2, 8]), "input.shape"),
+        ("input.shape", json!([2, 8, 1, 1]), "input.shape"),
         ("loss.label_smoothing", json!(1.5), "loss.label_smoothing"),
         ("optimizer.lr", json!(-1), "optimizer.lr"),
         ("optimizer.betas", json!([0.9, 1.0]), "optimizer.betas"),

@@ -54,7 +54,7 @@ fn an_edit_says_what_it_changed_and_is_undone_as_one() {
     robot.settle();
     let typed = |units| {
         UiCommand::Edit(Edit::SetField {
-            owner: Owner::Layer(LayerPath(vec![0])),
+            owner: Owner::Layer(LayerPath::from([0])),
             name: "units",
             value: FieldValue::Count(units),
         })
@@ -179,7 +179,7 @@ fn the_delete_key_removes_the_selected_layer_and_in_a_field_a_letter() {
     let mut robot = Robot::open(None);
     let select = |robot: &mut Robot| {
         let ctx = robot.window.ctx.clone();
-        robot.window.state_mut().perform(&ctx, UiCommand::Select(Selection::Layer(LayerPath(vec![1]))));
+        robot.window.state_mut().perform(&ctx, UiCommand::Select(Selection::Layer(LayerPath::from([1]))));
         robot.window.step();
     };
     select(&mut robot);

@@ -62,14 +62,14 @@ fn a_network_that_does_not_compile_keeps_no_facts_of_the_one_before() {
     let preset = robot.app().studio.document.preset().clone();
     let at = |class: &str| preset.layers.iter().position(|l| l.kind().class == class).expect("a layer");
     let (flatten, conv) = (at("Flatten"), at("Conv2d"));
-    perform(&mut robot, UiCommand::Select(Selection::Layer(LayerPath(vec![conv]))));
+    perform(&mut robot, UiCommand::Select(Selection::Layer(LayerPath::from([conv]))));
     assert!(robot.app().studio.inspector.to_string().contains("weight"));
-    let from = LayerPath(vec![flatten]);
-    perform(&mut robot, UiCommand::Edit(Edit::Move { from, parent: LayerPath::default(), index: conv }));
+    let from = LayerPath::from([flatten]);
+    perform(&mut robot, UiCommand::Edit(Edit::Move { from, parent: LayerPath::default().into(), index: conv }));
     robot.settle();
     assert!(robot.app().studio.problems() > 0 && robot.app().studio.is_plan_outdated());
     for layer in 0..preset.layers.len() {
-        perform(&mut robot, UiCommand::Select(Selection::Layer(LayerPath(vec![layer]))));
+        perform(&mut robot, UiCommand::Select(Selection::Layer(LayerPath::from([layer]))));
         let page = robot.app().studio.inspector.to_string();
         assert!(!page.contains("weight") && !page.contains("FLOPs") && !page.contains("arena"), "{page}");
         assert!(robot.sees("Its numbers come back when the network's problem is fixed"));
@@ -88,7 +88,7 @@ fn a_network_that_does_not_compile_keeps_no_facts_of_the_one_before() {
     perform(&mut robot, UiCommand::Undo);
     robot.settle();
     assert!(!robot.sees("What is shown here is the step before it") && robot.app().studio.problems() == 0);
-    perform(&mut robot, UiCommand::Select(Selection::Layer(LayerPath(vec![conv]))));
+    perform(&mut robot, UiCommand::Select(Selection::Layer(LayerPath::from([conv]))));
     assert!(robot.app().studio.inspector.to_string().contains("weight"));
 }
 

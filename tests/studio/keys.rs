@@ -37,6 +37,8 @@ fn the_keyboard_stays_with_a_field_that_was_entered() {
     robot.window.run_steps(3);
     assert!(is_focused(&robot, Role::TextInput, "sample shape"));
     robot.key(Modifiers::NONE, Key::Tab);
+    assert!(is_focused(&robot, Role::ComboBox, "type"));
+    robot.key(Modifiers::NONE, Key::Tab);
     assert!(is_focused(&robot, Role::TextInput, "batch"));
     robot.key(Modifiers::NONE, Key::Tab);
     choose_by_keys(&mut robot);
@@ -71,7 +73,7 @@ fn a_key_leads_from_panel_to_panel() {
 }
 
 fn select(robot: &mut Robot, path: &[usize]) {
-    perform(robot, UiCommand::Select(Selection::Layer(LayerPath(path.to_vec()))));
+    perform(robot, UiCommand::Select(Selection::Layer(LayerPath::from(path))));
 }
 
 #[test]
@@ -113,7 +115,7 @@ fn the_list_of_layers_is_walked_through_by_keyboard() {
     robot.window.get_by_role_and_label(Role::Table, "List of layers, 200 layers").focus();
     robot.window.run_steps(2);
     let selected = |robot: &Robot| robot.app().studio.selection.current().clone();
-    let layer = |path: &[usize]| Selection::Layer(LayerPath(path.to_vec()));
+    let layer = |path: &[usize]| Selection::Layer(LayerPath::from(path));
     robot.key(Modifiers::NONE, Key::ArrowDown);
     assert_eq!(selected(&robot), layer(&[0]));
     // The folded run is passed over without unfolding it, unless it is asked to.
@@ -237,7 +239,7 @@ fn a_click_on_a_card_gives_the_keyboard_to_the_list() {
     robot.key(Modifiers::NONE, Key::ArrowRight);
     assert!(robot.sees("Select L1:Residual"));
     robot.key(Modifiers::NONE, Key::ArrowDown);
-    assert_eq!(selected(&robot), Selection::Layer(LayerPath(vec![1])));
+    assert_eq!(selected(&robot), Selection::Layer(LayerPath::from([1])));
     robot.press("Fold all layers");
     robot.window.get_by_label("49 × Residual").click();
     robot.window.run_steps(3);
@@ -336,7 +338,7 @@ fn a_dialog_takes_tooltips_away_and_opens_at_its_top() {
 fn arrows_to_the_side_lead_out_of_a_block_and_into_it() {
     let mut robot = Robot::open(Some("stress-200"));
     let selected = |robot: &Robot| robot.app().studio.selection.current().clone();
-    let layer = |path: &[usize]| Selection::Layer(LayerPath(path.to_vec()));
+    let layer = |path: &[usize]| Selection::Layer(LayerPath::from(path));
     select(&mut robot, &[7, 1]);
     robot.window.get_by_role_and_label(Role::Table, "List of layers, 200 layers").focus();
     robot.window.run_steps(2);
@@ -415,21 +417,21 @@ fn a_network_is_built_from_nothing_by_keyboard_alone() {
     robot.key(Modifiers::NONE, Key::Enter);
     robot.window.run_steps(2);
     robot.key(Modifiers::NONE, Key::ArrowUp);
-    assert_eq!(*robot.app().studio.selection.current(), Selection::Layer(LayerPath(vec![2])));
+    assert_eq!(*robot.app().studio.selection.current(), Selection::Layer(LayerPath::from([2])));
     // The mistake is a key away, and from the list it is a few keys to what causes it.
     robot.key(Modifiers::NONE, Key::F8);
-    assert_eq!(*robot.app().studio.selection.current(), Selection::Layer(LayerPath(vec![0])));
-    for _ in 0..3 {
+    assert_eq!(*robot.app().studio.selection.current(), Selection::Layer(LayerPath::from([0])));
+    for _ in 0..4 {
         robot.key(Modifiers::SHIFT, Key::Tab);
     }
     type_text(&mut robot, "1, 8, 8");
     robot.settle();
     assert!(robot.app().studio.is_ready(), "{:?}", robot.app().studio.document.preset().input);
     // A text that is no value is a problem like any other: the key leads to its layer, and Enter to the field.
-    perform(&mut robot, UiCommand::Select(Selection::Layer(LayerPath(vec![3]))));
+    perform(&mut robot, UiCommand::Select(Selection::Layer(LayerPath::from([3]))));
     robot.write("L0 kernel", "x");
     robot.key(Modifiers::NONE, Key::Escape);
-    perform(&mut robot, UiCommand::Select(Selection::Layer(LayerPath(vec![3]))));
+    perform(&mut robot, UiCommand::Select(Selection::Layer(LayerPath::from([3]))));
     robot.key(Modifiers::NONE, Key::F8);
     robot.key(Modifiers::NONE, Key::Enter);
     robot.window.run_steps(2);

@@ -281,7 +281,7 @@ fn what_is_selected_stays_selected_through_an_edit() {
     perform(&mut robot, UiCommand::Select(Selection::Buffer(stepgraph::plan::BufferId(last as u32))));
     let before = name(&robot);
     let ctx = robot.window.ctx.clone();
-    let layer = stepgraph::model::LayerPath(vec![2]);
+    let layer = stepgraph::model::LayerPath::from([2]);
     let copy = UiCommand::OnLayer(layer, Box::new(UiCommand::Duplicate));
     robot.window.state_mut().perform(&ctx, copy);
     robot.settle();

@@ -1,7 +1,7 @@
 //! View models as text.
 
 use stepgraph::compile::{Options, compile};
-use stepgraph::model::{DataSource, DataSpec, Header, LayerPath, SplitKind, TargetColumn, check};
+use stepgraph::model::{DataSource, DataSpec, Header, LayerPath, LossSpec, SplitKind, TargetColumn, check};
 use stepgraph::select::{Isa, Target};
 use stepgraph::studio::document::presets;
 use stepgraph::studio::view_models::PlanView;
@@ -81,16 +81,17 @@ fn the_capture_plan_tells_frozen_from_live() {
 #[test]
 fn a_selection_reaches_layers_ops_and_buffers() {
     let plan = plan();
-    let layer = Related::new(&Selection::Layer(LayerPath(vec![0])), Some(&plan.compiled));
+    let layer = Related::new(&Selection::Layer(LayerPath::from([0])), Some(&plan.compiled));
     let op = *layer.ops.first().expect("an operation");
     let of_op = Related::new(&Selection::Op(op), Some(&plan.compiled));
-    assert!(of_op.layers.contains(&LayerPath(vec![0])));
+    assert!(of_op.layers.contains(&LayerPath::from([0])));
     let buffer = *of_op.buffers.first().expect("a buffer");
     assert!(Related::new(&Selection::Buffer(buffer), Some(&plan.compiled)).ops.contains(&op));
     let page = InspectorView::new(&Selection::Op(op), &presets::digits(), Some(&plan), &[]).to_string();
     assert!(page.contains("layer -> L0:Dense") && page.contains("[Candidates that lost]"), "{page}");
-    let page = InspectorView::new(&Selection::Layer(LayerPath(vec![0])), &presets::digits(), Some(&plan), &[0.5, 0.25])
-        .to_string();
+    let page =
+        InspectorView::new(&Selection::Layer(LayerPath::from([0])), &presets::digits(), Some(&plan), &[0.5, 0.25])
+            .to_string();
     assert!(page.contains("weight: [64, 128]  Δ 0.5000"), "{page}");
 }
 
@@ -98,7 +99,7 @@ fn a_selection_reaches_layers_ops_and_buffers() {
 fn the_notes_of_data_say_what_training_lacks() {
     let folder = tempfile::tempdir().unwrap();
     std::fs::write(folder.path().join("t.csv"), "1,2,ant\n".repeat(6) + &"2,1,bee\n".repeat(2)).unwrap();
-    let key = |wants_classes, target| DataKey {
+    let key = |loss, target| DataKey {
         spec: DataSpec {
             source: DataSource::Csv {
                 path: "t.csv".into(),
@@ -110,13 +111,13 @@ fn the_notes_of_data_say_what_training_lacks() {
             held_out: 2.0,
             split: SplitKind::Last,
         },
-        input: [2].into(),
+        inputs: vec![stepgraph::model::NamedInput::only([2].into())],
         output: Some([2].into()),
-        wants_classes,
+        loss,
         seed: 0,
         base: folder.path().to_owned(),
     };
-    let text = load_view(&key(true, TargetColumn::Last)).unwrap().to_string();
+    let text = load_view(&key(LossSpec::SOFTMAX_CROSS_ENTROPY, TargetColumn::Last)).unwrap().to_string();
     assert!(
         text.contains("note: no training sample is of the class \"bee\", so the network cannot learn it"),
         "{text}"
@@ -124,7 +125,7 @@ fn the_notes_of_data_say_what_training_lacks() {
     assert!(text.contains("note: the table is read without a header, so columns are taken by position"), "{text}");
     std::fs::write(folder.path().join("t.csv"), "a,a,y\n1,2,1000\n2,1,3000\n".to_owned() + &"1,1,0\n".repeat(2))
         .unwrap();
-    let values = DataKey { output: Some([1].into()), ..key(false, TargetColumn::Last) };
+    let values = DataKey { output: Some([1].into()), ..key(LossSpec::MSE, TargetColumn::Last) };
     let text = load_view(&values).unwrap().to_string();
     assert!(text.contains("note: the header repeats names") && text.contains("\"a.1\""), "{text}");
     assert!(text.contains("the standard deviation of the target \"y\" is 1000 over the training samples"), "{text}");

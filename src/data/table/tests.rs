@@ -23,8 +23,8 @@ fn fails(bytes: impl AsRef<[u8]>, options: &CsvOptions, wanted: &str) {
 
 fn labels(table: &Table) -> (&[i32], Vec<&str>) {
     match &table.target {
-        Target::Classes { labels, names } => (labels, names.iter().map(String::as_str).collect()),
-        Target::Values { .. } => panic!("classes wanted"),
+        Target::Classes { labels, names, .. } => (labels, names.iter().map(String::as_str).collect()),
+        Target::Values { .. } | Target::Windows(_) => panic!("classes wanted"),
     }
 }
 

@@ -6,6 +6,9 @@ use crate::compile::Compiled;
 use crate::exec::backend::{
     Backend, BatchFeed, Capabilities, MemoryOf, RecordedAs, RecordedGraphs, Recording, StepBackend, Undo,
 };
+use crate::exec::block::Block;
+use crate::exec::env::allocate;
+use crate::exec::store::StepMemory;
 use crate::exec::{ExecError, Fault, available_bytes};
 use crate::lower::LValueId;
 use std::borrow::Cow;
@@ -15,8 +18,17 @@ use std::sync::Arc;
 pub(in crate::exec) struct CpuBackend;
 
 impl Backend for CpuBackend {
-    fn make_step(&self, compiled: Arc<Compiled>, threads: usize) -> Result<Box<dyn StepBackend>, ExecError> {
-        Ok(Box::new(Step::new(compiled, threads)?))
+    fn allocate(&self, sizes: &[u64]) -> Result<Vec<Box<dyn Block>>, ExecError> {
+        allocate(sizes)
+    }
+
+    fn make_step(
+        &self,
+        compiled: Arc<Compiled>,
+        memory: StepMemory,
+        threads: usize,
+    ) -> Result<Box<dyn StepBackend>, ExecError> {
+        Ok(Box::new(Step::new(compiled, memory, threads)?))
     }
 
     fn free_bytes(&self) -> Result<Option<u64>, ExecError> {
@@ -33,8 +45,8 @@ impl StepBackend for Step {
         Capabilities { memory: MemoryOf::Host, record: RecordedAs::Calls, queues_steps: false }
     }
 
-    fn sharing(&self, compiled: Arc<Compiled>) -> Result<Box<dyn StepBackend>, ExecError> {
-        Ok(Box::new(Self::sharing(compiled, self)?))
+    fn memory(&self) -> &StepMemory {
+        self.env.memory()
     }
 
     fn replay(&mut self, pool: &mut Pool) -> Result<(), ExecError> {
@@ -47,20 +59,6 @@ impl StepBackend for Step {
 
     fn recording(&self) -> Recording {
         Recording { calls: self.calls(), held_arguments: self.held_arguments(), ..Recording::default() }
-    }
-
-    fn survivors(&mut self) -> Option<&mut [u8]> {
-        Some(self.survivors())
-    }
-
-    fn snapshot_into(&mut self, saved: &mut [u8]) -> Result<(), ExecError> {
-        self.snapshot_into(saved);
-        Ok(())
-    }
-
-    fn restore(&mut self, saved: &[u8]) -> Result<(), ExecError> {
-        self.restore(saved);
-        Ok(())
     }
 
     fn arena(&self) -> Result<Cow<'_, [u8]>, ExecError> {

@@ -2,11 +2,13 @@
 
 use super::call::{Call, MAX_ARGS};
 use crate::compile::Compiled;
-use crate::exec::{ExecError, SealedEnv};
+use crate::exec::ExecError;
+use crate::exec::env::SealedEnv;
 
 /// The planned address of every argument of every call.
 pub struct Ledger {
-    base: usize,
+    /// Where the store and the arena began.
+    bases: [u64; 2],
     planned: Vec<[usize; MAX_ARGS]>,
 }
 
@@ -15,7 +17,7 @@ impl Ledger {
     #[must_use]
     pub fn new(compiled: &Compiled, env: &SealedEnv) -> Self {
         let ops = compiled.plan.program.ops.len();
-        Self { base: env.base(), planned: (0..ops).map(|op| Self::new_row(compiled, env, op)).collect() }
+        Self { bases: env.memory().bases(), planned: (0..ops).map(|op| Self::new_row(compiled, env, op)).collect() }
     }
 
     /// The planned addresses of one operation, worked out anew from the plan.
@@ -38,8 +40,9 @@ impl Ledger {
     /// # Errors
     /// The first call whose addresses differ, with its layer.
     pub fn check(&self, calls: &[Call], env: &SealedEnv, compiled: &Compiled) -> Result<(), ExecError> {
-        if self.base != env.base() {
-            return Err(ExecError::ArenaMoved { recorded: self.base, found: env.base() });
+        let found = env.memory().bases();
+        if self.bases != found {
+            return Err(ExecError::moved(self.bases, found));
         }
         for (index, (call, planned)) in calls.iter().zip(&self.planned).enumerate() {
             let differs = (0..MAX_ARGS).fold(0, |acc, i| acc | (call.ptr[i] as usize ^ planned[i]));

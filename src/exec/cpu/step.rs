@@ -5,7 +5,9 @@ use super::ledger::Ledger;
 use super::plant::{plant_in, plant_in_plan};
 use super::{Pool, kernels};
 use crate::compile::Compiled;
-use crate::exec::{EnvBuilder, ExecError, SealedEnv};
+use crate::exec::ExecError;
+use crate::exec::env::SealedEnv;
+use crate::exec::store::StepMemory;
 use crate::ops::OpKind;
 use crate::select::Variant;
 use std::collections::HashMap;
@@ -26,30 +28,15 @@ pub struct Step {
 }
 
 impl Step {
-    /// Takes the memory of a compiled step, seals it, and records the calls. `threads` is the number of threads of the
-    /// pools that will run it.
+    /// Seals the memory of a compiled step, and records the calls: every operation is bound to its kernel and
+    /// addresses. `threads` is the number of threads of the pools that will run it.
     ///
     /// # Errors
-    /// Where memory is short.
-    pub fn new(compiled: Arc<Compiled>, threads: usize) -> Result<Self, ExecError> {
+    /// Where the memory is not what the step needs.
+    pub fn new(compiled: Arc<Compiled>, memory: StepMemory, threads: usize) -> Result<Self, ExecError> {
         let compiled = plant_in_plan(compiled);
-        let env = EnvBuilder::allocate(&compiled.plan)?.seal(&compiled.plan);
-        Self::record(compiled, env, threads)
-    }
-
-    /// A step (an evaluation) that shares the parameters and running statistics of `owner`.
-    ///
-    /// # Errors
-    /// Where memory is short, or the owner trains another network.
-    pub fn sharing(compiled: Arc<Compiled>, owner: &Self) -> Result<Self, ExecError> {
-        let env = EnvBuilder::allocate(&compiled.plan)?.share(&compiled.plan, &owner.env, &owner.compiled.plan)?;
-        let env = env.seal(&compiled.plan);
-        Self::record(compiled, env, owner.threads)
-    }
-
-    /// Binds every operation to its kernel and addresses. Only addresses are asked of the environment here: it is
-    /// sealed.
-    fn record(compiled: Arc<Compiled>, env: SealedEnv, threads: usize) -> Result<Self, ExecError> {
+        // Only addresses are asked of the environment from here on.
+        let env = SealedEnv::new(memory, &compiled.plan)?;
         let ledger = Ledger::new(&compiled, &env);
         let mut calls = Vec::with_capacity(compiled.plan.program.ops.len());
         for (index, (op, choice)) in compiled.plan.program.ops.iter().zip(&compiled.selection.choices).enumerate() {
@@ -153,32 +140,11 @@ impl Step {
         Ok(())
     }
 
-    /// The memory of everything that survives a step.
-    pub fn survivors(&mut self) -> &mut [u8] {
-        // SAFETY: `self` is borrowed exclusively, so that no step runs.
-        unsafe { self.env.persistent_mut(&self.compiled.plan) }
-    }
-
-    /// Copies everything that survives a step into memory of the same size.
-    pub fn snapshot_into(&mut self, saved: &mut [u8]) {
-        let memory = self.survivors();
-        let len = memory.len().min(saved.len());
-        saved[..len].copy_from_slice(&memory[..len]);
-    }
-
-    /// Puts back what [`Self::snapshot_into`] took from this step.
-    pub fn restore(&mut self, saved: &[u8]) {
-        let memory = self.survivors();
-        let len = memory.len().min(saved.len());
-        memory[..len].copy_from_slice(&saved[..len]);
-    }
-
-    /// The whole arena's bytes, to compare.
+    /// The arena's bytes, to compare.
     #[must_use]
     pub fn arena(&self) -> &[u8] {
-        // SAFETY: the arena is one allocation of this many initialised bytes, and no step runs while `self` is
-        // borrowed.
-        unsafe { std::slice::from_raw_parts(self.env.base() as *const u8, self.env.bytes() as usize) }
+        // SAFETY: no step runs while `self` is borrowed by the thread whose turn it is.
+        unsafe { self.env.arena() }
     }
 
     /// Starts or stops keeping the ids of executed kernels.

@@ -1,8 +1,8 @@
 //! The arguments of kernels: a row of addresses by slot with the flags of the launch, and where addresses come from.
 
-use super::memory::DeviceMemory;
-use crate::plan::{BindingPlan, EXTERNAL, Place};
-use std::sync::Arc;
+use crate::exec::ExecError;
+use crate::exec::store::StepMemory;
+use crate::plan::{BindingPlan, Place};
 
 /// The pointers that a kernel takes; equals that of `Args` in the kernels' prelude.
 pub(super) const MAX_ARGS: usize = 20;
@@ -30,20 +30,24 @@ pub(super) const fn meet(a: Range, b: Range) -> bool {
 
 /// Device memory that can be addressed and no longer changed in extent.
 pub(super) struct DeviceEnv {
-    pub(super) memory: Arc<DeviceMemory>,
-    /// Keeps the memory of shared buffers alive.
-    pub(super) shared: Option<Arc<DeviceMemory>>,
-    /// Addresses of shared buffers, by buffer; 0 for own ones.
-    pub(super) externals: Vec<u64>,
+    pub(super) memory: StepMemory,
+    /// The address of each buffer.
+    addresses: Vec<u64>,
 }
 
 impl DeviceEnv {
+    /// No memory is taken after this.
+    ///
+    /// # Errors
+    /// Where the memory does not hold what the plan needs.
+    pub(super) fn new(memory: StepMemory, plan: &BindingPlan) -> Result<Self, ExecError> {
+        let addresses = memory.addresses(plan)?;
+        Ok(Self { memory, addresses })
+    }
+
     /// The address of a place.
     pub(super) fn address(&self, plan: &BindingPlan, place: Place) -> u64 {
-        if place.offset >= EXTERNAL {
-            return self.externals[place.buffer.0 as usize] + (place.offset - plan.buffer(place.buffer).offset);
-        }
-        self.memory.base() + place.offset
+        self.addresses[place.buffer.0 as usize] + (place.offset - plan.buffer(place.buffer).offset)
     }
 
     /// The planned addresses of one operation's arguments, worked out from the plan.
@@ -53,14 +57,15 @@ impl DeviceEnv {
         std::array::from_fn(|slot| at(slot).map_or(0, |p| self.address(plan, p)))
     }
 
-    /// Where the memory begins, and that of the step whose parameters are shared (0 where none is).
+    /// Where the store and the arena begin.
     pub(super) fn bases(&self) -> [u64; 2] {
-        [self.memory.base(), self.shared.as_ref().map_or(0, |memory| memory.base())]
+        self.memory.bases()
     }
 
-    /// The memory that the step may touch.
+    /// The memory that the step may touch: the store and its arena, as one where they are one allocation.
     pub(super) fn ranges(&self) -> Vec<Range> {
-        let memory = [Some(&self.memory), self.shared.as_ref()];
-        memory.into_iter().flatten().map(|m| (m.base(), m.base() + m.bytes() as u64)).collect()
+        let StepMemory { store, arena, .. } = &self.memory;
+        let [store, arena] = [store.memory(), arena.memory()].map(|m| (m.base(), m.base() + m.bytes()));
+        if store.1 == arena.0 { vec![(store.0, arena.1)] } else { vec![arena, store] }
     }
 }

@@ -1,6 +1,7 @@
 //! A GPU as a backend: its steps are captured as graphs, its values are in device memory.
 
 use super::ceilings::GpuCeilings;
+use super::device_block::allocate;
 use super::faults::{Change, inject, undo};
 use super::gpu::{Gpu, gpu};
 use super::reference_check::compare;
@@ -11,7 +12,9 @@ use crate::exec::backend::{
     Backend, BatchFeed, Capabilities, MemoryOf, RecordedAs, RecordedGraphs, Recording, ReferenceCheck, StepBackend,
     Undo,
 };
+use crate::exec::block::Block;
 use crate::exec::cpu::{Floor, Pool};
+use crate::exec::store::StepMemory;
 use crate::exec::{BatchPlace, DataSet, ExecError, Fault, GraphRead, StepRecord, zero_bytes};
 use crate::lower::LValueId;
 use std::borrow::Cow;
@@ -34,8 +37,19 @@ impl CudaBackend {
 }
 
 impl Backend for CudaBackend {
-    fn make_step(&self, compiled: Arc<Compiled>, _threads: usize) -> Result<Box<dyn StepBackend>, ExecError> {
-        Ok(Box::new(Step::new(compiled, self.gpu()?)?))
+    fn allocate(&self, sizes: &[u64]) -> Result<Vec<Box<dyn Block>>, ExecError> {
+        let gpu = self.gpu()?;
+        gpu.enter()?;
+        allocate(sizes, &gpu)
+    }
+
+    fn make_step(
+        &self,
+        compiled: Arc<Compiled>,
+        memory: StepMemory,
+        _threads: usize,
+    ) -> Result<Box<dyn StepBackend>, ExecError> {
+        Ok(Box::new(Step::new(compiled, self.gpu()?, memory)?))
     }
 
     fn free_bytes(&self) -> Result<Option<u64>, ExecError> {
@@ -52,8 +66,8 @@ impl StepBackend for Step {
         Capabilities { memory: MemoryOf::Device, record: RecordedAs::Graphs, queues_steps: true }
     }
 
-    fn sharing(&self, compiled: Arc<Compiled>) -> Result<Box<dyn StepBackend>, ExecError> {
-        Ok(Box::new(Self::sharing(compiled, self)?))
+    fn memory(&self) -> &StepMemory {
+        &self.ops.env.memory
     }
 
     fn replay(&mut self, _pool: &mut Pool) -> Result<(), ExecError> {
@@ -83,18 +97,10 @@ impl StepBackend for Step {
         }
     }
 
-    fn snapshot_into(&mut self, saved: &mut [u8]) -> Result<(), ExecError> {
-        Ok(Self::snapshot_into(self, saved)?)
-    }
-
-    fn restore(&mut self, saved: &[u8]) -> Result<(), ExecError> {
-        Ok(Self::restore(self, saved)?)
-    }
-
     fn arena(&self) -> Result<Cow<'_, [u8]>, ExecError> {
-        let memory = &self.ops.env.memory;
-        let mut out = zero_bytes(memory.bytes());
-        self.transfers.read(memory.base(), &mut out)?;
+        let memory = self.ops.env.memory.arena.memory();
+        let mut out = zero_bytes(memory.bytes() as usize);
+        memory.read(0, &mut out)?;
         Ok(Cow::Owned(out))
     }
 

@@ -2,11 +2,12 @@
 //! there, unless a check missed it.
 
 use super::captured_graph::{CapturedGraph, Displaced};
+use super::device_block::allocate;
 use super::error::CudaError;
 use super::library_nodes::{WordPlace, can_read, set_word};
-use super::memory::DeviceMemory;
 use super::step::Step;
-use crate::exec::Fault;
+use crate::exec::store::StepArena;
+use crate::exec::{ExecError, Fault};
 use std::sync::Arc;
 
 /// How far an address is moved.
@@ -15,7 +16,7 @@ const MOVED_BYTES: u64 = 64;
 /// What was there before a fault.
 pub(super) enum Change {
     Word(WordPlace, u64),
-    Arena(Arc<DeviceMemory>),
+    Arena(Arc<StepArena>),
     Instance(usize, Displaced),
     LiveConstant(usize, u64),
 }
@@ -28,14 +29,15 @@ unsafe impl Send for Change {}
 ///
 /// # Errors
 /// What the driver says.
-pub(super) fn inject(step: &mut Step, fault: Fault) -> Result<Option<Change>, CudaError> {
+pub(super) fn inject(step: &mut Step, fault: Fault) -> Result<Option<Change>, ExecError> {
     step.ops.gpu.enter()?;
     Ok(match fault {
         Fault::Argument { graph, op, slot } => argument(step, graph, op, slot).map(move_word).transpose()?,
         Fault::Feed { graph } => feed_argument(step, graph).map(move_word).transpose()?,
         Fault::Arena => {
-            let other = DeviceMemory::zeroed(step.ops.env.memory.bytes().min(256), step.ops.gpu.stream())?;
-            Some(Change::Arena(std::mem::replace(&mut step.ops.env.memory, Arc::new(other))))
+            let arena = &mut step.ops.env.memory.arena;
+            let other = allocate(&[arena.bytes().min(256)], &step.ops.gpu)?.into_iter().next();
+            other.map(|other| Change::Arena(std::mem::replace(arena, StepArena::new(other))))
         }
         Fault::Instance { graph } => {
             let displaced = step.graphs.numbered_mut(graph).map(CapturedGraph::instantiate_again).transpose()?;
@@ -57,7 +59,7 @@ pub(super) fn undo(step: &mut Step, change: Change) -> Result<(), CudaError> {
     match change {
         // SAFETY: the graph that the node belongs to is alive, as it was when the word was changed.
         Change::Word(place, value) => unsafe { set_word(place, value) }?,
-        Change::Arena(memory) => step.ops.env.memory = memory,
+        Change::Arena(arena) => step.ops.env.memory.arena = arena,
         Change::Instance(graph, displaced) => {
             if let Some(graph) = step.graphs.numbered_mut(graph) {
                 graph.put_back(displaced);

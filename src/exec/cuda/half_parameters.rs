@@ -11,7 +11,7 @@ use crate::exec::ExecError;
 use crate::ops::{self, OpKind};
 use crate::select::cuda;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 /// The copy of the parameters in half precision, kept in step with the masters where the host changed these. Several
 /// steps may share it.
@@ -19,6 +19,8 @@ pub(super) struct HalfParameters {
     kernel: Arc<Kernel>,
     args: ArgRow,
     is_stale: AtomicBool,
+    /// Times that the host had overwritten the store when the copy was last made.
+    seen: AtomicU64,
 }
 
 impl HalfParameters {
@@ -38,7 +40,7 @@ impl HalfParameters {
         let kernel = gpu.kernel(found.spec)?;
         let mut args = [0; MAX_ARGS];
         (args[0], args[1]) = (masters, copy);
-        Ok(Some(Arc::new(Self { kernel, args, is_stale: AtomicBool::new(true) })))
+        Ok(Some(Arc::new(Self { kernel, args, is_stale: AtomicBool::new(true), seen: AtomicU64::new(0) })))
     }
 
     /// Notes that the host changed the masters, or that the copy is older than they are.
@@ -46,17 +48,19 @@ impl HalfParameters {
         self.is_stale.store(true, Ordering::Release);
     }
 
-    /// Notes that the copy is as it should be.
-    pub(super) fn set_fresh(&self) {
+    /// Notes that the copy is as it should be; `changed` is the number of times that the host overwrote the store.
+    pub(super) fn set_fresh(&self, changed: u64) {
+        self.seen.store(changed, Ordering::Release);
         self.is_stale.store(false, Ordering::Release);
     }
 
-    /// Brings the copy up to date, where it is old.
+    /// Brings the copy up to date, where it is old: `changed` is the number of times that the host overwrote the store.
     ///
     /// # Errors
     /// Where the launch fails.
-    pub(super) fn refresh(&self, gpu: &Gpu) -> Result<(), CudaError> {
-        if self.is_stale.swap(false, Ordering::AcqRel) {
+    pub(super) fn refresh(&self, gpu: &Gpu, changed: u64) -> Result<(), CudaError> {
+        let is_overwritten = self.seen.swap(changed, Ordering::AcqRel) != changed;
+        if self.is_stale.swap(false, Ordering::AcqRel) || is_overwritten {
             launch_phase(gpu, self.kernel.phases[0], self.kernel.threads, &self.args)?;
         }
         Ok(())

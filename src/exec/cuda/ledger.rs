@@ -9,7 +9,7 @@ use crate::plan::Place;
 
 /// What was so when the graphs were read.
 pub(super) struct Ledger {
-    /// Where the arena began, and the memory of the step whose parameters are shared (0 where none is).
+    /// Where the store and the arena began.
     bases: [u64; 2],
     /// The graphs that were read.
     graphs: Vec<(Role, Identity)>,
@@ -64,7 +64,7 @@ impl Ledger {
     pub(super) fn check_memory(&self, ops: &BoundOps) -> Result<(), ExecError> {
         let found = ops.env.bases();
         if found != self.bases {
-            return Err(moved(self.bases, found));
+            return Err(ExecError::moved(self.bases, found));
         }
         for live in &self.live {
             let written = ops.env.address(&ops.compiled.plan, live.place);
@@ -74,10 +74,4 @@ impl Ledger {
         }
         Ok(())
     }
-}
-
-#[cold]
-fn moved(recorded: [u64; 2], found: [u64; 2]) -> ExecError {
-    let differs = usize::from(recorded[0] == found[0]);
-    ExecError::ArenaMoved { recorded: recorded[differs] as usize, found: found[differs] as usize }
 }

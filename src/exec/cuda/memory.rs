@@ -7,7 +7,6 @@ use std::ptr::NonNull;
 /// One allocation on a device, freed when its last user goes.
 pub(super) struct DeviceMemory {
     base: u64,
-    bytes: usize,
 }
 
 impl DeviceMemory {
@@ -18,7 +17,7 @@ impl DeviceMemory {
     pub(super) fn zeroed(bytes: usize, stream: sys::CUstream) -> Result<Self, CudaError> {
         // SAFETY: a context is current, and the size is above zero.
         let base = unsafe { result::malloc_sync(bytes.max(1)) }.map_err(|e| failed("cuMemAlloc", e))?;
-        let memory = Self { base, bytes };
+        let memory = Self { base };
         // SAFETY: the whole allocation is ours.
         unsafe { result::memset_d8_async(base, 0, bytes, stream) }.map_err(|e| failed("cuMemsetD8Async", e))?;
         // SAFETY: the stream is alive.
@@ -29,11 +28,6 @@ impl DeviceMemory {
     /// The first byte's address.
     pub(super) const fn base(&self) -> u64 {
         self.base
-    }
-
-    /// The size in bytes.
-    pub(super) const fn bytes(&self) -> usize {
-        self.bytes
     }
 }
 

@@ -64,6 +64,7 @@ mod compile_workers;
 mod compiler;
 mod cublaslt;
 mod cudnn;
+mod device_block;
 mod device_feed;
 mod draft;
 mod error;

@@ -62,7 +62,7 @@ fn compare_as<T: Judged>(
         step.transfers.stage(address, bytes.len(), |out| out.copy_from_slice(&bytes))?;
     }
     if let Some(half) = &step.half {
-        half.set_fresh();
+        half.set_fresh(step.ops.env.memory.store.changed());
     }
     step.run_ops(index, index + 1)?;
     step.synchronize()?;

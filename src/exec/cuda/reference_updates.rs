@@ -46,7 +46,7 @@ pub(super) fn reference<T: Judged>(
         _ => return None,
     };
     let len = grad.len();
-    let segments = vec![Segment { start: 0, len }];
+    let (segments, options) = (vec![Segment { start: 0, len }], ops::StepOptions::default());
     let mut bound = [
         ("param_prev", get("param_prev")),
         ("grad", grad),
@@ -60,7 +60,7 @@ pub(super) fn reference<T: Judged>(
         ("update_max", vec![nan]),
         ("grad_norm_seg", vec![nan]),
     ];
-    run(OpKind::AdamStep(ops::AdamStep { len, segments, beta1, beta2, eps, decoupled }), &mut bound);
+    run(OpKind::AdamStep(ops::AdamStep { len, segments, beta1, beta2, eps, decoupled, options }), &mut bound);
     let [.., (_, param), (_, m), (_, v), (_, max), (_, norms)] = bound;
     let mut parts = vec![T::ZERO; 2 * kind.step_parts()];
     parts[..2].copy_from_slice(&[max[0], norms[0]]);

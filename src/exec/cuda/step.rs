@@ -2,21 +2,23 @@
 
 use super::arguments::DeviceEnv;
 use super::bound_ops::BoundOps;
+use super::device_block::DeviceBlock;
 use super::device_feed::DeviceFeed;
 use super::error::{CudaError, failed};
 use super::gpu::Gpu;
 use super::graph_reader::{Planned, check_size, planned, read};
 use super::graphs::Graphs;
 use super::half_parameters::HalfParameters;
-use super::memory::DeviceMemory;
 use super::recording::{Recording, Role};
 use super::transfers::Transfers;
 use crate::compile::Compiled;
-use crate::exec::location::{located, shared_offsets};
+use crate::exec::location::located;
+use crate::exec::store::StepMemory;
 use crate::exec::{BatchPlace, DataSet, ExecError, GraphRead, MAX_WATCHED, StepRecord};
 use crate::lower::LValueId;
-use crate::tensor::Bytes;
+use crate::plan::StateKind;
 use cudarc::driver::result;
+use std::cell::Cell;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -32,88 +34,48 @@ pub(super) struct Step {
     feed: Option<Box<DeviceFeed>>,
     pub(super) half: Option<Arc<HalfParameters>>,
     pub(super) transfers: Transfers,
+    /// Times that the host had overwritten the store when values were last fetched.
+    seen: Cell<u64>,
     trace: Option<Vec<u32>>,
 }
 
-/// Takes the memory of a step.
-///
-/// # Errors
-/// Where it is not free.
-pub(super) fn allocate(compiled: &Compiled, gpu: &Gpu) -> Result<Arc<DeviceMemory>, ExecError> {
-    let needed = compiled.plan.arena_bytes;
-    let (free, _) = gpu.memory()?;
-    let short = ExecError::OutOfMemory { needed: Bytes(needed), available: Bytes(free) };
-    if needed > free {
-        return Err(short);
-    }
-    // Another program may have taken what was free a moment ago, or left it in pieces.
-    let memory = DeviceMemory::zeroed(needed as usize, gpu.stream()).inspect_err(|why| log::debug!("{why}"));
-    memory.map(Arc::new).map_err(|_| short)
-}
-
 impl Step {
-    /// Takes the memory of a compiled step, compiles its kernels, and captures it.
+    /// Compiles the kernels of a step, binds them to its memory and captures it.
     ///
     /// # Errors
-    /// Where memory is short, or a kernel cannot be had. A step that cannot be captured is no error: it runs op by op,
-    /// and its recording says why.
-    pub(super) fn new(compiled: Arc<Compiled>, gpu: Arc<Gpu>) -> Result<Self, ExecError> {
+    /// Where the memory is not what the step needs, or a kernel cannot be had. A step that cannot be captured is no
+    /// error: it runs op by op, and its recording says why.
+    pub(super) fn new(compiled: Arc<Compiled>, gpu: Arc<Gpu>, memory: StepMemory) -> Result<Self, ExecError> {
         gpu.enter()?;
-        let memory = allocate(&compiled, &gpu)?;
-        let externals = vec![0; compiled.plan.buffers.len()];
-        let env = DeviceEnv { memory, shared: None, externals };
-        Self::build(compiled, gpu, env, None)
-    }
-
-    /// A step (an evaluation) that shares the parameters and running statistics of `owner`.
-    ///
-    /// # Errors
-    /// As [`Self::new`], and where the owner trains another network.
-    pub(super) fn sharing(compiled: Arc<Compiled>, owner: &Self) -> Result<Self, ExecError> {
-        let owned = &owner.ops;
-        owned.gpu.enter()?;
-        let memory = allocate(&compiled, &owned.gpu)?;
-        let address = |offset: Option<u64>| offset.map_or(0, |offset| owned.env.memory.base() + offset);
-        let offsets = shared_offsets(&compiled.plan, &owned.compiled.plan)?;
-        let externals = offsets.into_iter().map(address).collect();
-        let env = DeviceEnv { memory, shared: Some(Arc::clone(&owned.env.memory)), externals };
-        Self::build(compiled, Arc::clone(&owned.gpu), env, owner.half.clone())
-    }
-
-    /// Compiles, binds and captures. From here on only addresses are asked of the environment.
-    fn build(
-        compiled: Arc<Compiled>,
-        gpu: Arc<Gpu>,
-        env: DeviceEnv,
-        half: Option<Arc<HalfParameters>>,
-    ) -> Result<Self, ExecError> {
+        let env = DeviceEnv::new(memory, &compiled.plan)?;
+        // From here on only addresses are asked of the environment.
         let ops = BoundOps::new(compiled, gpu, env, None)?;
         let recording = Recording::new(&ops);
         let graphs = Graphs::new(&ops);
-        let half = match half {
-            Some(shared) => Some(shared),
-            None => HalfParameters::new(&ops.compiled, &ops.gpu, &ops.env)?,
-        };
+        let half = half_of(&ops)?;
         let transfers = Transfers::new(Arc::clone(&ops.gpu));
-        let mut step = Self { ops, recording, graphs, feed: None, half, transfers, trace: None };
+        let seen = Cell::new(ops.env.memory.store.changed());
+        let mut step = Self { ops, recording, graphs, feed: None, half, transfers, seen, trace: None };
         step.warm()?;
         Ok(step)
     }
 
-    /// Runs everything once on the fresh memory, op by op, launch by launch and as it was captured, so that modules are
-    /// loaded and libraries have decided how they run, and clears what it left.
+    /// Runs everything once on fresh memory, op by op, launch by launch and as it was captured, so that modules are
+    /// loaded and libraries have decided how they run, and clears what it left. Over a store that other steps have
+    /// used, nothing is run.
     fn warm(&mut self) -> Result<(), ExecError> {
-        if self.ops.env.externals.iter().all(|a| *a == 0) {
+        if self.ops.env.memory.is_new {
             self.run_ops(0, self.ops.len())?;
             self.recording.launches().iter().try_for_each(|launch| self.ops.put(launch))?;
             self.graphs.capture_one(&self.ops, &self.recording)?;
             if let Ok(graph) = self.graphs.one() {
                 graph.launch(&self.ops.gpu)?;
             }
-            let memory = &self.ops.env.memory;
-            // SAFETY: the whole allocation is ours.
-            unsafe { result::memset_d8_async(memory.base(), 0, memory.bytes(), self.ops.gpu.stream()) }
-                .map_err(|e| failed("cuMemsetD8Async", e))?;
+            for (from, to) in self.ops.env.ranges() {
+                // SAFETY: the whole allocation is ours.
+                unsafe { result::memset_d8_async(from, 0, (to - from) as usize, self.ops.gpu.stream()) }
+                    .map_err(|e| failed("cuMemsetD8Async", e))?;
+            }
             self.set_half_stale();
         } else {
             self.graphs.capture_one(&self.ops, &self.recording)?;
@@ -132,7 +94,7 @@ impl Step {
     pub(super) fn begin(&self) -> Result<(), ExecError> {
         self.ops.gpu.enter()?;
         if let Some(half) = &self.half {
-            half.refresh(&self.ops.gpu)?;
+            half.refresh(&self.ops.gpu, self.ops.env.memory.store.changed())?;
         }
         self.transfers.forget_fetched();
         Ok(())
@@ -201,40 +163,18 @@ impl Step {
         Ok(())
     }
 
-    /// Bytes of what survives a step, at most those of `saved`.
-    fn survivor_bytes(&self, saved: usize) -> usize {
-        saved.min(self.ops.compiled.plan.persistent_bytes as usize)
-    }
-
-    /// Copies everything that survives a step.
-    ///
-    /// # Errors
-    /// What went wrong on the device.
-    pub(super) fn snapshot_into(&self, saved: &mut [u8]) -> Result<(), CudaError> {
-        let len = self.survivor_bytes(saved.len());
-        self.transfers.read(self.ops.env.memory.base(), &mut saved[..len])
-    }
-
-    /// Puts back what [`Self::snapshot_into`] took from this step.
-    ///
-    /// # Errors
-    /// What went wrong on the device.
-    pub(super) fn restore(&self, saved: &[u8]) -> Result<(), CudaError> {
-        // The persistent region begins where the arena does. A snapshot may be older than the half-precision copy in
-        // it.
-        self.set_half_stale();
-        self.transfers.write_directly(self.ops.env.memory.base(), &saved[..self.survivor_bytes(saved.len())])
-    }
-
     /// Sets which values the host reads after every step.
     ///
     /// # Errors
     /// Where memory is short.
     pub(super) fn watch(&self, ids: &[LValueId]) -> Result<(), CudaError> {
         let plan = &self.ops.compiled.plan;
-        let extents = ids.iter().filter_map(|id| Some((plan.place(*id)?.offset, plan.program.value(*id).bytes())));
-        let (from, to) = extents.fold((u64::MAX, 0), |(a, b), (offset, bytes)| (a.min(offset), b.max(offset + bytes)));
-        self.transfers.watch(from, to)
+        let address = |id: &LValueId| plan.place(*id).map(|place| self.ops.env.address(plan, place));
+        let extents = ids.iter().filter_map(|id| Some((address(id)?, plan.program.value(*id).bytes())));
+        let (from, to) = extents.fold((u64::MAX, 0), |(a, b), (start, bytes)| (a.min(start), b.max(start + bytes)));
+        // One copy stays inside one allocation.
+        let is_inside = self.ops.env.ranges().iter().any(|range| range.0 <= from && to <= range.1);
+        if is_inside { self.transfers.watch(from, to) } else { Ok(()) }
     }
 
     /// A value's bytes as they are in memory; waits for the device.
@@ -244,8 +184,13 @@ impl Step {
     pub(super) fn bytes(&self, id: LValueId) -> Result<Vec<u8>, ExecError> {
         let (place, value) = located(&self.ops.compiled, id)?;
         let mut bytes = vec![0u8; value.bytes() as usize];
-        if !self.transfers.fetched(self.ops.env.memory.base(), place.offset, &mut bytes)? {
-            self.transfers.read(self.ops.env.address(&self.ops.compiled.plan, place), &mut bytes)?;
+        let changed = self.ops.env.memory.store.changed();
+        if self.seen.replace(changed) != changed {
+            self.transfers.forget_fetched();
+        }
+        let address = self.ops.env.address(&self.ops.compiled.plan, place);
+        if !self.transfers.fetched(address, &mut bytes)? {
+            self.transfers.read(address, &mut bytes)?;
         }
         Ok(bytes)
     }
@@ -281,8 +226,9 @@ impl Step {
     /// Notes that the host overwrites a value: copies of it are old.
     fn is_changed(&self, id: LValueId) {
         self.transfers.forget_fetched();
-        let program = &self.ops.compiled.plan.program;
-        if program.value(program.root(id).0).name == "params" {
+        let plan = &self.ops.compiled.plan;
+        let key = plan.place(id).and_then(|place| plan.buffer(place.buffer).key.as_ref());
+        if key.is_some_and(|key| key.kind == StateKind::Params) {
             self.set_half_stale();
         }
     }
@@ -297,6 +243,16 @@ impl Step {
         let kernel = |op: &u32| self.ops.compiled.selection.choices[*op as usize].kernel.clone();
         self.trace.iter().flatten().map(kernel).collect()
     }
+}
+
+/// The half-precision parameters of the store of a step: the first step over it looks for them.
+fn half_of(ops: &BoundOps) -> Result<Option<Arc<HalfParameters>>, ExecError> {
+    let Some(block) = ops.env.memory.store.memory().as_any().downcast_ref::<DeviceBlock>() else { return Ok(None) };
+    if let Some(known) = block.half.get() {
+        return Ok(known.clone());
+    }
+    let found = HalfParameters::new(&ops.compiled, &ops.gpu, &ops.env)?;
+    Ok(block.half.get_or_init(|| found).clone())
 }
 
 /// Steps that fetch their own batches.

@@ -5,16 +5,18 @@ use super::bound_call::BoundCall;
 use super::bound_ops::BoundOps;
 use super::capture::capture;
 use super::captured_graph::CapturedGraph;
+use super::device_block::allocate;
 use super::error::CudaError;
 use super::gpu::Gpu;
 use super::graphs::MAX_STEPS;
 use super::half_parameters::HalfParameters;
 use super::launch::Launch;
-use super::memory::{DeviceMemory, Event};
+use super::memory::Event;
 use super::recording::Role;
-use super::step::{Step, allocate};
+use super::step::Step;
 use crate::compile::Compiled;
 use crate::exec::ExecError;
+use crate::exec::store::StepMemory;
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -113,21 +115,9 @@ impl OpTimer {
     /// Where memory is short, or a kernel cannot be had.
     pub fn new(compiled: Arc<Compiled>, gpu: Arc<Gpu>, timed: &[bool]) -> Result<Self, ExecError> {
         gpu.enter()?;
-        let memory = allocate(&compiled, &gpu)?;
-        // What another plan owns is stood in for by memory of the same size.
-        let mut externals = vec![0; compiled.plan.buffers.len()];
-        let bytes: u64 = compiled.plan.buffers.iter().filter(|b| b.external).map(|b| b.bytes).sum();
-        let mut shared = None;
-        if bytes > 0 {
-            let stand_in = DeviceMemory::zeroed(bytes as usize, gpu.stream())?;
-            let mut next = stand_in.base();
-            for (address, buffer) in externals.iter_mut().zip(&compiled.plan.buffers).filter(|(_, b)| b.external) {
-                *address = next;
-                next += buffer.bytes;
-            }
-            shared = Some(Arc::new(stand_in));
-        }
-        let env = DeviceEnv { memory, shared, externals };
+        // A store of its own, where an evaluation would have the training step's.
+        let memory = StepMemory::new(&compiled.plan, &[], |sizes| allocate(sizes, &gpu))?;
+        let env = DeviceEnv::new(memory, &compiled.plan)?;
         let ops = BoundOps::new(compiled, gpu, env, Some(timed))?;
         let half = HalfParameters::new(&ops.compiled, &ops.gpu, &ops.env)?;
         Ok(Self { ops, half })
@@ -148,7 +138,7 @@ impl OpTimer {
         let gpu = &self.ops.gpu;
         gpu.enter()?;
         if let Some(half) = &self.half {
-            half.refresh(gpu)?;
+            half.refresh(gpu, self.ops.env.memory.store.changed())?;
         }
         let watch = Stopwatch::new(gpu)?;
         // The first launch loads what a library has not loaded yet.

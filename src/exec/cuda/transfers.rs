@@ -10,8 +10,8 @@ use std::sync::Arc;
 
 /// The values that the host reads after every step, fetched by one copy.
 struct Mirror {
-    /// Where the first byte is in the arena.
-    offset: u64,
+    /// The address of the first byte.
+    address: u64,
     memory: Pinned,
     is_fresh: bool,
 }
@@ -100,8 +100,8 @@ impl Transfers {
         Ok(())
     }
 
-    /// Sets the bytes of the arena, `from..to`, that the host reads after every step, so that one copy fetches them
-    /// all.
+    /// Sets the bytes, at the addresses `from..to` of one block, that the host reads after every step, so that one copy
+    /// fetches them all.
     ///
     /// # Errors
     /// Where memory is short.
@@ -110,27 +110,27 @@ impl Transfers {
         const MAX_BYTES: u64 = 64 << 10;
         if from < to && to - from <= MAX_BYTES {
             let memory = Pinned::new((to - from) as usize)?;
-            *self.mirror.borrow_mut() = Some(Mirror { offset: from, memory, is_fresh: false });
+            *self.mirror.borrow_mut() = Some(Mirror { address: from, memory, is_fresh: false });
         }
         Ok(())
     }
 
-    /// Bytes of the arena, which begins at `base`, from the copy of watched values; false where they are not all in it.
+    /// Bytes at an address, from the copy of watched values; false where they are not all in it.
     ///
     /// # Errors
     /// What went wrong on the device.
-    pub(super) fn fetched(&self, base: u64, offset: u64, out: &mut [u8]) -> Result<bool, CudaError> {
+    pub(super) fn fetched(&self, address: u64, out: &mut [u8]) -> Result<bool, CudaError> {
         let mut mirror = self.mirror.borrow_mut();
         let Some(mirror) = mirror.as_mut() else { return Ok(false) };
         let size = mirror.memory.bytes().len() as u64;
-        if offset < mirror.offset || offset + out.len() as u64 > mirror.offset + size {
+        if address < mirror.address || address + out.len() as u64 > mirror.address + size {
             return Ok(false);
         }
         if !mirror.is_fresh {
-            self.read(base + mirror.offset, mirror.memory.bytes_mut())?;
+            self.read(mirror.address, mirror.memory.bytes_mut())?;
             mirror.is_fresh = true;
         }
-        let start = (offset - mirror.offset) as usize;
+        let start = (address - mirror.address) as usize;
         out.copy_from_slice(&mirror.memory.bytes()[start..start + out.len()]);
         Ok(true)
     }

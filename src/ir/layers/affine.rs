@@ -1,11 +1,12 @@
-//! `dense` and `conv2d`: a product with a weight, a bias, and an activation.
+//! `dense` and `conv2d`: a product with a weight, a bias, and an activation; and the products inside of other layers.
 
 use super::activation::activation;
 use crate::ir::builder::{At, Backward, Builder, Derivative, Forward};
-use crate::ir::nodes::{self, NodeKind, Window};
+use crate::ir::nodes::{self, NodeKind, Over, Window};
 use crate::ir::value::ValueId;
 use crate::model::ParamKind;
-use crate::model::layers::{Conv2d, Dense};
+use crate::model::layers::{Conv1d, Conv2d, Dense, Padding1d};
+use crate::tensor::Shape;
 
 impl Forward for Dense {
     fn forward(&self, b: &mut Builder<'_>, at: &At<'_>) -> ValueId {
@@ -15,8 +16,17 @@ impl Forward for Dense {
 
 impl Forward for Conv2d {
     fn forward(&self, b: &mut Builder<'_>, at: &At<'_>) -> ValueId {
-        let window = Window { size: self.kernel, stride: self.stride, padding: self.pad(), dilation: self.dilation };
-        affine(b, at, Some((window, self.groups)))
+        let (size, stride, padding, dilation) = (self.kernel, self.stride, self.pad(), self.dilation);
+        affine(b, at, Some((Window { size, stride, padding, dilation, over: Over::Image }, self.groups)))
+    }
+}
+
+impl Forward for Conv1d {
+    fn forward(&self, b: &mut Builder<'_>, at: &At<'_>) -> ValueId {
+        let over = if self.padding == Padding1d::Causal { Over::Causal } else { Over::Sequence };
+        let (size, stride, dilation) = ([1, self.kernel], [1, self.stride], [1, self.dilation]);
+        let [before, _] = self.pad();
+        affine(b, at, Some((Window { size, stride, padding: [0, before], dilation, over }, self.groups)))
     }
 }
 
@@ -33,7 +43,7 @@ fn affine(b: &mut Builder<'_>, at: &At<'_>, conv: Option<(Window, usize)>) -> Va
         Some((window, groups)) => b.node(nodes::Conv2d { window, groups, bias }, inputs, vec![y]),
         None => b.node(nodes::Linear { bias }, inputs, vec![y]),
     }
-    b.record(Product { x, bias, conv });
+    b.record(Product { x, bias, conv, params: Params::OF_LAYER });
     b.trained_before = true;
     match function {
         Some(function) => activation(b, function, y, at.out.clone()),
@@ -41,20 +51,47 @@ fn affine(b: &mut Builder<'_>, at: &At<'_>, conv: Option<(Window, usize)>) -> Va
     }
 }
 
+/// The parameters of a product, and what the gradients of its weight, its bias and its input are called.
+#[derive(Clone, Copy)]
+pub(super) struct Params {
+    pub weight: ParamKind,
+    pub bias: ParamKind,
+    pub gradients: [&'static str; 3],
+}
+
+impl Params {
+    /// Those of a layer with one product.
+    const OF_LAYER: Self = Self { weight: ParamKind::Weight, bias: ParamKind::Bias, gradients: ["gW", "gB", "gA"] };
+}
+
+/// A product of the rows of `x`, which are `out` behind it under this name; one of several in a layer.
+pub(super) fn projection(b: &mut Builder<'_>, at: &At<'_>, x: ValueId, params: Params, y: (&str, Shape)) -> ValueId {
+    let saved = b.save(x);
+    let w = b.param_value(at.layer, params.weight);
+    let bias = b.param_value(at.layer, params.bias);
+    let y = b.real(y.0, y.1);
+    b.node(nodes::Linear { bias: bias.is_some() }, [Some(x), w, bias].into_iter().flatten().collect(), vec![y]);
+    b.record(Product { x: saved, bias: bias.is_some(), conv: None, params });
+    b.trained_before = true;
+    y
+}
+
 struct Product {
     x: ValueId,
     bias: bool,
     conv: Option<(Window, usize)>,
+    params: Params,
 }
 
 impl Derivative for Product {
     fn backward(&self, b: &mut Builder<'_>, at: &Backward<'_>) -> Option<ValueId> {
-        let Self { x, bias, conv } = *self;
-        let (w_before, dw) = b.param_grad(at.layer, ParamKind::Weight, "gW");
-        let (b_before, db) = b.param_grad(at.layer, ParamKind::Bias, "gB");
+        let Self { x, bias, conv, params } = *self;
+        let [of_weight, of_bias, of_input] = params.gradients;
+        let (w_before, dw) = b.param_grad(at.layer, params.weight, of_weight);
+        let (b_before, db) = b.param_grad(at.layer, params.bias, of_bias);
         let shape = b.shape(x);
-        let dx = at.input_grad.then(|| b.real("gA", shape));
-        let w = b.param_value(at.layer, ParamKind::Weight);
+        let dx = at.input_grad.then(|| b.real(of_input, shape));
+        let w = b.param_value(at.layer, params.weight);
         let inputs = [Some(at.dy), Some(x), w, w_before, b_before].into_iter().flatten().collect();
         let outputs = [dw, db, dx].into_iter().flatten().collect();
         let (input_grad, accumulate) = (at.input_grad, w_before.is_some());

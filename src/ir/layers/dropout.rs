@@ -10,7 +10,7 @@ impl Forward for Dropout {
     fn forward(&self, b: &mut Builder<'_>, at: &At<'_>) -> ValueId {
         let (rate, stream) = (self.rate, b.streams);
         b.streams += 1;
-        let Some(counter) = b.counter.filter(|_| rate > 0.0) else { return at.x };
+        let Some(counter) = b.drawn_by().filter(|_| rate > 0.0) else { return at.x };
         let y = b.real("y", at.out.clone());
         let name = b.local_name("mask");
         let mask = b.value(name, Role::Activation, Shape::from([at.out.len().div_ceil(8)]), DType::U8);

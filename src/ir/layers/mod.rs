@@ -2,11 +2,15 @@
 
 mod activation;
 mod affine;
+mod attention;
 mod block;
 mod dropout;
 mod flatten;
 mod norm;
+mod parallel;
 mod pool;
+mod recurrent;
+mod sequence;
 
 use super::builder::{At, Builder, Forward};
 use super::value::ValueId;
@@ -22,7 +26,7 @@ pub(super) fn forward(b: &mut Builder<'_>, id: LayerId, x: ValueId) -> ValueId {
     each_layer!(&layer.spec, l => l.forward(b, &at))
 }
 
-/// Applies the layers inside of a block once.
-fn inside(b: &mut Builder<'_>, block: &Layer, x: ValueId) -> ValueId {
-    block.children.iter().fold(x, |x, &child| forward(b, child, x))
+/// Applies the layers of one of a block's lists once.
+fn inside(b: &mut Builder<'_>, block: &Layer, list: usize, x: ValueId) -> ValueId {
+    block.lists[list].iter().fold(x, |x, &child| forward(b, child, x))
 }

@@ -1,6 +1,6 @@
 //! Products with weights: dense layers and convolutions, and their gradients.
 
-use super::{NodeType, Shapes, Window, elements, must, same};
+use super::{NodeType, Over, Shapes, Window, elements, image_dims, must, same};
 use serde::{Deserialize, Serialize};
 
 /// `x, w, [b] -> y`
@@ -46,17 +46,32 @@ impl NodeType for Linear {
 }
 
 impl NodeType for Conv2d {
+    fn name(&self) -> Option<&'static str> {
+        (self.window.over != Over::Image).then_some("Conv1d")
+    }
+
     fn verify(&self, at: &Shapes<'_>) -> Result<(), String> {
-        let (x, w, y) = (at.input(0), at.input(1), at.output(0));
-        let ([xn, xc, ..], [yn, yc, ..], [f, c, kh, kw]) = (x, y, w) else { return Err("expected images".into()) };
+        let dims = (image_dims(at.input(0)), image_dims(at.output(0)), filter_dims(at.input(1)));
+        let (Some(x), Some(y), Some([f, c, kh, kw])) = dims else { return Err("expected images".into()) };
         let window = &self.window;
+        let sides = if window.over == Over::Causal { 1 } else { 2 };
         let spatial = (2..4).all(|a| {
-            let (i, k) = (a - 2, [*kh, *kw][a - 2]);
+            let (i, k) = (a - 2, [kh, kw][a - 2]);
             k == window.size[i]
-                && x[a] + 2 * window.padding[i] > (y[a] - 1) * window.stride[i] + window.dilation[i] * (k - 1)
-                && x[a] + 2 * window.padding[i] < y[a] * window.stride[i] + window.dilation[i] * (k - 1) + 1
+                && x[a] + sides * window.padding[i] > (y[a] - 1) * window.stride[i] + window.dilation[i] * (k - 1)
+                && x[a] + sides * window.padding[i] < y[a] * window.stride[i] + window.dilation[i] * (k - 1) + 1
         });
-        must(xn == yn && f == yc && c * self.groups == *xc && spatial, format!("{x:?} by {w:?} cannot give {y:?}"))
+        let is_whole = x[0] == y[0] && f == y[1] && c * self.groups == x[1] && spatial;
+        must(is_whole, format!("{:?} by {:?} cannot give {:?}", at.input(0), at.input(1), at.output(0)))
+    }
+}
+
+/// The dimensions `[f, c, kh, kw]` of filters, or of those over sequences, `[f, c, k]`, as filters of one row.
+fn filter_dims(dims: &[usize]) -> Option<[usize; 4]> {
+    match *dims {
+        [f, c, kh, kw] => Some([f, c, kh, kw]),
+        [f, c, k] => Some([f, c, 1, k]),
+        _ => None,
     }
 }
 
@@ -68,8 +83,12 @@ impl NodeType for LinearBwd {
 }
 
 impl NodeType for Conv2dBwd {
+    fn name(&self) -> Option<&'static str> {
+        (self.window.over != Over::Image).then_some("Conv1dBwd")
+    }
+
     fn verify(&self, at: &Shapes<'_>) -> Result<(), String> {
-        let outputs = at.input(0).get(1).copied().unwrap_or(0);
+        let outputs = image_dims(at.input(0)).map_or(0, |dims| dims[1]);
         gradients(at, self.bias.then_some(outputs), self.input_grad)
     }
 }

@@ -1,6 +1,7 @@
 //! Losses, their gradients, and the accuracy.
 
 use super::{NodeType, Shapes, must, same};
+use crate::model::losses::PointFn;
 use serde::{Deserialize, Serialize};
 
 /// `logits, labels -> loss, probs`
@@ -23,13 +24,31 @@ pub struct Mse {}
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct MseGrad {}
 
+/// `y, target -> loss`: the mean of a function of each element.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct PointLoss {
+    pub func: PointFn,
+    pub delta: f64,
+}
+
+/// `y, target -> dy`
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct PointLossGrad {
+    pub func: PointFn,
+    pub delta: f64,
+}
+
+/// `logits, target -> accuracy`, where targets are 0 or 1.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct BinaryAccuracy {}
+
 /// `logits, labels -> accuracy`
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Accuracy {}
 
 impl NodeType for SoftmaxCrossEntropy {
     fn verify(&self, at: &Shapes<'_>) -> Result<(), String> {
-        must(at.input(1) == [at.input(0)[0]] && at.output(0) == [1], "one label a sample, one loss")?;
+        must(are_labels(at) && at.output(0) == [1], "one label a row, one loss")?;
         same(at.input(0), at.output(1))
     }
 }
@@ -52,8 +71,34 @@ impl NodeType for MseGrad {
     }
 }
 
+impl NodeType for PointLoss {
+    fn verify(&self, at: &Shapes<'_>) -> Result<(), String> {
+        must(at.output(0) == [1], "one loss")?;
+        same(at.input(0), at.input(1))
+    }
+}
+
+impl NodeType for PointLossGrad {
+    fn verify(&self, at: &Shapes<'_>) -> Result<(), String> {
+        same(at.input(0), at.input(1))?;
+        same(at.input(0), at.output(0))
+    }
+}
+
+impl NodeType for BinaryAccuracy {
+    fn verify(&self, at: &Shapes<'_>) -> Result<(), String> {
+        must(at.output(0) == [1], "one accuracy")?;
+        same(at.input(0), at.input(1))
+    }
+}
+
 impl NodeType for Accuracy {
     fn verify(&self, at: &Shapes<'_>) -> Result<(), String> {
-        must(at.input(1) == [at.input(0)[0]] && at.output(0) == [1], "one label a sample")
+        must(are_labels(at) && at.output(0) == [1], "one label a row")
     }
+}
+
+/// Whether the second input has a label for each row of the first: a sample's, or those of its positions.
+fn are_labels(at: &Shapes<'_>) -> bool {
+    at.input(0).split_last().is_some_and(|(_, rows)| at.input(1) == rows)
 }

@@ -4,29 +4,70 @@
 //! `lower/layers`.
 
 mod affine;
+mod attention;
+mod joined;
 mod loss;
 mod norm;
 mod pointwise;
 mod pool;
+mod recurrence;
+mod sequence;
 mod update;
 
 pub use affine::{Conv2d, Conv2dBwd, Linear, LinearBwd};
-pub use loss::{Accuracy, Mse, MseGrad, SoftmaxCrossEntropy, SoftmaxCrossEntropyGrad};
+pub use attention::{Attention, AttentionBwd};
+pub use joined::{Concat, ConcatBwd, MOST_JOINED, Multiply, joined_axis};
+pub use loss::{
+    Accuracy, BinaryAccuracy, Mse, MseGrad, PointLoss, PointLossGrad, SoftmaxCrossEntropy, SoftmaxCrossEntropyGrad,
+};
 pub use norm::{BatchNorm, BatchNormBwd, BatchNormEval, LayerNorm, LayerNormBwd};
 pub use pointwise::{Activation, ActivationBwd, Add, Dropout, DropoutBwd, Flatten, FlattenBwd, GradAdd, Save};
 pub use pool::{GlobalAvgPool, GlobalAvgPoolBwd, Pool, PoolBwd, PoolKind};
-pub use update::{BiasCorr, OptimizerStep, StepInc, UpdateMetrics};
+pub use recurrence::{Direction, Recurrence, RecurrenceBwd};
+pub use sequence::{AddPositions, AddPositionsBwd, AddSinusoids, Embedding, EmbeddingBwd, Take, TakeBwd};
+pub use update::{BiasCorr, GradNorms, OptimizerStep, StepInc, UpdateMetrics, UpdateRates};
 
 use super::value::{Role, Value, ValueId};
 use serde::{Deserialize, Serialize};
 
-/// A window that slides over an image.
+/// What a window slides over.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Over {
+    /// `[N, C, H, W]`.
+    #[default]
+    Image,
+    /// `[N, T, C]`: an image of one row, whose columns are the positions.
+    Sequence,
+    /// The same, with all of the padding before the first position.
+    Causal,
+}
+
+impl Over {
+    fn is_image(&self) -> bool {
+        *self == Self::Image
+    }
+}
+
+/// A window that slides over an image or a sequence.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Window {
     pub size: [usize; 2],
     pub stride: [usize; 2],
     pub padding: [usize; 2],
     pub dilation: [usize; 2],
+    #[serde(default, skip_serializing_if = "Over::is_image")]
+    pub over: Over,
+}
+
+/// The dimensions `[n, c, h, w]` of images, or of sequences `[n, t, c]` as images of one row.
+#[must_use]
+pub fn image_dims(dims: &[usize]) -> Option<[usize; 4]> {
+    match *dims {
+        [n, c, h, w] => Some([n, c, h, w]),
+        [n, t, c] => Some([n, c, 1, t]),
+        _ => None,
+    }
 }
 
 /// What the graph knows of a kind of node.
@@ -80,12 +121,15 @@ macro_rules! each_node {
     };
     ($($args:tt)*) => {
         $crate::ir::each_node! { @all [$($args)*]
-            Linear LinearBwd Conv2d Conv2dBwd
+            Linear LinearBwd Conv2d Conv2dBwd Attention AttentionBwd
             BatchNorm BatchNormEval BatchNormBwd LayerNorm LayerNormBwd
             Activation ActivationBwd Dropout DropoutBwd Flatten FlattenBwd Add GradAdd Save
-            Pool PoolBwd GlobalAvgPool GlobalAvgPoolBwd
+            Concat ConcatBwd Multiply
+            Pool PoolBwd GlobalAvgPool GlobalAvgPoolBwd Recurrence RecurrenceBwd
+            Embedding EmbeddingBwd AddPositions AddPositionsBwd AddSinusoids Take TakeBwd
             SoftmaxCrossEntropy SoftmaxCrossEntropyGrad Mse MseGrad Accuracy
-            StepInc BiasCorr OptimizerStep UpdateMetrics
+            PointLoss PointLossGrad BinaryAccuracy
+            StepInc BiasCorr GradNorms UpdateRates OptimizerStep UpdateMetrics
         }
     };
 }

@@ -1,6 +1,6 @@
 //! Pooling over images and its gradients.
 
-use super::{NodeType, Shapes, Window, must};
+use super::{NodeType, Shapes, Window, image_dims, must};
 use serde::{Deserialize, Serialize};
 
 /// Which value of its window a pooling layer keeps.
@@ -71,6 +71,12 @@ impl NodeType for GlobalAvgPoolBwd {
     }
 }
 
+/// Of a global mean one side has neither rows nor columns nor positions.
 fn keeps_batch_and_channels(at: &Shapes<'_>) -> Result<(), String> {
-    must(at.input(0)[..2] == at.output(0)[..2], "pooling keeps batch and channels")
+    let ends = |dims: &[usize]| match image_dims(dims) {
+        Some([n, c, ..]) => Some([n, c]),
+        None => <[usize; 2]>::try_from(dims).ok(),
+    };
+    let (x, y) = (ends(at.input(0)), ends(at.output(0)));
+    must(x.is_some() && x == y, "pooling keeps batch and channels")
 }

@@ -1,7 +1,7 @@
 //! The end of the step: counters, the update of the parameters, and what is measured of it.
 
 use super::{NodeType, Role, Shapes, must, same};
-use crate::model::UpdateRule;
+use crate::model::{ScheduleKind, UpdateRule};
 use serde::{Deserialize, Serialize};
 
 /// `counter -> counter`
@@ -14,11 +14,54 @@ pub struct BiasCorr {
     pub betas: [f64; 2],
 }
 
+/// `grads.. -> grad_norm_seg`: the norm of the gradient of each parameter, which is the sum of those of so many batches
+/// and counts as their mean.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct GradNorms {
+    #[serde(default = "one", skip_serializing_if = "is_one")]
+    pub batches: usize,
+}
+
+const fn one() -> usize {
+    1
+}
+
+#[allow(clippy::trivially_copy_pass_by_ref, reason = "serde hands out references")]
+const fn is_one(count: &usize) -> bool {
+    *count == 1
+}
+
+/// `hyper, counter, [steps], [grad_norm_seg] -> rates`: the rate of the step by its schedule, the decay, and, where
+/// `clip_norm` is not zero or gradients are the sum of several batches, what they are multiplied by.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct UpdateRates {
+    pub schedule: ScheduleKind,
+    pub warmup: usize,
+    #[serde(rename = "final")]
+    pub last: f64,
+    pub every: usize,
+    pub factor: f64,
+    pub clip_norm: f64,
+    #[serde(default = "one", skip_serializing_if = "is_one")]
+    pub batches: usize,
+}
+
 /// `hyper, [corr], params.., grads.., moments.. -> params.., moments.., [update_max_seg, grad_norm_seg]`
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct OptimizerStep {
     pub rule: UpdateRule,
     pub measured: bool,
+    /// Whether `hyper` has a third value that gradients are multiplied by. Their norms are then measured before.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub clipped: bool,
+    /// The trained parameters, by number, that do not decay.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub exempt: Vec<usize>,
+}
+
+#[allow(clippy::trivially_copy_pass_by_ref, reason = "serde hands out references")]
+fn is_false(flag: &bool) -> bool {
+    !flag
 }
 
 /// `update_max_seg, grad_norm_seg -> update_max, grad_norm`
@@ -34,6 +77,20 @@ impl NodeType for StepInc {
 impl NodeType for BiasCorr {
     fn verify(&self, at: &Shapes<'_>) -> Result<(), String> {
         must(at.output(0) == [2], "two corrections")
+    }
+}
+
+impl NodeType for GradNorms {
+    fn verify(&self, at: &Shapes<'_>) -> Result<(), String> {
+        let [grads, _] = at.count(Role::Grad);
+        must(at.output(0) == [grads], "each gradient has a norm")
+    }
+}
+
+impl NodeType for UpdateRates {
+    fn verify(&self, at: &Shapes<'_>) -> Result<(), String> {
+        let rates = if self.clip_norm > 0.0 || self.batches > 1 { 3 } else { 2 };
+        must(at.input(0) == [2] && at.output(0) == [rates], "two rates, and a third where gradients are scaled")
     }
 }
 

@@ -75,7 +75,7 @@ impl Lower for nodes::Conv2d {
             });
         }
         let w = l.lowered(node.inputs[1]);
-        let layout = Layout::image(geometry.f, geometry.ho, geometry.wo);
+        let layout = l.image_layout(node.outputs[0]);
         let y = if bias { l.partial(node.outputs[0], layout, "xW") } else { l.twin(node.outputs[0], layout) };
         let kind = OpKind::Conv2d(ops::Conv2d { geometry, epilogue: Epilogue::default() });
         l.emit(kind, &[("a", Some(x)), ("b", Some(w)), ("c", Some(y))]);
@@ -119,7 +119,7 @@ impl Lower for nodes::Conv2dBwd {
 
 fn conv_geometry(x: [usize; 4], y: [usize; 4], window: Window, groups: usize) -> ConvGeometry {
     let ([n, c, h, w], [_, f, ho, wo]) = (x, y);
-    let Window { size: kernel, stride, padding, dilation } = window;
+    let Window { size: kernel, stride, padding, dilation, .. } = window;
     ConvGeometry { n, h, w, c, f, kernel, stride, padding, dilation, groups, ho, wo }
 }
 

@@ -24,8 +24,8 @@ struct Part {
 fn part(l: &mut Lowerer<'_>, node: &Node) -> Part {
     let (a, target) = (l.lowered(node.inputs[0]), l.lowered(node.inputs[1]));
     let a = l.arranged(a, Layout::Plain);
-    let shape = l.lv(a).shape.clone();
-    let (rows, classes, len) = (shape.0[0], shape.0.get(1).copied().unwrap_or(1), shape.len());
+    let (rows, classes) = l.matrix(a);
+    let len = l.lv(a).shape.len();
     let out = l.twin(node.outputs[0], Layout::Plain);
     Part { a, target, out, rows, classes, len }
 }
@@ -62,6 +62,30 @@ impl Lower for nodes::Accuracy {
         let Part { a, target, out, rows, classes, .. } = part(l, node);
         let kind = OpKind::Accuracy(ops::Accuracy { rows, classes });
         l.emit(kind, &[("scores", Some(a)), ("labels", Some(target)), ("accuracy", Some(out))]);
+    }
+}
+
+impl Lower for nodes::PointLoss {
+    fn lower(&self, l: &mut Lowerer<'_>, node: &Node) {
+        let Part { a, target, out, len, .. } = part(l, node);
+        let kind = OpKind::PointLoss(ops::PointLoss { func: self.func, delta: Scalar::new(self.delta), len });
+        l.emit(kind, &[("y", Some(a)), ("target", Some(target)), ("loss", Some(out))]);
+    }
+}
+
+impl Lower for nodes::PointLossGrad {
+    fn lower(&self, l: &mut Lowerer<'_>, node: &Node) {
+        let Part { a, target, out, len, .. } = part(l, node);
+        let kind = OpKind::PointLossGrad(ops::PointLossGrad { func: self.func, delta: Scalar::new(self.delta), len });
+        l.emit(kind, &[("y", Some(a)), ("target", Some(target)), ("dy", Some(out))]);
+    }
+}
+
+impl Lower for nodes::BinaryAccuracy {
+    fn lower(&self, l: &mut Lowerer<'_>, node: &Node) {
+        let Part { a, target, out, len, .. } = part(l, node);
+        let kind = OpKind::BinaryAccuracy(ops::BinaryAccuracy { len });
+        l.emit(kind, &[("y", Some(a)), ("target", Some(target)), ("accuracy", Some(out))]);
     }
 }
 

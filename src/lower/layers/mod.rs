@@ -1,10 +1,14 @@
 //! What each node becomes: the operations of layers, of the loss and of the update.
 
 mod affine;
+mod attention;
+mod joined;
 mod loss;
 mod norm;
 mod pointwise;
 mod pool;
+mod recurrence;
+mod sequence;
 mod update;
 
 use super::lowerer::Lowerer;

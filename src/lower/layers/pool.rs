@@ -15,7 +15,7 @@ impl Lower for nodes::Pool {
         let x = l.image(x);
         let y_dims = l.graph_dims4(node.outputs[0]);
         let geometry = pool_geometry(l.dims4(x), y_dims, window);
-        let layout = Layout::image(geometry.c, geometry.ho, geometry.wo);
+        let layout = l.image_layout(node.outputs[0]);
         let y = Some(l.twin(node.outputs[0], layout));
         let index = node.outputs.get(1).copied().map(|i| l.twin(i, layout));
         let kind = match pool {
@@ -33,7 +33,8 @@ impl Lower for nodes::PoolBwd {
         let dy = l.image(dy);
         let x_dims = l.graph_dims4(node.outputs[0]);
         let geometry = pool_geometry(x_dims, l.dims4(dy), window);
-        let dx = Some(l.twin(node.outputs[0], Layout::image(geometry.c, geometry.h, geometry.w)));
+        let layout = l.image_layout(node.outputs[0]);
+        let dx = Some(l.twin(node.outputs[0], layout));
         match pool {
             PoolKind::Max => {
                 let index = Some(l.lowered(node.inputs[1]));
@@ -67,7 +68,8 @@ impl Lower for nodes::GlobalAvgPoolBwd {
         let dy = l.lowered(node.inputs[0]);
         let dy = l.arranged(dy, Layout::Plain);
         let [n, c, h, w] = l.graph_dims4(node.outputs[0]);
-        let dx = l.twin(node.outputs[0], Layout::image(c, h, w));
+        let layout = l.image_layout(node.outputs[0]);
+        let dx = l.twin(node.outputs[0], layout);
         l.emit(
             OpKind::GlobalAvgPoolBwd(ops::GlobalAvgPoolBwd { n, hw: h * w, c }),
             &[("dy", Some(dy)), ("dx", Some(dx))],

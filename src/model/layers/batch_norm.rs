@@ -52,7 +52,11 @@ impl LayerType for BatchNorm {
             [features] => (features, 1),
             [c, h, w] => (c, h * w),
             _ => {
-                cx.fail("", format!("found an input of shape {input}"), "batch_norm takes [features] or [C, H, W]");
+                let help = match input.rank() {
+                    2 => "batch_norm takes [features] or [C, H, W]; use layer_norm or rms_norm on sequences",
+                    _ => "batch_norm takes [features] or [C, H, W]",
+                };
+                cx.fail("", format!("found an input of shape {input}"), help);
                 return None;
             }
         };

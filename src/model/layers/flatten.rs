@@ -1,4 +1,4 @@
-//! `flatten`: an image as one row of features.
+//! `flatten`: an image or a sequence as one row of features.
 
 use super::{LayerKind, LayerType, NextActivation};
 use crate::model::draw::Draw;
@@ -13,7 +13,7 @@ impl LayerType for Flatten {
     const KIND: LayerKind = LayerKind {
         type_name: "flatten",
         class: "Flatten",
-        about: "Sees an image as one row of features; moves nothing.",
+        about: "Sees an image or a sequence as one row of features; moves nothing.",
     };
     const FIELDS: &'static [FieldSpec<Self>] = &[];
 

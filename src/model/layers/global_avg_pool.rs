@@ -1,4 +1,4 @@
-//! `global_avg_pool`: the mean of each channel.
+//! `global_avg_pool`: the mean of each channel of an image, or of each feature over all positions of a sequence.
 
 use super::{LayerKind, LayerType, NextActivation};
 use crate::model::draw::Draw;
@@ -13,7 +13,7 @@ impl LayerType for GlobalAvgPool {
     const KIND: LayerKind = LayerKind {
         type_name: "global_avg_pool",
         class: "GlobalAvgPool",
-        about: "The mean of each channel over the whole image.",
+        about: "The mean of each channel over the whole image, or of each feature over all positions.",
     };
     const FIELDS: &'static [FieldSpec<Self>] = &[];
 
@@ -26,6 +26,9 @@ impl LayerType for GlobalAvgPool {
     }
 
     fn infer(&self, cx: &mut Infer<'_>) -> Option<Shape> {
+        if let [_, features] = cx.input.0[..] {
+            return Some(Shape::from([features]));
+        }
         let [channels, ..] = cx.image("global_avg_pool")?;
         Some(Shape::from([channels]))
     }

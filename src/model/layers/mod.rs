@@ -4,39 +4,64 @@
 //! A new layer is a file with a struct that implements [`LayerType`], and its name in the list of `each_layer!`.
 
 mod activation;
+mod attention;
 mod batch_norm;
+mod conv1d;
 mod conv2d;
 mod dense;
 mod dropout;
+mod embedding;
 mod flatten;
 mod global_avg_pool;
+mod gru;
 mod layer_norm;
+mod lstm;
+mod nested;
+mod parallel;
 mod pool;
+mod pool1d;
+mod position;
+mod recurrent;
 mod repeat;
 mod residual;
 mod rms_norm;
+mod rnn;
+mod take;
 
 pub use activation::ActivationLayer;
+pub use attention::Attention;
 pub use batch_norm::BatchNorm;
+pub use conv1d::{Conv1d, Padding1d};
 pub use conv2d::Conv2d;
 pub use dense::Dense;
 pub use dropout::Dropout;
+pub use embedding::Embedding;
 pub use flatten::Flatten;
 pub use global_avg_pool::GlobalAvgPool;
+pub use gru::Gru;
 pub use layer_norm::LayerNorm;
+pub use lstm::Lstm;
+pub use parallel::{Branch, JoinKind, Parallel};
 pub use pool::{AvgPool2d, MaxPool2d, Pool, window_output};
+pub use pool1d::{AvgPool1d, MaxPool1d, Pool1d};
+pub use position::{Position, PositionKind};
+pub use recurrent::Recurrent;
 pub use repeat::Repeat;
 pub use residual::Residual;
 pub use rms_norm::RmsNorm;
+pub use rnn::Rnn;
+pub use take::{Take, TakeAt};
 
 use super::activation::Activation;
 use super::draw::Draw;
-use super::infer::Infer;
+use super::infer::{Infer, Join};
 use super::mistakes::FieldChecks;
+use super::path::ListField;
 use super::schema::{FieldSpec, FieldView, Range};
 use super::spec::Fields;
 use crate::model::field_value::FieldValue;
 use crate::tensor::Shape;
+use nested::{ReadList, read_lists, write_lists};
 use serde_json::{Map, Value};
 use std::fmt::Debug;
 use std::ops::Bound;
@@ -80,7 +105,8 @@ macro_rules! each_layer {
     ($($args:tt)*) => {
         $crate::model::layers::each_layer! { @all [$($args)*]
             Dense Conv2d BatchNorm LayerNorm RmsNorm ActivationLayer MaxPool2d AvgPool2d GlobalAvgPool Flatten Dropout
-            Residual Repeat
+            Attention Residual Repeat Parallel Rnn Gru Lstm
+            Embedding Position Take Conv1d MaxPool1d AvgPool1d
         }
     };
 }
@@ -117,6 +143,10 @@ pub trait LayerType: Clone + Debug + PartialEq + Sized + 'static {
     const FIELDS: &'static [FieldSpec<Self>];
     /// The field that sets how many values the layer gives, if there is one.
     const OUTPUT_FIELD: Option<&'static str> = None;
+    /// The field that holds the layers inside of a block; `None` where the layer is no block.
+    const LISTS: Option<ListField> = None;
+    /// Whether a list without layers is no mistake: it passes on its input.
+    const MAY_BE_EMPTY: bool = false;
 
     /// The layer as the palette offers it.
     fn example() -> Self;
@@ -136,6 +166,16 @@ pub trait LayerType: Clone + Debug + PartialEq + Sized + 'static {
     /// known. Blocks are gone through by the checker.
     fn infer(&self, cx: &mut Infer<'_>) -> Option<Shape>;
 
+    /// Whether tokens may be the layer's input. Blocks hand them to their first layer.
+    fn takes_tokens(&self) -> bool {
+        false
+    }
+
+    /// The inputs of the network that the layer takes by name.
+    fn named_inputs(&self) -> Vec<&str> {
+        Vec::new()
+    }
+
     /// Sets the fields that decide the output's shape so that it is the input's, where the layer can do that.
     fn keep_shape(&mut self, _input: &Shape) {}
 
@@ -153,14 +193,52 @@ pub trait LayerType: Clone + Debug + PartialEq + Sized + 'static {
         false
     }
 
-    /// The layers inside a block.
-    fn children(&self) -> Option<&Vec<LayerSpec>> {
-        None
+    /// The layers inside a block, list by list.
+    fn lists(&self) -> Vec<&Vec<LayerSpec>> {
+        Vec::new()
     }
 
     /// The layers inside a block, to edit.
-    fn children_mut(&mut self) -> Option<&mut Vec<LayerSpec>> {
+    fn lists_mut(&mut self) -> Vec<&mut Vec<LayerSpec>> {
+        Vec::new()
+    }
+
+    /// Puts an empty list before this one, in a block that may have several.
+    fn insert_list(&mut self, _number: usize) {}
+
+    /// Takes a list away with its layers, in a block that may have several.
+    fn remove_list(&mut self, _number: usize) {}
+
+    /// Reads what is beside the layers of a list that is in an object of its own.
+    fn read_entry(&mut self, _number: usize, _f: &mut Fields<'_>) {}
+
+    /// Writes what is beside the layers of a list that is in an object of its own.
+    fn write_entry(&self, _number: usize, _map: &mut Map<String, Value>) {}
+
+    /// The fields beside the layers of a list, with their values.
+    fn entry_fields(&self, _number: usize) -> Vec<FieldView> {
+        Vec::new()
+    }
+
+    /// Sets a field beside the layers of a list; false where there is no such field or the value is of another kind.
+    fn set_in_entry(&mut self, _number: usize, _name: &str, _value: &FieldValue) -> bool {
+        false
+    }
+
+    /// The input of the network that a list takes, by name, where it is not the block's.
+    fn input_of(&self, _number: usize) -> Option<&str> {
         None
+    }
+
+    /// Whether the layers that are drawn for the inside of a block on this input keep its shape.
+    fn keeps_shape_inside(&self, _input: &Shape) -> bool {
+        true
+    }
+
+    /// The output shape of a block whose lists give these shapes; `None` where they do not fit each other, which is
+    /// reported to `cx`.
+    fn join(&self, cx: &mut Join<'_>) -> Option<Shape> {
+        cx.outputs.first().cloned()
     }
 
     /// How often the layers inside are applied, where they are repeated.
@@ -184,17 +262,13 @@ const EPS_HELP: &str = "Added to the variance.";
 /// Writes the fields that differ from their defaults, and the layers inside.
 fn written<T: LayerType>(layer: &T, map: &mut Map<String, Value>) {
     T::FIELDS.iter().for_each(|field| field.write(layer, map));
-    if let Some(children) = layer.children() {
-        map.insert("layers".into(), children.iter().map(|l| Value::Object(l.write())).collect());
-    }
+    write_lists(layer, map);
 }
 
 /// Reads the fields, and the layers inside by `nested`.
-fn read_into<T: LayerType>(layer: &mut T, f: &mut Fields<'_>, nested: fn(&mut Fields<'_>) -> Vec<LayerSpec>) {
+fn read_into<T: LayerType>(layer: &mut T, f: &mut Fields<'_>, nested: ReadList) {
     T::FIELDS.iter().for_each(|field| field.read(layer, f));
-    if let Some(children) = layer.children_mut() {
-        *children = nested(f);
-    }
+    read_lists(layer, f, nested);
 }
 
 fn check_into<T: LayerType>(layer: &T, fields: &mut FieldChecks<'_>) {
@@ -248,27 +322,24 @@ impl LayerSpec {
         each_layer!(self, l => set_in(l, name, value))
     }
 
-    /// Whether it holds layers.
-    #[must_use]
-    pub fn is_block(&self) -> bool {
-        each_layer!(self, l => l.children().is_some())
-    }
-
-    /// The layers inside a block.
-    #[must_use]
-    pub fn children(&self) -> &[Self] {
-        each_layer!(self, l => l.children()).map_or(&[], Vec::as_slice)
-    }
-
-    /// The layers inside a block, to edit.
-    pub fn children_mut(&mut self) -> Option<&mut Vec<Self>> {
-        each_layer!(self, l => l.children_mut())
-    }
-
     /// How often the layers inside are applied, where they are repeated.
     #[must_use]
     pub fn times(&self) -> Option<usize> {
         each_layer!(self, l => l.times())
+    }
+
+    /// Whether tokens may be the layer's input.
+    #[must_use]
+    pub fn takes_tokens(&self) -> bool {
+        each_layer!(self, l => LayerType::takes_tokens(l))
+    }
+
+    /// The inputs of the network that the layer takes by name, with those of the layers inside it.
+    #[must_use]
+    pub fn named_inputs(&self) -> Vec<&str> {
+        let mut names = each_layer!(self, l => LayerType::named_inputs(l));
+        names.extend(self.inside().flat_map(Self::named_inputs));
+        names
     }
 
     /// Whether the layers inside must give the shape that they take.
@@ -304,7 +375,7 @@ impl LayerSpec {
     }
 
     /// Reads the fields of a layer of `kind`; nested layers are read by `nested`.
-    pub(super) fn read(kind: LayerKind, f: &mut Fields<'_>, nested: fn(&mut Fields<'_>) -> Vec<Self>) -> Self {
+    pub(super) fn read(kind: LayerKind, f: &mut Fields<'_>, nested: ReadList) -> Self {
         let mut layer = kind.example();
         each_layer!(&mut layer, l => read_into(l, f, nested));
         layer
@@ -367,7 +438,7 @@ mod tests {
             let (map, mut mistakes) = (layer.write(), Vec::new());
             let mut fields = Fields::new(&map, "layers[0]", None, &mut mistakes);
             let _ = fields.raw("type");
-            let nested = |f: &mut Fields<'_>| {
+            let nested = |f: &mut Fields<'_>, _| {
                 let _ = f.raw("layers");
                 Vec::new()
             };

@@ -3,6 +3,7 @@
 use super::{LayerKind, LayerSpec, LayerType};
 use crate::model::draw::Draw;
 use crate::model::infer::Infer;
+use crate::model::path::ListField;
 use crate::model::schema::{FieldSpec, lens};
 use crate::tensor::Shape;
 
@@ -22,6 +23,7 @@ impl LayerType for Repeat {
     const FIELDS: &'static [FieldSpec<Self>] =
         &[FieldSpec::<Self>::count("times", lens!(times))
             .help("How often the block is applied, with the same weights.")];
+    const LISTS: Option<ListField> = Some(ListField::Layers);
 
     fn example() -> Self {
         Self { times: 2, layers: Vec::new() }
@@ -35,16 +37,20 @@ impl LayerType for Repeat {
         unreachable!("the checker goes through the layers inside")
     }
 
-    fn children(&self) -> Option<&Vec<LayerSpec>> {
-        Some(&self.layers)
+    fn lists(&self) -> Vec<&Vec<LayerSpec>> {
+        vec![&self.layers]
     }
 
-    fn children_mut(&mut self) -> Option<&mut Vec<LayerSpec>> {
-        Some(&mut self.layers)
+    fn lists_mut(&mut self) -> Vec<&mut Vec<LayerSpec>> {
+        vec![&mut self.layers]
     }
 
     fn times(&self) -> Option<usize> {
         Some(self.times)
+    }
+
+    fn takes_tokens(&self) -> bool {
+        self.times <= 1
     }
 
     fn must_keep_shape(&self) -> bool {

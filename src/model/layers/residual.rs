@@ -3,6 +3,7 @@
 use super::{LayerKind, LayerSpec, LayerType};
 use crate::model::draw::Draw;
 use crate::model::infer::Infer;
+use crate::model::path::ListField;
 use crate::model::schema::FieldSpec;
 use crate::tensor::Shape;
 
@@ -16,6 +17,7 @@ impl LayerType for Residual {
     const KIND: LayerKind =
         LayerKind { type_name: "residual", class: "Residual", about: "Adds the block's input to its output." };
     const FIELDS: &'static [FieldSpec<Self>] = &[];
+    const LISTS: Option<ListField> = Some(ListField::Layers);
 
     fn example() -> Self {
         Self { layers: Vec::new() }
@@ -29,12 +31,12 @@ impl LayerType for Residual {
         unreachable!("the checker goes through the layers inside")
     }
 
-    fn children(&self) -> Option<&Vec<LayerSpec>> {
-        Some(&self.layers)
+    fn lists(&self) -> Vec<&Vec<LayerSpec>> {
+        vec![&self.layers]
     }
 
-    fn children_mut(&mut self) -> Option<&mut Vec<LayerSpec>> {
-        Some(&mut self.layers)
+    fn lists_mut(&mut self) -> Vec<&mut Vec<LayerSpec>> {
+        vec![&mut self.layers]
     }
 
     fn must_keep_shape(&self) -> bool {

@@ -313,29 +313,28 @@ impl OptimizerSpec {
         each_optimizer!(self, o => findings(o))
     }
 
-    /// Reads an optimizer; a plain one with the rates of the document where it names none that there is.
-    pub(super) fn read(f: &mut Fields<'_>) -> Self {
+    /// Reads an optimizer, or a plain one with the rates of the document where it names none that there is.
+    /// Other fields of its object are left to others.
+    pub(super) fn read(f: &mut Fields<'_>) -> Result<Self, Self> {
         let kind = f.choice("type", &Self::NAMES.map(|name| (name, name)), true);
         match kind.and_then(Self::example) {
             Some(mut optimizer) => {
                 each_optimizer!(&mut optimizer, o => read_into(o, f));
-                f.finish_ref();
-                optimizer
+                Ok(optimizer)
             }
-            // Which other fields there are is known only of an optimizer that there is.
             None => {
                 let lr = f.number("lr", None);
-                Self::sgd(lr).at_rates(lr, f.number("weight_decay", Some(0.0)))
+                Err(Self::sgd(lr).at_rates(lr, f.number("weight_decay", Some(0.0))))
             }
         }
     }
 
     /// The optimizer as it is in a preset.
-    pub(super) fn write(&self) -> Value {
+    pub(super) fn write(&self) -> Map<String, Value> {
         let mut map = Map::new();
         map.insert("type".into(), self.name().into());
         each_optimizer!(self, o => write_into(o, &mut map));
-        Value::Object(map)
+        map
     }
 
     /// One of all ways of all optimizers, at these rates.

@@ -1,7 +1,7 @@
 //! Data for networks that they fit. Its numbers are apart from those of the network.
 
 use super::{Draw, Size};
-use crate::model::{DataSource, DataSpec, LossSpec, SplitKind};
+use crate::model::{DataSource, DataSpec, LossSpec, SplitKind, Targets};
 use crate::tensor::Shape;
 
 /// The share of networks whose input is such that there are classes for it.
@@ -43,15 +43,16 @@ pub(super) fn classes(input: &Shape) -> usize {
 pub(super) fn spec(draw: &mut Draw, batch: usize, loss: LossSpec, [input, output]: [&Shape; 2]) -> Option<DataSpec> {
     let samples = draw.between(4 * batch, 9 * batch);
     let noise = draw.number(0.0, 0.3);
-    let source = match loss {
-        LossSpec::Mse => DataSource::Regression { samples, noise },
-        LossSpec::SoftmaxCrossEntropy { .. } => classified(draw, input.len(), output.len(), (samples, noise))?,
+    let source = match loss.targets() {
+        Targets::Values => DataSource::Regression { samples, noise },
+        Targets::Classes | Targets::Binary => classified(draw, input.len(), output.len(), (samples, noise))?,
     };
-    let is_long = loss == LossSpec::Mse && samples.saturating_mul(input.len()).saturating_mul(output.len()) > TERMS;
+    let is_long =
+        loss.targets() == Targets::Values && samples.saturating_mul(input.len()).saturating_mul(output.len()) > TERMS;
     let held_out = draw.extreme_or(&[0.0, 1.0], |d| d.number(0.1, 0.5));
     let split = draw.pick(&[SplitKind::Shuffled, SplitKind::Last]);
     // No set has one class alone.
-    let is_single = loss != LossSpec::Mse && output.len() == 1;
+    let is_single = loss.wants_classes() && output.len() == 1;
     (!is_long && draw.coin(WITH_DATA) && !is_single).then_some(DataSpec { source, held_out, split })
 }
 

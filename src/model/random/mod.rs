@@ -11,10 +11,15 @@ mod shrink;
 pub use super::draw::{Draw, Size};
 pub use shrink::shrink;
 
-use super::layers::{Flatten, GlobalAvgPool};
-use super::{InputSpec, LayerKind, LayerSpec, LossSpec, OptimizerSpec, Precision, Preset, check};
+use super::layers::{Embedding, Flatten, GlobalAvgPool, LayerType};
+use super::{
+    Content, InputSpec, LayerKind, LayerSpec, ListId, LossSpec, NamedInput, OptimizerSpec, Precision, Preset, Targets,
+    UpdateSpec, check,
+};
 use crate::tensor::Shape;
 
+/// The share of networks whose input is tokens.
+const TOKENS: f64 = 0.12;
 /// Blocks are nested at most this deep.
 const DEPTH: usize = 3;
 
@@ -22,57 +27,82 @@ const DEPTH: usize = 3;
 #[must_use]
 pub fn random_preset(seed: u64, size: Size) -> Preset {
     let (mut draw, mut of_data) = (Draw::new(seed, size), Draw::for_data(seed, size));
+    let mut of_recipe = Draw::for_recipe(seed, size);
     loop {
-        let preset = preset(&mut draw, &mut of_data, seed);
+        let preset = preset(&mut draw, &mut of_data, &mut of_recipe, seed);
         if check(&preset).model.is_some() {
             return preset;
         }
     }
 }
 
-fn preset(draw: &mut Draw, of_data: &mut Draw, seed: u64) -> Preset {
+fn preset(draw: &mut Draw, of_data: &mut Draw, of_recipe: &mut Draw, seed: u64) -> Preset {
     let size = draw.size();
     let usual = input_shape(draw);
-    let fitted = data::input_shape(of_data);
-    let (is_fitted, shape) = (fitted.is_some(), fitted.unwrap_or(usual));
+    let vocab = draw.coin(TOKENS).then(|| draw.extreme_or(&[1, 2], |d| d.between(3, 40)));
+    let fitted = data::input_shape(of_data).filter(|_| vocab.is_none());
+    let (is_fitted, mut shape) = (fitted.is_some(), fitted.unwrap_or(usual));
     let batch = draw.extreme_or(&[1], |d| d.between(2, size.batch));
     let count = draw.between(1, size.layers);
+    let (mut first, mut content, mut input) = (Vec::new(), Content::Real, shape.clone());
+    if let Some(vocab) = vocab {
+        shape = Shape::from([draw.extreme_or(&[1], |d| d.between(2, 12))]);
+        let embedding = Embedding::drawn(draw, &shape);
+        (content, input) = (Content::Tokens { vocab }, Shape::from([shape.0[0], embedding.units]));
+        first.push(LayerSpec::Embedding(embedding));
+    }
     let mut builder = Builder { draw, batch };
-    let (mut layers, mut output) = builder.layers(count, &shape, 0, false);
-    let loss = settings::loss(draw);
-    if matches!(loss, LossSpec::SoftmaxCrossEntropy { .. }) {
-        if output.rank() == 3 {
+    let (rest, mut output) = builder.layers(count, &input, 0, false);
+    let mut layers = [first, rest].concat();
+    let loss = settings::loss(draw, of_recipe);
+    if loss.wants_classes() {
+        // The positions of a sequence may have a class each.
+        if output.rank() == 3 || output.rank() == 2 && draw.coin(0.6) {
             layers.push(if draw.coin(0.5) {
                 LayerSpec::Flatten(Flatten)
             } else {
                 LayerSpec::GlobalAvgPool(GlobalAvgPool)
             });
+            output = Shape::from([1]);
         }
         let classifier = settings::classifier(draw, if is_fitted { data::classes(&shape) } else { 2 });
-        if let LayerSpec::Dense(dense) = &classifier {
-            output = Shape::from([dense.units]);
+        if let (LayerSpec::Dense(dense), Some(last)) = (&classifier, output.0.last_mut()) {
+            *last = dense.units;
         }
         layers.push(classifier);
     }
-    let data = data::spec(of_data, batch, loss, [&shape, &output]);
-    Preset {
+    // No set has tokens, or a class for each position.
+    let has_sets = !content.is_tokens() && (output.rank() != 2 || loss.targets() == Targets::Values);
+    let data = if has_sets { data::spec(of_data, batch, loss, [&shape, &output]) } else { None };
+    let inputs = vec![NamedInput { content, ..NamedInput::only(shape) }];
+    let update = UpdateSpec::drawn(of_recipe);
+    let mut preset = Preset {
         name: format!("random-{seed}"),
         about: String::new(),
-        input: InputSpec { shape, batch },
+        input: InputSpec { batch, inputs },
         layers,
         loss,
         optimizer: settings::optimizer(draw),
+        update,
         precision: draw.pick(&Precision::ALL),
         train: settings::train(draw),
         data,
+    };
+    // A warm-up is over before the run is.
+    if let Some(train) = preset.train {
+        preset.update.schedule.warmup = preset.update.schedule.warmup.min(train.steps);
     }
+    preset
 }
 
-/// Features, or an image that need not be square and may be a single row, column or pixel.
+/// Features, a sequence, or an image that need not be square and may be a single row, column or pixel.
 fn input_shape(draw: &mut Draw) -> Shape {
     let sample = draw.size().sample;
     let side = if sample > 1_000 { 16 } else { 9 };
-    if draw.coin(0.6) {
+    if draw.coin(0.25) {
+        let positions = draw.extreme_or(&[1, 2], |d| d.between(3, 2 * side));
+        Shape::from([positions, draw.extreme_or(&[1], |d| d.between(2, side))])
+    } else if draw.coin(0.6) {
         let mut measure = || draw.extreme_or(&[1, 2], |d| d.between(3, side));
         let (height, width) = (measure(), measure());
         Shape::from([draw.between(1, 5), height, width])
@@ -112,15 +142,17 @@ impl Builder<'_> {
         let mut layer = self.draw.pick(&LayerKind::ALL).drawn(self.draw, input);
         // A shape without its image leaves nothing for half of the layers to do.
         let gives_features = || output_of(&layer, input, self.batch).is_some_and(|o| o.rank() == 1);
-        if input.rank() == 3 && gives_features() && self.draw.coin(0.6) {
+        if input.rank() > 1 && gives_features() && self.draw.coin(0.6) {
             return None;
         }
-        if let Some(children) = layer.children_mut() {
-            if depth >= DEPTH {
-                return None;
-            }
-            let count = self.draw.between(1, 3);
-            *children = self.layers(count, input, depth + 1, true).0;
+        if layer.is_block() && depth >= DEPTH {
+            return None;
+        }
+        let ids: Vec<ListId> = layer.lists().into_iter().map(|(id, _)| id).collect();
+        for id in ids {
+            let count = self.draw.between(usize::from(!layer.may_be_empty()), 3);
+            let layers = self.layers(count, input, depth + 1, layer.keeps_shape_inside(input)).0;
+            *layer.list_mut(id)? = layers;
         }
         Some(layer)
     }
@@ -131,10 +163,11 @@ fn output_of(layer: &LayerSpec, input: &Shape, batch: usize) -> Option<Shape> {
     let preset = Preset {
         name: String::new(),
         about: String::new(),
-        input: InputSpec { shape: input.clone(), batch },
+        input: InputSpec::one(input.clone(), batch),
         layers: vec![layer.clone()],
-        loss: LossSpec::Mse,
+        loss: LossSpec::MSE,
         optimizer: OptimizerSpec::sgd(0.1),
+        update: UpdateSpec::default(),
         precision: Precision::F32,
         data: None,
         train: None,
@@ -156,7 +189,7 @@ mod tests {
     fn kinds(layers: &[LayerSpec], depth: usize, seen: &mut BTreeMap<(&'static str, usize), usize>) {
         for layer in layers {
             *seen.entry((layer.kind().type_name, depth)).or_default() += 1;
-            kinds(layer.children(), depth + 1, seen);
+            layer.lists().into_iter().for_each(|(_, inside)| kinds(inside, depth + 1, seen));
         }
     }
 
@@ -168,7 +201,8 @@ mod tests {
             for depth in [0, 1] {
                 // A layer that changes the shape of every input is inside of blocks where the input has that shape
                 // already.
-                let is_found = seen.contains_key(&(kind.type_name, depth)) || kind.type_name == "global_avg_pool";
+                let changes_shape = ["global_avg_pool", "take", "embedding"].contains(&kind.type_name);
+                let is_found = seen.contains_key(&(kind.type_name, depth)) || depth == 1 && changes_shape;
                 assert!(is_found, "{} at depth {depth}", kind.type_name);
             }
         }
@@ -200,18 +234,14 @@ mod tests {
             let preset = random_preset(seed, Size::SMALL);
             assert_eq!(read_preset(&write_preset(&preset)).as_ref(), Ok(&preset));
             let largest = check(&preset).facts.iter().filter_map(|f| f.output.as_ref().map(Shape::len)).max();
-            let limit = Size::SMALL.sample.max(preset.input.shape.len());
+            let limit = Size::SMALL.sample.max(preset.input.inputs[0].shape.len());
             assert!(largest.is_some_and(|l| l <= limit), "{}: {largest:?}", preset.name);
         }
     }
 
     #[test]
     fn batches_of_one_single_classes_and_every_setting_are_drawn() {
-        // A new loss or precision does not compile here until it is drawn; a new optimizer is among the names.
-        let loss = |loss: LossSpec| match loss {
-            LossSpec::Mse => 0,
-            LossSpec::SoftmaxCrossEntropy { .. } => 1,
-        };
+        // A new precision does not compile here until it is drawn; a new loss or optimizer is among the names.
         // How an optimizer is drawn shows in its cost: gradient descent is drawn in three ways, others in one.
         let optimizer = |optimizer: OptimizerSpec| (optimizer.name(), optimizer.cost());
         let precision = |precision: Precision| match precision {
@@ -224,19 +254,22 @@ mod tests {
         let (mut single, mut one_class, mut with_data, mut with_classes) = (0, 0, 0, 0);
         for seed in 0..600 {
             let preset = random_preset(seed, Size::SMALL);
-            losses.insert(loss(preset.loss));
+            losses.insert(preset.loss.name());
             optimizers.insert(optimizer(preset.optimizer));
             precisions.insert(precision(preset.precision));
             single += usize::from(preset.input.batch == 1);
             with_data += usize::from(preset.data.is_some());
-            with_classes += usize::from(preset.data.is_some() && loss(preset.loss) == 1);
+            with_classes += usize::from(preset.data.is_some() && preset.loss.wants_classes());
             let units = match preset.layers.last() {
                 Some(LayerSpec::Dense(dense)) => dense.units,
                 _ => 0,
             };
-            one_class += usize::from(loss(preset.loss) == 1 && units == 1);
+            one_class += usize::from(preset.loss.wants_classes() && units == 1);
         }
-        assert_eq!((losses.len(), optimizers.len(), precisions.len()), (2, OptimizerSpec::NAMES.len() + 2, 4));
+        assert_eq!(
+            (losses.len(), optimizers.len(), precisions.len()),
+            (LossSpec::NAMES.len(), OptimizerSpec::NAMES.len() + 2, 4)
+        );
         assert!(single > 20 && one_class > 2, "{single} {one_class}");
         assert!((240..=380).contains(&with_data) && with_classes > 60, "{with_data} {with_classes}");
     }

@@ -4,12 +4,15 @@ use crate::model::draw::Draw;
 use crate::model::layers::Dense;
 use crate::model::{LayerSpec, LossSpec, OptimizerSpec, TrainSpec};
 
-pub(super) fn loss(draw: &mut Draw) -> LossSpec {
-    if draw.coin(0.4) {
-        return LossSpec::Mse;
+/// A loss on classes, or one on values. Which one on values it is has a generator of its own, `of_recipe`.
+pub(super) fn loss(draw: &mut Draw, of_recipe: &mut Draw) -> LossSpec {
+    if !draw.coin(0.4) {
+        return LossSpec::drawn("softmax_cross_entropy", draw);
     }
-    let usual = |d: &mut Draw| if d.coin(0.3) { d.number(0.01, 0.3) } else { 0.0 };
-    LossSpec::SoftmaxCrossEntropy { label_smoothing: draw.extreme_or(&[0.999, 1.0], usual) }
+    let on_values = LossSpec::NAMES.map(|name| (name, LossSpec::example(name)));
+    let on_values: Vec<&str> =
+        on_values.iter().filter(|(_, loss)| loss.is_some_and(|l| !l.wants_classes())).map(|(name, _)| *name).collect();
+    LossSpec::drawn(of_recipe.pick(&on_values), of_recipe)
 }
 
 /// The last layer in front of a softmax: 1 class, a few but at least so many, or more than a vector register has
@@ -27,5 +30,9 @@ pub(super) fn optimizer(draw: &mut Draw) -> OptimizerSpec {
 }
 
 pub(super) fn train(draw: &mut Draw) -> Option<TrainSpec> {
-    draw.coin(0.3).then(|| TrainSpec { steps: draw.between(1, 100), seed: draw.between(0, 1_000) as u64 })
+    draw.coin(0.3).then(|| TrainSpec {
+        steps: draw.between(1, 100),
+        seed: draw.between(0, 1_000) as u64,
+        accumulate: 1,
+    })
 }

@@ -4,7 +4,7 @@
 //! by the layers inside of it, fields go back to their defaults, and numbers become smaller and rounder. A document that
 //! the reader or the checker refuses is no candidate.
 
-use crate::model::{LayerPath, LayerSpec, LossSpec, Precision, Preset, check, read_value, write_preset};
+use crate::model::{LayerPath, LayerSpec, ListField, ListId, Precision, Preset, check, read_value, write_preset};
 use serde_json::{Map, Value, json};
 
 /// The smallest network that is found from `preset` on and of which `holds` is true, one change at a time; `preset`
@@ -50,7 +50,7 @@ fn smaller(preset: &Preset, document: &Value, change: &Change) -> Option<Preset>
 /// the length of its numbers as text. Every change makes it smaller, so that shrinking ends.
 fn cost(preset: &Preset) -> (usize, u64, usize, usize) {
     fn layers(list: &[LayerSpec]) -> usize {
-        list.iter().map(|l| 1 + layers(l.children())).sum()
+        list.iter().map(|l| 1 + l.lists().into_iter().map(|(_, inside)| layers(inside)).sum::<usize>()).sum()
     }
     fn whole(value: &Value) -> u64 {
         match value {
@@ -60,12 +60,12 @@ fn cost(preset: &Preset) -> (usize, u64, usize, usize) {
             _ => 0,
         }
     }
-    let loss = match preset.loss {
-        LossSpec::Mse => 0,
-        LossSpec::SoftmaxCrossEntropy { label_smoothing } => 1 + usize::from(label_smoothing != 0.0),
-    };
     let decays = usize::from(preset.optimizer.weight_decay() != 0.0);
-    let settings = loss + preset.optimizer.cost() + decays + usize::from(preset.precision != Precision::F32);
+    let settings = preset.loss.cost()
+        + preset.update.cost()
+        + preset.optimizer.cost()
+        + decays
+        + usize::from(preset.precision != Precision::F32);
     let document = document(preset);
     (layers(&preset.layers), whole(&document), settings, document.to_string().len())
 }
@@ -79,10 +79,11 @@ enum Change {
         from: usize,
         to: usize,
     },
-    /// Puts the layers of a block in its place.
+    /// Puts the layers of one of a block's lists in its place.
     Unwrap {
         list: Place,
         index: usize,
+        inner: Place,
     },
     /// Takes a field away, which then has its default.
     Remove {
@@ -98,6 +99,10 @@ enum Change {
     Together {
         layer: Place,
         smaller: fn(u64) -> u64,
+    },
+    /// Takes numbers of this shape in the place of tokens, without the embeddings that begin with those.
+    TakeNumbers {
+        shape: Vec<Value>,
     },
 }
 
@@ -123,9 +128,9 @@ impl Change {
             Self::Cut { list, from, to } => {
                 at(document, list)?.as_array_mut()?.drain(*from..*to);
             }
-            Self::Unwrap { list, index } => {
+            Self::Unwrap { list, index, inner } => {
                 let list = at(document, list)?.as_array_mut()?;
-                let inner = list.get_mut(*index)?.get_mut("layers")?.as_array_mut()?;
+                let inner = at(list.get_mut(*index)?, inner)?.as_array_mut()?;
                 let inner = std::mem::take(inner);
                 list.splice(*index..=*index, inner);
             }
@@ -133,6 +138,13 @@ impl Change {
                 at(document, object)?.as_object_mut()?.shift_remove(field)?;
             }
             Self::Set { place, value } => *at(document, place)? = value.clone(),
+            Self::TakeNumbers { shape } => {
+                let input = document.get_mut("input")?.as_object_mut()?;
+                input.shift_remove("vocab")?;
+                input.shift_remove("type");
+                input.insert("shape".into(), shape.clone().into());
+                document.get_mut("layers")?.as_array_mut()?.retain(|layer| layer["type"] != "embedding");
+            }
             Self::Together { layer, smaller } => make_smaller(at(document, layer)?, *smaller, 1),
         }
         Some(())
@@ -150,7 +162,7 @@ fn make_smaller(value: &mut Value, smaller: fn(u64) -> u64, least: u64) {
         }
         Value::Array(items) => items.iter_mut().for_each(|item| make_smaller(item, smaller, least)),
         Value::Object(map) => {
-            for (name, value) in map.iter_mut().filter(|(name, _)| *name != "layers") {
+            for (name, value) in map.iter_mut().filter(|(name, _)| !is_lists(name)) {
                 make_smaller(value, smaller, u64::from(name != "padding"));
             }
         }
@@ -171,6 +183,11 @@ fn changes(document: &Value) -> Vec<Change> {
     ];
     let set = |(name, value): (&str, Value)| Change::Set { place: vec![Key::Field(name.into())], value };
     bold.extend(settings.into_iter().map(set));
+    if document["input"]["type"] == "tokens" {
+        let positions = document["input"]["shape"][0].clone();
+        let shapes = [vec![json!(1)], vec![positions, document["layers"][0]["units"].clone()]];
+        bold.extend(shapes.into_iter().map(|shape| Change::TakeNumbers { shape }));
+    }
     bold.into_iter().chain(fields).chain(numbers).collect()
 }
 
@@ -204,28 +221,46 @@ impl Changes {
         for (name, value) in map {
             self.fields.push(Change::Remove { object: place.clone(), field: name.clone() });
             place.push(Key::Field(name.clone()));
-            match value.as_array().filter(|_| name == "layers") {
-                Some(layers) => self.of_layers(layers, place),
+            match value.as_array().filter(|_| is_lists(name)) {
+                Some(layers) if name == "layers" => self.of_layers(layers, place),
+                Some(lists) => self.of_lists(lists, place),
                 None => self.of(value, place),
             }
             place.pop();
         }
     }
 
-    /// Half of a list of layers, then single ones; blocks give way to what is in them.
-    fn of_layers(&mut self, layers: &[Value], place: &mut Place) {
-        let mut length = layers.len() / 2;
+    /// Half of the items of a list, then single ones.
+    fn cuts(&mut self, count: usize, place: &Place) {
+        let mut length = count / 2;
         while length > 0 {
-            for from in (0..layers.len()).step_by(length) {
-                let to = (from + length).min(layers.len());
+            for from in (0..count).step_by(length) {
+                let to = (from + length).min(count);
                 self.bold.push(Change::Cut { list: place.clone(), from, to });
             }
             length /= 2;
         }
-        for (index, layer) in layers.iter().enumerate() {
-            if layer.get("layers").is_some() {
-                self.bold.push(Change::Unwrap { list: place.clone(), index });
+    }
+
+    /// The lists of a block that has several: each is a list of layers, or an object with one.
+    fn of_lists(&mut self, lists: &[Value], place: &mut Place) {
+        self.cuts(lists.len(), place);
+        for (number, list) in lists.iter().enumerate() {
+            place.push(Key::Item(number));
+            match list {
+                Value::Array(layers) => self.of_layers(layers, place),
+                other => self.of(other, place),
             }
+            place.pop();
+        }
+    }
+
+    /// Layers are cut, and blocks give way to what is in them.
+    fn of_layers(&mut self, layers: &[Value], place: &mut Place) {
+        self.cuts(layers.len(), place);
+        for (index, layer) in layers.iter().enumerate() {
+            let unwrap = |inner| Change::Unwrap { list: place.clone(), index, inner };
+            self.bold.extend(lists_of(layer).into_iter().map(unwrap));
             place.push(Key::Item(index));
             let ways: [fn(u64) -> u64; 2] = [|n| n / 2, |n| n.saturating_sub(1)];
             self.numbers.extend(ways.map(|smaller| Change::Together { layer: place.clone(), smaller }));
@@ -233,6 +268,28 @@ impl Changes {
             place.pop();
         }
     }
+}
+
+/// Whether a field of this name holds the layers inside of a block.
+fn is_lists(name: &str) -> bool {
+    [ListField::Layers, ListField::Branches, ListField::Paths].iter().any(|field| field.name() == name)
+}
+
+/// Where the lists of layers of a block are, from its object on.
+fn lists_of(layer: &Value) -> Vec<Place> {
+    let fields = layer.as_object().into_iter().flatten().filter(|(name, _)| is_lists(name));
+    let places = fields.flat_map(|(name, value)| {
+        let field = Key::Field(name.clone());
+        let count = if name == "layers" { 0 } else { value.as_array().map_or(0, Vec::len) };
+        let inner = (0..count).map(|number| {
+            let is_object = value[number].is_object();
+            let layers = is_object.then(|| Key::Field("layers".into()));
+            [field.clone(), Key::Item(number)].into_iter().chain(layers).collect()
+        });
+        let own = (name == "layers").then(|| vec![field.clone()]);
+        own.into_iter().chain(inner).collect::<Vec<Place>>()
+    });
+    places.collect()
 }
 
 fn smaller_counts(n: u64) -> Vec<Value> {
@@ -260,22 +317,22 @@ fn repaired(mut preset: Preset) -> Option<Preset> {
             return Some(preset);
         }
         let block = checked.diagnostics.iter().find_map(|mistake| {
-            let path = mistake.layer.as_ref().filter(|path| mistake.path == format!("{path}.layers"))?;
+            let is_of_lists = |path: &&LayerPath| {
+                let field = mistake.path.strip_prefix(&format!("{path}.")).unwrap_or_default();
+                is_lists(field.split('[').next().unwrap_or_default())
+            };
+            let path = mistake.layer.as_ref().filter(is_of_lists)?;
             let input = checked.facts.iter().find(|fact| fact.path == *path)?.input.clone()?;
             Some((path.clone(), input))
         });
         let (path, input) = block?;
-        let children = layer_mut(&mut preset.layers, &path)?.children_mut()?;
-        children.iter_mut().for_each(|child| child.keep_shape(&input));
+        let block = preset.layer_mut(&path)?;
+        let ids: Vec<ListId> = block.lists().into_iter().map(|(id, _)| id).collect();
+        for id in ids {
+            block.list_mut(id)?.iter_mut().for_each(|child| child.keep_shape(&input));
+        }
     }
     None
-}
-
-fn layer_mut<'a>(layers: &'a mut [LayerSpec], path: &LayerPath) -> Option<&'a mut LayerSpec> {
-    let (last, blocks) = path.0.split_last()?;
-    let list =
-        blocks.iter().try_fold(layers, |list, index| Some(list.get_mut(*index)?.children_mut()?.as_mut_slice()))?;
-    list.get_mut(*last)
 }
 
 #[cfg(test)]
@@ -284,7 +341,7 @@ mod tests {
     use crate::model::random::{Size, random_preset};
 
     fn has(layers: &[LayerSpec], wanted: &impl Fn(&LayerSpec) -> bool) -> bool {
-        layers.iter().any(|l| wanted(l) || has(l.children(), wanted))
+        layers.iter().any(|l| wanted(l) || l.lists().into_iter().any(|(_, inside)| has(inside, wanted)))
     }
 
     /// Shrinks the first networks in which there is such a layer; each must become as small as `most` says.

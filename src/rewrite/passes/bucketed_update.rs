@@ -90,7 +90,8 @@ fn update_of(rw: &mut Rewriter, whole: &Op, segments: &Range<usize>) -> Op {
     let start = of.first().map_or(0, |(_, s)| s.start);
     let end = of.last().map_or(0, |(_, s)| (s.start + s.len).next_multiple_of(FLAT_ALIGN));
     let own = of.iter().map(|(_, s)| Segment { start: s.start - start, len: s.len }).collect();
-    let kind = OpKind::AdamStep(ops::AdamStep { len: end - start, segments: own, beta1, beta2, eps, decoupled });
+    let (len, options) = (end - start, ops::StepOptions::default());
+    let kind = OpKind::AdamStep(ops::AdamStep { len, segments: own, beta1, beta2, eps, decoupled, options });
     let shared = ["hyper", "corr"].map(|slot| (slot, whole.arg(slot)));
     let mut op = Op { fused: whole.fused.clone(), ..made_like(whole, kind, &shared) };
     let layer_of = |param: &ParamId| rw.program().value(rw.program().params[param.0 as usize].value).layer;

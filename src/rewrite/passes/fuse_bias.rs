@@ -1,5 +1,6 @@
 //! A product or convolution adds its bias while it writes.
 
+use crate::ops::slot::bias_add;
 use crate::ops::{Epilogue, OpKind};
 use crate::rewrite::epilogue::with_epilogue;
 use crate::rewrite::pass::{Goal, Pass};
@@ -27,7 +28,9 @@ fn fuse(rw: &mut Rewriter, uses: &Uses, reader: usize) {
     let Some(producer) = uses.sole_producer(rw, op.arg("x")) else { return };
     let before = rw.op(producer);
     let kind = with_epilogue(&before.kind, |e| e.is_empty().then_some(Epilogue { bias: true, ..e }));
-    let Some(kind) = kind else { return };
+    // Positions are added as a bias of whole samples, which is none of the product's outputs.
+    let fits = |kind: &OpKind| kind.slot("bias").and_then(|slot| kind.extent(slot)) == op.kind.extent(bias_add::BIAS);
+    let Some(kind) = kind.filter(fits) else { return };
     let fused = merged(before, op, kind, &[("bias", op.arg("bias")), ("c", op.arg("y"))]);
     rw.fuse(reader, fused, &[producer]);
 }

@@ -1,6 +1,7 @@
 //! Changes to a preset: what each does, and where it leaves the layers.
 
-use crate::model::{LayerKind, LayerPath, LayerSpec, Preset, check};
+use crate::model::{LayerKind, LayerPath, ListPath, Preset, check};
+use crate::studio::document::fields::inputs::set_input_field;
 use crate::studio::document::fields::layer::set_layer_field;
 use crate::studio::document::fields::preset::set_preset_field;
 use crate::studio::document::fields::value::{FieldValue, Owner};
@@ -14,9 +15,9 @@ pub enum Edit {
         name: &'static str,
         value: FieldValue,
     },
-    /// Puts a new layer before position `index` of a block, or of the network where `parent` is empty.
+    /// Puts a new layer before position `index` of a list.
     Insert {
-        parent: LayerPath,
+        parent: ListPath,
         index: usize,
         kind: LayerKind,
     },
@@ -25,9 +26,13 @@ pub enum Edit {
     /// Moves a layer before position `index` of another list; both are counted before the move.
     Move {
         from: LayerPath,
-        parent: LayerPath,
+        parent: ListPath,
         index: usize,
     },
+    /// Puts an empty list of layers before this one of its block, or behind the last.
+    InsertList(ListPath),
+    /// Takes a list away with its layers; a block keeps the last one that it has.
+    RemoveList(ListPath),
 }
 
 impl Edit {
@@ -45,69 +50,70 @@ impl Edit {
             Self::Move { from, parent, index } => {
                 let (source, at) = split_path(from);
                 let index = if *parent == source && *index > at { index - 1 } else { *index };
-                let parent = without(parent, from)?;
+                let parent = list_without(parent, from)?;
                 match path.0.strip_prefix(from.0.as_slice()) {
                     Some(rest) => Some(LayerPath([parent.child(index).0.as_slice(), rest].concat())),
                     None => without(path, from).map(|p| with_room(&p, &parent, index)),
                 }
+            }
+            Self::InsertList(new) => {
+                Some(renumbered(path, new, |number| number + usize::from(number >= new.list.number)))
+            }
+            Self::RemoveList(gone) if gone.place_of(path).is_some() => None,
+            Self::RemoveList(gone) => {
+                Some(renumbered(path, gone, |number| number - usize::from(number > gone.list.number)))
             }
         }
     }
 }
 
 /// A path after a layer came before position `index` of `parent`.
-fn with_room(path: &LayerPath, parent: &LayerPath, index: usize) -> LayerPath {
+fn with_room(path: &LayerPath, parent: &ListPath, index: usize) -> LayerPath {
     let mut path = path.clone();
-    if path.0.starts_with(&parent.0)
-        && let Some(place) = path.0.get_mut(parent.0.len())
-        && *place >= index
+    if parent.place_of(&path).is_some_and(|place| place >= index)
+        && let Some(segment) = path.0.get_mut(parent.block.depth())
     {
-        *place += 1;
+        segment.index += 1;
+    }
+    path
+}
+
+/// A path after the lists of the block that has `list` got other numbers.
+fn renumbered(path: &LayerPath, list: &ListPath, number: impl Fn(usize) -> usize) -> LayerPath {
+    let mut path = path.clone();
+    if path.starts_with(&list.block)
+        && let Some(segment) = path.0.get_mut(list.block.depth())
+        && segment.list.field == list.list.field
+    {
+        segment.list.number = number(segment.list.number);
     }
     path
 }
 
 /// A path after another layer was taken out; `None` where it went with it.
 fn without(path: &LayerPath, gone: &LayerPath) -> Option<LayerPath> {
-    if path.0.starts_with(&gone.0) {
+    if path.starts_with(gone) {
         return None;
     }
     let (parent, index) = split_path(gone);
     let mut path = path.clone();
-    if path.0.starts_with(&parent.0)
-        && let Some(place) = path.0.get_mut(parent.0.len())
-        && *place > index
+    if parent.place_of(&path).is_some_and(|place| place > index)
+        && let Some(segment) = path.0.get_mut(parent.block.depth())
     {
-        *place -= 1;
+        segment.index -= 1;
     }
     Some(path)
 }
 
-/// The list of layers that `parent` holds.
-fn list_mut<'a>(preset: &'a mut Preset, parent: &LayerPath) -> Option<&'a mut Vec<LayerSpec>> {
-    let mut list = &mut preset.layers;
-    for &index in &parent.0 {
-        list = list.get_mut(index)?.children_mut()?;
-    }
-    Some(list)
+/// A list after a layer was taken out; `None` where it went with it.
+fn list_without(list: &ListPath, gone: &LayerPath) -> Option<ListPath> {
+    without(&list.block, gone).map(|block| block.list(list.list))
 }
 
-/// The layer at `path`.
+/// The list that a layer is in, and its place there.
 #[must_use]
-pub fn layer_at<'a>(preset: &'a Preset, path: &LayerPath) -> Option<&'a LayerSpec> {
-    let (&last, parents) = path.0.split_last()?;
-    let mut list = preset.layers.as_slice();
-    for &index in parents {
-        list = list.get(index)?.children();
-    }
-    list.get(last)
-}
-
-/// The block that a layer is in, and its place there.
-#[must_use]
-pub fn split_path(path: &LayerPath) -> (LayerPath, usize) {
-    let (&last, parents) = path.0.split_last().unwrap_or((&0, &[]));
-    (LayerPath(parents.to_vec()), last)
+pub fn split_path(path: &LayerPath) -> (ListPath, usize) {
+    path.split().unwrap_or_default()
 }
 
 /// Makes a change; gives the layer that it made or moved, `None` where it does not apply.
@@ -116,75 +122,85 @@ pub(super) fn change(preset: &mut Preset, edit: &Edit) -> Option<LayerPath> {
         Edit::SetField { owner: Owner::Preset, name, value } => {
             set_preset_field(preset, name, value).then(LayerPath::default)
         }
+        Edit::SetField { owner: Owner::Input(input), name, value } => {
+            set_input_field(&mut preset.input, input, name, value).then(LayerPath::default)
+        }
         Edit::SetField { owner: Owner::Layer(path), name, value } => {
             let (parent, index) = split_path(path);
-            let layer = list_mut(preset, &parent)?.get_mut(index)?;
+            let layer = preset.list_mut(&parent)?.get_mut(index)?;
             set_layer_field(layer, name, value).then(|| path.clone())
         }
+        Edit::SetField { owner: Owner::List(list), name, value } => {
+            preset.layer_mut(&list.block)?.set_in_entry(list.list, name, value).then(|| list.block.clone())
+        }
         Edit::Insert { parent, index, kind } => {
-            let list = list_mut(preset, parent)?;
-            let index = (*index).min(list.len());
+            let index = (*index).min(preset.list(parent)?.len());
             let mut layer = kind.example();
-            if !parent.0.is_empty()
+            if !parent.block.is_empty()
                 && let Some(input) = input_at(preset, parent, index)
             {
                 layer.keep_shape(&input);
             }
-            list_mut(preset, parent)?.insert(index, layer);
+            preset.list_mut(parent)?.insert(index, layer);
             Some(parent.child(index))
         }
         Edit::Remove(path) => {
             let (parent, index) = split_path(path);
-            let list = list_mut(preset, &parent)?;
+            let list = preset.list_mut(&parent)?;
             if index >= list.len() {
                 return None;
             }
             list.remove(index);
             // The neighbour is what a person works on next.
-            Some(if list.is_empty() { parent } else { parent.child(index.min(list.len() - 1)) })
+            Some(if list.is_empty() { parent.block } else { parent.child(index.min(list.len() - 1)) })
         }
         Edit::Duplicate(path) => {
             let (parent, index) = split_path(path);
-            let list = list_mut(preset, &parent)?;
-            let mut copy = list.get(index)?.clone();
-            if !parent.0.is_empty()
+            let mut copy = preset.list(&parent)?.get(index)?.clone();
+            if !parent.block.is_empty()
                 && let Some(input) = input_at(preset, &parent, index + 1)
             {
                 copy.keep_shape(&input);
             }
-            list_mut(preset, &parent)?.insert(index + 1, copy);
+            preset.list_mut(&parent)?.insert(index + 1, copy);
             Some(parent.child(index + 1))
         }
         Edit::Move { from, parent, index } => move_layer(preset, from, parent, *index),
+        Edit::InsertList(new) => preset.layer_mut(&new.block)?.insert_list(new.list).then(|| new.block.clone()),
+        Edit::RemoveList(gone) => preset.layer_mut(&gone.block)?.remove_list(gone.list).then(|| gone.block.clone()),
     }
 }
 
-/// One sample's shape before position `index` of a block, where it is known.
-fn input_at(preset: &Preset, parent: &LayerPath, index: usize) -> Option<Shape> {
+/// One sample's shape before position `index` of a list, where it is known.
+fn input_at(preset: &Preset, parent: &ListPath, index: usize) -> Option<Shape> {
     let facts = check(preset).facts;
     let fact = |path: LayerPath| facts.iter().find(|f| f.path == path);
     match index.checked_sub(1) {
         Some(before) => fact(parent.child(before))?.output.clone(),
-        None => fact(parent.clone())?.input.clone(),
+        // What a named input of the network is, its own layers say.
+        None if preset.layer(&parent.block)?.input_of(parent.list).is_some() => {
+            fact(parent.child(0)).and_then(|first| first.input.clone())
+        }
+        None => fact(parent.block.clone())?.input.clone(),
     }
 }
 
-fn move_layer(preset: &mut Preset, from: &LayerPath, parent: &LayerPath, index: usize) -> Option<LayerPath> {
+fn move_layer(preset: &mut Preset, from: &LayerPath, parent: &ListPath, index: usize) -> Option<LayerPath> {
     // A block cannot be moved into itself.
-    if parent.0.starts_with(&from.0) {
+    if parent.block.starts_with(from) {
         return None;
     }
     let (source, at) = split_path(from);
-    list_mut(preset, parent)?;
-    let list = list_mut(preset, &source)?;
+    preset.list(parent)?;
+    let list = preset.list_mut(&source)?;
     if at >= list.len() {
         return None;
     }
     let layer = list.remove(at);
     // Taking the layer out moved what stood behind it in the same list.
     let index = if *parent == source && index > at { index - 1 } else { index };
-    let parent = without(parent, from)?;
-    let list = list_mut(preset, &parent)?;
+    let parent = list_without(parent, from)?;
+    let list = preset.list_mut(&parent)?;
     let index = index.min(list.len());
     list.insert(index, layer);
     Some(parent.child(index))

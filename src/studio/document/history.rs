@@ -180,11 +180,12 @@ mod tests {
     use crate::model::LayerKind;
     use crate::model::LayerSpec;
     use crate::model::check;
+    use crate::model::{ListField, ListId};
     use crate::studio::document::fields::value::FieldValue;
     use crate::studio::document::presets::digits;
 
     fn path(p: &[usize]) -> LayerPath {
-        LayerPath(p.to_vec())
+        LayerPath::from(p)
     }
 
     fn kind(name: &str) -> LayerKind {
@@ -194,7 +195,7 @@ mod tests {
     fn classes(doc: &Document) -> String {
         fn of(list: &[LayerSpec]) -> Vec<String> {
             let one = |l: &LayerSpec| {
-                let inner = of(l.children());
+                let inner: Vec<String> = l.lists().into_iter().flat_map(|(_, inside)| of(inside)).collect();
                 if inner.is_empty() {
                     l.kind().class.to_owned()
                 } else {
@@ -238,11 +239,11 @@ mod tests {
     #[test]
     fn a_layer_that_comes_into_a_block_keeps_the_block_valid() {
         let mut doc = Document::new(digits(), None);
-        doc.apply(&Edit::Insert { parent: path(&[]), index: 1, kind: kind("residual") });
+        doc.apply(&Edit::Insert { parent: path(&[]).into(), index: 1, kind: kind("residual") });
         for name in ["dense", "layer_norm", "dense", "repeat"] {
-            doc.apply(&Edit::Insert { parent: path(&[1]), index: 9, kind: kind(name) });
+            doc.apply(&Edit::Insert { parent: path(&[1]).into(), index: 9, kind: kind(name) });
         }
-        doc.apply(&Edit::Insert { parent: path(&[1, 3]), index: 0, kind: kind("dense") });
+        doc.apply(&Edit::Insert { parent: path(&[1, 3]).into(), index: 0, kind: kind("dense") });
         doc.apply(&Edit::Duplicate(path(&[1, 0])));
         let checked = check(doc.preset());
         assert!(checked.model.is_some(), "{:?}", checked.diagnostics);
@@ -260,9 +261,9 @@ mod tests {
         let index = (0..crate::studio::document::presets::count())
             .find(|i| crate::studio::document::presets::name(*i) == "digits-cnn");
         let mut doc = Document::new(crate::studio::document::presets::bundled(index.unwrap()).unwrap(), None);
-        doc.apply(&Edit::Insert { parent: path(&[]), index: 1, kind: kind("residual") });
+        doc.apply(&Edit::Insert { parent: path(&[]).into(), index: 1, kind: kind("residual") });
         for name in ["conv2d", "max_pool2d", "avg_pool2d", "batch_norm", "conv2d", "dense"] {
-            doc.apply(&Edit::Insert { parent: path(&[1]), index: 9, kind: kind(name) });
+            doc.apply(&Edit::Insert { parent: path(&[1]).into(), index: 9, kind: kind(name) });
         }
         let checked = check(doc.preset());
         assert!(checked.model.is_some(), "{:?}", checked.diagnostics);
@@ -271,12 +272,12 @@ mod tests {
     #[test]
     fn layers_move_into_blocks_and_out() {
         let mut doc = Document::new(digits(), None);
-        doc.apply(&Edit::Insert { parent: path(&[]), index: 2, kind: kind("residual") });
+        doc.apply(&Edit::Insert { parent: path(&[]).into(), index: 2, kind: kind("residual") });
         assert_eq!(classes(&doc), "Dense Dropout Residual Dense");
-        let moved = doc.apply(&Edit::Move { from: path(&[1]), parent: path(&[2]), index: 0 });
+        let moved = doc.apply(&Edit::Move { from: path(&[1]), parent: path(&[2]).into(), index: 0 });
         assert_eq!((moved, classes(&doc).as_str()), (Some(path(&[1, 0])), "Dense Residual(Dropout) Dense"));
-        assert_eq!(doc.apply(&Edit::Move { from: path(&[1]), parent: path(&[1]), index: 0 }), None);
-        doc.apply(&Edit::Move { from: path(&[1, 0]), parent: path(&[]), index: 3 });
+        assert_eq!(doc.apply(&Edit::Move { from: path(&[1]), parent: path(&[1]).into(), index: 0 }), None);
+        doc.apply(&Edit::Move { from: path(&[1, 0]), parent: path(&[]).into(), index: 3 });
         assert_eq!(classes(&doc), "Dense Residual Dense Dropout");
         doc.apply(&Edit::Duplicate(path(&[3])));
         doc.apply(&Edit::Remove(path(&[1])));
@@ -285,5 +286,36 @@ mod tests {
             doc.undo();
         }
         assert_eq!(classes(&doc), "Dense Dropout Dense");
+    }
+
+    #[test]
+    fn branches_come_and_go_with_their_layers() {
+        let mut doc = Document::new(digits(), None);
+        doc.apply(&Edit::Insert { parent: path(&[]).into(), index: 1, kind: kind("parallel") });
+        let branch = |number| path(&[1]).list(ListId::new(ListField::Branches, number));
+        doc.apply(&Edit::Insert { parent: branch(1), index: 0, kind: kind("dense") });
+        doc.apply(&Edit::Insert { parent: branch(1), index: 1, kind: kind("dropout") });
+        let inside = branch(1).child(1);
+        let new = Edit::InsertList(branch(0));
+        assert_eq!(new.moved(&inside), Some(branch(2).child(1)));
+        doc.apply(&new);
+        assert_eq!(doc.preset().layer(&branch(2).child(1)).map(|l| l.kind().class), Some("Dropout"));
+        // From branch to branch, and out of the block.
+        let to = Edit::Move { from: branch(2).child(0), parent: branch(0), index: 0 };
+        assert_eq!(to.moved(&branch(2).child(1)), Some(branch(2).child(0)));
+        assert_eq!(doc.apply(&to), Some(branch(0).child(0)));
+        let gone = Edit::RemoveList(branch(1));
+        assert_eq!((gone.moved(&branch(1).child(0)), gone.moved(&path(&[1]))), (None, Some(path(&[1]))));
+        assert_eq!(gone.moved(&branch(2).child(0)), Some(branch(1).child(0)));
+        doc.apply(&gone);
+        assert_eq!(classes(&doc), "Dense Parallel(Dense Dropout) Dropout Dense");
+        doc.apply(&Edit::RemoveList(branch(1)));
+        // The last branch stays.
+        assert_eq!(doc.apply(&Edit::RemoveList(branch(0))), None);
+        assert!(check(doc.preset()).model.is_some());
+        for _ in 0..4 {
+            doc.undo();
+        }
+        assert_eq!(classes(&doc), "Dense Parallel(Dense Dropout) Dropout Dense");
     }
 }

@@ -2,7 +2,8 @@
 
 use crate::model::optimizers::{AdamW, OptimizerType};
 use crate::model::{
-    BUNDLED, DataSource, DataSpec, InputSpec, LossSpec, OptimizerSpec, Precision, Preset, TrainSpec, read_preset,
+    BUNDLED, DataSource, DataSpec, InputSpec, LossSpec, OptimizerSpec, Precision, Preset, TrainSpec, UpdateSpec,
+    read_preset,
 };
 
 /// The preset that the studio opens with: small, on real data, learnt within seconds.
@@ -47,13 +48,14 @@ pub fn empty() -> Preset {
     Preset {
         name: UNTITLED.into(),
         about: String::new(),
-        input: InputSpec { shape: [64].into(), batch: 64 },
+        input: InputSpec::one([64], 64),
         layers: Vec::new(),
-        loss: LossSpec::SoftmaxCrossEntropy { label_smoothing: 0.0 },
+        loss: LossSpec::SOFTMAX_CROSS_ENTROPY,
         optimizer: OptimizerSpec::AdamW(AdamW { lr: 0.001, weight_decay: 0.0001, ..AdamW::example() }),
+        update: UpdateSpec::default(),
         precision: Precision::F32,
         data: Some(DataSpec::of(DataSource::Digits)),
-        train: Some(TrainSpec { steps: 2000, seed: 0 }),
+        train: Some(TrainSpec { steps: 2000, ..TrainSpec::default() }),
     }
 }
 

@@ -3,7 +3,7 @@
 //! One request may wait; a newer one takes its place, and answers to older revisions are dropped by the receiver.
 //! Neither side ever waits for the other.
 
-use crate::compile::{Options, compile};
+use crate::compile::{CpuOnly, Options, compile};
 use crate::model::{Checked, Preset, check};
 use crate::studio::commands::choices::DeviceChoice;
 use crate::studio::jobs::devices::Machine;
@@ -36,6 +36,8 @@ pub struct Answer {
     pub plan: Option<Arc<PlanView>>,
     /// Why a sound document could not be compiled.
     pub error: Option<String>,
+    /// Why no GPU can run the network, where that is so.
+    pub cpu_only: Option<String>,
     /// What the plan changes about the one that was on screen when it was asked for.
     pub changes: Option<PlanChanges>,
     /// From request to answer.
@@ -130,8 +132,8 @@ fn answer(request: &Request) -> Answer {
         Some(model) => request.machine.suited(model),
         None => Arc::clone(&request.machine),
     };
-    let mut out =
-        Answer { revision, device, machine, checked, plan: None, error: None, changes: None, took: Duration::ZERO };
+    let (plan, error, cpu_only, changes, took) = (None, None, None, None, Duration::ZERO);
+    let mut out = Answer { revision, device, machine, checked, plan, error, cpu_only, changes, took };
     if let Some(model) = &out.checked.model {
         let Machine { target, tuning, .. } = &*out.machine;
         // What was timed on this GPU is chosen here as it will be by a run.
@@ -139,11 +141,15 @@ fn answer(request: &Request) -> Answer {
         let options = Options { tuning: tuning.clone(), gpu_times, ..Options::train(target.clone()) };
         match compile(model, &options) {
             Ok(compiled) => {
+                out.cpu_only = CpuOnly::find(&compiled.program, model).map(|found| found.to_string());
                 let plan = PlanView::new(Arc::new(compiled));
                 out.changes = request.before.as_ref().map(|before| PlanChanges::between(before, &plan));
                 out.plan = Some(Arc::new(plan));
             }
-            Err(error) => out.error = Some(error.to_string()),
+            Err(error) => {
+                out.cpu_only = error.is_user().then(|| error.to_string());
+                out.error = Some(error.to_string());
+            }
         }
     }
     out.took = started.elapsed();

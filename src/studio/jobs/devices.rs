@@ -94,6 +94,8 @@ pub struct Devices {
     current: Arc<Machine>,
     /// Why there is no GPU; `None` while it is not known, and where there is one.
     pub why_no_gpu: Option<String>,
+    /// Why no GPU can run the network on screen, where that is so: the CPU is then taken, unless a GPU was asked for.
+    pub cpu_only: Option<String>,
     search: Option<Receiver<Found>>,
 }
 
@@ -128,7 +130,7 @@ impl Devices {
         std::thread::Builder::new().name("stepgraph-devices".into()).spawn(look)?;
         let cpu = Arc::new(Machine::cpu(tuning));
         let list = vec![Arc::clone(&cpu), Arc::new(Machine::absent())];
-        Ok(Self { list, current: cpu, why_no_gpu: None, search: Some(search) })
+        Ok(Self { list, current: cpu, why_no_gpu: None, cpu_only: None, search: Some(search) })
     }
 
     /// Takes the CPU as it suits the network on screen.
@@ -169,7 +171,7 @@ impl Devices {
         }
         let first_gpu = || self.list.iter().find(|m| matches!(m.choice, DeviceChoice::Gpu(_)));
         let wanted = match choice {
-            DeviceChoice::Auto => first_gpu(),
+            DeviceChoice::Auto => first_gpu().filter(|_| self.cpu_only.is_none()),
             other => self.list.iter().find(|m| m.choice == other),
         };
         // A GPU that was there last time and is not now is replaced by the CPU.
@@ -198,6 +200,10 @@ mod tests {
         outbox.send(Found { gpus: vec![gpu], why_none: String::new() }).unwrap();
         assert!(devices.poll(DeviceChoice::Auto) && devices.current().choice == DeviceChoice::Gpu(0));
         assert!(!devices.poll(DeviceChoice::Gpu(0)) && devices.list().len() == 3);
+        devices.cpu_only = Some("embedding of L0:Embedding has no GPU kernel yet: use --device cpu".into());
+        assert!(devices.poll(DeviceChoice::Auto) && devices.current().choice == DeviceChoice::Cpu);
+        devices.cpu_only = None;
+        assert!(devices.poll(DeviceChoice::Auto) && devices.current().choice == DeviceChoice::Gpu(0));
         assert!(devices.poll(DeviceChoice::Cpu) && devices.why_no_gpu.is_none());
     }
 

@@ -1,5 +1,6 @@
 //! The plots of a run: which there are, how they are laid out, and what the step measures for them.
 
+use crate::model::losses::SoftmaxCrossEntropy;
 use crate::model::{LossSpec, Preset};
 use crate::studio::commands::{CommandQueue, UiCommand};
 use crate::studio::theme;
@@ -86,10 +87,12 @@ pub fn metrics_ui(ui: &mut Ui, view: &MetricsView<'_>, commands: &mut CommandQue
 /// Why training and held-out loss of the same network differ; empty where nothing but the samples makes them.
 fn loss_note(preset: Option<&Preset>) -> String {
     match preset.map(|p| p.loss) {
-        Some(LossSpec::SoftmaxCrossEntropy { label_smoothing }) if label_smoothing > 0.0 => format!(
-            "The training loss has label smoothing of {label_smoothing}, the held-out loss has none: of the same \
+        Some(LossSpec::SoftmaxCrossEntropy(SoftmaxCrossEntropy { label_smoothing })) if label_smoothing > 0.0 => {
+            format!(
+                "The training loss has label smoothing of {label_smoothing}, the held-out loss has none: of the same \
              answers it is lower."
-        ),
+            )
+        }
         _ => String::new(),
     }
 }

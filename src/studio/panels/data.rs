@@ -4,7 +4,7 @@ use crate::model::DataSource;
 use crate::studio::commands::{CommandQueue, UiCommand};
 use crate::studio::panels::network::section_ui;
 use crate::studio::theme;
-use crate::studio::view_models::data::DataView;
+use crate::studio::view_models::data::{DataView, sample_text, shapes_text};
 use crate::studio::view_models::format;
 use crate::studio::view_models::format::plain_count;
 use crate::studio::view_models::panels::data::DataPanelView;
@@ -108,7 +108,9 @@ pub fn data_ui(
 fn choose_ui(ui: &mut Ui, view: &DataPanelView<'_>, commands: &mut CommandQueue) {
     let Some(source) = view.source else { return };
     let files: &[(&str, &'static str)] = match source {
-        DataSource::Csv { .. } | DataSource::Npz { .. } => &[("Choose file…", "data.path")],
+        DataSource::Csv { .. } | DataSource::Npz { .. } | DataSource::Text { .. } | DataSource::Series { .. } => {
+            &[("Choose file…", "data.path")]
+        }
         DataSource::Npy { .. } => &[("Choose samples…", "data.x"), ("Choose targets…", "data.y")],
         DataSource::Idx { .. } => &[("Choose images…", "data.images"), ("Choose labels…", "data.labels")],
         DataSource::Cifar10 { .. } => &[("Choose batch…", "data.paths")],
@@ -171,7 +173,7 @@ fn facts_ui(ui: &mut Ui, view: &DataPanelView<'_>) {
     }
     let count = |n: usize| format::exact(n as u64);
     line_ui(ui, "samples", &count(data.set.len()));
-    line_ui(ui, "sample shape", &data.set.sample.to_string());
+    line_ui(ui, "sample shape", &shapes_text(&data.set));
     line_ui(ui, "training", &count(data.split.train.len()));
     line_ui(ui, "held out", &count(data.split.held_out.len()));
     split_bar_ui(ui, data);
@@ -228,7 +230,9 @@ fn samples_ui(ui: &mut Ui, data: &DataView, generation: u64, panel: &mut DataPan
         choices.push((Shown::Plane, "Plane", "Samples in the plane of their two values"));
     }
     choices.push((Shown::Table, "Table", "Samples as numbers"));
-    choices.push((Shown::Features, "Features", "Range, mean and standard deviation of each feature"));
+    if !data.features.is_empty() {
+        choices.push((Shown::Features, "Features", "Range, mean and standard deviation of each feature"));
+    }
     if !choices.iter().any(|(s, ..)| *s == panel.shown) {
         panel.shown = choices[0].0;
     }
@@ -343,7 +347,9 @@ fn grid_ui(ui: &mut Ui, data: &DataView, panel: &mut DataPanel) {
 }
 
 fn table_ui(ui: &mut Ui, data: &DataView, list: &[u32]) {
-    let width = data.set.sample.len();
+    // A text has one column; its tokens are no numbers that anybody reads.
+    let is_text = sample_text(&data.set, 0).is_some();
+    let width = if is_text { 1 } else { data.set.sample().len() };
     let shown = width.min(COLUMNS);
     if width > shown {
         weak_ui(ui, format!("the first {shown} of {width} values"));
@@ -359,11 +365,12 @@ fn table_ui(ui: &mut Ui, data: &DataView, list: &[u32]) {
             .column(Column::exact(56.0))
             .column(Column::exact(64.0))
             .column(Column::exact(88.0).clip(true))
-            .columns(Column::exact(72.0).clip(true), shown);
+            .columns(Column::exact(if is_text { 640.0 } else { 72.0 }).clip(true), shown);
         let table = table.header(20.0, |mut row| {
             frozen.row_ui(&mut row, FACTS.len() + shown, Ground::default(), |ui, at| {
                 match at.checked_sub(FACTS.len()) {
                     None => drop(weak_ui(ui, FACTS[at])),
+                    Some(_) if is_text => drop(weak_ui(ui, "text")),
                     Some(i) => {
                         let name = data.set.feature_names.get(i).cloned().unwrap_or_else(|| format!("x{i}"));
                         weak_ui(ui, &name).on_hover_text(&name);
@@ -381,6 +388,10 @@ fn table_ui(ui: &mut Ui, data: &DataView, list: &[u32]) {
                     0 => drop(ui.label(mono(index.to_string()))),
                     1 => drop(weak_ui(ui, side)),
                     2 => drop(ui.add(egui::Label::new(data.target_text(index)).truncate())),
+                    _ if is_text => {
+                        let text = sample_text(&data.set, index).unwrap_or_default();
+                        ui.add(egui::Label::new(mono(text.clone())).truncate()).on_hover_text(text);
+                    }
                     at => {
                         let Some(value) = values.get(at - FACTS.len()) else { return };
                         let text = mono(format::number(f64::from(*value)));
@@ -395,8 +406,8 @@ fn table_ui(ui: &mut Ui, data: &DataView, list: &[u32]) {
 fn features_ui(ui: &mut Ui, data: &DataView) {
     let what = if data.picture.is_some() { "Channels, over every pixel of all samples" } else { "Over all samples" };
     weak_ui(ui, what);
-    if data.features.len() < data.set.sample.len() && data.picture.is_none() {
-        weak_ui(ui, format!("the first {} of {}", data.features.len(), data.set.sample.len()));
+    if data.features.len() < data.set.sample().len() && data.picture.is_none() {
+        weak_ui(ui, format!("the first {} of {}", data.features.len(), data.set.sample().len()));
     }
     let scroll = ScrollArea::horizontal().id_salt("features across").auto_shrink([false, false]);
     scroll.show_viewport(ui, |ui, viewport| {

@@ -1,6 +1,6 @@
 //! One layer: its name and shape, its fields in place, what it costs, and what is wrong with it.
 
-use crate::model::LayerPath;
+use crate::model::{LayerPath, ListId, ListPath};
 use crate::studio::commands::Edit;
 use crate::studio::commands::fold::{Fold, FoldCommand};
 use crate::studio::commands::selection::Selection;
@@ -8,7 +8,7 @@ use crate::studio::commands::{CommandQueue, UiCommand};
 use crate::studio::theme;
 use crate::studio::theme::icons;
 use crate::studio::view_models::format::plain_count;
-use crate::studio::view_models::network::{Card, Sum};
+use crate::studio::view_models::network::{Card, ListHead, Sum};
 use crate::studio::widgets::button::{command_menu_ui, named, weak_ui};
 use crate::studio::widgets::field::{Drafts, FieldOptions, field_ui, problem_ui};
 use crate::studio::widgets::keyboard::layers_id;
@@ -121,7 +121,7 @@ fn head_ui(ui: &mut Ui, card: &Card, folded: bool, commands: &mut CommandQueue) 
         );
         let grip = grip.on_hover_cursor(egui::CursorIcon::Grab);
         grip.dnd_set_drag_payload(Dragged(card.path.clone()));
-        if card.children.is_some_and(|n| n > 0) {
+        if card.can_fold() {
             fold_ui(ui, Fold::Block(card.path.clone()), folded, &label, commands);
         }
         let name = RichText::new(card.class).font(theme::strong(13.0));
@@ -153,12 +153,11 @@ fn head_ui(ui: &mut Ui, card: &Card, folded: bool, commands: &mut CommandQueue) 
 fn menu_ui(ui: &mut Ui, card: &Card, label: &str, commands: &mut CommandQueue) {
     let button = ui.add(Button::new(RichText::new(icons::MENU).size(14.0)).frame(false).min_size(Vec2::splat(20.0)));
     named(&button, &format!("Menu of {label}"), true);
-    let index = card.path.0.last().copied().unwrap_or(0);
     egui::Popup::menu(&button).show(|ui| {
         for (command, enabled) in [
             (UiCommand::Duplicate, true),
-            (UiCommand::MoveUp, index > 0),
-            (UiCommand::MoveDown, index + 1 < card.siblings),
+            (UiCommand::MoveUp, card.can_move_up()),
+            (UiCommand::MoveDown, card.can_move_down()),
             (UiCommand::Remove, true),
         ] {
             let text = command.info().label;
@@ -207,25 +206,96 @@ fn foot_ui(ui: &mut Ui, card: &Card, commands: &mut CommandQueue) {
     if !facts.is_empty() {
         weak_ui(ui, facts);
     }
-    if let Some(children) = card.children {
-        ui.horizontal(|ui| {
-            weak_ui(ui, format!("{} inside", plain_count(children, "layer")));
-            let add =
-                ui.add(Button::new(RichText::new(format!("{}  Add inside", icons::INTO)).size(12.0)).frame(false));
-            named(&add, &format!("Add inside L{}:{}", card.number(), card.class), true);
-            let popup = egui::Popup::menu(&add);
-            popup.show(|ui| {
-                for kind in crate::model::LayerKind::ALL {
-                    if ui.button(kind.class).on_hover_text(kind.about).clicked() {
-                        commands.push(UiCommand::Edit(Edit::Insert {
-                            parent: card.path.clone(),
-                            index: children,
-                            kind,
-                        }));
-                        ui.close();
+    let Some(children) = card.children else { return };
+    let label = format!("L{}:{}", card.number(), card.class);
+    ui.horizontal(|ui| {
+        let layers = plain_count(children, "layer");
+        match card.list_noun() {
+            None => {
+                weak_ui(ui, format!("{layers} inside"));
+                add_inside_ui(ui, &card.path.clone().into(), children, &label, commands);
+            }
+            Some(noun) => {
+                weak_ui(ui, format!("{}, {layers} inside", counted(card.lists.len(), noun)));
+                let text = RichText::new(format!("{}  Add {noun}", icons::ADD)).size(12.0);
+                let add = ui.add(Button::new(text).frame(false));
+                named(&add, &format!("Add {noun} to {label}"), true);
+                if let Some(last) = card.lists.last().filter(|_| add.clicked()) {
+                    let list = ListId { number: last.at.list.number + 1, ..last.at.list };
+                    commands.push(UiCommand::Edit(Edit::InsertList(card.path.list(list))));
+                }
+            }
+        }
+    });
+}
+
+/// `1 branch`, `2 branches`.
+fn counted(count: usize, noun: &str) -> String {
+    let ending = match (count, noun.ends_with("ch")) {
+        (1, _) => "",
+        (_, true) => "es",
+        (_, false) => "s",
+    };
+    format!("{count} {noun}{ending}")
+}
+
+/// The button that adds a layer at the end of a list.
+fn add_inside_ui(ui: &mut Ui, list: &ListPath, layers: usize, label: &str, commands: &mut CommandQueue) {
+    let add = ui.add(Button::new(RichText::new(format!("{}  Add inside", icons::INTO)).size(12.0)).frame(false));
+    named(&add, &format!("Add inside {label}"), true);
+    egui::Popup::menu(&add).show(|ui| {
+        for kind in crate::model::LayerKind::ALL {
+            if ui.button(kind.class).on_hover_text(kind.about).clicked() {
+                commands.push(UiCommand::Edit(Edit::Insert { parent: list.clone(), index: layers, kind }));
+                ui.close();
+            }
+        }
+    });
+}
+
+/// Shows the head of one of a block's lists: its name, what is beside its layers, and what can be done with it. Gives
+/// the room that it took.
+pub fn list_head_ui(
+    ui: &mut Ui,
+    card: &Card,
+    head: &ListHead,
+    entered: bool,
+    drafts: &mut Drafts,
+    commands: &mut CommandQueue,
+) -> Rect {
+    let label = head.at.label();
+    let response = ui.push_id((&head.at, "head"), |ui| {
+        indented_ui(ui, card.depth() + 1, |ui| {
+            ui.set_width(ui.available_width());
+            ui.spacing_mut().item_spacing.y = 4.0;
+            ui.horizontal(|ui| {
+                let title = ui.label(RichText::new(&head.title).font(theme::strong(12.0)));
+                let layers = plain_count(head.layers, "layer");
+                named(&title, &format!("{label}, {layers}"), true);
+                weak_ui(ui, if head.layers == 0 { "passes its input on".to_owned() } else { layers });
+                add_inside_ui(ui, &head.at, head.layers, &label, commands);
+                if card.lists.len() > 1 {
+                    let text = RichText::new(icons::CLOSE).size(12.0);
+                    let remove = ui.add(Button::new(text).frame(false));
+                    let remove = remove.on_hover_text("Removes it with its layers");
+                    named(&remove, &format!("Remove {label}"), true);
+                    if remove.clicked() {
+                        commands.push(UiCommand::Edit(Edit::RemoveList(head.at.clone())));
                     }
                 }
             });
+            let width = ui.available_width().min(260.0);
+            for (at, field) in head.fields.iter().enumerate() {
+                let name = format!("{label} {}", field.label);
+                let is_wrong = head.problems.iter().any(|p| p.field == field.name);
+                let is_entered = entered && at == 0;
+                let options = FieldOptions { name: &name, is_wrong, label_width: 64.0, width, is_entered };
+                field_ui(ui, field, options, drafts, commands);
+            }
+            for p in &head.problems {
+                problem_ui(ui, &p.message, &p.help);
+            }
         });
-    }
+    });
+    response.response.rect
 }

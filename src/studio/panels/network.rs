@@ -1,12 +1,12 @@
 //! The network panel: what comes in, the layers as cards, and how they are trained.
 
-use crate::model::LayerPath;
+use crate::model::{LayerPath, ListPath};
 use crate::studio::commands::Edit;
 use crate::studio::commands::fold::{Fold, FoldCommand};
 use crate::studio::commands::selection::Selection;
 use crate::studio::commands::{CommandQueue, UiCommand};
 use crate::studio::panels::layer_card::Dragged;
-use crate::studio::panels::layer_card::{CardOptions, card_ui, fold_ui, indented_ui, sum_ui};
+use crate::studio::panels::layer_card::{CardOptions, card_ui, fold_ui, indented_ui, list_head_ui, sum_ui};
 use crate::studio::theme;
 use crate::studio::theme::icons;
 use crate::studio::view_models::folded_layers::{FoldRow, Sideways};
@@ -55,6 +55,7 @@ enum RowKey {
     Card(LayerPath),
     Block(LayerPath),
     Run(LayerPath),
+    List(ListPath),
 }
 
 impl RowKey {
@@ -63,6 +64,7 @@ impl RowKey {
             Row::Card(card) => Self::Card(network.cards[*card].path.clone()),
             Row::Block(card, _) => Self::Block(network.cards[*card].path.clone()),
             Row::Run { run, .. } => Self::Run(network.runs[*run].first.clone()),
+            Row::List { card, list, .. } => Self::List(network.cards[*card].lists[*list].at.clone()),
         }
     }
 
@@ -75,7 +77,7 @@ impl RowKey {
     const fn layer(&self) -> Option<&LayerPath> {
         match self {
             Self::Card(path) | Self::Block(path) => Some(path),
-            Self::Run(_) => None,
+            Self::Run(_) | Self::List(_) => None,
         }
     }
 }
@@ -83,7 +85,7 @@ impl RowKey {
 /// Where a dragged layer would land.
 #[derive(Clone, Debug, PartialEq)]
 struct Landing {
-    pub parent: LayerPath,
+    pub parent: ListPath,
     pub index: usize,
 }
 
@@ -147,16 +149,17 @@ pub(super) fn section_ui(
     ui.label(RichText::new(section.title).font(theme::strong(12.0)).color(theme::colors(ui).weak));
     let width = ui.available_width();
     for field in &section.fields {
-        let own = section.problems.iter().filter(|p| p.field == field.name);
+        let (title, place) = (field.title(), field.owner.path_of(field.name));
+        let own = section.problems.iter().filter(|p| p.field == place);
         let is_wrong = own.clone().next().is_some();
-        let options = FieldOptions { name: field.label, is_wrong, label_width: 104.0, width, is_entered: false };
+        let options = FieldOptions { name: &title, is_wrong, label_width: 104.0, width, is_entered: false };
         field_ui(ui, field, options, drafts, commands);
         for p in own.filter(|_| says_problems) {
             problem_ui(ui, &p.message, &p.help);
         }
     }
-    let known = |p: &&crate::studio::view_models::network::Problem| !section.fields.iter().any(|f| f.name == p.field);
-    for p in section.problems.iter().filter(known).filter(|_| says_problems) {
+    let places: Vec<String> = section.fields.iter().map(|f| f.owner.path_of(f.name)).collect();
+    for p in section.problems.iter().filter(|p| says_problems && !places.contains(&p.field)) {
         problem_ui(ui, &p.message, &p.help);
     }
 }
@@ -291,10 +294,17 @@ fn row_ui(
             let head = RunHead { run, class, depth: *depth, folded: *folded, related, sum };
             (run_ui(ui, &head, commands), None)
         }
+        Row::List { card, list: number, .. } => {
+            let card = &network.cards[*card];
+            let head = &card.lists[*number];
+            let rect = list_head_ui(ui, card, head, entered, drafts, commands);
+            let landing = if list.has_landing { None } else { land_in_ui(ui, &head.at, rect) };
+            (rect, landing)
+        }
         Row::Card(index) | Row::Block(index, _) => {
             let card = &network.cards[*index];
             let inside = if let Row::Block(_, sum) = row { Some(sum) } else { None };
-            let within = |l: &LayerPath| l.0.starts_with(&card.path.0);
+            let within = |l: &LayerPath| l.starts_with(&card.path);
             let related = related.contains(&card.path) || inside.is_some() && related.iter().any(within);
             let options = CardOptions { inside, marked: list.is_selected(key) || related, entered };
             let rect = card_ui(ui, card, options, drafts, commands);
@@ -323,13 +333,17 @@ fn fold_row(network: &NetworkView, row: &Row, key: &RowKey) -> FoldRow {
     let fold = match (row, key) {
         (Row::Run { folded, .. }, RowKey::Run(first)) => Some((Fold::Run(first.clone()), *folded)),
         (Row::Block(..), RowKey::Block(path)) => Some((Fold::Block(path.clone()), true)),
-        (Row::Card(card), RowKey::Card(path)) if network.cards[*card].children.is_some_and(|n| n > 0) => {
+        (Row::Card(card), RowKey::Card(path)) if network.cards[*card].can_fold() => {
             Some((Fold::Block(path.clone()), false))
         }
         _ => None,
     };
-    let (RowKey::Card(path) | RowKey::Block(path) | RowKey::Run(path)) = key;
-    (path.clone(), fold)
+    let path = match key {
+        RowKey::Card(path) | RowKey::Block(path) | RowKey::Run(path) => path.clone(),
+        // The head of a list is where its first layer is.
+        RowKey::List(list) => list.child(0),
+    };
+    (path, fold)
 }
 
 /// Walks through the list by keyboard: arrows select, and fold and unfold. Gives the row that they led to.
@@ -416,19 +430,31 @@ fn run_ui(ui: &mut Ui, head: &RunHead<'_>, commands: &mut CommandQueue) -> Rect 
 fn land_ui(ui: &Ui, card: &Card, rect: Rect) -> Option<Landing> {
     let dragged = egui::DragAndDrop::payload::<Dragged>(ui.ctx())?;
     let pos = ui.input(|i| i.pointer.interact_pos())?;
-    if !rect.expand2(Vec2::new(0.0, 2.0)).contains(pos) || card.path.0.starts_with(&dragged.0.0) {
+    if !rect.expand2(Vec2::new(0.0, 2.0)).contains(pos) || card.path.starts_with(&dragged.0) {
         return None;
     }
     let (parent, index) = card.place();
     let c = theme::colors(ui);
     if card.children.is_some() && pos.y > rect.top() + rect.height() * 0.35 {
         ui.painter().rect_stroke(rect.shrink(1.0), 4, Stroke::new(2.0, c.accent), egui::StrokeKind::Inside);
-        return Some(Landing { parent: card.path.clone(), index: 0 });
+        let first = card.lists.first().map_or_else(|| card.path.clone().into(), |head| head.at.clone());
+        return Some(Landing { parent: first, index: 0 });
     }
     let behind = pos.y > rect.center().y;
     let y = if behind { rect.bottom() + 2.0 } else { rect.top() - 2.0 };
     ui.painter().hline(rect.x_range(), y, Stroke::new(2.0, c.accent));
     Some(Landing { parent, index: index + usize::from(behind) })
+}
+
+/// Where the pointer, with a layer in hand, is on the head of a list: the beginning of the list.
+fn land_in_ui(ui: &Ui, list: &ListPath, rect: Rect) -> Option<Landing> {
+    let dragged = egui::DragAndDrop::payload::<Dragged>(ui.ctx())?;
+    let pos = ui.input(|i| i.pointer.interact_pos())?;
+    if !rect.contains(pos) || list.block.starts_with(&dragged.0) {
+        return None;
+    }
+    ui.painter().rect_stroke(rect, 4, Stroke::new(2.0, theme::colors(ui).accent), egui::StrokeKind::Inside);
+    Some(Landing { parent: list.clone(), index: 0 })
 }
 
 fn drop_ui(ui: &Ui, landing: Option<Landing>, commands: &mut CommandQueue) {

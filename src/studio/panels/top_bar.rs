@@ -100,10 +100,11 @@ fn device_ui(ui: &mut Ui, view: &DeviceView<'_>, short: bool, commands: &mut Com
         for (name, about, choice) in &view.all {
             item(ui, name, about, *choice, commands);
         }
-        if let Some(why) = view.why_no_gpu {
+        let absent = |why| format!("No GPU can be used: {why}. The command stepgraph doctor says more.");
+        let unable = |why| format!("The CPU is taken, because {why}.");
+        if let Some(text) = view.why_no_gpu.map(absent).or_else(|| view.cpu_only.map(unable)) {
             ui.separator();
             ui.set_max_width(360.0);
-            let text = format!("No GPU can be used: {why}. The command stepgraph doctor says more.");
             let text = RichText::new(text).size(12.0).color(theme::colors(ui).weak);
             ui.add(egui::Label::new(text).wrap().halign(Align::LEFT));
         }

@@ -77,7 +77,7 @@ fn first_ui(ui: &mut Ui, view: &TrainView<'_>, commands: &mut CommandQueue) {
         ui.add_space(4.0);
         let steps = preset.train.map_or(1000, |t| t.steps);
         let data = preset.data.as_ref().map_or("no data", |d| d.source.name());
-        let samples = format::counted(preset.input.batch as u64, "sample");
+        let samples = format::counted(preset.samples_a_step() as u64, "sample");
         weak_ui(ui, format!("{} of {samples} on {data}", format::counted(steps as u64, "step")));
         ui.add_space(16.0);
         metrics_ui(ui, &view.metrics, commands);
@@ -119,7 +119,7 @@ fn numbers_ui(ui: &mut Ui, run: &RunView<'_>) {
     let h = run.history;
     let last = |points: &[[f64; 2]]| points.last().map(|p| p[1]);
     let or_dash = |text: Option<String>| text.unwrap_or_else(|| "–".into());
-    let batch = run.preset.map_or(0, |p| p.input.batch) as f64;
+    let batch = run.preset.map_or(0, |p| p.samples_a_step()) as f64;
     let rate = |r: f64| (r > 0.0).then(|| format::count(r));
     let time = |us: f32| (us > 0.0).then(|| format::micros(f64::from(us)));
     let number = |label: &str, value: Option<String>, about: &str| Number {

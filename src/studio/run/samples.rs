@@ -1,7 +1,7 @@
 //! The data set of the document, loaded on a thread of its own when somebody looks at it.
 
 use crate::data::DataError;
-use crate::model::{DataSpec, Diagnostic, LossSpec, Model, Preset};
+use crate::model::{DataSpec, Diagnostic, Model, Preset};
 use crate::studio::jobs::background::Background;
 use crate::studio::view_models::data::{DataKey, DataView, load_view};
 use std::path::PathBuf;
@@ -66,9 +66,9 @@ pub struct Samples {
 pub fn key_of(preset: &Preset, model: Option<&Model>, base: PathBuf) -> Option<DataKey> {
     preset.data.as_ref().map(|spec| DataKey {
         spec: spec.clone(),
-        input: preset.input.shape.clone(),
+        inputs: preset.input.inputs.clone(),
         output: model.map(|m| m.output.clone()),
-        wants_classes: matches!(preset.loss, LossSpec::SoftmaxCrossEntropy { .. }),
+        loss: preset.loss,
         seed: preset.train.map_or(0, |t| t.seed),
         base,
     })

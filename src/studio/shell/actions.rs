@@ -1,6 +1,6 @@
 //! What each command and request does: the one place where both are carried out.
 
-use crate::model::{LayerPath, Preset};
+use crate::model::{ListId, ListPath, Preset};
 use crate::studio::commands::{Action, DialogPurpose, Edit, Request, Selection, Tab, TourMove, UiCommand};
 use crate::studio::document::edit::split_path;
 use crate::studio::document::fields::value::{FieldValue, Owner};
@@ -275,30 +275,44 @@ impl StudioApp {
         // Layers have moved: what was typed into one must not appear in another.
         self.panels.drafts.forget_layers();
         if let Some(path) = touched {
-            let selection = if path.0.is_empty() { Selection::Nothing } else { Selection::Layer(path) };
+            let selection = if path.is_empty() { Selection::Nothing } else { Selection::Layer(path) };
             self.studio.selection.select(selection);
         }
     }
 
     /// Behind the selected layer, or at the end.
-    fn place_for_new(&self) -> (LayerPath, usize) {
+    fn place_for_new(&self) -> (ListPath, usize) {
         match self.studio.selection.current() {
             Selection::Layer(path) => {
                 let (parent, index) = split_path(path);
                 (parent, index + 1)
             }
-            _ => (LayerPath::default(), self.studio.document.preset().layers.len()),
+            _ => (ListPath::default(), self.studio.document.preset().layers.len()),
         }
     }
 
     fn on_selected_layer(&mut self, command: &UiCommand) {
         let Selection::Layer(path) = self.studio.selection.current().clone() else { return };
         let (parent, index) = split_path(&path);
+        let preset = self.studio.document.preset();
         let edit = match command {
             UiCommand::Duplicate => Edit::Duplicate(path),
             UiCommand::Remove => Edit::Remove(path),
             UiCommand::MoveUp if index > 0 => Edit::Move { from: path, parent, index: index - 1 },
-            UiCommand::MoveDown => Edit::Move { from: path, parent, index: index + 2 },
+            UiCommand::MoveDown if index + 1 < preset.list(&parent).map_or(0, <[_]>::len) => {
+                Edit::Move { from: path, parent, index: index + 2 }
+            }
+            // From the end of a list a layer goes on to the next list of its block.
+            UiCommand::MoveUp if parent.list.number > 0 => {
+                let list = ListId { number: parent.list.number - 1, ..parent.list };
+                let parent = parent.block.list(list);
+                let index = preset.list(&parent).map_or(0, <[_]>::len);
+                Edit::Move { from: path, parent, index }
+            }
+            UiCommand::MoveDown => {
+                let list = ListId { number: parent.list.number + 1, ..parent.list };
+                Edit::Move { from: path, parent: parent.block.list(list), index: 0 }
+            }
             _ => return,
         };
         self.edit(&edit);

@@ -2,6 +2,7 @@
 
 use crate::studio::commands::{RunsCommand, Selection, TourMove, UiCommand, Weights};
 use crate::studio::shell::state::Studio;
+use crate::studio::view_models::network::Card;
 use crate::studio::view_models::readiness::{EnabledCommands, Readiness};
 use crate::train::RunState;
 use crate::train::runs::RunEnd;
@@ -12,15 +13,15 @@ impl Studio {
     pub fn is_enabled(&self, command: &UiCommand) -> bool {
         let transport = || self.training.transport(self.is_ready());
         let layer = || match self.selection.current() {
-            Selection::Layer(path) => path.0.last().copied().zip(self.network.cards.iter().find(|c| c.path == *path)),
+            Selection::Layer(path) => self.network.cards.iter().find(|c| c.path == *path),
             _ => None,
         };
         match command {
             UiCommand::Undo => self.document.can_undo() || self.draft_mistakes > 0,
             UiCommand::Redo => self.document.can_redo(),
             UiCommand::Duplicate | UiCommand::Remove => layer().is_some(),
-            UiCommand::MoveUp => layer().is_some_and(|(index, _)| index > 0),
-            UiCommand::MoveDown => layer().is_some_and(|(index, card)| index + 1 < card.siblings),
+            UiCommand::MoveUp => layer().is_some_and(Card::can_move_up),
+            UiCommand::MoveDown => layer().is_some_and(Card::can_move_down),
             UiCommand::TrainOrPause => transport().train || transport().pause,
             UiCommand::Train => transport().train,
             UiCommand::Pause => transport().pause,

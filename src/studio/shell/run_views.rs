@@ -1,6 +1,5 @@
 //! What the panels show of runs, data, devices and proofs, made of the state of the window.
 
-use crate::model::LossSpec;
 use crate::studio::commands::Side;
 use crate::studio::commands::{RunsCommand, Selection, UiCommand};
 use crate::studio::run::samples::RETRY_AFTER;
@@ -38,6 +37,7 @@ impl Studio {
                 chosen: settings.device,
                 all: devices.list().iter().map(|m| (m.name.as_str(), m.about.as_str(), m.choice)).collect(),
                 why_no_gpu: devices.why_no_gpu.as_deref(),
+                cpu_only: devices.cpu_only.as_deref(),
             },
             transport: TransportView {
                 allowed: run.transport(self.is_ready()),
@@ -119,7 +119,7 @@ impl Studio {
         let prices = self.prices.prices.filter(|p| p.revision == self.document.revision());
         MetricsView {
             metrics: self.settings.metrics(),
-            has_classes: matches!(self.document.preset().loss, LossSpec::SoftmaxCrossEntropy { .. }),
+            has_classes: self.document.preset().loss.has_accuracy(),
             prices: prices.map(|p| MetricPrices { step_us: p.all_us, added_us: p.added_us() }),
             is_measuring: self.prices.is_busy(),
             can_measure: self.is_enabled(&UiCommand::MeasurePrices),

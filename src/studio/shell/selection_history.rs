@@ -2,7 +2,7 @@
 
 use crate::model::Preset;
 use crate::studio::commands::selection::Selection;
-use crate::studio::document::edit::{layer_at, split_path};
+use crate::studio::document::edit::split_path;
 
 /// The selections before and after the present one.
 #[derive(Debug, Default)]
@@ -50,8 +50,7 @@ impl SelectionHistory {
 
     /// Drops layers that the preset does not have; where the present one is among them, the network is selected.
     pub fn forget_missing(&mut self, preset: &Preset) {
-        let there =
-            |s: &Selection| if let Selection::Layer(path) = s { layer_at(preset, path).is_some() } else { true };
+        let there = |s: &Selection| if let Selection::Layer(path) = s { preset.layer(path).is_some() } else { true };
         if !there(&self.current) {
             self.current = Selection::Nothing;
         }
@@ -62,17 +61,9 @@ impl SelectionHistory {
     /// After undo or redo: a selected layer stays selected where it is still the same one, else the network is.
     pub fn follow(&mut self, before: &Preset, after: &Preset) {
         let Selection::Layer(path) = &self.current else { return };
-        let kind = |preset| layer_at(preset, path).map(crate::model::LayerSpec::kind);
+        let kind = |preset: &Preset| preset.layer(path).map(crate::model::LayerSpec::kind);
         // Layers that came or went in the same list have moved the others to places that are not their own.
-        let siblings = |preset: &Preset| {
-            let (parent, _) = split_path(path);
-            let list = if parent.0.is_empty() {
-                Some(preset.layers.as_slice())
-            } else {
-                layer_at(preset, &parent).map(crate::model::LayerSpec::children)
-            };
-            list.map(<[_]>::len)
-        };
+        let siblings = |preset: &Preset| preset.list(&split_path(path).0).map(<[_]>::len);
         if kind(before) != kind(after) || siblings(before) != siblings(after) {
             self.current = Selection::Nothing;
         }
@@ -109,7 +100,7 @@ mod tests {
     #[test]
     fn a_layer_that_is_gone_is_not_selected() {
         let preset = crate::studio::document::presets::digits();
-        let layer = |index| Selection::Layer(LayerPath(vec![index]));
+        let layer = |index| Selection::Layer(LayerPath::from([index]));
         let mut longer = preset.clone();
         longer.layers.insert(1, preset.layers[0].clone());
         let mut h = SelectionHistory::default();

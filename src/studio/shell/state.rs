@@ -310,6 +310,7 @@ impl Studio {
     fn take_answer(&mut self, answer: Answer) {
         self.answered = answer.revision;
         self.devices.suit(&answer.machine);
+        self.devices.cpu_only = answer.cpu_only;
         self.failure = answer.error;
         self.checked = Some(answer.checked);
         if let Some(plan) = answer.plan {

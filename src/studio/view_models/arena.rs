@@ -63,7 +63,7 @@ impl ArenaView {
     #[must_use]
     pub fn new(compiled: &Compiled) -> Self {
         let (plan, model) = (&compiled.plan, &compiled.model);
-        let own = || (0u32..).zip(&plan.buffers).filter(|(_, b)| !b.external);
+        let own = || (0u32..).zip(&plan.buffers).filter(|(_, b)| !b.is_external());
         let rect = |(index, b): (u32, &crate::plan::Buffer)| BufferRect {
             id: BufferId(index),
             role: b.role,

@@ -75,6 +75,8 @@ pub struct CaptureView {
     pub layers: Vec<CaptureRow>,
     pub loss: Option<Cell>,
     pub x: Option<Cell>,
+    /// The other inputs of a network that has several, by name.
+    pub more: Vec<(String, Cell)>,
     pub y: Option<Cell>,
     pub constants: Vec<ConstantRow>,
 }
@@ -132,6 +134,8 @@ impl CaptureView {
                 live: c.live,
             })
             .collect();
-        Self { layers, loss: cell(&plan.loss.grad_y), x: cell(&plan.x), y: cell(&plan.y), constants }
+        let more = plan.more.iter().filter_map(|t| Some((format!("input {}", t.name), cell(&Some(t.clone()))?)));
+        let more = more.collect();
+        Self { layers, loss: cell(&plan.loss.grad_y), x: cell(&plan.x), more, y: cell(&plan.y), constants }
     }
 }

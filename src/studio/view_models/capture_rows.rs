@@ -90,6 +90,7 @@ impl CaptureView {
         }
         let first = |row: &Row| match row {
             Row::Card(card) | Row::Block(card, _) => *card,
+            Row::List { next, .. } => *next,
             Row::Run { run, .. } => by_path.get(&network.runs[*run].first).copied().unwrap_or_default(),
         };
         let mut out = Vec::with_capacity(rows.len());
@@ -118,6 +119,8 @@ impl CaptureView {
                         cards,
                     });
                 }
+                // The names of the layers say which list they are in.
+                Row::List { .. } => {}
                 Row::Card(card) => self.push_card(*card, &network.cards[*card], &of_card[*card], &mut out),
             }
         }
@@ -127,7 +130,7 @@ impl CaptureView {
     /// Appends the rows of the card at this position, which are those of the plan; of a block without any it is its
     /// head.
     fn push_card(&self, at: usize, layer: &Card, rows: &[usize], out: &mut Vec<CaptureLine>) {
-        let fold = layer.children.filter(|n| *n > 0).map(|_| (Fold::Block(layer.path.clone()), false));
+        let fold = layer.can_fold().then(|| (Fold::Block(layer.path.clone()), false));
         let from = out.len();
         out.extend(rows.iter().map(|i| self.line(*i, layer.depth(), at..at + 1)));
         if out.len() == from && fold.is_some() {
@@ -160,7 +163,7 @@ impl CaptureView {
             *most = lines.iter().map(|l| text(l, column)).max().unwrap_or_default();
         }
         // Below the layers, the first column holds what belongs to none.
-        let others = [&self.loss, &self.x, &self.y].into_iter().flatten();
+        let others = [&self.loss, &self.x, &self.y].into_iter().flatten().chain(self.more.iter().map(|(_, c)| c));
         out[0] = others.map(|c| c.texts[shown as usize].chars().count()).fold(out[0], usize::max);
         out
     }

@@ -1,7 +1,9 @@
 //! A data set as the window shows it: its samples, its classes, its features, its split.
 
-use crate::data::{DataError, Dataset, Request, Split, Target, load_to_show, split, training_notes};
-use crate::model::{DataSource, DataSpec};
+use crate::data::{
+    DataError, Dataset, InputSamples, Request, RowPart, Samples, Split, Target, load_to_show, split, training_notes,
+};
+use crate::model::{DataSource, DataSpec, LossSpec, NamedInput};
 use crate::studio::view_models::format;
 use crate::tensor::{Shape, plural};
 use std::fmt;
@@ -12,10 +14,10 @@ use std::sync::Arc;
 #[derive(Clone, Debug, PartialEq)]
 pub struct DataKey {
     pub spec: DataSpec,
-    pub input: Shape,
+    pub inputs: Vec<NamedInput>,
     /// The network's output; `None` where it has mistakes, and nothing can be compared with it.
     pub output: Option<Shape>,
-    pub wants_classes: bool,
+    pub loss: LossSpec,
     pub seed: u64,
     pub base: PathBuf,
 }
@@ -78,7 +80,7 @@ const LISTED: usize = 512;
 /// Where a file cannot be read or is malformed, or a field of the preset cannot work: the message says what to do.
 pub fn load_view(key: &DataKey) -> Result<DataView, DataError> {
     let output = key.output.clone().unwrap_or_else(|| Shape::from([1]));
-    let request = Request { input: key.input.clone(), output, wants_classes: key.wants_classes, seed: key.seed };
+    let request = Request { inputs: key.inputs.clone(), output, loss: key.loss, seed: key.seed };
     let (mut set, misfit) = load_to_show(&key.spec, &request, &key.base)?;
     let split = split(set.len(), &key.spec, key.seed)?;
     set.notes.extend(training_notes(&set, &split.train));
@@ -99,7 +101,7 @@ pub fn spread(len: usize, most: usize) -> Vec<u32> {
 /// The picture that a sample is, where it is one.
 #[must_use]
 pub fn picture(set: &Dataset, source: &DataSource) -> Option<Picture> {
-    let [channels, height, width] = match (&set.sample.0[..], source) {
+    let [channels, height, width] = match (&set.sample().0[..], source) {
         (&[c @ (1 | 3), h, w], _) if h > 1 && w > 1 => [c, h, w],
         // A picture as one row of values, as fully connected networks take it.
         (&[len], DataSource::Digits | DataSource::Idx { .. } | DataSource::Images { .. }) => square(len, 1)?,
@@ -107,7 +109,7 @@ pub fn picture(set: &Dataset, source: &DataSource) -> Option<Picture> {
         _ => return None,
     };
     // A sample of the values is enough to find their range.
-    let some = set.x.iter().step_by((set.x.len() / 100_000).max(1)).copied().filter(|v| v.is_finite());
+    let some = set.x().iter().step_by((set.x().len() / 100_000).max(1)).copied().filter(|v| v.is_finite());
     let (low, high) = some.fold((f32::INFINITY, f32::NEG_INFINITY), |(a, b), v| (a.min(v), b.max(v)));
     let (low, high) = if low >= 0.0 && high <= 1.0 { (0.0, 1.0) } else { (low, high.max(low + 1e-6)) };
     Some(Picture { channels, height, width, low, high })
@@ -138,7 +140,7 @@ impl DataView {
             held[*i as usize] = true;
         }
         let picture = picture(&set, source);
-        let scatter = if set.sample.len() == 2 { spread(set.len(), SCATTERED) } else { Vec::new() };
+        let scatter = if set.sample().len() == 2 { spread(set.len(), SCATTERED) } else { Vec::new() };
         let classes = classes(&set, &held);
         let features = features(&set, picture);
         Self { set: Arc::new(set), split, held, picture, classes, features, scatter, misfit }
@@ -176,18 +178,41 @@ impl DataView {
 #[must_use]
 pub fn class_of(set: &Dataset, index: u32) -> Option<usize> {
     match &set.target {
-        Target::Classes { labels, .. } => labels.get(index as usize).and_then(|l| usize::try_from(*l).ok()),
-        Target::Values { .. } => None,
+        Target::Classes { labels, shape, .. } if shape.rank() == 0 => {
+            labels.get(index as usize).and_then(|l| usize::try_from(*l).ok())
+        }
+        Target::Classes { .. } | Target::Values { .. } | Target::Windows(_) => None,
     }
 }
 
 /// The name of a class; its number where it has none.
 #[must_use]
 pub fn class_name(set: &Dataset, class: usize) -> String {
-    match &set.target {
-        Target::Classes { names, .. } => names.get(class).cloned().unwrap_or_else(|| class.to_string()),
-        Target::Values { .. } => class.to_string(),
+    set.target.names().get(class).cloned().unwrap_or_else(|| class.to_string())
+}
+
+/// A sample as text, where its tokens are bytes or characters; line breaks and the like as escapes.
+#[must_use]
+pub fn sample_text(set: &Dataset, index: u32) -> Option<String> {
+    match &set.inputs[..] {
+        [InputSamples { values: Samples::Windows(rows), .. }] => Some(one_line(&rows.text(index, RowPart::Sample))),
+        _ => None,
     }
+}
+
+/// The shape of a sample: that of each input.
+#[must_use]
+pub fn shapes_text(set: &Dataset) -> String {
+    set.inputs.iter().map(|input| input.sample.to_string()).collect::<Vec<_>>().join(", ")
+}
+
+/// Text without line breaks and other characters that are not printed, which become escapes.
+fn one_line(text: &str) -> String {
+    let mut line = String::with_capacity(text.len());
+    for c in text.chars() {
+        if c.is_control() { line.extend(c.escape_default()) } else { line.push(c) }
+    }
+    line
 }
 
 /// What a sample is to be taken for, in words.
@@ -195,6 +220,7 @@ pub fn class_name(set: &Dataset, class: usize) -> String {
 pub fn target_text(set: &Dataset, index: u32) -> String {
     match &set.target {
         Target::Classes { .. } => class_of(set, index).map_or_else(String::new, |c| class_name(set, c)),
+        Target::Windows(rows) => one_line(&rows.text(index, RowPart::Target)),
         Target::Values { values, shape } => {
             let width = shape.len();
             let own = values.get(index as usize * width..(index as usize + 1) * width).unwrap_or_default();
@@ -208,7 +234,10 @@ pub fn target_text(set: &Dataset, index: u32) -> String {
 }
 
 fn classes(set: &Dataset, held: &[bool]) -> Vec<ClassCount> {
-    let Target::Classes { labels, names } = &set.target else { return Vec::new() };
+    let Target::Classes { labels, names, shape } = &set.target else { return Vec::new() };
+    if shape.rank() > 0 {
+        return Vec::new();
+    }
     let highest = labels.iter().copied().max().map_or(0, |l| usize::try_from(l).unwrap_or(0) + 1);
     let mut out: Vec<ClassCount> =
         (0..names.len().max(highest)).map(|c| ClassCount { name: class_name(set, c), train: 0, held_out: 0 }).collect();
@@ -221,8 +250,8 @@ fn classes(set: &Dataset, held: &[bool]) -> Vec<ClassCount> {
 }
 
 fn features(set: &Dataset, picture: Option<Picture>) -> Vec<FeatureStats> {
-    let width = set.sample.len();
-    if width == 0 || set.x.is_empty() {
+    let width = set.sample().len();
+    if width == 0 || set.x().is_empty() {
         return Vec::new();
     }
     // Of a picture the channels count, not every pixel.
@@ -233,7 +262,7 @@ fn features(set: &Dataset, picture: Option<Picture>) -> Vec<FeatureStats> {
         None => set.feature_names.get(g).cloned().unwrap_or_else(|| format!("x{g}")),
     };
     let mut sums = vec![(f32::INFINITY, f32::NEG_INFINITY, 0.0f64, 0.0f64); groups];
-    for sample in set.x.chunks_exact(width) {
+    for sample in set.x().chunks_exact(width) {
         for (sum, values) in sums.iter_mut().zip(sample.chunks_exact(area)) {
             for &v in values {
                 let wide = f64::from(v);
@@ -241,7 +270,7 @@ fn features(set: &Dataset, picture: Option<Picture>) -> Vec<FeatureStats> {
             }
         }
     }
-    let count = (set.x.len() / width * area) as f64;
+    let count = (set.x().len() / width * area) as f64;
     let stats = |(g, (min, max, sum, squares)): (usize, (f32, f32, f64, f64))| {
         let mean = sum / count;
         FeatureStats { name: name(g), min, max, mean, std: (squares / count - mean * mean).max(0.0).sqrt() }
@@ -259,7 +288,7 @@ impl fmt::Display for DataView {
             self.set.name,
             self.set.len(),
             plural(self.set.len() as u64, "sample"),
-            self.set.sample
+            shapes_text(&self.set)
         )?;
         for c in &self.classes {
             writeln!(f, "class {}: {} + {}", c.name, c.train, c.held_out)?;
@@ -281,9 +310,9 @@ mod tests {
     fn key(source: DataSource, input: &[usize], output: Option<usize>) -> DataKey {
         DataKey {
             spec: DataSpec::of(source),
-            input: Shape(input.to_vec()),
+            inputs: vec![NamedInput::only(Shape(input.to_vec()))],
             output: output.map(|n| Shape::from([n])),
-            wants_classes: true,
+            loss: LossSpec::SOFTMAX_CROSS_ENTROPY,
             seed: 0,
             base: PathBuf::new(),
         }

@@ -11,7 +11,7 @@ impl Fold {
     /// True where folding it hides this layer.
     fn holds(&self, path: &LayerPath, network: &NetworkView) -> bool {
         match self {
-            Self::Block(block) => path.0.starts_with(&block.0) && path != block,
+            Self::Block(block) => path.starts_with(block) && path != block,
             Self::Run(first) => network.run_at(first).is_some_and(|r| r.holds(path)),
         }
     }
@@ -123,6 +123,7 @@ impl FoldedLayers {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::model::ListPath;
     use crate::studio::document::presets;
 
     fn view(name: &str) -> NetworkView {
@@ -131,7 +132,7 @@ mod tests {
     }
 
     fn path(p: &[usize]) -> LayerPath {
-        LayerPath(p.to_vec())
+        LayerPath::from(p)
     }
 
     #[test]
@@ -169,9 +170,9 @@ mod tests {
         let mut folds =
             FoldedLayers { folded: [Fold::Block(path(&[2])), Fold::Run(path(&[2]))].into(), ..FoldedLayers::default() };
         let kind = crate::model::LayerKind::ALL[0];
-        folds.follow(&Edit::Insert { parent: path(&[]), index: 0, kind });
+        folds.follow(&Edit::Insert { parent: ListPath::default(), index: 0, kind });
         assert!(folds.is_folded(&Fold::Block(path(&[3]))) && folds.is_folded(&Fold::Run(path(&[3]))));
-        folds.follow(&Edit::Move { from: path(&[3]), parent: path(&[]), index: 0 });
+        folds.follow(&Edit::Move { from: path(&[3]), parent: ListPath::default(), index: 0 });
         assert!(folds.is_folded(&Fold::Block(path(&[0]))));
         folds.follow(&Edit::Duplicate(path(&[0])));
         folds.follow(&Edit::Remove(path(&[0])));

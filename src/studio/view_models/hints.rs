@@ -1,6 +1,6 @@
 //! What is unusual about a network that may train all the same.
 
-use crate::model::{DataSource, LayerPath, LayerSpec, LossSpec, Preset};
+use crate::model::{DataSource, LayerPath, LayerSpec, Preset};
 use crate::studio::view_models::format::plain_count;
 use crate::tensor::Shape;
 
@@ -27,11 +27,11 @@ pub const fn classes_of(source: &DataSource) -> Option<usize> {
 #[must_use]
 pub fn hints(preset: &Preset, output: &Shape, classes: usize) -> Vec<Hint> {
     let [scores] = output.0[..] else { return Vec::new() };
-    if !matches!(preset.loss, LossSpec::SoftmaxCrossEntropy { .. }) || scores < classes {
+    if !preset.loss.wants_classes() || scores < classes {
         return Vec::new();
     }
     let end = preset.layers.len().saturating_sub(1);
-    let curved = preset.layers.last().and_then(|last| Some((LayerPath(vec![end]), last, last.activation()?)));
+    let curved = preset.layers.last().and_then(|last| Some((LayerPath::from([end]), last, last.activation()?)));
     let sized = preset.output_field().filter(|(_, field)| scores > classes && !field.is_empty());
     let mut out = Vec::new();
     if let Some((path, unit)) = sized {
@@ -70,7 +70,7 @@ mod tests {
             let found = hints(&preset, &Shape::from([units]), 10);
             found.into_iter().map(|h| format!("{} {}", h.path, h.text)).collect::<Vec<_>>().join("; ")
         };
-        let path = LayerPath(vec![presets::digits().layers.len() - 1]);
+        let path = LayerPath::from([presets::digits().layers.len() - 1]);
         assert_eq!(of(10, None), "");
         assert_eq!(of(9, None), "");
         assert_eq!(of(64, None), format!("{path} the data has 10 classes: give this layer 10 units"));

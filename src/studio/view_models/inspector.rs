@@ -5,7 +5,6 @@ use crate::model::{LayerPath, Preset};
 use crate::ops::Dir;
 use crate::plan::BufferId;
 use crate::studio::commands::selection::Selection;
-use crate::studio::document::edit::layer_at;
 use crate::studio::view_models::compiler_pages;
 use crate::studio::view_models::format;
 pub use crate::studio::view_models::inspector_page::InspectorView;
@@ -82,7 +81,7 @@ fn network(preset: &Preset, plan: Option<&PlanView>) -> InspectorView {
 }
 
 fn layer(path: &LayerPath, preset: &Preset, plan: Option<&PlanView>, updates: &[f32]) -> InspectorView {
-    let Some(spec) = layer_at(preset, path) else {
+    let Some(spec) = preset.layer(path) else {
         return InspectorView { kind: "Layer", title: "No such layer".into(), ..InspectorView::default() };
     };
     let kind = spec.kind();

@@ -16,6 +16,7 @@ pub mod inspector;
 pub mod inspector_page;
 pub mod job;
 pub mod levels;
+pub mod list_head;
 pub mod loaded_run;
 pub mod measured;
 pub mod network;

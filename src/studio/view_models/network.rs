@@ -1,6 +1,6 @@
 //! The network as cards, with every mistake on the card or section that causes it.
 
-use crate::model::{Checked, Diagnostic, LayerPath, LayerSpec, Preset};
+use crate::model::{Checked, Diagnostic, LayerPath, LayerSpec, ListPath, Preset};
 use crate::studio::commands::fold::Fold;
 use crate::studio::document::edit::split_path;
 use crate::studio::document::fields::layer::layer_fields;
@@ -9,18 +9,11 @@ use crate::studio::document::fields::value::Field;
 use crate::studio::view_models::format;
 use crate::studio::view_models::format::plain_count;
 use crate::studio::view_models::hints::Hint;
+pub use crate::studio::view_models::list_head::{ListHead, Problem};
+use crate::studio::view_models::list_head::{heads, is_same};
 use crate::studio::view_models::plan::PlanView;
 use crate::tensor::Bytes;
 use std::collections::HashMap;
-
-/// A mistake, where it is shown.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Problem {
-    /// The field that causes it, empty for the whole.
-    pub field: String,
-    pub message: String,
-    pub help: String,
-}
 
 /// One layer.
 #[derive(Clone, Debug, PartialEq)]
@@ -42,10 +35,14 @@ pub struct Card {
     pub hint: Option<String>,
     /// The number of layers inside, for a block.
     pub children: Option<usize>,
+    /// The lists inside, for a block that may have several.
+    pub lists: Vec<ListHead>,
     /// What a block and all layers inside it have together.
     pub whole: Option<Sum>,
     /// Layers in the same list.
     pub siblings: usize,
+    /// Lists of the block that the layer is in.
+    pub lists_beside: usize,
 }
 
 impl Card {
@@ -55,16 +52,41 @@ impl Card {
         self.path.number()
     }
 
-    /// The block that the layer is in, and its place there.
+    /// The list that the layer is in, and its place there.
     #[must_use]
-    pub fn place(&self) -> (LayerPath, usize) {
+    pub fn place(&self) -> (ListPath, usize) {
         split_path(&self.path)
     }
 
     /// How deep it is nested; 0 is outermost.
     #[must_use]
     pub fn depth(&self) -> usize {
-        self.path.0.len().saturating_sub(1)
+        self.path.depth().saturating_sub(1)
+    }
+
+    /// Whether it is a block with something inside that can be folded away.
+    #[must_use]
+    pub fn can_fold(&self) -> bool {
+        self.children.is_some_and(|n| n > 0) || !self.lists.is_empty()
+    }
+
+    /// What its inside may be called: `branch`, where it is a block that may have several lists of layers.
+    #[must_use]
+    pub fn list_noun(&self) -> Option<&'static str> {
+        self.lists.first().and_then(|head| head.at.list.field.item())
+    }
+
+    /// Whether it can go towards the beginning of its list, or to the list before.
+    #[must_use]
+    pub fn can_move_up(&self) -> bool {
+        self.path.split().is_some_and(|(list, index)| index > 0 || list.list.number > 0)
+    }
+
+    /// Whether it can go towards the end of its list, or to the list behind.
+    #[must_use]
+    pub fn can_move_down(&self) -> bool {
+        let place = self.path.split();
+        place.is_some_and(|(list, index)| index + 1 < self.siblings || list.list.number + 1 < self.lists_beside)
     }
 
     /// Parameters, bytes and share of the work in a line; of a block with all layers inside it.
@@ -101,8 +123,8 @@ impl Run {
     /// True for a layer of the run, and for those inside one.
     #[must_use]
     pub fn holds(&self, path: &LayerPath) -> bool {
-        let Some((first, parent)) = self.first.0.split_last() else { return false };
-        path.0.starts_with(parent) && path.0.get(parent.len()).is_some_and(|i| (*first..first + self.count).contains(i))
+        let Some((list, first)) = self.first.split() else { return false };
+        list.place_of(path).is_some_and(|place| (first..first + self.count).contains(&place))
     }
 
     /// `L1 to L49`.
@@ -110,7 +132,7 @@ impl Run {
     pub fn span(&self) -> String {
         let mut last = self.first.clone();
         if let Some(place) = last.0.last_mut() {
-            *place += self.count - 1;
+            place.index += self.count - 1;
         }
         format!("L{} to L{}", self.first.number(), last.number())
     }
@@ -134,7 +156,7 @@ impl Sum {
             out.params = out.params.saturating_add(card.params);
             out.bytes = card.bytes.map(|b| b + out.bytes.unwrap_or(0)).or(out.bytes);
             out.share = card.share.map(|s| s + out.share.unwrap_or(0.0)).or(out.share);
-            out.problems += card.problems.len();
+            out.problems += card.problems.len() + card.lists.iter().map(|head| head.problems.len()).sum::<usize>();
         }
         out
     }
@@ -161,6 +183,8 @@ pub enum Row {
     Card(usize),
     /// A block whose layers are folded into its card.
     Block(usize, Sum),
+    /// The head of this list of the block at this position; the cards of its layers begin at `next`.
+    List { card: usize, list: usize, next: usize },
     /// The head of equal neighbours, which follow it where it is unfolded. It has the depth of their cards.
     Run { run: usize, class: &'static str, depth: usize, folded: bool, sum: Sum },
 }
@@ -192,7 +216,7 @@ pub struct NetworkView {
 fn section_of(path: &str) -> Option<&'static str> {
     let head = path.split('.').next().unwrap_or_default();
     Some(match head {
-        "input" | "precision" => "Input",
+        "input" | "inputs" | "precision" => "Input",
         "loss" => "Loss",
         "optimizer" => "Optimizer",
         "data" => "Data",
@@ -204,6 +228,15 @@ fn section_of(path: &str) -> Option<&'static str> {
 fn problem(d: &Diagnostic, prefix: &str) -> Problem {
     let field = d.path.strip_prefix(prefix).map_or("", |f| f.trim_start_matches('.'));
     Problem { field: field.to_owned(), message: d.message.clone(), help: d.help.clone() }
+}
+
+/// What a person is told of a network that does not compile.
+fn failed(failure: &str) -> Problem {
+    Problem {
+        field: String::new(),
+        message: failure.to_owned(),
+        help: "undo the last edit, or make the network or the batch smaller".into(),
+    }
 }
 
 impl NetworkView {
@@ -225,11 +258,14 @@ impl NetworkView {
             .unwrap_or_default();
         let diagnostics = checked.map(|c| c.diagnostics.as_slice()).unwrap_or_default();
         let diagnostics: Vec<&Diagnostic> = diagnostics.iter().chain(misfits).collect();
-        walk(&preset.layers, &LayerPath::default(), &mut |layer, path, siblings| {
+        walk(&preset.layers, &ListPath::default(), 1, &mut |layer, path, [siblings, lists_beside]| {
             let fact = by_path.get(path).map(|&i| &facts[i]).filter(|f| f.kind == layer.kind());
             let id = fact.and_then(|_| ids.get(path)).copied();
             let own = diagnostics.iter().filter(|d| d.layer.as_ref() == Some(path));
             let is_block = layer.is_block();
+            let problems: Vec<Problem> = own.map(|d| problem(d, &path.to_string())).collect();
+            let lists = heads(layer, path, &problems);
+            let is_of_list = |p: &Problem| lists.iter().any(|head| head.problems.iter().any(|own| is_same(own, p)));
             out.cards.push(Card {
                 path: path.clone(),
                 class: layer.kind().class,
@@ -239,11 +275,13 @@ impl NetworkView {
                 params: if is_block { 0 } else { fact.map_or(0, |f| f.params) },
                 share: id.and_then(|i| plan.map(|p| p.flop_shares[i])),
                 bytes: id.and_then(|i| plan.map(|p| p.layer_bytes[i])),
-                problems: own.map(|d| problem(d, &path.to_string())).collect(),
+                problems: problems.iter().filter(|p| !is_of_list(p)).cloned().collect(),
                 hint: None,
-                children: is_block.then(|| layer.children().len()),
+                children: is_block.then(|| layer.inside().count()),
+                lists,
                 whole: None,
                 siblings,
+                lists_beside,
             });
         });
         for at in 0..out.cards.len() {
@@ -251,7 +289,7 @@ impl NetworkView {
                 out.cards[at].whole = Some(Sum::of(&out.cards[at..out.end_of(at)]));
             }
         }
-        find_runs(&preset.layers, &LayerPath::default(), &mut 0, &mut out.runs);
+        find_runs(&preset.layers, &ListPath::default(), &mut 0, &mut out.runs);
         out.runs.sort_by_key(|r| r.cards[0]);
         for (title, fields) in preset_fields(preset) {
             let own = diagnostics.iter().filter(|d| d.layer.is_none() && section_of(&d.path) == Some(title));
@@ -259,11 +297,7 @@ impl NetworkView {
         }
         let elsewhere = diagnostics.iter().filter(|d| d.layer.is_none() && section_of(&d.path).is_none());
         out.general = elsewhere.map(|d| problem(d, "")).collect();
-        out.general.extend(failure.map(|f| Problem {
-            field: String::new(),
-            message: f.to_owned(),
-            help: "undo the last edit, or make the network or the batch smaller".into(),
-        }));
+        out.general.extend(failure.map(failed));
         out.params = out.cards.iter().map(|c| c.params).fold(0, usize::saturating_add);
         out.problems = diagnostics.len() + usize::from(failure.is_some());
         out.first_problem = diagnostics.iter().find_map(|d| d.layer.clone());
@@ -281,7 +315,7 @@ impl NetworkView {
 
     /// Everything that can be folded.
     pub fn folds(&self) -> impl Iterator<Item = Fold> {
-        let blocks = self.cards.iter().filter(|c| c.children.is_some_and(|n| n > 0));
+        let blocks = self.cards.iter().filter(|c| c.can_fold());
         let runs = self.runs.iter().map(|r| Fold::Run(r.first.clone()));
         blocks.map(|c| Fold::Block(c.path.clone())).chain(runs)
     }
@@ -294,15 +328,19 @@ impl NetworkView {
 
     /// The cards of a block's inside begin behind its own; this is where they end.
     fn end_of(&self, block: usize) -> usize {
-        let path = &self.cards[block].path.0;
-        block + 1 + self.cards[block + 1..].iter().take_while(|c| c.path.0.starts_with(path)).count()
+        let path = &self.cards[block].path;
+        block + 1 + self.cards[block + 1..].iter().take_while(|c| c.path.starts_with(path)).count()
     }
 
     /// The list with what is folded as a line each.
     #[must_use]
     pub fn rows(&self, is_folded: impl Fn(&Fold) -> bool) -> Vec<Row> {
         let (mut rows, mut at, mut runs) = (Vec::new(), 0, self.runs.iter().enumerate().peekable());
+        // The heads of lists that are still to come, the next one last.
+        let mut heads: Vec<Row> = Vec::new();
+        let is_due = |head: &mut Row, at: usize| matches!(head, Row::List { next, .. } if *next <= at);
         while let Some(card) = self.cards.get(at) {
+            rows.extend(std::iter::from_fn(|| heads.pop_if(|head| is_due(head, at))));
             // Runs inside of what was folded away are behind.
             while runs.next_if(|(_, r)| r.cards[0] < at).is_some() {}
             if let Some((run, r)) = runs.next_if(|(_, r)| r.cards[0] == at) {
@@ -314,7 +352,7 @@ impl NetworkView {
                     continue;
                 }
             }
-            if card.children.is_some_and(|n| n > 0) && is_folded(&Fold::Block(card.path.clone())) {
+            if card.can_fold() && is_folded(&Fold::Block(card.path.clone())) {
                 let end = self.end_of(at);
                 let mut sum = Sum::of(&self.cards[at..end]);
                 sum.layers -= 1;
@@ -322,21 +360,32 @@ impl NetworkView {
                 at = end;
             } else {
                 rows.push(Row::Card(at));
+                heads.extend((0..card.lists.len()).rev().map(|list| self.head(at, list)));
                 at += 1;
             }
         }
+        rows.extend(heads.into_iter().rev());
         rows
+    }
+
+    /// The head of a list of the block at this position.
+    fn head(&self, card: usize, list: usize) -> Row {
+        let (from, depth) = (card + 1, self.cards[card].path.depth());
+        let inside = &self.cards[from..self.end_of(card)];
+        let is_before = |c: &Card| c.path.0.get(depth).is_some_and(|segment| segment.list.number < list);
+        Row::List { card, list, next: from + inside.partition_point(is_before) }
     }
 }
 
 /// Finds equal neighbours; `card` counts the cards that were passed.
-fn find_runs(layers: &[LayerSpec], parent: &LayerPath, card: &mut usize, out: &mut Vec<Run>) {
+fn find_runs(layers: &[LayerSpec], parent: &ListPath, card: &mut usize, out: &mut Vec<Run>) {
     let mut index = 0;
     for group in layers.chunk_by(|a, b| a == b) {
         let (first, from) = (parent.child(index), *card);
         for layer in group {
             *card += 1;
-            find_runs(layer.children(), &parent.child(index), card, out);
+            let path = parent.child(index);
+            layer.lists().into_iter().for_each(|(list, inside)| find_runs(inside, &path.list(list), card, out));
             index += 1;
         }
         if group.len() >= LEAST_RUN {
@@ -345,11 +394,19 @@ fn find_runs(layers: &[LayerSpec], parent: &LayerPath, card: &mut usize, out: &m
     }
 }
 
-fn walk(layers: &[LayerSpec], parent: &LayerPath, visit: &mut impl FnMut(&LayerSpec, &LayerPath, usize)) {
+/// Visits every layer with the number of layers in its list, and of lists in its block.
+fn walk(
+    layers: &[LayerSpec],
+    parent: &ListPath,
+    lists: usize,
+    visit: &mut impl FnMut(&LayerSpec, &LayerPath, [usize; 2]),
+) {
     for (index, layer) in layers.iter().enumerate() {
         let path = parent.child(index);
-        visit(layer, &path, layers.len());
-        walk(layer.children(), &path, visit);
+        visit(layer, &path, [layers.len(), lists]);
+        let inside = layer.lists();
+        let count = inside.len();
+        inside.into_iter().for_each(|(list, layers)| walk(layers, &path.list(list), count, visit));
     }
 }
 
@@ -408,11 +465,11 @@ mod tests {
             let mut seen = 0;
             for block in blocks {
                 let whole = block.whole.as_ref().unwrap();
-                let inside: Vec<&Card> = view.cards.iter().filter(|c| c.path.0.starts_with(&block.path.0)).collect();
+                let inside: Vec<&Card> = view.cards.iter().filter(|c| c.path.starts_with(&block.path)).collect();
                 let share: f64 = inside.iter().filter_map(|c| c.share).sum();
                 // By the operations themselves: those of all layers inside, forward and backward, every pass of them.
                 let model = &plan.compiled.model;
-                let is_inside = |id| model.layer(id).path.0.starts_with(&block.path.0);
+                let is_inside = |id| model.layer(id).path.starts_with(&block.path);
                 let ops = plan.compiled.plan.program.ops.iter().zip(&plan.compiled.selection.choices);
                 let flops: u64 = ops.filter(|(op, _)| op.layer.is_some_and(is_inside)).map(|(_, c)| c.flops).sum();
                 assert!((whole.share.unwrap() - share).abs() < 1e-12);

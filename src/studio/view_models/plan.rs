@@ -78,7 +78,7 @@ impl PlanView {
     #[must_use]
     pub fn flop_share(&self, path: &LayerPath) -> f64 {
         let layers = self.compiled.model.layers.iter().zip(&self.flop_shares);
-        layers.filter(|(layer, _)| layer.path.0.starts_with(&path.0)).map(|(_, share)| share).sum()
+        layers.filter(|(layer, _)| layer.path.starts_with(path)).map(|(_, share)| share).sum()
     }
 }
 

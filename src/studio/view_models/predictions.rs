@@ -2,8 +2,8 @@
 //! errors, filters.
 
 use crate::data::{Dataset, Split, Target};
-use crate::model::{DataSource, LossSpec, Model, ParamId, ParamKind};
-use crate::studio::view_models::data::{Picture, class_name, class_of, picture, target_text};
+use crate::model::{DataSource, Model, ParamId, ParamKind};
+use crate::studio::view_models::data::{Picture, class_name, picture, target_text};
 use crate::tensor::{HostTensor, figure};
 use crate::train::{Look, Looked, argmax};
 use std::fmt;
@@ -142,11 +142,11 @@ pub fn query(model: &Model, set: &Dataset, split: &Split, source: &DataSource) -
 
 /// Where samples of two values lie, with a margin: least and largest first value, least and largest second one.
 fn bounds(set: &Dataset) -> Option<[f64; 4]> {
-    if set.sample.0 != [2] {
+    if set.sample().0 != [2] {
         return None;
     }
     let mut found = [f64::INFINITY, f64::NEG_INFINITY, f64::INFINITY, f64::NEG_INFINITY];
-    for p in set.x.chunks_exact(2) {
+    for p in set.x().chunks_exact(2) {
         for (side, v) in [f64::from(p[0]), f64::from(p[1])].into_iter().enumerate() {
             found[2 * side] = found[2 * side].min(v);
             found[2 * side + 1] = found[2 * side + 1].max(v);
@@ -164,7 +164,7 @@ fn bounds(set: &Dataset) -> Option<[f64; 4]> {
 fn first_weight(model: &Model, on_picture: bool) -> Option<ParamId> {
     let first = model.params.iter().position(|p| p.kind == ParamKind::Weight)?;
     let shape = &model.params[first].shape;
-    let sound = shape.rank() == 4 || (shape.rank() == 2 && on_picture && shape.0[0] == model.input.len());
+    let sound = shape.rank() == 4 || (shape.rank() == 2 && on_picture && shape.0[0] == model.sample_len());
     sound.then_some(ParamId(first as u32))
 }
 
@@ -179,7 +179,7 @@ fn softmax(row: &[f32], out: &mut Vec<f32>) {
 pub fn view(question: &AnsweredQuery) -> PredictionsView {
     let AnsweredQuery { run, model, source, set, split, maybe_trained, answer } = question;
     let outputs = model.output.len().max(1);
-    let is_classes = matches!(model.loss, LossSpec::SoftmaxCrossEntropy { .. });
+    let is_classes = model.loss.wants_classes();
     let (all, part) = (if split.held_out.is_empty() { &split.train } else { &split.held_out }, samples_of(split).1);
     let count = answer.outputs.len() / outputs;
     let noun = if count == 1 { "sample" } else { "samples" };
@@ -225,13 +225,18 @@ pub fn view(question: &AnsweredQuery) -> PredictionsView {
 
 impl PredictionsView {
     fn take_classes(&mut self, indices: &[u32], logits: &[f32], model: &Model) {
-        let width = self.outputs;
+        // Each position of a sample is an answer of its own.
+        let (width, positions) = (model.classes().max(1), model.labels().len().max(1));
+        let labels = self.set.target.labels(indices).unwrap_or_default();
+        self.outputs = width;
         let mut probabilities = Vec::with_capacity(logits.len());
         logits.chunks_exact(width).for_each(|row| softmax(row, &mut probabilities));
         let mut rows: Vec<(Answered, usize)> = Vec::with_capacity(indices.len());
         self.confusion = vec![vec![0; width]; width];
-        for (at, (&index, row)) in indices.iter().zip(probabilities.chunks_exact(width)).enumerate() {
-            let (truth, guess) = (class_of(&self.set, index).unwrap_or(0), argmax(row));
+        for (at, row) in probabilities.chunks_exact(width).enumerate() {
+            let Some(&index) = indices.get(at / positions) else { continue };
+            let truth = labels.get(at).and_then(|label| usize::try_from(*label).ok()).unwrap_or(0);
+            let guess = argmax(row);
             if let Some(cell) = self.confusion.get_mut(truth).and_then(|r| r.get_mut(guess)) {
                 *cell += 1;
             }
@@ -252,7 +257,7 @@ impl PredictionsView {
         }
         let total = |c: usize| (0..width).map(|r| self.confusion[r][c]).sum::<u32>();
         let share = |part: u32, of: u32| (of > 0).then(|| f64::from(part) / f64::from(of));
-        self.scores = (0..model.output.len())
+        self.scores = (0..width)
             .map(|c| {
                 let (hit, samples) = (self.confusion[c][c], self.confusion[c].iter().sum());
                 let name = class_name(&self.set, c);

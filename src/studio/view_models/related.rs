@@ -78,7 +78,7 @@ impl Related {
             }
             Selection::Bytes([from, to]) => {
                 self.bytes = Some([*from, *to]);
-                let inside = |b: &crate::plan::Buffer| !b.external && b.offset < *to && *from < b.offset + b.bytes;
+                let inside = |b: &crate::plan::Buffer| !b.is_external() && b.offset < *to && *from < b.offset + b.bytes;
                 for (id, b) in (0u32..).map(BufferId).zip(&plan.buffers).filter(|(_, b)| inside(b)) {
                     self.buffers.insert(id);
                     self.ops.extend(b.writers.iter().chain(&b.readers));
@@ -91,8 +91,7 @@ impl Related {
     /// Adds the operations and buffers of a layer. A block stands for everything inside it.
     fn take_layer(&mut self, compiled: &Compiled, path: &LayerPath) {
         let plan = &compiled.plan;
-        let inside =
-            |id: Option<LayerId>| id.and_then(|id| path_of(compiled, id)).is_some_and(|p| p.0.starts_with(&path.0));
+        let inside = |id: Option<LayerId>| id.and_then(|id| path_of(compiled, id)).is_some_and(|p| p.starts_with(path));
         self.ops.extend(plan.program.ops.iter().enumerate().filter(|(_, op)| inside(op.layer)).map(|(i, _)| i));
         for (id, buffer) in (0u32..).map(BufferId).zip(&plan.buffers) {
             // Of a vector that layers share, only their own parts are meant.
@@ -213,7 +212,7 @@ mod tests {
     fn a_layer_lights_its_own_part_of_a_vector() {
         let plan = PlanView::of_preset(&crate::studio::document::presets::digits());
         let bindings = &plan.compiled.plan;
-        let layer = LayerPath(vec![2]);
+        let layer = LayerPath::from([2]);
         let related = Related::new(&Selection::Layer(layer.clone()), Some(&plan.compiled));
         assert!(related.parts.len() >= 6 && related.buffers.iter().all(|b| bindings.buffer(*b).parts.is_empty()));
         // What lights up is what the layer's card counts.

@@ -46,7 +46,8 @@ impl Drafts {
     pub fn first_layer(&self) -> Option<LayerPath> {
         let layers = self.0.iter().filter(|(_, d)| d.error.is_some()).filter_map(|((owner, _), _)| match owner {
             Owner::Layer(path) => Some(path),
-            Owner::Preset => None,
+            Owner::List(list) => Some(&list.block),
+            Owner::Preset | Owner::Input(_) => None,
         });
         layers.min_by(|a, b| a.0.cmp(&b.0)).cloned()
     }
@@ -58,7 +59,7 @@ impl Drafts {
 
     /// Forgets the texts of layers: their places have changed.
     pub fn forget_layers(&mut self) {
-        self.0.retain(|(owner, _), _| *owner == Owner::Preset);
+        self.0.retain(|(owner, _), _| !matches!(owner, Owner::Layer(_)));
     }
 }
 
@@ -90,7 +91,7 @@ pub fn field_ui(
             ui.spacing_mut().item_spacing.x = 4.0;
             ui.allocate_ui_with_layout(Vec2::new(options.label_width, 24.0), row, |ui| {
                 ui.set_min_width(options.label_width);
-                let text = RichText::new(field.label).size(12.0).color(theme::colors(ui).weak);
+                let text = RichText::new(&*field.title()).size(12.0).color(theme::colors(ui).weak);
                 ui.add(egui::Label::new(text).truncate()).on_hover_text(field.help);
             });
             editor_ui(ui, field, options, drafts, commands)
@@ -202,7 +203,7 @@ fn text_ui(
         drafts.0.remove(&key);
     }
     let is_done = |i: &egui::InputState| i.key_pressed(Key::Enter) || i.key_pressed(Key::Escape);
-    if response.lost_focus() && matches!(field.owner, Owner::Layer(_)) && ui.input(is_done) {
+    if response.lost_focus() && matches!(field.owner, Owner::Layer(_) | Owner::List(_)) && ui.input(is_done) {
         // Back to the list, whose keys continue from this layer.
         ui.memory_mut(|m| m.request_focus(layers_id()));
     }

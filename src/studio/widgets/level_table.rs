@@ -224,16 +224,12 @@ impl Column {
     /// The order of two rows by this column; what is not known goes last.
     #[must_use]
     pub fn order(self, a: &LevelRow, b: &LevelRow, measured: Option<&Measured>) -> Ordering {
-        let text = |r: &LevelRow| match self {
-            Self::Layer => r.path.as_ref().map_or_else(|| vec![usize::MAX], |p| p.0.clone()),
-            _ => Vec::new(),
-        };
         match (self.number(a, measured), self.number(b, measured)) {
             (Some(x), Some(y)) => x.total_cmp(&y),
             (Some(_), None) => Ordering::Less,
             (None, Some(_)) => Ordering::Greater,
             (None, None) => match self {
-                Self::Layer => text(a).cmp(&text(b)),
+                Self::Layer => (a.path.is_none(), &a.path).cmp(&(b.path.is_none(), &b.path)),
                 Self::Name => a.name.cmp(b.name),
                 Self::Kernel => a.kernel.cmp(&b.kernel),
                 Self::Shapes => a.shapes.cmp(&b.shapes),

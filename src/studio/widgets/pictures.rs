@@ -71,15 +71,14 @@ pub fn picture_ui(ui: &Ui, texture: &TextureHandle, picture: &Picture, square: R
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::data::{Preprocessing, Target};
+    use crate::data::{InputSamples, Preprocessing, Target};
 
     #[test]
     fn rows_are_made_once_and_hold_every_column() {
-        let target = Target::Classes { labels: vec![0; 3], names: vec!["a".into()] };
+        let target = Target::classes(vec![0; 3], vec!["a".into()]);
         let set = Dataset {
             name: "t".into(),
-            sample: [1, 1, 2].into(),
-            x: vec![0.0, 1.0, 1.0, 0.0, 1.0, 1.0],
+            inputs: InputSamples::only([1, 1, 2], vec![0.0, 1.0, 1.0, 0.0, 1.0, 1.0]),
             target,
             feature_names: Vec::new(),
             notes: Vec::new(),

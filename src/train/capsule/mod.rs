@@ -89,7 +89,7 @@ impl Capsule {
     /// Where the run cannot be prepared or a step fails, and [`TrainError::Cancelled`] where it was cancelled.
     pub fn make(spec: &SessionSpec, steps: u64, mut watch: impl FnMut(u64) -> bool) -> Result<Self, TrainError> {
         let mut session = Session::prepare(spec)?;
-        session.set_total(steps);
+        session.set_total(steps)?;
         let init = session.weights()?;
         let mut trace: [Vec<f32>; 4] = Default::default();
         while let Some(report) = session.step()? {

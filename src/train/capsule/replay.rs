@@ -120,7 +120,7 @@ impl Capsule {
         };
         let mut session = Session::prepare(&spec)?;
         self.check_given_data(&session)?;
-        session.set_total(self.header.steps);
+        session.set_total(self.header.steps)?;
         let mut report = CapsuleReport {
             preset: self.preset.name.clone(),
             replayed: 0,

@@ -57,8 +57,8 @@ impl Session {
         let program = &self.compiled().plan.program;
         let moments: HashSet<LValueId> = program.moments().map(|moment| moment.value).collect();
         let counts = |(index, v): &(usize, &LValue)| {
-            let counts =
-                matches!(&*v.name, "counter" | "hyper" | "scaler") || moments.contains(&LValueId(*index as u32));
+            let counts = matches!(&*v.name, "counter" | "batches" | "hyper" | "scaler")
+                || moments.contains(&LValueId(*index as u32));
             v.persistent && counts && !plant::forgets(&v.name)
         };
         program.values.iter().enumerate().filter(counts).map(|(_, v)| v.name.clone()).collect()

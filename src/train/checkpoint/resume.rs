@@ -40,7 +40,8 @@ impl Session {
         };
         let (past, of_data) = self.check_data(&file.metadata, path)?;
         let notes = note.map(str::to_owned).into_iter().chain(changes.iter().map(RecipeChange::note));
-        let resumed = Resumed { notes: notes.chain(of_data).collect(), changes };
+        let of_rates = theirs.as_ref().and_then(|theirs| self.rates_note(theirs, header.step + 1));
+        let resumed = Resumed { notes: notes.chain(of_rates).chain(of_data).collect(), changes };
         let wanted = self.wanted(&file, theirs.as_ref(), path)?;
         let model = self.model().clone();
         // The session is changed only from here on: parameters are checked as a whole before the first is set.
@@ -97,6 +98,18 @@ impl Session {
             wanted.push((name, Some(found.clone())));
         }
         Ok(wanted)
+    }
+
+    /// What becomes of the rate of the next step where the run has another number of steps than the checkpoint's, and a
+    /// schedule that ends with it.
+    fn rates_note(&self, theirs: &Recipe, next: u64) -> Option<String> {
+        let (schedule, lr) = (self.model().update.schedule, self.model().optimizer.lr());
+        let was = theirs.steps().filter(|was| schedule.kind.has_end() && *was != self.total)?;
+        let [before, now] = [was, self.total].map(|total| schedule.rate(lr, next as i64, total as i64));
+        Some(format!(
+            "optimizer.schedule: of {was} steps, step {next} would have the rate {before:e}; of {} it has {now:e}",
+            self.total
+        ))
     }
 
     /// Refuses a checkpoint whose samples were prepared otherwise than this run's. Otherwise gives the other samples

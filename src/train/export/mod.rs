@@ -34,7 +34,7 @@ use super::tensor_reader::OpenTensors;
 use super::tensor_writer::{Stream, write_streams};
 use super::weights::open_tensors;
 use super::{Origin, ResultKind, TensorFile, TrainError, replaceable};
-use crate::data::{self, Dataset, Preprocessing, Request, Split, Target};
+use crate::data::{self, Dataset, Preprocessing, Request, RowPart, Samples, Split, Target};
 use crate::model::{Model, Preset, check};
 use crate::tensor::{HostTensor, write_atomic, write_atomic_with};
 use parameters::weight;
@@ -347,18 +347,34 @@ fn parameters(file: &OpenTensors) -> Result<Vec<(String, HostTensor)>, ExportErr
 
 fn data_tensors(set: &Dataset, split: &Split) -> Result<Vec<(String, HostTensor)>, ExportError> {
     let n = set.len();
+    let all: Vec<u32> = (0..n as u32).collect();
     let y = match &set.target {
-        Target::Classes { labels, .. } => HostTensor::from_slice([n], labels)?,
+        Target::Classes { labels, shape, .. } => HostTensor::from_slice(shape.batched(n), labels)?,
         Target::Values { values, shape } => HostTensor::from_slice(shape.batched(n), values)?,
+        Target::Windows(rows) => {
+            let tokens = rows.rows(&all, RowPart::Target).map_err(TrainError::from)?;
+            HostTensor::from_slice(rows.target_shape().batched(n), &tokens)?
+        }
     };
     let part = |indices: &[u32]| {
         let indices: Vec<i32> = indices.iter().map(|i| *i as i32).collect();
         HostTensor::from_slice([indices.len()], &indices)
     };
-    Ok(vec![
-        ("x".into(), HostTensor::from_slice(set.sample.batched(n), &set.x)?),
-        ("y".into(), y),
-        ("train".into(), part(&split.train)?),
-        ("held_out".into(), part(&split.held_out)?),
-    ])
+    let mut tensors = Vec::new();
+    for (input, name) in set.inputs.iter().zip(set.value_names()) {
+        let shape = input.sample.batched(n);
+        let tensor = match &input.values {
+            Samples::Real(values) => HostTensor::from_slice(shape, values)?,
+            Samples::Tokens(tokens) => HostTensor::from_slice(shape, tokens)?,
+            Samples::Windows(rows) => {
+                let tokens = rows.rows(&all, RowPart::Sample).map_err(TrainError::from)?;
+                HostTensor::from_slice(shape, &tokens)?
+            }
+        };
+        tensors.push((name, tensor));
+    }
+    let parts = [("train".into(), part(&split.train)?), ("held_out".into(), part(&split.held_out)?)];
+    tensors.push(("y".into(), y));
+    tensors.extend(parts);
+    Ok(tensors)
 }

@@ -4,10 +4,10 @@
 //! uses the running statistics, and a repeated block occurs as often as it is applied, with the same initializers.
 
 use super::layers;
-use super::onnx_graph::{FLOAT, Writer, tensor};
+use super::onnx_graph::{FLOAT, INT32, Writer, tensor};
 use super::protobuf::Message;
 use super::{ExportError, Meaning};
-use crate::model::{LossSpec, Model};
+use crate::model::{Model, NamedInput};
 use crate::tensor::{Bytes, DType, HostTensor, Shape};
 
 const OPSET: i64 = 17;
@@ -16,11 +16,11 @@ const IR_VERSION: i64 = 8;
 /// Protocol buffers end at two gigabytes.
 pub(super) const MAX_BYTES: usize = 0x7fff_0000;
 
-/// An input or output: `[batch, ...]` floats.
-fn value_info(name: &str, dims: &[usize]) -> Message {
+/// An input or output: `[batch, ...]` elements of a type.
+fn value_info(name: &str, element: i64, dims: &[usize]) -> Message {
     let batch = Message::new().message(1, &Message::new().text(2, "batch"));
     let shape = dims.iter().fold(batch, |m, d| m.message(1, &Message::new().int(1, *d as i64)));
-    let tensor = Message::new().int(1, FLOAT).message(2, &shape);
+    let tensor = Message::new().int(1, element).message(2, &shape);
     Message::new().text(1, name).message(2, &Message::new().message(1, &tensor))
 }
 
@@ -39,7 +39,7 @@ fn about(model: &Model, meaning: &Meaning) -> String {
     for note in meaning.notes.iter().filter(|_| meaning.scaling.is_none()) {
         out.push_str(&format!(" {note}."));
     }
-    if matches!(model.loss, LossSpec::SoftmaxCrossEntropy { .. }) {
+    if model.loss.wants_classes() {
         out.push_str(" Gives logits; the class is the largest.");
     }
     out
@@ -48,7 +48,7 @@ fn about(model: &Model, meaning: &Meaning) -> String {
 /// The same for programs: lists as JSON.
 fn properties(model: &Model, meaning: &Meaning) -> Vec<(&'static str, String)> {
     let json = |value: serde_json::Value| value.to_string();
-    let logits = matches!(model.loss, LossSpec::SoftmaxCrossEntropy { .. });
+    let logits = model.loss.wants_classes();
     let mut out = vec![("stepgraph.output", if logits { "logits" } else { "values" }.to_owned())];
     out.push(("stepgraph.input", if meaning.scaling.is_some() { "raw" } else { "as trained" }.to_owned()));
     if !meaning.classes.is_empty() {
@@ -83,6 +83,22 @@ fn standardized(w: &mut Writer, input: &Shape, x: String, meaning: &Meaning) -> 
     w.node("Mul", &[&centred, scale], &[])
 }
 
+/// What an input is called: `input` where the network has no other, and otherwise by its name.
+fn input_name<'m>(model: &Model, input: &'m NamedInput) -> &'m str {
+    if model.inputs.len() == 1 { "input" } else { &input.name }
+}
+
+/// The values that layers take of the inputs; gives that of the first layer.
+fn inputs(w: &mut Writer, model: &Model, meaning: &Meaning) -> String {
+    for input in &model.inputs {
+        let value = input_name(model, input).to_owned();
+        let is_only = model.inputs.len() == 1;
+        let value = if is_only { standardized(w, &input.shape, value, meaning) } else { value };
+        w.inputs.push((input.name.clone(), value));
+    }
+    w.inputs.first().map(|(_, value)| value.clone()).unwrap_or_default()
+}
+
 /// The bytes of an ONNX file for a network with these parameters; its input is `input`, its output `output` (logits
 /// where the loss takes classes).
 ///
@@ -106,15 +122,17 @@ pub fn onnx(model: &Model, weights: &[(String, HostTensor)], meaning: &Meaning) 
         }
         writer.put(5, &tensor(&param.name, &param.shape.0, &raw));
     }
-    let first = standardized(&mut writer, &model.input, "input".to_owned(), meaning);
+    let first = inputs(&mut writer, model, meaning);
     let last = model.roots.iter().fold(first, |x, id| layers::onnx(&mut writer, model, *id, x));
     // The output has a name that is known, whatever the last layer is.
     let message = Message::new().text(1, &last).text(2, "output").text(3, "node_output").text(4, "Identity");
     writer.put(1, &message);
     let about = about(model, meaning);
     let graph = writer.graph.text(2, &model.name).text(10, &about);
-    let graph =
-        graph.message(11, &value_info("input", &model.input.0)).message(12, &value_info("output", &model.output.0));
+    let element = |input: &NamedInput| if input.content.is_tokens() { INT32 } else { FLOAT };
+    let takes = |input| value_info(input_name(model, input), element(input), &input.shape.0);
+    let graph = model.inputs.iter().fold(graph, |graph, input| graph.message(11, &takes(input)));
+    let graph = graph.message(12, &value_info("output", FLOAT, &model.output.0));
     let opset = Message::new().text(1, "").int(2, OPSET);
     let file = Message::new().int(1, IR_VERSION).text(2, "Stepgraph").text(3, env!("CARGO_PKG_VERSION"));
     let file = file.text(6, &about).message(7, &graph).message(8, &opset);

@@ -4,12 +4,16 @@ use super::protobuf::Message;
 use crate::model::Activation;
 
 pub(super) const FLOAT: i64 = 1;
+pub(super) const INT32: i64 = 6;
+const INT64: i64 = 7;
 
 /// An attribute of a node.
 pub(super) enum Attribute<'a> {
     Int(&'a str, i64),
     Float(&'a str, f32),
     Ints(&'a str, Vec<i64>),
+    Text(&'a str, &'a str),
+    Texts(&'a str, Vec<&'a str>),
 }
 
 impl Attribute<'_> {
@@ -20,6 +24,8 @@ impl Attribute<'_> {
             Self::Ints(name, values) => {
                 values.iter().fold(Message::new().text(1, name), |m, v| m.int(8, *v)).int(20, 7)
             }
+            Self::Text(name, text) => Message::new().text(1, name).text(4, text).int(20, 3),
+            Self::Texts(name, texts) => texts.iter().fold(Message::new().text(1, name), |m, t| m.text(9, t)).int(20, 8),
         }
     }
 }
@@ -40,15 +46,24 @@ pub(super) fn tensor(name: &str, dims: &[usize], bytes: &[u8]) -> Message {
 pub(super) struct Writer {
     pub graph: Message,
     nodes: usize,
+    integers: usize,
     /// Constants that are there already.
-    constants: Vec<&'static str>,
+    constants: Vec<String>,
+    /// The inputs of the network, each with the value that layers take.
+    pub inputs: Vec<(String, String)>,
 }
 
 impl Writer {
     /// Adds a node and gives the name of its output.
     pub fn node(&mut self, op: &str, inputs: &[&str], attributes: &[Attribute<'_>]) -> String {
+        self.output_at(0, op, inputs, attributes)
+    }
+
+    /// Adds a node and gives the name of the output at `place`; those before it are left out.
+    pub fn output_at(&mut self, place: usize, op: &str, inputs: &[&str], attributes: &[Attribute<'_>]) -> String {
         let output = format!("{}_{}", op.to_lowercase(), self.nodes);
         let message = inputs.iter().fold(Message::new(), |m, i| m.text(1, i));
+        let message = (0..place).fold(message, |m, _| m.text(2, ""));
         let message = message.text(2, &output).text(3, &format!("node_{}", self.nodes)).text(4, op);
         let message = attributes.iter().fold(message, |m, a| m.message(5, &a.message()));
         self.nodes += 1;
@@ -56,17 +71,47 @@ impl Writer {
         output
     }
 
+    /// `[N, T, C]` as `[N, C, T]`, or back: this format has channels before positions.
+    pub fn swapped(&mut self, x: &str) -> String {
+        self.node("Transpose", &[x], &[Attribute::Ints("perm", vec![0, 2, 1])])
+    }
+
+    /// The value of an input of the network that a branch takes by name.
+    pub fn input(&self, name: &str) -> Option<&str> {
+        self.inputs.iter().find(|(input, _)| input == name).map(|(_, value)| value.as_str())
+    }
+
     pub fn put(&mut self, field: u32, message: &Message) {
         self.graph = std::mem::take(&mut self.graph).message(field, message);
     }
 
+    /// A constant list of whole numbers; gives its name.
+    pub fn integers(&mut self, values: &[i64]) -> String {
+        let name = format!("integers_{}", self.integers);
+        self.integers += 1;
+        let raw: Vec<u8> = values.iter().flat_map(|v| v.to_le_bytes()).collect();
+        self.put(5, &Message::new().int(1, values.len() as i64).int(2, INT64).text(8, &name).bytes(9, &raw));
+        name
+    }
+
     /// A scalar constant under a name of its own.
     pub fn constant(&mut self, name: &'static str, value: f32) -> &'static str {
-        if !self.constants.contains(&name) {
-            self.constants.push(name);
-            self.put(5, &tensor(name, &[], &value.to_le_bytes()));
-        }
+        self.values(name, &[], &[value]);
         name
+    }
+
+    /// A constant of any shape under a name of its own.
+    pub fn values(&mut self, name: &str, dims: &[usize], values: &[f32]) {
+        if !self.constants.iter().any(|known| known == name) {
+            self.constants.push(name.to_owned());
+            let bytes: Vec<u8> = values.iter().flat_map(|v| v.to_le_bytes()).collect();
+            self.put(5, &tensor(name, dims, &bytes));
+        }
+    }
+
+    /// Whole numbers as a node's input: a shape, or places along axes.
+    pub fn numbers(&mut self, values: &[i64]) -> String {
+        self.node("Constant", &[], &[Attribute::Ints("value_ints", values.to_vec())])
     }
 
     /// A function of each element, where there is one.

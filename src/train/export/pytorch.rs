@@ -8,7 +8,7 @@ use super::layers;
 use super::python::{flag, literal};
 use crate::data::Scaling;
 use crate::model::schema::FieldView;
-use crate::model::{FieldValue, LayerId, LossSpec, Model, OptimizerSpec, Precision};
+use crate::model::{Decay, FieldValue, LayerId, ListField, Model, OptimizerSpec, Precision, ScheduleKind, Targets};
 use std::fmt::Write as _;
 
 /// What the script finds beside itself.
@@ -28,7 +28,10 @@ fn modules(out: &mut String, model: &Model, layers: &[LayerId], depth: usize) {
         let module = layers::pytorch(layer);
         if layer.spec.is_block() {
             let _ = writeln!(out, "{indent}{module}[");
-            modules(out, model, &layer.children, depth + 1);
+            match layer.spec.list_field().and_then(ListField::item) {
+                None => layer.lists.iter().for_each(|list| modules(out, model, list, depth + 1)),
+                Some(_) => layer.lists.iter().for_each(|list| branch(out, model, list, depth + 1)),
+            }
             let _ = writeln!(out, "{indent}]),");
         } else {
             let _ = writeln!(out, "{indent}{module},");
@@ -36,8 +39,19 @@ fn modules(out: &mut String, model: &Model, layers: &[LayerId], depth: usize) {
     }
 }
 
+/// One of several lists of a block.
+fn branch(out: &mut String, model: &Model, layers: &[LayerId], depth: usize) {
+    let indent = "    ".repeat(depth);
+    let _ = writeln!(out, "{indent}Block([");
+    modules(out, model, layers, depth + 1);
+    let _ = writeln!(out, "{indent}]),");
+}
+
+/// The classes that only networks with branches need.
+const PARALLEL: &str = include_str!("pytorch_parallel.py");
+
 /// The class of this name, with the fields as its settings.
-fn optimizer(spec: &OptimizerSpec) -> String {
+fn optimizer(spec: &OptimizerSpec, decay: Decay) -> String {
     let setting = |field: FieldView| {
         let value = match field.value {
             FieldValue::Flag(value) => flag(value).to_owned(),
@@ -49,7 +63,80 @@ fn optimizer(spec: &OptimizerSpec) -> String {
     };
     let settings: String = spec.fields().into_iter().map(setting).collect();
     let module = if spec.pytorch_class().is_some() { "" } else { "torch.optim." };
-    format!("{module}{}(net.parameters(){settings})", spec.title())
+    let parameters = match decay {
+        Decay::All => "net.parameters()",
+        Decay::Matrices => {
+            "[{\"params\": [p for p in net.parameters() if p.dim() != 1]}, \\\n        \
+             {\"params\": [p for p in net.parameters() if p.dim() == 1], \"weight_decay\": 0.0}]"
+        }
+    };
+    format!("{module}{}({parameters}{settings})", spec.title())
+}
+
+/// The function that gives the rate of a step, where it changes.
+fn schedule(model: &Model) -> String {
+    let (schedule, lr) = (model.update.schedule, model.optimizer.lr());
+    if schedule.is_constant() {
+        return String::new();
+    }
+    let curve = match schedule.kind {
+        ScheduleKind::Constant => format!("{lr:?}"),
+        ScheduleKind::Linear => format!("{lr:?} * (1 - (1 - {:?}) * p)", schedule.last),
+        ScheduleKind::Cosine => {
+            let last = schedule.last;
+            format!("{lr:?} * ({last:?} + (1 - {last:?}) * (1 + math.cos(math.pi * p)) / 2)")
+        }
+        ScheduleKind::Step => format!("{lr:?} * {:?} ** ((s - 1) // {})", schedule.factor, schedule.every),
+    };
+    let warmup = schedule.warmup;
+    let mut out = String::from("def rate_of(s, steps):\n");
+    if schedule.kind.has_end() {
+        out = format!("import math\n\n\n{out}");
+    }
+    if warmup > 0 {
+        let _ = writeln!(out, "    if s <= {warmup}:\n        return {lr:?} * s / {warmup}");
+    }
+    if schedule.kind.has_end() {
+        let _ = writeln!(out, "    p = (s - {warmup}) / (steps - {warmup})");
+    }
+    let _ = writeln!(out, "    return {curve}\n\n");
+    out
+}
+
+/// What is done to the rate and to the gradients before each step of the optimizer.
+fn before_steps(model: &Model) -> [String; 2] {
+    let mut lines = [String::new(), String::new()];
+    if !model.update.schedule.is_constant() {
+        lines[0] = "            for group in optimizer.param_groups:\n                \
+                    group[\"lr\"] = rate_of(step + 1, steps)\n"
+            .into();
+    }
+    if model.update.clips() {
+        lines[1] = format!(
+            "            scaler.unscale_(optimizer)\n            \
+             torch.nn.utils.clip_grad_norm_(net.parameters(), {:?})\n",
+            model.update.clip_norm
+        );
+    }
+    lines
+}
+
+/// What makes one step of the batches: how they are counted, when gradients begin anew, the share that a batch has in
+/// the mean, and what waits for the last of them.
+fn accumulation(model: &Model) -> [(&'static str, String); 4] {
+    let zero = "optimizer.zero_grad(set_to_none=True)\n";
+    let count = model.accumulate;
+    let texts = match count {
+        1 => [String::new(), format!("            {zero}"), String::new(), String::new()],
+        _ => [
+            "    seen = 0\n".into(),
+            format!("            if seen % {count} == 0:\n                {zero}"),
+            format!(" / {count}"),
+            format!("            seen += 1\n            if seen % {count}:\n                continue\n"),
+        ],
+    };
+    let [seen, zero, share, whole] = texts;
+    [("seen", seen), ("zero", zero), ("share", share), ("whole", whole)]
 }
 
 /// The script without what depends on the network: each `@name@` stands for a value.
@@ -101,34 +188,49 @@ fn data_values(model: &Model, companions: &Companions, meaning: &Meaning) -> Vec
 fn network_values(model: &Model) -> Vec<(&'static str, String)> {
     let mut layers = String::new();
     modules(&mut layers, model, &model.roots, 2);
-    let has_classes = matches!(model.loss, LossSpec::SoftmaxCrossEntropy { .. });
-    let loss = match model.loss {
-        LossSpec::SoftmaxCrossEntropy { label_smoothing } => {
-            format!("F.cross_entropy(output, y, label_smoothing={label_smoothing:?})")
-        }
-        LossSpec::Mse => "F.mse_loss(output, y)".to_owned(),
+    // PyTorch has classes on the second axis; each position is a row of its own here.
+    let is_by_position = model.output.rank() > 1 && model.loss.wants_classes();
+    let loss = |is_plain| match is_by_position {
+        true => model.loss.pytorch(is_plain).replace("(output, y", "(output.flatten(0, -2), y.flatten()"),
+        false => model.loss.pytorch(is_plain),
     };
-    let plain_loss = if has_classes { "F.cross_entropy(output, y)" } else { "F.mse_loss(output, y)" };
-    let accuracy = if has_classes { "(output.argmax(dim=1) == y).float().mean().item()" } else { "None" };
+    let has_branches = model.layers.iter().any(|l| l.spec.list_field() == Some(ListField::Branches));
+    let accuracy = match model.loss.targets() {
+        Targets::Classes if is_by_position => "(output.argmax(dim=-1) == y).float().mean().item()",
+        Targets::Classes => "(output.argmax(dim=1) == y).float().mean().item()",
+        Targets::Binary => "((output > 0) == (y > 0.5)).float().mean().item()",
+        Targets::Values => "None",
+    };
+    let takes_tokens = model.inputs[0].content.is_tokens();
     let precision = match model.precision {
         Precision::F32 | Precision::Tf32 => "None",
         Precision::Bf16 => "torch.bfloat16",
         Precision::F16 => "torch.float16",
     };
+    let [rate, clip] = before_steps(model);
     let matmul = if model.precision == Precision::Tf32 { "high" } else { "highest" };
-    vec![
-        ("shape", model.input.0.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ")),
+    let mut values = vec![
+        ("shape", model.inputs[0].shape.0.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ")),
+        ("sample_type", if takes_tokens { "torch.int64" } else { "torch.float32" }.to_owned()),
+        ("zeros_type", if takes_tokens { "dtype=torch.int64, " } else { "" }.to_owned()),
         ("batch", model.batch.to_string()),
         ("precision", precision.to_owned()),
         ("matmul", matmul.to_owned()),
         ("layers", layers),
-        ("loss", loss),
-        ("plain_loss", plain_loss.to_owned()),
+        ("loss", loss(false)),
+        ("plain_loss", loss(true)),
+        ("network", if has_branches { "Network" } else { "Block" }.to_owned()),
+        ("parallel_classes", if has_branches { format!("{PARALLEL}\n\n") } else { String::new() }),
         ("accuracy", accuracy.to_owned()),
-        ("optimizer", optimizer(&model.optimizer)),
+        ("optimizer", optimizer(&model.optimizer, model.update.decay)),
+        ("schedule", schedule(model)),
+        ("rate", rate),
+        ("clip", clip),
         ("optimizer_class", model.optimizer.pytorch_class().map_or(String::new(), |text| format!("{text}\n\n"))),
-        ("targets", if has_classes { ".long()" } else { "" }.to_owned()),
-    ]
+        ("targets", if model.loss.wants_classes() { ".long()" } else { "" }.to_owned()),
+    ];
+    values.extend(accumulation(model));
+    values
 }
 
 #[cfg(test)]

@@ -58,6 +58,110 @@ class Conv2d(nn.Conv2d):
         return y if self.activation is None else self.activation(y)
 
 
+class Attention(nn.Module):
+    def __init__(self, width, heads, causal, kv_heads, rotary, bias, dropout):
+        super().__init__()
+        self.heads, self.causal, self.kv_heads, self.rotary, self.dropout = heads, causal, kv_heads, rotary, dropout
+        packed = width + 2 * width // heads * kv_heads
+        self.in_weight = nn.Parameter(nn.init.xavier_uniform_(torch.empty(width, packed)))
+        self.in_bias = nn.Parameter(torch.zeros(packed)) if bias else None
+        self.out_weight = nn.Parameter(nn.init.xavier_uniform_(torch.empty(width, width)))
+        self.out_bias = nn.Parameter(torch.zeros(width)) if bias else None
+
+    def turned(self, x):
+        positions, half = x.shape[2], x.shape[3] // 2
+        rates = 10000 ** (torch.arange(half, dtype=torch.float64, device=x.device) / -half)
+        angles = torch.arange(positions, dtype=torch.float64, device=x.device)[:, None] * rates
+        cos, sin = angles.cos().to(x.dtype), angles.sin().to(x.dtype)
+        a, b = x[..., :half], x[..., half:]
+        return torch.cat((a * cos - b * sin, b * cos + a * sin), dim=-1)
+
+    def forward(self, x):
+        x = F.linear(x, self.in_weight.T, self.in_bias)
+        samples, positions, packed = x.shape
+        size = packed // (self.heads + 2 * self.kv_heads)
+        q, k, v = x.view(samples, positions, -1, size).transpose(1, 2).split(
+            (self.heads, self.kv_heads, self.kv_heads), dim=1
+        )
+        if self.rotary:
+            q, k = self.turned(q), self.turned(k)
+        k, v = (t.repeat_interleave(self.heads // self.kv_heads, dim=1) for t in (k, v))
+        dropout = self.dropout if self.training else 0.0
+        y = F.scaled_dot_product_attention(q, k, v, dropout_p=dropout, is_causal=self.causal)
+        return F.linear(y.transpose(1, 2).flatten(2), self.out_weight.T, self.out_bias)
+
+
+class Recurrent:
+    """Gives the state at every position, or the final one of each direction."""
+
+    def __init__(self, *sizes, last, **settings):
+        super().__init__(*sizes, batch_first=True, **settings)
+        self.last = last
+
+    def forward(self, x):
+        states, final = super().forward(x)
+        final = final[0] if isinstance(final, tuple) else final
+        return final.transpose(0, 1).flatten(1) if self.last else states
+
+
+class RNN(Recurrent, nn.RNN):
+    pass
+
+
+class GRU(Recurrent, nn.GRU):
+    pass
+
+
+class LSTM(Recurrent, nn.LSTM):
+    pass
+
+
+class Conv1d(nn.Conv1d):
+    """Over [N, T, C]."""
+
+    def __init__(self, *sizes, pad, activation, **settings):
+        super().__init__(*sizes, **settings)
+        self.pad = pad
+        self.activation = activation
+
+    def forward(self, x):
+        y = super().forward(F.pad(x.transpose(1, 2), self.pad)).transpose(1, 2)
+        return y if self.activation is None else self.activation(y)
+
+
+class OverPositions(nn.Module):
+    """A module of [N, C, T] over [N, T, C]."""
+
+    def __init__(self, module):
+        super().__init__()
+        self.module = module
+
+    def forward(self, x):
+        return self.module(x.transpose(1, 2)).transpose(1, 2)
+
+
+class Positions(nn.Module):
+    def __init__(self, positions, features):
+        super().__init__()
+        self.weight = nn.Parameter(torch.randn(positions, features) * features**-0.5)
+
+    def forward(self, x):
+        return x + self.weight
+
+
+class Sinusoids(nn.Module):
+    def __init__(self, positions, features):
+        super().__init__()
+        column = torch.arange(features)
+        turn = 10000.0 ** (-(column - column % 2).double() / features)
+        angle = torch.arange(positions).double()[:, None] * turn
+        table = torch.where(column % 2 == 0, angle.sin(), angle.cos()).float()
+        self.register_buffer("table", table, persistent=False)
+
+    def forward(self, x):
+        return x + self.table
+
+
 class Apply(nn.Module):
     def __init__(self, function):
         super().__init__()
@@ -94,18 +198,26 @@ class Repeat(Block):
         return x
 
 
-def build():
-    return Block([
+@parallel_classes@def build():
+    return @network@([
 @layers@    ])
+
+
+def tensors(net):
+    """Every tensor by its name in the preset; PyTorch's recurrent layers add the number of the layer to theirs."""
+    recurrent = tuple(name for name, module in net.named_modules() if isinstance(module, nn.RNNBase))
+    named = net.state_dict().items()
+    return {n.replace("_l0", "") if n.rpartition(".")[0] in recurrent else n: value for n, value in named}
 
 
 def dense_weights(net):
     """Names of the weights that PyTorch keeps transposed: [units, in] in place of [in, units]."""
-    return {f"{name}.weight" for name, module in net.named_modules() if isinstance(module, nn.Linear)}
+    dense = {f"{name}.weight" for name, module in net.named_modules() if isinstance(module, nn.Linear)}
+    return dense | {name for name in tensors(net) if name.rpartition(".")[2].startswith(("weight_ih", "weight_hh"))}
 
 
 def load_weights(net, path):
-    own, transposed = net.state_dict(), dense_weights(net)
+    own, transposed = tensors(net), dense_weights(net)
     given = load_file(path)
     missing = [name for name in own if name not in given and not name.endswith("num_batches_tracked")]
     assert not missing, f"{path} lacks {missing}"
@@ -116,7 +228,7 @@ def load_weights(net, path):
 
 def save_weights(net, path):
     transposed = dense_weights(net)
-    state = {n: v for n, v in net.state_dict().items() if not n.endswith("num_batches_tracked")}
+    state = {n: v for n, v in tensors(net).items() if not n.endswith("num_batches_tracked")}
     save_file({n: (v.T if n in transposed else v).detach().cpu().contiguous() for n, v in state.items()}, path)
 
 
@@ -126,7 +238,7 @@ def loss_of(output, y):
 
 def prepare(rows):
     """Samples as they stand in the data, as the network takes them. Those of DATA are prepared already."""
-    x = torch.as_tensor(rows, dtype=torch.float32).reshape(-1, *INPUT_SHAPE)
+    x = torch.as_tensor(rows, dtype=@sample_type@).reshape(-1, *INPUT_SHAPE)
     if MEAN is None:
         return x
     # In float64, as the data were: a mean far from 0 would lose digits that count where the deviation is small.
@@ -154,22 +266,21 @@ def evaluate(net, x, y):
     return loss, accuracy
 
 
-@optimizer_class@def train(net, device, x, y, steps):
+@optimizer_class@@schedule@def train(net, device, x, y, steps):
     optimizer = @optimizer@
     scaler = torch.amp.GradScaler(device.type, enabled=PRECISION == torch.float16)
     order = torch.Generator().manual_seed(SEED)
     net.train()
     step = 0
-    while step < steps:
+@seen@    while step < steps:
         for chosen in torch.randperm(len(x), generator=order).split(BATCH):
             if len(chosen) < BATCH or step == steps:
                 break
             with torch.autocast(device.type, dtype=PRECISION, enabled=PRECISION is not None):
                 output = net(x[chosen])
                 loss = loss_of(output.float(), y[chosen])
-            optimizer.zero_grad(set_to_none=True)
-            scaler.scale(loss).backward()
-            scaler.step(optimizer)
+@zero@            scaler.scale(loss@share@).backward()
+@whole@@rate@@clip@            scaler.step(optimizer)
             scaler.update()
             step += 1
             if step % 100 == 0 or step == steps:
@@ -189,7 +300,7 @@ def main():
     if not args.fresh:
         load_weights(net, HERE / WEIGHTS)
     if DATA is None:
-        print(f"{NAME}: no data was exported; output for zeros:", net.eval()(torch.zeros(1, *INPUT_SHAPE, device=device)))
+        print(f"{NAME}: no data was exported; output for zeros:", net.eval()(torch.zeros(1, *INPUT_SHAPE, @zeros_type@device=device)))
         return
     data = load_file(HERE / DATA)
     x, y = data["x"].to(device), data["y"]@targets@.to(device)

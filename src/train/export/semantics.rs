@@ -1,7 +1,7 @@
 //! What the samples and outputs of a network mean, for programs that know nothing of its data.
 
-use crate::data::{Dataset, Preprocessing, Scaling, Target};
-use crate::model::{LossSpec, Model};
+use crate::data::{Dataset, Preprocessing, Scaling};
+use crate::model::Model;
 
 /// Names and scales; all empty where the preset names no data.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -20,10 +20,7 @@ impl Meaning {
     /// The meaning that a data set gives.
     #[must_use]
     pub fn of(set: &Dataset) -> Self {
-        let classes = match &set.target {
-            Target::Classes { names, .. } => names.clone(),
-            Target::Values { .. } => Vec::new(),
-        };
+        let classes = set.target.names().to_vec();
         let (features, scaling) = (set.feature_names.clone(), set.preprocessing.scaling.clone());
         Self { classes, features, scaling, notes: set.notes.clone() }
     }
@@ -31,7 +28,7 @@ impl Meaning {
     /// What weights say of their samples where these are not there.
     #[must_use]
     pub fn known(known: &Preprocessing, model: &Model) -> Self {
-        let outputs_are_classes = matches!(model.loss, LossSpec::SoftmaxCrossEntropy { .. });
+        let outputs_are_classes = model.loss.wants_classes();
         let classes = if outputs_are_classes { known.classes.clone() } else { Vec::new() };
         Self { classes, features: known.features.clone(), scaling: known.scaling.clone(), notes: Vec::new() }
     }

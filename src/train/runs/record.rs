@@ -89,7 +89,8 @@ impl RunRecord {
     #[must_use]
     pub fn read_preset(&self) -> Option<Preset> {
         let mut preset = read_preset(&self.preset).ok()?;
-        preset.train = Some(TrainSpec { steps: usize::try_from(self.total).unwrap_or(usize::MAX), seed: self.seed });
+        let steps = usize::try_from(self.total).unwrap_or(usize::MAX);
+        preset.train = Some(TrainSpec { steps, seed: self.seed, ..preset.train.unwrap_or_default() });
         Some(preset)
     }
 

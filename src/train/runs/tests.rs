@@ -61,7 +61,7 @@ fn a_run_is_kept_listed_renamed_deleted_and_brought_back() {
     let mut recorder = begin(&store);
     let id = recorder.id().unwrap().to_owned();
     train(&mut recorder, 1..=100);
-    let found = Evaluation { samples: 8, loss: 0.5, accuracy: Some(0.75), confusion: Vec::new() };
+    let found = Evaluation { samples: 8, loss: 0.5, accuracy: Some(0.75), exact: None, confusion: Vec::new() };
     recorder.evaluated(100, &found);
     assert!(matches!(store.delete(&id), Err(RunsError::Busy(_))));
     // A window holds its run when it is over, too.

@@ -19,12 +19,11 @@ pub(super) fn diverges(preset: &Preset, options: &VerifyOptions, steps: u64) -> 
     let options = VerifyOptions { machine: Some(host_target(1)), threads: 1, tuning: None, ..options.clone() };
     let mut session = Session::prepare(&session_spec(preset, &options))?;
     let Session { train, pool, feed, .. } = &mut session;
-    let (x, y) = (train.compiled().plan.program.samples(), train.compiled().plan.program.targets());
     for _ in 0..steps {
         // Given batches start over at their end.
-        if !feed.next(train, x, y)? {
+        if !feed.next(train)? {
             feed.resume(FeedPosition::Batches(0))?;
-            feed.next(train, x, y)?;
+            feed.next(train)?;
         }
         if let Some(is_right) = first_not_finite(train, pool)? {
             return Ok(is_right);

@@ -11,8 +11,10 @@ use crate::exec::cpu::kernels::reference::bounded::Bounded;
 use crate::exec::cpu::{BoundedStep, Storage, host_target};
 use crate::exec::{Executor, Step};
 use crate::ir::Mode;
-use crate::model::{Model, ParamId};
+use crate::model::losses::PointFn;
+use crate::model::{LossRule, LossSpec, Model, ParamId, Targets};
 use crate::select::cuda::Real;
+use crate::train::data_feed::{rows_of, write_samples};
 use crate::train::prepared_step::prepared;
 use crate::train::{DataFeed, Evaluation, Session, TrainError};
 use std::sync::Arc;
@@ -42,32 +44,81 @@ struct Exact {
 }
 
 impl Exact {
-    /// Takes in the outputs of a sample.
-    fn add(&mut self, row: &[(f64, f64)], set: &Dataset, sample: usize) {
-        self.samples += 1;
-        match &set.target {
-            Target::Classes { labels, .. } => {
-                let label = labels[sample] as usize;
-                let (best, (score, margin)) = largest(row);
-                let sum: f64 = row.iter().map(|(v, _)| (v - score).exp()).sum();
-                self.loss += score + sum.ln() - row[label].0;
-                // The loss moves by no more than twice the largest error of a score.
-                self.error += 2.0 * row.iter().fold(0.0, |most: f64, (_, e)| most.max(*e));
-                self.right += usize::from(best == label);
-                let rivals = row.iter().enumerate().filter(|(i, (v, e))| *i != best && v + e >= score - margin);
-                self.undecided += usize::from(rivals.count() > 0);
-            }
-            Target::Values { values, .. } => {
-                let target = &values[sample * row.len()..][..row.len()];
-                for ((v, e), t) in row.iter().zip(target) {
-                    let off = v - f64::from(*t);
-                    // The evaluation subtracts in `f32`, and rounds there.
-                    let e = e + (off.abs() + e) / f64::from(1u32 << 24);
-                    self.loss += off * off / row.len() as f64;
-                    self.error += (2.0 * off.abs() * e + e * e) / row.len() as f64;
-                }
+    /// Takes in the scores of one class.
+    fn add_class(&mut self, row: &[(f64, f64)], label: usize) {
+        let (best, (score, margin)) = largest(row);
+        let sum: f64 = row.iter().map(|(v, _)| (v - score).exp()).sum();
+        self.loss += score + sum.ln() - row[label].0;
+        // The loss moves by no more than twice the largest error of a score.
+        self.error += 2.0 * row.iter().fold(0.0, |most: f64, (_, e)| most.max(*e));
+        self.right += usize::from(best == label);
+        let rivals = row.iter().enumerate().filter(|(i, (v, e))| *i != best && v + e >= score - margin);
+        self.undecided += usize::from(rivals.count() > 0);
+    }
+
+    /// Takes in the outputs of a sample whose targets are values.
+    fn add_values(&mut self, loss: &LossSpec, row: &[(f64, f64)], target: &[f32]) {
+        let share = row.len() as f64;
+        for ((v, e), t) in row.iter().zip(target) {
+            // The evaluation subtracts in `f32`, and rounds there.
+            let e = e + ((v - f64::from(*t)).abs() + e) / f64::from(1u32 << 24);
+            let [value, error] = value_of(loss, [*v, e], f64::from(*t));
+            self.loss += value / share;
+            self.error += error / share;
+            if loss.targets() == Targets::Binary {
+                self.right += usize::from((*v > 0.0) == (*t > 0.5));
+                self.undecided += usize::from(v.abs() <= e);
             }
         }
+    }
+
+    /// Takes in the outputs of a sample.
+    fn add(&mut self, loss: &LossSpec, row: &[(f64, f64)], set: &Dataset, sample: u32) -> Result<(), TrainError> {
+        self.samples += 1;
+        match &set.target {
+            Target::Classes { .. } | Target::Windows(_) => {
+                let labels = set.target.labels(&[sample])?;
+                for (row, label) in row.chunks_exact(row.len() / labels.len().max(1)).zip(labels) {
+                    self.add_class(row, label as usize);
+                }
+            }
+            Target::Values { values, .. } => {
+                self.add_values(loss, row, &values[sample as usize * row.len()..][..row.len()]);
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The loss of one output that is off by at most `e`, and what it may be off by, of a loss on values. The formulas are
+/// written out here, so that those of the evaluation are compared with something.
+fn value_of(loss: &LossSpec, [y, e]: [f64; 2], t: f64) -> [f64; 2] {
+    let off = (y - t).abs();
+    match loss.rule() {
+        LossRule::SquaredError | LossRule::SoftmaxCrossEntropy { .. } => [off * off, 2.0 * off * e + e * e],
+        LossRule::Pointwise { func: PointFn::L1, .. } => [off, e],
+        LossRule::Pointwise { func: PointFn::Huber, delta } => {
+            let value = if off < delta { off * off / 2.0 } else { delta * off - delta * delta / 2.0 };
+            [value, (off + e).min(delta) * e]
+        }
+        LossRule::Pointwise { func: PointFn::BinaryCrossEntropy, .. } => {
+            // -ln(sigmoid(y)) is ln(1 + exp(-y)).
+            let soft = |v: f64| if v > 30.0 { v + (-v).exp() } else { v.exp().ln_1p() };
+            [t * soft(-y) + (1.0 - t) * soft(y), e]
+        }
+    }
+}
+
+/// How many answers of a sample are right or wrong: its positions, or, of 0 or 1, its outputs.
+fn answers_each(loss: &LossSpec, width: usize, target: &Target) -> f64 {
+    if loss.targets() == Targets::Binary { width.max(1) as f64 } else { losses_each(target) }
+}
+
+/// How many losses of classes a sample has: one for each of its positions. The mean is over all of them.
+fn losses_each(target: &Target) -> f64 {
+    match target {
+        Target::Classes { .. } | Target::Windows(_) => target.shape().len().max(1) as f64,
+        Target::Values { .. } => 1.0,
     }
 }
 
@@ -75,12 +126,6 @@ impl Exact {
 fn largest(row: &[(f64, f64)]) -> (usize, (f64, f64)) {
     let first = (0, row.first().copied().unwrap_or_default());
     row.iter().copied().enumerate().fold(first, |best, at| if at.1.0 > best.1.0 { at } else { best })
-}
-
-/// Samples one after the other, in logical order.
-fn rows(set: &Dataset, samples: &[u32]) -> Vec<f32> {
-    let width = set.sample.len();
-    samples.iter().flat_map(|i| &set.x[*i as usize * width..][..width]).copied().collect()
 }
 
 impl ReplayHarness<'_> {
@@ -107,12 +152,15 @@ impl ReplayHarness<'_> {
         let some = &split.held_out[..exact.samples];
         let found_of = match (&mut session.evaluator, &session.feed) {
             (Some(evaluator), DataFeed::Data { stored, .. }) if exact.samples < split.held_out.len() => {
-                evaluator.evaluate(&mut session.pool, &session.model, &set, stored, some)?
+                let stored: Vec<_> = stored.views().collect();
+                evaluator.evaluate(&mut session.pool, &session.model, &set, &stored, some)?
             }
             _ => found.clone(),
         };
         self.rewind()?;
-        let n = exact.samples.max(1) as f64;
+        let (samples, width) = (exact.samples.max(1) as f64, self.session.model.output.len());
+        let n = samples * losses_each(&set.target);
+        let answers = samples * answers_each(&self.session.model.loss, width, &set.target);
         let (loss, real) = (exact.loss / n, self.session.compiled().selection.real);
         let bound = exact.error / n + SUMMED * loss.abs().max(1.0);
         // Where bounds say less than the size of the loss, it is judged by that.
@@ -125,7 +173,7 @@ impl ReplayHarness<'_> {
         if !is_near {
             wrong.push((format!("the loss is {:.6e} instead of {loss:.6e}, bound {allowed:.1e}", found_of.loss), None));
         }
-        let right = found_of.accuracy.map(|share| (share * n).round() as usize);
+        let right = found_of.accuracy.map(|share| (share * answers).round() as usize);
         let undecided = if real == Real::F32 { exact.undecided } else { exact.undecided.max(some.len().div_ceil(20)) };
         if let Some(right) = right.filter(|right| right.abs_diff(exact.right) > undecided && !both_wild) {
             let expected = exact.right;
@@ -167,41 +215,57 @@ fn difference(found: &Evaluation, expected: &Evaluation) -> Option<String> {
 /// The evaluation's step op by op over all samples; rows beyond the last sample are filled with others and left out.
 fn one_by_one(session: &mut Session, set: &Dataset, held_out: &[u32], counts: bool) -> Result<Evaluation, TrainError> {
     let Session { evaluator, pool, model, .. } = session;
-    let width = model.output.len();
-    let mut confusion = if counts { vec![vec![0u32; width]; width] } else { Vec::new() };
-    let (mut loss, mut right) = (0.0, 0);
+    let (width, kinds, positions) = (model.output.len(), model.classes(), model.labels().len());
+    let mut confusion = if counts { vec![vec![0u32; kinds]; kinds] } else { Vec::new() };
+    let (mut loss, mut right, mut whole) = (0.0, 0, 0u32);
     let Some(step) = evaluator.as_mut().map(|e| e.step_mut()) else {
         return Err(crate::exec::ExecError::NoValue("evaluation".into()).into());
     };
     let output = step.compiled().plan.program.output;
     for chunk in held_out.chunks(model.batch) {
         let filled: Vec<u32> = chunk.iter().cycle().copied().take(model.batch).collect();
-        step.set_x(&rows(set, &filled))?;
+        write_samples(step, &rows_of(set, &filled)?)?;
         step.run(Executor::Eager, pool)?;
         let values = step.stored::<f32>(output)?;
         for (sample, row) in chunk.iter().zip(values.chunks_exact(width)) {
-            let sample = *sample as usize;
+            let labels = set.target.labels(&[*sample])?;
             match &set.target {
-                Target::Classes { labels, .. } => {
-                    let label = labels[sample] as usize;
-                    let scores: Vec<(f64, f64)> = row.iter().map(|v| (f64::from(*v), 0.0)).collect();
-                    let (best, (score, _)) = largest(&scores);
-                    loss += scores.iter().map(|(v, _)| (v - score).exp()).sum::<f64>().ln() + score - scores[label].0;
-                    right += usize::from(best == label);
-                    if counts {
-                        confusion[label][best] += 1;
+                Target::Classes { .. } | Target::Windows(_) => {
+                    let before = right;
+                    for (row, label) in row.chunks_exact(kinds).zip(labels) {
+                        let label = label as usize;
+                        let scores: Vec<(f64, f64)> = row.iter().map(|v| (f64::from(*v), 0.0)).collect();
+                        let (best, (score, _)) = largest(&scores);
+                        let sum: f64 = scores.iter().map(|(v, _)| (v - score).exp()).sum();
+                        loss += sum.ln() + score - scores[label].0;
+                        right += usize::from(best == label);
+                        if counts {
+                            confusion[label][best] += 1;
+                        }
                     }
+                    whole += u32::from(right - before == positions);
                 }
                 Target::Values { values, .. } => {
-                    let off = |(v, t): (&f32, &f32)| f64::from(v - t) * f64::from(v - t);
-                    loss += row.iter().zip(&values[sample * width..][..width]).map(off).sum::<f64>() / width as f64;
+                    let target = &values[*sample as usize * width..][..width];
+                    let values = row.iter().zip(target).map(|(y, t)| {
+                        // Squares are of a difference in `f32`.
+                        let is_square = model.loss.rule() == LossRule::SquaredError;
+                        let at = if is_square { [f64::from(y - t), 0.0] } else { [f64::from(*y), f64::from(*t)] };
+                        value_of(&model.loss, [at[0], 0.0], at[1])[0]
+                    });
+                    loss += values.sum::<f64>() / width as f64;
+                    if model.loss.targets() == Targets::Binary {
+                        right += row.iter().zip(target).filter(|(y, t)| (**y > 0.0) == (**t > 0.5)).count();
+                    }
                 }
             }
         }
     }
-    let n = held_out.len() as f64;
-    let accuracy = matches!(set.target, Target::Classes { .. }).then(|| right as f64 / n);
-    Ok(Evaluation { samples: held_out.len(), loss: loss / n, accuracy, confusion })
+    let n = held_out.len() as f64 * losses_each(&set.target);
+    let answers = held_out.len() as f64 * answers_each(&model.loss, width, &set.target);
+    let accuracy = model.loss.has_accuracy().then(|| right as f64 / answers);
+    let exact = set.classes().filter(|_| positions > 1).map(|_| f64::from(whole) / held_out.len() as f64);
+    Ok(Evaluation { samples: held_out.len(), loss: loss / n, accuracy, exact, confusion })
 }
 
 /// The first samples, as many as plain loops can go through in a while, with the session's parameters in f64.
@@ -221,12 +285,11 @@ fn against_reference(session: &Session, set: &Dataset, held_out: &[u32]) -> Resu
     let mut exact = Exact::default();
     for chunk in held_out[..count].chunks(model.batch) {
         let filled: Vec<u32> = chunk.iter().cycle().copied().take(model.batch).collect();
-        let samples: Vec<f64> = rows(set, &filled).into_iter().map(f64::from).collect();
-        step.set_x(&samples)?;
+        write_samples(&mut step, &rows_of(set, &filled)?)?;
         let outputs = outputs(&step, session.compiled().selection.real)?;
         let width = outputs.len() / model.batch;
         for (sample, row) in chunk.iter().zip(outputs.chunks_exact(width)) {
-            exact.add(row, set, *sample as usize);
+            exact.add(&model.loss, row, set, *sample)?;
         }
     }
     Ok((exact, if count < held_out.len() { " (more would take too long)" } else { "" }))

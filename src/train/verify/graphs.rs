@@ -38,7 +38,7 @@ impl ReplayHarness<'_> {
     /// The steps whose graphs are launched: the training step and the evaluation.
     fn graphs_steps(&mut self) -> Vec<&mut Step> {
         let evaluation = self.session.evaluator.as_mut().map(|evaluator| evaluator.step_mut());
-        std::iter::once(&mut self.session.train).chain(evaluation).collect()
+        std::iter::once(&mut *self.session.train).chain(evaluation).collect()
     }
 
     /// A fault in every place that is read or checked, one at a time.

@@ -284,8 +284,9 @@ fn reason(check: &Check) -> String {
     why.split_once(": ").map_or(why, |(reason, _)| reason).to_owned()
 }
 
-fn count(layers: &[crate::model::LayerSpec]) -> usize {
-    layers.iter().map(|l| 1 + count(l.children())).sum()
+fn count<'a>(layers: impl IntoIterator<Item = &'a crate::model::LayerSpec>) -> usize {
+    let inside = |l: &crate::model::LayerSpec| l.lists().into_iter().map(|(_, list)| count(list)).sum::<usize>();
+    layers.into_iter().map(|l| 1 + inside(l)).sum()
 }
 
 impl RandomReport {

@@ -86,7 +86,7 @@ impl<'a> ReplayHarness<'a> {
     }
 
     /// The recording that the checks replay.
-    pub(super) const fn step_mut(&mut self) -> &mut Step {
+    pub(super) fn step_mut(&mut self) -> &mut Step {
         &mut self.session.train
     }
 
@@ -118,17 +118,19 @@ impl<'a> ReplayHarness<'a> {
         self.rewind()?;
         let Session { train, pool, feed, .. } = &mut self.session;
         let program = &train.compiled().plan.program;
-        let (x, y, magnitude) = (program.samples(), program.targets(), program.find("update_max"));
+        let magnitude = program.find("update_max");
         let mut magnitudes = Vec::with_capacity(count.min(1 << 20) as usize);
         for _ in 0..count {
             if self.cancel.load(Ordering::Relaxed) {
                 return Err(TrainError::Cancelled);
             }
-            if !feed.next(train, x, y)? {
-                feed.resume(super::super::FeedPosition::Batches(0))?;
-                feed.next(train, x, y)?;
+            for number in 0..train.batches() {
+                if !feed.next(train)? {
+                    feed.resume(super::super::FeedPosition::Batches(0))?;
+                    feed.next(train)?;
+                }
+                train.run_batch(number, executor, pool)?;
             }
-            train.run(executor, pool)?;
             if let Some(id) = magnitude {
                 magnitudes.push(train.stored::<f32>(id)?[0]);
             }
@@ -163,9 +165,9 @@ impl<'a> ReplayHarness<'a> {
             Ok(())
         };
         traced(self, Executor::Eager)?;
-        let eager = self.session.train.arena()?.into_owned();
+        let eager = self.session.train.image()?;
         traced(self, Executor::Replay)?;
-        let replayed = self.session.train.arena()?;
+        let replayed = self.session.train.image()?;
         let same_kernels = traces[0] == traces[1];
         let plan = &self.session.compiled().plan;
         // Workspace is left out: what is there after a kernel is nobody's value.
@@ -173,8 +175,7 @@ impl<'a> ReplayHarness<'a> {
         let compared: Vec<Compared> = counted
             .filter(|(_, b)| still_there(plan, b))
             .map(|(id, b)| {
-                let range = b.offset as usize..(b.offset + b.bytes) as usize;
-                let pairs = eager[range.clone()].iter().zip(&replayed[range]);
+                let pairs = eager.buffer(id as usize, b.bytes).iter().zip(replayed.buffer(id as usize, b.bytes));
                 let different = pairs.filter(|(a, b)| a != b).count() as u64;
                 Compared { buffer: BufferId(id), name: b.name.clone(), bytes: b.bytes, different }
             })
@@ -276,6 +277,7 @@ impl<'a> ReplayHarness<'a> {
     /// and layer.
     fn call_faults(&mut self) -> Result<Trials, TrainError> {
         let Session { train, pool, .. } = &mut self.session;
+        let train: &mut Step = train;
         let compiled = std::sync::Arc::clone(train.compiled());
         let mut trials = Trials::default();
         for (op, bound) in compiled.plan.program.ops.iter().enumerate() {

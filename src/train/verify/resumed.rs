@@ -62,8 +62,8 @@ impl ReplayHarness<'_> {
             return Ok(Err(format!("a checkpoint takes about {}", Bytes(bytes))));
         }
         let mut count = if self.one_step()? * 3 * STEPS as u32 > BUDGET { FEW } else { STEPS };
-        if let Some(limit) = self.session.feed.limit() {
-            count = count.min(limit as u64 / 2);
+        if let Some(limit) = self.limit() {
+            count = count.min(limit / 2);
         }
         if count == 0 {
             return Ok(Err("one batch is too few to stop and continue".into()));

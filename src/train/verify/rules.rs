@@ -8,7 +8,8 @@ use super::gradient_step::{BATCH, culprit, run_to_gradients, scale_of, trained, 
 use super::{Check, VerifyOptions};
 use crate::compile::Options;
 use crate::exec::cpu::host_target;
-use crate::model::{LossSpec, Model, OptimizerSpec};
+use crate::model::{Model, OptimizerSpec};
+use crate::tensor::DType;
 use crate::train::TrainError;
 use crate::train::prepared_step::prepared;
 
@@ -18,16 +19,16 @@ fn once_and_twice(model: &Model, seed: u64) -> Result<[Exact; 2], TrainError> {
     let compiling = Options::reference_f64(host_target(1));
     let ((a, _), (mut b, _)) = (prepared(&once, &compiling, seed)?, prepared(&twice, &compiling, seed)?);
     let program = &a.compiled().plan.program;
-    let to = (b.compiled().plan.program.samples(), b.compiled().plan.program.targets());
-    let samples = a.stored::<f64>(program.samples())?.to_vec();
-    b.write(to.0, &samples.repeat(2))?;
-    if let (Some(y), Some(to)) = (program.targets(), to.1) {
-        if matches!(model.loss, LossSpec::Mse) {
-            let targets = a.stored::<f64>(y)?.to_vec();
-            b.write(to, &targets.repeat(2))?;
+    let larger = std::sync::Arc::clone(b.compiled());
+    let larger = &larger.plan.program;
+    let inputs = program.all_samples().zip(larger.all_samples());
+    for (from, to) in inputs.chain(program.targets().zip(larger.targets())) {
+        if program.value(from).dtype == DType::F64 {
+            let values = a.stored::<f64>(from)?.to_vec();
+            b.write(to, &values.repeat(2))?;
         } else {
-            let labels = a.stored::<i32>(y)?.to_vec();
-            b.write(to, &labels.repeat(2))?;
+            let numbers = a.stored::<i32>(from)?.to_vec();
+            b.write(to, &numbers.repeat(2))?;
         }
     }
     Ok([double(&once, &a)?, double(&twice, &b)?])
@@ -100,11 +101,17 @@ pub(super) fn update_direction(model: &Model, options: &VerifyOptions) -> Result
     let (update, ops) = (update_at(&step), step.compiled().plan.program.ops.len());
     step.run_ops(update, ops, &mut pool)?;
     let rule = Rule::of(&model.optimizer);
+    // What the step itself made of the rate, and what it multiplied gradients by.
+    let rates = step.find("rates").ok().map(|id| step.stored::<f32>(id).map(|r| r.to_vec())).transpose()?;
+    let lr = rates.as_ref().map_or(model.optimizer.lr(), |r| f64::from(r[0]));
+    let clip = rates.as_ref().and_then(|r| r.get(2)).map_or(1.0, |clip| f64::from(*clip));
     let mut sum = Sum::default();
     for ((p, grad), before) in grads.iter().zip(&before) {
         let after = step.param::<f32>(*p)?;
+        let decays = model.update.decay.includes(model.param(*p));
+        let rule = if decays { rule.at_rate(&model.optimizer, lr) } else { Rule::NO_DECAY };
         for ((after, before), grad) in after.iter().zip(before).zip(grad) {
-            sum.add(&rule, f64::from(*before), f64::from(*after), f64::from(*grad) / scale);
+            sum.add(&rule, f64::from(*before), f64::from(*after), f64::from(*grad) * clip / scale);
         }
     }
     let name = model.optimizer.title();
@@ -130,6 +137,14 @@ struct Rule {
 }
 
 impl Rule {
+    /// That of parameters that do not decay.
+    const NO_DECAY: Self = Self { decay: 0.0, keep: 1.0, is_part_of_gradient: false };
+
+    /// The same at the rate of a step.
+    fn at_rate(&self, optimizer: &OptimizerSpec, lr: f64) -> Self {
+        Self::of(&optimizer.at_rates(lr, self.decay))
+    }
+
     fn of(optimizer: &OptimizerSpec) -> Self {
         let (lr, decay) = (optimizer.lr(), optimizer.weight_decay());
         let is_apart = optimizer.is_decoupled();

@@ -3,11 +3,15 @@
 
 use super::replay::{ReplayHarness, still_there};
 use super::{Check, Culprit};
-use crate::data::{SHUFFLE_STREAM, Shuffle, Target};
+use crate::data::{SHUFFLE_STREAM, Samples, Shuffle, Target};
 use crate::exec::cpu::Pool;
 use crate::exec::{ExecError, Executor, Step};
+use crate::lower::LValueId;
 use crate::model::ParamId;
-use crate::train::data_feed::Labels;
+use crate::tensor::DType;
+use crate::train::batch_file::Labels;
+use crate::train::data_feed::{rows_of, write_samples};
+use crate::train::training_step::BatchMeans;
 use crate::train::{DataFeed, Session, StepReport, TrainError};
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
@@ -71,12 +75,20 @@ impl Logged {
         let mut values = [0; FIELDS.len()];
         for (value, name) in values.iter_mut().zip(READ) {
             let absent = if matches!(name, "accuracy" | "loss_scale") { f32::NAN } else { 0.0 };
+            // A schedule makes the rate of the step from the base rate.
+            let name = if name == "hyper" && step.find("rates").is_ok() { "rates" } else { name };
             *value = bits(match step.find(name) {
                 Ok(id) => step.stored::<f32>(id)?[0],
                 Err(_) => absent,
             });
         }
         Ok(Self { step: number, values })
+    }
+
+    /// With the loss and the accuracy of all batches of the step.
+    fn with(mut self, means: &BatchMeans) -> Self {
+        [self.values[0], self.values[1]] = [means.loss(), means.accuracy()].map(bits);
+        self
     }
 
     fn is_finite(&self) -> bool {
@@ -113,15 +125,26 @@ pub(super) fn make(session: &mut Session, count: u64, logged: &mut Vec<Logged>) 
 
 /// A batch as a step has it in memory.
 struct Batch {
+    /// The values of all inputs of numbers.
     x: Vec<f32>,
+    /// The bytes of everything else: tokens, then targets.
     y: Vec<u8>,
 }
 
 impl Batch {
     fn read(step: &Step) -> Result<Self, ExecError> {
         let program = &step.compiled().plan.program;
-        let x = step.stored::<f32>(program.samples())?.into_owned();
-        let y = program.targets().map(|y| step.tensor(y)).transpose()?.map_or_else(Vec::new, |t| t.bytes().to_vec());
+        let (mut x, mut y) = (Vec::new(), Vec::new());
+        for id in program.all_samples() {
+            if program.value(id).dtype == DType::I32 {
+                y.extend_from_slice(step.tensor(id)?.bytes());
+            } else {
+                x.extend_from_slice(&step.stored::<f32>(id)?);
+            }
+        }
+        if let Some(targets) = program.targets() {
+            y.extend_from_slice(step.tensor(targets)?.bytes());
+        }
         Ok(Self { x, y })
     }
 }
@@ -130,7 +153,7 @@ impl Batch {
 fn batch_stays(step: &Step) -> bool {
     let plan = &step.compiled().plan;
     let stays = |id| plan.place(id).is_none_or(|place| still_there(plan, plan.buffer(place.buffer)));
-    stays(plan.program.samples()) && plan.program.targets().is_none_or(stays)
+    plan.program.all_samples().chain(plan.program.targets()).all(stays)
 }
 
 /// Writes the batch of a step, counted from 0, that the host finds from data, seed and that number.
@@ -146,18 +169,16 @@ fn write_batch(session: &mut Session, number: u64) -> Result<(), TrainError> {
             let rows = split.train.len();
             let (epoch, first) = (number / (rows / batch) as u64, number as usize % (rows / batch) * batch);
             let shuffle = Shuffle::new(rows as u32, seed, SHUFFLE_STREAM.wrapping_add(epoch));
-            let samples: Vec<usize> =
-                (first..first + batch).map(|at| split.train[shuffle.at(at as u32) as usize] as usize).collect();
-            let (set, width) = (std::sync::Arc::clone(set), set.sample.len());
-            let x: Vec<f32> = samples.iter().flat_map(|i| &set.x[i * width..(i + 1) * width]).copied().collect();
-            train.set_x(&x)?;
+            let samples: Vec<u32> =
+                (first..first + batch).map(|at| split.train[shuffle.at(at as u32) as usize]).collect();
+            write_samples(train, &rows_of(set, &samples)?)?;
             match (&set.target, y) {
-                (Target::Classes { labels, .. }, Some(y)) => {
-                    train.write(y, &samples.iter().map(|i| labels[*i]).collect::<Vec<i32>>())?;
+                (Target::Classes { .. } | Target::Windows(_), Some(y)) => {
+                    train.write(y, &set.target.labels(&samples)?)?;
                 }
                 (Target::Values { values, shape }, Some(y)) => {
                     let width = shape.len();
-                    let of = |i: &usize| values[i * width..(i + 1) * width].to_vec();
+                    let of = |i: &u32| values[*i as usize * width..][..width].to_vec();
                     train.write(y, &samples.iter().flat_map(of).collect::<Vec<f32>>())?;
                 }
                 (_, None) => {}
@@ -165,7 +186,15 @@ fn write_batch(session: &mut Session, number: u64) -> Result<(), TrainError> {
         }
         DataFeed::Batches { x, y: labels, count, .. } => {
             let part = |len: usize| number as usize * (len / *count)..(number as usize + 1) * (len / *count);
-            train.write(train.compiled().plan.program.samples(), &x[part(x.len())])?;
+            let inputs: Vec<LValueId> = train.compiled().plan.program.all_samples().collect();
+            for (id, samples) in inputs.into_iter().zip(x) {
+                match samples {
+                    Samples::Real(v) => train.write(id, &v[part(v.len())])?,
+                    Samples::Tokens(v) => train.write(id, &v[part(v.len())])?,
+                    // A file of batches holds its samples whole.
+                    Samples::Windows(_) => {}
+                }
+            }
             match (labels, y) {
                 (Labels::Classes(v), Some(y)) => train.write(y, &v[part(v.len())])?,
                 (Labels::Values(v), Some(y)) => train.write(y, &v[part(v.len())])?,
@@ -201,8 +230,13 @@ impl ReplayHarness<'_> {
     pub(super) fn begin_run(&mut self) -> Result<(), TrainError> {
         self.rewind()?;
         self.session.done = 0;
-        self.session.total = self.session.feed.limit().map_or(u64::MAX, |limit| limit as u64);
+        self.session.total = self.limit().unwrap_or(u64::MAX);
         self.session.state_changed()
+    }
+
+    /// The steps that there are batches for, where these are given.
+    pub(super) fn limit(&self) -> Option<u64> {
+        self.session.feed.limit(self.session.model.accumulate).map(|limit| limit as u64)
     }
 
     /// How long a step takes that is made op by op.
@@ -219,12 +253,13 @@ impl ReplayHarness<'_> {
         let one = self.one_step()?;
         let affordable = (BUDGET.as_nanos() / one.as_nanos().max(1)) as u64;
         let epoch = self.session.feed.epoch_len().map_or(0, |len| (len / self.session.model.batch) as u64);
+        let epoch = epoch.div_ceil(self.session.model.accumulate as u64);
         let launches = match self.session.recording().steps_a_launch as u64 {
             0 => 0,
             most => 5 * most + most / 8 + 1,
         };
         let wanted = (LOOKED_AT + epoch + 2).max(launches).clamp(STEPS.0 + LOOKED_AT, STEPS.1);
-        let limit = self.session.feed.limit().map_or(u64::MAX, |limit| limit as u64);
+        let limit = self.limit().unwrap_or(u64::MAX);
         Ok(wanted.min(affordable).max(STEPS.0).min(limit))
     }
 
@@ -236,13 +271,18 @@ impl ReplayHarness<'_> {
             if self.cancel.load(Ordering::Relaxed) {
                 return Err(TrainError::Cancelled);
             }
-            write_batch(&mut self.session, number)?;
-            let Session { train, pool, .. } = &mut self.session;
-            if number < LOOKED_AT {
-                batches.push(Batch::read(train)?);
+            let (mut means, count) = (BatchMeans::default(), self.session.train.batches());
+            for batch in 0..count {
+                write_batch(&mut self.session, number * count as u64 + batch as u64)?;
+                let Session { train, pool, .. } = &mut self.session;
+                // The last one is what a run leaves.
+                if number < LOOKED_AT && batch + 1 == count {
+                    batches.push(Batch::read(train)?);
+                }
+                train.run_batch(batch, Executor::Eager, pool)?;
+                means.add(train, train.find("loss")?, train.find("accuracy").ok())?;
             }
-            train.run(Executor::Eager, pool)?;
-            logged.push(Logged::read(train, number + 1)?);
+            logged.push(Logged::read(&self.session.train, number + 1)?.with(&means));
         }
         Ok(Expected { logged, batches, state: self.session.train.snapshot()? })
     }
@@ -317,7 +357,7 @@ impl ReplayHarness<'_> {
         let at = found.iter().zip(expected).position(|(a, b)| a != b).unwrap_or(0) as u64;
         let buffers = &self.session.compiled().plan.buffers;
         let holds = |from: u64, bytes: u64| (from..from + bytes).contains(&at);
-        let buffer = buffers.iter().find(|b| b.persistent && !b.external && holds(b.offset, b.bytes));
+        let buffer = buffers.iter().find(|b| b.persistent && !b.is_external() && holds(b.offset, b.bytes));
         let Some(buffer) = buffer else { return format!("byte {at} of the state differs") };
         let part = buffer.parts.iter().find(|p| holds(buffer.offset + p.start, p.bytes));
         format!(

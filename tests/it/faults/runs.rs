@@ -19,7 +19,7 @@ fn run(name: &'static str, network: &'static str, plant: Plant, check: &'static 
 fn free_early(compiled: &mut Compiled) {
     let plan = &mut compiled.plan;
     let shared =
-        |i: usize| !plan.buffers[i].persistent && !plan.buffers[i].external && !plan.buffers[i].values.is_empty();
+        |i: usize| !plan.buffers[i].persistent && !plan.buffers[i].is_external() && !plan.buffers[i].values.is_empty();
     let count = plan.buffers.len();
     let pairs = (0..count).flat_map(|a| (0..count).map(move |b| (a, b))).filter(|(a, b)| shared(*a) && shared(*b));
     let pair = pairs.into_iter().find(|&(a, b)| {
@@ -73,7 +73,7 @@ fn shorter_epoch(feed: &mut DataFeed) {
 fn other_samples(feed: &mut DataFeed) {
     if let DataFeed::Data { set, .. } = feed {
         let mut other = (**set).clone();
-        other.x.rotate_left(1);
+        other.x_mut().rotate_left(1);
         *set = Arc::new(other);
     }
 }

@@ -35,7 +35,7 @@ fn philox(mut counter: [u32; 4], mut key: [u32; 2]) -> [u32; 4] {
 
 /// The block of words for the elements `64 g + l + {0, 16, 32, 48}`, with `block = 16 g + l`.
 #[inline(always)]
-fn words(seed: i64, stream: u32, step: i64, block: u32) -> [u32; 4] {
+pub(super) fn words(seed: i64, stream: u32, step: i64, block: u32) -> [u32; 4] {
     philox([block, stream, step as u32, (step >> 32) as u32], [seed as u32, (seed >> 32) as u32])
 }
 

@@ -89,6 +89,7 @@ pub fn resolve(op: &OpKind, isa: Isa, threads: usize) -> Option<KernelImpl> {
         OpKind::Act(ops::Act { func, .. }) => (for_function!(isa, *func, act), 1),
         OpKind::ActBwd(ops::ActBwd { func, .. }) => (for_function!(isa, *func, act_bwd), 1),
         OpKind::Add { .. } => (for_isa!(isa, add), 1),
+        OpKind::Multiply { .. } => (for_isa!(isa, multiply), 1),
         OpKind::BiasGrad(ops::BiasGrad { rows, cols, .. }) => {
             (for_isa!(isa, bias_grad), if chunks::row_chunks(*rows, *cols) > 1 { 2 } else { 1 })
         }
@@ -145,6 +146,17 @@ unsafe fn add<V: Lanes>(call: &Call, part: Part) {
     for_flat!(part, len, |at, n| {
         // SAFETY: the buffers hold `len` floats, and stretches stay below `len`.
         unsafe { (V::load_n(a.add(at), n) + V::load_n(b.add(at), n)).store_n(y.add(at), n) }
+    });
+}
+
+#[inline(always)]
+unsafe fn multiply<V: Lanes>(call: &Call, part: Part) {
+    use crate::ops::slot::multiply as slot;
+    let OpKind::Multiply(ops::Multiply { len }) = call.op else { return };
+    let (a, b, y) = (call.arg::<f32>(slot::A), call.arg::<f32>(slot::B), call.arg::<f32>(slot::Y));
+    for_flat!(part, len, |at, n| {
+        // SAFETY: the buffers hold `len` floats, and stretches stay below `len`.
+        unsafe { (V::load_n(a.add(at), n) * V::load_n(b.add(at), n)).store_n(y.add(at), n) }
     });
 }
 

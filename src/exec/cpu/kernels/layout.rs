@@ -1,4 +1,4 @@
-//! Zeros and transposition.
+//! Zeros, transposition, and rows that are put beside each other or cut.
 
 use crate::exec::cpu::call::{Call, KernelImpl, Part};
 use crate::ops::{self, OpKind};
@@ -13,6 +13,8 @@ pub fn resolve(op: &OpKind, _isa: Isa, threads: usize) -> Option<KernelImpl> {
     let run = match op {
         OpKind::Fill { .. } => fill,
         OpKind::Transpose { .. } => transpose,
+        OpKind::Concat { .. } => concat,
+        OpKind::Slice { .. } => slice,
         _ => return None,
     };
     Some(KernelImpl::simple(run, cpu_rest::is_parallel(op, threads)))
@@ -46,6 +48,80 @@ unsafe fn transpose(call: &Call, part: Part) {
                     move_block(source, target, rows, cols, BLOCK, BLOCK);
                 } else {
                     move_block(source, target, rows, cols, width, height);
+                }
+            }
+        }
+    }
+}
+
+/// Floats of joined rows that a thread writes before it goes on to the next source: they are still in the nearest cache
+/// when the next source fills the gaps between them.
+const BAND: usize = 4_096;
+
+/// The sources `[rows, widths[i]]` beside each other to `y [rows, cols]`. Threads share bands of rows.
+unsafe fn concat(call: &Call, part: Part) {
+    use crate::ops::slot::concat as slot;
+    let OpKind::Concat(op) = &call.op else { return };
+    let (y, cols) = (call.arg::<f32>(slot::Y), op.cols());
+    let band = (BAND / cols.max(1)).max(1);
+    let (mut row, end) = part.range(op.rows, band);
+    while row < end {
+        let (count, mut column) = (band.min(end - row), 0);
+        for (&source, &width) in ops::Concat::SOURCES.iter().zip(&op.widths) {
+            // SAFETY: the rows are within the source and within `y`, and the columns within those of `y`.
+            unsafe {
+                let from = call.arg::<f32>(source).add(row * width);
+                move_rows(
+                    Rows { first: from, stride: width },
+                    Rows { first: y.add(row * cols + column), stride: cols },
+                    count,
+                    width,
+                );
+            }
+            column += width;
+        }
+        row += count;
+    }
+}
+
+/// Columns of `x [rows, cols]` to `y [rows, width]`. Threads share the rows.
+unsafe fn slice(call: &Call, part: Part) {
+    use crate::ops::slot::slice as slot;
+    let OpKind::Slice(ops::Slice { rows, cols, from, width }) = call.op else { return };
+    let (x, y) = (call.arg::<f32>(slot::X), call.arg::<f32>(slot::Y));
+    let (row, end) = part.range(rows, (BAND / width.max(1)).max(1));
+    // SAFETY: the rows are within both matrices, and the columns within those of `x`.
+    unsafe {
+        let source = Rows { first: x.add(row * cols + from), stride: cols };
+        move_rows(source, Rows { first: y.add(row * width), stride: width }, end - row, width);
+    }
+}
+
+/// Rows in memory.
+#[derive(Clone, Copy)]
+struct Rows {
+    first: *mut f32,
+    /// Floats from the beginning of a row to that of the next.
+    stride: usize,
+}
+
+/// Copies the first `width` elements of `count` rows.
+///
+/// # Safety
+/// The rows are within their matrices, which do not overlap.
+#[inline(always)]
+unsafe fn move_rows(from: Rows, to: Rows, count: usize, width: usize) {
+    /// Of narrower rows the call of a function that copies takes longer than the copy.
+    const WIDE: usize = 16;
+    for row in 0..count {
+        // SAFETY: promised by the caller.
+        unsafe {
+            let (source, target) = (from.first.add(row * from.stride), to.first.add(row * to.stride));
+            if width >= WIDE {
+                source.copy_to_nonoverlapping(target, width);
+            } else {
+                for at in 0..width {
+                    *target.add(at) = *source.add(at);
                 }
             }
         }

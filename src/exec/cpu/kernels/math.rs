@@ -200,6 +200,17 @@ pub fn gelu_grad(x: f32) -> f32 {
     (if x > 0.0 { 1.0 - below } else { below }) as f32
 }
 
+/// `ln(1 + e^-x)` of what is not negative.
+#[inline(always)]
+#[must_use]
+pub fn ln_1p_exp_neg(x: f32) -> f32 {
+    let small = exp(-x);
+    let sum = 1.0 + small;
+    // What the sum was rounded by is taken back by the quotient (Kahan).
+    let log = ln(sum) * (small / (sum - 1.0));
+    if sum == 1.0 { small } else { log }
+}
+
 /// `x sigmoid(x)`.
 #[inline(always)]
 #[must_use]
@@ -334,6 +345,7 @@ mod tests {
         let found = [
             ("exp", worst(exp, f64::exp), 1.0),
             ("ln", worst(|x| ln(x.abs()), |x| x.abs().ln()), 1.0),
+            ("ln_1p_exp_neg", worst(|x| ln_1p_exp_neg(x.abs()), |x| (-x.abs()).exp().ln_1p()), 4.0),
             ("sigmoid", worst(sigmoid, sigmoid64), 0.65),
             ("tanh", worst(tanh, f64::tanh), 0.65),
             ("silu", worst(silu, |x| x * sigmoid64(x)), 0.65),

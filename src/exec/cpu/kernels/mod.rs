@@ -2,9 +2,10 @@
 //! operation.
 //!
 //! The fast kernels are written once over `lanes::Lanes` and compiled for each instruction set. They give the same bits
-//! for any number of threads, and all but the products (gemm, conv) on every instruction set too: products use fused
-//! multiply-add where there is one.
+//! for any number of threads, and all but the products (gemm, conv, attention) on every instruction set too:
+//! products use fused multiply-add where there is one.
 
+mod attention;
 mod columns;
 mod conv;
 pub mod dropout;
@@ -18,8 +19,11 @@ mod loss;
 mod math;
 mod norm;
 mod optimizer;
+mod point_loss;
 mod pool;
+mod recurrence;
 pub mod reference;
+mod sequence;
 #[cfg(test)]
 mod tests;
 
@@ -46,16 +50,20 @@ pub fn resolve(op: &OpKind, variant: Variant, threads: usize) -> Option<KernelIm
 type Family = fn(&OpKind, Isa, usize) -> Option<KernelImpl>;
 
 /// Every family of operations with fast kernels.
-const FAMILIES: [Family; 10] = [
+const FAMILIES: [Family; 14] = [
     gemm::resolve,
     conv::resolve,
     layout::resolve,
     elementwise::resolve,
     norm::resolve,
     layer_norm::resolve,
+    attention::resolve,
     pool::resolve,
+    recurrence::resolve,
     dropout::resolve,
+    sequence::resolve,
     loss::resolve,
+    point_loss::resolve,
     optimizer::resolve,
 ];
 

@@ -6,6 +6,7 @@
 //! `f32` wherever the gradient is of a size that it can have, which its square is not. Segments lie in rising order;
 //! padding between them is left alone.
 
+use super::columns::{Term, flat_sums};
 use super::lanes::{self, LANES, Lanes, for_isa};
 use crate::exec::cpu::call::{Call, KernelImpl, Part};
 use crate::ops::{self, MOST_STATES, Number, OfKind, OpKind, Rates, Rule, Segment, chunks::FLAT_CHUNK, with_rule};
@@ -19,6 +20,8 @@ pub fn resolve(op: &OpKind, isa: Isa, threads: usize) -> Option<KernelImpl> {
         OpKind::StepInc { .. } => KernelImpl::simple(step_inc, false),
         OpKind::BiasCorr { .. } => KernelImpl::simple(bias_corr, false),
         OpKind::UpdateMetrics { .. } => KernelImpl::simple(update_metrics, false),
+        OpKind::UpdateRates(_) => KernelImpl::simple(update_rates, false),
+        OpKind::GradNorms(_) => KernelImpl { phases: 2, ..KernelImpl::simple(for_isa!(isa, grad_norms), parallel) },
         _ => {
             let run = with_rule!(op, R => for_isa!(isa, flat_step, R))?;
             KernelImpl { phases: 2, ..KernelImpl::simple(run, parallel) }
@@ -131,22 +134,33 @@ number!(lanes::Avx2);
 number!(lanes::Avx512);
 
 /// The vectors that a rule works on, before and after the update; as many states as the rule has.
-struct Update<V: Number, R: Rule> {
+struct Update<'a, V: Number, R: Rule> {
     grad: *const f32,
     param_prev: *const f32,
     param: *mut f32,
     states_prev: [*const f32; MOST_STATES],
     states: [*mut f32; MOST_STATES],
-    terms: R::Terms<V>,
+    /// For parameters that decay, and for those that do not.
+    terms: [R::Terms<V>; 2],
+    /// The segments that do not decay, in rising order.
+    exempt: &'a [usize],
+    /// What gradients are multiplied by first, where they are.
+    scale: Option<V>,
 }
 
-impl<V: Lanes + Number, R: Rule> Update<V, R> {
-    /// Updates the `n` elements (up to 16) from `at` on; gives their old and new value and the gradient.
+impl<V: Lanes + Number, R: Rule> Update<'_, V, R> {
+    /// The terms for a segment.
+    #[inline(always)]
+    fn terms(&self, segment: usize) -> R::Terms<V> {
+        self.terms[usize::from(self.exempt.binary_search(&segment).is_ok())]
+    }
+
+    /// Updates the `n` elements (up to 16) from `at` on by these terms; gives their old and new value and the gradient.
     ///
     /// # Safety
     /// The elements lie within the parameter vector.
     #[inline(always)]
-    unsafe fn update(&self, at: usize, n: usize) -> (V, V, V) {
+    unsafe fn update(&self, terms: &R::Terms<V>, at: usize, n: usize) -> (V, V, V) {
         // SAFETY: promised by the caller; the states that the rule has are bound.
         unsafe {
             let (old, grad) = (V::load_n(self.param_prev.add(at), n), V::load_n(self.grad.add(at), n));
@@ -154,7 +168,8 @@ impl<V: Lanes + Number, R: Rule> Update<V, R> {
             for (kept, before) in kept.iter_mut().zip(&self.states_prev).take(R::STATES) {
                 *kept = V::load_n(before.add(at), n);
             }
-            let new = R::step(&self.terms, old, grad, &mut kept);
+            let scaled = if let Some(scale) = self.scale { grad * scale } else { grad };
+            let new = R::step(terms, old, scaled, &mut kept);
             new.store_n(self.param.add(at), n);
             for (kept, after) in kept.iter().zip(&self.states).take(R::STATES) {
                 kept.store_n(after.add(at), n);
@@ -215,7 +230,7 @@ impl Metrics {
 /// The segments lie within `len` elements of the rule's vectors, the workspace holds a pair for each segment and chunk.
 #[inline(always)]
 unsafe fn step<V: Lanes + Number, R: Rule>(
-    rule: &Update<V, R>,
+    rule: &Update<'_, V, R>,
     len: usize,
     segments: &[Segment],
     metrics: &Metrics,
@@ -234,7 +249,7 @@ unsafe fn step<V: Lanes + Number, R: Rule>(
 
 #[inline(always)]
 unsafe fn update_chunks<V: Lanes + Number, R: Rule, const TALLY: bool>(
-    rule: &Update<V, R>,
+    rule: &Update<'_, V, R>,
     len: usize,
     segments: &[Segment],
     metrics: &Metrics,
@@ -249,17 +264,18 @@ unsafe fn update_chunks<V: Lanes + Number, R: Rule, const TALLY: bool>(
             let (from, to) = (segment.start.max(begin), stop.min(end));
             let mut at = from;
             let mut tally = Tally::<V>::new();
+            let terms = rule.terms(s);
             // SAFETY: the piece lies within its segment and thus within the vectors; its pair lies within the workspace.
             unsafe {
                 while at + LANES <= to {
-                    let (old, new, grad) = rule.update(at, LANES);
+                    let (old, new, grad) = rule.update(&terms, at, LANES);
                     if TALLY {
                         tally.count(old, new, grad, LANES);
                     }
                     at += LANES;
                 }
                 if at < to {
-                    let (old, new, grad) = rule.update(at, to - at);
+                    let (old, new, grad) = rule.update(&terms, at, to - at);
                     if TALLY {
                         tally.count(old, new, grad, to - at);
                     }
@@ -340,16 +356,97 @@ unsafe fn flat_step<V: Lanes + Number, R: Rule<Step: OfKind>>(call: &Call, part:
             let values = call.arg::<f32>(slot);
             corr = [V::splat(*values), V::splat(*values.add(1))];
         }
-        let rates = Rates { lr: V::splat(*hyper), wd: V::splat(*hyper.add(1)), corr };
+        let rates = |wd: f32| Rates { lr: V::splat(*hyper), wd: V::splat(wd), corr };
+        let options = update.options;
         let rule = Update::<V, R> {
             grad: call.arg(update.grad),
             param_prev: previous(param_prev, param),
             param,
             states_prev,
             states,
-            terms: R::terms(operation, rates),
+            terms: [R::terms(operation, rates(*hyper.add(1))), R::terms(operation, rates(0.0))],
+            exempt: &options.exempt,
+            scale: if options.clipped { Some(V::splat(*hyper.add(2))) } else { None },
         };
         step(&rule, update.len, update.segments, &metrics, part);
+    }
+}
+
+/// The squares of a stretch of the gradient.
+struct Squares(*const f32);
+
+impl<V: Lanes> Term<V, 1> for Squares {
+    #[inline(always)]
+    unsafe fn at(&self, at: usize, _j: usize, n: usize) -> [V; 1] {
+        // SAFETY: promised by the caller.
+        let values = unsafe { V::load_n(self.0.add(at), n) };
+        [values * values]
+    }
+}
+
+/// Slots: grad, grad_norm_seg, work. Pieces are those of an update, with a norm each.
+#[inline(always)]
+unsafe fn grad_norms<V: Lanes>(call: &Call, part: Part) {
+    use crate::ops::slot::grad_norms as slot;
+    let OpKind::GradNorms(ops::GradNorms { len, segments, batches }) = &call.op else { return };
+    let (grad, work) = (call.arg::<f32>(slot::GRAD), call.arg::<f32>(slot::WORK));
+    let norms = call.arg::<f32>(slot::GRAD_NORM_SEG);
+    let chunks_of = |s: &Segment| s.start / FLAT_CHUNK..=(s.start + s.len.max(1) - 1) / FLAT_CHUNK;
+    if part.phase == 0 {
+        let (first, last) = part.range(len.div_ceil(FLAT_CHUNK), 1);
+        let mut s = segments.partition_point(|segment| segment.start + segment.len <= first * FLAT_CHUNK);
+        for chunk in first..last {
+            let (begin, end) = (chunk * FLAT_CHUNK, chunk * FLAT_CHUNK + FLAT_CHUNK);
+            while let Some(segment) = segments.get(s).filter(|segment| segment.start < end) {
+                let stop = segment.start + segment.len;
+                let (from, to) = (segment.start.max(begin), stop.min(end));
+                // SAFETY: the piece lies within the gradient, and its number within the workspace.
+                unsafe {
+                    let [squares] = flat_sums::<V, 1, _>(&Squares(grad), from, to - from);
+                    *work.add(s + chunk) = norm(squares, grad.add(from), to - from);
+                }
+                if stop > end {
+                    break;
+                }
+                s += 1;
+            }
+        }
+    } else {
+        let (first, last) = part.range(segments.len(), LANES);
+        for (s, segment) in segments.iter().enumerate().take(last).skip(first).filter(|(_, s)| s.len > 0) {
+            let square = |chunk: usize| {
+                // SAFETY: the first phase wrote this number.
+                let norm = f64::from(unsafe { *work.add(s + chunk) });
+                norm * norm
+            };
+            let norm = chunks_of(segment).map(square).sum::<f64>().sqrt() / *batches as f64;
+            // SAFETY: the output holds one number a segment.
+            unsafe { *norms.add(s) = norm as f32 };
+        }
+    }
+}
+
+/// Slots: hyper, counter, steps, grad_norm_seg, rates. Computed in f64 and rounded.
+unsafe fn update_rates(call: &Call, part: Part) {
+    use crate::ops::slot::update_rates as slot;
+    let OpKind::UpdateRates(op) = call.op else { return };
+    if part.index != 0 {
+        return;
+    }
+    let (hyper, rates) = (call.arg::<f32>(slot::HYPER), call.arg::<f32>(slot::RATES));
+    let (counter, steps) = (call.arg::<i64>(slot::COUNTER), call.arg::<i64>(slot::STEPS));
+    let norms = call.arg::<f32>(slot::GRAD_NORM_SEG);
+    // SAFETY: the bound inputs and the output hold as many numbers as the operation says.
+    unsafe {
+        let total = if steps.is_null() { 0 } else { *steps };
+        let rate = |counter: *const i64| op.schedule().rate(f64::from(*hyper), *counter.add(1), total) as f32;
+        *rates = if counter.is_null() { *hyper } else { rate(counter) };
+        *rates.add(1) = *hyper.add(1);
+        if op.scales() {
+            let square = |s: usize| f64::from(*norms.add(s)) * f64::from(*norms.add(s));
+            let norm = (0..op.segments).map(square).sum::<f64>().sqrt();
+            *rates.add(2) = op.scale(norm) as f32;
+        }
     }
 }
 

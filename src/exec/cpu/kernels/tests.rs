@@ -1,6 +1,8 @@
 //! Tests of the kernels: each against its reference, and against known values.
 
+mod attention;
 mod harness;
 mod parity;
 mod products;
+mod recurrence;
 mod values;

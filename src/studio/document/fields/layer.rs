@@ -1,13 +1,20 @@
 //! The fields of each layer, read and set: those of its table in the model.
 
 use crate::model::schema::FieldView;
-use crate::model::{FieldValue, LayerPath, LayerSpec};
+use crate::model::{FieldValue, LayerPath, LayerSpec, ListPath};
 use crate::studio::document::fields::value::{Field, Owner};
 
 /// The fields of a layer, in the order in which they are shown.
 #[must_use]
 pub fn layer_fields(path: &LayerPath, layer: &LayerSpec) -> Vec<Field> {
     layer.fields().into_iter().map(|view| Field::of(&Owner::Layer(path.clone()), view)).collect()
+}
+
+/// The fields beside the layers of one of a block's lists.
+#[must_use]
+pub fn list_fields(list: &ListPath, block: &LayerSpec) -> Vec<Field> {
+    let owner = Owner::List(list.clone());
+    block.entry_fields(list.list).into_iter().map(|view| Field::of(&owner, view)).collect()
 }
 
 /// Sets a field of a layer; false where it has no such field or the value is of another type.

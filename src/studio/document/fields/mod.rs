@@ -3,6 +3,7 @@
 //! Every field has a typed value that prints as text and reads back from it, so that one editor serves them all, and
 //! a wrong text never reaches the document.
 
+pub mod inputs;
 pub mod layer;
 pub mod preset;
 pub mod value;
@@ -23,7 +24,7 @@ mod tests {
     fn every_field_of_every_layer_reads_back_what_it_prints() {
         for kind in LayerKind::ALL {
             let mut layer = kind.example();
-            for field in layer_fields(&LayerPath(vec![0]), &layer.clone()) {
+            for field in layer_fields(&LayerPath::from([0]), &layer.clone()) {
                 assert_eq!(
                     field.value.parse(&field.value.text()),
                     Ok(field.value.clone()),
@@ -42,16 +43,16 @@ mod tests {
     fn random_networks_draw_every_field_of_every_layer() {
         fn gather(layers: &[LayerSpec], drawn: &mut BTreeMap<(&'static str, &'static str), BTreeSet<String>>) {
             for layer in layers {
-                for field in layer_fields(&LayerPath(vec![0]), layer) {
+                for field in layer_fields(&LayerPath::from([0]), layer) {
                     drawn.entry((layer.kind().class, field.name)).or_default().insert(field.value.text());
                 }
-                gather(layer.children(), drawn);
+                layer.lists().into_iter().for_each(|(_, inside)| gather(inside, drawn));
             }
         }
         let mut drawn = BTreeMap::new();
         (0..400).for_each(|seed| gather(&random_preset(seed, Size::SMALL).layers, &mut drawn));
         for kind in LayerKind::ALL {
-            for field in layer_fields(&LayerPath(vec![0]), &kind.example()) {
+            for field in layer_fields(&LayerPath::from([0]), &kind.example()) {
                 let values = drawn.get(&(kind.class, field.name)).map_or(0, BTreeSet::len);
                 assert!(values > 1, "{} {}: {values} values", kind.class, field.name);
             }

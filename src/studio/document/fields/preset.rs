@@ -1,13 +1,13 @@
 //! The fields outside the layers: input, loss, optimizer, data and run.
 
 use crate::model::{
-    DataSource, DataSpec, Header, LossSpec, OptimizerSpec, Precision, Preset, SplitKind, TargetColumn, TrainSpec,
+    DataSource, DataSpec, Header, LossSpec, OptimizerSpec, Precision, Preset, SplitKind, TargetColumn, Tokens,
 };
+use crate::studio::document::fields::inputs::{put_inputs, set_unnamed};
 use crate::studio::document::fields::value::{Field, FieldValue, List, Owner};
 use std::path::PathBuf;
 
-const LOSSES: [&str; 2] = ["softmax_cross_entropy", "mse"];
-pub(super) const SOURCES: [&str; 14] = [
+pub(super) const SOURCES: [&str; 19] = [
     "none",
     "digits",
     "iris",
@@ -22,10 +22,12 @@ pub(super) const SOURCES: [&str; 14] = [
     "idx",
     "cifar10",
     "images",
+    "text",
+    "source",
+    "sums",
+    "waves",
+    "series",
 ];
-
-/// The length of a run where the preset names none.
-const DEFAULT_TRAIN: TrainSpec = TrainSpec { steps: 1000, seed: 0 };
 
 /// The fields outside the layers, by section.
 #[must_use]
@@ -33,7 +35,7 @@ pub fn preset_fields(preset: &Preset) -> Vec<(&'static str, Vec<Field>)> {
     vec![
         ("Input", input_fields(preset)),
         ("Loss", loss_fields(preset.loss)),
-        ("Optimizer", optimizer_fields(&preset.optimizer)),
+        ("Optimizer", optimizer_fields(preset)),
         ("Data", data_fields(preset.data.as_ref())),
         ("Run", run_fields(preset)),
     ]
@@ -45,12 +47,7 @@ fn list() -> List {
 
 fn input_fields(preset: &Preset) -> Vec<Field> {
     let mut l = list();
-    l.put(
-        "input.shape",
-        "sample shape",
-        FieldValue::Shape(preset.input.shape.0.clone()),
-        "One sample: features, or channels, height, width.",
-    );
+    put_inputs(&mut l, &preset.input);
     l.put("input.batch", "batch", FieldValue::Count(preset.input.batch), "Samples a step.");
     let index = Precision::ALL.iter().position(|p| *p == preset.precision).unwrap_or(0);
     l.choose(
@@ -65,24 +62,19 @@ fn input_fields(preset: &Preset) -> Vec<Field> {
 
 fn loss_fields(loss: LossSpec) -> Vec<Field> {
     let mut l = list();
-    let index = usize::from(matches!(loss, LossSpec::Mse));
-    l.choose("loss.type", "loss", LOSSES.into(), index, "What training makes small; the mean over the batch.");
-    if let LossSpec::SoftmaxCrossEntropy { label_smoothing } = loss {
-        l.put(
-            "loss.label_smoothing",
-            "label smoothing",
-            FieldValue::Number(label_smoothing),
-            "Share of the target spread over all classes.",
-        );
-    }
+    let index = LossSpec::NAMES.iter().position(|name| *name == loss.name()).unwrap_or(0);
+    let help = "What training makes small; the mean over the batch.";
+    l.choose("loss.type", "loss", LossSpec::NAMES.into(), index, help);
+    l.fields.extend(loss.fields().into_iter().map(|view| Field::of(&Owner::Preset, view)));
     l.fields
 }
 
-fn optimizer_fields(optimizer: &OptimizerSpec) -> Vec<Field> {
-    let mut l = list();
+fn optimizer_fields(preset: &Preset) -> Vec<Field> {
+    let (mut l, optimizer) = (list(), &preset.optimizer);
     let index = OptimizerSpec::NAMES.iter().position(|o| *o == optimizer.name()).unwrap_or(0);
     l.choose("optimizer.type", "optimizer", OptimizerSpec::NAMES.into(), index, "How gradients move the parameters.");
-    l.fields.extend(optimizer.fields().into_iter().map(|view| Field::of(&Owner::Preset, view)));
+    let fields = optimizer.fields().into_iter().chain(preset.update.fields());
+    l.fields.extend(fields.map(|view| Field::of(&Owner::Preset, view)));
     l.fields
 }
 
@@ -107,7 +99,8 @@ fn data_fields(data: Option<&DataSpec>) -> Vec<Field> {
 fn put_source(l: &mut List, source: &DataSource) {
     use FieldValue::{Count, Number};
     match source {
-        DataSource::Digits | DataSource::Iris => {}
+        DataSource::Digits | DataSource::Iris | DataSource::SourceCode => {}
+        DataSource::Sums { samples } => l.put("data.samples", "samples", Count(*samples), "Additions drawn."),
         DataSource::Spirals { samples, classes, noise } => {
             l.put("data.samples", "samples", Count(*samples), "Samples drawn.");
             l.put("data.classes", "classes", Count(*classes), "Arms of the spiral.");
@@ -115,6 +108,7 @@ fn put_source(l: &mut List, source: &DataSource) {
         }
         DataSource::Moons { samples, noise }
         | DataSource::Xor { samples, noise }
+        | DataSource::Waves { samples, noise }
         | DataSource::Regression { samples, noise } => {
             l.put("data.samples", "samples", Count(*samples), "Samples drawn.");
             l.put("data.noise", "noise", Number(*noise), "Standard deviation of the noise.");
@@ -142,15 +136,10 @@ fn put_files(l: &mut List, source: &DataSource) {
                 *header as usize,
                 "Whether the first line holds names.",
             );
-            let target = match target {
-                TargetColumn::Last => "-1".into(),
-                TargetColumn::Index(i) => i.to_string(),
-                TargetColumn::Name(n) => n.clone(),
-            };
             l.put(
                 "data.target",
                 "target",
-                Text(target),
+                Text(column_text(target)),
                 "The target's column: a name, a number from 0, or -1 for the last.",
             );
             l.put("data.standardize", "standardize", Flag(*standardize), "Centres and scales each feature.");
@@ -176,15 +165,40 @@ fn put_files(l: &mut List, source: &DataSource) {
         DataSource::Images { path: p } => {
             l.put("data.path", "folder", path(p), "A folder with one subfolder of pictures a class.")
         }
+        DataSource::Text { path: p, tokens } => {
+            l.put("data.path", "file", path(p), "A text, from the preset's folder.");
+            let (names, help) = (Tokens::ALL.map(Tokens::name).into(), "What the tokens of the text are.");
+            l.choose("data.tokens", "tokens", names, *tokens as usize, help);
+        }
+        DataSource::Series { path: p, columns, window, horizon } => {
+            use FieldValue::Count;
+            let columns = columns.iter().map(column_text).collect::<Vec<_>>().join(", ");
+            l.put(
+                "data.path",
+                "file",
+                path(p),
+                "A table with a line for each point in time, from the preset's folder.",
+            );
+            l.put(
+                "data.columns",
+                "columns",
+                Text(columns),
+                "The columns, by name or number from 0, with commas between.",
+            );
+            l.put("data.window", "window", Count(*window), "Lines that the network sees.");
+            l.put("data.horizon", "horizon", Count(*horizon), "Lines after them that it learns.");
+        }
         _ => {}
     }
 }
 
 fn run_fields(preset: &Preset) -> Vec<Field> {
     let mut l = list();
-    let train = preset.train.unwrap_or(DEFAULT_TRAIN);
+    let train = preset.train.unwrap_or_default();
     l.put("train.steps", "steps", FieldValue::Count(train.steps), "Length of the run.");
     l.put("train.seed", "seed", FieldValue::Seed(train.seed), "Initial weights, shuffles and dropout follow from it.");
+    let help = "Batches whose mean gradient makes one step; 1 makes a step of each.";
+    l.put("train.accumulate", "accumulate", FieldValue::Count(train.accumulate), help);
     l.put("name", "name", FieldValue::Text(preset.name.clone()), "The preset's name.");
     l.put("about", "about", FieldValue::Text(preset.about.clone()), "What a newcomer reads before pressing Train.");
     l.fields
@@ -192,21 +206,29 @@ fn run_fields(preset: &Preset) -> Vec<Field> {
 
 /// Sets a field outside the layers; false where there is none of that name or the value is of another type.
 pub fn set_preset_field(preset: &mut Preset, name: &str, value: &FieldValue) -> bool {
-    use FieldValue::{Choice, Count, Number, Seed, Shape, Text};
+    use FieldValue::{Choice, Count, Seed, Text};
     match (name, value) {
         ("name", Text(t)) => preset.name.clone_from(t),
         ("about", Text(t)) => preset.about.clone_from(t),
-        ("input.shape", Shape(dims)) => preset.input.shape = dims.clone().into(),
         ("input.batch", Count(n)) => preset.input.batch = *n,
         ("precision", Choice(i)) => preset.precision = Precision::ALL.get(*i).copied().unwrap_or_default(),
-        ("loss.type", Choice(0)) => preset.loss = LossSpec::SoftmaxCrossEntropy { label_smoothing: 0.0 },
-        ("loss.type", Choice(_)) => preset.loss = LossSpec::Mse,
-        ("loss.label_smoothing", Number(n)) => preset.loss = LossSpec::SoftmaxCrossEntropy { label_smoothing: *n },
-        ("train.steps", Count(n)) => preset.train.get_or_insert(DEFAULT_TRAIN).steps = *n,
-        ("train.seed", Seed(n)) => preset.train.get_or_insert(DEFAULT_TRAIN).seed = *n,
+        ("loss.type", Choice(i)) => {
+            let chosen = LossSpec::NAMES.get(*i).and_then(|name| LossSpec::example(name));
+            let Some(chosen) = chosen else { return false };
+            preset.loss = chosen;
+        }
+        ("train.steps", Count(n)) => preset.train.get_or_insert_default().steps = *n,
+        ("train.accumulate", Count(n)) => preset.train.get_or_insert_default().accumulate = *n,
+        ("train.seed", Seed(n)) => preset.train.get_or_insert_default().seed = *n,
         _ => {
+            if name.starts_with("loss.") {
+                return preset.loss.set(name, value);
+            }
             if name.starts_with("optimizer.") {
-                return set_optimizer_field(&mut preset.optimizer, name, value);
+                return set_optimizer_field(&mut preset.optimizer, name, value) || preset.update.set(name, value);
+            }
+            if let Some(field) = name.strip_prefix("input.") {
+                return set_unnamed(&mut preset.input, field, value);
             }
             return name.strip_prefix("data.").is_some_and(|rest| set_data_field(&mut preset.data, rest, value));
         }
@@ -227,6 +249,7 @@ fn set_data_field(data: &mut Option<DataSpec>, name: &str, value: &FieldValue) -
     use FieldValue::{Choice, Count, Flag, Number, Text};
     if let ("type", Choice(index)) = (name, value) {
         *data = example_source(SOURCES.get(*index).copied().unwrap_or_default()).map(|source| match data.take() {
+            Some(old) if source.is_ordered() => DataSpec { source, split: SplitKind::Last, ..old },
             Some(old) => DataSpec { source, ..old },
             None => DataSpec::of(source),
         });
@@ -243,7 +266,9 @@ fn set_data_field(data: &mut Option<DataSpec>, name: &str, value: &FieldValue) -
             | DataSource::Moons { samples, .. }
             | DataSource::Circles { samples, .. }
             | DataSource::Xor { samples, .. }
-            | DataSource::Regression { samples, .. },
+            | DataSource::Regression { samples, .. }
+            | DataSource::Sums { samples }
+            | DataSource::Waves { samples, .. },
         ) => *samples = *n,
         (
             "noise",
@@ -252,15 +277,26 @@ fn set_data_field(data: &mut Option<DataSpec>, name: &str, value: &FieldValue) -
             | DataSource::Moons { noise, .. }
             | DataSource::Circles { noise, .. }
             | DataSource::Xor { noise, .. }
-            | DataSource::Regression { noise, .. },
+            | DataSource::Regression { noise, .. }
+            | DataSource::Waves { noise, .. },
         ) => *noise = *n,
         ("classes", Count(n), DataSource::Spirals { classes, .. }) => *classes = *n,
         ("factor", Number(n), DataSource::Circles { factor, .. }) => *factor = *n,
         (
             "path",
             Text(t),
-            DataSource::Csv { path, .. } | DataSource::Npz { path, .. } | DataSource::Images { path },
+            DataSource::Csv { path, .. }
+            | DataSource::Npz { path, .. }
+            | DataSource::Images { path }
+            | DataSource::Text { path, .. }
+            | DataSource::Series { path, .. },
         ) => *path = t.into(),
+        ("tokens", Choice(i), DataSource::Text { tokens, .. }) => *tokens = Tokens::ALL[(*i).min(1)],
+        ("columns", Text(t), DataSource::Series { columns, .. }) => {
+            *columns = t.split(',').map(|column| target_column(column.trim())).collect();
+        }
+        ("window", Count(n), DataSource::Series { window, .. }) => *window = *n,
+        ("horizon", Count(n), DataSource::Series { horizon, .. }) => *horizon = *n,
         (_, _, DataSource::Csv { header, target, standardize, delimiter, .. }) => match (name, value) {
             ("header", Choice(i)) => *header = [Header::Auto, Header::Yes, Header::No][(*i).min(2)],
             ("target", Text(t)) => *target = target_column(t),
@@ -278,6 +314,15 @@ fn set_data_field(data: &mut Option<DataSpec>, name: &str, value: &FieldValue) -
         _ => return false,
     }
     true
+}
+
+/// A column of a table as text: its name, its number from 0, or -1 for the last.
+fn column_text(column: &TargetColumn) -> String {
+    match column {
+        TargetColumn::Last => "-1".into(),
+        TargetColumn::Index(i) => i.to_string(),
+        TargetColumn::Name(n) => n.clone(),
+    }
 }
 
 /// The column of a table that a text names: by its name, by its number from 0, or -1 for the last.
@@ -314,6 +359,14 @@ fn example_source(name: &str) -> Option<DataSource> {
         }
         "cifar10" => DataSource::Cifar10 { paths: vec!["data_batch_1.bin".into()] },
         "images" => DataSource::Images { path: "images".into() },
+        "text" => DataSource::Text { path: "text.txt".into(), tokens: Tokens::Bytes },
+        "source" => DataSource::SourceCode,
+        "sums" => DataSource::Sums { samples: 20_000 },
+        "waves" => DataSource::Waves { samples, noise },
+        "series" => {
+            let columns = vec![TargetColumn::Index(0)];
+            DataSource::Series { path: "series.csv".into(), columns, window: 48, horizon: 12 }
+        }
         _ => return None,
     })
 }

@@ -1,7 +1,8 @@
 //! A field with its typed value, which prints as text and reads back from it.
 
 pub use crate::model::FieldValue;
-use crate::model::LayerPath;
+use crate::model::{LayerPath, ListPath};
+use std::borrow::Cow;
 
 /// Whose field it is.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -9,6 +10,10 @@ pub enum Owner {
     /// The document itself; names are whole paths such as `optimizer.lr`.
     Preset,
     Layer(LayerPath),
+    /// An input that has a name; names of fields are such as `shape`.
+    Input(String),
+    /// One of several lists of layers of a block, for what is beside its layers.
+    List(ListPath),
 }
 
 impl Owner {
@@ -18,6 +23,8 @@ impl Owner {
         match self {
             Self::Preset => name.to_owned(),
             Self::Layer(path) => format!("{path}.{name}"),
+            Self::Input(input) => format!("inputs.{input}.{name}"),
+            Self::List(list) => format!("{}.{name}", list.entry()),
         }
     }
 }
@@ -32,6 +39,17 @@ pub struct Field {
     pub value: FieldValue,
     pub options: Vec<&'static str>,
     pub help: &'static str,
+}
+
+impl Field {
+    /// The name on screen, behind that of the input that it belongs to.
+    #[must_use]
+    pub fn title(&self) -> Cow<'static, str> {
+        match &self.owner {
+            Owner::Input(input) => format!("{input} {}", self.label).into(),
+            Owner::Preset | Owner::Layer(_) | Owner::List(_) => self.label.into(),
+        }
+    }
 }
 
 pub(super) struct List {

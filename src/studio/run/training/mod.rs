@@ -327,7 +327,7 @@ impl Training {
     /// How far the run is; `None` where there is none.
     #[must_use]
     pub fn progress(&self) -> Option<RunProgress> {
-        let batch = self.preset.as_ref()?.input.batch;
+        let batch = self.preset.as_ref()?.samples_a_step();
         let steps_per_s = self.rates.statistics.steps_per_s;
         Some(RunProgress { is_running: self.is_running(), done: self.done(), total: self.total, steps_per_s, batch })
     }

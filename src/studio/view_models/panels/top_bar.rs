@@ -34,6 +34,8 @@ pub struct DeviceView<'a> {
     /// Name, description and choice of every device.
     pub all: Vec<(&'a str, &'a str, DeviceChoice)>,
     pub why_no_gpu: Option<&'a str>,
+    /// Why no GPU can run the network on screen, where that is so.
+    pub cpu_only: Option<&'a str>,
 }
 
 /// The buttons of the run.

@@ -1,8 +1,8 @@
-//! `dense` and `conv2d`.
+//! `dense`, `conv2d` and `conv1d`.
 
 use super::{At, Exported};
 use crate::model::Layer;
-use crate::model::layers::{Conv2d, Dense};
+use crate::model::layers::{Conv1d, Conv2d, Dense};
 use crate::train::export::onnx_graph::{Attribute, Writer, ints};
 use crate::train::export::python::{activation, flag, pair};
 
@@ -50,6 +50,33 @@ impl Exported for Conv2d {
             Attribute::Int("group", self.groups as i64),
         ];
         let y = w.node("Conv", &at.inputs(), &attributes);
+        w.activation(y, self.activation)
+    }
+}
+
+impl Exported for Conv1d {
+    fn pytorch(&self, layer: &Layer) -> String {
+        let Self { filters, kernel, stride, dilation, groups, .. } = *self;
+        let channels = layer.input.0.last().copied().unwrap_or(1);
+        let ([before, behind], bias, function) = (self.pad(), flag(self.bias), activation(self.activation));
+        format!(
+            "Conv1d({channels}, {filters}, {kernel}, pad=({before}, {behind}), stride={stride}, dilation={dilation}, \
+             groups={groups}, bias={bias}, activation={function})"
+        )
+    }
+
+    fn onnx(&self, w: &mut Writer, at: At<'_>) -> String {
+        let attributes = [
+            Attribute::Ints("kernel_shape", ints(&[self.kernel])),
+            Attribute::Ints("strides", ints(&[self.stride])),
+            Attribute::Ints("pads", ints(&self.pad())),
+            Attribute::Ints("dilations", ints(&[self.dilation])),
+            Attribute::Int("group", self.groups as i64),
+        ];
+        let x = w.swapped(&at.x);
+        let inputs: Vec<&str> = std::iter::once(x.as_str()).chain(at.params()).collect();
+        let y = w.node("Conv", &inputs, &attributes);
+        let y = w.swapped(&y);
         w.activation(y, self.activation)
     }
 }

@@ -11,7 +11,7 @@ impl Exported for Residual {
     }
 
     fn onnx(&self, w: &mut Writer, at: At<'_>) -> String {
-        let y = at.inside(w, at.x.clone());
+        let y = at.inside(w, 0, at.x.clone());
         w.node("Add", &[&at.x, &y], &[])
     }
 }
@@ -23,6 +23,6 @@ impl Exported for Repeat {
     }
 
     fn onnx(&self, w: &mut Writer, at: At<'_>) -> String {
-        (0..self.times).fold(at.x.clone(), |x, _| at.inside(w, x))
+        (0..self.times).fold(at.x.clone(), |x, _| at.inside(w, 0, x))
     }
 }

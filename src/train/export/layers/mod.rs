@@ -2,11 +2,15 @@
 
 mod activation;
 mod affine;
+mod attention;
 mod block;
 mod dropout;
 mod flatten;
 mod norm;
+mod parallel;
 mod pool;
+mod recurrent;
+mod sequence;
 
 use super::onnx_graph::Writer;
 use crate::model::layers::each_layer;
@@ -40,9 +44,9 @@ impl<'m> At<'m> {
         self.layer.params.iter().map(|p| model.param(*p).name.as_str())
     }
 
-    /// Applies the layers inside of a block once.
-    fn inside(&self, w: &mut Writer, x: String) -> String {
-        self.layer.children.iter().fold(x, |x, id| onnx(w, self.model, *id, x))
+    /// Applies the layers of one of a block's lists once.
+    fn inside(&self, w: &mut Writer, list: usize, x: String) -> String {
+        self.layer.lists[list].iter().fold(x, |x, id| onnx(w, self.model, *id, x))
     }
 }
 

@@ -2,12 +2,15 @@
 
 use super::micro::{MicroFn, Tile, micro};
 use super::simd::{Plain, Vector};
+use crate::exec::cpu::kernels::lanes::{self, Lanes};
 use crate::select::Isa;
 
 /// An instruction set with its kernels.
 pub trait Machine {
     const ISA: Isa;
     type V: Vector;
+    /// What functions of each element are computed with.
+    type L: Lanes;
     /// Kernels by rows less one and vectors less one, for `a` with rows anywhere.
     const ROWS: &'static [[MicroFn; 2]];
     /// Likewise for `a` with consecutive rows.
@@ -32,6 +35,7 @@ unsafe fn micro_portable<const ROWS: usize, const VECTORS: usize, const COLUMN: 
 impl Machine for Portable {
     const ISA: Isa = Isa::Portable;
     type V = Plain;
+    type L = lanes::Portable;
     const ROWS: &'static [[MicroFn; 2]] = table!(micro_portable, false, 1 2 3 4);
     const COLUMN: &'static [[MicroFn; 2]] = table!(micro_portable, true, 1 2 3 4);
 }
@@ -41,7 +45,7 @@ pub use x86::{Avx2Fma, Avx512Full};
 
 #[cfg(target_arch = "x86_64")]
 mod x86 {
-    use super::{Isa, Machine, MicroFn, Tile, micro};
+    use super::{Isa, Machine, MicroFn, Tile, lanes, micro};
     use crate::exec::cpu::kernels::gemm::simd_x86::{Avx2, Avx512};
 
     /// AVX2 and FMA.
@@ -64,6 +68,7 @@ mod x86 {
     impl Machine for Avx2Fma {
         const ISA: Isa = Isa::Avx2;
         type V = Avx2;
+        type L = lanes::Avx2;
         const ROWS: &'static [[MicroFn; 2]] = table!(micro_avx2, false, 1 2 3 4 5 6);
         const COLUMN: &'static [[MicroFn; 2]] = table!(micro_avx2, true, 1 2 3 4 5 6);
     }
@@ -71,6 +76,7 @@ mod x86 {
     impl Machine for Avx512Full {
         const ISA: Isa = Isa::Avx512;
         type V = Avx512;
+        type L = lanes::Avx512;
         const ROWS: &'static [[MicroFn; 2]] = table!(micro_avx512, false, 1 2 3 4 5 6 7 8 9 10 11 12 13 14);
         const COLUMN: &'static [[MicroFn; 2]] = table!(micro_avx512, true, 1 2 3 4 5 6 7 8 9 10 11 12 13 14);
     }

@@ -220,6 +220,23 @@ impl<const SUM: i32, const PRODUCT: i32> Real for Bounded<SUM, PRODUCT> {
         Self::off(value, error + UNITS * Self::rounding(most))
     }
 
+    /// The slope is at most one half, and `exp(-self)`.
+    fn ln_1p_exp_neg(self) -> Self {
+        let steepest = (-(self.value - self.error)).exp().min(0.5);
+        Self::rounded((-self.value).exp().ln_1p(), steepest * self.error, 8.0)
+    }
+
+    /// The number may be off by as much inside the limits; beyond them it is a constant of the kernel.
+    fn clamped(self, most: f64) -> Self {
+        let limit = Self::of(most);
+        let size = self.value.abs();
+        if size <= most || self.value.is_nan() {
+            return Self { error: self.error + limit.error, ..self };
+        }
+        let error = (self.error - (size - most)).max(0.0) + limit.error;
+        Self::off(most * self.value.signum(), error)
+    }
+
     fn without_error(self) -> Self {
         Self::exact(self.value)
     }

@@ -15,6 +15,9 @@ pub(super) fn run<T: Real>(args: Args, op: &OpKind) -> bool {
         OpKind::ActBwd(ops::ActBwd { func, len }) => act_bwd::<T>(args, *func, *len),
         OpKind::BiasGrad(ops::BiasGrad { rows, cols, accumulate }) => bias_grad::<T>(args, *rows, *cols, *accumulate),
         OpKind::Add(ops::Add { len }) => add::<T>(args, *len),
+        OpKind::Multiply(ops::Multiply { len }) => multiply::<T>(args, *len),
+        OpKind::Concat(op) => concat::<T>(args, op),
+        OpKind::Slice(op) => slice::<T>(args, *op),
         OpKind::Dropout(ops::Dropout { len, rate, stream }) => dropout::<T>(args, *len, rate.get(), *stream),
         OpKind::SignBits(ops::SignBits { len }) => sign_bits::<T>(args, *len),
         OpKind::DropoutBwd(ops::DropoutBwd { len, rate }) => dropout_bwd::<T>(args, *len, rate.get()),
@@ -84,6 +87,41 @@ fn add<T: Real>(args: Args, len: usize) {
     let (a, b, y): (Buf<T>, Buf<T>, Buf<T>) = (args.buf(slot::A), args.buf(slot::B), args.buf(slot::Y));
     for i in 0..len {
         y.set(i, a.get(i) + b.get(i));
+    }
+}
+
+fn multiply<T: Real>(args: Args, len: usize) {
+    use crate::ops::slot::multiply as slot;
+    let (a, b, y): (Buf<T>, Buf<T>, Buf<T>) = (args.buf(slot::A), args.buf(slot::B), args.buf(slot::Y));
+    for i in 0..len {
+        y.set(i, a.get(i) * b.get(i));
+    }
+}
+
+/// The sources `[rows, widths[i]]` to `y [rows, cols]`, each behind the one before.
+fn concat<T: Real>(args: Args, op: &ops::Concat) {
+    use crate::ops::slot::concat as slot;
+    let (y, cols): (Buf<T>, usize) = (args.buf(slot::Y), op.cols());
+    for row in 0..op.rows {
+        let mut at = row * cols;
+        for (&source, &width) in ops::Concat::SOURCES.iter().zip(&op.widths) {
+            let x: Buf<T> = args.buf(source);
+            for column in 0..width {
+                y.set(at, x.get(row * width + column));
+                at += 1;
+            }
+        }
+    }
+}
+
+/// Columns of `x [rows, cols]` to `y [rows, width]`.
+fn slice<T: Real>(args: Args, op: ops::Slice) {
+    use crate::ops::slot::slice as slot;
+    let (x, y): (Buf<T>, Buf<T>) = (args.buf(slot::X), args.buf(slot::Y));
+    for row in 0..op.rows {
+        for column in 0..op.width {
+            y.set(row * op.width + column, x.get(row * op.cols + op.from + column));
+        }
     }
 }
 

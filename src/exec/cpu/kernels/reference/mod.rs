@@ -6,6 +6,7 @@
 //! `u16`.
 
 mod args;
+mod attention;
 pub mod bounded;
 mod conv;
 mod elementwise;
@@ -13,12 +14,16 @@ mod gemm;
 mod loss;
 mod norm;
 mod optimizer;
+mod point_loss;
 mod pool;
 pub mod real;
+mod recurrence;
+mod sequence;
 
 use self::args::{Args, Buf, Tail};
 use crate::exec::cpu::call::{Call, KernelImpl, Part};
 use crate::ops::OpKind;
+pub use attention::attention_map;
 pub use real::Real;
 
 /// The reference kernel; the operation is looked up when it runs. Every operation has one.
@@ -44,14 +49,18 @@ unsafe fn run<T: Real>(call: &Call, part: Part) {
 type Family = fn(Args<'_>, &OpKind) -> bool;
 
 /// Every family of operations with plain loops.
-fn families<T: Real>() -> [Family; 7] {
+fn families<T: Real>() -> [Family; 11] {
     [
         elementwise::run::<T>,
         gemm::run::<T>,
         conv::run::<T>,
         norm::run::<T>,
+        attention::run::<T>,
         pool::run::<T>,
+        recurrence::run::<T>,
+        sequence::run::<T>,
         loss::run::<T>,
+        point_loss::run::<T>,
         optimizer::run::<T>,
     ]
 }

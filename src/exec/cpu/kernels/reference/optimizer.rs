@@ -8,6 +8,8 @@ pub(super) fn run<T: Real>(args: Args, op: &OpKind) -> bool {
     match op {
         OpKind::StepInc { .. } => step_inc(args),
         OpKind::BiasCorr(ops::BiasCorr { beta1, beta2 }) => bias_corr::<T>(args, beta1.get(), beta2.get()),
+        OpKind::GradNorms(op) => grad_norms::<T>(args, op),
+        OpKind::UpdateRates(op) => update_rates::<T>(args, op),
         OpKind::UpdateMetrics(ops::UpdateMetrics { segments }) => update_metrics::<T>(args, *segments),
         _ => return with_rule!(op, R => flat_step::<T, R>(args, op)).is_some(),
     }
@@ -33,6 +35,45 @@ fn bias_corr<T: Real>(args: Args, beta1: f64, beta2: f64) {
     corr.set(1, T::of(1.0 / (1.0 - beta2.powf(t)).sqrt()));
 }
 
+/// The norm of each segment of the flat gradient, over the number of batches whose sum it is.
+fn grad_norms<T: Real>(args: Args, op: &ops::GradNorms) {
+    use crate::ops::slot::grad_norms as slot;
+    let (grad, norms): (Buf<T>, Buf<T>) = (args.buf(slot::GRAD), args.buf(slot::GRAD_NORM_SEG));
+    for (s, segment) in op.segments.iter().enumerate() {
+        let elements = segment.start..segment.start + segment.len;
+        let norm = elements.fold(T::ZERO, |sum, i| sum + grad.get(i) * grad.get(i)).sqrt();
+        norms.set(s, if op.batches > 1 { norm / T::of(op.batches as f64) } else { norm });
+    }
+}
+
+/// The rate of the step, the decay, and what gradients are multiplied by; computed in f64 and rounded.
+fn update_rates<T: Real>(args: Args, op: &ops::UpdateRates) {
+    use crate::ops::slot::update_rates as slot;
+    let (hyper, rates): (Buf<T>, Buf<T>) = (args.buf(slot::HYPER), args.buf(slot::RATES));
+    let (counter, steps): (Buf<i64>, Buf<i64>) = (args.buf(slot::COUNTER), args.buf(slot::STEPS));
+    let (schedule, base) = (op.schedule(), hyper.get(0));
+    let total = if steps.is_bound() { steps.get(0) } else { 0 };
+    let rate = if counter.is_bound() {
+        T::of(schedule.rate(base.f64(), counter.get(1), total)).with_error_of(base)
+    } else {
+        base
+    };
+    rates.set(0, rate);
+    rates.set(1, hyper.get(1));
+    let mut scale = T::of(1.0);
+    if op.clips() {
+        let norms: Buf<T> = args.buf(slot::GRAD_NORM_SEG);
+        let squares = (0..op.segments).fold(T::ZERO, |sum, s| sum + norms.get(s) * norms.get(s));
+        let norm = squares.sqrt();
+        let limit = T::of(op.clip_norm.get()) / (norm + T::of(1e-6));
+        // A NaN stays one.
+        scale = if limit > scale { scale } else { limit };
+    }
+    if op.scales() {
+        rates.set(2, if op.batches > 1 { scale / T::of(op.batches as f64) } else { scale });
+    }
+}
+
 /// An update of the flat parameters by a rule. Elements outside the segments are left alone.
 fn flat_step<T: Real, R: Rule<Step: OfKind>>(args: Args, op: &OpKind) {
     let (Some(step), Some(update)) = (R::Step::of(op), op.flat_update()) else { return };
@@ -46,16 +87,18 @@ fn flat_step<T: Real, R: Rule<Step: OfKind>>(args: Args, op: &OpKind) {
     let states = || states.iter().flatten();
     let hyper: Buf<T> = args.buf(slots.hyper);
     let corr = slots.corr.map_or([T::ZERO; 2], |corr| [0, 1].map(|i| args.buf::<T>(corr).get(i)));
-    let terms = R::terms(step, Rates { lr: hyper.get(0), wd: hyper.get(1), corr });
+    let terms = [hyper.get(1), T::ZERO].map(|wd| R::terms(step, Rates { lr: hyper.get(0), wd, corr }));
+    let scale = update.options.clipped.then(|| hyper.get(2));
     let (update_max, grad_norm_seg): (Buf<T>, Buf<T>) = (args.buf(update.update_max), args.buf(update.grad_norm_seg));
     for (s, segment) in update.segments.iter().enumerate() {
         let (mut largest, mut square) = (T::ZERO, T::ZERO);
+        let terms = &terms[usize::from(update.options.exempt.contains(&s))];
         for i in segment.start..segment.start + segment.len {
             let (old, g) = (param_prev.get(i), grad.get(i));
             square = square + g * g;
             let mut kept = [T::ZERO; MOST_STATES];
             kept.iter_mut().zip(states()).for_each(|(kept, [before, _])| *kept = before.get(i));
-            let new = R::step(&terms, old, g, &mut kept);
+            let new = R::step(terms, old, scale.map_or(g, |scale| g * scale), &mut kept);
             kept.iter().zip(states()).for_each(|(kept, [_, after])| after.set(i, *kept));
             param.set(i, new);
             largest = largest.larger((new - old).abs());

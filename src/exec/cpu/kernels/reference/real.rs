@@ -76,6 +76,21 @@ pub trait Real:
         }
     }
 
+    /// `ln(1 + exp(-self))` of what is not negative.
+    fn ln_1p_exp_neg(self) -> Self {
+        Self::of((-self.f64()).exp().ln_1p())
+    }
+
+    /// `1 / (1 + exp(-self))`.
+    fn sigmoid(self) -> Self {
+        self.act(Activation::Sigmoid)
+    }
+
+    /// The number, or the nearer of `-most` and `most` where it is beyond them; NaN for NaN.
+    fn clamped(self, most: f64) -> Self {
+        if self.f64().abs() > most { Self::of(most * self.f64().signum()) } else { self }
+    }
+
     /// Whether it is above `other`: what decides the place of a maximum.
     fn exceeds(self, other: Self) -> bool {
         self > other

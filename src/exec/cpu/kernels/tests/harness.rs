@@ -3,6 +3,7 @@
 
 use crate::exec::cpu::call::{Call, MAX_ARGS, Part};
 use crate::exec::cpu::kernels::resolve;
+use crate::model::Cell;
 use crate::ops::{self, Dir, OpKind};
 use crate::select::{Isa, Variant, catalogue};
 use std::collections::BTreeMap;
@@ -63,8 +64,8 @@ pub fn slots(op: &OpKind) -> Vec<(&'static str, Dir, Kind, usize)> {
 
 fn kind(op: &OpKind, name: &str) -> Kind {
     match (name, op) {
-        ("labels", _) => Kind::I32,
-        ("counter" | "counter_prev", _) => Kind::I64,
+        ("labels" | "tokens", _) => Kind::I32,
+        ("counter" | "counter_prev" | "steps", _) => Kind::I64,
         ("mask", _) => Kind::U8,
         (
             "index",
@@ -89,6 +90,7 @@ fn length(op: &OpKind, name: &str) -> usize {
         OpKind::Fill(ops::Fill { len })
         | OpKind::Act(ops::Act { len, .. })
         | OpKind::ActBwd(ops::ActBwd { len, .. })
+        | OpKind::Multiply(ops::Multiply { len })
         | OpKind::Add(ops::Add { len }) => *len,
         OpKind::Mse(ops::Mse { len })
         | OpKind::MseGrad(ops::MseGrad { len })
@@ -100,6 +102,7 @@ fn length(op: &OpKind, name: &str) -> usize {
             }
         }
         OpKind::Transpose(ops::Transpose { n, rows, cols }) => n * rows * cols,
+        OpKind::Concat(_) | OpKind::Slice(_) => op.slot(name).and_then(|slot| op.extent(slot)).unwrap_or(0),
         OpKind::Dropout(ops::Dropout { len, .. }) | OpKind::DropoutBwd(ops::DropoutBwd { len, .. }) => match name {
             "counter" => 2,
             "mask" => len.div_ceil(8),
@@ -122,6 +125,14 @@ fn length(op: &OpKind, name: &str) -> usize {
             "mean" | "rstd" => *rows,
             _ => *cols,
         },
+        OpKind::Attention(ops::Attention { geometry: g }) | OpKind::AttentionBwd(ops::AttentionBwd { geometry: g }) => {
+            match name {
+                "qkv" | "dx" => g.batch * g.positions * (g.heads + 2 * g.kv_heads) * g.head_dim,
+                "lse" => g.batch * g.heads * g.positions,
+                "counter" => 2,
+                _ => g.batch * g.positions * g.heads * g.head_dim,
+            }
+        }
         OpKind::MaxPool(ops::MaxPool { geometry: g })
         | OpKind::MaxPoolBwd(ops::MaxPoolBwd { geometry: g })
         | OpKind::AvgPool(ops::AvgPool { geometry: g })
@@ -134,6 +145,11 @@ fn length(op: &OpKind, name: &str) -> usize {
             "x" | "dx" => n * hw * c,
             _ => n * c,
         },
+        OpKind::Embedding(_)
+        | OpKind::EmbeddingBwd(_)
+        | OpKind::AddSinusoids(_)
+        | OpKind::Take(_)
+        | OpKind::TakeBwd(_) => op.slot(name).and_then(|slot| op.extent(slot)).unwrap(),
         OpKind::SoftmaxCe(ops::SoftmaxCe { rows, classes, .. })
         | OpKind::SoftmaxCeGrad(ops::SoftmaxCeGrad { rows, classes, .. })
         | OpKind::SoftmaxCeFused(ops::SoftmaxCeFused { rows, classes, .. })
@@ -149,15 +165,33 @@ fn length(op: &OpKind, name: &str) -> usize {
                 *rows
             }
         }
+        OpKind::PointLoss(ops::PointLoss { len, .. })
+        | OpKind::PointLossGrad(ops::PointLossGrad { len, .. })
+        | OpKind::PointLossFused(ops::PointLossFused { len, .. })
+        | OpKind::BinaryAccuracy(ops::BinaryAccuracy { len }) => match name {
+            "loss" | "accuracy" => 1,
+            _ => *len,
+        },
         OpKind::StepInc { .. } | OpKind::BiasCorr { .. } => 2,
         OpKind::AdamStep(_) | OpKind::SgdStep(_) | OpKind::LionStep(_) => {
             let flat = op.flat_update().unwrap();
             match name {
-                "hyper" | "corr" => 2,
+                "hyper" => flat.options.rates(),
+                "corr" => 2,
                 "update_max" | "grad_norm_seg" => flat.segments.len(),
                 _ => flat.len,
             }
         }
+        OpKind::GradNorms(op) => match name {
+            "grad" => op.len,
+            _ => op.segments.len(),
+        },
+        OpKind::UpdateRates(op) => match name {
+            "steps" => 1,
+            "grad_norm_seg" => op.segments,
+            "rates" => op.rates(),
+            _ => 2,
+        },
         OpKind::UpdateMetrics(ops::UpdateMetrics { segments }) => match name {
             "update_max" | "grad_norm" => 1,
             _ => *segments,
@@ -170,6 +204,20 @@ fn length(op: &OpKind, name: &str) -> usize {
         | OpKind::WeightStep { .. }
         | OpKind::BiasStep { .. }
         | OpKind::StepMetrics { .. } => panic!("a CPU has no kernel for {}", op.name()),
+        OpKind::Recurrence(ops::Recurrence { geometry: g })
+        | OpKind::RecurrenceBwd(ops::RecurrenceBwd { geometry: g }) => {
+            let (rows, wide) = (g.batch * g.positions, g.cell.gates() * g.units);
+            let states = if g.last { g.batch } else { rows };
+            match name {
+                "weight" => g.units * wide,
+                "bias" => wide,
+                "other" => states * g.units,
+                "y" if !g.reverse => states * g.units,
+                "y" | "dy" => states * g.units * if g.bidirectional { 2 } else { 1 },
+                "inner" | "before" => rows * g.units,
+                _ => rows * wide,
+            }
+        }
         OpKind::Gemm(g) => match name {
             "a" => g.m * g.k,
             "b" => g.k * g.n,
@@ -211,6 +259,7 @@ fn output_of(prev: &str) -> Option<&'static str> {
         "var_prev" => "running_var",
         "counter_prev" => "counter",
         "c_prev" => "c",
+        "dweight_prev" => "dweight",
         _ => return None,
     })
 }
@@ -273,6 +322,17 @@ fn is_used(op: &OpKind, name: &str) -> bool {
         OpKind::LayerNorm(ops::LayerNorm { rms, .. }) | OpKind::LayerNormBwd(ops::LayerNormBwd { rms, .. }) => {
             !rms || !["mean", "beta", "dbeta", "dbeta_prev"].contains(&name)
         }
+        OpKind::Recurrence(ops::Recurrence { geometry: g }) => match name {
+            "other" => g.bidirectional && g.reverse,
+            "inner" => matches!(g.cell, Cell::Gru | Cell::Lstm),
+            _ => true,
+        },
+        OpKind::RecurrenceBwd(ops::RecurrenceBwd { geometry: g }) => match name {
+            "inner" => matches!(g.cell, Cell::Gru | Cell::Lstm),
+            "before" | "dhidden" => g.cell == Cell::Gru,
+            _ => true,
+        },
+        OpKind::EmbeddingBwd(ops::EmbeddingBwd { accumulate, .. }) => *accumulate || name != "dweight_prev",
         _ => true,
     }
 }

@@ -2,7 +2,8 @@
 //! outputs on inputs, unbound outputs.
 
 use super::harness::{How, Kind, Values, assert_close, assert_same, isas, run, slots};
-use crate::model::Activation;
+use crate::model::losses::PointFn;
+use crate::model::{Activation, Schedule, ScheduleKind};
 use crate::ops::{self, OpKind, PoolGeometry, Scalar, Segment};
 use crate::select::Variant;
 
@@ -40,6 +41,9 @@ fn inputs(op: &OpKind, seed: u64) -> Values {
                     | OpKind::SoftmaxCeGrad(ops::SoftmaxCeGrad { classes, .. })
                     | OpKind::SoftmaxCeFused(ops::SoftmaxCeFused { classes, .. })
                     | OpKind::Accuracy(ops::Accuracy { classes, .. }) => random.below(*classes) as f64,
+                    // Some name no row.
+                    OpKind::Embedding(ops::Embedding { vocab, .. })
+                    | OpKind::EmbeddingBwd(ops::EmbeddingBwd { vocab, .. }) => random.below(vocab + 2) as f64 - 1.0,
                     _ => unreachable!(),
                 },
                 (Kind::I64, _) => random.below(1_000) as f64,
@@ -109,6 +113,7 @@ fn elementwise_operations() {
             check(&OpKind::ActBwd(ops::ActBwd { func, len }), 1e-6, &[("dx", "dy")]);
         }
         check(&OpKind::Add(ops::Add { len }), 1e-6, &[("y", "a")]);
+        check(&OpKind::Multiply(ops::Multiply { len }), 1e-6, &[("y", "a")]);
         check(&OpKind::Fill(ops::Fill { len }), 0.0, &[]);
     }
 }
@@ -143,6 +148,20 @@ fn biases() {
         check(&OpKind::BiasGrad(ops::BiasGrad { rows, cols, accumulate: true }), 3e-6, &[]);
     }
     check(&OpKind::BiasGrad(ops::BiasGrad { rows: 1, cols: 1, accumulate: true }), 1e-6, &[]);
+}
+
+#[test]
+fn joined_rows() {
+    for rows in [1, 2, 33, 1_025] {
+        for widths in [vec![1], vec![7], vec![3, 1], vec![16, 5, 64], vec![1, 2, 3, 4, 5, 6, 7, 8], vec![300, 17]] {
+            check(&OpKind::Concat(ops::Concat { rows, widths: widths.clone() }), 0.0, &[]);
+            let (cols, mut from) = (widths.iter().sum(), 0);
+            for width in widths {
+                check(&OpKind::Slice(ops::Slice { rows, cols, from, width }), 0.0, &[]);
+                from += width;
+            }
+        }
+    }
 }
 
 #[test]
@@ -281,10 +300,40 @@ fn pooling() {
         check(&OpKind::AvgPool(ops::AvgPool { geometry }), 2e-6, &[]);
         check(&OpKind::AvgPoolBwd(ops::AvgPoolBwd { geometry }), 2e-6, &[]);
     }
+    for (c, w, size, stride, padding) in [(1, 9, 2, 2, 0), (3, 14, 3, 1, 1), (16, 40, 5, 3, 2), (33, 300, 300, 1, 0)] {
+        let wo = (w + 2 * padding - size) / stride + 1;
+        let (size, stride, padding) = ([1, size], [1, stride], [0, padding]);
+        let geometry = PoolGeometry { n: 3, h: 1, w, c, size, stride, padding, ho: 1, wo };
+        check(&OpKind::MaxPool(ops::MaxPool { geometry }), 0.0, &[]);
+        check(&OpKind::MaxPoolBwd(ops::MaxPoolBwd { geometry }), 2e-6, &[]);
+        check(&OpKind::AvgPool(ops::AvgPool { geometry }), 2e-6, &[]);
+        check(&OpKind::AvgPoolBwd(ops::AvgPoolBwd { geometry }), 2e-6, &[]);
+    }
     check_unbound(&OpKind::MaxPool(ops::MaxPool { geometry: pools()[0] }), &["index"]);
     for (n, hw, c) in [(1, 1, 1), (3, 49, 5), (2, 64, 16), (4, 7, 300), (2, 100, 33)] {
         check(&OpKind::GlobalAvgPool(ops::GlobalAvgPool { n, hw, c }), 2e-6, &[]);
         check(&OpKind::GlobalAvgPoolBwd(ops::GlobalAvgPoolBwd { n, hw, c }), 2e-6, &[]);
+    }
+}
+
+#[test]
+fn tables() {
+    for (rows, vocab, units) in [(1, 1, 1), (7, 3, 5), (40, 11, 16), (300, 50, 17), (64, 2, 200), (1_000, 30, 64)] {
+        check(&OpKind::Embedding(ops::Embedding { rows, vocab, units }), 0.0, &[]);
+        for accumulate in [false, true] {
+            check(&OpKind::EmbeddingBwd(ops::EmbeddingBwd { rows, vocab, units, accumulate }), 3e-6, &[]);
+        }
+    }
+}
+
+#[test]
+fn positions() {
+    for (n, positions, cols) in [(1, 1, 1), (3, 9, 5), (2, 64, 16), (2, 65, 17), (1, 200, 64), (5, 130, 33)] {
+        check(&OpKind::AddSinusoids(ops::AddSinusoids { n, positions, cols }), 1e-6, &[("y", "x")]);
+        for at in [0, positions / 2, positions - 1] {
+            check(&OpKind::Take(ops::Take { n, positions, cols, at }), 0.0, &[]);
+            check(&OpKind::TakeBwd(ops::TakeBwd { n, positions, cols, at }), 0.0, &[]);
+        }
     }
 }
 
@@ -337,6 +386,24 @@ fn losses() {
     check_unbound(&OpKind::MseFused(ops::MseFused { len: 100 }), &["dy", "loss"]);
 }
 
+#[test]
+fn losses_of_single_values() {
+    for func in PointFn::ALL {
+        // Errors are up to 4, so that either side of the delta is met.
+        let delta = Scalar::new(if func == PointFn::Huber { 0.75 } else { 0.0 });
+        for len in LENGTHS {
+            check(&OpKind::PointLoss(ops::PointLoss { func, delta, len }), 2e-6, &[]);
+            check(&OpKind::PointLossGrad(ops::PointLossGrad { func, delta, len }), 2e-6, &[("dy", "y")]);
+            check(&OpKind::PointLossFused(ops::PointLossFused { func, delta, len }), 2e-6, &[("dy", "y")]);
+        }
+        let fused = OpKind::PointLossFused(ops::PointLossFused { func, delta, len: 40_000 });
+        check_unbound(&fused, &["dy", "loss", "accuracy"]);
+    }
+    for len in LENGTHS {
+        check(&OpKind::BinaryAccuracy(ops::BinaryAccuracy { len }), 1e-7, &[]);
+    }
+}
+
 /// Segments of these lengths, each from a multiple of 64 on, and the length of the vector.
 fn segments(lengths: &[usize]) -> (Vec<Segment>, usize) {
     let mut end = 0usize;
@@ -356,27 +423,58 @@ fn optimizers() {
     let (beta1, beta2, eps) = (Scalar::new(0.9), Scalar::new(0.999), Scalar::new(1e-8));
     for lengths in &layouts {
         let (segments, len) = segments(lengths);
-        for decoupled in [false, true] {
-            check(
-                &OpKind::AdamStep(ops::AdamStep { len, segments: segments.clone(), beta1, beta2, eps, decoupled }),
-                3e-6,
-                &[],
-            );
+        let exempt = (0..segments.len()).step_by(2).collect();
+        for options in [ops::StepOptions::default(), ops::StepOptions { clipped: true, exempt }] {
+            let of = || (segments.clone(), options.clone());
+            // The largest change is the difference of parameters of up to 4, which round to 2.4e-7. Clipping makes the
+            // changes of some layouts as small as 0.005.
+            let tolerance = if options.clipped { 5e-5 } else { 3e-6 };
+            for decoupled in [false, true] {
+                let (segments, options) = of();
+                let adam = ops::AdamStep { len, segments, beta1, beta2, eps, decoupled, options };
+                check(&OpKind::AdamStep(adam), tolerance, &[]);
+            }
+            for (momentum, nesterov) in [(0.9, false), (0.9, true), (0.0, false)] {
+                let (momentum, (segments, options)) = (Scalar::new(momentum), of());
+                check(&OpKind::SgdStep(ops::SgdStep { len, segments, momentum, nesterov, options }), tolerance, &[]);
+            }
+            // Every step is as long as the learning rate, about 0.03, and the parameters that it is taken from are up
+            // to 4.
+            let (segments, options) = of();
+            check(&OpKind::LionStep(ops::LionStep { len, segments, beta1, beta2, options }), 1e-5, &[]);
         }
-        for (momentum, nesterov) in [(0.9, false), (0.9, true), (0.0, false)] {
-            let momentum = Scalar::new(momentum);
-            check(&OpKind::SgdStep(ops::SgdStep { len, segments: segments.clone(), momentum, nesterov }), 3e-6, &[]);
+        for batches in [1, 3] {
+            check(&OpKind::GradNorms(ops::GradNorms { len, segments: segments.clone(), batches }), 2e-6, &[]);
         }
-        // Every step is as long as the learning rate, about 0.03, and the parameters that it is taken from are up to 4.
-        check(&OpKind::LionStep(ops::LionStep { len, segments: segments.clone(), beta1, beta2 }), 1e-5, &[]);
+        for schedule in ScheduleKind::ALL {
+            let schedule = Schedule { kind: schedule, warmup: 40, last: 0.25, every: 7, factor: 0.99 };
+            for clip_norm in [0.0, 1e-3, 1e9] {
+                let count = if clip_norm > 0.0 { segments.len() } else { 0 };
+                for batches in [1, 3] {
+                    let op = ops::UpdateRates { batches, ..ops::UpdateRates::new(schedule, clip_norm, count) };
+                    check(&OpKind::UpdateRates(op), 1e-6, &[]);
+                }
+            }
+        }
         check(&OpKind::UpdateMetrics(ops::UpdateMetrics { segments: segments.len() }), 1e-6, &[]);
     }
     let (segments, len) = segments(&[100, 20_000]);
-    let op = OpKind::AdamStep(ops::AdamStep { len, segments: segments.clone(), beta1, beta2, eps, decoupled: true });
+    let options = ops::StepOptions::default();
+    let op = OpKind::AdamStep(ops::AdamStep {
+        len,
+        segments: segments.clone(),
+        beta1,
+        beta2,
+        eps,
+        decoupled: true,
+        options,
+    });
     check_unbound(&op, &["update_max", "grad_norm_seg"]);
-    let op = OpKind::LionStep(ops::LionStep { len, segments: segments.clone(), beta1, beta2 });
+    let options = ops::StepOptions::default();
+    let op = OpKind::LionStep(ops::LionStep { len, segments: segments.clone(), beta1, beta2, options });
     check_unbound(&op, &["update_max", "grad_norm_seg"]);
-    let op = OpKind::SgdStep(ops::SgdStep { len, segments, momentum: Scalar::new(0.0), nesterov: false });
+    let (momentum, options) = (Scalar::new(0.0), ops::StepOptions::default());
+    let op = OpKind::SgdStep(ops::SgdStep { len, segments, momentum, nesterov: false, options });
     check_unbound(&op, &["momentum_prev", "momentum", "update_max", "grad_norm_seg"]);
     check_unbound(&OpKind::UpdateMetrics(ops::UpdateMetrics { segments: 5 }), &["update_max", "grad_norm"]);
     check(&OpKind::BiasCorr(ops::BiasCorr { beta1, beta2 }), 1e-6, &[]);

@@ -167,3 +167,24 @@ fn convolutions_of_common_networks() {
     check_convolutions(depthwise, &mut rng);
     check_convolutions(same(3, 5, 160, 170, 5), &mut rng);
 }
+
+/// Sequences are images of one row; causal padding is before the first position alone.
+#[test]
+fn convolutions_over_positions() {
+    let mut rng = Rng::new(15, 0);
+    for round in 0..120 {
+        let groups = any(&mut rng, &[1, 1, 2, 3]);
+        let (c, f) = (groups * any(&mut rng, &[1, 2, 3, 8, 16]), groups * any(&mut rng, &[1, 3, 8, 17, 40]));
+        let [k, stride, dilation] = [&[1, 2, 3, 5][..], &[1, 1, 2, 3], &[1, 1, 2, 4]].map(|list| any(&mut rng, list));
+        let (w, reach) = (1 + rng.below(60), dilation * (k - 1));
+        let (before, behind) = if round % 2 == 0 { (reach, 0) } else { (rng.below(4), rng.below(9)) };
+        if w + before + behind <= reach {
+            continue;
+        }
+        let wo = (w + before + behind - reach - 1) / stride + 1;
+        let (kernel, stride, padding, dilation) = ([1, k], [1, stride], [0, before], [1, dilation]);
+        let n = 1 + rng.below(5);
+        let geometry = ConvGeometry { n, h: 1, w, c, f, kernel, stride, padding, dilation, groups, ho: 1, wo };
+        check_convolutions(geometry, &mut rng);
+    }
+}

@@ -260,8 +260,15 @@ fn adam_follows_its_recurrence() {
         }
         let segments = vec![Segment { start: 0, len: 1 }];
         let (beta1, beta2) = (Scalar::new(b1), Scalar::new(b2));
-        let step =
-            OpKind::AdamStep(ops::AdamStep { len: 64, segments, beta1, beta2, eps: Scalar::new(eps), decoupled });
+        let step = OpKind::AdamStep(ops::AdamStep {
+            len: 64,
+            segments,
+            beta1,
+            beta2,
+            eps: Scalar::new(eps),
+            decoupled,
+            options: ops::StepOptions::default(),
+        });
         for variant in variants() {
             let mut state = values(&[("counter_prev", &[0.0, 0.0]), ("p", &[0.5]), ("m", &[0.0]), ("v", &[0.0])]);
             for (t, expected) in (1..=10).zip(&expected) {
@@ -303,6 +310,7 @@ fn descent_follows_its_recurrence() {
             segments: vec![Segment { start: 0, len: 1 }],
             momentum: Scalar::new(momentum),
             nesterov,
+            options: ops::StepOptions::default(),
         });
         for variant in variants() {
             let (mut p, mut buffer) = (0.5f64, 0.0);
@@ -333,7 +341,13 @@ fn descent_follows_its_recurrence() {
 fn lion_follows_its_recurrence() {
     let (lr, wd, b1, b2) = (0.01, 0.1, 0.9, 0.99);
     let segments = vec![Segment { start: 0, len: 2 }];
-    let op = OpKind::LionStep(ops::LionStep { len: 64, segments, beta1: Scalar::new(b1), beta2: Scalar::new(b2) });
+    let op = OpKind::LionStep(ops::LionStep {
+        len: 64,
+        segments,
+        beta1: Scalar::new(b1),
+        beta2: Scalar::new(b2),
+        options: ops::StepOptions::default(),
+    });
     for variant in variants() {
         let (mut p, mut m) = ([0.5f64, 0.25], 0.0f64);
         let (mut param, mut mean) = (vec![0.5, 0.25], vec![0.0, 0.0]);
@@ -364,7 +378,15 @@ fn a_gradient_that_is_not_a_number_shows_in_the_metrics() {
     let mut grad = vec![0.1; 128];
     grad[77] = f64::NAN;
     let (beta1, beta2, eps) = (Scalar::new(0.9), Scalar::new(0.999), Scalar::new(1e-8));
-    let op = OpKind::AdamStep(ops::AdamStep { len: 128, segments, beta1, beta2, eps, decoupled: true });
+    let op = OpKind::AdamStep(ops::AdamStep {
+        len: 128,
+        segments,
+        beta1,
+        beta2,
+        eps,
+        decoupled: true,
+        options: ops::StepOptions::default(),
+    });
     let zeros = vec![0.0; 128];
     let mut inputs = values(&[("grad", &grad), ("hyper", &[0.01, 0.0]), ("corr", &[10.0, 31.6])]);
     inputs.extend(values(&[("param_prev", &zeros), ("m_prev", &zeros), ("v_prev", &zeros)]));
@@ -383,8 +405,22 @@ fn norms_of_very_large_and_very_small_gradients_are_finite() {
     let segments = vec![Segment { start: 0, len: 40 }, Segment { start: 64, len: 20_000 }];
     let len = 64 + 20_032;
     let (beta1, beta2, eps) = (Scalar::new(0.9), Scalar::new(0.999), Scalar::new(1e-8));
-    let adam = OpKind::AdamStep(ops::AdamStep { len, segments: segments.clone(), beta1, beta2, eps, decoupled: true });
-    let sgd = OpKind::SgdStep(ops::SgdStep { len, segments, momentum: Scalar::new(0.0), nesterov: false });
+    let adam = OpKind::AdamStep(ops::AdamStep {
+        len,
+        segments: segments.clone(),
+        beta1,
+        beta2,
+        eps,
+        decoupled: true,
+        options: ops::StepOptions::default(),
+    });
+    let sgd = OpKind::SgdStep(ops::SgdStep {
+        len,
+        segments,
+        momentum: Scalar::new(0.0),
+        nesterov: false,
+        options: ops::StepOptions::default(),
+    });
     let zeros = vec![0.0; len];
     for size in [1e25, 1e-25] {
         let grad = vec![size; len];

@@ -1,0 +1,36 @@
+//! What belongs to all batches of a step together, where several make one.
+
+use super::ceilings::Limits;
+use crate::train::TrainingStep;
+
+/// What belongs to all batches of a step together.
+#[derive(Default)]
+pub(super) struct WholeStep {
+    pub(super) launches: usize,
+    pub(super) flops: u64,
+    pub(super) kernels_us: f64,
+    pub(super) estimate_us: f64,
+    pub(super) floor_us: f64,
+}
+
+impl WholeStep {
+    /// The sums over the recordings of a step, of which each has the time of its kernels, and how often a step has it.
+    pub(super) fn of(step: &TrainingStep, timed: &[(f64, f64)], ceilings: &Limits) -> Self {
+        let mut whole = Self::default();
+        for ((step, count), (kernels_us, times)) in step.recordings().zip(timed) {
+            let selection = &step.compiled().selection;
+            whole.launches += step.recording().calls * count;
+            whole.flops += selection.flops() * count as u64;
+            whole.kernels_us += kernels_us * times;
+            whole.estimate_us += selection.cost_us() * times;
+            whole.floor_us += selection.floor_us(|flops, bytes| ceilings.floor(flops, bytes).us) * times;
+        }
+        whole
+    }
+}
+
+/// Whether there is one: JSON leaves it out then.
+#[allow(clippy::trivially_copy_pass_by_ref, reason = "serde hands out references")]
+pub(super) const fn is_one(count: &usize) -> bool {
+    *count == 1
+}

@@ -1,0 +1,376 @@
+//! Samples that are rows of one long sequence of tokens: windows of a text, or lines of characters.
+//!
+//! A sample takes a byte where there are up to 256 kinds of tokens, and of a large file of bytes nothing at all: its
+//! rows are read when a batch needs them, so that a text may be larger than the memory.
+
+use super::{DataError, Place};
+use crate::model::Tokens;
+use crate::tensor::{Fnv, Shape};
+use std::fs::File;
+use std::io;
+
+/// Where tokens are.
+#[derive(Debug)]
+enum Store {
+    /// In memory, where there are at most 256 kinds.
+    Bytes(Vec<u8>),
+    /// In memory.
+    Words(Vec<u32>),
+    /// In a file whose bytes they are.
+    File(File),
+}
+
+/// How a sequence is cut into rows, and a row into a sample and its target.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct RowLayout {
+    /// Tokens from the start of a row to that of the next one.
+    pub(super) stride: usize,
+    /// Tokens of a sample, at the start of its row.
+    pub(super) width: usize,
+    /// Where the target begins in the row.
+    pub(super) target_at: usize,
+    /// Classes of a target: one for each position of the sample, or a single one.
+    pub(super) targets: usize,
+    /// Whether a target is a single class, and not one for each position.
+    pub(super) is_single: bool,
+}
+
+/// Samples that are rows of one long sequence of tokens.
+#[derive(Debug)]
+pub struct TokenRows {
+    store: Store,
+    /// Tokens in all.
+    len: u64,
+    layout: RowLayout,
+    kind: Tokens,
+    /// A text for each token.
+    symbols: Vec<String>,
+    digest: u64,
+    /// As messages name it.
+    file: String,
+}
+
+impl PartialEq for TokenRows {
+    /// Whether both have the same tokens in the same rows.
+    fn eq(&self, other: &Self) -> bool {
+        (self.digest, self.len, self.layout, &self.symbols) == (other.digest, other.len, other.layout, &other.symbols)
+    }
+}
+
+/// The half of a row that is asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RowPart {
+    Sample,
+    Target,
+}
+
+/// Bytes that are read from a file at a time.
+const PIECE: usize = 1 << 16;
+
+impl TokenRows {
+    /// Tokens in memory, each below `symbols.len()`.
+    pub(super) fn new(tokens: Vec<u32>, symbols: Vec<String>, layout: RowLayout, file: &str) -> Self {
+        let (len, kind) = (tokens.len() as u64, Tokens::Chars);
+        let narrow: Option<Vec<u8>> = tokens.iter().map(|token| u8::try_from(*token).ok()).collect();
+        let (store, digest) = match narrow {
+            Some(bytes) => {
+                let digest = Fnv::of(&bytes);
+                (Store::Bytes(bytes), digest)
+            }
+            None => {
+                let mut hash = Fnv::new();
+                tokens.iter().for_each(|token| hash.add(&token.to_le_bytes()));
+                (Store::Words(tokens), hash.sum())
+            }
+        };
+        Self { store, len, layout, kind, symbols, digest, file: file.to_owned() }
+    }
+
+    /// Bytes in memory, each the token of its value.
+    pub(super) fn of_bytes(bytes: Vec<u8>, layout: RowLayout, file: &str) -> Self {
+        let (len, digest) = (bytes.len() as u64, Fnv::of(&bytes));
+        let (store, kind, symbols) = (Store::Bytes(bytes), Tokens::Bytes, byte_symbols());
+        Self { store, len, layout, kind, symbols, digest, file: file.to_owned() }
+    }
+
+    /// The first `len` bytes of a file, which stay there.
+    ///
+    /// # Errors
+    /// Where it cannot be read.
+    pub(super) fn of_file(opened: File, len: u64, layout: RowLayout, file: &str) -> Result<Self, DataError> {
+        let (store, kind, symbols) = (Store::File(opened), Tokens::Bytes, byte_symbols());
+        let mut rows = Self { store, len, layout, kind, symbols, digest: 0, file: file.to_owned() };
+        rows.digest = rows.digest_of_pieces()?;
+        Ok(rows)
+    }
+
+    /// Number of samples.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        usize::try_from(self.len / self.layout.stride as u64).unwrap_or(usize::MAX)
+    }
+
+    /// True where there is no sample.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Number of tokens.
+    #[must_use]
+    pub const fn tokens(&self) -> u64 {
+        self.len
+    }
+
+    /// The shape of a sample: `[T]`.
+    #[must_use]
+    pub fn sample_shape(&self) -> Shape {
+        Shape::from([self.layout.width])
+    }
+
+    /// The shape of a target: `[T]`, or `[]` where it is a single class.
+    #[must_use]
+    pub fn target_shape(&self) -> Shape {
+        if self.layout.is_single { Shape::default() } else { Shape::from([self.layout.targets]) }
+    }
+
+    /// A text for each token.
+    #[must_use]
+    pub fn symbols(&self) -> &[String] {
+        &self.symbols
+    }
+
+    /// The checksum of the tokens; of a large file that of its length and of pieces all over it.
+    #[must_use]
+    pub const fn digest(&self) -> u64 {
+        self.digest
+    }
+
+    /// Elements of one row's part.
+    const fn part(&self, part: RowPart) -> (usize, usize) {
+        match part {
+            RowPart::Sample => (0, self.layout.width),
+            RowPart::Target => (self.layout.target_at, self.layout.targets),
+        }
+    }
+
+    /// Copies parts of rows into `out`, one after the other; allocates nothing.
+    ///
+    /// # Errors
+    /// Where the file can no longer be read, or is shorter than it was.
+    ///
+    /// # Panics
+    /// Where `out` does not hold exactly as many, or an index is no row: mistakes of the caller.
+    pub fn fill(&self, rows: &[u32], part: RowPart, out: &mut [i32]) -> Result<(), DataError> {
+        let (from, width) = self.part(part);
+        assert_eq!(out.len(), rows.len() * width, "the buffer holds exactly the batch");
+        for (row, out) in rows.iter().zip(out.chunks_exact_mut(width.max(1))) {
+            self.read(*row as u64 * self.layout.stride as u64 + from as u64, out)?;
+        }
+        Ok(())
+    }
+
+    /// Parts of rows, one after the other.
+    ///
+    /// # Errors
+    /// As [`Self::fill`].
+    pub fn rows(&self, rows: &[u32], part: RowPart) -> Result<Vec<i32>, DataError> {
+        let mut out = vec![0; rows.len() * self.part(part).1];
+        self.fill(rows, part, &mut out)?;
+        Ok(out)
+    }
+
+    /// Copies tokens from `at` on.
+    fn read(&self, at: u64, out: &mut [i32]) -> Result<(), DataError> {
+        let start = at as usize;
+        match &self.store {
+            Store::Bytes(bytes) => {
+                let own = &bytes[start..start + out.len()];
+                out.iter_mut().zip(own).for_each(|(out, byte)| *out = i32::from(*byte));
+            }
+            Store::Words(words) => {
+                let own = &words[start..start + out.len()];
+                out.iter_mut().zip(own).for_each(|(out, word)| *out = *word as i32);
+            }
+            Store::File(file) => {
+                // The bytes are read into the last quarter of their place and widened from the front: none is
+                // overwritten before it is read.
+                let count = out.len();
+                read_at(file, &mut bytemuck::cast_slice_mut(out)[3 * count..], at).map_err(|e| self.refused(e))?;
+                for i in 0..count {
+                    let byte = bytemuck::cast_slice::<i32, u8>(out)[3 * count + i];
+                    out[i] = i32::from(byte);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// The tokens of a sample as text.
+    #[must_use]
+    pub fn text(&self, row: u32, part: RowPart) -> String {
+        // What cannot be read is an error where a batch needs it.
+        let tokens = self.rows(&[row], part).unwrap_or_default();
+        match self.kind {
+            Tokens::Bytes => {
+                let bytes: Vec<u8> = tokens.iter().filter_map(|token| u8::try_from(*token).ok()).collect();
+                String::from_utf8_lossy(&bytes).into_owned()
+            }
+            Tokens::Chars => {
+                let symbol = |token: &i32| self.symbols.get(usize::try_from(*token).ok()?);
+                tokens.iter().filter_map(symbol).map(String::as_str).collect()
+            }
+        }
+    }
+
+    /// Where each token is for the first time, counted in tokens.
+    fn firsts(&self) -> Result<Vec<Option<u64>>, DataError> {
+        let mut firsts = vec![None; self.symbols.len()];
+        let mut piece = vec![0; PIECE];
+        let mut at = 0;
+        while at < self.len {
+            let count = (self.len - at).min(PIECE as u64) as usize;
+            self.read(at, &mut piece[..count])?;
+            for (place, token) in (at..).zip(&piece[..count]) {
+                if let Some(first) = firsts.get_mut(*token as usize)
+                    && first.is_none()
+                {
+                    *first = Some(place);
+                }
+            }
+            at += count as u64;
+        }
+        Ok(firsts)
+    }
+
+    /// The first token that is not below `vocab`, with its place, and how many kinds would suffice.
+    ///
+    /// # Errors
+    /// Where the file cannot be read.
+    pub(super) fn beyond(&self, vocab: usize) -> Result<Option<Beyond>, DataError> {
+        if vocab >= self.symbols.len() {
+            return Ok(None);
+        }
+        let firsts = self.firsts()?;
+        let places = firsts.iter().enumerate().filter_map(|(token, first)| Some((first.as_ref().copied()?, token)));
+        let enough = places.clone().map(|(_, token)| token + 1).max().unwrap_or(0);
+        let first = places.filter(|(_, token)| *token >= vocab).min();
+        Ok(first.map(|(at, token)| {
+            let place = match self.kind {
+                _ if self.layout.target_at >= self.layout.width => {
+                    Place::Sample((at / self.layout.stride as u64) as usize)
+                }
+                Tokens::Bytes => Place::Byte(at),
+                Tokens::Chars => Place::Character(at),
+            };
+            Beyond { token, symbol: self.symbols[token].clone(), place, enough }
+        }))
+    }
+
+    /// A checksum of the length and of pieces all over the file.
+    fn digest_of_pieces(&self) -> Result<u64, DataError> {
+        /// Pieces that are looked at.
+        const PIECES: u64 = 1024;
+        let mut hash = Fnv::new();
+        hash.add(&self.len.to_le_bytes());
+        let mut piece = [0; 4096];
+        let Store::File(file) = &self.store else { return Ok(hash.sum()) };
+        for i in 0..PIECES {
+            let last = self.len.saturating_sub(piece.len() as u64);
+            let count = self.len.min(piece.len() as u64) as usize;
+            read_at(file, &mut piece[..count], last / PIECES * i).map_err(|e| self.refused(e))?;
+            hash.add(&piece[..count]);
+        }
+        Ok(hash.sum())
+    }
+
+    fn refused(&self, cause: io::Error) -> DataError {
+        let help = "leave the file as it is while it is trained on";
+        DataError::Read { file: self.file.clone(), cause, help }
+    }
+}
+
+/// A token that a network does not know.
+pub(super) struct Beyond {
+    pub(super) token: usize,
+    pub(super) symbol: String,
+    pub(super) place: Place,
+    /// The least vocabulary that holds every token of the text.
+    pub(super) enough: usize,
+}
+
+/// A text for each byte: the character itself where it is printable, otherwise its escape.
+fn byte_symbols() -> Vec<String> {
+    let is_plain = |byte: u8| byte.is_ascii_graphic() || byte == b' ';
+    let symbol = |byte: u8| if is_plain(byte) { char::from(byte).into() } else { byte.escape_ascii().to_string() };
+    (0..=u8::MAX).map(symbol).collect()
+}
+
+#[cfg(unix)]
+fn read_at(file: &File, out: &mut [u8], at: u64) -> io::Result<()> {
+    std::os::unix::fs::FileExt::read_exact_at(file, out, at)
+}
+
+#[cfg(not(unix))]
+fn read_at(file: &File, out: &mut [u8], at: u64) -> io::Result<()> {
+    use std::io::{Read, Seek, SeekFrom};
+    let mut file = file;
+    file.seek(SeekFrom::Start(at))?;
+    file.read_exact(out)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn windows(width: usize) -> RowLayout {
+        RowLayout { stride: width + 1, width, target_at: 1, targets: width, is_single: false }
+    }
+
+    #[test]
+    fn rows_are_the_same_wherever_tokens_are() {
+        let bytes: Vec<u8> = (0..=255).cycle().take(1000).collect();
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("t");
+        std::fs::write(&path, &bytes).unwrap();
+        for width in [1, 2, 3, 7, 64, 999] {
+            let layout = windows(width);
+            let words = bytes.iter().map(|b| u32::from(*b)).collect();
+            let stores = [
+                TokenRows::of_bytes(bytes.clone(), layout, "t"),
+                TokenRows::new(words, byte_symbols(), layout, "t"),
+                TokenRows::of_file(File::open(&path).unwrap(), 1000, layout, "t").unwrap(),
+            ];
+            for rows in &stores {
+                assert_eq!(rows.len(), 1000 / (width + 1));
+                for row in [0, rows.len() as u32 - 1] {
+                    let start = row as usize * (width + 1);
+                    let wanted = |at: usize| bytes[at..at + width].iter().map(|b| i32::from(*b)).collect::<Vec<_>>();
+                    assert_eq!(rows.rows(&[row], RowPart::Sample).unwrap(), wanted(start), "{width}");
+                    assert_eq!(rows.rows(&[row], RowPart::Target).unwrap(), wanted(start + 1), "{width}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn a_file_that_became_shorter_is_an_error_and_no_crash() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("t");
+        std::fs::write(&path, vec![65; 100]).unwrap();
+        let rows = TokenRows::of_file(File::open(&path).unwrap(), 100, windows(9), "t").unwrap();
+        std::fs::write(&path, vec![65; 50]).unwrap();
+        assert_eq!(rows.rows(&[1], RowPart::Sample).unwrap(), [65; 9]);
+        let text = rows.rows(&[9], RowPart::Sample).unwrap_err().to_string();
+        assert!(text.contains("leave the file as it is"), "{text}");
+    }
+
+    #[test]
+    fn tokens_beyond_a_vocabulary_are_found_with_their_place() {
+        let rows = TokenRows::of_bytes(b"abcz~az~".to_vec(), windows(3), "t");
+        let beyond = rows.beyond(100).unwrap().unwrap();
+        assert_eq!((beyond.token, &*beyond.symbol, beyond.place, beyond.enough), (122, "z", Place::Byte(3), 127));
+        assert!(rows.beyond(127).unwrap().is_none() && rows.beyond(256).unwrap().is_none());
+        assert_eq!(rows.text(0, RowPart::Target), "bcz");
+    }
+}

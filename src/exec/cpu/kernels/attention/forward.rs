@@ -1,0 +1,224 @@
+//! The forward pass: each tile of queries goes over its keys once, with the largest score and the sum so far.
+
+use super::head::{Random, TO_POWERS, Turn, Vectors, attending, exp2, transpose};
+use super::product::Product;
+use crate::exec::cpu::call::{Call, Part};
+use crate::exec::cpu::kernels::lanes::LANES;
+use crate::exec::cpu::kernels::math;
+use crate::ops::{self, AttentionGeometry, DROPOUT_GROUP, OpKind};
+use crate::select::cpu_attention::{KEYS, Scratch, Tiles, padded};
+use std::f32::consts::LN_2;
+
+/// What a thread works with.
+struct Forward<'a> {
+    g: AttentionGeometry,
+    qkv: *const f32,
+    y: *mut f32,
+    lse: *mut f32,
+    /// The thread's scratch memory, and where it holds what.
+    work: *mut f32,
+    at: Scratch,
+    angles: &'a [i32],
+    random: Option<Random>,
+}
+
+/// A tile of queries: its head among those of all samples, and its first position.
+#[derive(Clone, Copy)]
+struct Tile {
+    sample: usize,
+    head: usize,
+    first: usize,
+}
+
+/// The largest score so far of each query, as a power of two, and the sum of the exponentials.
+#[derive(Clone, Copy)]
+struct State<V, const W: usize> {
+    max: [V; W],
+    sum: [V; W],
+}
+
+/// Slots: qkv, counter, y, lse, work. Rows of queries are in `W` vectors.
+#[inline(always)]
+pub unsafe fn attention<V: Vectors, const W: usize>(call: &Call, part: Part) {
+    use crate::ops::slot::attention as slot;
+    let OpKind::Attention(ops::Attention { geometry: g }) = call.op else { return };
+    let (tiles, at) = (Tiles::new(&g, V::ISA), Scratch::new(&g, V::ISA, false));
+    let [from, to] = [part.index, part.index + 1].map(|i| tiles.cut(g.batch * g.heads, i, part.count));
+    let mut packed_head = None;
+    // SAFETY: the scratch memory has a share for each part; tiles are within the matrices.
+    unsafe {
+        let f = Forward {
+            g,
+            qkv: call.arg(slot::QKV),
+            y: call.arg(slot::Y),
+            lse: call.arg(slot::LSE),
+            work: call.arg::<f32>(slot::WORK).add(part.index * at.len),
+            at,
+            angles: &call.table,
+            random: Random::new(&g, call.arg(slot::COUNTER)),
+        };
+        for item in from..to {
+            let (sample, head) = (item / tiles.count / g.heads, item / tiles.count % g.heads);
+            let kv = (sample, head / g.group());
+            if packed_head != Some(kv) {
+                packed_head = Some(kv);
+                f.pack::<V>(sample, head);
+            }
+            f.tile::<V, W>(Tile { sample, head, first: item % tiles.count * tiles.queries });
+        }
+    }
+}
+
+impl Forward<'_> {
+    /// Copies the keys and values of a head, the keys turned.
+    #[inline(always)]
+    unsafe fn pack<V: Vectors>(&self, sample: usize, head: usize) {
+        let (g, [_, keys, values]) = (&self.g, self.g.columns(head));
+        for position in 0..g.positions {
+            // SAFETY: the row is within the packed values and the copies.
+            unsafe {
+                let from = self.qkv.add((sample * g.positions + position) * g.packed());
+                let to = self.work.add(position * padded(g));
+                Turn::at(g, self.angles, position).copy::<V>(from.add(keys), to.add(self.at.keys), g.head_dim);
+                Turn::NONE.copy::<V>(from.add(values), to.add(self.at.values), g.head_dim);
+            }
+        }
+    }
+
+    /// One tile of queries.
+    #[inline(always)]
+    unsafe fn tile<V: Vectors, const W: usize>(&self, tile: Tile) {
+        let (g, at, n) = (&self.g, &self.at, W * LANES);
+        let rows = (g.positions - tile.first).min(n);
+        let keys = g.keys(tile.first + rows - 1);
+        let [column, ..] = g.columns(tile.head);
+        // SAFETY: rows of queries are within the packed values, everything else within the scratch memory.
+        unsafe {
+            for row in 0..rows {
+                let from = self.qkv.add((tile.sample * g.positions + tile.first + row) * g.packed() + column);
+                let turn = Turn { scale: g.scale() as f32 * TO_POWERS, ..Turn::at(g, self.angles, tile.first + row) };
+                turn.copy::<V>(from, self.work.add(at.query_rows + row * padded(g)), g.head_dim);
+            }
+            let queries = self.work.add(at.queries);
+            let query_rows = self.work.add(at.query_rows).cast_const();
+            transpose::<V::Wide>((query_rows, padded(g)), (rows, g.head_dim), (queries, n));
+            let mut state = State { max: [V::splat(f32::NEG_INFINITY); W], sum: [V::zero(); W] };
+            for key in (0..keys).step_by(KEYS) {
+                self.block::<V, W>(tile, [key, (keys - key).min(KEYS)], &mut state);
+            }
+            self.finish::<V, W>(tile, rows, state);
+        }
+    }
+
+    /// A block of keys, given by its first key and their number: scores, probabilities, and their share of the output.
+    #[inline(always)]
+    unsafe fn block<V: Vectors, const W: usize>(&self, tile: Tile, [key, count]: [usize; 2], state: &mut State<V, W>) {
+        let (g, at, n, width) = (&self.g, &self.at, W * LANES, padded(&self.g));
+        // SAFETY: the keys are among the copied ones; scores have room for them.
+        unsafe {
+            let (scores, sums) = (self.work.add(at.scores), self.work.add(at.sums));
+            let of_scores = Product {
+                a: self.work.add(at.keys + key * width),
+                a_steps: [width, 1],
+                b: self.work.add(at.queries),
+                b_step: n,
+                c: scores,
+                c_step: n,
+                depth: g.head_dim,
+                add: false,
+            };
+            of_scores.run::<V::Wide>(count, n);
+            let before = state.max;
+            for w in 0..W {
+                let (scores, first) = (scores.add(w * LANES), tile.first + w * LANES);
+                let mut max = before[w];
+                for j in 0..count {
+                    let mut score = V::load(scores.add(j * n));
+                    let mask = attending(g.causal, key + j, first);
+                    if mask != u16::MAX {
+                        score = V::select(V::mask(mask), score, V::splat(f32::NEG_INFINITY));
+                        score.store(scores.add(j * n));
+                    }
+                    max = max.max(score);
+                }
+                state.max[w] = max;
+                if key > 0 {
+                    let rescale = (before[w] - max).map(exp2);
+                    state.sum[w] = state.sum[w] * rescale;
+                    scale_rows(sums.add(w * LANES), [g.head_dim, n], rescale);
+                }
+                let kept = self.kept(tile, key, w);
+                let mut sum = state.sum[w];
+                for j in 0..count {
+                    let p = (V::load(scores.add(j * n)) - max).map(exp2);
+                    sum = sum + p;
+                    let p = if kept.is_null() { p } else { V::select(V::mask(*kept.add(j)), p, V::zero()) };
+                    p.store(scores.add(j * n));
+                }
+                state.sum[w] = sum;
+            }
+            let of_output = Product {
+                a: self.work.add(at.values + key * width),
+                a_steps: [1, width],
+                b: scores,
+                b_step: n,
+                c: sums,
+                c_step: n,
+                depth: count,
+                add: key > 0,
+            };
+            of_output.run::<V::Wide>(g.head_dim, n);
+        }
+    }
+
+    /// Which probabilities of a block are kept, for vector `w` of the queries; null where all are.
+    #[inline(always)]
+    unsafe fn kept(&self, tile: Tile, key: usize, w: usize) -> *const u16 {
+        let Some(random) = &self.random else { return std::ptr::null() };
+        let row = (tile.sample * self.g.heads + tile.head) * self.g.positions + tile.first + w * LANES;
+        // SAFETY: the scratch memory has a word for each key of a block.
+        unsafe {
+            let kept = self.work.add(self.at.kept).cast::<u16>();
+            random.kept(row, key / DROPOUT_GROUP, kept);
+            kept
+        }
+    }
+
+    /// Divides the sums and writes the rows of the output.
+    #[inline(always)]
+    unsafe fn finish<V: Vectors, const W: usize>(&self, tile: Tile, rows: usize, state: State<V, W>) {
+        let (g, n) = (&self.g, W * LANES);
+        let scale = V::splat(self.random.map_or(1.0, |random| random.scale));
+        // SAFETY: the rows are within the output.
+        unsafe {
+            let sums = self.work.add(self.at.sums);
+            let lse = self.lse.add((tile.sample * g.heads + tile.head) * g.positions + tile.first);
+            for w in 0..W {
+                let share = scale / state.sum[w];
+                scale_rows(sums.add(w * LANES), [g.head_dim, n], share);
+                let here = rows.saturating_sub(w * LANES).min(LANES);
+                if here > 0 {
+                    (state.max[w] * V::splat(LN_2) + state.sum[w].map(math::ln)).store_n(lse.add(w * LANES), here);
+                }
+            }
+            let row = tile.sample * g.positions + tile.first;
+            let y = self.y.add(row * g.width() + tile.head * g.head_dim);
+            transpose::<V::Wide>((sums.cast_const(), n), (g.head_dim, rows), (y, g.width()));
+        }
+    }
+}
+
+/// Multiplies a vector of each of `rows` rows, which are `step` elements apart, by `factor`.
+///
+/// # Safety
+/// The rows are valid for reads and writes.
+#[inline(always)]
+unsafe fn scale_rows<V: Vectors>(first: *mut f32, [rows, step]: [usize; 2], factor: V) {
+    for row in 0..rows {
+        // SAFETY: the caller promises the rows.
+        unsafe {
+            let at = first.add(row * step);
+            (V::load(at) * factor).store(at);
+        }
+    }
+}

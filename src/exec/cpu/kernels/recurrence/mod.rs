@@ -1,0 +1,65 @@
+//! Recurrent layers: the walk over the positions, and back.
+//!
+//! Both have two phases. In the first all threads rearrange the weight into panels, in which the matrix kernels read it
+//! ([`pack`]). In the second each thread takes samples of its own through all positions, some tiles of samples
+//! together, so that threads need not meet at a position ([`forward`], [`backward`]): at each position the state of
+//! these samples is multiplied with the panels, and the functions of the gates follow while their arguments are in the
+//! cache ([`cells`]). Every element is summed in one order, whatever the number of threads.
+
+mod backward;
+mod cells;
+mod forward;
+mod groups;
+mod pack;
+
+use self::backward::run as walk_back;
+use self::forward::run as walk;
+use super::gemm::machine;
+use crate::exec::cpu::call::{Call, KernelFn, KernelImpl, Part};
+use crate::ops::OpKind;
+use crate::select::Isa;
+use crate::select::cpu_recurrence::is_parallel;
+
+/// The entry point of a kernel that is generic over a [`Machine`], for an instruction set.
+macro_rules! for_machine {
+    ($isa:expr, $body:ident) => {{
+        unsafe fn portable(call: &Call, part: Part) {
+            // SAFETY: plain code runs everywhere; the call is the caller's.
+            unsafe { $body::<machine::Portable>(call, part) }
+        }
+
+        #[cfg(target_arch = "x86_64")]
+        #[target_feature(enable = "avx2,fma")]
+        unsafe fn avx2(call: &Call, part: Part) {
+            // SAFETY: compiled for the instruction set; the call is the caller's.
+            unsafe { $body::<machine::Avx2Fma>(call, part) }
+        }
+
+        #[cfg(target_arch = "x86_64")]
+        #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx2,fma")]
+        unsafe fn avx512(call: &Call, part: Part) {
+            // SAFETY: compiled for the instruction set; the call is the caller's.
+            unsafe { $body::<machine::Avx512Full>(call, part) }
+        }
+
+        let run: KernelFn = match $isa {
+            #[cfg(target_arch = "x86_64")]
+            Isa::Avx512 => avx512,
+            #[cfg(target_arch = "x86_64")]
+            Isa::Avx2 => avx2,
+            _ => portable,
+        };
+        run
+    }};
+}
+
+/// The fast kernel of an operation of this family.
+#[must_use]
+pub fn resolve(op: &OpKind, isa: Isa, threads: usize) -> Option<KernelImpl> {
+    let (run, geometry) = match op {
+        OpKind::Recurrence(op) => (for_machine!(isa, walk), &op.geometry),
+        OpKind::RecurrenceBwd(op) => (for_machine!(isa, walk_back), &op.geometry),
+        _ => return None,
+    };
+    Some(KernelImpl { phases: 2, ..KernelImpl::simple(run, is_parallel(op, geometry, threads)) })
+}

@@ -1,0 +1,209 @@
+//! The memory of steps: a store for what survives them, and an arena for what does not.
+
+use super::block::Block;
+use super::turns::Turns;
+use super::{ExecError, copied, zero_bytes};
+use crate::compile::Compiled;
+use crate::plan::{BindingPlan, Home, Homes, StoreLayout};
+use crate::tensor::Bytes;
+use std::marker::PhantomData;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// What survives the steps of a network: parameters, moments, statistics, counters, hyperparameters. Everything in it
+/// has one address for as long as it lives, so that recordings of many steps can read and write it.
+pub struct ParamStore {
+    layout: StoreLayout,
+    memory: Box<dyn Block>,
+    /// Times that the host overwrote what is in it, as a whole.
+    changed: AtomicU64,
+    turns: Turns,
+}
+
+impl ParamStore {
+    /// A store in memory of the layout's size.
+    pub(super) fn new(layout: StoreLayout, memory: Box<dyn Block>) -> Arc<Self> {
+        Arc::new(Self { layout, memory, changed: AtomicU64::new(0), turns: Turns::default() })
+    }
+
+    /// Where everything is in it.
+    #[must_use]
+    pub const fn layout(&self) -> &StoreLayout {
+        &self.layout
+    }
+
+    pub(super) fn memory(&self) -> &dyn Block {
+        &*self.memory
+    }
+
+    /// Times that the host overwrote it: who keeps copies of what is in it compares this.
+    pub(super) fn changed(&self) -> u64 {
+        self.changed.load(Ordering::Acquire)
+    }
+
+    /// Waits until no other thread uses the steps over this store, and keeps others out while the result lives. Steps
+    /// take it themselves while they run; who reads what a step left takes it around both where other threads have
+    /// steps over the same store. On a GPU only the thread that made the steps uses them.
+    #[must_use]
+    pub fn turn(self: &Arc<Self>) -> Turn {
+        self.turns.enter();
+        Turn { store: Arc::clone(self), thread: PhantomData }
+    }
+
+    /// Everything in it, byte for byte.
+    ///
+    /// # Errors
+    /// What went wrong on the device.
+    pub fn snapshot(self: &Arc<Self>) -> Result<Vec<u8>, ExecError> {
+        let mut turn = self.turn();
+        if let Some(memory) = turn.host_bytes() {
+            return Ok(copied(memory));
+        }
+        let mut out = zero_bytes(self.memory.bytes() as usize);
+        self.memory.read(0, &mut out)?;
+        Ok(out)
+    }
+
+    /// As [`Self::snapshot`], into memory of the same size. Allocates nothing.
+    ///
+    /// # Errors
+    /// What went wrong on the device.
+    pub fn snapshot_into(self: &Arc<Self>, saved: &mut [u8]) -> Result<(), ExecError> {
+        let _turn = self.turn();
+        let len = saved.len().min(self.memory.bytes() as usize);
+        self.memory.read(0, &mut saved[..len])
+    }
+
+    /// Puts back what [`Self::snapshot`] took from this store, or from one of the same layout.
+    ///
+    /// # Errors
+    /// What went wrong on the device.
+    pub fn restore(self: &Arc<Self>, saved: &[u8]) -> Result<(), ExecError> {
+        let _turn = self.turn();
+        self.changed.fetch_add(1, Ordering::AcqRel);
+        let len = saved.len().min(self.memory.bytes() as usize);
+        self.memory.write(0, &saved[..len])
+    }
+}
+
+/// One thread's turn to use the steps over a store.
+pub struct Turn {
+    store: Arc<ParamStore>,
+    /// It stays with its thread.
+    thread: PhantomData<*const ()>,
+}
+
+impl Turn {
+    /// Everything in the store, where that is in the host's memory.
+    pub(super) fn host_bytes(&mut self) -> Option<&mut [u8]> {
+        let memory = &self.store.memory;
+        let len = memory.bytes() as usize;
+        // SAFETY: the allocation has so many initialised bytes, and whoever has the turn is alone.
+        memory.host().map(|base| unsafe { std::slice::from_raw_parts_mut(base.as_ptr(), len) })
+    }
+}
+
+impl Drop for Turn {
+    fn drop(&mut self) {
+        self.store.turns.leave();
+    }
+}
+
+/// Transient memory, which is lent to the steps over one store, one after the other: as large as the largest of them
+/// needs.
+pub struct StepArena {
+    memory: Box<dyn Block>,
+}
+
+impl StepArena {
+    pub(super) fn new(memory: Box<dyn Block>) -> Arc<Self> {
+        Arc::new(Self { memory })
+    }
+
+    pub(super) fn memory(&self) -> &dyn Block {
+        &*self.memory
+    }
+
+    /// Its size.
+    #[must_use]
+    pub fn bytes(&self) -> u64 {
+        self.memory.bytes()
+    }
+}
+
+/// What a step is recorded over.
+#[derive(Clone)]
+pub struct StepMemory {
+    pub store: Arc<ParamStore>,
+    pub arena: Arc<StepArena>,
+    /// Both were taken for this step: nothing that is in them counts yet.
+    pub(super) is_new: bool,
+}
+
+impl StepMemory {
+    /// The memory of a step by itself, in blocks that `allocate` takes: a store of its own, and an arena in which
+    /// `others` over the same store can run too.
+    ///
+    /// # Errors
+    /// Where memory is short, or the store lacks what one of the others needs.
+    pub(super) fn new(
+        plan: &BindingPlan,
+        others: &[Arc<Compiled>],
+        allocate: impl FnOnce(&[u64]) -> Result<Vec<Box<dyn Block>>, ExecError>,
+    ) -> Result<Self, ExecError> {
+        let layout = StoreLayout::of(&[plan]);
+        let mut arena_bytes = layout.homes(plan)?.arena_bytes;
+        for other in others {
+            arena_bytes = arena_bytes.max(layout.homes(&other.plan)?.arena_bytes);
+        }
+        let sizes = [layout.bytes(), arena_bytes];
+        let mut blocks = allocate(&sizes)?.into_iter();
+        let (Some(store), Some(arena)) = (blocks.next(), blocks.next()) else {
+            return Err(ExecError::AllocationRefused(Bytes(sizes[0] + sizes[1])));
+        };
+        Ok(Self { store: ParamStore::new(layout, store), arena: StepArena::new(arena), is_new: true })
+    }
+
+    /// Where the memory begins: the store's, and the arena's.
+    pub(super) fn bases(&self) -> [u64; 2] {
+        [self.store.memory.base(), self.arena.memory.base()]
+    }
+
+    /// The address of each buffer of a plan.
+    ///
+    /// # Errors
+    /// Where the store lacks what the plan needs, or the arena is too small.
+    pub(super) fn addresses(&self, plan: &BindingPlan) -> Result<Vec<u64>, ExecError> {
+        let homes = self.store.layout.homes(plan)?;
+        if homes.arena_bytes > self.arena.bytes() {
+            let (needed, found) = (Bytes(homes.arena_bytes), Bytes(self.arena.bytes()));
+            return Err(ExecError::SmallArena { needed, found });
+        }
+        let [store, arena] = self.bases();
+        let address = |home: &Home| match home {
+            Home::Store(start) => store + start,
+            Home::Arena(start) => arena + start,
+        };
+        Ok(homes.all().iter().map(address).collect())
+    }
+}
+
+/// A copy of all the memory that a step runs in.
+pub struct StepImage {
+    pub(super) homes: Homes,
+    pub(super) store: Vec<u8>,
+    pub(super) arena: Vec<u8>,
+}
+
+impl StepImage {
+    /// The first `bytes` of a buffer, by its number in the plan; fewer where it is cut off.
+    #[must_use]
+    pub fn buffer(&self, number: usize, bytes: u64) -> &[u8] {
+        let (memory, start) = match self.homes.all()[number] {
+            Home::Store(start) => (&self.store, start),
+            Home::Arena(start) => (&self.arena, start),
+        };
+        let end = (start + bytes).min(memory.len() as u64);
+        memory.get(start as usize..end as usize).unwrap_or_default()
+    }
+}

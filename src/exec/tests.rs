@@ -1,0 +1,338 @@
+//! Several steps over one store: same addresses, same bits, and what a cache of them does.
+
+use super::cpu::{Pool, host_target};
+use super::{CachedStep, ExecError, Executor, Step, StepCache, StepKey, WHOLE};
+use crate::compile::{Compiled, Options, compile};
+use crate::model::{Model, ParamId, check, init_values, read_preset};
+use crate::plan::{LayoutError, StateKind, StoreLayout};
+use std::sync::Arc;
+
+/// A small network with running statistics.
+fn model(optimizer: &str) -> Model {
+    let text = format!(
+        r#"{{"version": 1, "name": "t", "input": {{"shape": [4], "batch": 8}}, "layers": [
+        {{"type": "dense", "units": 6}}, {{"type": "batch_norm"}}, {{"type": "activation", "function": "relu"}},
+        {{"type": "dense", "units": 3}}],
+        "loss": {{"type": "mse"}}, "optimizer": {optimizer}}}"#
+    );
+    check(&read_preset(&text).unwrap()).model.unwrap()
+}
+
+fn adam() -> Model {
+    model(r#"{"type": "adam", "lr": 0.01}"#)
+}
+
+fn training(model: &Model, batch: usize) -> Arc<Compiled> {
+    Arc::new(compile(&model.with_batch(batch), &Options::train(host_target(1))).unwrap())
+}
+
+fn evaluation(model: &Model, batch: usize) -> Arc<Compiled> {
+    Arc::new(compile(&model.with_batch(batch), &Options::eval(host_target(1))).unwrap())
+}
+
+/// Writes what a run begins with.
+fn begin(step: &mut Step) {
+    let compiled = Arc::clone(step.compiled());
+    for (index, param) in compiled.model.params.iter().enumerate() {
+        step.set_param(ParamId(index as u32), &init_values(param, index, 3)).unwrap();
+    }
+    let [hyper, counter] = ["hyper", "counter"].map(|name| step.find(name).unwrap());
+    step.write(hyper, &[0.01f32, 0.0]).unwrap();
+    step.write(counter, &[3i64, 0]).unwrap();
+}
+
+/// Makes a training step on a batch that depends on `number`, and gives its loss.
+fn train(step: &mut Step, number: usize, executor: Executor, pool: &mut Pool) -> f32 {
+    let _turn = step.store().turn();
+    let compiled = Arc::clone(step.compiled());
+    let program = &compiled.plan.program;
+    for id in [program.samples(), program.targets().unwrap()] {
+        let draw = |i: usize| ((i * 37 + number * 101) % 17) as f32 / 8.0 - 1.0;
+        step.fill(id, |out: &mut [f32]| out.iter_mut().enumerate().for_each(|(i, v)| *v = draw(i))).unwrap();
+    }
+    step.run(executor, pool).unwrap();
+    step.stored::<f32>(step.find("loss").unwrap()).unwrap()[0]
+}
+
+/// Where the memory of a parameter is.
+fn address(step: &Step, param: usize) -> *const f32 {
+    let slot = &step.compiled().plan.program.params[param];
+    step.stored::<f32>(slot.value).unwrap().as_ptr()
+}
+
+fn founded(model: &Model, room_bytes: u64) -> CachedStep {
+    let mut step = StepCache::found(&training(model, 8), &[], 1, room_bytes).unwrap();
+    begin(&mut step);
+    step
+}
+
+/// Lends a step that was compiled here.
+fn lend(first: &CachedStep, compiled: &Arc<Compiled>) -> Result<CachedStep, ExecError> {
+    let (cache, _) = first.home().unwrap();
+    cache.lend(&StepKey::of(compiled, WHOLE), || Ok(Arc::clone(compiled)))
+}
+
+#[test]
+fn steps_of_two_batch_sizes_and_an_evaluation_have_the_same_parameters() {
+    let model = adam();
+    let mut pool = Pool::new(1).unwrap();
+    let mut whole = founded(&model, u64::MAX);
+    let mut short = lend(&whole, &training(&model, 3)).unwrap();
+    let mut tested = lend(&whole, &evaluation(&model, 8)).unwrap();
+    for param in 0..model.params.len() {
+        assert_eq!([address(&short, param), address(&tested, param)], [address(&whole, param); 2]);
+    }
+    for step in [&short, &tested] {
+        assert!(Arc::ptr_eq(step.store(), whole.store()));
+    }
+    // Running statistics and the counter continue whichever step is made.
+    for number in 0..4 {
+        train(if number % 2 == 0 { &mut whole } else { &mut short }, number, Executor::Replay, &mut pool);
+    }
+    let counter = whole.find("counter").unwrap();
+    assert_eq!(whole.stored::<i64>(counter).unwrap()[1], 4);
+    let before = tested.store().snapshot().unwrap();
+    tested.set_x(&[0.5f32; 32]).unwrap();
+    tested.replay(&mut pool).unwrap();
+    assert_eq!(tested.store().snapshot().unwrap(), before, "an evaluation changes nothing that survives");
+}
+
+#[test]
+fn replay_equals_eager_over_one_store() {
+    let model = adam();
+    let mut pool = Pool::new(1).unwrap();
+    let mut whole = founded(&model, u64::MAX);
+    let mut short = lend(&whole, &training(&model, 3)).unwrap();
+    let start = whole.store().snapshot().unwrap();
+    let mut run = |executor| {
+        whole.store().restore(&start).unwrap();
+        let mut losses = Vec::new();
+        for number in 0..6 {
+            let step = if number % 3 == 1 { &mut short } else { &mut whole };
+            losses.push(train(step, number, executor, &mut pool).to_bits());
+        }
+        (losses, whole.store().snapshot().unwrap())
+    };
+    let replayed = run(Executor::Replay);
+    assert_eq!(run(Executor::Eager), replayed);
+    assert_ne!(replayed.1, start);
+}
+
+#[test]
+fn another_network_cannot_join_and_the_key_is_named() {
+    let whole = founded(&adam(), u64::MAX);
+    let lion = model(r#"{"type": "sgd", "lr": 0.1, "momentum": 0.9}"#);
+    let Err(error) = lend(&whole, &training(&lion, 5)) else { panic!("another optimizer joined") };
+    assert!(matches!(&error, ExecError::Layout(LayoutError::Missing { key }) if key.kind == StateKind::Moment));
+    assert!(error.to_string().contains("moment momentum"), "{error}");
+    let text = r#"{"version": 1, "name": "t", "input": {"shape": [4], "batch": 8}, "layers": [
+        {"type": "dense", "units": 90}, {"type": "batch_norm"}, {"type": "activation", "function": "relu"},
+        {"type": "dense", "units": 3}],
+        "loss": {"type": "mse"}, "optimizer": {"type": "adam", "lr": 0.01}}"#;
+    let wide = check(&read_preset(text).unwrap()).model.unwrap();
+    let Err(error) = lend(&whole, &training(&wide, 5)) else { panic!("a wider network joined") };
+    assert!(error.to_string().contains("of params"), "{error}");
+    assert_eq!(whole.home().unwrap().0.counts().failures, 2);
+}
+
+#[test]
+fn the_layout_is_that_of_the_training_plan() {
+    let model = adam();
+    let plan = &training(&model, 8).plan;
+    let layout = StoreLayout::of(&[plan]);
+    assert_eq!(layout.bytes(), plan.persistent_bytes);
+    for buffer in plan.buffers.iter().filter(|b| b.persistent) {
+        let slot = layout.slot(buffer.key.as_ref().unwrap()).unwrap();
+        assert_eq!((slot.start, slot.bytes), (buffer.offset, buffer.bytes), "{}", slot.key);
+    }
+    assert_eq!(layout.homes(plan).unwrap().arena_bytes, plan.arena_bytes - plan.persistent_bytes);
+    // What only a later plan has comes behind it all.
+    let sgd = training(&model_with_momentum(), 8);
+    let both = StoreLayout::of(&[plan, &sgd.plan]);
+    assert_eq!(both.slots()[..layout.slots().len()], *layout.slots());
+    assert_eq!(both.slots().last().unwrap().key.to_string(), "moment momentum");
+}
+
+fn model_with_momentum() -> Model {
+    model(r#"{"type": "sgd", "lr": 0.1, "momentum": 0.9}"#)
+}
+
+#[test]
+fn variants_share_an_arena_of_the_largest() {
+    let model = adam();
+    let whole = founded(&model, u64::MAX);
+    let short = lend(&whole, &training(&model, 3)).unwrap();
+    assert!(Arc::ptr_eq(short.lent_arena(), whole.lent_arena()));
+    drop(short);
+    // A larger one takes more, and what is not in use leaves the smaller one.
+    let long = lend(&whole, &training(&model, 64)).unwrap();
+    assert!(long.lent_arena().bytes() > whole.lent_arena().bytes());
+    let short = lend(&whole, &training(&model, 3)).unwrap();
+    assert!(Arc::ptr_eq(short.lent_arena(), long.lent_arena()));
+    let counts = whole.home().unwrap().0.counts();
+    assert_eq!((counts.hits, counts.misses, counts.evictions, counts.recordings), (0, 4, 1, 3));
+    // Nobody enters while a thread has its turn with the store and what runs over it.
+    let turn = whole.store().turn();
+    std::thread::scope(|scope| {
+        let (sender, entered) = std::sync::mpsc::channel();
+        let store = Arc::clone(long.store());
+        scope.spawn(move || {
+            drop(store.turn());
+            sender.send(()).unwrap();
+        });
+        assert!(entered.recv_timeout(std::time::Duration::from_millis(30)).is_err());
+        drop(turn);
+        assert!(entered.recv().is_ok());
+    });
+}
+
+#[test]
+fn eviction_keeps_parameters() {
+    let model = adam();
+    let mut pool = Pool::new(1).unwrap();
+    let mut whole = founded(&model, 0);
+    let compiled = training(&model, 3);
+    let mut short = lend(&whole, &compiled).unwrap();
+    train(&mut short, 0, Executor::Replay, &mut pool);
+    let state = whole.store().snapshot().unwrap();
+    drop(short);
+    let cache = Arc::clone(whole.home().unwrap().0);
+    assert_eq!((cache.counts().evictions, cache.counts().recordings), (1, 1));
+    assert_eq!(whole.store().snapshot().unwrap(), state);
+    train(&mut whole, 1, Executor::Replay, &mut pool);
+    // Pinned, it stays; in use by this thread, it cannot be had a second time.
+    let short = lend(&whole, &compiled).unwrap();
+    assert!(matches!(lend(&whole, &compiled), Err(ExecError::StepLent(_))));
+    let key = StepKey::of(&compiled, WHOLE);
+    cache.pin(&key, true);
+    drop(short);
+    assert!(lend(&whole, &compiled).is_ok());
+    cache.pin(&key, false);
+    let counts = cache.counts();
+    assert_eq!((counts.hits, counts.misses, counts.evictions), (1, 3, 2));
+    assert!(counts.bytes <= counts.budget_bytes && counts.capture_us > 0);
+}
+
+#[test]
+fn keys_name_inputs_path_and_variant() {
+    let key = |compiled: &Arc<Compiled>| StepKey::of(compiled, WHOLE).to_string();
+    let model = adam();
+    assert_eq!(key(&training(&model, 8)), "x f32[8, 4], y f32[8, 3], f32, path whole, training");
+    assert_eq!(key(&evaluation(&model, 3)), "x f32[3, 4], f32, path whole, evaluation");
+    assert_eq!(StepKey::of(&training(&model, 8), "0"), StepKey::of(&training(&model, 8), "0"));
+    assert_ne!(StepKey::of(&training(&model, 8), "0"), StepKey::of(&training(&model, 8), "1"));
+}
+
+#[test]
+fn two_threads_use_one_cache() {
+    const STEPS: usize = 40;
+    let model = adam();
+    let whole = founded(&model, u64::MAX);
+    let cache = Arc::clone(whole.home().unwrap().0);
+    let counter = whole.find("counter").unwrap();
+    let compiled = [training(&model, 3), training(&model, 5)];
+    std::thread::scope(|scope| {
+        for thread in 0..2 {
+            let (cache, compiled) = (&cache, &compiled);
+            scope.spawn(move || {
+                let mut pool = Pool::new(1).unwrap();
+                for number in 0..STEPS {
+                    let wanted = &compiled[(number + thread) % 2];
+                    let key = StepKey::of(wanted, WHOLE);
+                    let lent = std::iter::repeat_with(|| cache.lend(&key, || Ok(Arc::clone(wanted))));
+                    // One that the other thread has is refused at once; here it comes back soon.
+                    let mut lent = lent.inspect(|lent| {
+                        assert!(lent.is_ok() || matches!(lent, Err(ExecError::StepLent(_))));
+                        std::thread::yield_now();
+                    });
+                    let mut step = lent.find_map(Result::ok).unwrap();
+                    assert!(train(&mut step, number, Executor::Replay, &mut pool).is_finite());
+                }
+            });
+        }
+    });
+    assert_eq!(whole.stored::<i64>(counter).unwrap()[1], 2 * STEPS as i64);
+    let counts = cache.counts();
+    assert_eq!((counts.hits, counts.misses, counts.failures), (2 * STEPS as u64 - 2, 3, 0));
+}
+
+#[test]
+fn a_recording_that_another_thread_keeps_is_refused_at_once() {
+    let model = adam();
+    let whole = founded(&model, u64::MAX);
+    let cache = Arc::clone(whole.home().unwrap().0);
+    let compiled = training(&model, 3);
+    let short = lend(&whole, &compiled).unwrap();
+    let lend_there = |wanted: &Arc<Compiled>| {
+        let key = StepKey::of(wanted, WHOLE);
+        std::thread::scope(|scope| scope.spawn(|| cache.lend(&key, || Ok(Arc::clone(wanted))).err()).join().unwrap())
+    };
+    for kept in [&compiled, whole.compiled()] {
+        assert!(matches!(lend_there(kept), Some(ExecError::StepLent(_))));
+    }
+    drop(short);
+    assert!(lend_there(&compiled).is_none());
+    // One that is being made is waited for, except by a thread that makes another one.
+    let others = [training(&model, 5), training(&model, 6)];
+    let keys = others.each_ref().map(|other| StepKey::of(other, WHOLE));
+    let refused = cache.lend(&keys[0], || {
+        std::thread::scope(|scope| {
+            let making = scope.spawn(|| {
+                let made = cache.lend(&keys[1], || {
+                    let waited = cache.lend(&keys[0], || Ok::<_, ExecError>(Arc::clone(&others[0])));
+                    assert!(matches!(waited, Err(ExecError::StepLent(_))));
+                    Ok::<_, ExecError>(Arc::clone(&others[1]))
+                });
+                assert!(made.is_ok());
+            });
+            making.join().unwrap();
+        });
+        Ok::<_, ExecError>(Arc::clone(&others[0]))
+    });
+    assert!(refused.is_ok());
+}
+
+#[test]
+fn a_recording_that_fails_leaves_the_cache_as_it_was() {
+    let model = adam();
+    let mut pool = Pool::new(1).unwrap();
+    let mut whole = founded(&model, u64::MAX);
+    let cache = Arc::clone(whole.home().unwrap().0);
+    let (compiled, before) = (training(&model, 3), cache.counts());
+    let key = StepKey::of(&compiled, WHOLE);
+    let failed = cache.lend(&key, || Err(ExecError::NoValue("kernel".into())));
+    assert!(matches!(failed, Err(ExecError::NoValue(_))));
+    let panicked = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+        let _ = cache.lend(&key, || -> Result<Arc<Compiled>, ExecError> { panic!("in the middle of it") });
+    }));
+    assert!(panicked.is_err());
+    let after = cache.counts();
+    assert_eq!((after.recordings, after.bytes, after.evictions), (before.recordings, before.bytes, 0));
+    assert_eq!((after.misses, after.failures), (3, 2));
+    let mut short = lend(&whole, &compiled).unwrap();
+    assert!(train(&mut short, 0, Executor::Replay, &mut pool).is_finite());
+    assert!(train(&mut whole, 1, Executor::Replay, &mut pool).is_finite());
+}
+
+#[test]
+fn memory_that_is_refused_is_an_error_and_training_continues() {
+    let model = adam();
+    let mut pool = Pool::new(1).unwrap();
+    let mut steps = |wants_more: bool| {
+        let mut whole = founded(&model, u64::MAX);
+        let mut losses = Vec::new();
+        for number in 0..4 {
+            if wants_more && number == 2 {
+                let counts = whole.home().unwrap().0.counts();
+                let Err(error) = lend(&whole, &training(&model, 1 << 33)) else { panic!("there is so much memory") };
+                let text = error.to_string();
+                assert!(text.starts_with("the step needs ") && text.contains("iB are free"), "{text}");
+                let after = whole.home().unwrap().0.counts();
+                assert_eq!((after.recordings, after.bytes), (counts.recordings, counts.bytes));
+            }
+            losses.push(train(&mut whole, number, Executor::Replay, &mut pool).to_bits());
+        }
+        losses
+    };
+    assert_eq!(steps(true), steps(false));
+}

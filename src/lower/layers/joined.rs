@@ -1,0 +1,70 @@
+//! Values one behind the other, parts of them, and products of each element.
+
+use super::Lower;
+use crate::ir::{Node, ValueId, nodes};
+use crate::lower::lowerer::Lowerer;
+use crate::lower::program::{LValueId, Layout};
+use crate::ops;
+use crate::ops::OpKind;
+
+/// A value in the layout in which its rows are joined: of an image those of its pixels, with the channels last.
+fn rows(l: &mut Lowerer<'_>, id: LValueId) -> LValueId {
+    if l.lv(id).shape.rank() == 4 { l.image(id) } else { l.arranged(id, Layout::Plain) }
+}
+
+/// That layout of a value of the graph.
+fn layout(l: &Lowerer<'_>, id: ValueId) -> Layout {
+    match l.graph.value(id).shape.0[..] {
+        [_, c, h, w] => Layout::image(c, h, w),
+        _ => Layout::Plain,
+    }
+}
+
+/// The rows of a value of the graph, and their width along an axis.
+fn measures(l: &Lowerer<'_>, id: ValueId, axis: usize) -> (usize, usize) {
+    let shape = &l.graph.value(id).shape;
+    let width = shape.0[axis];
+    (shape.len() / width.max(1), width)
+}
+
+// What a node may join, one operation can.
+const _: () = assert!(nodes::MOST_JOINED == ops::Concat::MOST);
+
+impl Lower for nodes::Concat {
+    fn lower(&self, l: &mut Lowerer<'_>, node: &Node) {
+        let widths: Vec<usize> = node.inputs.iter().map(|&id| measures(l, id, self.axis).1).collect();
+        let (count, _) = measures(l, node.outputs[0], self.axis);
+        let mut bound = Vec::with_capacity(widths.len() + 1);
+        for (&slot, &id) in ops::Concat::SOURCES.iter().zip(&node.inputs) {
+            let source = l.lowered(id);
+            bound.push((ops::slot::concat::SLOTS[slot].name, Some(rows(l, source))));
+        }
+        let layout = layout(l, node.outputs[0]);
+        bound.push(("y", Some(l.twin(node.outputs[0], layout))));
+        l.emit(OpKind::Concat(ops::Concat { rows: count, widths }), &bound);
+    }
+}
+
+impl Lower for nodes::ConcatBwd {
+    fn lower(&self, l: &mut Lowerer<'_>, node: &Node) {
+        let dy = l.lowered(node.inputs[0]);
+        let dy = rows(l, dy);
+        let (_, cols) = measures(l, node.inputs[0], self.axis);
+        let (count, width) = measures(l, node.outputs[0], self.axis);
+        let layout = layout(l, node.outputs[0]);
+        let dx = l.twin(node.outputs[0], layout);
+        let kind = OpKind::Slice(ops::Slice { rows: count, cols, from: self.from, width });
+        l.emit(kind, &[("x", Some(dy)), ("y", Some(dx))]);
+    }
+}
+
+impl Lower for nodes::Multiply {
+    fn lower(&self, l: &mut Lowerer<'_>, node: &Node) {
+        let a = l.lowered(node.inputs[0]);
+        let b = l.lowered(node.inputs[1]);
+        let (len, layout) = (l.lv(a).shape.len(), l.lv(a).layout);
+        let b = l.arranged(b, layout);
+        let y = l.twin(node.outputs[0], layout);
+        l.emit(OpKind::Multiply(ops::Multiply { len }), &[("a", Some(a)), ("b", Some(b)), ("y", Some(y))]);
+    }
+}

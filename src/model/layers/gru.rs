@@ -1,0 +1,59 @@
+//! `gru`: gated recurrent units (Cho et al. 2014), with the reset gate applied after the product, as in cuDNN.
+
+use super::recurrent::{self, Recurrent, last};
+use super::{LayerKind, LayerType};
+use crate::model::cell::Cell;
+use crate::model::draw::Draw;
+use crate::model::infer::Infer;
+use crate::model::schema::{FieldSpec, lens};
+use crate::tensor::Shape;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Gru {
+    pub units: usize,
+    /// Whether a second direction walks from the end.
+    pub bidirectional: bool,
+    /// Whether only the final state of each direction is given.
+    pub last: bool,
+}
+
+impl Gru {
+    /// The layer as one of its family.
+    #[must_use]
+    pub const fn recurrent(self) -> Recurrent {
+        let Self { units, bidirectional, last } = self;
+        Recurrent { cell: Cell::Gru, units, bidirectional, last }
+    }
+
+    const fn of(layer: Recurrent) -> Self {
+        let Recurrent { units, bidirectional, last, .. } = layer;
+        Self { units, bidirectional, last }
+    }
+}
+
+impl LayerType for Gru {
+    const KIND: LayerKind = LayerKind {
+        type_name: "gru",
+        class: "GRU",
+        about: "A state with gates that reset and keep it reads the sequence, position by position.",
+    };
+    const FIELDS: &'static [FieldSpec<Self>] =
+        &[recurrent::units(lens!(units)), recurrent::bidirectional(lens!(bidirectional)), recurrent::returned(last!())];
+    const OUTPUT_FIELD: Option<&'static str> = Some("units");
+
+    fn example() -> Self {
+        Self { units: 64, bidirectional: false, last: false }
+    }
+
+    fn drawn(draw: &mut Draw, _input: &Shape) -> Self {
+        Self::of(Recurrent::drawn(draw, Cell::Gru))
+    }
+
+    fn infer(&self, cx: &mut Infer<'_>) -> Option<Shape> {
+        self.recurrent().infer(cx)
+    }
+
+    fn keep_shape(&mut self, input: &Shape) {
+        *self = Self::of(self.recurrent().kept(input));
+    }
+}

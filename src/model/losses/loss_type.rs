@@ -1,0 +1,113 @@
+//! What a loss declares of itself, and what follows from it for any of them.
+
+use super::point_fn::PointFn;
+use crate::model::draw::Draw;
+use crate::model::field_value::FieldValue;
+use crate::model::schema::{FieldSpec, FieldView};
+use crate::model::spec::Fields;
+use crate::tensor::Shape;
+use serde_json::{Map, Value};
+use std::fmt::Debug;
+
+/// What a loss compares outputs with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Targets {
+    /// A class for each sample, from 0.
+    Classes,
+    /// Any value for each output.
+    Values,
+    /// 0 or 1 for each output.
+    Binary,
+}
+
+/// How a loss is computed.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum LossRule {
+    SoftmaxCrossEntropy {
+        smoothing: f64,
+    },
+    SquaredError,
+    /// The mean of a function of each output and its target.
+    Pointwise {
+        func: PointFn,
+        delta: f64,
+    },
+}
+
+/// What is known of a loss before its step is built.
+pub trait LossType: Copy + Debug + PartialEq + 'static {
+    /// The name in presets.
+    const NAME: &'static str;
+    /// The name in sentences.
+    const TITLE: &'static str;
+    /// One line that says what it is for.
+    const ABOUT: &'static str;
+    /// The fields in the order in which they are written and shown.
+    const FIELDS: &'static [FieldSpec<Self>];
+    const TARGETS: Targets;
+
+    /// The loss with sensible fields.
+    fn example() -> Self;
+
+    /// Draws the fields for a random network.
+    fn drawn(draw: &mut Draw) -> Self;
+
+    /// How far it is from the simplest loss, for who makes networks smaller.
+    fn cost(&self) -> usize;
+
+    fn rule(&self) -> LossRule;
+
+    /// What an output must be that it does not take, as help for a person.
+    fn refusal(_output: &Shape) -> Option<&'static str> {
+        None
+    }
+
+    /// The expression in Python, of `output` and `y`; `is_plain` leaves out what belongs to training alone.
+    fn pytorch(&self, is_plain: bool) -> String;
+}
+
+pub(super) fn findings<T: LossType>(loss: &T) -> Vec<(&'static str, String, String)> {
+    let of =
+        |field: &'static FieldSpec<T>| field.findings(loss).into_iter().map(|(found, help)| (field.name, found, help));
+    T::FIELDS.iter().flat_map(of).collect()
+}
+
+pub(super) fn read_into<T: LossType>(loss: &mut T, f: &mut Fields<'_>) {
+    T::FIELDS.iter().for_each(|field| field.read(loss, f));
+}
+
+pub(super) fn write_into<T: LossType>(loss: &T, map: &mut Map<String, Value>) {
+    T::FIELDS.iter().for_each(|field| field.write(loss, map));
+}
+
+pub(super) fn views<T: LossType>(loss: &T) -> Vec<FieldView> {
+    T::FIELDS.iter().map(|field| field.view(loss)).collect()
+}
+
+pub(super) fn set_in<T: LossType>(loss: &mut T, name: &str, value: &FieldValue) -> bool {
+    T::FIELDS.iter().find(|field| field.name == name).is_some_and(|field| field.set(loss, value))
+}
+
+pub(super) fn name_of<T: LossType>(_loss: &T) -> &'static str {
+    T::NAME
+}
+
+pub(super) fn title_of<T: LossType>(_loss: &T) -> &'static str {
+    T::TITLE
+}
+
+pub(super) fn about_of<T: LossType>(_loss: &T) -> &'static str {
+    T::ABOUT
+}
+
+pub(super) fn targets_of<T: LossType>(_loss: &T) -> Targets {
+    T::TARGETS
+}
+
+pub(super) fn refusal_of<T: LossType>(_loss: &T, output: &Shape) -> Option<&'static str> {
+    T::refusal(output)
+}
+
+pub(super) fn redrawn<T: LossType>(loss: &mut T, draw: &mut Draw) {
+    *loss = T::drawn(draw);
+}

@@ -1,0 +1,223 @@
+//! The losses, one file each: fields, defaults, ranges, which targets they take and on which outputs.
+//!
+//! A new loss is a file with a struct that implements [`LossType`], and its name in the list of `each_loss!`. Names,
+//! definitions and defaults are PyTorch's.
+
+mod binary_cross_entropy;
+mod huber;
+mod l1;
+mod loss_type;
+mod mse;
+mod point_fn;
+mod softmax_cross_entropy;
+
+pub use binary_cross_entropy::BinaryCrossEntropy;
+pub use huber::Huber;
+pub use l1::L1;
+pub use loss_type::{LossRule, LossType, Targets};
+pub use mse::Mse;
+pub use point_fn::PointFn;
+pub use softmax_cross_entropy::SoftmaxCrossEntropy;
+
+use self::loss_type::{
+    about_of, findings, name_of, read_into, redrawn, refusal_of, set_in, targets_of, title_of, views, write_into,
+};
+use super::draw::Draw;
+use super::field_value::FieldValue;
+use super::schema::FieldView;
+use super::spec::Fields;
+use crate::tensor::Shape;
+use serde_json::{Map, Value};
+
+/// The list of losses, in the order in which they are offered, for whatever is made for each of them.
+///
+/// `each_loss!(spec, loss => expression)` is the value of the expression with `loss` bound to the struct that a
+/// [`LossSpec`] holds.
+macro_rules! each_loss {
+    (@all [define] $($Name:ident)*) => {
+        /// The loss; the mean over the batch.
+        #[derive(Clone, Copy, Debug, PartialEq)]
+        pub enum LossSpec {
+            $($Name($Name),)*
+        }
+
+        impl LossSpec {
+            /// The name of every loss in presets.
+            pub const NAMES: [&'static str; [$(stringify!($Name)),*].len()] = [$($Name::NAME),*];
+
+            /// The loss of this name with sensible fields.
+            #[must_use]
+            pub fn example(name: &str) -> Option<Self> {
+                $(if name == $Name::NAME { return Some(Self::$Name($Name::example())); })*
+                None
+            }
+        }
+    };
+    (@all [$spec:expr, $loss:ident => $body:expr] $($Name:ident)*) => {
+        match $spec {
+            $($crate::model::LossSpec::$Name($loss) => $body,)*
+        }
+    };
+    ($($args:tt)*) => {
+        $crate::model::losses::each_loss! {
+            @all [$($args)*] SoftmaxCrossEntropy Mse BinaryCrossEntropy L1 Huber
+        }
+    };
+}
+pub(crate) use each_loss;
+
+each_loss!(define);
+
+impl LossSpec {
+    /// Softmax with cross entropy, without smoothing.
+    pub const SOFTMAX_CROSS_ENTROPY: Self = Self::SoftmaxCrossEntropy(SoftmaxCrossEntropy { label_smoothing: 0.0 });
+    /// The mean squared error.
+    pub const MSE: Self = Self::Mse(Mse {});
+
+    /// The name used in presets.
+    #[must_use]
+    pub fn name(&self) -> &'static str {
+        each_loss!(self, loss => name_of(loss))
+    }
+
+    /// The name in sentences.
+    #[must_use]
+    pub fn title(&self) -> &'static str {
+        each_loss!(self, loss => title_of(loss))
+    }
+
+    /// One line that says what it is for.
+    #[must_use]
+    pub fn about(&self) -> &'static str {
+        each_loss!(self, loss => about_of(loss))
+    }
+
+    #[must_use]
+    pub fn targets(&self) -> Targets {
+        each_loss!(self, loss => targets_of(loss))
+    }
+
+    /// Whether its targets are classes; otherwise they are values of the output's shape.
+    #[must_use]
+    pub fn wants_classes(&self) -> bool {
+        self.targets() == Targets::Classes
+    }
+
+    /// Whether the step can say which share of its answers is right.
+    #[must_use]
+    pub fn has_accuracy(&self) -> bool {
+        self.targets() != Targets::Values
+    }
+
+    #[must_use]
+    pub fn rule(&self) -> LossRule {
+        each_loss!(self, loss => loss.rule())
+    }
+
+    /// What an output of one sample must be, where this one does not suit.
+    #[must_use]
+    pub fn refusal(&self, output: &Shape) -> Option<&'static str> {
+        each_loss!(self, loss => refusal_of(loss, output))
+    }
+
+    /// The fields with their values, in the order in which they are shown; names are whole paths.
+    #[must_use]
+    pub fn fields(&self) -> Vec<FieldView> {
+        each_loss!(self, loss => views(loss))
+    }
+
+    /// Sets a field; false where the loss has no such field or the value is of another kind.
+    pub fn set(&mut self, name: &str, value: &FieldValue) -> bool {
+        each_loss!(self, loss => set_in(loss, name, value))
+    }
+
+    /// The expression in Python, of `output` and `y`; `is_plain` leaves out what belongs to training alone.
+    #[must_use]
+    pub fn pytorch(&self, is_plain: bool) -> String {
+        each_loss!(self, loss => loss.pytorch(is_plain))
+    }
+
+    /// How far it is from the simplest loss.
+    pub(super) fn cost(&self) -> usize {
+        each_loss!(self, loss => loss.cost())
+    }
+
+    /// Every mistake of its fields: the field, what was found, and what is allowed.
+    pub(super) fn findings(&self) -> Vec<(&'static str, String, String)> {
+        each_loss!(self, loss => findings(loss))
+    }
+
+    /// Reads a loss; `None` where the document names none that there is.
+    pub(super) fn read(f: &mut Fields<'_>) -> Option<Self> {
+        let kind = f.choice("type", &Self::NAMES.map(|name| (name, name)), true)?;
+        let mut loss = Self::example(kind)?;
+        each_loss!(&mut loss, loss => read_into(loss, f));
+        f.finish_ref();
+        Some(loss)
+    }
+
+    /// The loss as it is in a preset.
+    pub(super) fn write(&self) -> Value {
+        let mut map = Map::new();
+        map.insert("type".into(), self.name().into());
+        each_loss!(self, loss => write_into(loss, &mut map));
+        Value::Object(map)
+    }
+
+    /// The loss of this name with drawn fields.
+    pub(super) fn drawn(name: &str, draw: &mut Draw) -> Self {
+        let mut loss = Self::example(name).unwrap_or(Self::MSE);
+        each_loss!(&mut loss, loss => redrawn(loss, draw));
+        loss
+    }
+
+    /// The loss of one sample, or of any other values that the mean is taken over, in f64. `None` of a loss on classes.
+    #[must_use]
+    pub fn of_values(&self, output: &[f32], target: &[f32]) -> Option<f64> {
+        let of = |(y, t): (&f32, &f32)| match self.rule() {
+            LossRule::SoftmaxCrossEntropy { .. } => None,
+            // As the step does, it subtracts in f32.
+            LossRule::SquaredError => Some(f64::from(y - t).powi(2)),
+            LossRule::Pointwise { func, delta } => Some(func.value(f64::from(*y), f64::from(*t), delta)),
+        };
+        let sum: Option<f64> = output.iter().zip(target).map(of).sum();
+        sum.map(|sum| sum / output.len().max(1) as f64)
+    }
+}
+
+/// Whether an output says what a target of 0 or 1 is: above 0 is 1. Never where it is no number.
+#[must_use]
+pub fn is_right(output: f32, target: f32) -> bool {
+    if target > 0.5 { output > 0.0 } else { output <= 0.0 }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn values_are_those_of_pytorch() {
+        // torch.nn.functional on output [-3, 0.25, 40] and target [0, 1, 0]; huber with delta 0.5.
+        let (output, target) = ([-3.0, 0.25, 40.0], [0.0, 1.0, 0.0]);
+        let of = |name: &str| {
+            let mut loss = LossSpec::example(name).unwrap();
+            loss.set("loss.delta", &FieldValue::Number(0.5));
+            loss.of_values(&output, &target).unwrap()
+        };
+        for (name, expected) in [
+            ("binary_cross_entropy", 13.541_508_923_817_53),
+            ("l1", 14.583_333_333_333_334),
+            ("huber", 7.166_666_666_666_667),
+            ("mse", 536.520_833_333_333_5),
+        ] {
+            assert!((of(name) - expected).abs() < 1e-12 * expected, "{name}: {}", of(name));
+        }
+        assert_eq!(LossSpec::SOFTMAX_CROSS_ENTROPY.of_values(&output, &target), None);
+    }
+
+    #[test]
+    fn an_answer_is_right_on_its_side_of_zero() {
+        assert!(is_right(0.1, 1.0) && is_right(0.0, 0.0) && !is_right(0.0, 1.0) && !is_right(0.1, 0.0));
+        assert!(!is_right(f32::NAN, 0.0) && !is_right(f32::NAN, 1.0));
+    }
+}

@@ -1,0 +1,257 @@
+//! Attention of positions to positions, and its derivative.
+
+use super::Operation;
+use super::geometry::Scalar;
+use super::slots::{slots, table};
+use serde::{Deserialize, Serialize};
+
+/// Random numbers that one group of keys takes: each row of probabilities begins with a group of its own.
+pub const DROPOUT_GROUP: usize = 64;
+
+/// The base of the angles by which rotary positions turn pairs of features.
+const ROTARY_BASE: f64 = 10_000.0;
+
+/// What attention and its derivative share. A row of the packed values `[batch, positions, packed]` has the queries of
+/// all heads, then the keys and then the values of all key and value heads.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct AttentionGeometry {
+    pub batch: usize,
+    pub positions: usize,
+    pub heads: usize,
+    /// Heads of keys and values; as many query heads that follow each other share each.
+    pub kv_heads: usize,
+    pub head_dim: usize,
+    /// Whether a position attends to itself and earlier ones only.
+    pub causal: bool,
+    /// Whether queries and keys are turned by angles that grow with their position.
+    pub rotary: bool,
+    /// The share of probabilities that is dropped while training.
+    pub dropout: Scalar,
+    /// The stream of the random numbers of `dropout`.
+    pub stream: u32,
+}
+
+impl AttentionGeometry {
+    /// Rows of the packed values.
+    #[must_use]
+    pub const fn rows(&self) -> usize {
+        self.batch * self.positions
+    }
+
+    /// Columns of the output.
+    #[must_use]
+    pub const fn width(&self) -> usize {
+        self.heads * self.head_dim
+    }
+
+    /// Columns of the packed values.
+    #[must_use]
+    pub const fn packed(&self) -> usize {
+        (self.heads + 2 * self.kv_heads) * self.head_dim
+    }
+
+    /// The first columns of a head's queries, keys and values.
+    #[must_use]
+    pub const fn columns(&self, head: usize) -> [usize; 3] {
+        let (kv, d) = (head / self.group(), self.head_dim);
+        [head * d, (self.heads + kv) * d, (self.heads + self.kv_heads + kv) * d]
+    }
+
+    /// Query heads that share keys and values.
+    #[must_use]
+    pub const fn group(&self) -> usize {
+        self.heads / self.kv_heads
+    }
+
+    /// What scores are multiplied by: one over the root of `head_dim`.
+    #[must_use]
+    pub fn scale(&self) -> f64 {
+        1.0 / (self.head_dim as f64).sqrt()
+    }
+
+    /// The keys that a position attends to: those before this one.
+    #[must_use]
+    pub const fn keys(&self, position: usize) -> usize {
+        if self.causal { position + 1 } else { self.positions }
+    }
+
+    /// Pairs of a query and a key that it attends to.
+    #[must_use]
+    pub const fn pairs(&self) -> usize {
+        let of_head = if self.causal { self.positions * (self.positions + 1) / 2 } else { self.positions.pow(2) };
+        self.batch * self.heads * of_head
+    }
+
+    /// Groups of random numbers of one row of probabilities.
+    #[must_use]
+    pub const fn dropout_groups(&self) -> usize {
+        self.positions.div_ceil(DROPOUT_GROUP)
+    }
+
+    /// The place of the random number of a probability; `row` counts queries of all samples and heads.
+    #[must_use]
+    pub const fn dropout_place(&self, row: usize, key: usize) -> usize {
+        row * self.dropout_groups() * DROPOUT_GROUP + key
+    }
+
+    /// Cosine and sine of the angle by which a position turns the features `pair` and `pair + head_dim / 2` (Su and
+    /// others, *RoFormer*, 2021).
+    #[must_use]
+    pub fn rotation(&self, position: usize, pair: usize) -> [f64; 2] {
+        let angle = position as f64 * ROTARY_BASE.powf(-2.0 * pair as f64 / self.head_dim as f64);
+        [angle.cos(), angle.sin()]
+    }
+
+    fn dims(&self) -> String {
+        let Self { batch, positions, heads, kv_heads, head_dim, .. } = self;
+        let groups = if heads == kv_heads { String::new() } else { format!(" kv={kv_heads}") };
+        let flags = [(self.causal, " causal"), (self.rotary, " rotary"), (self.has_dropout(), " dropout")];
+        let flags: String = flags.into_iter().filter(|(is_set, _)| *is_set).map(|(_, text)| text).collect();
+        format!("b={batch} t={positions} h={heads}{groups} d={head_dim}{flags}")
+    }
+
+    /// Whether probabilities are dropped.
+    #[must_use]
+    pub fn has_dropout(&self) -> bool {
+        self.dropout.get() > 0.0
+    }
+}
+
+/// `y`: each query's mean of the values, weighted by the softmax of its scaled products with the keys. `lse` is the
+/// logarithm of the sum of the exponentials of its scores, `[batch, heads, positions]`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct Attention {
+    pub geometry: AttentionGeometry,
+}
+
+slots! {
+    pub mod attention(op: Attention) {
+        QKV: in activation [op.geometry.rows() * op.geometry.packed()],
+        COUNTER: in [2] if op.geometry.has_dropout(),
+        Y: out activation [op.geometry.rows() * op.geometry.width()],
+        LSE: out [op.geometry.rows() * op.geometry.heads],
+        WORK: scratch,
+    }
+}
+
+impl Operation for Attention {
+    table!(attention);
+
+    fn name(&self) -> &'static str {
+        "attention"
+    }
+
+    fn dims(&self) -> String {
+        self.geometry.dims()
+    }
+
+    fn flops(&self) -> u64 {
+        (self.geometry.pairs() * (4 * self.geometry.head_dim + 4)) as u64
+    }
+
+    fn least_flops(&self) -> u64 {
+        (self.geometry.pairs() * 4 * self.geometry.head_dim) as u64
+    }
+
+    fn bytes_moved(&self, elem: usize) -> u64 {
+        let g = &self.geometry;
+        (g.rows() * (g.packed() + g.width() + g.heads) * elem) as u64
+    }
+
+    fn work_ps(&self) -> usize {
+        work_ps(&self.geometry, 2)
+    }
+
+    fn has_gpu_kernel(&self) -> bool {
+        false
+    }
+}
+
+/// The gradient of what [`Attention`] reads. Probabilities are computed again from `lse`, dropped ones from the same
+/// random numbers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct AttentionBwd {
+    pub geometry: AttentionGeometry,
+}
+
+slots! {
+    pub mod attention_bwd(op: AttentionBwd) {
+        DY: in activation [op.geometry.rows() * op.geometry.width()],
+        QKV: in activation [op.geometry.rows() * op.geometry.packed()],
+        Y: in activation [op.geometry.rows() * op.geometry.width()],
+        LSE: in [op.geometry.rows() * op.geometry.heads],
+        COUNTER: in [2] if op.geometry.has_dropout(),
+        DX: out activation [op.geometry.rows() * op.geometry.packed()],
+        WORK: scratch,
+    }
+}
+
+impl Operation for AttentionBwd {
+    table!(attention_bwd);
+
+    fn name(&self) -> &'static str {
+        "attention_bwd"
+    }
+
+    fn dims(&self) -> String {
+        self.geometry.dims()
+    }
+
+    fn flops(&self) -> u64 {
+        (self.geometry.pairs() * (10 * self.geometry.head_dim + 6)) as u64
+    }
+
+    fn least_flops(&self) -> u64 {
+        (self.geometry.pairs() * 10 * self.geometry.head_dim) as u64
+    }
+
+    fn bytes_moved(&self, elem: usize) -> u64 {
+        let g = &self.geometry;
+        (g.rows() * (2 * g.packed() + 2 * g.width() + g.heads) * elem) as u64
+    }
+
+    fn work_ps(&self) -> usize {
+        work_ps(&self.geometry, 5)
+    }
+
+    fn has_gpu_kernel(&self) -> bool {
+        false
+    }
+}
+
+/// Picoseconds of so many products over all pairs, with an exponential of each pair.
+fn work_ps(g: &AttentionGeometry, products: usize) -> usize {
+    let random = if g.has_dropout() { 1_500 } else { 0 };
+    g.pairs() * (products * g.head_dim * 20 + 400 + random) + g.rows() * g.packed() * 300
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pairs_columns_and_angles() {
+        let g = AttentionGeometry {
+            batch: 2,
+            positions: 5,
+            heads: 4,
+            kv_heads: 2,
+            head_dim: 6,
+            causal: true,
+            rotary: true,
+            dropout: Scalar::new(0.1),
+            stream: 3,
+        };
+        assert_eq!((g.rows(), g.width(), g.packed(), g.group()), (10, 24, 48, 2));
+        assert_eq!([0, 1, 3].map(|h| g.columns(h)), [[0, 24, 36], [6, 24, 36], [18, 30, 42]]);
+        assert_eq!((g.pairs(), g.keys(2)), (2 * 4 * 15, 3));
+        assert_eq!(AttentionGeometry { causal: false, ..g }.pairs(), 2 * 4 * 25);
+        assert_eq!(g.dropout_place(3, 4), 3 * 64 + 4);
+        assert_eq!(g.rotation(0, 2), [1.0, 0.0]);
+        assert_eq!(g.rotation(7, 0), [7f64.cos(), 7f64.sin()]);
+        let angle = 3.0 / 10_000f64.powf(1.0 / 3.0);
+        let turned = g.rotation(3, 1);
+        assert!((turned[0] - angle.cos()).abs() < 1e-15 && (turned[1] - angle.sin()).abs() < 1e-15);
+        assert_eq!(Attention { geometry: g }.dims(), "b=2 t=5 h=4 kv=2 d=6 causal rotary dropout");
+    }
+}

@@ -1,0 +1,175 @@
+//! What an update is scaled by, worked out inside the step: the rate of a schedule, and the limit of the gradient's
+//! norm.
+
+use super::Operation;
+use super::chunks::FLAT_CHUNK;
+use super::geometry::{Scalar, Segment};
+use super::slots::{slots, table};
+use crate::model::{Schedule, ScheduleKind};
+use serde::{Deserialize, Serialize};
+
+/// `grad_norm_seg [segments]`: the norm of each segment of the flat gradient, divided by the number of `batches` whose
+/// sum that is. The parts that are summed depend on the vector alone, not on the number of threads.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct GradNorms {
+    pub len: usize,
+    pub segments: Vec<Segment>,
+    #[serde(default = "one", skip_serializing_if = "is_one")]
+    pub batches: usize,
+}
+
+const fn one() -> usize {
+    1
+}
+
+#[allow(clippy::trivially_copy_pass_by_ref, reason = "serde hands out references")]
+const fn is_one(count: &usize) -> bool {
+    *count == 1
+}
+
+slots! {
+    pub mod grad_norms(op: GradNorms) {
+        GRAD: in [op.len],
+        GRAD_NORM_SEG: out [op.segments.len()],
+        WORK: scratch,
+    }
+}
+
+impl Operation for GradNorms {
+    table!(grad_norms);
+
+    fn name(&self) -> &'static str {
+        "grad_norms"
+    }
+
+    fn dims(&self) -> String {
+        format!("len={} segments={}", self.len, self.segments.len())
+    }
+
+    fn flops(&self) -> u64 {
+        2 * self.len as u64
+    }
+
+    fn bytes_moved(&self, elem: usize) -> u64 {
+        ((self.len + self.segments.len()) * elem) as u64
+    }
+
+    /// No more of the flat vector than its segments.
+    fn least_bytes(&self, _slot: usize, len: usize, elem: usize) -> u64 {
+        let held = if len == self.len { self.segments.iter().map(|s| s.len).sum::<usize>().min(len) } else { len };
+        (held * elem) as u64
+    }
+
+    /// A norm for each piece that a chunk has of a segment.
+    fn scratch_floats(&self) -> usize {
+        self.segments.len() + self.len.div_ceil(FLAT_CHUNK)
+    }
+
+    fn has_gpu_kernel(&self) -> bool {
+        false
+    }
+}
+
+/// `rates [2] = rate of this step, weight decay`, from `hyper [2]`, the base rate and the decay, by a schedule over the
+/// step of `counter` and the `steps` of the run. Where `clip_norm` is not zero, a third value is what gradients are
+/// multiplied by: `min(1, clip_norm / (norm + 1e-6))` with the norm of all segments; NaN where that is NaN. Where the
+/// gradient is the sum of several `batches`, that value is there in any case and divided by their number.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct UpdateRates {
+    pub schedule: ScheduleKind,
+    pub warmup: usize,
+    #[serde(rename = "final")]
+    pub last: Scalar,
+    pub every: usize,
+    pub factor: Scalar,
+    pub clip_norm: Scalar,
+    pub segments: usize,
+    #[serde(default = "one", skip_serializing_if = "is_one")]
+    pub batches: usize,
+}
+
+slots! {
+    pub mod update_rates(op: UpdateRates) {
+        HYPER: in [2],
+        COUNTER: in [2] if !op.schedule().is_constant(),
+        STEPS: in [1] if op.schedule.has_end(),
+        GRAD_NORM_SEG: in [op.segments] if op.clips(),
+        RATES: out [op.rates()],
+    }
+}
+
+impl Operation for UpdateRates {
+    table!(update_rates);
+
+    fn name(&self) -> &'static str {
+        "update_rates"
+    }
+
+    fn dims(&self) -> String {
+        match self.clips() {
+            true => format!("{} segments={}", self.schedule.name(), self.segments),
+            false => self.schedule.name().to_owned(),
+        }
+    }
+
+    fn flops(&self) -> u64 {
+        8 + if self.clips() { 2 * self.segments as u64 } else { 0 }
+    }
+
+    fn bytes_moved(&self, elem: usize) -> u64 {
+        let norms = if self.clips() { self.segments + 1 } else { 0 };
+        (3 * size_of::<i64>() + (4 + norms) * elem) as u64
+    }
+
+    fn whole_constants(&self) -> &'static [&'static str] {
+        match self.schedule {
+            ScheduleKind::Step => &["warmup", "every"],
+            _ => &["warmup"],
+        }
+    }
+
+    fn has_gpu_kernel(&self) -> bool {
+        false
+    }
+}
+
+impl UpdateRates {
+    #[must_use]
+    pub fn new(schedule: Schedule, clip_norm: f64, segments: usize) -> Self {
+        let Schedule { kind, warmup, last, every, factor } = schedule;
+        let [last, factor, clip_norm] = [last, factor, clip_norm].map(Scalar::new);
+        Self { schedule: kind, warmup, last, every, factor, clip_norm, segments, batches: 1 }
+    }
+
+    #[must_use]
+    pub fn schedule(&self) -> Schedule {
+        let Self { schedule: kind, warmup, last, every, factor, .. } = *self;
+        Schedule { kind, warmup, last: last.get(), every, factor: factor.get() }
+    }
+
+    /// Whether gradients are made shorter.
+    #[must_use]
+    pub fn clips(&self) -> bool {
+        self.clip_norm.get() > 0.0
+    }
+
+    /// Whether there is a value that gradients are multiplied by.
+    #[must_use]
+    pub fn scales(&self) -> bool {
+        self.clips() || self.batches > 1
+    }
+
+    /// Elements of the result.
+    #[must_use]
+    pub fn rates(&self) -> usize {
+        if self.scales() { 3 } else { 2 }
+    }
+
+    /// What gradients are multiplied by whose mean has this norm.
+    #[must_use]
+    pub fn scale(&self, norm: f64) -> f64 {
+        let limit = if self.clips() { self.clip_norm.get() / (norm + 1e-6) } else { 1.0 };
+        // A NaN stays one.
+        (if limit > 1.0 { 1.0 } else { limit }) / self.batches as f64
+    }
+}

@@ -1,0 +1,139 @@
+//! Recurrent layers: the walk over the positions, and its derivative.
+
+use super::Operation;
+use super::geometry::RecurrenceGeometry;
+use super::slots::{slots, table};
+use serde::{Deserialize, Serialize};
+
+/// The walk of one direction of a recurrent layer over the positions of each sequence, from a state of zeros.
+///
+/// `x [batch, positions, gates, units]` is the input part of all gates, with its bias; `weight [units, gates, units]`
+/// and `bias [gates, units]` are those of the state. `y` is the new state at each position, or the final one; where
+/// `other`, the output of the other direction, is there, each row of `y` is a row of `other` and then its own.
+///
+/// For the derivative it leaves the values of the gates, which may be in place of `x`, one `inner` value of each unit
+/// (see [`Cell::keeps_inner`](crate::model::Cell::keeps_inner)), and the state `before` each position.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct Recurrence {
+    pub geometry: RecurrenceGeometry,
+}
+
+slots! {
+    pub mod recurrence(op: Recurrence) {
+        X: in activation [op.geometry.rows() * op.geometry.wide()],
+        WEIGHT: in [op.geometry.units * op.geometry.wide()],
+        BIAS: in [op.geometry.wide()],
+        OTHER: in activation [op.geometry.states() * op.geometry.units] if op.geometry.joins(),
+        Y: out activation [op.geometry.states() * op.geometry.units * if op.geometry.joins() { 2 } else { 1 }],
+        GATES: out activation [op.geometry.rows() * op.geometry.wide()],
+        INNER: out activation [op.geometry.rows() * op.geometry.units] if op.geometry.cell.keeps_inner(),
+        BEFORE: out activation [op.geometry.rows() * op.geometry.units],
+        WORK: scratch,
+    }
+}
+
+impl Operation for Recurrence {
+    table!(recurrence);
+
+    fn name(&self) -> &'static str {
+        self.geometry.cell.name()
+    }
+
+    fn dims(&self) -> String {
+        dims(&self.geometry)
+    }
+
+    fn flops(&self) -> u64 {
+        (self.geometry.product_flops() + self.geometry.rows() * self.geometry.wide() * 4) as u64
+    }
+
+    fn least_flops(&self) -> u64 {
+        least_flops(&self.geometry)
+    }
+
+    fn bytes_moved(&self, elem: usize) -> u64 {
+        bytes(self, elem)
+    }
+
+    fn in_place(&self) -> &'static [(usize, usize)] {
+        &[(recurrence::X, recurrence::GATES)]
+    }
+
+    fn work_ps(&self) -> usize {
+        let g = &self.geometry;
+        g.product_ps() + g.rows() * g.wide() * GATE_PS
+    }
+}
+
+/// The derivative of [`Recurrence`]: the gradient `dx` of the input part, which may be in place of the gates, and
+/// where it differs from that the gradient `dhidden` of the state's product and bias. `dy` is the gradient of the
+/// layer's output, in whose rows a direction has its half where there are two.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct RecurrenceBwd {
+    pub geometry: RecurrenceGeometry,
+}
+
+slots! {
+    pub mod recurrence_bwd(op: RecurrenceBwd) {
+        DY: in activation [op.geometry.states() * op.geometry.output_width()],
+        WEIGHT: in [op.geometry.units * op.geometry.wide()],
+        GATES: in activation [op.geometry.rows() * op.geometry.wide()],
+        INNER: in activation [op.geometry.rows() * op.geometry.units] if op.geometry.cell.keeps_inner(),
+        BEFORE: in activation [op.geometry.rows() * op.geometry.units] if op.geometry.cell.has_hidden_gradient(),
+        DX: out activation [op.geometry.rows() * op.geometry.wide()],
+        DHIDDEN: out activation [op.geometry.rows() * op.geometry.wide()] if op.geometry.cell.has_hidden_gradient(),
+        WORK: scratch,
+    }
+}
+
+impl Operation for RecurrenceBwd {
+    table!(recurrence_bwd);
+
+    fn name(&self) -> &'static str {
+        self.geometry.cell.backward_name()
+    }
+
+    fn dims(&self) -> String {
+        dims(&self.geometry)
+    }
+
+    fn flops(&self) -> u64 {
+        (self.geometry.product_flops() + self.geometry.rows() * self.geometry.wide() * 6) as u64
+    }
+
+    fn least_flops(&self) -> u64 {
+        least_flops(&self.geometry)
+    }
+
+    fn bytes_moved(&self, elem: usize) -> u64 {
+        bytes(self, elem)
+    }
+
+    fn in_place(&self) -> &'static [(usize, usize)] {
+        &[(recurrence_bwd::GATES, recurrence_bwd::DX)]
+    }
+
+    fn work_ps(&self) -> usize {
+        let g = &self.geometry;
+        g.product_ps() + g.rows() * g.wide() * GATE_GRADIENT_PS
+    }
+}
+
+/// Picoseconds of the functions of a gate, and of its derivative.
+const GATE_PS: usize = 1_500;
+const GATE_GRADIENT_PS: usize = 500;
+
+fn dims(g: &RecurrenceGeometry) -> String {
+    let direction = if g.reverse { " reverse" } else { "" };
+    format!("batch={} positions={} units={}{direction}", g.batch, g.positions, g.units)
+}
+
+fn least_flops(g: &RecurrenceGeometry) -> u64 {
+    (g.product_flops() + g.rows() * g.wide()) as u64
+}
+
+/// The bytes of all arguments that are needed, each touched once.
+fn bytes(op: &dyn Operation, elem: usize) -> u64 {
+    let needed = (0..op.slots().len()).filter(|&slot| op.is_needed(slot));
+    (needed.filter_map(|slot| op.extent(slot)).sum::<usize>() * elem) as u64
+}

@@ -1,0 +1,140 @@
+//! Where everything is that survives the steps of a network: one address for all steps over the same parameters.
+//!
+//! A [`StoreLayout`] is made once for a model and its optimizer, from the plan of its training step. Every other step
+//! over these parameters (an evaluation, another batch size) finds its parameters and state in it by key and size.
+
+use super::BindingPlan;
+use super::state::StateKey;
+use crate::tensor::Bytes;
+use std::collections::HashMap;
+use thiserror::Error;
+
+/// Why a step cannot use a store.
+#[derive(Clone, Debug, Error, PartialEq, Eq)]
+pub enum LayoutError {
+    #[error("the step needs {key}, which is not among the state of this network")]
+    Missing { key: StateKey },
+    #[error("the step has {found} of {key}, and the state of this network has {expected}")]
+    Size { key: StateKey, expected: Bytes, found: Bytes },
+}
+
+/// Where something that survives a step is in its store.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StoreSlot {
+    pub key: StateKey,
+    /// First byte.
+    pub start: u64,
+    /// Bytes taken, padding included.
+    pub bytes: u64,
+}
+
+/// Where everything is that survives the steps of a network.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct StoreLayout {
+    slots: Vec<StoreSlot>,
+    by_key: HashMap<StateKey, usize>,
+    bytes: u64,
+}
+
+/// Where a buffer of a plan is when the step has its memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Home {
+    /// The first byte in the store.
+    Store(u64),
+    /// The first byte in the arena.
+    Arena(u64),
+}
+
+/// Where the buffers of one step are.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Homes {
+    by_buffer: Vec<Home>,
+    /// Bytes that the step takes of its arena.
+    pub arena_bytes: u64,
+}
+
+impl Homes {
+    /// Where each buffer is, by its number.
+    #[must_use]
+    pub fn all(&self) -> &[Home] {
+        &self.by_buffer
+    }
+}
+
+impl StoreLayout {
+    /// The layout that the first of these plans has at its beginning, with what only the others need behind it.
+    #[must_use]
+    pub fn of(plans: &[&BindingPlan]) -> Self {
+        let mut layout = Self::default();
+        for (number, plan) in plans.iter().enumerate() {
+            for buffer in &plan.buffers {
+                let Some(key) = &buffer.key else { continue };
+                if layout.by_key.contains_key(key) || (number > 0 && key.kind.may_be_own()) {
+                    continue;
+                }
+                layout.by_key.insert(key.clone(), layout.slots.len());
+                layout.slots.push(StoreSlot { key: key.clone(), start: layout.bytes, bytes: buffer.bytes });
+                layout.bytes += buffer.bytes;
+            }
+        }
+        layout
+    }
+
+    /// Everything in it, in order of addresses.
+    #[must_use]
+    pub fn slots(&self) -> &[StoreSlot] {
+        &self.slots
+    }
+
+    /// Bytes of the whole store.
+    #[must_use]
+    pub const fn bytes(&self) -> u64 {
+        self.bytes
+    }
+
+    /// Where the thing with this key is.
+    #[must_use]
+    pub fn slot(&self, key: &StateKey) -> Option<&StoreSlot> {
+        self.by_key.get(key).map(|at| &self.slots[*at])
+    }
+
+    /// Where the buffers of a plan are: what the store holds is there, and the others are in the arena, those that are
+    /// there before the step or are read after it in front.
+    ///
+    /// # Errors
+    /// The first key that the store lacks, or has with another size.
+    pub fn homes(&self, plan: &BindingPlan) -> Result<Homes, LayoutError> {
+        let mut by_buffer = Vec::with_capacity(plan.buffers.len());
+        let mut own_bytes = 0;
+        for buffer in &plan.buffers {
+            let home = match &buffer.key {
+                Some(key) => self.found(key, buffer.bytes)?.map(Home::Store),
+                // Its place follows once it is known what is in front of it.
+                None if !buffer.persistent => Some(Home::Arena(0)),
+                None => None,
+            };
+            by_buffer.push(home.unwrap_or_else(|| {
+                own_bytes += buffer.bytes;
+                Home::Arena(own_bytes - buffer.bytes)
+            }));
+        }
+        for (home, buffer) in by_buffer.iter_mut().zip(&plan.buffers).filter(|(_, b)| !b.persistent) {
+            *home = Home::Arena(own_bytes + (buffer.offset - plan.persistent_bytes));
+        }
+        let transient_bytes = plan.arena_bytes - plan.persistent_bytes;
+        Ok(Homes { by_buffer, arena_bytes: own_bytes + transient_bytes })
+    }
+
+    /// The first byte of the thing with this key; nothing where the step has one of its own.
+    fn found(&self, key: &StateKey, bytes: u64) -> Result<Option<u64>, LayoutError> {
+        match self.slot(key) {
+            Some(slot) if slot.bytes == bytes => Ok(Some(slot.start)),
+            _ if key.kind.may_be_own() => Ok(None),
+            None => Err(LayoutError::Missing { key: key.clone() }),
+            Some(slot) => {
+                let (expected, found) = (Bytes(slot.bytes), Bytes(bytes));
+                Err(LayoutError::Size { key: key.clone(), expected, found })
+            }
+        }
+    }
+}

@@ -1,0 +1,357 @@
+//! A training step in memory: one recording, or one for each kind of batch where several batches make a step.
+
+use super::TrainError;
+use crate::compile::Compiled;
+use crate::exec::cpu::Pool;
+use crate::exec::{CachedStep, ExecError, Executor, Step, StepKey, WHOLE};
+use crate::ir::Share;
+use crate::lower::LValueId;
+use std::ops::{Deref, DerefMut};
+use std::sync::Arc;
+
+/// The recordings of a training step over one store. What the host writes and reads is the same memory for all of them,
+/// and is found by the one that updates the parameters.
+pub struct TrainingStep {
+    /// The batch that the parameters are updated after.
+    last: CachedStep,
+    /// The batches before it: the first one, and those between.
+    earlier: Vec<CachedStep>,
+    /// Batches that make a step.
+    batches: usize,
+}
+
+impl TrainingStep {
+    /// The step that ends with `last`, with the compiled steps of the batches before it.
+    ///
+    /// # Errors
+    /// Where one of these cannot be recorded.
+    pub(super) fn new(last: CachedStep, earlier: &[Arc<Compiled>], batches: usize) -> Result<Self, TrainError> {
+        let mut recorded = Vec::with_capacity(earlier.len());
+        if let Some((cache, _)) = last.home() {
+            for compiled in earlier {
+                let key = StepKey::of(compiled, WHOLE);
+                recorded.push(cache.lend(&key, || Ok::<_, TrainError>(Arc::clone(compiled)))?);
+                cache.pin(&key, true);
+            }
+        }
+        Ok(Self { last, earlier: recorded, batches })
+    }
+
+    /// The recording that updates the parameters, with the cache that it comes from.
+    pub(super) const fn last(&self) -> &CachedStep {
+        &self.last
+    }
+
+    /// Batches that make a step.
+    #[must_use]
+    pub const fn batches(&self) -> usize {
+        self.batches
+    }
+
+    /// The recording of batch `number` of a step, from 0.
+    pub(super) fn of_batch(&mut self, number: usize) -> &mut Step {
+        match Share::of(number, self.batches) {
+            Share::First => &mut self.earlier[0],
+            Share::Middle => &mut self.earlier[1],
+            Share::Last => &mut self.last,
+        }
+    }
+
+    /// Batches of a step that are neither its first nor its last.
+    const fn between(&self) -> usize {
+        self.batches.saturating_sub(2)
+    }
+
+    /// Every recording, with the number of batches of a step that it is for.
+    pub fn recordings(&self) -> impl Iterator<Item = (&Step, usize)> {
+        let earlier = self.earlier.iter().zip([1, self.between()]).map(|(step, count)| (&**step, count));
+        earlier.chain([(&*self.last, 1)])
+    }
+
+    /// As [`Self::recordings`], to run them.
+    pub fn recordings_mut(&mut self) -> impl Iterator<Item = (&mut Step, usize)> {
+        let between = self.between();
+        let earlier = self.earlier.iter_mut().zip([1, between]).map(|(step, count)| (&mut **step, count));
+        earlier.chain([(&mut *self.last, 1)])
+    }
+
+    /// Runs batch `number` of a step, from 0, on what the host wrote.
+    ///
+    /// # Errors
+    /// As [`Step::run`].
+    pub(super) fn run_batch(&mut self, number: usize, executor: Executor, pool: &mut Pool) -> Result<(), ExecError> {
+        self.of_batch(number).run(executor, pool)
+    }
+
+    /// Runs the whole step once; where several batches make it, on one batch as often.
+    ///
+    /// # Errors
+    /// As [`Step::run`].
+    pub fn run(&mut self, executor: Executor, pool: &mut Pool) -> Result<(), ExecError> {
+        (0..self.batches).try_for_each(|number| self.run_batch(number, executor, pool))
+    }
+
+    /// As [`Self::run`], replayed.
+    ///
+    /// # Errors
+    /// As [`Step::run`].
+    pub fn replay(&mut self, pool: &mut Pool) -> Result<(), ExecError> {
+        self.run(Executor::Replay, pool)
+    }
+
+    /// As [`Self::replay`], `count` times; a GPU runs several steps in one launch.
+    ///
+    /// # Errors
+    /// As [`Step::run`].
+    pub fn replay_many(&mut self, count: usize, pool: &mut Pool) -> Result<(), ExecError> {
+        match self.batches {
+            1 => self.last.replay_many(count, pool),
+            _ => (0..count).try_for_each(|_| self.replay(pool)),
+        }
+    }
+
+    /// Runs the step once each way and puts back everything that survives a step.
+    ///
+    /// # Errors
+    /// As [`Step::run`].
+    pub fn warm_up(&mut self, pool: &mut Pool) -> Result<(), ExecError> {
+        let saved = self.snapshot()?;
+        self.run(Executor::Eager, pool)?;
+        self.replay(pool)?;
+        self.restore(&saved)?;
+        self.synchronize()
+    }
+
+    /// Starts or stops keeping the ids of executed kernels.
+    pub fn set_trace(&mut self, on: bool) {
+        self.recordings_mut().for_each(|(step, _)| step.set_trace(on));
+    }
+
+    /// The ids of the kernels executed since tracing began, those of each recording together.
+    #[must_use]
+    pub fn trace(&self) -> Vec<String> {
+        self.recordings().flat_map(|(step, _)| step.trace()).collect()
+    }
+}
+
+impl Deref for TrainingStep {
+    type Target = Step;
+
+    fn deref(&self) -> &Step {
+        &self.last
+    }
+}
+
+impl DerefMut for TrainingStep {
+    fn deref_mut(&mut self) -> &mut Step {
+        &mut self.last
+    }
+}
+
+/// The mean of what the batches of a step report.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct BatchMeans {
+    loss: f64,
+    accuracy: f64,
+    batches: usize,
+}
+
+impl BatchMeans {
+    /// Takes in what the batch that just ran found; a network without accuracy has NaN.
+    ///
+    /// # Errors
+    /// What went wrong on the device.
+    pub(super) fn add(&mut self, step: &Step, loss: LValueId, accuracy: Option<LValueId>) -> Result<(), ExecError> {
+        let first = |id: LValueId| step.stored::<f32>(id).map(|v| f64::from(v[0]));
+        self.loss += first(loss)?;
+        self.accuracy += accuracy.map_or(Ok(f64::NAN), first)?;
+        self.batches += 1;
+        Ok(())
+    }
+
+    pub(super) fn loss(&self) -> f32 {
+        (self.loss / self.batches as f64) as f32
+    }
+
+    pub(super) fn accuracy(&self) -> f32 {
+        let mean = (self.accuracy / self.batches as f64) as f32;
+        if mean.is_nan() { f32::NAN } else { mean }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::compile::{Options, compile};
+    use crate::exec::cpu::host_target;
+    use crate::model::{Model, check, read_preset, write_preset};
+    use crate::select::Target;
+    use crate::tensor::Fnv;
+    use crate::train::{Recipe, Session, SessionSpec, StepReport};
+
+    /// A network with statistics and dropout, of which `accumulate` batches of 24 samples or less make a step.
+    fn text(batch: usize, accumulate: usize, layers: &str) -> String {
+        format!(
+            r#"{{"version": 1, "name": "t", "input": {{"shape": [64], "batch": {batch}}},
+            "layers": [{{"type": "dense", "units": 20}}, {layers} {{"type": "dense", "units": 10}}],
+            "loss": {{"type": "softmax_cross_entropy"}},
+            "optimizer": {{"type": "adam", "lr": 0.01, "clip_norm": 1, "schedule": {{"type": "cosine", "warmup": 2}}}},
+            "data": {{"type": "digits"}}, "train": {{"steps": 9, "seed": 3, "accumulate": {accumulate}}}}}"#
+        )
+    }
+
+    const RANDOM: &str = r#"{"type": "batch_norm"}, {"type": "activation", "function": "relu"},
+        {"type": "dropout", "rate": 0.3}, {"type": "repeat", "times": 2, "layers": [{"type": "dense", "units": 20}]},"#;
+
+    fn spec(text: &str, executor: Executor, threads: usize) -> SessionSpec {
+        SessionSpec { executor, threads, ..SessionSpec::new(read_preset(text).unwrap(), ".".into()) }
+    }
+
+    fn bits(report: &StepReport) -> [u32; 5] {
+        let StepReport { loss, accuracy, update_max, grad_norm, lr, .. } = report;
+        [loss, accuracy, update_max, grad_norm, lr].map(|v| v.to_bits())
+    }
+
+    /// Reports of all steps, and a checksum of all that survived.
+    fn whole_run(spec: &SessionSpec) -> (Vec<[u32; 5]>, u64) {
+        let mut session = Session::prepare(spec).unwrap();
+        let mut reports = Vec::new();
+        while let Some(report) = session.step().unwrap() {
+            reports.push(bits(&report));
+        }
+        let mut sum = Fnv::new();
+        sum.add(&session.train.snapshot().unwrap());
+        (reports, sum.sum())
+    }
+
+    #[test]
+    fn replay_equals_eager_on_any_number_of_threads() {
+        for accumulate in [2, 3, 5] {
+            let text = text(24, accumulate, RANDOM);
+            let replayed = whole_run(&spec(&text, Executor::Replay, 1));
+            assert_eq!(replayed.0.len(), 9);
+            for (executor, threads) in [(Executor::Eager, 1), (Executor::Replay, 2), (Executor::Eager, 3)] {
+                assert_eq!(whole_run(&spec(&text, executor, threads)), replayed, "{accumulate} {executor:?} {threads}");
+            }
+        }
+    }
+
+    #[test]
+    fn batches_that_make_a_step_are_as_one_of_all_their_samples() {
+        let run = |batch, accumulate| {
+            let mut session = Session::prepare(&spec(&text(batch, accumulate, ""), Executor::Replay, 1)).unwrap();
+            let mut reports = Vec::new();
+            while let Some(report) = session.step().unwrap() {
+                reports.push(report);
+            }
+            reports
+        };
+        let whole = run(96, 1);
+        for (accumulate, batch) in [(2, 48), (4, 24), (96, 1)] {
+            for (parts, whole) in run(batch, accumulate).iter().zip(&whole) {
+                let pairs = [
+                    (parts.loss, whole.loss),
+                    (parts.accuracy, whole.accuracy),
+                    (parts.grad_norm, whole.grad_norm),
+                    (parts.update_max, whole.update_max),
+                ];
+                for (part, all) in pairs {
+                    assert!((part - all).abs() <= 2e-3 * all.abs() + 1e-6, "{accumulate}: {part} and {all}");
+                }
+                assert_eq!(parts.lr.to_bits(), whole.lr.to_bits());
+            }
+        }
+    }
+
+    #[test]
+    fn random_numbers_and_statistics_are_those_of_each_batch() {
+        let text = text(24, 3, RANDOM);
+        let mut session = Session::prepare(&spec(&text, Executor::Replay, 1)).unwrap();
+        let counters = |session: &Session| {
+            ["counter", "batches"]
+                .map(|name| session.train.stored::<i64>(session.train.find(name).unwrap()).unwrap()[1])
+        };
+        assert_eq!(counters(&session), [0, 0]);
+        for step in 1..=4 {
+            session.step().unwrap();
+            assert_eq!(counters(&session), [step, 3 * step]);
+        }
+        // The same batch three times: masks differ, so that losses do.
+        let loss = session.train.find("loss").unwrap();
+        let mut losses = Vec::new();
+        for number in 0..3 {
+            let Session { train, pool, .. } = &mut session;
+            train.run_batch(number, Executor::Replay, pool).unwrap();
+            losses.push(train.stored::<f32>(loss).unwrap()[0].to_bits());
+        }
+        assert!(losses[0] != losses[1] && losses[1] != losses[2] && losses[0] != losses[2], "{losses:?}");
+    }
+
+    #[test]
+    fn a_checkpoint_continues_with_the_same_bits() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("c.safetensors");
+        let spec = spec(&text(24, 3, RANDOM), Executor::Replay, 1);
+        let mut session = Session::prepare(&spec).unwrap();
+        for _ in 0..4 {
+            session.step().unwrap();
+        }
+        session.save_checkpoint(&path, &spec.preset).unwrap();
+        let rest = |session: &mut Session| -> Vec<_> {
+            std::iter::from_fn(|| session.step().unwrap()).map(|report| (report.step, bits(&report))).collect()
+        };
+        let expected = rest(&mut session);
+        assert_eq!((expected.len(), expected[0].0), (5, 5));
+        let resume = SessionSpec { resume: Some(path.clone()), ..spec.clone() };
+        assert_eq!(rest(&mut Session::prepare(&resume).unwrap()), expected);
+        // Another number of batches is refused.
+        let mut other = resume;
+        other.preset.train.as_mut().unwrap().accumulate = 2;
+        let error = Session::prepare(&other).err().unwrap().to_string();
+        assert!(error.contains("train.accumulate is 3 there and 2 here"), "{error}");
+    }
+
+    fn model(accumulate: usize) -> Model {
+        check(&read_preset(&text(24, accumulate, RANDOM)).unwrap()).model.unwrap()
+    }
+
+    #[test]
+    fn each_share_is_a_recording_of_its_own_over_one_store_and_arena() {
+        let cases = [(1, &[1][..]), (2, &[1, 1]), (3, &[1, 1, 1]), (7, &[1, 5, 1])];
+        for (accumulate, expected) in cases {
+            let text = text(24, accumulate, RANDOM);
+            let mut session = Session::prepare(&spec(&text, Executor::Replay, 1)).unwrap();
+            let found: Vec<usize> = session.train.recordings_mut().map(|(_, count)| count).collect();
+            assert_eq!(found, expected);
+            let counts = session.recordings();
+            // Digits hold samples out, and their evaluation is a recording too.
+            assert_eq!((counts.recordings, counts.misses as usize), (found.len() + 1, found.len() + 1));
+            let (store, arena) = (Arc::clone(session.train.store()), Arc::clone(session.train.lent_arena()));
+            let all = session.train.recordings_mut();
+            all.for_each(|(step, _)| {
+                assert!(Arc::ptr_eq(step.store(), &store) && Arc::ptr_eq(step.lent_arena(), &arena))
+            });
+        }
+    }
+
+    #[test]
+    fn the_field_is_read_written_checked_and_part_of_the_recipe() {
+        let preset = read_preset(&text(24, 3, "")).unwrap();
+        assert_eq!(read_preset(&write_preset(&preset)).unwrap(), preset);
+        let mut one = preset.clone();
+        one.train.as_mut().unwrap().accumulate = 1;
+        assert!(!write_preset(&one).contains("accumulate") && !preset.trains_as(&one));
+        let changes = Recipe::of(&preset, 3, true).changes(&Recipe::of(&one, 3, true));
+        assert_eq!(changes.iter().map(|c| c.field.as_str()).collect::<Vec<_>>(), ["train.accumulate"]);
+        one.train.as_mut().unwrap().accumulate = 0;
+        let found = check(&one).diagnostics;
+        assert!(found.len() == 1 && found[0].path == "train.accumulate", "{found:?}");
+    }
+
+    #[test]
+    fn a_gpu_is_refused_with_a_reason() {
+        let error = compile(&model(3), &Options::train(Target::h200())).unwrap_err().to_string();
+        assert!(error.contains("has no GPU kernel yet: use --device cpu"), "{error}");
+        assert!(compile(&model(3), &Options { share: Share::First, ..Options::train(host_target(1)) }).is_ok());
+    }
+}
