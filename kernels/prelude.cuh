@@ -406,10 +406,11 @@ template <u64 BETA1, u64 BETA2, u64 EPS, bool DECOUPLED> struct Adam : slots::ad
     }
 };
 
-// Gradient descent; the momentum's buffer is bound where MOMENTUM is not zero.
-template <u64 MOMENTUM, bool NESTEROV> struct Sgd : slots::sgd_step {
+// Gradient descent; the momentum's buffer is bound where FACTOR, the momentum, is not
+// zero. A parameter of the template must not have the name of a slot, which would hide it.
+template <u64 FACTOR, bool NESTEROV> struct Sgd : slots::sgd_step {
     using Slots = slots::sgd_step;
-    static constexpr int STATES = MOMENTUM << 1 != 0 ? 1 : 0;
+    static constexpr int STATES = FACTOR << 1 != 0 ? 1 : 0;
     static constexpr int STATE_PREV = Slots::MOMENTUM_PREV, STATE = Slots::MOMENTUM;
     float lr, wd;
     __device__ __forceinline__ void read(const Args& a) {
@@ -419,8 +420,8 @@ template <u64 MOMENTUM, bool NESTEROV> struct Sgd : slots::sgd_step {
     __device__ __forceinline__ float step(float old, float grad, float& buffer, float&) const {
         float g = grad + wd * old;
         if constexpr (STATES == 1) {
-            buffer = optimizer_constant(MOMENTUM) * buffer + g;
-            g = NESTEROV ? g + optimizer_constant(MOMENTUM) * buffer : buffer;
+            buffer = optimizer_constant(FACTOR) * buffer + g;
+            g = NESTEROV ? g + optimizer_constant(FACTOR) * buffer : buffer;
         }
         return old - lr * g;
     }

@@ -33,3 +33,44 @@ fn kernels_name_their_operands() {
     let mistakes: Vec<String> = all.iter().flat_map(|(name, text)| numbered_slots(name, text)).collect();
     report(&mistakes);
 }
+
+/// Parameters of templates that the name of a slot hides: a type that has the slots of an operation as its base sees
+/// the slot's number where it means the parameter.
+fn hidden_parameters(file: &str, text: &str, slots: &str) -> Vec<String> {
+    let mut out = Vec::new();
+    for (n, line) in text.lines().enumerate() {
+        let Some((head, base)) = line.split_once(" : slots::") else { continue };
+        let Some(parameters) = head.strip_prefix("template <").and_then(|h| h.rsplit_once('>')) else { continue };
+        let base = base.trim_end_matches(" {");
+        let Some((_, body)) = slots.split_once(&format!("struct {base} {{ enum : int {{ ")) else {
+            out.push(format!("{file}:{}: no slots are named {base}", n + 1));
+            continue;
+        };
+        let body = body.split('}').next().unwrap_or_default();
+        let names: Vec<&str> = body.split(',').filter_map(|slot| slot.split_whitespace().next()).collect();
+        for parameter in parameters.0.split(',').filter_map(|p| p.split_whitespace().last()) {
+            if names.contains(&parameter) {
+                out.push(format!("{file}:{}: {base} has a slot {parameter}, which hides the parameter", n + 1));
+            }
+        }
+    }
+    out
+}
+
+#[test]
+fn a_hidden_parameter_is_seen() {
+    let slots = "struct sgd_step { enum : int { GRAD = 0, MOMENTUM_PREV = 1,\n    MOMENTUM = 2 }; };";
+    let mistakes = |text: &str| hidden_parameters("k.cuh", text, slots);
+    assert_eq!(mistakes("template <u64 MOMENTUM, bool NESTEROV> struct Sgd : slots::sgd_step {\n").len(), 1);
+    assert_eq!(mistakes("template <class Rule> struct Sgd : slots::other_step {\n").len(), 1);
+    assert!(mistakes("template <u64 FACTOR, bool NESTEROV> struct Sgd : slots::sgd_step {\n").is_empty());
+}
+
+#[test]
+fn no_slot_hides_a_parameter_of_a_template() {
+    let all = texts(&["kernels"], &["cu", "cuh"]);
+    let slots = &all.iter().find(|(name, _)| name.ends_with("slots.cuh")).unwrap().1;
+    let seen: usize = all.iter().map(|(_, text)| text.matches("> struct ").count()).sum();
+    assert!(seen > 20, "the kernels are templates");
+    report(&all.iter().flat_map(|(name, text)| hidden_parameters(name, text, slots)).collect::<Vec<_>>());
+}
