@@ -3,8 +3,9 @@
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use stepgraph::compile::{Options, compile};
+use stepgraph::compile::{CpuOnly, Options, compile};
 use stepgraph::exec::cpu::{Pool, default_threads, host_target};
+use stepgraph::exec::cuda::gpu;
 use stepgraph::exec::{Executor, Step};
 use stepgraph::ir::Phase;
 use stepgraph::model::{ParamId, check, read_preset};
@@ -47,10 +48,10 @@ fn spec(name: &str, executor: Executor) -> SessionSpec {
     SessionSpec { executor, init: Some(file), data, steps: Some(usize::MAX), ..SessionSpec::new(preset, folder()) }
 }
 
-fn trajectory(name: &str, executor: Executor) {
+fn trajectory(name: &str, executor: Executor, machine: Option<Target>) {
     let golden = read_tensors(&folder().join(format!("{name}.safetensors"))).unwrap();
     let expect = |key: &str| golden.get(key).unwrap_or_else(|| panic!("{name} has {key}")).to_f64().unwrap();
-    let mut session = Session::prepare(&spec(name, executor)).unwrap();
+    let mut session = Session::prepare(&SessionSpec { machine, ..spec(name, executor) }).unwrap();
     let mut losses = Vec::new();
     let mut updates = Vec::new();
     let mut norms = Vec::new();
@@ -92,12 +93,34 @@ fn trajectory(name: &str, executor: Executor) {
 
 #[test]
 fn losses_updates_and_final_parameters_replayed() {
-    names().iter().for_each(|n| trajectory(n, Executor::Replay));
+    names().iter().for_each(|n| trajectory(n, Executor::Replay, None));
 }
 
 #[test]
 fn losses_updates_and_final_parameters_eager() {
-    names().iter().for_each(|n| trajectory(n, Executor::Eager));
+    names().iter().for_each(|n| trajectory(n, Executor::Eager, None));
+}
+
+#[test]
+fn losses_updates_and_final_parameters_on_a_gpu() {
+    let machine = match gpu(0) {
+        Ok(gpu) => gpu.target(),
+        Err(why) => return println!("skipped: no CUDA device: {why}"),
+    };
+    let mut followed = 0;
+    for name in names() {
+        let text = std::fs::read_to_string(folder().join(format!("{name}.json"))).unwrap();
+        if let Some(why) = CpuOnly::of(&check(&read_preset(&text).unwrap()).model.unwrap()) {
+            println!("{name} is left out: {why}");
+            continue;
+        }
+        for executor in [Executor::Eager, Executor::Replay] {
+            trajectory(&name, executor, Some(machine.clone()));
+        }
+        println!("{name} agrees");
+        followed += 1;
+    }
+    assert!(followed >= 9, "{followed} trajectories ran on the GPU");
 }
 
 /// Output and gradients of the first batch at the initial parameters, on one instruction set.
