@@ -44,6 +44,7 @@ mod training_step;
 mod tune;
 mod tuning_file;
 mod verify;
+mod watched;
 mod weights;
 mod weights_origin;
 mod worker;

@@ -1,8 +1,8 @@
 //! Random networks without mistakes, over every layer, loss, optimizer and precision: what proofs and property tests
 //! are run on, and how one that fails is made smaller.
 //!
-//! A seed gives the same network on every machine. Each layer draws its fields in its own file, beside the rule for what
-//! they may be, and is reached through the table that reads, writes and checks layers.
+//! A seed gives the same network on every machine. Each layer draws its fields in its own file, beside the rule for
+//! what they may be, and is reached through the table that reads, writes and checks layers.
 
 mod data;
 mod settings;

@@ -1,8 +1,8 @@
 //! Smaller networks of which something still holds.
 //!
 //! The shrinker works on the document, and knows no layer: whatever is a list of layers loses some, a block is replaced
-//! by the layers inside of it, fields go back to their defaults, and numbers become smaller and rounder. A document that
-//! the reader or the checker refuses is no candidate.
+//! by the layers inside of it, fields go back to their defaults, and numbers become smaller and rounder. A document
+//! that the reader or the checker refuses is no candidate.
 
 use crate::model::{LayerPath, LayerSpec, ListField, ListId, Precision, Preset, check, read_value, write_preset};
 use serde_json::{Map, Value, json};
