@@ -322,23 +322,56 @@ fn read_data(mut f: Fields<'_>) -> Option<DataSpec> {
 }
 
 fn read_source(kind: &str, f: &mut Fields<'_>) -> DataSource {
+    match kind {
+        "digits" => DataSource::Digits,
+        "iris" => DataSource::Iris,
+        "source" => DataSource::SourceCode,
+        "spirals" => {
+            let classes = f.count("classes", Some(3));
+            if !(2..=100).contains(&classes) {
+                f.fail("classes", format!("found {classes}"), "expected a whole number from 2 to 100");
+            }
+            DataSource::Spirals { samples: read_samples(f, SAMPLES), classes, noise: read_noise(f, 0.1) }
+        }
+        "moons" => DataSource::Moons { samples: read_samples(f, SAMPLES), noise: read_noise(f, 0.1) },
+        "circles" => {
+            let factor = f.number("factor", Some(0.5));
+            if !(0.0..1.0).contains(&factor) {
+                f.fail("factor", format!("found {factor}"), "expected a number from 0 up to, but not including, 1");
+            }
+            DataSource::Circles { samples: read_samples(f, SAMPLES), noise: read_noise(f, 0.05), factor }
+        }
+        "xor" => DataSource::Xor { samples: read_samples(f, SAMPLES), noise: read_noise(f, 0.2) },
+        "regression" => DataSource::Regression { samples: read_samples(f, SAMPLES), noise: read_noise(f, 0.05) },
+        "waves" => DataSource::Waves { samples: read_samples(f, SAMPLES), noise: read_noise(f, 0.1) },
+        "sums" => DataSource::Sums { samples: read_samples(f, 20_000) },
+        files => read_files(files, f),
+    }
+}
+
+/// The samples of a synthetic set where its document says nothing.
+const SAMPLES: usize = 2000;
+
+fn read_samples(f: &mut Fields<'_>, default: usize) -> usize {
     /// Synthetic sets are small; more samples than this would only fill memory.
     const MAX_SAMPLES: usize = 10_000_000;
-    let many = |f: &mut Fields<'_>, default: usize| {
-        let n = f.count("samples", Some(default));
-        if !(4..=MAX_SAMPLES).contains(&n) {
-            f.fail("samples", format!("found {n}"), "expected a whole number from 4 to 10000000");
-        }
-        n
-    };
-    let samples = |f: &mut Fields<'_>| many(f, 2000);
-    let noise = |f: &mut Fields<'_>, default: f64| {
-        let n = f.number("noise", Some(default));
-        if !(0.0..=10.0).contains(&n) {
-            f.fail("noise", format!("found {n}"), "expected a number from 0 to 10");
-        }
-        n
-    };
+    let n = f.count("samples", Some(default));
+    if !(4..=MAX_SAMPLES).contains(&n) {
+        f.fail("samples", format!("found {n}"), "expected a whole number from 4 to 10000000");
+    }
+    n
+}
+
+fn read_noise(f: &mut Fields<'_>, default: f64) -> f64 {
+    let n = f.number("noise", Some(default));
+    if !(0.0..=10.0).contains(&n) {
+        f.fail("noise", format!("found {n}"), "expected a number from 0 to 10");
+    }
+    n
+}
+
+/// The sources that are files.
+fn read_files(kind: &str, f: &mut Fields<'_>) -> DataSource {
     let path = |f: &mut Fields<'_>, name: &'static str| {
         let text = f.text(name, None);
         if text.is_empty() && f.raw(name).is_some_and(Value::is_string) {
@@ -347,25 +380,6 @@ fn read_source(kind: &str, f: &mut Fields<'_>) -> DataSource {
         text.into()
     };
     match kind {
-        "digits" => DataSource::Digits,
-        "iris" => DataSource::Iris,
-        "spirals" => {
-            let classes = f.count("classes", Some(3));
-            if !(2..=100).contains(&classes) {
-                f.fail("classes", format!("found {classes}"), "expected a whole number from 2 to 100");
-            }
-            DataSource::Spirals { samples: samples(f), classes, noise: noise(f, 0.1) }
-        }
-        "moons" => DataSource::Moons { samples: samples(f), noise: noise(f, 0.1) },
-        "circles" => {
-            let factor = f.number("factor", Some(0.5));
-            if !(0.0..1.0).contains(&factor) {
-                f.fail("factor", format!("found {factor}"), "expected a number from 0 up to, but not including, 1");
-            }
-            DataSource::Circles { samples: samples(f), noise: noise(f, 0.05), factor }
-        }
-        "xor" => DataSource::Xor { samples: samples(f), noise: noise(f, 0.2) },
-        "regression" => DataSource::Regression { samples: samples(f), noise: noise(f, 0.05) },
         "csv" => DataSource::Csv {
             path: path(f, "path"),
             header: read_header(f),
@@ -378,9 +392,6 @@ fn read_source(kind: &str, f: &mut Fields<'_>) -> DataSource {
         "idx" => DataSource::Idx { images: path(f, "images"), labels: path(f, "labels") },
         "cifar10" => DataSource::Cifar10 { paths: read_paths(f) },
         "text" => DataSource::Text { path: path(f, "path"), tokens: read_tokens(f) },
-        "source" => DataSource::SourceCode,
-        "sums" => DataSource::Sums { samples: many(f, 20_000) },
-        "waves" => DataSource::Waves { samples: samples(f), noise: noise(f, 0.1) },
         "series" => DataSource::Series {
             path: path(f, "path"),
             columns: read_columns(f),

@@ -151,9 +151,7 @@ impl Evaluator {
                             let (label, guess) = (*label as usize, argmax(row));
                             loss += cross_entropy(row, label);
                             right += usize::from(guess == label);
-                            if let Some(cell) = confusion.get_mut(label).and_then(|r| r.get_mut(guess)) {
-                                *cell += 1;
-                            }
+                            count_answer(&mut confusion, label, guess);
                         }
                         whole += usize::from(right - before == positions);
                     }
@@ -183,6 +181,13 @@ impl Evaluator {
             exact: (classes && positions > 1).then(|| whole as f64 / (n / positions as f64)),
             confusion,
         })
+    }
+}
+
+/// Counts an answer where every class has its row.
+fn count_answer(confusion: &mut [Vec<u32>], label: usize, guess: usize) {
+    if let Some(cell) = confusion.get_mut(label).and_then(|row| row.get_mut(guess)) {
+        *cell += 1;
     }
 }
 

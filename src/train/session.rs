@@ -83,8 +83,7 @@ impl Session {
         let origin = spec.init.as_deref().map(|path| given_parameters(&mut train, &model, path)).transpose()?.flatten();
         let watched = Watched::new(&train)?;
         let total = total_of(spec, &model, &feed)?;
-        watched.write_start(&mut train, &model, seed)?;
-        watched.write_steps(&mut train, total)?;
+        watched.write_start(&mut train, &model, seed, total)?;
         let guard = Guard::new(&mut train, &feed, kept)?;
         watch.report("first snapshot");
         watched.warm_up(&guard, &mut train, &mut feed, &mut pool)?;

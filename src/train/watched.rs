@@ -25,8 +25,8 @@ pub(super) struct Watched {
 }
 
 impl Watched {
-    /// Writes what a run begins with besides its parameters.
-    pub(super) fn write_start(&self, train: &mut Step, model: &Model, seed: u64) -> Result<(), TrainError> {
+    /// Writes what a run of `total` steps begins with besides its parameters.
+    pub(super) fn write_start(&self, train: &mut Step, model: &Model, seed: u64, total: u64) -> Result<(), TrainError> {
         train.write(self.hyper, &[model.optimizer.lr() as f32, model.optimizer.weight_decay() as f32])?;
         let counter = train.find("counter")?;
         train.write(counter, &[seed as i64, 0])?;
@@ -34,6 +34,7 @@ impl Watched {
             train.write(batches, &[seed as i64, 0])?;
         }
         start_loss_scale(train, FIRST_LOSS_SCALE)?;
+        self.write_steps(train, total)?;
         Ok(train.watch(&self.read_back())?)
     }
 
@@ -87,7 +88,7 @@ impl Watched {
     }
 
     /// The values that are read after every step.
-    pub(super) fn read_back(&self) -> Vec<LValueId> {
+    fn read_back(&self) -> Vec<LValueId> {
         let optional = [self.accuracy, self.update_max, self.grad_norm, self.loss_scale];
         [self.loss, self.rates.unwrap_or(self.hyper)].into_iter().chain(optional.into_iter().flatten()).collect()
     }

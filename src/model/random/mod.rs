@@ -23,20 +23,30 @@ const TOKENS: f64 = 0.12;
 /// Blocks are nested at most this deep.
 const DEPTH: usize = 3;
 
+/// Whether a network may be drawn; it is asked about single layers too.
+pub type Filter<'a> = &'a dyn Fn(&Preset) -> bool;
+
 /// The network of a seed: the same on every machine.
 #[must_use]
 pub fn random_preset(seed: u64, size: Size) -> Preset {
+    random_preset_where(seed, size, &|_| true)
+}
+
+/// The network of a seed among those that `filter` lets through: a layer by itself, on a batch of two with the mean
+/// squared error, and the whole. Runs for ever where it lets nothing through.
+#[must_use]
+pub fn random_preset_where(seed: u64, size: Size, filter: Filter<'_>) -> Preset {
     let (mut draw, mut of_data) = (Draw::new(seed, size), Draw::for_data(seed, size));
     let mut of_recipe = Draw::for_recipe(seed, size);
     loop {
-        let preset = preset(&mut draw, &mut of_data, &mut of_recipe, seed);
-        if check(&preset).model.is_some() {
+        let preset = preset(&mut draw, &mut of_data, &mut of_recipe, (seed, filter));
+        if check(&preset).model.is_some() && filter(&preset) {
             return preset;
         }
     }
 }
 
-fn preset(draw: &mut Draw, of_data: &mut Draw, of_recipe: &mut Draw, seed: u64) -> Preset {
+fn preset(draw: &mut Draw, of_data: &mut Draw, of_recipe: &mut Draw, (seed, filter): (u64, Filter<'_>)) -> Preset {
     let size = draw.size();
     let usual = input_shape(draw);
     let vocab = draw.coin(TOKENS).then(|| draw.extreme_or(&[1, 2], |d| d.between(3, 40)));
@@ -51,7 +61,7 @@ fn preset(draw: &mut Draw, of_data: &mut Draw, of_recipe: &mut Draw, seed: u64) 
         (content, input) = (Content::Tokens { vocab }, Shape::from([shape.0[0], embedding.units]));
         first.push(LayerSpec::Embedding(embedding));
     }
-    let mut builder = Builder { draw, batch };
+    let mut builder = Builder { draw, batch, filter };
     let (rest, mut output) = builder.layers(count, &input, 0, false);
     let mut layers = [first, rest].concat();
     let loss = settings::loss(draw, of_recipe);
@@ -115,6 +125,7 @@ fn input_shape(draw: &mut Draw) -> Shape {
 struct Builder<'a> {
     draw: &'a mut Draw,
     batch: usize,
+    filter: Filter<'a>,
 }
 
 impl Builder<'_> {
@@ -128,7 +139,7 @@ impl Builder<'_> {
             }
             // A layer that keeps a large input's shape is always allowed, so that this ends.
             let limit = self.draw.size().sample.max(shape.len());
-            let output = output_of(&layer, &shape, self.batch);
+            let output = self.output_of(&layer, &shape);
             if let Some(output) = output.filter(|o| o.len() <= limit && (!keep || *o == shape)) {
                 layers.push(layer);
                 shape = output;
@@ -141,7 +152,7 @@ impl Builder<'_> {
     fn layer(&mut self, input: &Shape, depth: usize) -> Option<LayerSpec> {
         let mut layer = self.draw.pick(&LayerKind::ALL).drawn(self.draw, input);
         // A shape without its image leaves nothing for half of the layers to do.
-        let gives_features = || output_of(&layer, input, self.batch).is_some_and(|o| o.rank() == 1);
+        let gives_features = || self.output_of(&layer, input).is_some_and(|o| o.rank() == 1);
         if input.rank() > 1 && gives_features() && self.draw.coin(0.6) {
             return None;
         }
@@ -156,28 +167,28 @@ impl Builder<'_> {
         }
         Some(layer)
     }
-}
 
-/// A layer's output for an input, where it takes it: the checker's own answer.
-fn output_of(layer: &LayerSpec, input: &Shape, batch: usize) -> Option<Shape> {
-    let preset = Preset {
-        name: String::new(),
-        about: String::new(),
-        input: InputSpec::one(input.clone(), batch),
-        layers: vec![layer.clone()],
-        loss: LossSpec::MSE,
-        optimizer: OptimizerSpec::sgd(0.1),
-        update: UpdateSpec::default(),
-        precision: Precision::F32,
-        data: None,
-        train: None,
-    };
-    let checked = check(&preset);
-    // That nothing in a single layer can be trained is no mistake of the layer.
-    if checked.diagnostics.iter().any(|mistake| mistake.layer.is_some()) {
-        return None;
+    /// A layer's output for an input, where it takes it and may be drawn: the checker's own answer.
+    fn output_of(&self, layer: &LayerSpec, input: &Shape) -> Option<Shape> {
+        let preset = Preset {
+            name: String::new(),
+            about: String::new(),
+            input: InputSpec::one(input.clone(), self.batch),
+            layers: vec![layer.clone()],
+            loss: LossSpec::MSE,
+            optimizer: OptimizerSpec::sgd(0.1),
+            update: UpdateSpec::default(),
+            precision: Precision::F32,
+            data: None,
+            train: None,
+        };
+        let checked = check(&preset);
+        // That nothing in a single layer can be trained is no mistake of the layer.
+        if checked.diagnostics.iter().any(|mistake| mistake.layer.is_some()) {
+            return None;
+        }
+        checked.facts.first()?.output.clone().filter(|_| checked.model.is_none() || (self.filter)(&preset))
     }
-    checked.facts.first()?.output.clone()
 }
 
 #[cfg(test)]

@@ -79,11 +79,11 @@ enum Change {
         from: usize,
         to: usize,
     },
-    /// Puts the layers of one of a block's lists in its place.
+    /// Puts the layers of these lists of a block in its place, one list after the other.
     Unwrap {
         list: Place,
         index: usize,
-        inner: Place,
+        inner: Vec<Place>,
     },
     /// Takes a field away, which then has its default.
     Remove {
@@ -130,9 +130,12 @@ impl Change {
             }
             Self::Unwrap { list, index, inner } => {
                 let list = at(document, list)?.as_array_mut()?;
-                let inner = at(list.get_mut(*index)?, inner)?.as_array_mut()?;
-                let inner = std::mem::take(inner);
-                list.splice(*index..=*index, inner);
+                let block = list.get_mut(*index)?;
+                let mut layers = Vec::new();
+                for place in inner {
+                    layers.append(at(block, place)?.as_array_mut()?);
+                }
+                list.splice(*index..=*index, layers);
             }
             Self::Remove { object, field } => {
                 at(document, object)?.as_object_mut()?.shift_remove(field)?;
@@ -260,7 +263,9 @@ impl Changes {
         self.cuts(layers.len(), place);
         for (index, layer) in layers.iter().enumerate() {
             let unwrap = |inner| Change::Unwrap { list: place.clone(), index, inner };
-            self.bold.extend(lists_of(layer).into_iter().map(unwrap));
+            let lists = lists_of(layer);
+            self.bold.extend(lists.iter().map(|list| unwrap(vec![list.clone()])));
+            self.bold.extend((lists.len() > 1).then(|| unwrap(lists)));
             place.push(Key::Item(index));
             let ways: [fn(u64) -> u64; 2] = [|n| n / 2, |n| n.saturating_sub(1)];
             self.numbers.extend(ways.map(|smaller| Change::Together { layer: place.clone(), smaller }));
