@@ -35,6 +35,7 @@ mod schedule;
 pub mod schema;
 mod settings;
 mod spec;
+mod ties;
 mod update;
 mod write;
 

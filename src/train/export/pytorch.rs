@@ -8,7 +8,7 @@ use super::layers;
 use super::python::{flag, literal};
 use crate::data::Scaling;
 use crate::model::schema::FieldView;
-use crate::model::{Decay, FieldValue, LayerId, ListField, Model, OptimizerSpec, Precision, ScheduleKind, Targets};
+use crate::model::{Decay, FieldValue, Layer, LayerId, ListField, Model, OptimizerSpec, Precision, ScheduleKind, Targets};
 use std::fmt::Write as _;
 
 /// What the script finds beside itself.
@@ -45,6 +45,20 @@ fn branch(out: &mut String, model: &Model, layers: &[LayerId], depth: usize) {
     let _ = writeln!(out, "{indent}Block([");
     modules(out, model, layers, depth + 1);
     let _ = writeln!(out, "{indent}]),");
+}
+
+/// The class of dense layers that use the weight of an embedding.
+const TIED: &str = include_str!("pytorch_tied.py");
+
+/// The lines that give dense layers the embeddings whose weights they use.
+fn ties(model: &Model) -> String {
+    let line = |layer: &Layer| {
+        layer.spec.tied()?;
+        let embedding = model.layer(model.param(*layer.params.first()?).layer);
+        let [layer, embedding] = [layer, embedding].map(|of| literal(&of.path.dotted()));
+        Some(format!("    net.get_submodule({layer}).tie(net.get_submodule({embedding}))\n"))
+    };
+    model.layers.iter().filter_map(line).collect()
 }
 
 /// The classes that only networks with branches need.
@@ -188,6 +202,7 @@ fn data_values(model: &Model, companions: &Companions, meaning: &Meaning) -> Vec
 fn network_values(model: &Model) -> Vec<(&'static str, String)> {
     let mut layers = String::new();
     modules(&mut layers, model, &model.roots, 2);
+    let ties = ties(model);
     // PyTorch has classes on the second axis; each position is a row of its own here.
     let is_by_position = model.output.rank() > 1 && model.loss.wants_classes();
     let loss = |is_plain| match is_by_position {
@@ -217,6 +232,8 @@ fn network_values(model: &Model) -> Vec<(&'static str, String)> {
         ("precision", precision.to_owned()),
         ("matmul", matmul.to_owned()),
         ("layers", layers),
+        ("tied_class", if ties.is_empty() { String::new() } else { format!("{TIED}\n\n") }),
+        ("ties", ties),
         ("loss", loss(false)),
         ("plain_loss", loss(true)),
         ("network", if has_branches { "Network" } else { "Block" }.to_owned()),

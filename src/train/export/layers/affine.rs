@@ -2,21 +2,23 @@
 
 use super::{At, Exported};
 use crate::model::Layer;
-use crate::model::layers::{Conv1d, Conv2d, Dense};
+use crate::model::layers::{Conv1d, Conv2d, Dense, LayerType};
 use crate::train::export::onnx_graph::{Attribute, Writer, ints};
 use crate::train::export::python::{activation, flag, pair};
 
 impl Exported for Dense {
     fn pytorch(&self, layer: &Layer) -> String {
         let inputs = layer.input.0.last().copied().unwrap_or(1);
-        let Self { units, bias, activation: function } = *self;
-        format!("Dense({inputs}, {units}, bias={}, activation={})", flag(bias), activation(function))
+        let Self { units, bias, activation: function, .. } = *self;
+        let (class, bias) = (if self.tied().is_some() { "Tied" } else { "Dense" }, flag(bias));
+        format!("{class}({inputs}, {units}, bias={bias}, activation={})", activation(function))
     }
 
     fn onnx(&self, w: &mut Writer, at: At<'_>) -> String {
         let mut params = at.params();
         let weight = params.next().unwrap_or_default();
-        let mut y = w.node("MatMul", &[&at.x, weight], &[]);
+        let turned = self.tied().map(|_| w.node("Transpose", &[weight], &[Attribute::Ints("perm", vec![1, 0])]));
+        let mut y = w.node("MatMul", &[&at.x, turned.as_deref().unwrap_or(weight)], &[]);
         if let Some(bias) = params.next() {
             y = w.node("Add", &[&y, bias], &[]);
         }
