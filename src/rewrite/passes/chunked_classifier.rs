@@ -199,3 +199,74 @@ fn readers(program: &Program, id: LValueId) -> Vec<usize> {
     let reads = |op: &Op| op.reads().any(|read| program.root(read).0 == root);
     (0..program.ops.len()).filter(|at| reads(&program.ops[*at])).collect()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::lower::{FilterOrder, verify};
+    use crate::model::{Model, Precision, check, read_preset};
+    use crate::rewrite::pipeline::rewrite;
+    use crate::rewrite::sample::lowered;
+
+    /// A network of tokens with a vocabulary of 20,000, in batches of so many samples of 32 positions.
+    fn network(batch: usize, layers: &str) -> Model {
+        let text = format!(
+            r#"{{"name": "v", "input": {{"type": "tokens", "shape": [32], "vocab": 20000, "batch": {batch}}},
+            "layers": [{{"type": "embedding", "units": 24}}, {layers}], "loss": {{"type": "softmax_cross_entropy"}},
+            "optimizer": {{"type": "sgd", "lr": 0.1}}}}"#
+        );
+        check(&read_preset(&text).unwrap()).model.unwrap()
+    }
+
+    /// The operations after all passes, by name; the classifier with what it does.
+    fn rewritten(model: &Model, goal: &Goal) -> (Vec<&'static str>, Option<ops::ClassifierCe>) {
+        let program = rewrite(&lowered(model, FilterOrder::Hwio), goal).unwrap().program;
+        assert_eq!(verify(&program), Ok(()));
+        let classifier = program.ops.iter().find_map(|op| match op.kind {
+            OpKind::ClassifierCe(classifier) => Some(classifier),
+            _ => None,
+        });
+        (program.ops.iter().map(|op| op.kind.name()).collect(), classifier)
+    }
+
+    #[test]
+    fn classifiers_whose_scores_are_large_work_in_chunks() {
+        let tied = r#"{"type": "dense", "units": 20000, "tied": "layers.0"}"#;
+        let own = r#"{"type": "dense", "units": 20000, "bias": false}"#;
+        for (last, is_tied, bias) in [(tied, true, true), (own, false, false)] {
+            let (names, found) = rewritten(&network(8, last), &Goal::cpu());
+            let found = found.unwrap();
+            assert_eq!((found.rows, found.features, found.classes, found.chunk), (256, 24, 20_000, 96));
+            let options = [found.tied, found.bias, found.input_grad, found.accumulate, found.accumulate_bias];
+            assert_eq!(options, [is_tied, bias, true, false, false]);
+            assert!(!names.iter().any(|name| name.starts_with("softmax") || name.starts_with("gemm")), "{names:?}");
+            assert!(!names.contains(&"bias_grad"));
+        }
+        // The derivative of an activation in front is an operation of its own again.
+        let relu = format!(r#"{{"type": "dense", "units": 24, "activation": "relu"}}, {tied}"#);
+        let (names, found) = rewritten(&network(8, &relu), &Goal::cpu());
+        assert!(found.is_some() && names.iter().filter(|name| **name == "act_bwd").count() == 1, "{names:?}");
+    }
+
+    #[test]
+    fn others_stay_as_they_are() {
+        let tied = r#"{"type": "dense", "units": 20000, "tied": "layers.0"}"#;
+        let plain = Goal { fuses: false, ..Goal::cpu() };
+        // Few rows; references; a classifier whose scores go through something else before the loss.
+        assert_eq!(rewritten(&network(6, tied), &Goal::cpu()).1, None);
+        assert_eq!(rewritten(&network(8, tied), &plain).1, None);
+        let normed = format!(r#"{tied}, {{"type": "rms_norm"}}"#);
+        assert_eq!(rewritten(&network(8, &normed), &Goal::cpu()).1, None);
+        let active = r#"{"type": "dense", "units": 20000, "activation": "tanh"}"#;
+        assert_eq!(rewritten(&network(8, active), &Goal::cpu()).1, None);
+        assert_eq!(rewritten(&network(8, tied), &Goal::gpu(Precision::F32)).1, None);
+    }
+
+    #[test]
+    fn chunks_are_of_nearly_equal_size_and_not_too_small() {
+        assert_eq!(chunk_rows(256, 20_000), 96);
+        assert_eq!(chunk_rows(1_024, 50_000), 64);
+        assert_eq!(chunk_rows(8_192, 4_096), 512);
+        assert_eq!(chunk_rows(70, 200_000), 48);
+    }
+}

@@ -292,7 +292,7 @@ mod tests {
         let beside = Companions { weights: "w.safetensors".into(), data: None, maybe_trained: false };
         let script = script(&model, 50, 7, &beside, &Meaning::default());
         let modules: Vec<&str> =
-            script.split("return Block([\n").nth(1).unwrap().split("\n    ])").next().unwrap().lines().collect();
+            script.split("net = Block([\n").nth(1).unwrap().split("\n    ])").next().unwrap().lines().collect();
         assert_eq!(
             modules[0].trim(),
             "Conv2d(4, 8, (3, 3), stride=(1, 1), padding=(1, 1), dilation=(1, 1), groups=2, bias=True, \

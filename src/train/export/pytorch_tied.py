@@ -9,6 +9,8 @@ class Tied(nn.Module):
 
     def tie(self, embedding):
         assert embedding.weight.shape == self.sizes
+        # PyTorch's own deviation of 1 would make the outputs as large as the root of the number of inputs.
+        nn.init.normal_(embedding.weight, std=self.sizes[1] ** -0.5)
         # In a list, the embedding is no part of this module, and its weight is named and counted once.
         self.embedding = [embedding]
 
