@@ -22,8 +22,8 @@ pub enum Stage {
 }
 
 /// The phases of a product.
-const fn phases_of(product: &Gemm, isa: Isa) -> usize {
-    1 + gemm_blocking(product, isa).pack_a as usize
+fn phases_of(product: &Gemm, isa: Isa) -> usize {
+    1 + usize::from(gemm_blocking(product, isa).pack_a)
 }
 
 /// The phases of a chunk, in order. Those of its products do not depend on the number of rows, so that all chunks have

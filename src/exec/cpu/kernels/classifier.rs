@@ -139,14 +139,11 @@ unsafe fn softmax<V: Lanes>(call: &Call, part: Part) {
     let (scores, scratch) = (call.arg::<f32>(slot::WORK), Scratch::new(op));
     let accuracy = call.arg::<f32>(slot::ACCURACY);
     let of_rows = |at: usize| scores.wrapping_add(at + start);
-    let job = Softmax {
-        logits: scores,
-        labels: call.arg::<i32>(slot::LABELS).wrapping_add(start),
-        out: scores,
-        row_loss: of_rows(scratch.losses),
-        right: if accuracy.is_null() { accuracy } else { of_rows(scratch.right) },
-        ..Softmax::new(op.rows, op.classes, op.smoothing.get())
-    };
+    let mut job = Softmax::new(op.rows, op.classes, op.smoothing.get());
+    (job.logits, job.out) = (scores, scores);
+    job.labels = call.arg::<i32>(slot::LABELS).wrapping_add(start);
+    job.row_loss = of_rows(scratch.losses);
+    job.right = if accuracy.is_null() { accuracy } else { of_rows(scratch.right) };
     // Long rows have nothing to do with each other.
     let (from, to) = part.range(rows, if op.classes > LANES { 1 } else { LANES });
     // SAFETY: the call's buffers hold all rows.

@@ -39,7 +39,7 @@ impl<E: Copy> Buf<E> {
     }
 
     /// The buffer from an element on.
-    pub(super) fn from(self, index: usize) -> Self {
+    pub(super) fn starting_at(self, index: usize) -> Self {
         Self(self.0.wrapping_add(index))
     }
 

@@ -40,7 +40,7 @@ fn classifier_ce<T: Real>(args: Args, op: &ClassifierCe) {
             let score = (0..features).fold(T::ZERO, |sum, i| sum + x(i) * b.get(weight_at(i, class)));
             logits.set(class, if op.bias { score + bias.get(class) } else { score });
         }
-        let labels = labels.from(row);
+        let labels = labels.starting_at(row);
         sum = sum + row_loss(logits, labels, 0, classes, op.smoothing.get());
         right = right + T::of(f64::from(is_right(logits, labels, 0, classes)));
         let (label, (max, log_sum)) = (class(labels, 0, classes), log_sum_exp(logits, 0, classes));
