@@ -22,8 +22,8 @@ pub(super) struct Tied<'a> {
 }
 
 impl Tied<'_> {
-    /// The weight that the layer uses, where the place leads to an embedding of the right size; otherwise the mistake is
-    /// recorded. `known` are the places of all embeddings.
+    /// The weight that the layer uses, where the place leads to an embedding of the right size; otherwise the mistake
+    /// is recorded. `known` are the places of all embeddings.
     pub(super) fn weight<'a>(
         &self,
         find: impl Fn(&LayerPath) -> Option<Named<'a>>,
@@ -126,7 +126,9 @@ mod tests {
             "the weight of \"layers.0\" is [7, 5], and this layer makes 6 values of 5: \
              give this layer 7 units and an input of 5 values"
         );
-        let narrow = format!(r#"{EMBEDDING}, {{"type": "dense", "units": 4}}, {{"type": "dense", "units": 7, "tied": "layers.0"}}"#);
+        let narrow = format!(
+            r#"{EMBEDDING}, {{"type": "dense", "units": 4}}, {{"type": "dense", "units": 7, "tied": "layers.0"}}"#
+        );
         assert!(mistakes(&narrow)[0][1].ends_with("and this layer makes 7 values of 4"));
         let number = format!(r#"{EMBEDDING}, {{"type": "dense", "units": 7, "tied": 0}}"#);
         assert_eq!(mistakes(&number)[0][..2], ["layers[2].tied".to_owned(), "found 0".to_owned()]);

@@ -6,8 +6,8 @@ use super::slots::{slots, table};
 use super::{Operation, softmax_ps};
 use serde::{Deserialize, Serialize};
 
-/// A last dense layer with its loss, and its gradients, `chunk` rows at a time, so that the scores of all rows are never
-/// there at once.
+/// A last dense layer with its loss, and its gradients, `chunk` rows at a time, so that the scores of all rows are
+/// never there at once.
 ///
 /// The scores are the product of `a [rows, features]` and `b [features, classes]`, or the transposed of
 /// `b [classes, features]` where `tied`, with `bias` where bound; `loss [1]` and `accuracy [1]` are those of
@@ -51,8 +51,8 @@ slots! {
 pub struct ChunkProducts {
     /// Scores of `a` and `b`.
     pub scores: Gemm,
-    /// The gradient of the weight: of `a` and the gradient of the scores, or where the weight is tied of the gradient of
-    /// the scores and `a`.
+    /// The gradient of the weight: of `a` and the gradient of the scores, or where the weight is tied of the gradient
+    /// of the scores and `a`.
     pub weight: Gemm,
     /// The gradient of the input, of the gradient of the scores and `b`, where there is one.
     pub input: Option<Gemm>,

@@ -31,9 +31,8 @@ fn phases_of(product: &Gemm, isa: Isa) -> usize {
 #[must_use]
 pub fn stages(op: &ClassifierCe, isa: Isa) -> [Option<Stage>; 7] {
     let products = op.products(0);
-    let both = |product: &Gemm, stage: fn(usize) -> Stage| {
-        [Some(stage(0)), (phases_of(product, isa) > 1).then_some(stage(1))]
-    };
+    let both =
+        |product: &Gemm, stage: fn(usize) -> Stage| [Some(stage(0)), (phases_of(product, isa) > 1).then_some(stage(1))];
     let [scores, more_scores] = both(&products.scores, Stage::Scores);
     let [weight, more_weight] = both(&products.weight, Stage::Weight);
     let [input, more_input] = products.input.as_ref().map_or([None; 2], |product| both(product, Stage::Input));

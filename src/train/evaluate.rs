@@ -35,8 +35,8 @@ pub(super) struct Evaluator {
     indices: Vec<u32>,
 }
 
-/// The network as it is evaluated on a machine: on a CPU with no more samples at once than have scores of as much memory
-/// as a training step would hold whole, so that a large vocabulary takes no more there either.
+/// The network as it is evaluated on a machine: on a CPU with no more samples at once than have scores of as much
+/// memory as a training step holds whole, so that a large vocabulary takes no more there either.
 #[must_use]
 pub fn evaluated(model: &Model, machine: &Machine) -> Model {
     let sample_bytes = model.output.len() * size_of::<f32>();

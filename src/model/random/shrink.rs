@@ -187,8 +187,8 @@ fn make_alike(value: &mut Value, from: u64, to: u64) {
     }
 }
 
-/// What the sizes of a network of tokens may become together: its vocabulary and the units of its embedding are those of
-/// a classifier that uses the embedding's weight, and of the layer before it.
+/// What the sizes of a network of tokens may become together: its vocabulary and the units of its embedding are those
+/// of a classifier that uses the embedding's weight, and of the layer before it.
 fn sizes_of_tokens(document: &Value) -> Vec<Change> {
     let sizes = [&document["input"]["vocab"], &document["layers"][0]["units"]];
     let smaller = |from: u64| {

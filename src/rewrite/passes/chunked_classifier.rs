@@ -160,8 +160,8 @@ impl Classifier {
         rw.fuse(self.loss, fused, &taken);
     }
 
-    /// The value that gets the gradient of the input. Where the derivative of an activation was applied with it, that is
-    /// an operation of its own again, in the place of the product at `at`.
+    /// The value that gets the gradient of the input. Where the derivative of an activation was applied with it, that
+    /// is an operation of its own again, in the place of the product at `at`.
     fn input_gradient(&self, rw: &mut Rewriter, at: usize, derivative: Option<Activation>) -> Option<LValueId> {
         let op = rw.op(at).clone();
         let dx = op.arg("c")?;

@@ -124,8 +124,8 @@ pub(super) fn change(preset: &mut Preset, edit: &Edit) -> Option<LayerPath> {
     Some(at)
 }
 
-/// Gives layers that use the weight of another the place that this has after an edit. Where it is gone, the place stays,
-/// and is a mistake.
+/// Gives layers that use the weight of another the place that this has after an edit. Where it is gone, the place
+/// stays, and is a mistake.
 fn rename_places(layers: &mut [LayerSpec], edit: &Edit) {
     for layer in layers {
         let place = layer.tied().and_then(|place| place.parse::<LayerPath>().ok());

@@ -8,7 +8,9 @@ use super::layers;
 use super::python::{flag, literal};
 use crate::data::Scaling;
 use crate::model::schema::FieldView;
-use crate::model::{Decay, FieldValue, Layer, LayerId, ListField, Model, OptimizerSpec, Precision, ScheduleKind, Targets};
+use crate::model::{
+    Decay, FieldValue, Layer, LayerId, ListField, Model, OptimizerSpec, Precision, ScheduleKind, Targets,
+};
 use std::fmt::Write as _;
 
 /// What the script finds beside itself.

@@ -1,8 +1,8 @@
 //! A classifier of many classes with its loss and its gradients, in chunks of rows.
 //!
 //! The scores of a chunk are in scratch memory, where their gradient takes their place; the products are those of
-//! [`gemm`], each in phases of its own. Gradients of the weight and of the bias are added up chunk by chunk, so that the
-//! results depend on the size of a chunk, and not on the number of threads.
+//! [`gemm`], each in phases of its own. Gradients of the weight and of the bias are added up chunk by chunk, so that
+//! the results depend on the size of a chunk, and not on the number of threads.
 
 use super::columns::{Grid, TILE, column_sums};
 use super::elementwise::{Values, store_sums};

@@ -19,8 +19,7 @@ fn classifier_ce<T: Real>(args: Args, op: &ClassifierCe) {
     let ClassifierCe { rows, features, classes, .. } = *op;
     let (a, b, bias): (Buf<T>, Buf<T>, Buf<T>) = (args.buf(slot::A), args.buf(slot::B), args.buf(slot::BIAS));
     let labels: Buf<i32> = args.buf(slot::LABELS);
-    let (dx, dweight, db): (Buf<T>, Buf<T>, Buf<T>) =
-        (args.buf(slot::DX), args.buf(slot::DWEIGHT), args.buf(slot::DB));
+    let (dx, dweight, db): (Buf<T>, Buf<T>, Buf<T>) = (args.buf(slot::DX), args.buf(slot::DWEIGHT), args.buf(slot::DB));
     let weight_at = |feature: usize, class: usize| match op.tied {
         true => class * features + feature,
         false => feature * classes + class,
