@@ -213,3 +213,24 @@ fn cross_entropy(row: &[f32], label: usize) -> f64 {
     let sum: f64 = row.iter().map(|&v| (f64::from(v) - max).exp()).sum();
     max + sum.ln() - f64::from(row[label])
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::{check, read_preset};
+    use crate::select::Isa;
+
+    #[test]
+    fn large_vocabularies_are_evaluated_a_few_samples_at_once() {
+        let of = |vocab: usize, batch: usize| {
+            let text = format!(
+                r#"{{"name": "v", "input": {{"type": "tokens", "shape": [32], "vocab": {vocab}, "batch": {batch}}},
+                "layers": [{{"type": "embedding", "units": 4}}, {{"type": "dense", "units": {vocab}}}],
+                "loss": {{"type": "softmax_cross_entropy"}}, "optimizer": {{"type": "sgd", "lr": 0.1}}}}"#
+            );
+            let model = check(&read_preset(&text).unwrap()).model.unwrap();
+            evaluated(&model, &Machine::cpu(Isa::Avx2, 2)).batch
+        };
+        assert_eq!((of(1_000, 16), of(20_000, 16), of(200_000, 16)), (16, 6, 1));
+    }
+}

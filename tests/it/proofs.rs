@@ -129,3 +129,28 @@ fn a_large_vocabulary_passes_every_proof_and_never_has_all_its_scores() {
     let failed = failures(&preset, 3);
     assert!(failed.is_empty(), "{}", failed.join("\n"));
 }
+
+/// The weight of an embedding that other layers use too: once, twice, in a repeated block, and in batches of which
+/// several make a step.
+#[test]
+fn a_weight_that_layers_share_passes_every_proof() {
+    let tied = |bias: bool| format!(r#"{{"type": "dense", "units": 7, "tied": "layers.0", "bias": {bias}}}"#);
+    let back = r#"{"type": "dense", "units": 5, "activation": "tanh"}"#;
+    let cases = [
+        (tied(false), 1),
+        (format!("{}, {back}, {}", tied(true), tied(true)), 1),
+        (format!(r#"{{"type": "repeat", "times": 3, "layers": [{}, {back}]}}, {}"#, tied(true), tied(true)), 1),
+        (format!(r#"{{"type": "dense", "units": 5, "activation": "relu"}}, {}"#, tied(true)), 3),
+    ];
+    for (seed, (layers, accumulate)) in (0..).zip(cases) {
+        let text = format!(
+            r#"{{"version": 1, "name": "tied-{seed}",
+                "input": {{"type": "tokens", "shape": [6], "vocab": 7, "batch": 4}},
+                "layers": [{{"type": "embedding", "units": 5}}, {{"type": "position"}}, {layers}],
+                "loss": {{"type": "softmax_cross_entropy"}}, "optimizer": {{"type": "adam", "lr": 0.01}},
+                "train": {{"steps": 9, "accumulate": {accumulate}}}}}"#
+        );
+        let failed = failures(&read_preset(&text).unwrap(), seed);
+        assert!(failed.is_empty(), "{}", failed.join("\n"));
+    }
+}

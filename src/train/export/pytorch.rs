@@ -288,6 +288,25 @@ mod tests {
     }
 
     #[test]
+    fn a_tied_layer_gets_its_embedding_once_the_network_is_built() {
+        let text = r#"{"version": 1, "name": "t", "input": {"type": "tokens", "shape": [4], "vocab": 9, "batch": 2},
+            "layers": [{"type": "embedding", "units": 5},
+                {"type": "residual", "layers": [{"type": "dense", "units": 9, "tied": "layers[0]", "bias": false},
+                    {"type": "dense", "units": 5}]}],
+            "loss": {"type": "mse"}, "optimizer": {"type": "sgd", "lr": 0.1}}"#;
+        let model = check(&read_preset(text).unwrap()).model.unwrap();
+        let beside = Companions { weights: "w.safetensors".into(), data: None, maybe_trained: false };
+        let script = script(&model, 50, 7, &beside, &Meaning::default());
+        let tie = r#"    net.get_submodule("layers.1.layers.0").tie(net.get_submodule("layers.0"))"#;
+        assert!(script.contains(&format!("\n    ])\n{tie}\n    return net\n")), "{script}");
+        assert!(script.contains("\n\n\nclass Tied(nn.Module):\n") && !script.contains("\n\n\n\n"));
+        let plain = include_str!("../../../tests/data/everything.json");
+        let model = check(&read_preset(plain).unwrap()).model.unwrap();
+        let script = super::script(&model, 50, 7, &beside, &Meaning::default());
+        assert!(!script.contains("Tied") && script.contains("\n    ])\n    return net\n"));
+    }
+
+    #[test]
     fn every_layer_becomes_a_module_in_its_place() {
         let text = include_str!("../../../tests/data/everything.json");
         let model = check(&read_preset(text).unwrap()).model.unwrap();

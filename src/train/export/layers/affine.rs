@@ -82,3 +82,31 @@ impl Exported for Conv1d {
         w.activation(y, self.activation)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use crate::model::{check, read_preset};
+    use crate::train::export::layers::{onnx, pytorch};
+    use crate::train::export::onnx_graph::Writer;
+    use crate::train::export::protobuf::decode::all;
+
+    #[test]
+    fn a_tied_layer_multiplies_by_the_transposed_weight_of_the_embedding() {
+        let text = r#"{"version": 1, "name": "t", "input": {"type": "tokens", "shape": [4], "vocab": 9, "batch": 2},
+            "layers": [{"type": "embedding", "units": 5}, {"type": "dense", "units": 9, "tied": "layers.0"}],
+            "loss": {"type": "softmax_cross_entropy"}, "optimizer": {"type": "sgd", "lr": 0.1}}"#;
+        let model = check(&read_preset(text).unwrap()).model.unwrap();
+        assert_eq!(pytorch(model.layer(model.roots[1])), "Tied(5, 9, bias=True, activation=None)");
+        let mut w = Writer::default();
+        let x = onnx(&mut w, &model, model.roots[0], "x".to_owned());
+        onnx(&mut w, &model, model.roots[1], x);
+        let graph = w.graph.into_bytes();
+        let texts = |node: &[u8], field| all(node, field).iter().map(|t| t.text().to_owned()).collect::<Vec<_>>();
+        let nodes: Vec<(String, Vec<String>)> =
+            all(&graph, 1).iter().map(|n| (texts(n.bytes(), 4).remove(0), texts(n.bytes(), 1))).collect();
+        let kinds: Vec<&str> = nodes.iter().map(|(kind, _)| kind.as_str()).collect();
+        assert_eq!(kinds, ["Gather", "Transpose", "MatMul", "Add"]);
+        assert_eq!((&nodes[0].1[0], &nodes[1].1[0]), (&"layers.0.weight".to_owned(), &"layers.0.weight".to_owned()));
+        assert_eq!(nodes[3].1[1], "layers.1.bias");
+    }
+}
