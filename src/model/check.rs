@@ -381,16 +381,15 @@ impl Checker<'_> {
         let known: Vec<String> = shared.map(|layer| layer.path.dotted()).collect();
         for at in 0..self.layers.len() {
             let Layer { path, spec, input, output, .. } = &self.layers[at];
-            let (Some(place), [Some(inputs), Some(units)]) = (spec.tied(), [input, output].map(|s| s.0.last())) else {
-                continue;
-            };
+            let Some(place) = spec.tied() else { continue };
+            let sizes = input.0.last().zip(output.0.last()).map(|(inputs, units)| [*inputs, *units]);
             let find = |path: &LayerPath| {
                 let layer = self.layers.iter().find(|layer| layer.path == *path)?;
                 let weight = layer.params.first().map(|id| (*id, &self.params[id.0 as usize].shape.0));
                 let table = weight.and_then(|(id, dims)| Some((id, <[usize; 2]>::try_from(dims.as_slice()).ok()?)));
                 Some(Named { spec: &layer.spec, table })
             };
-            let tied = Tied { path, place, sizes: [*inputs, *units] };
+            let tied = Tied { path, place, sizes };
             if let Some(weight) = tied.weight(find, &known, self.mistakes) {
                 self.layers[at].params.insert(0, weight);
             }

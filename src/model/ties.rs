@@ -17,8 +17,8 @@ pub(super) struct Tied<'a> {
     pub path: &'a LayerPath,
     /// The place of the other layer, as it was typed.
     pub place: &'a str,
-    /// Values of a position before and after the layer.
-    pub sizes: [usize; 2],
+    /// Values of a position before and after the layer, where they are known.
+    pub sizes: Option<[usize; 2]>,
 }
 
 impl Tied<'_> {
@@ -50,7 +50,7 @@ impl Tied<'_> {
             return None;
         }
         let (weight, [tokens, values]) = found.table?;
-        let [inputs, units] = self.sizes;
+        let [inputs, units] = self.sizes?;
         if [values, tokens] != [inputs, units] {
             let table = format!("the weight of {:?} is [{tokens}, {values}]", self.place);
             let message = format!("{table}, and this layer makes {units} values of {inputs}");
