@@ -36,6 +36,7 @@ mod schedule;
 pub mod schema;
 mod settings;
 mod spec;
+mod ties;
 mod update;
 mod write;
 

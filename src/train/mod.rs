@@ -53,7 +53,7 @@ pub use artefacts::{PlanKey, RunArtefacts, RunKey};
 pub use checkpoint::{Resumed, checkpoint_end, checkpoint_step};
 pub use data_feed::{DataFeed, FeedPosition};
 pub use error::TrainError;
-pub use evaluate::{Evaluation, argmax};
+pub use evaluate::{Evaluation, argmax, evaluated};
 pub use file_contents::{Contents, Holding, Layout};
 pub use file_header::check_header;
 pub use gpu_times::{gpu_times, known_gpu_times};

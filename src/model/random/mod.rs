@@ -11,15 +11,21 @@ mod shrink;
 pub use super::draw::{Draw, Size};
 pub use shrink::shrink;
 
-use super::layers::{Embedding, Flatten, GlobalAvgPool, LayerType};
+use super::layers::{Dense, Embedding, Flatten, GlobalAvgPool, LayerType};
 use super::{
-    Content, InputSpec, LayerKind, LayerSpec, ListId, LossSpec, NamedInput, OptimizerSpec, Precision, Preset, Targets,
-    UpdateSpec, check,
+    Content, InputSpec, LayerKind, LayerPath, LayerSpec, ListId, LossSpec, NamedInput, OptimizerSpec, Precision,
+    Preset, Targets, UpdateSpec, check,
 };
 use crate::tensor::Shape;
 
 /// The share of networks whose input is tokens.
 const TOKENS: f64 = 0.12;
+/// The share of these whose vocabulary is large, and how large.
+const LARGE: f64 = 0.2;
+const VOCABULARY: (usize, usize) = (200, 4_000);
+/// The share of these with classes whose classifier uses the weight of the embedding, where a sample's scores are not
+/// too many.
+const TIED: f64 = 0.5;
 /// Blocks are nested at most this deep.
 const DEPTH: usize = 3;
 
@@ -50,6 +56,8 @@ fn preset(draw: &mut Draw, of_data: &mut Draw, of_recipe: &mut Draw, (seed, filt
     let size = draw.size();
     let usual = input_shape(draw);
     let vocab = draw.coin(TOKENS).then(|| draw.extreme_or(&[1, 2], |d| d.between(3, 40)));
+    let is_large = vocab.is_some() && of_recipe.coin(LARGE);
+    let vocab = if is_large { Some(of_recipe.between(VOCABULARY.0, VOCABULARY.1)) } else { vocab };
     let fitted = data::input_shape(of_data).filter(|_| vocab.is_none());
     let (is_fitted, mut shape) = (fitted.is_some(), fitted.unwrap_or(usual));
     let batch = draw.extreme_or(&[1], |d| d.between(2, size.batch));
@@ -76,10 +84,12 @@ fn preset(draw: &mut Draw, of_data: &mut Draw, of_recipe: &mut Draw, (seed, filt
             output = Shape::from([1]);
         }
         let classifier = settings::classifier(draw, if is_fitted { data::classes(&shape) } else { 2 });
-        if let (LayerSpec::Dense(dense), Some(last)) = (&classifier, output.0.last_mut()) {
-            *last = dense.units;
+        let tied = vocab.and_then(|vocab| tied_classifier(of_recipe, &layers, &output, vocab));
+        let last = tied.unwrap_or_else(|| vec![classifier]);
+        if let (Some(LayerSpec::Dense(dense)), Some(classes)) = (last.last(), output.0.last_mut()) {
+            *classes = dense.units;
         }
-        layers.push(classifier);
+        layers.extend(last);
     }
     // No set has tokens, or a class for each position.
     let has_sets = !content.is_tokens() && (output.rank() != 2 || loss.targets() == Targets::Values);
@@ -103,6 +113,20 @@ fn preset(draw: &mut Draw, of_data: &mut Draw, of_recipe: &mut Draw, (seed, filt
         preset.update.schedule.warmup = preset.update.schedule.warmup.min(train.steps);
     }
     preset
+}
+
+/// A classifier of tokens that uses the weight of the embedding, which is the first layer, behind a layer that gives as
+/// many values as that; nothing for other networks.
+fn tied_classifier(draw: &mut Draw, layers: &[LayerSpec], output: &Shape, vocab: usize) -> Option<Vec<LayerSpec>> {
+    let Some(LayerSpec::Embedding(embedding)) = layers.first() else { return None };
+    let rows: usize = output.0[..output.rank() - 1].iter().product();
+    if !draw.coin(TIED) || rows * vocab > draw.size().sample {
+        return None;
+    }
+    let (activation, bias, tied) = (draw.activation(), draw.coin(0.5), String::new());
+    let before = Dense { units: embedding.units, activation, bias, tied };
+    let (activation, bias, tied) = (None, draw.coin(0.5), LayerPath::from([0]).dotted());
+    Some([before, Dense { units: vocab, activation, bias, tied }].map(LayerSpec::Dense).to_vec())
 }
 
 /// Features, a sequence, or an image that need not be square and may be a single row, column or pixel.
@@ -238,6 +262,21 @@ mod tests {
     }
 
     const GOLDEN: &str = "787d6b3fe19afe38";
+
+    #[test]
+    fn large_vocabularies_and_tied_classifiers_are_drawn() {
+        let (mut large, mut tied, mut both) = (0, 0, 0);
+        for seed in 0..3_000 {
+            let preset = random_preset(seed, if seed % 4 == 0 { Size::LARGE } else { Size::SMALL });
+            let vocab = preset.input.inputs[0].content.vocab();
+            let is_large = vocab.is_some_and(|vocab| vocab >= VOCABULARY.0);
+            let is_tied = preset.layers.iter().any(|layer| layer.tied().is_some());
+            assert!(!is_tied || preset.layers.last().and_then(LayerSpec::tied) == Some("layers.0"));
+            (large, tied, both) =
+                (large + i32::from(is_large), tied + i32::from(is_tied), both + i32::from(is_large && is_tied));
+        }
+        assert!(large > 30 && tied > 50 && both > 1, "{large} {tied} {both}");
+    }
 
     #[test]
     fn networks_survive_being_written_and_stay_within_their_size() {

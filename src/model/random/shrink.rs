@@ -100,6 +100,12 @@ enum Change {
         layer: Place,
         smaller: fn(u64) -> u64,
     },
+    /// Makes every whole number of one value another: sizes that must be the same, such as a vocabulary and the units
+    /// of a classifier that uses the weight of its embedding.
+    Alike {
+        from: u64,
+        to: u64,
+    },
     /// Takes numbers of this shape in the place of tokens, without the embeddings that begin with those.
     TakeNumbers {
         shape: Vec<Value>,
@@ -149,6 +155,7 @@ impl Change {
                 document.get_mut("layers")?.as_array_mut()?.retain(|layer| layer["type"] != "embedding");
             }
             Self::Together { layer, smaller } => make_smaller(at(document, layer)?, *smaller, 1),
+            Self::Alike { from, to } => make_alike(document, *from, *to),
         }
         Some(())
     }
@@ -173,6 +180,27 @@ fn make_smaller(value: &mut Value, smaller: fn(u64) -> u64, least: u64) {
     }
 }
 
+/// Makes every whole number `from` of a value `to`.
+fn make_alike(value: &mut Value, from: u64, to: u64) {
+    match value {
+        Value::Number(number) if number.as_u64() == Some(from) => *value = to.into(),
+        Value::Array(items) => items.iter_mut().for_each(|item| make_alike(item, from, to)),
+        Value::Object(map) => map.values_mut().for_each(|value| make_alike(value, from, to)),
+        _ => {}
+    }
+}
+
+/// What the sizes of a network of tokens may become together: its vocabulary and the units of its embedding are those
+/// of a classifier that uses the embedding's weight, and of the layer before it.
+fn sizes_of_tokens(document: &Value) -> Vec<Change> {
+    let sizes = [&document["input"]["vocab"], &document["layers"][0]["units"]];
+    let smaller = |from: u64| {
+        let to = smaller_counts(from).into_iter().filter_map(|to| to.as_u64()).filter(|to| *to > 0);
+        to.map(move |to| Change::Alike { from, to })
+    };
+    sizes.into_iter().filter_map(Value::as_u64).flat_map(smaller).collect()
+}
+
 /// Every change that may make a document smaller, the boldest first.
 fn changes(document: &Value) -> Vec<Change> {
     let mut out = Changes::default();
@@ -190,6 +218,7 @@ fn changes(document: &Value) -> Vec<Change> {
         let positions = document["input"]["shape"][0].clone();
         let shapes = [vec![json!(1)], vec![positions, document["layers"][0]["units"].clone()]];
         bold.extend(shapes.into_iter().map(|shape| Change::TakeNumbers { shape }));
+        bold.extend(sizes_of_tokens(document));
     }
     bold.into_iter().chain(fields).chain(numbers).collect()
 }
@@ -370,6 +399,24 @@ mod tests {
         shrinks_to((3, 12), |l| matches!(l, LayerSpec::Residual(_)));
         shrinks_to((3, 12), |l| matches!(l, LayerSpec::Repeat(r) if r.times > 1));
         shrinks_to((2, 15), |l| matches!(l, LayerSpec::MaxPool2d(_)));
+    }
+
+    #[test]
+    fn networks_of_tokens_shrink_in_vocabulary_width_and_length() {
+        // An embedding and its classifier: 1 token of 1 value, in batches of 1 or 2.
+        shrinks_to((2, 10), |l| l.tied().is_some());
+        // Whether what is wrong needs more than a few tokens or positions is kept.
+        let wanted = |p: &Preset| {
+            let input = &p.input.inputs[0];
+            p.layers.iter().any(|l| l.tied().is_some()) && input.content.vocab() >= Some(5) && input.shape.0[0] >= 2
+        };
+        let found = (0..).map(|seed| random_preset(seed, Size::SMALL)).filter(wanted);
+        for preset in found.take(6) {
+            let small = shrink(&preset, wanted);
+            let input = &small.input.inputs[0];
+            let found = (small.layers.len(), input.content.vocab(), input.shape.0[0]);
+            assert_eq!(found, (2, Some(5), 2), "{}", write_preset(&small));
+        }
     }
 
     #[test]

@@ -63,7 +63,7 @@ fn behind_product(product: &Op, reader: &Op, func: Activation, keep: bool) -> Op
         let free = e.act.is_none() && e.act_grad.is_none() && !e.save_z;
         free.then_some(Epilogue { act: Some(func), save_z: keep, ..e })
     });
-    let kind = kind.filter(is_forward)?;
+    let kind = kind.filter(|_| is_forward(product))?;
     let z: Option<LValueId> = if keep { product.arg("c") } else { None };
     Some(merged(product, reader, kind, &[("c", reader.arg("y")), ("z", z)]))
 }

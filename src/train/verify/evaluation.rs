@@ -184,12 +184,14 @@ impl ReplayHarness<'_> {
             wrong
                 .push((format!("{right} samples are right instead of {expected}, {undecided} left to rounding"), None));
         }
+        let evaluator = self.session.evaluator.as_mut();
+        let batch = evaluator.map_or(1, |evaluator| evaluator.step_mut().compiled().model.batch);
         let figures = format!(
             "{} samples after {count} steps in batches of {}, the last of {}: op by op loss {:.6e}; \
              {} of them on plain loops{of}: {}",
             found.samples,
-            self.session.model.batch,
-            (split.held_out.len() - 1) % self.session.model.batch + 1,
+            batch,
+            (split.held_out.len() - 1) % batch + 1,
             by_hand.loss,
             exact.samples,
             error_text(error, allowed),
@@ -225,9 +227,9 @@ fn one_by_one(session: &mut Session, set: &Dataset, held_out: &[u32], counts: bo
     let Some(step) = evaluator.as_mut().map(|e| e.step_mut()) else {
         return Err(crate::exec::ExecError::NoValue("evaluation".into()).into());
     };
-    let output = step.compiled().plan.program.output;
-    for chunk in held_out.chunks(model.batch) {
-        let filled: Vec<u32> = chunk.iter().cycle().copied().take(model.batch).collect();
+    let (output, batch) = (step.compiled().plan.program.output, step.compiled().model.batch);
+    for chunk in held_out.chunks(batch) {
+        let filled: Vec<u32> = chunk.iter().cycle().copied().take(batch).collect();
         write_samples(step, &rows_of(set, &filled)?)?;
         step.run(Executor::Eager, pool)?;
         let values = step.stored::<f32>(output)?;
