@@ -8,10 +8,11 @@ use super::evaluate::Evaluator;
 use super::sampling::Sampling;
 use super::stop_text::StopText;
 use super::{Session, TrainError};
-use crate::data::{Samples, Vocabulary};
-use crate::model::{Model, Targets};
+use crate::data::{Preprocessing, Samples, Vocabulary};
+use crate::model::{DataSource, Model, Targets};
 use crate::tensor::plural;
 use serde::{Deserialize, Serialize};
+use std::path::Path;
 use thiserror::Error;
 
 /// What is to be written.
@@ -114,13 +115,35 @@ fn listed(chars: &[char]) -> String {
 
 /// The number of tokens that a network tells apart at its input and its output alike: one that predicts tokens.
 /// Nothing for every other network.
-#[must_use]
-pub fn predicted_tokens(model: &Model) -> Option<usize> {
+fn predicted_tokens(model: &Model) -> Option<usize> {
     let input = model.single_input()?;
     let vocab = input.content.vocab()?;
     let positions = model.labels();
     let is_of_tokens = positions.rank() == 0 || positions == input.shape;
     (model.loss.targets() == Targets::Classes && model.classes() == vocab && is_of_tokens).then_some(vocab)
+}
+
+/// The texts that the tokens of a network stand for, with weights whose samples were prepared as `known` says, or in a
+/// preset whose data are `source`.
+///
+/// # Errors
+/// Where the network predicts no tokens, nobody knows what they stand for, or the file of a text cannot be read.
+pub fn vocabulary_of(
+    model: &Model,
+    source: Option<&DataSource>,
+    base: &Path,
+    known: Option<&Preprocessing>,
+) -> Result<Vocabulary, GenerateError> {
+    predicted_tokens(model).ok_or_else(|| GenerateError::NoTokens(model.name.clone()))?;
+    let found = Vocabulary::of(source, base, known).map_err(TrainError::from)?;
+    found.ok_or(GenerateError::NoVocabulary)
+}
+
+/// The perplexity of a mean loss in a network that predicts tokens: among how many equally likely ones a guess would be
+/// as good. Nothing for every other network.
+#[must_use]
+pub fn perplexity(model: &Model, loss: f64) -> Option<f64> {
+    predicted_tokens(model).map(|_| libm::exp(loss))
 }
 
 /// How a network of tokens is asked for the next one.
