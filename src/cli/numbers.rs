@@ -73,7 +73,10 @@ mod tests {
         }
         assert!(seed("18446744073709551616").unwrap_err().ends_with("from 0 to 18446744073709551615"));
         assert!(["0", "65", "x", "99999999999999999999"].iter().all(|t| threads(t).unwrap_err().ends_with("1 to 64")));
-        assert_eq!((temperature("0"), temperature("0.8"), share("1"), share("1e-3")), (Ok(0.0), Ok(0.8), Ok(1.0), Ok(1e-3)));
+        assert_eq!(
+            (temperature("0"), temperature("0.8"), share("1"), share("1e-3")),
+            (Ok(0.0), Ok(0.8), Ok(1.0), Ok(1e-3))
+        );
         assert!(["x", "-1", "NaN", "inf", "1001"].iter().all(|t| temperature(t).unwrap_err().contains("from 0")));
         assert!(["x", "0", "1.5", "NaN", "-0.5"].iter().all(|t| share(t).unwrap_err().contains("above 0")));
         assert!(["x", "-1", "1.5", "NaN", "inf"].iter().all(|t| held_out(t).unwrap_err().contains("a share below 1")));

@@ -91,7 +91,10 @@ pub fn csv(found: &Forecast, cell: impl Fn(&str) -> String) -> String {
     let mut text = String::from("sample");
     for kind in ["target", "predicted"] {
         for line in 1..=found.horizon {
-            found.columns.iter().for_each(|name| text.push_str(&format!(",{}", cell(&format!("{kind}_{name} t+{line}")))));
+            found
+                .columns
+                .iter()
+                .for_each(|name| text.push_str(&format!(",{}", cell(&format!("{kind}_{name} t+{line}")))));
         }
     }
     text.push('\n');

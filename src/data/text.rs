@@ -142,11 +142,7 @@ fn characters(path: &Path, layout: RowLayout, known: Option<&Preprocessing>) -> 
     // What is not in the text has no number.
     let mut numbers = vec![u32::MAX; char::MAX as usize + 1];
     let known = known.map(|known| &known.classes[..]).filter(|symbols| !symbols.is_empty());
-    let symbols: Vec<String> = if let Some(known) = known {
-        known.to_vec()
-    } else {
-        symbols_of(text)
-    };
+    let symbols: Vec<String> = if let Some(known) = known { known.to_vec() } else { symbols_of(text) };
     for (number, symbol) in symbols.iter().enumerate() {
         if let Some(c) = symbol.chars().next() {
             numbers[c as usize] = number as u32;

@@ -94,7 +94,7 @@ impl Vocabulary {
         let mut unknown = Vec::new();
         let mut buffer = [0; 4];
         for c in text.chars() {
-            let written = c.encode_utf8(&mut buffer);
+            let written = &*c.encode_utf8(&mut buffer);
             let before = tokens.len();
             match self.kind {
                 Tokens::Bytes => {

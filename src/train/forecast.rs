@@ -199,7 +199,10 @@ mod tests {
         still.preprocessing = Preprocessing::default();
         still.target = Target::Values { values: vec![2.0; 8], shape: Shape::from([2, 2]) };
         let found = Forecast::of(&series(), &still, &[1], &[2.0; 4]).unwrap();
-        assert_eq!((found.share, &found.columns[0][..], &found.windows[0].last[..]), (None, "column 1", &[2.0, 2.0][..]));
+        assert_eq!(
+            (found.share, &found.columns[0][..], &found.windows[0].last[..]),
+            (None, "column 1", &[2.0, 2.0][..])
+        );
     }
 
     #[test]

@@ -78,8 +78,8 @@ pub enum GenerateError {
     #[error("the prompt is empty; give a text of at least one character that the network is to continue")]
     Empty,
     #[error(
-        "the prompt has {found} {}, and a whole text of this network's data has {most}; give a shorter prompt{example}",
-        plural(*.found as u64, "character")
+        "the prompt has {}, and a whole text of this network's data has {most}; give a shorter prompt{example}",
+        characters(*found)
     )]
     Long { found: usize, most: usize, example: &'static str },
     #[error(
@@ -105,10 +105,16 @@ impl GenerateError {
     }
 }
 
+/// A number of characters in words.
+fn characters(count: usize) -> String {
+    format!("{count} {}", plural(count as u64, "character"))
+}
+
 /// Characters in words.
 fn listed(chars: &[char]) -> String {
     let shown: Vec<String> = chars.iter().take(8).map(|c| format!("{c:?}")).collect();
-    let more = if chars.len() > shown.len() { format!(" and {} more", chars.len() - shown.len()) } else { String::new() };
+    let more =
+        if chars.len() > shown.len() { format!(" and {} more", chars.len() - shown.len()) } else { String::new() };
     let noun = plural(chars.len() as u64, "character");
     format!("the {noun} {}{more}", shown.join(", "))
 }

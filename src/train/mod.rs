@@ -61,7 +61,7 @@ pub use evaluate::{Evaluation, argmax};
 pub use file_contents::{Contents, Holding, Layout};
 pub use file_header::check_header;
 pub use forecast::{Forecast, ForecastError, ForecastWindow};
-pub use generate::{Generated, Generation, GenerateError, GenerationEnd, perplexity, vocabulary_of};
+pub use generate::{GenerateError, Generated, Generation, GenerationEnd, perplexity, vocabulary_of};
 pub use gpu_times::{gpu_times, known_gpu_times};
 pub use memory_needs::{Need, Needs, Shortage, needs};
 pub use messages::{Command, Event, RunState};

@@ -85,7 +85,7 @@ impl Sampling {
     /// A number from 0 to below 1, of 53 bits, that depends on the seed and `at` alone: of the generator of dropout.
     fn uniform(&self, at: u64) -> f64 {
         let word = |index| u64::from(random(self.seed as i64, STREAM, at as i64, index));
-        ((word(0) << 32 | word(SECOND)) >> 11) as f64 * (1.0 / (1u64 << 53) as f64)
+        (((word(0) << 32) | word(SECOND)) >> 11) as f64 * (1.0 / (1u64 << 53) as f64)
     }
 }
 
@@ -155,7 +155,7 @@ mod tests {
         assert_eq!(drawn(base), drawn(base));
         assert_ne!(drawn(base), drawn(Sampling { seed: 8, ..base }));
         // The upper half of a seed counts, and so does that of a place.
-        assert_ne!(drawn(base), drawn(Sampling { seed: 7 | 1 << 40, ..base }));
-        assert_ne!(base.uniform(3), base.uniform(3 | 1 << 40));
+        assert_ne!(drawn(base), drawn(Sampling { seed: 7 | (1 << 40), ..base }));
+        assert_ne!(base.uniform(3), base.uniform(3 | (1 << 40)));
     }
 }

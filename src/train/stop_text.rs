@@ -57,7 +57,10 @@ mod tests {
 
     #[test]
     fn a_text_ends_before_the_stop_text() {
-        assert_eq!(passed("END", &["a", "E", "N", "D", "b"]), (vec!["a".into(), "".into(), "".into(), "".into()], true));
+        assert_eq!(
+            passed("END", &["a", "E", "N", "D", "b"]),
+            (vec!["a".into(), "".into(), "".into(), "".into()], true)
+        );
         assert_eq!(passed("\n", &["one\ntwo"]), (vec!["one".into()], true));
         // A beginning that does not go on is passed on with what follows; here a later one begins inside of it.
         let pieces = ["a", "a", "b", "a", "a", "c"];

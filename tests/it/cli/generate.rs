@@ -14,8 +14,7 @@ fn trained() -> tempfile::TempDir {
       "data": { "type": "text", "path": "t.txt", "tokens": "chars" }, "train": { "steps": 150, "seed": 1 }
     }"#;
     std::fs::write(folder.path().join("abc.json"), preset).unwrap();
-    let (preset, weights, runs) =
-        (at(&folder, "abc.json"), at(&folder, "abc.safetensors"), folder.path().join("runs"));
+    let (preset, weights, runs) = (at(&folder, "abc.json"), at(&folder, "abc.safetensors"), folder.path().join("runs"));
     let args = ["train", &preset, "--save", &weights, "--keep", "--json"];
     let output = command(&args).env("STEPGRAPH_RUNS", runs).output().unwrap();
     let summary: Value = serde_json::from_str(&succeeded(&args, &output)).unwrap();
@@ -24,24 +23,29 @@ fn trained() -> tempfile::TempDir {
     folder
 }
 
+/// `generate` with these weights and further options.
+fn with<'a>(preset: &'a str, weights: &'a str, more: &[&'a str]) -> Vec<&'a str> {
+    [&["generate", preset, "--init", weights][..], more].concat()
+}
+
 #[test]
 fn a_text_goes_on_behind_the_prompt_and_is_the_same_for_the_same_seed() {
     let folder = trained();
     let (preset, weights) = (at(&folder, "abc.json"), at(&folder, "abc.safetensors"));
-    let with = |more: &[&str]| [&["generate", &preset, "--init", &weights][..], more].concat();
-    let text = succeed(&with(&["--prompt", "ab", "--tokens", "6", "--temperature", "0"]));
+    let text = succeed(&with(&preset, &weights, &["--prompt", "ab", "--tokens", "6", "--temperature", "0"]));
     assert_eq!(text, "abc\nabc\n\n");
     // Without a prompt a line begins.
-    assert_eq!(succeed(&with(&["--tokens", "3", "--temperature", "0"])), "abc\n");
-    let found = json(&with(&["--prompt", "abcabcabc", "--tokens", "3", "--temperature", "0", "--json"]));
+    assert_eq!(succeed(&with(&preset, &weights, &["--tokens", "3", "--temperature", "0"])), "abc\n");
+    let found =
+        json(&with(&preset, &weights, &["--prompt", "abcabcabc", "--tokens", "3", "--temperature", "0", "--json"]));
     assert_eq!((&found["text"], &found["end"], &found["tokens"]), (&"\nab".into(), &"tokens".into(), &3.into()));
     assert!(found["notes"][0].as_str().unwrap().contains("sees the last 8 of the prompt's 9"), "{found}");
-    let stopped = json(&with(&["--prompt", "a", "--stop", "c\n", "--temperature", "0", "--json"]));
+    let stopped = json(&with(&preset, &weights, &["--prompt", "a", "--stop", "c\n", "--temperature", "0", "--json"]));
     assert_eq!((&stopped["text"], &stopped["end"], &stopped["tokens"]), (&"b".into(), &"stop".into(), &3.into()));
     // A high temperature draws from all four characters; the seed decides which.
     let drawn = |more: &[&str]| {
         let rest = ["--prompt", "a", "--tokens", "60", "--temperature", "50", "--json"];
-        json(&with(&[&rest[..], more].concat()))["text"].as_str().unwrap().to_owned()
+        json(&with(&preset, &weights, &[&rest[..], more].concat()))["text"].as_str().unwrap().to_owned()
     };
     let first = drawn(&["--seed", "4"]);
     assert_eq!((&first, first.chars().count()), (&drawn(&["--seed", "4", "--threads", "2"]), 60));
@@ -72,9 +76,12 @@ fn a_kept_run_writes_with_its_own_network() {
 fn what_cannot_be_continued_is_refused_with_what_to_do() {
     let folder = trained();
     let (preset, weights, xor) = (at(&folder, "abc.json"), at(&folder, "abc.safetensors"), at(&folder, "xor"));
-    let with = |more: &[&str]| refused(&[&["generate", &preset, "--init", &weights][..], more].concat());
+    let with = |more: &[&str]| refused(&with(&preset, &weights, more));
     let told = with(&["--prompt", "a?b\u{e4}?"]);
-    assert!(told.contains("the characters '?', '\u{e4}', which the network does not know; it knows 4: \\nabc"), "{told}");
+    assert!(
+        told.contains("the characters '?', '\u{e4}', which the network does not know; it knows 4: \\nabc"),
+        "{told}"
+    );
     for (option, value, expected) in [
         ("--temperature", "-1", "from 0"),
         ("--temperature", "warm", "from 0"),
@@ -107,7 +114,9 @@ fn an_addition_ends_where_its_line_does() {
     let (path, weights) = (at(&folder, "p.json"), at(&folder, "w.safetensors"));
     std::fs::write(&path, preset).unwrap();
     succeed(&["train", &path, "--save", &weights]);
-    let with = |prompt: &str| vec!["generate".to_owned(), path.clone(), "--init".into(), weights.clone(), "--prompt".into(), prompt.into()];
+    let with = |prompt: &str| {
+        vec!["generate".to_owned(), path.clone(), "--init".into(), weights.clone(), "--prompt".into(), prompt.into()]
+    };
     let run_with = |prompt: &str, more: &[&str]| {
         let args = with(prompt);
         let args: Vec<&str> = args.iter().map(String::as_str).chain(more.iter().copied()).collect();
