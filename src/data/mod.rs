@@ -38,6 +38,7 @@ mod synthetic;
 mod table;
 mod text;
 mod token_rows;
+mod vocabulary;
 
 pub use array::Array;
 pub use batch_place::{BatchPlace, BatchTargets};
@@ -60,6 +61,7 @@ pub use size::{DataSize, expected_size};
 pub use split::{Split, split};
 pub use table::{CsvOptions, Table, read_csv};
 pub use token_rows::{RowPart, TokenRows};
+pub use vocabulary::{Decoder, Vocabulary};
 
 use crate::model::{DataSource, DataSpec, Targets};
 use crate::tensor::Shape;
