@@ -21,6 +21,7 @@ mod fit;
 mod fit_tokens;
 mod idx;
 mod images;
+mod joined;
 #[cfg(test)]
 mod mutation;
 mod notes;
@@ -58,7 +59,7 @@ pub use scaling::Scaling;
 pub use shuffle::Shuffle;
 pub use size::{DataSize, expected_size};
 pub use split::{Split, split};
-pub use table::{CsvOptions, Table, read_csv};
+pub use table::{CsvOptions, FeatureColumns, Table, read_csv};
 pub use token_rows::{RowPart, TokenRows};
 
 use crate::model::{DataSource, DataSpec, Targets};
@@ -72,7 +73,10 @@ use std::path::Path;
 /// # Errors Where a file cannot be read or is malformed, a field of the preset cannot work, or the data does not fit
 /// the network.
 pub fn load(spec: &DataSpec, request: &Request, base: &Path) -> Result<Dataset, DataError> {
-    fit::fit(learnt(spec, request, base)?, request)
+    match &spec.source {
+        DataSource::Joined { .. } => joined::load(spec, request, base, None),
+        source => fit::fit(learnt(source, spec, request, base, Part::Whole)?, request),
+    }
 }
 
 /// As [`load`], prepared as the weights that `known` belongs to were trained, and not by the samples themselves.
@@ -80,11 +84,25 @@ pub fn load(spec: &DataSpec, request: &Request, base: &Path) -> Result<Dataset, 
 /// # Errors
 /// As [`load`], and where a column that the weights need is missing, or a class is one that they do not know.
 pub fn load_as(spec: &DataSpec, request: &Request, base: &Path, known: &Preprocessing) -> Result<Dataset, DataError> {
-    let mut loaded = known.prepare(read(spec, request, base, Some(known))?)?;
-    if let (DataSource::Series { .. }, Some(scaling)) = (&spec.source, &known.scaling) {
+    match &spec.source {
+        DataSource::Joined { .. } => joined::load(spec, request, base, Some(known)),
+        source => fit::fit(known_as(source, request, base, known, Part::Whole)?, request),
+    }
+}
+
+/// The data set of a source, prepared as the weights that `known` belongs to were trained.
+fn known_as(
+    source: &DataSource,
+    request: &Request,
+    base: &Path,
+    known: &Preprocessing,
+    part: Part,
+) -> Result<Loaded, DataError> {
+    let mut loaded = known.prepare(read(source, request, base, Some(known), part)?)?;
+    if let (DataSource::Series { .. }, Some(scaling)) = (source, &known.scaling) {
         series::scale_targets(&mut loaded.dataset, scaling);
     }
-    fit::fit(loaded, request)
+    Ok(loaded)
 }
 
 /// As [`load`], for those who only look: data that does not fit the network comes as its source gives it, with why it
@@ -99,7 +117,10 @@ pub fn load_to_show(
 ) -> Result<(Dataset, Option<DataError>), DataError> {
     match load(spec, request, base) {
         Ok(set) => Ok((set, None)),
-        Err(why @ DataError::Fit { .. }) => Ok((learnt(spec, request, base)?.dataset, Some(why))),
+        Err(why @ DataError::Fit { .. }) => match &spec.source {
+            DataSource::Joined { .. } => Ok((joined::load_unfitted(spec, request, base)?, Some(why))),
+            source => Ok((learnt(source, spec, request, base, Part::Whole)?.dataset, Some(why))),
+        },
         Err(other) => Err(other),
     }
 }
@@ -121,40 +142,70 @@ pub fn problems(spec: &DataSpec, request: Option<&Request>, base: &Path) -> Vec<
     }
 }
 
-/// The data set of `spec`, its features standardised over the part that trains, where the source asks for that.
-fn learnt(spec: &DataSpec, request: &Request, base: &Path) -> Result<Loaded, DataError> {
-    let mut loaded = read(spec, request, base, None)?;
-    if spec.source.is_standardized() {
+/// The data set of a source, its features standardised over the part that trains by `spec`, where the source asks for
+/// that.
+fn learnt(
+    source: &DataSource,
+    spec: &DataSpec,
+    request: &Request,
+    base: &Path,
+    part: Part,
+) -> Result<Loaded, DataError> {
+    let mut loaded = read(source, request, base, None, part)?;
+    if source.is_standardized() {
         let train = split(loaded.dataset.len(), spec, request.seed)?.train;
         prepare::standardize(&mut loaded.dataset, &train);
     }
-    if let DataSource::Series { .. } = spec.source {
+    if let DataSource::Series { .. } = source {
         let train = split(loaded.dataset.len(), spec, request.seed)?.train;
         series::standardize(&mut loaded.dataset, &train);
     }
     Ok(loaded)
 }
 
-/// The data set of `spec` as its source gives it, with the columns that `known` names, where it names any.
-fn read(spec: &DataSpec, request: &Request, base: &Path, known: Option<&Preprocessing>) -> Result<Loaded, DataError> {
-    let closed = file::closed(&spec.source.paths(), base);
+/// What is taken of a source.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Part {
+    /// Samples and targets.
+    Whole,
+    /// Samples alone: what stands in the place of targets means nothing.
+    Samples,
+}
+
+/// The data set of a source as it gives it, with the columns that `known` names, where it names any.
+fn read(
+    source: &DataSource,
+    request: &Request,
+    base: &Path,
+    known: Option<&Preprocessing>,
+    part: Part,
+) -> Result<Loaded, DataError> {
+    let closed = file::closed(&source.paths(), base);
     if closed.len() > 1 {
         return Err(DataError::Several(closed));
     }
     let none = Shape::default();
-    let input = if spec.source.gives_tokens() { &none } else { request.only(&spec.source)? };
+    let input = if source.gives_tokens() { &none } else { request.only(source)? };
+    // Tokens are the bytes of a column, of at most so many tokens.
+    let text = request.inputs.first().filter(|input| input.content.is_tokens()).map(|_| input.len());
     // Names of classes, and numbers that stand for some, become 0 and 1 where a loss asks for them.
     let classes = request.loss.wants_classes();
     let names_classes = request.loss.targets() != Targets::Values;
-    let loaded = match &spec.source {
+    let loaded = match source {
         DataSource::Digits => bundled::digits()?,
+        DataSource::DigitSums => bundled::digit_sums()?,
         DataSource::Iris => bundled::iris()?,
-        DataSource::Csv { path, header, target, delimiter, .. } => {
+        DataSource::Csv { path, header, target, columns, delimiter, .. } => {
             let (target, classes) = (target.clone(), names_classes);
-            let options = CsvOptions { header: *header, target, delimiter: *delimiter, classes };
+            let features = FeatureColumns { ranges: columns.clone(), text, without_target: part == Part::Samples };
+            let options = CsvOptions { header: *header, target, delimiter: *delimiter, classes, features };
             table::load(&base.join(path), &options, known)?
         }
-        DataSource::Npz { path, x, y } => npz::load(&base.join(path), x, y, classes)?,
+        DataSource::Npz { path, x, y } => {
+            // Targets that nobody asks for are not looked for.
+            let y = if part == Part::Samples { x } else { y };
+            npz::load(&base.join(path), x, y, classes)?
+        }
         DataSource::Npy { x, y } => npy::load(&base.join(x), &base.join(y), classes)?,
         DataSource::Idx { images, labels } => idx::load(&base.join(images), &base.join(labels))?,
         DataSource::Cifar10 { paths } => cifar::load(&paths.iter().map(|path| base.join(path)).collect::<Vec<_>>())?,
@@ -164,14 +215,38 @@ fn read(spec: &DataSpec, request: &Request, base: &Path, known: Option<&Preproce
         | DataSource::Circles { .. }
         | DataSource::Xor { .. }
         | DataSource::Regression { .. }
-        | DataSource::Waves { .. } => synthetic::draw(&spec.source, input, &request.output, request.seed)?,
+        | DataSource::Waves { .. } => synthetic::draw(source, input, &request.output, request.seed)?,
         DataSource::Series { path, columns, window, horizon } => {
             series::load(&base.join(path), columns, [*window, *horizon])?
         }
         DataSource::Text { .. } | DataSource::SourceCode | DataSource::Sums { .. } => {
-            text::load(&spec.source, request, base, known)?
+            text::load(source, request, base, known)?
+        }
+        DataSource::Joined { .. } => {
+            let help = "sources are joined only once: give each input a source of its own";
+            return Err(DataError::field("type", source.name(), "a source of one input", help));
         }
     };
+    match (text, source) {
+        (Some(_), DataSource::Npz { .. } | DataSource::Npy { .. }) => tokens_of(loaded),
+        _ => Ok(loaded),
+    }
+}
+
+/// Samples whose whole numbers are tokens.
+fn tokens_of(mut loaded: Loaded) -> Result<Loaded, DataError> {
+    let width = loaded.dataset.sample().len().max(1);
+    let whole = |v: &f32| (v.fract() == 0.0 && (0.0..=f32::from(u16::MAX) * 256.0).contains(v)).then_some(*v as i32);
+    let tokens: Option<Vec<i32>> = loaded.dataset.x().iter().map(whole).collect();
+    let Some(tokens) = tokens else {
+        let wrong = loaded.dataset.x().iter().position(|v| whole(v).is_none()).unwrap_or(0);
+        let found = loaded.dataset.x()[wrong].to_string();
+        let (place, help) = (loaded.place(wrong / width), "store the numbers of tokens, from 0 to input.vocab - 1");
+        return Err(DataError::content(&loaded.file, place, found, "tokens, which are whole numbers from 0", help));
+    };
+    if let Some(input) = loaded.dataset.inputs.first_mut() {
+        input.values = Samples::Tokens(tokens);
+    }
     Ok(loaded)
 }
 
@@ -189,6 +264,7 @@ mod tests {
             path: path.into(),
             header: crate::model::Header::Auto,
             target: crate::model::TargetColumn::Name("y".into()),
+            columns: Vec::new(),
             standardize: true,
             delimiter: ',',
         };

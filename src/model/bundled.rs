@@ -20,6 +20,7 @@ pub const BUNDLED: &[Bundled] = bundled![
     "digits-cnn",
     "digits-residual",
     "gru-digits",
+    "two-inputs",
     "spirals",
     "moons-deep",
     "circles",

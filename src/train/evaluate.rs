@@ -150,7 +150,7 @@ impl Evaluator {
                         for (row, label) in row.chunks_exact(kinds).zip(&labels[at * positions..][..positions]) {
                             let (label, guess) = (*label as usize, argmax(row));
                             loss += cross_entropy(row, label);
-                            right += usize::from(guess == label);
+                            right += usize::from(guess == label && !row[guess].is_nan());
                             if let Some(cell) = confusion.get_mut(label).and_then(|r| r.get_mut(guess)) {
                                 *cell += 1;
                             }
