@@ -105,8 +105,7 @@ impl Session {
         notes.extend(eager_note(spec.executor, &train));
         watch.report("warm-up");
         let wants_evaluation = feed.holds_out() || spec.purpose == Purpose::Predict;
-        let evaluator =
-            wants_evaluation.then(|| Evaluator::new(&model, &machine, train.last(), evaluation)).transpose()?;
+        let evaluator = wants_evaluation.then(|| Evaluator::new(&model, &machine, train.last(), evaluation)).transpose()?;
         notes.extend(evaluator.as_ref().and_then(Evaluator::eager_note));
         watch.report("evaluation");
         let streams = spec.executor == Executor::Replay && watched.hold(&mut train, &feed)?;
