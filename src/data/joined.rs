@@ -3,7 +3,8 @@
 use super::dataset::Loaded;
 use super::error::{listed, quoted};
 use super::fit::{fit, fit_samples};
-use super::{DataError, Dataset, InputSamples, Part, Preprocessing, Request, Target, known_as, learnt};
+use super::source::{Part, known_as, learnt};
+use super::{DataError, Dataset, InputSamples, Preprocessing, Request, Target};
 use crate::model::{DataSource, DataSpec, LossSpec, NamedInput};
 use crate::tensor::{Shape, plural};
 use std::path::Path;

@@ -58,7 +58,6 @@ pub use preset::{
     ColumnRange, DataSource, DataSpec, Header, Precision, Preset, SplitKind, TargetColumn, Tokens, TrainSpec,
 };
 pub use read::{MAX_PRESET_BYTES, Rejected, read_partly, read_preset, read_preset_file, read_value};
-pub use read_source::SOURCES;
 pub use rng::Rng;
 pub use schedule::{Schedule, ScheduleKind};
 pub use spec::Fields;

@@ -6,7 +6,7 @@ use super::{Diagnostic, Fields};
 use serde_json::Value;
 
 /// The names of all sources, in the order in which they are offered.
-pub const SOURCES: [&str; 20] = [
+const SOURCES: [&str; 20] = [
     "digits",
     "digit_sums",
     "iris",
@@ -164,8 +164,8 @@ fn read_ranges(f: &mut Fields<'_>) -> Vec<ColumnRange> {
     let Some(value) = f.raw("columns") else { return Vec::new() };
     let read: Option<Vec<ColumnRange>> = value.as_array().and_then(|list| list.iter().map(range).collect());
     read.filter(|ranges| !ranges.is_empty()).unwrap_or_else(|| {
-        let help = "expected a list of columns by name or by number from 0, such as [\"age\", 3, [5, 68]]; a list of two \
-                    is the first and the last of columns that follow one another";
+        let help = "expected a list of columns by name or by number from 0, such as [\"age\", 3, [5, 68]]; a list of \
+                    two is the first and the last of columns that follow one another";
         f.fail("columns", format!("found {}", describe(value)), help);
         Vec::new()
     })

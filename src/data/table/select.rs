@@ -55,7 +55,8 @@ fn distinct(names: &[String]) -> Vec<String> {
 }
 
 /// Chooses the columns: those that are asked for, without any every one but the target in the file's order, or those
-/// that `known` names, in its order, where it and the file have a header. `names` are those of the first line `line`, empty where that is no header.
+/// that `known` names, in its order, where it and the file have a header. `names` are those of the first line `line`,
+/// empty where that is no header.
 ///
 /// # Errors
 /// Where the target or a feature is missing.

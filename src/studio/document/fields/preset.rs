@@ -164,7 +164,7 @@ fn put_files(l: &mut List, source: &DataSource) {
                 "data.columns",
                 "columns",
                 Text(columns),
-                "The features, by name or number from 0, with commas between; 3..8 are six columns. Empty for all but the target.",
+                "The features, by name or number from 0; 3..8 are six columns. Empty for all but the target.",
             );
             l.put("data.standardize", "standardize", Flag(*standardize), "Centres and scales each feature.");
             l.put("data.delimiter", "delimiter", Text(delimiter.to_string()), "The character between columns.");
