@@ -8,7 +8,7 @@ use super::predict_series::{self, Series};
 use super::presets::{self, DataLook, Loaded};
 use super::result_places::{Kind, Places};
 use crate::data::{Dataset, Target};
-use crate::model::losses::is_right;
+use crate::model::losses::{answer, is_right, probability};
 use crate::model::{Model, Targets};
 use crate::tensor::{figure, plural, write_advice, write_atomic};
 use crate::train::{DataChoice, Forecast, Purpose, Session, SessionSpec, TrainError, argmax, perplexity};
@@ -24,6 +24,33 @@ struct Class {
     precision: Option<f64>,
     /// Absent where there is no sample of the class.
     recall: Option<f64>,
+}
+
+/// How well one output answers yes or no.
+#[derive(Serialize)]
+struct Output {
+    name: String,
+    /// Samples whose target is yes.
+    yes: u32,
+    /// Samples that are answered yes.
+    answered_yes: u32,
+    /// Share of samples answered right.
+    accuracy: f64,
+    /// Absent where no sample is answered yes.
+    precision: Option<f64>,
+    /// Absent where the target of no sample is yes.
+    recall: Option<f64>,
+}
+
+/// What the outputs answer to one sample, yes or no.
+#[derive(Serialize)]
+struct SampleAnswers {
+    sample: u32,
+    /// That of yes, for each output.
+    probability: Vec<f32>,
+    /// Whether the probability is above one half; absent where an output is no number.
+    answer: Vec<Option<bool>>,
+    target: Vec<bool>,
 }
 
 /// What `--json` prints.
@@ -53,6 +80,12 @@ struct Summary {
     /// Of a series: forecasts beside what came.
     #[serde(skip_serializing_if = "Option::is_none")]
     forecast: Option<Series>,
+    /// Where outputs answer yes or no: how well each does.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    outputs: Vec<Output>,
+    /// Where outputs answer yes or no: sample by sample.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    answers: Vec<SampleAnswers>,
     #[serde(skip_serializing_if = "Option::is_none")]
     out: Option<String>,
     /// What a person should know of the samples and of their preparation.
@@ -110,6 +143,8 @@ pub fn run(args: &PredictArgs) -> anyhow::Result<()> {
         classes: std::mem::take(&mut answers.classes),
         confusion: std::mem::take(&mut answers.confusion),
         forecast: forecast.as_ref().map(Series::of),
+        outputs: answers.outputs(&set, &samples),
+        answers: answers.by_sample(&set, &samples),
         out: out.map(|path| path.display().to_string()),
         notes,
     };
@@ -159,11 +194,13 @@ struct Answers {
     width: usize,
     /// Answers of a sample.
     positions: usize,
-    is_classes: bool,
+    targets: Targets,
     /// `[samples, positions]`; empty for values.
     labels: Vec<i32>,
-    /// Probabilities for classes, values otherwise: `[samples, positions, width]`.
+    /// Probabilities for classes and for answers of yes and no, values otherwise: `[samples, positions, width]`.
     values: Vec<f32>,
+    /// Where outputs answer yes or no: the answers, `[samples, width]`.
+    said: Vec<Option<bool>>,
     loss: f64,
     accuracy: Option<f64>,
     classes: Vec<Class>,
@@ -181,9 +218,10 @@ impl Answers {
         let mut out = Self {
             width,
             positions,
-            is_classes,
+            targets: model.loss.targets(),
             labels: set.target.labels(samples).map_err(TrainError::from)?,
             values: Vec::new(),
+            said: Vec::new(),
             loss: 0.0,
             accuracy: None,
             classes: Vec::new(),
@@ -200,7 +238,7 @@ impl Answers {
                     out.loss += (sum.ln() - f64::from(row[label] - largest)) / n;
                     row.iter_mut().for_each(|v| *v = (f64::from(*v - largest).exp() / sum) as f32);
                     let guess = argmax(row);
-                    right += usize::from(guess == label);
+                    right += usize::from(guess == label && !row[guess].is_nan());
                     if is_counted {
                         out.confusion[label][guess] += 1;
                     }
@@ -209,15 +247,16 @@ impl Answers {
                     let target = &values[samples[at] as usize * width..][..width];
                     out.loss += model.loss.of_values(row, target).unwrap_or(f64::NAN) / n;
                     right += row.iter().zip(target).filter(|(y, t)| is_right(**y, **t)).count();
-                    if model.loss.targets() == Targets::Binary {
-                        row.iter_mut().for_each(|y| *y = 1.0 / (1.0 + (-*y).exp()));
+                    if out.targets == Targets::Binary {
+                        out.said.extend(row.iter().map(|logit| answer(*logit)));
+                        row.iter_mut().for_each(|y| *y = probability(*y));
                     }
                 }
                 Target::Classes { .. } | Target::Windows(_) => {}
             }
         }
         out.values = values;
-        if model.loss.targets() == Targets::Binary {
+        if out.targets == Targets::Binary {
             out.accuracy = Some(right as f64 / (n * width as f64));
         }
         if is_classes {
@@ -227,16 +266,64 @@ impl Answers {
         Ok(out)
     }
 
+    /// Whether the target of an output is yes.
+    fn is_yes(&self, set: &Dataset, sample: u32, output: usize) -> bool {
+        match &set.target {
+            Target::Values { values, .. } => values[sample as usize * self.width + output] > 0.5,
+            Target::Classes { .. } | Target::Windows(_) => false,
+        }
+    }
+
+    /// How well each output answers, where they answer yes or no.
+    fn outputs(&self, set: &Dataset, samples: &[u32]) -> Vec<Output> {
+        if self.targets != Targets::Binary {
+            return Vec::new();
+        }
+        let of = |output: usize| {
+            let said = || self.said.iter().skip(output).step_by(self.width);
+            let pairs = || samples.iter().zip(said()).map(|(i, said)| (self.is_yes(set, *i, output), *said));
+            let count = |wanted: &dyn Fn(bool, Option<bool>) -> bool| pairs().filter(|(t, s)| wanted(*t, *s)).count();
+            let hit = count(&|is, said| is && said == Some(true));
+            let (yes, answered_yes) = (count(&|is, _| is), count(&|_, said| said == Some(true)));
+            let right = count(&|is, said| said == Some(is));
+            let share = |of: usize| (of > 0).then(|| hit as f64 / of as f64);
+            Output {
+                name: output_name(set, output, self.width),
+                yes: yes as u32,
+                answered_yes: answered_yes as u32,
+                accuracy: right as f64 / samples.len().max(1) as f64,
+                precision: share(answered_yes),
+                recall: share(yes),
+            }
+        };
+        (0..self.width).map(of).collect()
+    }
+
+    /// Probability and answer of each output for each sample, where they answer yes or no.
+    fn by_sample(&self, set: &Dataset, samples: &[u32]) -> Vec<SampleAnswers> {
+        let rows = self.values.chunks_exact(self.width).zip(self.said.chunks_exact(self.width));
+        let of = |(sample, (row, said)): (&u32, (&[f32], &[Option<bool>]))| SampleAnswers {
+            sample: *sample,
+            probability: row.to_vec(),
+            answer: said.to_vec(),
+            target: (0..self.width).map(|output| self.is_yes(set, *sample, output)).collect(),
+        };
+        samples.iter().zip(rows).map(of).collect()
+    }
+
     /// A line a sample, or a position of one: its number, what it is, what it is taken for, and every probability or
     /// value.
     fn csv(&self, set: &Dataset, samples: &[u32]) -> String {
         let mut text = String::from(if self.positions > 1 { "sample,position" } else { "sample" });
-        if self.is_classes {
+        if self.targets == Targets::Classes {
             text.push_str(",target,predicted");
             (0..self.width).for_each(|c| text.push_str(&format!(",p_{}", quoted(&name(set, c)))));
         } else {
             (0..self.width).for_each(|i| text.push_str(&format!(",target_{i}")));
             (0..self.width).for_each(|i| text.push_str(&format!(",predicted_{i}")));
+        }
+        if self.targets == Targets::Binary {
+            (0..self.width).for_each(|i| text.push_str(&format!(",p_{i}")));
         }
         text.push('\n');
         for (at, row) in self.values.chunks_exact(self.width).enumerate() {
@@ -255,6 +342,10 @@ impl Answers {
                     target.iter().for_each(|v| text.push_str(&format!(",{v}")));
                 }
             }
+            // An output that is no number answers neither yes nor no.
+            let said = self.said.get(at * self.width..(at + 1) * self.width).unwrap_or_default();
+            let said = said.iter().map(|said| said.map_or("", |yes| if yes { "1" } else { "0" }));
+            said.for_each(|said| text.push_str(&format!(",{said}")));
             row.iter().for_each(|v| text.push_str(&format!(",{v}")));
             text.push('\n');
         }
@@ -264,6 +355,14 @@ impl Answers {
 
 fn name(set: &Dataset, class: usize) -> String {
     set.target.names().get(class).cloned().unwrap_or_else(|| class.to_string())
+}
+
+/// What an output that answers yes or no is called: the class or the column that its target comes from.
+fn output_name(set: &Dataset, output: usize, count: usize) -> String {
+    let known = &set.preprocessing;
+    let names = [&known.classes, &known.targets].into_iter().find(|names| names.len() == count);
+    let yes = || known.classes.get(1).filter(|_| count == 1 && known.classes.len() == 2);
+    yes().or_else(|| names?.get(output)).cloned().unwrap_or_else(|| format!("output {output}"))
 }
 
 /// A cell of a CSV file.
@@ -279,6 +378,9 @@ fn class(set: &Dataset, confusion: &[Vec<u32>], c: usize) -> Class {
 
 /// Answers of more classes at each position are not counted by class.
 const MAX_COUNTED: usize = 1024;
+
+/// Samples whose answers of yes and no are printed.
+const FIRST: usize = 5;
 
 /// More classes than this make a matrix that no terminal holds.
 const MAX_PRINTED: usize = 24;
@@ -299,12 +401,14 @@ fn text(s: &Summary) -> String {
         text.push_str(&format!(", perplexity {}, {} bits a token", figure(perplexity, 2), figure(bits, 3)));
     }
     text.push('\n');
+    if !s.outputs.is_empty() {
+        answers_text(s, &mut text);
+    }
     if s.confusion.is_empty() {
         return text;
     }
     let letters = s.classes.iter().map(|c| c.name.chars().count()).max().unwrap_or(1).clamp(5, 16);
     let cut = |name: &str, most: usize| name.chars().take(most).collect::<String>();
-    let percent = |share: Option<f64>| share.map_or_else(|| "-".into(), |p| format!("{:.1}%", p * 100.0));
     let printed = s.classes.len() <= MAX_PRINTED;
     if printed {
         text.push_str(&format!("\n  {:>letters$}  predicted\n  {:>letters$}", "", "true"));
@@ -322,6 +426,43 @@ fn text(s: &Summary) -> String {
         text.push_str(&format!("   {p:>9} {r:>9} {:>9}\n", class.samples));
     }
     text
+}
+
+/// A share as a percentage; a dash where there is none.
+fn percent(share: Option<f64>) -> String {
+    share.map_or_else(|| "-".into(), |p| format!("{:.1}%", p * 100.0))
+}
+
+/// How well each output answers yes or no, and what they answer to the first samples.
+fn answers_text(s: &Summary, text: &mut String) {
+    let letters = s.outputs.iter().map(|o| o.name.chars().count()).max().unwrap_or(1).clamp(6, 24);
+    let cut = |name: &str| name.chars().take(letters).collect::<String>();
+    text.push_str(&format!("\n  {:>letters$}       yes  answered yes     right   precision    recall\n", "output"));
+    for output in s.outputs.iter().take(MAX_PRINTED) {
+        text.push_str(&format!(
+            "  {:>letters$} {:>9} {:>13} {:>9} {:>11} {:>9}\n",
+            cut(&output.name),
+            output.yes,
+            output.answered_yes,
+            percent(Some(output.accuracy)),
+            percent(output.precision),
+            percent(output.recall)
+        ));
+    }
+    if s.outputs.len() > MAX_PRINTED {
+        text.push_str(&format!("  and {} more; --json has all of them\n", s.outputs.len() - MAX_PRINTED));
+    }
+    text.push_str("\n  probability of yes and answer, for the first samples:\n");
+    for sample in s.answers.iter().take(FIRST) {
+        text.push_str(&format!("  sample {}:", sample.sample));
+        let answers = sample.probability.iter().zip(&sample.answer).zip(&sample.target);
+        for ((probability, answer), target) in answers.take(MAX_PRINTED) {
+            let word = answer.map_or("not a number", |yes| if yes { "yes" } else { "no" });
+            let mark = if *answer == Some(*target) { "right" } else { "wrong" };
+            text.push_str(&format!("  {probability:.4} {word} ({mark})"));
+        }
+        text.push('\n');
+    }
 }
 
 #[cfg(test)]

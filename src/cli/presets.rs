@@ -5,8 +5,8 @@ use super::error::wrong;
 use super::output;
 use crate::data::{self, Request};
 use crate::model::{
-    BUNDLED, Diagnostic, MAX_PRESET_BYTES, Model, Precision, Preset, Rejected, check, did_you_mean, read_partly,
-    read_preset,
+    BUNDLED, Diagnostic, MAX_PRESET_BYTES, Model, NamedInput, Precision, Preset, Rejected, check, did_you_mean,
+    inputs_text, read_partly, read_preset,
 };
 use crate::select::Target;
 use crate::tensor::Shape;
@@ -197,13 +197,18 @@ pub fn run(args: &PresetsArgs) -> anyhow::Result<()> {
             "name": preset.name,
             "about": preset.about,
             "input": preset.input.single().map(|input| &input.shape),
+            "inputs": preset.input.inputs.iter().map(input).collect::<Vec<_>>(),
             "layers": model.layers.len(),
             "params": params,
             "data": preset.data.as_ref().map(|d| d.source.name()),
             "steps": preset.train.map(|t| t.steps),
         }));
+        let inputs = match &preset.input.inputs[..] {
+            [_] => String::new(),
+            inputs => format!("inputs {}, ", inputs_text(inputs)),
+        };
         text.push_str(&format!(
-            "{}  ({}, {})\n",
+            "{}  ({inputs}{}, {})\n",
             preset.name,
             output::counted(model.layers.len() as u64, "layer"),
             output::counted(params as u64, "parameter")
@@ -211,6 +216,12 @@ pub fn run(args: &PresetsArgs) -> anyhow::Result<()> {
         text.push_str(&output::wrapped(&preset.about, 76, "    "));
     }
     if args.json { output::print_json(&list) } else { output::print(&text) }
+}
+
+/// What the list says of an input.
+fn input(input: &NamedInput) -> serde_json::Value {
+    let (content, vocab) = (input.content.name(), input.content.vocab());
+    serde_json::json!({ "name": input.name, "type": content, "shape": input.shape, "vocab": vocab })
 }
 
 /// A bundled preset, whatever files are in the current folder.

@@ -1,7 +1,7 @@
 //! The data sets inside the program; `assets/README.md` has their origin and licence.
 
 use super::dataset::Loaded;
-use super::{CsvOptions, DataError, Preprocessing, Target, read_csv};
+use super::{CsvOptions, DataError, FeatureColumns, InputSamples, Preprocessing, Target, read_csv};
 use crate::model::{Header, TargetColumn};
 
 const DIGITS: &[u8] = include_bytes!("../../assets/digits.csv.gz");
@@ -12,7 +12,13 @@ const IRIS_CLASSES: [&str; 3] = ["setosa", "versicolor", "virginica"];
 const DIGITS_SCALE: f32 = 16.0;
 
 fn table(bytes: &[u8], name: &str, header: Header) -> Result<Loaded, DataError> {
-    let options = CsvOptions { header, target: TargetColumn::Last, delimiter: ',', classes: true };
+    let options = CsvOptions {
+        header,
+        target: TargetColumn::Last,
+        delimiter: ',',
+        classes: true,
+        features: FeatureColumns::default(),
+    };
     Ok(read_csv(bytes, name, &options)?.into_loaded(name.to_owned(), name.to_owned()))
 }
 
@@ -28,6 +34,27 @@ pub(super) fn digits() -> Result<Loaded, DataError> {
     data.notes.clear();
     data.notes.push("samples are divided by 16".to_owned());
     data.notes.push("UCI Machine Learning Repository, E. Alpaydin and C. Kaynak, 1998; CC BY 4.0".to_owned());
+    Ok(loaded)
+}
+
+/// What can be counted of the digits: for each the mean of every row from the top, then of every column from the left,
+/// `[16]`.
+pub(super) fn digit_sums() -> Result<Loaded, DataError> {
+    const SIDE: usize = 8;
+    let mut loaded = digits()?;
+    loaded.file = "digit_sums".to_owned();
+    let data = &mut loaded.dataset;
+    let of_picture = |pixels: &[f32]| -> Vec<f32> {
+        let row = |r: usize| pixels[r * SIDE..(r + 1) * SIDE].iter().sum::<f32>() / SIDE as f32;
+        let column = |c: usize| pixels.iter().skip(c).step_by(SIDE).sum::<f32>() / SIDE as f32;
+        (0..SIDE).map(row).chain((0..SIDE).map(column)).collect()
+    };
+    let means = data.x().chunks_exact(SIDE * SIDE).flat_map(of_picture).collect();
+    data.inputs = InputSamples::only([2 * SIDE], means);
+    data.name = "digit_sums".to_owned();
+    data.feature_names =
+        (0..SIDE).map(|r| format!("row {r}")).chain((0..SIDE).map(|c| format!("column {c}"))).collect();
+    data.notes.insert(0, "features are the means of the eight rows and of the eight columns of each digit".to_owned());
     Ok(loaded)
 }
 
@@ -72,6 +99,20 @@ mod tests {
             assert!(data.x().iter().all(|v| (0.0..=1.0).contains(v)));
             let Target::Classes { labels, .. } = &data.target else { panic!("classes") };
             assert_eq!(labels[..4], [0, 1, 2, 3]);
+        }
+    }
+
+    #[test]
+    fn digit_sums_are_means_of_rows_and_columns() {
+        let (sums, digits) = (loaded(DataSource::DigitSums, [16], 10), loaded(DataSource::Digits, [64], 10));
+        assert_eq!((sums.len(), sums.feature_names.len(), &sums.target), (1797, 16, &digits.target));
+        for sample in [0, 7, 1796] {
+            let (own, pixels) = (sums.sample_slice(sample), digits.sample_slice(sample));
+            let mean = |of: &dyn Fn(usize) -> usize| (0..8).map(|i| pixels[of(i)]).sum::<f32>() / 8.0;
+            for line in 0..8 {
+                assert!((own[line] - mean(&|i| 8 * line + i)).abs() < 1e-6);
+                assert!((own[8 + line] - mean(&|i| 8 * i + line)).abs() < 1e-6);
+            }
         }
     }
 

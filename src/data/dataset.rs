@@ -250,6 +250,22 @@ impl Dataset {
         self.numbers().map_or(&[], |(sample, x)| &x[i * sample.len()..(i + 1) * sample.len()])
     }
 
+    /// The values of sample `i` of one of the inputs; none of tokens. `i` is below [`Dataset::len`].
+    #[must_use]
+    pub fn input_slice(&self, input: usize, i: usize) -> &[f32] {
+        match self.inputs.get(input) {
+            Some(InputSamples { sample, values: Samples::Real(x), .. }) => &x[i * sample.len()..(i + 1) * sample.len()],
+            _ => &[],
+        }
+    }
+
+    /// A name for each feature of one of the inputs; empty where there are none.
+    #[must_use]
+    pub fn names_of(&self, input: usize) -> &[String] {
+        let own = self.inputs.get(input).and_then(|input| self.preprocessing.of_input(&input.name));
+        own.map_or(&self.feature_names, |own| &own.features)
+    }
+
     /// Number of classes, or `None` where targets are values.
     #[must_use]
     pub fn classes(&self) -> Option<usize> {

@@ -2,6 +2,7 @@
 //! do.
 
 use crate::model::{Diagnostic, Preset};
+use std::borrow::Cow;
 use std::{fmt, io};
 use thiserror::Error;
 
@@ -30,10 +31,19 @@ pub enum DataError {
     Content { file: Box<str>, at: Place, found: Box<str>, expected: Box<str>, help: &'static str },
     /// The data is sound but does not fit the network.
     #[error("{data}{at} does not fit the network: found {found}, expected {expected}; {help}")]
-    Fit { side: Side, data: Box<str>, at: Place, found: Box<str>, expected: Box<str>, help: Box<str> },
+    Fit {
+        side: Side,
+        /// The network's input that the data is for; `None` where there is only one.
+        input: Option<Box<str>>,
+        data: Box<str>,
+        at: Place,
+        found: Box<str>,
+        expected: Box<str>,
+        help: Box<str>,
+    },
     /// A field of the preset's `data` has a value that cannot work.
     #[error("data.{field}: found {found}, expected {expected}; {help}")]
-    Field { field: &'static str, found: String, expected: String, help: &'static str },
+    Field { field: Cow<'static, str>, found: String, expected: String, help: &'static str },
     /// Fewer training samples than one batch takes.
     #[error(
         "data: found {train} training samples, expected at least one batch of {batch}; use a smaller input.batch, hold \
@@ -107,15 +117,17 @@ impl DataError {
         help: impl Into<String>,
     ) -> Self {
         let (found, expected, help) = (found.into().into(), expected.into().into(), help.into().into());
-        Self::Fit { side, data: data.into(), at, found, expected, help }
+        Self::Fit { side, input: None, data: data.into(), at, found, expected, help }
     }
 
     /// The mistake in the preset, at the field to change.
     #[must_use]
     pub fn mistake(&self, preset: &Preset) -> Diagnostic {
         let (layer, path) = match self {
-            Self::Fit { side: side @ (Side::Input | Side::Vocab), .. } => {
-                let place = preset.input.single().map_or_else(|| "input".to_owned(), |only| preset.input.place(only));
+            Self::Fit { side: side @ (Side::Input | Side::Vocab), input, .. } => {
+                let named = preset.input.inputs.iter().find(|own| input.as_deref() == Some(&*own.name));
+                let place = named.or(preset.input.single()).map(|own| preset.input.place(own));
+                let place = place.unwrap_or_else(|| "input".to_owned());
                 (None, format!("{place}.{}", if *side == Side::Vocab { "vocab" } else { "shape" }))
             }
             Self::Fit { side: Side::Loss, .. } => (None, "loss".to_owned()),
@@ -143,12 +155,28 @@ impl DataError {
 
     /// A [`DataError::Field`].
     pub(super) fn field(
-        field: &'static str,
+        field: impl Into<Cow<'static, str>>,
         found: impl ToString,
         expected: impl Into<String>,
         help: &'static str,
     ) -> Self {
-        Self::Field { field, found: found.to_string(), expected: expected.into(), help }
+        Self::Field { field: field.into(), found: found.to_string(), expected: expected.into(), help }
+    }
+}
+
+impl DataError {
+    /// The error of the source of one of several inputs.
+    pub(super) fn of_input(self, name: &str) -> Self {
+        match self {
+            Self::Field { field, found, expected, help } => {
+                Self::Field { field: format!("inputs.{name}.{field}").into(), found, expected, help }
+            }
+            Self::Fit { side, data, at, found, expected, help, .. } => {
+                Self::Fit { side, input: Some(name.into()), data, at, found, expected, help }
+            }
+            Self::Several(all) => Self::Several(all.into_iter().map(|error| error.of_input(name)).collect()),
+            other => other,
+        }
     }
 }
 

@@ -2,7 +2,8 @@
 
 use super::dataset::Loaded;
 use super::error::Side;
-use super::fit_tokens::fit_tokens;
+use super::fit_tokens::{fit_token_samples, fit_windows};
+use super::request::shape_place;
 use super::{DataError, Dataset, Place, Request, Samples, Target};
 use crate::model::Targets;
 use crate::tensor::{Shape, plural};
@@ -15,19 +16,7 @@ use crate::tensor::{Shape, plural};
 /// # Errors
 /// Where features, classes or target values do not fit.
 pub(super) fn fit(mut loaded: Loaded, request: &Request) -> Result<Dataset, DataError> {
-    if loaded.dataset.is_empty() {
-        return Err(DataError::content(
-            &loaded.file,
-            Place::Whole,
-            "no samples",
-            "at least one",
-            "add samples to the file or name another",
-        ));
-    }
-    if loaded.dataset.inputs.iter().any(|input| !matches!(input.values, Samples::Real(_))) {
-        return fit_tokens(loaded, request);
-    }
-    fit_sample(&mut loaded, request)?;
+    fit_samples(&mut loaded, request)?;
     match (&loaded.dataset.target, request.loss.wants_classes()) {
         (Target::Classes { .. }, true) => fit_classes(&mut loaded, request)?,
         (Target::Classes { .. }, false) => spread_classes(&mut loaded, request)?,
@@ -45,34 +34,58 @@ pub(super) fn fit(mut loaded: Loaded, request: &Request) -> Result<Dataset, Data
                 "use the loss mse, or data with classes",
             ));
         }
-        (Target::Windows(_), _) => return fit_tokens(loaded, request),
+        (Target::Windows(_), _) => fit_windows(&mut loaded, request)?,
     }
     let data = &mut loaded.dataset;
-    data.preprocessing.features.clone_from(&data.feature_names);
     if let Target::Classes { names, .. } = &data.target {
         data.preprocessing.classes.clone_from(names);
     }
     Ok(loaded.dataset)
 }
 
-fn fit_sample(loaded: &mut Loaded, request: &Request) -> Result<(), DataError> {
+/// Brings the samples of a source into the shape of the only input that `request` has, whatever its targets are.
+///
+/// # Errors
+/// Where there are none, or they do not fit.
+pub(super) fn fit_samples(loaded: &mut Loaded, request: &Request) -> Result<(), DataError> {
+    if loaded.dataset.is_empty() {
+        return Err(DataError::content(
+            &loaded.file,
+            Place::Whole,
+            "no samples",
+            "at least one",
+            "add samples to the file or name another",
+        ));
+    }
+    if loaded.dataset.inputs.iter().any(|input| !matches!(input.values, Samples::Real(_))) {
+        fit_token_samples(loaded, request)?;
+    } else {
+        fit_numbers(loaded, request)?;
+    }
+    let data = &mut loaded.dataset;
+    data.preprocessing.features.clone_from(&data.feature_names);
+    Ok(())
+}
+
+fn fit_numbers(loaded: &mut Loaded, request: &Request) -> Result<(), DataError> {
     let data = &mut loaded.dataset;
     // A source that was read gives one input.
     let ([own, ..], [wanted, ..]) = (&mut data.inputs[..], &request.inputs[..]) else { return Ok(()) };
     let input = &wanted.shape;
     own.name.clone_from(&wanted.name);
+    let place = shape_place(wanted);
     if !matches_up_to_layout(&own.sample, input) {
         let help = if own.sample.checked_len() == input.checked_len() {
-            "images are [C, H, W]: store channels first, or give input.shape as a flat [features]"
+            format!("images are [C, H, W]: store channels first, or give {place} as a flat [features]")
         } else {
-            "set input.shape to the data's shape, or change the data's columns"
+            format!("set {place} to the data's shape, or change the data's columns")
         };
         return Err(DataError::fit(
             Side::Input,
             &loaded.file,
             Place::Whole,
             format!("samples of shape {}{}", own.sample, counted(&own.sample)),
-            format!("{input}{} as input.shape says", counted(input)),
+            format!("{input}{} as {place} says", counted(input)),
             help,
         ));
     }

@@ -21,6 +21,7 @@ mod fit;
 mod fit_tokens;
 mod idx;
 mod images;
+mod joined;
 #[cfg(test)]
 mod mutation;
 mod notes;
@@ -33,6 +34,7 @@ mod scaling;
 mod series;
 mod shuffle;
 mod size;
+mod source;
 mod split;
 mod synthetic;
 mod table;
@@ -45,7 +47,6 @@ pub use batch_place::{BatchPlace, BatchTargets};
 pub(crate) use batches::STREAM as SHUFFLE_STREAM;
 pub use batches::{Batches, Position};
 pub use cifar::{CifarRecords, read_cifar};
-use dataset::Loaded;
 pub use dataset::{Dataset, InputSamples, Samples, SamplesMut, SamplesRef, Target, TargetMut};
 pub use error::{DataError, Place};
 pub use idx::read_idx;
@@ -59,13 +60,13 @@ pub use scaling::Scaling;
 pub use shuffle::Shuffle;
 pub use size::{DataSize, expected_size};
 pub use split::{Split, split};
-pub use table::{CsvOptions, Table, read_csv};
+pub use table::{CsvOptions, FeatureColumns, Table, read_csv};
 pub use token_rows::{RowPart, TokenRows};
 pub use vocabulary::{Decoder, Vocabulary};
 
-use crate::model::{DataSource, DataSpec, Targets};
-use crate::tensor::Shape;
+use crate::model::{DataSource, DataSpec};
 use error::Side;
+use source::{Part, known_as, learnt};
 use std::path::Path;
 
 /// The data set of `spec`, checked against the network of `request`; `base` is the folder that relative paths start
@@ -74,7 +75,10 @@ use std::path::Path;
 /// # Errors Where a file cannot be read or is malformed, a field of the preset cannot work, or the data does not fit
 /// the network.
 pub fn load(spec: &DataSpec, request: &Request, base: &Path) -> Result<Dataset, DataError> {
-    fit::fit(learnt(spec, request, base)?, request)
+    match &spec.source {
+        DataSource::Joined { .. } => joined::load(spec, request, base, None),
+        source => fit::fit(learnt(source, spec, request, base, Part::Whole)?, request),
+    }
 }
 
 /// As [`load`], prepared as the weights that `known` belongs to were trained, and not by the samples themselves.
@@ -82,11 +86,10 @@ pub fn load(spec: &DataSpec, request: &Request, base: &Path) -> Result<Dataset, 
 /// # Errors
 /// As [`load`], and where a column that the weights need is missing, or a class is one that they do not know.
 pub fn load_as(spec: &DataSpec, request: &Request, base: &Path, known: &Preprocessing) -> Result<Dataset, DataError> {
-    let mut loaded = known.prepare(read(spec, request, base, Some(known))?)?;
-    if let (DataSource::Series { .. }, Some(scaling)) = (&spec.source, &known.scaling) {
-        series::scale_targets(&mut loaded.dataset, scaling);
+    match &spec.source {
+        DataSource::Joined { .. } => joined::load(spec, request, base, Some(known)),
+        source => fit::fit(known_as(source, request, base, known, Part::Whole)?, request),
     }
-    fit::fit(loaded, request)
 }
 
 /// As [`load`], for those who only look: data that does not fit the network comes as its source gives it, with why it
@@ -101,7 +104,10 @@ pub fn load_to_show(
 ) -> Result<(Dataset, Option<DataError>), DataError> {
     match load(spec, request, base) {
         Ok(set) => Ok((set, None)),
-        Err(why @ DataError::Fit { .. }) => Ok((learnt(spec, request, base)?.dataset, Some(why))),
+        Err(why @ DataError::Fit { .. }) => match &spec.source {
+            DataSource::Joined { .. } => Ok((joined::load_unfitted(spec, request, base)?, Some(why))),
+            source => Ok((learnt(source, spec, request, base, Part::Whole)?.dataset, Some(why))),
+        },
         Err(other) => Err(other),
     }
 }
@@ -123,60 +129,6 @@ pub fn problems(spec: &DataSpec, request: Option<&Request>, base: &Path) -> Vec<
     }
 }
 
-/// The data set of `spec`, its features standardised over the part that trains, where the source asks for that.
-fn learnt(spec: &DataSpec, request: &Request, base: &Path) -> Result<Loaded, DataError> {
-    let mut loaded = read(spec, request, base, None)?;
-    if spec.source.is_standardized() {
-        let train = split(loaded.dataset.len(), spec, request.seed)?.train;
-        prepare::standardize(&mut loaded.dataset, &train);
-    }
-    if let DataSource::Series { .. } = spec.source {
-        let train = split(loaded.dataset.len(), spec, request.seed)?.train;
-        series::standardize(&mut loaded.dataset, &train);
-    }
-    Ok(loaded)
-}
-
-/// The data set of `spec` as its source gives it, with the columns that `known` names, where it names any.
-fn read(spec: &DataSpec, request: &Request, base: &Path, known: Option<&Preprocessing>) -> Result<Loaded, DataError> {
-    let closed = file::closed(&spec.source.paths(), base);
-    if closed.len() > 1 {
-        return Err(DataError::Several(closed));
-    }
-    let none = Shape::default();
-    let input = if spec.source.gives_tokens() { &none } else { request.only(&spec.source)? };
-    // Names of classes, and numbers that stand for some, become 0 and 1 where a loss asks for them.
-    let classes = request.loss.wants_classes();
-    let names_classes = request.loss.targets() != Targets::Values;
-    let loaded = match &spec.source {
-        DataSource::Digits => bundled::digits()?,
-        DataSource::Iris => bundled::iris()?,
-        DataSource::Csv { path, header, target, delimiter, .. } => {
-            let (target, classes) = (target.clone(), names_classes);
-            let options = CsvOptions { header: *header, target, delimiter: *delimiter, classes };
-            table::load(&base.join(path), &options, known)?
-        }
-        DataSource::Npz { path, x, y } => npz::load(&base.join(path), x, y, classes)?,
-        DataSource::Npy { x, y } => npy::load(&base.join(x), &base.join(y), classes)?,
-        DataSource::Idx { images, labels } => idx::load(&base.join(images), &base.join(labels))?,
-        DataSource::Cifar10 { paths } => cifar::load(&paths.iter().map(|path| base.join(path)).collect::<Vec<_>>())?,
-        DataSource::Images { path } => images::load(&base.join(path), input)?,
-        DataSource::Spirals { .. }
-        | DataSource::Moons { .. }
-        | DataSource::Circles { .. }
-        | DataSource::Xor { .. }
-        | DataSource::Regression { .. }
-        | DataSource::Waves { .. } => synthetic::draw(&spec.source, input, &request.output, request.seed)?,
-        DataSource::Series { path, columns, window, horizon } => {
-            series::load(&base.join(path), columns, [*window, *horizon])?
-        }
-        DataSource::Text { .. } | DataSource::SourceCode | DataSource::Sums { .. } => {
-            text::load(&spec.source, request, base, known)?
-        }
-    };
-    Ok(loaded)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -191,6 +143,7 @@ mod tests {
             path: path.into(),
             header: crate::model::Header::Auto,
             target: crate::model::TargetColumn::Name("y".into()),
+            columns: Vec::new(),
             standardize: true,
             delimiter: ',',
         };

@@ -3,7 +3,7 @@
 
 use super::dataset::Loaded;
 use super::error::{Side, listed, quoted};
-use super::{DataError, Dataset, Place, Preprocessing, Scaling, Target};
+use super::{DataError, Dataset, Place, Preprocessing, Samples, Scaling, Target};
 use crate::tensor::plural;
 
 /// Brings every feature to mean 0 and standard deviation 1 over the samples `train`; a feature that is constant there
@@ -58,6 +58,10 @@ impl Preprocessing {
     }
 
     fn check_features(&self, loaded: &Loaded) -> Result<(), DataError> {
+        // A text has one column, which was found by its name.
+        if loaded.dataset.inputs.iter().any(|input| !matches!(input.values, Samples::Real(_))) {
+            return Ok(());
+        }
         let found = loaded.dataset.sample().len();
         let expected = self.scaling.as_ref().map_or(self.features.len(), |s| s.mean.len());
         if expected == found || (expected == 0 && self.scaling.is_none()) {

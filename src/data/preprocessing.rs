@@ -22,12 +22,18 @@ pub struct Preprocessing {
     pub classes: Vec<String>,
     /// How features are standardised; `None` where they are taken as the source gives them.
     pub scaling: Option<Scaling>,
+    /// Where a source for each input is joined: the preparation of each, by the input's name.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub inputs: Vec<(String, Self)>,
 }
 
 impl Preprocessing {
     /// True where every number in it can have come from data.
     #[must_use]
     pub fn is_sound(&self) -> bool {
+        if !self.inputs.iter().all(|(_, own)| own.inputs.is_empty() && own.is_sound()) {
+            return false;
+        }
         let Some(Scaling { mean, scale }) = &self.scaling else { return true };
         let fits = |count: usize| self.features.is_empty() || self.features.len() == count;
         mean.len() == scale.len() && fits(mean.len()) && mean.iter().chain(scale).all(|v| v.is_finite())
@@ -36,14 +42,21 @@ impl Preprocessing {
     /// True where data that are prepared by themselves may differ from data that are prepared with this.
     #[must_use]
     pub fn matters(&self) -> bool {
-        self.scaling.is_some() || self.has_class_names()
+        self.scaling.is_some() || self.has_class_names() || self.inputs.iter().any(|(_, own)| own.matters())
+    }
+
+    /// The preparation of one of several inputs.
+    pub(super) fn of_input(&self, name: &str) -> Option<&Self> {
+        self.inputs.iter().find(|(input, _)| input == name).map(|(_, own)| own)
     }
 
     /// True where both prepare samples in the same way. Classes that are numbers may be more on one side.
     #[must_use]
     pub fn is_as(&self, other: &Self) -> bool {
         let classes = self.classes == other.classes || !(self.has_class_names() || other.has_class_names());
-        self.scaling == other.scaling && self.features == other.features && classes
+        let same = |(a, b): (&(String, Self), &(String, Self))| a.0 == b.0 && a.1.is_as(&b.1);
+        let inputs = self.inputs.len() == other.inputs.len() && self.inputs.iter().zip(&other.inputs).all(same);
+        self.scaling == other.scaling && self.features == other.features && classes && inputs
     }
 
     /// True where classes have names that are not simply their numbers.
@@ -70,6 +83,7 @@ mod tests {
             targets: named(&["y"]),
             classes: named(&["no", "yes"]),
             scaling: Some(scaling),
+            inputs: vec![("words".into(), Preprocessing { features: named(&["d"]), ..Preprocessing::default() })],
         };
         let text = serde_json::to_string(&known).unwrap();
         assert_eq!(serde_json::from_str::<Preprocessing>(&text).unwrap(), known);

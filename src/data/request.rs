@@ -1,7 +1,7 @@
 //! What a network asks of its data.
 
 use super::DataError;
-use crate::model::{DataSource, LossSpec, Model, NamedInput, inputs_text};
+use crate::model::{DataSource, InputSpec, LossSpec, Model, NamedInput, inputs_text};
 use crate::tensor::Shape;
 
 /// What the network asks of its data.
@@ -24,11 +24,15 @@ impl Request {
         Self { inputs: model.inputs.clone(), output: model.output.clone(), loss: model.loss, seed }
     }
 
+    /// What one of several inputs asks of a source of its own.
+    pub(super) fn of_input(&self, input: &NamedInput) -> Self {
+        Self { inputs: vec![input.clone()], ..self.clone() }
+    }
+
     /// The shape of the only input, where it is one of numbers.
     ///
     /// # Errors
-    /// Where the network asks for more than that: no source there is gives several inputs, tokens, or a class for each
-    /// position of a sample.
+    /// Where the network asks for more than that: several inputs, tokens, or a class for each position of a sample.
     pub(super) fn only(&self, source: &DataSource) -> Result<&Shape, DataError> {
         match &self.inputs[..] {
             [_] if self.loss.wants_classes() && self.output.rank() > 1 => {
@@ -37,12 +41,25 @@ impl Request {
                             train on a file of batches with --batches";
                 Err(DataError::field("type", source.name(), expected, help))
             }
-            [input] if !input.content.is_tokens() => Ok(&input.shape),
+            [input] if !input.content.is_tokens() || gives_both(source) => Ok(&input.shape),
             inputs => {
                 let expected = format!("a source that gives {}", inputs_text(inputs));
-                let help = "this one gives one input of numbers; train on a file of batches with --batches";
+                let help = match inputs.len() {
+                    1 => "this one gives one input of numbers; train on a file of batches with --batches",
+                    _ => "use the type \"joined\", which has a source for each input, or train with --batches",
+                };
                 Err(DataError::field("type", source.name(), expected, help))
             }
         }
     }
+}
+
+/// Whether a source gives numbers or tokens, as the network asks: the bytes of a column, or whole numbers.
+const fn gives_both(source: &DataSource) -> bool {
+    matches!(source, DataSource::Csv { .. } | DataSource::Npz { .. } | DataSource::Npy { .. })
+}
+
+/// Where the shape of an input is in the document.
+pub(super) fn shape_place(input: &NamedInput) -> String {
+    if input.name == InputSpec::ONLY { "input.shape".into() } else { format!("inputs.{}.shape", input.name) }
 }

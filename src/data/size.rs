@@ -40,7 +40,7 @@ pub fn expected_size(source: &DataSource, request: &Request, base: &Path) -> Dat
         DataSize::new(values.saturating_mul(VALUE), 0)
     };
     match source {
-        DataSource::Digits => of_samples(1797),
+        DataSource::Digits | DataSource::DigitSums => of_samples(1797),
         DataSource::Iris => of_samples(150),
         DataSource::Spirals { samples, .. }
         | DataSource::Moons { samples, .. }
@@ -65,6 +65,13 @@ pub fn expected_size(source: &DataSource, request: &Request, base: &Path) -> Dat
             paths.iter().map(|p| bytes_of(&base.join(p))).fold(DataSize::default(), DataSize::plus)
         }
         DataSource::Images { path } => of_samples(pictures(&base.join(path))),
+        DataSource::Joined { inputs, .. } => {
+            let own = |name: &str| request.inputs.iter().find(|input| input.name == name);
+            let size = |(name, source): &(String, DataSource)| {
+                own(name).map_or_else(DataSize::default, |input| expected_size(source, &request.of_input(input), base))
+            };
+            inputs.iter().map(size).fold(DataSize::default(), DataSize::plus)
+        }
     }
 }
 

@@ -62,6 +62,8 @@ pub(super) fn draw(source: &DataSource, input: &Shape, output: &Shape, seed: u64
         DataSource::Regression { samples, noise } => regression(source, [input, output], noise, samples, &mut rng)?,
         DataSource::Waves { samples, noise } => waves([input, output], noise, samples, &mut rng)?,
         DataSource::Digits
+        | DataSource::DigitSums
+        | DataSource::Joined { .. }
         | DataSource::Iris
         | DataSource::Csv { .. }
         | DataSource::Npz { .. }

@@ -3,13 +3,13 @@
 mod select;
 
 use super::dataset::Loaded;
-use super::error::quoted;
+use super::error::{listed, quoted};
 use super::file::{gunzip, is_gzip, read_file, shown};
-use super::{DataError, Dataset, InputSamples, Place, Preprocessing, Target};
-use crate::model::{Header, TargetColumn};
+use super::{DataError, Dataset, InputSamples, Place, Preprocessing, Samples, Target};
+use crate::model::{ColumnRange, Header, TargetColumn};
 use crate::tensor::{Bytes, Shape, plural};
 use csv::{ReaderBuilder, StringRecord};
-use select::{Selected, select};
+use select::{Asked, Selected, select};
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -32,19 +32,36 @@ pub struct CsvOptions {
     pub delimiter: char,
     /// Whether the target column names classes, or holds values.
     pub classes: bool,
+    pub features: FeatureColumns,
+}
+
+/// Which columns of a table are features, and how they are read. By default all but the target, as numbers.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct FeatureColumns {
+    /// Without any, all but the target.
+    pub ranges: Vec<ColumnRange>,
+    /// Tokens of a sample, where the only feature is a text whose bytes are tokens: a shorter text is filled up with
+    /// zeros, a longer one is cut.
+    pub text: Option<usize>,
+    /// Whether there is no target in the table: it is then 0 for every line.
+    pub without_target: bool,
 }
 
 /// A text table in numbers.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Table {
-    /// `[lines.len(), feature_names.len()]`, finite.
+    /// `[lines.len(), feature_names.len()]`, finite; empty where the feature is a text.
     pub x: Vec<f32>,
+    /// The bytes of the feature that is a text, `[lines.len(), text]`, filled up with zeros.
+    pub tokens: Option<Vec<i32>>,
     /// One class a line (unnamed where the cells are whole numbers), or one value a line.
     pub target: Target,
     /// The header's names, or `column 1` and so on; of equal names the later ones have a number: `a`, `a.1`.
     pub feature_names: Vec<String>,
     /// The header's name for the target; `None` where there is no header.
     pub target_name: Option<String>,
+    /// Whether names are those of a header.
+    pub is_named: bool,
     /// The line of each sample, from 1.
     pub lines: Vec<u64>,
     /// What was decided about ambiguous content.
@@ -139,6 +156,8 @@ struct Rows<'a> {
     text: &'a str,
     file: &'a str,
     delimiter: char,
+    /// Columns that there must be.
+    least: usize,
     reader: csv::Reader<&'a [u8]>,
     /// Cells of the first line; 0 before it.
     width: usize,
@@ -156,7 +175,8 @@ impl<'a> Rows<'a> {
         };
         let mut builder = ReaderBuilder::new();
         let reader = builder.has_headers(false).flexible(true).delimiter(delimiter).from_reader(text.as_bytes());
-        Ok(Self { text, file, delimiter: options.delimiter, reader, width: 0 })
+        let least = if options.features.without_target { 1 } else { 2 };
+        Ok(Self { text, file, delimiter: options.delimiter, least, reader, width: 0 })
     }
 
     /// The next line that is not blank.
@@ -193,7 +213,7 @@ impl<'a> Rows<'a> {
 
     /// The first line's number of cells: one for the target, and at least one feature.
     fn checked_width(&self, cells: &StringRecord, line: u64) -> Result<usize, DataError> {
-        if cells.len() > 1 {
+        if cells.len() >= self.least {
             return Ok(cells.len());
         }
         let holds = |c: char| c != self.delimiter && cells.iter().any(|cell| cell.contains(c));
@@ -219,7 +239,10 @@ fn is_number(cell: &str) -> bool {
 
 /// Whether the first line is a header: one of its cells is a word in a column that continues otherwise.
 fn starts_with_names(first: &StringRecord, second: Option<&StringRecord>, options: &CsvOptions) -> bool {
-    if let TargetColumn::Name(_) = options.target {
+    let is_name = |column: &TargetColumn| matches!(column, TargetColumn::Name(_));
+    let asks_by_name = |range: &ColumnRange| is_name(&range.first) || is_name(&range.last);
+    if is_name(&options.target) && !options.features.without_target || options.features.ranges.iter().any(asks_by_name)
+    {
         return true;
     }
     let of_names = |column: usize| match second {
@@ -239,8 +262,28 @@ struct Columns<'a> {
     /// Whether numbers in the target column are names of classes too.
     are_names: bool,
     x: Vec<f32>,
+    text: Option<Text>,
     lines: Vec<u64>,
     targets: Targets,
+}
+
+/// The column of texts so far.
+struct Text {
+    /// Tokens of a sample.
+    width: usize,
+    /// `[lines, width]`.
+    tokens: Vec<i32>,
+    /// Texts that were longer.
+    cut: usize,
+}
+
+impl Text {
+    fn push(&mut self, cell: &str) {
+        let end = self.tokens.len() + self.width;
+        self.cut += usize::from(cell.len() > self.width);
+        self.tokens.extend(cell.bytes().take(self.width).map(i32::from));
+        self.tokens.resize(end, 0);
+    }
 }
 
 /// The target column so far.
@@ -264,23 +307,41 @@ impl<'a> Columns<'a> {
         let width = first.cells.len();
         let names: Vec<String> =
             if header { first.cells.iter().map(str::to_owned).collect() } else { vec![String::new(); width] };
-        let targets = if options.classes {
+        let targets = if options.classes && !options.features.without_target {
             Targets::Classes { texts: BTreeMap::new(), cells: Vec::new() }
         } else {
             Targets::Values(Vec::new())
         };
-        let selected = select(file, first.line, &names, &options.target, header, known)?;
+        let asked = Asked { target: &options.target, features: &options.features };
+        let selected = select(file, first.line, &names, asked, header, known)?;
         let are_names = known.is_some_and(Preprocessing::has_class_names);
-        Ok(Self { file, names, header, selected, are_names, x: Vec::new(), lines: Vec::new(), targets })
+        let text = options.features.text.map(|width| Text { width, tokens: Vec::new(), cut: 0 });
+        if text.is_some() && selected.features.len() != 1 {
+            let names: Vec<String> = selected.features.iter().map(|column| selected.names[*column].clone()).collect();
+            let found = format!("{} columns ({})", names.len(), listed(&names));
+            let help = "name the column of texts in data.columns, as tokens are the bytes of one text";
+            return Err(DataError::content(file, Place::Line(first.line), found, "one column of texts", help));
+        }
+        Ok(Self { file, names, header, selected, are_names, x: Vec::new(), text, lines: Vec::new(), targets })
     }
 
     fn push(&mut self, row: &Row) -> Result<(), DataError> {
         for at in 0..self.selected.features.len() {
             let column = self.selected.features[at];
+            if let Some(text) = &mut self.text {
+                text.push(&row.cells[column]);
+                continue;
+            }
             let value = self.number(row.line, column, &row.cells[column])?;
             self.x.push(value);
         }
-        let target = self.selected.target;
+        self.lines.push(row.line);
+        let Some(target) = self.selected.target else {
+            if let Targets::Values(values) = &mut self.targets {
+                values.push(0.0);
+            }
+            return Ok(());
+        };
         let cell = &row.cells[target];
         if let Targets::Values(_) = self.targets {
             let value = self.number(row.line, target, cell)?;
@@ -297,7 +358,6 @@ impl<'a> Columns<'a> {
                 None => *texts.entry(cell.to_owned()).or_insert(known),
             });
         }
-        self.lines.push(row.line);
         Ok(())
     }
 
@@ -312,7 +372,7 @@ impl<'a> Columns<'a> {
                 // The target's cell is read as a number only where the loss takes values.
                 let help = if is_missing(cell) {
                     MISSING_HELP
-                } else if column == self.selected.target {
+                } else if Some(column) == self.selected.target {
                     TARGET_HELP
                 } else {
                     NUMBERS_HELP
@@ -340,8 +400,22 @@ impl<'a> Columns<'a> {
         };
         let name = |column: usize| self.selected.names[column].clone();
         let feature_names = self.selected.features.iter().map(|&column| name(column)).collect();
-        let target_name = self.header.then(|| name(self.selected.target));
-        Ok(Table { x: self.x, target, feature_names, target_name, lines: self.lines, notes })
+        let target_name = self.selected.target.filter(|_| self.header).map(name);
+        if let Some(Text { width, cut: cut @ 1.., .. }) = &self.text {
+            let noun = plural(*cut as u64, "text");
+            notes.push(format!("{cut} {noun} of more than {width} bytes are cut; the network takes {width} tokens"));
+        }
+        let tokens = self.text.map(|text| text.tokens);
+        Ok(Table {
+            x: self.x,
+            tokens,
+            target,
+            feature_names,
+            target_name,
+            is_named: self.header,
+            lines: self.lines,
+            notes,
+        })
     }
 
     /// Labels: the cells themselves where all are whole numbers, else the place of each name in alphabetical order.
@@ -373,7 +447,13 @@ impl<'a> Columns<'a> {
             labels.push(of[cell].ok_or_else(|| {
                 let text = texts.iter().find(|(_, number)| **number == cell).map_or("", |(text, _)| text);
                 let help = "for a numeric target use the loss mse; otherwise check data.target";
-                self.wrong(line, self.selected.target, text, "a class: a whole number or a name".to_owned(), help)
+                self.wrong(
+                    line,
+                    self.selected.target.unwrap_or(0),
+                    text,
+                    "a class: a whole number or a name".to_owned(),
+                    help,
+                )
             })?);
         }
         Ok(Target::classes(labels, Vec::new()))
@@ -390,9 +470,12 @@ pub(super) fn load(path: &Path, options: &CsvOptions, known: Option<&Preprocessi
 impl Table {
     /// The table as a data set, its samples with their lines.
     pub(super) fn into_loaded(self, name: String, file: String) -> Loaded {
-        let Self { x, target, feature_names, target_name, lines, notes } = self;
-        let inputs = InputSamples::only([feature_names.len()], x);
-        let is_named = target_name.is_some();
+        let Self { x, tokens, target, feature_names, target_name, lines, notes, is_named } = self;
+        let mut inputs = InputSamples::only([feature_names.len()], x);
+        if let (Some(tokens), Some(only)) = (tokens, inputs.first_mut()) {
+            only.sample = [tokens.len() / lines.len().max(1)].into();
+            only.values = Samples::Tokens(tokens);
+        }
         let targets = target_name.into_iter().collect();
         let preprocessing = Preprocessing { is_named, targets, ..Preprocessing::default() };
         let dataset = Dataset { name, inputs, target, feature_names, notes, preprocessing };

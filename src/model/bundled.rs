@@ -23,6 +23,7 @@ pub const BUNDLED: &[Bundled] = bundled![
     "gpt-sums",
     "gpt-source",
     "lstm-waves",
+    "two-inputs",
     "spirals",
     "moons-deep",
     "circles",

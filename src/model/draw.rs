@@ -51,6 +51,11 @@ impl Draw {
         Self { rng: Rng::new(seed, 0x5245_4349), size }
     }
 
+    /// Numbers of their own for inputs beside the first.
+    pub(super) fn for_inputs(seed: u64, size: Size) -> Self {
+        Self { rng: Rng::new(seed, 0x494E_5054), size }
+    }
+
     #[must_use]
     pub const fn size(&self) -> Size {
         self.size

@@ -131,7 +131,9 @@ pub fn value_name(name: &str, count: usize) -> String {
     if count == 1 && name == InputSpec::ONLY { name.to_owned() } else { format!("{}.{name}", InputSpec::ONLY) }
 }
 
-fn is_unnamed(inputs: &[NamedInput]) -> bool {
+/// Whether these are the inputs of a document that gives one without a name.
+#[must_use]
+pub fn is_unnamed(inputs: &[NamedInput]) -> bool {
     matches!(inputs, [input] if input.name == InputSpec::ONLY)
 }
 

@@ -31,6 +31,7 @@ mod path;
 mod preset;
 pub mod random;
 mod read;
+mod read_source;
 mod rng;
 mod schedule;
 pub mod schema;
@@ -48,7 +49,7 @@ pub use checked::{Checked, Layer, LayerFacts, Model};
 pub use diagnostic::Diagnostic;
 pub use field_value::{FieldValue, NumberOrName};
 pub use init::{init_into, init_over, init_values};
-pub use input::{Content, Flow, InputSpec, NamedInput, inputs_text, sample_len, value_name};
+pub use input::{Content, Flow, InputSpec, NamedInput, inputs_text, is_unnamed, sample_len, value_name};
 pub use layers::{LayerKind, LayerSpec};
 pub use losses::{LossRule, LossSpec, Targets};
 pub use nearest::{did_you_mean, nearest};
@@ -56,7 +57,9 @@ pub use optimizers::{OptimizerSpec, UpdateRule};
 pub use padding::Padding;
 pub use param::{Init, LayerId, Param, ParamId, ParamKind};
 pub use path::{LayerPath, ListField, ListId, ListPath, NoPath, Segment};
-pub use preset::{DataSource, DataSpec, Header, Precision, Preset, SplitKind, TargetColumn, Tokens, TrainSpec};
+pub use preset::{
+    ColumnRange, DataSource, DataSpec, Header, Precision, Preset, SplitKind, TargetColumn, Tokens, TrainSpec,
+};
 pub use read::{MAX_PRESET_BYTES, Rejected, read_partly, read_preset, read_preset_file, read_value};
 pub use rng::Rng;
 pub use schedule::{Schedule, ScheduleKind};

@@ -178,7 +178,7 @@ pub enum SplitKind {
 impl SplitKind {
     /// The one of a document that names none.
     #[must_use]
-    pub const fn usual(source: &DataSource) -> Self {
+    pub fn usual(source: &DataSource) -> Self {
         if source.is_ordered() { Self::Last } else { Self::Shuffled }
     }
 
@@ -197,6 +197,8 @@ impl SplitKind {
 pub enum DataSource {
     /// 1,797 handwritten digits, as 64 features or 1x8x8, scaled to 0..1; 10 classes. Bundled.
     Digits,
+    /// What can be counted of the same digits: the mean of each row and of each column, 16 features; 10 classes.
+    DigitSums,
     /// 150 flowers, 4 standardised features, 3 classes. Bundled.
     Iris,
     /// Interleaved spiral arms in the plane, one a class.
@@ -209,8 +211,16 @@ pub enum DataSource {
     Xor { samples: usize, noise: f64 },
     /// Smooth functions of `input.shape[0]` variables, one for each output.
     Regression { samples: usize, noise: f64 },
-    /// A text table. `classes`: whether the target column names classes (`None`: where the loss wants classes).
-    Csv { path: PathBuf, header: Header, target: TargetColumn, standardize: bool, delimiter: char },
+    /// A text table. The features are `columns`, or where there are none all but the target; for an input of tokens
+    /// the bytes of one column.
+    Csv {
+        path: PathBuf,
+        header: Header,
+        target: TargetColumn,
+        columns: Vec<ColumnRange>,
+        standardize: bool,
+        delimiter: char,
+    },
     /// Arrays `x` and `y` of one `.npz` archive.
     Npz { path: PathBuf, x: String, y: String },
     /// Two `.npy` files.
@@ -231,6 +241,9 @@ pub enum DataSource {
     Waves { samples: usize, noise: f64 },
     /// Stretches of `window` lines of a table, whose target is the values of the next `horizon` lines.
     Series { path: PathBuf, columns: Vec<TargetColumn>, window: usize, horizon: usize },
+    /// A source for each input of the network by its name, joined by row: sample i of each makes sample i. Targets are
+    /// those of the source of the input `target`.
+    Joined { inputs: Vec<(String, Self)>, target: String },
 }
 
 /// What the tokens of a text are.
@@ -257,10 +270,30 @@ impl Tokens {
 }
 
 impl DataSource {
+    /// The sources that are joined; this one where it is not joined of others.
+    pub fn parts(&self) -> impl Iterator<Item = &Self> {
+        let (own, joined) = match self {
+            Self::Joined { inputs, .. } => (None, inputs.as_slice()),
+            own => (Some(own), &[][..]),
+        };
+        own.into_iter().chain(joined.iter().map(|(_, source)| source))
+    }
+
+    /// The source that targets come from.
+    #[must_use]
+    pub fn of_target(&self) -> &Self {
+        match self {
+            Self::Joined { inputs, target } => {
+                inputs.iter().find(|(name, _)| name == target).map_or(self, |(_, source)| source)
+            }
+            own => own,
+        }
+    }
+
     /// True where features are brought to mean 0 and deviation 1.
     #[must_use]
-    pub const fn is_standardized(&self) -> bool {
-        matches!(self, Self::Iris | Self::Csv { standardize: true, .. })
+    pub fn is_standardized(&self) -> bool {
+        self.parts().any(|part| matches!(part, Self::Iris | Self::Csv { standardize: true, .. }))
     }
 
     /// The name used in presets.
@@ -268,6 +301,7 @@ impl DataSource {
     pub const fn name(&self) -> &'static str {
         match self {
             Self::Digits => "digits",
+            Self::DigitSums => "digit_sums",
             Self::Iris => "iris",
             Self::Spirals { .. } => "spirals",
             Self::Moons { .. } => "moons",
@@ -285,38 +319,42 @@ impl DataSource {
             Self::Sums { .. } => "sums",
             Self::Waves { .. } => "waves",
             Self::Series { .. } => "series",
+            Self::Joined { .. } => "joined",
         }
     }
 
     /// True where samples are drawn from the run's seed.
     #[must_use]
-    pub const fn is_drawn(&self) -> bool {
-        matches!(
-            self,
-            Self::Spirals { .. }
-                | Self::Moons { .. }
-                | Self::Circles { .. }
-                | Self::Xor { .. }
-                | Self::Regression { .. }
-                | Self::Sums { .. }
-                | Self::Waves { .. }
-        )
+    pub fn is_drawn(&self) -> bool {
+        self.parts().any(|part| {
+            matches!(
+                part,
+                Self::Spirals { .. }
+                    | Self::Moons { .. }
+                    | Self::Circles { .. }
+                    | Self::Xor { .. }
+                    | Self::Regression { .. }
+                    | Self::Sums { .. }
+                    | Self::Waves { .. }
+            )
+        })
     }
 
     /// True where samples follow one another in a text or in time, so that they are held out by place alone.
     #[must_use]
-    pub const fn is_ordered(&self) -> bool {
-        matches!(self, Self::Text { .. } | Self::SourceCode | Self::Series { .. })
+    pub fn is_ordered(&self) -> bool {
+        self.parts().any(|part| matches!(part, Self::Text { .. } | Self::SourceCode | Self::Series { .. }))
     }
 
     /// How many samples after one share data with it.
     #[must_use]
-    pub const fn overlap(&self) -> usize {
-        match self {
+    pub fn overlap(&self) -> usize {
+        let of = |part: &Self| match part {
             // A stretch begins at every line.
             Self::Series { window, horizon, .. } => window.saturating_add(*horizon).saturating_sub(1),
             _ => 0,
-        }
+        };
+        self.parts().map(of).max().unwrap_or(0)
     }
 
     /// True where samples are tokens.
@@ -336,7 +374,9 @@ impl DataSource {
             Self::Npy { x, y } => vec![x, y],
             Self::Idx { images, labels } => vec![images, labels],
             Self::Cifar10 { paths } => paths.iter_mut().collect(),
+            Self::Joined { inputs, .. } => inputs.iter_mut().flat_map(|(_, source)| source.paths_mut()).collect(),
             Self::Digits
+            | Self::DigitSums
             | Self::Iris
             | Self::Spirals { .. }
             | Self::Moons { .. }
@@ -364,6 +404,14 @@ pub enum Header {
     Auto,
     Yes,
     No,
+}
+
+/// Columns of a table that follow one another, from the first to the last of them.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ColumnRange {
+    pub first: TargetColumn,
+    /// The same as `first` for a single column.
+    pub last: TargetColumn,
 }
 
 /// The column that holds the target.

@@ -2,7 +2,8 @@
 
 use super::check::check_after;
 use super::layers::Flatten;
-use super::preset::{DataSource, DataSpec, Header, SplitKind, TargetColumn, Tokens};
+use super::preset::{DataSpec, SplitKind};
+use super::read_source::read_source;
 use super::spec::describe;
 use super::{
     Content, Diagnostic, Fields, InputSpec, LayerKind, LayerPath, LayerSpec, ListId, LossSpec, NamedInput,
@@ -281,28 +282,7 @@ fn read_layer(map: &Map<String, Value>, here: String, path: LayerPath, out: &mut
 }
 
 fn read_data(mut f: Fields<'_>) -> Option<DataSpec> {
-    const TYPES: [&str; 18] = [
-        "digits",
-        "iris",
-        "spirals",
-        "moons",
-        "circles",
-        "xor",
-        "regression",
-        "csv",
-        "npz",
-        "npy",
-        "idx",
-        "cifar10",
-        "images",
-        "text",
-        "source",
-        "sums",
-        "waves",
-        "series",
-    ];
-    let kind = f.choice("type", &TYPES.map(|t| (t, t)), true);
-    let source = kind.map(|kind| read_source(kind, &mut f));
+    let source = read_source(&mut f);
     let held_out = f.number("held_out", Some(0.2));
     // All of the samples cannot be held out, and one sample is written as the whole number 1.
     let is_all = held_out == 1.0 && f.raw("held_out").is_some_and(serde_json::Value::is_f64);
@@ -319,166 +299,4 @@ fn read_data(mut f: Fields<'_>) -> Option<DataSpec> {
     let split = split.unwrap_or(SplitKind::usual(&source));
     f.finish();
     Some(DataSpec { source, held_out, split })
-}
-
-fn read_source(kind: &str, f: &mut Fields<'_>) -> DataSource {
-    match kind {
-        "digits" => DataSource::Digits,
-        "iris" => DataSource::Iris,
-        "source" => DataSource::SourceCode,
-        "spirals" => {
-            let classes = f.count("classes", Some(3));
-            if !(2..=100).contains(&classes) {
-                f.fail("classes", format!("found {classes}"), "expected a whole number from 2 to 100");
-            }
-            DataSource::Spirals { samples: read_samples(f, SAMPLES), classes, noise: read_noise(f, 0.1) }
-        }
-        "moons" => DataSource::Moons { samples: read_samples(f, SAMPLES), noise: read_noise(f, 0.1) },
-        "circles" => {
-            let factor = f.number("factor", Some(0.5));
-            if !(0.0..1.0).contains(&factor) {
-                f.fail("factor", format!("found {factor}"), "expected a number from 0 up to, but not including, 1");
-            }
-            DataSource::Circles { samples: read_samples(f, SAMPLES), noise: read_noise(f, 0.05), factor }
-        }
-        "xor" => DataSource::Xor { samples: read_samples(f, SAMPLES), noise: read_noise(f, 0.2) },
-        "regression" => DataSource::Regression { samples: read_samples(f, SAMPLES), noise: read_noise(f, 0.05) },
-        "waves" => DataSource::Waves { samples: read_samples(f, SAMPLES), noise: read_noise(f, 0.1) },
-        "sums" => DataSource::Sums { samples: read_samples(f, 20_000) },
-        files => read_files(files, f),
-    }
-}
-
-/// The samples of a synthetic set where its document says nothing.
-const SAMPLES: usize = 2000;
-
-fn read_samples(f: &mut Fields<'_>, default: usize) -> usize {
-    /// Synthetic sets are small; more samples than this would only fill memory.
-    const MAX_SAMPLES: usize = 10_000_000;
-    let n = f.count("samples", Some(default));
-    if !(4..=MAX_SAMPLES).contains(&n) {
-        f.fail("samples", format!("found {n}"), "expected a whole number from 4 to 10000000");
-    }
-    n
-}
-
-fn read_noise(f: &mut Fields<'_>, default: f64) -> f64 {
-    let n = f.number("noise", Some(default));
-    if !(0.0..=10.0).contains(&n) {
-        f.fail("noise", format!("found {n}"), "expected a number from 0 to 10");
-    }
-    n
-}
-
-/// The sources that are files.
-fn read_files(kind: &str, f: &mut Fields<'_>) -> DataSource {
-    let path = |f: &mut Fields<'_>, name: &'static str| {
-        let text = f.text(name, None);
-        if text.is_empty() && f.raw(name).is_some_and(Value::is_string) {
-            f.fail(name, "found an empty path", "give the file's path, from the preset's folder");
-        }
-        text.into()
-    };
-    match kind {
-        "csv" => DataSource::Csv {
-            path: path(f, "path"),
-            header: read_header(f),
-            target: read_target(f),
-            standardize: f.flag("standardize", true),
-            delimiter: read_delimiter(f),
-        },
-        "npz" => DataSource::Npz { path: path(f, "path"), x: f.text("x", Some("x")), y: f.text("y", Some("y")) },
-        "npy" => DataSource::Npy { x: path(f, "x"), y: path(f, "y") },
-        "idx" => DataSource::Idx { images: path(f, "images"), labels: path(f, "labels") },
-        "cifar10" => DataSource::Cifar10 { paths: read_paths(f) },
-        "text" => DataSource::Text { path: path(f, "path"), tokens: read_tokens(f) },
-        "series" => DataSource::Series {
-            path: path(f, "path"),
-            columns: read_columns(f),
-            window: f.count("window", None),
-            horizon: f.count("horizon", Some(1)),
-        },
-        _ => DataSource::Images { path: path(f, "path") },
-    }
-}
-
-fn read_tokens(f: &mut Fields<'_>) -> Tokens {
-    let text = f.text("tokens", Some(Tokens::Bytes.name()));
-    Tokens::ALL.into_iter().find(|tokens| tokens.name() == text).unwrap_or_else(|| {
-        let help = "expected \"bytes\" or \"chars\"; files of tokenizers are not read yet";
-        f.fail("tokens", format!("found {text:?}"), help);
-        Tokens::Bytes
-    })
-}
-
-/// The columns of a series, by name or by number from 0.
-fn read_columns(f: &mut Fields<'_>) -> Vec<TargetColumn> {
-    let column = |v: &Value| match v {
-        Value::String(name) => Some(TargetColumn::Name(name.clone())),
-        other => other.as_u64().map(|i| TargetColumn::Index(i as usize)),
-    };
-    let list = f.raw("columns").and_then(Value::as_array);
-    let read: Option<Vec<TargetColumn>> = list.and_then(|list| list.iter().map(column).collect());
-    read.filter(|columns| !columns.is_empty()).unwrap_or_else(|| {
-        let help = "add \"columns\": [\"temperature\", ...], by name or by number from 0";
-        f.fail("columns", "is missing or not a list of columns", help);
-        Vec::new()
-    })
-}
-
-fn read_header(f: &mut Fields<'_>) -> Header {
-    match f.raw("header") {
-        None => Header::Auto,
-        Some(Value::Bool(true)) => Header::Yes,
-        Some(Value::Bool(false)) => Header::No,
-        Some(Value::String(s)) if s == "auto" => Header::Auto,
-        Some(v) => {
-            f.fail("header", format!("found {v}"), "expected true, false or \"auto\"");
-            Header::Auto
-        }
-    }
-}
-
-fn read_target(f: &mut Fields<'_>) -> TargetColumn {
-    match f.raw("target") {
-        None => TargetColumn::Last,
-        Some(Value::String(s)) => TargetColumn::Name(s.clone()),
-        Some(v) if v.as_i64() == Some(-1) => TargetColumn::Last,
-        Some(v) => match v.as_u64() {
-            Some(i) => TargetColumn::Index(i as usize),
-            None => {
-                f.fail(
-                    "target",
-                    format!("found {v}"),
-                    "expected a column's name, its number from 0, or -1 for the last",
-                );
-                TargetColumn::Last
-            }
-        },
-    }
-}
-
-fn read_delimiter(f: &mut Fields<'_>) -> char {
-    let text = f.text("delimiter", Some(","));
-    let mut chars = text.chars();
-    match (chars.next(), chars.next()) {
-        (Some(c), None) if c.is_ascii() => c,
-        _ => {
-            f.fail("delimiter", format!("found {text:?}"), "expected one character, such as \",\" or \";\" or \"\\t\"");
-            ','
-        }
-    }
-}
-
-fn read_paths(f: &mut Fields<'_>) -> Vec<std::path::PathBuf> {
-    if f.has("path") {
-        return vec![f.text("path", None).into()];
-    }
-    let list = f.raw("paths").and_then(Value::as_array);
-    let read: Option<Vec<std::path::PathBuf>> =
-        list.and_then(|a| a.iter().map(|v| v.as_str().map(Into::into)).collect());
-    read.filter(|p| !p.is_empty()).unwrap_or_else(|| {
-        f.fail("paths", "is missing or not a list of texts", "add \"paths\": [\"data_batch_1.bin\", ...]");
-        Vec::new()
-    })
 }

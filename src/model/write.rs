@@ -1,6 +1,6 @@
 //! Writing a preset as JSON.
 
-use super::preset::{DataSource, DataSpec, Header, TargetColumn};
+use super::preset::{ColumnRange, DataSource, DataSpec, Header, TargetColumn};
 use super::{Content, InputSpec, NamedInput, Preset};
 use serde_json::{Map, Value, json};
 use std::path::Path;
@@ -62,11 +62,26 @@ fn column(column: &TargetColumn) -> Value {
     }
 }
 
+/// Columns that follow one another: the only one, or the first and the last.
+fn columns(range: &ColumnRange) -> Value {
+    if range.first == range.last { column(&range.first) } else { json!([column(&range.first), column(&range.last)]) }
+}
+
 fn write_data(data: &DataSpec) -> Map<String, Value> {
+    let mut map = write_source(&data.source);
+    map.insert(
+        "held_out".into(),
+        if data.held_out >= 1.0 { json!(data.held_out as u64) } else { json!(data.held_out) },
+    );
+    map.insert("split".into(), data.split.name().into());
+    map
+}
+
+fn write_source(source: &DataSource) -> Map<String, Value> {
     // JSON holds Unicode alone; a name that is none is written as it is shown.
     let text = |path: &Path| path.to_string_lossy().into_owned();
-    let fields = match &data.source {
-        DataSource::Digits | DataSource::Iris | DataSource::SourceCode => json!({}),
+    let fields = match source {
+        DataSource::Digits | DataSource::DigitSums | DataSource::Iris | DataSource::SourceCode => json!({}),
         DataSource::Sums { samples } => json!({ "samples": samples }),
         DataSource::Text { path, tokens } => json!({ "path": text(path), "tokens": tokens.name() }),
         DataSource::Series { path, columns, window, horizon } => {
@@ -85,19 +100,24 @@ fn write_data(data: &DataSpec) -> Map<String, Value> {
         DataSource::Circles { samples, noise, factor } => {
             json!({ "samples": samples, "noise": noise, "factor": factor })
         }
-        DataSource::Csv { path, header, target, standardize, delimiter } => {
+        DataSource::Joined { inputs, target } => {
+            let inputs: Map<String, Value> =
+                inputs.iter().map(|(name, source)| (name.clone(), Value::Object(write_source(source)))).collect();
+            json!({ "inputs": inputs, "target": target })
+        }
+        DataSource::Csv { path, header, target, columns: chosen, standardize, delimiter } => {
             let header = match header {
                 Header::Auto => json!("auto"),
                 Header::Yes => json!(true),
                 Header::No => json!(false),
             };
-            json!({
-                "path": text(path),
-                "header": header,
-                "target": column(target),
-                "standardize": standardize,
-                "delimiter": delimiter,
-            })
+            let mut fields = json!({ "path": text(path), "header": header, "target": column(target) });
+            if !chosen.is_empty() {
+                fields["columns"] = chosen.iter().map(columns).collect();
+            }
+            fields["standardize"] = json!(standardize);
+            fields["delimiter"] = json!(delimiter);
+            fields
         }
         DataSource::Npz { path, x, y } => json!({ "path": text(path), "x": x, "y": y }),
         DataSource::Npy { x, y } => json!({ "x": text(x), "y": text(y) }),
@@ -106,14 +126,9 @@ fn write_data(data: &DataSpec) -> Map<String, Value> {
         DataSource::Images { path } => json!({ "path": text(path) }),
     };
     let mut map = Map::new();
-    map.insert("type".into(), data.source.name().into());
+    map.insert("type".into(), source.name().into());
     if let Value::Object(fields) = fields {
         map.extend(fields);
     }
-    map.insert(
-        "held_out".into(),
-        if data.held_out >= 1.0 { json!(data.held_out as u64) } else { json!(data.held_out) },
-    );
-    map.insert("split".into(), data.split.name().into());
     map
 }

@@ -166,7 +166,7 @@ impl Evaluator {
                         for (row, label) in row.chunks_exact(kinds).zip(&labels[at * positions..][..positions]) {
                             let (label, guess) = (*label as usize, argmax(row));
                             loss += cross_entropy(row, label);
-                            right += usize::from(guess == label);
+                            right += usize::from(guess == label && !row[guess].is_nan());
                             count_answer(&mut confusion, label, guess);
                         }
                         whole += usize::from(right - before == positions);

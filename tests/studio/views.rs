@@ -105,6 +105,7 @@ fn the_notes_of_data_say_what_training_lacks() {
                 path: "t.csv".into(),
                 header: Header::Auto,
                 target,
+                columns: Vec::new(),
                 standardize: true,
                 delimiter: ',',
             },

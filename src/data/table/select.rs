@@ -1,19 +1,27 @@
 //! Which columns of a table are features, in which order, and which one is the target.
 
 use crate::data::error::{Side, listed, quoted};
-use crate::data::{DataError, Place, Preprocessing};
-use crate::model::TargetColumn;
+use crate::data::{DataError, FeatureColumns, Place, Preprocessing};
+use crate::model::{ColumnRange, TargetColumn};
 use std::collections::{HashMap, HashSet};
 
 /// The columns of a table that are read, by number.
 pub(super) struct Selected {
     /// A name for every column, no two alike.
     pub(super) names: Vec<String>,
-    pub(super) target: usize,
+    /// `None` where the table has no target.
+    pub(super) target: Option<usize>,
     /// In the order of a sample's features.
     pub(super) features: Vec<usize>,
     /// What a person should know of the choice.
     pub(super) notes: Vec<String>,
+}
+
+/// The columns that the preset asks for.
+#[derive(Clone, Copy)]
+pub(super) struct Asked<'a> {
+    pub(super) target: &'a TargetColumn,
+    pub(super) features: &'a FeatureColumns,
 }
 
 /// The header's name of a column, or its number from 1.
@@ -46,8 +54,9 @@ fn distinct(names: &[String]) -> Vec<String> {
     out
 }
 
-/// Chooses the columns: every one but the target in the file's order, or those that `known` names, in its order, where
-/// it and the file have a header. `names` are those of the first line `line`, empty where that is no header.
+/// Chooses the columns: those that are asked for, without any every one but the target in the file's order, or those
+/// that `known` names, in its order, where it and the file have a header. `names` are those of the first line `line`,
+/// empty where that is no header.
 ///
 /// # Errors
 /// Where the target or a feature is missing.
@@ -55,7 +64,7 @@ pub(super) fn select(
     file: &str,
     line: u64,
     names: &[String],
-    target: &TargetColumn,
+    asked: Asked<'_>,
     header: bool,
     known: Option<&Preprocessing>,
 ) -> Result<Selected, DataError> {
@@ -64,12 +73,16 @@ pub(super) fn select(
     let repeated: Vec<String> =
         table.distinct.iter().zip(&spelt).filter(|(name, spelt)| name != spelt).map(|(name, _)| name.clone()).collect();
     let mut selected = match known.filter(|known| known.is_named && header) {
-        Some(known) => table.select_by_name(target, known)?,
+        Some(known) => table.select_by_name(asked, known)?,
         None => {
-            let target = table.target(target)?;
-            let features = (0..names.len()).filter(|&column| column != target).collect();
-            let notes = by_position(target, header, known).into_iter().collect();
-            Selected { names: Vec::new(), target, features, notes }
+            let target = table.asked_target(asked)?;
+            let features = match &asked.features.ranges[..] {
+                [] => (0..names.len()).filter(|&column| Some(column) != target).collect(),
+                ranges => table.in_ranges(ranges, target)?,
+            };
+            let notes = by_position(target, header, known).filter(|_| asked.features.ranges.is_empty());
+            let target = target.filter(|_| !asked.features.without_target);
+            Selected { names: Vec::new(), target, features, notes: notes.into_iter().collect() }
         }
     };
     if !repeated.is_empty() {
@@ -81,8 +94,8 @@ pub(super) fn select(
 }
 
 /// What a person should know of columns that are taken by position; nothing where the table's own header names them.
-fn by_position(target: usize, header: bool, known: Option<&Preprocessing>) -> Option<String> {
-    let column = target + 1;
+fn by_position(target: Option<usize>, header: bool, known: Option<&Preprocessing>) -> Option<String> {
+    let column = target? + 1;
     match known {
         Some(known) if known.is_named => Some(format!(
             "the table has no header, so its columns are taken by position: column {column} is the target, and the \
@@ -113,9 +126,69 @@ struct Header<'a> {
 }
 
 impl Header<'_> {
-    fn select_by_name(&self, asked: &TargetColumn, known: &Preprocessing) -> Result<Selected, DataError> {
-        let target = self.known_target(asked, known)?;
-        let others = (0..self.names.len()).filter(|&column| column != target);
+    /// The target, where the table has one, or a column that is named as the target and is no feature.
+    fn asked_target(&self, asked: Asked<'_>) -> Result<Option<usize>, DataError> {
+        match asked.target {
+            TargetColumn::Last if asked.features.without_target => Ok(None),
+            target => self.target(target).map(Some),
+        }
+    }
+
+    /// The columns of these ranges, each once.
+    fn in_ranges(&self, ranges: &[ColumnRange], target: Option<usize>) -> Result<Vec<usize>, DataError> {
+        let mut out = Vec::new();
+        for ColumnRange { first, last } in ranges {
+            let (from, to) = (self.feature(first)?, self.feature(last)?);
+            if from > to {
+                let found = format!("columns from {} to {}", from + 1, to + 1);
+                return Err(self.unknown_feature(found, "the first of them before the last".to_owned()));
+            }
+            for column in from..=to {
+                let name = quoted(&self.distinct[column]);
+                if Some(column) == target {
+                    let expected = "other columns than the target".to_owned();
+                    return Err(self.unknown_feature(format!("the target {name} as a feature"), expected));
+                }
+                if out.contains(&column) {
+                    return Err(self.unknown_feature(format!("the column {name} twice"), "each column once".to_owned()));
+                }
+                out.push(column);
+            }
+        }
+        Ok(out)
+    }
+
+    /// A column that is asked for as a feature.
+    fn feature(&self, asked: &TargetColumn) -> Result<usize, DataError> {
+        let width = self.names.len();
+        match asked {
+            TargetColumn::Last => Ok(width - 1),
+            TargetColumn::Index(index) if *index < width => Ok(*index),
+            TargetColumn::Index(index) => {
+                let expected = format!("a number from 0, the first column, to {}, the last", width - 1);
+                Err(self.unknown_feature(format!("the column {index}"), expected))
+            }
+            TargetColumn::Name(name) => match self.distinct.iter().position(|own| own == name && self.is_there) {
+                Some(column) => Ok(column),
+                None => {
+                    let expected = format!("one of the columns {}", listed(&self.distinct));
+                    Err(self.unknown_feature(format!("the column {}", quoted(name)), expected))
+                }
+            },
+        }
+    }
+
+    fn unknown_feature(&self, found: String, expected: String) -> DataError {
+        let help = "set data.columns to names or numbers of columns, counted from 0, such as [\"age\", 3, [5, 68]]";
+        DataError::content(self.file, Place::Line(self.line), found, expected, help)
+    }
+
+    fn select_by_name(&self, asked: Asked<'_>, known: &Preprocessing) -> Result<Selected, DataError> {
+        let target = match asked.features.without_target {
+            true => None,
+            false => Some(self.known_target(asked.target, known)?),
+        };
+        let others = (0..self.names.len()).filter(|&column| Some(column) != target);
         let mut columns: HashMap<&str, usize> = others.map(|column| (self.distinct[column].as_str(), column)).collect();
         let mut features = Vec::with_capacity(known.features.len());
         let mut missing = Vec::new();
@@ -134,6 +207,8 @@ impl Header<'_> {
         unused.sort_unstable();
         let unused: Vec<String> = unused.into_iter().map(|column| self.distinct[column].clone()).collect();
         let notes = match unused.as_slice() {
+            // Who asks for some columns knows of the others.
+            _ if !asked.features.ranges.is_empty() => Vec::new(),
             [] => Vec::new(),
             unused => vec![format!("columns that the weights do not use are ignored: {}", listed(unused))],
         };

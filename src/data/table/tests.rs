@@ -4,7 +4,7 @@ use super::*;
 use crate::data::mutation;
 
 fn options(header: Header, target: TargetColumn, classes: bool) -> CsvOptions {
-    CsvOptions { header, target, delimiter: ',', classes }
+    CsvOptions { header, target, delimiter: ',', classes, features: FeatureColumns::default() }
 }
 
 fn auto(classes: bool) -> CsvOptions {

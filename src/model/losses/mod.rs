@@ -188,7 +188,19 @@ impl LossSpec {
 /// Whether an output says what a target of 0 or 1 is: above 0 is 1. Never where it is no number.
 #[must_use]
 pub fn is_right(output: f32, target: f32) -> bool {
-    if target > 0.5 { output > 0.0 } else { output <= 0.0 }
+    answer(output) == Some(target > 0.5)
+}
+
+/// The answer that a logit gives: yes where its probability is above one half. None where it is no number.
+#[must_use]
+pub fn answer(logit: f32) -> Option<bool> {
+    (!logit.is_nan()).then_some(logit > 0.0)
+}
+
+/// The probability of yes that a logit gives: its sigmoid. NaN where it is no number.
+#[must_use]
+pub fn probability(logit: f32) -> f32 {
+    (1.0 / (1.0 + (-f64::from(logit)).exp())) as f32
 }
 
 #[cfg(test)]
@@ -219,5 +231,15 @@ mod tests {
     fn an_answer_is_right_on_its_side_of_zero() {
         assert!(is_right(0.1, 1.0) && is_right(0.0, 0.0) && !is_right(0.0, 1.0) && !is_right(0.1, 0.0));
         assert!(!is_right(f32::NAN, 0.0) && !is_right(f32::NAN, 1.0));
+        assert_eq!((answer(f32::NAN), answer(1e-30), answer(0.0)), (None, Some(true), Some(false)));
+    }
+
+    #[test]
+    fn a_probability_is_the_sigmoid_of_a_logit() {
+        // torch.sigmoid in float64.
+        for (logit, expected) in [(0.0, 0.5), (2.0, 0.880_797_1), (-20.0, 2.061_153_7e-9), (-1e4, 0.0), (1e4, 1.0)] {
+            assert!((probability(logit) - expected).abs() <= 1e-7 * expected, "{logit}: {}", probability(logit));
+        }
+        assert!(probability(f32::NAN).is_nan());
     }
 }

@@ -1,7 +1,7 @@
 //! Data for networks that they fit. Its numbers are apart from those of the network.
 
 use super::{Draw, Size};
-use crate::model::{DataSource, DataSpec, LossSpec, SplitKind, Targets};
+use crate::model::{DataSource, DataSpec, LossSpec, NamedInput, SplitKind, Targets};
 use crate::tensor::Shape;
 
 /// The share of networks whose input is such that there are classes for it.
@@ -54,6 +54,18 @@ pub(super) fn spec(draw: &mut Draw, batch: usize, loss: LossSpec, [input, output
     // No set has one class alone.
     let is_single = loss.wants_classes() && output.len() == 1;
     (!is_long && draw.coin(WITH_DATA) && !is_single).then_some(DataSpec { source, held_out, split })
+}
+
+/// The same samples and targets for the first of several inputs, with as many drawn samples for the others; nothing
+/// where that is not possible.
+pub(super) fn joined(data: DataSpec, inputs: &[NamedInput]) -> Option<DataSpec> {
+    let &DataSource::Regression { samples, noise } = &data.source else { return None };
+    if inputs.iter().any(|input| input.content.is_tokens()) {
+        return None;
+    }
+    let of_each = |input: &NamedInput| (input.name.clone(), DataSource::Regression { samples, noise });
+    let source = DataSource::Joined { inputs: inputs.iter().map(of_each).collect(), target: inputs[0].name.clone() };
+    Some(DataSpec { source, ..data })
 }
 
 /// A set of so many features with at most so many classes.

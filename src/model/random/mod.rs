@@ -5,6 +5,7 @@
 //! what they may be, and is reached through the table that reads, writes and checks layers.
 
 mod data;
+mod inputs;
 mod settings;
 mod shrink;
 
@@ -43,16 +44,16 @@ pub fn random_preset(seed: u64, size: Size) -> Preset {
 #[must_use]
 pub fn random_preset_where(seed: u64, size: Size, filter: Filter<'_>) -> Preset {
     let (mut draw, mut of_data) = (Draw::new(seed, size), Draw::for_data(seed, size));
-    let mut of_recipe = Draw::for_recipe(seed, size);
+    let (mut of_recipe, mut of_inputs) = (Draw::for_recipe(seed, size), Draw::for_inputs(seed, size));
     loop {
-        let preset = preset(&mut draw, &mut of_data, &mut of_recipe, (seed, filter));
+        let preset = preset([&mut draw, &mut of_data, &mut of_recipe, &mut of_inputs], (seed, filter));
         if check(&preset).model.is_some() && filter(&preset) {
             return preset;
         }
     }
 }
 
-fn preset(draw: &mut Draw, of_data: &mut Draw, of_recipe: &mut Draw, (seed, filter): (u64, Filter<'_>)) -> Preset {
+fn preset([draw, of_data, of_recipe, of_inputs]: [&mut Draw; 4], (seed, filter): (u64, Filter<'_>)) -> Preset {
     let size = draw.size();
     let usual = input_shape(draw);
     let vocab = draw.coin(TOKENS).then(|| draw.extreme_or(&[1, 2], |d| d.between(3, 40)));
@@ -68,6 +69,10 @@ fn preset(draw: &mut Draw, of_data: &mut Draw, of_recipe: &mut Draw, (seed, filt
         let embedding = Embedding::drawn(draw, &shape);
         (content, input) = (Content::Tokens { vocab }, Shape::from([shape.0[0], embedding.units]));
         first.push(LayerSpec::Embedding(embedding));
+    }
+    let mut inputs = vec![NamedInput { content, ..NamedInput::only(shape.clone()) }];
+    if let Some(several) = inputs::several(of_inputs, batch, content, &shape) {
+        (inputs, first, input) = (several.inputs, vec![several.first], several.output);
     }
     let mut builder = Builder { draw, batch, filter };
     let (rest, mut output) = builder.layers(count, &input, 0, false);
@@ -94,7 +99,7 @@ fn preset(draw: &mut Draw, of_data: &mut Draw, of_recipe: &mut Draw, (seed, filt
     // No set has tokens, or a class for each position.
     let has_sets = !content.is_tokens() && (output.rank() != 2 || loss.targets() == Targets::Values);
     let data = if has_sets { data::spec(of_data, batch, loss, [&shape, &output]) } else { None };
-    let inputs = vec![NamedInput { content, ..NamedInput::only(shape) }];
+    let data = if inputs.len() > 1 { data.and_then(|data| data::joined(data, &inputs)) } else { data };
     let update = UpdateSpec::drawn(of_recipe);
     let mut preset = Preset {
         name: format!("random-{seed}"),
@@ -259,6 +264,27 @@ mod tests {
             }
         }
         assert_eq!(format!("{hash:016x}"), GOLDEN);
+    }
+
+    #[test]
+    fn networks_with_several_inputs_are_drawn_with_every_kind_of_content() {
+        let (mut several, mut tokens, mut joined, mut shared) = (0, 0, 0, 0);
+        for seed in 0..400 {
+            let preset = random_preset(seed, Size::SMALL);
+            let inputs = &preset.input.inputs;
+            if inputs.len() < 2 {
+                continue;
+            }
+            several += 1;
+            tokens += usize::from(inputs.iter().any(|input| input.content.is_tokens()));
+            joined += usize::from(preset.data.is_some_and(|data| data.source.name() == "joined"));
+            let Some(LayerSpec::Parallel(first)) = preset.layers.first() else {
+                panic!("branches take inputs by name")
+            };
+            assert!(inputs.iter().all(|input| first.branches.iter().any(|b| b.input.as_ref() == Some(&input.name))));
+            shared += usize::from(first.branches.len() > inputs.len());
+        }
+        assert!(several > 25 && tokens > 5 && joined > 2 && shared > 3, "{several} {tokens} {joined} {shared}");
     }
 
     const GOLDEN: &str = "787d6b3fe19afe38";

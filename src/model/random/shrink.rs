@@ -106,6 +106,10 @@ enum Change {
         from: u64,
         to: u64,
     },
+    /// Leaves one of several inputs, without a name, and in the place of the first layer the layers of its branch.
+    OnlyInput {
+        name: String,
+    },
     /// Takes numbers of this shape in the place of tokens, without the embeddings that begin with those.
     TakeNumbers {
         shape: Vec<Value>,
@@ -147,6 +151,20 @@ impl Change {
                 at(document, object)?.as_object_mut()?.shift_remove(field)?;
             }
             Self::Set { place, value } => *at(document, place)? = value.clone(),
+            Self::OnlyInput { name } => {
+                let mut only = document.get_mut("inputs")?.get_mut(name)?.take();
+                only.as_object_mut()?.insert("batch".into(), document["input"]["batch"].clone());
+                let layers = document.get_mut("layers")?.as_array_mut()?;
+                let branches = layers.first_mut()?.get_mut("branches")?.as_array_mut()?;
+                let branch = branches.iter_mut().find(|branch| branch["input"] == name.as_str())?;
+                let inner = std::mem::take(branch.get_mut("layers")?.as_array_mut()?);
+                layers.splice(..1, inner);
+                let fields = document.as_object_mut()?;
+                fields.insert("input".into(), only);
+                fields.shift_remove("inputs");
+                // They are joined for inputs that are no longer there.
+                fields.shift_remove("data");
+            }
             Self::TakeNumbers { shape } => {
                 let input = document.get_mut("input")?.as_object_mut()?;
                 input.shift_remove("vocab")?;
@@ -212,6 +230,8 @@ fn changes(document: &Value) -> Vec<Change> {
         ("loss", json!({ "type": "mse" })),
         ("input", json!({ "shape": [1], "batch": document["input"]["batch"] })),
     ];
+    let names = document["inputs"].as_object().into_iter().flatten().map(|(name, _)| name.clone());
+    bold.extend(names.map(|name| Change::OnlyInput { name }));
     let set = |(name, value): (&str, Value)| Change::Set { place: vec![Key::Field(name.into())], value };
     bold.extend(settings.into_iter().map(set));
     if document["input"]["type"] == "tokens" {

@@ -3,7 +3,7 @@
 use crate::model::{LayerKind, LayerPath, LayerSpec, ListId, ListPath, Preset, check};
 use crate::studio::document::fields::inputs::set_input_field;
 use crate::studio::document::fields::layer::set_layer_field;
-use crate::studio::document::fields::preset::set_preset_field;
+use crate::studio::document::fields::preset::{set_preset_field, set_source_field};
 use crate::studio::document::fields::value::{FieldValue, Owner};
 use crate::tensor::Shape;
 
@@ -147,6 +147,9 @@ fn apply(preset: &mut Preset, edit: &Edit) -> Option<LayerPath> {
     match edit {
         Edit::SetField { owner: Owner::Preset, name, value } => {
             set_preset_field(preset, name, value).then(LayerPath::default)
+        }
+        Edit::SetField { owner: Owner::Source(input), name, value } => {
+            set_source_field(preset, input, name, value).then(LayerPath::default)
         }
         Edit::SetField { owner: Owner::Input(input), name, value } => {
             set_input_field(&mut preset.input, input, name, value).then(LayerPath::default)

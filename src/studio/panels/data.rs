@@ -4,7 +4,7 @@ use crate::model::DataSource;
 use crate::studio::commands::{CommandQueue, UiCommand};
 use crate::studio::panels::network::section_ui;
 use crate::studio::theme;
-use crate::studio::view_models::data::{DataView, sample_text, shapes_text};
+use crate::studio::view_models::data::{DataView, TableColumn, sample_text, shapes_text, table_columns};
 use crate::studio::view_models::format;
 use crate::studio::view_models::format::plain_count;
 use crate::studio::view_models::panels::data::DataPanelView;
@@ -348,32 +348,38 @@ fn grid_ui(ui: &mut Ui, data: &DataView, panel: &mut DataPanel) {
 
 fn table_ui(ui: &mut Ui, data: &DataView, list: &[u32]) {
     // A text has one column; its tokens are no numbers that anybody reads.
-    let is_text = sample_text(&data.set, 0).is_some();
-    let width = if is_text { 1 } else { data.set.sample().len() };
-    let shown = width.min(COLUMNS);
-    if width > shown {
-        weak_ui(ui, format!("the first {shown} of {width} values"));
+    let columns = table_columns(&data.set, COLUMNS);
+    for (at, input) in data.set.inputs.iter().enumerate() {
+        let shown = columns.iter().filter(|column| column.input == at && column.value.is_some()).count();
+        let width = input.sample.len();
+        if shown > 0 && width > shown {
+            let of = if data.set.inputs.len() == 1 { String::new() } else { format!(" of {}", input.name) };
+            weak_ui(ui, format!("the first {shown} of {width} values{of}"));
+        }
     }
+    let shown = columns.len();
     let scroll = ScrollArea::horizontal().id_salt("sample table across").auto_shrink([false, false]);
     scroll.show_viewport(ui, |ui, viewport| {
         // What names a sample stays where its values are moved sideways, the target too where there is room.
         let frozen = Frozen::new(ui, viewport, if viewport.width() > 480.0 { FACTS.len() } else { 1 });
-        let table = TableBuilder::new(ui)
+        let mut table = TableBuilder::new(ui)
             .id_salt("sample table")
             .auto_shrink([false, false])
             .cell_layout(Layout::left_to_right(Align::Center))
             .column(Column::exact(56.0))
             .column(Column::exact(64.0))
-            .column(Column::exact(88.0).clip(true))
-            .columns(Column::exact(if is_text { 640.0 } else { 72.0 }).clip(true), shown);
+            .column(Column::exact(88.0).clip(true));
+        let text_width = if shown == 1 { 640.0 } else { 240.0 };
+        for column in &columns {
+            table = table.column(Column::exact(if column.value.is_some() { 72.0 } else { text_width }).clip(true));
+        }
         let table = table.header(20.0, |mut row| {
             frozen.row_ui(&mut row, FACTS.len() + shown, Ground::default(), |ui, at| {
                 match at.checked_sub(FACTS.len()) {
                     None => drop(weak_ui(ui, FACTS[at])),
-                    Some(_) if is_text => drop(weak_ui(ui, "text")),
                     Some(i) => {
-                        let name = data.set.feature_names.get(i).cloned().unwrap_or_else(|| format!("x{i}"));
-                        weak_ui(ui, &name).on_hover_text(&name);
+                        let Some(TableColumn { name, .. }) = columns.get(i) else { return };
+                        weak_ui(ui, name).on_hover_text(name);
                     }
                 }
             });
@@ -383,20 +389,23 @@ fn table_ui(ui: &mut Ui, data: &DataView, list: &[u32]) {
                 let Some(&index) = list.get(row.index()) else { return };
                 let mono = |text: String| RichText::new(text).font(theme::mono());
                 let side = if data.is_held_out(index) { "held out" } else { "training" };
-                let values = data.set.sample_slice(index as usize);
                 frozen.row_ui(&mut row, FACTS.len() + shown, Ground::default(), |ui, at| match at {
                     0 => drop(ui.label(mono(index.to_string()))),
                     1 => drop(weak_ui(ui, side)),
                     2 => drop(ui.add(egui::Label::new(data.target_text(index)).truncate())),
-                    _ if is_text => {
-                        let text = sample_text(&data.set, index).unwrap_or_default();
-                        ui.add(egui::Label::new(mono(text.clone())).truncate()).on_hover_text(text);
-                    }
-                    at => {
-                        let Some(value) = values.get(at - FACTS.len()) else { return };
-                        let text = mono(format::number(f64::from(*value)));
-                        ui.label(text).on_hover_text(value.to_string());
-                    }
+                    at => match columns.get(at - FACTS.len()) {
+                        Some(TableColumn { input, value: Some(at), .. }) => {
+                            let values = data.set.input_slice(*input, index as usize);
+                            let Some(value) = values.get(*at) else { return };
+                            let text = mono(format::number(f64::from(*value)));
+                            ui.label(text).on_hover_text(value.to_string());
+                        }
+                        Some(column) => {
+                            let text = sample_text(&data.set, column.input, index).unwrap_or_default();
+                            ui.add(egui::Label::new(mono(text.clone())).truncate()).on_hover_text(text);
+                        }
+                        None => {}
+                    },
                 });
             });
         });
@@ -406,8 +415,9 @@ fn table_ui(ui: &mut Ui, data: &DataView, list: &[u32]) {
 fn features_ui(ui: &mut Ui, data: &DataView) {
     let what = if data.picture.is_some() { "Channels, over every pixel of all samples" } else { "Over all samples" };
     weak_ui(ui, what);
-    if data.features.len() < data.set.sample().len() && data.picture.is_none() {
-        weak_ui(ui, format!("the first {} of {}", data.features.len(), data.set.sample().len()));
+    let width: usize = data.set.inputs.iter().map(|input| input.sample.len()).sum();
+    if data.features.len() < width && data.picture.is_none() {
+        weak_ui(ui, format!("the first {} of {width}", data.features.len()));
     }
     let scroll = ScrollArea::horizontal().id_salt("features across").auto_shrink([false, false]);
     scroll.show_viewport(ui, |ui, viewport| {

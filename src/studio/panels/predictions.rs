@@ -254,7 +254,8 @@ fn card_ui(ui: &Ui, answers: &PredictionsView, at: usize, card: Rect, text: Rect
             let y = text.min.y + 18.0 + 18.0 * line as f32;
             let bar = Rect::from_min_size(egui::pos2(text.min.x, y), Vec2::new(text.width() - 4.0, 15.0));
             painter.rect_filled(bar, 2, c.card);
-            let part = Vec2::new(bar.width() * share, bar.height());
+            // A probability that is no number has no bar.
+            let part = Vec2::new(bar.width() * share.max(0.0), bar.height());
             let fill = if class == answered.truth { c.accent } else { c.error };
             painter.rect_filled(Rect::from_min_size(bar.min, part), 2, fill.gamma_multiply(0.45));
             painter.text(

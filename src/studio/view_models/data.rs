@@ -25,6 +25,8 @@ pub struct DataKey {
 /// How a sample is drawn as a picture.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Picture {
+    /// The input whose samples are pictures.
+    pub input: usize,
     /// 1 or 3.
     pub channels: usize,
     pub height: usize,
@@ -98,10 +100,23 @@ pub fn spread(len: usize, most: usize) -> Vec<u32> {
     (0..len.div_ceil(stride)).map(|block| place(block).min(len - 1) as u32).collect()
 }
 
-/// The picture that a sample is, where it is one.
+/// The picture that a sample of the first such input is, where there is one.
 #[must_use]
 pub fn picture(set: &Dataset, source: &DataSource) -> Option<Picture> {
-    let [channels, height, width] = match (&set.sample().0[..], source) {
+    let of = |(at, input): (usize, &InputSamples)| {
+        let own = source.parts().nth(0).filter(|_| set.inputs.len() == 1);
+        let named = || match source {
+            DataSource::Joined { inputs, .. } => inputs.iter().find(|(name, _)| *name == input.name),
+            _ => None,
+        };
+        picture_of(at, input, own.or_else(|| named().map(|(_, source)| source))?)
+    };
+    set.inputs.iter().enumerate().find_map(of)
+}
+
+fn picture_of(at: usize, input: &InputSamples, source: &DataSource) -> Option<Picture> {
+    let Samples::Real(x) = &input.values else { return None };
+    let [channels, height, width] = match (&input.sample.0[..], source) {
         (&[c @ (1 | 3), h, w], _) if h > 1 && w > 1 => [c, h, w],
         // A picture as one row of values, as fully connected networks take it.
         (&[len], DataSource::Digits | DataSource::Idx { .. } | DataSource::Images { .. }) => square(len, 1)?,
@@ -109,10 +124,10 @@ pub fn picture(set: &Dataset, source: &DataSource) -> Option<Picture> {
         _ => return None,
     };
     // A sample of the values is enough to find their range.
-    let some = set.x().iter().step_by((set.x().len() / 100_000).max(1)).copied().filter(|v| v.is_finite());
+    let some = x.iter().step_by((x.len() / 100_000).max(1)).copied().filter(|v| v.is_finite());
     let (low, high) = some.fold((f32::INFINITY, f32::NEG_INFINITY), |(a, b), v| (a.min(v), b.max(v)));
     let (low, high) = if low >= 0.0 && high <= 1.0 { (0.0, 1.0) } else { (low, high.max(low + 1e-6)) };
-    Some(Picture { channels, height, width, low, high })
+    Some(Picture { input: at, channels, height, width, low, high })
 }
 
 fn square(len: usize, channels: usize) -> Option<[usize; 3]> {
@@ -191,19 +206,60 @@ pub fn class_name(set: &Dataset, class: usize) -> String {
     set.target.names().get(class).cloned().unwrap_or_else(|| class.to_string())
 }
 
-/// A sample as text, where its tokens are bytes or characters; line breaks and the like as escapes.
+/// A column of the table of samples.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TableColumn {
+    /// The number of the input.
+    pub input: usize,
+    /// The value of it; `None` where the whole sample is a text.
+    pub value: Option<usize>,
+    pub name: String,
+}
+
+/// The columns of a table of samples, at most `most` values of each input.
 #[must_use]
-pub fn sample_text(set: &Dataset, index: u32) -> Option<String> {
-    match &set.inputs[..] {
-        [InputSamples { values: Samples::Windows(rows), .. }] => Some(one_line(&rows.text(index, RowPart::Sample))),
-        _ => None,
+pub fn table_columns(set: &Dataset, most: usize) -> Vec<TableColumn> {
+    let is_only = set.inputs.len() == 1;
+    let of_input = |(at, input): (usize, &InputSamples)| {
+        let before = if is_only { String::new() } else { format!("{} ", input.name) };
+        if !matches!(input.values, Samples::Real(_)) {
+            let name = if is_only { "text".to_owned() } else { input.name.clone() };
+            return vec![TableColumn { input: at, value: None, name }];
+        }
+        let names = set.names_of(at);
+        let name = |i: usize| names.get(i).cloned().unwrap_or_else(|| format!("x{i}"));
+        let column = |i: usize| TableColumn { input: at, value: Some(i), name: format!("{before}{}", name(i)) };
+        (0..input.sample.len().min(most)).map(column).collect()
+    };
+    set.inputs.iter().enumerate().flat_map(of_input).collect()
+}
+
+/// A sample of one of the inputs as text, where its tokens are bytes or characters; line breaks and the like as
+/// escapes, and without the zeros that fill it up.
+#[must_use]
+pub fn sample_text(set: &Dataset, input: usize, index: u32) -> Option<String> {
+    let InputSamples { sample, values, .. } = set.inputs.get(input)?;
+    match values {
+        Samples::Windows(rows) => Some(one_line(&rows.text(index, RowPart::Sample))),
+        Samples::Tokens(tokens) => {
+            let own = tokens.get(index as usize * sample.len()..(index as usize + 1) * sample.len())?;
+            let bytes: Option<Vec<u8>> = own.iter().map(|token| u8::try_from(*token).ok()).collect();
+            let numbers = || own.iter().map(ToString::to_string).collect::<Vec<_>>().join(" ");
+            let text = |bytes: Vec<u8>| String::from_utf8_lossy(&bytes).trim_end_matches('\0').to_owned();
+            Some(bytes.map_or_else(numbers, |bytes| one_line(&text(bytes))))
+        }
+        Samples::Real(_) => None,
     }
 }
 
-/// The shape of a sample: that of each input.
+/// The shape of a sample: that of each input, behind its name where there are several.
 #[must_use]
 pub fn shapes_text(set: &Dataset) -> String {
-    set.inputs.iter().map(|input| input.sample.to_string()).collect::<Vec<_>>().join(", ")
+    let of = |input: &InputSamples| match set.inputs.len() {
+        1 => input.sample.to_string(),
+        _ => format!("{} {}", input.name, input.sample),
+    };
+    set.inputs.iter().map(of).collect::<Vec<_>>().join(", ")
 }
 
 /// Text without line breaks and other characters that are not printed, which become escapes.
@@ -250,19 +306,28 @@ fn classes(set: &Dataset, held: &[bool]) -> Vec<ClassCount> {
 }
 
 fn features(set: &Dataset, picture: Option<Picture>) -> Vec<FeatureStats> {
-    let width = set.sample().len();
-    if width == 0 || set.x().is_empty() {
+    let of = |at: usize| features_of(set, at, picture.filter(|picture| picture.input == at));
+    (0..set.inputs.len()).flat_map(of).collect()
+}
+
+/// The features of one of the inputs.
+fn features_of(set: &Dataset, at: usize, picture: Option<Picture>) -> Vec<FeatureStats> {
+    let InputSamples { name: input, sample, values: Samples::Real(x) } = &set.inputs[at] else { return Vec::new() };
+    let width = sample.len();
+    if width == 0 || x.is_empty() {
         return Vec::new();
     }
+    let names = set.names_of(at);
+    let before = if set.inputs.len() == 1 { String::new() } else { format!("{input} ") };
     // Of a picture the channels count, not every pixel.
     let (groups, area) = picture.map_or((width.min(LISTED), 1), |p| (p.channels, p.height * p.width));
     let name = |g: usize| match picture {
         Some(p) if p.channels == 3 => ["red", "green", "blue"][g.min(2)].to_owned(),
         Some(_) => "grey".to_owned(),
-        None => set.feature_names.get(g).cloned().unwrap_or_else(|| format!("x{g}")),
+        None => names.get(g).cloned().unwrap_or_else(|| format!("x{g}")),
     };
     let mut sums = vec![(f32::INFINITY, f32::NEG_INFINITY, 0.0f64, 0.0f64); groups];
-    for sample in set.x().chunks_exact(width) {
+    for sample in x.chunks_exact(width) {
         for (sum, values) in sums.iter_mut().zip(sample.chunks_exact(area)) {
             for &v in values {
                 let wide = f64::from(v);
@@ -270,10 +335,16 @@ fn features(set: &Dataset, picture: Option<Picture>) -> Vec<FeatureStats> {
             }
         }
     }
-    let count = (set.x().len() / width * area) as f64;
+    let count = (x.len() / width * area) as f64;
     let stats = |(g, (min, max, sum, squares)): (usize, (f32, f32, f64, f64))| {
         let mean = sum / count;
-        FeatureStats { name: name(g), min, max, mean, std: (squares / count - mean * mean).max(0.0).sqrt() }
+        FeatureStats {
+            name: format!("{before}{}", name(g)),
+            min,
+            max,
+            mean,
+            std: (squares / count - mean * mean).max(0.0).sqrt(),
+        }
     };
     sums.into_iter().enumerate().map(stats).collect()
 }
@@ -367,7 +438,7 @@ mod tests {
 
     #[test]
     fn values_outside_0_to_1_are_stretched() {
-        let p = Picture { channels: 3, height: 1, width: 2, low: -1.0, high: 1.0 };
+        let p = Picture { input: 0, channels: 3, height: 1, width: 2, low: -1.0, high: 1.0 };
         assert_eq!(p.rgb(&[-1.0, 1.0, 0.0, -3.0, 1.0, 0.5]), [0, 128, 255, 255, 0, 191]);
     }
 }

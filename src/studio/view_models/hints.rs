@@ -13,9 +13,9 @@ pub struct Hint {
 
 /// The number of classes of data that is the same wherever it is loaded.
 #[must_use]
-pub const fn classes_of(source: &DataSource) -> Option<usize> {
-    match source {
-        DataSource::Digits | DataSource::Cifar10 { .. } => Some(10),
+pub fn classes_of(source: &DataSource) -> Option<usize> {
+    match source.of_target() {
+        DataSource::Digits | DataSource::DigitSums | DataSource::Cifar10 { .. } => Some(10),
         DataSource::Iris => Some(3),
         DataSource::Spirals { classes, .. } => Some(*classes),
         DataSource::Moons { .. } | DataSource::Circles { .. } | DataSource::Xor { .. } => Some(2),

@@ -2,7 +2,8 @@
 //! errors, filters.
 
 use crate::data::{Dataset, Split, Target};
-use crate::model::{DataSource, Model, ParamId, ParamKind};
+use crate::model::losses::{answer, probability};
+use crate::model::{DataSource, Model, ParamId, ParamKind, Targets};
 use crate::studio::view_models::data::{Picture, class_name, picture, target_text};
 use crate::tensor::{HostTensor, figure};
 use crate::train::{Look, Looked, argmax};
@@ -29,13 +30,15 @@ pub struct AnsweredQuery {
     pub answer: Box<Looked>,
 }
 
-/// One sample with its answer.
+/// One sample with its answer; of several answers of yes and no, one of them.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Answered {
     pub index: u32,
-    /// The true class; 0 for values.
+    /// The output that answers yes or no; 0 for classes and values.
+    pub output: usize,
+    /// The true class; 0 for values. Of yes and no, yes is 1.
     pub truth: usize,
-    /// The class with the largest probability; 0 for values.
+    /// The class with the largest probability, beyond the classes where that is not a number; 0 for values.
     pub guess: usize,
     /// The probability of `guess`.
     pub confidence: f32,
@@ -104,7 +107,7 @@ pub struct PredictionsView {
     pub what: String,
     /// Wrong ones first, the surest mistake at the top; right ones behind, the least sure first.
     pub answered: Vec<Answered>,
-    /// Outputs a sample.
+    /// Values of an answer: the outputs of a sample; of yes and no the two probabilities.
     pub outputs: usize,
     /// Probabilities for classes, values otherwise: `[answered, outputs]` in the order of `answered`.
     pub values: Vec<f32>,
@@ -179,7 +182,6 @@ fn softmax(row: &[f32], out: &mut Vec<f32>) {
 pub fn view(question: &AnsweredQuery) -> PredictionsView {
     let AnsweredQuery { run, model, source, set, split, maybe_trained, answer } = question;
     let outputs = model.output.len().max(1);
-    let is_classes = model.loss.wants_classes();
     let (all, part) = (if split.held_out.is_empty() { &split.train } else { &split.held_out }, samples_of(split).1);
     let count = answer.outputs.len() / outputs;
     let noun = if count == 1 { "sample" } else { "samples" };
@@ -213,13 +215,14 @@ pub fn view(question: &AnsweredQuery) -> PredictionsView {
         took_us: answer.took_us,
     };
     let indices = &answer.question.samples[..count.min(answer.question.samples.len())];
-    if is_classes {
-        out.take_classes(indices, &answer.outputs, model);
-    } else {
-        out.take_values(indices, &answer.outputs);
+    match model.loss.targets() {
+        Targets::Classes => out.take_classes(indices, &answer.outputs, model),
+        Targets::Binary => out.take_binary(indices, &answer.outputs, model),
+        Targets::Values => out.take_values(indices, &answer.outputs, model),
     }
+    let targets = model.loss.targets();
     out.plane =
-        bounds(set).filter(|_| !answer.at_points.is_empty()).map(|b| plane(b, &answer.at_points, outputs, is_classes));
+        bounds(set).filter(|_| !answer.at_points.is_empty()).map(|b| plane(b, &answer.at_points, outputs, targets));
     out
 }
 
@@ -236,15 +239,52 @@ impl PredictionsView {
         for (at, row) in probabilities.chunks_exact(width).enumerate() {
             let Some(&index) = indices.get(at / positions) else { continue };
             let truth = labels.get(at).and_then(|label| usize::try_from(*label).ok()).unwrap_or(0);
-            let guess = argmax(row);
+            let guess = if row.iter().any(|p| p.is_nan()) { width } else { argmax(row) };
             if let Some(cell) = self.confusion.get_mut(truth).and_then(|r| r.get_mut(guess)) {
                 *cell += 1;
             }
             self.loss -= f64::from(row.get(truth).copied().unwrap_or(0.0).max(1e-30).ln());
-            rows.push((Answered { index, truth, guess, confidence: row[guess] }, at));
+            let confidence = row.get(guess).copied().unwrap_or(f32::NAN);
+            rows.push((Answered { index, output: 0, truth, guess, confidence }, at));
         }
+        self.loss /= rows.len().max(1) as f64;
+        let names = (0..width).map(|c| class_name(&self.set, c)).collect();
+        self.take_answers(rows, &probabilities, names);
+    }
+
+    /// Answers of yes and no, each output by itself: two classes.
+    fn take_binary(&mut self, indices: &[u32], logits: &[f32], model: &Model) {
+        let width = self.outputs;
+        self.outputs = 2;
+        let Target::Values { values, .. } = &self.set.target else { return };
+        let mut rows: Vec<(Answered, usize)> = Vec::with_capacity(logits.len());
+        let mut probabilities = Vec::with_capacity(2 * logits.len());
+        self.confusion = vec![vec![0; 2]; 2];
+        for (&index, row) in indices.iter().zip(logits.chunks_exact(width)) {
+            let Some(target) = values.get(index as usize * width..(index as usize + 1) * width) else { continue };
+            self.loss += model.loss.of_values(row, target).unwrap_or(f64::NAN);
+            for (output, (logit, target)) in row.iter().zip(target).enumerate() {
+                let yes = probability(*logit);
+                let (truth, guess) = (usize::from(*target > 0.5), answer(*logit).map_or(2, usize::from));
+                if let Some(cell) = self.confusion[truth].get_mut(guess) {
+                    *cell += 1;
+                }
+                let confidence = [1.0 - yes, yes].get(guess).copied().unwrap_or(f32::NAN);
+                rows.push((Answered { index, output, truth, guess, confidence }, probabilities.len() / 2));
+                probabilities.extend([1.0 - yes, yes]);
+            }
+        }
+        self.loss /= (rows.len() / width).max(1) as f64;
+        let known = &self.set.preprocessing.classes;
+        let names = if width == 1 && known.len() == 2 { known.clone() } else { vec!["no".into(), "yes".into()] };
+        self.take_answers(rows, &probabilities, names);
+    }
+
+    /// Takes answers that are classes, each with its row of probabilities, wrong ones first; the confusion matrix is
+    /// there already.
+    fn take_answers(&mut self, mut rows: Vec<(Answered, usize)>, probabilities: &[f32], names: Vec<String>) {
+        let width = names.len();
         let n = rows.len().max(1) as f64;
-        self.loss /= n;
         self.accuracy = Some(rows.iter().filter(|(a, _)| a.truth == a.guess).count() as f64 / n);
         let rank = |a: &Answered| if a.truth == a.guess { (1, a.confidence) } else { (0, -a.confidence) };
         rows.sort_by(|(a, _), (b, _)| {
@@ -255,35 +295,34 @@ impl PredictionsView {
             self.values.extend_from_slice(&probabilities[at * width..(at + 1) * width]);
             self.answered.push(answered);
         }
-        let total = |c: usize| (0..width).map(|r| self.confusion[r][c]).sum::<u32>();
+        let total = |c: usize| self.confusion.iter().map(|row| row[c]).sum::<u32>();
         let share = |part: u32, of: u32| (of > 0).then(|| f64::from(part) / f64::from(of));
-        self.scores = (0..width)
-            .map(|c| {
+        let names = names.into_iter().enumerate();
+        self.scores = names
+            .map(|(c, name)| {
                 let (hit, samples) = (self.confusion[c][c], self.confusion[c].iter().sum());
-                let name = class_name(&self.set, c);
                 ClassScore { name, precision: share(hit, total(c)), recall: share(hit, samples), samples }
             })
             .collect();
     }
 
-    fn take_values(&mut self, indices: &[u32], found: &[f32]) {
+    fn take_values(&mut self, indices: &[u32], found: &[f32], model: &Model) {
         let width = self.outputs;
         let Target::Values { values, .. } = &self.set.target else { return };
         let mut pairs = Vec::with_capacity(found.len());
         let mut rows: Vec<(f64, Answered, usize)> = Vec::with_capacity(indices.len());
         for (at, (&index, row)) in indices.iter().zip(found.chunks_exact(width)).enumerate() {
             let Some(target) = values.get(index as usize * width..(index as usize + 1) * width) else { continue };
+            self.loss += model.loss.of_values(row, target).unwrap_or(f64::NAN);
             let mut error = 0.0;
             for (t, p) in target.iter().zip(row) {
                 pairs.push([f64::from(*t), f64::from(*p)]);
                 error += f64::from(t - p).powi(2);
             }
-            rows.push((
-                error,
-                Answered { index, truth: 0, guess: 0, confidence: (error / width as f64).sqrt() as f32 },
-                at,
-            ));
+            let confidence = (error / width as f64).sqrt() as f32;
+            rows.push((error, Answered { index, output: 0, truth: 0, guess: 0, confidence }, at));
         }
+        self.loss /= rows.len().max(1) as f64;
         rows.sort_by(|a, b| b.0.total_cmp(&a.0));
         for (_, answered, at) in rows {
             self.values.extend_from_slice(&found[at * width..(at + 1) * width]);
@@ -294,7 +333,6 @@ impl PredictionsView {
         let squares: f64 = pairs.iter().map(|p| (p[0] - p[1]).powi(2)).sum();
         let spread: f64 = pairs.iter().map(|p| (p[0] - mean).powi(2)).sum();
         let mae = pairs.iter().map(|p| (p[0] - p[1]).abs()).sum::<f64>() / n;
-        self.loss = squares / n;
         self.fit = Some(Fit { rmse: (squares / n).sqrt(), mae, r2: 1.0 - squares / spread.max(1e-30), pairs });
     }
 
@@ -329,13 +367,31 @@ impl PredictionsView {
     /// What the sample at a position of `answered` is, in words.
     #[must_use]
     pub fn truth_text(&self, at: usize) -> String {
-        self.answered.get(at).map_or_else(String::new, |a| target_text(&self.set, a.index))
+        let Some(answered) = self.answered.get(at) else { return String::new() };
+        if matches!(self.set.target, Target::Values { .. }) && !self.confusion.is_empty() {
+            let name = self.name(answered.truth);
+            let known = &self.set.preprocessing;
+            let width = self.set.target.shape().len();
+            let names = [&known.classes, &known.targets].into_iter().find(|names| names.len() == width);
+            return match names.and_then(|names| names.get(answered.output)) {
+                _ if width == 1 => name.to_owned(),
+                Some(output) => format!("{output}: {name}"),
+                None => format!("output {}: {name}", answered.output),
+            };
+        }
+        target_text(&self.set, answered.index)
     }
 }
 
-fn plane(bounds: [f64; 4], answers: &[f32], outputs: usize, is_classes: bool) -> Plane {
+fn plane(bounds: [f64; 4], answers: &[f32], outputs: usize, targets: Targets) -> Plane {
     let mut out = Plane { bounds, classes: Vec::new(), shades: Vec::new(), range: [0.0, 1.0] };
-    if is_classes {
+    if targets == Targets::Binary {
+        // Of several outputs the first is drawn.
+        for yes in answers.chunks_exact(outputs).map(|row| probability(row[0])) {
+            out.classes.push(u8::from(yes > 0.5));
+            out.shades.push(yes.max(1.0 - yes));
+        }
+    } else if targets == Targets::Classes {
         let mut row = Vec::with_capacity(outputs);
         for logits in answers.chunks_exact(outputs) {
             row.clear();
@@ -408,87 +464,4 @@ impl fmt::Display for PredictionsView {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::train::{Session, SessionSpec};
-
-    fn asked(name: &str, change: impl Fn(&mut crate::model::Preset)) -> (PredictionsView, Session) {
-        let bundled = crate::model::BUNDLED.iter().find(|b| b.name == name).unwrap();
-        let mut preset = crate::model::read_preset(bundled.text).unwrap();
-        change(&mut preset);
-        let source = preset.data.as_ref().unwrap().source.clone();
-        let mut session =
-            Session::prepare(&SessionSpec { threads: 1, ..SessionSpec::new(preset, ".".into()) }).unwrap();
-        for _ in 0..5 {
-            session.step().unwrap();
-        }
-        let (set, split) = session.dataset().map(|(d, s)| (Arc::clone(d), Arc::clone(s))).unwrap();
-        let model = Arc::new(session.model().clone());
-        let answer = Box::new(session.query(query(&model, &set, &split, &source)).unwrap());
-        (view(&AnsweredQuery { run: 1, model, source, set, split, maybe_trained: false, answer }), session)
-    }
-
-    #[test]
-    fn the_matrix_and_the_loss_are_those_of_the_evaluation() {
-        let (view, mut session) = asked("digits-mlp", |_| {});
-        let found = session.evaluate().unwrap().unwrap();
-        assert_eq!(view.confusion, found.confusion);
-        assert!((view.loss - found.loss).abs() < 1e-4 && view.accuracy == found.accuracy, "{view}");
-        assert!(view.to_string().starts_with("step 5, 360 held-out samples: loss "), "{view}");
-        let wrong = view.answered.iter().take_while(|a| a.truth != a.guess).count();
-        assert!(wrong > 0 && view.answered[wrong..].iter().all(|a| a.truth == a.guess));
-        assert!(view.answered[..wrong].windows(2).all(|w| w[0].confidence >= w[1].confidence));
-        // Every row of probabilities went with its sample.
-        for (at, a) in view.answered.iter().enumerate() {
-            let top = view.top(at, 3);
-            assert_eq!(top[0], (a.guess, a.confidence));
-            assert!((view.row(at).iter().sum::<f32>() - 1.0).abs() < 1e-4 && top[1].1 >= top[2].1);
-        }
-        let filters = view.filters.as_ref().unwrap();
-        assert_eq!((filters.pictures.len(), filters.total, filters.width), (96, 128, 8));
-        let cell = view.of_cell(Some((3, 3)));
-        assert_eq!(cell.len() as u32, view.confusion[3][3]);
-        let recall = f64::from(view.confusion[3][3]) / f64::from(view.scores[3].samples);
-        assert_eq!(view.scores[3].recall, Some(recall));
-    }
-
-    #[test]
-    fn the_plane_is_asked_for_from_the_top() {
-        let (view, _) = asked("spirals", |p| p.data.as_mut().unwrap().held_out = 0.0);
-        assert!(view.what.contains("training samples"), "{}", view.what);
-        let plane = view.plane.as_ref().unwrap();
-        assert_eq!((plane.classes.len(), plane.shades.len()), (GRID * GRID, GRID * GRID));
-        assert!(plane.shades.iter().all(|s| (0.3..=1.0).contains(s)));
-        let q = query(
-            &crate::model::check(&crate::studio::document::presets::digits()).model.unwrap(),
-            &view.set,
-            &Split::default(),
-            &DataSource::Digits,
-        );
-        assert!(q.points[1] > q.points[2 * GRID * GRID - 1] && q.points[0] < q.points[2]);
-        assert!(view.filters.is_none());
-    }
-
-    #[test]
-    fn values_are_held_against_the_truth() {
-        let (view, mut session) = asked("regression", |_| {});
-        let fit = view.fit.as_ref().unwrap();
-        let found = session.evaluate().unwrap().unwrap();
-        assert!(
-            (view.loss - found.loss).abs() < 1e-5 * found.loss.max(1.0) && (fit.rmse.powi(2) - found.loss).abs() < 1e-4
-        );
-        assert_eq!(fit.pairs.len(), found.samples * view.outputs);
-        assert!(view.answered.windows(2).all(|w| w[0].confidence >= w[1].confidence) && view.confusion.is_empty());
-    }
-
-    #[test]
-    fn filters_of_a_convolution_are_pictures() {
-        let (view, _) = asked("digits-cnn", |_| {});
-        let filters = view.filters.unwrap();
-        assert!(
-            (filters.height, filters.width) == (3, 3) && filters.total == filters.pictures.len(),
-            "{}",
-            filters.title
-        );
-    }
-}
+mod tests;

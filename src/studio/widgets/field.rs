@@ -47,7 +47,7 @@ impl Drafts {
         let layers = self.0.iter().filter(|(_, d)| d.error.is_some()).filter_map(|((owner, _), _)| match owner {
             Owner::Layer(path) => Some(path),
             Owner::List(list) => Some(&list.block),
-            Owner::Preset | Owner::Input(_) => None,
+            Owner::Preset | Owner::Input(_) | Owner::Source(_) => None,
         });
         layers.min_by(|a, b| a.0.cmp(&b.0)).cloned()
     }

@@ -38,7 +38,7 @@ impl Strips {
             let (w, h) = (picture.width, picture.height);
             let mut image = ColorImage::filled([w * columns, h], Color32::BLACK);
             for (column, index) in indices.take(columns).enumerate() {
-                let rgb = picture.rgb(set.sample_slice(index as usize));
+                let rgb = picture.rgb(set.input_slice(picture.input, index as usize));
                 for (i, p) in rgb.chunks_exact(3).enumerate() {
                     image.pixels[i / w * w * columns + column * w + i % w] = Color32::from_rgb(p[0], p[1], p[2]);
                 }
@@ -84,7 +84,7 @@ mod tests {
             notes: Vec::new(),
             preprocessing: Preprocessing::default(),
         };
-        let picture = Picture { channels: 1, height: 1, width: 2, low: 0.0, high: 1.0 };
+        let picture = Picture { input: 0, channels: 1, height: 1, width: 2, low: 0.0, high: 1.0 };
         let ctx = Context::default();
         let mut strips = Strips::default();
         strips.begin(1, 2);

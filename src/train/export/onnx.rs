@@ -4,11 +4,11 @@
 //! uses the running statistics, and a repeated block occurs as often as it is applied, with the same initializers.
 
 use super::layers;
-use super::onnx_graph::{FLOAT, INT32, Writer, tensor};
+use super::onnx_graph::{FLOAT, INT64, Writer, tensor};
 use super::protobuf::Message;
 use super::{ExportError, Meaning};
-use crate::model::{Model, NamedInput};
-use crate::tensor::{Bytes, DType, HostTensor, Shape};
+use crate::model::{Model, NamedInput, Targets};
+use crate::tensor::{Bytes, DType, HostTensor};
 
 const OPSET: i64 = 17;
 /// The file format's version that opset 17 came with.
@@ -26,30 +26,49 @@ fn value_info(name: &str, element: i64, dims: &[usize]) -> Message {
 
 /// What the model takes and gives, in words.
 fn about(model: &Model, meaning: &Meaning) -> String {
-    let mut out = match (&meaning.scaling, meaning.features.as_slice()) {
-        (Some(_), []) => "Takes raw samples, as they stand in the data; the graph standardises them.".to_owned(),
-        (Some(_), names) => {
-            format!(
-                "Takes raw samples of {}, as they stand in the data; the graph standardises them.",
-                names.join(", ")
-            )
-        }
-        (None, _) => "Takes samples as the network was trained on them.".to_owned(),
+    let takes = |input: &NamedInput| {
+        let own = meaning.of_input(&input.name);
+        let raw = "as they stand in the data; the graph standardises them.";
+        let samples = match (&own.scaling, own.features.as_slice()) {
+            (Some(_), []) => format!("raw samples, {raw}"),
+            (Some(_), names) => format!("raw samples of {}, {raw}", names.join(", ")),
+            (None, _) => "samples as the network was trained on them.".to_owned(),
+        };
+        let name = if model.inputs.len() == 1 { String::new() } else { format!(" as {}", input.name) };
+        format!("Takes{name} {samples}")
     };
+    let mut out = model.inputs.iter().map(takes).collect::<Vec<_>>().join(" ");
     for note in meaning.notes.iter().filter(|_| meaning.scaling.is_none()) {
         out.push_str(&format!(" {note}."));
     }
-    if model.loss.wants_classes() {
-        out.push_str(" Gives logits; the class is the largest.");
-    }
+    out.push_str(match model.loss.targets() {
+        Targets::Classes => " Gives logits; the class is the largest.",
+        Targets::Binary => " Gives logits; the sigmoid of each is the probability that its answer is yes.",
+        Targets::Values => "",
+    });
     out
 }
 
 /// The same for programs: lists as JSON.
 fn properties(model: &Model, meaning: &Meaning) -> Vec<(&'static str, String)> {
     let json = |value: serde_json::Value| value.to_string();
-    let logits = model.loss.wants_classes();
-    let mut out = vec![("stepgraph.output", if logits { "logits" } else { "values" }.to_owned())];
+    let output = if model.loss.targets() == Targets::Values { "values" } else { "logits" };
+    let mut out = vec![("stepgraph.output", output.to_owned())];
+    if model.inputs.len() > 1 {
+        let of = |input: &NamedInput| {
+            let own = meaning.of_input(&input.name);
+            let scaling = own.scaling.as_ref();
+            let (mean, scale) = (scaling.map(|s| &s.mean), scaling.map(|s| &s.scale));
+            let samples = if scaling.is_some() { "raw" } else { "as trained" };
+            let facts = serde_json::json!({ "input": samples, "features": own.features, "mean": mean, "scale": scale });
+            (input.name.clone(), facts)
+        };
+        out.push(("stepgraph.inputs", json(model.inputs.iter().map(of).collect())));
+        if !meaning.classes.is_empty() {
+            out.push(("stepgraph.classes", json(meaning.classes.as_slice().into())));
+        }
+        return out;
+    }
     out.push(("stepgraph.input", if meaning.scaling.is_some() { "raw" } else { "as trained" }.to_owned()));
     if !meaning.classes.is_empty() {
         out.push(("stepgraph.classes", json(meaning.classes.as_slice().into())));
@@ -65,22 +84,23 @@ fn properties(model: &Model, meaning: &Meaning) -> Vec<(&'static str, String)> {
 }
 
 /// Features as the network was trained on them, where its data were standardised.
-fn standardized(w: &mut Writer, input: &Shape, x: String, meaning: &Meaning) -> String {
-    let Some(scaling) = &meaning.scaling else { return x };
-    let dims = &input.0;
+fn standardized(w: &mut Writer, input: &NamedInput, x: String, meaning: &Meaning) -> String {
+    let Some(scaling) = &meaning.of_input(&input.name).scaling else { return x };
+    let dims = &input.shape.0;
     // A mean far from 0 loses digits in f32 that count where the deviation is small: they are taken away after it.
     let rest: Vec<f64> = scaling.mean.iter().map(|m| m - f64::from(*m as f32)).collect();
     let counts = rest.iter().zip(&scaling.scale).any(|(r, s)| (r * s).abs() > 1e-6);
-    let mut constant = |name: &'static str, values: &[f64]| {
+    let mut constant = |what: &str, values: &[f64]| {
+        let name = format!("{x}.{what}");
         let raw: Vec<u8> = values.iter().flat_map(|v| (*v as f32).to_le_bytes()).collect();
-        w.put(5, &tensor(name, dims, &raw));
+        w.put(5, &tensor(&name, dims, &raw));
         name
     };
-    let mean = constant("input.mean", &scaling.mean);
-    let rest = counts.then(|| constant("input.mean_rest", &rest));
-    let scale = constant("input.scale", &scaling.scale);
-    let centred = [Some(mean), rest].into_iter().flatten().fold(x, |x, m| w.node("Sub", &[&x, m], &[]));
-    w.node("Mul", &[&centred, scale], &[])
+    let mean = constant("mean", &scaling.mean);
+    let rest = counts.then(|| constant("mean_rest", &rest));
+    let scale = constant("scale", &scaling.scale);
+    let centred = [Some(mean), rest].into_iter().flatten().fold(x, |x, m| w.node("Sub", &[&x, &m], &[]));
+    w.node("Mul", &[&centred, &scale], &[])
 }
 
 /// What an input is called: `input` where the network has no other, and otherwise by its name.
@@ -88,19 +108,23 @@ fn input_name<'m>(model: &Model, input: &'m NamedInput) -> &'m str {
     if model.inputs.len() == 1 { "input" } else { &input.name }
 }
 
+/// What the output is called: `output`, where no input is.
+fn output_name(model: &Model) -> &'static str {
+    let is_taken = model.inputs.iter().any(|input| input_name(model, input) == "output");
+    if is_taken { "network.output" } else { "output" }
+}
+
 /// The values that layers take of the inputs; gives that of the first layer.
 fn inputs(w: &mut Writer, model: &Model, meaning: &Meaning) -> String {
     for input in &model.inputs {
-        let value = input_name(model, input).to_owned();
-        let is_only = model.inputs.len() == 1;
-        let value = if is_only { standardized(w, &input.shape, value, meaning) } else { value };
+        let value = standardized(w, input, input_name(model, input).to_owned(), meaning);
         w.inputs.push((input.name.clone(), value));
     }
     w.inputs.first().map(|(_, value)| value.clone()).unwrap_or_default()
 }
 
-/// The bytes of an ONNX file for a network with these parameters; its input is `input`, its output `output` (logits
-/// where the loss takes classes).
+/// The bytes of an ONNX file for a network with these parameters; its input is `input`, several inputs have their own
+/// names, and its output is `output` (logits where the loss takes classes or answers of yes and no). Tokens are int64.
 ///
 /// # Errors
 /// Where a parameter is missing or has another shape, or the file would be larger than the format allows.
@@ -125,14 +149,15 @@ pub fn onnx(model: &Model, weights: &[(String, HostTensor)], meaning: &Meaning) 
     let first = inputs(&mut writer, model, meaning);
     let last = model.roots.iter().fold(first, |x, id| layers::onnx(&mut writer, model, *id, x));
     // The output has a name that is known, whatever the last layer is.
-    let message = Message::new().text(1, &last).text(2, "output").text(3, "node_output").text(4, "Identity");
+    let output = output_name(model);
+    let message = Message::new().text(1, &last).text(2, output).text(3, "node_output").text(4, "Identity");
     writer.put(1, &message);
     let about = about(model, meaning);
     let graph = writer.graph.text(2, &model.name).text(10, &about);
-    let element = |input: &NamedInput| if input.content.is_tokens() { INT32 } else { FLOAT };
+    let element = |input: &NamedInput| if input.content.is_tokens() { INT64 } else { FLOAT };
     let takes = |input| value_info(input_name(model, input), element(input), &input.shape.0);
     let graph = model.inputs.iter().fold(graph, |graph, input| graph.message(11, &takes(input)));
-    let graph = graph.message(12, &value_info("output", FLOAT, &model.output.0));
+    let graph = graph.message(12, &value_info(output, FLOAT, &model.output.0));
     let opset = Message::new().text(1, "").int(2, OPSET);
     let file = Message::new().int(1, IR_VERSION).text(2, "Stepgraph").text(3, env!("CARGO_PKG_VERSION"));
     let file = file.text(6, &about).message(7, &graph).message(8, &opset);
@@ -205,7 +230,7 @@ mod tests {
             classes: names(&["setosa", "versi\"color", "virginica"]),
             features: names(&["a", "b", "c", "d"]),
             scaling: Some(scaling),
-            notes: Vec::new(),
+            ..Meaning::default()
         };
         let bytes = onnx(&model, &weights, &meaning).unwrap();
         let text =

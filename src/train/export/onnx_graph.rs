@@ -4,8 +4,7 @@ use super::protobuf::Message;
 use crate::model::Activation;
 
 pub(super) const FLOAT: i64 = 1;
-pub(super) const INT32: i64 = 6;
-const INT64: i64 = 7;
+pub(super) const INT64: i64 = 7;
 
 /// An attribute of a node.
 pub(super) enum Attribute<'a> {
@@ -61,7 +60,8 @@ impl Writer {
 
     /// Adds a node and gives the name of the output at `place`; those before it are left out.
     pub fn output_at(&mut self, place: usize, op: &str, inputs: &[&str], attributes: &[Attribute<'_>]) -> String {
-        let output = format!("{}_{}", op.to_lowercase(), self.nodes);
+        // No name of an input has a dot in it.
+        let output = format!("{}.{}", op.to_lowercase(), self.nodes);
         let message = inputs.iter().fold(Message::new(), |m, i| m.text(1, i));
         let message = (0..place).fold(message, |m, _| m.text(2, ""));
         let message = message.text(2, &output).text(3, &format!("node_{}", self.nodes)).text(4, op);
@@ -87,7 +87,7 @@ impl Writer {
 
     /// A constant list of whole numbers; gives its name.
     pub fn integers(&mut self, values: &[i64]) -> String {
-        let name = format!("integers_{}", self.integers);
+        let name = format!("integers.{}", self.integers);
         self.integers += 1;
         let raw: Vec<u8> = values.iter().flat_map(|v| v.to_le_bytes()).collect();
         self.put(5, &Message::new().int(1, values.len() as i64).int(2, INT64).text(8, &name).bytes(9, &raw));

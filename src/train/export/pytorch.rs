@@ -9,7 +9,8 @@ use super::python::{flag, literal};
 use crate::data::Scaling;
 use crate::model::schema::FieldView;
 use crate::model::{
-    Decay, FieldValue, Layer, LayerId, ListField, Model, OptimizerSpec, Precision, ScheduleKind, Targets,
+    Decay, FieldValue, Layer, LayerId, ListField, Model, NamedInput, OptimizerSpec, Precision, ScheduleKind, Targets,
+    is_unnamed,
 };
 use std::fmt::Write as _;
 
@@ -157,6 +158,10 @@ fn accumulation(model: &Model) -> [(&'static str, String); 4] {
 
 /// The script without what depends on the network: each `@name@` stands for a value.
 const TEMPLATE: &str = include_str!("pytorch_template.py");
+/// Samples of an input without a name, as [`TEMPLATE`].
+const INPUT: &str = include_str!("pytorch_input.py");
+/// Samples of inputs by their names, as [`TEMPLATE`].
+const INPUTS: &str = include_str!("pytorch_inputs.py");
 
 /// The script's text.
 #[must_use]
@@ -176,12 +181,6 @@ fn filled(template: &str, values: &[(&str, String)]) -> String {
 
 /// What the script says of samples and of the files beside it.
 fn data_values(model: &Model, companions: &Companions, meaning: &Meaning) -> Vec<(&'static str, String)> {
-    let names = |list: &[String]| match list {
-        [] => "None".to_owned(),
-        list => format!("[{}]", list.iter().map(|n| literal(n)).collect::<Vec<_>>().join(", ")),
-    };
-    let numbers =
-        |of: fn(&Scaling) -> &[f64]| meaning.scaling.as_ref().map_or("None".to_owned(), |s| format!("{:?}", of(s)));
     let evaluated = match companions.maybe_trained {
         true => "('held-out' if args.fresh else 'maybe trained on')",
         false => "'held-out'",
@@ -192,12 +191,84 @@ fn data_values(model: &Model, companions: &Companions, meaning: &Meaning) -> Vec
         ("weights", literal(&companions.weights)),
         ("data", companions.data.as_deref().map_or("None".to_owned(), literal)),
         ("notes", meaning.notes.iter().map(|n| format!("# {}\n", n.replace(char::is_control, " "))).collect()),
-        ("feature_names", names(&meaning.features)),
         ("class_names", names(&meaning.classes)),
-        ("mean", numbers(|s| &s.mean)),
-        ("scale", numbers(|s| &s.scale)),
+        ("samples", samples(model, meaning)),
         ("evaluated", evaluated.to_owned()),
     ]
+}
+
+/// Texts as a list of Python; `None` without any.
+fn names(list: &[String]) -> String {
+    match list {
+        [] => "None".to_owned(),
+        list => format!("[{}]", list.iter().map(|n| literal(n)).collect::<Vec<_>>().join(", ")),
+    }
+}
+
+/// The sizes of a shape with commas between them.
+fn sizes(input: &NamedInput) -> String {
+    input.shape.0.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ")
+}
+
+/// The type that PyTorch's layers take an input as.
+fn sample_type(input: &NamedInput) -> &'static str {
+    if input.content.is_tokens() { "torch.int64" } else { "torch.float32" }
+}
+
+/// How the script reads and prepares samples: those of an input without a name, or of inputs by their names.
+fn samples(model: &Model, meaning: &Meaning) -> String {
+    let number = |of: &[f64]| format!("{of:?}");
+    if is_unnamed(&model.inputs) {
+        let input = &model.inputs[0];
+        let numbers =
+            |of: fn(&Scaling) -> &[f64]| meaning.scaling.as_ref().map_or("None".to_owned(), |s| number(of(s)));
+        let is_tokens = input.content.is_tokens();
+        let values = [
+            ("shape", sizes(input)),
+            ("feature_names", names(&meaning.features)),
+            ("mean", numbers(|s| &s.mean)),
+            ("scale", numbers(|s| &s.scale)),
+            ("cast", if is_tokens { ".long()" } else { "" }.to_owned()),
+            ("zeros_type", if is_tokens { "dtype=torch.int64, " } else { "" }.to_owned()),
+            ("sample_type", sample_type(input).to_owned()),
+        ];
+        return filled(INPUT, &values);
+    }
+    let of_each = |text: &dyn Fn(&NamedInput) -> Option<String>| {
+        let items = model.inputs.iter().filter_map(|i| Some(format!("{}: {}", literal(&i.name), text(i)?)));
+        items.collect::<Vec<_>>().join(", ")
+    };
+    let scaling = |input: &NamedInput, of: fn(&Scaling) -> &[f64]| {
+        meaning.of_input(&input.name).scaling.as_ref().map(|scaling| number(of(scaling)))
+    };
+    let values = [
+        ("inputs", of_each(&|input| Some(format!("(({},), {})", sizes(input), sample_type(input))))),
+        ("input_features", of_each(&|input| Some(names(&meaning.of_input(&input.name).features)))),
+        ("input_means", of_each(&|input| scaling(input, |s| &s.mean))),
+        ("input_scales", of_each(&|input| scaling(input, |s| &s.scale))),
+    ];
+    filled(INPUTS, &values)
+}
+
+/// What `answer` gives, and the lines that give it.
+fn answers(model: &Model) -> [(&'static str, String); 2] {
+    let (about, lines) = match model.loss.targets() {
+        Targets::Classes if model.output.rank() > 1 => (
+            "The name of each position's class; its number where classes have no names",
+            "    found = output.argmax(dim=-1).tolist()\n    \
+             return found if CLASSES is None else [[CLASSES[k] for k in row] for row in found]",
+        ),
+        Targets::Classes => (
+            "The name of each sample's class; its number where classes have no names",
+            "    found = output.argmax(dim=-1).tolist()\n    \
+             return found if CLASSES is None else [CLASSES[k] for k in found]",
+        ),
+        Targets::Binary => {
+            ("The probability that each output's answer is yes", "    return torch.sigmoid(output).tolist()")
+        }
+        Targets::Values => ("The outputs of each sample", "    return output.tolist()"),
+    };
+    [("answers", about.to_owned()), ("answer", lines.to_owned())]
 }
 
 /// What the script says of the network and its training.
@@ -218,7 +289,6 @@ fn network_values(model: &Model) -> Vec<(&'static str, String)> {
         Targets::Binary => "((output > 0) == (y > 0.5)).float().mean().item()",
         Targets::Values => "None",
     };
-    let takes_tokens = model.inputs[0].content.is_tokens();
     let precision = match model.precision {
         Precision::F32 | Precision::Tf32 => "None",
         Precision::Bf16 => "torch.bfloat16",
@@ -227,9 +297,6 @@ fn network_values(model: &Model) -> Vec<(&'static str, String)> {
     let [rate, clip] = before_steps(model);
     let matmul = if model.precision == Precision::Tf32 { "high" } else { "highest" };
     let mut values = vec![
-        ("shape", model.inputs[0].shape.0.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ")),
-        ("sample_type", if takes_tokens { "torch.int64" } else { "torch.float32" }.to_owned()),
-        ("zeros_type", if takes_tokens { "dtype=torch.int64, " } else { "" }.to_owned()),
         ("batch", model.batch.to_string()),
         ("precision", precision.to_owned()),
         ("matmul", matmul.to_owned()),
@@ -238,8 +305,11 @@ fn network_values(model: &Model) -> Vec<(&'static str, String)> {
         ("ties", ties),
         ("loss", loss(false)),
         ("plain_loss", loss(true)),
-        ("network", if has_branches { "Network" } else { "Block" }.to_owned()),
-        ("parallel_classes", if has_branches { format!("{PARALLEL}\n\n") } else { String::new() }),
+        ("network", if has_branches || !is_unnamed(&model.inputs) { "Network" } else { "Block" }.to_owned()),
+        (
+            "parallel_classes",
+            if has_branches || !is_unnamed(&model.inputs) { format!("{PARALLEL}\n\n") } else { String::new() },
+        ),
         ("accuracy", accuracy.to_owned()),
         ("optimizer", optimizer(&model.optimizer, model.update.decay)),
         ("schedule", schedule(model)),
@@ -249,6 +319,7 @@ fn network_values(model: &Model) -> Vec<(&'static str, String)> {
         ("targets", if model.loss.wants_classes() { ".long()" } else { "" }.to_owned()),
     ];
     values.extend(accumulation(model));
+    values.extend(answers(model));
     values
 }
 

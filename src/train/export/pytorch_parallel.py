@@ -19,8 +19,8 @@ class Parallel(nn.Module):
 
 
 class Network(Block):
-    """Takes a tensor, or where the network has several inputs a dictionary of tensors by their names."""
+    """Takes a tensor, or where inputs have names a dictionary of tensors by their names."""
 
     def forward(self, x):
         Parallel.inputs = x if isinstance(x, dict) else {"x": x}
-        return super().forward(x)
+        return super().forward(next(iter(x.values())) if isinstance(x, dict) else x)

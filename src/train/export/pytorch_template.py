@@ -19,20 +19,15 @@ from torch import nn
 NAME = @name@
 WEIGHTS = @weights@
 DATA = @data@
-INPUT_SHAPE = [@shape@]
 BATCH = @batch@
 STEPS = @steps@
 SEED = @seed@
-@notes@FEATURES = @feature_names@
 CLASSES = @class_names@
-# What the features were standardised with: (value - MEAN) * SCALE; None where they were not.
-MEAN = @mean@
-SCALE = @scale@
 # What products and activations are made of on a GPU; None is float32.
 PRECISION = @precision@
 HERE = pathlib.Path(__file__).resolve().parent
 torch.set_float32_matmul_precision("@matmul@")
-
+@notes@@samples@
 
 def leaky_relu(x):
     return F.leaky_relu(x, 0.01)
@@ -237,24 +232,12 @@ def loss_of(output, y):
     return @loss@
 
 
-def prepare(rows):
-    """Samples as they stand in the data, as the network takes them. Those of DATA are prepared already."""
-    x = torch.as_tensor(rows, dtype=@sample_type@).reshape(-1, *INPUT_SHAPE)
-    if MEAN is None:
-        return x
-    # In float64, as the data were: a mean far from 0 would lose digits that count where the deviation is small.
-    mean, scale = (torch.tensor(v, dtype=torch.float64).reshape(INPUT_SHAPE) for v in (MEAN, SCALE))
-    return ((x.double() - mean) * scale).float()
-
-
 def answer(net, rows):
-    """The name of each sample's class, or its outputs where there are no classes; rows are as `prepare` takes them."""
+    """@answers@; rows are as `prepare` takes them."""
     net.eval()
     with torch.no_grad():
-        output = net(prepare(rows).to(next(net.parameters()).device))
-    if CLASSES is None:
-        return output.tolist()
-    return [CLASSES[k] for k in output.argmax(dim=1).tolist()]
+        output = net(moved(prepare(rows), next(net.parameters()).device))
+@answer@
 
 
 def evaluate(net, x, y):
@@ -274,11 +257,11 @@ def evaluate(net, x, y):
     net.train()
     step = 0
 @seen@    while step < steps:
-        for chosen in torch.randperm(len(x), generator=order).split(BATCH):
+        for chosen in torch.randperm(len(y), generator=order).split(BATCH):
             if len(chosen) < BATCH or step == steps:
                 break
             with torch.autocast(device.type, dtype=PRECISION, enabled=PRECISION is not None):
-                output = net(x[chosen])
+                output = net(select(x, chosen))
                 loss = loss_of(output.float(), y[chosen])
 @zero@            scaler.scale(loss@share@).backward()
 @whole@@rate@@clip@            scaler.step(optimizer)
@@ -301,15 +284,15 @@ def main():
     if not args.fresh:
         load_weights(net, HERE / WEIGHTS)
     if DATA is None:
-        print(f"{NAME}: no data was exported; output for zeros:", net.eval()(torch.zeros(1, *INPUT_SHAPE, @zeros_type@device=device)))
+        print(f"{NAME}: no data was exported; output for zeros:", net.eval()(zeros(device)))
         return
     data = load_file(HERE / DATA)
-    x, y = data["x"].to(device), data["y"]@targets@.to(device)
+    x, y = samples(data, device), data["y"]@targets@.to(device)
     training, held_out = data["train"].long(), data["held_out"].long()
     if args.train:
-        train(net, device, x[training], y[training], args.steps)
+        train(net, device, select(x, training), y[training], args.steps)
     part = held_out if len(held_out) else training
-    loss, accuracy = evaluate(net, x[part], y[part])
+    loss, accuracy = evaluate(net, select(x, part), y[part])
     told = "" if accuracy is None else f", accuracy {accuracy:.4f}"
     print(f"{NAME}: {@evaluated@ if len(held_out) else 'training'} loss {loss:.6f}{told}")
     if args.save:

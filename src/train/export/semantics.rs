@@ -12,6 +12,8 @@ pub struct Meaning {
     pub features: Vec<String>,
     /// How features were standardised.
     pub scaling: Option<Scaling>,
+    /// Features and scales of each input by its name, where several sources are joined.
+    pub inputs: Vec<(String, Self)>,
     /// What the reader of the data did with them.
     pub notes: Vec<String>,
 }
@@ -21,8 +23,8 @@ impl Meaning {
     #[must_use]
     pub fn of(set: &Dataset) -> Self {
         let classes = set.target.names().to_vec();
-        let (features, scaling) = (set.feature_names.clone(), set.preprocessing.scaling.clone());
-        Self { classes, features, scaling, notes: set.notes.clone() }
+        let own = Self::of_samples(&set.preprocessing);
+        Self { classes, features: set.feature_names.clone(), notes: set.notes.clone(), ..own }
     }
 
     /// What weights say of their samples where these are not there.
@@ -30,6 +32,18 @@ impl Meaning {
     pub fn known(known: &Preprocessing, model: &Model) -> Self {
         let outputs_are_classes = model.loss.wants_classes();
         let classes = if outputs_are_classes { known.classes.clone() } else { Vec::new() };
-        Self { classes, features: known.features.clone(), scaling: known.scaling.clone(), notes: Vec::new() }
+        Self { classes, ..Self::of_samples(known) }
+    }
+
+    fn of_samples(known: &Preprocessing) -> Self {
+        let inputs = known.inputs.iter().map(|(name, own)| (name.clone(), Self::of_samples(own))).collect();
+        let (features, scaling) = (known.features.clone(), known.scaling.clone());
+        Self { features, scaling, inputs, ..Self::default() }
+    }
+
+    /// What is known of an input's samples.
+    #[must_use]
+    pub fn of_input(&self, name: &str) -> &Self {
+        self.inputs.iter().find(|(input, _)| input == name).map_or(self, |(_, own)| own)
     }
 }

@@ -63,6 +63,36 @@ fn write_own(folder: &tempfile::TempDir) -> [String; 3] {
     ["everything", "classes", "values"].map(|name| format!("{name}.json"))
 }
 
+/// Presets with inputs by their names, tokens, sequences and answers of yes and no, on data of their own.
+fn write_sequences(folder: &tempfile::TempDir) -> [String; 3] {
+    let integer = |of: &dyn Fn(u32) -> i32, count: u32| (0..count).map(|i| of(i).to_le_bytes()).collect::<Vec<_>>();
+    let noisy = |count: usize| (0..count).map(|i| (noise(i) as f32).to_le_bytes()).collect::<Vec<_>>();
+    let labels = npy("<i4", "90,", integer(&|i| (i % 3) as i32, 90));
+    for (name, kind, shape, values) in [
+        ("words", "<i4", "90, 6", integer(&|i| (i.wrapping_mul(2_654_435_761) >> 20) as i32 % 11, 540)),
+        ("tones", "<f4", "90, 7, 4", noisy(90 * 28)),
+        ("image", "<f4", "90, 1, 5, 4", noisy(90 * 20)),
+    ] {
+        std::fs::write(at(folder, &format!("{name}.npy")), npy(kind, shape, values)).unwrap();
+    }
+    std::fs::write(at(folder, "labels.npy"), labels).unwrap();
+    let mut table = "a,b,c,d,kind\n".to_owned();
+    for i in 0..200 {
+        let [a, b, c, d] = [4 * i, 4 * i + 1, 4 * i + 2, 4 * i + 3].map(noise);
+        let kind = if a + c > 0.2 { "yes" } else { "no" };
+        table.push_str(&format!("{},{},{c},{},{kind}\n", a * 7.0 + 40.0, b * 0.01, d * 1e4));
+    }
+    std::fs::write(at(folder, "yes-or-no.raw.csv"), table).unwrap();
+    for (name, text) in [
+        ("sequences", include_str!("../../data/sequences.json")),
+        ("texts", include_str!("../../data/texts.json")),
+        ("yes-or-no", include_str!("../../data/yes-or-no.json")),
+    ] {
+        std::fs::write(at(folder, &format!("{name}.json")), text).unwrap();
+    }
+    ["sequences", "texts", "yes-or-no"].map(|name| format!("{name}.json"))
+}
+
 #[test]
 fn exports_answer_as_the_network_does() {
     let python = match python() {
@@ -73,8 +103,16 @@ fn exports_answer_as_the_network_does() {
         }
     };
     let folder = tempfile::tempdir().unwrap();
-    let own = write_own(&folder);
-    let bundled = ["digits-cnn", "digits-residual", "mlp-gelu-layernorm", "shared-weights", "regression"];
+    let own = [write_own(&folder), write_sequences(&folder)].concat();
+    let bundled = [
+        "digits-cnn",
+        "digits-residual",
+        "mlp-gelu-layernorm",
+        "shared-weights",
+        "regression",
+        "gru-digits",
+        "two-inputs",
+    ];
     let names: Vec<&str> = own.iter().map(String::as_str).chain(bundled).collect();
     let run = |args: &[&str]| {
         let mut command = command(args);

@@ -58,3 +58,45 @@ fn batches_of_an_input_with_a_name_must_be_there() {
     save(&path, &[("batch.x.facts", zeros(&[3, 8, 6])), ("batch.y", labels)]);
     succeed(&["train", &preset, "--batches", &batches, "--device", "cpu"]);
 }
+
+#[test]
+fn joined_data_are_refused_at_their_place() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = at(&folder, "net.json");
+    let refuses = |data: &str, wanted: &[&str]| {
+        let text = format!(
+            r#"{{"version": 1, "name": "net", "inputs": {{"image": {{"shape": [1, 8, 8]}}, "facts": {{"shape": [16]}}}},
+            "input": {{"batch": 4}}, "layers": [{{"type": "parallel", "branches": [
+            {{"input": "image", "layers": [{{"type": "flatten"}}]}}, {{"input": "facts", "layers": []}}]}},
+            {{"type": "dense", "units": 10}}], "loss": {{"type": "softmax_cross_entropy"}},
+            "optimizer": {{"type": "sgd", "lr": 0.1}}, "data": {data}}}"#
+        );
+        std::fs::write(&path, text).unwrap();
+        let told = refused(&["train", &path, "--steps", "1", "--device", "cpu"]);
+        wanted.iter().for_each(|wanted| assert!(told.contains(wanted), "{told}\ndoes not contain {wanted}"));
+    };
+    let joined =
+        |inputs: &str, target: &str| format!(r#"{{"type": "joined", "inputs": {{{inputs}}}, "target": "{target}"}}"#);
+    let both = r#""image": {"type": "digits"}, "facts": {"type": "digit_sums"}"#;
+    refuses(&joined(both, "word"), &["data.target: found \"word\"", "\"image\", \"facts\""]);
+    refuses(&joined(r#""image": {"type": "digits"}"#, "image"), &["data.inputs.facts: found no source"]);
+    let rows = r#""image": {"type": "digits"}, "facts": {"type": "iris"}"#;
+    refuses(&joined(rows, "image"), &["data.inputs.facts: found 150 samples in iris, expected 1797"]);
+    let shape = r#""image": {"type": "digits"}, "facts": {"type": "digits"}"#;
+    refuses(&joined(shape, "image"), &["found samples of shape [1, 8, 8] (64 values), expected [16] as inputs.facts"]);
+    let nested = r#""image": {"type": "digits"}, "facts": {"type": "joined"}"#;
+    refuses(&joined(nested, "image"), &["data.inputs.facts.type: found \"joined\""]);
+    let field = r#""image": {"type": "digits"}, "facts": {"type": "csv", "path": "f.csv", "columns": "a"}"#;
+    refuses(&joined(field, "image"), &["data.inputs.facts.columns: found \"a\"; expected a list of columns"]);
+    refuses(r#"{"type": "joined", "target": "image"}"#, &["data.inputs: is missing"]);
+    refuses(r#"{"type": "digits"}"#, &["data.type: found digits", "use the type \"joined\""]);
+}
+
+#[test]
+fn every_input_of_a_bundled_preset_is_listed() {
+    let list = super::json(&["presets", "--json"]);
+    let two = list.as_array().unwrap().iter().find(|preset| preset["name"] == "two-inputs").unwrap().clone();
+    assert_eq!((&two["inputs"][0]["name"], &two["inputs"][1]["shape"][0]), (&"image".into(), &16.into()));
+    assert!(two["input"].is_null() && two["data"] == "joined");
+    assert!(succeed(&["presets"]).contains("two-inputs  (inputs image [1, 8, 8], facts [16], "));
+}

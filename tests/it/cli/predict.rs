@@ -137,3 +137,41 @@ fn a_series_is_forecast_beside_what_came_in_its_own_units() {
     let head = told.lines().find(|line| line.starts_with("  line")).unwrap();
     assert_eq!(head.split_whitespace().collect::<Vec<_>>(), ["line", "low", "forecast", "high", "forecast"]);
 }
+
+#[test]
+fn answers_of_yes_and_no_have_probabilities() {
+    let folder = tempfile::tempdir().unwrap();
+    let [weights, answers, preset] = ["w.safetensors", "answers.csv", "yes-or-no.json"].map(|name| at(&folder, name));
+    std::fs::write(&preset, include_str!("../../data/yes-or-no.json")).unwrap();
+    let mut table = "a,b,c,d,kind\n".to_owned();
+    for i in 0..100 {
+        let kind = if i % 10 < 3 { "yes" } else { "no" };
+        table.push_str(&format!("{},{},{},{},{kind}\n", i % 10, i % 7, i % 3, i));
+    }
+    std::fs::write(folder.path().join("yes-or-no.raw.csv"), table).unwrap();
+    let trained = json(&["train", &preset, "--steps", "150", "--save", &weights, "--json"]);
+    let found = json(&["predict", &preset, "--init", &weights, "--out", &answers, "--json"]);
+    assert_eq!(found["accuracy"], trained["held_out"]["accuracy"]);
+    assert!((found["loss"].as_f64().unwrap() - trained["held_out"]["loss"].as_f64().unwrap()).abs() < 1e-6);
+    let output = &found["outputs"][0];
+    assert_eq!((&output["name"], &output["accuracy"]), (&"yes".into(), &found["accuracy"]));
+    let rows = found["answers"].as_array().unwrap();
+    assert_eq!(rows.len() as u64, found["samples"].as_u64().unwrap());
+    let text = std::fs::read_to_string(&answers).unwrap();
+    let mut lines = text.lines();
+    assert_eq!(lines.next(), Some("sample,target_0,predicted_0,p_0"));
+    let mut right = 0;
+    for (row, line) in rows.iter().zip(lines) {
+        let (p, yes) = (row["probability"][0].as_f64().unwrap(), row["answer"][0].as_bool().unwrap());
+        assert!((0.0..=1.0).contains(&p) && yes == (p > 0.5), "{row}");
+        right += usize::from(row["target"][0] == row["answer"][0]);
+        let cells: Vec<f64> = line.split(',').map(|cell| cell.parse().unwrap()).collect();
+        assert_eq!((cells[0] as u64, cells[2] == 1.0), (row["sample"].as_u64().unwrap(), yes));
+        assert!((cells[3] - p).abs() < 1e-6 && (cells[1] == 1.0) == row["target"][0].as_bool().unwrap());
+    }
+    assert_eq!(right as f64 / rows.len() as f64, found["accuracy"].as_f64().unwrap());
+    let told = succeed(&["predict", &preset, "--init", &weights]);
+    assert!(
+        told.contains("answered yes") && told.contains("probability of yes and answer") && told.contains("(right)")
+    );
+}

@@ -12,8 +12,8 @@ pub mod value;
 mod tests {
     use super::layer::{layer_fields, set_layer_field};
     use super::preset::SOURCES;
-    use super::preset::{preset_fields, set_preset_field};
-    use super::value::FieldValue;
+    use super::preset::{preset_fields, set_preset_field, set_source_field};
+    use super::value::{FieldValue, Owner};
     use crate::model::LayerPath;
     use crate::model::Padding;
     use crate::model::random::{Size, random_preset};
@@ -67,7 +67,11 @@ mod tests {
             assert_eq!(preset.data.as_ref().map_or("none", |d| d.source.name()), *source);
             for (_, fields) in preset_fields(&preset.clone()) {
                 for field in fields {
-                    assert!(set_preset_field(&mut preset, field.name, &field.value), "{}", field.name);
+                    let is_set = match &field.owner {
+                        Owner::Source(input) => set_source_field(&mut preset, input, field.name, &field.value),
+                        _ => set_preset_field(&mut preset, field.name, &field.value),
+                    };
+                    assert!(is_set, "{}", field.owner.path_of(field.name));
                 }
             }
         }

@@ -1,15 +1,17 @@
 //! The fields outside the layers: input, loss, optimizer, data and run.
 
 use crate::model::{
-    DataSource, DataSpec, Header, LossSpec, OptimizerSpec, Precision, Preset, SplitKind, TargetColumn, Tokens,
+    ColumnRange, DataSource, DataSpec, Header, InputSpec, LossSpec, OptimizerSpec, Precision, Preset, SplitKind,
+    TargetColumn, Tokens,
 };
 use crate::studio::document::fields::inputs::{put_inputs, set_unnamed};
 use crate::studio::document::fields::value::{Field, FieldValue, List, Owner};
 use std::path::{Path, PathBuf};
 
-pub(super) const SOURCES: [&str; 19] = [
+pub(super) const SOURCES: [&str; 21] = [
     "none",
     "digits",
+    "digit_sums",
     "iris",
     "spirals",
     "moons",
@@ -27,6 +29,7 @@ pub(super) const SOURCES: [&str; 19] = [
     "sums",
     "waves",
     "series",
+    "joined",
 ];
 
 /// The fields outside the layers, by section.
@@ -99,7 +102,8 @@ fn data_fields(data: Option<&DataSpec>) -> Vec<Field> {
 fn put_source(l: &mut List, source: &DataSource) {
     use FieldValue::{Count, Number};
     match source {
-        DataSource::Digits | DataSource::Iris | DataSource::SourceCode => {}
+        DataSource::Digits | DataSource::DigitSums | DataSource::Iris | DataSource::SourceCode => {}
+        DataSource::Joined { inputs, target } => put_joined(l, inputs, target),
         DataSource::Sums { samples } => l.put("data.samples", "samples", Count(*samples), "Additions drawn."),
         DataSource::Spirals { samples, classes, noise } => {
             l.put("data.samples", "samples", Count(*samples), "Samples drawn.");
@@ -122,12 +126,25 @@ fn put_source(l: &mut List, source: &DataSource) {
     }
 }
 
+/// The fields of the source of each input.
+fn put_joined(l: &mut List, inputs: &[(String, DataSource)], target: &str) {
+    let help = "The input whose source has the targets, by its name.";
+    l.put("data.target", "target", FieldValue::Text(target.to_owned()), help);
+    for (name, source) in inputs {
+        let mut own = List { owner: Owner::Source(name.clone()), fields: Vec::new() };
+        let index = SOURCES.iter().position(|known| *known == source.name()).unwrap_or(0);
+        own.choose("data.type", "data", SOURCES.into(), index, "Where the samples of this input come from.");
+        put_source(&mut own, source);
+        l.fields.extend(own.fields);
+    }
+}
+
 /// The fields of data that is read from files.
 fn put_files(l: &mut List, source: &DataSource) {
     use FieldValue::{Flag, Text};
     let path = |p: &PathBuf| Text(p.display().to_string());
     match source {
-        DataSource::Csv { path: p, header, target, standardize, delimiter } => {
+        DataSource::Csv { path: p, header, target, columns, standardize, delimiter } => {
             l.put("data.path", "file", path(p), "A text table, from the preset's folder.");
             l.choose(
                 "data.header",
@@ -141,6 +158,13 @@ fn put_files(l: &mut List, source: &DataSource) {
                 "target",
                 Text(column_text(target)),
                 "The target's column: a name, a number from 0, or -1 for the last.",
+            );
+            let columns = columns.iter().map(range_text).collect::<Vec<_>>().join(", ");
+            l.put(
+                "data.columns",
+                "columns",
+                Text(columns),
+                "The features, by name or number from 0; 3..8 are six columns. Empty for all but the target.",
             );
             l.put("data.standardize", "standardize", Flag(*standardize), "Centres and scales each feature.");
             l.put("data.delimiter", "delimiter", Text(delimiter.to_string()), "The character between columns.");
@@ -225,7 +249,13 @@ pub fn set_preset_field(preset: &mut Preset, name: &str, value: &FieldValue) -> 
             if let Some(field) = name.strip_prefix("input.") {
                 return set_unnamed(&mut preset.input, field, value);
             }
-            return name.strip_prefix("data.").is_some_and(|rest| set_data_field(&mut preset.data, rest, value));
+            let Some(field) = name.strip_prefix("data.") else { return false };
+            let is_joined = matches!((field, value), ("type", Choice(i)) if SOURCES.get(*i) == Some(&"joined"));
+            if is_joined {
+                preset.data = Some(join(preset.data.take(), &preset.input));
+                return true;
+            }
+            return set_data_field(&mut preset.data, field, value);
         }
     }
     true
@@ -237,6 +267,36 @@ fn set_optimizer_field(optimizer: &mut OptimizerSpec, name: &str, value: &FieldV
     let chosen = OptimizerSpec::NAMES.get(*index).and_then(|name| OptimizerSpec::example(name));
     let Some(chosen) = chosen else { return false };
     *optimizer = chosen.at_rates(optimizer.lr(), optimizer.weight_decay());
+    true
+}
+
+/// A source for each input: the one that there was for the first, and examples for the others.
+fn join(old: Option<DataSpec>, inputs: &InputSpec) -> DataSpec {
+    let mut spec = old.unwrap_or_else(|| DataSpec::of(DataSource::Digits));
+    if matches!(spec.source, DataSource::Joined { .. }) {
+        return spec;
+    }
+    let mut first = Some(spec.source);
+    let example = || example_source("csv").unwrap_or(DataSource::Digits);
+    let of_each = |name: &String| (name.clone(), first.take().unwrap_or_else(example));
+    let names: Vec<String> = inputs.inputs.iter().map(|input| input.name.clone()).collect();
+    let target = names.first().cloned().unwrap_or_default();
+    spec.source = DataSource::Joined { inputs: names.iter().map(of_each).collect(), target };
+    spec
+}
+
+/// Sets a field of the source of one of several inputs; false where there is none of that name, or the source cannot
+/// be joined.
+pub fn set_source_field(preset: &mut Preset, input: &str, name: &str, value: &FieldValue) -> bool {
+    let Some(DataSpec { source: DataSource::Joined { inputs, .. }, .. }) = &mut preset.data else { return false };
+    let own = inputs.iter_mut().find(|(own, _)| own == input);
+    let (Some((_, source)), Some(field)) = (own, name.strip_prefix("data.")) else { return false };
+    let mut alone = Some(DataSpec::of(source.clone()));
+    let is_set = set_data_field(&mut alone, field, value);
+    match alone.map(|spec| spec.source) {
+        Some(changed) if is_set => *source = changed,
+        _ => return false,
+    }
     true
 }
 
@@ -301,7 +361,9 @@ fn set_files_field(source: &mut DataSource, name: &str, value: &FieldValue) -> b
         }
         ("window", Count(n), DataSource::Series { window, .. }) => *window = *n,
         ("horizon", Count(n), DataSource::Series { horizon, .. }) => *horizon = *n,
-        (_, _, DataSource::Csv { header, target, standardize, delimiter, .. }) => match (name, value) {
+        ("target", Text(t), DataSource::Joined { target, .. }) => target.clone_from(t),
+        (_, _, DataSource::Csv { header, target, columns, standardize, delimiter, .. }) => match (name, value) {
+            ("columns", Text(t)) => *columns = ranges(t),
             ("header", Choice(i)) => *header = [Header::Auto, Header::Yes, Header::No][(*i).min(2)],
             ("target", Text(t)) => *target = target_column(t),
             ("standardize", Flag(b)) => *standardize = *b,
@@ -329,6 +391,22 @@ fn column_text(column: &TargetColumn) -> String {
     }
 }
 
+/// Columns that follow one another as text: the only one, or the first and the last with two points between.
+fn range_text(range: &ColumnRange) -> String {
+    let [first, last] = [&range.first, &range.last].map(column_text);
+    if first == last { first } else { format!("{first}..{last}") }
+}
+
+/// The columns that a text names, with commas between.
+fn ranges(text: &str) -> Vec<ColumnRange> {
+    let parts = text.split(',').map(str::trim).filter(|part| !part.is_empty());
+    let range = |part: &str| {
+        let (first, last) = part.split_once("..").unwrap_or((part, part));
+        ColumnRange { first: target_column(first.trim()), last: target_column(last.trim()) }
+    };
+    parts.map(range).collect()
+}
+
 /// The column of a table that a text names: by its name, by its number from 0, or -1 for the last.
 fn target_column(text: &str) -> TargetColumn {
     match text.parse::<usize>() {
@@ -343,6 +421,7 @@ fn example_source(name: &str) -> Option<DataSource> {
     let (samples, noise) = (2000, 0.1);
     Some(match name {
         "digits" => DataSource::Digits,
+        "digit_sums" => DataSource::DigitSums,
         "iris" => DataSource::Iris,
         "spirals" => DataSource::Spirals { samples, classes: 3, noise },
         "moons" => DataSource::Moons { samples, noise },
@@ -353,6 +432,7 @@ fn example_source(name: &str) -> Option<DataSource> {
             path: "data.csv".into(),
             header: Header::Auto,
             target: TargetColumn::Last,
+            columns: Vec::new(),
             standardize: true,
             delimiter: ',',
         },

@@ -12,6 +12,8 @@ pub enum Owner {
     Layer(LayerPath),
     /// An input that has a name; names of fields are such as `shape`.
     Input(String),
+    /// The source of an input where several are joined; names of fields are as of the only source, such as `data.type`.
+    Source(String),
     /// One of several lists of layers of a block, for what is beside its layers.
     List(ListPath),
 }
@@ -24,6 +26,9 @@ impl Owner {
             Self::Preset => name.to_owned(),
             Self::Layer(path) => format!("{path}.{name}"),
             Self::Input(input) => format!("inputs.{input}.{name}"),
+            Self::Source(input) => {
+                format!("data.inputs.{input}.{}", name.strip_prefix("data.").unwrap_or(name))
+            }
             Self::List(list) => format!("{}.{name}", list.entry()),
         }
     }
@@ -46,7 +51,7 @@ impl Field {
     #[must_use]
     pub fn title(&self) -> Cow<'static, str> {
         match &self.owner {
-            Owner::Input(input) => format!("{input} {}", self.label).into(),
+            Owner::Input(input) | Owner::Source(input) => format!("{input} {}", self.label).into(),
             Owner::Preset | Owner::Layer(_) | Owner::List(_) => self.label.into(),
         }
     }
