@@ -85,6 +85,12 @@ enum Change {
         index: usize,
         inner: Place,
     },
+    /// Puts the layers of all lists of a block in its place, one list after the other.
+    UnwrapAll {
+        list: Place,
+        index: usize,
+        inner: Vec<Place>,
+    },
     /// Takes a field away, which then has its default.
     Remove {
         object: Place,
@@ -137,6 +143,14 @@ impl Change {
                 let inner = at(list.get_mut(*index)?, inner)?.as_array_mut()?;
                 let inner = std::mem::take(inner);
                 list.splice(*index..=*index, inner);
+            }
+            Self::UnwrapAll { list, index, inner } => {
+                let list = at(document, list)?.as_array_mut()?;
+                let mut layers = Vec::new();
+                for inner in inner {
+                    layers.append(at(list.get_mut(*index)?, inner)?.as_array_mut()?);
+                }
+                list.splice(*index..=*index, layers);
             }
             Self::Remove { object, field } => {
                 at(document, object)?.as_object_mut()?.shift_remove(field)?;
@@ -280,7 +294,11 @@ impl Changes {
         self.cuts(layers.len(), place);
         for (index, layer) in layers.iter().enumerate() {
             let unwrap = |inner| Change::Unwrap { list: place.clone(), index, inner };
-            self.bold.extend(lists_of(layer).into_iter().map(unwrap));
+            let lists = lists_of(layer);
+            if lists.len() > 1 {
+                self.bold.push(Change::UnwrapAll { list: place.clone(), index, inner: lists.clone() });
+            }
+            self.bold.extend(lists.into_iter().map(unwrap));
             place.push(Key::Item(index));
             let ways: [fn(u64) -> u64; 2] = [|n| n / 2, |n| n.saturating_sub(1)];
             self.numbers.extend(ways.map(|smaller| Change::Together { layer: place.clone(), smaller }));
