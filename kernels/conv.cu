@@ -29,8 +29,7 @@ template <> struct ConvOffsetType<true> { typedef i64 Of; };
 template <class T, bool FLOAT> struct ConvResult { typedef T Of; };
 template <class T> struct ConvResult<T, true> { typedef float Of; };
 
-// ---------------------------------------------------------------------------------------------------- one axis of the
-// image
+// ---------------------------------------- one axis of the image
 
 // How positions of the result along one axis meet positions of the gathered image (x in the forward pass, dy in the
 // gradient of x): the result's position `out0 + i * OUT_STEP` meets `origin + i * STEP + offset0 + t * OFFSET_STEP`
@@ -62,8 +61,7 @@ template <bool FORWARD, int IN, int OUT, int K, int S, int P, int D> struct Conv
     }
 };
 
-// ---------------------------------------------------------------------------------------------------- tiles in shared
-// memory
+// ---------------------------------------- tiles in shared memory
 
 // ROWS rows of the product by BK of its sum, for one stage. KMAJOR: a row's elements of the sum are neighbours;
 // otherwise neighbours are rows. Groups of 16 bytes are permuted so that eight neighbouring lines at the same group lie
@@ -142,7 +140,7 @@ DEV void conv_mma(float (&c)[4], const u32 (&a)[4], const u32 (&b)[2], float) { 
 DEV void conv_mma(float (&c)[4], const u32 (&a)[4], const u32 (&b)[2], bf16) { mma_bf16(c, a, b); }
 DEV void conv_mma(float (&c)[4], const u32 (&a)[4], const u32 (&b)[2], f16) { mma_f16(c, a, b); }
 
-// ---------------------------------------------------------------------------------------------------- results
+// ---------------------------------------- results
 
 template <class E, int V> DEV void conv_bias(const Args& a, int col, float (&bias)[V]) {
 #pragma unroll
@@ -228,7 +226,7 @@ template <class E, class TO, bool ACC, i64 LEN, int LD, int SPLITS, int THREADS>
     }
 };
 
-// ---------------------------------------------------------------------------------------------------- the product
+// ---------------------------------------- the product
 
 // One of the three products, of any geometry. A block makes a tile of BM by BN of one group of channels, in steps of
 // BKB bytes of the sum, with STAGES tiles under way.
@@ -782,8 +780,7 @@ template <int KIND, class Geom, int BM, int BN, int SLICES, class E> struct Conv
     }
 };
 
-// ---------------------------------------------------------------------------------------------------- gradient of the
-// weight, all taps at once
+// ---------------------------------------- gradient of the weight, all taps at once
 
 // How the kernels below walk: a unit is R rows of y of one image. One stage of shared memory holds the unit's dy, 64
 // filters a line, and the rows of x that it meets, CT channels a line, padding included: a tap is then nothing but a
@@ -1148,8 +1145,7 @@ template <class Geom, int R, int CT, int STAGES, int SPLITS, bool ACC> struct Co
     }
 };
 
-// ---------------------------------------------------------------------------------------------------- images of few
-// channels
+// ---------------------------------------- images of few channels
 
 // A unit is R rows of y of one image. The rows of x that it meets are in shared memory with their padding, so that the
 // place of a factor is the sum of an offset of the position and an offset of tap and channel.
@@ -1451,8 +1447,7 @@ template <class T, class Geom, int FT, int R, int BLOCKS, class E> struct ConvTh
     }
 };
 
-// ---------------------------------------------------------------------------------------------------- few channels a
-// group
+// ---------------------------------------- few channels a group
 
 // Forward pass or gradient of x for groups of few channels, depthwise above all, without tiles: a thread makes V
 // neighbouring channels of one position (V > 1 only where groups have one channel and one filter) and reads what it

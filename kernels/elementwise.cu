@@ -1,6 +1,6 @@
 // Operations that treat each element alone, transposes, column sums, dropout, and the scalars of a step.
 
-// ---------------------------------------------------------------------------------------------------- flat arrays
+// ---------------------------------------- flat arrays
 
 // LEN elements in groups of V, of 16 bytes. Neighbouring threads take neighbouring groups; a thread takes up to four
 // groups that lie a block apart and issues all its loads before its first store, so that large arrays keep enough bytes
@@ -207,7 +207,7 @@ template <class T, i64 ROWS, int COLS> struct BiasAdd : Elementwise<BiasAdd<T, R
     }
 };
 
-// ---------------------------------------------------------------------------------------------------- column sums
+// ---------------------------------------- column sums
 
 // db [COLS] (float) = or += the sum over the rows of dy [ROWS, COLS] (T). Deterministic: every sum has a fixed order.
 //
@@ -307,7 +307,7 @@ template <class T, i64 ROWS, int COLS, bool ACCUMULATE, int CHUNKS> struct BiasG
     }
 };
 
-// ---------------------------------------------------------------------------------------------------- transpose
+// ---------------------------------------- transpose
 
 // y [N, COLS, ROWS] = x [N, ROWS, COLS], elements of T. Overwrites; moves 2 * N * ROWS * COLS * sizeof(T) bytes.
 //
@@ -367,7 +367,7 @@ template <class T, int N, int ROWS, int COLS> struct Transpose {
     }
 };
 
-// ---------------------------------------------------------------------------------------------------- dropout
+// ---------------------------------------- dropout
 
 // y = x * scale where the element's random number reaches THRESHOLD, else exactly 0; mask has one bit an element, the
 // lowest first, and zeros behind the last. THRESHOLD is the rate times 2^32, rounded up; SCALE holds the bits of the
@@ -494,8 +494,7 @@ template <class T, i64 LEN> struct SignBits : Elementwise<SignBits<T, LEN>, LEN,
     }
 };
 
-// ---------------------------------------------------------------------------------------------------- scalars of a
-// step
+// ---------------------------------------- scalars of a step
 
 // counter [2] (i64: seed, step) with one added to the step. One thread works; in place allowed. The block has the size
 // of the other operations' blocks so that it can share a launch with them.

@@ -28,8 +28,7 @@ template <class A, class B> struct Choose<false, A, B> { using Type = B; };
 template <class T> struct IsBf16 { static constexpr bool YES = false; };
 template <> struct IsBf16<bf16> { static constexpr bool YES = true; };
 
-// ---------------------------------------------------------------------------------------------------- the end of a
-// product
+// ---------------------------------------- the end of a product
 
 // What V neighbouring elements of the product still need. `fetch` may run long before `finish`, so that its loads
 // overlap the product.
@@ -253,8 +252,7 @@ struct Tiles {
     }
 };
 
-// ---------------------------------------------------------------------------------------------------- the way into
-// shared memory
+// ---------------------------------------- the way into shared memory
 
 // What one step of one group needs of one factor. A factor whose rows run along k (ALONG_K; [LEN, K] in memory) lies as
 // [TILE][BK] in shared memory, another ([K, LEN] in memory) as [BK][TILE]; PAD elements between rows keep reads free of
@@ -375,8 +373,7 @@ template <int STEPS, int STAGES> struct Ring {
 
 }  // namespace gemm
 
-// ---------------------------------------------------------------------------------------------------- ordinary
-// arithmetic
+// ---------------------------------------- ordinary arithmetic
 
 // float products with fused multiply-adds: exact float arithmetic, each accumulator summed over k in rising order
 // within its group.
@@ -505,7 +502,7 @@ struct GemmSimt {
     }
 };
 
-// ---------------------------------------------------------------------------------------------------- tensor cores
+// ---------------------------------------- tensor cores
 
 // Products on the tensor cores: bf16 and f16 as they are, float rounded to TF32 as fragments are read; float
 // accumulators.
@@ -651,8 +648,7 @@ struct GemmMma {
     }
 };
 
-// ---------------------------------------------------------------------------------------------------- small products,
-// one trip to memory
+// ---------------------------------------- small products, one trip to memory
 
 namespace gemm {
 

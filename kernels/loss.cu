@@ -4,7 +4,7 @@
 // no class makes the loss and the gradient of its row NaN and counts as a wrong answer. Sums go through partial sums in
 // a fixed order, so results do not depend on the order in which blocks finish.
 
-// ---------------------------------------------------------------------------------------------------- shared
+// ---------------------------------------- shared
 
 DEV float loss_infinity() { return __int_as_float(0x7f800000); }
 DEV float loss_nan() { return __int_as_float(0x7fffffff); }
@@ -228,8 +228,7 @@ template <class T, int CLASSES, u64 SMOOTHING, int THREADS> struct LossWideRow {
     }
 };
 
-// ---------------------------------------------------------------------------------------------------- softmax with
-// cross entropy
+// ---------------------------------------- softmax with cross entropy
 
 // Slots: 0 logits [rows, classes] T, 1 labels [rows] i32, 2 row_loss [rows] float, 3 probs [rows, classes] T; probs may
 // lie on logits. LANES threads share a row: up to 32 hold a row of at most 1024 classes in registers; LANES = THREADS
@@ -378,8 +377,7 @@ template <class T, int ROWS, int CLASSES, u64 SMOOTHING, int LANES, int THREADS_
     }
 };
 
-// ---------------------------------------------------------------------------------------------------- a last layer
-// with its loss
+// ---------------------------------------- a last layer with its loss
 
 namespace head {
 
@@ -530,8 +528,7 @@ struct DenseCe {
     }
 };
 
-// ---------------------------------------------------------------------------------------------------- mean squared
-// error
+// ---------------------------------------- mean squared error
 
 // Errors are multiplied by a power of two before they are squared, so that no sum of LEN squares is beyond a float
 // where their mean is not.
@@ -650,8 +647,7 @@ template <class T, i64 LEN, int THREADS_, int BLOCKS> struct MseFused {
     }
 };
 
-// ---------------------------------------------------------------------------------------------------- functions by
-// themselves
+// ---------------------------------------- functions by themselves
 
 // y [LEN] = what the losses take for e^x, or for the logarithm of x where LOG, of x [LEN]. Floats; overwrites. No step
 // runs this: it is how the exactness of these functions is measured. Slots: x, y.

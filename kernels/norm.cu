@@ -1,13 +1,13 @@
 // Normalisations: batch normalisation over the rows of [rows, channels], and layer and root mean square normalisation
 // over each row, forward beside backward.
 //
-// Values near 1000 with a spread of 1 keep their digits: every statistic is taken of differences from one element of the data (the
-// first row's for batch normalisation, the row's first for layer normalisation), and squares are taken about a mean or an element
-// that the thread itself has seen, so that nothing large is subtracted from anything large.
+// Values near 1000 with a spread of 1 keep their digits: every statistic is taken of differences from one element of
+// the data (the first row's for batch normalisation, the row's first for layer normalisation), and squares are taken
+// about a mean or an element that the thread itself has seen, so that nothing large is subtracted from anything large.
 
 namespace norms {
 
-// ---------------------------------------------------------------------------------------------------- helpers
+// ---------------------------------------- helpers
 
 // Two 16-bit elements in a word, the first in the lower half.
 template <class T> struct Pair {};
@@ -24,7 +24,9 @@ template <> struct Pair<bf16> {
 };
 template <> struct Pair<f16> {
     DEV void split(u32 w, float& low, float& high) {
-        asm("{ .reg .b16 l, h; mov.b32 {l, h}, %2; cvt.f32.f16 %0, l; cvt.f32.f16 %1, h; }" : "=f"(low), "=f"(high) : "r"(w));
+        asm("{ .reg .b16 l, h; mov.b32 {l, h}, %2; cvt.f32.f16 %0, l; cvt.f32.f16 %1, h; }"
+            : "=f"(low), "=f"(high)
+            : "r"(w));
     }
     DEV u32 join(float low, float high) {
         u32 w;
@@ -68,7 +70,8 @@ template <class T, int V, int BYTES = V * (int)sizeof(T)> struct Raw {
     }
     __device__ __forceinline__ void put(void* at) const {
 #pragma unroll
-        for (int i = 0; i < BYTES / 16; ++i) ((uint4*)at)[i] = make_uint4(w[4 * i], w[4 * i + 1], w[4 * i + 2], w[4 * i + 3]);
+        for (int i = 0; i < BYTES / 16; ++i)
+            ((uint4*)at)[i] = make_uint4(w[4 * i], w[4 * i + 1], w[4 * i + 2], w[4 * i + 3]);
         if constexpr (BYTES == 8) *(uint2*)at = make_uint2(w[0], w[1]);
         if constexpr (BYTES == 4) *(u32*)at = w[0];
     }
@@ -101,7 +104,8 @@ template <int V> DEV void floats(const Args& a, int slot, int at, float otherwis
 // A constant of the operation from the bits of its f64.
 DEV double real(u64 bits) { return __longlong_as_double((i64)bits); }
 
-// What V channels of a gradient are added to: their values where ACCUMULATE, else zeros. Read early, so that nothing waits for it later.
+// What V channels of a gradient are added to: their values where ACCUMULATE, else zeros. Read early, so that nothing
+// waits for it later.
 template <bool ACCUMULATE, int V> DEV void previous(const Args& a, int slot, int at, float (&out)[V]) {
     floats(a, ACCUMULATE ? slot : -1, at, 0.0f, out);
 }
@@ -119,8 +123,8 @@ __host__ __device__ constexpr int column_floats(int threads, int tx, int n) {
     return groups > 1 ? groups * tx * n : 0;
 }
 
-// A block stands as THREADS / TX rows of TX threads, TX a power of two. Every thread gets the sums of its N values over its column,
-// added in a fixed order. All threads call it; `scratch` may be reused after the call.
+// A block stands as THREADS / TX rows of TX threads, TX a power of two. Every thread gets the sums of its N values over
+// its column, added in a fixed order. All threads call it; `scratch` may be reused after the call.
 template <int THREADS, int TX, int N> DEV void column_sum(float (&v)[N], float* scratch) {
 #pragma unroll
     for (int mask = 16; mask >= TX; mask >>= 1) {
@@ -151,7 +155,8 @@ template <int THREADS, int TX, int N> DEV void column_sum(float (&v)[N], float* 
     }
 }
 
-// Sums of N values over the TPR threads that share a row: a power of two up to 32, or the whole block. All threads call it.
+// Sums of N values over the TPR threads that share a row: a power of two up to 32, or the whole block. All threads call
+// it.
 template <int THREADS, int TPR, int N> DEV void row_sum(float (&v)[N], float* scratch) {
     static_assert(TPR <= 32 || TPR == THREADS, "a row belongs to part of a warp or to a block");
 #pragma unroll
@@ -178,13 +183,15 @@ template <int THREADS, int TPR, int N> DEV void row_sum(float (&v)[N], float* sc
 // Items of a batch: no more than a thread has.
 __host__ __device__ constexpr int batch(int most, int rows) { return max_i(1, min_i(most, rows)); }
 // U items TY apart from `j` on; past the end the last item stands in, so that every load is unconditional.
-template <int U, int TY, bool EVEN, class Item, class Get> DEV void get_batch(Item (&items)[U], int j, int count, Get get) {
+template <int U, int TY, bool EVEN, class Item, class Get>
+DEV void get_batch(Item (&items)[U], int j, int count, Get get) {
 #pragma unroll
     for (int u = 0; u < U; ++u) items[u] = get(EVEN ? j + u * TY : min_i(j + u * TY, count - 1));
 }
-// Uses the items j, j + TY, ... below `count`; `now` holds the first U. The loads of a batch are under way while the one before is used.
-// EVEN: all batches are full.
-template <int U, int TY, bool EVEN, class Item, class Get, class Use> DEV void walk(Item (&now)[U], int j, int count, Get get, Use use) {
+// Uses the items j, j + TY, ... below `count`; `now` holds the first U. The loads of a batch are under way while the
+// one before is used. EVEN: all batches are full.
+template <int U, int TY, bool EVEN, class Item, class Get, class Use>
+DEV void walk(Item (&now)[U], int j, int count, Get get, Use use) {
 #pragma unroll 1
     while (j < count) {
         Item next[U];
@@ -199,10 +206,12 @@ template <int U, int TY, bool EVEN, class Item, class Get, class Use> DEV void w
     }
 }
 
-// How [ROWS, C] is shared among blocks: TX groups of V neighbouring channels wide and CHUNK rows high, TY rows at a time. Blocks side by
-// side stand beside each other in memory. Idle threads of the last tile look at the last group and write nothing.
+// How [ROWS, C] is shared among blocks: TX groups of V neighbouring channels wide and CHUNK rows high, TY rows at a
+// time. Blocks side by side stand beside each other in memory. Idle threads of the last tile look at the last group and
+// write nothing.
 template <int ROWS, int C, int V, int THREADS, int TX, int CHUNK> struct Tiles {
-    static constexpr int GROUPS = C / V, TY = THREADS / TX, WIDE = TX * V, ACROSS = ceil_div(GROUPS, TX), CHUNKS = ceil_div(ROWS, CHUNK);
+    static constexpr int GROUPS = C / V, TY = THREADS / TX, WIDE = TX * V, ACROSS = ceil_div(GROUPS, TX),
+                         CHUNKS = ceil_div(ROWS, CHUNK);
     static_assert(C % V == 0 && THREADS % TX == 0 && WIDE <= THREADS, "a tile has a thread for each of its channels");
     int tile, chunk, tx, ty, channel, count;
     size_t first;  // The first element of this thread's channels in the chunk.
@@ -220,9 +229,13 @@ template <int ROWS, int C, int V, int THREADS, int TX, int CHUNK> struct Tiles {
         t.first = (size_t)t.chunk * CHUNK * C + t.channel;
         return t;
     }
-    static __host__ __device__ constexpr int rows_of(int chunk) { return ROWS % CHUNK == 0 ? CHUNK : min_i(CHUNK, ROWS - chunk * CHUNK); }
+    static __host__ __device__ constexpr int rows_of(int chunk) {
+        return ROWS % CHUNK == 0 ? CHUNK : min_i(CHUNK, ROWS - chunk * CHUNK);
+    }
     // Whether every chunk is made of full batches of U rows a thread.
-    template <int U> static __host__ __device__ constexpr bool even() { return ROWS % CHUNK == 0 && CHUNK % (U * TY) == 0; }
+    template <int U> static __host__ __device__ constexpr bool even() {
+        return ROWS % CHUNK == 0 && CHUNK % (U * TY) == 0;
+    }
 };
 
 // The running statistics of V channels before and after a batch.
@@ -235,8 +248,10 @@ template <int ROWS, u64 MOMENTUM, int V> struct Statistics {
         floats(a, a.has(Slots::VAR_PREV) ? Slots::VAR_PREV : Slots::RUNNING_VAR, channel, 0.0f, var_before);
     }
     // Writes what is wanted.
-    __device__ __forceinline__ void put(const Args& a, int channel, const float (&mean)[V], const float (&var)[V], const float (&rstd)[V]) const {
-        const float keep = (float)(1.0 - real(MOMENTUM)), take = (float)real(MOMENTUM), unbiased = (float)(ROWS / (ROWS - 1.0));
+    __device__ __forceinline__ void put(
+        const Args& a, int channel, const float (&mean)[V], const float (&var)[V], const float (&rstd)[V]) const {
+        const float keep = (float)(1.0 - real(MOMENTUM)), take = (float)real(MOMENTUM),
+                    unbiased = (float)(ROWS / (ROWS - 1.0));
         float next[V];
         if (a.has(Slots::MEAN)) norms::put<float, V>(a.at<float>(Slots::MEAN) + channel, mean);
         if (a.has(Slots::RSTD)) norms::put<float, V>(a.at<float>(Slots::RSTD) + channel, rstd);
@@ -251,14 +266,15 @@ template <int ROWS, u64 MOMENTUM, int V> struct Statistics {
 
 }  // namespace norms
 
-// ---------------------------------------------------------------------------------------------------- batch normalisation, training
+// ---------------------------------------- batch normalisation, training
 
-// Slots: x, gamma, beta, mean_prev, var_prev, y, mean, rstd, running_mean, running_var, work, residual. x, y and the residual, which is added before
-// the activation where it is bound, [ROWS, C] of T, the others [C] float.
+// Slots: x, gamma, beta, mean_prev, var_prev, y, mean, rstd, running_mean, running_var, work, residual. x, y and the
+// residual, which is added before the activation where it is bound, [ROWS, C] of T, the others [C] float.
 //
-// For small tensors: one phase, no work. A block owns TX groups of V channels and keeps all their rows in registers: thread (tx, ty) the rows
-// ty, ty + TY, ... of ROWS. Mean and variance take two passes over the registers. Overwrites; the order of all sums is fixed.
-// Reads x once, writes y once. Rows of C elements are moved in groups of V, which has to divide C.
+// For small tensors: one phase, no work. A block owns TX groups of V channels and keeps all their rows in registers:
+// thread (tx, ty) the rows ty, ty + TY, ... of ROWS. Mean and variance take two passes over the registers. Overwrites;
+// the order of all sums is fixed. Reads x once, writes y once. Rows of C elements are moved in groups of V, which has
+// to divide C.
 template <class T, int ROWS, int C, int V, int TX, int THREADS_, u64 EPS, u64 MOMENTUM, int ACT> struct BatchNormSmall {
     using Slots = slots::batch_norm;
     static constexpr int PHASES = 1, THREADS = THREADS_;
@@ -335,16 +351,18 @@ template <class T, int ROWS, int C, int V, int TX, int THREADS_, u64 EPS, u64 MO
 
 // The same for tensors of any size in two phases; the block (tile, chunk) of `Tiles` in both.
 //
-// Phase 0 takes each chunk's mean (less the first row's value) and sum of squared deviations per channel into the work slot: float pairs
-// [chunks][C]. A thread sums about its own first element; threads and chunks are then merged by counts, means and squares (Chan, Golub and
-// LeVeque). Phase 1: every block merges the chunks of its channels in the same fixed order, the first one writes the statistics, and all
-// normalise their rows, last row first, because the last ones read are the likeliest to be still in the second-level cache.
-// Overwrites; deterministic. Reads x twice, writes y once; rows move in groups of V = vec_width(C) elements.
+// Phase 0 takes each chunk's mean (less the first row's value) and sum of squared deviations per channel into the work
+// slot: float pairs [chunks][C]. A thread sums about its own first element; threads and chunks are then merged by
+// counts, means and squares (Chan, Golub and LeVeque). Phase 1: every block merges the chunks of its channels in the
+// same fixed order, the first one writes the statistics, and all normalise their rows, last row first, because the last
+// ones read are the likeliest to be still in the second-level cache. Overwrites; deterministic. Reads x twice, writes y
+// once; rows move in groups of V = vec_width(C) elements.
 template <class T, int ROWS, int C, int TX, int CHUNK, int THREADS_, u64 EPS, u64 MOMENTUM, int ACT> struct BatchNorm {
     using Slots = slots::batch_norm;
     static constexpr int PHASES = 2, THREADS = THREADS_, V = vec_width<T>(C);
     using Tile = norms::Tiles<ROWS, C, V, THREADS, TX, CHUNK>;
-    static constexpr int TY = Tile::TY, U = norms::batch(4, CHUNK / TY), WIDE = Tile::WIDE, PARTS = THREADS / WIDE, MERGES = ceil_div(Tile::CHUNKS, PARTS);
+    static constexpr int TY = Tile::TY, U = norms::batch(4, CHUNK / TY), WIDE = Tile::WIDE, PARTS = THREADS / WIDE,
+                         MERGES = ceil_div(Tile::CHUNKS, PARTS);
     static constexpr int SCRATCH = max_i(norms::column_floats(THREADS, TX, V), norms::column_floats(THREADS, WIDE, 1));
     static constexpr long long WORK = (long long)Tile::CHUNKS * C * 8;
     static constexpr int blocks(int) { return Tile::ACROSS * Tile::CHUNKS; }
@@ -376,7 +394,8 @@ template <class T, int ROWS, int C, int TX, int CHUNK, int THREADS_, u64 EPS, u6
                 square[i] += d * d;
             }
         });
-        const float mine = t.ty < t.count ? (float)((t.count - 1 - t.ty) / TY + 1) : 0.0f, share = mine > 0.0f ? __fdividef(1.0f, mine) : 0.0f;
+        const float mine = t.ty < t.count ? (float)((t.count - 1 - t.ty) / TY + 1) : 0.0f,
+                    share = mine > 0.0f ? __fdividef(1.0f, mine) : 0.0f;
 #pragma unroll
         for (int i = 0; i < V; ++i) {
             const float m = sum[i] * share, rest = square[i] - sum[i] * m;
@@ -440,7 +459,8 @@ template <class T, int ROWS, int C, int TX, int CHUNK, int THREADS_, u64 EPS, u6
         norms::column_sum<THREADS, WIDE>(merged, scratch);
         const float mean = merged[0] * (1.0f / ROWS);
 #pragma unroll
-        for (int k = 0; k < MERGES; ++k) square[0] += partial[k].y + rows[k] * (partial[k].x - mean) * (partial[k].x - mean);
+        for (int k = 0; k < MERGES; ++k)
+            square[0] += partial[k].y + rows[k] * (partial[k].x - mean) * (partial[k].x - mean);
         norms::column_sum<THREADS, WIDE>(square, scratch);
         if (part == 0 && known) {
             square[0] *= 1.0f / ROWS;
@@ -473,8 +493,8 @@ template <class T, int ROWS, int C, int TX, int CHUNK, int THREADS_, u64 EPS, u6
     }
 };
 
-// Slots: x, gamma, beta, running_mean, running_var, y (which may be x). One phase over the blocks of `Tiles`; a thread makes the factors
-// of its channels once and then walks rows. Overwrites. Reads x once, writes y once.
+// Slots: x, gamma, beta, running_mean, running_var, y (which may be x). One phase over the blocks of `Tiles`; a thread
+// makes the factors of its channels once and then walks rows. Overwrites. Reads x once, writes y once.
 template <class T, int ROWS, int C, int TX, int CHUNK, int THREADS_, u64 EPS, int ACT> struct BatchNormEval {
     using Slots = slots::batch_norm_eval;
     static constexpr int PHASES = 1, THREADS = THREADS_, V = vec_width<T>(C);
@@ -508,7 +528,7 @@ template <class T, int ROWS, int C, int TX, int CHUNK, int THREADS_, u64 EPS, in
     }
 };
 
-// ---------------------------------------------------------------------------------------------------- batch normalisation, backward
+// ---------------------------------------- batch normalisation, backward
 
 namespace norms {
 // A row's part of what the backward pass reads. `saved` is touched only where an activation's derivative is taken.
@@ -538,12 +558,15 @@ template <class T, int V, int ACT_GRAD> struct BwdItem {
 };
 }  // namespace norms
 
-// Slots: dy, x, gamma, mean, rstd, saved, dgamma_prev, dbeta_prev, dx, dgamma, dbeta, work. dy, x, saved, dx [ROWS, C] of T (dx may be dy),
-// the others [C] float. With the sums over rows of g and of g x^: dx = gamma rstd (g - sum / ROWS - x^ sum' / ROWS).
+// Slots: dy, x, gamma, mean, rstd, saved, dgamma_prev, dbeta_prev, dx, dgamma, dbeta, work. dy, x, saved, dx [ROWS, C]
+// of T (dx may be dy), the others [C] float. With the sums over rows of g and of g x^: dx = gamma rstd (g - sum / ROWS
+// - x^ sum' / ROWS).
 //
-// For small tensors: one phase, no work; a block owns TX groups of V channels and keeps all their rows in registers. dx overwrites, dgamma
-// and dbeta accumulate where ACCUMULATE; the order of all sums is fixed. Reads dy, x (and saved) once, writes dx once.
-template <class T, int ROWS, int C, int V, int TX, int THREADS_, int ACT_GRAD, bool ACCUMULATE> struct BatchNormBwdSmall {
+// For small tensors: one phase, no work; a block owns TX groups of V channels and keeps all their rows in registers. dx
+// overwrites, dgamma and dbeta accumulate where ACCUMULATE; the order of all sums is fixed. Reads dy, x (and saved)
+// once, writes dx once.
+template <class T, int ROWS, int C, int V, int TX, int THREADS_, int ACT_GRAD, bool ACCUMULATE>
+struct BatchNormBwdSmall {
     using Slots = slots::batch_norm_bwd;
     static constexpr int PHASES = 1, THREADS = THREADS_;
     using Tile = norms::Tiles<ROWS, C, V, THREADS, TX, ROWS>;
@@ -605,15 +628,19 @@ template <class T, int ROWS, int C, int V, int TX, int THREADS_, int ACT_GRAD, b
     }
 };
 
-// The same for tensors of any size in two phases; the block (tile, chunk) of `Tiles` in both. Phase 0 sums g and g (x - mean) of each chunk
-// into the work slot: float pairs [chunks][C]. Phase 1: every block adds the chunks' sums of its channels in the same fixed order, the
-// first one writes dgamma and dbeta, and all make dx of their rows, last row first. Reads dy, x (and saved) twice, writes dx once.
-template <class T, int ROWS, int C, int TX, int CHUNK, int THREADS_, int ACT_GRAD, bool ACCUMULATE> struct BatchNormBwd {
+// The same for tensors of any size in two phases; the block (tile, chunk) of `Tiles` in both. Phase 0 sums g and g (x -
+// mean) of each chunk into the work slot: float pairs [chunks][C]. Phase 1: every block adds the chunks' sums of its
+// channels in the same fixed order, the first one writes dgamma and dbeta, and all make dx of their rows, last row
+// first. Reads dy, x (and saved) twice, writes dx once.
+template <class T, int ROWS, int C, int TX, int CHUNK, int THREADS_, int ACT_GRAD, bool ACCUMULATE>
+struct BatchNormBwd {
     using Slots = slots::batch_norm_bwd;
     static constexpr int PHASES = 2, THREADS = THREADS_, V = vec_width<T>(C);
     using Tile = norms::Tiles<ROWS, C, V, THREADS, TX, CHUNK>;
-    static constexpr int TY = Tile::TY, U = norms::batch(2, CHUNK / TY), WIDE = Tile::WIDE, PARTS = THREADS / WIDE, MERGES = ceil_div(Tile::CHUNKS, PARTS);
-    static constexpr int SCRATCH = max_i(norms::column_floats(THREADS, TX, 2 * V), norms::column_floats(THREADS, WIDE, 2));
+    static constexpr int TY = Tile::TY, U = norms::batch(2, CHUNK / TY), WIDE = Tile::WIDE, PARTS = THREADS / WIDE,
+                         MERGES = ceil_div(Tile::CHUNKS, PARTS);
+    static constexpr int SCRATCH =
+        max_i(norms::column_floats(THREADS, TX, 2 * V), norms::column_floats(THREADS, WIDE, 2));
     static constexpr long long WORK = (long long)Tile::CHUNKS * C * 8;
     static constexpr int blocks(int) { return Tile::ACROSS * Tile::CHUNKS; }
     static constexpr int smem(int) { return (SCRATCH + 3 * WIDE) * 4; }
@@ -667,7 +694,8 @@ template <class T, int ROWS, int C, int TX, int CHUNK, int THREADS_, int ACT_GRA
             for (int k = 0; k < MERGES; ++k) {
                 const int chunk = part + k * PARTS;
                 float2 partial = make_float2(0.0f, 0.0f);
-                if (known && (Tile::CHUNKS % PARTS == 0 || chunk < Tile::CHUNKS)) partial = *(const float2*)(a.at<float>(Slots::WORK) + 2 * ((size_t)chunk * C + channel));
+                if (known && (Tile::CHUNKS % PARTS == 0 || chunk < Tile::CHUNKS))
+                    partial = *(const float2*)(a.at<float>(Slots::WORK) + 2 * ((size_t)chunk * C + channel));
                 sum[0] += partial.x;
                 sum[1] += partial.y;
             }
@@ -703,19 +731,20 @@ template <class T, int ROWS, int C, int TX, int CHUNK, int THREADS_, int ACT_GRA
     }
 };
 
-// ---------------------------------------------------------------------------------------------------- layer normalisation
+// ---------------------------------------- layer normalisation
 
 // Slots: x, gamma, beta, y, mean, rstd. x, y [ROWS, COLS] of T, gamma, beta [COLS], mean, rstd [ROWS] float.
 //
-// One phase: TPR threads share a row (a power of two up to 32, or the whole block) and hold it in registers where that takes at most 32 floats
-// each; longer rows are read three times. Mean, then variance, of the differences from the row's first element. Overwrites; the order of all
-// sums is fixed. Rows move in groups of V = vec_width(COLS) elements.
+// One phase: TPR threads share a row (a power of two up to 32, or the whole block) and hold it in registers where that
+// takes at most 32 floats each; longer rows are read three times. Mean, then variance, of the differences from the
+// row's first element. Overwrites; the order of all sums is fixed. Rows move in groups of V = vec_width(COLS) elements.
 //
 // RMS: rows are divided by their root mean square. They are not centred, so the squares are those of the elements, long
 // rows are read twice, and beta and mean are unused.
 template <class T, int ROWS, int COLS, int TPR, int THREADS_, u64 EPS, bool RMS = false> struct LayerNorm {
     using Slots = slots::layer_norm;
-    static constexpr int PHASES = 1, THREADS = THREADS_, V = vec_width<T>(COLS), GROUPS = COLS / V, N = ceil_div(GROUPS, TPR), AT_ONCE = THREADS / TPR;
+    static constexpr int PHASES = 1, THREADS = THREADS_, V = vec_width<T>(COLS), GROUPS = COLS / V,
+                         N = ceil_div(GROUPS, TPR), AT_ONCE = THREADS / TPR;
     static constexpr bool KEEP = N * V <= 32;
     static constexpr long long WORK = 0;
     static constexpr int blocks(int) { return ceil_div(ROWS, AT_ONCE); }
@@ -796,10 +825,10 @@ template <bool RMS> DEV float row_mean(const Args& a, int row) {
     else return a.at<float>(slots::layer_norm_bwd::MEAN)[row];
 }
 
-// dx of one row by TPR threads, the row held in registers (N groups of V a thread). Where SUMS, the row's dy x^ and dy are added to `column`.
-// Sums over a row: g, which is left out where RMS, and g x^ at the index GX.
-template <class T, int COLS, int TPR, int THREADS, bool SUMS, int N, int V, bool RMS>
-DEV void layer_norm_row(const Args& a, int row, bool valid, float (&column)[row_parameters(RMS) * N * V], float* scratch) {
+// dx of one row by TPR threads, the row held in registers (N groups of V a thread). Where SUMS, the row's dy x^ and dy
+// are added to `column`. Sums over a row: g, which is left out where RMS, and g x^ at the index GX.
+template <class T, int COLS, int TPR, int THREADS, bool SUMS, int N, int V, bool RMS> DEV void layer_norm_row(
+    const Args& a, int row, bool valid, float (&column)[row_parameters(RMS) * N * V], float* scratch) {
     using Slots = slots::layer_norm_bwd;
     constexpr int GROUPS = COLS / V, GX = RMS ? 0 : 1;
     const int lane = threadIdx.x % TPR;
@@ -840,13 +869,16 @@ DEV void layer_norm_row(const Args& a, int row, bool valid, float (&column)[row_
     for (int n = 0; n < N; ++n) {
         if (GROUPS % TPR != 0 && lane + n * TPR >= GROUPS) continue;
 #pragma unroll
-        for (int i = 0; i < V; ++i) g[n][i] = rstd * (g[n][i] - (RMS ? 0.0f : sum[0]) * (1.0f / COLS) - normal[n][i] * (sum[GX] * (1.0f / COLS)));
+        for (int i = 0; i < V; ++i)
+            g[n][i] =
+                rstd * (g[n][i] - (RMS ? 0.0f : sum[0]) * (1.0f / COLS) - normal[n][i] * (sum[GX] * (1.0f / COLS)));
         put<T, V>(a.at<T>(Slots::DX) + first + (lane + n * TPR) * V, g[n]);
     }
 }
 
 // The same by a whole block for rows that registers cannot hold: they are read twice.
-template <class T, int COLS, int THREADS, int V, bool RMS> DEV void layer_norm_long_row(const Args& a, int row, float* scratch) {
+template <class T, int COLS, int THREADS, int V, bool RMS>
+DEV void layer_norm_long_row(const Args& a, int row, float* scratch) {
     using Slots = slots::layer_norm_bwd;
     constexpr int GX = RMS ? 0 : 1;
     const size_t first = (size_t)row * COLS;
@@ -877,26 +909,33 @@ template <class T, int COLS, int THREADS, int V, bool RMS> DEV void layer_norm_l
     for (int col = threadIdx.x * V; col < COLS; col += THREADS * V) {
         get(col);
 #pragma unroll
-        for (int i = 0; i < V; ++i) g[i] = rstd * (g[i] - (RMS ? 0.0f : sum[0]) * (1.0f / COLS) - normal[i] * (sum[GX] * (1.0f / COLS)));
+        for (int i = 0; i < V; ++i)
+            g[i] = rstd * (g[i] - (RMS ? 0.0f : sum[0]) * (1.0f / COLS) - normal[i] * (sum[GX] * (1.0f / COLS)));
         put<T, V>(a.at<T>(Slots::DX) + first + col, g);
     }
 }
 }  // namespace norms
 
-// Slots: dy, x, gamma, mean, rstd, dgamma_prev, dbeta_prev, dx, dgamma, dbeta, work. dy, x, dx [ROWS, COLS] of T, gamma, dgamma, dbeta [COLS],
-// mean, rstd [ROWS] float. dx overwrites, dgamma and dbeta accumulate where ACCUMULATE; the order of all sums is fixed.
+// Slots: dy, x, gamma, mean, rstd, dgamma_prev, dbeta_prev, dx, dgamma, dbeta, work. dy, x, dx [ROWS, COLS] of T,
+// gamma, dgamma, dbeta [COLS], mean, rstd [ROWS] float. dx overwrites, dgamma and dbeta accumulate where ACCUMULATE;
+// the order of all sums is fixed.
 //
-// Two phases, each input read once. Phase 0: a block takes CHUNK rows, THREADS / TPR at a time, writes their dx and keeps the sums for dgamma
-// and dbeta of its columns in registers; they go to the work slot as floats [chunks][2][COLS]. Phase 1 adds the chunks, 32 columns a block.
-// dx may be dy. Rows move in groups of V = vec_width(COLS) elements.
+// Two phases, each input read once. Phase 0: a block takes CHUNK rows, THREADS / TPR at a time, writes their dx and
+// keeps the sums for dgamma and dbeta of its columns in registers; they go to the work slot as floats
+// [chunks][2][COLS]. Phase 1 adds the chunks, 32 columns a block. dx may be dy. Rows move in groups of V =
+// vec_width(COLS) elements.
 //
-// RMS: the derivative of rows that are not centred. mean, dbeta_prev and dbeta are unused, and work is [chunks][1][COLS].
-template <class T, int ROWS, int COLS, int TPR, int CHUNK, int THREADS_, bool ACCUMULATE, bool RMS = false> struct LayerNormBwd {
+// RMS: the derivative of rows that are not centred. mean, dbeta_prev and dbeta are unused, and work is
+// [chunks][1][COLS].
+template <class T, int ROWS, int COLS, int TPR, int CHUNK, int THREADS_, bool ACCUMULATE, bool RMS = false>
+struct LayerNormBwd {
     using Slots = slots::layer_norm_bwd;
-    static constexpr int PHASES = 2, THREADS = THREADS_, V = vec_width<T>(COLS), GROUPS = COLS / V, N = ceil_div(GROUPS, TPR), AT_ONCE = THREADS / TPR;
+    static constexpr int PHASES = 2, THREADS = THREADS_, V = vec_width<T>(COLS), GROUPS = COLS / V,
+                         N = ceil_div(GROUPS, TPR), AT_ONCE = THREADS / TPR;
     static constexpr int CHUNKS = ceil_div(ROWS, CHUNK), P = norms::row_parameters(RMS);
     static constexpr long long WORK = (long long)CHUNKS * P * COLS * 4;
-    static constexpr int SCRATCH = max_i(max_i(norms::column_floats(THREADS, TPR, P * N * V), norms::column_floats(THREADS, 32, 1)), THREADS / 32 * 2);
+    static constexpr int SCRATCH = max_i(
+        max_i(norms::column_floats(THREADS, TPR, P * N * V), norms::column_floats(THREADS, 32, 1)), THREADS / 32 * 2);
     static constexpr int blocks(int phase) { return phase == 0 ? CHUNKS : ceil_div(P * COLS, 32); }
     static constexpr int smem(int) { return SCRATCH * 4; }
 
@@ -910,7 +949,8 @@ template <class T, int ROWS, int COLS, int TPR, int CHUNK, int THREADS_, bool AC
 #pragma unroll 1
             for (int from = block * CHUNK; from < end; from += AT_ONCE) {
                 const int row = from + threadIdx.x / TPR;
-                norms::layer_norm_row<T, COLS, TPR, THREADS, true, N, V, RMS>(a, min_i(row, end - 1), row < end, column, scratch);
+                norms::layer_norm_row<T, COLS, TPR, THREADS, true, N, V, RMS>(
+                    a, min_i(row, end - 1), row < end, column, scratch);
             }
             norms::column_sum<THREADS, TPR>(column, scratch);
             if (threadIdx.x < TPR) {
@@ -918,7 +958,8 @@ template <class T, int ROWS, int COLS, int TPR, int CHUNK, int THREADS_, bool AC
 #pragma unroll
                 for (int n = 0; n < P * N; ++n) {
                     const int group = lane + n % N * TPR;
-                    if (GROUPS % TPR == 0 || group < GROUPS) norms::put<float, V>(work + n / N * COLS + group * V, *(const float(*)[V])(column + n * V));
+                    if (GROUPS % TPR == 0 || group < GROUPS)
+                        norms::put<float, V>(work + n / N * COLS + group * V, *(const float (*)[V])(column + n * V));
                 }
             }
         } else {
@@ -929,7 +970,8 @@ template <class T, int ROWS, int COLS, int TPR, int CHUNK, int THREADS_, bool AC
             if (writes) norms::previous<ACCUMULATE>(a, column < COLS ? 8 : 9, column % COLS, before);
             if (column < P * COLS) {
 #pragma unroll 8
-                for (int chunk = threadIdx.x / 32; chunk < CHUNKS; chunk += THREADS / 32) sum[0] += work[(size_t)chunk * P * COLS];
+                for (int chunk = threadIdx.x / 32; chunk < CHUNKS; chunk += THREADS / 32)
+                    sum[0] += work[(size_t)chunk * P * COLS];
             }
             norms::column_sum<THREADS, 32>(sum, scratch);
             if (writes) norms::put_gradient(a, column < COLS ? 8 : 9, column % COLS, before, sum);
@@ -937,18 +979,22 @@ template <class T, int ROWS, int COLS, int TPR, int CHUNK, int THREADS_, bool AC
     }
 };
 
-// The same with rows and columns taken apart, without work; dy and x are read twice, once along each. The first blocks of the columns sum
-// dgamma and dbeta, TX groups of V columns each; the others make dx, THREADS / TPR rows each.
+// The same with rows and columns taken apart, without work; dy and x are read twice, once along each. The first blocks
+// of the columns sum dgamma and dbeta, TX groups of V columns each; the others make dx, THREADS / TPR rows each.
 //
-// STEPS = 1, for small tensors: all of them in one phase, so dx must not be dy. STEPS = 2, for rows of any length (a block a row, TPR = THREADS,
-// nothing held in registers): columns in phase 0, rows in phase 1, and dx may be dy.
-template <class T, int ROWS, int COLS, int TPR, int TX, int THREADS_, int STEPS, bool ACCUMULATE, bool RMS = false> struct LayerNormBwdApart {
+// STEPS = 1, for small tensors: all of them in one phase, so dx must not be dy. STEPS = 2, for rows of any length (a
+// block a row, TPR = THREADS, nothing held in registers): columns in phase 0, rows in phase 1, and dx may be dy.
+template <class T, int ROWS, int COLS, int TPR, int TX, int THREADS_, int STEPS, bool ACCUMULATE, bool RMS = false>
+struct LayerNormBwdApart {
     using Slots = slots::layer_norm_bwd;
-    static constexpr int PHASES = STEPS, THREADS = THREADS_, V = vec_width<T>(COLS), GROUPS = COLS / V, N = ceil_div(GROUPS, TPR), AT_ONCE = THREADS / TPR, U = 2;
+    static constexpr int PHASES = STEPS, THREADS = THREADS_, V = vec_width<T>(COLS), GROUPS = COLS / V,
+                         N = ceil_div(GROUPS, TPR), AT_ONCE = THREADS / TPR, U = 2;
     using Tile = norms::Tiles<ROWS, COLS, V, THREADS, TX, ROWS>;
     static constexpr int TY = Tile::TY, ROW_BLOCKS = ceil_div(ROWS, AT_ONCE), P = norms::row_parameters(RMS);
     static constexpr long long WORK = 0;
-    static constexpr int blocks(int phase) { return STEPS == 1 ? Tile::ACROSS + ROW_BLOCKS : phase == 0 ? Tile::ACROSS : ROW_BLOCKS; }
+    static constexpr int blocks(int phase) {
+        return STEPS == 1 ? Tile::ACROSS + ROW_BLOCKS : phase == 0 ? Tile::ACROSS : ROW_BLOCKS;
+    }
     static constexpr int smem(int) { return max_i(norms::column_floats(THREADS, TX, P * V), THREADS / 32 * 2) * 4; }
     struct Item {
         norms::BwdItem<T, V, NONE> row;
@@ -962,7 +1008,8 @@ template <class T, int ROWS, int COLS, int TPR, int TX, int THREADS_, int STEPS,
             else {
                 const int row = (block - Tile::ACROSS) * AT_ONCE + threadIdx.x / TPR;
                 float unused[P * N * V];
-                norms::layer_norm_row<T, COLS, TPR, THREADS, false, N, V, RMS>(a, min_i(row, ROWS - 1), row < ROWS, unused, scratch);
+                norms::layer_norm_row<T, COLS, TPR, THREADS, false, N, V, RMS>(
+                    a, min_i(row, ROWS - 1), row < ROWS, unused, scratch);
             }
         } else if constexpr (PHASE == 0) {
             columns(a, block, scratch);

@@ -1,18 +1,19 @@
 // Parameter updates over the flat parameter vector, their metrics, and the scale of the loss in half precision.
 //
-// The vector consists of segments, one for each parameter: a segment starts at a multiple of 64 elements, and the padding behind it is
-// left alone. A step's segments are declared before its operation's type, in rising order, as
+// The vector consists of segments, one for each parameter: a segment starts at a multiple of 64 elements, and the
+// padding behind it is left alone. A step's segments are declared before its operation's type, in rising order, as
 //
 //     static __device__ const u32 SEGMENT_ROWS[COUNT * 2] = {first element / 64, elements, ...};
 //     struct Segments {
-//         static constexpr int COUNT; static constexpr u32 FIRST, END, LONGEST; static constexpr bool DENSE; static constexpr long long LEN;
+//         static constexpr int COUNT; static constexpr u32 FIRST, END, LONGEST; static constexpr bool DENSE; static
+// constexpr long long LEN;
 //         static __device__ const u32* rows();
 //     };
 //
-// where, in units of 64 elements, FIRST and END bound the segments and LONGEST is the length of the longest. LEN is the length of the vector.
-// DENSE says that no segment is empty and each starts at the first unit after the one before.
+// where, in units of 64 elements, FIRST and END bound the segments and LONGEST is the length of the longest. LEN is the
+// length of the vector. DENSE says that no segment is empty and each starts at the first unit after the one before.
 
-// ---------------------------------------------------------------------------------------------------- update
+// ---------------------------------------- update
 
 // How the metrics come together.
 enum UpdateFinish {
@@ -24,16 +25,16 @@ enum UpdateFinish {
     FINISH_CLUSTER = 2,
 };
 
-// A step over all segments. Slots: those of the rule. `p`, `g` and the states are float; `shadow` is a copy of the new parameters of type T,
-// written where bound. With `scaler` bound, gradients are multiplied by scaler[2] first, and where scaler[3] is 1 nothing but zero metrics
-// is written.
+// A step over all segments. Slots: those of the rule. `p`, `g` and the states are float; `shadow` is a copy of the new
+// parameters of type T, written where bound. With `scaler` bound, gradients are multiplied by scaler[2] first, and
+// where scaler[3] is 1 nothing but zero metrics is written.
 //
-// A unit is 64 elements, a group of 16 bytes for each of 16 threads; segments start at units, so that each unit lies in one segment. A block
-// of THREADS threads takes THREADS / 16 * EACH * ROUNDS units that follow one another, whatever segments they belong to, with EACH groups
-// of a thread under way. What it loads does not depend on where segments start, so that the table of segments is searched meanwhile;
-// padding is read with the rest and never written. Each pair of a block b and a segment s in it leaves two floats in work at b + s, which
-// no other pair has. They are added up as `FINISH` says, always in the same order. Moves 12 bytes a parameter, 8 more for each state, and
-// the shadow.
+// A unit is 64 elements, a group of 16 bytes for each of 16 threads; segments start at units, so that each unit lies in
+// one segment. A block of THREADS threads takes THREADS / 16 * EACH * ROUNDS units that follow one another, whatever
+// segments they belong to, with EACH groups of a thread under way. What it loads does not depend on where segments
+// start, so that the table of segments is searched meanwhile; padding is read with the rest and never written. Each
+// pair of a block b and a segment s in it leaves two floats in work at b + s, which no other pair has. They are added
+// up as `FINISH` says, always in the same order. Moves 12 bytes a parameter, 8 more for each state, and the shadow.
 template <class Rule, class T, class Segments, int THREADS_, int EACH, int ROUNDS, int FINISH> struct Update {
     static constexpr int PHASES = FINISH == FINISH_PHASE ? 2 : 1, THREADS = THREADS_, WARPS = THREADS / 32;
     static constexpr bool BEGINS = true;
@@ -47,12 +48,15 @@ template <class Rule, class T, class Segments, int THREADS_, int EACH, int ROUND
     static constexpr int TILE = CLUSTER ? PARTS : min_i(PARTS, 1024);
     static constexpr int HEAD = 8 * 32 + 16, SMEM = HEAD + 8 * COUNT + 8 * max_i(TILE, CLUSTER ? 0 : PER_BLOCK);
     static constexpr int blocks(int phase) { return phase == 0 ? BLOCKS : 1; }
-    static constexpr int smem(int phase) { return FINISH == FINISH_PHASE && phase == 0 ? HEAD + 8 * COUNT + 8 * PER_BLOCK : SMEM; }
+    static constexpr int smem(int phase) {
+        return FINISH == FINISH_PHASE && phase == 0 ? HEAD + 8 * COUNT + 8 * PER_BLOCK : SMEM;
+    }
     static constexpr i64 WORK = CLUSTER ? 0 : 8ll * PARTS;
     // Threads that add up the parts of a segment.
     static constexpr int SHARE = COUNT * 32 <= THREADS ? 32 : COUNT * 16 <= THREADS ? 16 : COUNT * 8 <= THREADS ? 8 : 4;
     // Steps that they need for the longest segment.
-    static constexpr int STEPS = ceil_div(min_i(TILE, CLUSTER ? (int)Segments::LONGEST : (int)(Segments::LONGEST / PER_BLOCK) + 2), SHARE);
+    static constexpr int STEPS =
+        ceil_div(min_i(TILE, CLUSTER ? (int)Segments::LONGEST : (int)(Segments::LONGEST / PER_BLOCK) + 2), SHARE);
     // Whether every partial result holds something, so that their sum needs no segments.
     static constexpr bool DIRECT = CLUSTER || (Segments::DENSE && PARTS <= TILE);
     // Rows of the table that a thread holds; a warp holds the table, or looks for a segment in memory.
@@ -79,7 +83,8 @@ template <class Rule, class T, class Segments, int THREADS_, int EACH, int ROUND
                 for (int k = 0; k < HELD; ++k) before += __popc(__ballot_sync(0xffffffffu, held[k].start <= unit));
             } else {
 #pragma unroll 4
-                for (int k = 0; k < COUNT; k += 32) before += __popc(__ballot_sync(0xffffffffu, row_at(k + threadIdx.x % 32).start <= unit));
+                for (int k = 0; k < COUNT; k += 32)
+                    before += __popc(__ballot_sync(0xffffffffu, row_at(k + threadIdx.x % 32).start <= unit));
             }
             const int s = max_i(before - 1, 0);
             if constexpr (COUNT <= 128) {
@@ -95,7 +100,8 @@ template <class Rule, class T, class Segments, int THREADS_, int EACH, int ROUND
     };
 
     template <int PHASE> static __device__ void run(const Args& a, int block, char* smem) {
-        const bool metrics = a.has(Rule::UPDATE_MAX) || a.has(Rule::GRAD_NORM_SEG) || a.has(Rule::TOTAL_MAX) || a.has(Rule::GRAD_NORM);
+        const bool metrics =
+            a.has(Rule::UPDATE_MAX) || a.has(Rule::GRAD_NORM_SEG) || a.has(Rule::TOTAL_MAX) || a.has(Rule::GRAD_NORM);
         if constexpr (PHASE == 1) {
             begin(a);
             if (!metrics || overflowed(a)) return;
@@ -106,7 +112,9 @@ template <class Rule, class T, class Segments, int THREADS_, int EACH, int ROUND
         }
     }
 
-    static __device__ __forceinline__ bool overflowed(const Args& a) { return a.has(Rule::SCALER) && a.at<float>(Rule::SCALER)[3] == 1.0f; }
+    static __device__ __forceinline__ bool overflowed(const Args& a) {
+        return a.has(Rule::SCALER) && a.at<float>(Rule::SCALER)[3] == 1.0f;
+    }
 
     // Draws a number. What the block wrote before its last barrier can be read by whoever draws a later one.
     static __device__ __forceinline__ u32 draw(u32* ticket) {
@@ -115,8 +123,8 @@ template <class Rule, class T, class Segments, int THREADS_, int EACH, int ROUND
         return drawn;
     }
 
-    // Metrics of units travel to the first block of the cluster by stores that count themselves in at a barrier in its shared memory. Others
-    // may use it once the whole cluster has met; the first half of that meeting does not wait.
+    // Metrics of units travel to the first block of the cluster by stores that count themselves in at a barrier in its
+    // shared memory. Others may use it once the whole cluster has met; the first half of that meeting does not wait.
     static constexpr bool REMOTE = CLUSTER && BLOCKS > 1;
     static __device__ __forceinline__ void* arrivals(char* smem) { return smem + HEAD - 8; }
     static __device__ __forceinline__ void meet(int block, char* smem) {
@@ -126,7 +134,8 @@ template <class Rule, class T, class Segments, int THREADS_, int EACH, int ROUND
                 const u32 at = shared_address(arrivals(smem));
                 asm volatile("mbarrier.init.shared::cta.b64 [%0], 1;" ::"r"(at) : "memory");
                 asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
-                asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(at), "n"(8 * PARTS) : "memory");
+                asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(at), "n"(8 * PARTS)
+                    : "memory");
             }
             __syncwarp();
             asm volatile("barrier.cluster.arrive.relaxed.aligned;" ::: "memory");
@@ -144,9 +153,10 @@ template <class Rule, class T, class Segments, int THREADS_, int EACH, int ROUND
             u32 there, counter;
             asm volatile("mapa.shared::cluster.u32 %0, %1, 0;" : "=r"(there) : "r"(shared_address(at)));
             asm volatile("mapa.shared::cluster.u32 %0, %1, 0;" : "=r"(counter) : "r"(shared_address(arrivals(smem))));
-            asm volatile("st.async.shared::cluster.mbarrier::complete_tx::bytes.v2.b32 [%0], {%1, %2}, [%3];" ::"r"(there), "r"(m.max),
-                         "r"(__float_as_uint(m.square)), "r"(counter)
-                         : "memory");
+            asm volatile(
+                "st.async.shared::cluster.mbarrier::complete_tx::bytes.v2.b32 [%0], {%1, %2}, [%3];" ::"r"(there),
+                "r"(m.max), "r"(__float_as_uint(m.square)), "r"(counter)
+                : "memory");
             return;
         }
 #endif
@@ -158,10 +168,12 @@ template <class Rule, class T, class Segments, int THREADS_, int EACH, int ROUND
         if constexpr (REMOTE) {
             u32 done = 0;
             while (done == 0)
-                asm volatile("{\n.reg .pred p;\nmbarrier.try_wait.parity.acquire.cluster.shared::cta.b64 p, [%1], 0;\nselp.u32 %0, 1, 0, p;\n}"
-                             : "=r"(done)
-                             : "r"(shared_address(arrivals(smem)))
-                             : "memory");
+                asm volatile(
+                    "{\n.reg .pred p;\nmbarrier.try_wait.parity.acquire.cluster.shared::cta.b64 p, [%1], 0;\n"
+                    "selp.u32 %0, 1, 0, p;\n}"
+                    : "=r"(done)
+                    : "r"(shared_address(arrivals(smem)))
+                    : "memory");
             return;
         }
 #endif
@@ -194,7 +206,9 @@ template <class Rule, class T, class Segments, int THREADS_, int EACH, int ROUND
                 own[e].p = read_group(param_prev, at);
 #pragma unroll
                 for (int k = 0; k < STATES; ++k)
-                    own[e].s[k] = read_group(a.has(Rule::STATE_PREV + k) ? a.at<float>(Rule::STATE_PREV + k) : a.at<float>(Rule::STATE + k), at);
+                    own[e].s[k] = read_group(
+                        a.has(Rule::STATE_PREV + k) ? a.at<float>(Rule::STATE_PREV + k) : a.at<float>(Rule::STATE + k),
+                        at);
             }
         };
         const auto read_new = [&](int round) {
@@ -309,7 +323,8 @@ template <class Rule, class T, class Segments, int THREADS_, int EACH, int ROUND
                 __syncthreads();
                 for (int s = low_s + warp; s <= high_s; s += WARPS) {
                     const Row row = row_at(s);
-                    const int from = row.start > first ? row.start - first : 0, to = (int)(min(row.start + units(row), past) - first);
+                    const int from = row.start > first ? row.start - first : 0,
+                              to = (int)(min(row.start + units(row), past) - first);
                     UpdateSum m = {0u, 0.0f, 0.0f};
                     for (int i = from + lane; i < to; i += 32) m.add(shared[i]);
                     m = lanes_metric(m);
@@ -348,7 +363,8 @@ template <class Rule, class T, class Segments, int THREADS_, int EACH, int ROUND
         }
         return load<E, V>(from + at);
     }
-    template <class E> static __device__ __forceinline__ void write_group(E* to, i64 at, const Vec<E, V>& v, int valid) {
+    template <class E>
+    static __device__ __forceinline__ void write_group(E* to, i64 at, const Vec<E, V>& v, int valid) {
         if (valid == V) store<E, V>(to + at, v);
         else {
 #pragma unroll
@@ -358,8 +374,8 @@ template <class Rule, class T, class Segments, int THREADS_, int EACH, int ROUND
         }
     }
 
-    // The metrics of every segment and of all of them, from the partial results: SHARE neighbouring threads for each segment. `mine` is the
-    // row of this thread's first segment.
+    // The metrics of every segment and of all of them, from the partial results: SHARE neighbouring threads for each
+    // segment. `mine` is the row of this thread's first segment.
     static __device__ __forceinline__ void reduce(const Args& a, char* smem, const Row& mine) {
         UpdateMetric *results = (UpdateMetric*)(smem + HEAD), *staged = (UpdateMetric*)(smem + HEAD + 8 * COUNT);
         const int lane = threadIdx.x % 32, share = threadIdx.x % SHARE;
@@ -439,13 +455,14 @@ template <class Rule, class T, class Segments, int THREADS_, int EACH, int ROUND
     }
 };
 
-// ---------------------------------------------------------------------------------------------------- loss scale
+// ---------------------------------------- loss scale
 
 // Slots: 0 grad [len] float, 1 scaler_prev [5] float or unbound, 2 scaler [5] float, 3 work, 4 ticket u32.
-// scaler is: the scale of the loss, steps since the last overflow, 1 / the scale of this step's gradients, 1.0 where one of them is not
-// finite, and the steps that were skipped for that since the run began. An overflow halves the scale; 2000 steps without one double it. BLOCKS (at most 1024) blocks of THREADS threads stride over
-// groups of 16 bytes. Blocks count themselves in the lower half of the ticket and overflows in the upper half; the last one decides and
-// puts the ticket back to zero, so work is not used. Overwrites; deterministic. Reads the gradients once.
+// scaler is: the scale of the loss, steps since the last overflow, 1 / the scale of this step's gradients, 1.0 where
+// one of them is not finite, and the steps that were skipped for that since the run began. An overflow halves the
+// scale; 2000 steps without one double it. BLOCKS (at most 1024) blocks of THREADS threads stride over groups of 16
+// bytes. Blocks count themselves in the lower half of the ticket and overflows in the upper half; the last one decides
+// and puts the ticket back to zero, so work is not used. Overwrites; deterministic. Reads the gradients once.
 template <i64 LEN, int THREADS_, int BLOCKS> struct ScaleUpdate {
     using Slots = slots::scale_update;
     static constexpr int PHASES = 1, THREADS = THREADS_, FLIGHT = 4;
@@ -459,7 +476,8 @@ template <i64 LEN, int THREADS_, int BLOCKS> struct ScaleUpdate {
         // Without its sign, a float is finite if its bits are below infinity's.
         u32 largest = 0;
 #pragma unroll 1
-        for (i64 base = (i64)block * (THREADS * FLIGHT) + threadIdx.x; base < VECS; base += (i64)BLOCKS * (THREADS * FLIGHT)) {
+        for (i64 base = (i64)block * (THREADS * FLIGHT) + threadIdx.x; base < VECS;
+            base += (i64)BLOCKS * (THREADS * FLIGHT)) {
 #pragma unroll
             for (int f = 0; f < FLIGHT; ++f) {
                 const i64 at = base + f * THREADS;
@@ -470,7 +488,8 @@ template <i64 LEN, int THREADS_, int BLOCKS> struct ScaleUpdate {
             }
         }
         if constexpr (VECS * 4 < LEN) {
-            if (block == 0 && threadIdx.x < LEN - VECS * 4) largest = max(largest, grad[VECS * 4 + threadIdx.x] & 0x7fffffffu);
+            if (block == 0 && threadIdx.x < LEN - VECS * 4)
+                largest = max(largest, grad[VECS * 4 + threadIdx.x] & 0x7fffffffu);
         }
         bool overflow = __syncthreads_or(largest >= 0x7f800000u) != 0;
         if (threadIdx.x != 0) return;
@@ -494,15 +513,18 @@ template <i64 LEN, int THREADS_, int BLOCKS> struct ScaleUpdate {
     }
 };
 
-// ---------------------------------------------------------------------------------------------------- metrics of updates that ride on gradients
+// ---------------------------------------- metrics of updates that ride on gradients
 
-// The metrics of a step from the parts that its updates left: pairs, of which 32 that follow one another, a unit, belong to one segment. `rows` of Segments is
-// the first unit and the units of each of its COUNT segments, declared as above; UNITS are all of them. Slots: parts, update_max_seg, grad_norm_seg, update_max,
-// grad_norm, each output where bound. One block, which adds in a fixed order; all parts are under way before the first is used. Moves 256 bytes a unit.
+// The metrics of a step from the parts that its updates left: pairs, of which 32 that follow one another, a unit,
+// belong to one segment. `rows` of Segments is the first unit and the units of each of its COUNT segments, declared as
+// above; UNITS are all of them. Slots: parts, update_max_seg, grad_norm_seg, update_max, grad_norm, each output where
+// bound. One block, which adds in a fixed order; all parts are under way before the first is used. Moves 256 bytes a
+// unit.
 template <class Segments, int UNITS> struct StepMetrics {
     using Slots = slots::step_metrics;
     static constexpr int PHASES = 1, COUNT = Segments::COUNT;
-    static constexpr int WARPS = min_i(8, max_i(4, UNITS)), THREADS = 32 * WARPS, EACH = ceil_div(UNITS, WARPS), FLIGHT = min_i(EACH, 16);
+    static constexpr int WARPS = min_i(8, max_i(4, UNITS)), THREADS = 32 * WARPS, EACH = ceil_div(UNITS, WARPS),
+                         FLIGHT = min_i(EACH, 16);
     static constexpr i64 WORK = 0;
     static constexpr int blocks(int) { return 1; }
     static constexpr int smem(int) { return 8 * (UNITS + COUNT); }
@@ -554,8 +576,9 @@ template <class Segments, int UNITS> struct StepMetrics {
     }
 };
 
-// Metrics as of StepMetrics, whose type is Metrics, beside the feed of the next step: they go into the record of the step before the counter's as well, whose word
-// MAX is the largest change and NORM the gradient's norm, each left alone where negative. Records are those of Feed. Slots: those of Metrics, counter, records.
+// Metrics as of StepMetrics, whose type is Metrics, beside the feed of the next step: they go into the record of the
+// step before the counter's as well, whose word MAX is the largest change and NORM the gradient's norm, each left alone
+// where negative. Records are those of Feed. Slots: those of Metrics, counter, records.
 template <class Metrics, int RING, int MAX, int NORM> struct ClosingMetrics {
     using Slots = slots::step_metrics;
     enum : int { COUNTER = Slots::GRAD_NORM + 1, RECORDS };

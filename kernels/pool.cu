@@ -118,7 +118,7 @@ template <> struct PositionOf<true> { using Type = u16; };
     class T, int N, int H, int W, int C, int KH, int KW, int SH, int SW, int PH, int PW, int HO, int WO
 #define POOL_SHAPE Windows<T, N, H, W, C, KH, KW, SH, SW, PH, PW, HO, WO>
 
-// ---------------------------------------------------------------------------------------------------- maximum
+// ---------------------------------------- maximum
 
 // y [N, HO, WO, C] = maximum over each window of x [N, H, W, C], both of T, and index (u8, or u16 for windows of more
 // than 256) the position in the window, row by row, where slot 2 is bound. The first of equals wins, the first NaN wins
@@ -230,7 +230,7 @@ template <POOL_PARAMETERS> struct MaxPoolBwd {
     }
 };
 
-// ---------------------------------------------------------------------------------------------------- mean
+// ---------------------------------------- mean
 
 // y [N, HO, WO, C] = mean over each window of x [N, H, W, C], both of T; padding counts as zeros and in the divisor.
 // Overwrites; moves (IN + OUT) * sizeof(T) bytes.
@@ -299,8 +299,7 @@ template <POOL_PARAMETERS> struct AvgPoolBwd {
     }
 };
 
-// ---------------------------------------------------------------------------------------------------- mean over whole
-// images
+// ---------------------------------------- mean over whole images
 
 // y [N, C] = mean over HW of x [N, HW, C], both of T. Deterministic: every sum has a fixed order. Overwrites; moves N *
 // HW * C * sizeof(T) bytes, and 8 * N * CHUNKS * C more where CHUNKS > 1.

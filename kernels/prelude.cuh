@@ -72,7 +72,7 @@ __host__ __device__ constexpr int ceil_div(long long a, long long b) { return (i
 __host__ __device__ constexpr int min_i(int a, int b) { return a < b ? a : b; }
 __host__ __device__ constexpr int max_i(int a, int b) { return a > b ? a : b; }
 
-// ---------------------------------------------------------------------------------------------------- number types
+// ---------------------------------------- number types
 
 // The upper half of a float; storage only.
 struct alignas(2) bf16 { u16 bits; };
@@ -121,7 +121,7 @@ template <class T> __host__ __device__ constexpr int vec_width(long long n) {
         : 1;
 }
 
-// ---------------------------------------------------------------------------------------------------- activations
+// ---------------------------------------- activations
 
 enum Activation { NONE = 0, RELU = 1, LEAKY_RELU = 2, GELU = 3, SILU = 4, SIGMOID = 5, TANH = 6 };
 
@@ -311,7 +311,7 @@ template <bool BIAS_, int ACT_, bool SAVE_Z_, int ACT_GRAD_> struct Epilogue {
     }
 };
 
-// ---------------------------------------------------------------------------------------------------- random numbers
+// ---------------------------------------- random numbers
 
 struct Words { u32 w[4]; };
 
@@ -332,7 +332,7 @@ DEV Words dropout_words(i64 seed, u32 stream, i64 step, u32 block) {
     return philox(Words{{block, stream, (u32)step, (u32)((u64)step >> 32)}}, (u32)seed, (u32)((u64)seed >> 32));
 }
 
-// ---------------------------------------------------------------------------------------------------- reductions
+// ---------------------------------------- reductions
 
 struct Sum {
     static constexpr float ZERO = 0.0f;
@@ -366,8 +366,7 @@ template <class R, int THREADS> DEV float block_reduce(float v, float* scratch) 
     return out;
 }
 
-// ---------------------------------------------------------------------------------------------------- updates of
-// parameters
+// ---------------------------------------- updates of parameters
 
 DEV float optimizer_constant(u64 bits) { return (float)__longlong_as_double((i64)bits); }
 // 1 - the constant, rounded once.
@@ -522,8 +521,7 @@ template <int COUNT> DEV void fill_parts(UpdatePart* parts, int first, const Upd
     for (int i = threadIdx.x % 32; i < COUNT; i += 32) parts[first + i] = i == 0 ? m : UpdatePart{0u, 0.0f};
 }
 
-// ---------------------------------------------------------------------------------------------------- asynchronous
-// copies and matrix instructions
+// ---------------------------------------- asynchronous copies and matrix instructions
 
 DEV u32 shared_address(const void* at) { return (u32)__cvta_generic_to_shared(at); }
 

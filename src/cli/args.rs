@@ -2,6 +2,7 @@
 
 use super::choices::{Device, Format};
 use super::functions::FunctionsArgs;
+use super::generate_args::GenerateArgs;
 use super::numbers;
 use super::run_args::{CapsuleArgs, ExportArgs, RunsArgs};
 use crate::model::SplitKind;
@@ -45,6 +46,7 @@ pub enum Command {
     Plan(PlanArgs),
     Verify(VerifyArgs),
     Predict(PredictArgs),
+    Generate(GenerateArgs),
     Bench(BenchArgs),
     Arena(ArenaArgs),
     Presets(PresetsArgs),

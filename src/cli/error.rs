@@ -4,7 +4,7 @@ use crate::compile::CompileError;
 use crate::tensor::is_wrong_place;
 use crate::train::export::ExportError;
 use crate::train::runs::RunsError;
-use crate::train::{NotReplaced, TrainError};
+use crate::train::{GenerateError, NotReplaced, TrainError};
 use std::error::Error as StdError;
 use std::io;
 use std::process::ExitCode;
@@ -42,11 +42,12 @@ fn verdict(error: &(dyn StdError + 'static)) -> Option<bool> {
     let of_place = || error.downcast_ref::<Unwritable>().map(|e| is_wrong_place(&e.cause));
     let of_older = || error.downcast_ref::<NotReplaced>().map(NotReplaced::is_user);
     let of_training = || error.downcast_ref::<TrainError>().map(TrainError::is_user);
+    let of_generating = || error.downcast_ref::<GenerateError>().map(GenerateError::is_user);
     let of_export = || error.downcast_ref::<ExportError>().map(ExportError::is_user);
     let of_runs = || error.downcast_ref::<RunsError>().map(RunsError::is_user);
     let of_compiling = || error.downcast_ref::<CompileError>().map(CompileError::is_user);
     let of_any = is_wrong().or_else(of_place).or_else(of_older).or_else(of_training).or_else(of_export);
-    of_any.or_else(of_runs).or_else(of_compiling)
+    of_any.or_else(of_runs).or_else(of_compiling).or_else(of_generating)
 }
 
 /// Whether the user made the mistake: the one place that decides between exit status 2 and 1.

@@ -15,6 +15,8 @@ mod doctor;
 mod error;
 mod export;
 mod functions;
+mod generate;
+pub mod generate_args;
 mod keep_run;
 mod kernel_times;
 mod log_lines;
@@ -27,6 +29,7 @@ mod plan_passes;
 mod plan_text;
 mod predict;
 mod predict_data;
+mod predict_series;
 mod presets;
 mod progress;
 mod result_places;
@@ -93,6 +96,7 @@ pub fn run(cli: &Cli) -> ExitCode {
         Some(Command::Plan(args)) => plan::run(args),
         Some(Command::Verify(args)) => return verify::run(args).unwrap_or_else(|e| error::report(&e)),
         Some(Command::Predict(args)) => predict::run(args),
+        Some(Command::Generate(args)) => generate::run(args),
         Some(Command::Bench(args)) => bench::run(args),
         Some(Command::Arena(args)) => arena::run(args),
         Some(Command::Presets(args)) => presets::run(args),

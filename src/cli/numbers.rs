@@ -33,6 +33,24 @@ pub fn held_out(text: &str) -> Result<f64, String> {
     found.ok_or_else(|| "expected a share below 1, such as 0.2, or a count of samples; 0 holds nothing out".to_owned())
 }
 
+/// What logits are divided by before a token is drawn.
+///
+/// # Errors
+/// Where it is anything else than 0 to 1000.
+pub fn temperature(text: &str) -> Result<f64, String> {
+    let found = text.parse::<f64>().ok().filter(|n| (0.0..=1000.0).contains(n));
+    found.ok_or_else(|| "expected a number from 0, which takes the most likely token, to 1000".to_owned())
+}
+
+/// A share of a whole that is not nothing.
+///
+/// # Errors
+/// Where it is anything else than a number above 0 and at most 1.
+pub fn share(text: &str) -> Result<f64, String> {
+    let found = text.parse::<f64>().ok().filter(|n| *n > 0.0 && *n <= 1.0);
+    found.ok_or_else(|| "expected a share above 0 and at most 1, such as 0.9".to_owned())
+}
+
 fn whole(text: &str, least: u64, most: u64) -> Result<u64, String> {
     let found = text.parse().ok().filter(|n| (least..=most).contains(n));
     let is_large = !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit()) && text.bytes().any(|b| b != b'0');
@@ -55,6 +73,12 @@ mod tests {
         }
         assert!(seed("18446744073709551616").unwrap_err().ends_with("from 0 to 18446744073709551615"));
         assert!(["0", "65", "x", "99999999999999999999"].iter().all(|t| threads(t).unwrap_err().ends_with("1 to 64")));
+        assert_eq!(
+            (temperature("0"), temperature("0.8"), share("1"), share("1e-3")),
+            (Ok(0.0), Ok(0.8), Ok(1.0), Ok(1e-3))
+        );
+        assert!(["x", "-1", "NaN", "inf", "1001"].iter().all(|t| temperature(t).unwrap_err().contains("from 0")));
+        assert!(["x", "0", "1.5", "NaN", "-0.5"].iter().all(|t| share(t).unwrap_err().contains("above 0")));
         assert!(["x", "-1", "1.5", "NaN", "inf"].iter().all(|t| held_out(t).unwrap_err().contains("a share below 1")));
     }
 }

@@ -11,6 +11,7 @@ use crate::ir::Share;
 use crate::plan::arena::{Attempt, Budget, Planner};
 use crate::plan::{BindingPlan, CapturePlan, EXTERNAL, arena_svg, referee};
 use crate::select::Threads;
+use crate::train::evaluated;
 use std::time::{Duration, Instant};
 
 /// Compiles a preset and prints what was asked.
@@ -31,10 +32,13 @@ pub fn run(args: &PlanArgs) -> anyhow::Result<()> {
     let target = device::choose_to_plan(args.device, threads.count, &found.model)?;
     let threads = target.as_cpu().map(|_| threads);
     let tuning = device::tuning(&target);
-    let options = if args.eval { Options::eval(target.clone()) } else { Options::train(target.clone()) };
+    let (model, options) = match args.eval {
+        true => (evaluated(&found.model, &target), Options::eval(target.clone())),
+        false => (found.model.clone(), Options::train(target.clone())),
+    };
     let budget = Budget { time: args.time_budget.map(|s| Duration::from_secs_f64(s.0)) };
     let options = Options { budget, tuning, gpu_times: crate::train::known_gpu_times(&target), ..options };
-    let mut compiled = compile(&found.model, &options)?;
+    let mut compiled = compile(&model, &options)?;
     if let Some(planner) = args.planner {
         place_again(&mut compiled.plan, planner.0)?;
     }

@@ -4,13 +4,14 @@ use super::args::PredictArgs;
 use super::error::{unwritable, wrong};
 use super::output::{self, count};
 use super::predict_data::{Chosen, Weights, choose};
+use super::predict_series::{self, Series};
 use super::presets::{self, DataLook, Loaded};
 use super::result_places::{Kind, Places};
 use crate::data::{Dataset, Target};
 use crate::model::losses::{answer, is_right, probability};
 use crate::model::{Model, Targets};
 use crate::tensor::{figure, plural, write_advice, write_atomic};
-use crate::train::{DataChoice, Purpose, Session, SessionSpec, TrainError, argmax};
+use crate::train::{DataChoice, Forecast, Purpose, Session, SessionSpec, TrainError, argmax, perplexity};
 use serde::Serialize;
 use std::path::Path;
 
@@ -65,11 +66,20 @@ struct Summary {
     /// Mean loss, without label smoothing.
     loss: f64,
     accuracy: Option<f64>,
+    /// Of a network that predicts tokens: among how many equally likely ones a guess would be as good.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    perplexity: Option<f64>,
+    /// The loss in bits, of such a network.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    bits_per_token: Option<f64>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     classes: Vec<Class>,
     /// Samples by true class (rows) and predicted class (columns).
     #[serde(skip_serializing_if = "Vec::is_empty")]
     confusion: Vec<Vec<u32>>,
+    /// Of a series: forecasts beside what came.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    forecast: Option<Series>,
     /// Where outputs answer yes or no: how well each does.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     outputs: Vec<Output>,
@@ -98,7 +108,7 @@ pub fn run(args: &PredictArgs) -> anyhow::Result<()> {
         return Err(wrong("the preset names no data to answer for; add a \"data\" field to it"));
     }
     let mut places = Places::of(&found);
-    let weights = Weights::of(args)?;
+    let weights = Weights::of(args.init.as_deref(), args.run.as_deref())?;
     places.reads("the parameters", Some(&weights.path));
     let out = places.writes("the answers", Kind::Answers, args.out.as_deref().filter(|_| !is_printed))?;
     let (mut session, device) = prepare(&found, &weights, args)?;
@@ -108,11 +118,18 @@ pub fn run(args: &PredictArgs) -> anyhow::Result<()> {
         output::note(&format!("note: {note}"));
     }
     let outputs = session.answers(&set, &samples)?;
+    let source = found.preset.data.as_ref().map(|data| &data.source);
+    let forecast = source.and_then(|source| Forecast::of(source, &set, &samples, &outputs));
     let mut answers = Answers::of(session.model(), &set, &samples, outputs)?;
+    let csv = || match &forecast {
+        Some(found) => predict_series::csv(found, quoted),
+        None => answers.csv(&set, &samples),
+    };
     if let Some(path) = &out {
-        write(path, &answers.csv(&set, &samples))?;
+        write(path, &csv())?;
     }
-    let table = is_printed.then(|| answers.csv(&set, &samples));
+    let table = is_printed.then(csv);
+    let perplexity = perplexity(session.model(), answers.loss);
     let summary = Summary {
         preset: found.preset.name,
         device,
@@ -121,20 +138,24 @@ pub fn run(args: &PredictArgs) -> anyhow::Result<()> {
         samples: samples.len(),
         loss: answers.loss,
         accuracy: answers.accuracy,
+        perplexity,
+        bits_per_token: perplexity.map(|_| answers.loss / std::f64::consts::LN_2),
         classes: std::mem::take(&mut answers.classes),
         confusion: std::mem::take(&mut answers.confusion),
+        forecast: forecast.as_ref().map(Series::of),
         outputs: answers.outputs(&set, &samples),
         answers: answers.by_sample(&set, &samples),
         out: out.map(|path| path.display().to_string()),
         notes,
     };
+    let text = || text(&summary) + &forecast.as_ref().map(predict_series::text).unwrap_or_default();
     match table {
         Some(table) => {
-            output::note(text(&summary).trim_end());
+            output::note(text().trim_end());
             output::print_table(&table)
         }
         None if args.json => output::print_json(&summary),
-        None => output::print(&text(&summary)),
+        None => output::print(&text()),
     }
 }
 
@@ -375,6 +396,9 @@ fn text(s: &Summary) -> String {
     let mut text = format!("{}: {samples}, loss {}", s.preset, figure(s.loss, 4));
     if let Some(accuracy) = s.accuracy {
         text.push_str(&format!(", {:.2}% right", accuracy * 100.0));
+    }
+    if let (Some(perplexity), Some(bits)) = (s.perplexity, s.bits_per_token) {
+        text.push_str(&format!(", perplexity {}, {} bits a token", figure(perplexity, 2), figure(bits, 3)));
     }
     text.push('\n');
     if !s.outputs.is_empty() {

@@ -4,12 +4,12 @@
 use super::args::PredictArgs;
 use super::error::wrong;
 use super::presets::Loaded;
-use crate::data::{self, Dataset, Request};
+use crate::data::{self, Dataset, Preprocessing, Request};
 use crate::model::{DataSpec, Model};
 use crate::train::export::ExportError;
-use crate::train::runs::RunStore;
+use crate::train::runs::{RunEntry, RunStore};
 use crate::train::{Origin, TrainError};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 /// The weights that answer.
 pub struct Weights {
@@ -25,18 +25,31 @@ impl Weights {
     ///
     /// # Errors
     /// Where there is no such run, it has no weights, or what the file says of them is damaged.
-    pub fn of(args: &PredictArgs) -> anyhow::Result<Self> {
-        if let Some(path) = &args.init {
+    pub fn of(init: Option<&Path>, run: Option<&str>) -> anyhow::Result<Self> {
+        if let Some(path) = init {
             let name = path.display().to_string();
-            return Ok(Self { path: path.clone(), origin: Origin::read(path)?, name });
+            return Ok(Self { path: path.to_owned(), origin: Origin::read(path)?, name });
         }
         let store = RunStore::of_user()?;
-        let run = store.find(args.run.as_deref().unwrap_or("last"))?;
+        let run = store.find(run.unwrap_or("last"))?;
+        Self::of_run(&store, &run)
+    }
+
+    /// Those of a kept run.
+    ///
+    /// # Errors
+    /// Where it has none, or what their file says of them is damaged.
+    pub fn of_run(store: &RunStore, run: &RunEntry) -> anyhow::Result<Self> {
         if !run.has_weights {
             return Err(wrong(ExportError::NoWeights(run.name().to_owned()).to_string()));
         }
         let (path, name) = (store.weights(&run.id), format!("run {}", run.id));
-        Ok(Self { path, origin: Some(Origin::of_run(&store, &run)?), name })
+        Ok(Self { path, origin: Some(Origin::of_run(store, run)?), name })
+    }
+
+    /// How the samples that they were trained on were prepared, where that is known.
+    pub fn preprocessing(&self) -> Option<&Preprocessing> {
+        self.origin.as_ref()?.preprocessing.as_ref()
     }
 }
 

@@ -3,7 +3,7 @@
 
 use super::output;
 use crate::tensor::figure;
-use crate::train::{Evaluation, StepReport};
+use crate::train::StepReport;
 use indicatif::{ProgressBar, ProgressStyle};
 use std::time::{Duration, Instant};
 
@@ -93,18 +93,6 @@ impl Progress {
             bar.finish_and_clear();
         }
     }
-}
-
-/// An evaluation in words; its samples are called held out where they are not `maybe_trained` on before.
-#[must_use]
-pub fn evaluation(found: &Evaluation, maybe_trained: bool) -> String {
-    let what = if maybe_trained { "may have been trained on" } else { "held out" };
-    let accuracy = found.accuracy.map_or_else(String::new, |a| format!("accuracy {:.2} %, ", a * 100.0));
-    // Of long texts no sample is right from end to end.
-    let exact = found.exact.filter(|share| *share > 0.0);
-    let exact = exact.map_or_else(String::new, |share| format!("{:.2} % of samples exact, ", share * 100.0));
-    let samples = output::counted(found.samples as u64, "sample");
-    format!("{what}: {accuracy}{exact}loss {} on {samples}", figure(found.loss, 4))
 }
 
 #[cfg(test)]

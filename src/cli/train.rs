@@ -6,7 +6,7 @@ use super::error::wrong;
 use super::keep_run::{Keeper, folder_of_runs};
 use super::log_lines::Continuation;
 use super::presets::{DataLook, Loaded};
-use super::progress::{Progress, evaluation};
+use super::progress::Progress;
 use super::result_places::{Kind, Places, WeightsFile};
 use super::signals::{self, Signal};
 use super::step_log::StepLog;
@@ -406,10 +406,11 @@ impl Run {
         if args.eval_every.is_some_and(|n| step.is_multiple_of(n))
             && let Some(found) = session.evaluate()?
         {
-            progress.evaluated(step, &evaluation(&found, session.is_maybe_trained()));
+            let evaluated = HeldOut::new(session.model(), step, &found);
+            progress.evaluated(step, &evaluated.text(session.is_maybe_trained()));
             self.with_log(|text| progress.say(text), |log| log.evaluated(step, &found));
             self.keep.iter_mut().for_each(|k| k.evaluated(step, &found));
-            self.evaluations.push(HeldOut::new(step, &found));
+            self.evaluations.push(evaluated);
         }
         if let Some(Err(error)) = self.keep.as_mut().map(|k| k.save_in_time(session)) {
             progress.say(&format!("note: {error}; the run continues"));

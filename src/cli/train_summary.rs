@@ -2,13 +2,13 @@
 
 use super::args::{ExecutorArg, TrainArgs};
 use super::output::{self, Distribution};
-use super::progress::evaluation;
 use super::signals::Signal;
 use super::step_times::Times;
 use crate::exec::{CacheCounts, peak_bytes};
+use crate::model::Model;
 use crate::select::Threads;
 use crate::tensor::figure;
-use crate::train::{Evaluation, RecipeChange, Session, StepReport};
+use crate::train::{Evaluation, RecipeChange, Session, StepReport, perplexity};
 use serde::Serialize;
 use serde_json::Value;
 use std::path::PathBuf;
@@ -73,13 +73,32 @@ pub struct HeldOut {
     /// Of samples with a class for each position, the share of those that are right at all of them.
     #[serde(skip_serializing_if = "Option::is_none")]
     exact: Option<f64>,
+    /// Of a network that predicts tokens: among how many equally likely ones a guess would be as good.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    perplexity: Option<f64>,
     samples: usize,
 }
 
 impl HeldOut {
     #[must_use]
-    pub fn new(step: u64, found: &Evaluation) -> Self {
-        Self { step, loss: found.loss, accuracy: found.accuracy, exact: found.exact, samples: found.samples }
+    pub fn new(model: &Model, step: u64, found: &Evaluation) -> Self {
+        let &Evaluation { samples, loss, accuracy, exact, .. } = found;
+        Self { step, loss, accuracy, exact, perplexity: perplexity(model, loss), samples }
+    }
+
+    /// The evaluation in words; its samples are called held out where they are not `maybe_trained` on before.
+    #[must_use]
+    pub fn text(&self, maybe_trained: bool) -> String {
+        let what = if maybe_trained { "may have been trained on" } else { "held out" };
+        let accuracy = self.accuracy.map_or_else(String::new, |a| format!("accuracy {:.2} %, ", a * 100.0));
+        // Of long texts no sample is right from end to end.
+        let exact = self.exact.filter(|share| *share > 0.0);
+        // Where whole samples are right, most tokens are certain, and a perplexity says nothing.
+        let perplexity = self.perplexity.filter(|_| exact.is_none());
+        let perplexity = perplexity.map_or_else(String::new, |p| format!("perplexity {}, ", figure(p, 2)));
+        let exact = exact.map_or_else(String::new, |share| format!("{:.2} % of samples exact, ", share * 100.0));
+        let samples = output::counted(self.samples as u64, "sample");
+        format!("{what}: {accuracy}{exact}{perplexity}loss {} on {samples}", figure(self.loss, 4))
     }
 }
 
@@ -107,7 +126,7 @@ impl Outcome {
     pub fn summary(mut self, session: &Session, args: &TrainArgs) -> Summary {
         let (compiled, step) = (session.compiled(), session.done());
         let made = (step - self.first) as f64;
-        let last = self.held.as_ref().map(|h| HeldOut::new(step, h));
+        let last = self.held.as_ref().map(|h| HeldOut::new(session.model(), step, h));
         self.evaluations.extend(last.clone());
         let (held_out, maybe_trained) = if session.is_maybe_trained() { (None, last) } else { (last, None) };
         let rate = if self.seconds > 0.0 { made / self.seconds } else { 0.0 };
@@ -173,11 +192,7 @@ pub fn text(s: &Summary) -> String {
         out.push_str(&format!("last batch: loss {}\n", figure(f64::from(loss), 4)));
     }
     match s.held_out.as_ref().or(s.maybe_trained.as_ref()) {
-        Some(h) => {
-            let (samples, loss, accuracy, exact) = (h.samples, h.loss, h.accuracy, h.exact);
-            let found = Evaluation { samples, loss, accuracy, exact, confusion: Vec::new() };
-            out.push_str(&format!("{}\n", evaluation(&found, s.maybe_trained.is_some())));
-        }
+        Some(h) => out.push_str(&format!("{}\n", h.text(s.maybe_trained.is_some()))),
         None => out.push_str("held out: nothing, so there is no evaluation\n"),
     }
     for file in &s.files {

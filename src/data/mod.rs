@@ -40,6 +40,7 @@ mod synthetic;
 mod table;
 mod text;
 mod token_rows;
+mod vocabulary;
 
 pub use array::Array;
 pub use batch_place::{BatchPlace, BatchTargets};
@@ -61,6 +62,7 @@ pub use size::{DataSize, expected_size};
 pub use split::{Split, split};
 pub use table::{CsvOptions, FeatureColumns, Table, read_csv};
 pub use token_rows::{RowPart, TokenRows};
+pub use vocabulary::{Decoder, Vocabulary};
 
 use crate::model::{DataSource, DataSpec};
 use error::Side;

@@ -18,8 +18,8 @@ pub struct Split {
 /// with those held out are in neither part.
 ///
 /// # Errors
-/// Where samples that follow one another are to be shuffled, or `spec.held_out` is negative, not finite, a broken count,
-/// or leaves nothing to train on.
+/// Where samples that follow one another are to be shuffled, or `spec.held_out` is negative, not finite, a broken
+/// count, or leaves nothing to train on.
 pub fn split(n: usize, spec: &DataSpec, seed: u64) -> Result<Split, DataError> {
     let share = spec.held_out;
     let refused = |expected: String| {

@@ -25,7 +25,7 @@ const DIGITS: usize = 3;
 /// The characters of additions, by code point.
 const SUM_SYMBOLS: &str = " +0123456789=";
 /// Characters of an addition: `" 37+ 85= 122"`.
-const SUM_LEN: usize = 3 * DIGITS + 3;
+pub(super) const SUM_LEN: usize = 3 * DIGITS + 3;
 
 /// The samples of a source of tokens for a network; `known` is what weights were trained with.
 ///
@@ -109,25 +109,40 @@ fn bytes(path: &Path, layout: RowLayout) -> Result<TokenRows, DataError> {
     TokenRows::of_file(opened, len, layout, &shown(path))
 }
 
+/// A text without its byte order mark.
+fn utf8<'a>(bytes: &'a [u8], file: &str) -> Result<&'a str, DataError> {
+    let text = std::str::from_utf8(bytes).map_err(|e| {
+        let at = e.valid_up_to();
+        let help = "save the text as UTF-8, or set data.tokens to \"bytes\"";
+        DataError::content(file, Place::Byte(at as u64), format!("the byte {:#04x}", bytes[at]), "UTF-8 text", help)
+    })?;
+    Ok(text.strip_prefix('\u{feff}').unwrap_or(text))
+}
+
+/// The characters of a text, by code point.
+fn symbols_of(text: &str) -> Vec<String> {
+    let mut is_present = vec![false; char::MAX as usize + 1];
+    text.chars().for_each(|c| is_present[c as usize] = true);
+    let present = is_present.iter().enumerate().filter(|(_, is_present)| **is_present);
+    present.filter_map(|(code, _)| char::from_u32(code as u32)).map(String::from).collect()
+}
+
+/// The characters of a file, by code point: its tokens.
+///
+/// # Errors
+/// Where it cannot be read, or is not UTF-8.
+pub(super) fn characters_of(path: &Path) -> Result<Vec<String>, DataError> {
+    Ok(symbols_of(utf8(&read_file(path)?, &shown(path))?))
+}
+
 /// A file whose characters are tokens.
 fn characters(path: &Path, layout: RowLayout, known: Option<&Preprocessing>) -> Result<TokenRows, DataError> {
     let (bytes, file) = (read_file(path)?, shown(path));
-    let text = std::str::from_utf8(&bytes).map_err(|e| {
-        let at = e.valid_up_to();
-        let help = "save the text as UTF-8, or set data.tokens to \"bytes\"";
-        DataError::content(&file, Place::Byte(at as u64), format!("the byte {:#04x}", bytes[at]), "UTF-8 text", help)
-    })?;
-    let text = text.strip_prefix('\u{feff}').unwrap_or(text);
+    let text = utf8(&bytes, &file)?;
     // What is not in the text has no number.
     let mut numbers = vec![u32::MAX; char::MAX as usize + 1];
     let known = known.map(|known| &known.classes[..]).filter(|symbols| !symbols.is_empty());
-    let symbols: Vec<String> = if let Some(known) = known {
-        known.to_vec()
-    } else {
-        text.chars().for_each(|c| numbers[c as usize] = 0);
-        let present = numbers.iter().enumerate().filter(|(_, number)| **number == 0);
-        present.filter_map(|(code, _)| char::from_u32(code as u32)).map(String::from).collect()
-    };
+    let symbols: Vec<String> = if let Some(known) = known { known.to_vec() } else { symbols_of(text) };
     for (number, symbol) in symbols.iter().enumerate() {
         if let Some(c) = symbol.chars().next() {
             numbers[c as usize] = number as u32;
@@ -151,6 +166,27 @@ fn characters(path: &Path, layout: RowLayout, known: Option<&Preprocessing>) -> 
     Ok(TokenRows::new(tokens, symbols, layout, &file))
 }
 
+/// The characters of additions.
+pub(super) fn sum_symbols() -> Vec<String> {
+    SUM_SYMBOLS.chars().map(String::from).collect()
+}
+
+/// An addition up to its answer: `" 37+ 85="`.
+fn question(a: usize, b: usize) -> String {
+    format!("{a:>DIGITS$}+{b:>DIGITS$}=")
+}
+
+/// An addition without its answer, such as `37+85=`, as samples have it; nothing for any other text.
+pub(super) fn padded_sum(text: &str) -> Option<String> {
+    let (a, b) = text.strip_suffix('=')?.split_once('+')?;
+    let number = |text: &str| {
+        let digits = text.trim();
+        let is_number = digits.len() <= DIGITS && digits.bytes().all(|b| b.is_ascii_digit());
+        digits.parse::<usize>().ok().filter(|_| is_number)
+    };
+    Some(question(number(a)?, number(b)?))
+}
+
 /// Additions that follow from a seed, each another one. A row holds what the network sees and behind it what it is to
 /// answer: `" 37+ 85= 12"` and `"       122"` after as many blanks as the question has characters but its last.
 fn sums(samples: usize, seed: u64) -> Result<TokenRows, DataError> {
@@ -160,7 +196,7 @@ fn sums(samples: usize, seed: u64) -> Result<TokenRows, DataError> {
         let help = "20000 are enough to learn addition from";
         return Err(DataError::field("samples", samples, format!("from 1 to {MOST} different additions"), help));
     }
-    let symbols: Vec<String> = SUM_SYMBOLS.chars().map(String::from).collect();
+    let symbols = sum_symbols();
     let number_of = |c: char| SUM_SYMBOLS.find(c).unwrap_or(0) as u32;
     let width = SUM_LEN - 1;
     let layout = RowLayout { stride: 2 * width, width, target_at: width, targets: width, is_single: false };
@@ -174,7 +210,7 @@ fn sums(samples: usize, seed: u64) -> Result<TokenRows, DataError> {
         };
         let pair = (0..).map(|tries| (number(tries), number(tries))).find(|pair| drawn.insert(*pair));
         let Some((a, b)) = pair else { break };
-        let text = format!("{a:>DIGITS$}+{b:>DIGITS$}={:>1$}", a + b, DIGITS + 1);
+        let text = format!("{}{:>2$}", question(a, b), a + b, DIGITS + 1);
         tokens.extend(text.chars().take(width).map(number_of));
         let answered = 2 * DIGITS + 1;
         let target = |(at, c): (usize, char)| number_of(if at > answered { c } else { ' ' });

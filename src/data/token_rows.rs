@@ -300,7 +300,7 @@ pub(super) struct Beyond {
 }
 
 /// A text for each byte: the character itself where it is printable, otherwise its escape.
-fn byte_symbols() -> Vec<String> {
+pub(super) fn byte_symbols() -> Vec<String> {
     let is_plain = |byte: u8| byte.is_ascii_graphic() || byte == b' ';
     let symbol = |byte: u8| if is_plain(byte) { char::from(byte).into() } else { byte.escape_ascii().to_string() };
     (0..=u8::MAX).map(symbol).collect()

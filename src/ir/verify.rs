@@ -114,10 +114,12 @@ mod tests {
     const PRESET: &str = r#"{"version": 1, "name": "t", "input": {"shape": [2, 6, 6], "batch": 4}, "layers": [
         {"type": "conv2d", "filters": 4, "kernel": 3, "padding": "same", "bias": false},
         {"type": "batch_norm"},
-        {"type": "residual", "layers": [{"type": "activation", "function": "gelu"}, {"type": "conv2d", "filters": 4, "kernel": 1}]},
+        {"type": "residual", "layers": [
+            {"type": "activation", "function": "gelu"}, {"type": "conv2d", "filters": 4, "kernel": 1}]},
         {"type": "max_pool2d", "size": 2}, {"type": "flatten"}, {"type": "dropout", "rate": 0.5},
         {"type": "repeat", "times": 2, "layers": [{"type": "dense", "units": 36, "activation": "relu"}]},
-        {"type": "dense", "units": 3}], "loss": {"type": "softmax_cross_entropy"}, "optimizer": {"type": "adam", "lr": 0.01}}"#;
+        {"type": "dense", "units": 3}],
+        "loss": {"type": "softmax_cross_entropy"}, "optimizer": {"type": "adam", "lr": 0.01}}"#;
 
     fn graph(mode: Mode) -> Graph {
         let checked = check(&read_preset(PRESET).unwrap());

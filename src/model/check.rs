@@ -1,161 +1,25 @@
 //! From the document to a checked model: shapes, parameters, every mistake.
 
 use super::activation::Activation;
+use super::checked::{Checked, Layer, LayerFacts, Model};
 use super::diagnostic::Diagnostic;
 use super::infer::{Infer, Join};
-use super::input::{Content, Flow, NamedInput, sample_len, single};
-use super::layers::{LayerKind, LayerSpec, NextActivation};
-use super::losses::LossSpec;
+use super::input::{Content, Flow, NamedInput, single};
+use super::layers::{LayerSpec, NextActivation};
 use super::mistakes::{FieldChecks, Mistakes};
-use super::optimizers::OptimizerSpec;
 use super::param::{LayerId, Param, ParamId};
 use super::path::{LayerPath, ListId, ListPath};
-use super::preset::{Precision, Preset};
-use super::settings::{MAX_ELEMENTS, check_inputs, check_loss, check_optimizer, check_output, check_update};
-use super::update::UpdateSpec;
+use super::preset::Preset;
+use super::settings::{
+    MAX_ELEMENTS, check_amounts, check_inputs, check_loss, check_names, check_optimizer, check_output, check_update,
+};
+use super::ties::{Named, Tied, is_shared};
 use crate::tensor::{Shape, plural};
 
-/// A layer of a checked model.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Layer {
-    pub path: LayerPath,
-    pub spec: LayerSpec,
-    /// One sample's shape before and after.
-    pub input: Shape,
-    pub output: Shape,
-    /// What the elements of its input are.
-    pub content: Content,
-    pub params: Vec<ParamId>,
-    /// The layers inside a block, list by list.
-    pub lists: Vec<Vec<LayerId>>,
-}
-
-impl Layer {
-    /// The name in listings: `L1.0:Conv2d`.
-    #[must_use]
-    pub fn label(&self) -> String {
-        format!("L{}:{}", self.path.number(), self.spec.kind().class)
-    }
-
-    /// The layers right inside a block, in order.
-    pub fn children(&self) -> impl Iterator<Item = LayerId> {
-        self.lists.iter().flatten().copied()
-    }
-}
-
-/// A network without mistakes.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Model {
-    pub name: String,
-    /// At least one; where there are several, the first layer's branches take them by name.
-    pub inputs: Vec<NamedInput>,
-    pub batch: usize,
-    /// Every layer, blocks before their children.
-    pub layers: Vec<Layer>,
-    /// The outermost layers in order.
-    pub roots: Vec<LayerId>,
-    pub params: Vec<Param>,
-    /// One sample's output.
-    pub output: Shape,
-    pub loss: LossSpec,
-    pub optimizer: OptimizerSpec,
-    /// What else is said of the update.
-    pub update: UpdateSpec,
-    pub precision: Precision,
-    /// Batches whose mean gradient makes a step.
-    pub accumulate: usize,
-}
-
-impl Model {
-    #[must_use]
-    pub fn layer(&self, id: LayerId) -> &Layer {
-        &self.layers[id.0 as usize]
-    }
-
-    #[must_use]
-    pub fn param(&self, id: ParamId) -> &Param {
-        &self.params[id.0 as usize]
-    }
-
-    /// The input of this name.
-    #[must_use]
-    pub fn input(&self, name: &str) -> Option<&NamedInput> {
-        self.inputs.iter().find(|input| input.name == name)
-    }
-
-    /// The input of a network that has no other.
-    #[must_use]
-    pub fn single_input(&self) -> Option<&NamedInput> {
-        single(&self.inputs)
-    }
-
-    /// The values of one sample over all inputs.
-    #[must_use]
-    pub fn sample_len(&self) -> usize {
-        sample_len(&self.inputs)
-    }
-
-    /// The labels of one sample where the loss takes classes: one, or one for each position of an output
-    /// `[T, classes]`.
-    #[must_use]
-    pub fn labels(&self) -> Shape {
-        Shape::from(self.output.0[..self.output.rank().saturating_sub(1)].to_vec())
-    }
-
-    /// The classes that a label tells apart.
-    #[must_use]
-    pub fn classes(&self) -> usize {
-        self.output.0.last().copied().unwrap_or(1)
-    }
-
-    /// The number of trained values.
-    #[must_use]
-    pub fn trained_len(&self) -> usize {
-        self.params.iter().filter(|p| p.kind.is_trained()).map(|p| p.shape.len()).sum()
-    }
-
-    /// Samples that a step is made of.
-    #[must_use]
-    pub const fn samples_a_step(&self) -> usize {
-        self.batch * self.accumulate
-    }
-
-    /// The same model for another batch size.
-    #[must_use]
-    pub fn with_batch(&self, batch: usize) -> Self {
-        Self { batch, ..self.clone() }
-    }
-}
-
-/// What is known of one layer of a document, with or without mistakes.
-#[derive(Clone, Debug, PartialEq)]
-pub struct LayerFacts {
-    pub path: LayerPath,
-    pub kind: LayerKind,
-    pub input: Option<Shape>,
-    pub output: Option<Shape>,
-    /// Trained values.
-    pub params: usize,
-}
-
-/// A checked document.
-#[derive(Clone, Debug)]
-pub struct Checked {
-    /// The model, where there is no mistake.
-    pub model: Option<Model>,
-    /// Every layer in document order, blocks before their children.
-    pub facts: Vec<LayerFacts>,
-    pub diagnostics: Vec<Diagnostic>,
-}
-
-/// The layer whose branches take inputs by name.
-const PARALLEL: &str = "parallel";
 /// Nested blocks beyond this depth are refused.
 const MAX_DEPTH: usize = 16;
 /// More layer applications than this are refused: the step would hold millions of operations.
 const MAX_APPLICATIONS: usize = 100_000;
-/// Most batches that make a step together.
-const MAX_ACCUMULATE: usize = 1_000_000;
 
 /// The activation that meets a layer's output first: its own, or that of a later layer with only shape-keeping or
 /// pooling layers between.
@@ -376,6 +240,27 @@ impl Checker<'_> {
         Some(output.shape)
     }
 
+    /// Gives each layer that uses the weight of an embedding that weight, as the first of its parameters.
+    fn tie(&mut self) {
+        let shared = self.layers.iter().filter(|layer| is_shared(&layer.spec));
+        let known: Vec<String> = shared.map(|layer| layer.path.dotted()).collect();
+        for at in 0..self.layers.len() {
+            let Layer { path, spec, input, output, .. } = &self.layers[at];
+            let Some(place) = spec.tied() else { continue };
+            let sizes = input.0.last().zip(output.0.last()).map(|(inputs, units)| [*inputs, *units]);
+            let find = |path: &LayerPath| {
+                let layer = self.layers.iter().find(|layer| layer.path == *path)?;
+                let weight = layer.params.first().map(|id| (*id, &self.params[id.0 as usize].shape.0));
+                let table = weight.and_then(|(id, dims)| Some((id, <[usize; 2]>::try_from(dims.as_slice()).ok()?)));
+                Some(Named { spec: &layer.spec, table })
+            };
+            let tied = Tied { path, place, sizes };
+            if let Some(weight) = tied.weight(find, &known, self.mistakes) {
+                self.layers[at].params.insert(0, weight);
+            }
+        }
+    }
+
     fn fail_size(&mut self, path: &LayerPath, output: Option<&Shape>) {
         let noun = plural(self.batch as u64, "sample");
         let of = |s: &Shape| format!(" with an output of {s} for each of {} {noun}", self.batch);
@@ -401,44 +286,10 @@ fn applications<'a>(specs: impl IntoIterator<Item = &'a LayerSpec>, times: fn(us
     specs.into_iter().map(one).fold(0, usize::saturating_add)
 }
 
-/// Checks that the layers take what inputs there are: one is the first layer's, several are taken by name.
-fn check_names(preset: &Preset, mistakes: &mut Mistakes) {
-    let inputs = &preset.input.inputs;
-    let Some(first) = preset.layers.first().filter(|_| inputs.len() > 1 && mistakes.is_read("inputs")) else { return };
-    let path = LayerPath::from([0]);
-    let named = first.named_inputs();
-    if mistakes.is_read(&format!("{path}.type")) && first.kind().type_name != PARALLEL {
-        let names = inputs.iter().map(|input| input.name.as_str()).collect::<Vec<_>>().join(", ");
-        let message = format!("{} takes one input, and the network has {names}", first.kind().type_name);
-        let help = "begin with a `parallel`, each of whose branches names an input";
-        FieldChecks::new(&path, mistakes).fail("", message, help);
-        return;
-    }
-    for input in inputs.iter().filter(|input| !named.contains(&input.name.as_str())) {
-        let help = format!("add a branch with \"input\": \"{}\" to {path}, or remove the input", input.name);
-        mistakes.fail(preset.input.place(input), "no branch takes this input", help);
-    }
-}
-
 /// Checks a document.
 #[must_use]
 pub fn check(preset: &Preset) -> Checked {
     check_after(preset, Vec::new())
-}
-
-/// Reports a network without layers and a training without steps.
-fn check_amounts(preset: &Preset, mistakes: &mut Mistakes) {
-    if preset.layers.is_empty() {
-        mistakes.fail("layers", "the network has no layers", "add at least one");
-    }
-    if preset.train.is_some_and(|t| t.steps == 0) {
-        mistakes.fail("train.steps", "found 0", "expected at least 1");
-    }
-    let accumulate = preset.train.map_or(1, |t| t.accumulate);
-    if !(1..=MAX_ACCUMULATE).contains(&accumulate) {
-        let help = format!("expected 1 to {MAX_ACCUMULATE} batches");
-        mistakes.fail("train.accumulate", format!("found {accumulate}"), help);
-    }
 }
 
 /// Checks a document of which the reader found `read` wrong, as far as it could be read.
@@ -471,6 +322,7 @@ pub(super) fn check_after(preset: &Preset, read: Vec<Diagnostic>) -> Checked {
     let input = single(&preset.input.inputs).and_then(|only| checker.input(&only.name)).map(NamedInput::flow);
     let (roots, output) = checker.walk(&preset.layers, &ListPath::default(), input);
     let output = output.map(|flow| flow.shape);
+    checker.tie();
     let Checker { layers, params, facts, .. } = checker;
     if let Some(output) = &output {
         check_output(preset, output, &mut mistakes);

@@ -34,6 +34,8 @@ pub enum Kind<T> {
     /// A whole number, or one of these names.
     Named(&'static [&'static str], Lens<T, NumberOrName>),
     Flag(Lens<T, bool>),
+    /// A line of text; empty where the field is left out.
+    Text(Lens<T, String>),
     /// One of a list of names, by position.
     Choice {
         options: &'static [&'static str],
@@ -143,6 +145,11 @@ impl<T> FieldSpec<T> {
         Self::new(name, Kind::Flag(lens))
     }
 
+    /// A line of text, which may be left out.
+    pub const fn text(name: &'static str, lens: Lens<T, String>) -> Self {
+        Self::new(name, Kind::Text(lens)).default(|_| FieldValue::Text(String::new()))
+    }
+
     /// One of these names, which must be given.
     pub const fn choice(name: &'static str, options: &'static [&'static str], lens: Lens<T, usize>) -> Self {
         Self::new(name, Kind::Choice { options, optional: false, lens })
@@ -209,6 +216,7 @@ impl<T> FieldSpec<T> {
             Kind::Padding(lens) => FieldValue::Padding((lens.get)(owner)),
             Kind::Named(names, lens) => FieldValue::Named((lens.get)(owner), names),
             Kind::Flag(lens) => FieldValue::Flag((lens.get)(owner)),
+            Kind::Text(lens) => FieldValue::Text((lens.get)(owner)),
             Kind::Choice { lens, .. } => FieldValue::Choice((lens.get)(owner)),
         }
     }
@@ -223,6 +231,7 @@ impl<T> FieldSpec<T> {
             (Kind::Padding(lens), FieldValue::Padding(p)) => (lens.set)(owner, *p),
             (Kind::Named(_, lens), FieldValue::Named(value, _)) => (lens.set)(owner, *value),
             (Kind::Flag(lens), FieldValue::Flag(b)) => (lens.set)(owner, *b),
+            (Kind::Text(lens), FieldValue::Text(text)) => (lens.set)(owner, text.clone()),
             (Kind::Choice { lens, .. }, FieldValue::Choice(i)) => (lens.set)(owner, *i),
             _ => return false,
         }
@@ -265,6 +274,7 @@ impl<T> FieldSpec<T> {
                 let default = matches!(default, Some(FieldValue::Flag(true)));
                 (lens.set)(owner, f.flag(key, default));
             }
+            Kind::Text(lens) => (lens.set)(owner, f.text(key, Some(""))),
             Kind::Choice { options, optional, lens } => {
                 let mut names: Vec<(&str, usize)> = options.iter().enumerate().map(|(i, name)| (*name, i)).collect();
                 if *optional {

@@ -3,7 +3,7 @@
 use super::diagnostic::Diagnostic;
 use super::input::{Content, InputSpec, NamedInput};
 use super::losses::LossSpec;
-use super::mistakes::Mistakes;
+use super::mistakes::{FieldChecks, Mistakes};
 use super::optimizers::OptimizerSpec;
 use super::path::LayerPath;
 use super::preset::Preset;
@@ -13,6 +13,10 @@ use crate::tensor::Shape;
 pub(super) const MAX_ELEMENTS: usize = 1 << 40;
 /// Tokens are stored as `i32`.
 const MAX_VOCAB: usize = i32::MAX as usize;
+/// The layer whose branches take inputs by name.
+const PARALLEL: &str = "parallel";
+/// Most batches that make a step together.
+const MAX_ACCUMULATE: usize = 1_000_000;
 
 /// Checks the inputs; gives those without mistakes.
 pub(super) fn check_inputs(spec: &InputSpec, out: &mut Mistakes) -> Vec<NamedInput> {
@@ -89,5 +93,39 @@ pub(super) fn check_update(preset: &Preset, out: &mut Mistakes) {
     }
     if let Some(mistake) = preset.train.and_then(|train| preset.update.schedule.beyond(train.steps as u64)) {
         out.add(mistake);
+    }
+}
+
+/// Checks that the layers take what inputs there are: one is the first layer's, several are taken by name.
+pub(super) fn check_names(preset: &Preset, mistakes: &mut Mistakes) {
+    let inputs = &preset.input.inputs;
+    let Some(first) = preset.layers.first().filter(|_| inputs.len() > 1 && mistakes.is_read("inputs")) else { return };
+    let path = LayerPath::from([0]);
+    let named = first.named_inputs();
+    if mistakes.is_read(&format!("{path}.type")) && first.kind().type_name != PARALLEL {
+        let names = inputs.iter().map(|input| input.name.as_str()).collect::<Vec<_>>().join(", ");
+        let message = format!("{} takes one input, and the network has {names}", first.kind().type_name);
+        let help = "begin with a `parallel`, each of whose branches names an input";
+        FieldChecks::new(&path, mistakes).fail("", message, help);
+        return;
+    }
+    for input in inputs.iter().filter(|input| !named.contains(&input.name.as_str())) {
+        let help = format!("add a branch with \"input\": \"{}\" to {path}, or remove the input", input.name);
+        mistakes.fail(preset.input.place(input), "no branch takes this input", help);
+    }
+}
+
+/// Reports a network without layers and a training without steps.
+pub(super) fn check_amounts(preset: &Preset, mistakes: &mut Mistakes) {
+    if preset.layers.is_empty() {
+        mistakes.fail("layers", "the network has no layers", "add at least one");
+    }
+    if preset.train.is_some_and(|t| t.steps == 0) {
+        mistakes.fail("train.steps", "found 0", "expected at least 1");
+    }
+    let accumulate = preset.train.map_or(1, |t| t.accumulate);
+    if !(1..=MAX_ACCUMULATE).contains(&accumulate) {
+        let help = format!("expected 1 to {MAX_ACCUMULATE} batches");
+        mistakes.fail("train.accumulate", format!("found {accumulate}"), help);
     }
 }

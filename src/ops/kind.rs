@@ -70,6 +70,7 @@ operations! {
     recurrence: Recurrence, RecurrenceBwd => recurrence, recurrence_bwd;
     sequence: Embedding, EmbeddingBwd, AddSinusoids, Take, TakeBwd
         => embedding, embedding_bwd, add_sinusoids, take, take_bwd;
+    classifier: ClassifierCe => classifier_ce;
     softmax: SoftmaxCe, SoftmaxCeGrad, SoftmaxCeFused, DenseCe
         => softmax_ce, softmax_ce_grad, softmax_ce_fused, dense_ce;
     loss: LossMean, Accuracy, Mse, MseGrad, MseFused => loss_mean, accuracy, mse, mse_grad, mse_fused;

@@ -9,10 +9,11 @@ use serde::{Deserialize, Serialize};
 /// Adam over the flat parameters. With `g` the gradient (plus `wd * p` unless `decoupled`): `m = b1 m + (1-b1) g`, `v
 /// = b2 v + (1-b2) g^2`, `p -= lr wd p` first where `decoupled`, then `p -= lr corr0 m / (sqrt(v) corr1 + eps)`.
 /// `hyper [2]` is learning rate, weight decay; where the step is clipped, a third value that gradients are multiplied
-/// by first. Segments that `options` exempts have no decay. Where bound: `update_max [segments]` is the largest |change|
-/// and `grad_norm_seg [segments]` the norm of the (undecayed) gradient of each segment, `total_max` and `grad_norm` are
-/// those of `UpdateMetrics`, `shadow` is a copy of the parameters in the type that products read, and `scaler` is
-/// that of `ScaleUpdate`: gradients are multiplied by its third value, and where its fourth is 1 nothing changes.
+/// by first. Segments that `options` exempts have no decay. Where bound: `update_max [segments]` is the largest
+/// |change| and `grad_norm_seg [segments]` the norm of the (undecayed) gradient of each segment, `total_max` and
+/// `grad_norm` are those of `UpdateMetrics`, `shadow` is a copy of the parameters in the type that products read, and
+/// `scaler` is that of `ScaleUpdate`: gradients are multiplied by its third value, and where its fourth is 1 nothing
+/// changes.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct AdamStep {
     pub len: usize,

@@ -212,6 +212,6 @@ impl Operation for DenseCe {
 }
 
 /// Picoseconds of the softmax of rows.
-const fn softmax_ps(rows: usize, classes: usize) -> usize {
+pub(super) const fn softmax_ps(rows: usize, classes: usize) -> usize {
     rows * (classes * 500 + 12_000)
 }

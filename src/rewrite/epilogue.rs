@@ -1,11 +1,12 @@
 //! Which operations take an epilogue, and with another one.
 
+use crate::ir::Phase;
+use crate::lower::Op;
 use crate::ops::{self, Epilogue, OpKind, Trans};
 
-/// Whether the operation belongs to a forward product: weight gradients take no epilogue, input gradients only
-/// derivatives.
-pub(super) fn is_forward(kind: &OpKind) -> bool {
-    matches!(kind, OpKind::Gemm(g) if g.trans == Trans::Nn) || matches!(kind, OpKind::Conv2d(_))
+/// Whether the operation is a forward product: weight gradients take no epilogue, input gradients only derivatives.
+pub(super) fn is_forward(op: &Op) -> bool {
+    op.phase == Phase::Forward && matches!(op.kind, OpKind::Gemm(_) | OpKind::Conv2d(_))
 }
 
 /// The same product with another epilogue, where it takes one and `change` gives one.

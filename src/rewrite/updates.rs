@@ -81,10 +81,10 @@ pub(super) struct Update {
 }
 
 /// Puts each of the updates, which come in the order of the operations that they follow, behind that operation.
-/// Counters go behind whatever reads their old values, and before everything that reads the new ones; horizontal fusion
-/// finds them company.
+/// Counters, and the rates that follow them, go behind whatever reads their old values, and before everything that
+/// reads the new ones; horizontal fusion finds them company.
 pub(super) fn place(rw: &mut Rewriter, updates: Vec<Update>) {
-    let is_counter = |op: &Op| matches!(op.kind, OpKind::StepInc { .. } | OpKind::BiasCorr(_));
+    let is_counter = |op: &Op| matches!(op.kind, OpKind::StepInc { .. } | OpKind::BiasCorr(_) | OpKind::UpdateRates(_));
     let ops = &rw.program().ops;
     let counted = ops.iter().rposition(|op| !is_counter(op) && op.arg("counter").is_some());
     let front = updates.first().map_or(0, |u| u.ready).max(counted.map_or(0, |at| at + 1));

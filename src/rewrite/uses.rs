@@ -13,14 +13,21 @@ pub(super) struct Uses {
     content: Vec<LValueId>,
     /// How many operations read each value, its plain views included.
     readers: Vec<usize>,
+    /// The first of them; behind the last operation where there is none.
+    first: Vec<usize>,
 }
 
 impl Uses {
     pub(super) fn of(program: &Program) -> Self {
         let content = contents(program);
         let mut readers = vec![0; program.values.len()];
-        for read in program.ops.iter().flat_map(Op::reads) {
-            readers[content[read.0 as usize].0 as usize] += 1;
+        let mut first = vec![program.ops.len(); program.values.len()];
+        for (number, op) in program.ops.iter().enumerate() {
+            for read in op.reads() {
+                let at = content[read.0 as usize].0 as usize;
+                readers[at] += 1;
+                first[at] = first[at].min(number);
+            }
         }
         readers[content[program.output.0 as usize].0 as usize] += usize::from(program.mode == Mode::Eval);
         let mut writer = vec![None; program.values.len()];
@@ -29,12 +36,18 @@ impl Uses {
                 writer[written.0 as usize] = Some(index);
             }
         }
-        Self { writer, content, readers }
+        Self { writer, content, readers, first }
     }
 
     /// The operation that makes `value`, whoever else reads it.
     pub(super) fn producer(&self, rw: &Rewriter, value: Option<LValueId>) -> Option<usize> {
         self.writer[self.content[value?.0 as usize].0 as usize].map(|number| rw.now(number))
+    }
+
+    /// Whether the operation `number`, which reads `value`, is the first to do so: what makes `value` may be made part of
+    /// it.
+    pub(super) fn is_first_reader(&self, value: Option<LValueId>, number: usize) -> bool {
+        value.is_some_and(|id| self.first[self.content[id.0 as usize].0 as usize] >= number)
     }
 
     /// The operation that makes `value`, where `value` has no other reader and does not outlive the step.

@@ -1,6 +1,6 @@
 //! Every kernel there is, with its id, its preconditions and a rough cost.
 
-use super::{CpuFacts, Isa, Variant, cpu_attention, cpu_conv, cpu_gemm, cpu_recurrence, cpu_rest};
+use super::{CpuFacts, Isa, Variant, cpu_attention, cpu_classifier, cpu_conv, cpu_gemm, cpu_recurrence, cpu_rest};
 use crate::ops::OpKind;
 use crate::tensor::DType;
 
@@ -47,6 +47,7 @@ pub fn workspace_bytes(kind: &OpKind, variant: Variant, threads: usize) -> usize
         Variant::Fast(isa) if is_product(kind) => cpu_conv::workspace_bytes(kind, isa, threads),
         Variant::Fast(isa) => cpu_attention::workspace_bytes(kind, isa, threads)
             .or_else(|| cpu_recurrence::workspace_bytes(kind, isa))
+            .or_else(|| cpu_classifier::workspace_bytes(kind, isa, threads))
             .unwrap_or_else(|| cpu_rest::workspace_bytes(kind, variant)),
         _ => cpu_rest::workspace_bytes(kind, variant),
     }
@@ -64,8 +65,8 @@ pub fn cost_us(kind: &OpKind, variant: Variant, cpu: CpuFacts) -> f64 {
         Variant::Fast(Isa::Avx512) => (140.0e3, 20.0e3, 32.0e3),
     };
     let elem = if variant == Variant::RefF64 { 8 } else { 4 };
-    let is_recurrence = matches!(kind, OpKind::Recurrence(_) | OpKind::RecurrenceBwd(_));
-    let rate = if is_product(kind) || is_recurrence { product } else { other };
+    let multiplies = matches!(kind, OpKind::Recurrence(_) | OpKind::RecurrenceBwd(_) | OpKind::ClassifierCe(_));
+    let rate = if is_product(kind) || multiplies { product } else { other };
     let one = (kind.flops() as f64 / rate).max(kind.bytes_moved(elem) as f64 / bytes);
     let reference = matches!(variant, Variant::RefF32 | Variant::RefF64);
     // A barrier costs 0.3 us, so that small operations run on one thread.

@@ -7,6 +7,7 @@
 pub mod catalogue;
 mod choose;
 pub mod cpu_attention;
+pub mod cpu_classifier;
 pub mod cpu_conv;
 pub mod cpu_gemm;
 pub mod cpu_recurrence;

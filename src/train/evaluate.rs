@@ -8,6 +8,7 @@ use crate::exec::cpu::Pool;
 use crate::exec::{CachedStep, Executor, Step, StepKey, WHOLE};
 use crate::model::losses::is_right;
 use crate::model::{Model, Targets};
+use crate::rewrite::LARGE_SCORES;
 use crate::select::Target as Machine;
 use serde::Serialize;
 use std::sync::Arc;
@@ -34,13 +35,26 @@ pub(super) struct Evaluator {
     indices: Vec<u32>,
 }
 
+/// The network as it is evaluated on a machine: on a CPU with no more samples at once than have scores of as much
+/// memory as a training step holds whole, so that a large vocabulary takes no more there either.
+#[must_use]
+pub fn evaluated(model: &Model, machine: &Machine) -> Model {
+    let sample_bytes = model.output.len() * size_of::<f32>();
+    let most = if model.loss.wants_classes() && machine.as_cpu().is_some() {
+        (LARGE_SCORES / sample_bytes.max(1)).max(1)
+    } else {
+        usize::MAX
+    };
+    model.with_batch(model.batch.min(most))
+}
+
 /// The step that evaluates a network on a machine.
 ///
 /// # Errors
 /// Where it cannot be compiled.
 pub(super) fn compiled_evaluation(model: &Model, machine: &Machine) -> Result<Compiled, TrainError> {
-    let options = Options::eval(machine.clone());
-    Ok(compile(model, &Options { gpu_times: gpu_times(model, &options)?, ..options })?)
+    let (model, options) = (evaluated(model, machine), Options::eval(machine.clone()));
+    Ok(compile(&model, &Options { gpu_times: gpu_times(&model, &options)?, ..options })?)
 }
 
 /// More classes than this make a confusion matrix that nobody reads.
@@ -79,7 +93,8 @@ impl Evaluator {
             }
             (stale, _) => CachedStep::alone(Step::sharing(compiled, stale.as_ref().unwrap_or(owner))?),
         };
-        Ok(Self { step, indices: vec![0; model.batch] })
+        let indices = vec![0; step.compiled().model.batch];
+        Ok(Self { step, indices })
     }
 
     /// The network's outputs for samples by index, `[indices.len(), output]`, handed to `each` batch by batch with the
@@ -137,7 +152,8 @@ impl Evaluator {
         let mut confusion = if classes && kinds <= MAX_CONFUSION { vec![vec![0u32; kinds]; kinds] } else { Vec::new() };
         let (mut loss, mut right, mut whole) = (0.0f64, 0usize, 0usize);
         let mut failure = None;
-        let indices = &*plant::held_out(indices, model.batch);
+        let batch = self.indices.len();
+        let indices = &*plant::held_out(indices, batch);
         self.outputs(pool, stored, indices, |chunk, values| {
             let labels = set.target.labels(chunk).unwrap_or_else(|error| {
                 failure = Some(error);
@@ -151,9 +167,7 @@ impl Evaluator {
                             let (label, guess) = (*label as usize, argmax(row));
                             loss += cross_entropy(row, label);
                             right += usize::from(guess == label && !row[guess].is_nan());
-                            if let Some(cell) = confusion.get_mut(label).and_then(|r| r.get_mut(guess)) {
-                                *cell += 1;
-                            }
+                            count_answer(&mut confusion, label, guess);
                         }
                         whole += usize::from(right - before == positions);
                     }
@@ -175,7 +189,7 @@ impl Evaluator {
         let samples = indices.len();
         // Of classes there is one for each position, and the mean is over all of them.
         let each = if classes { positions } else { 1 };
-        let n = (plant::divisor(samples, model.batch).max(1) * each) as f64;
+        let n = (plant::divisor(samples, batch).max(1) * each) as f64;
         Ok(Evaluation {
             samples,
             loss: loss / n,
@@ -183,6 +197,13 @@ impl Evaluator {
             exact: (classes && positions > 1).then(|| whole as f64 / (n / positions as f64)),
             confusion,
         })
+    }
+}
+
+/// Counts an answer where every class has its row.
+fn count_answer(confusion: &mut [Vec<u32>], label: usize, guess: usize) {
+    if let Some(cell) = confusion.get_mut(label).and_then(|row| row.get_mut(guess)) {
+        *cell += 1;
     }
 }
 
@@ -196,4 +217,25 @@ fn cross_entropy(row: &[f32], label: usize) -> f64 {
     let max = row.iter().fold(f64::NEG_INFINITY, |m, &v| m.max(f64::from(v)));
     let sum: f64 = row.iter().map(|&v| (f64::from(v) - max).exp()).sum();
     max + sum.ln() - f64::from(row[label])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::{check, read_preset};
+    use crate::select::Isa;
+
+    #[test]
+    fn large_vocabularies_are_evaluated_a_few_samples_at_once() {
+        let of = |vocab: usize, batch: usize| {
+            let text = format!(
+                r#"{{"name": "v", "input": {{"type": "tokens", "shape": [32], "vocab": {vocab}, "batch": {batch}}},
+                "layers": [{{"type": "embedding", "units": 4}}, {{"type": "dense", "units": {vocab}}}],
+                "loss": {{"type": "softmax_cross_entropy"}}, "optimizer": {{"type": "sgd", "lr": 0.1}}}}"#
+            );
+            let model = check(&read_preset(&text).unwrap()).model.unwrap();
+            evaluated(&model, &Machine::cpu(Isa::Avx2, 2)).batch
+        };
+        assert_eq!((of(1_000, 16), of(20_000, 16), of(200_000, 16)), (16, 6, 1));
+    }
 }

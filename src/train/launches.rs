@@ -1,6 +1,6 @@
 //! Several steps at once: where the data set is on a GPU, they are launched ahead of their reports.
 
-use super::session::Watched;
+use super::watched::Watched;
 use super::{Session, Spans, StepReport, Stretches, TrainError};
 use crate::exec::{ExecError, StepRecord};
 use std::borrow::Cow;

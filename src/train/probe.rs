@@ -13,7 +13,7 @@ use crate::exec::{ExecError, Executor};
 use crate::lower::LValueId;
 use crate::ops::Dir;
 use crate::plan::{BindingPlan, BufferId};
-use crate::select::Isa;
+use crate::select::{Choice, Isa};
 use crate::tensor::DType;
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
@@ -286,7 +286,11 @@ pub fn measure_ops(spec: &SessionSpec, known: Option<Ceilings>) -> Result<OpTime
     let choices = &compiled.selection.choices;
     let floors = match (step.floors()?, &ceilings) {
         (Some(floors), _) => floors,
-        (None, Some(c)) => choices.iter().map(|k| c.floor(k.least_flops, k.bytes)).collect(),
+        (None, Some(c)) => {
+            // The ceilings are the best of a few rounds. An operation that is faster has shown a better one.
+            let of = |(k, us): (&Choice, &f64)| c.floor(k.least_flops, k.bytes).at_most(*us);
+            choices.iter().zip(&op_us).map(of).collect()
+        }
         (None, None) => Vec::new(),
     };
     Ok(OpTimes { op_us, floors, replay_us, ceilings, rounds })
@@ -397,8 +401,10 @@ mod tests {
         let times = measure_ops(&SessionSpec { data: DataChoice::Resident, ..spec() }, None).unwrap();
         assert_eq!(times.op_us.len(), times.floors.len());
         assert!(times.op_us.iter().all(|t| *t >= 0.0) && times.replay_us > 0.0 && times.ceilings.is_some());
-        for (op, (us, floor)) in times.op_us.iter().zip(&times.floors).enumerate() {
-            assert!(floor.us <= *us, "op {op} takes {us} us, and no less than {floor:?}");
-        }
+        let pairs = || times.op_us.iter().zip(&times.floors);
+        assert!(pairs().all(|(us, floor)| floor.us > 0.0 && floor.us <= *us), "{times:?}");
+        // Few if any reach their floor: it is made of the highest rates that were measured.
+        let reached = pairs().filter(|(us, floor)| floor.us == **us).count();
+        assert!(reached * 4 < times.op_us.len(), "{reached} of {:?}", times.floors);
     }
 }

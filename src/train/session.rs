@@ -4,18 +4,19 @@ use super::checkpoint::Resumed;
 use super::evaluate::{Evaluation, Evaluator};
 use super::nan_guard::{Guard, parameters_are_finite};
 use super::plant;
-use super::preparation::{BroughtUp, FIRST_LOSS_SCALE, bring_up, start_loss_scale};
+use super::preparation::{BroughtUp, bring_up};
 use super::recipe::Recipe;
 use super::stopwatch::Stopwatch;
 use super::trained_on::TrainedOn;
 use super::training_step::{BatchMeans, TrainingStep};
+use super::watched::Watched;
 use super::weights::{export, import, open_tensors};
 use super::{DataFeed, Origin, PlanKey, Purpose, SessionSpec, StepReport, Stretches, TrainError};
 use crate::compile::Compiled;
 use crate::data::{self, BatchPlace, Dataset};
 use crate::exec::ExecError;
 use crate::exec::cpu::{Pool, host_target};
-use crate::exec::{CacheCounts, Executor, RecordedAs, Recording, Step, StepRecord};
+use crate::exec::{CacheCounts, Executor, Recording, Step, StepRecord};
 use crate::lower::LValueId;
 use crate::model::{Model, Preset, check};
 use crate::tensor::HostTensor;
@@ -23,21 +24,6 @@ use std::borrow::Cow;
 use std::path::Path;
 use std::sync::{Arc, OnceLock};
 use std::time::Instant;
-
-/// The values that the host reads after a step.
-pub(super) struct Watched {
-    loss: LValueId,
-    pub(super) accuracy: Option<LValueId>,
-    pub(super) update_max: Option<LValueId>,
-    pub(super) grad_norm: Option<LValueId>,
-    update_max_seg: Option<LValueId>,
-    pub(super) hyper: LValueId,
-    /// What the update of a step is scaled by, where a schedule or a limit of the gradient works it out.
-    pub(super) rates: Option<LValueId>,
-    /// The number of steps of the run, where the rate depends on it.
-    pub(super) steps: Option<LValueId>,
-    pub(super) loss_scale: Option<LValueId>,
-}
 
 /// A training run.
 pub struct Session {
@@ -97,15 +83,15 @@ impl Session {
         let origin = spec.init.as_deref().map(|path| given_parameters(&mut train, &model, path)).transpose()?.flatten();
         let watched = Watched::new(&train)?;
         let total = total_of(spec, &model, &feed)?;
-        watched.write_start(&mut train, &model, seed)?;
-        watched.write_steps(&mut train, total)?;
+        watched.write_start(&mut train, &model, seed, total)?;
         let guard = Guard::new(&mut train, &feed, kept)?;
         watch.report("first snapshot");
         watched.warm_up(&guard, &mut train, &mut feed, &mut pool)?;
         notes.extend(eager_note(spec.executor, &train));
         watch.report("warm-up");
         let wants_evaluation = feed.holds_out() || spec.purpose == Purpose::Predict;
-        let evaluator = wants_evaluation.then(|| Evaluator::new(&model, &machine, train.last(), evaluation)).transpose()?;
+        let evaluator =
+            wants_evaluation.then(|| Evaluator::new(&model, &machine, train.last(), evaluation)).transpose()?;
         notes.extend(evaluator.as_ref().and_then(Evaluator::eager_note));
         watch.report("evaluation");
         let streams = spec.executor == Executor::Replay && watched.hold(&mut train, &feed)?;
@@ -428,74 +414,5 @@ fn total_of(spec: &SessionSpec, model: &Model, feed: &DataFeed) -> Result<u64, T
     match model.update.schedule.beyond(total).filter(|_| spec.purpose == Purpose::Train) {
         Some(mistake) => Err(TrainError::Preset(vec![mistake])),
         None => Ok(total),
-    }
-}
-
-impl Watched {
-    /// Writes what a run begins with besides its parameters.
-    fn write_start(&self, train: &mut Step, model: &Model, seed: u64) -> Result<(), TrainError> {
-        train.write(self.hyper, &[model.optimizer.lr() as f32, model.optimizer.weight_decay() as f32])?;
-        let counter = train.find("counter")?;
-        train.write(counter, &[seed as i64, 0])?;
-        if let Ok(batches) = train.find("batches") {
-            train.write(batches, &[seed as i64, 0])?;
-        }
-        start_loss_scale(train, FIRST_LOSS_SCALE)?;
-        Ok(train.watch(&self.read_back())?)
-    }
-
-    /// Writes the number of steps of the run, where the rate depends on it.
-    fn write_steps(&self, train: &mut Step, total: u64) -> Result<(), TrainError> {
-        match self.steps {
-            Some(steps) => Ok(train.write(steps, &[i64::try_from(total).unwrap_or(i64::MAX)])?),
-            None => Ok(()),
-        }
-    }
-
-    fn new(step: &Step) -> Result<Self, TrainError> {
-        let program = &step.compiled().plan.program;
-        let find = |name: &str| program.find(name);
-        Ok(Self {
-            loss: step.find("loss")?,
-            accuracy: find("accuracy"),
-            update_max: find("update_max"),
-            grad_norm: find("grad_norm"),
-            update_max_seg: find("update_max_seg"),
-            hyper: step.find("hyper")?,
-            rates: find("rates"),
-            steps: find("steps"),
-            loss_scale: find("loss_scale"),
-        })
-    }
-
-    /// Makes the first step on its batch, and puts everything back.
-    fn warm_up(
-        &self,
-        guard: &Guard,
-        train: &mut TrainingStep,
-        feed: &mut DataFeed,
-        pool: &mut Pool,
-    ) -> Result<(), TrainError> {
-        let start = feed.position();
-        feed.next(train)?;
-        // A device has run every launch once, on its fresh memory.
-        if train.capabilities().record == RecordedAs::Calls {
-            guard.warm_up(train, pool)?;
-        }
-        feed.resume(start)
-    }
-
-    /// Keeps the data set on the device, so that steps fetch their batches themselves; false where they do not.
-    fn hold(&self, train: &mut Step, feed: &DataFeed) -> Result<bool, TrainError> {
-        Ok(match feed.whole() {
-            Some((samples, targets)) => train.hold(samples, targets, feed.shuffled_rows(), &self.read_back())?,
-            None => false,
-        })
-    }
-
-    /// The values that are read after every step.
-    fn read_back(&self) -> Vec<LValueId> {
-        let optional = [self.accuracy, self.update_max, self.grad_norm, self.loss_scale];
-        [self.loss, self.rates.unwrap_or(self.hyper)].into_iter().chain(optional.into_iter().flatten()).collect()
     }
 }

@@ -3,6 +3,7 @@
 mod exactness;
 mod exports;
 mod files;
+mod generate;
 mod inputs;
 mod kept;
 #[cfg(target_os = "linux")]
@@ -133,7 +134,8 @@ fn data_folder() -> PathBuf {
 #[test]
 fn help_of_every_command_has_examples() {
     let help = succeed(&["--help"]);
-    for name in ["studio", "train", "plan", "verify", "predict", "bench", "arena", "presets", "doctor", "completions"] {
+    let names = ["studio", "train", "plan", "verify", "predict", "generate", "bench", "arena", "presets", "doctor"];
+    for name in names.into_iter().chain(["completions"]) {
         assert!(help.contains(name), "{help}");
         let text = succeed(&[name, "--help"]);
         assert!(text.contains("Examples:") && text.contains(&format!("stepgraph {name}")), "{text}");

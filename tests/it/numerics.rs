@@ -7,8 +7,9 @@ use stepgraph::exec::cpu::host_target;
 use stepgraph::exec::{Executor, Step};
 use stepgraph::ir::Phase;
 use stepgraph::model::random::{Size, random_preset};
-use stepgraph::model::{Model, read_preset, write_preset};
+use stepgraph::model::{Model, Preset, read_preset, write_preset};
 use stepgraph::select::{Isa, Policy, Target};
+use stepgraph::train::{VerifyOptions, verify};
 
 const SEED: u64 = 3;
 
@@ -20,10 +21,15 @@ fn isas() -> Vec<Isa> {
 
 /// Small networks by the dozen, and a few that threads share; `STEPGRAPH_NETWORKS=20` draws twenty times as many.
 fn networks(small: u64, large: u64) -> impl Iterator<Item = Model> {
+    presets(small, large).map(|preset| model(&preset))
+}
+
+/// As [`networks`], as documents.
+fn presets(small: u64, large: u64) -> impl Iterator<Item = Preset> {
     let times = std::env::var("STEPGRAPH_NETWORKS").ok().and_then(|t| t.parse().ok()).unwrap_or(1u64);
     // Differences are measured by the length of a tensor, which says little where fields are at the ends of their
     // ranges.
-    let of = |size: Size, seeds: std::ops::Range<u64>| seeds.map(move |s| model(&random_preset(s, size.usual())));
+    let of = |size: Size, seeds: std::ops::Range<u64>| seeds.map(move |s| random_preset(s, size.usual()));
     of(Size::SMALL, 0..small * times).chain(of(Size::LARGE, 1_000_000..1_000_000 + large * times))
 }
 
@@ -53,11 +59,23 @@ fn errors(found: &[Vec<f64>], exact: &[Vec<f64>]) -> Vec<f64> {
     found.iter().zip(exact).map(one).collect()
 }
 
+/// Whether every element of the gradients is within what its own arithmetic rounds: the judge of networks whose
+/// gradients vanish, or are so sensitive that another order of sums makes a difference.
+fn is_within_bounds(preset: &Preset, isa: Isa) -> bool {
+    let options =
+        VerifyOptions { machine: Some(Target::cpu(isa, 2)), seed: SEED, replays: Some(1), ..Default::default() };
+    let report = verify(preset, &options, |_| {}).unwrap();
+    let fast = report.checks.iter().find(|check| check.name.starts_with("fast kernels against reference")).unwrap();
+    assert!(fast.passed.is_some(), "{}: {fast:?}", preset.name);
+    fast.passed == Some(true)
+}
+
 #[test]
 fn gradients_agree_with_plain_loops_in_f64() {
     let mut all = Vec::new();
     let mut failures = Vec::new();
-    for model in networks(200, 8) {
+    for preset in presets(200, 8) {
+        let model = model(&preset);
         let exact = gradients(&model, &Options::reference_f64(Target::cpu(Isa::Portable, 1)));
         let mut plain = None;
         for isa in isas() {
@@ -73,7 +91,7 @@ fn gradients_agree_with_plain_loops_in_f64() {
                     let options = Options { policy: Policy::Reference, ..Options::train(Target::cpu(isa, 1)) };
                     errors(&gradients(&model, &options), &exact)
                 });
-                if error > 8.0 * plain[i] {
+                if error > 8.0 * plain[i] && !is_within_bounds(&preset, isa) {
                     let name = &model.param(trained(&model).nth(i).unwrap()).name;
                     failures.push(format!(
                         "{} on {}: {name} is off by {error:.1e}, plain f32 loops by {:.1e}",

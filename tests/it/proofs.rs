@@ -1,6 +1,9 @@
 //! The proofs of `verify` on networks that are right: none may fail.
 
+use stepgraph::compile::{Options, compile};
+use stepgraph::lower::Op;
 use stepgraph::model::{Preset, read_preset};
+use stepgraph::ops::OpKind;
 use stepgraph::train::{Proof, RandomRun, VerifyOptions, verify, verify_some};
 
 /// What fails of a preset, a line each.
@@ -94,6 +97,58 @@ fn an_exact_output_is_subtracted_from_its_target_in_f32() {
                 "layers": [{{"type": "layer_norm"}}], "loss": {{"type": "mse"}},
                 "optimizer": {{"type": "sgd", "lr": 0.1}},
                 "data": {{"type": "regression", "samples": 12, "noise": 0.1, "held_out": 0.4, "split": "last"}}}}"#
+        );
+        let failed = failures(&read_preset(&text).unwrap(), seed);
+        assert!(failed.is_empty(), "{}", failed.join("\n"));
+    }
+}
+
+/// A network of tokens with a large vocabulary, whose classifier works in chunks of rows.
+fn large_vocabulary() -> Preset {
+    let text = r#"{"version": 1, "name": "large-vocabulary",
+        "input": {"type": "tokens", "shape": [56], "vocab": 20011, "batch": 4},
+        "layers": [{"type": "embedding", "units": 9}, {"type": "position"}, {"type": "layer_norm"},
+            {"type": "dense", "units": 20011, "tied": "layers.0"}],
+        "loss": {"type": "softmax_cross_entropy", "label_smoothing": 0.1},
+        "optimizer": {"type": "adamw", "lr": 0.001}}"#;
+    read_preset(text).unwrap()
+}
+
+#[test]
+fn a_large_vocabulary_passes_every_proof_and_never_has_all_its_scores() {
+    let preset = large_vocabulary();
+    let model = stepgraph::model::check(&preset).model.unwrap();
+    let target = stepgraph::exec::cpu::host_target(2);
+    let compiled = compile(&model, &Options::train(target)).unwrap();
+    let scores = (4 * 56 * 20_011 * size_of::<f32>()) as u64;
+    let (largest, name) = compiled.plan.buffers.iter().map(|b| (b.bytes, b.name.as_str())).max().unwrap();
+    assert!(largest < scores / 2, "{name} takes {largest} bytes, all scores {scores}");
+    assert!(compiled.plan.arena_bytes < scores, "{} and {scores} bytes", compiled.plan.arena_bytes);
+    let classifier = |op: &Op| matches!(op.kind, OpKind::ClassifierCe(_));
+    assert_eq!(compiled.plan.program.ops.iter().filter(|op| classifier(op)).count(), 1);
+    let failed = failures(&preset, 3);
+    assert!(failed.is_empty(), "{}", failed.join("\n"));
+}
+
+/// The weight of an embedding that other layers use too: once, twice, in a repeated block, and in batches of which
+/// several make a step.
+#[test]
+fn a_weight_that_layers_share_passes_every_proof() {
+    let tied = |bias: bool| format!(r#"{{"type": "dense", "units": 7, "tied": "layers.0", "bias": {bias}}}"#);
+    let back = r#"{"type": "dense", "units": 5, "activation": "tanh"}"#;
+    let cases = [
+        (tied(false), 1),
+        (format!("{}, {back}, {}", tied(true), tied(true)), 1),
+        (format!(r#"{{"type": "repeat", "times": 3, "layers": [{}, {back}]}}, {}"#, tied(true), tied(true)), 1),
+        (format!(r#"{{"type": "dense", "units": 5, "activation": "relu"}}, {}"#, tied(true)), 3),
+    ];
+    for (seed, (layers, accumulate)) in (0..).zip(cases) {
+        let text = format!(
+            r#"{{"version": 1, "name": "tied-{seed}",
+                "input": {{"type": "tokens", "shape": [6], "vocab": 7, "batch": 4}},
+                "layers": [{{"type": "embedding", "units": 5}}, {{"type": "position"}}, {layers}],
+                "loss": {{"type": "softmax_cross_entropy"}}, "optimizer": {{"type": "adam", "lr": 0.01}},
+                "train": {{"steps": 9, "accumulate": {accumulate}}}}}"#
         );
         let failed = failures(&read_preset(&text).unwrap(), seed);
         assert!(failed.is_empty(), "{}", failed.join("\n"));

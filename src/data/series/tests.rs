@@ -1,3 +1,5 @@
+//! Windows over the columns of a table.
+
 use crate::data::{Dataset, Preprocessing, Request, Target, load, load_as, split};
 use crate::model::{DataSource, DataSpec, LossSpec, NamedInput, TargetColumn};
 use std::fs;

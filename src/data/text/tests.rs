@@ -1,3 +1,5 @@
+//! Windows over texts, read as bytes or characters.
+
 use crate::data::{Dataset, Preprocessing, Request, RowPart, Samples, Split, Target, load, load_as, split};
 use crate::model::{Content, DataSource, DataSpec, LossSpec, NamedInput, Tokens};
 use std::fs;

@@ -54,6 +54,14 @@ pub struct Floor {
     pub bound: &'static str,
 }
 
+impl Floor {
+    /// At most what was measured.
+    #[must_use]
+    pub fn at_most(self, us: f64) -> Self {
+        Self { us: self.us.min(us), ..self }
+    }
+}
+
 impl Ceilings {
     /// Measures the ceilings with the arithmetic of `isa`, which this processor must have, on the threads of the pool.
     /// Takes about half a second.

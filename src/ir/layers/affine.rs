@@ -38,12 +38,12 @@ fn affine(b: &mut Builder<'_>, at: &At<'_>, conv: Option<(Window, usize)>) -> Va
     let function = at.layer.spec.activation();
     let y = b.real(if function.is_some() { "z" } else { "y" }, at.out.clone());
     let inputs: Vec<ValueId> = [Some(at.x), w, bias].into_iter().flatten().collect();
-    let bias = bias.is_some();
+    let (bias, tied) = (bias.is_some(), at.layer.spec.tied().is_some());
     match conv {
         Some((window, groups)) => b.node(nodes::Conv2d { window, groups, bias }, inputs, vec![y]),
-        None => b.node(nodes::Linear { bias }, inputs, vec![y]),
+        None => b.node(nodes::Linear { bias, tied }, inputs, vec![y]),
     }
-    b.record(Product { x, bias, conv, params: Params::OF_LAYER });
+    b.record(Product { x, bias, tied, conv, params: Params::OF_LAYER });
     b.trained_before = true;
     match function {
         Some(function) => activation(b, function, y, at.out.clone()),
@@ -70,8 +70,9 @@ pub(super) fn projection(b: &mut Builder<'_>, at: &At<'_>, x: ValueId, params: P
     let w = b.param_value(at.layer, params.weight);
     let bias = b.param_value(at.layer, params.bias);
     let y = b.real(y.0, y.1);
-    b.node(nodes::Linear { bias: bias.is_some() }, [Some(x), w, bias].into_iter().flatten().collect(), vec![y]);
-    b.record(Product { x: saved, bias: bias.is_some(), conv: None, params });
+    let node = nodes::Linear { bias: bias.is_some(), tied: false };
+    b.node(node, [Some(x), w, bias].into_iter().flatten().collect(), vec![y]);
+    b.record(Product { x: saved, bias: bias.is_some(), tied: false, conv: None, params });
     b.trained_before = true;
     y
 }
@@ -79,13 +80,15 @@ pub(super) fn projection(b: &mut Builder<'_>, at: &At<'_>, x: ValueId, params: P
 struct Product {
     x: ValueId,
     bias: bool,
+    /// Whether the weight is the transposed table of an embedding.
+    tied: bool,
     conv: Option<(Window, usize)>,
     params: Params,
 }
 
 impl Derivative for Product {
     fn backward(&self, b: &mut Builder<'_>, at: &Backward<'_>) -> Option<ValueId> {
-        let Self { x, bias, conv, params } = *self;
+        let Self { x, bias, tied, conv, params } = *self;
         let [of_weight, of_bias, of_input] = params.gradients;
         let (w_before, dw) = b.param_grad(at.layer, params.weight, of_weight);
         let (b_before, db) = b.param_grad(at.layer, params.bias, of_bias);
@@ -97,7 +100,7 @@ impl Derivative for Product {
         let (input_grad, accumulate) = (at.input_grad, w_before.is_some());
         let kind: NodeKind = match conv {
             Some((window, groups)) => nodes::Conv2dBwd { window, groups, bias, input_grad, accumulate }.into(),
-            None => nodes::LinearBwd { bias, input_grad, accumulate }.into(),
+            None => nodes::LinearBwd { bias, input_grad, accumulate, tied }.into(),
         };
         b.node(kind, inputs, outputs);
         dx

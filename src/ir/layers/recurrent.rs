@@ -71,7 +71,7 @@ fn walk(
     let [weight_ih, weight_hh, bias_ih, bias_hh] = params.map(|kind| b.param_value(at.layer, kind));
     let input = b.real(&format!("input{end}"), wide.clone());
     let inputs = [Some(at.x), weight_ih, bias_ih].into_iter().flatten().collect();
-    b.node(nodes::Linear { bias: true }, inputs, vec![input]);
+    b.node(nodes::Linear { bias: true, tied: false }, inputs, vec![input]);
     let is_output = direction.reverse || !direction.bidirectional;
     let shape = match (is_output, direction.last) {
         (true, _) => at.out.clone(),
@@ -154,5 +154,5 @@ fn linear(
     let inputs = [Some(dy), Some(x), w, w_before, b_before].into_iter().flatten().collect();
     let outputs = [dw, db, dx].into_iter().flatten().collect();
     let (input_grad, accumulate) = (dx.is_some(), w_before.is_some());
-    b.node(nodes::LinearBwd { bias: true, input_grad, accumulate }, inputs, outputs);
+    b.node(nodes::LinearBwd { bias: true, input_grad, accumulate, tied: false }, inputs, outputs);
 }

@@ -3,10 +3,12 @@
 use super::{NodeType, Over, Shapes, Window, elements, image_dims, must, same};
 use serde::{Deserialize, Serialize};
 
-/// `x, w, [b] -> y`
+/// `x, w, [b] -> y`; `w` is `[in, out]`, or `[out, in]` where it is the table of an embedding.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Linear {
     pub bias: bool,
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub tied: bool,
 }
 
 /// `x, w, [b] -> y`
@@ -17,12 +19,16 @@ pub struct Conv2d {
     pub bias: bool,
 }
 
-/// `dy, x, w, [dw], [db] -> dw, [db], [dx]`; gradients among the inputs are added to.
+/// `dy, x, w, [dw], [db] -> dw, [db], [dx]`; gradients among the inputs are added to. That of a table may be there
+/// before the first of the bias, which is the layer's own.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct LinearBwd {
     pub bias: bool,
     pub input_grad: bool,
     pub accumulate: bool,
+    /// As in [`Linear`].
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub tied: bool,
 }
 
 /// As [`LinearBwd`].
@@ -41,7 +47,8 @@ impl NodeType for Linear {
         let (Some((k, rows)), Some((n, out_rows))) = (x.split_last(), y.split_last()) else {
             return Err("a scalar has no last axis".into());
         };
-        must(w == [*k, *n] && rows == out_rows, format!("{x:?} by {w:?} cannot give {y:?}"))
+        let weight = if self.tied { [*n, *k] } else { [*k, *n] };
+        must(w == weight && rows == out_rows, format!("{x:?} by {w:?} cannot give {y:?}"))
     }
 }
 

@@ -1,7 +1,7 @@
 //! Products with weights: dense layers and convolutions, and their gradients.
 
 use super::Lower;
-use crate::ir::{Node, Window, nodes};
+use crate::ir::{Node, ValueId, Window, nodes};
 use crate::lower::flat::{FilterOrder, ParamOrder};
 use crate::lower::lowerer::Lowerer;
 use crate::lower::program::{LValueId, Layout};
@@ -11,13 +11,13 @@ use crate::ops::{ConvGeometry, Epilogue, Gemm, Trans};
 
 impl Lower for nodes::Linear {
     fn lower(&self, l: &mut Lowerer<'_>, node: &Node) {
-        let bias = self.bias;
+        let Self { bias, tied } = *self;
         let x = l.lowered(node.inputs[0]);
-        let n = l.graph.value(node.inputs[1]).shape.0[1];
-        let x = l.features(x, node.inputs[1], n);
+        let (x, n) = factors(l, x, node.inputs[1], tied);
         let (m, k) = l.matrix(x);
         let w = l.lowered(node.inputs[1]);
-        let kind = OpKind::Gemm(Gemm { m, n, k, trans: Trans::Nn, accumulate: false, epilogue: Epilogue::default() });
+        let trans = if tied { Trans::Nt } else { Trans::Nn };
+        let kind = OpKind::Gemm(Gemm { m, n, k, trans, accumulate: false, epilogue: Epilogue::default() });
         let y =
             if bias { l.partial(node.outputs[0], Layout::Plain, "xW") } else { l.twin(node.outputs[0], Layout::Plain) };
         l.emit(kind, &[("a", Some(x)), ("b", Some(w)), ("c", Some(y))]);
@@ -29,34 +29,45 @@ impl Lower for nodes::Linear {
 
 impl Lower for nodes::LinearBwd {
     fn lower(&self, l: &mut Lowerer<'_>, node: &Node) {
-        let Self { bias, input_grad, accumulate } = *self;
+        let Self { bias, input_grad, accumulate, tied } = *self;
         let (dy, x, w) = (l.lowered(node.inputs[0]), l.lowered(node.inputs[1]), node.inputs[2]);
         let dy = l.arranged(dy, Layout::Plain);
-        let n = l.graph.value(w).shape.0[1];
-        let x = l.features(x, w, n);
+        let (x, n) = factors(l, x, w, tied);
         let (rows, k) = l.matrix(x);
         let w = l.lowered(w);
-        let before = |l: &Lowerer<'_>, i: usize| accumulate.then(|| l.lowered(node.inputs[i]));
-        let (w_prev, b_prev) = (before(l, 3), if bias { before(l, 4) } else { None });
+        // What there is already: first the gradient of the weight, then that of the bias.
+        let mut before = node.inputs[3..].iter().map(|id| l.lowered(*id));
+        let w_prev = if accumulate { before.next() } else { None };
+        let b_prev = before.next();
         let dw = l.gradient(node.outputs[0]);
         let gemm = |m, n, k, trans, accumulate| {
             OpKind::Gemm(Gemm { m, n, k, trans, accumulate, epilogue: Epilogue::default() })
         };
-        l.emit(
-            gemm(k, n, rows, Trans::Tn, accumulate),
-            &[("a", Some(x)), ("b", Some(dy)), ("c_prev", w_prev), ("c", Some(dw))],
-        );
+        let (first, second, of_weight) = match tied {
+            false => (x, dy, gemm(k, n, rows, Trans::Tn, accumulate)),
+            true => (dy, x, gemm(n, k, rows, Trans::Tn, accumulate)),
+        };
+        l.emit(of_weight, &[("a", Some(first)), ("b", Some(second)), ("c_prev", w_prev), ("c", Some(dw))]);
         if bias {
             let db = l.gradient(node.outputs[1]);
-            let kind = OpKind::BiasGrad(ops::BiasGrad { rows, cols: n, accumulate });
+            let kind = OpKind::BiasGrad(ops::BiasGrad { rows, cols: n, accumulate: b_prev.is_some() });
             l.emit(kind, &[("dy", Some(dy)), ("db_prev", b_prev), ("db", Some(db))]);
         }
         if input_grad {
             let layout = l.lv(x).layout;
             let dx = l.twin(node.outputs[1 + usize::from(bias)], layout);
-            l.emit(gemm(rows, k, n, Trans::Nt, false), &[("a", Some(dy)), ("b", Some(w)), ("c", Some(dx))]);
+            let trans = if tied { Trans::Nn } else { Trans::Nt };
+            l.emit(gemm(rows, k, n, trans, false), &[("a", Some(dy)), ("b", Some(w)), ("c", Some(dx))]);
         }
     }
+}
+
+/// The input of a dense layer in the order that its weight asks for, and the number of its outputs. The table of an
+/// embedding is stored as it is.
+fn factors(l: &mut Lowerer<'_>, x: LValueId, weight: ValueId, tied: bool) -> (LValueId, usize) {
+    let dims = &l.graph.value(weight).shape.0;
+    let (inputs, outputs) = (dims[0], dims[1]);
+    if tied { (l.arranged(x, Layout::Plain), inputs) } else { (l.features(x, weight, outputs), outputs) }
 }
 
 impl Lower for nodes::Conv2d {

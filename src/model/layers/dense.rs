@@ -1,4 +1,4 @@
-//! `dense`: `y = x W + b` over the last axis; weight `[in, units]`.
+//! `dense`: `y = x W + b` over the last axis; weight `[in, units]`, or the transposed table of an embedding.
 
 use super::{ACTIVATION_HELP, LayerKind, LayerType};
 use crate::model::activation::Activation;
@@ -9,16 +9,21 @@ use crate::model::param::ParamKind;
 use crate::model::schema::{FieldSpec, Lens, Range, lens};
 use crate::tensor::Shape;
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Dense {
     pub units: usize,
     pub activation: Option<Activation>,
     pub bias: bool,
+    /// The place of the embedding whose table, transposed, is the weight, as it was typed; empty where the layer has a
+    /// weight of its own.
+    pub tied: String,
 }
 
 const UNITS: Range = Range::Whole { least: 1, most: usize::MAX, help: Some("a dense layer needs at least 1 unit") };
 const ACTIVATION: Lens<Dense, usize> =
     Lens { get: |l| Activation::option(l.activation), set: |l, i| l.activation = Activation::of_option(i) };
+
+const TIED: Lens<Dense, String> = Lens { get: |l| l.tied.clone(), set: |l, text| l.tied = text };
 
 impl LayerType for Dense {
     const KIND: LayerKind = LayerKind {
@@ -32,17 +37,19 @@ impl LayerType for Dense {
         FieldSpec::<Self>::flag("bias", lens!(bias))
             .default(|_| FieldValue::Flag(true))
             .help("Adds a learned offset to each output."),
+        FieldSpec::<Self>::text("tied", TIED)
+            .help("The embedding whose weight, transposed, is this layer's: layers.0. Empty: a weight of its own."),
     ];
     const OUTPUT_FIELD: Option<&'static str> = Some("units");
 
     fn example() -> Self {
-        Self { units: 64, activation: Some(Activation::Relu), bias: true }
+        Self { units: 64, activation: Some(Activation::Relu), bias: true, tied: String::new() }
     }
 
     fn drawn(draw: &mut Draw, input: &Shape) -> Self {
         let most = if input.rank() == 3 { 9 } else { draw.size().sample / 12 };
         let units = draw.extreme_or(&[1], |d| d.between(1, most));
-        Self { units, activation: draw.activation(), bias: draw.coin(0.7) }
+        Self { units, activation: draw.activation(), bias: draw.coin(0.7), tied: String::new() }
     }
 
     fn infer(&self, cx: &mut Infer<'_>) -> Option<Shape> {
@@ -51,7 +58,10 @@ impl LayerType for Dense {
         }
         let mut output = cx.input.clone();
         let inputs = std::mem::replace(output.0.last_mut()?, self.units);
-        cx.weight(ParamKind::Weight, [inputs, self.units], inputs, self.units);
+        // The table of an embedding is one of its parameters, and starts as such.
+        if self.tied.is_empty() {
+            cx.weight(ParamKind::Weight, [inputs, self.units], inputs, self.units);
+        }
         if self.bias {
             cx.constant(ParamKind::Bias, self.units, 0.0);
         }
@@ -64,5 +74,9 @@ impl LayerType for Dense {
 
     fn activation(&self) -> Option<Activation> {
         self.activation
+    }
+
+    fn tied(&self) -> Option<&str> {
+        Some(self.tied.as_str()).filter(|place| !place.is_empty())
     }
 }

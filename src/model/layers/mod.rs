@@ -188,6 +188,11 @@ pub trait LayerType: Clone + Debug + PartialEq + Sized + 'static {
         NextActivation::Stops
     }
 
+    /// The place of the embedding whose weight the layer uses, as it was typed.
+    fn tied(&self) -> Option<&str> {
+        None
+    }
+
     /// Whether training draws random numbers for it.
     fn is_random(&self) -> bool {
         false
@@ -360,6 +365,12 @@ impl LayerSpec {
 
     pub(super) fn next_activation(&self) -> NextActivation {
         each_layer!(self, l => l.next_activation())
+    }
+
+    /// The place of the embedding whose weight the layer uses, as it was typed.
+    #[must_use]
+    pub fn tied(&self) -> Option<&str> {
+        each_layer!(self, l => LayerType::tied(l))
     }
 
     /// Whether training draws random numbers for it.

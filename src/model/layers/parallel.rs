@@ -266,7 +266,8 @@ mod tests {
         expect(FEATURES, nothing, "layers[0].branches", "there are no branches");
         let wrong = r#"{"type": "parallel", "branches": [{"layer": []}]}"#;
         let found: Vec<String> = mistakes(FEATURES, wrong).into_iter().map(|(path, _)| path).collect();
-        assert_eq!(found, ["layers[0].branches[0].layers", "layers[0].branches[0].layer"]);
+        // Nothing in such a network can be trained.
+        assert_eq!(found, ["layers", "layers[0].branches[0].layers", "layers[0].branches[0].layer"]);
     }
 
     #[test]

@@ -9,10 +9,14 @@ use crate::tensor::Shape;
 /// Blocks are nested at most this deep.
 const DEPTH: usize = 3;
 
+/// Whether a network may be drawn; it is asked about single layers too.
+pub type Filter<'a> = &'a dyn Fn(&Preset) -> bool;
+
 /// Puts layers together that fit each other.
 pub(super) struct Builder<'a> {
     pub(super) draw: &'a mut Draw,
     pub(super) batch: usize,
+    pub(super) filter: Filter<'a>,
 }
 
 impl Builder<'_> {
@@ -26,7 +30,7 @@ impl Builder<'_> {
             }
             // A layer that keeps a large input's shape is always allowed, so that this ends.
             let limit = self.draw.size().sample.max(shape.len());
-            let output = output_of(&layer, &shape, self.batch);
+            let output = self.output_of(&layer, &shape);
             if let Some(output) = output.filter(|o| o.len() <= limit && (!keep || *o == shape)) {
                 layers.push(layer);
                 shape = output;
@@ -39,7 +43,7 @@ impl Builder<'_> {
     fn layer(&mut self, input: &Shape, depth: usize) -> Option<LayerSpec> {
         let mut layer = self.draw.pick(&LayerKind::ALL).drawn(self.draw, input);
         // A shape without its image leaves nothing for half of the layers to do.
-        let gives_features = || output_of(&layer, input, self.batch).is_some_and(|o| o.rank() == 1);
+        let gives_features = || self.output_of(&layer, input).is_some_and(|o| o.rank() == 1);
         if input.rank() > 1 && gives_features() && self.draw.coin(0.6) {
             return None;
         }
@@ -54,26 +58,26 @@ impl Builder<'_> {
         }
         Some(layer)
     }
-}
 
-/// A layer's output for an input, where it takes it: the checker's own answer.
-fn output_of(layer: &LayerSpec, input: &Shape, batch: usize) -> Option<Shape> {
-    let preset = Preset {
-        name: String::new(),
-        about: String::new(),
-        input: InputSpec::one(input.clone(), batch),
-        layers: vec![layer.clone()],
-        loss: LossSpec::MSE,
-        optimizer: OptimizerSpec::sgd(0.1),
-        update: UpdateSpec::default(),
-        precision: Precision::F32,
-        data: None,
-        train: None,
-    };
-    let checked = check(&preset);
-    // That nothing in a single layer can be trained is no mistake of the layer.
-    if checked.diagnostics.iter().any(|mistake| mistake.layer.is_some()) {
-        return None;
+    /// A layer's output for an input, where it takes it and may be drawn: the checker's own answer.
+    fn output_of(&self, layer: &LayerSpec, input: &Shape) -> Option<Shape> {
+        let preset = Preset {
+            name: String::new(),
+            about: String::new(),
+            input: InputSpec::one(input.clone(), self.batch),
+            layers: vec![layer.clone()],
+            loss: LossSpec::MSE,
+            optimizer: OptimizerSpec::sgd(0.1),
+            update: UpdateSpec::default(),
+            precision: Precision::F32,
+            data: None,
+            train: None,
+        };
+        let checked = check(&preset);
+        // That nothing in a single layer can be trained is no mistake of the layer.
+        if checked.diagnostics.iter().any(|mistake| mistake.layer.is_some()) {
+            return None;
+        }
+        checked.facts.first()?.output.clone().filter(|_| checked.model.is_none() || (self.filter)(&preset))
     }
-    checked.facts.first()?.output.clone()
 }

@@ -71,7 +71,7 @@ fn branch(draw: &mut Draw, batch: usize, input: &NamedInput, units: Option<usize
         layers.push(LayerSpec::Embedding(embedding));
     }
     let count = draw.between(0, 2);
-    let (rest, output) = Builder { draw, batch }.layers(count, &shape, 1, false);
+    let (rest, output) = Builder { draw, batch, filter: &|_| true }.layers(count, &shape, 1, false);
     layers.extend(rest);
     if output.rank() > 1 {
         layers.push(LayerSpec::Flatten(Flatten));
@@ -79,7 +79,8 @@ fn branch(draw: &mut Draw, batch: usize, input: &NamedInput, units: Option<usize
     let most = draw.size().sample / 8;
     let width = units.or((output.len() > most).then_some(most.min(12)));
     if let Some(units) = width {
-        layers.push(LayerSpec::Dense(Dense { units, activation: draw.activation(), bias: draw.coin(0.8) }));
+        let (activation, bias) = (draw.activation(), draw.coin(0.8));
+        layers.push(LayerSpec::Dense(Dense { units, activation, bias, tied: String::new() }));
     }
     (layers, width.unwrap_or(output.len()))
 }

@@ -1,8 +1,8 @@
 //! Random networks without mistakes, over every layer, loss, optimizer and precision: what proofs and property tests
 //! are run on, and how one that fails is made smaller.
 //!
-//! A seed gives the same network on every machine. Each layer draws its fields in its own file, beside the rule for what
-//! they may be, and is reached through the table that reads, writes and checks layers.
+//! A seed gives the same network on every machine. Each layer draws its fields in its own file, beside the rule for
+//! what they may be, and is reached through the table that reads, writes and checks layers.
 
 mod builder;
 mod data;
@@ -11,33 +11,49 @@ mod settings;
 mod shrink;
 
 pub use super::draw::{Draw, Size};
+pub use builder::Filter;
 pub use shrink::shrink;
 
-use super::layers::{Embedding, Flatten, GlobalAvgPool, LayerType};
-use super::{Content, InputSpec, LayerSpec, NamedInput, Precision, Preset, Targets, UpdateSpec, check};
+use super::layers::{Dense, Embedding, Flatten, GlobalAvgPool, LayerType};
+use super::{Content, InputSpec, LayerPath, LayerSpec, NamedInput, Precision, Preset, Targets, UpdateSpec, check};
 use crate::tensor::Shape;
 use builder::Builder;
 
 /// The share of networks whose input is tokens.
 const TOKENS: f64 = 0.12;
+/// The share of these whose vocabulary is large, and how large.
+const LARGE: f64 = 0.2;
+const VOCABULARY: (usize, usize) = (200, 4_000);
+/// The share of these with classes whose classifier uses the weight of the embedding, where a sample's scores are not
+/// too many.
+const TIED: f64 = 0.5;
 
 /// The network of a seed: the same on every machine.
 #[must_use]
 pub fn random_preset(seed: u64, size: Size) -> Preset {
+    random_preset_where(seed, size, &|_| true)
+}
+
+/// The network of a seed among those that `filter` lets through: a layer by itself, on a batch of two with the mean
+/// squared error, and the whole. Runs for ever where it lets nothing through.
+#[must_use]
+pub fn random_preset_where(seed: u64, size: Size, filter: Filter<'_>) -> Preset {
     let (mut draw, mut of_data) = (Draw::new(seed, size), Draw::for_data(seed, size));
     let (mut of_recipe, mut of_inputs) = (Draw::for_recipe(seed, size), Draw::for_inputs(seed, size));
     loop {
-        let preset = preset([&mut draw, &mut of_data, &mut of_recipe, &mut of_inputs], seed);
-        if check(&preset).model.is_some() {
+        let preset = preset([&mut draw, &mut of_data, &mut of_recipe, &mut of_inputs], (seed, filter));
+        if check(&preset).model.is_some() && filter(&preset) {
             return preset;
         }
     }
 }
 
-fn preset([draw, of_data, of_recipe, of_inputs]: [&mut Draw; 4], seed: u64) -> Preset {
+fn preset([draw, of_data, of_recipe, of_inputs]: [&mut Draw; 4], (seed, filter): (u64, Filter<'_>)) -> Preset {
     let size = draw.size();
     let usual = input_shape(draw);
     let vocab = draw.coin(TOKENS).then(|| draw.extreme_or(&[1, 2], |d| d.between(3, 40)));
+    let is_large = vocab.is_some() && of_recipe.coin(LARGE);
+    let vocab = if is_large { Some(of_recipe.between(VOCABULARY.0, VOCABULARY.1)) } else { vocab };
     let fitted = data::input_shape(of_data).filter(|_| vocab.is_none());
     let (is_fitted, mut shape) = (fitted.is_some(), fitted.unwrap_or(usual));
     let batch = draw.extreme_or(&[1], |d| d.between(2, size.batch));
@@ -53,22 +69,12 @@ fn preset([draw, of_data, of_recipe, of_inputs]: [&mut Draw; 4], seed: u64) -> P
     if let Some(several) = inputs::several(of_inputs, batch, content, &shape) {
         (inputs, first, input) = (several.inputs, vec![several.first], several.output);
     }
-    let (rest, mut output) = Builder { draw, batch }.layers(count, &input, 0, false);
+    let (rest, mut output) = Builder { draw, batch, filter }.layers(count, &input, 0, false);
     let mut layers = [first, rest].concat();
     let loss = settings::loss(draw, of_recipe);
     if loss.wants_classes() {
-        // The positions of a sequence may have a class each.
-        if output.rank() == 3 || output.rank() == 2 && draw.coin(0.6) {
-            let flatten = draw.coin(0.5);
-            let pool = LayerSpec::GlobalAvgPool(GlobalAvgPool);
-            layers.push(if flatten { LayerSpec::Flatten(Flatten) } else { pool });
-            output = Shape::from([1]);
-        }
-        let classifier = settings::classifier(draw, if is_fitted { data::classes(&shape) } else { 2 });
-        if let (LayerSpec::Dense(dense), Some(last)) = (&classifier, output.0.last_mut()) {
-            *last = dense.units;
-        }
-        layers.push(classifier);
+        let least = if is_fitted { data::classes(&shape) } else { 2 };
+        output = classify([draw, of_recipe], &mut layers, output, (least, vocab));
     }
     // No set has tokens, or a class for each position.
     let has_sets = !content.is_tokens() && (output.rank() != 2 || loss.targets() == Targets::Values);
@@ -92,6 +98,42 @@ fn preset([draw, of_data, of_recipe, of_inputs]: [&mut Draw; 4], seed: u64) -> P
         preset.update.schedule.warmup = preset.update.schedule.warmup.min(train.steps);
     }
     preset
+}
+
+/// Ends layers with a classifier of at least so many classes, or of a vocabulary; gives the shape of its scores.
+fn classify(
+    [draw, of_recipe]: [&mut Draw; 2],
+    layers: &mut Vec<LayerSpec>,
+    mut output: Shape,
+    (least, vocab): (usize, Option<usize>),
+) -> Shape {
+    // The positions of a sequence may have a class each.
+    if output.rank() == 3 || output.rank() == 2 && draw.coin(0.6) {
+        layers.push(if draw.coin(0.5) { LayerSpec::Flatten(Flatten) } else { LayerSpec::GlobalAvgPool(GlobalAvgPool) });
+        output = Shape::from([1]);
+    }
+    let classifier = settings::classifier(draw, least);
+    let tied = vocab.and_then(|vocab| tied_classifier(of_recipe, layers, &output, vocab));
+    let last = tied.unwrap_or_else(|| vec![classifier]);
+    if let (Some(LayerSpec::Dense(dense)), Some(classes)) = (last.last(), output.0.last_mut()) {
+        *classes = dense.units;
+    }
+    layers.extend(last);
+    output
+}
+
+/// A classifier of tokens that uses the weight of the embedding, which is the first layer, behind a layer that gives as
+/// many values as that; nothing for other networks.
+fn tied_classifier(draw: &mut Draw, layers: &[LayerSpec], output: &Shape, vocab: usize) -> Option<Vec<LayerSpec>> {
+    let Some(LayerSpec::Embedding(embedding)) = layers.first() else { return None };
+    let rows: usize = output.0[..output.rank() - 1].iter().product();
+    if !draw.coin(TIED) || rows * vocab > draw.size().sample {
+        return None;
+    }
+    let (activation, bias, tied) = (draw.activation(), draw.coin(0.5), String::new());
+    let before = Dense { units: embedding.units, activation, bias, tied };
+    let (activation, bias, tied) = (None, draw.coin(0.5), LayerPath::from([0]).dotted());
+    Some([before, Dense { units: vocab, activation, bias, tied }].map(LayerSpec::Dense).to_vec())
 }
 
 /// Features, a sequence, or an image that need not be square and may be a single row, column or pixel.
@@ -178,6 +220,21 @@ mod tests {
     }
 
     const GOLDEN: &str = "cef75b94bfee7f6c";
+
+    #[test]
+    fn large_vocabularies_and_tied_classifiers_are_drawn() {
+        let (mut large, mut tied, mut both) = (0, 0, 0);
+        for seed in 0..3_000 {
+            let preset = random_preset(seed, if seed % 4 == 0 { Size::LARGE } else { Size::SMALL });
+            let vocab = preset.input.inputs[0].content.vocab();
+            let is_large = vocab.is_some_and(|vocab| vocab >= VOCABULARY.0);
+            let is_tied = preset.layers.iter().any(|layer| layer.tied().is_some());
+            assert!(!is_tied || preset.layers.last().and_then(LayerSpec::tied) == Some("layers.0"));
+            (large, tied, both) =
+                (large + i32::from(is_large), tied + i32::from(is_tied), both + i32::from(is_large && is_tied));
+        }
+        assert!(large > 30 && tied > 50 && both > 1, "{large} {tied} {both}");
+    }
 
     #[test]
     fn networks_survive_being_written_and_stay_within_their_size() {

@@ -19,7 +19,7 @@ pub(super) fn loss(draw: &mut Draw, of_recipe: &mut Draw) -> LossSpec {
 /// numbers.
 pub(super) fn classifier(draw: &mut Draw, least: usize) -> LayerSpec {
     let units = draw.extreme_or(&[1, 1, 17, 40], |d| d.between(least, 12));
-    LayerSpec::Dense(Dense { units, activation: None, bias: draw.coin(0.8) })
+    LayerSpec::Dense(Dense { units, activation: None, bias: draw.coin(0.8), tied: String::new() })
 }
 
 /// Rates are such that a run of a few dozen steps stays finite: one that diverges says nothing about the program.

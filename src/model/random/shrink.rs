@@ -1,8 +1,8 @@
 //! Smaller networks of which something still holds.
 //!
 //! The shrinker works on the document, and knows no layer: whatever is a list of layers loses some, a block is replaced
-//! by the layers inside of it, fields go back to their defaults, and numbers become smaller and rounder. A document that
-//! the reader or the checker refuses is no candidate.
+//! by the layers inside of it, fields go back to their defaults, and numbers become smaller and rounder. A document
+//! that the reader or the checker refuses is no candidate.
 
 use crate::model::{LayerPath, LayerSpec, ListField, ListId, Precision, Preset, check, read_value, write_preset};
 use serde_json::{Map, Value, json};
@@ -79,14 +79,8 @@ enum Change {
         from: usize,
         to: usize,
     },
-    /// Puts the layers of one of a block's lists in its place.
+    /// Puts the layers of these lists of a block in its place, one list after the other.
     Unwrap {
-        list: Place,
-        index: usize,
-        inner: Place,
-    },
-    /// Puts the layers of all lists of a block in its place, one list after the other.
-    UnwrapAll {
         list: Place,
         index: usize,
         inner: Vec<Place>,
@@ -105,6 +99,12 @@ enum Change {
     Together {
         layer: Place,
         smaller: fn(u64) -> u64,
+    },
+    /// Makes every whole number of one value another: sizes that must be the same, such as a vocabulary and the units
+    /// of a classifier that uses the weight of its embedding.
+    Alike {
+        from: u64,
+        to: u64,
     },
     /// Leaves one of several inputs, without a name, and in the place of the first layer the layers of its branch.
     OnlyInput {
@@ -140,15 +140,10 @@ impl Change {
             }
             Self::Unwrap { list, index, inner } => {
                 let list = at(document, list)?.as_array_mut()?;
-                let inner = at(list.get_mut(*index)?, inner)?.as_array_mut()?;
-                let inner = std::mem::take(inner);
-                list.splice(*index..=*index, inner);
-            }
-            Self::UnwrapAll { list, index, inner } => {
-                let list = at(document, list)?.as_array_mut()?;
+                let block = list.get_mut(*index)?;
                 let mut layers = Vec::new();
-                for inner in inner {
-                    layers.append(at(list.get_mut(*index)?, inner)?.as_array_mut()?);
+                for place in inner {
+                    layers.append(at(block, place)?.as_array_mut()?);
                 }
                 list.splice(*index..=*index, layers);
             }
@@ -178,6 +173,7 @@ impl Change {
                 document.get_mut("layers")?.as_array_mut()?.retain(|layer| layer["type"] != "embedding");
             }
             Self::Together { layer, smaller } => make_smaller(at(document, layer)?, *smaller, 1),
+            Self::Alike { from, to } => make_alike(document, *from, *to),
         }
         Some(())
     }
@@ -202,6 +198,27 @@ fn make_smaller(value: &mut Value, smaller: fn(u64) -> u64, least: u64) {
     }
 }
 
+/// Makes every whole number `from` of a value `to`.
+fn make_alike(value: &mut Value, from: u64, to: u64) {
+    match value {
+        Value::Number(number) if number.as_u64() == Some(from) => *value = to.into(),
+        Value::Array(items) => items.iter_mut().for_each(|item| make_alike(item, from, to)),
+        Value::Object(map) => map.values_mut().for_each(|value| make_alike(value, from, to)),
+        _ => {}
+    }
+}
+
+/// What the sizes of a network of tokens may become together: its vocabulary and the units of its embedding are those
+/// of a classifier that uses the embedding's weight, and of the layer before it.
+fn sizes_of_tokens(document: &Value) -> Vec<Change> {
+    let sizes = [&document["input"]["vocab"], &document["layers"][0]["units"]];
+    let smaller = |from: u64| {
+        let to = smaller_counts(from).into_iter().filter_map(|to| to.as_u64()).filter(|to| *to > 0);
+        to.map(move |to| Change::Alike { from, to })
+    };
+    sizes.into_iter().filter_map(Value::as_u64).flat_map(smaller).collect()
+}
+
 /// Every change that may make a document smaller, the boldest first.
 fn changes(document: &Value) -> Vec<Change> {
     let mut out = Changes::default();
@@ -221,6 +238,7 @@ fn changes(document: &Value) -> Vec<Change> {
         let positions = document["input"]["shape"][0].clone();
         let shapes = [vec![json!(1)], vec![positions, document["layers"][0]["units"].clone()]];
         bold.extend(shapes.into_iter().map(|shape| Change::TakeNumbers { shape }));
+        bold.extend(sizes_of_tokens(document));
     }
     bold.into_iter().chain(fields).chain(numbers).collect()
 }
@@ -295,10 +313,8 @@ impl Changes {
         for (index, layer) in layers.iter().enumerate() {
             let unwrap = |inner| Change::Unwrap { list: place.clone(), index, inner };
             let lists = lists_of(layer);
-            if lists.len() > 1 {
-                self.bold.push(Change::UnwrapAll { list: place.clone(), index, inner: lists.clone() });
-            }
-            self.bold.extend(lists.into_iter().map(unwrap));
+            self.bold.extend(lists.iter().map(|list| unwrap(vec![list.clone()])));
+            self.bold.extend((lists.len() > 1).then(|| unwrap(lists)));
             place.push(Key::Item(index));
             let ways: [fn(u64) -> u64; 2] = [|n| n / 2, |n| n.saturating_sub(1)];
             self.numbers.extend(ways.map(|smaller| Change::Together { layer: place.clone(), smaller }));
@@ -403,6 +419,24 @@ mod tests {
         shrinks_to((3, 12), |l| matches!(l, LayerSpec::Residual(_)));
         shrinks_to((3, 12), |l| matches!(l, LayerSpec::Repeat(r) if r.times > 1));
         shrinks_to((2, 15), |l| matches!(l, LayerSpec::MaxPool2d(_)));
+    }
+
+    #[test]
+    fn networks_of_tokens_shrink_in_vocabulary_width_and_length() {
+        // An embedding and its classifier: 1 token of 1 value, in batches of 1 or 2.
+        shrinks_to((2, 10), |l| l.tied().is_some());
+        // Whether what is wrong needs more than a few tokens or positions is kept.
+        let wanted = |p: &Preset| {
+            let input = &p.input.inputs[0];
+            p.layers.iter().any(|l| l.tied().is_some()) && input.content.vocab() >= Some(5) && input.shape.0[0] >= 2
+        };
+        let found = (0..).map(|seed| random_preset(seed, Size::SMALL)).filter(wanted);
+        for preset in found.take(6) {
+            let small = shrink(&preset, wanted);
+            let input = &small.input.inputs[0];
+            let found = (small.layers.len(), input.content.vocab(), input.shape.0[0]);
+            assert_eq!(found, (2, Some(5), 2), "{}", write_preset(&small));
+        }
     }
 
     #[test]

@@ -31,6 +31,8 @@ fn fuse(rw: &mut Rewriter, uses: &Uses, reader: usize) {
     let is_sole = uses.sole_producer(rw, x).is_some();
     let fused = match behind_norm(rw.op(producer), rw.op(reader), func) {
         Some(fused) => is_sole.then_some(fused),
+        // The product is made where the activation is, which is too late for those who read it before.
+        None if !uses.is_first_reader(x, reader) => None,
         None => behind_product(rw.op(producer), rw.op(reader), func, !is_sole),
     };
     if let Some(fused) = fused {
@@ -52,8 +54,7 @@ fn behind_norm(norm: &Op, reader: &Op, func: Activation) -> Option<Op> {
 }
 
 /// A forward product with an activation. Where the value before the activation has other readers (`keep`), it is
-/// written too, but only where those are the activation's own backward pass: the shape is then read while it is written
-/// once more.
+/// written too, but not for an activation that its backward pass knows by its output.
 fn behind_product(product: &Op, reader: &Op, func: Activation, keep: bool) -> Option<Op> {
     if keep && func.saves_output() {
         return None;
@@ -62,7 +63,7 @@ fn behind_product(product: &Op, reader: &Op, func: Activation, keep: bool) -> Op
         let free = e.act.is_none() && e.act_grad.is_none() && !e.save_z;
         free.then_some(Epilogue { act: Some(func), save_z: keep, ..e })
     });
-    let kind = kind.filter(is_forward)?;
+    let kind = kind.filter(|_| is_forward(product))?;
     let z: Option<LValueId> = if keep { product.arg("c") } else { None };
     Some(merged(product, reader, kind, &[("c", reader.arg("y")), ("z", z)]))
 }

@@ -27,7 +27,7 @@ fn fuse(rw: &mut Rewriter, uses: &Uses, reader: usize) {
     let OpKind::ActBwd(ops::ActBwd { func, .. }) = op.kind else { return };
     let Some(producer) = uses.sole_producer(rw, op.arg("dy")) else { return };
     let before = rw.op(producer);
-    if is_forward(&before.kind) {
+    if is_forward(before) {
         return;
     }
     let kind = with_epilogue(&before.kind, |e| e.is_empty().then_some(Epilogue { act_grad: Some(func), ..e }));

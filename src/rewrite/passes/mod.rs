@@ -7,6 +7,7 @@
 //! | `fuse_activation_gradient` | fusing | input gradient + derivative of the activation in front of the layer |
 //! | `fuse_norm_gradient` | fusing | derivative of an activation + backward pass of the batch normalisation before it |
 //! | `fuse_softmax_loss` | fusing | softmax, cross entropy, mean, accuracy and gradient as one operation |
+//! | `chunked_classifier` | CPU, fusing | large last dense layer, loss and gradients as one operation, in chunks of rows |
 //! | `fuse_squared_error` | fusing | squared error and gradient as one operation |
 //! | `join_sum_activation` | GPU | sum + activation, or + derivative |
 //! | `join_norm_sum` | GPU | batch normalisation + sum (+ activation): the tail of a residual block |
@@ -26,6 +27,7 @@
 //! when it is known which operations there are.
 
 mod bucketed_update;
+mod chunked_classifier;
 mod folded_metrics;
 mod fuse_activation;
 mod fuse_activation_gradient;
@@ -44,15 +46,17 @@ mod relu_bit_mask;
 mod tickets;
 
 use super::pass::Pass;
+pub(crate) use chunked_classifier::LARGE_SCORES;
 pub use half_precision_activations::stored_in_half;
 
 /// Every pass, in order.
-pub const PASSES: [Pass; 17] = [
+pub const PASSES: [Pass; 18] = [
     fuse_bias::PASS,
     fuse_activation::PASS,
     fuse_activation_gradient::PASS,
     fuse_norm_gradient::PASS,
     fuse_softmax_loss::PASS,
+    chunked_classifier::PASS,
     fuse_squared_error::PASS,
     join_sum_activation::PASS,
     join_norm_sum::PASS,

@@ -1,6 +1,6 @@
 //! Changes to a preset: what each does, and where it leaves the layers.
 
-use crate::model::{LayerKind, LayerPath, ListPath, Preset, check};
+use crate::model::{LayerKind, LayerPath, LayerSpec, ListId, ListPath, Preset, check};
 use crate::studio::document::fields::inputs::set_input_field;
 use crate::studio::document::fields::layer::set_layer_field;
 use crate::studio::document::fields::preset::{set_preset_field, set_source_field};
@@ -116,8 +116,34 @@ pub fn split_path(path: &LayerPath) -> (ListPath, usize) {
     path.split().unwrap_or_default()
 }
 
-/// Makes a change; gives the layer that it made or moved, `None` where it does not apply.
+/// Makes a change; gives the layer that it made or moved, `None` where it does not apply. Layers that name another by
+/// its place name it by the place that it has then.
 pub(super) fn change(preset: &mut Preset, edit: &Edit) -> Option<LayerPath> {
+    let at = apply(preset, edit)?;
+    rename_places(&mut preset.layers, edit);
+    Some(at)
+}
+
+/// Gives layers that use the weight of another the place that this has after an edit. Where it is gone, the place
+/// stays, and is a mistake.
+fn rename_places(layers: &mut [LayerSpec], edit: &Edit) {
+    for layer in layers {
+        let place = layer.tied().and_then(|place| place.parse::<LayerPath>().ok());
+        if let Some(place) = place
+            && let Some(moved) = edit.moved(&place).filter(|moved| *moved != place)
+        {
+            layer.set("tied", &FieldValue::Text(moved.dotted()));
+        }
+        let ids: Vec<ListId> = layer.lists().into_iter().map(|(id, _)| id).collect();
+        for id in ids {
+            if let Some(list) = layer.list_mut(id) {
+                rename_places(list, edit);
+            }
+        }
+    }
+}
+
+fn apply(preset: &mut Preset, edit: &Edit) -> Option<LayerPath> {
     match edit {
         Edit::SetField { owner: Owner::Preset, name, value } => {
             set_preset_field(preset, name, value).then(LayerPath::default)

@@ -289,6 +289,27 @@ mod tests {
     }
 
     #[test]
+    fn a_tied_layer_follows_its_embedding() {
+        let text = r#"{"name": "n", "input": {"type": "tokens", "shape": [3], "vocab": 7, "batch": 2},
+            "layers": [{"type": "embedding", "units": 5}, {"type": "position"},
+                {"type": "dense", "units": 7, "tied": "layers[0]"}],
+            "loss": {"type": "softmax_cross_entropy"}, "optimizer": {"type": "sgd", "lr": 0.1}}"#;
+        let mut doc = Document::new(crate::model::read_preset(text).unwrap(), None);
+        let tied = |doc: &Document| doc.preset().layers.last().and_then(LayerSpec::tied).map(str::to_owned);
+        doc.apply(&Edit::Remove(path(&[1])));
+        assert_eq!(tied(&doc).as_deref(), Some("layers[0]"));
+        doc.apply(&Edit::Insert { parent: path(&[]).into(), index: 0, kind: kind("dropout") });
+        assert_eq!(tied(&doc).as_deref(), Some("layers.1"));
+        doc.apply(&Edit::Remove(path(&[0])));
+        assert_eq!((tied(&doc).as_deref(), check(doc.preset()).model.is_some()), (Some("layers.0"), true));
+        // Without the embedding the place is a mistake, and undoing brings both back.
+        doc.apply(&Edit::Remove(path(&[0])));
+        assert!(check(doc.preset()).diagnostics.iter().any(|mistake| mistake.path == "layers[0].tied"));
+        doc.undo();
+        assert!(check(doc.preset()).model.is_some());
+    }
+
+    #[test]
     fn branches_come_and_go_with_their_layers() {
         let mut doc = Document::new(digits(), None);
         doc.apply(&Edit::Insert { parent: path(&[]).into(), index: 1, kind: kind("parallel") });

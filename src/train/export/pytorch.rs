@@ -9,7 +9,7 @@ use super::python::{flag, literal};
 use crate::data::Scaling;
 use crate::model::schema::FieldView;
 use crate::model::{
-    Decay, FieldValue, LayerId, ListField, Model, NamedInput, OptimizerSpec, Precision, ScheduleKind, Targets,
+    Decay, FieldValue, Layer, LayerId, ListField, Model, NamedInput, OptimizerSpec, Precision, ScheduleKind, Targets,
     is_unnamed,
 };
 use std::fmt::Write as _;
@@ -48,6 +48,20 @@ fn branch(out: &mut String, model: &Model, layers: &[LayerId], depth: usize) {
     let _ = writeln!(out, "{indent}Block([");
     modules(out, model, layers, depth + 1);
     let _ = writeln!(out, "{indent}]),");
+}
+
+/// The class of dense layers that use the weight of an embedding.
+const TIED: &str = include_str!("pytorch_tied.py");
+
+/// The lines that give dense layers the embeddings whose weights they use.
+fn ties(model: &Model) -> String {
+    let line = |layer: &Layer| {
+        layer.spec.tied()?;
+        let embedding = model.layer(model.param(*layer.params.first()?).layer);
+        let [layer, embedding] = [layer, embedding].map(|of| literal(&of.path.dotted()));
+        Some(format!("    net.get_submodule({layer}).tie(net.get_submodule({embedding}))\n"))
+    };
+    model.layers.iter().filter_map(line).collect()
 }
 
 /// The classes that only networks with branches need.
@@ -261,6 +275,7 @@ fn answers(model: &Model) -> [(&'static str, String); 2] {
 fn network_values(model: &Model) -> Vec<(&'static str, String)> {
     let mut layers = String::new();
     modules(&mut layers, model, &model.roots, 2);
+    let ties = ties(model);
     // PyTorch has classes on the second axis; each position is a row of its own here.
     let is_by_position = model.output.rank() > 1 && model.loss.wants_classes();
     let loss = |is_plain| match is_by_position {
@@ -286,6 +301,8 @@ fn network_values(model: &Model) -> Vec<(&'static str, String)> {
         ("precision", precision.to_owned()),
         ("matmul", matmul.to_owned()),
         ("layers", layers),
+        ("tied_class", if ties.is_empty() { String::new() } else { format!("{TIED}\n\n") }),
+        ("ties", ties),
         ("loss", loss(false)),
         ("plain_loss", loss(true)),
         ("network", if has_branches || !is_unnamed(&model.inputs) { "Network" } else { "Block" }.to_owned()),
@@ -342,13 +359,32 @@ mod tests {
     }
 
     #[test]
+    fn a_tied_layer_gets_its_embedding_once_the_network_is_built() {
+        let text = r#"{"version": 1, "name": "t", "input": {"type": "tokens", "shape": [4], "vocab": 9, "batch": 2},
+            "layers": [{"type": "embedding", "units": 5},
+                {"type": "residual", "layers": [{"type": "dense", "units": 9, "tied": "layers[0]", "bias": false},
+                    {"type": "dense", "units": 5}]}],
+            "loss": {"type": "mse"}, "optimizer": {"type": "sgd", "lr": 0.1}}"#;
+        let model = check(&read_preset(text).unwrap()).model.unwrap();
+        let beside = Companions { weights: "w.safetensors".into(), data: None, maybe_trained: false };
+        let script = script(&model, 50, 7, &beside, &Meaning::default());
+        let tie = r#"    net.get_submodule("layers.1.layers.0").tie(net.get_submodule("layers.0"))"#;
+        assert!(script.contains(&format!("\n    ])\n{tie}\n    return net\n")), "{script}");
+        assert!(script.contains("\n\n\nclass Tied(nn.Module):\n") && !script.contains("\n\n\n\n"));
+        let plain = include_str!("../../../tests/data/everything.json");
+        let model = check(&read_preset(plain).unwrap()).model.unwrap();
+        let script = super::script(&model, 50, 7, &beside, &Meaning::default());
+        assert!(!script.contains("Tied") && script.contains("\n    ])\n    return net\n"));
+    }
+
+    #[test]
     fn every_layer_becomes_a_module_in_its_place() {
         let text = include_str!("../../../tests/data/everything.json");
         let model = check(&read_preset(text).unwrap()).model.unwrap();
         let beside = Companions { weights: "w.safetensors".into(), data: None, maybe_trained: false };
         let script = script(&model, 50, 7, &beside, &Meaning::default());
         let modules: Vec<&str> =
-            script.split("return Block([\n").nth(1).unwrap().split("\n    ])").next().unwrap().lines().collect();
+            script.split("net = Block([\n").nth(1).unwrap().split("\n    ])").next().unwrap().lines().collect();
         assert_eq!(
             modules[0].trim(),
             "Conv2d(4, 8, (3, 3), stride=(1, 1), padding=(1, 1), dilation=(1, 1), groups=2, bias=True, \

@@ -43,7 +43,7 @@ class Dense(nn.Linear):
         return y if self.activation is None else self.activation(y)
 
 
-class Conv2d(nn.Conv2d):
+@tied_class@class Conv2d(nn.Conv2d):
     def __init__(self, *sizes, activation, **settings):
         super().__init__(*sizes, **settings)
         self.activation = activation
@@ -194,8 +194,9 @@ class Repeat(Block):
 
 
 @parallel_classes@def build():
-    return @network@([
+    net = @network@([
 @layers@    ])
+@ties@    return net
 
 
 def tensors(net):

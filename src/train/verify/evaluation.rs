@@ -128,6 +128,13 @@ fn largest(row: &[(f64, f64)]) -> (usize, (f64, f64)) {
     row.iter().copied().enumerate().fold(first, |best, at| if at.1.0 > best.1.0 { at } else { best })
 }
 
+/// How far a loss may be from that of plain loops, whose own error is known: where bounds say less than the size of the
+/// loss, it is judged by that.
+fn allowed_for(loss: f64, error: f64, tolerance: f64) -> f64 {
+    let bound = error + SUMMED * loss.abs().max(1.0);
+    if bound <= tolerance * loss.abs() { bound } else { tolerance * loss.abs().max(1e-3) }
+}
+
 impl ReplayHarness<'_> {
     /// What the session's evaluation finds after some steps, against both.
     pub(super) fn evaluation(&mut self) -> Result<Check, TrainError> {
@@ -162,10 +169,7 @@ impl ReplayHarness<'_> {
         let n = samples * losses_each(&set.target);
         let answers = samples * answers_each(&self.session.model.loss, width, &set.target);
         let (loss, real) = (exact.loss / n, self.session.compiled().selection.real);
-        let bound = exact.error / n + SUMMED * loss.abs().max(1.0);
-        // Where bounds say less than the size of the loss, it is judged by that.
-        let allowed =
-            if bound <= tolerance(real) * loss.abs() { bound } else { tolerance(real) * loss.abs().max(1e-3) };
+        let allowed = allowed_for(loss, exact.error / n, tolerance(real));
         let off = (found_of.loss - loss).abs();
         let both_wild = !loss.is_finite() && !found_of.loss.is_finite();
         let is_near = off <= allowed || both_wild;
@@ -180,12 +184,14 @@ impl ReplayHarness<'_> {
             wrong
                 .push((format!("{right} samples are right instead of {expected}, {undecided} left to rounding"), None));
         }
+        let evaluator = self.session.evaluator.as_mut();
+        let batch = evaluator.map_or(1, |evaluator| evaluator.step_mut().compiled().model.batch);
         let figures = format!(
             "{} samples after {count} steps in batches of {}, the last of {}: op by op loss {:.6e}; \
              {} of them on plain loops{of}: {}",
             found.samples,
-            self.session.model.batch,
-            (split.held_out.len() - 1) % self.session.model.batch + 1,
+            batch,
+            (split.held_out.len() - 1) % batch + 1,
             by_hand.loss,
             exact.samples,
             error_text(error, allowed),
@@ -221,9 +227,9 @@ fn one_by_one(session: &mut Session, set: &Dataset, held_out: &[u32], counts: bo
     let Some(step) = evaluator.as_mut().map(|e| e.step_mut()) else {
         return Err(crate::exec::ExecError::NoValue("evaluation".into()).into());
     };
-    let output = step.compiled().plan.program.output;
-    for chunk in held_out.chunks(model.batch) {
-        let filled: Vec<u32> = chunk.iter().cycle().copied().take(model.batch).collect();
+    let (output, batch) = (step.compiled().plan.program.output, step.compiled().model.batch);
+    for chunk in held_out.chunks(batch) {
+        let filled: Vec<u32> = chunk.iter().cycle().copied().take(batch).collect();
         write_samples(step, &rows_of(set, &filled)?)?;
         step.run(Executor::Eager, pool)?;
         let values = step.stored::<f32>(output)?;

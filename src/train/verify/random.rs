@@ -4,8 +4,9 @@
 use super::divergence::diverges;
 use super::replay::{ENDURANCE, NOT_FINITE};
 use super::{Check, Progress, Proof, VerifyOptions, price, verify_some};
-use crate::model::random::{Size, random_preset, shrink};
-use crate::model::{Precision, Preset};
+use crate::compile::CpuOnly;
+use crate::model::random::{Size, random_preset, random_preset_where, shrink};
+use crate::model::{Precision, Preset, check};
 use crate::train::TrainError;
 use serde::Serialize;
 use std::collections::BTreeMap;
@@ -140,14 +141,17 @@ const ERROR: &str = "the proofs can be run";
 type Listener<'a> = &'a mut dyn FnMut(RandomEvent<'_>) -> bool;
 
 impl RandomRun {
-    /// The network of a seed as it is verified here: a CPU computes in `f32` whatever the precision is.
+    /// The network of a seed as it is verified here: a CPU computes in `f32` whatever the precision is, and for a GPU
+    /// it is one of what has kernels there.
     #[must_use]
     pub fn network(&self, seed: u64) -> Preset {
         // Every sixteenth has operations that threads share.
         let size = if seed % 16 == 15 { Size::LARGE } else { Size::SMALL };
-        let preset = random_preset(seed, size);
-        let is_cpu = self.options.machine().as_cpu().is_some();
-        Preset { precision: if is_cpu { Precision::F32 } else { preset.precision }, ..preset }
+        if self.options.machine().as_cpu().is_some() {
+            return Preset { precision: Precision::F32, ..random_preset(seed, size) };
+        }
+        let has_kernels = |preset: &Preset| check(preset).model.is_some_and(|model| CpuOnly::of(&model).is_none());
+        random_preset_where(seed, size, &has_kernels)
     }
 
     fn options(&self, seed: u64) -> VerifyOptions {

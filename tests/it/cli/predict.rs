@@ -1,4 +1,4 @@
-//! `predict`: the figures of given weights, and every sample's probabilities.
+//! `predict`: the figures of given weights, every sample's probabilities, and forecasts of series.
 
 use super::{at, json, refused, succeed};
 
@@ -60,6 +60,82 @@ fn weights_that_are_missing_or_of_another_network_are_refused() {
     let told = refused(&["predict", "xor"]);
     assert!(told.contains("--init <FILE>") && told.contains("--run <RUN>"), "{told}");
     assert!(refused(&["predict", "xor", "--init", &weights, "--run", "last"]).contains("cannot be used with"));
+}
+
+#[test]
+fn texts_have_a_perplexity() {
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::write(folder.path().join("t.txt"), "to be or not to be, ".repeat(60)).unwrap();
+    let preset = r#"{
+      "version": 1, "name": "t", "input": { "type": "tokens", "shape": [16], "vocab": 128, "batch": 4 },
+      "layers": [{ "type": "embedding", "units": 8 }, { "type": "gru", "units": 8 }, { "type": "dense", "units": 128 }],
+      "loss": { "type": "softmax_cross_entropy" }, "optimizer": { "type": "adam", "lr": 0.02 },
+      "data": { "type": "text", "path": "t.txt" }, "train": { "steps": 30, "seed": 1 }
+    }"#;
+    let (path, weights) = (at(&folder, "t.json"), at(&folder, "w.safetensors"));
+    std::fs::write(&path, preset).unwrap();
+    let told = succeed(&["train", &path, "--save", &weights]);
+    assert!(told.contains(" %, perplexity ") && told.contains(", loss "), "{told}");
+    let found = json(&["predict", &path, "--init", &weights, "--json"]);
+    let of = |key: &str| found[key].as_f64().unwrap();
+    assert!((of("perplexity") - of("loss").exp()).abs() < 1e-9 && of("perplexity") > 1.0, "{found}");
+    assert!((of("bits_per_token") - of("perplexity").log2()).abs() < 1e-9, "{found}");
+    let told = succeed(&["predict", &path, "--init", &weights]);
+    assert!(told.contains(&format!("perplexity {:.2}, {:.3} bits a token", of("perplexity"), of("bits_per_token"))));
+    // Of classes of something else there is none.
+    succeed(&["train", "xor", "--steps", "5", "--save", &weights]);
+    assert!(json(&["predict", "xor", "--init", &weights, "--json"])["perplexity"].is_null());
+}
+
+#[test]
+fn a_series_is_forecast_beside_what_came_in_its_own_units() {
+    let folder = tempfile::tempdir().unwrap();
+    // A sine of 12 lines, and ten times as much around 500.
+    let line = |i: usize| {
+        let sine = (i as f64 * std::f64::consts::TAU / 12.0).sin();
+        format!("{i},{:.5},{:.4}\n", sine, 500.0 + 10.0 * sine)
+    };
+    let table: String = ["day,low,high\n".to_owned()].into_iter().chain((0..300).map(line)).collect();
+    std::fs::write(folder.path().join("s.csv"), table).unwrap();
+    let preset = r#"{
+      "version": 1, "name": "s", "input": { "shape": [12, 2], "batch": 16 },
+      "layers": [{ "type": "flatten" }, { "type": "dense", "units": 6 }],
+      "loss": { "type": "mse" }, "optimizer": { "type": "adam", "lr": 0.02 },
+      "data": { "type": "series", "path": "s.csv", "columns": ["low", "high"], "window": 12, "horizon": 3,
+                "held_out": 40 },
+      "train": { "steps": 400, "seed": 1 }
+    }"#;
+    let (path, weights, answers) = (at(&folder, "s.json"), at(&folder, "w.safetensors"), at(&folder, "a.csv"));
+    std::fs::write(&path, preset).unwrap();
+    succeed(&["train", &path, "--save", &weights]);
+    let found = json(&["predict", &path, "--init", &weights, "--out", &answers, "--json"]);
+    let forecast = &found["forecast"];
+    assert_eq!((&forecast["window"], &forecast["horizon"], &found["samples"]), (&12.into(), &3.into(), &40.into()));
+    assert!(forecast["share"].as_f64().unwrap() < 0.05, "{forecast}");
+    let [low, high] = [0, 1].map(|c| &forecast["columns"][c]);
+    assert_eq!((&low["name"], &high["name"]), (&"low".into(), &"high".into()));
+    let rms = |column: &serde_json::Value, key: &str| column[key].as_f64().unwrap();
+    let ratio = rms(high, "repeated_rmse") / rms(low, "repeated_rmse");
+    assert!((ratio - 10.0).abs() < 1e-3 && rms(low, "rmse") < rms(low, "repeated_rmse"), "{forecast}");
+    // The lines of the file are there again.
+    let windows = forecast["windows"].as_array().unwrap();
+    let value = |v: &serde_json::Value, line: usize, c: usize| v[line][c].as_f64().unwrap();
+    for window in windows {
+        let sample = window["sample"].as_u64().unwrap() as f64;
+        for line in 0..3 {
+            let sine = ((sample + 12.0 + line as f64) * std::f64::consts::TAU / 12.0).sin();
+            assert!((value(&window["truth"], line, 0) - sine).abs() < 1e-3, "{window}");
+            assert!((value(&window["truth"], line, 1) - 500.0 - 10.0 * sine).abs() < 1e-2, "{window}");
+            assert!((value(&window["forecast"], line, 1) - 500.0 - 10.0 * sine).abs() < 4.0, "{window}");
+        }
+    }
+    let text = std::fs::read_to_string(&answers).unwrap();
+    assert!(text.starts_with("sample,target_low t+1,target_high t+1,target_low t+2"), "{text}");
+    assert_eq!((windows.len(), text.lines().count()), (40, 41));
+    let told = succeed(&["predict", &path, "--init", &weights]);
+    assert!(told.contains("forecasts of 3 lines from 12 lines: ") && told.contains("of repeating the last value"));
+    let head = told.lines().find(|line| line.starts_with("  line")).unwrap();
+    assert_eq!(head.split_whitespace().collect::<Vec<_>>(), ["line", "low", "forecast", "high", "forecast"]);
 }
 
 #[test]

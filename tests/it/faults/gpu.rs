@@ -223,7 +223,13 @@ fn updates() -> Vec<KernelFault> {
         ),
         fault(
             "the momentum is not Nesterov's",
-            [PRELUDE, "g = NESTEROV ? g + optimizer_constant(MOMENTUM) * buffer : buffer;", "g = buffer;"],
+            [PRELUDE, "g = NESTEROV ? g + optimizer_constant(FACTOR) * buffer : buffer;", "g = buffer;"],
+            &[super::IMAGES],
+            REFERENCES,
+        ),
+        fault(
+            "the momentum of plain descent is lost",
+            [PRELUDE, "buffer = optimizer_constant(FACTOR) * buffer + g;", "buffer = g;"],
             &[super::IMAGES],
             REFERENCES,
         ),

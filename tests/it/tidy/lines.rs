@@ -9,26 +9,10 @@ const MAX_COLUMNS: usize = 120;
 /// A file's length in lines above which it must be split.
 const MAX_LINES: usize = 500;
 
-/// Lines that may be longer: the file, a part of the line, and the reason.
-const EXCEPTIONS: [(&str, &str, &str); 8] = [
-    ("kernels/norm.cu", "", WAITS),
-    ("kernels/optimizer.cu", "", WAITS),
-    ("src/exec/cpu/kernels/layer_norm.rs", "", WAITS),
-    ("src/exec/cpu/kernels/norm.rs", "", WAITS),
-    ("src/exec/cpu/kernels/optimizer.rs", "", WAITS),
-    ("src/ir/verify.rs", "", WAITS),
-    ("src/model/random/mod.rs", "", WAITS),
-    ("src/model/random/shrink.rs", "", WAITS),
-];
-
-/// A reason: a layer or an optimizer is being added to the file, and a change of many lines would be in the way.
-const WAITS: &str = "wrapped once the layer or the optimizer that is being added is there";
-
 /// The lines of a text that are too long. Tables of documents are left out, because a row has no place to break.
-fn too_long(file: &str, text: &str, exceptions: &[(&str, &str, &str)]) -> Vec<String> {
-    let allowed = |line: &str| exceptions.iter().any(|(f, part, _)| *f == file && line.contains(part));
+fn too_long(file: &str, text: &str) -> Vec<String> {
     let row = |line: &str| file.ends_with(".md") && line.trim_start().starts_with('|');
-    let long = |line: &str| line.chars().count() > MAX_COLUMNS && !row(line) && !allowed(line);
+    let long = |line: &str| line.chars().count() > MAX_COLUMNS && !row(line);
     let numbered = text.lines().enumerate().filter(|(_, line)| long(line));
     numbered.map(|(n, line)| format!("{file}:{} has {} columns", n + 1, line.chars().count())).collect()
 }
@@ -36,11 +20,10 @@ fn too_long(file: &str, text: &str, exceptions: &[(&str, &str, &str)]) -> Vec<St
 #[test]
 fn a_long_line_is_seen() {
     let long = "é".repeat(MAX_COLUMNS + 1);
-    assert_eq!(too_long("a.rs", &format!("fn f() {{}}\n// {long}\n"), &[]).len(), 1);
-    assert!(too_long("a.rs", &"é".repeat(MAX_COLUMNS), &[]).is_empty());
-    assert!(too_long("a.rs", &long, &[("a.rs", "éé", "a reason")]).is_empty());
-    assert!(too_long("a.md", &format!("| {long} |"), &[]).is_empty());
-    assert_eq!(too_long("a.md", &long, &[]).len(), 1);
+    assert_eq!(too_long("a.rs", &format!("fn f() {{}}\n// {long}\n")).len(), 1);
+    assert!(too_long("a.rs", &"é".repeat(MAX_COLUMNS)).is_empty());
+    assert!(too_long("a.md", &format!("| {long} |")).is_empty());
+    assert_eq!(too_long("a.md", &long).len(), 1);
 }
 
 #[test]
@@ -49,14 +32,7 @@ fn lines_fit_the_page() {
     for top in ["README.md", "ARCHITECTURE.md"] {
         all.push((top.into(), std::fs::read_to_string(root().join(top)).unwrap()));
     }
-    let mut mistakes: Vec<String> = all.iter().flat_map(|(name, text)| too_long(name, text, &EXCEPTIONS)).collect();
-    for (file, part, _) in EXCEPTIONS {
-        let found = all.iter().any(|(name, text)| name == file && text.lines().any(|l| l.contains(part)));
-        if !found {
-            mistakes.push(format!("{file} has no line with {part} any more"));
-        }
-    }
-    report(&mistakes);
+    report(&all.iter().flat_map(|(name, text)| too_long(name, text)).collect::<Vec<_>>());
 }
 
 #[test]

@@ -3,7 +3,8 @@
 //! A mean of 10,000 is rounded by a two-thousandth, which matters beside a deviation of 1: the pass over the deviations
 //! sums these themselves too, and makes up for the rounding. Without centring, the mean is 0 and exact.
 //!
-//! Threads share the rows. The gradients of gamma and beta are summed over fixed chunks of rows, then over the chunks in order.
+//! Threads share the rows. The gradients of gamma and beta are summed over fixed chunks of rows, then over the chunks
+//! in order.
 
 use super::columns::{Term, flat_sums};
 use super::elementwise::{Values, add_chunks};
@@ -111,8 +112,8 @@ impl<V: Lanes> Term<V, 2> for Gradients {
     }
 }
 
-/// Slots: dy, x, gamma, mean, rstd, dgamma_prev, dbeta_prev, dx, dgamma, dbeta, work `[chunks, 2, cols]`. `dx` may lie on `dy`.
-/// Where `rms`, `mean`, `dbeta_prev` and `dbeta` are not bound, and work is `[chunks, 1, cols]`.
+/// Slots: dy, x, gamma, mean, rstd, dgamma_prev, dbeta_prev, dx, dgamma, dbeta, work `[chunks, 2, cols]`. `dx` may lie
+/// on `dy`. Where `rms`, `mean`, `dbeta_prev` and `dbeta` are not bound, and work is `[chunks, 1, cols]`.
 /// First phase: `dx`, and each chunk's sums of `dy x^` and `dy`. Second phase: the chunks are added in order.
 #[inline(always)]
 unsafe fn layer_norm_bwd<V: Lanes>(call: &Call, part: Part) {

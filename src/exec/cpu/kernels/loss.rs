@@ -54,17 +54,17 @@ impl Target {
 }
 
 /// Softmax and cross entropy of rows of logits.
-struct Softmax {
+pub(super) struct Softmax {
     /// `[rows, classes]`.
-    logits: *const f32,
-    labels: *const i32,
+    pub logits: *const f32,
+    pub labels: *const i32,
     /// `[rows, classes]`, may share the memory of the logits; null where neither probabilities nor gradient are asked
     /// for.
-    out: *mut f32,
+    pub out: *mut f32,
     /// `[rows]`, or null.
-    row_loss: *mut f32,
+    pub row_loss: *mut f32,
     /// `[rows]`, 1 for a right answer and 0 for a wrong one, or null.
-    right: *mut f32,
+    pub right: *mut f32,
     classes: usize,
     smoothing: f64,
     target: Target,
@@ -83,6 +83,20 @@ impl RowSums {
 }
 
 impl Softmax {
+    /// Rows of a loss over so many rows in all, with nothing bound.
+    pub fn new(rows: usize, classes: usize, smoothing: f64) -> Self {
+        Self {
+            logits: std::ptr::null(),
+            labels: std::ptr::null(),
+            out: std::ptr::null_mut(),
+            row_loss: std::ptr::null_mut(),
+            right: std::ptr::null_mut(),
+            classes,
+            smoothing,
+            target: Target::new(rows, classes, smoothing),
+        }
+    }
+
     /// The class that a label names.
     ///
     /// # Safety
@@ -99,7 +113,7 @@ impl Softmax {
     /// # Safety
     /// The rows exist.
     #[inline(always)]
-    unsafe fn rows<V: Lanes, const GRADIENT: bool>(&self, from: usize, to: usize) {
+    pub unsafe fn rows<V: Lanes, const GRADIENT: bool>(&self, from: usize, to: usize) {
         for first in (from..to).step_by(LANES) {
             let n = (to - first).min(LANES);
             // SAFETY: the rows from `first` to `first + n` exist, and so do the bound vectors' elements.
@@ -268,10 +282,7 @@ unsafe fn softmax_ce<V: Lanes>(call: &Call, part: Part) {
         labels: call.arg(slot::LABELS),
         out: call.arg(slot::PROBS),
         row_loss: call.arg(slot::ROW_LOSS),
-        right: std::ptr::null_mut(),
-        classes,
-        smoothing: smoothing.get(),
-        target: Target::new(rows, classes, smoothing.get()),
+        ..Softmax::new(rows, classes, smoothing.get())
     };
     let (from, to) = part.range(rows, LANES);
     // SAFETY: the call's buffers hold all rows.
@@ -292,9 +303,7 @@ unsafe fn softmax_ce_fused<V: Lanes>(call: &Call, part: Part) {
             out: call.arg(slot::DLOGITS),
             row_loss: if loss.is_null() { loss } else { work },
             right: if accuracy.is_null() { accuracy } else { work.wrapping_add(rows) },
-            classes,
-            smoothing: smoothing.get(),
-            target: Target::new(rows, classes, smoothing.get()),
+            ..Softmax::new(rows, classes, smoothing.get())
         };
         let (from, to) = part.range(rows, LANES);
         // SAFETY: the call's buffers hold all rows.
@@ -311,7 +320,7 @@ unsafe fn softmax_ce_fused<V: Lanes>(call: &Call, part: Part) {
 
 /// The mean of the `len` numbers from `at` on.
 #[inline(always)]
-unsafe fn mean<V: Lanes>(values: *const f32, at: usize, len: usize) -> f32 {
+pub(super) unsafe fn mean<V: Lanes>(values: *const f32, at: usize, len: usize) -> f32 {
     // SAFETY: the caller promises the numbers.
     let [sum] = unsafe { flat_sums::<V, 1, _>(&Values(values), at, len) };
     sum / len as f32

@@ -6,6 +6,7 @@
 //! products use fused multiply-add where there is one.
 
 mod attention;
+mod classifier;
 mod columns;
 mod conv;
 pub mod dropout;
@@ -50,7 +51,7 @@ pub fn resolve(op: &OpKind, variant: Variant, threads: usize) -> Option<KernelIm
 type Family = fn(&OpKind, Isa, usize) -> Option<KernelImpl>;
 
 /// Every family of operations with fast kernels.
-const FAMILIES: [Family; 14] = [
+const FAMILIES: [Family; 15] = [
     gemm::resolve,
     conv::resolve,
     layout::resolve,
@@ -63,6 +64,7 @@ const FAMILIES: [Family; 14] = [
     dropout::resolve,
     sequence::resolve,
     loss::resolve,
+    classifier::resolve,
     point_loss::resolve,
     optimizer::resolve,
 ];

@@ -2,9 +2,9 @@
 //!
 //! Each chunk of rows gets its own mean and squared deviations in two passes while it lies in the cache; the chunks'
 //! results are then combined in order (Chan, Golub and LeVeque, 1979). A mean of 10,000 is rounded by a two-thousandth,
-//! which matters beside a deviation of 1: the second pass sums the deviations themselves too, so that a mean is known to
-//! twice the digits of an `f32`, and the combination is in `f64`. Every thread combines for itself: that is shorter than
-//! another barrier.
+//! which matters beside a deviation of 1: the second pass sums the deviations themselves too, so that a mean is known
+//! to twice the digits of an `f32`, and the combination is in `f64`. Every thread combines for itself: that is shorter
+//! than another barrier.
 
 use super::columns::{Grid, TILE, Term, Tile, column_sums, for_stretches};
 use super::elementwise::{ANY, NONE, Values, activate, deactivate, known, store_sums};
@@ -66,7 +66,8 @@ impl<V: Lanes> Term<V, 2> for Deviations<'_> {
 }
 
 /// Slots: x, gamma, beta, mean_prev, var_prev, y, mean, rstd, running_mean, running_var, work
-/// `[chunks, 3, channels]`. First phase: mean and squared deviations of each chunk. Second phase: combination and the result.
+/// `[chunks, 3, channels]`. First phase: mean and squared deviations of each chunk. Second phase: combination and the
+/// result.
 #[inline(always)]
 unsafe fn batch_norm<V: Lanes, const F: usize>(call: &Call, part: Part) {
     use crate::ops::slot::batch_norm as slot;
@@ -275,8 +276,8 @@ impl<V: Lanes, const F: usize> Term<V, 2> for Gradients<'_, F> {
     }
 }
 
-/// Slots: dy, x, gamma, mean, rstd, saved, dgamma_prev, dbeta_prev, dx, dgamma, dbeta, work `[chunks, 2, channels]`. `dx` may lie on `dy`.
-/// First phase: the sums of `g` and `g x^` of each chunk. Second phase: their combination,
+/// Slots: dy, x, gamma, mean, rstd, saved, dgamma_prev, dbeta_prev, dx, dgamma, dbeta, work `[chunks, 2, channels]`.
+/// `dx` may lie on `dy`. First phase: the sums of `g` and `g x^` of each chunk. Second phase: their combination,
 /// `dx = gamma rstd (g - mean of g - x^ mean of g x^)`.
 #[inline(always)]
 unsafe fn batch_norm_bwd<V: Lanes, const F: usize>(call: &Call, part: Part) {
@@ -335,7 +336,8 @@ unsafe fn batch_norm_bwd<V: Lanes, const F: usize>(call: &Call, part: Part) {
     }
 }
 
-/// The sums of `g` and of `g x^` over all chunks, of `width` channels, from what the first phase left at `work [chunks, 2, channels]`.
+/// The sums of `g` and of `g x^` over all chunks, of `width` channels, from what the first phase left at `work [chunks,
+/// 2, channels]`.
 ///
 /// # Safety
 /// `work` holds the first phase's results from the first of these channels on.

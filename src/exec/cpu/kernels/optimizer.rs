@@ -12,7 +12,8 @@ use crate::exec::cpu::call::{Call, KernelImpl, Part};
 use crate::ops::{self, MOST_STATES, Number, OfKind, OpKind, Rates, Rule, Segment, chunks::FLAT_CHUNK, with_rule};
 use crate::select::{Isa, cpu_rest};
 
-/// The fast kernel of an operation of this family. Those that handle a few numbers are the same for every instruction set.
+/// The fast kernel of an operation of this family. Those that handle a few numbers are the same for every instruction
+/// set.
 #[must_use]
 pub fn resolve(op: &OpKind, isa: Isa, threads: usize) -> Option<KernelImpl> {
     let parallel = cpu_rest::is_parallel(op, threads);
@@ -213,8 +214,8 @@ unsafe fn wide_norm(values: *const f32, len: usize) -> f32 {
 struct Metrics {
     update_max: *mut f32,
     grad_norm_seg: *mut f32,
-    /// The largest change and the gradient's norm of the piece of segment `s` in chunk `c`, at `2 (s + c)`. From piece to piece, `s` or `c`
-    /// or both move on, so no two pieces meet.
+    /// The largest change and the gradient's norm of the piece of segment `s` in chunk `c`, at `2 (s + c)`. From piece
+    /// to piece, `s` or `c` or both move on, so no two pieces meet.
     work: *mut f32,
 }
 
@@ -265,7 +266,8 @@ unsafe fn update_chunks<V: Lanes + Number, R: Rule, const TALLY: bool>(
             let mut at = from;
             let mut tally = Tally::<V>::new();
             let terms = rule.terms(s);
-            // SAFETY: the piece lies within its segment and thus within the vectors; its pair lies within the workspace.
+            // SAFETY: the piece lies within its segment and thus within the vectors; its pair lies within the
+            // workspace.
             unsafe {
                 while at + LANES <= to {
                     let (old, new, grad) = rule.update(&terms, at, LANES);

@@ -1,6 +1,7 @@
 //! Tests of the kernels: each against its reference, and against known values.
 
 mod attention;
+mod classifier;
 mod harness;
 mod parity;
 mod products;

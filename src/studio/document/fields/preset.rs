@@ -6,7 +6,7 @@ use crate::model::{
 };
 use crate::studio::document::fields::inputs::{put_inputs, set_unnamed};
 use crate::studio::document::fields::value::{Field, FieldValue, List, Owner};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 pub(super) const SOURCES: [&str; 21] = [
     "none",
@@ -187,26 +187,21 @@ fn put_files(l: &mut List, source: &DataSource) {
             let (names, help) = (Tokens::ALL.map(Tokens::name).into(), "What the tokens of the text are.");
             l.choose("data.tokens", "tokens", names, *tokens as usize, help);
         }
-        DataSource::Series { path: p, columns, window, horizon } => {
-            use FieldValue::Count;
-            let columns = columns.iter().map(column_text).collect::<Vec<_>>().join(", ");
-            l.put(
-                "data.path",
-                "file",
-                path(p),
-                "A table with a line for each point in time, from the preset's folder.",
-            );
-            l.put(
-                "data.columns",
-                "columns",
-                Text(columns),
-                "The columns, by name or number from 0, with commas between.",
-            );
-            l.put("data.window", "window", Count(*window), "Lines that the network sees.");
-            l.put("data.horizon", "horizon", Count(*horizon), "Lines after them that it learns.");
-        }
+        DataSource::Series { path, columns, window, horizon } => put_series(l, path, columns, [*window, *horizon]),
         _ => {}
     }
+}
+
+/// The fields of a series; `counts` are the lines that the network sees, and those that it learns.
+fn put_series(l: &mut List, path: &Path, columns: &[TargetColumn], counts: [usize; 2]) {
+    use FieldValue::{Count, Text};
+    let help = "A table with a line for each point in time, from the preset's folder.";
+    l.put("data.path", "file", Text(path.display().to_string()), help);
+    let columns = columns.iter().map(column_text).collect::<Vec<_>>().join(", ");
+    let help = "The columns, by name or number from 0, with commas between.";
+    l.put("data.columns", "columns", Text(columns), help);
+    l.put("data.window", "window", Count(counts[0]), "Lines that the network sees.");
+    l.put("data.horizon", "horizon", Count(counts[1]), "Lines after them that it learns.");
 }
 
 fn run_fields(preset: &Preset) -> Vec<Field> {
@@ -299,7 +294,7 @@ pub fn set_source_field(preset: &mut Preset, input: &str, name: &str, value: &Fi
 }
 
 fn set_data_field(data: &mut Option<DataSpec>, name: &str, value: &FieldValue) -> bool {
-    use FieldValue::{Choice, Count, Number, Text};
+    use FieldValue::{Choice, Count, Number};
     if let ("type", Choice(index)) = (name, value) {
         *data = example_source(SOURCES.get(*index).copied().unwrap_or_default()).map(|source| match data.take() {
             Some(old) if source.is_ordered() => DataSpec { source, split: SplitKind::Last, ..old },
@@ -335,6 +330,15 @@ fn set_data_field(data: &mut Option<DataSpec>, name: &str, value: &FieldValue) -
         ) => *noise = *n,
         ("classes", Count(n), DataSource::Spirals { classes, .. }) => *classes = *n,
         ("factor", Number(n), DataSource::Circles { factor, .. }) => *factor = *n,
+        (name, value, source) => return set_files_field(source, name, value),
+    }
+    true
+}
+
+/// Sets a field of data that is read from files.
+fn set_files_field(source: &mut DataSource, name: &str, value: &FieldValue) -> bool {
+    use FieldValue::{Choice, Count, Text};
+    match (name, value, source) {
         (
             "path",
             Text(t),

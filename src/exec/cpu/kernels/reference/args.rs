@@ -33,6 +33,16 @@ impl<E: Copy> Buf<E> {
         !self.0.is_null()
     }
 
+    /// A buffer of the plain loops' own, which must not move while it is used.
+    pub(super) fn over(values: &mut [E]) -> Self {
+        Self(values.as_mut_ptr())
+    }
+
+    /// The buffer from an element on.
+    pub(super) fn starting_at(self, index: usize) -> Self {
+        Self(self.0.wrapping_add(index))
+    }
+
     /// This buffer, or `other` where the slot is unused.
     pub(super) fn or(self, other: Self) -> Self {
         if self.is_bound() { self } else { other }

@@ -26,19 +26,19 @@ pub(super) fn run<T: Real>(args: Args, op: &OpKind) -> bool {
 }
 
 /// The class of a row, where its label names one.
-fn class(labels: Buf<i32>, row: usize, classes: usize) -> Option<usize> {
+pub(super) fn class(labels: Buf<i32>, row: usize, classes: usize) -> Option<usize> {
     usize::try_from(labels.get(row)).ok().filter(|&label| label < classes)
 }
 
 /// What the probability of class `col` should be: `(1 - smoothing) [col is the label] + smoothing / classes`; NaN for a
 /// label that names no class.
-fn target<T: Real>(label: Option<usize>, col: usize, classes: usize, smoothing: f64) -> T {
+pub(super) fn target<T: Real>(label: Option<usize>, col: usize, classes: usize, smoothing: f64) -> T {
     let own = label.map_or(f64::NAN, |label| if label == col { 1.0 } else { 0.0 });
     T::of((1.0 - smoothing) * own + smoothing / classes as f64)
 }
 
 /// The largest of a row and the logarithm of the sum of `exp(logit - largest)`.
-fn log_sum_exp<T: Real>(logits: Buf<T>, row: usize, classes: usize) -> (T, T) {
+pub(super) fn log_sum_exp<T: Real>(logits: Buf<T>, row: usize, classes: usize) -> (T, T) {
     let row_of = |col: usize| logits.get(row * classes + col);
     let max = (1..classes).fold(row_of(0), |max, col| if row_of(col) > max { row_of(col) } else { max });
     // None of the terms is above 1, and one of them is 1.
@@ -48,7 +48,7 @@ fn log_sum_exp<T: Real>(logits: Buf<T>, row: usize, classes: usize) -> (T, T) {
 }
 
 /// `- sum over classes of target * log probability` of one row; NaN where the label names no class.
-fn row_loss<T: Real>(logits: Buf<T>, labels: Buf<i32>, row: usize, classes: usize, smoothing: f64) -> T {
+pub(super) fn row_loss<T: Real>(logits: Buf<T>, labels: Buf<i32>, row: usize, classes: usize, smoothing: f64) -> T {
     let (max, log_sum) = log_sum_exp(logits, row, classes);
     let relative = |col: usize| logits.get(row * classes + col) - max;
     let own = class(labels, row, classes).map_or(T::of(f64::NAN), relative);
@@ -61,7 +61,7 @@ fn row_loss<T: Real>(logits: Buf<T>, labels: Buf<i32>, row: usize, classes: usiz
 }
 
 /// Whether the first of the largest scores is at the label. False where a score of the row is NaN.
-fn is_right<T: Real>(scores: Buf<T>, labels: Buf<i32>, row: usize, classes: usize) -> bool {
+pub(super) fn is_right<T: Real>(scores: Buf<T>, labels: Buf<i32>, row: usize, classes: usize) -> bool {
     let score = |col: usize| scores.get(row * classes + col);
     class(labels, row, classes).is_some_and(|label| {
         (0..label).all(|col| score(col) < score(label)) && (label..classes).all(|col| score(col) <= score(label))

@@ -8,6 +8,7 @@
 mod args;
 mod attention;
 pub mod bounded;
+mod classifier;
 mod conv;
 mod elementwise;
 mod gemm;
@@ -49,7 +50,7 @@ unsafe fn run<T: Real>(call: &Call, part: Part) {
 type Family = fn(Args<'_>, &OpKind) -> bool;
 
 /// Every family of operations with plain loops.
-fn families<T: Real>() -> [Family; 11] {
+fn families<T: Real>() -> [Family; 12] {
     [
         elementwise::run::<T>,
         gemm::run::<T>,
@@ -60,6 +61,7 @@ fn families<T: Real>() -> [Family; 11] {
         recurrence::run::<T>,
         sequence::run::<T>,
         loss::run::<T>,
+        classifier::run::<T>,
         point_loss::run::<T>,
         optimizer::run::<T>,
     ]

@@ -145,7 +145,8 @@ fn length(op: &OpKind, name: &str) -> usize {
             "x" | "dx" => n * hw * c,
             _ => n * c,
         },
-        OpKind::Embedding(_)
+        OpKind::ClassifierCe(_)
+        | OpKind::Embedding(_)
         | OpKind::EmbeddingBwd(_)
         | OpKind::AddSinusoids(_)
         | OpKind::Take(_)
@@ -333,6 +334,9 @@ fn is_used(op: &OpKind, name: &str) -> bool {
             _ => true,
         },
         OpKind::EmbeddingBwd(ops::EmbeddingBwd { accumulate, .. }) => *accumulate || name != "dweight_prev",
+        OpKind::ClassifierCe(_) if name != "work" && name != "accuracy" => {
+            op.slot(name).is_some_and(|slot| op.is_needed(slot))
+        }
         _ => true,
     }
 }

@@ -1,0 +1,235 @@
+//! The texts that tokens stand for: a person's text becomes tokens, and tokens become text again.
+
+use super::text::{SUM_LEN, characters_of, padded_sum, sum_symbols};
+use super::token_rows::byte_symbols;
+use super::{DataError, Preprocessing};
+use crate::model::{DataSource, Tokens};
+use std::borrow::Cow;
+use std::path::Path;
+
+/// The texts that a network's tokens stand for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Vocabulary {
+    kind: Tokens,
+    /// The text of each token. That of a byte is its escape where it cannot be printed.
+    symbols: Vec<String>,
+    /// The tokens of a whole text, where each sample begins one: an addition. Nothing where samples are stretches of a
+    /// long text.
+    pub line: Option<usize>,
+}
+
+impl Vocabulary {
+    /// The vocabulary of a source, with the symbols of the weights where `known` has some. Nothing where the source
+    /// gives no tokens, or neither a source nor symbols are known.
+    ///
+    /// # Errors
+    /// Where the characters of a text are to be read from its file, and it cannot be read or is not UTF-8.
+    pub fn of(
+        source: Option<&DataSource>,
+        base: &Path,
+        known: Option<&Preprocessing>,
+    ) -> Result<Option<Self>, DataError> {
+        let line = matches!(source, Some(DataSource::Sums { .. })).then_some(SUM_LEN);
+        let own = known.map(|known| &known.classes[..]).filter(|symbols| !symbols.is_empty());
+        if let Some(found) = own.and_then(Self::of_symbols) {
+            return Ok(Some(Self { line, ..found }));
+        }
+        let chars = |symbols| Self { kind: Tokens::Chars, symbols, line };
+        Ok(match source {
+            Some(DataSource::SourceCode | DataSource::Text { tokens: Tokens::Bytes, .. }) => Some(Self::bytes()),
+            Some(DataSource::Text { path, .. }) => Some(chars(characters_of(&base.join(path))?)),
+            Some(DataSource::Sums { .. }) => Some(chars(sum_symbols())),
+            _ => None,
+        })
+    }
+
+    /// All 256 bytes.
+    fn bytes() -> Self {
+        Self { kind: Tokens::Bytes, symbols: byte_symbols(), line: None }
+    }
+
+    /// The vocabulary whose tokens have these names, where each is a character, or they are those of bytes.
+    fn of_symbols(symbols: &[String]) -> Option<Self> {
+        let bytes = Self::bytes();
+        if symbols == bytes.symbols {
+            return Some(bytes);
+        }
+        let are_chars = symbols.iter().all(|symbol| symbol.chars().count() == 1);
+        are_chars.then(|| Self { kind: Tokens::Chars, symbols: symbols.to_vec(), line: None })
+    }
+
+    /// The number of tokens that stand for something.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.symbols.len()
+    }
+
+    /// Whether no token stands for anything.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.symbols.is_empty()
+    }
+
+    /// What a token is called: its character, or a byte's escape.
+    #[must_use]
+    pub fn symbol(&self, token: usize) -> &str {
+        self.symbols.get(token).map_or("", String::as_str)
+    }
+
+    /// A person's text as samples have it: the numbers of an addition padded with blanks. Any other text is left as it
+    /// is.
+    #[must_use]
+    pub fn arranged<'a>(&self, text: &'a str) -> Cow<'a, str> {
+        let padded = self.line.and_then(|_| padded_sum(text));
+        padded.map_or(Cow::Borrowed(text), Cow::Owned)
+    }
+
+    /// The tokens of a text, all below `vocab`.
+    ///
+    /// # Errors
+    /// The characters that no token below `vocab` stands for, each once, in their order in the text.
+    pub fn tokens(&self, text: &str, vocab: usize) -> Result<Vec<i32>, Vec<char>> {
+        let known = self.symbols.len().min(vocab);
+        let mut tokens = Vec::with_capacity(text.len());
+        let mut unknown = Vec::new();
+        let mut buffer = [0; 4];
+        for c in text.chars() {
+            let written = &*c.encode_utf8(&mut buffer);
+            let before = tokens.len();
+            match self.kind {
+                Tokens::Bytes => {
+                    tokens.extend(written.bytes().filter(|b| usize::from(*b) < known).map(i32::from));
+                }
+                Tokens::Chars => {
+                    tokens.extend(self.symbols[..known].iter().position(|s| s == written).map(|token| token as i32));
+                }
+            }
+            let expected = if self.kind == Tokens::Bytes { written.len() } else { 1 };
+            if tokens.len() - before != expected && !unknown.contains(&c) {
+                unknown.push(c);
+            }
+        }
+        if unknown.is_empty() { Ok(tokens) } else { Err(unknown) }
+    }
+
+    /// A reader of tokens that come one by one.
+    #[must_use]
+    pub const fn decoder(&self) -> Decoder<'_> {
+        Decoder { vocabulary: self, bytes: Vec::new() }
+    }
+}
+
+/// Turns tokens that come one by one into text.
+#[derive(Clone, Debug)]
+pub struct Decoder<'a> {
+    vocabulary: &'a Vocabulary,
+    /// The first bytes of a character whose others have not come yet.
+    bytes: Vec<u8>,
+}
+
+impl Decoder<'_> {
+    /// The text that a token completes: nothing in the middle of a character of several bytes. Bytes that are no UTF-8
+    /// become U+FFFD.
+    pub fn push(&mut self, token: usize) -> String {
+        match self.vocabulary.kind {
+            Tokens::Chars => self.vocabulary.symbol(token).to_owned(),
+            Tokens::Bytes => {
+                self.bytes.extend(u8::try_from(token));
+                self.complete()
+            }
+        }
+    }
+
+    /// The characters that are whole, taken out of the bytes.
+    fn complete(&mut self) -> String {
+        let mut text = String::new();
+        while !self.bytes.is_empty() {
+            let (valid, broken) = match std::str::from_utf8(&self.bytes) {
+                Ok(whole) => (whole.len(), 0),
+                // Where nothing says how much is broken, the rest has not come yet.
+                Err(error) => (error.valid_up_to(), error.error_len().unwrap_or(0)),
+            };
+            text.push_str(&String::from_utf8_lossy(&self.bytes[..valid]));
+            if broken > 0 {
+                text.push(char::REPLACEMENT_CHARACTER);
+            }
+            self.bytes.drain(..valid + broken);
+            if broken == 0 {
+                break;
+            }
+        }
+        text
+    }
+
+    /// What stands for the bytes of a character that did not become whole.
+    #[must_use]
+    pub fn finish(self) -> String {
+        String::from_utf8_lossy(&self.bytes).into_owned()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn of(source: &DataSource) -> Vocabulary {
+        Vocabulary::of(Some(source), Path::new(""), None).unwrap().unwrap()
+    }
+
+    fn through(vocabulary: &Vocabulary, tokens: &[i32]) -> String {
+        let mut decoder = vocabulary.decoder();
+        let text: String = tokens.iter().map(|token| decoder.push(*token as usize)).collect();
+        text + &decoder.finish()
+    }
+
+    #[test]
+    fn bytes_become_the_same_text_again() {
+        let bytes = of(&DataSource::SourceCode);
+        let text = "a \u{e4} \u{20ac} \u{1f980}\n";
+        let tokens = bytes.tokens(text, 256).unwrap();
+        assert_eq!((tokens.len(), through(&bytes, &tokens)), (text.len(), text.to_owned()));
+        // A network of ASCII alone does not know the rest; each character is named once.
+        assert_eq!(bytes.tokens("\u{e4}b\u{e4}\u{20ac}", 128), Err(vec!['\u{e4}', '\u{20ac}']));
+        assert_eq!(bytes.tokens("fn", 128), Ok(vec![102, 110]));
+    }
+
+    #[test]
+    fn a_character_comes_once_it_is_whole_and_broken_bytes_are_marked() {
+        let bytes = of(&DataSource::SourceCode);
+        let mut decoder = bytes.decoder();
+        assert_eq!([0xe2, 0x82, 0xac].map(|byte| decoder.push(byte)), ["", "", "\u{20ac}"]);
+        assert_eq!(through(&bytes, &[0xe2, 0x41, 0xff, 0x42, 0xe2, 0x82]), "\u{fffd}A\u{fffd}B\u{fffd}");
+    }
+
+    #[test]
+    fn sums_have_13_characters_and_are_padded() {
+        let sums = of(&DataSource::Sums { samples: 5 });
+        assert_eq!((sums.len(), sums.line), (13, Some(12)));
+        assert_eq!(sums.arranged("37+85="), " 37+ 85=");
+        assert_eq!(sums.arranged("1+2"), "1+2");
+        assert_eq!(sums.tokens("7+x-x", 13), Err(vec!['x', '-']));
+        let tokens = sums.tokens(" 37+ 85= 122", 13).unwrap();
+        assert_eq!(through(&sums, &tokens), " 37+ 85= 122");
+    }
+
+    #[test]
+    fn weights_know_their_symbols_and_sources_their_own() {
+        let known = |symbols: &[&str]| Preprocessing {
+            classes: symbols.iter().map(ToString::to_string).collect(),
+            ..Preprocessing::default()
+        };
+        let found = Vocabulary::of(None, Path::new(""), Some(&known(&["b", "a"]))).unwrap().unwrap();
+        assert_eq!((found.tokens("ab", 2), found.symbol(0)), (Ok(vec![1, 0]), "b"));
+        assert_eq!(Vocabulary::of(None, Path::new(""), Some(&known(&["yes", "no"]))).unwrap(), None);
+        assert_eq!(Vocabulary::of(Some(&DataSource::Iris), Path::new(""), None).unwrap(), None);
+        let bytes = Preprocessing { classes: byte_symbols(), ..Preprocessing::default() };
+        assert_eq!(Vocabulary::of(None, Path::new(""), Some(&bytes)).unwrap(), Some(Vocabulary::bytes()));
+        // The characters of a text come from its file.
+        let folder = tempfile::tempdir().unwrap();
+        std::fs::write(folder.path().join("t.txt"), "\u{feff}baba\u{e4}").unwrap();
+        let source = DataSource::Text { path: "t.txt".into(), tokens: Tokens::Chars };
+        let found = Vocabulary::of(Some(&source), folder.path(), None).unwrap().unwrap();
+        assert_eq!((found.len(), found.tokens("\u{e4}ab", 3)), (3, Ok(vec![2, 0, 1])));
+        assert!(Vocabulary::of(Some(&source), Path::new("/nowhere"), None).is_err());
+    }
+}

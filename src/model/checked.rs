@@ -1,0 +1,145 @@
+//! What a check gives: a model without mistakes, and what is known of each layer in any case.
+
+use super::diagnostic::Diagnostic;
+use super::input::{Content, NamedInput, sample_len, single};
+use super::layers::{LayerKind, LayerSpec};
+use super::losses::LossSpec;
+use super::optimizers::OptimizerSpec;
+use super::param::{LayerId, Param, ParamId};
+use super::path::LayerPath;
+use super::preset::Precision;
+use super::update::UpdateSpec;
+use crate::tensor::Shape;
+
+/// A layer of a checked model.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Layer {
+    pub path: LayerPath,
+    pub spec: LayerSpec,
+    /// One sample's shape before and after.
+    pub input: Shape,
+    pub output: Shape,
+    /// What the elements of its input are.
+    pub content: Content,
+    pub params: Vec<ParamId>,
+    /// The layers inside a block, list by list.
+    pub lists: Vec<Vec<LayerId>>,
+}
+
+impl Layer {
+    /// The name in listings: `L1.0:Conv2d`.
+    #[must_use]
+    pub fn label(&self) -> String {
+        format!("L{}:{}", self.path.number(), self.spec.kind().class)
+    }
+
+    /// The layers right inside a block, in order.
+    pub fn children(&self) -> impl Iterator<Item = LayerId> {
+        self.lists.iter().flatten().copied()
+    }
+}
+
+/// A network without mistakes.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Model {
+    pub name: String,
+    /// At least one; where there are several, the first layer's branches take them by name.
+    pub inputs: Vec<NamedInput>,
+    pub batch: usize,
+    /// Every layer, blocks before their children.
+    pub layers: Vec<Layer>,
+    /// The outermost layers in order.
+    pub roots: Vec<LayerId>,
+    pub params: Vec<Param>,
+    /// One sample's output.
+    pub output: Shape,
+    pub loss: LossSpec,
+    pub optimizer: OptimizerSpec,
+    /// What else is said of the update.
+    pub update: UpdateSpec,
+    pub precision: Precision,
+    /// Batches whose mean gradient makes a step.
+    pub accumulate: usize,
+}
+
+impl Model {
+    #[must_use]
+    pub fn layer(&self, id: LayerId) -> &Layer {
+        &self.layers[id.0 as usize]
+    }
+
+    #[must_use]
+    pub fn param(&self, id: ParamId) -> &Param {
+        &self.params[id.0 as usize]
+    }
+
+    /// The input of this name.
+    #[must_use]
+    pub fn input(&self, name: &str) -> Option<&NamedInput> {
+        self.inputs.iter().find(|input| input.name == name)
+    }
+
+    /// The input of a network that has no other.
+    #[must_use]
+    pub fn single_input(&self) -> Option<&NamedInput> {
+        single(&self.inputs)
+    }
+
+    /// The values of one sample over all inputs.
+    #[must_use]
+    pub fn sample_len(&self) -> usize {
+        sample_len(&self.inputs)
+    }
+
+    /// The labels of one sample where the loss takes classes: one, or one for each position of an output
+    /// `[T, classes]`.
+    #[must_use]
+    pub fn labels(&self) -> Shape {
+        Shape::from(self.output.0[..self.output.rank().saturating_sub(1)].to_vec())
+    }
+
+    /// The classes that a label tells apart.
+    #[must_use]
+    pub fn classes(&self) -> usize {
+        self.output.0.last().copied().unwrap_or(1)
+    }
+
+    /// The number of trained values.
+    #[must_use]
+    pub fn trained_len(&self) -> usize {
+        self.params.iter().filter(|p| p.kind.is_trained()).map(|p| p.shape.len()).sum()
+    }
+
+    /// Samples that a step is made of.
+    #[must_use]
+    pub const fn samples_a_step(&self) -> usize {
+        self.batch * self.accumulate
+    }
+
+    /// The same model for another batch size.
+    #[must_use]
+    pub fn with_batch(&self, batch: usize) -> Self {
+        Self { batch, ..self.clone() }
+    }
+}
+
+/// What is known of one layer of a document, with or without mistakes.
+#[derive(Clone, Debug, PartialEq)]
+pub struct LayerFacts {
+    pub path: LayerPath,
+    pub kind: LayerKind,
+    pub input: Option<Shape>,
+    pub output: Option<Shape>,
+    /// Trained values.
+    pub params: usize,
+}
+
+/// A checked document.
+#[derive(Clone, Debug)]
+pub struct Checked {
+    /// The model, where there is no mistake.
+    pub model: Option<Model>,
+    /// Every layer in document order, blocks before their children.
+    pub facts: Vec<LayerFacts>,
+    pub diagnostics: Vec<Diagnostic>,
+}

@@ -1,0 +1,177 @@
+//! A classifier of many classes with its loss and its gradients, in chunks of rows.
+
+use super::geometry::{Epilogue, Scalar, Trans};
+use super::product::Gemm;
+use super::slots::{slots, table};
+use super::{Operation, softmax_ps};
+use serde::{Deserialize, Serialize};
+
+/// A last dense layer with its loss, and its gradients, `chunk` rows at a time, so that the scores of all rows are
+/// never there at once.
+///
+/// The scores are the product of `a [rows, features]` and `b [features, classes]`, or the transposed of
+/// `b [classes, features]` where `tied`, with `bias` where bound; `loss [1]` and `accuracy [1]` are those of
+/// `SoftmaxCeFused`. With `dlogits` as that operation has it, `dx [rows, features]` is the product of `dlogits` and `b`
+/// transposed, `dweight` that of `a` transposed and `dlogits` (where `tied`, the transposed of it), and `db [classes]`
+/// the sum of `dlogits` over rows. Where a gradient accumulates, it is added to what is there, chunk by chunk in order.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct ClassifierCe {
+    pub rows: usize,
+    pub features: usize,
+    pub classes: usize,
+    pub smoothing: Scalar,
+    pub tied: bool,
+    pub bias: bool,
+    pub input_grad: bool,
+    pub accumulate: bool,
+    pub accumulate_bias: bool,
+    /// Rows whose scores are there at once; at least 1.
+    pub chunk: usize,
+}
+
+slots! {
+    pub mod classifier_ce(op: ClassifierCe) {
+        A: in activation [op.rows * op.features],
+        B: in [op.features * op.classes],
+        BIAS: in [op.classes] if op.bias,
+        LABELS: in [op.rows],
+        DWEIGHT_PREV: in [op.features * op.classes] if op.accumulate,
+        DB_PREV: in [op.classes] if op.accumulate_bias,
+        DX: out activation [op.rows * op.features] if op.input_grad,
+        DWEIGHT: out [op.features * op.classes],
+        DB: out [op.classes] if op.bias,
+        LOSS: out [1],
+        ACCURACY: out [1] if OPTIONAL,
+        WORK: scratch,
+    }
+}
+
+/// The products of one chunk of a classifier.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ChunkProducts {
+    /// Scores of `a` and `b`.
+    pub scores: Gemm,
+    /// The gradient of the weight: of `a` and the gradient of the scores, or where the weight is tied of the gradient
+    /// of the scores and `a`.
+    pub weight: Gemm,
+    /// The gradient of the input, of the gradient of the scores and `b`, where there is one.
+    pub input: Option<Gemm>,
+}
+
+impl ClassifierCe {
+    /// The chunks: how many there are.
+    #[must_use]
+    pub const fn chunks(&self) -> usize {
+        self.rows.div_ceil(self.chunk)
+    }
+
+    /// The first row of a chunk, and its number of rows.
+    #[must_use]
+    pub const fn rows_of(&self, chunk: usize) -> (usize, usize) {
+        let from = chunk * self.chunk;
+        (from, if self.rows - from < self.chunk { self.rows - from } else { self.chunk })
+    }
+
+    /// The products of a chunk. Only the first overwrites gradients that do not accumulate.
+    #[must_use]
+    pub fn products(&self, chunk: usize) -> ChunkProducts {
+        let Self { features, classes, tied, bias, accumulate, .. } = *self;
+        let (_, rows) = self.rows_of(chunk);
+        let plain = |m, n, k, trans| Gemm { m, n, k, trans, accumulate: false, epilogue: Epilogue::default() };
+        let scores = plain(rows, classes, features, if tied { Trans::Nt } else { Trans::Nn });
+        let (m, n) = if tied { (classes, features) } else { (features, classes) };
+        let input = plain(rows, features, classes, if tied { Trans::Nn } else { Trans::Nt });
+        ChunkProducts {
+            scores: Gemm { epilogue: Epilogue { bias, ..Epilogue::default() }, ..scores },
+            weight: Gemm { accumulate: accumulate || chunk > 0, ..plain(m, n, rows, Trans::Tn) },
+            input: self.input_grad.then_some(input),
+        }
+    }
+
+    /// Multiplications of all products.
+    fn multiplications(&self) -> usize {
+        self.rows * self.features * self.classes * if self.input_grad { 3 } else { 2 }
+    }
+}
+
+impl Operation for ClassifierCe {
+    table!(classifier_ce);
+
+    fn name(&self) -> &'static str {
+        "classifier_ce"
+    }
+
+    fn dims(&self) -> String {
+        let Self { rows, features, classes, chunk, .. } = self;
+        format!("rows={rows} features={features} classes={classes} chunk={chunk}")
+    }
+
+    fn flops(&self) -> u64 {
+        self.least_flops() + (7 * self.rows * self.classes) as u64
+    }
+
+    fn least_flops(&self) -> u64 {
+        2 * self.multiplications() as u64
+    }
+
+    fn bytes_moved(&self, elem: usize) -> u64 {
+        let weight = self.features * self.classes;
+        let weights = weight * (2 + usize::from(self.accumulate)) + 2 * self.classes * usize::from(self.bias);
+        let inputs = self.rows * self.features * (1 + usize::from(self.input_grad));
+        ((weights + inputs + 2) * elem + self.rows * size_of::<i32>()) as u64
+    }
+
+    /// The gradient of a chunk's input is written when nothing reads the chunk's input any more.
+    fn in_place(&self) -> &'static [(usize, usize)] {
+        &[(classifier_ce::A, classifier_ce::DX)]
+    }
+
+    fn work_ps(&self) -> usize {
+        /// What a core's multiply-add takes in a large product.
+        const MULTIPLY_PS: usize = 13;
+        self.multiplications() * MULTIPLY_PS + softmax_ps(self.rows, self.classes)
+    }
+
+    fn has_gpu_kernel(&self) -> bool {
+        false
+    }
+
+    fn weight(&self) -> Option<usize> {
+        Some(classifier_ce::B)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn chunks_cover_every_row_once_and_only_the_first_overwrites() {
+        let of = |rows, chunk| ClassifierCe {
+            rows,
+            features: 5,
+            classes: 7,
+            smoothing: Scalar::new(0.0),
+            tied: true,
+            bias: true,
+            input_grad: true,
+            accumulate: false,
+            accumulate_bias: false,
+            chunk,
+        };
+        for (rows, chunk, sizes) in [(1, 16, vec![1]), (32, 16, vec![16, 16]), (33, 16, vec![16, 16, 1])] {
+            let op = of(rows, chunk);
+            let found: Vec<usize> = (0..op.chunks()).map(|i| op.rows_of(i).1).collect();
+            assert_eq!(found, sizes);
+            let adds: Vec<bool> = (0..op.chunks()).map(|i| op.products(i).weight.accumulate).collect();
+            assert_eq!(adds, (0..op.chunks()).map(|i| i > 0).collect::<Vec<_>>());
+        }
+        let op = of(33, 16);
+        let ChunkProducts { scores, weight, input } = op.products(2);
+        assert_eq!((scores.m, scores.n, scores.k, scores.trans), (1, 7, 5, Trans::Nt));
+        assert_eq!((weight.m, weight.n, weight.k, weight.trans), (7, 5, 1, Trans::Tn));
+        assert_eq!(input.map(|g| (g.m, g.n, g.k, g.trans)), Some((1, 5, 7, Trans::Nn)));
+        let untied = ClassifierCe { tied: false, input_grad: false, ..op }.products(0);
+        assert_eq!((untied.scores.trans, untied.weight.m, untied.input), (Trans::Nn, 5, None));
+    }
+}

@@ -1,0 +1,125 @@
+//! How the CPU computes a classifier in chunks of rows: phases and scratch memory, as pure functions of shape and
+//! instruction set, which the kernel reads too. Only the size of scratch memory depends on the number of threads.
+
+use super::Isa;
+use super::cpu_gemm::{self, gemm_blocking};
+use crate::ops::{ClassifierCe, Gemm, OpKind};
+
+/// Floats in a line of the cache.
+const LINE: usize = 16;
+
+/// What is done in a phase of a chunk.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Stage {
+    /// A phase of the product that makes the scores.
+    Scores(usize),
+    /// Softmax, loss and the gradient of the scores, in the place of the scores.
+    Softmax,
+    /// A phase of the product that makes the gradient of the weight. The first makes that of the bias too.
+    Weight(usize),
+    /// A phase of the product that makes the gradient of the input.
+    Input(usize),
+}
+
+/// The phases of a product.
+fn phases_of(product: &Gemm, isa: Isa) -> usize {
+    1 + usize::from(gemm_blocking(product, isa).pack_a)
+}
+
+/// The phases of a chunk, in order. Those of its products do not depend on the number of rows, so that all chunks have
+/// the same.
+#[must_use]
+pub fn stages(op: &ClassifierCe, isa: Isa) -> [Option<Stage>; 7] {
+    let products = op.products(0);
+    let both =
+        |product: &Gemm, stage: fn(usize) -> Stage| [Some(stage(0)), (phases_of(product, isa) > 1).then_some(stage(1))];
+    let [scores, more_scores] = both(&products.scores, Stage::Scores);
+    let [weight, more_weight] = both(&products.weight, Stage::Weight);
+    let [input, more_input] = products.input.as_ref().map_or([None; 2], |product| both(product, Stage::Input));
+    [scores, more_scores, Some(Stage::Softmax), weight, more_weight, input, more_input]
+}
+
+/// The phases of the whole operation; in the last one the losses of the rows are added up.
+#[must_use]
+pub fn phases(op: &ClassifierCe, isa: Isa) -> usize {
+    op.chunks() * stages(op, isa).iter().flatten().count() + 1
+}
+
+/// The chunk that a phase works on and what it does there; `None` in the last phase.
+#[must_use]
+pub fn stage(op: &ClassifierCe, isa: Isa, phase: usize) -> Option<(usize, Stage)> {
+    let stages = stages(op, isa);
+    let count = stages.iter().flatten().count();
+    let stage = stages.into_iter().flatten().nth(phase % count)?;
+    (phase / count < op.chunks()).then_some((phase / count, stage))
+}
+
+/// Where scratch memory holds what: first floats. The scores of a chunk come first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Scratch {
+    /// `[rows]`: the loss of each row.
+    pub losses: usize,
+    /// `[rows]`: 1 for a right answer, 0 for a wrong one.
+    pub right: usize,
+    /// What the products of a chunk need.
+    pub products: usize,
+}
+
+impl Scratch {
+    #[must_use]
+    pub const fn new(op: &ClassifierCe) -> Self {
+        let chunk = if op.rows < op.chunk { op.rows } else { op.chunk };
+        let losses = (chunk * op.classes).next_multiple_of(LINE);
+        let rows = op.rows.next_multiple_of(LINE);
+        Self { losses, right: losses + rows, products: losses + 2 * rows }
+    }
+}
+
+/// Bytes of scratch memory with up to `threads` threads; `None` for other operations.
+#[must_use]
+pub fn workspace_bytes(op: &OpKind, isa: Isa, threads: usize) -> Option<usize> {
+    let OpKind::ClassifierCe(op) = op else { return None };
+    let last = op.products(op.chunks() - 1);
+    let all = [op.products(0), last].map(|p| [Some(p.scores), Some(p.weight), p.input]);
+    let bytes = |product: &Gemm| cpu_gemm::workspace_bytes(&OpKind::Gemm(*product), isa, threads);
+    let products = all.iter().flatten().flatten().map(bytes).max().unwrap_or(0);
+    Some(Scratch::new(op).products * size_of::<f32>() + products)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ops::Scalar;
+
+    #[test]
+    fn every_phase_has_its_place_and_memory_does_not_grow_with_the_rows() {
+        for isa in [Isa::Portable, Isa::Avx2, Isa::Avx512] {
+            for (rows, features, classes, chunk) in [(1, 1, 1, 1), (33, 300, 700, 16), (100, 64, 20_000, 48)] {
+                for (tied, input_grad) in [(false, false), (false, true), (true, true)] {
+                    let op = ClassifierCe {
+                        rows,
+                        features,
+                        classes,
+                        smoothing: Scalar::new(0.0),
+                        tied,
+                        bias: true,
+                        input_grad,
+                        accumulate: false,
+                        accumulate_bias: false,
+                        chunk,
+                    };
+                    let all: Vec<_> = (0..phases(&op, isa)).map(|phase| stage(&op, isa, phase)).collect();
+                    assert_eq!(all.iter().position(Option::is_none), Some(all.len() - 1));
+                    let softmax = all.iter().flatten().filter(|(_, stage)| *stage == Stage::Softmax);
+                    assert_eq!(softmax.map(|(chunk, _)| *chunk).collect::<Vec<_>>(), Vec::from_iter(0..op.chunks()));
+                    // The phases of a product are the same whatever the rows.
+                    let shorter = ClassifierCe { rows: op.rows_of(op.chunks() - 1).1, ..op };
+                    assert_eq!(stages(&op, isa), stages(&shorter, isa));
+                    let bytes = |rows| workspace_bytes(&OpKind::ClassifierCe(ClassifierCe { rows, ..op }), isa, 2);
+                    let more = bytes(1_000 * chunk).unwrap() - bytes(chunk).unwrap();
+                    assert!(more <= 2 * 4 * 1_000 * chunk, "{more}");
+                }
+            }
+        }
+    }
+}

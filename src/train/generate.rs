@@ -1,0 +1,335 @@
+//! Writing with a network of tokens: each token is drawn from what the network expects after those before it.
+//!
+//! An evaluation of the whole window gives the logits of one token, so that a network needs no step of its own for
+//! this. A network that has an output for each position is given the text from its first position on, and the rest of
+//! the window is filled; one that has a single output is given a whole window, which is filled in front.
+
+use super::evaluate::Evaluator;
+use super::sampling::Sampling;
+use super::stop_text::StopText;
+use super::{Session, TrainError};
+use crate::data::{Preprocessing, Samples, Vocabulary};
+use crate::model::{DataSource, Model, Targets};
+use crate::tensor::plural;
+use serde::{Deserialize, Serialize};
+use std::path::Path;
+use thiserror::Error;
+
+/// What is to be written.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Generation {
+    /// The text that is continued.
+    pub prompt: String,
+    /// The most tokens that are written; where nothing is said, [`Generation::TOKENS`], or the rest of a line.
+    pub tokens: Option<usize>,
+    pub sampling: Sampling,
+    /// A text that ends what is written, and is not part of it.
+    pub stop: Option<String>,
+}
+
+impl Generation {
+    /// Tokens that are written where nobody says how many.
+    pub const TOKENS: usize = 200;
+}
+
+/// Why a text ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum GenerationEnd {
+    /// All tokens that were asked for are written.
+    Tokens,
+    /// The stop text came.
+    Stop,
+    /// The samples of its data are as long, and none goes on.
+    Line,
+    /// Nobody wants more.
+    Cancelled,
+}
+
+/// What was written.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Generated {
+    /// The text behind the prompt.
+    pub text: String,
+    /// Tokens that were drawn, those of the stop text among them.
+    pub tokens: usize,
+    pub end: GenerationEnd,
+    /// The prompt as the network was given it.
+    pub prompt: String,
+    /// What a person should know of the prompt.
+    pub notes: Vec<String>,
+}
+
+/// Why nothing can be written.
+#[derive(Debug, Error)]
+pub enum GenerateError {
+    #[error(
+        "the network {0} predicts no tokens; to write a text, its input is of tokens, its loss softmax_cross_entropy, \
+         and its last layer has a unit for each token of input.vocab, as in the preset gpt-source"
+    )]
+    NoTokens(String),
+    #[error(
+        "it is not known which texts the network's tokens stand for; give weights that were trained on a text, or a \
+         preset whose data is one"
+    )]
+    NoVocabulary,
+    #[error("the prompt has {}, which the network does not know; it knows {known}", listed(.unknown))]
+    Unknown { unknown: Vec<char>, known: String },
+    #[error("the prompt is empty; give a text of at least one character that the network is to continue")]
+    Empty,
+    #[error(
+        "the prompt has {}, and a whole text of this network's data has {most}; give a shorter prompt{example}",
+        characters(*found)
+    )]
+    Long { found: usize, most: usize, example: &'static str },
+    #[error(
+        "the network reads what comes behind the token that it predicts, so it cannot write a text; make attention and \
+         convolutions causal and recurrent layers unidirectional, and train it again"
+    )]
+    LooksAhead,
+    #[error("the network's outputs are not finite; train it again with a lower learning rate")]
+    NotFinite,
+    #[error(transparent)]
+    Train(#[from] TrainError),
+}
+
+impl GenerateError {
+    /// True where the mistake is in what the user gave: exit status 2.
+    #[must_use]
+    pub fn is_user(&self) -> bool {
+        match self {
+            Self::Train(error) => error.is_user(),
+            Self::NotFinite => false,
+            _ => true,
+        }
+    }
+}
+
+/// A number of characters in words.
+fn characters(count: usize) -> String {
+    format!("{count} {}", plural(count as u64, "character"))
+}
+
+/// Characters in words.
+fn listed(chars: &[char]) -> String {
+    let shown: Vec<String> = chars.iter().take(8).map(|c| format!("{c:?}")).collect();
+    let more =
+        if chars.len() > shown.len() { format!(" and {} more", chars.len() - shown.len()) } else { String::new() };
+    let noun = plural(chars.len() as u64, "character");
+    format!("the {noun} {}{more}", shown.join(", "))
+}
+
+/// The number of tokens that a network tells apart at its input and its output alike: one that predicts tokens.
+/// Nothing for every other network.
+fn predicted_tokens(model: &Model) -> Option<usize> {
+    let input = model.single_input()?;
+    let vocab = input.content.vocab()?;
+    let positions = model.labels();
+    let is_of_tokens = positions.rank() == 0 || positions == input.shape;
+    (model.loss.targets() == Targets::Classes && model.classes() == vocab && is_of_tokens).then_some(vocab)
+}
+
+/// The texts that the tokens of a network stand for, with weights whose samples were prepared as `known` says, or in a
+/// preset whose data are `source`.
+///
+/// # Errors
+/// Where the network predicts no tokens, nobody knows what they stand for, or the file of a text cannot be read.
+pub fn vocabulary_of(
+    model: &Model,
+    source: Option<&DataSource>,
+    base: &Path,
+    known: Option<&Preprocessing>,
+) -> Result<Vocabulary, GenerateError> {
+    predicted_tokens(model).ok_or_else(|| GenerateError::NoTokens(model.name.clone()))?;
+    let found = Vocabulary::of(source, base, known).map_err(TrainError::from)?;
+    found.ok_or(GenerateError::NoVocabulary)
+}
+
+/// The perplexity of a mean loss in a network that predicts tokens: among how many equally likely ones a guess would be
+/// as good. Nothing for every other network.
+#[must_use]
+pub fn perplexity(model: &Model, loss: f64) -> Option<f64> {
+    predicted_tokens(model).map(|_| libm::exp(loss))
+}
+
+/// How a network of tokens is asked for the next one.
+struct Window {
+    /// Positions of a sample.
+    len: usize,
+    vocab: usize,
+    /// Whether there is an output for each position.
+    has_positions: bool,
+    /// What stands where the text does not reach.
+    fill: i32,
+}
+
+impl Window {
+    fn of(model: &Model, vocabulary: &Vocabulary) -> Result<Self, GenerateError> {
+        let vocab = predicted_tokens(model).ok_or_else(|| GenerateError::NoTokens(model.name.clone()))?;
+        let len = model.single_input().map_or(1, |input| input.shape.len());
+        let fill = vocabulary.tokens(" ", vocab).ok().and_then(|tokens| tokens.first().copied()).unwrap_or(0);
+        Ok(Self { len, vocab, has_positions: model.labels().rank() > 0, fill })
+    }
+
+    /// The sample that ends with the end of a text, and the row of the output that predicts what follows.
+    fn sample(&self, text: &[i32]) -> (Vec<i32>, usize) {
+        let kept = &text[text.len().saturating_sub(self.len)..];
+        let rest = vec![self.fill; self.len - kept.len()];
+        if self.has_positions {
+            ([kept, &rest].concat(), kept.len().saturating_sub(1))
+        } else {
+            ([&rest, kept].concat(), 0)
+        }
+    }
+
+    /// Two samples that differ in their last token alone.
+    fn probes(&self) -> [Vec<i32>; 2] {
+        let vocab = self.vocab as i32;
+        let first: Vec<i32> = (0..self.len as i32).map(|at| at % vocab).collect();
+        let mut second = first.clone();
+        if let Some(last) = second.last_mut() {
+            *last = (*last + 1) % vocab;
+        }
+        [first, second]
+    }
+}
+
+/// A text that is being written.
+struct Writer<'a> {
+    session: &'a mut Session,
+    vocabulary: &'a Vocabulary,
+    window: Window,
+}
+
+impl Writer<'_> {
+    /// The network's outputs for a sample of tokens.
+    fn outputs(&mut self, sample: Vec<i32>) -> Result<Vec<f32>, TrainError> {
+        self.session.make_evaluator()?;
+        let Session { evaluator, pool, .. } = &mut *self.session;
+        let answer = |evaluator: &mut Evaluator| evaluator.answer(pool, vec![Samples::Tokens(sample)], 1);
+        evaluator.as_mut().map_or_else(|| Ok(Vec::new()), answer)
+    }
+
+    /// Whether an output depends on a token behind its position.
+    fn looks_ahead(&mut self) -> Result<bool, TrainError> {
+        if !self.window.has_positions || self.window.len < 2 || self.window.vocab < 2 {
+            return Ok(false);
+        }
+        let [first, second] = self.window.probes();
+        let before = (self.window.len - 1) * self.window.vocab;
+        let (first, second) = (self.outputs(first)?, self.outputs(second)?);
+        let size = first.iter().fold(0.0f32, |most, v| most.max(v.abs()));
+        Ok(first.iter().zip(&second).take(before).any(|(a, b)| (a - b).abs() > 1e-5 * size))
+    }
+
+    /// The token behind a text, the `at`th that is drawn.
+    fn next(&mut self, text: &[i32], sampling: &Sampling, at: u64) -> Result<usize, GenerateError> {
+        let (sample, row) = self.window.sample(text);
+        let vocab = self.window.vocab;
+        let outputs = self.outputs(sample)?;
+        // Tokens beyond the vocabulary stand for nothing.
+        let known = self.vocabulary.len().min(vocab);
+        let logits = outputs.get(row * vocab..).and_then(|rows| rows.get(..known)).unwrap_or_default();
+        sampling.choose(logits, at).ok_or(GenerateError::NotFinite)
+    }
+
+    /// The tokens of a prompt.
+    fn prompt(&self, prompt: &str) -> Result<Vec<i32>, GenerateError> {
+        let (vocabulary, vocab) = (self.vocabulary, self.window.vocab);
+        let unknown = |unknown| {
+            let kinds = vocabulary.len().min(vocab);
+            let symbols: Vec<&str> = (0..kinds.min(96)).map(|token| vocabulary.symbol(token)).collect();
+            let known = if kinds <= symbols.len() {
+                format!("{kinds}: {}", symbols.concat().escape_debug())
+            } else {
+                format!("{kinds} kinds of tokens")
+            };
+            GenerateError::Unknown { unknown, known }
+        };
+        let tokens = vocabulary.tokens(prompt, vocab).map_err(unknown)?;
+        match vocabulary.line {
+            Some(most) if tokens.len() >= most => {
+                let example = ", such as 37+85=";
+                return Err(GenerateError::Long { found: tokens.len(), most, example });
+            }
+            _ => {}
+        }
+        // A text begins as if a line had ended before it.
+        let start = || vocabulary.tokens("\n", vocab).ok().filter(|_| vocabulary.line.is_none());
+        if tokens.is_empty() { start().ok_or(GenerateError::Empty) } else { Ok(tokens) }
+    }
+}
+
+impl Session {
+    /// Continues a text. What is certain to be part of it is handed to `each` as it is written; `each` answers whether
+    /// it wants more. The run is not touched.
+    ///
+    /// # Errors
+    /// Where the network predicts no tokens or looks ahead, the prompt cannot be given to it, or the evaluation fails.
+    pub fn generate(
+        &mut self,
+        vocabulary: &Vocabulary,
+        asked: &Generation,
+        mut each: impl FnMut(&str) -> bool,
+    ) -> Result<Generated, GenerateError> {
+        let window = Window::of(self.model(), vocabulary)?;
+        let mut writer = Writer { session: self, vocabulary, window };
+        let prompt = vocabulary.arranged(&asked.prompt).into_owned();
+        let mut tokens = writer.prompt(&prompt)?;
+        if writer.looks_ahead()? {
+            return Err(GenerateError::LooksAhead);
+        }
+        let notes = notes(&writer.window, vocabulary, asked, &prompt, tokens.len());
+        let room = vocabulary.line.map(|line| line - tokens.len());
+        let most = asked.tokens.unwrap_or(room.unwrap_or(Generation::TOKENS));
+        let count = most.min(room.unwrap_or(most));
+        let mut end = if room == Some(count) { GenerationEnd::Line } else { GenerationEnd::Tokens };
+        let (mut decoder, mut stop) = (vocabulary.decoder(), StopText::new(asked.stop.as_deref()));
+        let (mut text, mut drawn) = (String::new(), 0);
+        while drawn < count {
+            let token = writer.next(&tokens, &asked.sampling, drawn as u64)?;
+            tokens.push(token as i32);
+            drawn += 1;
+            let (piece, is_over) = stop.push(&decoder.push(token));
+            text.push_str(&piece);
+            if !piece.is_empty() && !each(&piece) {
+                end = GenerationEnd::Cancelled;
+                break;
+            }
+            if is_over {
+                end = GenerationEnd::Stop;
+                break;
+            }
+        }
+        if !matches!(end, GenerationEnd::Stop | GenerationEnd::Cancelled) {
+            let (piece, is_over) = stop.push(&decoder.finish());
+            let rest = piece + &if is_over { String::new() } else { stop.finish() };
+            text.push_str(&rest);
+            if !rest.is_empty() {
+                each(&rest);
+            }
+        }
+        Ok(Generated { text, tokens: drawn, end, prompt, notes })
+    }
+}
+
+/// What a person should know of a prompt of so many tokens.
+fn notes(window: &Window, vocabulary: &Vocabulary, asked: &Generation, prompt: &str, tokens: usize) -> Vec<String> {
+    let mut notes = Vec::new();
+    if prompt != asked.prompt {
+        notes.push(format!("the prompt is {prompt:?}, as the numbers of the samples are padded with blanks"));
+    }
+    if tokens > window.len && vocabulary.line.is_none() {
+        notes.push(format!("the network sees the last {} of the prompt's {tokens} tokens", window.len));
+    }
+    if tokens < window.len && !window.has_positions {
+        notes.push(format!(
+            "the network takes {} tokens and the prompt has {tokens}, so blanks stand in front of it",
+            window.len
+        ));
+    }
+    notes
+}
+
+#[cfg(test)]
+mod tests;
