@@ -319,7 +319,7 @@ impl Answers {
         let mut text = String::from(if self.positions > 1 { "sample,position" } else { "sample" });
         if self.targets == Targets::Classes {
             text.push_str(",target,predicted");
-            (0..self.width).for_each(|c| text.push_str(&format!(",p_{}", quoted(&name(set, c)))));
+            (0..self.width).for_each(|c| text.push_str(&format!(",{}", quoted(&format!("p_{}", name(set, c))))));
         } else {
             (0..self.width).for_each(|i| text.push_str(&format!(",target_{i}")));
             (0..self.width).for_each(|i| text.push_str(&format!(",predicted_{i}")));

@@ -9,6 +9,7 @@ use super::{DataError, Dataset, InputSamples, Place, Preprocessing, Samples, Tar
 use crate::model::{ColumnRange, Header, TargetColumn};
 use crate::tensor::{Bytes, Shape, plural};
 use csv::{ReaderBuilder, StringRecord};
+pub use select::FeatureColumns;
 use select::{Asked, Selected, select};
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -33,18 +34,6 @@ pub struct CsvOptions {
     /// Whether the target column names classes, or holds values.
     pub classes: bool,
     pub features: FeatureColumns,
-}
-
-/// Which columns of a table are features, and how they are read. By default all but the target, as numbers.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct FeatureColumns {
-    /// Without any, all but the target.
-    pub ranges: Vec<ColumnRange>,
-    /// Tokens of a sample, where the only feature is a text whose bytes are tokens: a shorter text is filled up with
-    /// zeros, a longer one is cut.
-    pub text: Option<usize>,
-    /// Whether there is no target in the table: it is then 0 for every line.
-    pub without_target: bool,
 }
 
 /// A text table in numbers.

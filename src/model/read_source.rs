@@ -4,11 +4,11 @@ use super::preset::{ColumnRange, DataSource, Header, TargetColumn, Tokens};
 use super::spec::describe;
 use super::{Diagnostic, Fields};
 use serde_json::Value;
+use std::path::PathBuf;
 
 /// The names of all sources, in the order in which they are offered.
 const SOURCES: [&str; 20] = [
     "digits",
-    "digit_sums",
     "iris",
     "spirals",
     "moons",
@@ -26,6 +26,7 @@ const SOURCES: [&str; 20] = [
     "sums",
     "waves",
     "series",
+    "digit_sums",
     "joined",
 ];
 
@@ -35,31 +36,35 @@ pub(super) fn read_source(f: &mut Fields<'_>) -> Option<DataSource> {
     Some(read_fields(kind, f))
 }
 
-fn read_fields(kind: &str, f: &mut Fields<'_>) -> DataSource {
+/// The number of samples of a set that is drawn.
+fn many(f: &mut Fields<'_>, default: usize) -> usize {
     /// Synthetic sets are small; more samples than this would only fill memory.
     const MAX_SAMPLES: usize = 10_000_000;
-    let many = |f: &mut Fields<'_>, default: usize| {
-        let n = f.count("samples", Some(default));
-        if !(4..=MAX_SAMPLES).contains(&n) {
-            f.fail("samples", format!("found {n}"), "expected a whole number from 4 to 10000000");
-        }
-        n
-    };
+    let n = f.count("samples", Some(default));
+    if !(4..=MAX_SAMPLES).contains(&n) {
+        f.fail("samples", format!("found {n}"), "expected a whole number from 4 to 10000000");
+    }
+    n
+}
+
+fn noise(f: &mut Fields<'_>, default: f64) -> f64 {
+    let n = f.number("noise", Some(default));
+    if !(0.0..=10.0).contains(&n) {
+        f.fail("noise", format!("found {n}"), "expected a number from 0 to 10");
+    }
+    n
+}
+
+fn path(f: &mut Fields<'_>, name: &'static str) -> PathBuf {
+    let text = f.text(name, None);
+    if text.is_empty() && f.raw(name).is_some_and(Value::is_string) {
+        f.fail(name, "found an empty path", "give the file's path, from the preset's folder");
+    }
+    text.into()
+}
+
+fn read_fields(kind: &str, f: &mut Fields<'_>) -> DataSource {
     let samples = |f: &mut Fields<'_>| many(f, 2000);
-    let noise = |f: &mut Fields<'_>, default: f64| {
-        let n = f.number("noise", Some(default));
-        if !(0.0..=10.0).contains(&n) {
-            f.fail("noise", format!("found {n}"), "expected a number from 0 to 10");
-        }
-        n
-    };
-    let path = |f: &mut Fields<'_>, name: &'static str| {
-        let text = f.text(name, None);
-        if text.is_empty() && f.raw(name).is_some_and(Value::is_string) {
-            f.fail(name, "found an empty path", "give the file's path, from the preset's folder");
-        }
-        text.into()
-    };
     match kind {
         "digits" => DataSource::Digits,
         "digit_sums" => DataSource::DigitSums,
@@ -226,13 +231,12 @@ fn read_delimiter(f: &mut Fields<'_>) -> char {
     }
 }
 
-fn read_paths(f: &mut Fields<'_>) -> Vec<std::path::PathBuf> {
+fn read_paths(f: &mut Fields<'_>) -> Vec<PathBuf> {
     if f.has("path") {
         return vec![f.text("path", None).into()];
     }
     let list = f.raw("paths").and_then(Value::as_array);
-    let read: Option<Vec<std::path::PathBuf>> =
-        list.and_then(|a| a.iter().map(|v| v.as_str().map(Into::into)).collect());
+    let read: Option<Vec<PathBuf>> = list.and_then(|a| a.iter().map(|v| v.as_str().map(Into::into)).collect());
     read.filter(|p| !p.is_empty()).unwrap_or_else(|| {
         f.fail("paths", "is missing or not a list of texts", "add \"paths\": [\"data_batch_1.bin\", ...]");
         Vec::new()

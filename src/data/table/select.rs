@@ -1,9 +1,21 @@
 //! Which columns of a table are features, in which order, and which one is the target.
 
 use crate::data::error::{Side, listed, quoted};
-use crate::data::{DataError, FeatureColumns, Place, Preprocessing};
+use crate::data::{DataError, Place, Preprocessing};
 use crate::model::{ColumnRange, TargetColumn};
 use std::collections::{HashMap, HashSet};
+
+/// Which columns of a table are features, and how they are read. By default all but the target, as numbers.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct FeatureColumns {
+    /// Without any, all but the target.
+    pub ranges: Vec<ColumnRange>,
+    /// Tokens of a sample, where the only feature is a text whose bytes are tokens: a shorter text is filled up with
+    /// zeros, a longer one is cut.
+    pub text: Option<usize>,
+    /// Whether there is no target in the table: it is then 0 for every line.
+    pub without_target: bool,
+}
 
 /// The columns of a table that are read, by number.
 pub(super) struct Selected {

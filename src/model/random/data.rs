@@ -56,9 +56,12 @@ pub(super) fn spec(draw: &mut Draw, batch: usize, loss: LossSpec, [input, output
     (!is_long && draw.coin(WITH_DATA) && !is_single).then_some(DataSpec { source, held_out, split })
 }
 
-/// The same samples and targets for the first of several inputs, with as many drawn samples for the others; nothing
-/// where that is not possible.
+/// The same samples and targets for the first of several inputs, with as many drawn samples for the others; the data
+/// itself for a single input, and nothing where samples cannot be joined.
 pub(super) fn joined(data: DataSpec, inputs: &[NamedInput]) -> Option<DataSpec> {
+    if inputs.len() == 1 {
+        return Some(data);
+    }
     let &DataSource::Regression { samples, noise } = &data.source else { return None };
     if inputs.iter().any(|input| input.content.is_tokens()) {
         return None;

@@ -1,7 +1,8 @@
 //! Networks with several inputs: a branch for each, joined by the first layer. Their numbers are apart from those of
 //! other networks.
 
-use super::{Builder, Draw};
+use super::builder::Builder;
+use crate::model::draw::Draw;
 use crate::model::layers::{Branch, Dense, Embedding, Flatten, JoinKind, LayerType, Parallel};
 use crate::model::{Content, LayerSpec, NamedInput};
 use crate::tensor::Shape;

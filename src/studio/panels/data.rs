@@ -346,9 +346,8 @@ fn grid_ui(ui: &mut Ui, data: &DataView, panel: &mut DataPanel) {
     });
 }
 
-fn table_ui(ui: &mut Ui, data: &DataView, list: &[u32]) {
-    // A text has one column; its tokens are no numbers that anybody reads.
-    let columns = table_columns(&data.set, COLUMNS);
+/// Says of which inputs not every value is shown.
+fn left_out_ui(ui: &mut Ui, data: &DataView, columns: &[TableColumn]) {
     for (at, input) in data.set.inputs.iter().enumerate() {
         let shown = columns.iter().filter(|column| column.input == at && column.value.is_some()).count();
         let width = input.sample.len();
@@ -357,6 +356,12 @@ fn table_ui(ui: &mut Ui, data: &DataView, list: &[u32]) {
             weak_ui(ui, format!("the first {shown} of {width} values{of}"));
         }
     }
+}
+
+fn table_ui(ui: &mut Ui, data: &DataView, list: &[u32]) {
+    // A text has one column; its tokens are no numbers that anybody reads.
+    let columns = table_columns(&data.set, COLUMNS);
+    left_out_ui(ui, data, &columns);
     let shown = columns.len();
     let scroll = ScrollArea::horizontal().id_salt("sample table across").auto_shrink([false, false]);
     scroll.show_viewport(ui, |ui, viewport| {

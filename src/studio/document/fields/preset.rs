@@ -11,7 +11,6 @@ use std::path::{Path, PathBuf};
 pub(super) const SOURCES: [&str; 21] = [
     "none",
     "digits",
-    "digit_sums",
     "iris",
     "spirals",
     "moons",
@@ -29,6 +28,7 @@ pub(super) const SOURCES: [&str; 21] = [
     "sums",
     "waves",
     "series",
+    "digit_sums",
     "joined",
 ];
 
@@ -139,36 +139,29 @@ fn put_joined(l: &mut List, inputs: &[(String, DataSource)], target: &str) {
     }
 }
 
+/// The fields of a text table.
+fn put_table(l: &mut List, source: &DataSource) {
+    use FieldValue::{Flag, Text};
+    let DataSource::Csv { path, header, target, columns, standardize, delimiter } = source else { return };
+    let (path, help) = (path.display().to_string(), "A text table, from the preset's folder.");
+    l.put("data.path", "file", Text(path), help);
+    let help = "Whether the first line holds names.";
+    l.choose("data.header", "header", vec!["auto", "yes", "no"], *header as usize, help);
+    let help = "The target's column: a name, a number from 0, or -1 for the last.";
+    l.put("data.target", "target", Text(column_text(target)), help);
+    let columns = columns.iter().map(range_text).collect::<Vec<_>>().join(", ");
+    let help = "The features, by name or number from 0; 3..8 are six columns. Empty for all but the target.";
+    l.put("data.columns", "columns", Text(columns), help);
+    l.put("data.standardize", "standardize", Flag(*standardize), "Centres and scales each feature.");
+    l.put("data.delimiter", "delimiter", Text(delimiter.to_string()), "The character between columns.");
+}
+
 /// The fields of data that is read from files.
 fn put_files(l: &mut List, source: &DataSource) {
-    use FieldValue::{Flag, Text};
+    use FieldValue::Text;
     let path = |p: &PathBuf| Text(p.display().to_string());
     match source {
-        DataSource::Csv { path: p, header, target, columns, standardize, delimiter } => {
-            l.put("data.path", "file", path(p), "A text table, from the preset's folder.");
-            l.choose(
-                "data.header",
-                "header",
-                vec!["auto", "yes", "no"],
-                *header as usize,
-                "Whether the first line holds names.",
-            );
-            l.put(
-                "data.target",
-                "target",
-                Text(column_text(target)),
-                "The target's column: a name, a number from 0, or -1 for the last.",
-            );
-            let columns = columns.iter().map(range_text).collect::<Vec<_>>().join(", ");
-            l.put(
-                "data.columns",
-                "columns",
-                Text(columns),
-                "The features, by name or number from 0; 3..8 are six columns. Empty for all but the target.",
-            );
-            l.put("data.standardize", "standardize", Flag(*standardize), "Centres and scales each feature.");
-            l.put("data.delimiter", "delimiter", Text(delimiter.to_string()), "The character between columns.");
-        }
+        DataSource::Csv { .. } => put_table(l, source),
         DataSource::Npz { path: p, x, y } => {
             l.put("data.path", "file", path(p), "An .npz archive.");
             l.put("data.x", "x", Text(x.clone()), "The array of samples.");
@@ -344,7 +337,7 @@ fn set_data_field(data: &mut Option<DataSpec>, name: &str, value: &FieldValue) -
 
 /// Sets a field of data that is read from files.
 fn set_files_field(source: &mut DataSource, name: &str, value: &FieldValue) -> bool {
-    use FieldValue::{Choice, Count, Flag, Text};
+    use FieldValue::{Choice, Count, Text};
     match (name, value, source) {
         (
             "path",
@@ -362,14 +355,7 @@ fn set_files_field(source: &mut DataSource, name: &str, value: &FieldValue) -> b
         ("window", Count(n), DataSource::Series { window, .. }) => *window = *n,
         ("horizon", Count(n), DataSource::Series { horizon, .. }) => *horizon = *n,
         ("target", Text(t), DataSource::Joined { target, .. }) => target.clone_from(t),
-        (_, _, DataSource::Csv { header, target, columns, standardize, delimiter, .. }) => match (name, value) {
-            ("columns", Text(t)) => *columns = ranges(t),
-            ("header", Choice(i)) => *header = [Header::Auto, Header::Yes, Header::No][(*i).min(2)],
-            ("target", Text(t)) => *target = target_column(t),
-            ("standardize", Flag(b)) => *standardize = *b,
-            ("delimiter", Text(t)) => *delimiter = t.chars().next().unwrap_or(','),
-            _ => return false,
-        },
+        (_, _, table @ DataSource::Csv { .. }) => return set_table_field(table, name, value),
         ("x", Text(t), DataSource::Npz { x, .. }) => x.clone_from(t),
         ("y", Text(t), DataSource::Npz { y, .. }) => y.clone_from(t),
         ("x", Text(t), DataSource::Npy { x, .. }) => *x = t.into(),
@@ -377,6 +363,21 @@ fn set_files_field(source: &mut DataSource, name: &str, value: &FieldValue) -> b
         ("images", Text(t), DataSource::Idx { images, .. }) => *images = t.into(),
         ("labels", Text(t), DataSource::Idx { labels, .. }) => *labels = t.into(),
         ("paths", Text(t), DataSource::Cifar10 { paths }) => *paths = t.split(';').map(|p| p.trim().into()).collect(),
+        _ => return false,
+    }
+    true
+}
+
+/// Sets a field of a text table, besides its file.
+fn set_table_field(source: &mut DataSource, name: &str, value: &FieldValue) -> bool {
+    use FieldValue::{Choice, Flag, Text};
+    let DataSource::Csv { header, target, columns, standardize, delimiter, .. } = source else { return false };
+    match (name, value) {
+        ("columns", Text(t)) => *columns = ranges(t),
+        ("header", Choice(i)) => *header = [Header::Auto, Header::Yes, Header::No][(*i).min(2)],
+        ("target", Text(t)) => *target = target_column(t),
+        ("standardize", Flag(b)) => *standardize = *b,
+        ("delimiter", Text(t)) => *delimiter = t.chars().next().unwrap_or(','),
         _ => return false,
     }
     true
