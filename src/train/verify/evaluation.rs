@@ -32,6 +32,9 @@ const AT_ONCE: usize = 32;
 /// By how much two sums of the same numbers may differ, relative to what is summed.
 const SUMMED: f64 = 1e-10;
 
+/// Outputs of a batch, and what each may be off by.
+type Outputs = Vec<(f64, f64)>;
+
 /// Loss and answers by the plain loops over some samples.
 #[derive(Default)]
 struct Exact {
@@ -300,7 +303,7 @@ fn against_reference(session: &Session, set: &Dataset, held_out: &[u32]) -> Resu
     }
     let mut step = Step::sharing(Arc::new(evaluation(&model)?), &owner)?;
     let real = session.compiled().selection.real;
-    let mut pass = |outputs: &dyn Fn(&Step) -> Result<Vec<(f64, f64)>, TrainError>| {
+    let mut pass = |outputs: &dyn Fn(&Step) -> Result<Outputs, TrainError>| {
         let mut exact = Exact::default();
         for chunk in held_out[..count].chunks(model.batch) {
             let filled: Vec<u32> = chunk.iter().cycle().copied().take(model.batch).collect();
@@ -322,7 +325,7 @@ fn against_reference(session: &Session, set: &Dataset, held_out: &[u32]) -> Resu
 }
 
 /// The outputs of the batch in `step` by plain loops that round as `real` does, at random with a seed.
-fn emulated(step: &Step, real: Real, seed: Option<u64>) -> Result<Vec<(f64, f64)>, TrainError> {
+fn emulated(step: &Step, real: Real, seed: Option<u64>) -> Result<Outputs, TrainError> {
     let compiled = step.compiled();
     let mut coarse = CoarseStep::new(Arc::clone(compiled), real, 1.0, seed);
     coarse.load_state(step.backend())?;
@@ -331,7 +334,7 @@ fn emulated(step: &Step, real: Real, seed: Option<u64>) -> Result<Vec<(f64, f64)
 }
 
 /// The outputs of the batch in `step`, each with a bound for kernels that compute as `real` does.
-fn outputs(step: &Step, real: Real) -> Result<Vec<(f64, f64)>, TrainError> {
+fn outputs(step: &Step, real: Real) -> Result<Outputs, TrainError> {
     let half = |relative: f64, absolute: f64| Storage { relative, absolute };
     match real {
         Real::F32 => bounded::<24, 24>(step, Storage::default()),
@@ -341,7 +344,7 @@ fn outputs(step: &Step, real: Real) -> Result<Vec<(f64, f64)>, TrainError> {
     }
 }
 
-fn bounded<const SUM: i32, const PRODUCT: i32>(step: &Step, storage: Storage) -> Result<Vec<(f64, f64)>, TrainError> {
+fn bounded<const SUM: i32, const PRODUCT: i32>(step: &Step, storage: Storage) -> Result<Outputs, TrainError> {
     let compiled = step.compiled();
     let mut bounded = BoundedStep::<SUM, PRODUCT>::new(Arc::clone(compiled), storage);
     bounded.load_state(step.backend())?;
