@@ -124,6 +124,18 @@ pub struct BiasGrad {
     pub rows: usize,
     pub cols: usize,
     pub accumulate: bool,
+    /// Columns, from the first up to the second, of which it is known that their sum is zero: it is made so, because
+    /// what rounding leaves of it would move a parameter by an adaptive optimizer.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub still: Option<[usize; 2]>,
+}
+
+impl BiasGrad {
+    /// Whether the sum of a column is known to be zero.
+    #[must_use]
+    pub fn is_still(&self, col: usize) -> bool {
+        self.still.is_some_and(|[from, to]| (from..to).contains(&col))
+    }
 }
 
 slots! {
@@ -160,6 +172,10 @@ impl Operation for BiasGrad {
 
     fn scratch_floats(&self) -> usize {
         row_chunks(self.rows, self.cols) * self.cols
+    }
+
+    fn has_gpu_kernel(&self) -> bool {
+        self.still.is_none()
     }
 }
 

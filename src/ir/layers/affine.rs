@@ -57,11 +57,14 @@ pub(super) struct Params {
     pub weight: ParamKind,
     pub bias: ParamKind,
     pub gradients: [&'static str; 3],
+    /// Outputs of which it is known that their bias has a gradient of zero.
+    pub still: Option<[usize; 2]>,
 }
 
 impl Params {
     /// Those of a layer with one product.
-    const OF_LAYER: Self = Self { weight: ParamKind::Weight, bias: ParamKind::Bias, gradients: ["gW", "gB", "gA"] };
+    const OF_LAYER: Self =
+        Self { weight: ParamKind::Weight, bias: ParamKind::Bias, gradients: ["gW", "gB", "gA"], still: None };
 }
 
 /// A product of the rows of `x`, which are `out` behind it under this name; one of several in a layer.
@@ -100,7 +103,7 @@ impl Derivative for Product {
         let (input_grad, accumulate) = (at.input_grad, w_before.is_some());
         let kind: NodeKind = match conv {
             Some((window, groups)) => nodes::Conv2dBwd { window, groups, bias, input_grad, accumulate }.into(),
-            None => nodes::LinearBwd { bias, input_grad, accumulate, tied }.into(),
+            None => nodes::LinearBwd { bias, input_grad, accumulate, tied, still: params.still }.into(),
         };
         b.node(kind, inputs, outputs);
         dx

@@ -9,9 +9,14 @@ use crate::model::ParamKind;
 use crate::model::layers::Attention;
 use crate::tensor::Shape;
 
-const IN: Params = Params { weight: ParamKind::InWeight, bias: ParamKind::InBias, gradients: ["gW.in", "gB.in", "gA"] };
-const OUT: Params =
-    Params { weight: ParamKind::OutWeight, bias: ParamKind::OutBias, gradients: ["gW.out", "gB.out", "gA.heads"] };
+const IN: Params =
+    Params { weight: ParamKind::InWeight, bias: ParamKind::InBias, gradients: ["gW.in", "gB.in", "gA"], still: None };
+const OUT: Params = Params {
+    weight: ParamKind::OutWeight,
+    bias: ParamKind::OutBias,
+    gradients: ["gW.out", "gB.out", "gA.heads"],
+    still: None,
+};
 
 impl Forward for Attention {
     fn forward(&self, b: &mut Builder<'_>, at: &At<'_>) -> ValueId {
@@ -22,8 +27,12 @@ impl Forward for Attention {
         let counter = b.drawn_by().filter(|_| self.dropout > 0.0);
         let dropout = if counter.is_some() { self.dropout } else { 0.0 };
         let node = nodes::Attention { heads, kv_heads, causal, rotary, dropout, stream };
-        let packed = Shape::from([batch, positions, width + 2 * width / heads * kv_heads]);
-        let qkv = projection(b, at, at.x, IN, ("qkv", packed));
+        let keys = width / heads * kv_heads;
+        let packed = Shape::from([batch, positions, width + 2 * keys]);
+        // An offset of all keys adds the same to every score of a query, which the softmax does not see; rotated by
+        // their positions, keys have other offsets each.
+        let still = (!rotary).then_some([width, width + keys]);
+        let qkv = projection(b, at, at.x, Params { still, ..IN }, ("qkv", packed));
         let (qkv_saved, y) = (b.save(qkv), b.real("heads", at.out.clone()));
         let lse = b.real("lse", Shape::from([batch, heads, positions]));
         b.node(node.clone(), std::iter::once(qkv).chain(counter).collect(), vec![y, lse]);

@@ -29,6 +29,10 @@ pub struct LinearBwd {
     /// As in [`Linear`].
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub tied: bool,
+    /// Outputs, from the first up to the second, that change nothing by an offset that all positions share: the
+    /// gradient of their bias is zero.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub still: Option<[usize; 2]>,
 }
 
 /// As [`LinearBwd`].

@@ -52,7 +52,7 @@ impl Lower for nodes::AddPositionsBwd {
         let (rows, cols) = samples(l, dy);
         let dweight = l.gradient(node.outputs[0]);
         let bound = [("dy", Some(dy)), ("db_prev", before), ("db", Some(dweight))];
-        l.emit(OpKind::BiasGrad(ops::BiasGrad { rows, cols, accumulate }), &bound);
+        l.emit(OpKind::BiasGrad(ops::BiasGrad { rows, cols, accumulate, still: None }), &bound);
     }
 }
 

@@ -42,7 +42,7 @@ pub fn kernels(kind: &OpKind, real: Real, gpu: &CudaFacts) -> Vec<CustomKernel> 
             let spec = spec("ActBwd", format!("{t}, {}, {len}", cpp_act(Some(func))));
             vec![flat(real, spec.with_pdl(leaving_room(len <= FEW_ELEMENTS)), 3 * len * size)]
         }
-        OpKind::BiasGrad(ops::BiasGrad { rows, cols, accumulate }) if rows * cols > 0 => {
+        OpKind::BiasGrad(ops::BiasGrad { rows, cols, accumulate, still: None }) if rows * cols > 0 => {
             bias_grad(real, rows, cols, accumulate, gpu)
         }
         OpKind::BiasStep(ops::BiasStep { rows, cols, .. }) if rows * cols > 0 => {
@@ -228,8 +228,11 @@ mod tests {
     #[test]
     fn tall_sums_are_split_and_small_ones_are_not() {
         let cheapest = |rows, cols| {
-            let codes =
-                kernels(&OpKind::BiasGrad(ops::BiasGrad { rows, cols, accumulate: false }), Real::Bf16, &h200());
+            let codes = kernels(
+                &OpKind::BiasGrad(ops::BiasGrad { rows, cols, accumulate: false, still: None }),
+                Real::Bf16,
+                &h200(),
+            );
             codes.into_iter().min_by(|a, b| a.cost_us.total_cmp(&b.cost_us)).map(|code| (code.tail, code.work_bytes))
         };
         assert_eq!(cheapest(128, 10), Some(("bf16_vec2_v0".to_owned(), 0)));

@@ -195,7 +195,7 @@ impl<V: Lanes> Term<V, 1> for Values {
 #[inline(always)]
 unsafe fn bias_grad<V: Lanes>(call: &Call, part: Part) {
     use crate::ops::slot::bias_grad as slot;
-    let OpKind::BiasGrad(ops::BiasGrad { rows, cols, accumulate }) = call.op else { return };
+    let OpKind::BiasGrad(op @ ops::BiasGrad { rows, cols, accumulate, .. }) = call.op else { return };
     let (dy, db, work) = (call.arg::<f32>(slot::DY), call.arg::<f32>(slot::DB), call.arg::<f32>(slot::WORK));
     let grid = Grid::new(cols);
     let (size, chunks) = (chunks::rows_per_chunk(rows, cols), chunks::row_chunks(rows, cols));
@@ -205,7 +205,8 @@ unsafe fn bias_grad<V: Lanes>(call: &Call, part: Part) {
             let (mut tile, end) = part.range(cols, 64);
             while tile < end {
                 let width = (end - tile).min(TILE);
-                let [sums] = column_sums::<V, 1, _>(&Values(dy), grid, tile, width, 0, rows);
+                let [mut sums] = column_sums::<V, 1, _>(&Values(dy), grid, tile, width, 0, rows);
+                without_still(&op, tile, &mut sums.0[..width]);
                 store_sums(&sums.0[..width], db.add(tile), accumulate);
                 tile += TILE;
             }
@@ -215,7 +216,8 @@ unsafe fn bias_grad<V: Lanes>(call: &Call, part: Part) {
                 let (first, last) = (chunk * size, (chunk * size + size).min(rows));
                 for tile in (0..cols).step_by(TILE) {
                     let width = grid.tile_cols(tile);
-                    let [sums] = column_sums::<V, 1, _>(&Values(dy), grid, tile, width, first, last);
+                    let [mut sums] = column_sums::<V, 1, _>(&Values(dy), grid, tile, width, first, last);
+                    without_still(&op, tile, &mut sums.0[..width]);
                     store_sums(&sums.0[..width], work.add(chunk * cols + tile), false);
                 }
             }
@@ -223,6 +225,14 @@ unsafe fn bias_grad<V: Lanes>(call: &Call, part: Part) {
             let (from, to) = part.range(cols, LANES);
             add_chunks::<V>(work, chunks, cols, from, to, db, accumulate);
         }
+    }
+}
+
+/// Makes the sums of the columns from `tile` on zero that are known to be.
+#[inline(always)]
+fn without_still(op: &ops::BiasGrad, tile: usize, sums: &mut [f32]) {
+    if op.still.is_some() {
+        sums.iter_mut().enumerate().filter(|(i, _)| op.is_still(tile + i)).for_each(|(_, sum)| *sum = 0.0);
     }
 }
 

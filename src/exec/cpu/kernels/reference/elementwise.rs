@@ -13,7 +13,7 @@ pub(super) fn run<T: Real>(args: Args, op: &OpKind) -> bool {
         OpKind::BiasAdd(ops::BiasAdd { rows, cols }) => bias_add::<T>(args, *rows, *cols),
         OpKind::Act(ops::Act { func, len }) => act::<T>(args, *func, *len),
         OpKind::ActBwd(ops::ActBwd { func, len }) => act_bwd::<T>(args, *func, *len),
-        OpKind::BiasGrad(ops::BiasGrad { rows, cols, accumulate }) => bias_grad::<T>(args, *rows, *cols, *accumulate),
+        OpKind::BiasGrad(op) => bias_grad::<T>(args, op),
         OpKind::Add(ops::Add { len }) => add::<T>(args, *len),
         OpKind::Multiply(ops::Multiply { len }) => multiply::<T>(args, *len),
         OpKind::Concat(op) => concat::<T>(args, op),
@@ -73,12 +73,13 @@ fn act_bwd<T: Real>(args: Args, func: Activation, len: usize) {
 }
 
 /// `dy [rows, cols]`, `db [cols]`.
-fn bias_grad<T: Real>(args: Args, rows: usize, cols: usize, accumulate: bool) {
+fn bias_grad<T: Real>(args: Args, op: &ops::BiasGrad) {
     use crate::ops::slot::bias_grad as slot;
     let (dy, db): (Buf<T>, Buf<T>) = (args.buf(slot::DY), args.buf(slot::DB));
-    for col in 0..cols {
-        let sum = (0..rows).fold(T::ZERO, |sum, row| sum + dy.get(row * cols + col));
-        db.store(col, sum, accumulate);
+    for col in 0..op.cols {
+        let rows = if op.is_still(col) { 0 } else { op.rows };
+        let sum = (0..rows).fold(T::ZERO, |sum, row| sum + dy.get(row * op.cols + col));
+        db.store(col, sum, op.accumulate);
     }
 }
 

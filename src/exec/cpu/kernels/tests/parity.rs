@@ -144,10 +144,12 @@ const MATRICES: [(usize, usize); 19] = [
 fn biases() {
     for (rows, cols) in MATRICES {
         check(&OpKind::BiasAdd(ops::BiasAdd { rows, cols }), 1e-6, &[("y", "x")]);
-        check(&OpKind::BiasGrad(ops::BiasGrad { rows, cols, accumulate: false }), 3e-6, &[]);
-        check(&OpKind::BiasGrad(ops::BiasGrad { rows, cols, accumulate: true }), 3e-6, &[]);
+        for still in [None, Some([cols / 3, cols.div_ceil(2)])] {
+            check(&OpKind::BiasGrad(ops::BiasGrad { rows, cols, accumulate: false, still }), 3e-6, &[]);
+            check(&OpKind::BiasGrad(ops::BiasGrad { rows, cols, accumulate: true, still }), 3e-6, &[]);
+        }
     }
-    check(&OpKind::BiasGrad(ops::BiasGrad { rows: 1, cols: 1, accumulate: true }), 1e-6, &[]);
+    check(&OpKind::BiasGrad(ops::BiasGrad { rows: 1, cols: 1, accumulate: true, still: None }), 1e-6, &[]);
 }
 
 #[test]
