@@ -82,7 +82,9 @@ fn units(target: &Target, asked: Device) -> anyhow::Result<Vec<Unit>> {
 fn text(report: &Report) -> String {
     let every = match report.every {
         1 => "all 2^32 inputs".to_owned(),
-        n => format!("every {n}th of 2^32 inputs, {} of them", output::count((1u64 << 32).div_ceil(n))),
+        n => {
+            format!("every {} of 2^32 inputs, {} of them", output::ordinal(n), output::count((1u64 << 32).div_ceil(n)))
+        }
     };
     let mut out = format!(
         "{}, {every}\nunits: error in units in the last place of the exact result; relative: error over it; both of \

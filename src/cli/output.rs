@@ -49,6 +49,19 @@ pub fn is_terminal() -> bool {
     io::stderr().is_terminal()
 }
 
+/// `1st`, `2nd`, `31st`.
+#[must_use]
+pub fn ordinal(n: u64) -> String {
+    let ending = match (n % 10, n % 100) {
+        (_, 11..=13) => "th",
+        (1, _) => "st",
+        (2, _) => "nd",
+        (3, _) => "rd",
+        _ => "th",
+    };
+    format!("{n}{ending}")
+}
+
 /// A whole number with thin groups of three: `12,345`.
 #[must_use]
 pub fn count(value: u64) -> String {

@@ -145,15 +145,17 @@ pub fn run(args: &PredictArgs) -> anyhow::Result<()> {
         out: out.map(|path| path.display().to_string()),
         notes,
     };
-    let text = || text(&summary) + &forecast.as_ref().map(predict_series::text).unwrap_or_default();
-    match table {
-        Some(table) => {
-            output::note(text().trim_end());
-            output::print_table(&table)
-        }
-        None if args.json => output::print_json(&summary),
-        None => output::print(&text()),
+    if args.json {
+        return output::print_json(&summary);
     }
+    print(&(text(&summary) + &forecast.as_ref().map(predict_series::text).unwrap_or_default()), table)
+}
+
+/// Prints the figures, or the table where that is asked for and the figures beside it.
+fn print(figures: &str, table: Option<String>) -> anyhow::Result<()> {
+    let Some(table) = table else { return output::print(figures) };
+    output::note(figures.trim_end());
+    output::print_table(&table)
 }
 
 /// The network with these weights, and the name of the device that it answers on.

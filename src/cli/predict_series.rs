@@ -44,6 +44,12 @@ impl Series {
     }
 }
 
+/// The decimals that show a column's values to about four figures of what repeating is off by.
+fn decimals(error: &ForecastError) -> usize {
+    let size = error.repeated_rmse.max(error.rmse);
+    if size > 0.0 { (3.0 - size.log10().floor()).clamp(0.0, 12.0) as usize } else { 4 }
+}
+
 /// The forecasts in words: errors, and some of them beside what came.
 #[must_use]
 pub fn text(found: &Forecast) -> String {
@@ -55,7 +61,7 @@ pub fn text(found: &Forecast) -> String {
     text.push_str("\n\n");
     let head = ["column", "rms error", "repeating", "mean error", "repeating"].map(str::to_owned).to_vec();
     let row = |(name, e): (&String, &ForecastError)| {
-        let figures = [e.rmse, e.repeated_rmse, e.mae, e.repeated_mae].map(|v| figure(v, 4));
+        let figures = [e.rmse, e.repeated_rmse, e.mae, e.repeated_mae].map(|v| figure(v, decimals(e)));
         [&[name.clone()][..], &figures].concat()
     };
     let rows: Vec<Vec<String>> = [head].into_iter().chain(found.columns.iter().zip(&found.errors).map(row)).collect();
@@ -67,11 +73,12 @@ pub fn text(found: &Forecast) -> String {
         let names = found.columns[..width].iter();
         let head = ["line".to_owned()].into_iter().chain(names.flat_map(|name| [name.clone(), "forecast".to_owned()]));
         let mut rows: Vec<Vec<String>> = vec![head.collect()];
-        let cell = |value: &f32| figure(f64::from(*value), 4);
-        let last = window.last[..width].iter().flat_map(|value| [cell(value), String::new()]);
+        let cell = |(value, error): (&f32, &ForecastError)| figure(f64::from(*value), decimals(error));
+        let cells = |line: &[f32]| line.iter().zip(&found.errors).take(width).map(cell).collect::<Vec<_>>();
+        let last = cells(&window.last).into_iter().flat_map(|value| [value, String::new()]);
         rows.push(["last".to_owned()].into_iter().chain(last).collect());
         for (at, (truth, forecast)) in window.truth.iter().zip(&window.forecast).take(most_lines).enumerate() {
-            let pairs = truth.iter().zip(forecast).take(width).flat_map(|(truth, guess)| [cell(truth), cell(guess)]);
+            let pairs = cells(truth).into_iter().zip(cells(forecast)).flat_map(|(truth, guess)| [truth, guess]);
             rows.push([format!("+{}", at + 1)].into_iter().chain(pairs).collect());
         }
         text.push_str(&table(&rows));
@@ -150,6 +157,12 @@ mod tests {
         assert_eq!(row.split_whitespace().collect::<Vec<_>>(), ["+2", "3.000", "2.750"], "{text}");
         let json = serde_json::to_value(Series::of(&found())).unwrap();
         assert_eq!((&json["columns"][0]["rmse"], &json["windows"][4]["sample"]), (&0.5.into(), &11.into()));
+    }
+
+    #[test]
+    fn small_and_large_units_show_their_figures() {
+        let of = |repeated_rmse| decimals(&ForecastError { repeated_rmse, ..ForecastError::default() });
+        assert_eq!([0.0, 0.7, 7.3, 73_000.0, 2e-5, 1e-30].map(of), [4, 4, 3, 0, 8, 12]);
     }
 
     #[test]

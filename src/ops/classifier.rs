@@ -1,9 +1,10 @@
 //! A classifier of many classes with its loss and its gradients, in chunks of rows.
 
+use super::Operation;
 use super::geometry::{Epilogue, Scalar, Trans};
 use super::product::Gemm;
 use super::slots::{slots, table};
-use super::{Operation, softmax_ps};
+use super::softmax::softmax_ps;
 use serde::{Deserialize, Serialize};
 
 /// A last dense layer with its loss, and its gradients, `chunk` rows at a time, so that the scores of all rows are

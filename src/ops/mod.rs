@@ -41,7 +41,6 @@ mod windows;
 
 pub use attention::{AttentionGeometry, DROPOUT_GROUP};
 pub use batch_norm::BATCH_NORM_MOMENTS;
-pub use classifier::ChunkProducts;
 pub use counter::SCALER;
 pub use dropout::dropout_threshold;
 pub use geometry::{ConvGeometry, Epilogue, PoolGeometry, RecurrenceGeometry, Scalar, Segment, Trans};
@@ -51,5 +50,4 @@ pub use kind::*;
 pub use operation::Operation;
 pub use product::Product;
 pub use slots::{Dir, Slot};
-use softmax::softmax_ps;
 pub use update::{FlatUpdate, MOST_STATES, Number, Rates, Rule, RuleText, StepOptions, UpdateSlots};

@@ -44,8 +44,8 @@ impl Uses {
         self.writer[self.content[value?.0 as usize].0 as usize].map(|number| rw.now(number))
     }
 
-    /// Whether the operation `number`, which reads `value`, is the first to do so: what makes `value` may be made part of
-    /// it.
+    /// Whether the operation `number`, which reads `value`, is the first to do so: what makes `value` may be made part
+    /// of it.
     pub(super) fn is_first_reader(&self, value: Option<LValueId>, number: usize) -> bool {
         value.is_some_and(|id| self.first[self.content[id.0 as usize].0 as usize] >= number)
     }

@@ -28,8 +28,7 @@ fn phases_of(product: &Gemm, isa: Isa) -> usize {
 
 /// The phases of a chunk, in order. Those of its products do not depend on the number of rows, so that all chunks have
 /// the same.
-#[must_use]
-pub fn stages(op: &ClassifierCe, isa: Isa) -> [Option<Stage>; 7] {
+fn stages(op: &ClassifierCe, isa: Isa) -> [Option<Stage>; 7] {
     let products = op.products(0);
     let both =
         |product: &Gemm, stage: fn(usize) -> Stage| [Some(stage(0)), (phases_of(product, isa) > 1).then_some(stage(1))];

@@ -355,8 +355,12 @@ fn a_lost_or_unknown_field_is_named() {
                 Ok(_) => assert!(!required, "{} may not be missing", place.path),
                 Err(found) => {
                     lost += 1;
-                    // An input of no type takes no vocabulary.
-                    let named = if place.path == "input.type" { "input.vocab" } else { &place.path };
+                    // An input of no type takes no vocabulary, and without `inputs` there is one.
+                    let named = match place.path.as_str() {
+                        "input.type" => "input.vocab",
+                        "inputs" => "input.shape",
+                        path => path,
+                    };
                     assert!(found.iter().any(|d| names(&d.path, named)), "{}: {found:?}", place.path);
                 }
             }

@@ -1,6 +1,7 @@
 //! The proofs of `verify` on networks that are right: none may fail.
 
 use stepgraph::compile::{Options, compile};
+use stepgraph::ir::Share;
 use stepgraph::lower::Op;
 use stepgraph::model::{Preset, read_preset};
 use stepgraph::ops::OpKind;
@@ -128,6 +129,47 @@ fn a_large_vocabulary_passes_every_proof_and_never_has_all_its_scores() {
     assert_eq!(compiled.plan.program.ops.iter().filter(|op| classifier(op)).count(), 1);
     let failed = failures(&preset, 3);
     assert!(failed.is_empty(), "{}", failed.join("\n"));
+}
+
+/// Plans of classifiers in chunks: behind an activation, with a weight of its own, without an input that needs a
+/// gradient, and of batches of which several make a step. Compiling runs every referee.
+#[test]
+fn classifiers_in_chunks_are_planned_in_every_form() {
+    let classifiers = |text: &str, share: Share| {
+        let model = stepgraph::model::check(&read_preset(text).unwrap()).model.unwrap();
+        let options = Options { share, ..Options::train(stepgraph::exec::cpu::host_target(2)) };
+        let compiled = compile(&model, &options).unwrap();
+        let ops = compiled.plan.program.ops.into_iter().map(|op| op.kind);
+        ops.filter_map(|kind| if let OpKind::ClassifierCe(op) = kind { Some(op) } else { None }).collect::<Vec<_>>()
+    };
+    let network = |input: &str, layers: &str, accumulate: usize| {
+        format!(
+            r#"{{"version": 1, "name": "chunks", "input": {input}, "layers": [{layers}],
+                "loss": {{"type": "softmax_cross_entropy"}}, "optimizer": {{"type": "sgd", "lr": 0.1}},
+                "train": {{"steps": 4, "accumulate": {accumulate}}}}}"#
+        )
+    };
+    let tokens = r#"{"type": "tokens", "shape": [64], "vocab": 20000, "batch": 4}"#;
+    let embedding = r#"{"type": "embedding", "units": 8}"#;
+    let tied = r#"{"type": "dense", "units": 20000, "tied": "layers.0"}"#;
+    let own = r#"{"type": "dense", "units": 20000, "bias": false}"#;
+    let gelu = r#"{"type": "dense", "units": 8, "activation": "gelu"}"#;
+    for (input, layers, is_tied, has_gradient) in [
+        (tokens, format!("{embedding}, {tied}"), true, true),
+        (tokens, format!("{embedding}, {gelu}, {tied}"), true, true),
+        (tokens, format!("{embedding}, {gelu}, {own}"), false, true),
+        (r#"{"shape": [64, 8], "batch": 4}"#, own.to_owned(), false, false),
+    ] {
+        let found = classifiers(&network(input, &layers, 1), Share::Last);
+        let [op] = found[..] else { panic!("{layers}: {found:?}") };
+        assert_eq!((op.tied, op.input_grad, op.accumulate), (is_tied, has_gradient, false), "{layers}");
+        let text = network(input, &layers, 3);
+        for (share, adds) in [(Share::First, false), (Share::Middle, true), (Share::Last, true)] {
+            let found = classifiers(&text, share);
+            let [op] = found[..] else { panic!("{layers}: {found:?}") };
+            assert_eq!((op.accumulate, op.accumulate_bias), (adds, adds && op.bias), "{layers} {share:?}");
+        }
+    }
 }
 
 /// The weight of an embedding that other layers use too: once, twice, in a repeated block, and in batches of which

@@ -10,18 +10,29 @@ use std::fmt::Write;
 const SLOTS: &str = include_str!("../../../kernels/slots.cuh");
 const PRELUDE: &str = include_str!("../../../kernels/prelude.cuh");
 
+// Each text is in the program once: a literal in a function may be there for each of its uses.
+static GEMM: &str = include_str!("../../../kernels/gemm.cu");
+static CONV: &str = include_str!("../../../kernels/conv.cu");
+static NORM: &str = include_str!("../../../kernels/norm.cu");
+static POOL: &str = include_str!("../../../kernels/pool.cu");
+static ELEMENTWISE: &str = include_str!("../../../kernels/elementwise.cu");
+static LOSS: &str = include_str!("../../../kernels/loss.cu");
+static OPTIMIZER: &str = include_str!("../../../kernels/optimizer.cu");
+static FEED: &str = include_str!("../../../kernels/feed.cu");
+static CLEAR: &str = include_str!("../../../kernels/clear.cu");
+
 /// The text of a file of kernels.
-const fn text_of(file: KernelFile) -> &'static str {
+fn text_of(file: KernelFile) -> &'static str {
     match file {
-        KernelFile::Gemm => include_str!("../../../kernels/gemm.cu"),
-        KernelFile::Conv => include_str!("../../../kernels/conv.cu"),
-        KernelFile::Norm => include_str!("../../../kernels/norm.cu"),
-        KernelFile::Pool => include_str!("../../../kernels/pool.cu"),
-        KernelFile::Elementwise => include_str!("../../../kernels/elementwise.cu"),
-        KernelFile::Loss => include_str!("../../../kernels/loss.cu"),
-        KernelFile::Optimizer => include_str!("../../../kernels/optimizer.cu"),
-        KernelFile::Feed => include_str!("../../../kernels/feed.cu"),
-        KernelFile::Clear => include_str!("../../../kernels/clear.cu"),
+        KernelFile::Gemm => GEMM,
+        KernelFile::Conv => CONV,
+        KernelFile::Norm => NORM,
+        KernelFile::Pool => POOL,
+        KernelFile::Elementwise => ELEMENTWISE,
+        KernelFile::Loss => LOSS,
+        KernelFile::Optimizer => OPTIMIZER,
+        KernelFile::Feed => FEED,
+        KernelFile::Clear => CLEAR,
     }
 }
 

@@ -7,7 +7,8 @@
 //! | `fuse_activation_gradient` | fusing | input gradient + derivative of the activation in front of the layer |
 //! | `fuse_norm_gradient` | fusing | derivative of an activation + backward pass of the batch normalisation before it |
 //! | `fuse_softmax_loss` | fusing | softmax, cross entropy, mean, accuracy and gradient as one operation |
-//! | `chunked_classifier` | CPU, fusing | large last dense layer, loss and gradients as one operation, in chunks of rows |
+//! | `chunked_classifier` | CPU, fusing | large last dense layer, loss and gradients as one operation, in chunks of
+//! rows |
 //! | `fuse_squared_error` | fusing | squared error and gradient as one operation |
 //! | `join_sum_activation` | GPU | sum + activation, or + derivative |
 //! | `join_norm_sum` | GPU | batch normalisation + sum (+ activation): the tail of a residual block |

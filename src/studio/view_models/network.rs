@@ -5,7 +5,7 @@ use crate::studio::commands::fold::Fold;
 use crate::studio::document::edit::split_path;
 use crate::studio::document::fields::layer::layer_fields;
 use crate::studio::document::fields::preset::preset_fields;
-use crate::studio::document::fields::value::Field;
+use crate::studio::document::fields::value::{Field, FieldValue};
 use crate::studio::view_models::format;
 use crate::studio::view_models::format::plain_count;
 use crate::studio::view_models::hints::Hint;
@@ -414,11 +414,10 @@ fn walk(
 impl std::fmt::Display for NetworkView {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         for card in &self.cards {
-            let fields = card.fields.iter().map(|x| {
+            let is_said = |x: &&Field| !matches!(&x.value, FieldValue::Text(text) if text.is_empty());
+            let fields = card.fields.iter().filter(is_said).map(|x| {
                 let value = match x.value {
-                    crate::studio::document::fields::value::FieldValue::Choice(i) => {
-                        x.options.get(i).copied().unwrap_or_default().to_owned()
-                    }
+                    FieldValue::Choice(i) => x.options.get(i).copied().unwrap_or_default().to_owned(),
                     ref v => v.text(),
                 };
                 format!("{}={value}", x.name)

@@ -1,3 +1,5 @@
+//! Texts that small networks write, and those that cannot.
+
 use super::*;
 use crate::model::read_preset;
 use crate::train::SessionSpec;

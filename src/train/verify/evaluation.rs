@@ -11,7 +11,7 @@ use crate::exec::cpu::kernels::reference::bounded::Bounded;
 use crate::exec::cpu::{BoundedStep, Storage, host_target};
 use crate::exec::{Executor, Step};
 use crate::ir::Mode;
-use crate::model::losses::PointFn;
+use crate::model::losses::{PointFn, is_right};
 use crate::model::{LossRule, LossSpec, Model, ParamId, Targets};
 use crate::select::cuda::Real;
 use crate::train::data_feed::{rows_of, write_samples};
@@ -51,7 +51,7 @@ impl Exact {
         self.loss += score + sum.ln() - row[label].0;
         // The loss moves by no more than twice the largest error of a score.
         self.error += 2.0 * row.iter().fold(0.0, |most: f64, (_, e)| most.max(*e));
-        self.right += usize::from(best == label);
+        self.right += usize::from(best == label && !score.is_nan());
         let rivals = row.iter().enumerate().filter(|(i, (v, e))| *i != best && v + e >= score - margin);
         self.undecided += usize::from(rivals.count() > 0);
     }
@@ -66,7 +66,7 @@ impl Exact {
             self.loss += value / share;
             self.error += error / share;
             if loss.targets() == Targets::Binary {
-                self.right += usize::from((*v > 0.0) == (*t > 0.5));
+                self.right += usize::from(!v.is_nan() && (*v > 0.0) == (*t > 0.5));
                 self.undecided += usize::from(v.abs() <= e);
             }
         }
@@ -150,10 +150,9 @@ impl ReplayHarness<'_> {
         let Some(found) = self.session.evaluate()? else {
             return Ok(Check::skipped(NAME, "the session has no evaluation"));
         };
-        let mut wrong = Vec::new();
         let counts = !found.confusion.is_empty();
         let by_hand = one_by_one(&mut self.session, &set, &split.held_out, counts)?;
-        wrong.extend(difference(&found, &by_hand).map(|text| (text, None)));
+        let mut wrong: Vec<_> = difference(&found, &by_hand).map(|text| (text, None)).into_iter().collect();
         let session = &mut self.session;
         let (exact, of) = against_reference(session, &set, &split.held_out)?;
         let some = &split.held_out[..exact.samples];
@@ -244,7 +243,7 @@ fn one_by_one(session: &mut Session, set: &Dataset, held_out: &[u32], counts: bo
                         let (best, (score, _)) = largest(&scores);
                         let sum: f64 = scores.iter().map(|(v, _)| (v - score).exp()).sum();
                         loss += sum.ln() + score - scores[label].0;
-                        right += usize::from(best == label);
+                        right += usize::from(best == label && !score.is_nan());
                         if counts {
                             confusion[label][best] += 1;
                         }
@@ -261,7 +260,7 @@ fn one_by_one(session: &mut Session, set: &Dataset, held_out: &[u32], counts: bo
                     });
                     loss += values.sum::<f64>() / width as f64;
                     if model.loss.targets() == Targets::Binary {
-                        right += row.iter().zip(target).filter(|(y, t)| (**y > 0.0) == (**t > 0.5)).count();
+                        right += row.iter().zip(target).filter(|(y, t)| is_right(**y, **t)).count();
                     }
                 }
             }

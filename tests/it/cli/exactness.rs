@@ -23,7 +23,7 @@ fn functions_are_exact_on_every_instruction_set() {
         assert!(of("inputs") > 1e6, "{row}");
     }
     let text = succeed(&["functions", "--device", "cpu", "--every", "1000003"]);
-    assert!(text.contains("every 1000003th of 2^32 inputs") && text.contains("gelu'"), "{text}");
+    assert!(text.contains("every 1000003rd of 2^32 inputs") && text.contains("gelu'"), "{text}");
 }
 
 fn tensor(shape: &[usize], values: &[f32]) -> HostTensor {

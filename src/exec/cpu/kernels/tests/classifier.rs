@@ -43,7 +43,8 @@ fn expected(op: &ClassifierCe, given: &Values) -> Values {
             sum + if op.bias { given["bias"][j] } else { 0.0 }
         };
         let scores: Vec<f64> = (0..classes).map(score).collect();
-        let log_sum = scores.iter().map(|s| s.exp()).sum::<f64>().ln();
+        let most = scores.iter().copied().fold(f64::NEG_INFINITY, f64::max);
+        let log_sum = most + scores.iter().map(|s| (s - most).exp()).sum::<f64>().ln();
         let label = labels[row] as usize;
         let best = (0..classes).fold(0, |best, j| if scores[j] > scores[best] { j } else { best });
         right += f64::from(u8::from(best == label));
