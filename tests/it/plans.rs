@@ -430,20 +430,8 @@ fn wild_values_never_panic_and_every_diagnostic_has_a_place() {
         for d in &diagnostics {
             assert!(!d.path.is_empty() && !d.message.is_empty() && !d.help.is_empty(), "{d:?} for {value}");
             let first = d.path.split(['.', '[']).next().unwrap();
-            const KNOWN: [&str; 11] = [
-                "version",
-                "name",
-                "about",
-                "input",
-                "inputs",
-                "layers",
-                "loss",
-                "optimizer",
-                "precision",
-                "data",
-                "train",
-            ];
-            assert!(KNOWN.contains(&first), "{d:?} names no place of {value}");
+            const KNOWN: &str = "version name about input inputs layers loss optimizer precision data train";
+            assert!(KNOWN.split(' ').any(|known| known == first), "{d:?} names no place of {value}");
         }
     }
     println!("{refused} wild documents refused, {sound} sound, {compiled_count} of these compiled");
