@@ -99,9 +99,8 @@ struct Summary {
 pub fn run(args: &PredictArgs) -> anyhow::Result<()> {
     let is_printed = args.out.as_deref() == Some(Path::new("-"));
     if is_printed && args.json {
-        return Err(wrong(
-            "--out - and --json both write to standard output; give --out a file, or leave one of them out",
-        ));
+        let told = "--out - and --json both write to standard output; give --out a file, or leave one of them out";
+        return Err(wrong(told));
     }
     let found = presets::load(&args.preset, DataLook::Report)?;
     if found.preset.data.is_none() {
@@ -114,9 +113,7 @@ pub fn run(args: &PredictArgs) -> anyhow::Result<()> {
     let (mut session, device) = prepare(&found, &weights, args)?;
     let Chosen { set, samples, part, notes } = choose(&found, session.model(), &weights, args)?;
     let notes: Vec<String> = session.notes().iter().cloned().chain(notes).collect();
-    for note in &notes {
-        output::note(&format!("note: {note}"));
-    }
+    notes.iter().for_each(|note| output::note(&format!("note: {note}")));
     let outputs = session.answers(&set, &samples)?;
     let source = found.preset.data.as_ref().map(|data| &data.source);
     let forecast = source.and_then(|source| Forecast::of(source, &set, &samples, &outputs));

@@ -110,10 +110,14 @@ enum Change {
         from: u64,
         to: u64,
     },
-    /// Leaves one of several inputs, without a name, and in the place of the first layer the layers of its branch.
+    /// Leaves one of several inputs, without a name, and in the place of the first layer the layers of its branch, with
+    /// those of the others behind them where `with_others`: what is trained may be among these alone.
     OnlyInput {
         name: String,
+        with_others: bool,
     },
+    /// Takes a single number, without the first layer, which may be there only to make features of an image.
+    WithoutFirst,
     /// Takes numbers of this shape in the place of tokens, without the embeddings that begin with those.
     TakeNumbers {
         shape: Vec<Value>,
@@ -160,19 +164,32 @@ impl Change {
                 at(document, object)?.as_object_mut()?.shift_remove(field)?;
             }
             Self::Set { place, value } => *at(document, place)? = value.clone(),
-            Self::OnlyInput { name } => {
+            Self::OnlyInput { name, with_others } => {
                 let mut only = document.get_mut("inputs")?.get_mut(name)?.take();
                 only.as_object_mut()?.insert("batch".into(), document["input"]["batch"].clone());
                 let layers = document.get_mut("layers")?.as_array_mut()?;
                 let branches = layers.first_mut()?.get_mut("branches")?.as_array_mut()?;
-                let branch = branches.iter_mut().find(|branch| branch["input"] == name.as_str())?;
-                let inner = std::mem::take(branch.get_mut("layers")?.as_array_mut()?);
+                let is_own = |branch: &Value| branch["input"] == name.as_str();
+                let own = branches.iter().position(is_own)?;
+                branches.swap(0, own);
+                let taken = if *with_others { branches.len() } else { 1 };
+                let mut inner = Vec::new();
+                for branch in &mut branches[..taken] {
+                    inner.append(branch.get_mut("layers")?.as_array_mut()?);
+                }
+                // Only the first layer may take tokens.
+                let mut at = 0;
+                inner.retain(|layer| (std::mem::replace(&mut at, 1) == 0) || layer["type"] != "embedding");
                 layers.splice(..1, inner);
                 let fields = document.as_object_mut()?;
                 fields.insert("input".into(), only);
                 fields.shift_remove("inputs");
                 // They are joined for inputs that are no longer there.
                 fields.shift_remove("data");
+            }
+            Self::WithoutFirst => {
+                *document.get_mut("input")?.get_mut("shape")? = json!([1]);
+                document.get_mut("layers")?.as_array_mut()?.drain(..1);
             }
             Self::TakeNumbers { shape } => {
                 let input = document.get_mut("input")?.as_object_mut()?;
@@ -239,8 +256,11 @@ fn changes(document: &Value) -> Vec<Change> {
         ("loss", json!({ "type": "mse" })),
         ("input", json!({ "shape": [1], "batch": document["input"]["batch"] })),
     ];
+    let has_layers = document["layers"].as_array().is_some_and(|layers| !layers.is_empty());
+    bold.extend(has_layers.then_some(Change::WithoutFirst));
     let names = document["inputs"].as_object().into_iter().flatten().map(|(name, _)| name.clone());
-    bold.extend(names.map(|name| Change::OnlyInput { name }));
+    let alone = |name: String| [false, true].map(|with_others| Change::OnlyInput { name: name.clone(), with_others });
+    bold.extend(names.flat_map(alone));
     let set = |(name, value): (&str, Value)| Change::Set { place: vec![Key::Field(name.into())], value };
     bold.extend(settings.into_iter().map(set));
     bold.extend([1, 2].map(|layer| Change::StartAt { layer }));
