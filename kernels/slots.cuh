@@ -45,6 +45,8 @@ struct embedding_bwd { enum : int { TOKENS = 0, DY = 1, DWEIGHT_PREV = 2, DWEIGH
 struct add_sinusoids { enum : int { X = 0, Y = 1 }; };
 struct take { enum : int { X = 0, Y = 1 }; };
 struct take_bwd { enum : int { DY = 0, DX = 1 }; };
+struct classifier_ce { enum : int { A = 0, B = 1, BIAS = 2, LABELS = 3, DWEIGHT_PREV = 4, DB_PREV = 5, DX = 6,
+    DWEIGHT = 7, DB = 8, LOSS = 9, ACCURACY = 10, WORK = 11 }; };
 struct softmax_ce { enum : int { LOGITS = 0, LABELS = 1, ROW_LOSS = 2, PROBS = 3 }; };
 struct softmax_ce_grad { enum : int { PROBS = 0, LABELS = 1, DLOGITS = 2, SCALE = 3 }; };
 struct softmax_ce_fused { enum : int { LOGITS = 0, LABELS = 1, DLOGITS = 2, LOSS = 3, ACCURACY = 4, WORK = 5,

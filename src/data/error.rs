@@ -36,7 +36,7 @@ pub enum DataError {
         /// The network's input that the data is for; `None` where there is only one.
         input: Option<Box<str>>,
         data: Box<str>,
-        at: Place,
+        at: Box<Place>,
         found: Box<str>,
         expected: Box<str>,
         help: Box<str>,
@@ -117,7 +117,7 @@ impl DataError {
         help: impl Into<String>,
     ) -> Self {
         let (found, expected, help) = (found.into().into(), expected.into().into(), help.into().into());
-        Self::Fit { side, input: None, data: data.into(), at, found, expected, help }
+        Self::Fit { side, input: None, data: data.into(), at: Box::new(at), found, expected, help }
     }
 
     /// The mistake in the preset, at the field to change.

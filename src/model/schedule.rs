@@ -75,8 +75,10 @@ const KIND: FieldSpec<Schedule> = FieldSpec::<Schedule>::option(
 )
 .label("schedule")
 .help("How the rate of each step follows from the learning rate; frozen into the step.");
-/// The fields besides the kind, with the kinds that use them.
-const FIELDS: [(FieldSpec<Schedule>, fn(ScheduleKind) -> bool); 4] = [
+/// A field, and which kinds use it.
+type KindField = (FieldSpec<Schedule>, fn(ScheduleKind) -> bool);
+/// The fields besides the kind.
+const FIELDS: [KindField; 4] = [
     (
         FieldSpec::<Schedule>::count("optimizer.schedule.warmup", lens!(warmup))
             .default(|_| FieldValue::Count(0))

@@ -85,6 +85,8 @@ fn a_large_network_opens_folded_and_shows_what_is_selected() {
     select(&mut robot, &[7, 1]);
     assert!(robot.sees("Select L7.1:Dense"));
     assert!(!robot.sees("Select L6.1:Dense") && robot.sees("3 layers"));
+    // The list scrolls to what is selected.
+    robot.window.run_steps(20);
     robot.press("Fold L7:Residual");
     robot.window.run_steps(2);
     assert!(!robot.sees("Select L7.1:Dense"));

@@ -45,7 +45,7 @@ pub(super) fn spec(draw: &mut Draw, batch: usize, loss: LossSpec, [input, output
     let noise = draw.number(0.0, 0.3);
     let source = match loss.targets() {
         Targets::Values => DataSource::Regression { samples, noise },
-        Targets::Classes | Targets::Binary => classified(draw, input.len(), output.len(), (samples, noise))?,
+        Targets::Classes | Targets::Binary => classified(draw, input, output.len(), (samples, noise))?,
     };
     let is_long =
         loss.targets() == Targets::Values && samples.saturating_mul(input.len()).saturating_mul(output.len()) > TERMS;
@@ -71,9 +71,11 @@ pub(super) fn joined(data: DataSpec, inputs: &[NamedInput]) -> Option<DataSpec> 
     Some(DataSpec { source, ..data })
 }
 
-/// A set of so many features with at most so many classes.
-fn classified(draw: &mut Draw, features: usize, most: usize, (samples, noise): (usize, f64)) -> Option<DataSource> {
-    match features {
+/// A set whose samples have this shape, with at most so many classes.
+fn classified(draw: &mut Draw, input: &Shape, most: usize, (samples, noise): (usize, f64)) -> Option<DataSource> {
+    // Digits are pictures, which no other shape of as many numbers is.
+    let takes_digits = input.rank() == 1 || input.0 == [1, 8, 8];
+    match input.len() {
         PLANE if most < 2 => Some(DataSource::Moons { samples, noise }),
         PLANE => Some(match draw.between(0, 3) {
             0 => DataSource::Spirals { samples, classes: draw.between(2, most.min(4)), noise },
@@ -82,7 +84,7 @@ fn classified(draw: &mut Draw, features: usize, most: usize, (samples, noise): (
             _ => DataSource::Xor { samples, noise },
         }),
         FLOWERS if most >= 3 => Some(DataSource::Iris),
-        DIGITS if most >= 10 => Some(DataSource::Digits),
+        DIGITS if most >= 10 && takes_digits => Some(DataSource::Digits),
         _ => None,
     }
 }

@@ -104,7 +104,7 @@ pub fn spread(len: usize, most: usize) -> Vec<u32> {
 #[must_use]
 pub fn picture(set: &Dataset, source: &DataSource) -> Option<Picture> {
     let of = |(at, input): (usize, &InputSamples)| {
-        let own = source.parts().nth(0).filter(|_| set.inputs.len() == 1);
+        let own = source.parts().next().filter(|_| set.inputs.len() == 1);
         let named = || match source {
             DataSource::Joined { inputs, .. } => inputs.iter().find(|(name, _)| *name == input.name),
             _ => None,

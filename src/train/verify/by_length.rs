@@ -29,7 +29,7 @@ const ROUNDING: f64 = 4.0;
 /// the kernel is one more of these. It may be as many times farther than the farthest sample as that is farther than
 /// the middle one; of logarithms that are normally distributed, that is three deviations. Samples that are not off at
 /// all say nothing of this.
-fn extrapolated(samples: impl Iterator<Item = f64>) -> f64 {
+pub(super) fn extrapolated(samples: impl Iterator<Item = f64>) -> f64 {
     let mut samples: Vec<f64> = samples.filter(|apart| *apart > 0.0).collect();
     samples.sort_by(f64::total_cmp);
     let Some(farthest) = samples.last() else { return 0.0 };

@@ -43,8 +43,8 @@ pub(super) fn update_at(step: &Step) -> usize {
 }
 
 /// Runs a step that starts afresh as far as its gradients, and gives these, scaled as the step scales them. Where
-/// updates ride on the gradients or are between them, the whole step is run, and they are read off the first moment,
-/// which was zero: `m = (1 - beta1) g`, with `wd p` in `g` unless decoupled.
+/// updates ride on the gradients or are between them, the whole step is run, without decay, and they are read off the
+/// first moment, which was zero: `m = (1 - beta1) g`.
 pub(super) fn run_to_gradients(
     step: &mut Step,
     pool: &mut Pool,
@@ -57,19 +57,20 @@ pub(super) fn run_to_gradients(
         step.run_ops(0, update, pool)?;
         return trained(model).map(|p| Ok((p, step.grad::<f32>(p)?))).collect();
     }
-    let before: Vec<(ParamId, Vec<f32>)> =
-        trained(model).map(|p| Ok((p, step.param::<f32>(p)?))).collect::<Result<_, TrainError>>()?;
     // Only updates that keep the mean of the gradients are fused into them; of others there is no such state.
     let (state, share) = model.optimizer.first_gradient().unwrap_or(("mean of the gradients", 1.0));
-    let decay = if model.optimizer.is_decoupled() { 0.0 } else { model.optimizer.weight_decay() };
+    // Decay would be in the moment too, and what its sum with the gradient rounds.
+    let hyper = step.find("hyper")?;
+    let given = step.stored::<f32>(hyper)?.to_vec();
+    step.write(hyper, &[given[0], 0.0])?;
     step.run_ops(0, program.ops.len(), pool)?;
-    let of = |(p, before): (ParamId, Vec<f32>)| {
+    step.write(hyper, &given)?;
+    let of = |p: ParamId| {
         let moment = step.stored::<f32>(step.find(&format!("{state}.{}", model.param(p).name))?)?;
         let moment = program.params[p.0 as usize].order.to_logical(&moment);
-        let grad = |(m, p): (&f32, f32)| (f64::from(*m) / share - decay * f64::from(p)) as f32;
-        Ok((p, moment.iter().zip(before).map(grad).collect()))
+        Ok((p, moment.iter().map(|m| (f64::from(*m) / share) as f32).collect()))
     };
-    before.into_iter().map(of).collect()
+    trained(model).map(of).collect()
 }
 
 /// What gradients are multiplied by.

@@ -44,7 +44,7 @@ pub(super) fn set_unnamed(spec: &mut InputSpec, field: &str, value: &FieldValue)
     spec.inputs.first_mut().is_some_and(|input| set(input, field, value))
 }
 
-/// As [`set_unnamed`], of the input with this name.
+/// As `set_unnamed`, of the input with this name.
 pub fn set_input_field(spec: &mut InputSpec, name: &str, field: &str, value: &FieldValue) -> bool {
     spec.inputs.iter_mut().find(|input| input.name == name).is_some_and(|input| set(input, field, value))
 }

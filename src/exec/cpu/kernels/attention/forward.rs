@@ -129,9 +129,9 @@ impl Forward<'_> {
             };
             of_scores.run::<V::Wide>(count, n);
             let before = state.max;
-            for w in 0..W {
+            for (w, &before) in before.iter().enumerate() {
                 let (scores, first) = (scores.add(w * LANES), tile.first + w * LANES);
-                let mut max = before[w];
+                let mut max = before;
                 for j in 0..count {
                     let mut score = V::load(scores.add(j * n));
                     let mask = attending(g.causal, key + j, first);
@@ -143,7 +143,7 @@ impl Forward<'_> {
                 }
                 state.max[w] = max;
                 if key > 0 {
-                    let rescale = (before[w] - max).map(exp2);
+                    let rescale = (before - max).map(exp2);
                     state.sum[w] = state.sum[w] * rescale;
                     scale_rows(sums.add(w * LANES), [g.head_dim, n], rescale);
                 }
