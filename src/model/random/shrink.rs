@@ -116,8 +116,6 @@ enum Change {
         name: String,
         with_others: bool,
     },
-    /// Takes a single number, without the first layer, which may be there only to make features of an image.
-    WithoutFirst,
     /// Takes numbers of this shape in the place of tokens, without the embeddings that begin with those.
     TakeNumbers {
         shape: Vec<Value>,
@@ -187,10 +185,6 @@ impl Change {
                 // They are joined for inputs that are no longer there.
                 fields.shift_remove("data");
             }
-            Self::WithoutFirst => {
-                *document.get_mut("input")?.get_mut("shape")? = json!([1]);
-                document.get_mut("layers")?.as_array_mut()?.drain(..1);
-            }
             Self::TakeNumbers { shape } => {
                 let input = document.get_mut("input")?.as_object_mut()?;
                 input.shift_remove("vocab")?;
@@ -256,8 +250,6 @@ fn changes(document: &Value) -> Vec<Change> {
         ("loss", json!({ "type": "mse" })),
         ("input", json!({ "shape": [1], "batch": document["input"]["batch"] })),
     ];
-    let has_layers = document["layers"].as_array().is_some_and(|layers| !layers.is_empty());
-    bold.extend(has_layers.then_some(Change::WithoutFirst));
     let names = document["inputs"].as_object().into_iter().flatten().map(|(name, _)| name.clone());
     let alone = |name: String| [false, true].map(|with_others| Change::OnlyInput { name: name.clone(), with_others });
     bold.extend(names.flat_map(alone));
