@@ -26,6 +26,6 @@ pub use history::{Change, How, PassRun, origins};
 pub use pass::{Goal, Machine, Pass};
 pub(crate) use passes::LARGE_SCORES;
 pub use passes::{PASSES, stored_in_half};
-pub use pipeline::{RewriteError, Rewritten, Stage, rewrite, rewrite_unverified, trace};
+pub use pipeline::{RewriteError, Rewritten, Stage, rewrite, trace};
 pub use print::changes_text;
 pub(crate) use tiles::LONE_UPDATE_TILE;
