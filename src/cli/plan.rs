@@ -67,8 +67,8 @@ fn variants(compiled: &Compiled, options: &Options) -> anyhow::Result<Vec<plan_j
     let Some(last) = plan_json::Variant::of(compiled) else { return Ok(Vec::new()) };
     let mut variants = Vec::new();
     for &share in Share::before_last(compiled.model.accumulate) {
-        let earlier = compile(&compiled.model, &Options { share, ..options.clone() })?;
-        variants.extend(plan_json::Variant::of(&earlier));
+        let before_last = compile(&compiled.model, &Options { share, ..options.clone() })?;
+        variants.extend(plan_json::Variant::of(&before_last));
     }
     variants.push(last);
     Ok(variants)

@@ -14,7 +14,7 @@ pub enum IrError {
     ReadBeforeMade { node: usize, kind: &'static str, value: String },
     #[error("node {node} ({kind}) makes {value} a second time")]
     MadeTwice { node: usize, kind: &'static str, value: String },
-    #[error("node {node} ({kind}) of phase {found} stands after one of phase {before}")]
+    #[error("node {node} ({kind}) of phase {found} comes after one of phase {before}")]
     PhaseOrder { node: usize, kind: &'static str, found: &'static str, before: &'static str },
     #[error("node {node} ({kind}): {rule}")]
     Shape { node: usize, kind: &'static str, rule: String },

@@ -20,7 +20,7 @@ const FIELD_HELP: &str = "a preset is a JSON object with version, name, input, l
 /// Larger files are no presets: who reads one need not read more of it than a byte beyond that.
 pub const MAX_PRESET_BYTES: u64 = 64 << 20;
 
-/// A document that is no preset as it stands.
+/// A document that is no preset in its present form.
 #[derive(Clone, Debug)]
 pub struct Rejected {
     pub mistakes: Vec<Diagnostic>,

@@ -69,7 +69,7 @@ fn contents(program: &Program) -> Vec<LValueId> {
     for (index, value) in program.values.iter().enumerate() {
         let Some(alias) = value.alias else { continue };
         let whole = alias.start == 0 && program.value(alias.of).shape.len() == value.shape.len();
-        // Values stand after what they show, so that one pass resolves chains.
+        // Values come after what they show, so that one pass resolves chains.
         if whole && !value.persistent && !written[index] && (alias.of.0 as usize) < index {
             content[index] = content[alias.of.0 as usize];
         }

@@ -14,7 +14,7 @@ fn norm_input(l: &mut Lowerer<'_>, x: LValueId, gamma: ValueId, batch: bool) -> 
         [n, c, h, w] if batch => (l.image(x), n * h * w, c),
         _ => {
             let x = l.features(x, gamma, 1);
-            // Every statistic of a feature lies in the order of its scale.
+            // Statistics of features are stored in the order of their scales.
             let (rows, cols) = l.matrix(x);
             (x, rows, cols)
         }

@@ -150,8 +150,7 @@ impl RandomRun {
         if self.options.machine().as_cpu().is_some() {
             return Preset { precision: Precision::F32, ..random_preset(seed, size) };
         }
-        let has_kernels = |preset: &Preset| check(preset).model.is_some_and(|model| CpuOnly::of(&model).is_none());
-        random_preset_where(seed, size, &has_kernels)
+        random_preset_where(seed, size, &|model| CpuOnly::of(model).is_none())
     }
 
     fn options(&self, seed: u64) -> VerifyOptions {

@@ -392,7 +392,7 @@ unsafe fn accuracy<V: Lanes>(call: &Call, part: Part) {
 struct Errors<V> {
     y: *const f32,
     target: *const f32,
-    /// May lie on `y`; null where no gradient is asked for.
+    /// May be in the memory of `y`; null where no gradient is asked for.
     dy: *mut f32,
     /// `2 / len`.
     scale: V,

@@ -95,7 +95,7 @@ impl Point for Huber {
 struct Points<V, P> {
     y: *const f32,
     target: *const f32,
-    /// May lie on `y`; null where no gradient is asked for.
+    /// May be in the memory of `y`; null where no gradient is asked for.
     dy: *mut f32,
     delta: V,
     /// `1 / len`.
