@@ -153,3 +153,146 @@ impl dyn Operation + '_ {
         stem
     }
 }
+
+/// Describes an operation by a table: its type, its table of slots, its name, and what [`Operation`] asks about it, one
+/// answer a row. What has a usual answer may be left out.
+///
+/// ```text
+/// operation! {
+///     Add: add, "add", |op| {
+///         dims: format!("len={}", op.len),
+///         flops: op.len as u64,
+///         bytes_moved(elem): (3 * op.len * elem) as u64,
+///     }
+/// }
+/// ```
+macro_rules! operation {
+    ($Op:ident: $table:ident, $name:literal, |$op:ident| {
+        $($row:ident $(($($arg:ident),+))?: $answer:expr,)+
+    }) => {
+        impl Operation for $Op {
+            crate::ops::slots::table!($table);
+
+            fn name(&self) -> &'static str {
+                $name
+            }
+
+            $(operation!(@$row |$op $($(, $arg)+)?| $answer);)+
+        }
+    };
+    (@kernel_name |$op:ident| $answer:expr) => {
+        fn kernel_name(&self) -> &'static str {
+            let $op = self;
+            $answer
+        }
+    };
+    (@epilogue |$op:ident| $answer:expr) => {
+        fn epilogue(&self) -> crate::ops::Epilogue {
+            let $op = self;
+            $answer
+        }
+    };
+    (@dims |$op:ident| $answer:expr) => {
+        fn dims(&self) -> String {
+            let $op = self;
+            $answer
+        }
+    };
+    (@flops |$op:ident| $answer:expr) => {
+        fn flops(&self) -> u64 {
+            let $op = self;
+            $answer
+        }
+    };
+    (@least_flops |$op:ident| $answer:expr) => {
+        fn least_flops(&self) -> u64 {
+            let $op = self;
+            $answer
+        }
+    };
+    (@least_flops_with_tiles |$op:ident| $answer:expr) => {
+        fn least_flops_with_tiles(&self) -> u64 {
+            let $op = self;
+            $answer
+        }
+    };
+    (@bytes_moved |$op:ident, $elem:ident| $answer:expr) => {
+        fn bytes_moved(&self, $elem: usize) -> u64 {
+            let $op = self;
+            $answer
+        }
+    };
+    (@least_bytes |$op:ident, $slot:ident, $len:ident, $elem:ident| $answer:expr) => {
+        fn least_bytes(&self, $slot: usize, $len: usize, $elem: usize) -> u64 {
+            let $op = self;
+            $answer
+        }
+    };
+    (@in_place |$op:ident| $answer:expr) => {
+        fn in_place(&self) -> &'static [(usize, usize)] {
+            let $op = self;
+            $answer
+        }
+    };
+    (@scratch_floats |$op:ident| $answer:expr) => {
+        fn scratch_floats(&self) -> usize {
+            let $op = self;
+            $answer
+        }
+    };
+    (@work_ps |$op:ident| $answer:expr) => {
+        fn work_ps(&self) -> usize {
+            let $op = self;
+            $answer
+        }
+    };
+    (@is_for_gpus |$op:ident| $answer:expr) => {
+        fn is_for_gpus(&self) -> bool {
+            let $op = self;
+            $answer
+        }
+    };
+    (@has_gpu_kernel |$op:ident| $answer:expr) => {
+        fn has_gpu_kernel(&self) -> bool {
+            let $op = self;
+            $answer
+        }
+    };
+    (@whole_constants |$op:ident| $answer:expr) => {
+        fn whole_constants(&self) -> &'static [&'static str] {
+            let $op = self;
+            $answer
+        }
+    };
+    (@weight |$op:ident| $answer:expr) => {
+        fn weight(&self) -> Option<usize> {
+            let $op = self;
+            $answer
+        }
+    };
+    (@is_activation |$op:ident, $slot:ident| $answer:expr) => {
+        fn is_activation(&self, $slot: usize) -> bool {
+            let $op = self;
+            $answer
+        }
+    };
+    (@rule |$op:ident| $answer:expr) => {
+        fn rule(&self) -> Option<crate::ops::RuleText> {
+            let $op = self;
+            $answer
+        }
+    };
+    (@update |$op:ident| $answer:expr) => {
+        fn update(&self) -> Option<crate::ops::UpdateSlots> {
+            let $op = self;
+            $answer
+        }
+    };
+    (@step_parts |$op:ident| $answer:expr) => {
+        fn step_parts(&self) -> usize {
+            let $op = self;
+            $answer
+        }
+    };
+}
+pub(super) use operation;
