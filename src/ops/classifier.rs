@@ -110,7 +110,7 @@ operation! {
             let inputs = op.rows * op.features * (1 + usize::from(op.input_grad));
             ((weights + inputs + 2) * elem + op.rows * size_of::<i32>()) as u64
         },
-        /// The gradient of a chunk's input is written when nothing reads the chunk's input any more.
+        // The gradient of a chunk's input is written when nothing reads the chunk's input any more.
         in_place: &[(classifier_ce::A, classifier_ce::DX)],
         work_ps: {
             /// What a core's multiply-add takes in a large product.

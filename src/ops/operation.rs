@@ -167,132 +167,41 @@ impl dyn Operation + '_ {
 /// }
 /// ```
 macro_rules! operation {
-    ($Op:ident: $table:ident, $name:literal, |$op:ident| {
+    ($Op:ident: $table:ident, $name:expr, |$op:ident| {
         $($row:ident $(($($arg:ident),+))?: $answer:expr,)+
     }) => {
         impl Operation for $Op {
             crate::ops::slots::table!($table);
 
-            fn name(&self) -> &'static str {
-                $name
-            }
-
+            operation!(@fn name -> &'static str; |$op| $name);
             $(operation!(@$row |$op $($(, $arg)+)?| $answer);)+
         }
     };
-    (@kernel_name |$op:ident| $answer:expr) => {
-        fn kernel_name(&self) -> &'static str {
+    (@fn $name:ident -> $Answer:ty; |$op:ident $(, $arg:ident)*| $answer:expr) => {
+        fn $name(&self $(, $arg: usize)*) -> $Answer {
             let $op = self;
+            let _ = $op;
             $answer
         }
     };
-    (@epilogue |$op:ident| $answer:expr) => {
-        fn epilogue(&self) -> crate::ops::Epilogue {
-            let $op = self;
-            $answer
-        }
-    };
-    (@dims |$op:ident| $answer:expr) => {
-        fn dims(&self) -> String {
-            let $op = self;
-            $answer
-        }
-    };
-    (@flops |$op:ident| $answer:expr) => {
-        fn flops(&self) -> u64 {
-            let $op = self;
-            $answer
-        }
-    };
-    (@least_flops |$op:ident| $answer:expr) => {
-        fn least_flops(&self) -> u64 {
-            let $op = self;
-            $answer
-        }
-    };
-    (@least_flops_with_tiles |$op:ident| $answer:expr) => {
-        fn least_flops_with_tiles(&self) -> u64 {
-            let $op = self;
-            $answer
-        }
-    };
-    (@bytes_moved |$op:ident, $elem:ident| $answer:expr) => {
-        fn bytes_moved(&self, $elem: usize) -> u64 {
-            let $op = self;
-            $answer
-        }
-    };
-    (@least_bytes |$op:ident, $slot:ident, $len:ident, $elem:ident| $answer:expr) => {
-        fn least_bytes(&self, $slot: usize, $len: usize, $elem: usize) -> u64 {
-            let $op = self;
-            $answer
-        }
-    };
-    (@in_place |$op:ident| $answer:expr) => {
-        fn in_place(&self) -> &'static [(usize, usize)] {
-            let $op = self;
-            $answer
-        }
-    };
-    (@scratch_floats |$op:ident| $answer:expr) => {
-        fn scratch_floats(&self) -> usize {
-            let $op = self;
-            $answer
-        }
-    };
-    (@work_ps |$op:ident| $answer:expr) => {
-        fn work_ps(&self) -> usize {
-            let $op = self;
-            $answer
-        }
-    };
-    (@is_for_gpus |$op:ident| $answer:expr) => {
-        fn is_for_gpus(&self) -> bool {
-            let $op = self;
-            $answer
-        }
-    };
-    (@has_gpu_kernel |$op:ident| $answer:expr) => {
-        fn has_gpu_kernel(&self) -> bool {
-            let $op = self;
-            $answer
-        }
-    };
-    (@whole_constants |$op:ident| $answer:expr) => {
-        fn whole_constants(&self) -> &'static [&'static str] {
-            let $op = self;
-            $answer
-        }
-    };
-    (@weight |$op:ident| $answer:expr) => {
-        fn weight(&self) -> Option<usize> {
-            let $op = self;
-            $answer
-        }
-    };
-    (@is_activation |$op:ident, $slot:ident| $answer:expr) => {
-        fn is_activation(&self, $slot: usize) -> bool {
-            let $op = self;
-            $answer
-        }
-    };
-    (@rule |$op:ident| $answer:expr) => {
-        fn rule(&self) -> Option<crate::ops::RuleText> {
-            let $op = self;
-            $answer
-        }
-    };
-    (@update |$op:ident| $answer:expr) => {
-        fn update(&self) -> Option<crate::ops::UpdateSlots> {
-            let $op = self;
-            $answer
-        }
-    };
-    (@step_parts |$op:ident| $answer:expr) => {
-        fn step_parts(&self) -> usize {
-            let $op = self;
-            $answer
-        }
-    };
+    (@kernel_name $($row:tt)+) => { operation!(@fn kernel_name -> &'static str; $($row)+); };
+    (@epilogue $($row:tt)+) => { operation!(@fn epilogue -> crate::ops::Epilogue; $($row)+); };
+    (@dims $($row:tt)+) => { operation!(@fn dims -> String; $($row)+); };
+    (@flops $($row:tt)+) => { operation!(@fn flops -> u64; $($row)+); };
+    (@least_flops $($row:tt)+) => { operation!(@fn least_flops -> u64; $($row)+); };
+    (@least_flops_with_tiles $($row:tt)+) => { operation!(@fn least_flops_with_tiles -> u64; $($row)+); };
+    (@bytes_moved $($row:tt)+) => { operation!(@fn bytes_moved -> u64; $($row)+); };
+    (@least_bytes $($row:tt)+) => { operation!(@fn least_bytes -> u64; $($row)+); };
+    (@in_place $($row:tt)+) => { operation!(@fn in_place -> &'static [(usize, usize)]; $($row)+); };
+    (@scratch_floats $($row:tt)+) => { operation!(@fn scratch_floats -> usize; $($row)+); };
+    (@work_ps $($row:tt)+) => { operation!(@fn work_ps -> usize; $($row)+); };
+    (@is_for_gpus $($row:tt)+) => { operation!(@fn is_for_gpus -> bool; $($row)+); };
+    (@has_gpu_kernel $($row:tt)+) => { operation!(@fn has_gpu_kernel -> bool; $($row)+); };
+    (@whole_constants $($row:tt)+) => { operation!(@fn whole_constants -> &'static [&'static str]; $($row)+); };
+    (@weight $($row:tt)+) => { operation!(@fn weight -> Option<usize>; $($row)+); };
+    (@is_activation $($row:tt)+) => { operation!(@fn is_activation -> bool; $($row)+); };
+    (@rule $($row:tt)+) => { operation!(@fn rule -> Option<crate::ops::RuleText>; $($row)+); };
+    (@update $($row:tt)+) => { operation!(@fn update -> Option<crate::ops::UpdateSlots>; $($row)+); };
+    (@step_parts $($row:tt)+) => { operation!(@fn step_parts -> usize; $($row)+); };
 }
 pub(super) use operation;

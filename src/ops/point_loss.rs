@@ -17,6 +17,15 @@ const fn point_ps(func: PointFn) -> [usize; 2] {
     }
 }
 
+/// The name of an operation by its function, of binary cross entropy, of the absolute and of Huber's error.
+const fn named(func: PointFn, [cross_entropy, l1, huber]: [&'static str; 3]) -> &'static str {
+    match func {
+        PointFn::BinaryCrossEntropy => cross_entropy,
+        PointFn::L1 => l1,
+        PointFn::Huber => huber,
+    }
+}
+
 /// Whether JSON leaves a number out.
 #[allow(clippy::trivially_copy_pass_by_ref, reason = "serde hands out references")]
 fn is_zero(value: &Scalar) -> bool {
@@ -42,11 +51,7 @@ slots! {
 }
 
 operation! {
-    PointLoss: point_loss, match op.func {
-            PointFn::BinaryCrossEntropy => "binary_ce",
-            PointFn::L1 => "l1_loss",
-            PointFn::Huber => "huber_loss",
-        }, |op| {
+    PointLoss: point_loss, named(op.func, ["binary_ce", "l1_loss", "huber_loss"]), |op| {
         dims: format!("len={}", op.len),
         has_gpu_kernel: false,
         flops: 4 * op.len as u64,
@@ -74,11 +79,7 @@ slots! {
 }
 
 operation! {
-    PointLossGrad: point_loss_grad, match op.func {
-            PointFn::BinaryCrossEntropy => "binary_ce_grad",
-            PointFn::L1 => "l1_loss_grad",
-            PointFn::Huber => "huber_loss_grad",
-        }, |op| {
+    PointLossGrad: point_loss_grad, named(op.func, ["binary_ce_grad", "l1_loss_grad", "huber_loss_grad"]), |op| {
         dims: format!("len={}", op.len),
         has_gpu_kernel: false,
         flops: 3 * op.len as u64,
@@ -109,17 +110,13 @@ slots! {
 }
 
 operation! {
-    PointLossFused: point_loss_fused, match op.func {
-            PointFn::BinaryCrossEntropy => "binary_ce_fused",
-            PointFn::L1 => "l1_loss_fused",
-            PointFn::Huber => "huber_loss_fused",
-        }, |op| {
+    PointLossFused: point_loss_fused, named(op.func, ["binary_ce_fused", "l1_loss_fused", "huber_loss_fused"]), |op| {
         dims: format!("len={}", op.len),
         has_gpu_kernel: false,
         flops: 7 * op.len as u64,
         bytes_moved(elem): ((3 * op.len + 2) * elem) as u64,
         in_place: &[(point_loss_fused::Y, point_loss_fused::DY)],
-        /// A sum of losses and a count of right answers for each chunk.
+        // A sum of losses and a count of right answers for each chunk.
         scratch_floats: 2 * op.len.div_ceil(FLAT_CHUNK),
         work_ps: op.len * point_ps(op.func).iter().sum::<usize>(),
     }

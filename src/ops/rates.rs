@@ -41,12 +41,12 @@ operation! {
         dims: format!("len={} segments={}", op.len, op.segments.len()),
         flops: 2 * op.len as u64,
         bytes_moved(elem): ((op.len + op.segments.len()) * elem) as u64,
-        /// No more of the flat vector than its segments.
+        // No more of the flat vector than its segments.
         least_bytes(_slot, len, elem): {
             let held = if len == op.len { op.segments.iter().map(|s| s.len).sum::<usize>().min(len) } else { len };
             (held * elem) as u64
         },
-        /// A norm for each piece that a chunk has of a segment.
+        // A norm for each piece that a chunk has of a segment.
         scratch_floats: op.segments.len() + op.len.div_ceil(FLAT_CHUNK),
         has_gpu_kernel: false,
     }
