@@ -22,6 +22,17 @@ macro_rules! lens {
 }
 pub(crate) use lens;
 
+/// The lens of a field whose type has a list `ALL` of its values, as the position in that list.
+macro_rules! choice_lens {
+    ($field:ident: $Type:ident) => {
+        $crate::model::schema::Lens {
+            get: |owner| owner.$field as usize,
+            set: |owner, index| owner.$field = $Type::ALL.get(index).copied().unwrap_or_default(),
+        }
+    };
+}
+pub(crate) use choice_lens;
+
 /// What a field holds.
 pub enum Kind<T> {
     Count(Lens<T, usize>),

@@ -109,6 +109,22 @@ operation! {
     }
 }
 
+/// As `operation!`, with the answers that all convolutions share.
+macro_rules! convolution {
+    ($Op:ident: $name:literal, |$op:ident| { $($rows:tt)+ }) => {
+        operation! {
+            $Op: product, $name, |$op| {
+                has_gpu_kernel: $op.geometry.is_padded_alike(),
+                dims: conv_dims(&$op.geometry),
+                flops: conv_flops(&$op.geometry),
+                least_flops: conv_least_flops(&$op.geometry),
+                least_flops_with_tiles: conv_least_flops_with_tiles(&$op.geometry),
+                $($rows)+
+            }
+        }
+    };
+}
+
 impl Product for Conv2d {
     fn lens(&self) -> [usize; 3] {
         let [x, weight, y] = self.geometry.elements();
@@ -120,14 +136,9 @@ impl Product for Conv2d {
     }
 }
 
-operation! {
-    Conv2d: product, "conv2d", |op| {
+convolution! {
+    Conv2d: "conv2d", |op| {
         epilogue: op.epilogue,
-        has_gpu_kernel: op.geometry.is_padded_alike(),
-        dims: conv_dims(&op.geometry),
-        flops: conv_flops(&op.geometry),
-        least_flops: conv_least_flops(&op.geometry),
-        least_flops_with_tiles: conv_least_flops_with_tiles(&op.geometry),
         bytes_moved(elem): {
             let g = &op.geometry;
             let beside = epilogue_elements(&op.epilogue, g.n * g.ho * g.wo, g.f);
@@ -150,14 +161,9 @@ impl Product for Conv2dBwdX {
     }
 }
 
-operation! {
-    Conv2dBwdX: product, "conv2d_bwd_x", |op| {
+convolution! {
+    Conv2dBwdX: "conv2d_bwd_x", |op| {
         epilogue: op.epilogue,
-        has_gpu_kernel: op.geometry.is_padded_alike(),
-        dims: conv_dims(&op.geometry),
-        flops: conv_flops(&op.geometry),
-        least_flops: conv_least_flops(&op.geometry),
-        least_flops_with_tiles: conv_least_flops_with_tiles(&op.geometry),
         bytes_moved(elem): {
             let g = &op.geometry;
             let beside = epilogue_elements(&op.epilogue, g.n * g.h * g.w, g.c);
@@ -183,13 +189,8 @@ impl Product for Conv2dBwdW {
     }
 }
 
-operation! {
-    Conv2dBwdW: product, "conv2d_bwd_w", |op| {
-        has_gpu_kernel: op.geometry.is_padded_alike(),
-        dims: conv_dims(&op.geometry),
-        flops: conv_flops(&op.geometry),
-        least_flops: conv_least_flops(&op.geometry),
-        least_flops_with_tiles: conv_least_flops_with_tiles(&op.geometry),
+convolution! {
+    Conv2dBwdW: "conv2d_bwd_w", |op| {
         bytes_moved(elem): {
             let [x, weight, y] = op.geometry.elements();
             ((x + weight * (1 + usize::from(op.accumulate)) + y) * elem) as u64

@@ -14,7 +14,7 @@ pub use sgd::Sgd;
 
 use super::draw::Draw;
 use super::field_value::FieldValue;
-use super::schema::{FieldSpec, FieldView, Range};
+use super::schema::{FieldSpec, FieldView, Lens, Range};
 use super::spec::Fields;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
@@ -154,8 +154,25 @@ const LIVE: [&str; 2] = ["optimizer.lr", "optimizer.weight_decay"];
 const RATE: (Bound<f64>, Bound<f64>) = (Bound::Included(0.0), Bound::Included(1e6));
 const LR: Range = Range::Real { from: RATE.0, to: RATE.1, help: "from 0 to 1e6, such as 0.001" };
 const DECAY: Range = Range::Real { from: RATE.0, to: RATE.1, help: "from 0 to 1e6" };
-const LR_HELP: &str = "Live: it can change while the recorded step is replayed.";
-const DECAY_HELP: &str = "Pulls parameters towards zero.";
+
+/// The learning rate, which must be given unless a default is added.
+const fn lr<T>(lens: Lens<T, f64>) -> FieldSpec<T> {
+    let help = "Live: it can change while the recorded step is replayed.";
+    FieldSpec::real("optimizer.lr", lens).within(LR).label("learning rate").help(help).live()
+}
+
+/// The weight decay. A preset says what it does, so that the default of every optimizer is none, also where PyTorch's
+/// is another.
+const fn weight_decay<T>(lens: Lens<T, f64>) -> FieldSpec<T> {
+    let field = FieldSpec::real("optimizer.weight_decay", lens).default(|_| FieldValue::Number(0.0)).within(DECAY);
+    field.label("weight decay").help("Pulls parameters towards zero.").live()
+}
+
+/// The shares that two running means keep.
+const fn betas<T>(lens: Lens<T, [f64; 2]>, default: fn(&T) -> FieldValue) -> FieldSpec<T> {
+    FieldSpec::reals("optimizer.betas", lens).default(default).within(SHARE).label("betas")
+}
+
 /// Below 1, so that what is kept fades.
 const SHARE: Range =
     Range::Real { from: Bound::Included(0.0), to: Bound::Excluded(1.0), help: "from 0 up to, but not including, 1" };

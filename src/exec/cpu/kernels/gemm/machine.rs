@@ -17,6 +17,40 @@ pub trait Machine {
     const COLUMN: &'static [[MicroFn; 2]];
 }
 
+/// The entry point of a kernel that is generic over a [`Machine`], for an instruction set.
+macro_rules! for_machine {
+    ($isa:expr, $body:ident) => {{
+        unsafe fn portable(call: &Call, part: Part) {
+            // SAFETY: plain code runs everywhere; the call is the caller's.
+            unsafe { $body::<crate::exec::cpu::kernels::gemm::machine::Portable>(call, part) }
+        }
+
+        #[cfg(target_arch = "x86_64")]
+        #[target_feature(enable = "avx2,fma")]
+        unsafe fn avx2(call: &Call, part: Part) {
+            // SAFETY: compiled for the instruction set; the call is the caller's.
+            unsafe { $body::<crate::exec::cpu::kernels::gemm::machine::Avx2Fma>(call, part) }
+        }
+
+        #[cfg(target_arch = "x86_64")]
+        #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx2,fma")]
+        unsafe fn avx512(call: &Call, part: Part) {
+            // SAFETY: compiled for the instruction set; the call is the caller's.
+            unsafe { $body::<crate::exec::cpu::kernels::gemm::machine::Avx512Full>(call, part) }
+        }
+
+        let run: KernelFn = match $isa {
+            #[cfg(target_arch = "x86_64")]
+            Isa::Avx512 => avx512,
+            #[cfg(target_arch = "x86_64")]
+            Isa::Avx2 => avx2,
+            _ => portable,
+        };
+        run
+    }};
+}
+pub(in crate::exec::cpu::kernels) use for_machine;
+
 /// Makes the table of one instruction set: for each number of rows the kernels of one and of two vectors.
 macro_rules! table {
     ($kernel:ident, $column:literal, $($rows:literal)*) => {
