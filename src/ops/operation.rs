@@ -1,6 +1,8 @@
 //! What every operation answers about itself.
 
-use super::{Epilogue, FlatUpdate, RuleText, Slot, UpdateSlots};
+use super::geometry::Epilogue;
+use super::slots::Slot;
+use super::update::{FlatUpdate, RuleText, UpdateSlots};
 
 /// Bytes that a second-level cache holds.
 const CACHED_BYTES: u64 = 1 << 20;

@@ -1,6 +1,6 @@
 //! `adam` and `adamw`: steps by the mean of the gradients over the root of the mean of their squares.
 
-use super::{OptimizerType, UpdateRule, betas, lr, weight_decay};
+use super::optimizer_type::{OptimizerType, UpdateRule, betas, lr, weight_decay};
 use crate::model::draw::Draw;
 use crate::model::field_value::FieldValue;
 use crate::model::schema::{FieldSpec, Range, lens};

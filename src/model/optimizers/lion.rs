@@ -1,6 +1,6 @@
 //! `lion`: steps of one size, by the sign of a mean of the gradients.
 
-use super::{OptimizerType, UpdateRule, betas, lr, weight_decay};
+use super::optimizer_type::{OptimizerType, UpdateRule, betas, lr, weight_decay};
 use crate::model::draw::Draw;
 use crate::model::field_value::FieldValue;
 use crate::model::schema::{FieldSpec, lens};

@@ -1,6 +1,6 @@
 //! `sgd`: stochastic gradient descent, with or without momentum.
 
-use super::{OptimizerType, SHARE, UpdateRule, lr, weight_decay};
+use super::optimizer_type::{OptimizerType, SHARE, UpdateRule, lr, weight_decay};
 use crate::model::draw::Draw;
 use crate::model::field_value::FieldValue;
 use crate::model::schema::{FieldSpec, lens};
