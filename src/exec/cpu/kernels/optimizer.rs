@@ -8,6 +8,7 @@
 
 use super::columns::{Term, flat_sums};
 use super::lanes::{self, LANES, Lanes, for_isa};
+use super::pieces::{Piece, Pieces};
 use crate::exec::cpu::call::{Call, KernelImpl, Part};
 use crate::ops::{self, MOST_STATES, Number, OfKind, OpKind, Rates, Rule, Segment, chunks::FLAT_CHUNK, with_rule};
 use crate::select::{Isa, cpu_rest};
@@ -281,59 +282,6 @@ unsafe fn update_chunks<V: Lanes + Number, R: Rule, const TALLY: bool>(
                 *pair.add(1) = norm(tally.squares.sum(), rule.grad.add(from), to - from);
             }
         }
-    }
-}
-
-/// What a chunk has of a segment: the elements from `from` up to `to`. The sum of the two numbers is another one for
-/// each piece.
-struct Piece {
-    /// The number of the segment.
-    segment: usize,
-    /// The number of the chunk.
-    chunk: usize,
-    from: usize,
-    to: usize,
-}
-
-/// The pieces of a part's chunks, in order.
-struct Pieces<'a> {
-    segments: &'a [Segment],
-    segment: usize,
-    chunk: usize,
-    /// One past the last chunk.
-    last: usize,
-}
-
-impl<'a> Pieces<'a> {
-    /// The pieces of vectors of `len` elements.
-    fn of(segments: &'a [Segment], len: usize, part: Part) -> Self {
-        let (chunk, last) = part.range(len.div_ceil(FLAT_CHUNK), 1);
-        let segment = segments.partition_point(|segment| segment.start + segment.len <= chunk * FLAT_CHUNK);
-        Self { segments, segment, chunk, last }
-    }
-}
-
-impl Iterator for Pieces<'_> {
-    type Item = Piece;
-
-    #[inline(always)]
-    fn next(&mut self) -> Option<Piece> {
-        while self.chunk < self.last {
-            let &mut Self { segments, segment, chunk, .. } = self;
-            let (begin, end) = (chunk * FLAT_CHUNK, (chunk + 1) * FLAT_CHUNK);
-            let Some(found) = segments.get(segment).filter(|segment| segment.start < end) else {
-                self.chunk += 1;
-                continue;
-            };
-            let stop = found.start + found.len;
-            if stop > end {
-                self.chunk += 1;
-            } else {
-                self.segment += 1;
-            }
-            return Some(Piece { segment, chunk, from: found.start.max(begin), to: stop.min(end) });
-        }
-        None
     }
 }
 
