@@ -10,7 +10,7 @@ mod pad;
 mod weight;
 
 use super::gemm::machine::{Machine, for_machine};
-use crate::exec::cpu::call::{Call, KernelFn, KernelImpl, Part};
+use crate::exec::cpu::call::{Call, KernelImpl, Part};
 use crate::ops::{self, OpKind};
 use crate::select::Isa;
 use crate::select::cpu_conv::{Correlation, is_parallel};
@@ -30,7 +30,7 @@ pub fn resolve(op: &OpKind, isa: Isa, threads: usize) -> Option<KernelImpl> {
 /// Runs one part of a convolution.
 ///
 /// # Safety
-/// As for [`KernelFn`], where the instruction set is available.
+/// As for [`KernelFn`](crate::exec::cpu::call::KernelFn), where the instruction set is available.
 #[inline(always)]
 unsafe fn run<M: Machine>(call: &Call, part: Part) {
     // SAFETY: the caller's contract.

@@ -20,33 +20,9 @@ pub trait Machine {
 /// The entry point of a kernel that is generic over a [`Machine`], for an instruction set.
 macro_rules! for_machine {
     ($isa:expr, $body:ident) => {{
-        unsafe fn portable(call: &Call, part: Part) {
-            // SAFETY: plain code runs everywhere; the call is the caller's.
-            unsafe { $body::<crate::exec::cpu::kernels::gemm::machine::Portable>(call, part) }
-        }
-
-        #[cfg(target_arch = "x86_64")]
-        #[target_feature(enable = "avx2,fma")]
-        unsafe fn avx2(call: &Call, part: Part) {
-            // SAFETY: compiled for the instruction set; the call is the caller's.
-            unsafe { $body::<crate::exec::cpu::kernels::gemm::machine::Avx2Fma>(call, part) }
-        }
-
-        #[cfg(target_arch = "x86_64")]
-        #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx2,fma")]
-        unsafe fn avx512(call: &Call, part: Part) {
-            // SAFETY: compiled for the instruction set; the call is the caller's.
-            unsafe { $body::<crate::exec::cpu::kernels::gemm::machine::Avx512Full>(call, part) }
-        }
-
-        let run: KernelFn = match $isa {
-            #[cfg(target_arch = "x86_64")]
-            Isa::Avx512 => avx512,
-            #[cfg(target_arch = "x86_64")]
-            Isa::Avx2 => avx2,
-            _ => portable,
-        };
-        run
+        use crate::exec::cpu::kernels::gemm::machine;
+        use crate::exec::cpu::kernels::lanes::entry_point;
+        entry_point!($isa, $body, [machine::Portable, machine::Avx2Fma, machine::Avx512Full])
     }};
 }
 pub(in crate::exec::cpu::kernels) use for_machine;

@@ -17,7 +17,7 @@ mod simd_x86;
 use self::machine::{Machine, for_machine};
 use self::micro::Tile;
 use self::simd::Vector;
-use crate::exec::cpu::call::{Call, KernelFn, KernelImpl, Part};
+use crate::exec::cpu::call::{Call, KernelImpl, Part};
 use crate::ops::{Gemm, OpKind, Trans, slot::product as slot};
 use crate::select::Isa;
 use crate::select::cpu_gemm::{GemmBlocking, PARALLEL_US, cost_us, gemm_blocking, stretch};
@@ -35,7 +35,7 @@ pub fn resolve(op: &OpKind, isa: Isa, threads: usize) -> Option<KernelImpl> {
 /// Runs one part of a product.
 ///
 /// # Safety
-/// As for [`KernelFn`], where the instruction set is available.
+/// As for [`KernelFn`](crate::exec::cpu::call::KernelFn), where the instruction set is available.
 #[inline(always)]
 unsafe fn run<M: Machine>(call: &Call, part: Part) {
     let OpKind::Gemm(g) = &call.op else { return };

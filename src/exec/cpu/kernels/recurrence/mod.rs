@@ -15,7 +15,7 @@ mod pack;
 use self::backward::run as walk_back;
 use self::forward::run as walk;
 use super::gemm::machine::for_machine;
-use crate::exec::cpu::call::{Call, KernelFn, KernelImpl, Part};
+use crate::exec::cpu::call::KernelImpl;
 use crate::ops::OpKind;
 use crate::select::Isa;
 use crate::select::cpu_recurrence::is_parallel;
