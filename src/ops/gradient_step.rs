@@ -5,7 +5,7 @@ use super::geometry::Scalar;
 use super::operation::operation;
 use super::optimizer::adam_text;
 use super::slots::slots;
-use super::update::{RuleText, UpdateSlots};
+use super::update::UpdateSlots;
 use serde::{Deserialize, Serialize};
 
 /// Pairs to which the stretch of each parameter in the parts of an update is rounded up.

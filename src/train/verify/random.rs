@@ -6,7 +6,7 @@ use super::replay::{ENDURANCE, NOT_FINITE};
 use super::{Check, Progress, Proof, VerifyOptions, price, verify_some};
 use crate::compile::CpuOnly;
 use crate::model::random::{Size, random_preset, random_preset_where, shrink};
-use crate::model::{Precision, Preset, check};
+use crate::model::{Precision, Preset};
 use crate::train::TrainError;
 use serde::Serialize;
 use std::collections::BTreeMap;
