@@ -27,14 +27,14 @@ impl<const DECOUPLED: bool> OptimizerType for AdamLike<DECOUPLED> {
     const NAME: &'static str = if DECOUPLED { "adamw" } else { "adam" };
     const TITLE: &'static str = if DECOUPLED { "AdamW" } else { "Adam" };
     const FIELDS: &'static [FieldSpec<Self>] = &[
-        lr(lens!(lr)),
-        betas(lens!(betas), |_| FieldValue::Numbers([0.9, 0.999])).help("Decay of the two moments."),
+        lr::<Self>(lens!(lr)),
+        betas::<Self>(lens!(betas), |_| FieldValue::Numbers([0.9, 0.999])).help("Decay of the two moments."),
         FieldSpec::<Self>::real("optimizer.eps", lens!(eps))
             .default(|_| FieldValue::Number(1e-8))
             .within(EPS)
             .label("eps")
             .help("Added to the root of the second moment."),
-        weight_decay(lens!(weight_decay)),
+        weight_decay::<Self>(lens!(weight_decay)),
     ];
 
     fn example() -> Self {

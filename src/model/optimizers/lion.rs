@@ -44,10 +44,10 @@ impl OptimizerType for Lion {
 "#,
     );
     const FIELDS: &'static [FieldSpec<Self>] = &[
-        lr(lens!(lr)).default(|_| FieldValue::Number(1e-4)),
-        betas(lens!(betas), |_| FieldValue::Numbers([0.9, 0.99]))
+        lr::<Self>(lens!(lr)).default(|_| FieldValue::Number(1e-4)),
+        betas::<Self>(lens!(betas), |_| FieldValue::Numbers([0.9, 0.99]))
             .help("Share of the mean in the direction of a step, and decay of the mean."),
-        weight_decay(lens!(weight_decay)),
+        weight_decay::<Self>(lens!(weight_decay)),
     ];
 
     fn example() -> Self {

@@ -17,7 +17,7 @@ impl OptimizerType for Sgd {
     const NAME: &'static str = "sgd";
     const TITLE: &'static str = "SGD";
     const FIELDS: &'static [FieldSpec<Self>] = &[
-        lr(lens!(lr)),
+        lr::<Self>(lens!(lr)),
         FieldSpec::<Self>::real("optimizer.momentum", lens!(momentum))
             .default(|_| FieldValue::Number(0.0))
             .within(SHARE)
@@ -27,7 +27,7 @@ impl OptimizerType for Sgd {
             .default(|_| FieldValue::Flag(false))
             .label("nesterov")
             .help("Looks ahead along the momentum."),
-        weight_decay(lens!(weight_decay)),
+        weight_decay::<Self>(lens!(weight_decay)),
     ];
     /// Plain, and with momentum.
     const WAYS: usize = 2;

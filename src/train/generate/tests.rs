@@ -112,7 +112,10 @@ fn wrong_prompts_and_networks_say_what_to_do() {
         error.to_string()
     };
     let message = refused(&mut abc, &chars, "abXa\"X");
-    assert!(message.contains("the characters 'X', '\"', which the network does not know; it knows 3: abc"), "{message}");
+    assert!(
+        message.contains("the characters 'X', '\"', which the network does not know; it knows 3: abc"),
+        "{message}"
+    );
     assert!(refused(&mut abc, &chars, "").contains("the prompt is empty; give a text"));
     let bundled = crate::model::BUNDLED.iter().find(|b| b.name == "xor").unwrap();
     let spec = SessionSpec::new(read_preset(bundled.text).unwrap(), ".".into());
