@@ -5,9 +5,9 @@ use crate::lower::{self, Program, ProgramError};
 use crate::model::{Model, NamedInput, Precision, inputs_text};
 use crate::plan::arena::Budget;
 use crate::plan::{self, BindingPlan, PlanError};
-use crate::rewrite::{self, Goal, Machine, PassRun, RewriteError, Stage};
+use crate::rewrite::{self, Goal, Machine, PassRun, RewriteError, Rewritten, Stage};
 use crate::select::cuda::GpuTimes;
-use crate::select::{self, Device, Measured, Policy, SelectError, Selection, Target, Tuning};
+use crate::select::{self, Device, Isa, Measured, Policy, SelectError, Selection, Target, Tuning};
 use crate::tensor::DType;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -182,14 +182,94 @@ impl CompileError {
     }
 }
 
+/// The stages that ask nothing of the machine but its kind: the graph, the program, and what it is rewritten to. The
+/// number of threads is chosen by them, before kernels are.
+#[derive(Clone, Debug)]
+pub struct Front {
+    model: Model,
+    options: Options,
+    graph: Graph,
+    program: Program,
+    goal: Goal,
+    rewritten: Rewritten,
+    times: StageTimes,
+}
+
+impl Front {
+    /// Builds, lowers and rewrites the step of a checked model.
+    ///
+    /// # Errors
+    /// Where a step for a GPU holds what no GPU can do, and where a stage fails, which is a defect of this program.
+    pub fn new(model: &Model, options: Options) -> Result<Self, CompileError> {
+        let mut times = StageTimes::default();
+        let started = Instant::now();
+        let graph = ir::build_share(model, options.mode, options.metrics, options.real, options.share);
+        ir::verify(&graph)?;
+        times.ir = started.elapsed();
+        let started = Instant::now();
+        let goal = options.goal(model.precision);
+        let filters = match goal.machine {
+            Machine::Cpu => lower::FilterOrder::Hwio,
+            Machine::Gpu => lower::FilterOrder::Ohwi,
+        };
+        let program = lower::lower_for(&graph, model, filters);
+        lower::verify(&program)?;
+        if let Some(found) = CpuOnly::find(&program, model).filter(|_| goal.machine == Machine::Gpu) {
+            return Err(found.into());
+        }
+        times.lower = started.elapsed();
+        let started = Instant::now();
+        let rewritten = rewrite::rewrite(&program, &goal)?;
+        times.select = started.elapsed();
+        Ok(Self { model: model.clone(), options, graph, program, goal, rewritten, times })
+    }
+
+    /// What it is compiled for.
+    #[must_use]
+    pub const fn options(&self) -> &Options {
+        &self.options
+    }
+
+    /// The rewritten program, for which no kernels are chosen yet.
+    #[must_use]
+    pub const fn rewritten(&self) -> &Program {
+        &self.rewritten.program
+    }
+
+    /// The same for another machine of the same kind, with what was measured there.
+    #[must_use]
+    pub fn on(mut self, target: Target, tuning: Option<Arc<Tuning>>) -> Self {
+        (self.options.target, self.options.tuning) = (target, tuning);
+        debug_assert_eq!(self.options.goal(self.model.precision), self.goal);
+        self
+    }
+
+    /// Chooses kernels and plans memory.
+    ///
+    /// # Errors
+    /// Where an operation has no kernel on the target, or the step is too large for any machine; other than that, where
+    /// a stage fails, which is a defect of this program.
+    pub fn compile(self) -> Result<Compiled, CompileError> {
+        let Self { model, options, graph, program, goal, rewritten, mut times } = self;
+        let started = Instant::now();
+        let passes = rewritten.runs;
+        let Options { target, policy, budget, .. } = &options;
+        let selection = select::select(rewritten.program, target, *policy, model.precision, options.measured())?;
+        times.select += started.elapsed();
+        let started = Instant::now();
+        let plan = plan::bind(&selection, *budget)?;
+        times.plan = started.elapsed();
+        Ok(Compiled { model, graph, program, goal, passes, selection, plan, times })
+    }
+}
+
 /// The training step's operations as a CPU runs them, before kernels are chosen: what its threads are chosen by.
 ///
 /// # Errors
-/// As [`compile`].
+/// As [`Front::new`].
 pub fn cpu_program(model: &Model) -> Result<Program, CompileError> {
-    let graph = ir::build(model, Mode::Train, Metrics::default(), DType::F32);
-    let program = lower::lower_for(&graph, model, lower::FilterOrder::Hwio);
-    Ok(rewrite::rewrite_unverified(program, &Goal::cpu()))
+    // The program is the same for every CPU.
+    Ok(Front::new(model, Options::train(Target::cpu(Isa::Portable, 1)))?.rewritten.program)
 }
 
 /// Compiles a checked model.
@@ -198,32 +278,7 @@ pub fn cpu_program(model: &Model) -> Result<Program, CompileError> {
 /// Where a plan for a GPU holds what no GPU can do, and where a stage fails; other than for sizes
 /// beyond any machine, that is a defect of this program, and the message names the operation.
 pub fn compile(model: &Model, options: &Options) -> Result<Compiled, CompileError> {
-    let mut times = StageTimes::default();
-    let started = Instant::now();
-    let graph = ir::build_share(model, options.mode, options.metrics, options.real, options.share);
-    ir::verify(&graph)?;
-    times.ir = started.elapsed();
-    let started = Instant::now();
-    let goal = options.goal(model.precision);
-    let filters = match goal.machine {
-        Machine::Cpu => lower::FilterOrder::Hwio,
-        Machine::Gpu => lower::FilterOrder::Ohwi,
-    };
-    let program = lower::lower_for(&graph, model, filters);
-    lower::verify(&program)?;
-    if let Some(found) = CpuOnly::find(&program, model).filter(|_| goal.machine == Machine::Gpu) {
-        return Err(found.into());
-    }
-    times.lower = started.elapsed();
-    let started = Instant::now();
-    let rewritten = rewrite::rewrite(&program, &goal)?;
-    let (target, passes) = (&options.target, rewritten.runs);
-    let selection = select::select(rewritten.program, target, options.policy, model.precision, options.measured())?;
-    times.select = started.elapsed();
-    let started = Instant::now();
-    let plan = plan::bind(&selection, options.budget)?;
-    times.plan = started.elapsed();
-    Ok(Compiled { model: model.clone(), graph, program, goal, passes, selection, plan, times })
+    Front::new(model, options.clone())?.compile()
 }
 
 #[cfg(test)]

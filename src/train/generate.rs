@@ -159,7 +159,7 @@ struct Window {
     vocab: usize,
     /// Whether there is an output for each position.
     has_positions: bool,
-    /// What stands where the text does not reach.
+    /// The token of positions that the text does not reach.
     fill: i32,
 }
 
@@ -324,7 +324,7 @@ fn notes(window: &Window, vocabulary: &Vocabulary, asked: &Generation, prompt: &
     }
     if tokens < window.len && !window.has_positions {
         notes.push(format!(
-            "the network takes {} tokens and the prompt has {tokens}, so blanks stand in front of it",
+            "the network takes {} tokens and the prompt has {tokens}, so blanks are put in front of it",
             window.len
         ));
     }

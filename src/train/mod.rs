@@ -78,7 +78,7 @@ pub use summary::{Histogram, Picture, Statistics, Summary};
 pub use tuning_file::{StepTimes, TuningFile, processor, remembered_times, tuning_is_off};
 pub use weights_origin::Origin;
 
-pub use threads::{threads_for, tune_threads};
+pub use threads::{threads_for, threads_for_step, tune_threads};
 pub use training_step::TrainingStep;
 pub use tune::tune;
 pub use verify::{

@@ -1,6 +1,6 @@
 //! Looks for a text in another one that comes in pieces.
 
-/// Ends a text where another one stands in it, and passes on what comes before.
+/// Ends a text where another one occurs in it, and passes on what comes before.
 #[derive(Clone, Debug)]
 pub(super) struct StopText {
     stop: String,
