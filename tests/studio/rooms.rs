@@ -6,7 +6,7 @@ use egui_kittest::kittest::Queryable as _;
 use stepgraph::plan::BufferId;
 use stepgraph::studio::StudioApp;
 use stepgraph::studio::commands::Selection;
-use stepgraph::studio::commands::{Action, Request, Tab, UiCommand};
+use stepgraph::studio::commands::{Action, DataField, Request, Tab, UiCommand};
 use stepgraph::studio::view_models::proofs::Proved;
 use stepgraph::train::{Check, Compared, Culprit, Proof, RunState};
 
@@ -105,7 +105,7 @@ fn a_file_of_ones_own_is_chosen_and_fits_after_an_edit() {
     );
     robot.settle();
     assert!(robot.window.query_all_by_role_and_label(Role::Button, "Choose file…").next().is_some());
-    perform(&mut robot, Request::UseData("data.path", path));
+    perform(&mut robot, Request::UseData(DataField::only("data.path"), path));
     robot.settle();
     robot.until("the table", |app| app.studio.samples.is_current);
     let view = robot.app().studio.samples.view.clone().expect("a view");

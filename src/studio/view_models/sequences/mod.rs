@@ -8,7 +8,8 @@ pub mod writing;
 
 use crate::data::{Dataset, InputSamples, RowPart, Samples};
 use crate::model::{DataSource, LayerPath, LayerSpec, Model};
-use crate::studio::commands::predictions::AnswersPage;
+use crate::studio::commands::AnswersPage;
+use crate::studio::view_models::predictions::answer_pages;
 use crate::train::perplexity;
 
 /// A layer that can be looked into.
@@ -34,17 +35,20 @@ pub struct SequenceFacts {
     pub forecasts: bool,
     pub attention: Vec<LookedLayer>,
     pub recurrent: Vec<LookedLayer>,
+    /// The pages that show its answers.
+    answers: Vec<AnswersPage>,
 }
 
 impl SequenceFacts {
     /// Those of a network on data of this source.
     #[must_use]
-    pub fn of(model: &Model, source: &DataSource) -> Self {
+    pub fn of(model: &Model, set: &Dataset, source: &DataSource) -> Self {
         let mut out = Self {
             has_positions: model.loss.wants_classes() && model.labels().rank() > 0,
             writes: perplexity(model, 0.0).is_some(),
             adds: matches!(source, DataSource::Sums { .. }),
             forecasts: matches!(source, DataSource::Series { .. } | DataSource::Waves { .. }),
+            answers: answer_pages(model, set, source),
             ..Self::default()
         };
         for layer in &model.layers {
@@ -58,7 +62,7 @@ impl SequenceFacts {
         out
     }
 
-    /// Whether a page about sequences has something to show.
+    /// Whether a page has something to show.
     #[must_use]
     pub fn offers(&self, page: AnswersPage) -> bool {
         match page {
@@ -67,7 +71,7 @@ impl SequenceFacts {
             AnswersPage::Attention => !self.attention.is_empty(),
             AnswersPage::States => !self.recurrent.is_empty(),
             AnswersPage::Forecasts => self.forecasts,
-            _ => false,
+            page => self.answers.contains(&page),
         }
     }
 

@@ -30,9 +30,12 @@ fn found(session: &mut Session, inside: Inside) -> Found {
 fn each_network_offers_what_it_has() {
     let facts = |name| {
         let (session, source) = session(name, 0);
-        SequenceFacts::of(session.model(), &source)
+        SequenceFacts::of(session.model(), &data(&session).0, &source)
     };
-    let pages = |facts: &SequenceFacts| AnswersPage::ALL.into_iter().filter(|p| facts.offers(*p)).collect::<Vec<_>>();
+    let pages = |facts: &SequenceFacts| {
+        let offered = AnswersPage::ALL.into_iter().filter(|p| facts.offers(*p));
+        offered.take_while(|p| !facts.answers.contains(p)).collect::<Vec<_>>()
+    };
     let sums = facts("gpt-sums");
     assert_eq!(pages(&sums), [AnswersPage::Tokens, AnswersPage::Writing, AnswersPage::Attention]);
     assert_eq!((sums.attention.len(), sums.attention[1].heads, sums.adds), (2, 4, true));
@@ -42,7 +45,10 @@ fn each_network_offers_what_it_has() {
     assert!(sums.layer(AnswersPage::States, None).is_none());
     assert_eq!(pages(&facts("gru-digits")), [AnswersPage::States]);
     assert_eq!(pages(&facts("lstm-waves")), [AnswersPage::States, AnswersPage::Forecasts]);
-    assert_eq!(pages(&facts("digits-mlp")), []);
+    let digits = facts("digits-mlp");
+    assert_eq!(pages(&digits), []);
+    assert_eq!(digits.answers, [AnswersPage::Confusion, AnswersPage::Samples, AnswersPage::Filters]);
+    assert_eq!(facts("spirals").answers[..2], [AnswersPage::Plane, AnswersPage::Confusion]);
 }
 
 #[test]
@@ -65,7 +71,7 @@ fn the_tokens_of_a_sum_have_their_losses() {
 #[test]
 fn attention_and_states_are_named_by_what_stands_there() {
     let (mut sums, source) = session("gpt-sums", 1);
-    let layer = SequenceFacts::of(sums.model(), &source).attention[0].path.clone();
+    let layer = SequenceFacts::of(sums.model(), &data(&sums).0, &source).attention[0].path.clone();
     let asked = Inside { sample: 5, layer: Some(layer), head: 3 };
     let Found::Attention(view) = found(&mut sums, asked) else { panic!("a map") };
     assert_eq!((view.names.len(), view.map.columns, view.causal), (11, 11, true));
@@ -73,7 +79,7 @@ fn attention_and_states_are_named_by_what_stands_there() {
     assert!(view.about([0, 0]).contains("weight 100"), "{}", view.about([0, 0]));
     assert!(view.sharpness > 1.0 / 11.0 && view.sharpness <= 1.0);
     let (mut digits, source) = session("gru-digits", 1);
-    let layer = SequenceFacts::of(digits.model(), &source).recurrent[0].path.clone();
+    let layer = SequenceFacts::of(digits.model(), &data(&digits).0, &source).recurrent[0].path.clone();
     let Found::States(view) = found(&mut digits, Inside { sample: 0, layer: Some(layer), head: 0 }) else { panic!() };
     assert_eq!((view.map.columns, view.map.rows, view.directions), (8, 192, 2));
     assert!(view.about([7, 100]).starts_with("unit 4 of the reverse direction after 8 at 8: "), "{}", view.about([7, 100]));
