@@ -111,7 +111,6 @@ impl Vocabulary {
         }
         if unknown.is_empty() { Ok(tokens) } else { Err(unknown) }
     }
-
 }
 
 /// Turns tokens that come one by one into text.

@@ -349,10 +349,9 @@ impl Session {
     /// # Errors
     /// Where the network predicts no tokens, or its data do not say what they stand for.
     pub(super) fn vocabulary(&self) -> Result<Vocabulary, GenerateError> {
-        let known = self.dataset().map(|(set, _)| Preprocessing {
-            classes: set.target.names().to_vec(),
-            ..Preprocessing::default()
-        });
+        let known = self
+            .dataset()
+            .map(|(set, _)| Preprocessing { classes: set.target.names().to_vec(), ..Preprocessing::default() });
         let source = self.preset.data.as_ref().map(|data| &data.source);
         vocabulary_of(self.model(), source, Path::new(""), known.as_ref())
     }

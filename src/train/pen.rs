@@ -9,9 +9,17 @@ use std::time::{Duration, Instant};
 #[serde(rename_all = "snake_case")]
 pub enum WritingEvent {
     /// The network has the prompt, as it stands here; so many tokens follow at most.
-    Began { prompt: String, notes: Vec<String>, most: usize },
+    Began {
+        prompt: String,
+        notes: Vec<String>,
+        most: usize,
+    },
     /// What was written since the last report, the tokens drawn so far, and the steps made when the last was drawn.
-    Wrote { text: String, tokens: usize, step: u64 },
+    Wrote {
+        text: String,
+        tokens: usize,
+        step: u64,
+    },
     Ended(GenerationEnd),
     /// Why it cannot be written, or does not go on.
     Failed(String),

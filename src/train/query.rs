@@ -255,7 +255,8 @@ mod tests {
         let spec = SessionSpec { threads: 1, steps: Some(100_000_000), ..SessionSpec::new(preset, ".".into()) };
         let worker = Worker::spawn(spec, || {}).unwrap();
         assert!(worker.send(Command::Start));
-        let question = || Query { samples: (0..600).collect(), points: vec![0.1; 2 * 9216], weight: None, inside: None };
+        let question =
+            || Query { samples: (0..600).collect(), points: vec![0.1; 2 * 9216], weight: None, inside: None };
         let (mut begun, mut result, mut steps) = (None, Vec::new(), 0);
         // Asked anew at once, whatever the answers cost.
         while result.len() < 3 || begun.is_none_or(|t: Instant| t.elapsed() < Duration::from_secs(1)) {

@@ -91,9 +91,8 @@ impl Session {
         watched.warm_up(&guard, &mut train, &mut feed, &mut pool)?;
         notes.extend(eager_note(spec.executor, &train));
         watch.report("warm-up");
-        let wants_evaluation = feed.holds_out() || spec.purpose == Purpose::Predict;
-        let evaluator =
-            wants_evaluation.then(|| Evaluator::new(&model, &machine, train.last(), evaluation)).transpose()?;
+        let is_wanted = feed.holds_out() || spec.purpose == Purpose::Predict;
+        let evaluator = is_wanted.then(|| Evaluator::new(&model, &machine, train.last(), evaluation)).transpose()?;
         notes.extend(evaluator.as_ref().and_then(Evaluator::eager_note));
         watch.report("evaluation");
         let streams = spec.executor == Executor::Replay && watched.hold(&mut train, &feed)?;

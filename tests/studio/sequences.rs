@@ -16,10 +16,18 @@ fn perform(robot: &mut Robot, command: UiCommand) {
     robot.window.run_steps(2);
 }
 
+/// Makes some steps of a run, and pauses it.
+fn train(robot: &mut Robot) {
+    robot.train(100_000);
+    robot.until("some steps", |app| app.studio.training.done() > 2);
+    robot.press("Pause");
+    robot.until("the pause", |app| app.studio.training.state == Some(RunState::Paused));
+}
+
 /// A window in which a preset has made some steps, with the Predictions tab before it.
-fn trained(preset: &str, steps: u64) -> Robot {
+fn trained(preset: &str) -> Robot {
     let mut robot = Robot::open(Some(preset));
-    robot.train_to_the_end(steps);
+    train(&mut robot);
     perform(&mut robot, UiCommand::ShowTab(Tab::Predictions));
     robot
 }
@@ -34,12 +42,12 @@ fn the_tokens_of_a_sample_show_their_losses() {
     perform(&mut robot, UiCommand::ShowTab(Tab::Predictions));
     assert!(robot.sees("No run yet"));
     perform(&mut robot, UiCommand::ShowTab(Tab::Train));
-    robot.train_to_the_end(3);
+    train(&mut robot);
     assert!(robot.sees("perplexity"));
     perform(&mut robot, UiCommand::ShowTab(Tab::Predictions));
     robot.until("the losses", |app| matches!(found(app), Some(Found::Tokens(_))));
     robot.window.run_steps(2);
-    assert!(robot.sees("Loss of each token: perplexity") && robot.sees("of 1,000 held-out samples"));
+    assert!(robot.sees("Loss of each token: perplexity") && robot.sees("of 1\u{2009}000 held-out samples"));
     let first = robot.app().studio.predictions.inside.as_ref().unwrap().asked.sample;
     robot.press("Next sample");
     robot.until("the next sample", |app| {
@@ -82,7 +90,7 @@ fn a_text_is_written_while_the_run_trains_and_after_it() {
 
 #[test]
 fn one_selection_leads_to_the_map_of_a_layer() {
-    let mut robot = trained("gpt-sums", 2);
+    let mut robot = trained("gpt-sums");
     robot.until("the pages", |app| app.studio.predictions.facts.writes);
     robot.press("Attention");
     let layer = |app: &StudioApp| app.studio.predictions.inside.as_ref().and_then(|view| view.asked.layer.clone());
@@ -109,14 +117,20 @@ fn one_selection_leads_to_the_map_of_a_layer() {
 
 #[test]
 fn states_and_forecasts_are_shown_and_what_is_missing_is_told() {
-    let mut robot = trained("lstm-waves", 2);
+    let mut robot = trained("lstm-waves");
+    robot.until("the pages", |app| app.studio.predictions.facts.forecasts);
+    robot.press("States");
     robot.until("the states", |app| matches!(found(app), Some(Found::States(_))));
     robot.window.run_steps(2);
     assert!(robot.sees("Hidden states") && robot.sees("units down, positions across"));
     robot.press("Forecasts");
     robot.until("the forecasts", |app| app.studio.predictions.view.as_ref().is_some_and(|v| v.forecast.is_some()));
     robot.window.run_steps(2);
-    assert!(robot.sees("Forecast of sample") && robot.sees("repeating the last value") && robot.sees("of 1,000 held-out"));
+    assert!(
+        robot.sees("Forecast of sample")
+            && robot.sees("repeating the last value")
+            && robot.sees("of 1\u{2009}000 held-out")
+    );
     for (page, told) in [
         (AnswersPage::Attention, "This network has no attention"),
         (AnswersPage::Writing, "This network predicts no tokens"),

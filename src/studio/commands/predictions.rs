@@ -25,17 +25,17 @@ pub enum AnswersPage {
 }
 
 impl AnswersPage {
-    /// Every page in the order in which they are offered.
+    /// Every page in the order in which they are offered: the first one that a network has is shown first.
     pub const ALL: [Self; 10] = [
         Self::Tokens,
         Self::Writing,
-        Self::Attention,
-        Self::States,
         Self::Forecasts,
         Self::Plane,
         Self::Fit,
         Self::Confusion,
         Self::Samples,
+        Self::Attention,
+        Self::States,
         Self::Filters,
     ];
 
@@ -99,7 +99,9 @@ impl PredictionsCommand {
     pub const fn info(&self) -> Info {
         match self {
             Self::Show(page) => Info::new(page.title(), icons::PREDICTIONS, None, page.about()),
-            Self::LookAt(_) => Info::new("Look at sample", icons::SEARCH, None, "Looks into the network for this sample"),
+            Self::LookAt(_) => {
+                Info::new("Look at sample", icons::SEARCH, None, "Looks into the network for this sample")
+            }
             Self::ShowHead(_) => Info::new("Show head", icons::SEARCH, None, "Another head of the same attention"),
             Self::Write(_) => Info::new(
                 "Write",

@@ -52,8 +52,11 @@ fn errors_ui(ui: &mut Ui, forecast: &Forecast, column: usize) {
     ui.horizontal_wrapped(|ui| {
         let text = format!("RMSE {} · MAE {}", number(error.rmse), number(error.mae));
         ui.label(RichText::new(text).font(theme::strong(13.0)));
-        weak_ui(ui, format!("repeating the last value: {} · {}", number(error.repeated_rmse), number(error.repeated_mae)))
-            .on_hover_text("Over all windows, in the units of the data");
+        weak_ui(
+            ui,
+            format!("repeating the last value: {} · {}", number(error.repeated_rmse), number(error.repeated_mae)),
+        )
+        .on_hover_text("Over all windows, in the units of the data");
         if let Some(share) = forecast.share {
             weak_ui(ui, format!("squared error {} of that", format::percent(share)));
         }
@@ -83,7 +86,7 @@ fn plot_ui(ui: &mut Ui, forecast: &Forecast, window: &ForecastWindow, set: &Data
             Some(format!("line {:+.0}\n{name} {}", position.x, format::number(position.y)))
         });
     let response = plot.show(ui, |plot| {
-        plot.vline(VLine::new("now", 0.0).color(c.hairline).allow_hover(false));
+        plot.vline(VLine::new("", 0.0).color(c.hairline).allow_hover(false));
         plot.line(Line::new("seen", PlotPoints::from(before.clone())).color(c.weak).width(1.5));
         plot.line(Line::new("what came", from_last(&truth)).color(c.text).width(1.5));
         let line = Line::new("forecast", from_last(&guess)).color(HIGH).width(2.0);

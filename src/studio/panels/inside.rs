@@ -28,15 +28,17 @@ pub fn inside_ui(
     commands: &mut CommandQueue,
 ) {
     let push = |commands: &mut CommandQueue, command| commands.push(UiCommand::Predictions(command));
-    ui.horizontal_wrapped(|ui| {
-        if let Some((place, count, sample)) = view.sample {
+    if let Some((place, count, sample)) = view.sample {
+        ui.horizontal(|ui| {
             if let Some(place) = stepper_ui(ui, "sample", view.part, place, count) {
                 push(commands, PredictionsCommand::LookAt(place));
             }
             weak_ui(ui, format!("number {sample} of the data"));
-        }
-        layer_ui(ui, view, page, commands);
-    });
+        });
+    }
+    if view.layer.is_some() {
+        ui.horizontal(|ui| layer_ui(ui, view, page, commands));
+    }
     // What is known of another layer or sample stays until the answer comes, and says what it is of.
     let found = view.inside.filter(|inside| belongs(page, inside));
     let Some(inside) = found else {
@@ -69,7 +71,8 @@ const fn belongs(page: AnswersPage, inside: &InsideView) -> bool {
 pub fn stepper_ui(ui: &mut Ui, noun: &str, part: &str, place: usize, count: usize) -> Option<usize> {
     ui.spacing_mut().item_spacing.x = 4.0;
     let mut chosen = None;
-    let back = ui.add_enabled_ui(place > 0, |ui| icon_ui(ui, icons::BACK, &format!("Previous {noun}"), "The one before"));
+    let back =
+        ui.add_enabled_ui(place > 0, |ui| icon_ui(ui, icons::BACK, &format!("Previous {noun}"), "The one before"));
     if back.inner.clicked() {
         chosen = place.checked_sub(1);
     }
@@ -78,9 +81,10 @@ pub fn stepper_ui(ui: &mut Ui, noun: &str, part: &str, place: usize, count: usiz
     if ui.name_inputs(&format!("{noun} number"), |ui| ui.add(value)).changed() {
         chosen = Some(number - 1);
     }
-    weak_ui(ui, format!("of {} {part} {noun}s", format::exact(count as u64)));
-    let on =
-        ui.add_enabled_ui(place + 1 < count, |ui| icon_ui(ui, icons::FORWARD, &format!("Next {noun}"), "The one behind"));
+    let part = if part.is_empty() { String::new() } else { format!("{part} ") };
+    weak_ui(ui, format!("of {} {part}{noun}s", format::exact(count as u64)));
+    let on = ui
+        .add_enabled_ui(place + 1 < count, |ui| icon_ui(ui, icons::FORWARD, &format!("Next {noun}"), "The one behind"));
     if on.inner.clicked() {
         chosen = Some(place + 1);
     }
@@ -99,7 +103,9 @@ fn layer_ui(ui: &mut Ui, view: &PredictionsPanelView<'_>, page: AnswersPage, com
             }
         }
     });
-    response.response.widget_info(|| egui::WidgetInfo::labeled(egui::Role::ComboBox, true, "Layer that is looked into"));
+    response
+        .response
+        .widget_info(|| egui::WidgetInfo::labeled(egui::Role::ComboBox, true, "Layer that is looked into"));
     if own.heads > 1 {
         let head = view.head.min(own.heads - 1);
         if let Some(head) = stepper_ui(ui, "head", "", head, own.heads) {
@@ -113,8 +119,7 @@ fn figures_ui(ui: &mut Ui, view: &PredictionsPanelView<'_>, inside: &InsideView,
         let text = match &inside.found {
             Found::Tokens(tokens) => tokens.figures(),
             Found::Attention(found) => {
-                format!("each position gives {} to the key that it looks at most, on average",
-                    format::percent(f64::from(found.sharpness)))
+                format!("largest weight of a query {} on average", format::percent(f64::from(found.sharpness)))
             }
             Found::States(found) => format!("states from -{0} to {0}", format::number(f64::from(found.scale))),
             Found::Nothing => String::new(),

@@ -148,10 +148,9 @@ const fn missing(page: AnswersPage) -> (&'static str, &'static str) {
             "This network has no recurrent layer",
             "Choose another page above, add an rnn, gru or lstm, or train a preset such as gru-digits.",
         ),
-        AnswersPage::Forecasts => (
-            "This network forecasts no series",
-            "Choose another page above, or train a preset such as lstm-waves.",
-        ),
+        AnswersPage::Forecasts => {
+            ("This network forecasts no series", "Choose another page above, or train a preset such as lstm-waves.")
+        }
         _ => ("This network has nothing of the kind", "Choose another page above."),
     }
 }
@@ -188,7 +187,7 @@ fn figures_ui(ui: &mut Ui, view: &PredictionsPanelView<'_>, answers: &Prediction
             let wrong = answers.answered.iter().take_while(|a| a.truth != a.guess).count();
             text = format!("{:.2}% right, {wrong} wrong · {text}", accuracy * 100.0);
         }
-        if let Some(fit) = &answers.fit {
+        if let Some(fit) = answers.fit.as_ref().filter(|_| view.page != Some(AnswersPage::Forecasts)) {
             let number = format::number;
             text = format!("RMSE {} · MAE {} · R² {:.4}", number(fit.rmse), number(fit.mae), fit.r2);
         }

@@ -78,7 +78,10 @@ fn sample_ui(ui: &mut Ui, sample: &TextSample, index: u32, side: &str) {
                     }
                     for (name, text) in [("reads", &sample.text), ("answers", &sample.target)] {
                         ui.horizontal(|ui| {
-                            ui.add_sized(Vec2::new(48.0, 16.0), Label::new(RichText::new(name).size(12.0).color(c.weak)));
+                            ui.add_sized(
+                                Vec2::new(48.0, 16.0),
+                                Label::new(RichText::new(name).size(12.0).color(c.weak)),
+                            );
                             ui.add(Label::new(line(text, c.text))).on_hover_text(text);
                         });
                     }

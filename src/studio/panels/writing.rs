@@ -8,7 +8,7 @@ use crate::studio::widgets::button::{command_ui, weak_ui};
 use crate::studio::widgets::field::problem_ui;
 use crate::train::{Generation, Sampling};
 use egui::text::{LayoutJob, TextFormat};
-use egui::{DragValue, Label, RichText, ScrollArea, TextEdit, Ui};
+use egui::{DragValue, Key, Label, RichText, ScrollArea, TextEdit, Ui};
 
 /// What the page remembers.
 pub struct WritingPage {
@@ -54,20 +54,24 @@ fn number_ui(ui: &mut Ui, name: &str, about: &str, value: DragValue<'_>) {
     });
 }
 
+/// The beginning of the text: a line for additions, several for other texts. True where Enter ended it.
+fn prompt_ui(ui: &mut Ui, is_line: bool, prompt: &mut String) -> bool {
+    let edit = if is_line {
+        TextEdit::singleline(prompt).hint_text("an addition, such as 37+85=")
+    } else {
+        TextEdit::multiline(prompt).hint_text("a text that the network is to continue").desired_rows(3)
+    };
+    let edit = edit.desired_width(f32::INFINITY).font(theme::mono()).id_salt("prompt");
+    let response = ui.name_inputs("prompt", |ui| ui.add(edit));
+    is_line && response.lost_focus() && ui.input(|i| i.key_pressed(Key::Enter))
+}
+
 /// Shows the page.
-pub fn writing_ui(
-    ui: &mut Ui,
-    view: &PredictionsPanelView<'_>,
-    page: &mut WritingPage,
-    commands: &mut CommandQueue,
-) {
-    let hint = if view.facts.adds { "an addition, such as 37+85=" } else { "a text that the network is to continue" };
-    let rows = if view.facts.adds { 1 } else { 3 };
-    let prompt = TextEdit::multiline(&mut page.prompt).hint_text(hint).desired_rows(rows).desired_width(f32::INFINITY);
-    ui.name_inputs("prompt", |ui| ui.add(prompt.font(theme::mono()).id_salt("prompt")));
+pub fn writing_ui(ui: &mut Ui, view: &PredictionsPanelView<'_>, page: &mut WritingPage, commands: &mut CommandQueue) {
+    let is_entered = prompt_ui(ui, view.facts.adds, &mut page.prompt);
     ui.horizontal_wrapped(|ui| {
         let temperature = DragValue::new(&mut page.temperature).range(0.0..=10.0).speed(0.01).max_decimals(2);
-        let about = "Below 1 likely tokens are preferred, and 0 takes the likeliest; 1 keeps the network's probabilities";
+        let about = "1 keeps the network's probabilities, less prefers likely tokens, and 0 takes the likeliest";
         number_ui(ui, "temperature", about, temperature);
         let all = |n: f64, _: std::ops::RangeInclusive<usize>| if n < 1.0 { "all".to_owned() } else { n.to_string() };
         let read = |text: &str| if text.trim() == "all" { Some(0.0) } else { text.trim().parse().ok() };
@@ -84,11 +88,13 @@ pub fn writing_ui(
         if view.writing.is_busy() {
             command_ui(ui, UiCommand::Predictions(PredictionsCommand::StopWriting), true, commands);
         }
-        let write = PredictionsCommand::Write(Box::new(page.asked()));
-        command_ui(ui, UiCommand::Predictions(write), view.can_write, commands);
+        let write = UiCommand::Predictions(PredictionsCommand::Write(Box::new(page.asked())));
+        commands.extend((is_entered && view.can_write).then(|| write.clone()));
+        command_ui(ui, write, view.can_write, commands);
         weak_ui(ui, view.writing.status());
         if view.is_running && view.writing.is_busy() {
-            weak_ui(ui, "each token from the newest weights").on_hover_text("Writing takes at most 3% of the run's time");
+            let told = "Writing takes at most 3% of the run's time";
+            weak_ui(ui, "each token from the newest weights").on_hover_text(told);
         }
     });
     if let WritingState::Failed(why) = &view.writing.state {
@@ -110,7 +116,7 @@ fn text_ui(ui: &mut Ui, view: &PredictionsPanelView<'_>) {
         return;
     }
     let mut job = LayoutJob::default();
-    let mut add = |text: &str, color| job.append(text, 0.0, TextFormat { color, ..TextFormat::simple(theme::mono(), color) });
+    let mut add = |text: &str, color| job.append(text, 0.0, TextFormat::simple(theme::mono(), color));
     add(&writing.prompt, c.weak);
     add(&writing.text, c.text);
     theme::card(ui, false).show(ui, |ui| {

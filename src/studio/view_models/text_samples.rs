@@ -108,8 +108,12 @@ mod tests {
 
     fn numbers() -> Dataset {
         let spec = DataSpec::of(DataSource::Xor { samples: 8, noise: 0.1 });
-        let request =
-            Request { inputs: vec![NamedInput::only([2].into())], output: [2].into(), loss: LossSpec::SOFTMAX_CROSS_ENTROPY, seed: 1 };
+        let request = Request {
+            inputs: vec![NamedInput::only([2].into())],
+            output: [2].into(),
+            loss: LossSpec::SOFTMAX_CROSS_ENTROPY,
+            seed: 1,
+        };
         load(&spec, &request, Path::new("")).unwrap()
     }
 }

@@ -5,8 +5,8 @@ use crate::studio::view_models::sequences::heat_map::{HeatMap, MASKED};
 use crate::studio::widgets::button::weak_ui;
 use crate::studio::widgets::classes::{mix, signed};
 use egui::{
-    Align2, Color32, ColorImage, EventFilter, Key, Pos2, Rect, Sense, Stroke, StrokeKind, TextureHandle, TextureOptions,
-    Ui, Vec2,
+    Align2, Color32, ColorImage, EventFilter, Key, Pos2, Rect, Sense, Stroke, StrokeKind, TextureHandle,
+    TextureOptions, Ui, Vec2,
 };
 
 /// What a map remembers between frames.
@@ -47,7 +47,7 @@ fn colors(ui: &Ui, is_signed: bool) -> [Color32; 256] {
     let c = theme::colors(ui);
     std::array::from_fn(|shade| {
         if shade == usize::from(MASKED) {
-            return c.hairline;
+            return mix(c.well, c.hairline, 0.6);
         }
         let share = (shade as f32 - 128.0) / 127.0;
         if is_signed { signed(c.well, share) } else { mix(c.well, c.accent, share.max(0.0)) }

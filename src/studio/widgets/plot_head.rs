@@ -44,7 +44,7 @@ pub(super) fn head_ui(ui: &mut Ui, spec: &PlotSpec<'_>, cursor: Option<f64>, com
                 {
                     return layer_keys_ui(ui, &curves.names);
                 }
-                if let Some(text) = &exponentials {
+                if let Some(text) = exponentials.as_ref().filter(|_| ui.available_width() > EXPONENTIAL_ROOM) {
                     let shown = RichText::new(text).size(12.0).color(c.weak);
                     let told = "Among how many equally likely tokens a guess would be as good: training / held-out";
                     ui.add(egui::Label::new(shown).truncate()).on_hover_text(told);
@@ -99,6 +99,9 @@ fn keys_ui(ui: &mut Ui, spec: &PlotSpec<'_>) {
         sign.on_hover_text(spec.note);
     }
 }
+
+/// From this width on the exponentials of the values are written.
+const EXPONENTIAL_ROOM: f32 = 150.0;
 
 /// From this width on a pinned run is named, by so many characters.
 const NAME_ROOM: f32 = 210.0;

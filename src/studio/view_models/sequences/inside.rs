@@ -59,7 +59,7 @@ impl AttentionView {
     /// A query, a key and the weight, in words.
     #[must_use]
     pub fn about(&self, [key, query]: [usize; 2]) -> String {
-        let name = |at: usize| format!("{} at {}", self.names.get(at).map_or("?", String::as_str), at + 1);
+        let name = |at: usize| place(&self.names, at);
         if self.causal && key > query {
             return format!("query {}, key {}: masked, as it comes later", name(query), name(key));
         }
@@ -98,9 +98,17 @@ impl StatesView {
         let own = self.map.rows / self.directions.max(1);
         let direction = if unit >= own { " of the reverse direction" } else { "" };
         let value = self.values.get(position * self.map.rows + unit).copied().unwrap_or(f32::NAN);
-        let name = self.names.get(position).map_or("?", String::as_str);
-        let value = format::number(f64::from(value));
-        format!("unit {}{direction} after {name} at {}: {value}", unit % own.max(1), position + 1)
+        let (after, value) = (place(&self.names, position), format::number(f64::from(value)));
+        format!("unit {}{direction} after {after}: {value}", unit % own.max(1))
+    }
+}
+
+/// What stands at a position, in words.
+fn place(names: &[String], position: usize) -> String {
+    let number = (position + 1).to_string();
+    match names.get(position) {
+        Some(name) if *name != number => format!("{name} at {number}"),
+        _ => format!("position {number}"),
     }
 }
 

@@ -119,7 +119,8 @@ fn token_name(symbols: &[String], token: i64) -> String {
 #[must_use]
 pub fn position_names(set: &Dataset, sample: u32, positions: usize) -> Vec<String> {
     let numbers = || (1..=positions).map(|n| n.to_string()).collect();
-    let Some(InputSamples { sample: shape, values, .. }) = set.inputs.iter().find(|i| i.sample.0.first() == Some(&positions))
+    let Some(InputSamples { sample: shape, values, .. }) =
+        set.inputs.iter().find(|i| i.sample.0.first() == Some(&positions))
     else {
         return numbers();
     };

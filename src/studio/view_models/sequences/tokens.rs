@@ -29,6 +29,8 @@ pub struct TokenLosses {
     pub perplexity: Option<f64>,
     /// The place of the token with the largest loss.
     pub hardest: usize,
+    /// Whether each token is what is read next: a text that goes on.
+    pub goes_on: bool,
 }
 
 /// A loss that has the full colour, and the full bar: the network gives the right token one chance in 55.
@@ -50,8 +52,12 @@ impl TokenLoss {
     /// Everything that is known of it, in words.
     #[must_use]
     pub fn about(&self, position: usize) -> String {
-        let likely: Vec<String> =
-            self.likely.iter().take(3).map(|(text, share)| format!("{text} {}", format::percent(f64::from(*share)))).collect();
+        let likely: Vec<String> = self
+            .likely
+            .iter()
+            .take(3)
+            .map(|(text, share)| format!("{text} ({})", format::percent(f64::from(*share))))
+            .collect();
         format!(
             "position {}: {} after {}, loss {}, probability {}; expected {}",
             position + 1,
@@ -82,7 +88,8 @@ impl TokenLosses {
             .collect();
         let loss = tokens.iter().map(|token| token.loss).sum::<f64>() / tokens.len().max(1) as f64;
         let hardest = (0..tokens.len()).max_by(|a, b| tokens[*a].loss.total_cmp(&tokens[*b].loss))?;
-        Some(Self { loss, perplexity: perplexity(model, loss), hardest, tokens })
+        let goes_on = tokens.windows(2).all(|pair| pair[0].text == pair[1].read);
+        Some(Self { loss, perplexity: perplexity(model, loss), hardest, goes_on, tokens })
     }
 
     /// The figures of the whole sample.
