@@ -11,6 +11,7 @@ use crate::model::{LayerId, LayerPath};
 use crate::ops::{OpKind, RecurrenceGeometry};
 use crate::tensor::number_text;
 use serde::{Deserialize, Serialize};
+use std::sync::Arc;
 
 /// What is asked of the inside of a network.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -98,7 +99,8 @@ impl Session {
         let Some((evaluator, pool)) = self.alone()? else { return Ok(Insight::Nothing) };
         evaluator.place(rows)?;
         let step = evaluator.step_mut();
-        let ops = step.compiled().plan.program.ops.clone();
+        let compiled = Arc::clone(step.compiled());
+        let ops = &compiled.plan.program.ops;
         let is_own = |op: &&Op| op.layer == Some(LayerId(layer as u32)) && is_looked_into(&op.kind);
         // A layer that is applied several times is seen as it is applied last.
         let last_pass = ops.iter().filter(is_own).map(|op| op.pass).max();

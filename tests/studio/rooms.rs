@@ -115,6 +115,33 @@ fn a_file_of_ones_own_is_chosen_and_fits_after_an_edit() {
 }
 
 #[test]
+fn the_files_of_joined_data_are_chosen_input_by_input() {
+    use stepgraph::model::DataSource;
+    use stepgraph::studio::document::fields::value::{FieldValue, Owner};
+    let inputs = |robot: &Robot| match &robot.app().studio.document.preset().data.as_ref().expect("data").source {
+        DataSource::Joined { inputs, .. } => inputs.clone(),
+        other => panic!("{}", other.name()),
+    };
+    let mut robot = Robot::open(Some("two-inputs"));
+    show(&mut robot, Tab::Data);
+    let name = inputs(&robot)[1].0.clone();
+    let (owner, value) = (Owner::Source(name.clone()), FieldValue::Choice(8));
+    let edit = stepgraph::studio::commands::Edit::SetField { owner, name: "data.type", value };
+    perform(&mut robot, UiCommand::Edit(edit));
+    robot.settle();
+    let label = format!("{name}: Choose file…");
+    assert!(robot.window.query_all_by_role_and_label(Role::Button, &label).next().is_some());
+    let field = DataField { input: Some(1), name: "data.path" };
+    perform(&mut robot, Request::UseData(field, "facts.csv".into()));
+    let paths = |robot: &Robot| inputs(robot)[1].1.paths();
+    assert_eq!(paths(&robot), [std::path::PathBuf::from("facts.csv")]);
+    // A dialog that was opened for another document changes nothing.
+    let field = DataField { input: Some(9), name: "data.path" };
+    perform(&mut robot, Request::UseData(field, "other.csv".into()));
+    assert_eq!(paths(&robot), [std::path::PathBuf::from("facts.csv")]);
+}
+
+#[test]
 fn predictions_follow_the_run_and_a_cell_shows_its_samples() {
     let mut robot = Robot::open(None);
     show(&mut robot, Tab::Predictions);

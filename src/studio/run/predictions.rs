@@ -19,22 +19,22 @@ const LOST: Duration = Duration::from_secs(30);
 
 /// What an answer is made into.
 enum Made {
-    Answers(PredictionsView),
-    Inside(InsideView),
+    Answers(Box<PredictionsView>),
+    Inside(Box<InsideView>),
 }
 
 /// Makes the view of an answer: of the inside of the network where that was asked for.
 fn make(question: &AnsweredQuery) -> Made {
     let AnsweredQuery { run, model, set, answer, .. } = question;
     match (&answer.question.inside, &answer.inside) {
-        (Some(asked), Some(insight)) => Made::Inside(InsideView {
+        (Some(asked), Some(insight)) => Made::Inside(Box::new(InsideView {
             run: *run,
             step: answer.step,
             asked: asked.clone(),
             found: Found::of(model, set, asked.sample, insight),
             took_us: answer.took_us,
-        }),
-        _ => Made::Answers(view(question)),
+        })),
+        _ => Made::Answers(Box::new(view(question))),
     }
 }
 
@@ -133,11 +133,11 @@ impl Predictions {
         }
         match self.maker.poll() {
             Some(Made::Answers(view)) if view.run == self.run => {
-                self.view = Some(Arc::new(view));
+                self.view = Some(Arc::from(view));
                 self.generation += 1;
             }
             Some(Made::Inside(view)) if view.run == self.run => {
-                self.inside = Some(Arc::new(view));
+                self.inside = Some(Arc::from(view));
                 self.generation += 1;
             }
             _ => {}
