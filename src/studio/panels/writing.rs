@@ -63,6 +63,8 @@ fn prompt_ui(ui: &mut Ui, is_line: bool, prompt: &mut String) -> bool {
     };
     let edit = edit.desired_width(f32::INFINITY).font(theme::mono()).id_salt("prompt");
     let response = ui.name_inputs("prompt", |ui| ui.add(edit));
+    // The hint would be its name otherwise.
+    ui.ctx().accesskit_node_builder(response.id, |node| node.set_label("prompt"));
     is_line && response.lost_focus() && ui.input(|i| i.key_pressed(Key::Enter))
 }
 
