@@ -6,7 +6,7 @@ use crate::studio::view_models::data::DataView;
 use crate::studio::view_models::text_samples::TextSample;
 use crate::studio::widgets::button::weak_ui;
 use egui::text::{LayoutJob, TextFormat, TextWrapping};
-use egui::{Label, RichText, ScrollArea, Sense, Ui, UiBuilder, Vec2};
+use egui::{Label, Rect, RichText, ScrollArea, Sense, Stroke, StrokeKind, Ui, UiBuilder, Vec2};
 use std::collections::HashMap;
 
 /// What the page remembers: the samples that were in view.
@@ -52,52 +52,40 @@ pub fn text_samples_ui(
             let sample = page.sample(data, source, index);
             let about = format!("sample {index}, {side}: {}, target {}", sample.text, sample.target);
             response.widget_info(|| egui::WidgetInfo::labeled(egui::Role::Label, true, &about));
-            let mut ui = ui.new_child(UiBuilder::new().max_rect(rect).id_salt(index));
-            sample_ui(&mut ui, sample, index, side);
+            sample_ui(ui, rect, sample, index, side);
         }
     });
 }
 
 /// A sample: its text and its target at the left, its numbers at the right.
-fn sample_ui(ui: &mut Ui, sample: &TextSample, index: u32, side: &str) {
+fn sample_ui(ui: &mut Ui, rect: Rect, sample: &TextSample, index: u32, side: &str) {
     let c = theme::colors(ui);
-    theme::card(ui, false).show(ui, |ui| {
-        ui.set_min_size(Vec2::new(ui.available_width(), ROW - 16.0));
-        ui.spacing_mut().item_spacing.y = 2.0;
-        ui.horizontal_top(|ui| {
-            let left = (ui.available_width() * 0.62).floor();
-            ui.allocate_ui(Vec2::new(left, ROW - 16.0), |ui| {
-                ui.set_width(left - 12.0);
-                ui.vertical(|ui| {
-                    weak_ui(ui, format!("sample {index} · {side}"));
-                    if sample.is_sum {
-                        let mut job = line(&sample.text, c.text);
-                        job.append(&sample.target, 0.0, TextFormat::simple(theme::mono(), c.accent));
-                        ui.add(Label::new(job)).on_hover_text("The question, and the answer that is learnt");
-                        return;
-                    }
-                    for (name, text) in [("reads", &sample.text), ("answers", &sample.target)] {
-                        ui.horizontal(|ui| {
-                            ui.add_sized(
-                                Vec2::new(48.0, 16.0),
-                                Label::new(RichText::new(name).size(12.0).color(c.weak)),
-                            );
-                            ui.add(Label::new(line(text, c.text))).on_hover_text(text);
-                        });
-                    }
-                });
-            });
-            let numbers = sample.numbers();
-            let mut job = line(&numbers, c.weak);
-            job.wrap = TextWrapping { max_width: ui.available_width(), max_rows: 4, ..TextWrapping::default() };
-            ui.add(Label::new(job).wrap()).on_hover_text(format!("The numbers of the tokens: {numbers}"));
+    ui.painter().rect(rect, 4, c.card, Stroke::new(1.0, c.hairline), StrokeKind::Inside);
+    let inner = rect.shrink2(Vec2::new(8.0, 6.0));
+    let (left, right) = inner.split_left_right_at_fraction(0.62);
+    let child = |rect, name| UiBuilder::new().max_rect(rect).id_salt((index, name));
+    let mut ui_left = ui.new_child(child(left.with_max_x(left.max.x - 12.0), "text"));
+    ui_left.spacing_mut().item_spacing.y = 2.0;
+    weak_ui(&mut ui_left, format!("sample {index} · {side}"));
+    let mono = |text: &str| RichText::new(text).font(theme::mono());
+    if sample.is_sum {
+        ui_left.horizontal(|ui| {
+            ui.spacing_mut().item_spacing.x = 0.0;
+            ui.label(mono(&sample.text));
+            ui.label(mono(&sample.target).color(c.accent)).on_hover_text("The answer, which is learnt");
         });
-    });
-}
-
-/// Text in one line, cut at its end where it has no room.
-fn line(text: &str, color: egui::Color32) -> LayoutJob {
-    let mut job = LayoutJob::single_section(text.to_owned(), TextFormat::simple(theme::mono(), color));
-    job.wrap = TextWrapping::truncate_at_width(f32::INFINITY);
-    job
+    } else {
+        for (name, text) in [("reads", &sample.text), ("answers", &sample.target)] {
+            ui_left.horizontal(|ui| {
+                ui.add_sized(Vec2::new(48.0, 16.0), Label::new(RichText::new(name).size(12.0).color(c.weak)));
+                ui.add(Label::new(mono(text)).truncate()).on_hover_text(text);
+            });
+        }
+    }
+    let numbers = sample.numbers();
+    let mut job = LayoutJob::single_section(numbers.clone(), TextFormat::simple(theme::mono(), c.weak));
+    job.wrap = TextWrapping { max_width: right.width(), max_rows: 4, ..TextWrapping::default() };
+    let galley = ui.painter().layout_job(job);
+    let response = ui.new_child(child(right, "numbers")).label(galley);
+    response.on_hover_text(format!("The numbers of the tokens: {numbers}"));
 }
