@@ -2,6 +2,7 @@
 //! that can fail.
 
 mod worker;
+mod writing;
 
 use std::path::{Path, PathBuf};
 use stepgraph::exec::Executor;

@@ -345,6 +345,7 @@ mod tests {
             log: false,
             can_log: true,
             range: None,
+            exponential: Some("perplexity"),
             value: format::number,
             tick: crate::studio::widgets::axis::tick,
         };
@@ -352,6 +353,7 @@ mod tests {
         assert_eq!(text(Some(2.2)), "train 2, raw 2, held-out 0.5");
         assert_eq!(text(Some(1.0)), "train 4, raw 4");
         assert_eq!(text(None), "train 3, held-out 0.5");
+        assert_eq!(spec.exponentials(&spec.values_at(None)), Some("perplexity 20.086 / 1.649".to_owned()));
         assert_eq!(spec.extent(1.5, 2.5), Some((0.5, 4.0)));
         let mut curve = Smoothed::default();
         curve.set_weight(0.5);
