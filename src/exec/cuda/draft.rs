@@ -4,6 +4,7 @@ use super::cublaslt::LtPlan;
 use super::cudnn::{ConvKind, DnnPlan, Fused, PlanRequest};
 use super::error::CudaError;
 use super::gpu::Gpu;
+use super::libraries::LtRequest;
 use super::source::KernelSource;
 use crate::compile::Compiled;
 use crate::exec::ExecError;
@@ -177,11 +178,10 @@ fn by_cublaslt(gpu: &Gpu, compiled: &Compiled, index: usize, number: usize) -> R
     let op = &compiled.plan.program.ops[index];
     let OpKind::Gemm(gemm) = op.kind else { return Err("cuBLASLt does products only".into()) };
     let limit = compiled.selection.choices[index].workspace_bytes as usize;
-    let lt = gpu.libraries().lt();
-    let lt = lt.as_ref().ok_or("there is no cuBLASLt")?;
-    let plan = lt.plan(&gemm, compiled.selection.real, limit, number)?;
+    let wanted = LtRequest { gemm, real: compiled.selection.real, workspace_limit_bytes: limit, number };
+    let plan = gpu.libraries().lt_plan(&wanted)?;
     let done = plan.done();
-    Ok(LibraryProduct { draft: Draft::CublasLt(Arc::new(plan), op.kind.clone()), done, widening: None })
+    Ok(LibraryProduct { draft: Draft::CublasLt(plan, op.kind.clone()), done, widening: None })
 }
 
 fn by_cudnn(gpu: &Gpu, compiled: &Compiled, index: usize, number: usize) -> Result<LibraryProduct, CudaError> {

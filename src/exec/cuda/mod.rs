@@ -13,7 +13,7 @@
 //! | `source` | the text of kernels, from what selection says of them |
 //! | `compiler` | the run-time compiler |
 //! | `compile_workers` | processes that compile for this one |
-//! | `kernel_cache` | compiled kernels on disk |
+//! | `kernel_cache` | compiled kernels on disk, within a limit |
 //! | `kernel_store` | the loaded kernels of a GPU |
 //! | `cublaslt`, `cudnn` | products and convolutions of the libraries |
 //! | `libraries` | the libraries of a GPU, and the plans that they have made |
@@ -112,7 +112,7 @@ pub use compiler::{Arch, compile_source};
 pub use error::CudaError;
 pub(in crate::exec) use functions::GpuFunctions;
 pub use gpu::{Gpu, gpu, usable};
-pub use kernel_cache::cache_folder;
+pub use kernel_cache::{CacheUsage, KernelCache, cache_folder, limit_variable};
 pub use probe::{DeviceInfo, Library, Probe, probe};
 pub use source::{KernelSource, source_hash, sources};
 pub use timing::OpTimer;

@@ -4,7 +4,9 @@
 use super::plant;
 use crate::select::cuda::{KernelFile, KernelSpec};
 use crate::tensor::Fnv;
+use std::borrow::Cow;
 use std::fmt::Write;
+use std::sync::OnceLock;
 
 /// What every source begins with: the slots of the operations, then what the kernels share.
 const SLOTS: &str = include_str!("../../../kernels/slots.cuh");
@@ -50,6 +52,30 @@ pub fn source_hash() -> u64 {
     })
 }
 
+/// The text of a file as it is compiled: the slots, what the kernels share, then [`KernelFile::ALL`].
+fn file_text(number: usize) -> Cow<'static, str> {
+    match number {
+        0 => Cow::Borrowed(SLOTS),
+        1 => plant::text("prelude.cuh", PRELUDE),
+        _ => {
+            let file = KernelFile::ALL[number - 2];
+            plant::text(file.name(), text_of(file))
+        }
+    }
+}
+
+/// Length in bytes and checksum of each file, as it is compiled.
+fn file_sums() -> &'static [(usize, u64)] {
+    static SUMS: OnceLock<Vec<(usize, u64)>> = OnceLock::new();
+    SUMS.get_or_init(|| {
+        let sum = |number| {
+            let text = file_text(number);
+            (text.len(), Fnv::of(text.as_bytes()))
+        };
+        (0..KernelFile::ALL.len() + 2).map(sum).collect()
+    })
+}
+
 /// The phases that an operation has at most.
 const MAX_PHASES: usize = 3;
 
@@ -85,6 +111,11 @@ impl KernelSource {
         self.members.iter().any(|spec| spec.file == KernelFile::Conv)
     }
 
+    /// Whether graphs launch it that do not hold it: it clears memory for libraries.
+    pub(super) fn stays_in_graphs(&self) -> bool {
+        self.members.iter().any(|spec| spec.file == KernelFile::Clear)
+    }
+
     /// Whether one of its members wants the whole cache of a multiprocessor as shared memory.
     pub(super) fn prefers_shared_memory(&self) -> bool {
         self.members.iter().any(|spec| spec.prefers_shared_memory)
@@ -93,13 +124,33 @@ impl KernelSource {
     /// The C++ text.
     #[must_use]
     pub fn text(&self) -> String {
-        let mut text = SLOTS.to_owned();
-        text.push_str(&plant::text("prelude.cuh", PRELUDE));
-        for file in KernelFile::ALL {
-            if self.members.iter().any(|spec| spec.file == file) {
-                text.push_str(&plant::text(file.name(), text_of(file)));
-            }
-        }
+        let mut text: String = self.files().map(file_text).collect();
+        text.push_str(&self.instances());
+        text
+    }
+
+    /// What tells it from every other source, of other versions of the program too: checksums of the files that it
+    /// begins with, and all that follows them.
+    pub(super) fn key(&self) -> String {
+        let sum = |number: usize| {
+            let (bytes, sum) = file_sums()[number];
+            format!("{bytes} bytes, {sum:016x}\n")
+        };
+        let mut key: String = self.files().map(sum).collect();
+        key.push_str(&self.instances());
+        key
+    }
+
+    /// The files that it begins with, by their numbers.
+    fn files(&self) -> impl Iterator<Item = usize> {
+        let needed = |file: KernelFile| self.members.iter().any(|spec| spec.file == file);
+        let families = KernelFile::ALL.into_iter().enumerate().filter(move |(_, file)| needed(*file));
+        [0, 1].into_iter().chain(families.map(|(number, _)| number + 2))
+    }
+
+    /// What follows the files: the types of the members, and the kernels that run them.
+    fn instances(&self) -> String {
+        let mut text = String::new();
         for (index, spec) in self.members.iter().enumerate() {
             // Declarations of several members must not meet, nor the types that refer to them.
             let (declarations, ty) = (&spec.declarations, spec.ty());
