@@ -2,32 +2,37 @@
 
 // ---------------------------------------- flat arrays
 
-// LEN elements in groups of V, of 16 bytes. Neighbouring threads take neighbouring groups; a thread takes up to four
+// LEN (number 0) elements in groups of V, of 16 bytes. Neighbouring threads take neighbouring groups; a thread takes up to four
 // groups that lie a block apart and issues all its loads before its first store, so that large arrays keep enough bytes
 // in flight, while small ones are spread over as many multiprocessors as they have blocks. The LEN % V last elements go
 // one by one to the first threads of the last block. An operation says what it reads and what it writes for N
 // neighbouring elements from `at` on, with N either V or 1; it may work in place.
 template <class Op, i64 LEN, int V> struct Elementwise {
+    using Len = Number<LEN, 0>;
     static constexpr int PHASES = 1, THREADS = 256;
-    static constexpr i64 WORK = 0, GROUPS = LEN / V;
-    static constexpr int TAIL = (int)(LEN % V);
-    static constexpr int EACH = GROUPS >= 1 << 20 ? 4 : GROUPS >= 1 << 18 ? 2 : 1;
+    static constexpr i64 WORK = 0, MANY = 1 << 20, SOME = 1 << 18;
+    static constexpr int EACH = LEN == LARGE || LEN / V >= MANY ? 4 : LEN / V >= SOME ? 2 : 1;
     // Whether every thread has all its groups; an array of less than one group has none.
-    static constexpr bool EVEN = GROUPS != 0 && GROUPS % (THREADS * EACH) == 0;
-    static constexpr int blocks(int) { return max_i(1, ceil_div(GROUPS, THREADS * EACH)); }
+    static constexpr bool EVEN = LEN / V > 0 && LEN / V % (THREADS * EACH) == 0;
+    // Whether elements may be left over.
+    static constexpr bool UNEVEN = V > 1 && (!Len::FIXED || LEN % V != 0);
+    static constexpr int blocks_of(i64 groups) { return max_i(1, ceil_div(groups, THREADS * EACH)); }
+    static constexpr int blocks(int) { return blocks_of(LEN / V); }
     static constexpr int smem(int) { return 0; }
     template <int PHASE> static __device__ void run(const Args& a, int block, char*) {
+        const Len len(a);
+        const i64 groups = len / V;
         typename Op::template In<V> in[EACH];
         const i64 first = (i64)block * (THREADS * EACH) + threadIdx.x;
 #pragma unroll
         for (int i = 0; i < EACH; ++i)
-            if (EVEN || first + i * THREADS < GROUPS) in[i] = Op::template read<V>(a, (first + i * THREADS) * V);
+            if (EVEN || first + i * THREADS < groups) in[i] = Op::template read<V>(a, (first + i * THREADS) * V);
 #pragma unroll
         for (int i = 0; i < EACH; ++i)
-            if (EVEN || first + i * THREADS < GROUPS) Op::template write<V>(a, (first + i * THREADS) * V, in[i]);
-        if constexpr (TAIL != 0)
-            if (block == blocks(0) - 1 && threadIdx.x < TAIL) {
-                const i64 at = GROUPS * V + threadIdx.x;
+            if (EVEN || first + i * THREADS < groups) Op::template write<V>(a, (first + i * THREADS) * V, in[i]);
+        if constexpr (UNEVEN)
+            if (block == blocks_of(groups) - 1 && threadIdx.x < (int)(len % V)) {
+                const i64 at = groups * V + threadIdx.x;
                 Op::template write<1>(a, at, Op::template read<1>(a, at));
             }
     }
@@ -174,11 +179,14 @@ template <class T, i64 LEN> struct Add : Elementwise<Add<T, LEN>, LEN, WIDE_V<T>
     }
 };
 
-// y [ROWS, COLS] = x + bias [COLS], with x and y of T and the bias of float. Overwrites, in place allowed; moves 2 *
+// y [ROWS, COLS] (COLS is number 1) = x + bias [COLS], with x and y of T and the bias of float. Overwrites, in place allowed; moves 2 *
 // ROWS * COLS * sizeof(T) bytes. The matrix is walked as one array, so that x and y are moved in vectors whatever COLS
 // is; the bias is moved in vectors where COLS is a multiple of the vector's length.
-template <class T, i64 ROWS, int COLS> struct BiasAdd : Elementwise<BiasAdd<T, ROWS, COLS>, ROWS * COLS, WIDE_V<T>> {
+template <class T, i64 ROWS, i64 COLS>
+struct BiasAdd : Elementwise<BiasAdd<T, ROWS, COLS>, fixed_product(ROWS, COLS), WIDE_V<T>> {
     using Slots = slots::bias_add;
+    using Cols = Number<COLS, 1>;
+    static constexpr i64 LEN = fixed_product(ROWS, COLS);
     template <int N> struct In {
         Vec<T, N> x;
         Vec<float, N> bias;
@@ -187,14 +195,16 @@ template <class T, i64 ROWS, int COLS> struct BiasAdd : Elementwise<BiasAdd<T, R
         In<N> in;
         in.x = load<T, N>(a.at<T>(Slots::X) + at);
         // A 32-bit remainder costs a fraction of a 64-bit one.
-        int col = ROWS * COLS <= 0xffffffffll ? (int)((u32)at % (u32)COLS) : (int)(at % COLS);
+        const Cols given(a);
+        const int cols = (int)given;
+        int col = Number<LEN, 0>(a) <= 0xffffffffll ? (int)((u32)at % (u32)cols) : (int)(at % cols);
         const float* bias = a.at<float>(Slots::BIAS);
-        if constexpr (COLS % N == 0) in.bias = load_floats<N>(bias + col);
+        if constexpr (Cols::FIXED && COLS % N == 0) in.bias = load_floats<N>(bias + col);
         else {
 #pragma unroll
             for (int i = 0; i < N; ++i) {
                 in.bias.v[i] = bias[col];
-                col = col + 1 == COLS ? 0 : col + 1;
+                col = col + 1 == cols ? 0 : col + 1;
             }
         }
         return in;
@@ -371,17 +381,19 @@ template <class T, int N, int ROWS, int COLS> struct Transpose {
 
 // y = x * scale where the element's random number reaches THRESHOLD, else exactly 0; mask has one bit an element, the
 // lowest first, and zeros behind the last. THRESHOLD is the rate times 2^32, rounded up; SCALE holds the bits of the
-// float 1 / (1 - rate). Overwrites, in place allowed; moves 2 * LEN * sizeof(T) + LEN / 8 bytes.
+// float 1 / (1 - rate). LEN, THRESHOLD, SCALE and STREAM are the numbers 0 to 3. Overwrites, in place allowed; moves 2 *
+// LEN * sizeof(T) + LEN / 8 bytes.
 //
 // A block of random words serves four elements that are 16 apart. A warp takes 256 neighbouring elements: its lanes
 // draw two blocks of words each, exchange the decisions as ballots (bit 16 h + l of ballot q of round r stands for
 // element 128 r + 64 h + 16 q + l), and then move neighbouring elements in vectors of 16 bytes. No word is drawn twice.
-template <class T, i64 LEN, u32 THRESHOLD, u32 SCALE, u32 STREAM> struct Dropout {
+template <class T, i64 LEN, i64 THRESHOLD, i64 SCALE, i64 STREAM> struct Dropout {
     using Slots = slots::dropout;
+    using Len = Number<LEN, 0>;
     static constexpr int PHASES = 1, THREADS = 256, CHUNK = 256;
-    static constexpr i64 WORK = 0, CHUNKS = (LEN + CHUNK - 1) / CHUNK;
+    static constexpr i64 WORK = 0;
     static constexpr int V = WIDE_V<T>, PIECES = CHUNK / (32 * V);
-    static constexpr int blocks(int) { return ceil_div(CHUNKS, THREADS / 32); }
+    static constexpr int blocks(int) { return ceil_div((LEN + CHUNK - 1) / CHUNK, THREADS / 32); }
     static constexpr int smem(int) { return 0; }
 
     DEV u32 pick(const u32 (&ballot)[4], int q) {
@@ -390,14 +402,18 @@ template <class T, i64 LEN, u32 THRESHOLD, u32 SCALE, u32 STREAM> struct Dropout
 
     template <int PHASE> static __device__ void run(const Args& a, int block, char*) {
         const int lane = threadIdx.x % 32;
-        const i64 chunk = (i64)block * (THREADS / 32) + threadIdx.x / 32, base = chunk * CHUNK;
-        if (chunk >= CHUNKS) return;
-        const bool full = LEN % CHUNK == 0 || base + CHUNK <= LEN;
+        const Len len(a);
+        const i64 chunks = (len + CHUNK - 1) / CHUNK, chunk = (i64)block * (THREADS / 32) + threadIdx.x / 32,
+                  base = chunk * CHUNK;
+        const u32 threshold = (u32)Number<THRESHOLD, 1>(a), stream = (u32)Number<STREAM, 3>(a);
+        const float scale = __uint_as_float((u32)Number<SCALE, 2>(a));
+        if (chunk >= chunks) return;
+        const bool full = (Len::FIXED && LEN % CHUNK == 0) || base + CHUNK <= len;
         const T* x = a.at<T>(Slots::X) + base;
         T* y = a.at<T>(Slots::Y) + base;
         u8* mask = a.at<u8>(Slots::MASK) + base / 8;
         const i64 seed = a.at<i64>(Slots::COUNTER)[0], step = a.at<i64>(Slots::COUNTER)[1];
-        const int rest = full ? CHUNK : (int)(LEN - base);
+        const int rest = full ? CHUNK : (int)(len - base);
         Vec<T, V> in[PIECES];
 #pragma unroll
         for (int piece = 0; piece < PIECES; ++piece) {
@@ -412,11 +428,11 @@ template <class T, i64 LEN, u32 THRESHOLD, u32 SCALE, u32 STREAM> struct Dropout
         u32 ballot[2][4];
 #pragma unroll
         for (int r = 0; r < 2; ++r) {
-            const Words words = dropout_words(seed, STREAM, step, (u32)(base / 4) + 32 * r + lane);
+            const Words words = dropout_words(seed, stream, step, (u32)(base / 4) + 32 * r + lane);
 #pragma unroll
             for (int q = 0; q < 4; ++q) {
                 const int at = 128 * r + lane / 16 * 64 + 16 * q + lane % 16;
-                ballot[r][q] = __ballot_sync(0xffffffffu, words.w[q] >= THRESHOLD && at < rest);
+                ballot[r][q] = __ballot_sync(0xffffffffu, words.w[q] >= threshold && at < rest);
             }
         }
 #pragma unroll
@@ -426,7 +442,7 @@ template <class T, i64 LEN, u32 THRESHOLD, u32 SCALE, u32 STREAM> struct Dropout
             Vec<T, V> out;
 #pragma unroll
             for (int i = 0; i < V; ++i)
-                out.v[i] = (keep >> i & 1) != 0 ? narrow<T>(to_float(in[piece].v[i]) * __uint_as_float(SCALE)) : T{};
+                out.v[i] = (keep >> i & 1) != 0 ? narrow<T>(to_float(in[piece].v[i]) * scale) : T{};
             if (at + V <= rest) store(y + at, out);
             else {
 #pragma unroll
@@ -451,8 +467,8 @@ template <class T, i64 LEN, u32 THRESHOLD, u32 SCALE, u32 STREAM> struct Dropout
 };
 
 // dx = dy * scale where the element's bit of the mask is set, else exactly 0. Overwrites, dx may share the memory of
-// dy; moves 2 * LEN * sizeof(T) + LEN / 8 bytes. SCALE as for Dropout.
-template <class T, i64 LEN, u32 SCALE> struct DropoutBwd : Elementwise<DropoutBwd<T, LEN, SCALE>, LEN, WIDE_V<T>> {
+// dy; moves 2 * LEN * sizeof(T) + LEN / 8 bytes. SCALE (number 1) as for Dropout.
+template <class T, i64 LEN, i64 SCALE> struct DropoutBwd : Elementwise<DropoutBwd<T, LEN, SCALE>, LEN, WIDE_V<T>> {
     using Slots = slots::dropout_bwd;
     template <int N> struct In {
         Vec<T, N> dy;
@@ -462,10 +478,11 @@ template <class T, i64 LEN, u32 SCALE> struct DropoutBwd : Elementwise<DropoutBw
         return {load<T, N>(a.at<T>(Slots::DY) + at), (u32)a.at<u8>(Slots::MASK)[at / 8] >> at % 8};
     }
     template <int N> DEV void write(const Args& a, i64 at, const In<N>& in) {
+        const float scale = __uint_as_float((u32)Number<SCALE, 1>(a));
         Vec<T, N> dx;
 #pragma unroll
         for (int i = 0; i < N; ++i)
-            dx.v[i] = (in.keep >> i & 1) != 0 ? narrow<T>(to_float(in.dy.v[i]) * __uint_as_float(SCALE)) : T{};
+            dx.v[i] = (in.keep >> i & 1) != 0 ? narrow<T>(to_float(in.dy.v[i]) * scale) : T{};
         store(a.at<T>(Slots::DX) + at, dx);
     }
 };
@@ -474,7 +491,7 @@ template <class T, i64 LEN, u32 SCALE> struct DropoutBwd : Elementwise<DropoutBw
 // sizeof(T) + LEN / 8 bytes.
 template <class T, i64 LEN> struct SignBits : Elementwise<SignBits<T, LEN>, LEN, 8> {
     using Slots = slots::sign_bits;
-    static_assert(LEN % 8 == 0, "a byte of the mask belongs to eight elements");
+    static_assert(!is_fixed(LEN) || LEN % 8 == 0, "a byte of the mask belongs to eight elements");
     template <int N> using In = Vec<float, N>;
     template <int N> DEV In<N> read(const Args& a, i64 at) {
         if constexpr (sizeof(T) == 4) return load_floats<N>(a.at<float>(Slots::X) + at);

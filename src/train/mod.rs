@@ -18,6 +18,7 @@ mod generate;
 mod gpu_times;
 mod kept_state;
 mod launches;
+mod loaded_data;
 mod memory_needs;
 mod messages;
 mod nan_guard;

@@ -37,8 +37,7 @@ fn check(call: &str, status: sys::nvrtcResult) -> Result<(), CudaError> {
 }
 
 /// How every source is compiled.
-const OPTIONS: [&str; 4] =
-    ["--std=c++17", "-default-device", "-diag-suppress=177", "--extra-device-vectorization"];
+const OPTIONS: [&str; 4] = ["--std=c++17", "-default-device", "-diag-suppress=177", "--extra-device-vectorization"];
 
 /// All that machine code depends on beside its source: the compiler with its version, the architecture, the options.
 ///

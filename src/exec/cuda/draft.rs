@@ -57,12 +57,14 @@ fn custom_kernel(kind: &OpKind, compiled: &Compiled, op: &Op, number: Option<u8>
     let facts = compiled.selection.target.as_cuda().ok_or("the plan is for a CPU")?;
     let real = cuda::real_of(&compiled.selection.program, op, compiled.selection.real);
     let mut all = cuda::custom_kernels(kind, real, &facts);
+    let wanted = compiled.selection.target.kernels;
     let index = match number {
         Some(number) => usize::from(number),
         None => (0..all.len()).min_by(|a, b| all[*a].cost_us.total_cmp(&all[*b].cost_us)).unwrap_or(0),
     };
     if index < all.len() {
-        Ok(all.swap_remove(index))
+        let kernel = all.swap_remove(index);
+        Ok(CustomKernel { spec: kernel.spec.of(wanted), ..kernel })
     } else {
         Err(format!("there is no kernel {index} for {}", kind.name()).into())
     }

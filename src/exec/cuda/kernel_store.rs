@@ -26,6 +26,19 @@ pub(super) struct Kernel {
     pub(super) phases: Vec<Phase>,
     pub(super) threads: u32,
     pub(super) work_bytes: u64,
+    /// Works out the geometry of a general member's launch; its phases have none.
+    pub(super) geometry: Option<sys::CUfunction>,
+    /// The kernel that this is one launch of.
+    launch_of: Option<Arc<Self>>,
+}
+
+impl Kernel {
+    /// A general member with the geometry of one launch: blocks and shared memory of each phase.
+    pub(super) fn with_geometry(self: &Arc<Self>, geometry: &[[u32; 2]]) -> Self {
+        let phase = |(phase, [blocks, smem]): (&Phase, &[u32; 2])| Phase { blocks: *blocks, smem: *smem, ..*phase };
+        let phases = self.phases.iter().zip(geometry).map(phase).collect();
+        Self { phases, geometry: None, launch_of: Some(Arc::clone(self)), ..**self }
+    }
 }
 
 // SAFETY: functions of a loaded module may be launched from any thread whose context is current.
@@ -281,7 +294,13 @@ fn load(code: &[u8], source: &KernelSource) -> Result<Kernel, CudaError> {
         let (blocks, smem) = (meta[3 + 2 * phase] as u32, meta[4 + 2 * phase] as u32);
         phases.push(Phase { function: function_of(module, source, phase, smem)?, blocks, smem });
     }
-    Ok(Kernel { module, phases, threads: meta[1] as u32, work_bytes: meta[2] as u64 })
+    let geometry = source.is_general().then(|| {
+        // SAFETY: the module is loaded.
+        unsafe { result::module::get_function(module, CString::from(c"geometry")) }
+            .map_err(|e| failed("cuModuleGetFunction", e))
+    });
+    let (threads, work_bytes) = (meta[1] as u32, meta[2] as u64);
+    Ok(Kernel { module, phases, threads, work_bytes, geometry: geometry.transpose()?, launch_of: None })
 }
 
 /// The function of a phase, which may have as much shared memory as it asks for.

@@ -20,7 +20,8 @@
 //! | `gpu` | one device: its context, its kernels and libraries |
 //! | `arguments` | the arguments of kernels, and where their addresses come from |
 //! | `bound_call` | a call of the driver or of a library with everything fixed |
-//! | `draft` | which calls carry out an operation |
+//! | `general_members` | the geometry of kernels that read their sizes |
+| `draft` | which calls carry out an operation |
 //! | `bind` | their addresses |
 //! | `graph_nodes` | the nodes of a graph |
 //! | `clear_nodes` | kernels that zero memory in place of the copy engine |
@@ -73,6 +74,7 @@ mod faults;
 mod feed_launch;
 mod feed_memory;
 mod functions;
+mod general_members;
 mod gpu;
 mod graph_nodes;
 mod graph_reader;

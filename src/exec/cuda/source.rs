@@ -82,6 +82,15 @@ const MAX_PHASES: usize = 3;
 /// What a source reports about itself: phases, threads, scratch bytes, then blocks and shared memory of each phase.
 pub(super) const META_LEN: usize = 3 + 2 * MAX_PHASES;
 
+/// What a general member reports about itself: blocks and shared memory follow from the numbers of a launch, for which
+/// a kernel works them out.
+const GENERAL_FACTS: &str =
+    "extern \"C\" __constant__ long long meta[9] = {member0::Op::PHASES, member0::Op::THREADS, 0, 0, 0, 0, 0, 0, 0};\n\
+     extern \"C\" __global__ void geometry(const __grid_constant__ Args a, long long* out) {\n\
+     for (int phase = 0; phase < member0::Op::PHASES; ++phase) {\n\
+     out[3 + 2 * phase] = member0::Op::blocks_for(a, phase);\n\
+     out[4 + 2 * phase] = member0::Op::smem(phase);\n}\n}\n";
+
 /// What the run-time compiler is given: one kernel, or several that share a launch.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct KernelSource {
@@ -90,13 +99,13 @@ pub struct KernelSource {
 
 impl From<KernelSpec> for KernelSource {
     fn from(spec: KernelSpec) -> Self {
-        Self { members: vec![spec] }
+        Self { members: vec![spec.compiled()] }
     }
 }
 
 impl FromIterator<KernelSpec> for KernelSource {
     fn from_iter<T: IntoIterator<Item = KernelSpec>>(members: T) -> Self {
-        Self { members: members.into_iter().collect() }
+        Self { members: members.into_iter().map(KernelSpec::compiled).collect() }
     }
 }
 
@@ -109,6 +118,11 @@ impl KernelSource {
     /// Whether it takes longer to compile than most: convolutions do.
     pub(super) fn is_slow_to_compile(&self) -> bool {
         self.members.iter().any(|spec| spec.file == KernelFile::Conv)
+    }
+
+    /// Whether it is a general member of its family.
+    pub(super) fn is_general(&self) -> bool {
+        self.members.iter().any(KernelSpec::is_general)
     }
 
     /// Whether graphs launch it that do not hold it: it clears memory for libraries.
@@ -175,6 +189,10 @@ impl KernelSource {
             // A kernel of its own may say how many blocks must fit a multiprocessor.
             let bounds = "member0::Op::THREADS, MinBlocks<member0::Op>::VALUE";
             self.add_entry(text, phase, bounds, "Args a", &body);
+        }
+        if spec.is_general() {
+            text.push_str(GENERAL_FACTS);
+            return;
         }
         text.push_str(
             "extern \"C\" __constant__ long long meta[9] = \

@@ -24,7 +24,7 @@ pub use custom::{CustomKernel, cpp_act, cpp_bits};
 pub use horizontal::fuse_horizontally;
 pub use loss::loss_function;
 pub use real::Real;
-pub use spec::{KernelFile, KernelSpec, Pdl};
+pub use spec::{KernelFile, KernelSpec, Member, Pdl};
 pub use times::{GpuTimes, NOT_OFFERED_US};
 
 use super::CudaFacts;

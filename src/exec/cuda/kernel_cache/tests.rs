@@ -144,7 +144,10 @@ fn the_limit_holds_and_what_was_not_used_for_longest_goes_first() {
     let mut cache = cache;
     let before = cache.usage().bytes;
     cache.set_limit_mib(0).unwrap();
-    assert_eq!((cache.usage().bytes, std::fs::read_to_string(folder.path().join(LIMIT_FILE)).unwrap()), (0, "0\n".into()));
+    assert_eq!(
+        (cache.usage().bytes, std::fs::read_to_string(folder.path().join(LIMIT_FILE)).unwrap()),
+        (0, "0\n".into())
+    );
     assert!(before > 0);
     cache.keep(&key(1), &code(1));
     assert_eq!(cache.usage().entries, 0);
