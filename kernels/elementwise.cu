@@ -18,6 +18,7 @@ template <class Op, i64 LEN, int V> struct Elementwise {
     static constexpr bool UNEVEN = V > 1 && (!Len::FIXED || LEN % V != 0);
     static constexpr int blocks_of(i64 groups) { return max_i(1, ceil_div(groups, THREADS * EACH)); }
     static constexpr int blocks(int) { return blocks_of(LEN / V); }
+    DEV int blocks_for(const Args& a, int) { return blocks_of(Len(a) / V); }
     static constexpr int smem(int) { return 0; }
     template <int PHASE> static __device__ void run(const Args& a, int block, char*) {
         const Len len(a);
@@ -224,90 +225,114 @@ struct BiasAdd : Elementwise<BiasAdd<T, ROWS, COLS>, fixed_product(ROWS, COLS), 
 // A block takes a strip of up to 128 bytes of columns: TX neighbouring threads read neighbouring vectors of a row and
 // LANES rows are read at once; the lanes are then added up through shared memory. With CHUNKS = 1 a block runs down all
 // rows and writes db. Otherwise it runs down one of CHUNKS stretches of rows and leaves its sums in work [CHUNKS,
-// COLS], which phase 1 adds up, eight columns a block. Vectors are as wide as COLS allows. Moves ROWS * COLS *
+// COLS], which phase 1 adds up, eight columns a block. Vectors are as wide as COLS allows, which a general member is
+// compiled for (WIDTH_OF); ROWS, COLS and CHUNKS are the numbers 0 to 2. Moves ROWS * COLS *
 // sizeof(T) bytes, and 8 * CHUNKS * COLS more where CHUNKS > 1.
-template <class T, i64 ROWS, int COLS, bool ACCUMULATE, int CHUNKS> struct BiasGrad {
+template <class T, i64 ROWS, i64 COLS, bool ACCUMULATE, i64 CHUNKS, int V_ = vec_width<T>(COLS)> struct BiasGrad {
     using Slots = slots::bias_grad;
-    static constexpr int PHASES = CHUNKS == 1 ? 1 : 2, THREADS = 256;
+    using Rows = Number<ROWS, 0>;
+    using Cols = Number<COLS, 1>;
+    using Chunks = Number<CHUNKS, 2>;
+    static constexpr int PHASES = CHUNKS == 1 ? 1 : 2, THREADS = 256, V = V_;
     static constexpr i64 WORK = CHUNKS == 1 ? 0 : 4ll * CHUNKS * COLS;
-    static constexpr int V = vec_width<T>(COLS), GROUPS = COLS / V;
-    // The number of threads across a strip: the one that wastes the fewest threads in the last strip.
-    static constexpr int across() {
+    // The number of threads across a strip of rows of so many vectors: the one that wastes the fewest threads in the
+    // last strip.
+    static constexpr int across(int groups) {
         const int limit = min_i(32, 128 / (V * (int)sizeof(T)));
-        if (GROUPS <= limit) return GROUPS;
+        if (groups <= limit) return groups;
         int best = limit;
         for (int x = limit - 1; 2 * x > limit; --x)
-            if (ceil_div(GROUPS, x) * x < ceil_div(GROUPS, best) * best) best = x;
+            if (ceil_div(groups, x) * x < ceil_div(groups, best) * best) best = x;
         return best;
     }
-    static constexpr int TX = across(), LANES = THREADS / TX, STRIPS = ceil_div(GROUPS, TX), WIDTH = TX * V;
-    static constexpr i64 CHUNK_ROWS = (ROWS + CHUNKS - 1) / CHUNKS;
-    static constexpr int STEPS = ceil_div(CHUNK_ROWS, LANES), UNROLL = STEPS < 8 ? STEPS : 8;
-    // Threads that share the final sum of one column.
-    static constexpr int SHARE = min_i(THREADS / WIDTH, LANES);
-    static constexpr int blocks(int phase) { return phase == 0 ? STRIPS * CHUNKS : ceil_div(COLS, 8); }
-    static constexpr int smem(int phase) { return phase == 0 ? 4 * (LANES + SHARE) * WIDTH : 4 * 8 * 8; }
+    static constexpr int strips(int cols) { return ceil_div(cols / V, across(cols / V)); }
+    // Threads that share the final sum of one column, where a strip has TX vectors.
+    static constexpr int share(int tx) { return min_i(THREADS / (tx * V), THREADS / tx); }
+    static constexpr i64 chunk_rows(i64 rows, i64 chunks) { return (rows + chunks - 1) / chunks; }
+    static constexpr int steps(i64 rows, i64 chunks, int lanes) { return ceil_div(chunk_rows(rows, chunks), lanes); }
+    // How many loads are under way.
+    static constexpr int unroll() {
+        if (!Rows::FIXED || !Cols::FIXED || !Chunks::FIXED) return 8;
+        return min_i(8, steps(ROWS, CHUNKS, THREADS / across((int)(COLS / V))));
+    }
+    static constexpr int blocks_of(int cols, int chunks, int phase) {
+        return phase == 0 ? strips(cols) * chunks : ceil_div(cols, 8);
+    }
+    static constexpr int blocks(int phase) { return blocks_of((int)COLS, (int)CHUNKS, phase); }
+    DEV int blocks_for(const Args& a, int phase) { return blocks_of((int)Cols(a), (int)Chunks(a), phase); }
+    static constexpr int smem(int phase) {
+        if (phase != 0) return 4 * 8 * 8;
+        const int tx = Cols::FIXED ? across((int)(COLS / V)) : 0;
+        return Cols::FIXED ? 4 * (THREADS / tx + share(tx)) * tx * V : 4 * (THREADS * V + THREADS);
+    }
 
     DEV void finish(const Args& a, int col, float sum) {
         float* db = a.at<float>(Slots::DB) + col;
         *db = ACCUMULATE ? *db + sum : sum;
     }
     template <int PHASE> static __device__ void run(const Args& a, int block, char* smem) {
+        const Rows rows(a);
+        const Cols given_cols(a);
+        const Chunks given_chunks(a);
+        const int cols = (int)given_cols, chunks = (int)given_chunks;
         const int t = threadIdx.x;
         float* partial = (float*)smem;
         if constexpr (PHASE == 0) {
-            const int strip = block % STRIPS, chunk = block / STRIPS, lane = t / TX, group = strip * TX + t % TX;
-            const i64 start = chunk * CHUNK_ROWS, end = start + CHUNK_ROWS < ROWS ? start + CHUNK_ROWS : ROWS;
+            const int groups = cols / V, tx = across(groups), lanes = THREADS / tx, width = tx * V, shared_by = share(tx),
+                      count = strips(cols), each_steps = steps(rows, chunks, lanes);
+            const i64 each_rows = chunk_rows(rows, chunks);
+            const int strip = block % count, chunk = block / count, lane = t / tx, group = strip * tx + t % tx;
+            const i64 start = chunk * each_rows, end = start + each_rows < rows ? start + each_rows : rows;
             float sum[V];
 #pragma unroll
             for (int i = 0; i < V; ++i) sum[i] = 0.0f;
-            if (lane < LANES && group < GROUPS) {
+            if (lane < lanes && group < groups) {
                 const T* dy = a.at<T>(Slots::DY) + (i64)group * V;
-#pragma unroll UNROLL
-                for (int step = 0; step < STEPS; ++step) {
-                    const i64 row = start + step * LANES + lane;
+#pragma unroll unroll()
+                for (int step = 0; step < each_steps; ++step) {
+                    const i64 row = start + step * lanes + lane;
                     if (row < end) {
-                        const Vec<T, V> v = load<T, V>(dy + row * COLS);
+                        const Vec<T, V> v = load<T, V>(dy + row * cols);
 #pragma unroll
                         for (int i = 0; i < V; ++i) sum[i] += to_float(v.v[i]);
                     }
                 }
             }
-            if (lane < LANES) {
+            if (lane < lanes) {
 #pragma unroll
-                for (int i = 0; i < V; ++i) partial[lane * WIDTH + t % TX * V + i] = sum[i];
+                for (int i = 0; i < V; ++i) partial[lane * width + t % tx * V + i] = sum[i];
             }
             __syncthreads();
-            float* shared_sums = partial + LANES * WIDTH;
-            if (t < SHARE * WIDTH) {
+            float* shared_sums = partial + lanes * width;
+            if (t < shared_by * width) {
                 float s = 0.0f;
 #pragma unroll 8
-                for (int i = t / WIDTH; i < LANES; i += SHARE) s += partial[i * WIDTH + t % WIDTH];
+                for (int i = t / width; i < lanes; i += shared_by) s += partial[i * width + t % width];
                 shared_sums[t] = s;
             }
             __syncthreads();
-            const int col = strip * WIDTH + t;
-            if (t < WIDTH && col < COLS) {
+            const int col = strip * width + t;
+            if (t < width && col < cols) {
                 float s = shared_sums[t];
 #pragma unroll 8
-                for (int i = 1; i < SHARE; ++i) s += shared_sums[i * WIDTH + t];
+                for (int i = 1; i < shared_by; ++i) s += shared_sums[i * width + t];
                 if constexpr (CHUNKS == 1) finish(a, col, s);
-                else a.at<float>(Slots::WORK)[(i64)chunk * COLS + col] = s;
+                else a.at<float>(Slots::WORK)[(i64)chunk * cols + col] = s;
             }
         } else {
             // Four chunks of eight columns in each warp.
             const int col = block * 8 + t % 8;
             float s = 0.0f;
-            if (col < COLS) {
+            if (col < cols) {
                 const float* from = a.at<float>(Slots::WORK) + col;
 #pragma unroll 8
-                for (int i = t / 8; i < CHUNKS; i += THREADS / 8) s += from[(i64)i * COLS];
+                for (int i = t / 8; i < chunks; i += THREADS / 8) s += from[(i64)i * cols];
             }
             s += __shfl_xor_sync(0xffffffffu, s, 8);
             s += __shfl_xor_sync(0xffffffffu, s, 16);
             if (t % 32 < 8) partial[t / 32 * 8 + t % 8] = s;
             __syncthreads();
-            if (t < 8 && col < COLS) {
+            if (t < 8 && col < cols) {
                 float all = partial[t];
 #pragma unroll
                 for (int i = 1; i < THREADS / 32; ++i) all += partial[i * 8 + t];
@@ -393,7 +418,9 @@ template <class T, i64 LEN, i64 THRESHOLD, i64 SCALE, i64 STREAM> struct Dropout
     static constexpr int PHASES = 1, THREADS = 256, CHUNK = 256;
     static constexpr i64 WORK = 0;
     static constexpr int V = WIDE_V<T>, PIECES = CHUNK / (32 * V);
-    static constexpr int blocks(int) { return ceil_div((LEN + CHUNK - 1) / CHUNK, THREADS / 32); }
+    static constexpr int blocks_of(i64 len) { return ceil_div((len + CHUNK - 1) / CHUNK, THREADS / 32); }
+    static constexpr int blocks(int) { return blocks_of(LEN); }
+    DEV int blocks_for(const Args& a, int) { return blocks_of(Len(a)); }
     static constexpr int smem(int) { return 0; }
 
     DEV u32 pick(const u32 (&ballot)[4], int q) {
@@ -555,25 +582,27 @@ template <u64 BETA1, u64 BETA2> struct BiasCorr {
 };
 
 // Slots: 0 row_loss [ROWS], 1 loss [1], 2 row_right [ROWS], 3 accuracy [1], all float, the last two where bound: means
-// over the rows. One block, which adds in a fixed order; overwrites; moves 4 to 8 bytes a row.
+// over the rows (number 0). One block, which adds in a fixed order; overwrites; moves 4 to 8 bytes a row.
 template <i64 ROWS> struct LossMean {
     using Slots = slots::loss_mean;
     static_assert(
         Slots::ROW_LOSS == 0 && Slots::LOSS == 1 && Slots::ACCURACY == Slots::ROW_RIGHT + 1, "a mean follows its rows");
-    static constexpr int PHASES = 1, THREADS = ROWS > 4096 ? 1024 : 256;
+    static constexpr int PHASES = 1, THREADS = ROWS > 4096 || ROWS == LARGE ? 1024 : 256;
     static constexpr i64 WORK = 0;
     static constexpr int blocks(int) { return 1; }
+    DEV int blocks_for(const Args&, int) { return 1; }
     static constexpr int smem(int) { return 4 * THREADS / 32; }
     template <int PHASE> static __device__ void run(const Args& a, int, char* smem) {
+        const Number<ROWS, 0> count(a);
 #pragma unroll
         for (int slot = Slots::ROW_LOSS; slot <= Slots::ROW_RIGHT; slot += Slots::ROW_RIGHT) {
             if (slot > Slots::ROW_LOSS && !a.has(slot + 1)) return;
             const float* const rows = a.at<float>(slot);
             float sum = 0.0f;
 #pragma unroll 8
-            for (i64 row = threadIdx.x; row < ROWS; row += THREADS) sum += rows[row];
+            for (i64 row = threadIdx.x; row < count; row += THREADS) sum += rows[row];
             sum = block_reduce<Sum, THREADS>(sum, (float*)smem);
-            if (threadIdx.x == 0) a.at<float>(slot + 1)[0] = sum / (float)ROWS;
+            if (threadIdx.x == 0) a.at<float>(slot + 1)[0] = sum / (float)count;
         }
     }
 };
@@ -581,30 +610,36 @@ template <i64 ROWS> struct LossMean {
 // accuracy [1] (float) = share of the rows of scores [ROWS, CLASSES] (T) whose first largest score is at the label
 // (i32). A row counts as wrong where its label names no class or one of its scores is not a number. One block; counts
 // are whole numbers, so the order of additions does not matter. A group of L lanes takes a row: nothing before the
-// label may reach its score, nothing behind may exceed it. Overwrites; moves ROWS * (CLASSES * sizeof(T) + 4) bytes.
-template <class T, i64 ROWS, int CLASSES> struct Accuracy {
+// label may reach its score, nothing behind may exceed it. ROWS and CLASSES are the numbers 0 and 1. Overwrites; moves
+// ROWS * (CLASSES * sizeof(T) + 4) bytes.
+template <class T, i64 ROWS, i64 CLASSES> struct Accuracy {
     using Slots = slots::accuracy;
-    static constexpr int PHASES = 1, THREADS = ROWS * CLASSES > 4096 ? 1024 : 256;
+    using Classes = Number<CLASSES, 1>;
+    static constexpr int PHASES = 1, THREADS = ROWS == LARGE || (is_fixed(ROWS) && ROWS * CLASSES > 4096) ? 1024 : 256;
     static constexpr i64 WORK = 0;
-    static constexpr int L = CLASSES <= 8 ? 1 : CLASSES <= 16 ? 2 : CLASSES <= 64 ? 8 : 32;
+    static constexpr int L = !Classes::FIXED ? 8 : CLASSES <= 8 ? 1 : CLASSES <= 16 ? 2 : CLASSES <= 64 ? 8 : 32;
     static constexpr int AT_ONCE = THREADS / L;
     static constexpr int blocks(int) { return 1; }
+    DEV int blocks_for(const Args&, int) { return 1; }
     static constexpr int smem(int) { return 4 * THREADS / 32; }
     template <int PHASE> static __device__ void run(const Args& a, int, char* smem) {
         const int lane = threadIdx.x % 32, within = lane % L;
         const u32 group = L == 32 ? 0xffffffffu : ((1u << L % 32) - 1) << (lane - within);
+        const Number<ROWS, 0> rows(a);
+        const Classes given(a);
+        const int classes = (int)given;
         float right = 0.0f;
-        for (i64 row0 = 0; row0 < ROWS; row0 += AT_ONCE) {
+        for (i64 row0 = 0; row0 < rows; row0 += AT_ONCE) {
             const i64 row = row0 + threadIdx.x / L;
             bool fits = false;
-            if (row < ROWS) {
+            if (row < rows) {
                 const int label = a.at<int>(Slots::LABELS)[row];
-                if (label >= 0 && label < CLASSES) {
-                    const T* scores = a.at<T>(Slots::SCORES) + row * CLASSES;
+                if (label >= 0 && label < classes) {
+                    const T* scores = a.at<T>(Slots::SCORES) + row * classes;
                     const float best = to_float(scores[label]);
                     fits = true;
 #pragma unroll 8
-                    for (int col = within; col < CLASSES; col += L) {
+                    for (int col = within; col < classes; col += L) {
                         const float score = to_float(scores[col]);
                         fits &= col < label ? score < best : score <= best;
                     }
@@ -614,7 +649,7 @@ template <class T, i64 ROWS, int CLASSES> struct Accuracy {
             if (within == 0 && (all & group) == group) right += 1.0f;
         }
         right = block_reduce<Sum, THREADS>(right, (float*)smem);
-        if (threadIdx.x == 0) a.at<float>(Slots::ACCURACY)[0] = right / (float)ROWS;
+        if (threadIdx.x == 0) a.at<float>(Slots::ACCURACY)[0] = right / (float)rows;
     }
 };
 
@@ -690,28 +725,31 @@ template <class Rule, class T, int ROWS, int COLS, int EACH> struct BiasStep {
 // update_max [1] = largest of update_max_seg [SEGMENTS] (not a number where one is not) and grad_norm [1] = square root
 // of the sum of the squares of grad_norm_seg [SEGMENTS], each where both its input and its output are bound. Floats;
 // one block, which adds in a fixed order. Overwrites.
-template <int SEGMENTS> struct UpdateMetrics {
+template <i64 SEGMENTS> struct UpdateMetrics {
     using Slots = slots::update_metrics;
+    using Segments = Number<SEGMENTS, 0>;
     static constexpr int PHASES = 1, THREADS = 256;
     static constexpr i64 WORK = 0;
     static constexpr int blocks(int) { return 1; }
+    DEV int blocks_for(const Args&, int) { return 1; }
     static constexpr int smem(int) { return 8 * THREADS / 32; }
-    template <class R> DEV float reduce(const float* from, char* smem) {
+    template <class R> DEV float reduce(const float* from, const Segments& segments, char* smem) {
         float v = 0.0f;
 #pragma unroll 4
-        for (int i = threadIdx.x; i < SEGMENTS; i += THREADS) v = R::of(v, from[i]);
+        for (int i = threadIdx.x; i < segments; i += THREADS) v = R::of(v, from[i]);
         return block_reduce<R, THREADS>(v, (float*)smem);
     }
     template <int PHASE> static __device__ void run(const Args& a, int, char* smem) {
+        const Segments segments(a);
         if (a.has(Slots::UPDATE_MAX_SEG) && a.has(Slots::UPDATE_MAX)) {
-            const float largest = reduce<MaxOrNan>(a.at<float>(Slots::UPDATE_MAX_SEG), smem);
+            const float largest = reduce<MaxOrNan>(a.at<float>(Slots::UPDATE_MAX_SEG), segments, smem);
             if (threadIdx.x == 0) a.at<float>(Slots::UPDATE_MAX)[0] = largest;
         }
         if (a.has(Slots::GRAD_NORM_SEG) && a.has(Slots::GRAD_NORM)) {
             UpdateMetric* const of_warp = (UpdateMetric*)smem;
             UpdateSum sum = {0u, 0.0f, 0.0f};
 #pragma unroll 4
-            for (int i = threadIdx.x; i < SEGMENTS; i += THREADS) sum.add_norm(a.at<float>(Slots::GRAD_NORM_SEG)[i]);
+            for (int i = threadIdx.x; i < segments; i += THREADS) sum.add_norm(a.at<float>(Slots::GRAD_NORM_SEG)[i]);
             sum = lanes_metric(sum);
             // The largest change is no longer looked at there.
             __syncthreads();

@@ -10,7 +10,7 @@ use crate::compile::Compiled;
 use crate::exec::ExecError;
 use crate::lower::Op;
 use crate::ops::{self, Epilogue, OpKind};
-use crate::select::cuda::{CustomKernel, KernelFile, KernelSpec};
+use crate::select::cuda::{CustomKernel, KernelSpec, widening_kernel};
 use crate::select::{Variant, cuda};
 use crate::tensor::align_up;
 use std::collections::HashMap;
@@ -207,8 +207,8 @@ fn by_cudnn(gpu: &Gpu, compiled: &Compiled, index: usize, number: usize) -> Resu
     let narrow = kind == ConvKind::BwdW && !plan.0[plan.1].dw_is_float();
     let slot = |name: &str| op.kind.slot(name).unwrap_or(0);
     let widening = narrow.then(|| {
-        let arguments = format!("{}, {elements}", real.cpp());
-        (KernelSpec::new(KernelFile::Elementwise, "Widen", arguments), vec![(0, slot("work")), (1, slot("c"))])
+        let (spec, kernels) = (widening_kernel(real, elements), compiled.selection.target.kernels);
+        (spec.of(kernels), vec![(0, slot("work")), (1, slot("c"))])
     });
     let draft = Draft::Cudnn(plan, op.kind.clone(), if narrow { narrow_bytes } else { 0 });
     Ok(LibraryProduct { draft, done, widening })

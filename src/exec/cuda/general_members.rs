@@ -15,7 +15,8 @@ use std::sync::Arc;
 /// # Errors
 /// What the driver says, and a launch without blocks.
 pub(super) fn set_geometry(gpu: &Gpu, calls: &mut [Vec<BoundCall>]) -> Result<(), CudaError> {
-    let general = |call: &&mut BoundCall| matches!(&**call, BoundCall::Kernel { kernel, .. } if kernel.geometry.is_some());
+    let general =
+        |call: &&mut BoundCall| matches!(&**call, BoundCall::Kernel { kernel, .. } if kernel.geometry.is_some());
     let calls: Vec<&mut BoundCall> = calls.iter_mut().flatten().filter(general).collect();
     if calls.is_empty() {
         return Ok(());
@@ -29,14 +30,17 @@ pub(super) fn set_geometry(gpu: &Gpu, calls: &mut [Vec<BoundCall>]) -> Result<()
         let mut params = [args.as_ptr().cast::<c_void>().cast_mut(), (&raw const out).cast::<c_void>().cast_mut()];
         // SAFETY: the function takes a row of arguments, of which it reads the numbers, and an address with room for
         // what it writes; both are copied by the call.
-        unsafe { sys::cuLaunchKernel(function, 1, 1, 1, 1, 1, 1, 0, gpu.stream(), params.as_mut_ptr(), std::ptr::null_mut()) }
-            .result()
-            .map_err(|e| failed("cuLaunchKernel", e))?;
+        unsafe {
+            sys::cuLaunchKernel(function, 1, 1, 1, 1, 1, 1, 0, gpu.stream(), params.as_mut_ptr(), std::ptr::null_mut())
+        }
+        .result()
+        .map_err(|e| failed("cuLaunchKernel", e))?;
     }
     gpu.synchronize()?;
     let mut facts = vec![[0i64; META_LEN]; calls.len()];
     // SAFETY: the memory has exactly this size.
-    unsafe { result::memcpy_dtoh_sync(facts.as_flattened_mut(), memory.base()) }.map_err(|e| failed("cuMemcpyDtoH", e))?;
+    unsafe { result::memcpy_dtoh_sync(facts.as_flattened_mut(), memory.base()) }
+        .map_err(|e| failed("cuMemcpyDtoH", e))?;
     for (call, facts) in calls.into_iter().zip(facts) {
         let BoundCall::Kernel { kernel, spec, .. } = call else { continue };
         let phases: Vec<[u32; 2]> = facts[3..].chunks_exact(2).map(|pair| [pair[0] as u32, pair[1] as u32]).collect();

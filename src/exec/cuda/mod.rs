@@ -20,12 +20,12 @@
 //! | `gpu` | one device: its context, its kernels and libraries |
 //! | `arguments` | the arguments of kernels, and where their addresses come from |
 //! | `bound_call` | a call of the driver or of a library with everything fixed |
-//! | `general_members` | the geometry of kernels that read their sizes |
-| `draft` | which calls carry out an operation |
+//! | `draft` | which calls carry out an operation |
 //! | `bind` | their addresses |
 //! | `graph_nodes` | the nodes of a graph |
 //! | `clear_nodes` | kernels that zero memory in place of the copy engine |
 //! | `launch` | one launch of a recording |
+//! | `general_members` | the geometry of kernels that read their sizes |
 //! | `bound_ops` | the operations of a step, bound to its memory |
 //! | `extents` | the bytes that operations read and write |
 //! | `horizontal_fusion` | operations that share a launch |

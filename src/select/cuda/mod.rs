@@ -21,6 +21,7 @@ mod times;
 
 use crate::ops;
 pub use custom::{CustomKernel, cpp_act, cpp_bits};
+pub use elementwise::widening_kernel;
 pub use horizontal::fuse_horizontally;
 pub use loss::loss_function;
 pub use real::Real;

@@ -187,7 +187,10 @@ mod tests {
             spec.with_general("float, RELU, ANY".into(), vec![len])
         };
         let [small, large] = [8, 9].map(|len| act(len).of(Kernels::General));
-        assert_eq!((small.ty().as_str(), small.numbers(), large.numbers()), ("Act<float, RELU, ANY>", &[8][..], &[9][..]));
+        assert_eq!(
+            (small.ty().as_str(), small.numbers(), large.numbers()),
+            ("Act<float, RELU, ANY>", &[8][..], &[9][..])
+        );
         assert!(small != large && small.compiled() == large.compiled());
         assert_eq!(act(8).of(Kernels::Specialised), act(8));
         assert!(act(8).compiled() != act(9).compiled());
