@@ -6,6 +6,7 @@ use super::error::{CudaError, failed};
 use super::gpu::Gpu;
 use super::memory::DeviceMemory;
 use super::source::META_LEN;
+use crate::select::cuda::KernelFamily;
 use cudarc::driver::{result, sys};
 use std::ffi::c_void;
 use std::sync::Arc;
@@ -45,7 +46,8 @@ pub(super) fn set_geometry(gpu: &Gpu, calls: &mut [Vec<BoundCall>]) -> Result<()
         let BoundCall::Kernel { kernel, spec, .. } = call else { continue };
         let phases: Vec<[u32; 2]> = facts[3..].chunks_exact(2).map(|pair| [pair[0] as u32, pair[1] as u32]).collect();
         if phases[..kernel.phases.len()].iter().any(|[blocks, _]| *blocks == 0) {
-            return Err(format!("{} with the numbers {:?} has no blocks", spec.ty(), spec.numbers()).into());
+            let numbers = KernelFamily::of(spec.template).map(|family| family.named(spec.numbers()));
+            return Err(format!("{} has no blocks for {}", spec.ty(), numbers.unwrap_or_default()).into());
         }
         *kernel = Arc::new(kernel.with_geometry(&phases));
     }
