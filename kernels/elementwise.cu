@@ -657,18 +657,23 @@ template <class T, i64 ROWS, i64 CLASSES> struct Accuracy {
 // takes 32 EACH columns, EACH neighbours for each lane; its warps take every eighth row and are added up in fixed
 // order. Slots as StepSlots says; a part is that of 32 columns, of which a block fills its first. Moves ROWS * COLS *
 // sizeof(T) bytes.
-template <class Rule, class T, int ROWS, int COLS, int EACH> struct BiasStep {
-    static constexpr int PHASES = 1, THREADS = 256, WARPS = THREADS / 32, BLOCKS = ceil_div(COLS, 32 * EACH),
-                         PARTS = ceil_div(COLS, 32);
+template <class Rule, class T, i64 ROWS, i64 COLS, int EACH> struct BiasStep {
+    using Rows = Number<ROWS, 0>;
+    using Cols = Number<COLS, 1>;
+    static constexpr int PHASES = 1, THREADS = 256, WARPS = THREADS / 32;
     static constexpr i64 WORK = 0;
-    static_assert(COLS % EACH == 0, "a lane's columns are all there or all missing");
-    static constexpr int blocks(int) { return BLOCKS; }
+    static_assert(!Cols::FIXED || COLS % EACH == 0, "a lane's columns are all there or all missing");
+    static constexpr int blocks(int) { return ceil_div(COLS, 32 * EACH); }
+    DEV int blocks_for(const Args& a, int) { return ceil_div(Cols(a), 32 * EACH); }
     static constexpr int smem(int) { return WARPS * 32 * EACH * 4; }
     template <int PHASE> static __device__ void run(const Args& a, int block, char* smem) {
         using Slots = StepSlots<Rule>;
-        constexpr int STEPS = ceil_div(ROWS, WARPS), FLIGHT = 16 / EACH;
+        constexpr int MOST = 16 / EACH, FLIGHT = Rows::FIXED ? min_i(ceil_div(ROWS, WARPS), MOST) : MOST;
+        const Rows given_rows(a);
+        const Cols given_cols(a);
+        const int rows = (int)given_rows, cols = (int)given_cols, steps = ceil_div(rows, WARPS), count = ceil_div(cols, 32);
         const int lane = threadIdx.x % 32, warp = threadIdx.x / 32, col = (block * 32 + lane) * EACH;
-        const bool inside = COLS % (32 * EACH) == 0 || col < COLS;
+        const bool inside = (Cols::FIXED && COLS % (32 * EACH) == 0) || col < cols;
         const T* const from = a.at<T>(Slots::A) + (inside ? col : 0);
         Vec<float, EACH>* const partial = (Vec<float, EACH>*)smem;
         Rule rule;
@@ -681,11 +686,11 @@ template <class Rule, class T, int ROWS, int COLS, int EACH> struct BiasStep {
         }
 #pragma unroll
         for (int i = 0; i < EACH; ++i) sum.v[i] = 0.0f;
-#pragma unroll(STEPS < FLIGHT ? STEPS : FLIGHT)
-        for (int step = 0; step < STEPS; ++step) {
+#pragma unroll(FLIGHT)
+        for (int step = 0; step < steps; ++step) {
             const int row = warp + step * WARPS;
-            if (ROWS % WARPS != 0 && row >= ROWS) continue;
-            const Vec<T, EACH> more = load<T, EACH>(from + (i64)row * COLS);
+            if ((!Rows::FIXED || ROWS % WARPS != 0) && row >= rows) continue;
+            const Vec<T, EACH> more = load<T, EACH>(from + (i64)row * cols);
 #pragma unroll
             for (int i = 0; i < EACH; ++i) sum.v[i] += to_float(more.v[i]);
         }
@@ -716,9 +721,9 @@ template <class Rule, class T, int ROWS, int COLS, int EACH> struct BiasStep {
         if (!a.has(Slots::PARTS)) return;
         UpdatePart* const parts = a.at<UpdatePart>(Slots::PARTS);
         const UpdatePart all = lanes_metric(m).part();
-        if (lane < EACH && block * EACH + lane < PARTS)
+        if (lane < EACH && block * EACH + lane < count)
             parts[block * EACH + lane] = lane == 0 ? all : UpdatePart{0u, 0.0f};
-        if (block == 0) fill_parts<ceil_div(PARTS, 32) * 32 - PARTS>(parts, PARTS, UpdatePart{0u, 0.0f});
+        if (block == 0) fill_parts(parts, count, ceil_div(count, 32) * 32 - count, UpdatePart{0u, 0.0f});
     }
 };
 

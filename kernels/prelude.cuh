@@ -541,9 +541,9 @@ template <class Rule> struct StepSlots : slots::gradient_step {
         "a rule reads the slots of both");
 };
 
-// Writes pairs `first + i` of a parameter's parts for i < COUNT, by one warp: the first is `m`, the others are zero.
-template <int COUNT> DEV void fill_parts(UpdatePart* parts, int first, const UpdatePart& m) {
-    for (int i = threadIdx.x % 32; i < COUNT; i += 32) parts[first + i] = i == 0 ? m : UpdatePart{0u, 0.0f};
+// Writes pairs `first + i` of a parameter's parts for i < count, by one warp: the first is `m`, the others are zero.
+DEV void fill_parts(UpdatePart* parts, int first, int count, const UpdatePart& m) {
+    for (int i = threadIdx.x % 32; i < count; i += 32) parts[first + i] = i == 0 ? m : UpdatePart{0u, 0.0f};
 }
 
 // ---------------------------------------- asynchronous copies and matrix instructions

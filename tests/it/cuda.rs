@@ -350,8 +350,8 @@ fn general_kernels_equal_specialised_ones_and_an_edit_takes_over_what_is_there_o
     };
     let wide = r#"{"version": 1, "name": "wide-mse", "input": {"shape": [640], "batch": 512}, "layers": [
         {"type": "dense", "units": 1001, "activation": "gelu"}, {"type": "dropout", "rate": 0.3},
-        {"type": "layer_norm"}, {"type": "dense", "units": 333, "activation": "silu"}, {"type": "dense", "units": 7}],
-        "loss": {"type": "mse"}, "optimizer": {"type": "sgd", "lr": 0.001}, "data": {"type": "regression"}}"#;
+        {"type": "layer_norm"}, {"type": "dense", "units": 333, "activation": "silu"}, {"type": "dense", "units": 1}],
+        "loss": {"type": "mse"}, "optimizer": {"type": "adam", "lr": 0.001}, "data": {"type": "regression"}}"#;
     let names =
         ["digits-mlp", "digits-cnn", "digits-residual", "mlp-gelu-layernorm", "moons-deep", "regression", "iris"];
     let texts = BUNDLED.iter().filter(|b| names.contains(&b.name)).map(|b| b.text).chain([wide]);

@@ -20,24 +20,26 @@ pub(super) struct Phase {
     pub(super) smem: u32,
 }
 
+/// Loaded code.
+struct Module(sys::CUmodule);
+
 /// The compiled kernels of one operation, or of several that share a launch.
 pub(super) struct Kernel {
-    module: sys::CUmodule,
+    /// Where its code is, also for those who launch it with a geometry of their own.
+    module: Arc<Module>,
     pub(super) phases: Vec<Phase>,
     pub(super) threads: u32,
     pub(super) work_bytes: u64,
     /// Works out the geometry of a general member's launch; its phases have none.
     pub(super) geometry: Option<sys::CUfunction>,
-    /// The kernel that this is one launch of.
-    launch_of: Option<Arc<Self>>,
 }
 
 impl Kernel {
     /// A general member with the geometry of one launch: blocks and shared memory of each phase.
-    pub(super) fn with_geometry(self: &Arc<Self>, geometry: &[[u32; 2]]) -> Self {
+    pub(super) fn with_geometry(&self, geometry: &[[u32; 2]]) -> Self {
         let phase = |(phase, [blocks, smem]): (&Phase, &[u32; 2])| Phase { blocks: *blocks, smem: *smem, ..*phase };
         let phases = self.phases.iter().zip(geometry).map(phase).collect();
-        Self { phases, geometry: None, launch_of: Some(Arc::clone(self)), ..**self }
+        Self { module: Arc::clone(&self.module), phases, geometry: None, ..*self }
     }
 }
 
@@ -85,7 +87,8 @@ impl Loaded {
             return;
         }
         let unused = self.by_source.iter().filter(|(source, (kernel, asked))| {
-            Arc::strong_count(kernel) == 1 && *asked != self.now && !source.stays_in_graphs()
+            let is_held = Arc::strong_count(kernel) > 1 || Arc::strong_count(&kernel.module) > 1;
+            !is_held && *asked != self.now && !source.stays_in_graphs()
         });
         let mut unused: Vec<(u64, KernelSource)> = unused.map(|(s, (_, asked))| (*asked, s.clone())).collect();
         unused.sort_unstable_by_key(|(asked, _)| *asked);
@@ -94,7 +97,7 @@ impl Loaded {
             if let Some((kernel, _)) = self.by_source.remove(&source) {
                 // SAFETY: nobody else holds the kernel, so that neither a stream nor a graph launches it any more; the
                 // device is current.
-                let _ = unsafe { result::module::unload(kernel.module) };
+                let _ = unsafe { result::module::unload(kernel.module.0) };
             }
         }
     }
@@ -300,7 +303,8 @@ fn load(code: &[u8], source: &KernelSource) -> Result<Kernel, CudaError> {
             .map_err(|e| failed("cuModuleGetFunction", e))
     });
     let (threads, work_bytes) = (meta[1] as u32, meta[2] as u64);
-    Ok(Kernel { module, phases, threads, work_bytes, geometry: geometry.transpose()?, launch_of: None })
+    let module = Arc::new(Module(module));
+    Ok(Kernel { module, phases, threads, work_bytes, geometry: geometry.transpose()? })
 }
 
 /// The function of a phase, which may have as much shared memory as it asks for.

@@ -82,9 +82,11 @@ const MAX_PHASES: usize = 3;
 /// What a source reports about itself: phases, threads, scratch bytes, then blocks and shared memory of each phase.
 pub(super) const META_LEN: usize = 3 + 2 * MAX_PHASES;
 
-/// What a general member reports about itself: blocks and shared memory follow from the numbers of a launch, for which
-/// a kernel works them out.
-const GENERAL_FACTS: &str = "extern \"C\" __constant__ long long meta[9] = {member0::Op::PHASES, member0::Op::THREADS, 0, 0, 0, 0, 0, 0, 0};\n\
+/// What a general member reports about itself: its blocks follow from the numbers of a launch, for which a kernel works
+/// them out.
+const GENERAL_FACTS: &str = "extern \"C\" __constant__ long long meta[9] = \
+     {member0::Op::PHASES, member0::Op::THREADS, 0, \
+     0, member0::Op::smem(0), 0, member0::Op::smem(1), 0, member0::Op::smem(2)};\n\
      extern \"C\" __global__ void geometry(const __grid_constant__ Args a, long long* out) {\n\
      for (int phase = 0; phase < member0::Op::PHASES; ++phase) {\n\
      out[3 + 2 * phase] = member0::Op::blocks_for(a, phase);\n\

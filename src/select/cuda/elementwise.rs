@@ -50,10 +50,12 @@ pub fn kernels(kind: &OpKind, real: Real, gpu: &CudaFacts) -> Vec<CustomKernel> 
         }
         OpKind::BiasStep(ops::BiasStep { rows, cols, .. }) if rows * cols > 0 => {
             rule_type(kind).map_or_else(Vec::new, |rule| {
-                let arguments = format!("{rule}, {t}, {rows}, {cols}, {}", bias_columns(cols));
+                let each = bias_columns(cols);
+                let spec = spec("BiasStep", format!("{rule}, {t}, {rows}, {cols}, {each}"))
+                    .with_general(format!("{rule}, {t}, ANY, ANY, {each}"), vec![rows as u64, cols as u64]);
                 vec![CustomKernel {
                     tail: format!("{}_columns_v0", real.name()),
-                    spec: spec("BiasStep", arguments).with_pdl(leaving_room(true)),
+                    spec: spec.with_pdl(leaving_room(true)),
                     work_bytes: 0,
                     cost_us: PHASE_US + 0.6 * rows.div_ceil(128) as f64,
                 }]

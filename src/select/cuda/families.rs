@@ -29,13 +29,15 @@ const fn family(
 
 /// What families without general members are compiled for.
 const SIZES: &str = "everything";
+/// What general members of products are compiled for.
+const PRODUCT: &str = "type, which factor is transposed, tile, what follows, one phase or two, vectors";
 /// What general members over arrays are compiled for.
 const ARRAY: &str = "type, two classes of length";
 
 /// All of them.
 pub const FAMILIES: [KernelFamily; 58] = [
-    family(Gemm, "GemmSimt", SIZES, &[]),
-    family(Gemm, "GemmMma", SIZES, &[]),
+    family(Gemm, "GemmSimt", PRODUCT, &["rows", "columns", "depth", "splits"]),
+    family(Gemm, "GemmMma", PRODUCT, &["rows", "columns", "depth", "splits"]),
     family(Gemm, "GemmDirect", SIZES, &[]),
     family(Conv, "ConvGemm", SIZES, &[]),
     family(Conv, "ConvSliced", SIZES, &[]),
@@ -77,7 +79,7 @@ pub const FAMILIES: [KernelFamily; 58] = [
     family(Elementwise, "BiasCorr", "the optimizer's constants", &[]),
     family(Elementwise, "LossMean", "two classes of rows", &["rows"]),
     family(Elementwise, "Accuracy", "type, two classes of size", &["rows", "classes"]),
-    family(Elementwise, "BiasStep", SIZES, &[]),
+    family(Elementwise, "BiasStep", "type, rule of the update, columns of a lane", &["rows", "columns"]),
     family(Elementwise, "UpdateMetrics", "nothing", &["segments"]),
     family(Loss, "SoftmaxCe", "type, smoothing, lanes, vectors", &["rows", "classes"]),
     family(Loss, "SoftmaxCeGrad", "type, smoothing, vectors, two classes of size", &["rows", "classes"]),

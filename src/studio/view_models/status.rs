@@ -205,9 +205,9 @@ mod tests {
         assert_eq!(recorded_text(None, None, None, true), "not recorded: press Train or Step");
         assert!(recorded_text(None, None, None, false).starts_with("plan only"));
         let calls = Recording { calls: 23, ..Recording::default() };
-        let text = |recording| recorded_text(Some(recording), Some(8_123.4), None, true);
-        assert_eq!(text(&calls), "recorded, 23 calls, ready in 8.12 ms");
-        assert_eq!(text(&Recording { nodes: 3, ..calls }), "captured, 3 nodes, ready in 8.12 ms");
+        let text = |recording: Recording| recorded_text(Some(&recording), Some(8_123.4), None, true);
+        assert_eq!(text(calls.clone()), "recorded, 23 calls, ready in 8.12 ms");
+        assert_eq!(text(Recording { nodes: 3, ..calls }), "captured, 3 nodes, ready in 8.12 ms");
         assert_eq!(state_name(None), "No run");
     }
 }
