@@ -2,32 +2,38 @@
 
 // ---------------------------------------- flat arrays
 
-// LEN elements in groups of V, of 16 bytes. Neighbouring threads take neighbouring groups; a thread takes up to four
+// LEN (number 0) elements in groups of V, of 16 bytes. Neighbouring threads take neighbouring groups; a thread takes up to four
 // groups that lie a block apart and issues all its loads before its first store, so that large arrays keep enough bytes
 // in flight, while small ones are spread over as many multiprocessors as they have blocks. The LEN % V last elements go
 // one by one to the first threads of the last block. An operation says what it reads and what it writes for N
 // neighbouring elements from `at` on, with N either V or 1; it may work in place.
 template <class Op, i64 LEN, int V> struct Elementwise {
+    using Len = Number<LEN, 0>;
     static constexpr int PHASES = 1, THREADS = 256;
-    static constexpr i64 WORK = 0, GROUPS = LEN / V;
-    static constexpr int TAIL = (int)(LEN % V);
-    static constexpr int EACH = GROUPS >= 1 << 20 ? 4 : GROUPS >= 1 << 18 ? 2 : 1;
+    static constexpr i64 WORK = 0, MANY = 1 << 20, SOME = 1 << 18;
+    static constexpr int EACH = LEN == LARGE || LEN / V >= MANY ? 4 : LEN / V >= SOME ? 2 : 1;
     // Whether every thread has all its groups; an array of less than one group has none.
-    static constexpr bool EVEN = GROUPS != 0 && GROUPS % (THREADS * EACH) == 0;
-    static constexpr int blocks(int) { return max_i(1, ceil_div(GROUPS, THREADS * EACH)); }
+    static constexpr bool EVEN = LEN / V > 0 && LEN / V % (THREADS * EACH) == 0;
+    // Whether elements may be left over.
+    static constexpr bool UNEVEN = V > 1 && (!Len::FIXED || LEN % V != 0);
+    static constexpr int blocks_of(i64 groups) { return max_i(1, ceil_div(groups, THREADS * EACH)); }
+    static constexpr int blocks(int) { return blocks_of(LEN / V); }
+    DEV int blocks_for(const Args& a, int) { return blocks_of(Len(a) / V); }
     static constexpr int smem(int) { return 0; }
     template <int PHASE> static __device__ void run(const Args& a, int block, char*) {
+        const Len len(a);
+        const i64 groups = len / V;
         typename Op::template In<V> in[EACH];
         const i64 first = (i64)block * (THREADS * EACH) + threadIdx.x;
 #pragma unroll
         for (int i = 0; i < EACH; ++i)
-            if (EVEN || first + i * THREADS < GROUPS) in[i] = Op::template read<V>(a, (first + i * THREADS) * V);
+            if (EVEN || first + i * THREADS < groups) in[i] = Op::template read<V>(a, (first + i * THREADS) * V);
 #pragma unroll
         for (int i = 0; i < EACH; ++i)
-            if (EVEN || first + i * THREADS < GROUPS) Op::template write<V>(a, (first + i * THREADS) * V, in[i]);
-        if constexpr (TAIL != 0)
-            if (block == blocks(0) - 1 && threadIdx.x < TAIL) {
-                const i64 at = GROUPS * V + threadIdx.x;
+            if (EVEN || first + i * THREADS < groups) Op::template write<V>(a, (first + i * THREADS) * V, in[i]);
+        if constexpr (UNEVEN)
+            if (block == blocks_of(groups) - 1 && threadIdx.x < (int)(len % V)) {
+                const i64 at = groups * V + threadIdx.x;
                 Op::template write<1>(a, at, Op::template read<1>(a, at));
             }
     }
@@ -174,11 +180,14 @@ template <class T, i64 LEN> struct Add : Elementwise<Add<T, LEN>, LEN, WIDE_V<T>
     }
 };
 
-// y [ROWS, COLS] = x + bias [COLS], with x and y of T and the bias of float. Overwrites, in place allowed; moves 2 *
+// y [ROWS, COLS] (COLS is number 1) = x + bias [COLS], with x and y of T and the bias of float. Overwrites, in place allowed; moves 2 *
 // ROWS * COLS * sizeof(T) bytes. The matrix is walked as one array, so that x and y are moved in vectors whatever COLS
 // is; the bias is moved in vectors where COLS is a multiple of the vector's length.
-template <class T, i64 ROWS, int COLS> struct BiasAdd : Elementwise<BiasAdd<T, ROWS, COLS>, ROWS * COLS, WIDE_V<T>> {
+template <class T, i64 ROWS, i64 COLS>
+struct BiasAdd : Elementwise<BiasAdd<T, ROWS, COLS>, fixed_product(ROWS, COLS), WIDE_V<T>> {
     using Slots = slots::bias_add;
+    using Cols = Number<COLS, 1>;
+    static constexpr i64 LEN = fixed_product(ROWS, COLS);
     template <int N> struct In {
         Vec<T, N> x;
         Vec<float, N> bias;
@@ -187,14 +196,16 @@ template <class T, i64 ROWS, int COLS> struct BiasAdd : Elementwise<BiasAdd<T, R
         In<N> in;
         in.x = load<T, N>(a.at<T>(Slots::X) + at);
         // A 32-bit remainder costs a fraction of a 64-bit one.
-        int col = ROWS * COLS <= 0xffffffffll ? (int)((u32)at % (u32)COLS) : (int)(at % COLS);
+        const Cols given(a);
+        const int cols = (int)given;
+        int col = Number<LEN, 0>(a) <= 0xffffffffll ? (int)((u32)at % (u32)cols) : (int)(at % cols);
         const float* bias = a.at<float>(Slots::BIAS);
-        if constexpr (COLS % N == 0) in.bias = load_floats<N>(bias + col);
+        if constexpr (Cols::FIXED && COLS % N == 0) in.bias = load_floats<N>(bias + col);
         else {
 #pragma unroll
             for (int i = 0; i < N; ++i) {
                 in.bias.v[i] = bias[col];
-                col = col + 1 == COLS ? 0 : col + 1;
+                col = col + 1 == cols ? 0 : col + 1;
             }
         }
         return in;
@@ -214,90 +225,114 @@ template <class T, i64 ROWS, int COLS> struct BiasAdd : Elementwise<BiasAdd<T, R
 // A block takes a strip of up to 128 bytes of columns: TX neighbouring threads read neighbouring vectors of a row and
 // LANES rows are read at once; the lanes are then added up through shared memory. With CHUNKS = 1 a block runs down all
 // rows and writes db. Otherwise it runs down one of CHUNKS stretches of rows and leaves its sums in work [CHUNKS,
-// COLS], which phase 1 adds up, eight columns a block. Vectors are as wide as COLS allows. Moves ROWS * COLS *
+// COLS], which phase 1 adds up, eight columns a block. Vectors are as wide as COLS allows, which a general member is
+// compiled for (WIDTH_OF); ROWS, COLS and CHUNKS are the numbers 0 to 2. Moves ROWS * COLS *
 // sizeof(T) bytes, and 8 * CHUNKS * COLS more where CHUNKS > 1.
-template <class T, i64 ROWS, int COLS, bool ACCUMULATE, int CHUNKS> struct BiasGrad {
+template <class T, i64 ROWS, i64 COLS, bool ACCUMULATE, i64 CHUNKS, int V_ = vec_width<T>(COLS)> struct BiasGrad {
     using Slots = slots::bias_grad;
-    static constexpr int PHASES = CHUNKS == 1 ? 1 : 2, THREADS = 256;
+    using Rows = Number<ROWS, 0>;
+    using Cols = Number<COLS, 1>;
+    using Chunks = Number<CHUNKS, 2>;
+    static constexpr int PHASES = CHUNKS == 1 ? 1 : 2, THREADS = 256, V = V_;
     static constexpr i64 WORK = CHUNKS == 1 ? 0 : 4ll * CHUNKS * COLS;
-    static constexpr int V = vec_width<T>(COLS), GROUPS = COLS / V;
-    // The number of threads across a strip: the one that wastes the fewest threads in the last strip.
-    static constexpr int across() {
+    // The number of threads across a strip of rows of so many vectors: the one that wastes the fewest threads in the
+    // last strip.
+    static constexpr int across(int groups) {
         const int limit = min_i(32, 128 / (V * (int)sizeof(T)));
-        if (GROUPS <= limit) return GROUPS;
+        if (groups <= limit) return groups;
         int best = limit;
         for (int x = limit - 1; 2 * x > limit; --x)
-            if (ceil_div(GROUPS, x) * x < ceil_div(GROUPS, best) * best) best = x;
+            if (ceil_div(groups, x) * x < ceil_div(groups, best) * best) best = x;
         return best;
     }
-    static constexpr int TX = across(), LANES = THREADS / TX, STRIPS = ceil_div(GROUPS, TX), WIDTH = TX * V;
-    static constexpr i64 CHUNK_ROWS = (ROWS + CHUNKS - 1) / CHUNKS;
-    static constexpr int STEPS = ceil_div(CHUNK_ROWS, LANES), UNROLL = STEPS < 8 ? STEPS : 8;
-    // Threads that share the final sum of one column.
-    static constexpr int SHARE = min_i(THREADS / WIDTH, LANES);
-    static constexpr int blocks(int phase) { return phase == 0 ? STRIPS * CHUNKS : ceil_div(COLS, 8); }
-    static constexpr int smem(int phase) { return phase == 0 ? 4 * (LANES + SHARE) * WIDTH : 4 * 8 * 8; }
+    static constexpr int strips(int cols) { return ceil_div(cols / V, across(cols / V)); }
+    // Threads that share the final sum of one column, where a strip has TX vectors.
+    static constexpr int share(int tx) { return min_i(THREADS / (tx * V), THREADS / tx); }
+    static constexpr i64 chunk_rows(i64 rows, i64 chunks) { return (rows + chunks - 1) / chunks; }
+    static constexpr int steps(i64 rows, i64 chunks, int lanes) { return ceil_div(chunk_rows(rows, chunks), lanes); }
+    // How many loads are under way.
+    static constexpr int unroll() {
+        if (!Rows::FIXED || !Cols::FIXED || !Chunks::FIXED) return 8;
+        return min_i(8, steps(ROWS, CHUNKS, THREADS / across((int)(COLS / V))));
+    }
+    static constexpr int blocks_of(int cols, int chunks, int phase) {
+        return phase == 0 ? strips(cols) * chunks : ceil_div(cols, 8);
+    }
+    static constexpr int blocks(int phase) { return blocks_of((int)COLS, (int)CHUNKS, phase); }
+    DEV int blocks_for(const Args& a, int phase) { return blocks_of((int)Cols(a), (int)Chunks(a), phase); }
+    static constexpr int smem(int phase) {
+        if (phase != 0) return 4 * 8 * 8;
+        const int tx = Cols::FIXED ? across((int)(COLS / V)) : 0;
+        return Cols::FIXED ? 4 * (THREADS / tx + share(tx)) * tx * V : 4 * (THREADS * V + THREADS);
+    }
 
     DEV void finish(const Args& a, int col, float sum) {
         float* db = a.at<float>(Slots::DB) + col;
         *db = ACCUMULATE ? *db + sum : sum;
     }
     template <int PHASE> static __device__ void run(const Args& a, int block, char* smem) {
+        const Rows rows(a);
+        const Cols given_cols(a);
+        const Chunks given_chunks(a);
+        const int cols = (int)given_cols, chunks = (int)given_chunks;
         const int t = threadIdx.x;
         float* partial = (float*)smem;
         if constexpr (PHASE == 0) {
-            const int strip = block % STRIPS, chunk = block / STRIPS, lane = t / TX, group = strip * TX + t % TX;
-            const i64 start = chunk * CHUNK_ROWS, end = start + CHUNK_ROWS < ROWS ? start + CHUNK_ROWS : ROWS;
+            const int groups = cols / V, tx = across(groups), lanes = THREADS / tx, width = tx * V, shared_by = share(tx),
+                      count = strips(cols), each_steps = steps(rows, chunks, lanes);
+            const i64 each_rows = chunk_rows(rows, chunks);
+            const int strip = block % count, chunk = block / count, lane = t / tx, group = strip * tx + t % tx;
+            const i64 start = chunk * each_rows, end = start + each_rows < rows ? start + each_rows : rows;
             float sum[V];
 #pragma unroll
             for (int i = 0; i < V; ++i) sum[i] = 0.0f;
-            if (lane < LANES && group < GROUPS) {
+            if (lane < lanes && group < groups) {
                 const T* dy = a.at<T>(Slots::DY) + (i64)group * V;
-#pragma unroll UNROLL
-                for (int step = 0; step < STEPS; ++step) {
-                    const i64 row = start + step * LANES + lane;
+#pragma unroll unroll()
+                for (int step = 0; step < each_steps; ++step) {
+                    const i64 row = start + step * lanes + lane;
                     if (row < end) {
-                        const Vec<T, V> v = load<T, V>(dy + row * COLS);
+                        const Vec<T, V> v = load<T, V>(dy + row * cols);
 #pragma unroll
                         for (int i = 0; i < V; ++i) sum[i] += to_float(v.v[i]);
                     }
                 }
             }
-            if (lane < LANES) {
+            if (lane < lanes) {
 #pragma unroll
-                for (int i = 0; i < V; ++i) partial[lane * WIDTH + t % TX * V + i] = sum[i];
+                for (int i = 0; i < V; ++i) partial[lane * width + t % tx * V + i] = sum[i];
             }
             __syncthreads();
-            float* shared_sums = partial + LANES * WIDTH;
-            if (t < SHARE * WIDTH) {
+            float* shared_sums = partial + lanes * width;
+            if (t < shared_by * width) {
                 float s = 0.0f;
 #pragma unroll 8
-                for (int i = t / WIDTH; i < LANES; i += SHARE) s += partial[i * WIDTH + t % WIDTH];
+                for (int i = t / width; i < lanes; i += shared_by) s += partial[i * width + t % width];
                 shared_sums[t] = s;
             }
             __syncthreads();
-            const int col = strip * WIDTH + t;
-            if (t < WIDTH && col < COLS) {
+            const int col = strip * width + t;
+            if (t < width && col < cols) {
                 float s = shared_sums[t];
 #pragma unroll 8
-                for (int i = 1; i < SHARE; ++i) s += shared_sums[i * WIDTH + t];
+                for (int i = 1; i < shared_by; ++i) s += shared_sums[i * width + t];
                 if constexpr (CHUNKS == 1) finish(a, col, s);
-                else a.at<float>(Slots::WORK)[(i64)chunk * COLS + col] = s;
+                else a.at<float>(Slots::WORK)[(i64)chunk * cols + col] = s;
             }
         } else {
             // Four chunks of eight columns in each warp.
             const int col = block * 8 + t % 8;
             float s = 0.0f;
-            if (col < COLS) {
+            if (col < cols) {
                 const float* from = a.at<float>(Slots::WORK) + col;
 #pragma unroll 8
-                for (int i = t / 8; i < CHUNKS; i += THREADS / 8) s += from[(i64)i * COLS];
+                for (int i = t / 8; i < chunks; i += THREADS / 8) s += from[(i64)i * cols];
             }
             s += __shfl_xor_sync(0xffffffffu, s, 8);
             s += __shfl_xor_sync(0xffffffffu, s, 16);
             if (t % 32 < 8) partial[t / 32 * 8 + t % 8] = s;
             __syncthreads();
-            if (t < 8 && col < COLS) {
+            if (t < 8 && col < cols) {
                 float all = partial[t];
 #pragma unroll
                 for (int i = 1; i < THREADS / 32; ++i) all += partial[i * 8 + t];
@@ -371,17 +406,21 @@ template <class T, int N, int ROWS, int COLS> struct Transpose {
 
 // y = x * scale where the element's random number reaches THRESHOLD, else exactly 0; mask has one bit an element, the
 // lowest first, and zeros behind the last. THRESHOLD is the rate times 2^32, rounded up; SCALE holds the bits of the
-// float 1 / (1 - rate). Overwrites, in place allowed; moves 2 * LEN * sizeof(T) + LEN / 8 bytes.
+// float 1 / (1 - rate). LEN, THRESHOLD, SCALE and STREAM are the numbers 0 to 3. Overwrites, in place allowed; moves 2 *
+// LEN * sizeof(T) + LEN / 8 bytes.
 //
 // A block of random words serves four elements that are 16 apart. A warp takes 256 neighbouring elements: its lanes
 // draw two blocks of words each, exchange the decisions as ballots (bit 16 h + l of ballot q of round r stands for
 // element 128 r + 64 h + 16 q + l), and then move neighbouring elements in vectors of 16 bytes. No word is drawn twice.
-template <class T, i64 LEN, u32 THRESHOLD, u32 SCALE, u32 STREAM> struct Dropout {
+template <class T, i64 LEN, i64 THRESHOLD, i64 SCALE, i64 STREAM> struct Dropout {
     using Slots = slots::dropout;
+    using Len = Number<LEN, 0>;
     static constexpr int PHASES = 1, THREADS = 256, CHUNK = 256;
-    static constexpr i64 WORK = 0, CHUNKS = (LEN + CHUNK - 1) / CHUNK;
+    static constexpr i64 WORK = 0;
     static constexpr int V = WIDE_V<T>, PIECES = CHUNK / (32 * V);
-    static constexpr int blocks(int) { return ceil_div(CHUNKS, THREADS / 32); }
+    static constexpr int blocks_of(i64 len) { return ceil_div((len + CHUNK - 1) / CHUNK, THREADS / 32); }
+    static constexpr int blocks(int) { return blocks_of(LEN); }
+    DEV int blocks_for(const Args& a, int) { return blocks_of(Len(a)); }
     static constexpr int smem(int) { return 0; }
 
     DEV u32 pick(const u32 (&ballot)[4], int q) {
@@ -390,14 +429,18 @@ template <class T, i64 LEN, u32 THRESHOLD, u32 SCALE, u32 STREAM> struct Dropout
 
     template <int PHASE> static __device__ void run(const Args& a, int block, char*) {
         const int lane = threadIdx.x % 32;
-        const i64 chunk = (i64)block * (THREADS / 32) + threadIdx.x / 32, base = chunk * CHUNK;
-        if (chunk >= CHUNKS) return;
-        const bool full = LEN % CHUNK == 0 || base + CHUNK <= LEN;
+        const Len len(a);
+        const i64 chunks = (len + CHUNK - 1) / CHUNK, chunk = (i64)block * (THREADS / 32) + threadIdx.x / 32,
+                  base = chunk * CHUNK;
+        const u32 threshold = (u32)Number<THRESHOLD, 1>(a), stream = (u32)Number<STREAM, 3>(a);
+        const float scale = __uint_as_float((u32)Number<SCALE, 2>(a));
+        if (chunk >= chunks) return;
+        const bool full = (Len::FIXED && LEN % CHUNK == 0) || base + CHUNK <= len;
         const T* x = a.at<T>(Slots::X) + base;
         T* y = a.at<T>(Slots::Y) + base;
         u8* mask = a.at<u8>(Slots::MASK) + base / 8;
         const i64 seed = a.at<i64>(Slots::COUNTER)[0], step = a.at<i64>(Slots::COUNTER)[1];
-        const int rest = full ? CHUNK : (int)(LEN - base);
+        const int rest = full ? CHUNK : (int)(len - base);
         Vec<T, V> in[PIECES];
 #pragma unroll
         for (int piece = 0; piece < PIECES; ++piece) {
@@ -412,11 +455,11 @@ template <class T, i64 LEN, u32 THRESHOLD, u32 SCALE, u32 STREAM> struct Dropout
         u32 ballot[2][4];
 #pragma unroll
         for (int r = 0; r < 2; ++r) {
-            const Words words = dropout_words(seed, STREAM, step, (u32)(base / 4) + 32 * r + lane);
+            const Words words = dropout_words(seed, stream, step, (u32)(base / 4) + 32 * r + lane);
 #pragma unroll
             for (int q = 0; q < 4; ++q) {
                 const int at = 128 * r + lane / 16 * 64 + 16 * q + lane % 16;
-                ballot[r][q] = __ballot_sync(0xffffffffu, words.w[q] >= THRESHOLD && at < rest);
+                ballot[r][q] = __ballot_sync(0xffffffffu, words.w[q] >= threshold && at < rest);
             }
         }
 #pragma unroll
@@ -426,7 +469,7 @@ template <class T, i64 LEN, u32 THRESHOLD, u32 SCALE, u32 STREAM> struct Dropout
             Vec<T, V> out;
 #pragma unroll
             for (int i = 0; i < V; ++i)
-                out.v[i] = (keep >> i & 1) != 0 ? narrow<T>(to_float(in[piece].v[i]) * __uint_as_float(SCALE)) : T{};
+                out.v[i] = (keep >> i & 1) != 0 ? narrow<T>(to_float(in[piece].v[i]) * scale) : T{};
             if (at + V <= rest) store(y + at, out);
             else {
 #pragma unroll
@@ -451,8 +494,8 @@ template <class T, i64 LEN, u32 THRESHOLD, u32 SCALE, u32 STREAM> struct Dropout
 };
 
 // dx = dy * scale where the element's bit of the mask is set, else exactly 0. Overwrites, dx may share the memory of
-// dy; moves 2 * LEN * sizeof(T) + LEN / 8 bytes. SCALE as for Dropout.
-template <class T, i64 LEN, u32 SCALE> struct DropoutBwd : Elementwise<DropoutBwd<T, LEN, SCALE>, LEN, WIDE_V<T>> {
+// dy; moves 2 * LEN * sizeof(T) + LEN / 8 bytes. SCALE (number 1) as for Dropout.
+template <class T, i64 LEN, i64 SCALE> struct DropoutBwd : Elementwise<DropoutBwd<T, LEN, SCALE>, LEN, WIDE_V<T>> {
     using Slots = slots::dropout_bwd;
     template <int N> struct In {
         Vec<T, N> dy;
@@ -462,10 +505,11 @@ template <class T, i64 LEN, u32 SCALE> struct DropoutBwd : Elementwise<DropoutBw
         return {load<T, N>(a.at<T>(Slots::DY) + at), (u32)a.at<u8>(Slots::MASK)[at / 8] >> at % 8};
     }
     template <int N> DEV void write(const Args& a, i64 at, const In<N>& in) {
+        const float scale = __uint_as_float((u32)Number<SCALE, 1>(a));
         Vec<T, N> dx;
 #pragma unroll
         for (int i = 0; i < N; ++i)
-            dx.v[i] = (in.keep >> i & 1) != 0 ? narrow<T>(to_float(in.dy.v[i]) * __uint_as_float(SCALE)) : T{};
+            dx.v[i] = (in.keep >> i & 1) != 0 ? narrow<T>(to_float(in.dy.v[i]) * scale) : T{};
         store(a.at<T>(Slots::DX) + at, dx);
     }
 };
@@ -474,7 +518,7 @@ template <class T, i64 LEN, u32 SCALE> struct DropoutBwd : Elementwise<DropoutBw
 // sizeof(T) + LEN / 8 bytes.
 template <class T, i64 LEN> struct SignBits : Elementwise<SignBits<T, LEN>, LEN, 8> {
     using Slots = slots::sign_bits;
-    static_assert(LEN % 8 == 0, "a byte of the mask belongs to eight elements");
+    static_assert(!is_fixed(LEN) || LEN % 8 == 0, "a byte of the mask belongs to eight elements");
     template <int N> using In = Vec<float, N>;
     template <int N> DEV In<N> read(const Args& a, i64 at) {
         if constexpr (sizeof(T) == 4) return load_floats<N>(a.at<float>(Slots::X) + at);
@@ -538,25 +582,27 @@ template <u64 BETA1, u64 BETA2> struct BiasCorr {
 };
 
 // Slots: 0 row_loss [ROWS], 1 loss [1], 2 row_right [ROWS], 3 accuracy [1], all float, the last two where bound: means
-// over the rows. One block, which adds in a fixed order; overwrites; moves 4 to 8 bytes a row.
+// over the rows (number 0). One block, which adds in a fixed order; overwrites; moves 4 to 8 bytes a row.
 template <i64 ROWS> struct LossMean {
     using Slots = slots::loss_mean;
     static_assert(
         Slots::ROW_LOSS == 0 && Slots::LOSS == 1 && Slots::ACCURACY == Slots::ROW_RIGHT + 1, "a mean follows its rows");
-    static constexpr int PHASES = 1, THREADS = ROWS > 4096 ? 1024 : 256;
+    static constexpr int PHASES = 1, THREADS = ROWS > 4096 || ROWS == LARGE ? 1024 : 256;
     static constexpr i64 WORK = 0;
     static constexpr int blocks(int) { return 1; }
+    DEV int blocks_for(const Args&, int) { return 1; }
     static constexpr int smem(int) { return 4 * THREADS / 32; }
     template <int PHASE> static __device__ void run(const Args& a, int, char* smem) {
+        const Number<ROWS, 0> count(a);
 #pragma unroll
         for (int slot = Slots::ROW_LOSS; slot <= Slots::ROW_RIGHT; slot += Slots::ROW_RIGHT) {
             if (slot > Slots::ROW_LOSS && !a.has(slot + 1)) return;
             const float* const rows = a.at<float>(slot);
             float sum = 0.0f;
 #pragma unroll 8
-            for (i64 row = threadIdx.x; row < ROWS; row += THREADS) sum += rows[row];
+            for (i64 row = threadIdx.x; row < count; row += THREADS) sum += rows[row];
             sum = block_reduce<Sum, THREADS>(sum, (float*)smem);
-            if (threadIdx.x == 0) a.at<float>(slot + 1)[0] = sum / (float)ROWS;
+            if (threadIdx.x == 0) a.at<float>(slot + 1)[0] = sum / (float)count;
         }
     }
 };
@@ -564,30 +610,36 @@ template <i64 ROWS> struct LossMean {
 // accuracy [1] (float) = share of the rows of scores [ROWS, CLASSES] (T) whose first largest score is at the label
 // (i32). A row counts as wrong where its label names no class or one of its scores is not a number. One block; counts
 // are whole numbers, so the order of additions does not matter. A group of L lanes takes a row: nothing before the
-// label may reach its score, nothing behind may exceed it. Overwrites; moves ROWS * (CLASSES * sizeof(T) + 4) bytes.
-template <class T, i64 ROWS, int CLASSES> struct Accuracy {
+// label may reach its score, nothing behind may exceed it. ROWS and CLASSES are the numbers 0 and 1. Overwrites; moves
+// ROWS * (CLASSES * sizeof(T) + 4) bytes.
+template <class T, i64 ROWS, i64 CLASSES> struct Accuracy {
     using Slots = slots::accuracy;
-    static constexpr int PHASES = 1, THREADS = ROWS * CLASSES > 4096 ? 1024 : 256;
+    using Classes = Number<CLASSES, 1>;
+    static constexpr int PHASES = 1, THREADS = ROWS == LARGE || (is_fixed(ROWS) && ROWS * CLASSES > 4096) ? 1024 : 256;
     static constexpr i64 WORK = 0;
-    static constexpr int L = CLASSES <= 8 ? 1 : CLASSES <= 16 ? 2 : CLASSES <= 64 ? 8 : 32;
+    static constexpr int L = !Classes::FIXED ? 8 : CLASSES <= 8 ? 1 : CLASSES <= 16 ? 2 : CLASSES <= 64 ? 8 : 32;
     static constexpr int AT_ONCE = THREADS / L;
     static constexpr int blocks(int) { return 1; }
+    DEV int blocks_for(const Args&, int) { return 1; }
     static constexpr int smem(int) { return 4 * THREADS / 32; }
     template <int PHASE> static __device__ void run(const Args& a, int, char* smem) {
         const int lane = threadIdx.x % 32, within = lane % L;
         const u32 group = L == 32 ? 0xffffffffu : ((1u << L % 32) - 1) << (lane - within);
+        const Number<ROWS, 0> rows(a);
+        const Classes given(a);
+        const int classes = (int)given;
         float right = 0.0f;
-        for (i64 row0 = 0; row0 < ROWS; row0 += AT_ONCE) {
+        for (i64 row0 = 0; row0 < rows; row0 += AT_ONCE) {
             const i64 row = row0 + threadIdx.x / L;
             bool fits = false;
-            if (row < ROWS) {
+            if (row < rows) {
                 const int label = a.at<int>(Slots::LABELS)[row];
-                if (label >= 0 && label < CLASSES) {
-                    const T* scores = a.at<T>(Slots::SCORES) + row * CLASSES;
+                if (label >= 0 && label < classes) {
+                    const T* scores = a.at<T>(Slots::SCORES) + row * classes;
                     const float best = to_float(scores[label]);
                     fits = true;
 #pragma unroll 8
-                    for (int col = within; col < CLASSES; col += L) {
+                    for (int col = within; col < classes; col += L) {
                         const float score = to_float(scores[col]);
                         fits &= col < label ? score < best : score <= best;
                     }
@@ -597,7 +649,7 @@ template <class T, i64 ROWS, int CLASSES> struct Accuracy {
             if (within == 0 && (all & group) == group) right += 1.0f;
         }
         right = block_reduce<Sum, THREADS>(right, (float*)smem);
-        if (threadIdx.x == 0) a.at<float>(Slots::ACCURACY)[0] = right / (float)ROWS;
+        if (threadIdx.x == 0) a.at<float>(Slots::ACCURACY)[0] = right / (float)rows;
     }
 };
 
@@ -605,18 +657,23 @@ template <class T, i64 ROWS, int CLASSES> struct Accuracy {
 // takes 32 EACH columns, EACH neighbours for each lane; its warps take every eighth row and are added up in fixed
 // order. Slots as StepSlots says; a part is that of 32 columns, of which a block fills its first. Moves ROWS * COLS *
 // sizeof(T) bytes.
-template <class Rule, class T, int ROWS, int COLS, int EACH> struct BiasStep {
-    static constexpr int PHASES = 1, THREADS = 256, WARPS = THREADS / 32, BLOCKS = ceil_div(COLS, 32 * EACH),
-                         PARTS = ceil_div(COLS, 32);
+template <class Rule, class T, i64 ROWS, i64 COLS, int EACH> struct BiasStep {
+    using Rows = Number<ROWS, 0>;
+    using Cols = Number<COLS, 1>;
+    static constexpr int PHASES = 1, THREADS = 256, WARPS = THREADS / 32;
     static constexpr i64 WORK = 0;
-    static_assert(COLS % EACH == 0, "a lane's columns are all there or all missing");
-    static constexpr int blocks(int) { return BLOCKS; }
+    static_assert(!Cols::FIXED || COLS % EACH == 0, "a lane's columns are all there or all missing");
+    static constexpr int blocks(int) { return ceil_div(COLS, 32 * EACH); }
+    DEV int blocks_for(const Args& a, int) { return ceil_div(Cols(a), 32 * EACH); }
     static constexpr int smem(int) { return WARPS * 32 * EACH * 4; }
     template <int PHASE> static __device__ void run(const Args& a, int block, char* smem) {
         using Slots = StepSlots<Rule>;
-        constexpr int STEPS = ceil_div(ROWS, WARPS), FLIGHT = 16 / EACH;
+        constexpr int MOST = 16 / EACH, FLIGHT = Rows::FIXED ? min_i(ceil_div(ROWS, WARPS), MOST) : MOST;
+        const Rows given_rows(a);
+        const Cols given_cols(a);
+        const int rows = (int)given_rows, cols = (int)given_cols, steps = ceil_div(rows, WARPS), count = ceil_div(cols, 32);
         const int lane = threadIdx.x % 32, warp = threadIdx.x / 32, col = (block * 32 + lane) * EACH;
-        const bool inside = COLS % (32 * EACH) == 0 || col < COLS;
+        const bool inside = (Cols::FIXED && COLS % (32 * EACH) == 0) || col < cols;
         const T* const from = a.at<T>(Slots::A) + (inside ? col : 0);
         Vec<float, EACH>* const partial = (Vec<float, EACH>*)smem;
         Rule rule;
@@ -629,11 +686,11 @@ template <class Rule, class T, int ROWS, int COLS, int EACH> struct BiasStep {
         }
 #pragma unroll
         for (int i = 0; i < EACH; ++i) sum.v[i] = 0.0f;
-#pragma unroll(STEPS < FLIGHT ? STEPS : FLIGHT)
-        for (int step = 0; step < STEPS; ++step) {
+#pragma unroll(FLIGHT)
+        for (int step = 0; step < steps; ++step) {
             const int row = warp + step * WARPS;
-            if (ROWS % WARPS != 0 && row >= ROWS) continue;
-            const Vec<T, EACH> more = load<T, EACH>(from + (i64)row * COLS);
+            if ((!Rows::FIXED || ROWS % WARPS != 0) && row >= rows) continue;
+            const Vec<T, EACH> more = load<T, EACH>(from + (i64)row * cols);
 #pragma unroll
             for (int i = 0; i < EACH; ++i) sum.v[i] += to_float(more.v[i]);
         }
@@ -664,37 +721,40 @@ template <class Rule, class T, int ROWS, int COLS, int EACH> struct BiasStep {
         if (!a.has(Slots::PARTS)) return;
         UpdatePart* const parts = a.at<UpdatePart>(Slots::PARTS);
         const UpdatePart all = lanes_metric(m).part();
-        if (lane < EACH && block * EACH + lane < PARTS)
+        if (lane < EACH && block * EACH + lane < count)
             parts[block * EACH + lane] = lane == 0 ? all : UpdatePart{0u, 0.0f};
-        if (block == 0) fill_parts<ceil_div(PARTS, 32) * 32 - PARTS>(parts, PARTS, UpdatePart{0u, 0.0f});
+        if (block == 0) fill_parts(parts, count, ceil_div(count, 32) * 32 - count, UpdatePart{0u, 0.0f});
     }
 };
 
 // update_max [1] = largest of update_max_seg [SEGMENTS] (not a number where one is not) and grad_norm [1] = square root
 // of the sum of the squares of grad_norm_seg [SEGMENTS], each where both its input and its output are bound. Floats;
 // one block, which adds in a fixed order. Overwrites.
-template <int SEGMENTS> struct UpdateMetrics {
+template <i64 SEGMENTS> struct UpdateMetrics {
     using Slots = slots::update_metrics;
+    using Segments = Number<SEGMENTS, 0>;
     static constexpr int PHASES = 1, THREADS = 256;
     static constexpr i64 WORK = 0;
     static constexpr int blocks(int) { return 1; }
+    DEV int blocks_for(const Args&, int) { return 1; }
     static constexpr int smem(int) { return 8 * THREADS / 32; }
-    template <class R> DEV float reduce(const float* from, char* smem) {
+    template <class R> DEV float reduce(const float* from, const Segments& segments, char* smem) {
         float v = 0.0f;
 #pragma unroll 4
-        for (int i = threadIdx.x; i < SEGMENTS; i += THREADS) v = R::of(v, from[i]);
+        for (int i = threadIdx.x; i < segments; i += THREADS) v = R::of(v, from[i]);
         return block_reduce<R, THREADS>(v, (float*)smem);
     }
     template <int PHASE> static __device__ void run(const Args& a, int, char* smem) {
+        const Segments segments(a);
         if (a.has(Slots::UPDATE_MAX_SEG) && a.has(Slots::UPDATE_MAX)) {
-            const float largest = reduce<MaxOrNan>(a.at<float>(Slots::UPDATE_MAX_SEG), smem);
+            const float largest = reduce<MaxOrNan>(a.at<float>(Slots::UPDATE_MAX_SEG), segments, smem);
             if (threadIdx.x == 0) a.at<float>(Slots::UPDATE_MAX)[0] = largest;
         }
         if (a.has(Slots::GRAD_NORM_SEG) && a.has(Slots::GRAD_NORM)) {
             UpdateMetric* const of_warp = (UpdateMetric*)smem;
             UpdateSum sum = {0u, 0.0f, 0.0f};
 #pragma unroll 4
-            for (int i = threadIdx.x; i < SEGMENTS; i += THREADS) sum.add_norm(a.at<float>(Slots::GRAD_NORM_SEG)[i]);
+            for (int i = threadIdx.x; i < segments; i += THREADS) sum.add_norm(a.at<float>(Slots::GRAD_NORM_SEG)[i]);
             sum = lanes_metric(sum);
             // The largest change is no longer looked at there.
             __syncthreads();

@@ -13,7 +13,7 @@
 // rows. With SPLIT > 1 blocks share k as well: phase 0 leaves partial products [SPLIT, M, N] in `work`, and phase 1
 // sums them in fixed order and finishes. Results are deterministic: no atomics.
 //
-// Any M, N, K from 1 up. Copies are of 16, 8 or 4 bytes, whatever the row length of a factor allows; odd rows of 16-bit
+// M, N, K and SPLIT are the numbers 0 to 3 of the first two kernels. Any M, N, K from 1 up. Copies are of 16, 8 or 4 bytes, whatever the row length of a factor allows; odd rows of 16-bit
 // elements are loaded plainly.
 
 enum GemmTrans { GEMM_NN = 0, GEMM_NT = 1, GEMM_TN = 2 };
@@ -28,15 +28,25 @@ template <class A, class B> struct Choose<false, A, B> { using Type = B; };
 template <class T> struct IsBf16 { static constexpr bool YES = false; };
 template <> struct IsBf16<bf16> { static constexpr bool YES = true; };
 
+// The extents of a product, and the blocks that share k.
+template <i64 M, i64 N, i64 K, i64 SPLIT> struct Extents {
+    const Number<M, 0> m;
+    const Number<N, 1> n;
+    const Number<K, 2> k;
+    const Number<SPLIT, 3> split;
+    __device__ __forceinline__ explicit Extents(const Args& a) : m(a), n(a), k(a), split(a) {}
+};
+
 // ---------------------------------------- the end of a product
 
 // What V neighbouring elements of the product still need. `fetch` may run long before `finish`, so that its loads
 // overlap the product.
-template <class T, class Out, int N, bool ACC, class Epi, int V> struct Tail {
+template <class T, class Out, bool ACC, class Epi, int V> struct Tail {
     float bias[V], saved[V], previous[V];
 
-    __device__ __forceinline__ void fetch(const Args& a, i64 row, int col) {
-        const i64 at = row * N + col;
+    // The product has rows of `n` elements.
+    __device__ __forceinline__ void fetch(const Args& a, int n, i64 row, int col) {
+        const i64 at = row * n + col;
         if constexpr (Epi::BIAS) {
             const Vec<float, V> v = load<float, V>(a.at<float>(slots::product::BIAS) + col);
 #pragma unroll
@@ -55,8 +65,8 @@ template <class T, class Out, int N, bool ACC, class Epi, int V> struct Tail {
     }
 
     __device__ __forceinline__ void finish(
-        const Args& a, i64 row, int col, const Vec<float, V>& product, UpdateSum&) const {
-        const i64 at = row * N + col;
+        const Args& a, int n, i64 row, int col, const Vec<float, V>& product, UpdateSum&) const {
+        const i64 at = row * n + col;
         Vec<Out, V> out;
         Vec<T, V> before;
 #pragma unroll
@@ -80,13 +90,13 @@ template <class T, class Out, int N, bool ACC, class Epi, int V> struct Tail {
 // and all of the reduction under way at once.
 template <class Rule, int GRAIN, bool ALONE> struct Stepping : Epilogue<false, NONE, false, NONE> {};
 
-template <class T, int N, class Rule, int GRAIN, bool ALONE, int V>
-struct Tail<T, float, N, false, Stepping<Rule, GRAIN, ALONE>, V> {
+template <class T, class Rule, int GRAIN, bool ALONE, int V>
+struct Tail<T, float, false, Stepping<Rule, GRAIN, ALONE>, V> {
     Rule rule;
     Vec<float, V> param, state[2];
 
-    __device__ __forceinline__ void fetch(const Args& a, i64 row, int col) {
-        const i64 at = row * N + col;
+    __device__ __forceinline__ void fetch(const Args& a, int n, i64 row, int col) {
+        const i64 at = row * n + col;
         rule.read(a);
         param = load<float, V>(a.at<float>(Rule::PARAM) + at);
 #pragma unroll
@@ -94,8 +104,8 @@ struct Tail<T, float, N, false, Stepping<Rule, GRAIN, ALONE>, V> {
     }
 
     __device__ __forceinline__ void finish(
-        const Args& a, i64 row, int col, const Vec<float, V>& product, UpdateSum& sum) const {
-        const i64 at = row * N + col;
+        const Args& a, int n, i64 row, int col, const Vec<float, V>& product, UpdateSum& sum) const {
+        const i64 at = row * n + col;
         Vec<float, V> p = param, s0 = state[0], s1 = state[1];
         Vec<T, V> copy;
 #pragma unroll
@@ -116,16 +126,17 @@ struct Tail<T, float, N, false, Stepping<Rule, GRAIN, ALONE>, V> {
 template <class Epi> struct Ending {
     static constexpr int A = slots::product::A, B = slots::product::B;
     static constexpr bool ALONE = false;
-    template <int M, int N, int BM, int BN, int THREADS> DEV void close(const Args&, int, int, const UpdateSum&) {}
+    template <int BM, int BN, int THREADS, class E> DEV void close(const Args&, const E, int, int, const UpdateSum&) {}
 };
 
 template <class Rule, int GRAIN, bool ALONE_> struct Ending<Stepping<Rule, GRAIN, ALONE_>> {
     static constexpr bool ALONE = ALONE_;
     static constexpr int A = StepSlots<Rule>::A, B = StepSlots<Rule>::B;
-    template <int M, int N, int BM, int BN, int THREADS>
-    DEV void close(const Args& a, int row, int col, const UpdateSum& own) {
+    template <int BM, int BN, int THREADS, class E>
+    DEV void close(const Args& a, const E extents, int row, int col, const UpdateSum& own) {
         if (!a.has(StepSlots<Rule>::PARTS)) return;
-        constexpr int WARPS = THREADS / 32, HIGH = ceil_div(M, GRAIN), WIDE = ceil_div(N, 16);
+        constexpr int WARPS = THREADS / 32;
+        const int high = ceil_div(extents.m, GRAIN), wide = ceil_div(extents.n, 16);
         static_assert(BM % GRAIN == 0 && BN % 16 == 0, "a block's tile is made of whole parts");
         __shared__ UpdateMetric of_warp[WARPS];
         const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
@@ -140,10 +151,12 @@ template <class Rule, int GRAIN, bool ALONE_> struct Ending<Stepping<Rule, GRAIN
         constexpr int ACROSS = BN / 16;
         for (int i = lane; i < BM / GRAIN * ACROSS; i += 32) {
             const int r = row / GRAIN + i / ACROSS, c = col / 16 + i % ACROSS;
-            if (r < HIGH && c < WIDE) parts[r * WIDE + c] = i == 0 ? all : UpdatePart{0u, 0.0f};
+            if (r < high && c < wide) parts[r * wide + c] = i == 0 ? all : UpdatePart{0u, 0.0f};
         }
-        if (row == 0 && col == 0)
-            fill_parts<ceil_div(HIGH * WIDE, 32) * 32 - HIGH * WIDE>(parts, HIGH * WIDE, UpdatePart{0u, 0.0f});
+        if (row == 0 && col == 0) {
+            const int count = high * wide, rest = ceil_div(count, 32) * 32 - count;
+            fill_parts(parts, count, rest, UpdatePart{0u, 0.0f});
+        }
     }
 };
 
@@ -152,63 +165,70 @@ struct Place {
     int row, col, split;
 };
 
+// Neighbouring elements of rows of `n` that the end of a product takes at once.
+__host__ __device__ constexpr int end_width(i64 n) { return n % 4 == 0 ? 4 : n % 2 == 0 ? 2 : 1; }
+
 // The tiles of a product and what becomes of a finished one. GROUPS accumulators of a tile are in shared memory as
 // [GROUPS, BM, PITCH] floats; the pitch keeps the rows of a matrix instruction's result in different banks.
-template <class T, int M, int N, int TRANS, bool ACC, class Epi, int BM, int BN, int GROUPS, int SPLIT, int THREADS>
+template <class T, i64 M, i64 N, i64 K, int TRANS, bool ACC, class Epi, int BM, int BN, int GROUPS, i64 SPLIT,
+    int THREADS, int V>
 struct Tiles {
     using Out = typename Choose<TRANS == GEMM_TN, float, T>::Type;
-    static constexpr int V = N % 4 == 0 ? 4 : N % 2 == 0 ? 2 : 1;
-    using Ends = Tail<T, Out, N, ACC, Epi, V>;
-    static constexpr int DOWN = ceil_div(M, BM), ACROSS = ceil_div(N, BN), PITCH = BN + 8;
-    static constexpr int STAGING = GROUPS * BM * PITCH * 4;
-    static constexpr i64 WORK = SPLIT > 1 ? (i64)SPLIT * M * N * 4 : 0;
+    using E = Extents<M, N, K, SPLIT>;
+    using Ends = Tail<T, Out, ACC, Epi, V>;
+    static constexpr bool SPLITS = SPLIT != 1;
+    static constexpr int PITCH = BN + 8, STAGING = GROUPS * BM * PITCH * 4;
+    static constexpr i64 WORK = SPLITS ? (i64)SPLIT * M * N * 4 : 0;
     static constexpr int PER_ROW = BN / V, ITEMS = ceil_div(BM * PER_ROW, THREADS);
     // Few elements a thread: what the end needs is loaded before the product, which hides a trip to memory.
-    static constexpr bool EARLY = SPLIT == 1 && ITEMS <= 2;
+    static constexpr bool EARLY = !SPLITS && ITEMS <= 2;
     static_assert(BN % 4 == 0, "rows of a tile are moved in groups of four");
 
-    static constexpr int blocks(int phase) {
-        return phase == 0 ? DOWN * ACROSS * SPLIT : ceil_div((i64)M * N / V, THREADS);
+    static constexpr int blocks_of(i64 m, i64 n, i64 split, int phase) {
+        return phase == 0 ? ceil_div(m, BM) * ceil_div(n, BN) * (int)split : ceil_div(m * n / V, THREADS);
     }
+    static constexpr int blocks(int phase) { return blocks_of(M, N, SPLIT, phase); }
+    DEV int blocks_for(const E e, int phase) { return blocks_of(e.m, e.n, e.split, phase); }
 
     // Neighbouring blocks walk down eight rows of tiles before they step across, so that what runs at one time shares
     // both factors in L2.
-    DEV Place place(int block) {
-        constexpr int HIGH = min_i(8, DOWN);
-        const int split = block / (DOWN * ACROSS), tile = block % (DOWN * ACROSS);
-        const int first = tile / (HIGH * ACROSS) * HIGH, rows = min(DOWN - first, HIGH), rest = tile % (HIGH * ACROSS);
+    DEV Place place(const E e, int block) {
+        const int down = ceil_div(e.m, BM), across = ceil_div(e.n, BN), high = min_i(8, down);
+        const int split = block / (down * across), tile = block % (down * across);
+        const int first = tile / (high * across) * high, rows = min(down - first, high), rest = tile % (high * across);
         return Place{(first + rest % rows) * BM, rest / rows * BN, split};
     }
 
     // Whether the thread has an i-th group of elements in this tile, and where.
-    DEV bool item(const Place& p, int i, int& row, int& col) {
+    DEV bool item(const E e, const Place& p, int i, int& row, int& col) {
         const int index = threadIdx.x + i * THREADS;
         row = index / PER_ROW;
         col = index % PER_ROW * V;
-        return row < BM && p.row + row < M && p.col + col < N;
+        return row < BM && p.row + row < e.m && p.col + col < e.n;
     }
 
     struct Held {
         Ends ends[EARLY ? ITEMS : 1];
     };
 
-    DEV void fetch(const Args& a, const Place& p, Held& held) {
+    DEV void fetch(const Args& a, const E e, const Place& p, Held& held) {
         if constexpr (EARLY) {
 #pragma unroll
             for (int i = 0; i < ITEMS; ++i) {
                 int row, col;
-                if (item(p, i, row, col)) held.ends[i].fetch(a, p.row + row, p.col + col);
+                if (item(e, p, i, row, col)) held.ends[i].fetch(a, (int)e.n, p.row + row, p.col + col);
             }
         }
     }
 
     // Sums the groups' accumulators and stores the tile; all of them must be visible to the block.
-    DEV void finish(const Args& a, const Place& p, const float* staged, const Held& held) {
+    DEV void finish(const Args& a, const E e, const Place& p, const float* staged, const Held& held) {
+        const int n = (int)e.n;
         UpdateSum metric = {0u, 0.0f, 0.0f};
 #pragma unroll(ITEMS <= 4 ? ITEMS : 2)
         for (int i = 0; i < ITEMS; ++i) {
             int row, col;
-            if (!item(p, i, row, col)) continue;
+            if (!item(e, p, i, row, col)) continue;
             Vec<float, V> sum = load<float, V>(staged + row * PITCH + col);
 #pragma unroll
             for (int g = 1; g < GROUPS; ++g) {
@@ -216,39 +236,40 @@ struct Tiles {
 #pragma unroll
                 for (int v = 0; v < V; ++v) sum.v[v] += part.v[v];
             }
-            if constexpr (SPLIT > 1) {
+            if constexpr (SPLITS) {
                 store<float, V>(
-                    a.at<float>(slots::product::WORK) + ((i64)p.split * M + p.row + row) * N + p.col + col, sum);
+                    a.at<float>(slots::product::WORK) + ((i64)p.split * e.m + p.row + row) * n + p.col + col, sum);
             } else if constexpr (EARLY) {
-                held.ends[i].finish(a, p.row + row, p.col + col, sum, metric);
+                held.ends[i].finish(a, n, p.row + row, p.col + col, sum, metric);
             } else {
                 Ends ends;
-                ends.fetch(a, p.row + row, p.col + col);
-                ends.finish(a, p.row + row, p.col + col, sum, metric);
+                ends.fetch(a, n, p.row + row, p.col + col);
+                ends.finish(a, n, p.row + row, p.col + col, sum, metric);
             }
         }
-        Ending<Epi>::template close<M, N, BM, BN, THREADS>(a, p.row, p.col, metric);
+        Ending<Epi>::template close<BM, BN, THREADS>(a, e, p.row, p.col, metric);
     }
 
     // Phase 1: a thread sums V elements over the splits, in rising order.
-    DEV void combine(const Args& a, int block) {
-        using Index = typename Choose<((i64)M * N < (1ll << 30)), int, i64>::Type;
-        const Index at = ((Index)block * THREADS + threadIdx.x) * V;
-        if (at >= (Index)M * N) return;
-        const Index row = at / N;
-        const int col = (int)(at % N);
+    DEV void combine(const Args& a, const E e, int block) {
+        using Index = typename Choose<(is_fixed(M) && is_fixed(N) && M * N < (1ll << 30)), int, i64>::Type;
+        const Index m = (Index)e.m, n = (Index)e.n, at = ((Index)block * THREADS + threadIdx.x) * V;
+        const int split = (int)e.split;
+        if (at >= m * n) return;
+        const Index row = at / n;
+        const int col = (int)(at % n);
         Ends ends;
-        ends.fetch(a, row, col);
+        ends.fetch(a, (int)n, row, col);
         const float* work = a.at<float>(slots::product::WORK) + at;
         Vec<float, V> sum = load<float, V>(work);
 #pragma unroll 8
-        for (int s = 1; s < SPLIT; ++s) {
-            const Vec<float, V> part = load<float, V>(work + (i64)s * M * N);
+        for (int s = 1; s < split; ++s) {
+            const Vec<float, V> part = load<float, V>(work + (i64)s * m * n);
 #pragma unroll
             for (int v = 0; v < V; ++v) sum.v[v] += part.v[v];
         }
         UpdateSum none;
-        ends.finish(a, row, col, sum, none);
+        ends.finish(a, (int)n, row, col, sum, none);
     }
 };
 
@@ -257,18 +278,17 @@ struct Tiles {
 // What one step of one group needs of one factor. A factor whose rows run along k (ALONG_K; [LEN, K] in memory) lies as
 // [TILE][BK] in shared memory, another ([K, LEN] in memory) as [BK][TILE]; PAD elements between rows keep reads free of
 // bank conflicts. What is outside the factor is zero.
-template <class T, bool ALONG_K, int TILE, int BK, int LEN, int K, int PAD, bool K_EXACT> struct Slab {
+template <class T, bool ALONG_K, int TILE, int BK, i64 LEN, int PAD, bool K_EXACT, int WIDTH> struct Slab {
     static constexpr int ROWS = ALONG_K ? TILE : BK, COLS = ALONG_K ? BK : TILE, PITCH = COLS + PAD;
     static constexpr int BYTES = ROWS * PITCH * (int)sizeof(T);
-    static constexpr int FROM_ROWS = ALONG_K ? LEN : K, FROM_COLS = ALONG_K ? K : LEN;
-    static constexpr bool ROWS_EXACT = ALONG_K ? LEN % TILE == 0 : K_EXACT,
-                          COLS_EXACT = ALONG_K ? K_EXACT : LEN % TILE == 0;
-    static constexpr int V = min_i(vec_width<T>(FROM_COLS), COLS), PER_ROW = COLS / V, CHUNKS = ROWS * PER_ROW;
+    static constexpr bool LEN_EXACT = is_fixed(LEN) && LEN % TILE == 0;
+    static constexpr bool ROWS_EXACT = ALONG_K ? LEN_EXACT : K_EXACT, COLS_EXACT = ALONG_K ? K_EXACT : LEN_EXACT;
+    static constexpr int V = min_i(WIDTH, COLS), PER_ROW = COLS / V, CHUNKS = ROWS * PER_ROW;
     static_assert(PITCH * sizeof(T) % 16 == 0 && COLS % V == 0, "rows in shared memory start at multiples of 16 bytes");
 
     // Starts copying the slab at `at` (first row or column of the tile) and `k`, by THREADS threads of which this is
-    // number `thread`.
-    template <int THREADS> DEV void fill(T* to, const T* from, int at, int k, int thread) {
+    // number `thread`, from a factor of so many rows and columns.
+    template <int THREADS> DEV void fill(T* to, const T* from, int rows, int cols, int at, int k, int thread) {
         const int row0 = ALONG_K ? at : k, col0 = ALONG_K ? k : at;
         constexpr int EACH = ceil_div(CHUNKS, THREADS);
         if constexpr (V * sizeof(T) == 2) {
@@ -280,8 +300,8 @@ template <class T, bool ALONG_K, int TILE, int BK, int LEN, int K, int PAD, bool
 #pragma unroll
                 for (int j = 0; j < BATCH; ++j) {
                     int row, col;
-                    held[j] = chunk<THREADS>(thread, first + j, row, col) && inside(row0 + row, col0 + col)
-                        ? from[offset(row0 + row, col0 + col)]
+                    held[j] = chunk<THREADS>(thread, first + j, row, col) && inside(rows, cols, row0 + row, col0 + col)
+                        ? from[offset(cols, row0 + row, col0 + col)]
                         : T{};
                 }
 #pragma unroll
@@ -295,9 +315,9 @@ template <class T, bool ALONG_K, int TILE, int BK, int LEN, int K, int PAD, bool
             for (int j = 0; j < EACH; ++j) {
                 int row, col;
                 if (!chunk<THREADS>(thread, j, row, col)) continue;
-                const bool valid = inside(row0 + row, col0 + col);
+                const bool valid = inside(rows, cols, row0 + row, col0 + col);
                 copy_async<V * (int)sizeof(T)>(
-                    to + row * PITCH + col, valid ? from + offset(row0 + row, col0 + col) : from, valid);
+                    to + row * PITCH + col, valid ? from + offset(cols, row0 + row, col0 + col) : from, valid);
             }
         }
     }
@@ -315,26 +335,45 @@ template <class T, bool ALONG_K, int TILE, int BK, int LEN, int K, int PAD, bool
         }
         return CHUNKS % THREADS == 0 || row < ROWS;
     }
-    DEV bool inside(int row, int col) { return (ROWS_EXACT || row < FROM_ROWS) && (COLS_EXACT || col < FROM_COLS); }
-    DEV i64 offset(int row, int col) { return (i64)row * FROM_COLS + col; }
+    DEV i64 offset(int cols, int row, int col) { return (i64)row * cols + col; }
+    DEV bool inside(int rows, int cols, int row, int col) {
+        return (ROWS_EXACT || row < rows) && (COLS_EXACT || col < cols);
+    }
+};
+
+// How many slabs a ring has.
+template <i64 STEPS> struct Steps {
+    __device__ __forceinline__ constexpr explicit Steps(int) {}
+    __device__ __forceinline__ constexpr operator int() const { return (int)STEPS; }
+};
+template <> struct Steps<ANY> {
+    int value;
+    __device__ __forceinline__ explicit Steps(int steps) : value(steps) {}
+    __device__ __forceinline__ operator int() const { return value; }
 };
 
 // The ring of STEPS slabs in at most STAGES buffers: all at once where they fit, else one buffer is free to be filled
-// while another is read.
-template <int STEPS, int STAGES> struct Ring {
-    static constexpr int BUFFERS = min_i(STEPS, STAGES), AHEAD = STEPS <= STAGES ? STEPS : STAGES - 1;
+// while another is read. Where the kernel is not compiled for STEPS, a buffer is always free, and steps beyond the last
+// copy nothing.
+template <i64 STEPS, int STAGES> struct Ring {
+    static constexpr bool FIXED = is_fixed(STEPS), ALL = FIXED && STEPS <= STAGES;
+    static constexpr int BUFFERS = ALL ? (int)STEPS : STAGES, AHEAD = ALL ? (int)STEPS : STAGES - 1;
 
     // Calls fill_a(step, buffer), fill_b(step, buffer) and compute(buffer) for every step, and fetch() once, the first
     // and the last as early as the launch's flags allow. WARP: the group is one warp, which needs no barrier of the
     // block.
     template <bool WARP, class Fetch, class FillA, class FillB, class Compute>
-    DEV void turn(const Args& a, Fetch fetch, FillA fill_a, FillB fill_b, Compute compute) {
+    DEV void turn(const Args& a, const Steps<STEPS> given, Fetch fetch, FillA fill_a, FillB fill_b, Compute compute) {
+        const int steps = given;
         const u64 flags = launch_flags(a);
         const bool early_a = flags & EARLY_A, early_b = flags & EARLY_B, early_ends = flags & EARLY_ENDS;
         if (early_ends) fetch();
         if (early_a || early_b) {
 #pragma unroll 1
             for (int step = 0; step < AHEAD; ++step) {
+                if constexpr (!FIXED) {
+                    if (step >= steps) break;
+                }
                 if (early_a) fill_a(step, step);
                 if (early_b) fill_b(step, step);
             }
@@ -343,19 +382,21 @@ template <int STEPS, int STAGES> struct Ring {
         if (!early_ends) fetch();
 #pragma unroll 1
         for (int step = 0; step < AHEAD; ++step) {
-            if (!early_a) fill_a(step, step);
-            if (!early_b) fill_b(step, step);
+            bool is_there = true;
+            if constexpr (!FIXED) is_there = step < steps;
+            if (!early_a && is_there) fill_a(step, step);
+            if (!early_b && is_there) fill_b(step, step);
             copy_commit();
         }
         int full = 0, empty = AHEAD % BUFFERS;
 #pragma unroll 1
-        for (int step = 0; step < STEPS; ++step) {
+        for (int step = 0; step < steps; ++step) {
             copy_wait<AHEAD - 1>();
             // Every thread's copies of this step have landed, and every thread has left the buffer that is filled next.
             if constexpr (WARP) __syncwarp();
             else __syncthreads();
-            if constexpr (AHEAD < STEPS) {
-                if (step + AHEAD < STEPS) {
+            if constexpr (!ALL) {
+                if (step + AHEAD < steps) {
                     fill_a(step + AHEAD, empty);
                     fill_b(step + AHEAD, empty);
                 }
@@ -382,10 +423,11 @@ template <int STEPS, int STAGES> struct Ring {
 // share k, each taking BK of every KG BK. THREADS = KG (BM / TM)(BN / TN). Shared memory: up to 96 KB. Overwrites c, or
 // adds to it (ACC). 16-byte accesses where row lengths are multiples of four. Moves M K ceil(N / BN) + K N ceil(M / BM)
 // floats from L2.
-template <int M, int N, int K, int TRANS, bool ACC, class Epi, int BM, int BN, int BK, int TM, int TN, int KG,
-    int SPLIT>
+template <i64 M, i64 N, i64 K, int TRANS, bool ACC, class Epi, int BM, int BN, int BK, int TM, int TN, int KG,
+    i64 SPLIT, int VA = vec_width<float>(TRANS == GEMM_TN ? M : K), int VB = vec_width<float>(TRANS == GEMM_NT ? K : N),
+    int VC = gemm::end_width(N)>
 struct GemmSimt {
-    static constexpr int PHASES = SPLIT > 1 ? 2 : 1;
+    static constexpr int PHASES = SPLIT == 1 ? 1 : 2;
     static constexpr bool BEGINS = true;
     static constexpr int ACROSS = BN / TN, GROUP = (BM / TM) * ACROSS, THREADS = KG * GROUP;
     // A warp covers LY x LX threads of its tile: eight neighbours read 128 bytes of b, and rows of a are read by
@@ -393,12 +435,14 @@ struct GemmSimt {
     static constexpr int LX = min_i(8, ACROSS), LY = 32 / LX;
     static_assert(
         GROUP % 32 == 0 && ACROSS % LX == 0 && (BM / TM) % LY == 0 && BK % 4 == 0, "a group is made of whole warps");
-    static constexpr int STEPS = ceil_div(ceil_div(K, BK * KG), SPLIT);
-    static constexpr bool K_EXACT = (i64)STEPS * SPLIT * BK * KG == K, A_ALONG = TRANS != GEMM_TN,
+    static constexpr bool FIXED = is_fixed(K) && is_fixed(SPLIT);
+    static constexpr int steps_of(i64 k, i64 split) { return ceil_div(ceil_div(k, BK * KG), split); }
+    static constexpr i64 STEPS = FIXED ? steps_of(K, SPLIT) : ANY;
+    static constexpr bool K_EXACT = FIXED && STEPS * SPLIT * BK * KG == K, A_ALONG = TRANS != GEMM_TN,
                           B_ALONG = TRANS == GEMM_NT;
-    using SlabA = gemm::Slab<float, A_ALONG, BM, BK, M, K, A_ALONG ? 4 : 0, K_EXACT>;
-    using SlabB = gemm::Slab<float, B_ALONG, BN, BK, N, K, B_ALONG ? 4 : 0, K_EXACT>;
-    using Tiles = gemm::Tiles<float, M, N, TRANS, ACC, Epi, BM, BN, KG, SPLIT, THREADS>;
+    using SlabA = gemm::Slab<float, A_ALONG, BM, BK, M, A_ALONG ? 4 : 0, K_EXACT, VA>;
+    using SlabB = gemm::Slab<float, B_ALONG, BN, BK, N, B_ALONG ? 4 : 0, K_EXACT, VB>;
+    using Tiles = gemm::Tiles<float, M, N, K, TRANS, ACC, Epi, BM, BN, KG, SPLIT, THREADS, VC>;
     static constexpr int STEP_BYTES = KG * (SlabA::BYTES + SlabB::BYTES);
     static constexpr int STAGES = max_i(2, min_i(GROUP == 32 ? 8 : 4, gemm::RING_LIMIT / STEP_BYTES));
     using Ring = gemm::Ring<STEPS, STAGES>;
@@ -407,6 +451,7 @@ struct GemmSimt {
     static_assert(SMEM <= 99 * 1024, "a block's shared memory");
 
     static constexpr int blocks(int phase) { return Tiles::blocks(phase); }
+    DEV int blocks_for(const Args& a, int phase) { return Tiles::blocks_for(typename Tiles::E(a), phase); }
     static constexpr int smem(int phase) { return phase == 0 ? SMEM : 0; }
 
     // The position in the tile of a thread's i-th element in one dimension. Along k in memory, neighbouring threads
@@ -443,14 +488,17 @@ struct GemmSimt {
     template <int PHASE> static __device__ void run(const Args& a, int block, char* smem) {
         if constexpr (PHASE == 1) {
             begin(a);
-            Tiles::combine(a, block);
+            Tiles::combine(a, typename Tiles::E(a), block);
         } else {
-            const gemm::Place place = Tiles::place(block);
+            const typename Tiles::E extents(a);
+            const int m = (int)extents.m, n = (int)extents.n, depth = (int)extents.k,
+                      steps = steps_of(extents.k, extents.split);
+            const gemm::Place place = Tiles::place(extents, block);
             typename Tiles::Held held;
             const int group = threadIdx.x / GROUP, thread = threadIdx.x % GROUP, lane = thread % 32, warp = thread / 32;
             const int tx = warp % (ACROSS / LX) * LX + lane % LX, ty = warp / (ACROSS / LX) * LY + lane / LX;
             char* const mine = smem + group * (SlabA::BYTES + SlabB::BYTES);
-            const int k0 = place.split * STEPS * (KG * BK) + group * BK;
+            const int k0 = place.split * steps * (KG * BK) + group * BK;
             float acc[TM][TN];
 #pragma unroll
             for (int i = 0; i < TM; ++i)
@@ -459,11 +507,11 @@ struct GemmSimt {
 
             const auto fill_a = [&](int step, int buffer) {
                 SlabA::template fill<GROUP>((float*)(mine + buffer * STEP_BYTES), a.at<float>(gemm::Ending<Epi>::A),
-                    place.row, k0 + step * (KG * BK), thread);
+                    A_ALONG ? m : depth, A_ALONG ? depth : m, place.row, k0 + step * (KG * BK), thread);
             };
             const auto fill_b = [&](int step, int buffer) {
                 SlabB::template fill<GROUP>((float*)(mine + buffer * STEP_BYTES + SlabA::BYTES),
-                    a.at<float>(gemm::Ending<Epi>::B), place.col, k0 + step * (KG * BK), thread);
+                    a.at<float>(gemm::Ending<Epi>::B), B_ALONG ? n : depth, B_ALONG ? depth : n, place.col, k0 + step * (KG * BK), thread);
             };
             const auto compute = [&](int buffer) {
                 const float* const sa = (const float*)(mine + buffer * STEP_BYTES);
@@ -481,7 +529,7 @@ struct GemmSimt {
                             for (int j = 0; j < TN; ++j) acc[i][j] = fmaf(fa[q][i], fb[q][j], acc[i][j]);
                 }
             };
-            Ring::template turn<GROUP == 32>(a, [&] { Tiles::fetch(a, place, held); }, fill_a, fill_b, compute);
+            Ring::template turn<GROUP == 32>(a, gemm::Steps<STEPS>(steps), [&] { Tiles::fetch(a, typename Tiles::E(a), place, held); }, fill_a, fill_b, compute);
 
             float* const staged = (float*)smem;
 #pragma unroll
@@ -497,7 +545,7 @@ struct GemmSimt {
                 }
             }
             __syncthreads();
-            Tiles::finish(a, place, staged, held);
+            Tiles::finish(a, extents, place, staged, held);
         }
     }
 };
@@ -511,10 +559,11 @@ struct GemmSimt {
 // groups, each taking BK of every WK BK of k. THREADS = 32 WM WN WK. BK is a multiple of 16 (8 for float). Shared
 // memory: up to 96 KB. Overwrites c, or adds to it (ACC). 16-byte accesses where row lengths are multiples of 16 bytes.
 // Moves M K ceil(N / BN) + K N ceil(M / BM) elements from L2.
-template <class T, int M, int N, int K, int TRANS, bool ACC, class Epi, int BM, int BN, int BK, int WM, int WN, int WK,
-    int SPLIT>
+template <class T, i64 M, i64 N, i64 K, int TRANS, bool ACC, class Epi, int BM, int BN, int BK, int WM, int WN, int WK,
+    i64 SPLIT, int VA = vec_width<T>(TRANS == GEMM_TN ? M : K), int VB = vec_width<T>(TRANS == GEMM_NT ? K : N),
+    int VC = gemm::end_width(N)>
 struct GemmMma {
-    static constexpr int PHASES = SPLIT > 1 ? 2 : 1;
+    static constexpr int PHASES = SPLIT == 1 ? 1 : 2;
     static constexpr bool BEGINS = true;
     static constexpr int GROUP = WM * WN * 32, THREADS = WK * GROUP;
     static constexpr bool FLOAT = sizeof(T) == 4;
@@ -522,15 +571,17 @@ struct GemmMma {
     static constexpr int E = 16 / (int)sizeof(T), KS = 2 * E, DOWN = BM / WM / 16, ACROSS = BN / WN / 8;
     static_assert(
         BM % (16 * WM) == 0 && BN % (16 * WN) == 0 && BK % KS == 0, "a warp's tile is made of whole instructions");
-    static constexpr int STEPS = ceil_div(ceil_div(K, BK * WK), SPLIT);
-    static constexpr bool K_EXACT = (i64)STEPS * SPLIT * BK * WK == K, A_ALONG = TRANS != GEMM_TN,
+    static constexpr bool FIXED = is_fixed(K) && is_fixed(SPLIT);
+    static constexpr int steps_of(i64 k, i64 split) { return ceil_div(ceil_div(k, BK * WK), split); }
+    static constexpr i64 STEPS = FIXED ? steps_of(K, SPLIT) : ANY;
+    static constexpr bool K_EXACT = FIXED && STEPS * SPLIT * BK * WK == K, A_ALONG = TRANS != GEMM_TN,
                           B_ALONG = TRANS == GEMM_NT;
     // Rows that ldmatrix reads need an odd number of 16-byte units; floats that lie across k are read one by one, four
     // rows of eight at a time.
     template <bool ALONG_K> static constexpr int PAD = ALONG_K || !FLOAT ? E : 8;
-    using SlabA = gemm::Slab<T, A_ALONG, BM, BK, M, K, PAD<A_ALONG>, K_EXACT>;
-    using SlabB = gemm::Slab<T, B_ALONG, BN, BK, N, K, PAD<B_ALONG>, K_EXACT>;
-    using Tiles = gemm::Tiles<T, M, N, TRANS, ACC, Epi, BM, BN, WK, SPLIT, THREADS>;
+    using SlabA = gemm::Slab<T, A_ALONG, BM, BK, M, PAD<A_ALONG>, K_EXACT, VA>;
+    using SlabB = gemm::Slab<T, B_ALONG, BN, BK, N, PAD<B_ALONG>, K_EXACT, VB>;
+    using Tiles = gemm::Tiles<T, M, N, K, TRANS, ACC, Epi, BM, BN, WK, SPLIT, THREADS, VC>;
     static constexpr int STEP_BYTES = WK * (SlabA::BYTES + SlabB::BYTES);
     static constexpr int STAGES = max_i(2, min_i(8, gemm::RING_LIMIT / STEP_BYTES));
     using Ring = gemm::Ring<STEPS, STAGES>;
@@ -539,6 +590,7 @@ struct GemmMma {
     static_assert(SMEM <= 99 * 1024, "a block's shared memory");
 
     static constexpr int blocks(int phase) { return Tiles::blocks(phase); }
+    DEV int blocks_for(const Args& a, int phase) { return Tiles::blocks_for(typename Tiles::E(a), phase); }
     static constexpr int smem(int phase) { return phase == 0 ? SMEM : 0; }
 
     // The 16 x KS piece of a at row `m` and `k` of the slab. ldmatrix hands lane l the 32 bits at row l / 4, word l % 4
@@ -588,14 +640,17 @@ struct GemmMma {
     template <int PHASE> static __device__ void run(const Args& a, int block, char* smem) {
         if constexpr (PHASE == 1) {
             begin(a);
-            Tiles::combine(a, block);
+            Tiles::combine(a, typename Tiles::E(a), block);
         } else {
-            const gemm::Place place = Tiles::place(block);
+            const typename Tiles::E extents(a);
+            const int m = (int)extents.m, n = (int)extents.n, depth = (int)extents.k,
+                      steps = steps_of(extents.k, extents.split);
+            const gemm::Place place = Tiles::place(extents, block);
             typename Tiles::Held held;
             const int group = threadIdx.x / GROUP, thread = threadIdx.x % GROUP, lane = thread % 32, warp = thread / 32;
             const int m0 = warp / WN * (BM / WM), n0 = warp % WN * (BN / WN);
             char* const mine = smem + group * (SlabA::BYTES + SlabB::BYTES);
-            const int k0 = place.split * STEPS * (WK * BK) + group * BK;
+            const int k0 = place.split * steps * (WK * BK) + group * BK;
             float acc[DOWN][ACROSS][4];
 #pragma unroll
             for (int i = 0; i < DOWN; ++i)
@@ -605,12 +660,13 @@ struct GemmMma {
                     for (int v = 0; v < 4; ++v) acc[i][j][v] = 0.0f;
 
             const auto fill_a = [&](int step, int buffer) {
-                SlabA::template fill<GROUP>((T*)(mine + buffer * STEP_BYTES), a.at<T>(gemm::Ending<Epi>::A), place.row,
+                SlabA::template fill<GROUP>((T*)(mine + buffer * STEP_BYTES), a.at<T>(gemm::Ending<Epi>::A), A_ALONG ? m : depth,
+                    A_ALONG ? depth : m, place.row,
                     k0 + step * (WK * BK), thread);
             };
             const auto fill_b = [&](int step, int buffer) {
                 SlabB::template fill<GROUP>((T*)(mine + buffer * STEP_BYTES + SlabA::BYTES),
-                    a.at<T>(gemm::Ending<Epi>::B), place.col, k0 + step * (WK * BK), thread);
+                    a.at<T>(gemm::Ending<Epi>::B), B_ALONG ? n : depth, B_ALONG ? depth : n, place.col, k0 + step * (WK * BK), thread);
             };
             const auto compute = [&](int buffer) {
                 const T* const sa = (const T*)(mine + buffer * STEP_BYTES);
@@ -629,7 +685,7 @@ struct GemmMma {
                             multiply(acc[i][j], fa[i], fb[j / 2][j % 2 * 2], fb[j / 2][j % 2 * 2 + 1]);
                 }
             };
-            Ring::template turn<GROUP == 32>(a, [&] { Tiles::fetch(a, place, held); }, fill_a, fill_b, compute);
+            Ring::template turn<GROUP == 32>(a, gemm::Steps<STEPS>(steps), [&] { Tiles::fetch(a, typename Tiles::E(a), place, held); }, fill_a, fill_b, compute);
 
             // Lane l holds columns 2 (l % 4) and the next of rows l / 4 and 8 below.
             float* const staged = (float*)smem;
@@ -643,7 +699,7 @@ struct GemmMma {
                         store<float, 2>(at + (i * 16 + h * 8) * Tiles::PITCH + j * 8,
                             Vec<float, 2>{{acc[i][j][2 * h], acc[i][j][2 * h + 1]}});
             __syncthreads();
-            Tiles::finish(a, place, staged, held);
+            Tiles::finish(a, extents, place, staged, held);
         }
     }
 };
@@ -788,7 +844,7 @@ struct GemmDirect {
     static constexpr int DEPTH = min_i(STEPS, min_i(FIT_REGISTERS, FIT_SHARED));
     using Out = typename gemm::Choose<TRANS == GEMM_TN, float, T>::Type;
     static constexpr int V = N % 4 == 0 ? 4 : N % 2 == 0 ? 2 : 1;
-    using Ends = gemm::Tail<T, Out, N, ACC, Epi, V>;
+    using Ends = gemm::Tail<T, Out, ACC, Epi, V>;
     static constexpr int DOWN = ceil_div(M, BM), ACROSS = ceil_div(N, BN), PER_ROW = BN / V,
                          ITEMS = ceil_div(BM * PER_ROW, THREADS);
     // Narrow rows need a gap so that eight lanes' stores of sixteen bytes fall into different banks; wider ones are
@@ -890,7 +946,7 @@ struct GemmDirect {
 #pragma unroll
             for (int i = 0; i < ITEMS; ++i) {
                 int row, col;
-                if (item(i, row, col)) ends[i].fetch(a, row0 + row, col0 + col);
+                if (item(i, row, col)) ends[i].fetch(a, N, row0 + row, col0 + col);
             }
         };
         const u64 flags = launch_flags(a);
@@ -999,8 +1055,9 @@ struct GemmDirect {
             for (int k = 1; k < WK; ++k)
 #pragma unroll
                 for (int v = 0; v < V; ++v) part[0].v[v] += part[k].v[v];
-            ends[i].finish(a, row0 + row, col0 + col, part[0], metric);
+            ends[i].finish(a, N, row0 + row, col0 + col, part[0], metric);
         }
-        gemm::Ending<Epi>::template close<M, N, BM, BN, THREADS>(a, row0, col0, metric);
+        const gemm::Extents<M, N, K, 1> extents(a);
+        gemm::Ending<Epi>::template close<BM, BN, THREADS>(a, extents, row0, col0, metric);
     }
 };

@@ -18,21 +18,26 @@ struct LossMax {
     DEV float of(float a, float b) { return fmaxf(a, b); }
 };
 
-// What the smoothing, given as the bits of an f64, makes of targets.
-template <int CLASSES, u64 SMOOTHING> struct LossTarget {
+#define OWN __device__ __forceinline__
+
+// What the smoothing, given as the bits of an f64, makes of targets. CLASSES is number 1 of an operation.
+template <i64 CLASSES, u64 SMOOTHING> struct LossTarget {
     static constexpr bool SMOOTH = SMOOTHING << 1 != 0;
+    const Number<CLASSES, 1> given;
+    OWN explicit LossTarget(const Args& a) : given(a) {}
+    OWN int classes() const { return (int)given; }
     DEV double smoothing() { return __longlong_as_double((i64)SMOOTHING); }
     DEV float keep() { return (float)(1.0 - smoothing()); }
-    DEV float share() { return (float)(smoothing() / CLASSES); }
-    DEV bool names_class(int label) { return (u32)label < (u32)CLASSES; }
+    OWN float share() const { return (float)(smoothing() / classes()); }
+    OWN bool names_class(int label) const { return (u32)label < (u32)classes(); }
     // What the probability of class `col` should be.
-    DEV float of(int label, int col) {
+    OWN float of(int label, int col) const {
         const float other = names_class(label) ? share() : loss_nan();
-        return col == label ? (float)(1.0 - smoothing() + smoothing() / CLASSES) : other;
+        return col == label ? (float)(1.0 - smoothing() + smoothing() / classes()) : other;
     }
     // The loss of a row from its sum of exponentials, the label's score and the sum of all scores, all relative to the
     // largest score.
-    DEV float loss(float log_sum, float own, float all) {
+    OWN float loss(float log_sum, float own, float all) const {
         const float loss = log_sum - keep() * own;
         return SMOOTH ? loss - share() * all : loss;
     }
@@ -75,26 +80,33 @@ DEV u32 loss_draw(u32* ticket) {
     return drawn;
 }
 
-// Adds K values over all blocks; true for the one thread that holds the sums. Partial sums are in `work [BLOCKS, K]`;
+// The blocks of an operation, number INDEX of it.
+template <i64 BLOCKS, int INDEX> struct LossBlocks : Number<BLOCKS, INDEX> {
+    static constexpr bool ONE = BLOCKS == 1;
+    using Number<BLOCKS, INDEX>::Number;
+};
+
+// Adds K values over all blocks; true for the one thread that holds the sums. Partial sums are in `work [blocks, K]`;
 // the block that draws the last number from `ticket` adds them up and puts the ticket back to zero. One block needs
 // neither.
-template <int K, int THREADS, int BLOCKS>
-DEV bool loss_total(float (&v)[K], float* work, u32* ticket, int block, char* smem) {
+template <int K, int THREADS, class Blocks>
+DEV bool loss_total(float (&v)[K], const Blocks& given, float* work, u32* ticket, int block, char* smem) {
     float* scratch = (float*)smem;
+    const int blocks = (int)given;
     loss_block_sum<K, THREADS>(v, scratch);
-    if constexpr (BLOCKS > 1) {
+    if constexpr (!Blocks::ONE) {
         u32* last = (u32*)(scratch + 32 * K);
         if (threadIdx.x == 0) {
 #pragma unroll
             for (int k = 0; k < K; ++k) work[block * K + k] = v[k];
-            *last = loss_draw(ticket) == BLOCKS - 1;
+            *last = loss_draw(ticket) == blocks - 1;
         }
         __syncthreads();
         if (*last == 0) return false;
 #pragma unroll
         for (int k = 0; k < K; ++k) v[k] = 0.0f;
 #pragma unroll 4
-        for (int i = threadIdx.x; i < BLOCKS; i += THREADS) {
+        for (int i = threadIdx.x; i < blocks; i += THREADS) {
 #pragma unroll
             for (int k = 0; k < K; ++k) v[k] += __ldcg(work + i * K + k);
         }
@@ -104,22 +116,28 @@ DEV bool loss_total(float (&v)[K], float* work, u32* ticket, int block, char* sm
     return threadIdx.x == 0;
 }
 
-// A row of up to 1024 classes, held in the registers of LANES (1 to 32, a power of two) neighbouring threads of a warp.
-// Every lane of the warp takes part in `softmax`, whether its row exists or not.
-template <class T, int CLASSES, u64 SMOOTHING, int LANES> struct LossRow {
-    using Target = LossTarget<CLASSES, SMOOTHING>;
-    static constexpr int V = min_i(vec_width<T>(CLASSES), CLASSES <= 128 ? 4 : 8);
-    static constexpr int ITERS = ceil_div(CLASSES, LANES * V), N = ITERS * V;
+// How many classes one access moves, and how often a lane does that where LANES share a row in registers.
+template <class T> __host__ __device__ constexpr int loss_width(i64 classes) {
+    return min_i(vec_width<T>(classes), classes <= 128 ? 4 : 8);
+}
+__host__ __device__ constexpr int loss_turns(i64 classes, int lanes, int width) {
+    return ceil_div(classes, lanes * width);
+}
+
+// A row of up to 1024 classes, held in the registers of LANES (1 to 32, a power of two) neighbouring threads of a warp,
+// ITERS vectors of V each. Every lane of the warp takes part in `softmax`, whether its row exists or not.
+template <class T, class Target, int LANES, int V, int ITERS> struct LossRow {
+    static constexpr int N = ITERS * V;
     float v[N];
 
     DEV int column(int i, int lane) { return (i / V * LANES + lane) * V + i % V; }
 
     // Places past the row get minus infinity, whose exponential is zero.
-    __device__ __forceinline__ void read(const T* row, int lane, bool valid) {
+    __device__ __forceinline__ void read(const Target& target, const T* row, int lane, bool valid) {
 #pragma unroll
         for (int k = 0; k < ITERS; ++k) {
             const int col = column(k * V, lane);
-            if (valid && col < CLASSES) {
+            if (valid && col < target.classes()) {
                 const Vec<T, V> x = load<T, V>(row + col);
 #pragma unroll
                 for (int j = 0; j < V; ++j) v[k * V + j] = to_float(x.v[j]);
@@ -131,7 +149,7 @@ template <class T, int CLASSES, u64 SMOOTHING, int LANES> struct LossRow {
     }
 
     // Turns scores into probabilities. Gives the loss, and whether the first of the largest scores is at the label.
-    __device__ __forceinline__ float softmax(int lane, int label, bool& right) {
+    __device__ __forceinline__ float softmax(const Target& target, int lane, int label, bool& right) {
         float max = v[0], own = 0.0f;
 #pragma unroll
         for (int i = 0; i < N; ++i) {
@@ -140,13 +158,13 @@ template <class T, int CLASSES, u64 SMOOTHING, int LANES> struct LossRow {
         }
         max = warp_reduce<LossMax, LANES>(max);
         if constexpr (LANES > 1) own = __shfl_sync(0xffffffffu, own, (u32)label / V % LANES, LANES);
-        if (!Target::names_class(label)) own = loss_nan();
+        if (!target.names_class(label)) own = loss_nan();
         bool wrong = false;
         float sum = 0.0f, all = 0.0f;
 #pragma unroll
         for (int i = 0; i < N; ++i) {
             const int col = column(i, lane);
-            if (col < CLASSES) {
+            if (col < target.classes()) {
                 wrong |= !(col < label ? v[i] < own : v[i] <= own);
                 if constexpr (Target::SMOOTH) all += v[i] - max;
             }
@@ -160,15 +178,15 @@ template <class T, int CLASSES, u64 SMOOTHING, int LANES> struct LossRow {
         const float inverse = __fdividef(1.0f, sum);
 #pragma unroll
         for (int i = 0; i < N; ++i) v[i] *= inverse;
-        return Target::loss(logf(sum), own - max, all);
+        return target.loss(logf(sum), own - max, all);
     }
 
     // Writes `f(probability, column)`.
-    template <class F> __device__ __forceinline__ void write(T* row, int lane, F f) const {
+    template <class F> __device__ __forceinline__ void write(const Target& target, T* row, int lane, F f) const {
 #pragma unroll
         for (int k = 0; k < ITERS; ++k) {
             const int col = column(k * V, lane);
-            if (col >= CLASSES) continue;
+            if (col >= target.classes()) continue;
             Vec<T, V> out;
 #pragma unroll
             for (int j = 0; j < V; ++j) out.v[j] = narrow<T>(f(v[k * V + j], col + j));
@@ -179,19 +197,17 @@ template <class T, int CLASSES, u64 SMOOTHING, int LANES> struct LossRow {
 
 // A row of more than 1024 classes, shared by a block and read three times: the second and third time mostly from the
 // caches.
-template <class T, int CLASSES, u64 SMOOTHING, int THREADS> struct LossWideRow {
-    using Target = LossTarget<CLASSES, SMOOTHING>;
-    static constexpr int V = vec_width<T>(CLASSES);
+template <class T, class Target, int THREADS, int V> struct LossWideRow {
     float max, log_sum;
 
     // As `LossRow::softmax`; the row itself stays. Every thread of the block gets the results. `scratch` holds THREADS
     // / 32 floats.
-    __device__ __forceinline__ float softmax(const T* row, int label, bool& right, float* scratch) {
+    __device__ __forceinline__ float softmax(const Target& target, const T* row, int label, bool& right, float* scratch) {
         // The label's score is read before the first barrier, hence before another thread can overwrite it.
-        const float own = Target::names_class(label) ? to_float(row[label]) : loss_nan();
+        const float own = target.names_class(label) ? to_float(row[label]) : loss_nan();
         float largest = -loss_infinity();
 #pragma unroll 4
-        for (int col = threadIdx.x * V; col < CLASSES; col += THREADS * V) {
+        for (int col = threadIdx.x * V; col < target.classes(); col += THREADS * V) {
             const Vec<T, V> x = load<T, V>(row + col);
 #pragma unroll
             for (int j = 0; j < V; ++j) largest = fmaxf(largest, to_float(x.v[j]));
@@ -200,7 +216,7 @@ template <class T, int CLASSES, u64 SMOOTHING, int THREADS> struct LossWideRow {
         bool wrong = false;
         float sum = 0.0f, all = 0.0f;
 #pragma unroll 2
-        for (int col = threadIdx.x * V; col < CLASSES; col += THREADS * V) {
+        for (int col = threadIdx.x * V; col < target.classes(); col += THREADS * V) {
             const Vec<T, V> x = load<T, V>(row + col);
 #pragma unroll
             for (int j = 0; j < V; ++j) {
@@ -213,12 +229,12 @@ template <class T, int CLASSES, u64 SMOOTHING, int THREADS> struct LossWideRow {
         log_sum = logf(block_reduce<Sum, THREADS>(sum, scratch));
         if constexpr (Target::SMOOTH) all = block_reduce<Sum, THREADS>(all, scratch);
         right = __syncthreads_or(wrong) == 0;
-        return Target::loss(log_sum, own - max, all);
+        return target.loss(log_sum, own - max, all);
     }
 
-    template <class F> __device__ __forceinline__ void write(const T* row, T* to, F f) const {
+    template <class F> __device__ __forceinline__ void write(const Target& target, const T* row, T* to, F f) const {
 #pragma unroll 2
-        for (int col = threadIdx.x * V; col < CLASSES; col += THREADS * V) {
+        for (int col = threadIdx.x * V; col < target.classes(); col += THREADS * V) {
             const Vec<T, V> x = load<T, V>(row + col);
             Vec<T, V> out;
 #pragma unroll
@@ -234,31 +250,37 @@ template <class T, int CLASSES, u64 SMOOTHING, int THREADS> struct LossWideRow {
 // lie on logits. LANES threads share a row: up to 32 hold a row of at most 1024 classes in registers; LANES = THREADS
 // stands for a row for each block. Accesses are as wide as rows allow, up to 16 bytes. Overwrites; deterministic. Moves
 // logits and probs once.
-template <class T, int ROWS, int CLASSES, u64 SMOOTHING, int LANES, int THREADS_> struct SoftmaxCe {
+template <class T, i64 ROWS, i64 CLASSES, u64 SMOOTHING, int LANES, int THREADS_,
+    int V = (LANES > 32) ? vec_width<T>(CLASSES) : loss_width<T>(CLASSES), int ITERS = loss_turns(CLASSES, LANES, V)>
+struct SoftmaxCe {
     using Slots = slots::softmax_ce;
+    using Target = LossTarget<CLASSES, SMOOTHING>;
     static constexpr int PHASES = 1, THREADS = THREADS_;
     static constexpr int GROUPS = THREADS / LANES;
     static constexpr int blocks(int) { return ceil_div(ROWS, GROUPS); }
+    DEV int blocks_for(const Args& a, int) { return ceil_div(Number<ROWS, 0>(a), GROUPS); }
     static constexpr int smem(int) { return LANES > 32 ? 128 : 0; }
     static constexpr i64 WORK = 0;
     template <int PHASE> static __device__ void run(const Args& a, int block, char* smem) {
+        const Number<ROWS, 0> rows(a);
+        const Target target(a);
         const int row = block * GROUPS + threadIdx.x / LANES, lane = threadIdx.x % LANES;
-        const bool valid = row < ROWS;
-        const T* logits = a.at<T>(Slots::LOGITS) + (i64)row * CLASSES;
+        const bool valid = row < rows;
+        const T* logits = a.at<T>(Slots::LOGITS) + (i64)row * target.classes();
         const int label = valid ? a.at<int>(Slots::LABELS)[row] : 0;
-        T* probs = a.has(Slots::PROBS) && valid ? a.at<T>(Slots::PROBS) + (i64)row * CLASSES : nullptr;
+        T* probs = a.has(Slots::PROBS) && valid ? a.at<T>(Slots::PROBS) + (i64)row * target.classes() : nullptr;
         const auto same = [](float p, int) { return p; };
         bool right;
         float loss;
         if constexpr (LANES > 32) {
-            LossWideRow<T, CLASSES, SMOOTHING, THREADS> scores;
-            loss = scores.softmax(logits, label, right, (float*)smem);
-            if (probs != nullptr) scores.write(logits, probs, same);
+            LossWideRow<T, Target, THREADS, V> scores;
+            loss = scores.softmax(target, logits, label, right, (float*)smem);
+            if (probs != nullptr) scores.write(target, logits, probs, same);
         } else {
-            LossRow<T, CLASSES, SMOOTHING, LANES> scores;
-            scores.read(logits, lane, valid);
-            loss = scores.softmax(lane, label, right);
-            if (probs != nullptr) scores.write(probs, lane, same);
+            LossRow<T, Target, LANES, V, ITERS> scores;
+            scores.read(target, logits, lane, valid);
+            loss = scores.softmax(target, lane, label, right);
+            if (probs != nullptr) scores.write(target, probs, lane, same);
         }
         if (valid && lane == 0 && a.has(Slots::ROW_LOSS)) a.at<float>(Slots::ROW_LOSS)[row] = loss;
     }
@@ -267,43 +289,48 @@ template <class T, int ROWS, int CLASSES, u64 SMOOTHING, int LANES, int THREADS_
 // Slots: 0 probs [rows, classes] T, 1 labels [rows] i32, 2 dlogits [rows, classes] T, 3 scale [1] float; dlogits may
 // lie on probs. `dlogits = (probs - target) / rows * scale`. Two groups of up to 16 bytes a thread, 256 threads a
 // block. Overwrites; deterministic.
-template <class T, int ROWS, int CLASSES, u64 SMOOTHING> struct SoftmaxCeGrad {
+template <class T, i64 ROWS, i64 CLASSES, u64 SMOOTHING, int V = vec_width<T>(CLASSES)> struct SoftmaxCeGrad {
     using Slots = slots::softmax_ce_grad;
+    using Rows = Number<ROWS, 0>;
+    using Target = LossTarget<CLASSES, SMOOTHING>;
     static constexpr int PHASES = 1, THREADS = 256;
-    static constexpr int V = vec_width<T>(CLASSES), ROW_VECS = CLASSES / V;
-    static constexpr i64 VECS = (i64)ROWS * ROW_VECS;
-    static constexpr int EACH = VECS > 100000 ? 2 : 1;
-    static constexpr int blocks(int) { return ceil_div(VECS, THREADS * EACH); }
+    static constexpr int EACH = ROWS == LARGE || (is_fixed(ROWS) && ROWS * (CLASSES / V) > 100000) ? 2 : 1;
+    static constexpr int blocks_of(i64 rows, i64 classes) { return ceil_div(rows * (classes / V), THREADS * EACH); }
+    static constexpr int blocks(int) { return blocks_of(ROWS, CLASSES); }
+    DEV int blocks_for(const Args& a, int) { return blocks_of(Rows(a), Number<CLASSES, 1>(a)); }
     static constexpr int smem(int) { return 0; }
     static constexpr i64 WORK = 0;
     template <int PHASE> static __device__ void run(const Args& a, int block, char*) {
-        const float scale = (a.has(Slots::SCALE) ? *a.at<float>(Slots::SCALE) : 1.0f) / ROWS;
+        const Rows rows(a);
+        const Target target(a);
+        const int row_vecs = target.classes() / V;
+        const i64 vecs = rows * row_vecs;
+        const float scale = (a.has(Slots::SCALE) ? *a.at<float>(Slots::SCALE) : 1.0f) / rows;
         Vec<T, V> p[EACH];
         int label[EACH];
 #pragma unroll
         for (int e = 0; e < EACH; ++e) {
             const i64 at = (i64)block * (THREADS * EACH) + e * THREADS + threadIdx.x;
-            if (at >= VECS) continue;
+            if (at >= vecs) continue;
             p[e] = load<T, V>(a.at<T>(Slots::PROBS) + at * V);
-            label[e] = a.at<int>(Slots::LABELS)[row_of(at)];
+            label[e] = a.at<int>(Slots::LABELS)[row_of(at, row_vecs, vecs)];
         }
 #pragma unroll
         for (int e = 0; e < EACH; ++e) {
             const i64 at = (i64)block * (THREADS * EACH) + e * THREADS + threadIdx.x;
-            if (at >= VECS) continue;
-            const int col = (int)(at - (i64)row_of(at) * ROW_VECS) * V;
+            if (at >= vecs) continue;
+            const int col = (int)(at - (i64)row_of(at, row_vecs, vecs) * row_vecs) * V;
 #pragma unroll
             for (int j = 0; j < V; ++j) {
-                const float target = LossTarget<CLASSES, SMOOTHING>::of(label[e], col + j);
-                p[e].v[j] = narrow<T>((to_float(p[e].v[j]) - target) * scale);
+                const float wanted = target.of(label[e], col + j);
+                p[e].v[j] = narrow<T>((to_float(p[e].v[j]) - wanted) * scale);
             }
             store<T, V>(a.at<T>(Slots::DLOGITS) + at * V, p[e]);
         }
     }
     // Division by a constant is a multiplication in 32 bits and several of them in 64.
-    DEV int row_of(i64 at) {
-        if constexpr (VECS < 0x7fffffff) return (int)((u32)at / ROW_VECS);
-        else return (int)(at / ROW_VECS);
+    DEV int row_of(i64 at, int row_vecs, i64 vecs) {
+        return vecs < 0x7fffffff ? (int)((u32)at / row_vecs) : (int)(at / row_vecs);
     }
 };
 
@@ -313,66 +340,77 @@ template <class T, int ROWS, int CLASSES, u64 SMOOTHING> struct SoftmaxCeGrad {
 // blocks stride over the rows, and each group of threads has up to four rows under way. With one block neither work nor
 // ticket is used; otherwise work holds two floats for each block and the last block adds them up. Overwrites;
 // deterministic. Moves logits and dlogits once.
-template <class T, int ROWS, int CLASSES, u64 SMOOTHING, int LANES, int THREADS_, int BLOCKS> struct SoftmaxCeFused {
+template <class T, i64 ROWS, i64 CLASSES, u64 SMOOTHING, int LANES, int THREADS_, i64 BLOCKS,
+    int V = (LANES > 32) ? vec_width<T>(CLASSES) : loss_width<T>(CLASSES), int ITERS = loss_turns(CLASSES, LANES, V)>
+struct SoftmaxCeFused {
     using Slots = slots::softmax_ce_fused;
+    using Blocks = LossBlocks<BLOCKS, 2>;
     static constexpr int PHASES = 1, THREADS = THREADS_;
     static constexpr int blocks(int) { return BLOCKS; }
+    DEV int blocks_for(const Args& a, int) { return (int)Blocks(a); }
     static constexpr int smem(int) { return loss_smem<2>(); }
     static constexpr i64 WORK = BLOCKS > 1 ? 8ll * BLOCKS : 0;
     using Target = LossTarget<CLASSES, SMOOTHING>;
 
     template <int PHASE> static __device__ void run(const Args& a, int block, char* smem) {
-        const float scale = (a.has(Slots::SCALE) ? *a.at<float>(Slots::SCALE) : 1.0f) / ROWS;
+        const Number<ROWS, 0> rows(a);
+        const Blocks count(a);
+        const Target target(a);
+        const int blocks = (int)count, classes = target.classes();
+        const float scale = (a.has(Slots::SCALE) ? *a.at<float>(Slots::SCALE) : 1.0f) / rows;
         const T* logits = a.at<T>(Slots::LOGITS);
         const int* labels = a.at<int>(Slots::LABELS);
         T* dlogits = a.at<T>(Slots::DLOGITS);
         // Loss and right answers; every row is counted by one thread.
         float sums[2] = {0.0f, 0.0f};
         if constexpr (LANES > 32) {
-            for (int row = block; row < ROWS; row += BLOCKS) {
-                const i64 at = (i64)row * CLASSES;
+            for (int row = block; row < rows; row += blocks) {
+                const i64 at = (i64)row * classes;
                 const int label = labels[row];
-                LossWideRow<T, CLASSES, SMOOTHING, THREADS> scores;
+                LossWideRow<T, Target, THREADS, V> scores;
                 bool right;
-                const float loss = scores.softmax(logits + at, label, right, (float*)smem);
+                const float loss = scores.softmax(target, logits + at, label, right, (float*)smem);
                 if (threadIdx.x == 0) sums[0] += loss, sums[1] += right ? 1.0f : 0.0f;
                 if (dlogits != nullptr)
-                    scores.write(logits + at, dlogits + at,
-                        [&](float p, int col) { return (p - Target::of(label, col)) * scale; });
+                    scores.write(target, logits + at, dlogits + at,
+                        [&](float p, int col) { return (p - target.of(label, col)) * scale; });
             }
             __syncthreads();
         } else {
-            using Row = LossRow<T, CLASSES, SMOOTHING, LANES>;
-            constexpr int GROUPS = THREADS / LANES, ROUNDS = ceil_div(ROWS, (i64)GROUPS * BLOCKS);
-            constexpr int FLIGHT = min_i(ROUNDS, Row::N <= 4 ? 4 : Row::N <= 8 ? 2 : 1);
+            using Row = LossRow<T, Target, LANES, V, ITERS>;
+            constexpr int GROUPS = THREADS / LANES;
+            // A general member has one row under way: it mostly has no more.
+            constexpr int FLIGHT = !is_fixed(ROWS) ? 1
+                : min_i(ceil_div(ROWS, (i64)GROUPS * BLOCKS), Row::N <= 4 ? 4 : Row::N <= 8 ? 2 : 1);
+            const int rounds = ceil_div(rows, (i64)GROUPS * blocks);
             const int lane = threadIdx.x % LANES, first = block * GROUPS + threadIdx.x / LANES;
             // Groups past the end go on with rows that do not exist, so that whole warps meet at the shuffles.
 #pragma unroll 1
-            for (int round = 0; round < ROUNDS; round += FLIGHT) {
+            for (int round = 0; round < rounds; round += FLIGHT) {
                 Row scores[FLIGHT];
                 int label[FLIGHT];
 #pragma unroll
                 for (int f = 0; f < FLIGHT; ++f) {
-                    const i64 row = first + (i64)(round + f) * (GROUPS * BLOCKS);
-                    label[f] = row < ROWS ? labels[row] : 0;
-                    scores[f].read(logits + row * CLASSES, lane, row < ROWS);
+                    const i64 row = first + (i64)(round + f) * (GROUPS * blocks);
+                    label[f] = row < rows ? labels[row] : 0;
+                    scores[f].read(target, logits + row * classes, lane, row < rows);
                 }
 #pragma unroll
                 for (int f = 0; f < FLIGHT; ++f) {
-                    const i64 row = first + (i64)(round + f) * (GROUPS * BLOCKS);
+                    const i64 row = first + (i64)(round + f) * (GROUPS * blocks);
                     bool right;
-                    const float loss = scores[f].softmax(lane, label[f], right);
-                    if (row >= ROWS) continue;
+                    const float loss = scores[f].softmax(target, lane, label[f], right);
+                    if (row >= rows) continue;
                     if (lane == 0) sums[0] += loss, sums[1] += right ? 1.0f : 0.0f;
                     if (dlogits != nullptr)
-                        scores[f].write(dlogits + row * CLASSES, lane,
-                            [&](float p, int col) { return (p - Target::of(label[f], col)) * scale; });
+                        scores[f].write(target, dlogits + row * classes, lane,
+                            [&](float p, int col) { return (p - target.of(label[f], col)) * scale; });
                 }
             }
         }
-        if (loss_total<2, THREADS, BLOCKS>(sums, a.at<float>(Slots::WORK), a.at<u32>(Slots::TICKET), block, smem)) {
-            if (a.has(Slots::LOSS)) *a.at<float>(Slots::LOSS) = sums[0] / ROWS;
-            if (a.has(Slots::ACCURACY)) *a.at<float>(Slots::ACCURACY) = sums[1] / ROWS;
+        if (loss_total<2, THREADS>(sums, count, a.at<float>(Slots::WORK), a.at<u32>(Slots::TICKET), block, smem)) {
+            if (a.has(Slots::LOSS)) *a.at<float>(Slots::LOSS) = sums[0] / rows;
+            if (a.has(Slots::ACCURACY)) *a.at<float>(Slots::ACCURACY) = sums[1] / rows;
         }
     }
 };
@@ -434,6 +472,7 @@ struct DenseCe {
     using Target = LossTarget<CLASSES, SMOOTHING>;
 
     template <int PHASE> static __device__ void run(const Args& a, int block, char* smem) {
+        const Target target(a);
         float* const shares = (float*)smem;
         const int lane = threadIdx.x % 32, warp = threadIdx.x / 32, row0 = block * EACH_ROWS;
         const auto feature = [](int e) { return (int)threadIdx.x + e * THREADS; };
@@ -497,7 +536,7 @@ struct DenseCe {
             if (own_class >= CLASSES) score = -loss_infinity();
             const float max = head::warp_max(score), relative = score - max, e = loss_exp(relative);
             const float sum = warp_reduce<Sum, P>(e);
-            const float grad = (__fdividef(e, sum) - Target::of(label[r], own_class)) * scale;
+            const float grad = (__fdividef(e, sum) - target.of(label[r], own_class)) * scale;
             float grads[CLASSES];
 #pragma unroll
             for (int c = 0; c < CLASSES; ++c) grads[c] = __shfl_sync(0xffffffffu, grad, c);
@@ -513,7 +552,7 @@ struct DenseCe {
             }
             // What is left is one warp's work.
             if (warp != r % WARPS || row >= ROWS) continue;
-            const bool names = Target::names_class(label[r]);
+            const bool names = target.names_class(label[r]);
             const float own = names ? __shfl_sync(0xffffffffu, score, names ? label[r] : 0) : loss_nan();
             const bool wrong = own_class < CLASSES && !(own_class < label[r] ? score < own : score <= own);
             const bool right = __ballot_sync(0xffffffffu, wrong) == 0;
@@ -521,7 +560,7 @@ struct DenseCe {
             if constexpr (Target::SMOOTH) all = warp_reduce<Sum, P>(own_class < CLASSES ? relative : 0.0f);
             if (lane < CLASSES) a.at<T>(Slots::DLOGITS)[(i64)row * CLASSES + lane] = narrow<T>(grad);
             if (lane == 0) {
-                a.at<float>(Slots::ROW_LOSS)[row] = Target::loss(logf(sum), own - max, all);
+                a.at<float>(Slots::ROW_LOSS)[row] = target.loss(logf(sum), own - max, all);
                 a.at<float>(Slots::ROW_RIGHT)[row] = right ? 1.0f : 0.0f;
             }
         }
@@ -532,56 +571,69 @@ struct DenseCe {
 
 // Errors are multiplied by a power of two before they are squared, so that no sum of LEN squares is beyond a float
 // where their mean is not.
-template <i64 LEN> __host__ __device__ constexpr float error_scale() {
+__host__ __device__ constexpr float error_scale(i64 len) {
     float scale = 1.0f;
-    for (i64 size = 1; size < LEN; size *= 4) scale *= 0.5f;
+    for (i64 size = 1; size < len; size *= 4) scale *= 0.5f;
     return scale;
 }
-// The mean of LEN squares from the sum of the squares of scaled errors.
-template <i64 LEN> DEV float mean_square(float sum) {
-    constexpr float SCALE = error_scale<LEN>();
-    return sum / ((float)LEN * SCALE * SCALE);
+// LEN (number 0) elements with what scales their errors.
+template <i64 LEN> struct LossErrors {
+    const Number<LEN, 0> len;
+    OWN explicit LossErrors(const Args& a) : len(a) {}
+    OWN float scale() const {
+        if constexpr (is_fixed(LEN)) {
+            constexpr float SCALE = error_scale(LEN);
+            return SCALE;
+        } else return error_scale(len);
+    }
+    // The mean of the squares from the sum of the squares of scaled errors.
+    OWN float mean_square(float sum) const { return sum / ((float)len * scale() * scale()); }
+};
+
+// How many groups of 16 bytes a thread has under way, where there are so many threads.
+template <class T> __host__ __device__ constexpr int error_flight(i64 len, i64 threads) {
+    return min_i(4, max_i(1, (int)((len / (16 / (int)sizeof(T)) + threads - 1) / threads)));
 }
 
 // This thread's share of the sum of the squares of scaled `y - target`; writes `dy = factor (y - target)` where `dy` is
-// not null. BLOCKS blocks stride over groups of 16 bytes, up to four of them under way; the few elements after the last
-// whole group fall to block 0.
-template <class T, i64 LEN, int THREADS, int BLOCKS>
-DEV float loss_errors(const T* y, const T* target, T* dy, float factor, int block) {
-    constexpr float SCALE = error_scale<LEN>();
+// not null. The blocks stride over groups of 16 bytes, FLIGHT of them under way; the few elements after the last whole
+// group fall to block 0.
+template <class T, int THREADS, int FLIGHT, i64 LEN, class Blocks>
+DEV float loss_errors(
+    const LossErrors<LEN> errors, const Blocks count, const T* y, const T* target, T* dy, float factor, int block) {
+    const float scale = errors.scale();
     constexpr int V = 16 / (int)sizeof(T);
-    constexpr i64 VECS = LEN / V, WHOLE = VECS * V;
-    constexpr int FLIGHT = min_i(4, max_i(1, (int)((VECS + (i64)THREADS * BLOCKS - 1) / ((i64)THREADS * BLOCKS))));
+    const i64 len = errors.len, vecs = len / V, whole = vecs * V, blocks = count;
     float sum = 0.0f;
 #pragma unroll 1
-    for (i64 base = (i64)block * (THREADS * FLIGHT) + threadIdx.x; base < VECS;
-        base += (i64)BLOCKS * (THREADS * FLIGHT)) {
+    for (i64 base = (i64)block * (THREADS * FLIGHT) + threadIdx.x; base < vecs;
+        base += blocks * (THREADS * FLIGHT)) {
         Vec<T, V> have[FLIGHT], want[FLIGHT];
 #pragma unroll
         for (int f = 0; f < FLIGHT; ++f) {
             const i64 at = base + f * THREADS;
-            if (at >= VECS) continue;
+            if (at >= vecs) continue;
             have[f] = load<T, V>(y + at * V);
             want[f] = load<T, V>(target + at * V);
         }
 #pragma unroll
         for (int f = 0; f < FLIGHT; ++f) {
             const i64 at = base + f * THREADS;
-            if (at >= VECS) continue;
+            if (at >= vecs) continue;
 #pragma unroll
             for (int j = 0; j < V; ++j) {
                 const float error = to_float(have[f].v[j]) - to_float(want[f].v[j]);
-                sum += error * SCALE * (error * SCALE);
+                sum += error * scale * (error * scale);
                 have[f].v[j] = narrow<T>(factor * error);
             }
             if (dy != nullptr) store<T, V>(dy + at * V, have[f]);
         }
     }
-    if constexpr (WHOLE < LEN) {
-        if (block == 0 && threadIdx.x < LEN - WHOLE) {
-            const i64 at = WHOLE + threadIdx.x;
+    if constexpr (!is_fixed(LEN) || LEN % V != 0) {
+        if (block == 0 && threadIdx.x < len - whole) {
+            const i64 at = whole + threadIdx.x;
             const float error = to_float(y[at]) - to_float(target[at]);
-            sum += error * SCALE * (error * SCALE);
+            sum += error * scale * (error * scale);
             if (dy != nullptr) dy[at] = narrow<T>(factor * error);
         }
     }
@@ -590,40 +642,51 @@ DEV float loss_errors(const T* y, const T* target, T* dy, float factor, int bloc
 
 // Slots: 0 y [len] T, 1 target [len] T, 2 loss [1] float, 3 work.
 // One block, or two phases through one partial sum for each block. Overwrites; deterministic. Moves y and target once.
-template <class T, i64 LEN, int THREADS_, int BLOCKS> struct Mse {
+template <class T, i64 LEN, int THREADS_, i64 BLOCKS, int FLIGHT = error_flight<T>(LEN, THREADS_ * BLOCKS)>
+struct Mse {
+    using Blocks = LossBlocks<BLOCKS, 1>;
     using Slots = slots::mse;
-    static constexpr int PHASES = BLOCKS > 1 ? 2 : 1, THREADS = THREADS_;
+    static constexpr int PHASES = BLOCKS == 1 ? 1 : 2, THREADS = THREADS_;
     static constexpr int blocks(int phase) { return phase == 0 ? BLOCKS : 1; }
+    DEV int blocks_for(const Args& a, int phase) { return phase == 0 ? (int)Blocks(a) : 1; }
     static constexpr int smem(int) { return loss_smem<1>(); }
     static constexpr i64 WORK = BLOCKS > 1 ? 4ll * BLOCKS : 0;
     template <int PHASE> static __device__ void run(const Args& a, int block, char* smem) {
+        const LossErrors<LEN> errors(a);
+        const Blocks count(a);
+        const int blocks = (int)count;
         float sum[1] = {0.0f};
         if constexpr (PHASE == 0)
-            sum[0] = loss_errors<T, LEN, THREADS, BLOCKS>(
-                a.at<T>(Slots::Y), a.at<T>(Slots::TARGET), (T*)nullptr, 0.0f, block);
+            sum[0] = loss_errors<T, THREADS, FLIGHT>(
+                errors, count, a.at<T>(Slots::Y), a.at<T>(Slots::TARGET), (T*)nullptr, 0.0f, block);
         else {
 #pragma unroll 4
-            for (int i = threadIdx.x; i < BLOCKS; i += THREADS) sum[0] += a.at<float>(Slots::WORK)[i];
+            for (int i = threadIdx.x; i < blocks; i += THREADS) sum[0] += a.at<float>(Slots::WORK)[i];
         }
         loss_block_sum<1, THREADS>(sum, (float*)smem);
         if (threadIdx.x != 0) return;
         if constexpr (PHASE + 1 < PHASES) a.at<float>(Slots::WORK)[block] = sum[0];
-        else *a.at<float>(Slots::LOSS) = mean_square<LEN>(sum[0]);
+        else *a.at<float>(Slots::LOSS) = errors.mean_square(sum[0]);
     }
 };
 
 // Slots: 0 y [len] T, 1 target [len] T, 2 dy [len] T, 3 scale [1] float; dy may share the memory of y.
 // `dy = 2 / len (y - target) scale`. Overwrites; deterministic. Moves y, target and dy once.
-template <class T, i64 LEN, int THREADS_, int BLOCKS> struct MseGrad {
+template <class T, i64 LEN, int THREADS_, i64 BLOCKS, int FLIGHT = error_flight<T>(LEN, THREADS_ * BLOCKS)>
+struct MseGrad {
+    using Blocks = LossBlocks<BLOCKS, 1>;
     using Slots = slots::mse_grad;
     static constexpr int PHASES = 1, THREADS = THREADS_;
     static constexpr int blocks(int) { return BLOCKS; }
+    DEV int blocks_for(const Args& a, int) { return (int)Blocks(a); }
     static constexpr int smem(int) { return 0; }
     static constexpr i64 WORK = 0;
     template <int PHASE> static __device__ void run(const Args& a, int block, char*) {
-        const float factor = (float)(2.0 / LEN) * (a.has(Slots::SCALE) ? *a.at<float>(Slots::SCALE) : 1.0f);
-        loss_errors<T, LEN, THREADS, BLOCKS>(
-            a.at<T>(Slots::Y), a.at<T>(Slots::TARGET), a.at<T>(Slots::DY), factor, block);
+        const LossErrors<LEN> errors(a);
+        const Blocks count(a);
+        const float factor = (float)(2.0 / errors.len) * (a.has(Slots::SCALE) ? *a.at<float>(Slots::SCALE) : 1.0f);
+        loss_errors<T, THREADS, FLIGHT>(
+            errors, count, a.at<T>(Slots::Y), a.at<T>(Slots::TARGET), a.at<T>(Slots::DY), factor, block);
     }
 };
 
@@ -631,19 +694,24 @@ template <class T, i64 LEN, int THREADS_, int BLOCKS> struct MseGrad {
 // u32; dy may share the memory of y. `Mse` and `MseGrad` in one launch. With one block neither work nor ticket is used;
 // otherwise work holds one float for each block and the last block adds them up. Overwrites; deterministic. Moves y,
 // target and dy once.
-template <class T, i64 LEN, int THREADS_, int BLOCKS> struct MseFused {
+template <class T, i64 LEN, int THREADS_, i64 BLOCKS, int FLIGHT = error_flight<T>(LEN, THREADS_ * BLOCKS)>
+struct MseFused {
+    using Blocks = LossBlocks<BLOCKS, 1>;
     using Slots = slots::mse_fused;
     static constexpr int PHASES = 1, THREADS = THREADS_;
     static constexpr int blocks(int) { return BLOCKS; }
+    DEV int blocks_for(const Args& a, int) { return (int)Blocks(a); }
     static constexpr int smem(int) { return loss_smem<1>(); }
     static constexpr i64 WORK = BLOCKS > 1 ? 4ll * BLOCKS : 0;
     template <int PHASE> static __device__ void run(const Args& a, int block, char* smem) {
-        const float factor = (float)(2.0 / LEN) * (a.has(Slots::SCALE) ? *a.at<float>(Slots::SCALE) : 1.0f);
-        float sum[1] = {loss_errors<T, LEN, THREADS, BLOCKS>(
-            a.at<T>(Slots::Y), a.at<T>(Slots::TARGET), a.at<T>(Slots::DY), factor, block)};
-        if (loss_total<1, THREADS, BLOCKS>(sum, a.at<float>(Slots::WORK), a.at<u32>(Slots::TICKET), block, smem) &&
+        const LossErrors<LEN> errors(a);
+        const Blocks count(a);
+        const float factor = (float)(2.0 / errors.len) * (a.has(Slots::SCALE) ? *a.at<float>(Slots::SCALE) : 1.0f);
+        float sum[1] = {loss_errors<T, THREADS, FLIGHT>(
+            errors, count, a.at<T>(Slots::Y), a.at<T>(Slots::TARGET), a.at<T>(Slots::DY), factor, block)};
+        if (loss_total<1, THREADS>(sum, count, a.at<float>(Slots::WORK), a.at<u32>(Slots::TICKET), block, smem) &&
             a.has(Slots::LOSS))
-            *a.at<float>(Slots::LOSS) = mean_square<LEN>(sum[0]);
+            *a.at<float>(Slots::LOSS) = errors.mean_square(sum[0]);
     }
 };
 

@@ -14,6 +14,9 @@
 //     static constexpr bool BEGINS;      // may be left out: whether `run` calls `begin` before it reads new results
 //     static constexpr int MIN_BLOCKS;   // may be left out: blocks that a multiprocessor must hold at least
 //
+// A kernel is compiled for the sizes of its operation, or reads them from its arguments (`Number`): the first is a
+// specialised member of its family, the second a general one. General members leave `blocks` to the host.
+//
 // Pointers come in the slot order of the operation. `block` stands for blockIdx.x: several operations may share a
 // launch. Values that another operation of the step writes are read with plain loads: pointers are never `const
 // __restrict__`, because that lets the compiler take the non-coherent path, which must not see memory that changes
@@ -25,11 +28,35 @@ typedef unsigned int u32;
 typedef unsigned long long u64;
 typedef long long i64;
 
+#define DEV static __device__ __forceinline__
+
 struct Args {
     void* p[20];
     template <class T> __device__ __forceinline__ T* at(int slot) const { return (T*)p[slot]; }
     __device__ __forceinline__ bool has(int slot) const { return p[slot] != nullptr; }
 };
+
+// A template's argument that stands for a number of the kernel's arguments; LARGE for one that is so large that each
+// thread should have more to do.
+enum : i64 { ANY = -1, LARGE = -2 };
+// Whether a kernel is compiled for this number.
+__host__ __device__ constexpr bool is_fixed(i64 n) { return n >= 0; }
+// A product of numbers, where the kernel is compiled for both.
+__host__ __device__ constexpr i64 fixed_product(i64 a, i64 b) { return is_fixed(a) ? is_fixed(b) ? a * b : b : a; }
+// A size, or another number that is not negative: N where the kernel is compiled for it, which is a constant then;
+// otherwise number INDEX of its arguments. These are in front of the flags of the launch, the first one last.
+template <i64 N, int INDEX> struct Number {
+    static constexpr bool FIXED = true;
+    __device__ __forceinline__ constexpr explicit Number(const Args&) {}
+    __device__ __forceinline__ constexpr operator i64() const { return N; }
+};
+template <int INDEX> struct Number<ANY, INDEX> {
+    static constexpr bool FIXED = false;
+    i64 value;
+    __device__ __forceinline__ explicit Number(const Args& a) : value((i64)a.p[18 - INDEX]) {}
+    __device__ __forceinline__ operator i64() const { return value; }
+};
+template <int INDEX> struct Number<LARGE, INDEX> : Number<ANY, INDEX> { using Number<ANY, INDEX>::Number; };
 
 // What the last pointer of an operation tells its launch: which of its factors, and whether what the end of a product
 // reads, may be fetched before the launch in front is done, because nothing in that launch writes it; and whether the
@@ -65,8 +92,6 @@ template <class Op, class = void> struct MinBlocks { static constexpr int VALUE 
 template <class Op> struct MinBlocks<Op, decltype((void)Op::MIN_BLOCKS)> {
     static constexpr int VALUE = Op::MIN_BLOCKS;
 };
-
-#define DEV static __device__ __forceinline__
 
 __host__ __device__ constexpr int ceil_div(long long a, long long b) { return (int)((a + b - 1) / b); }
 __host__ __device__ constexpr int min_i(int a, int b) { return a < b ? a : b; }
@@ -516,9 +541,9 @@ template <class Rule> struct StepSlots : slots::gradient_step {
         "a rule reads the slots of both");
 };
 
-// Writes pairs `first + i` of a parameter's parts for i < COUNT, by one warp: the first is `m`, the others are zero.
-template <int COUNT> DEV void fill_parts(UpdatePart* parts, int first, const UpdatePart& m) {
-    for (int i = threadIdx.x % 32; i < COUNT; i += 32) parts[first + i] = i == 0 ? m : UpdatePart{0u, 0.0f};
+// Writes pairs `first + i` of a parameter's parts for i < count, by one warp: the first is `m`, the others are zero.
+DEV void fill_parts(UpdatePart* parts, int first, int count, const UpdatePart& m) {
+    for (int i = threadIdx.x % 32; i < count; i += 32) parts[first + i] = i == 0 ? m : UpdatePart{0u, 0.0f};
 }
 
 // ---------------------------------------- asynchronous copies and matrix instructions

@@ -374,11 +374,21 @@ pub struct PresetsArgs {
 
 /// Report devices, libraries found and missing, and how to get them
 #[derive(Debug, Args)]
-#[command(after_help = "Examples:\n  stepgraph doctor\n  stepgraph doctor --json")]
+#[command(after_help = "Examples:
+  stepgraph doctor
+  stepgraph doctor --json
+  stepgraph doctor --clear-cache
+  stepgraph doctor --cache-limit 256")]
 pub struct DoctorArgs {
     /// Print the report as one JSON object
     #[arg(long)]
     pub json: bool,
+    /// Remove all compiled GPU kernels from the cache first
+    #[arg(long)]
+    pub clear_cache: bool,
+    /// Keep at most so many MiB of compiled GPU kernels from now on; 0 keeps none
+    #[arg(long, value_name = "MIB")]
+    pub cache_limit: Option<u32>,
 }
 
 /// Print a completion script for a shell

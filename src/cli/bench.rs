@@ -20,7 +20,7 @@ use super::whole_step::{WholeStep, is_one};
 use super::{device, kernel_times};
 use crate::compile::{Compiled, Options, compile};
 use crate::exec::cpu::Pool;
-use crate::exec::{Executor, Step, peak_bytes};
+use crate::exec::{Executor, ReadyTimes, Step, peak_bytes};
 use crate::select::{Target, Threads, Tuning};
 use crate::tensor::Bytes;
 use crate::train::{DataChoice, Purpose, Session, SessionSpec, TrainError, TrainingStep, gpu_times, needs};
@@ -93,6 +93,8 @@ struct Report {
     /// Timing kernels that were never timed on this GPU; next to nothing where all are known.
     tune_ms: f64,
     record_ms: f64,
+    /// Until the first step of a session could be made, with what was there by then.
+    ready: ReadyTimes,
     arena_bytes: u64,
     lower_bound_bytes: u64,
     unshared_bytes: u64,
@@ -323,6 +325,7 @@ fn tuned_calls(compiled: &Compiled, machine: &Machine) -> usize {
 fn measure(found: &Loaded, machine: &Machine, seconds: f64, graph: Option<&Path>) -> anyhow::Result<Report> {
     let Prepared { compiled, spec, tune_ms, compile_ms, record_ms } = prepared(found, machine)?;
     let mut session = Session::prepare(&spec)?;
+    let ready = session.ready_times().clone();
     let (step, pool) = session.step_mut();
     let mut bench = Bench { start: step.snapshot()?, step, pool };
     if let Some(path) = graph {
@@ -363,6 +366,7 @@ fn measure(found: &Loaded, machine: &Machine, seconds: f64, graph: Option<&Path>
         compile_ms,
         tune_ms,
         record_ms,
+        ready,
         arena_bytes: plan.arena_bytes,
         lower_bound_bytes: plan.lower_bound_bytes,
         unshared_bytes: plan.unshared_bytes,

@@ -1,12 +1,13 @@
 //! `stepgraph doctor`: what this machine offers, what is missing, and how to get it.
 
 use super::args::DoctorArgs;
+use super::error;
 use super::output;
 use crate::exec::available_bytes;
 use crate::exec::cpu::{WrongThreads, asked_threads, cpu_name, detect_isa, threads_variable, usable_cores};
-use crate::exec::cuda::{Probe, gpu, probe};
+use crate::exec::cuda::{CacheUsage, KernelCache, Probe, gpu, limit_variable, probe};
 use crate::select::MOST_THREADS;
-use crate::tensor::Bytes;
+use crate::tensor::{Bytes, plural, write_advice};
 use crate::train::runs::RunStore;
 use directories::ProjectDirs;
 use serde::Serialize;
@@ -35,7 +36,19 @@ struct Report {
     /// What `--device auto` takes, and why.
     auto_device: String,
     folders: Vec<Folder>,
+    /// Compiled GPU kernels on disk; nothing where they are not kept.
+    kernel_cache: Option<Cache>,
     advice: Vec<String>,
+}
+
+#[derive(Serialize)]
+struct Cache {
+    path: String,
+    entries: usize,
+    bytes: u64,
+    limit_bytes: u64,
+    /// Bytes that were removed because it was asked for.
+    cleared_bytes: Option<u64>,
 }
 
 #[derive(Serialize)]
@@ -50,11 +63,30 @@ struct Folder {
 /// # Errors
 /// Where standard output fails.
 pub fn run(args: &DoctorArgs) -> anyhow::Result<()> {
-    let report = examine();
+    let cache = kernel_cache(args)?;
+    let report = examine(cache);
     if args.json { output::print_json(&report) } else { output::print(&text(&report)) }
 }
 
-fn examine() -> Report {
+/// The cache of compiled kernels, after what was asked for was done to it.
+fn kernel_cache(args: &DoctorArgs) -> anyhow::Result<Option<Cache>> {
+    let Some(mut cache) = KernelCache::of_user() else {
+        if args.clear_cache || args.cache_limit.is_some() {
+            return Err(error::wrong("compiled kernels are not kept: STEPGRAPH_CACHE is set to nothing"));
+        }
+        return Ok(None);
+    };
+    let path = cache.folder().display().to_string();
+    let refused = |e: &std::io::Error| error::wrong(format!("{path}: {e}; {}", write_advice(e)));
+    let cleared = if args.clear_cache { Some(cache.clear().map_err(|e| refused(&e))?.bytes) } else { None };
+    if let Some(mib) = args.cache_limit {
+        cache.set_limit_mib(mib).map_err(|e| refused(&e))?;
+    }
+    let CacheUsage { entries, bytes } = cache.usage();
+    Ok(Some(Cache { entries, bytes, limit_bytes: cache.limit_bytes(), cleared_bytes: cleared, path }))
+}
+
+fn examine(kernel_cache: Option<Cache>) -> Report {
     let cuda = probe();
     let folders = folders();
     let studio = cfg!(feature = "studio");
@@ -81,6 +113,7 @@ fn examine() -> Report {
             if folder.purpose == "runs" { "STEPGRAPH_RUNS" } else { "HOME" }
         ));
     }
+    advice.extend(limit_variable().err().map(|wrong| format!("{wrong}; 512 MiB are kept until then.")));
     Report {
         version: env!("CARGO_PKG_VERSION"),
         os: os(),
@@ -97,6 +130,7 @@ fn examine() -> Report {
         cuda,
         auto_device,
         folders,
+        kernel_cache,
         advice,
     }
 }
@@ -201,6 +235,13 @@ fn text(r: &Report) -> String {
     for f in &r.folders {
         let state = if f.writable { "writable" } else { "NOT writable" };
         row(f.purpose, format!("{} ({state})", f.path));
+    }
+    if let Some(cache) = &r.kernel_cache {
+        let Cache { path, entries, bytes, limit_bytes, cleared_bytes } = cache;
+        let cleared = cleared_bytes.map_or_else(String::new, |b| format!("; {} were removed", Bytes(b)));
+        let (used, limit) = (Bytes(*bytes), Bytes(*limit_bytes));
+        let noun = plural(*entries as u64, "GPU kernel");
+        row("gpu cache", format!("{path}: {entries} {noun}, {used} of at most {limit}{cleared}"));
     }
     for line in &r.advice {
         out.push_str(&output::wrapped(&format!("- {line}"), 110, ""));

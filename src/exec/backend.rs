@@ -7,7 +7,7 @@
 use super::block::Block;
 use super::cpu::{Floor, Pool};
 use super::store::StepMemory;
-use super::{BatchPlace, DataSet, ExecError, StepRecord};
+use super::{BatchPlace, DataSet, ExecError, ReadyTimes, StepRecord};
 use crate::compile::Compiled;
 use crate::lower::LValueId;
 use std::any::Any;
@@ -145,6 +145,9 @@ pub struct Undo(pub(super) Box<dyn Any + Send>);
 pub trait StepBackend: BatchFeed + RecordedGraphs + Send {
     /// The artefacts it was made from.
     fn compiled(&self) -> &Arc<Compiled>;
+
+    /// How long each stage of its recording took.
+    fn ready_times(&self) -> &ReadyTimes;
 
     /// How the device runs steps.
     fn capabilities(&self) -> Capabilities;

@@ -6,6 +6,7 @@ use super::cpu::{CpuBackend, Floor, Pool};
 use super::cuda::CudaBackend;
 use super::layout::samples_to_stored;
 use super::location::located;
+use super::ready_times::{ReadyStage, ReadyTimes};
 use super::store::{ParamStore, StepArena, StepImage, StepMemory};
 use crate::compile::Compiled;
 use crate::lower::{LValueId, Layout};
@@ -15,6 +16,7 @@ use crate::tensor::{Bytes, DType, Element, HostTensor};
 use half::{bf16, f16};
 use std::borrow::Cow;
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 /// How a step is run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -38,6 +40,8 @@ fn backend_of(device: &Device) -> Box<dyn Backend> {
 pub struct Step {
     pub(super) backend: Box<dyn StepBackend>,
     threads: usize,
+    /// How long its memory took to be had.
+    memory_took: Duration,
 }
 
 impl Step {
@@ -56,8 +60,10 @@ impl Step {
     /// As [`Self::new`], and where one of the others needs a key that the step lacks.
     pub fn with_room(compiled: Arc<Compiled>, others: &[Arc<Compiled>], threads: usize) -> Result<Self, ExecError> {
         let device = backend_of(&compiled.selection.target.device);
+        let started = Instant::now();
         let memory = StepMemory::new(&compiled.plan, others, |sizes| device.allocate(sizes))?;
-        Ok(Self { backend: device.make_step(compiled, memory, threads)?, threads })
+        let memory_took = started.elapsed();
+        Ok(Self { backend: device.make_step(compiled, memory, threads)?, threads, memory_took })
     }
 
     /// Records a compiled step over a store, and over an arena that is lent to several steps over this store.
@@ -72,7 +78,7 @@ impl Step {
     ) -> Result<Self, ExecError> {
         let device = backend_of(&compiled.selection.target.device);
         let memory = StepMemory { store: Arc::clone(store), arena: Arc::clone(arena), is_new: false };
-        Ok(Self { backend: device.make_step(compiled, memory, threads)?, threads })
+        Ok(Self { backend: device.make_step(compiled, memory, threads)?, threads, memory_took: Duration::ZERO })
     }
 
     /// An arena of so many bytes where a compiled step runs.
@@ -179,6 +185,14 @@ impl Step {
     pub fn replay_many(&mut self, count: usize, pool: &mut Pool) -> Result<(), ExecError> {
         let _turn = self.store().turn();
         self.backend.replay_many(count, pool)
+    }
+
+    /// How long each stage of its making took.
+    #[must_use]
+    pub fn ready_times(&self) -> ReadyTimes {
+        let mut times = self.backend.ready_times().clone();
+        times.add(ReadyStage::Memory, self.memory_took);
+        times
     }
 
     /// How it was recorded.

@@ -27,7 +27,7 @@ mod variant;
 pub use choose::select;
 pub use measured::Measured;
 pub use selection::{Candidate, Choice, Policy, SelectError, Selection};
-pub use target::{CpuFacts, CudaFacts, Device, Isa, Target};
+pub use target::{CpuFacts, CudaFacts, Device, Isa, Kernels, Target};
 pub use threads::{MOST_THREADS, Threads, ThreadsBy, Work, choose_threads, step_us, thread_counts, work_of};
 pub use tuning::{Timing, TunedDevice, Tuning};
 pub use variant::Variant;

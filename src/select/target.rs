@@ -33,6 +33,28 @@ pub struct Target {
     /// The name that a person knows it by.
     pub name: String,
     pub device: Device,
+    /// Which members of their families a GPU's own kernels are.
+    #[serde(default, skip_serializing_if = "Kernels::is_specialised")]
+    pub kernels: Kernels,
+}
+
+/// Which member of its family a GPU's kernel is, where the family has both. The results are the same, bit for bit.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Kernels {
+    /// The one that is compiled for the sizes of its operation: the fastest.
+    #[default]
+    Specialised,
+    /// The one that reads sizes from its arguments: it is there without being compiled for a new size.
+    General,
+}
+
+impl Kernels {
+    /// Whether it is [`Self::Specialised`], which texts leave out.
+    #[must_use]
+    pub const fn is_specialised(&self) -> bool {
+        matches!(self, Self::Specialised)
+    }
 }
 
 /// What kind of device it is, with the facts that planning needs.
@@ -69,13 +91,20 @@ impl Target {
     #[must_use]
     pub fn cpu(isa: Isa, threads: usize) -> Self {
         let noun = plural(threads as u64, "thread");
-        Self { name: format!("CPU, {}, {threads} {noun}", isa.name()), device: Device::Cpu(CpuFacts { isa, threads }) }
+        let device = Device::Cpu(CpuFacts { isa, threads });
+        Self { name: format!("CPU, {}, {threads} {noun}", isa.name()), device, kernels: Kernels::default() }
     }
 
     /// An NVIDIA GPU.
     #[must_use]
     pub fn cuda(name: impl Into<String>, facts: CudaFacts) -> Self {
-        Self { name: name.into(), device: Device::Cuda(facts) }
+        Self { name: name.into(), device: Device::Cuda(facts), kernels: Kernels::default() }
+    }
+
+    /// The same machine, with this kind of kernels.
+    #[must_use]
+    pub fn with_kernels(self, kernels: Kernels) -> Self {
+        Self { kernels, ..self }
     }
 
     /// An NVIDIA H200 with all libraries: what plans are made for where no GPU is.

@@ -4,7 +4,7 @@
 //! in the same process gets them from [`super::Worker::artefacts`].
 
 use super::{BothWays, Evaluation, Generation, Query, QueryResult, RunKey, Snapshot, Spans, StepReport, WritingEvent};
-use crate::exec::Recording;
+use crate::exec::{ReadyTimes, Recording};
 use crate::model::Diagnostic;
 use crate::tensor::{number_text, path_text};
 use serde::{Deserialize, Serialize};
@@ -72,6 +72,8 @@ pub enum Event {
     Prepared {
         run: RunKey,
         recording: Recording,
+        /// How long it took.
+        ready_times: ReadyTimes,
         /// Steps of the whole run.
         total: u64,
         notes: Vec<String>,
@@ -259,6 +261,7 @@ mod tests {
             Event::Prepared {
                 run: RunKey::new(session.plan_key()),
                 recording: session.recording(),
+                ready_times: session.ready_times().clone(),
                 total: session.total(),
                 notes: session.notes().to_vec(),
                 resumed: vec!["lr".into()],

@@ -19,6 +19,7 @@ mod gpu_times;
 mod inside;
 mod kept_state;
 mod launches;
+mod loaded_data;
 mod memory_needs;
 mod messages;
 mod nan_guard;

@@ -9,10 +9,10 @@ use super::memory_needs::{Parts, needs_of};
 use super::recipe::Recipe;
 use super::stopwatch::Stopwatch;
 use super::training_step::TrainingStep;
-use super::{DataChoice, DataFeed, Origin, Purpose, SessionSpec, TrainError, gpu_times, read_tensors};
+use super::{DataChoice, DataFeed, Origin, Purpose, SessionSpec, TrainError, gpu_times, loaded_data, read_tensors};
 use crate::compile::{Compiled, Options, compile};
 use crate::data::{self, Request};
-use crate::exec::{CachedStep, Step, StepCache};
+use crate::exec::{CachedStep, ReadyStage, ReadyTimes, Step, StepCache};
 use crate::ir::Share;
 use crate::lower::Layout;
 use crate::model::{Model, ParamId, init_into, init_over};
@@ -71,18 +71,20 @@ pub(super) fn bring_up(
 ) -> Result<BroughtUp, TrainError> {
     let options = Options { metrics: spec.metrics, tuning: spec.tuning.clone(), ..Options::train(machine.clone()) };
     let gpu_times = gpu_times(model, &options)?;
-    watch.report("kernel times");
+    watch.report(ReadyStage::Time);
     let options = Options { gpu_times, ..options };
     let compiled = Arc::new(compile(model, &options)?);
     let earlier: Vec<Arc<Compiled>> = Share::before_last(model.accumulate)
         .iter()
         .map(|&share| compile(model, &Options { share, ..options.clone() }).map(Arc::new))
         .collect::<Result<_, _>>()?;
-    watch.report("compiling");
+    let mut compiling = ReadyTimes::default();
+    earlier.iter().chain([&compiled]).for_each(|c| compiling.add_compilation(&c.times));
+    watch.report_parts(&compiling);
     let here = machine.as_cuda().is_none();
     let (place, evaluation) = counted(spec, model, machine, &compiled)?;
     let keeps_in_memory = place.is_memory();
-    watch.report("memory counted");
+    watch.report(ReadyStage::Count);
     let plan = &compiled.plan;
     let layouts = input_layouts(&plan.program);
     let bytes = usize::try_from(plan.persistent_bytes).unwrap_or(usize::MAX);
@@ -97,7 +99,7 @@ pub(super) fn bring_up(
         let keeping = keeps_in_memory.then(|| spawn(scope, "snapshot", touched)).transpose()?;
         let train = if here {
             let mut train = StepCache::found(&compiled, &earlier, spec.shared_by(), ROOM_BYTES)?;
-            watch.report("memory and recording");
+            watch.report_parts(&train.ready_times());
             for (index, param) in model.params.iter().enumerate() {
                 train.draw_param(ParamId(index as u32), |out| init_over(param, index, seed, out))?;
             }
@@ -105,13 +107,13 @@ pub(super) fn bring_up(
         } else {
             on_device(scope, &compiled, spec.shared_by(), model, seed, watch)?
         };
-        watch.report("parameters");
+        watch.report(ReadyStage::Parameters);
         let mut train = TrainingStep::new(train, &earlier, model.accumulate)?;
         let Fed { feed, notes, compared } = match joined(loading)? {
             Some(fed) => fed,
             None => Fed { feed: DataFeed::resident(&mut train, model, seed)?, notes: Vec::new(), compared: None },
         };
-        watch.report("data");
+        watch.report(ReadyStage::Data);
         let kept = place.take(bytes, keeping.map(joined));
         Ok(BroughtUp { train, feed, notes, compared, kept, evaluation })
     })
@@ -172,7 +174,7 @@ fn on_device<'scope>(
         let _ = values.try_for_each(|values| give.send(values));
     })?;
     let mut train = StepCache::found(compiled, &[], threads, ROOM_BYTES)?;
-    watch.report("memory and recording");
+    watch.report_parts(&train.ready_times());
     for (index, values) in drawn.iter().enumerate() {
         train.set_param(ParamId(index as u32), &values)?;
     }
@@ -216,17 +218,15 @@ fn load(spec: &SessionSpec, model: &Model, seed: u64, layouts: &[Layout]) -> Res
             // A checkpoint that cannot be read is refused where its parameters are.
             let resumed = spec.resume.as_ref().map(|path| (path, Origin::read(path).ok().flatten()));
             let of_checkpoint = resumed.as_ref().and_then(|(_, origin)| origin.as_ref()?.preprocessing.as_ref());
-            let set = match spec.preprocessing.as_ref().or(of_checkpoint) {
-                Some(known) => data::load_as(source, &request, &spec.base, known)?,
-                None => data::load(source, &request, &spec.base)?,
-            };
+            let known = spec.preprocessing.as_ref().or(of_checkpoint);
+            let set = loaded_data::load(source, &request, &spec.base, known)?;
             let split = data::split(set.len(), source, seed)?;
             let mut notes = set.notes.clone();
             notes.extend(data::training_notes(&set, &split.train));
             notes.extend(resumed.and_then(|(path, origin)| {
                 Origin::assumption(origin.as_ref(), &set.preprocessing, &path.display().to_string())
             }));
-            let feed = DataFeed::data(Arc::new(set), Arc::new(split), model, layouts, seed)?;
+            let feed = DataFeed::data(set, Arc::new(split), model, layouts, seed)?;
             Ok(Some(Fed { feed, notes, compared }))
         }
     }

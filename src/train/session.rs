@@ -16,7 +16,7 @@ use crate::compile::Compiled;
 use crate::data::{self, BatchPlace, Dataset};
 use crate::exec::ExecError;
 use crate::exec::cpu::{Pool, host_target};
-use crate::exec::{CacheCounts, Executor, Recording, Step, StepRecord};
+use crate::exec::{CacheCounts, Executor, ReadyStage, ReadyTimes, Recording, Step, StepRecord};
 use crate::lower::LValueId;
 use crate::model::{Model, Preset, check};
 use crate::tensor::HostTensor;
@@ -63,6 +63,7 @@ pub struct Session {
     pub(super) total: u64,
     seed: u64,
     notes: Vec<String>,
+    ready_times: ReadyTimes,
     /// What a test does to reports; nothing in every other session.
     pub(super) report_change: Option<fn(&mut StepReport)>,
 }
@@ -87,16 +88,16 @@ impl Session {
         let total = total_of(spec, &model, &feed)?;
         watched.write_start(&mut train, &model, seed, total)?;
         let guard = Guard::new(&mut train, &feed, kept)?;
-        watch.report("first snapshot");
+        watch.report(ReadyStage::Snapshot);
         watched.warm_up(&guard, &mut train, &mut feed, &mut pool)?;
         notes.extend(eager_note(spec.executor, &train));
-        watch.report("warm-up");
+        watch.report(ReadyStage::WarmUp);
         let is_wanted = feed.holds_out() || spec.purpose == Purpose::Predict;
         let evaluator = is_wanted.then(|| Evaluator::new(&model, &machine, train.last(), evaluation)).transpose()?;
         notes.extend(evaluator.as_ref().and_then(Evaluator::eager_note));
-        watch.report("evaluation");
+        watch.report(ReadyStage::Evaluation);
         let streams = spec.executor == Executor::Replay && watched.hold(&mut train, &feed)?;
-        watch.report("several steps a launch");
+        watch.report(ReadyStage::Feed);
         let mut session = Self {
             preset: spec.preset.clone(),
             data_digest: OnceLock::new(),
@@ -122,6 +123,7 @@ impl Session {
             total,
             seed,
             notes,
+            ready_times: ReadyTimes::default(),
             report_change: plant::report_change(),
         };
         if let Some(path) = &spec.init {
@@ -130,6 +132,7 @@ impl Session {
         if let Some(path) = &spec.resume {
             session.load_compared(path, compared)?;
         }
+        session.ready_times = watch.stop();
         Ok(session)
     }
 
@@ -164,6 +167,12 @@ impl Session {
     #[must_use]
     pub fn recording(&self) -> Recording {
         self.train.recording()
+    }
+
+    /// How long it took until its first step could be made.
+    #[must_use]
+    pub const fn ready_times(&self) -> &ReadyTimes {
+        &self.ready_times
     }
 
     /// What became of the look-ups of its recordings, and what they take.

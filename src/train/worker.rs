@@ -199,6 +199,7 @@ fn prepared(session: &Session, artefacts: &OnceLock<(RunKey, RunArtefacts)>) -> 
     Event::Prepared {
         run,
         recording: session.recording(),
+        ready_times: session.ready_times().clone(),
         total: session.total(),
         notes: session.notes().to_vec(),
         resumed: session.resumed().map(|r| r.notes.clone()).unwrap_or_default(),

@@ -171,6 +171,36 @@ fn doctor_tells_what_is_there_and_what_is_not() {
 }
 
 #[test]
+fn doctor_shows_the_cache_of_kernels_clears_it_and_sets_its_limit() {
+    let folder = tempfile::tempdir().unwrap();
+    let kernels = folder.path().join("kernels");
+    let doctor = |args: &[&str], mib: &str| {
+        let mut command = command(&["doctor", "--json"]);
+        let output = command.args(args).env("STEPGRAPH_CACHE", folder.path()).env("STEPGRAPH_CACHE_MIB", mib).output();
+        serde_json::from_str::<serde_json::Value>(&stdout(&output.unwrap())).unwrap()
+    };
+    let empty = doctor(&[], "")["kernel_cache"].clone();
+    assert_eq!((&empty["entries"], &empty["bytes"]), (&0.into(), &0.into()));
+    assert_eq!((empty["path"].as_str(), empty["limit_bytes"].as_u64()), (kernels.to_str(), Some(512 << 20)));
+    assert!(!kernels.exists(), "to look makes no folder");
+    std::fs::create_dir(&kernels).unwrap();
+    std::fs::write(kernels.join("0123456789abcdef.kernel"), [1; 5000]).unwrap();
+    std::fs::write(kernels.join("times-0.json"), "{}").unwrap();
+    assert_eq!(doctor(&[], "7")["kernel_cache"]["limit_bytes"], 7 << 20);
+    let wrong = doctor(&[], "much");
+    assert_eq!(wrong["kernel_cache"]["limit_bytes"], 512 << 20);
+    assert!(wrong["advice"].to_string().contains("STEPGRAPH_CACHE_MIB is \\\"much\\\""), "{}", wrong["advice"]);
+    let limited = doctor(&["--cache-limit", "3"], "")["kernel_cache"].clone();
+    assert_eq!((&limited["bytes"], &limited["limit_bytes"]), (&5000.into(), &(3 << 20).into()));
+    let cleared = doctor(&["--clear-cache"], "")["kernel_cache"].clone();
+    assert_eq!((&cleared["bytes"], &cleared["cleared_bytes"]), (&0.into(), &5000.into()));
+    assert_eq!(cleared["limit_bytes"], 3 << 20, "the limit stays");
+    assert!(kernels.join("times-0.json").exists());
+    let text = command(&["doctor"]).env("STEPGRAPH_CACHE", folder.path()).output().unwrap();
+    assert!(stdout(&text).contains("0 GPU kernels, 0 B of at most 3.0 MiB"), "{}", stdout(&text));
+}
+
+#[test]
 fn completions_name_every_command() {
     for shell in ["bash", "zsh", "fish", "powershell", "elvish"] {
         let script = succeed(&["completions", shell]);

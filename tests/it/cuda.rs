@@ -4,12 +4,13 @@
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::process::Stdio;
+use std::time::Instant;
 use stepgraph::compile::{Compiled, CpuOnly, Options, compile};
 use stepgraph::exec::cuda::{Arch, KernelSource, compile_source, gpu, probe};
-use stepgraph::exec::{ExecError, Fault, GraphRead};
-use stepgraph::model::{BUNDLED, Model, Precision, check, read_preset};
-use stepgraph::select::cuda::{KernelFile, KernelSpec, Real, custom_kernels, real_of};
-use stepgraph::select::{CudaFacts, Target};
+use stepgraph::exec::{ExecError, Executor, Fault, GraphRead, ReadyTimes};
+use stepgraph::model::{BUNDLED, Model, Precision, Preset, check, read_preset};
+use stepgraph::select::cuda::{FAMILIES, KernelFamily, KernelFile, KernelSpec, Real, custom_kernels, real_of};
+use stepgraph::select::{CudaFacts, Kernels, Target};
 use stepgraph::train::{Session, SessionSpec};
 
 const PRECISIONS: [Precision; 4] = [Precision::F32, Precision::Tf32, Precision::Bf16, Precision::F16];
@@ -120,6 +121,10 @@ fn kernels(capability: (u32, u32)) -> BTreeMap<String, KernelSpec> {
                     let real = real_of(&compiled.selection.program, op, Real::from(precision));
                     for kernel in custom_kernels(&op.kind, real, &facts) {
                         let spec = kernel.spec;
+                        let general = spec.clone().of(Kernels::General);
+                        if general.is_general() {
+                            found.entry(format!("general {}", general.ty())).or_insert(general);
+                        }
                         found.entry(format!("{} {}", spec.template, real.name())).or_insert(spec);
                     }
                 }
@@ -132,6 +137,39 @@ fn kernels(capability: (u32, u32)) -> BTreeMap<String, KernelSpec> {
 /// The kernel that zeroes memory.
 fn clear() -> KernelSpec {
     KernelSpec::new(KernelFile::Clear, "Clear", String::new())
+}
+
+#[test]
+fn every_kernel_belongs_to_a_family_which_says_what_its_general_members_read() {
+    for (name, spec) in kernels((9, 0)) {
+        let family = KernelFamily::of(spec.template).unwrap_or_else(|| panic!("{name} is of no family"));
+        assert_eq!(family.file, spec.file, "{name}");
+        let general = spec.clone().of(Kernels::General);
+        assert_eq!(general.is_general(), !family.numbers.is_empty(), "{name}");
+        assert_eq!(general.numbers().len(), family.numbers.len(), "{name}");
+    }
+    for family in &FAMILIES {
+        let text = stepgraph::exec::cuda::sources().iter().find(|(name, _)| *name == family.file.name()).unwrap().1;
+        let is_there = |end: &str| text.contains(&format!("struct {}{end}", family.template));
+        assert!(is_there(" ") || is_there(" :"), "{} is not in {}", family.template, family.file.name());
+    }
+    // Sizes alone make no other kernel to be compiled.
+    let compiled = |units: usize| {
+        let text = format!(
+            r#"{{"version": 1, "name": "t", "input": {{"shape": [64], "batch": 96}}, "layers": [
+            {{"type": "dense", "units": {units}, "activation": "gelu"}}, {{"type": "dropout", "rate": 0.{units}}},
+            {{"type": "dense", "units": {units}}}], "loss": {{"type": "mse"}},
+            "optimizer": {{"type": "sgd", "lr": 0.1}}}}"#
+        );
+        let model = check(&read_preset(&text).unwrap()).model.unwrap();
+        let compiled = planned(&model, Precision::F32, false, &Target::h200());
+        let facts = Target::h200().as_cuda().unwrap();
+        let specs = compiled.selection.program.ops.iter().flat_map(|op| custom_kernels(&op.kind, Real::F32, &facts));
+        let general = specs.map(|kernel| kernel.spec.of(Kernels::General)).filter(KernelSpec::is_general);
+        general.map(|spec| spec.compiled().ty()).collect::<std::collections::BTreeSet<_>>()
+    };
+    assert_eq!(compiled(100), compiled(104));
+    assert!(compiled(100).len() > 4, "{:?}", compiled(100));
 }
 
 #[test]
@@ -279,6 +317,79 @@ fn steps_on_a_gpu_hold_every_check() {
             report.checks.iter().filter(|c| c.passed == Some(false)).collect::<Vec<_>>()
         );
     }
+}
+
+/// All that survives some steps of a preset on a GPU, what its reports said, how long it took until its first step could
+/// be made, and microseconds of a step.
+fn trained(preset: &Preset, machine: &Target, executor: Executor) -> (Vec<u8>, Vec<[u32; 4]>, ReadyTimes, f64) {
+    let machine = Some(machine.clone());
+    let spec = SessionSpec { machine, executor, ..SessionSpec::new(preset.clone(), PathBuf::new()) };
+    let mut run = Session::prepare(&spec).unwrap();
+    let mut reports = Vec::new();
+    for _ in 0..20 {
+        let report = run.step().unwrap().unwrap();
+        reports.push([report.loss, report.accuracy, report.grad_norm, report.update_max].map(f32::to_bits));
+    }
+    let (times, (step, pool)) = (run.ready_times().clone(), run.step_mut());
+    let state = step.snapshot().unwrap();
+    step.replay_many(200, pool).unwrap();
+    step.synchronize().unwrap();
+    let started = Instant::now();
+    step.replay_many(1000, pool).unwrap();
+    step.synchronize().unwrap();
+    (state, reports, times, started.elapsed().as_secs_f64() * 1e3)
+}
+
+/// General and specialised kernels give the same bits, eager and replayed; and a network that is prepared again takes
+/// over what the process has.
+#[test]
+fn general_kernels_equal_specialised_ones_and_an_edit_takes_over_what_is_there_on_a_gpu() {
+    let machine = match gpu(0) {
+        Ok(gpu) => gpu.target(),
+        Err(why) => return println!("skipped: no CUDA device: {why}"),
+    };
+    let wide = r#"{"version": 1, "name": "wide-mse", "input": {"shape": [640], "batch": 512}, "layers": [
+        {"type": "dense", "units": 1001, "activation": "gelu"}, {"type": "dropout", "rate": 0.3},
+        {"type": "layer_norm"}, {"type": "dense", "units": 333, "activation": "silu"}, {"type": "dense", "units": 1}],
+        "loss": {"type": "mse"}, "optimizer": {"type": "adam", "lr": 0.001}, "data": {"type": "regression"}}"#;
+    let names =
+        ["digits-mlp", "digits-cnn", "digits-residual", "mlp-gelu-layernorm", "moons-deep", "regression", "iris"];
+    let texts = BUNDLED.iter().filter(|b| names.contains(&b.name)).map(|b| b.text).chain([wide]);
+    let mut different = Vec::new();
+    for text in texts {
+        for precision in PRECISIONS {
+            let preset = Preset { precision, ..read_preset(text).unwrap() };
+            let general = machine.clone().with_kernels(Kernels::General);
+            let [fast, cold, warm, eager] = [
+                (&machine, Executor::Replay),
+                (&general, Executor::Replay),
+                (&general, Executor::Replay),
+                (&general, Executor::Eager),
+            ]
+            .map(|(machine, executor)| trained(&preset, machine, executor));
+            let name = format!("{} in {precision:?}", preset.name);
+            let stages: Vec<String> =
+                warm.2.longest().iter().take(6).map(|(stage, us)| format!("{} {us:.0}", stage.name())).collect();
+            println!(
+                "{name}: {:.1} us a step specialised, {:.1} general; ready in {:.1} ms, {:.1} ms general, {:.1} ms again \
+                 (us: {})",
+                fast.3,
+                cold.3,
+                fast.2.total_us / 1e3,
+                cold.2.total_us / 1e3,
+                warm.2.total_us / 1e3,
+                stages.join(", ")
+            );
+            let pairs = [("general", &cold), ("again", &warm), ("eager", &eager)];
+            different.extend(pairs.iter().filter(|(_, run)| (&run.0, &run.1) != (&fast.0, &fast.1)).map(
+                |(what, run)| {
+                    let step = run.1.iter().zip(&fast.1).position(|(a, b)| a != b);
+                    format!("{name}, {what}: first other report at step {step:?}")
+                },
+            ));
+        }
+    }
+    assert!(different.is_empty(), "other bits than the specialised kernels:\n{}", different.join("\n"));
 }
 
 #[test]

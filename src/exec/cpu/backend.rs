@@ -9,7 +9,7 @@ use crate::exec::backend::{
 use crate::exec::block::Block;
 use crate::exec::env::allocate;
 use crate::exec::store::StepMemory;
-use crate::exec::{ExecError, Fault, available_bytes};
+use crate::exec::{ExecError, Fault, ReadyTimes, available_bytes};
 use crate::lower::LValueId;
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -39,6 +39,10 @@ impl Backend for CpuBackend {
 impl StepBackend for Step {
     fn compiled(&self) -> &Arc<Compiled> {
         self.compiled()
+    }
+
+    fn ready_times(&self) -> &ReadyTimes {
+        self.ready_times()
     }
 
     fn capabilities(&self) -> Capabilities {

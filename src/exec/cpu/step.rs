@@ -5,13 +5,14 @@ use super::ledger::Ledger;
 use super::plant::{plant_in, plant_in_plan};
 use super::{Pool, kernels};
 use crate::compile::Compiled;
-use crate::exec::ExecError;
 use crate::exec::env::SealedEnv;
 use crate::exec::store::StepMemory;
+use crate::exec::{ExecError, ReadyStage, ReadyTimes};
 use crate::ops::OpKind;
 use crate::select::Variant;
 use std::collections::HashMap;
 use std::sync::Arc;
+use std::time::Instant;
 
 /// A compiled step with its memory.
 pub struct Step {
@@ -25,6 +26,7 @@ pub struct Step {
     /// Operations run since tracing began, where it is on.
     trace: Option<Vec<u32>>,
     threads: usize,
+    ready_times: ReadyTimes,
 }
 
 impl Step {
@@ -34,6 +36,7 @@ impl Step {
     /// # Errors
     /// Where the memory is not what the step needs.
     pub fn new(compiled: Arc<Compiled>, memory: StepMemory, threads: usize) -> Result<Self, ExecError> {
+        let started = Instant::now();
         let compiled = plant_in_plan(compiled);
         // Only addresses are asked of the environment from here on.
         let env = SealedEnv::new(memory, &compiled.plan)?;
@@ -55,7 +58,14 @@ impl Step {
             calls.push(call);
         }
         let parallel = calls.iter().any(|c| c.parallel);
-        Ok(Self { compiled, env, calls, parallel, ledger, eager: HashMap::new(), trace: None, threads })
+        let mut ready_times = ReadyTimes::default();
+        ready_times.add(ReadyStage::Bind, started.elapsed());
+        Ok(Self { compiled, env, calls, parallel, ledger, eager: HashMap::new(), trace: None, threads, ready_times })
+    }
+
+    /// How long its recording took.
+    pub(super) const fn ready_times(&self) -> &ReadyTimes {
+        &self.ready_times
     }
 
     /// Calls of a replay.

@@ -13,6 +13,13 @@ pub(super) type ArgRow = [u64; MAX_ARGS];
 /// The slot that holds the flags of a launch; no operation has so many.
 pub(super) const FLAGS: usize = MAX_ARGS - 1;
 
+/// Puts the numbers that a general member reads in front of the flags, the first one last.
+pub(super) fn put_numbers(args: &mut [u64], numbers: &[u64]) {
+    for (place, number) in args[..FLAGS].iter_mut().rev().zip(numbers) {
+        *place = *number;
+    }
+}
+
 // As `LaunchFlags` in the kernels' prelude: which inputs a kernel may fetch while the launch in front still runs, and
 // whether the next launch may start as soon as this one's own wait is over.
 pub(super) const EARLY_A: u64 = 1;

@@ -15,7 +15,7 @@ use crate::exec::backend::{
 use crate::exec::block::Block;
 use crate::exec::cpu::{Floor, Pool};
 use crate::exec::store::StepMemory;
-use crate::exec::{BatchPlace, DataSet, ExecError, Fault, GraphRead, StepRecord, zero_bytes};
+use crate::exec::{BatchPlace, DataSet, ExecError, Fault, GraphRead, ReadyTimes, StepRecord, zero_bytes};
 use crate::lower::LValueId;
 use std::borrow::Cow;
 use std::path::Path;
@@ -60,6 +60,10 @@ impl Backend for CudaBackend {
 impl StepBackend for Step {
     fn compiled(&self) -> &Arc<Compiled> {
         &self.ops.compiled
+    }
+
+    fn ready_times(&self) -> &ReadyTimes {
+        &self.ready_times
     }
 
     fn capabilities(&self) -> Capabilities {

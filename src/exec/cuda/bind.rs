@@ -1,6 +1,6 @@
 //! Gives the calls of an operation their addresses.
 
-use super::arguments::{ArgRow, MAX_ARGS};
+use super::arguments::{ArgRow, MAX_ARGS, put_numbers};
 use super::bound_call::BoundCall;
 use super::cudnn::DnnArgs;
 use super::draft::{ChosenPlan, Draft, Drafts};
@@ -31,7 +31,9 @@ pub(super) fn bind(
             Draft::Kernel(spec) => {
                 let kernel = next()?;
                 check_scratch(&kernel, compiled.selection.choices[index].workspace_bytes).map_err(fail)?;
-                BoundCall::Kernel { kernel, spec: Arc::clone(spec), args: Box::new(*row) }
+                let mut args = *row;
+                put_numbers(&mut args, spec.numbers());
+                BoundCall::Kernel { kernel, spec: Arc::clone(spec), args: Box::new(args) }
             }
             Draft::Pass(spec, slots) => {
                 let kernel = next()?;
@@ -39,6 +41,7 @@ pub(super) fn bind(
                 for (to, from) in slots {
                     args[*to] = row[*from];
                 }
+                put_numbers(&mut args, spec.numbers());
                 BoundCall::Kernel { kernel, spec: Arc::clone(spec), args: Box::new(args) }
             }
             Draft::CublasLt(plan, kind) => {

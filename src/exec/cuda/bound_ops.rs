@@ -6,14 +6,16 @@ use super::bound_call::{BoundCall, launch_phase};
 use super::clear_nodes::clear_memory;
 use super::draft::{asks_library, draft_all};
 use super::error::CudaError;
+use super::general_members::set_geometry;
 use super::gpu::Gpu;
 use super::launch::Launch;
 use super::source::KernelSource;
 use crate::compile::Compiled;
-use crate::exec::ExecError;
 use crate::exec::location::located;
+use crate::exec::{ExecError, ReadyStage, ReadyTimes};
 use crate::lower::LValueId;
 use std::sync::Arc;
+use std::time::Instant;
 
 /// The operations of a step, bound to a device and its memory.
 pub(super) struct BoundOps {
@@ -24,6 +26,8 @@ pub(super) struct BoundOps {
     pub(super) calls: Vec<Vec<BoundCall>>,
     /// The operations for which a custom kernel replaces a library that refused.
     stood_in: Vec<bool>,
+    /// How long libraries, kernels and binding took.
+    pub(super) ready_times: ReadyTimes,
 }
 
 impl BoundOps {
@@ -40,16 +44,20 @@ impl BoundOps {
         let wanted = |index: usize| timed.is_none_or(|t| t[index]);
         let count = compiled.plan.program.ops.len();
         let asked: Vec<(&Compiled, usize)> = (0..count).filter(|i| wanted(*i)).map(|i| (&*compiled, i)).collect();
-        let drafts = draft_all(&gpu, &asked)?;
+        let mut ready_times = ReadyTimes::default();
+        let drafts = ready_times.of(ReadyStage::Libraries, || draft_all(&gpu, &asked))?;
         let sources: Vec<KernelSource> = drafts.iter().flat_map(|d| d.sources()).collect();
-        let mut kernels = gpu.kernels(&sources).into_iter();
+        let mut kernels = ready_times.of(ReadyStage::Kernels, || gpu.kernels(&sources)).into_iter();
+        let started = Instant::now();
         let (mut calls, mut stood_in) = (vec![Vec::new(); count], vec![false; count]);
         for (drafts, (_, index)) in drafts.iter().zip(&asked) {
             let row = env.row(&compiled.plan, *index);
             calls[*index] = bind(&compiled, *index, drafts, &mut kernels, &row)?;
             stood_in[*index] = drafts.stood_in;
         }
-        Ok(Self { gpu, compiled, env, calls, stood_in })
+        set_geometry(&gpu, &mut calls)?;
+        ready_times.add(ReadyStage::Bind, started.elapsed());
+        Ok(Self { gpu, compiled, env, calls, stood_in, ready_times })
     }
 
     /// Operations of the step.

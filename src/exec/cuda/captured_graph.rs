@@ -10,6 +10,7 @@ use cudarc::driver::{result, sys};
 use std::ffi::CString;
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
 
 /// The captures of this process.
 static CAPTURES: AtomicU64 = AtomicU64::new(0);
@@ -33,6 +34,8 @@ pub(super) struct CapturedGraph {
     exec: sys::CUgraphExec,
     nodes: usize,
     kernels: usize,
+    /// How long it took to be instantiated and to go to the device.
+    pub(super) upload_took: Duration,
 }
 
 // SAFETY: the handles are used by one thread at a time: whoever owns the step.
@@ -65,10 +68,14 @@ impl CapturedGraph {
             (Err(why), Err(_)) | (Ok(()), Err(why)) => return Err(why),
         };
         // SAFETY: the graph was just captured.
+        let mut upload_took = Duration::ZERO;
         let made = unsafe {
             marks.of(graph).and_then(|mut library| {
                 kernels_that_clear(gpu, graph, &mut library)?;
-                instantiate(graph).map(|exec| (exec, library))
+                let started = Instant::now();
+                let exec = instantiate(graph)?;
+                upload_took = started.elapsed();
+                Ok((exec, library))
             })
         };
         let (exec, library) = match made {
@@ -81,10 +88,14 @@ impl CapturedGraph {
         };
         let capture = CAPTURES.fetch_add(1, Ordering::Relaxed);
         let (own, library_words, arguments) = (Vec::new(), Vec::new(), 0);
-        let mut captured = Self { library, own, library_words, arguments, capture, graph, exec, nodes: 0, kernels: 0 };
+        let (nodes, kernels) = (0, 0);
+        let mut captured =
+            Self { library, own, library_words, arguments, capture, graph, exec, nodes, kernels, upload_took };
         captured.count()?;
+        let started = Instant::now();
         // SAFETY: both handles are alive.
         unsafe { result::graph::upload(exec, stream) }.map_err(|e| failed("cuGraphUpload", e))?;
+        captured.upload_took += started.elapsed();
         Ok(captured)
     }
 

@@ -1,9 +1,11 @@
 //! Kernels from source: the run-time compiler turns a source into machine code for this very device.
 
 use super::error::CudaError;
+use super::probe::nvrtc_version;
 use cudarc::nvrtc::sys;
 use std::ffi::{CStr, CString};
 use std::fmt;
+use std::sync::OnceLock;
 
 /// A GPU architecture, such as 9.0.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -34,20 +36,28 @@ fn check(call: &str, status: sys::nvrtcResult) -> Result<(), CudaError> {
     }
 }
 
+/// How every source is compiled.
+const OPTIONS: [&str; 4] = ["--std=c++17", "-default-device", "-diag-suppress=177", "--extra-device-vectorization"];
+
+/// All that machine code depends on beside its source: the compiler with its version, the architecture, the options.
+///
+/// # Errors
+/// Where there is no compiler.
+pub(super) fn compiler_and_options(arch: Arch) -> Result<String, CudaError> {
+    static VERSION: OnceLock<Result<String, CudaError>> = OnceLock::new();
+    let version = VERSION.get_or_init(nvrtc_version).clone()?;
+    Ok(format!("NVRTC {version} {arch} {}\n", OPTIONS.join(" ")))
+}
+
 /// Compiles a source to machine code for `arch`. Needs the run-time compiler's library, and no GPU.
 ///
 /// # Errors
 /// The compiler's own log.
 pub fn compile_source(source: &str, arch: Arch) -> Result<Vec<u8>, CudaError> {
     let source = CString::new(source).map_err(|_| "the source holds a zero byte")?;
-    let options = [
-        format!("--gpu-architecture={arch}"),
-        "--std=c++17".into(),
-        "-default-device".into(),
-        "-diag-suppress=177".into(),
-        "--extra-device-vectorization".into(),
-    ];
-    let options: Vec<CString> = options.into_iter().filter_map(|o| CString::new(o).ok()).collect();
+    let architecture = format!("--gpu-architecture={arch}");
+    let options = std::iter::once(architecture.as_str()).chain(OPTIONS);
+    let options: Vec<CString> = options.filter_map(|o| CString::new(o).ok()).collect();
     let pointers: Vec<*const std::ffi::c_char> = options.iter().map(|o| o.as_ptr()).collect();
     let mut program = Program(std::ptr::null_mut());
     let (name, none): (&CStr, _) = (c"unit.cu", std::ptr::null());

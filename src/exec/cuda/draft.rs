@@ -4,12 +4,13 @@ use super::cublaslt::LtPlan;
 use super::cudnn::{ConvKind, DnnPlan, Fused, PlanRequest};
 use super::error::CudaError;
 use super::gpu::Gpu;
+use super::libraries::LtRequest;
 use super::source::KernelSource;
 use crate::compile::Compiled;
 use crate::exec::ExecError;
 use crate::lower::Op;
 use crate::ops::{self, Epilogue, OpKind};
-use crate::select::cuda::{CustomKernel, KernelFile, KernelSpec};
+use crate::select::cuda::{CustomKernel, KernelSpec, widening_kernel};
 use crate::select::{Variant, cuda};
 use crate::tensor::align_up;
 use std::collections::HashMap;
@@ -56,12 +57,14 @@ fn custom_kernel(kind: &OpKind, compiled: &Compiled, op: &Op, number: Option<u8>
     let facts = compiled.selection.target.as_cuda().ok_or("the plan is for a CPU")?;
     let real = cuda::real_of(&compiled.selection.program, op, compiled.selection.real);
     let mut all = cuda::custom_kernels(kind, real, &facts);
+    let wanted = compiled.selection.target.kernels;
     let index = match number {
         Some(number) => usize::from(number),
         None => (0..all.len()).min_by(|a, b| all[*a].cost_us.total_cmp(&all[*b].cost_us)).unwrap_or(0),
     };
     if index < all.len() {
-        Ok(all.swap_remove(index))
+        let kernel = all.swap_remove(index);
+        Ok(CustomKernel { spec: kernel.spec.of(wanted), ..kernel })
     } else {
         Err(format!("there is no kernel {index} for {}", kind.name()).into())
     }
@@ -177,11 +180,10 @@ fn by_cublaslt(gpu: &Gpu, compiled: &Compiled, index: usize, number: usize) -> R
     let op = &compiled.plan.program.ops[index];
     let OpKind::Gemm(gemm) = op.kind else { return Err("cuBLASLt does products only".into()) };
     let limit = compiled.selection.choices[index].workspace_bytes as usize;
-    let lt = gpu.libraries().lt();
-    let lt = lt.as_ref().ok_or("there is no cuBLASLt")?;
-    let plan = lt.plan(&gemm, compiled.selection.real, limit, number)?;
+    let wanted = LtRequest { gemm, real: compiled.selection.real, workspace_limit_bytes: limit, number };
+    let plan = gpu.libraries().lt_plan(&wanted)?;
     let done = plan.done();
-    Ok(LibraryProduct { draft: Draft::CublasLt(Arc::new(plan), op.kind.clone()), done, widening: None })
+    Ok(LibraryProduct { draft: Draft::CublasLt(plan, op.kind.clone()), done, widening: None })
 }
 
 fn by_cudnn(gpu: &Gpu, compiled: &Compiled, index: usize, number: usize) -> Result<LibraryProduct, CudaError> {
@@ -205,8 +207,8 @@ fn by_cudnn(gpu: &Gpu, compiled: &Compiled, index: usize, number: usize) -> Resu
     let narrow = kind == ConvKind::BwdW && !plan.0[plan.1].dw_is_float();
     let slot = |name: &str| op.kind.slot(name).unwrap_or(0);
     let widening = narrow.then(|| {
-        let arguments = format!("{}, {elements}", real.cpp());
-        (KernelSpec::new(KernelFile::Elementwise, "Widen", arguments), vec![(0, slot("work")), (1, slot("c"))])
+        let (spec, kernels) = (widening_kernel(real, elements), compiled.selection.target.kernels);
+        (spec.of(kernels), vec![(0, slot("work")), (1, slot("c"))])
     });
     let draft = Draft::Cudnn(plan, op.kind.clone(), if narrow { narrow_bytes } else { 0 });
     Ok(LibraryProduct { draft, done, widening })

@@ -3,12 +3,13 @@
 //! The driver reads the graph that was captured, and not what was instantiated from it: no call of CUDA 13.0 reads the
 //! arguments in an executable graph. Nothing here changes one after it was instantiated.
 
-use super::arguments::{FLAGS, MAX_ARGS};
+use super::arguments::{FLAGS, MAX_ARGS, put_numbers};
 use super::bound_call::BoundCall;
 use super::bound_ops::BoundOps;
 use super::captured_graph::CapturedGraph;
 use super::extents::extent;
 use super::feed_launch::{FEED_ARGS, FeedLaunch};
+use super::kernel_store::Phase;
 use super::launch::Launch;
 use super::ledger::LiveConstant;
 use super::library_nodes::{LibraryWord, WordReader, addresses_in, can_read};
@@ -102,7 +103,7 @@ pub(super) fn planned(ops: &BoundOps, launches: &[&Launch], feeds: &[&FeedLaunch
             args[FeedLaunch::metrics_words(slots)].copy_from_slice(&ops.row(op)[..slots]);
         }
         let members = std::iter::once(None).chain(feed.metrics.map(Some)).collect();
-        out.push(Planned { function: feed.kernel.phases[0].function, args, ops: members });
+        out.push(Planned { function: feed.kernel.phases[0].function, args, ops: members, numbers: 0 });
     }
     for launch in launches {
         match launch {
@@ -113,7 +114,7 @@ pub(super) fn planned(ops: &BoundOps, launches: &[&Launch], feeds: &[&FeedLaunch
                     words[..FLAGS].copy_from_slice(&ops.row(*op)[..FLAGS]);
                 }
                 let members = members.iter().map(|op| Some(*op)).collect();
-                out.push(Planned { function: kernel.phases[0].function, args, ops: members });
+                out.push(Planned { function: kernel.phases[0].function, args, ops: members, numbers: 0 });
             }
         }
     }
@@ -125,11 +126,14 @@ fn planned_single(ops: &BoundOps, op: usize, flags: u64, out: &mut Vec<Planned>)
     // A pass behind a library's product has slots of its own, which were filled from the operation's when it was bound.
     let is_pass = ops.calls[op].len() > 1;
     for call in &ops.calls[op] {
-        let BoundCall::Kernel { kernel, args, .. } = call else { continue };
+        let BoundCall::Kernel { kernel, args, spec } = call else { continue };
         let mut args = if is_pass { **args } else { ops.row(op) };
+        put_numbers(&mut args, spec.numbers());
         args[FLAGS] = flags;
         let phases = kernel.phases.iter();
-        out.extend(phases.map(|p| Planned { function: p.function, args: args.to_vec(), ops: vec![Some(op)] }));
+        let numbers = spec.numbers().iter().filter(|number| **number != 0).count();
+        let planned = |p: &Phase| Planned { function: p.function, args: args.to_vec(), ops: vec![Some(op)], numbers };
+        out.extend(phases.map(planned));
     }
 }
 

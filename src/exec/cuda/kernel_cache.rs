@@ -1,11 +1,51 @@
-//! Compiled kernels, kept on disk.
+//! Compiled kernels, kept on disk within a limit.
 //!
-//! An entry holds the whole source that it was made from, so that neither a collision of hashes nor a changed kernel
-//! can bring back the wrong code; a checksum rejects damaged ones.
+//! An entry is found by a key: text that says all that its machine code depends on. The entry holds the whole key, so
+//! that neither a collision of hashes nor another version of the program or the compiler can bring back the wrong code;
+//! a checksum rejects what is damaged. Nothing here ever fails: what cannot be read is compiled again, and what cannot
+//! be written is not kept.
+//!
+//! Any number of processes use one folder without a lock. An entry is written beside its name and renamed, it is never
+//! changed, and it may go at any time. The time of its file's last change is when it was last used.
 
-use super::compiler::Arch;
-use crate::tensor::Fnv;
+use crate::tensor::{Fnv, remove_leftovers, temporary_in};
+use std::fs::{File, Metadata};
+use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::{Duration, SystemTime};
+
+/// The limit where nobody chose another, in bytes.
+const DEFAULT_LIMIT: u64 = 512 << 20;
+/// How the names of entries end. Other files in the folder are left alone.
+const SUFFIX: &str = "kernel";
+/// The name of the file that holds the chosen limit, in MiB.
+const LIMIT_FILE: &str = "limit-mib";
+/// What an entry begins with: its form.
+const MAGIC: &[u8; 8] = b"SGKERN2\n";
+/// A longer file is no entry.
+const LONGEST: u64 = 256 << 20;
+/// An entry that was used so recently is not marked again.
+const MARKED_AFTER: Duration = Duration::from_secs(60);
+
+/// Entries with the bytes that they take.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct CacheUsage {
+    pub entries: usize,
+    pub bytes: u64,
+}
+
+/// A folder of compiled kernels.
+#[derive(Debug)]
+pub struct KernelCache {
+    folder: PathBuf,
+    limit_bytes: u64,
+    /// Bytes that this process wrote since it last looked at the whole folder; the largest number before the first
+    /// time.
+    unchecked: AtomicU64,
+    /// Whether a failure to write was reported, which repeats itself.
+    complained: AtomicBool,
+}
 
 /// Where compiled kernels are kept: `STEPGRAPH_CACHE`, else the user's cache folder; nowhere where there is none.
 #[must_use]
@@ -17,60 +57,219 @@ pub fn cache_folder() -> Option<PathBuf> {
     }
 }
 
-fn entry_path(folder: &Path, source: &str, arch: Arch) -> PathBuf {
-    folder.join(format!("{:016x}-{arch}.kernel", Fnv::of(source.as_bytes())))
+/// The limit that `STEPGRAPH_CACHE_MIB` sets, in bytes; nothing where it is not set.
+///
+/// # Errors
+/// Where it is no whole number, in words.
+pub fn limit_variable() -> Result<Option<u64>, String> {
+    match std::env::var("STEPGRAPH_CACHE_MIB") {
+        Ok(text) if text.is_empty() => Ok(None),
+        Ok(text) => match bytes_of(&text) {
+            Some(bytes) => Ok(Some(bytes)),
+            None => Err(format!("STEPGRAPH_CACHE_MIB is {text:?}: set it to a whole number of MiB, such as 512")),
+        },
+        Err(_) => Ok(None),
+    }
 }
 
-/// Whether the cache seems to have the machine code of a source.
-pub(super) fn is_kept(folder: &Path, source: &str, arch: Arch) -> bool {
-    entry_path(folder, source, arch).exists()
+/// A number of MiB as bytes.
+fn bytes_of(text: &str) -> Option<u64> {
+    text.trim().parse::<u64>().ok()?.checked_mul(1 << 20)
 }
 
-/// Machine code of a source from the cache, where it is there and whole.
-pub(super) fn cached(folder: &Path, source: &str, arch: Arch) -> Option<Vec<u8>> {
-    let bytes = std::fs::read(entry_path(folder, source, arch)).ok()?;
-    let (head, rest) = bytes.split_at_checked(16)?;
+impl KernelCache {
+    /// The cache in [`cache_folder`], with the limit that the environment or the folder's own file sets, or 512 MiB.
+    #[must_use]
+    pub fn of_user() -> Option<Self> {
+        let folder = cache_folder()?;
+        let variable = limit_variable().unwrap_or_else(|wrong| {
+            log::warn!("{wrong}");
+            None
+        });
+        let chosen = || bytes_of(&std::fs::read_to_string(folder.join(LIMIT_FILE)).ok()?);
+        let limit_bytes = variable.or_else(chosen).unwrap_or(DEFAULT_LIMIT);
+        Some(Self::at(folder, limit_bytes))
+    }
+
+    /// A cache in a folder, which need not exist, of at most so many bytes. 0 keeps nothing.
+    #[must_use]
+    pub const fn at(folder: PathBuf, limit_bytes: u64) -> Self {
+        Self { folder, limit_bytes, unchecked: AtomicU64::new(u64::MAX), complained: AtomicBool::new(false) }
+    }
+
+    /// Where it is.
+    #[must_use]
+    pub fn folder(&self) -> &Path {
+        &self.folder
+    }
+
+    /// Bytes that it may take.
+    #[must_use]
+    pub const fn limit_bytes(&self) -> u64 {
+        self.limit_bytes
+    }
+
+    /// Sets the limit of this folder for every process that starts from now on, and keeps it at once.
+    ///
+    /// # Errors
+    /// Where the folder cannot be written.
+    pub fn set_limit_mib(&mut self, mib: u32) -> io::Result<()> {
+        std::fs::create_dir_all(&self.folder)?;
+        crate::tensor::write_atomic(&self.folder.join(LIMIT_FILE), format!("{mib}\n").as_bytes())?;
+        self.limit_bytes = u64::from(mib) << 20;
+        self.trim();
+        Ok(())
+    }
+
+    /// What is in it now.
+    #[must_use]
+    pub fn usage(&self) -> CacheUsage {
+        usage_of(&self.entries())
+    }
+
+    /// Removes all entries and what killed processes left half written; gives what was removed.
+    ///
+    /// # Errors
+    /// The first entry that cannot be removed.
+    pub fn clear(&self) -> io::Result<CacheUsage> {
+        remove_leftovers(&self.folder);
+        let entries = self.entries();
+        for entry in &entries {
+            match std::fs::remove_file(&entry.path) {
+                Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+                _ => {}
+            }
+        }
+        Ok(usage_of(&entries))
+    }
+
+    fn path(&self, key: &str) -> PathBuf {
+        self.folder.join(format!("{:016x}.{SUFFIX}", Fnv::of(key.as_bytes())))
+    }
+
+    /// Whether it seems to have the machine code of a key.
+    pub(super) fn seems_to_hold(&self, key: &str) -> bool {
+        self.path(key).is_file()
+    }
+
+    /// The machine code of a key, where it is there and whole. Marks it as used.
+    pub(super) fn get(&self, key: &str) -> Option<Vec<u8>> {
+        let mut file = File::open(self.path(key)).ok()?;
+        let metadata = file.metadata().ok().filter(|m| m.is_file() && m.len() <= LONGEST)?;
+        let mut bytes = Vec::with_capacity(metadata.len() as usize);
+        (&mut file).take(LONGEST).read_to_end(&mut bytes).ok()?;
+        let code = code_in(&bytes, key)?.to_vec();
+        if used_at(&metadata).elapsed().is_ok_and(|age| age > MARKED_AFTER) {
+            // Where this is refused, the entry is only removed sooner.
+            let _ = file.set_modified(SystemTime::now());
+        }
+        Some(code)
+    }
+
+    /// Keeps machine code. What cannot be kept is compiled again next time.
+    pub(super) fn keep(&self, key: &str, code: &[u8]) {
+        if self.limit_bytes == 0 {
+            return;
+        }
+        match self.write(key, code) {
+            Ok(bytes) => self.count(bytes),
+            Err(error) => {
+                if !self.complained.swap(true, Ordering::Relaxed) {
+                    log::warn!("compiled kernels are not kept in {}: {error}", self.folder.display());
+                }
+            }
+        }
+    }
+
+    /// Removes the entry of a key, which is of no use.
+    pub(super) fn remove(&self, key: &str) {
+        let _ = std::fs::remove_file(self.path(key));
+    }
+
+    /// Writes an entry; gives its bytes. Nothing is flushed to the disk: what a power failure damages is recognised.
+    fn write(&self, key: &str, code: &[u8]) -> io::Result<u64> {
+        std::fs::create_dir_all(&self.folder)?;
+        let mut temporary = temporary_in(&self.folder)?;
+        let mut bytes = Vec::with_capacity(24 + key.len() + code.len());
+        bytes.extend_from_slice(MAGIC);
+        bytes.extend_from_slice(&(key.len() as u64).to_le_bytes());
+        bytes.extend_from_slice(&Fnv::of(code).to_le_bytes());
+        bytes.extend_from_slice(key.as_bytes());
+        bytes.extend_from_slice(code);
+        temporary.write_all(&bytes)?;
+        temporary.persist(self.path(key)).map_err(|e| e.error)?;
+        Ok(bytes.len() as u64)
+    }
+
+    /// Notes bytes that were written, and looks at the whole folder where these could take it beyond its limit: at
+    /// the first, and after each 64th part of the limit. Eight processes that write at once thus stay within an eighth.
+    fn count(&self, bytes: u64) {
+        let add = |before: u64| Some(before.saturating_add(bytes));
+        let before = self.unchecked.fetch_update(Ordering::Relaxed, Ordering::Relaxed, add).unwrap_or(u64::MAX);
+        if before.saturating_add(bytes) >= self.limit_bytes / 64 {
+            self.unchecked.store(0, Ordering::Relaxed);
+            self.trim();
+        }
+    }
+
+    /// Removes entries where there is less than 3/16 of the limit left, until a quarter is, those that were not used
+    /// for longest first.
+    fn trim(&self) {
+        remove_leftovers(&self.folder);
+        let mut entries = self.entries();
+        let mut bytes = usage_of(&entries).bytes;
+        if bytes <= self.limit_bytes / 16 * 13 {
+            return;
+        }
+        entries.sort_by_key(|entry| entry.used);
+        for entry in entries {
+            if bytes <= self.limit_bytes / 4 * 3 {
+                break;
+            }
+            // Another process may have removed it, or nobody can.
+            if std::fs::remove_file(&entry.path).is_ok() || !entry.path.exists() {
+                bytes -= entry.bytes;
+            }
+        }
+    }
+
+    fn entries(&self) -> Vec<Entry> {
+        let files = std::fs::read_dir(&self.folder).into_iter().flatten().flatten();
+        let entry = |file: std::fs::DirEntry| {
+            let path = file.path();
+            let metadata = file.metadata().ok().filter(Metadata::is_file)?;
+            let is_entry = path.extension().is_some_and(|e| e == SUFFIX);
+            is_entry.then(|| Entry { path, bytes: metadata.len(), used: used_at(&metadata) })
+        };
+        files.filter_map(entry).collect()
+    }
+}
+
+/// An entry's file.
+struct Entry {
+    path: PathBuf,
+    bytes: u64,
+    used: SystemTime,
+}
+
+fn usage_of(entries: &[Entry]) -> CacheUsage {
+    CacheUsage { entries: entries.len(), bytes: entries.iter().map(|e| e.bytes).sum() }
+}
+
+/// When an entry was last used; long ago where the system does not say.
+fn used_at(metadata: &Metadata) -> SystemTime {
+    metadata.modified().unwrap_or(SystemTime::UNIX_EPOCH)
+}
+
+/// The machine code in the bytes of an entry, where they are whole and of this key.
+fn code_in<'a>(bytes: &'a [u8], key: &str) -> Option<&'a [u8]> {
+    let rest = bytes.strip_prefix(MAGIC)?;
+    let (head, rest) = rest.split_at_checked(16)?;
     let number = |at: usize| head.get(at..at + 8).and_then(|b| b.try_into().ok()).map(u64::from_le_bytes);
     let (length, sum) = (usize::try_from(number(0)?).ok()?, number(8)?);
     let (kept, code) = rest.split_at_checked(length)?;
-    (kept == source.as_bytes() && !code.is_empty() && Fnv::of(code) == sum).then(|| code.to_vec())
-}
-
-/// Keeps machine code in the cache. What cannot be kept is compiled again next time.
-pub(super) fn keep(folder: &Path, source: &str, arch: Arch, code: &[u8]) {
-    let mut bytes = Vec::with_capacity(16 + source.len() + code.len());
-    bytes.extend_from_slice(&(source.len() as u64).to_le_bytes());
-    bytes.extend_from_slice(&Fnv::of(code).to_le_bytes());
-    bytes.extend_from_slice(source.as_bytes());
-    bytes.extend_from_slice(code);
-    let written = std::fs::create_dir_all(folder)
-        .and_then(|()| crate::tensor::write_atomic(&entry_path(folder, source, arch), &bytes));
-    if let Err(error) = written {
-        log::warn!("compiled kernels are not kept in {}: {error}", folder.display());
-    }
+    (kept == key.as_bytes() && !code.is_empty() && Fnv::of(code) == sum).then_some(code)
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_cache_gives_back_what_it_kept_and_nothing_damaged() {
-        let folder = tempfile::tempdir().unwrap();
-        let (source, arch, code) = ("int x;", Arch(9, 0), b"machine code".to_vec());
-        assert_eq!(cached(folder.path(), source, arch), None);
-        keep(folder.path(), source, arch, &code);
-        assert_eq!(cached(folder.path(), source, arch), Some(code));
-        assert_eq!(cached(folder.path(), source, Arch(8, 0)), None);
-        let path = entry_path(folder.path(), source, arch);
-        let whole = std::fs::read(&path).unwrap();
-        for cut in [0, 7, 16, 20, whole.len() - 1] {
-            std::fs::write(&path, &whole[..cut]).unwrap();
-            assert_eq!(cached(folder.path(), source, arch), None, "cut at {cut}");
-        }
-        let mut changed = whole;
-        *changed.last_mut().unwrap() ^= 1;
-        std::fs::write(&path, &changed).unwrap();
-        assert_eq!(cached(folder.path(), source, arch), None);
-    }
-}
+mod tests;

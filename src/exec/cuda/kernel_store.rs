@@ -1,15 +1,14 @@
-//! The kernels of one GPU: compiled or found on disk when they are first asked for, and loaded for good.
+//! The kernels of one GPU: compiled or found on disk when they are first asked for, and loaded until there are too many
+//! that nobody uses.
 
 use super::compile_workers::{Compiler, crew_for};
-use super::compiler::{Arch, compile_source};
+use super::compiler::{Arch, compile_source, compiler_and_options};
 use super::error::{CudaError, failed};
-use super::kernel_cache::{cache_folder, cached, is_kept, keep};
-use super::probe::probe;
+use super::kernel_cache::KernelCache;
 use super::source::{KernelSource, META_LEN};
 use cudarc::driver::{result, sys};
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::ffi::CString;
-use std::path::PathBuf;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -21,11 +20,27 @@ pub(super) struct Phase {
     pub(super) smem: u32,
 }
 
+/// Loaded code.
+struct Module(sys::CUmodule);
+
 /// The compiled kernels of one operation, or of several that share a launch.
 pub(super) struct Kernel {
+    /// Where its code is, also for those who launch it with a geometry of their own.
+    module: Arc<Module>,
     pub(super) phases: Vec<Phase>,
     pub(super) threads: u32,
     pub(super) work_bytes: u64,
+    /// Works out the geometry of a general member's launch; its phases have none.
+    pub(super) geometry: Option<sys::CUfunction>,
+}
+
+impl Kernel {
+    /// A general member with the geometry of one launch: blocks and shared memory of each phase.
+    pub(super) fn with_geometry(&self, geometry: &[[u32; 2]]) -> Self {
+        let phase = |(phase, [blocks, smem]): (&Phase, &[u32; 2])| Phase { blocks: *blocks, smem: *smem, ..*phase };
+        let phases = self.phases.iter().zip(geometry).map(phase).collect();
+        Self { module: Arc::clone(&self.module), phases, geometry: None, ..*self }
+    }
 }
 
 // SAFETY: functions of a loaded module may be launched from any thread whose context is current.
@@ -37,50 +52,98 @@ unsafe impl Sync for Kernel {}
 pub(super) type FoundKernel = Result<Arc<Kernel>, CudaError>;
 
 /// The number of a source among those that were missing, and what became of it.
-type Compilation = (usize, Result<Vec<u8>, CudaError>);
+type Loading = (usize, FoundKernel);
 
-/// Loaded kernels by their whole text.
+/// Kernels that stay loaded, at most, though nobody uses them: what an edit takes back is there at once.
+const MOST_LOADED: usize = 4_096;
+
+/// Loaded kernels by what they were compiled from, with the processes that compile more of them.
 #[derive(Default)]
 pub(super) struct KernelStore {
-    loaded: Mutex<HashMap<String, Arc<Kernel>>>,
+    loaded: Mutex<Loaded>,
+    /// Processes that wait for the next source.
+    idle: Mutex<Vec<Compiler>>,
+}
+
+#[derive(Default)]
+struct Loaded {
+    by_source: HashMap<KernelSource, (Arc<Kernel>, u64)>,
+    /// Counts the times that somebody asked.
+    now: u64,
+}
+
+impl Loaded {
+    fn find(&mut self, source: &KernelSource) -> Option<Arc<Kernel>> {
+        let now = self.now;
+        let (kernel, asked) = self.by_source.get_mut(source)?;
+        *asked = now;
+        Some(Arc::clone(kernel))
+    }
+
+    /// Unloads kernels that only the store holds, those that nobody asked for longest first.
+    fn unload(&mut self, most: usize) {
+        let surplus = self.by_source.len().saturating_sub(most);
+        if surplus == 0 {
+            return;
+        }
+        let unused = self.by_source.iter().filter(|(source, (kernel, asked))| {
+            let is_held = Arc::strong_count(kernel) > 1 || Arc::strong_count(&kernel.module) > 1;
+            !is_held && *asked != self.now && !source.stays_in_graphs()
+        });
+        let mut unused: Vec<(u64, KernelSource)> = unused.map(|(s, (_, asked))| (*asked, s.clone())).collect();
+        unused.sort_unstable_by_key(|(asked, _)| *asked);
+        // Room is made for a whole network at a time.
+        for (_, source) in unused.into_iter().take(surplus + most / 8) {
+            if let Some((kernel, _)) = self.by_source.remove(&source) {
+                // SAFETY: nobody else holds the kernel, so that neither a stream nor a graph launches it any more; the
+                // device is current.
+                let _ = unsafe { result::module::unload(kernel.module.0) };
+            }
+        }
+    }
 }
 
 impl KernelStore {
-    /// Compiles (or finds) the kernels of several sources at once. The order is kept.
+    /// Loads, finds on disk or compiles the kernels of several sources at once, on the thread's current device. The
+    /// order is kept.
     ///
     /// # Errors
     /// For each source, why its kernel cannot be had.
     pub(super) fn get(&self, arch: Arch, sources: &[KernelSource]) -> Vec<FoundKernel> {
         let loaded = || self.loaded.lock().unwrap_or_else(PoisonError::into_inner);
-        let texts: Vec<String> = sources.iter().map(KernelSource::text).collect();
-        let by_text: HashMap<&String, &KernelSource> = texts.iter().zip(sources).collect();
-        let mut missing: Vec<&String> = {
-            let loaded = loaded();
-            texts.iter().filter(|t| !loaded.contains_key(*t)).collect()
-        };
-        // Nobody shall wait for a source that takes long to compile and began last.
-        missing.sort_unstable_by_key(|text| (!by_text[text].is_slow_to_compile(), *text));
-        missing.dedup();
-        let wanted: Vec<(&String, &KernelSource)> = missing.into_iter().map(|text| (text, by_text[text])).collect();
-        let compiled = compile_all(arch, &wanted);
-        let mut loaded = loaded();
-        let mut failures: HashMap<&String, CudaError> = HashMap::new();
-        for (index, code) in compiled {
-            let (text, source) = wanted[index];
-            match code.and_then(|code| load(&code, source)) {
-                Ok(kernel) => {
-                    loaded.insert(text.clone(), Arc::new(kernel));
+        let (mut found, mut missing) = (Vec::with_capacity(sources.len()), Vec::new());
+        {
+            let mut loaded = loaded();
+            loaded.now += 1;
+            for source in sources {
+                let kernel = loaded.find(source);
+                if kernel.is_none() {
+                    missing.push(source);
                 }
-                Err(why) => {
-                    failures.insert(text, why);
-                }
+                found.push(kernel.map(Ok));
             }
         }
-        let find = |text: &String| match loaded.get(text) {
-            Some(kernel) => Ok(Arc::clone(kernel)),
-            None => Err(failures.get(text).cloned().unwrap_or_else(|| "the kernel was not compiled".into())),
-        };
-        texts.iter().map(find).collect()
+        if !missing.is_empty() {
+            let unique: HashSet<&KernelSource> = missing.drain(..).collect();
+            missing.extend(unique);
+            // Nobody shall wait for a source that takes long to compile and began last.
+            missing.sort_by_cached_key(|source| (!source.is_slow_to_compile(), source.entry_name(0)));
+            let results: HashMap<&KernelSource, FoundKernel> =
+                self.load_all(arch, &missing).into_iter().map(|(index, kernel)| (missing[index], kernel)).collect();
+            let mut loaded = loaded();
+            let now = loaded.now;
+            for (source, kernel) in &results {
+                if let Ok(kernel) = kernel {
+                    // Of two threads that loaded the same, the first one's is shared from now on.
+                    loaded.by_source.entry(KernelSource::clone(source)).or_insert((Arc::clone(kernel), now));
+                }
+            }
+            for (source, found) in sources.iter().zip(&mut found).filter(|(_, found)| found.is_none()) {
+                *found = loaded.find(source).map(Ok).or_else(|| results.get(source).cloned());
+            }
+            loaded.unload(MOST_LOADED);
+        }
+        found.into_iter().map(|found| found.unwrap_or_else(|| Err("the kernel was not compiled".into()))).collect()
     }
 
     /// The kernel of one source.
@@ -90,66 +153,112 @@ impl KernelStore {
     pub(super) fn get_one(&self, arch: Arch, source: KernelSource) -> FoundKernel {
         self.get(arch, &[source]).pop().unwrap_or_else(|| Err("no kernel came back".into()))
     }
+
+    /// Kernels from the disk or from the compiler, on as many threads as they are worth.
+    fn load_all(&self, arch: Arch, wanted: &[&KernelSource]) -> Vec<Loading> {
+        let cache = KernelCache::of_user();
+        let compiler = compiler_and_options(arch);
+        let keys: Vec<String> = wanted.iter().map(|source| key_of(&compiler, source)).collect();
+        let next = AtomicUsize::new(0);
+        let compiled: Mutex<Vec<(usize, Result<Machine, CudaError>)>> = Mutex::default();
+        let is_cached = |key: &&String| cache.as_ref().is_some_and(|cache| cache.seems_to_hold(key));
+        let uncached = wanted.len() - keys.iter().filter(is_cached).count();
+        let (threads, several) = crew_for(wanted.len(), uncached);
+        let work = || {
+            let mut crew = Crew { store: self, cache: cache.as_ref(), arch, has_workers: several, worker: None };
+            loop {
+                let index = next.fetch_add(1, Ordering::Relaxed);
+                let Some(source) = wanted.get(index) else { break };
+                let code = match &compiler {
+                    Ok(_) => crew.code_of(&keys[index], source),
+                    Err(why) => Err(format!("there is no NVRTC to compile the kernel: {why}").into()),
+                };
+                compiled.lock().unwrap_or_else(PoisonError::into_inner).push((index, code));
+            }
+        };
+        std::thread::scope(|scope| {
+            for number in 1..threads {
+                let spawned = std::thread::Builder::new().name(format!("compile-{number}")).spawn_scoped(scope, work);
+                if let Err(error) = spawned {
+                    log::warn!("a compiling thread could not be started: {error}");
+                }
+            }
+            work();
+        });
+        let compiled = compiled.into_inner().unwrap_or_else(PoisonError::into_inner);
+        let mut crew = Crew { store: self, cache: cache.as_ref(), arch, has_workers: false, worker: None };
+        let load = |(index, code): (usize, Result<Machine, CudaError>)| {
+            let kernel = code.and_then(|code| crew.load(code, &keys[index], wanted[index]));
+            (index, kernel.map(Arc::new))
+        };
+        compiled.into_iter().map(load).collect()
+    }
 }
 
-/// The machine code of sources, from the disk or by the compiler, on as many threads as they are worth.
-fn compile_all(arch: Arch, wanted: &[(&String, &KernelSource)]) -> Vec<Compilation> {
-    let folder = cache_folder();
-    let next = AtomicUsize::new(0);
-    let compiled: Mutex<Vec<Compilation>> = Mutex::default();
-    let is_cached = |wanted: &&(&String, &KernelSource)| folder.as_deref().is_some_and(|f| is_kept(f, wanted.0, arch));
-    let uncached = wanted.len() - wanted.iter().filter(is_cached).count();
-    let (threads, several) = crew_for(wanted.len(), uncached);
-    let work = || {
-        let mut crew = Crew { folder: folder.clone(), arch, has_workers: several, worker: None };
-        loop {
-            let index = next.fetch_add(1, Ordering::Relaxed);
-            let Some((text, source)) = wanted.get(index) else { break };
-            let code = crew.code_of(text, source);
-            compiled.lock().unwrap_or_else(PoisonError::into_inner).push((index, code));
-        }
-    };
-    std::thread::scope(|scope| {
-        for number in 1..threads {
-            let spawned = std::thread::Builder::new().name(format!("compile-{number}")).spawn_scoped(scope, work);
-            if let Err(error) = spawned {
-                log::warn!("a compiling thread could not be started: {error}");
-            }
-        }
-        work();
-    });
-    compiled.into_inner().unwrap_or_else(PoisonError::into_inner)
+/// What the cache knows a source's machine code by.
+fn key_of(compiler: &Result<String, CudaError>, source: &KernelSource) -> String {
+    compiler.as_ref().map_or_else(|_| String::new(), |compiler| format!("{compiler}{}", source.key()))
+}
+
+/// Machine code, and whether it comes from the disk.
+struct Machine {
+    code: Vec<u8>,
+    is_cached: bool,
 }
 
 /// What one thread compiles with.
-struct Crew {
-    folder: Option<PathBuf>,
+struct Crew<'a> {
+    store: &'a KernelStore,
+    cache: Option<&'a KernelCache>,
     arch: Arch,
     /// Whether each thread has a process that compiles.
     has_workers: bool,
     worker: Option<std::io::Result<Compiler>>,
 }
 
-impl Crew {
+impl Crew<'_> {
     /// The machine code of a source, from the disk or by the compiler.
-    fn code_of(&mut self, text: &str, source: &KernelSource) -> Result<Vec<u8>, CudaError> {
-        let (folder, arch) = (self.folder.clone(), self.arch);
-        if let Some(code) = folder.as_deref().and_then(|f| cached(f, text, arch)) {
-            return Ok(code);
+    fn code_of(&mut self, key: &str, source: &KernelSource) -> Result<Machine, CudaError> {
+        match self.cache.and_then(|cache| cache.get(key)) {
+            Some(code) => Ok(Machine { code, is_cached: true }),
+            None => self.compiled(key, source).map(|code| Machine { code, is_cached: false }),
         }
-        if !probe().has("nvrtc") {
-            return Err("the kernel is not in the cache, and there is no NVRTC to compile it".into());
-        }
+    }
+
+    fn compiled(&mut self, key: &str, source: &KernelSource) -> Result<Vec<u8>, CudaError> {
         let started = std::time::Instant::now();
         if self.has_workers && self.worker.is_none() {
-            self.worker = Some(Compiler::start());
+            let idle = self.store.idle.lock().unwrap_or_else(PoisonError::into_inner).pop();
+            self.worker = Some(idle.map_or_else(Compiler::start, Ok));
         }
-        compile(&mut self.worker, text, arch).inspect(|code| {
-            if let Some(folder) = &folder {
-                keep(folder, text, arch, code);
+        let code = compile(&mut self.worker, &source.text(), self.arch)?;
+        if let Some(cache) = self.cache {
+            cache.keep(key, &code);
+        }
+        log::debug!("{}: compiled in {:.0?}", source.entry_name(0), started.elapsed());
+        Ok(code)
+    }
+
+    /// Loads machine code. What comes from the disk and the driver refuses is compiled again.
+    fn load(&mut self, machine: Machine, key: &str, source: &KernelSource) -> Result<Kernel, CudaError> {
+        match load(&machine.code, source) {
+            Err(why) if machine.is_cached => {
+                log::debug!("{}: from the disk, the driver refuses it: {why}", source.entry_name(0));
+                if let Some(cache) = self.cache {
+                    cache.remove(key);
+                }
+                load(&self.compiled(key, source)?, source)
             }
-            log::debug!("{}: compiled in {:.0?}", source.entry_name(0), started.elapsed());
-        })
+            loaded => loaded,
+        }
+    }
+}
+
+impl Drop for Crew<'_> {
+    fn drop(&mut self) {
+        if let Some(Ok(worker)) = self.worker.take() {
+            self.store.idle.lock().unwrap_or_else(PoisonError::into_inner).push(worker);
+        }
     }
 }
 
@@ -169,8 +278,7 @@ fn compile(worker: &mut Option<std::io::Result<Compiler>>, source: &str, arch: A
     compile_source(source, arch)
 }
 
-/// Loads machine code into the current context and reads what it reports about itself. Modules stay loaded as long as
-/// the process lives.
+/// Loads machine code into the current context and reads what it reports about itself.
 fn load(code: &[u8], source: &KernelSource) -> Result<Kernel, CudaError> {
     // SAFETY: the image was made by the compiler for this device, and outlives the call.
     let module =
@@ -189,7 +297,14 @@ fn load(code: &[u8], source: &KernelSource) -> Result<Kernel, CudaError> {
         let (blocks, smem) = (meta[3 + 2 * phase] as u32, meta[4 + 2 * phase] as u32);
         phases.push(Phase { function: function_of(module, source, phase, smem)?, blocks, smem });
     }
-    Ok(Kernel { phases, threads: meta[1] as u32, work_bytes: meta[2] as u64 })
+    let geometry = source.is_general().then(|| {
+        // SAFETY: the module is loaded.
+        unsafe { result::module::get_function(module, CString::from(c"geometry")) }
+            .map_err(|e| failed("cuModuleGetFunction", e))
+    });
+    let (threads, work_bytes) = (meta[1] as u32, meta[2] as u64);
+    let module = Arc::new(Module(module));
+    Ok(Kernel { module, phases, threads, work_bytes, geometry: geometry.transpose()? })
 }
 
 /// The function of a phase, which may have as much shared memory as it asks for.
@@ -200,7 +315,7 @@ fn function_of(
     smem: u32,
 ) -> Result<sys::CUfunction, CudaError> {
     let name = CString::new(source.entry_name(phase)).map_err(|e| e.to_string())?;
-    // SAFETY: the module is loaded for good.
+    // SAFETY: the module is loaded.
     let function =
         unsafe { result::module::get_function(module, name) }.map_err(|e| failed("cuModuleGetFunction", e))?;
     // The 48 KiB that need no asking for hold what a kernel declares by itself too.

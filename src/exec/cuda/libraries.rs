@@ -1,10 +1,11 @@
-//! The libraries of one GPU: cuBLASLt, and cuDNN with the plans that it has made.
+//! The libraries of one GPU, cuBLASLt and cuDNN, with the plans that they have made.
 
-use super::cublaslt::Lt;
+use super::cublaslt::{Lt, LtPlan};
 use super::cudnn::{ConvKind, Dnn, DnnPlan, PlanRequest};
 use super::error::CudaError;
 use super::probe::Probe;
-use crate::select::cuda::dnn_offers;
+use crate::ops::Gemm;
+use crate::select::cuda::{Real, dnn_offers};
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
@@ -12,9 +13,22 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 /// What cuDNN answered.
 pub(super) type Plans = Result<Arc<Vec<DnnPlan>>, CudaError>;
 
+/// A product that cuBLASLt is asked to plan, with its number among the algorithms.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) struct LtRequest {
+    pub(super) gemm: Gemm,
+    pub(super) real: Real,
+    pub(super) workspace_limit_bytes: usize,
+    pub(super) number: usize,
+}
+
+/// Plans of a library that are kept, at most; then all are forgotten, but for those that steps hold.
+const MOST_PLANS: usize = 4_096;
+
 /// The libraries that were found.
 pub(super) struct Libraries {
     lt: Mutex<Option<Lt>>,
+    lt_plans: Mutex<HashMap<LtRequest, Result<Arc<LtPlan>, CudaError>>>,
     /// Held by whoever runs something of cuDNN's.
     dnn: Mutex<()>,
     /// Handles that nobody plans with.
@@ -35,6 +49,7 @@ impl Libraries {
             has_lt: lt.is_some(),
             has_dnn: dnn.is_some(),
             lt: Mutex::new(lt),
+            lt_plans: Mutex::default(),
             dnn: Mutex::default(),
             spares: Mutex::new(dnn.into_iter().collect()),
             plans: Mutex::default(),
@@ -44,6 +59,28 @@ impl Libraries {
 
     pub(super) fn lt(&self) -> MutexGuard<'_, Option<Lt>> {
         self.lt.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The plan of cuBLASLt for a product, made once for the whole process.
+    ///
+    /// # Errors
+    /// Where there is none.
+    pub(super) fn lt_plan(&self, wanted: &LtRequest) -> Result<Arc<LtPlan>, CudaError> {
+        let known = || self.lt_plans.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(plan) = known().get(wanted) {
+            return plan.clone();
+        }
+        let LtRequest { gemm, real, workspace_limit_bytes, number } = wanted;
+        let plan = {
+            let lt = self.lt();
+            let lt = lt.as_ref().ok_or("there is no cuBLASLt")?;
+            lt.plan(gemm, *real, *workspace_limit_bytes, *number).map(Arc::new)
+        };
+        let mut known = known();
+        if known.len() >= MOST_PLANS {
+            known.clear();
+        }
+        known.entry(*wanted).or_insert(plan).clone()
     }
 
     pub(super) fn dnn(&self) -> MutexGuard<'_, ()> {
@@ -68,7 +105,13 @@ impl Libraries {
         let all = PlanRequest { max: most, ..*wanted };
         let everything = self.prepares_all.load(Ordering::Relaxed);
         let wanted = if everything || known().contains_key(&all) { all } else { *wanted };
-        let cell = Arc::clone(known().entry(wanted).or_default());
+        let cell = {
+            let mut known = known();
+            if known.len() >= MOST_PLANS {
+                known.clear();
+            }
+            Arc::clone(known.entry(wanted).or_default())
+        };
         // Who asks for what somebody is preparing waits for it.
         cell.get_or_init(|| self.ask_for_plans(&wanted)).clone()
     }

@@ -13,7 +13,7 @@
 //! | `source` | the text of kernels, from what selection says of them |
 //! | `compiler` | the run-time compiler |
 //! | `compile_workers` | processes that compile for this one |
-//! | `kernel_cache` | compiled kernels on disk |
+//! | `kernel_cache` | compiled kernels on disk, within a limit |
 //! | `kernel_store` | the loaded kernels of a GPU |
 //! | `cublaslt`, `cudnn` | products and convolutions of the libraries |
 //! | `libraries` | the libraries of a GPU, and the plans that they have made |
@@ -25,6 +25,7 @@
 //! | `graph_nodes` | the nodes of a graph |
 //! | `clear_nodes` | kernels that zero memory in place of the copy engine |
 //! | `launch` | one launch of a recording |
+//! | `general_members` | the geometry of kernels that read their sizes |
 //! | `bound_ops` | the operations of a step, bound to its memory |
 //! | `extents` | the bytes that operations read and write |
 //! | `horizontal_fusion` | operations that share a launch |
@@ -73,6 +74,7 @@ mod faults;
 mod feed_launch;
 mod feed_memory;
 mod functions;
+mod general_members;
 mod gpu;
 mod graph_nodes;
 mod graph_reader;
@@ -112,7 +114,7 @@ pub use compiler::{Arch, compile_source};
 pub use error::CudaError;
 pub(in crate::exec) use functions::GpuFunctions;
 pub use gpu::{Gpu, gpu, usable};
-pub use kernel_cache::cache_folder;
+pub use kernel_cache::{CacheUsage, KernelCache, cache_folder, limit_variable};
 pub use probe::{DeviceInfo, Library, Probe, probe};
 pub use source::{KernelSource, source_hash, sources};
 pub use timing::OpTimer;

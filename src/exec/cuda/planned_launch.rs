@@ -13,6 +13,8 @@ pub(super) struct PlannedLaunch<F> {
     pub(super) args: Vec<u64>,
     /// The operation of each member; `None` for the data feed.
     pub(super) ops: Vec<Option<usize>>,
+    /// Words that hold a general member's numbers and are not zero.
+    pub(super) numbers: usize,
 }
 
 impl<F> PlannedLaunch<F> {
@@ -21,9 +23,10 @@ impl<F> PlannedLaunch<F> {
         (self.ops.get(word / MAX_ARGS).copied().flatten(), word % MAX_ARGS)
     }
 
-    /// Words that are addresses: neither unused nor flags.
+    /// Words that are addresses: neither unused nor flags nor numbers.
     pub(super) fn addresses(&self) -> usize {
-        self.args.iter().enumerate().filter(|(word, arg)| word % MAX_ARGS != FLAGS && **arg != 0).count()
+        let used = self.args.iter().enumerate().filter(|(word, arg)| word % MAX_ARGS != FLAGS && **arg != 0);
+        used.count() - self.numbers
     }
 
     /// Where the arguments hold `address` for `op`; its own slot comes first, because a pass behind a library's product
@@ -101,7 +104,8 @@ mod tests {
             row[..addresses.len()].copy_from_slice(addresses);
             row
         });
-        PlannedLaunch { function, args: args.collect(), ops: members.iter().map(|m| m.0).collect() }
+        let ops = members.iter().map(|m| m.0).collect();
+        PlannedLaunch { function, args: args.collect(), ops, numbers: 0 }
     }
 
     fn nodes_of(launches: &[&PlannedLaunch<char>]) -> Vec<KernelNode<usize, char>> {
@@ -171,6 +175,9 @@ mod tests {
         // Slot 5 of the operation is slot 0 of the pass.
         assert_eq!(shared.word_of(1, 5, 512), Some(0));
         assert_eq!((shared.word_of(1, 0, 4), shared.word_of(3, 0, 512)), (None, None));
+        assert_eq!(shared.addresses(), 4);
+        shared.args[FLAGS - 1] = 8192;
+        shared.numbers = 1;
         assert_eq!(shared.addresses(), 4);
     }
 }

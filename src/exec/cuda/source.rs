@@ -4,7 +4,9 @@
 use super::plant;
 use crate::select::cuda::{KernelFile, KernelSpec};
 use crate::tensor::Fnv;
+use std::borrow::Cow;
 use std::fmt::Write;
+use std::sync::OnceLock;
 
 /// What every source begins with: the slots of the operations, then what the kernels share.
 const SLOTS: &str = include_str!("../../../kernels/slots.cuh");
@@ -50,11 +52,45 @@ pub fn source_hash() -> u64 {
     })
 }
 
+/// The text of a file as it is compiled: the slots, what the kernels share, then [`KernelFile::ALL`].
+fn file_text(number: usize) -> Cow<'static, str> {
+    match number {
+        0 => Cow::Borrowed(SLOTS),
+        1 => plant::text("prelude.cuh", PRELUDE),
+        _ => {
+            let file = KernelFile::ALL[number - 2];
+            plant::text(file.name(), text_of(file))
+        }
+    }
+}
+
+/// Length in bytes and checksum of each file, as it is compiled.
+fn file_sums() -> &'static [(usize, u64)] {
+    static SUMS: OnceLock<Vec<(usize, u64)>> = OnceLock::new();
+    SUMS.get_or_init(|| {
+        let sum = |number| {
+            let text = file_text(number);
+            (text.len(), Fnv::of(text.as_bytes()))
+        };
+        (0..KernelFile::ALL.len() + 2).map(sum).collect()
+    })
+}
+
 /// The phases that an operation has at most.
 const MAX_PHASES: usize = 3;
 
 /// What a source reports about itself: phases, threads, scratch bytes, then blocks and shared memory of each phase.
 pub(super) const META_LEN: usize = 3 + 2 * MAX_PHASES;
+
+/// What a general member reports about itself: its blocks follow from the numbers of a launch, for which a kernel works
+/// them out.
+const GENERAL_FACTS: &str = "extern \"C\" __constant__ long long meta[9] = \
+     {member0::Op::PHASES, member0::Op::THREADS, 0, \
+     0, member0::Op::smem(0), 0, member0::Op::smem(1), 0, member0::Op::smem(2)};\n\
+     extern \"C\" __global__ void geometry(const __grid_constant__ Args a, long long* out) {\n\
+     for (int phase = 0; phase < member0::Op::PHASES; ++phase) {\n\
+     out[3 + 2 * phase] = member0::Op::blocks_for(a, phase);\n\
+     out[4 + 2 * phase] = member0::Op::smem(phase);\n}\n}\n";
 
 /// What the run-time compiler is given: one kernel, or several that share a launch.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -64,13 +100,13 @@ pub struct KernelSource {
 
 impl From<KernelSpec> for KernelSource {
     fn from(spec: KernelSpec) -> Self {
-        Self { members: vec![spec] }
+        Self { members: vec![spec.compiled()] }
     }
 }
 
 impl FromIterator<KernelSpec> for KernelSource {
     fn from_iter<T: IntoIterator<Item = KernelSpec>>(members: T) -> Self {
-        Self { members: members.into_iter().collect() }
+        Self { members: members.into_iter().map(KernelSpec::compiled).collect() }
     }
 }
 
@@ -85,6 +121,16 @@ impl KernelSource {
         self.members.iter().any(|spec| spec.file == KernelFile::Conv)
     }
 
+    /// Whether it is a general member of its family.
+    pub(super) fn is_general(&self) -> bool {
+        self.members.iter().any(KernelSpec::is_general)
+    }
+
+    /// Whether graphs launch it that do not hold it: it clears memory for libraries.
+    pub(super) fn stays_in_graphs(&self) -> bool {
+        self.members.iter().any(|spec| spec.file == KernelFile::Clear)
+    }
+
     /// Whether one of its members wants the whole cache of a multiprocessor as shared memory.
     pub(super) fn prefers_shared_memory(&self) -> bool {
         self.members.iter().any(|spec| spec.prefers_shared_memory)
@@ -93,13 +139,33 @@ impl KernelSource {
     /// The C++ text.
     #[must_use]
     pub fn text(&self) -> String {
-        let mut text = SLOTS.to_owned();
-        text.push_str(&plant::text("prelude.cuh", PRELUDE));
-        for file in KernelFile::ALL {
-            if self.members.iter().any(|spec| spec.file == file) {
-                text.push_str(&plant::text(file.name(), text_of(file)));
-            }
-        }
+        let mut text: String = self.files().map(file_text).collect();
+        text.push_str(&self.instances());
+        text
+    }
+
+    /// What tells it from every other source, of other versions of the program too: checksums of the files that it
+    /// begins with, and all that follows them.
+    pub(super) fn key(&self) -> String {
+        let sum = |number: usize| {
+            let (bytes, sum) = file_sums()[number];
+            format!("{bytes} bytes, {sum:016x}\n")
+        };
+        let mut key: String = self.files().map(sum).collect();
+        key.push_str(&self.instances());
+        key
+    }
+
+    /// The files that it begins with, by their numbers.
+    fn files(&self) -> impl Iterator<Item = usize> {
+        let needed = |file: KernelFile| self.members.iter().any(|spec| spec.file == file);
+        let families = KernelFile::ALL.into_iter().enumerate().filter(move |(_, file)| needed(*file));
+        [0, 1].into_iter().chain(families.map(|(number, _)| number + 2))
+    }
+
+    /// What follows the files: the types of the members, and the kernels that run them.
+    fn instances(&self) -> String {
+        let mut text = String::new();
         for (index, spec) in self.members.iter().enumerate() {
             // Declarations of several members must not meet, nor the types that refer to them.
             let (declarations, ty) = (&spec.declarations, spec.ty());
@@ -124,6 +190,10 @@ impl KernelSource {
             // A kernel of its own may say how many blocks must fit a multiprocessor.
             let bounds = "member0::Op::THREADS, MinBlocks<member0::Op>::VALUE";
             self.add_entry(text, phase, bounds, "Args a", &body);
+        }
+        if spec.is_general() {
+            text.push_str(GENERAL_FACTS);
+            return;
         }
         text.push_str(
             "extern \"C\" __constant__ long long meta[9] = \

@@ -14,13 +14,14 @@ use super::transfers::Transfers;
 use crate::compile::Compiled;
 use crate::exec::location::located;
 use crate::exec::store::StepMemory;
-use crate::exec::{BatchPlace, DataSet, ExecError, GraphRead, MAX_WATCHED, StepRecord};
+use crate::exec::{BatchPlace, DataSet, ExecError, GraphRead, MAX_WATCHED, ReadyStage, ReadyTimes, StepRecord};
 use crate::lower::LValueId;
 use crate::plan::StateKind;
 use cudarc::driver::result;
 use std::cell::Cell;
 use std::path::Path;
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 /// The share of the free memory that a data set may take: one over this.
 const SHARE: u64 = 2;
@@ -37,6 +38,8 @@ pub(super) struct Step {
     /// Times that the host had overwritten the store when values were last fetched.
     seen: Cell<u64>,
     trace: Option<Vec<u32>>,
+    /// How long each stage of its making took.
+    pub(super) ready_times: ReadyTimes,
 }
 
 impl Step {
@@ -50,13 +53,19 @@ impl Step {
         let env = DeviceEnv::new(memory, &compiled.plan)?;
         // From here on only addresses are asked of the environment.
         let ops = BoundOps::new(compiled, gpu, env, None)?;
-        let recording = Recording::new(&ops);
+        let mut ready_times = ops.ready_times.clone();
+        let recording = ready_times.of(ReadyStage::Launches, || Recording::new(&ops));
         let graphs = Graphs::new(&ops);
         let half = half_of(&ops)?;
         let transfers = Transfers::new(Arc::clone(&ops.gpu));
         let seen = Cell::new(ops.env.memory.store.changed());
-        let mut step = Self { ops, recording, graphs, feed: None, half, transfers, seen, trace: None };
+        let mut step = Self { ops, recording, graphs, feed: None, half, transfers, seen, trace: None, ready_times };
+        let started = Instant::now();
         step.warm()?;
+        let whole = started.elapsed();
+        let graphs: f64 =
+            [ReadyStage::Capture, ReadyStage::Upload].map(|stage| step.ready_times.us(stage)).iter().sum();
+        step.ready_times.add(ReadyStage::FirstRun, whole.saturating_sub(Duration::from_secs_f64(graphs / 1e6)));
         Ok(step)
     }
 
@@ -67,7 +76,7 @@ impl Step {
         if self.ops.env.memory.is_new {
             self.run_ops(0, self.ops.len())?;
             self.recording.launches().iter().try_for_each(|launch| self.ops.put(launch))?;
-            self.graphs.capture_one(&self.ops, &self.recording)?;
+            self.capture()?;
             if let Ok(graph) = self.graphs.one() {
                 graph.launch(&self.ops.gpu)?;
             }
@@ -78,9 +87,19 @@ impl Step {
             }
             self.set_half_stale();
         } else {
-            self.graphs.capture_one(&self.ops, &self.recording)?;
+            self.capture()?;
         }
         Ok(self.ops.gpu.synchronize()?)
+    }
+
+    /// Captures one step.
+    fn capture(&mut self) -> Result<(), ExecError> {
+        let started = Instant::now();
+        self.graphs.capture_one(&self.ops, &self.recording)?;
+        let upload = self.graphs.one().map_or(Duration::ZERO, |graph| graph.upload_took);
+        self.ready_times.add(ReadyStage::Capture, started.elapsed().saturating_sub(upload));
+        self.ready_times.add(ReadyStage::Upload, upload);
+        Ok(())
     }
 
     /// Notes that the half-precision parameters are older than their masters.

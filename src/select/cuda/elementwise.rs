@@ -28,18 +28,21 @@ const fn bias_columns(cols: usize) -> usize {
 pub fn kernels(kind: &OpKind, real: Real, gpu: &CudaFacts) -> Vec<CustomKernel> {
     let (t, size) = (real.cpp(), real.size());
     match *kind {
-        OpKind::Fill(ops::Fill { len }) if len > 0 => vec![flat(real, spec("Fill", format!("{t}, {len}")), len * size)],
+        OpKind::Fill(ops::Fill { len }) if len > 0 => vec![flat(real, array("Fill", real, &[t], len), len * size)],
         OpKind::Transpose(ops::Transpose { n, rows, cols }) if n * rows * cols > 0 => {
             vec![transpose(real, n, rows, cols)]
         }
         OpKind::BiasAdd(ops::BiasAdd { rows, cols }) if rows * cols > 0 => {
-            vec![flat(real, spec("BiasAdd", format!("{t}, {rows}, {cols}")), 2 * rows * cols * size + 4 * cols)]
+            let spec = spec("BiasAdd", format!("{t}, {rows}, {cols}"));
+            let any = any_length(real, rows * cols);
+            let spec = spec.with_general(format!("{t}, {any}, {any}"), vec![(rows * cols) as u64, cols as u64]);
+            vec![flat(real, spec, 2 * rows * cols * size + 4 * cols)]
         }
         OpKind::Act(ops::Act { func, len }) if len > 0 => {
-            vec![flat(real, spec("Act", format!("{t}, {}, {len}", cpp_act(Some(func)))), 2 * len * size)]
+            vec![flat(real, array("Act", real, &[t, cpp_act(Some(func))], len), 2 * len * size)]
         }
         OpKind::ActBwd(ops::ActBwd { func, len }) if len > 0 => {
-            let spec = spec("ActBwd", format!("{t}, {}, {len}", cpp_act(Some(func))));
+            let spec = array("ActBwd", real, &[t, cpp_act(Some(func))], len);
             vec![flat(real, spec.with_pdl(leaving_room(len <= FEW_ELEMENTS)), 3 * len * size)]
         }
         OpKind::BiasGrad(ops::BiasGrad { rows, cols, accumulate, still: None }) if rows * cols > 0 => {
@@ -47,28 +50,32 @@ pub fn kernels(kind: &OpKind, real: Real, gpu: &CudaFacts) -> Vec<CustomKernel> 
         }
         OpKind::BiasStep(ops::BiasStep { rows, cols, .. }) if rows * cols > 0 => {
             rule_type(kind).map_or_else(Vec::new, |rule| {
-                let arguments = format!("{rule}, {t}, {rows}, {cols}, {}", bias_columns(cols));
+                let each = bias_columns(cols);
+                let spec = spec("BiasStep", format!("{rule}, {t}, {rows}, {cols}, {each}"))
+                    .with_general(format!("{rule}, {t}, ANY, ANY, {each}"), vec![rows as u64, cols as u64]);
                 vec![CustomKernel {
                     tail: format!("{}_columns_v0", real.name()),
-                    spec: spec("BiasStep", arguments).with_pdl(leaving_room(true)),
+                    spec: spec.with_pdl(leaving_room(true)),
                     work_bytes: 0,
                     cost_us: PHASE_US + 0.6 * rows.div_ceil(128) as f64,
                 }]
             })
         }
         OpKind::AddAct(ops::AddAct { len, act, act_grad }) if len > 0 => {
-            let spec = spec("AddAct", format!("{t}, {}, {}, {len}", cpp_act(act), cpp_act(act_grad)));
+            let spec = array("AddAct", real, &[t, cpp_act(act), cpp_act(act_grad)], len);
             vec![flat(real, spec, (3 + usize::from(act_grad.is_some())) * len * size)]
         }
         OpKind::Add(ops::Add { len }) if len > 0 => {
-            vec![flat(real, spec("Add", format!("{t}, {len}")), 3 * len * size)]
+            vec![flat(real, array("Add", real, &[t], len), 3 * len * size)]
         }
         OpKind::Dropout { .. } | OpKind::DropoutBwd { .. } => dropout(kind, real).into_iter().collect(),
         OpKind::SignBits(ops::SignBits { len }) if len > 0 && len.is_multiple_of(8) => {
-            vec![flat(real, spec("SignBits", format!("{t}, {len}")), len * size + len / 8)]
+            let general = spec("SignBits", format!("{t}, {len}"))
+                .with_general(format!("{t}, {}", any_groups(len / 8)), vec![len as u64]);
+            vec![flat(real, general, len * size + len / 8)]
         }
         OpKind::Cast(ops::Cast { len }) if len > 0 => {
-            vec![flat(real, spec("Cast", format!("{t}, {len}")), len * (4 + size))]
+            vec![flat(real, array("Cast", real, &[t], len), len * (4 + size))]
         }
         _ => scalars(kind, real).into_iter().collect(),
     }
@@ -80,14 +87,24 @@ fn dropout(kind: &OpKind, real: Real) -> Option<CustomKernel> {
     let (len, spec) = match *kind {
         OpKind::Dropout(ops::Dropout { len, rate, stream }) if len > 0 => {
             let (threshold, scale) = (dropout_threshold(rate.get()), dropout_scale(rate.get()));
-            (len, spec("Dropout", format!("{t}, {len}, {threshold}u, {scale}, {stream}u")))
+            let numbers = vec![len as u64, u64::from(threshold), scale_bits(rate.get()).into(), u64::from(stream)];
+            let spec = spec("Dropout", format!("{t}, {len}, {threshold}u, {scale}, {stream}u"));
+            (len, spec.with_general(format!("{t}, ANY, ANY, ANY, ANY"), numbers))
         }
         OpKind::DropoutBwd(ops::DropoutBwd { len, rate }) if len > 0 => {
-            (len, spec("DropoutBwd", format!("{t}, {len}, {}", dropout_scale(rate.get()))))
+            let numbers = vec![len as u64, scale_bits(rate.get()).into()];
+            let spec = spec("DropoutBwd", format!("{t}, {len}, {}", dropout_scale(rate.get())));
+            (len, spec.with_general(format!("{t}, {}, ANY", any_length(real, len)), numbers))
         }
         _ => return None,
     };
     Some(flat(real, spec.with_pdl(leaving_room(len <= FEW_ELEMENTS)), 2 * len * real.size() + len / 8))
+}
+
+/// The kernel that widens `len` elements to floats.
+#[must_use]
+pub fn widening_kernel(real: Real, len: usize) -> KernelSpec {
+    array("Widen", real, &[real.cpp()], len)
 }
 
 /// What a step computes of a few numbers: its counter, the optimizer's corrections and metrics.
@@ -100,17 +117,45 @@ fn scalars(kind: &OpKind, real: Real) -> Option<CustomKernel> {
             single("f64", spec("BiasCorr", arguments).with_pdl(small), 24)
         }
         OpKind::LossMean(ops::LossMean { rows }) if rows > 0 => {
-            single("f32", spec("LossMean", rows.to_string()).with_pdl(small), 4 * rows)
+            let any = if rows > BLOCK_ROWS { "LARGE" } else { "ANY" };
+            let spec = spec("LossMean", rows.to_string()).with_general(any.to_owned(), vec![rows as u64]);
+            single("f32", spec.with_pdl(small), 4 * rows)
         }
         OpKind::Accuracy(ops::Accuracy { rows, classes }) if rows * classes > 0 => {
             let bytes = rows * (classes * real.size() + 4);
-            single(real.name(), spec("Accuracy", format!("{t}, {rows}, {classes}")), bytes)
+            let any = if rows * classes > BLOCK_ROWS { "LARGE" } else { "ANY" };
+            let spec = spec("Accuracy", format!("{t}, {rows}, {classes}"))
+                .with_general(format!("{t}, {any}, ANY"), vec![rows as u64, classes as u64]);
+            single(real.name(), spec, bytes)
         }
         OpKind::UpdateMetrics(ops::UpdateMetrics { segments }) if segments > 0 => {
-            single("f32", spec("UpdateMetrics", segments.to_string()), 8 * segments)
+            let spec =
+                spec("UpdateMetrics", segments.to_string()).with_general("ANY".to_owned(), vec![segments as u64]);
+            single("f32", spec, 8 * segments)
         }
         _ => return None,
     })
+}
+
+/// Rows from which on a block that sums them has four times the threads.
+const BLOCK_ROWS: usize = 4096;
+
+/// What stands for the length of an array of so many groups of elements in a general member; equals the steps of
+/// `Elementwise` in the number of groups that a thread takes.
+const fn any_groups(groups: usize) -> &'static str {
+    if groups >= 1 << 18 { "LARGE" } else { "ANY" }
+}
+
+/// As [`any_groups`], for an array of `len` elements in groups of 16 bytes.
+const fn any_length(real: Real, len: usize) -> &'static str {
+    any_groups(len * real.size() / 16)
+}
+
+/// A type over an array, whose template takes these arguments and then the length.
+fn array(template: &'static str, real: Real, arguments: &[&str], len: usize) -> KernelSpec {
+    let first = arguments.join(", ");
+    spec(template, format!("{first}, {len}"))
+        .with_general(format!("{first}, {}", any_length(real, len)), vec![len as u64])
 }
 
 /// Elements of which a pass leaves most of the machine free.
@@ -128,7 +173,12 @@ const fn leaving_room(leaves_room: bool) -> Pdl {
 
 /// The bits of the factor by which dropout multiplies what it keeps, as a template argument.
 pub(super) fn dropout_scale(rate: f64) -> String {
-    format!("{:#010x}u", ((1.0 / (1.0 - rate)) as f32).to_bits())
+    format!("{:#010x}u", scale_bits(rate))
+}
+
+/// The bits of the factor by which dropout multiplies what it keeps.
+fn scale_bits(rate: f64) -> u32 {
+    ((1.0 / (1.0 - rate)) as f32).to_bits()
 }
 
 /// Elements that one access moves where rows have `cols` elements; equals `vec_width` of the prelude.
@@ -173,7 +223,7 @@ fn single(real: &str, spec: KernelSpec, bytes: usize) -> CustomKernel {
 fn transpose(real: Real, n: usize, rows: usize, cols: usize) -> CustomKernel {
     let (t, len) = (real.cpp(), n * rows * cols);
     if rows == 1 || cols == 1 {
-        return flat(real, spec("Copy", format!("{t}, {len}")), 2 * len * real.size());
+        return flat(real, array("Copy", real, &[t], len), 2 * len * real.size());
     }
     let code = flat(real, spec("Transpose", format!("{t}, {n}, {rows}, {cols}")), 2 * len * real.size());
     CustomKernel { tail: format!("{}_tile_v0", real.name()), ..code }
@@ -196,9 +246,14 @@ fn bias_grad(real: Real, rows: usize, cols: usize, accumulate: bool, gpu: &CudaF
     let row_bytes = cols * real.size();
     let width = width_name(vec_width(real, cols));
     let [one, two] = row_sum_us(1, rows, row_bytes);
+    let (t, vector) = (real.cpp(), vec_width(real, cols));
     let code = |chunks: usize| CustomKernel {
         tail: format!("{}_{width}{}_v0", real.name(), if chunks == 1 { "" } else { "_split" }),
-        spec: spec("BiasGrad", format!("{}, {rows}, {cols}, {accumulate}, {chunks}", real.cpp()))
+        spec: spec("BiasGrad", format!("{t}, {rows}, {cols}, {accumulate}, {chunks}"))
+            .with_general(
+                format!("{t}, ANY, ANY, {accumulate}, {}, {vector}", if chunks == 1 { "1" } else { "ANY" }),
+                vec![rows as u64, cols as u64, chunks as u64],
+            )
             .with_pdl(leaving_room(true)),
         work_bytes: if chunks == 1 { 0 } else { 4 * (chunks * cols) as u64 },
         cost_us: if chunks == 1 { one } else { two + (8 * chunks * cols) as f64 / BYTES_PER_US },

@@ -1,6 +1,7 @@
 //! Which types of `gemm.cu` do a product: tile shapes and splits of the reduction, ranked by a rough model of the time
 //! they take.
 
+use super::elementwise::vec_width;
 use super::optimizer::rule_type;
 use super::{CustomKernel, KernelFile, KernelSpec, Pdl, Real, cpp_act};
 use crate::ops::{self, Epilogue, Gemm, OpKind, Trans};
@@ -226,8 +227,8 @@ impl Product {
         moved as f64 / L2_BYTES_PER_US
     }
 
-    /// What every type of the family says of its product.
-    fn problem(&self) -> String {
+    /// What every type of the family says of its product; the types of general members leave its sizes open.
+    fn problem(&self, is_general: bool) -> String {
         let Gemm { m, n, k, trans, accumulate, epilogue: e } = self.gemm;
         let trans = match trans {
             Trans::Nn => "GEMM_NN",
@@ -237,6 +238,7 @@ impl Product {
         let (act, act_grad) = (cpp_act(e.act), cpp_act(e.act_grad));
         let end = self.stepping.clone();
         let end = end.unwrap_or_else(|| format!("Epilogue<{}, {act}, {}, {act_grad}>", e.bias, e.save_z));
+        let [m, n, k] = [m, n, k].map(|len| if is_general { "ANY".to_owned() } else { len.to_string() });
         format!("{m}, {n}, {k}, {trans}, {accumulate}, {end}")
     }
 }
@@ -332,7 +334,7 @@ impl Direct {
     fn code(&self, product: &Product, real: Real, cost_us: f64) -> CustomKernel {
         let Self { lane: [down, across], warps: [wm, wn], groups, via } = *self;
         let [rows, cols] = self.tile();
-        let (t, problem) = (real.cpp(), product.problem());
+        let (t, problem) = (real.cpp(), product.problem(false));
         let arguments = format!("{t}, {problem}, {down}, {across}, {wm}, {wn}, {groups}, {via}");
         CustomKernel {
             tail: format!("{}_direct_{rows}x{cols}_{wm}x{wn}x{groups}_via{via}_v0", real.name()),
@@ -341,6 +343,14 @@ impl Direct {
             cost_us: cost_us + product.stepping_us(),
         }
     }
+}
+
+/// Elements of both factors and of the product that one access moves, as the types of general members name them.
+fn widths(gemm: &Gemm, real: Real) -> String {
+    let Gemm { m, n, k, trans, .. } = *gemm;
+    let a = vec_width(real, if matches!(trans, Trans::Tn) { m } else { k });
+    let b = vec_width(real, if matches!(trans, Trans::Nt) { k } else { n });
+    format!("{a}, {b}, {}", [4, 2, 1].into_iter().find(|width| n.is_multiple_of(*width)).unwrap_or(1))
 }
 
 /// A tile with the stretch that a group takes at a time and the number of blocks that share the reduction.
@@ -408,21 +418,19 @@ impl Way {
     fn code(&self, product: &Product, real: Real) -> CustomKernel {
         let gemm = &product.gemm;
         let Self { tile: Tile { rows, cols, unit, groups, .. }, stretch, split, cost_us } = *self;
-        let shape = format!("{}, {rows}, {cols}, {stretch}", product.problem());
-        let (name, part, spec) = match unit {
-            Unit::Simt { rows, cols } => {
-                ("simt", [rows, cols], spec("GemmSimt", format!("{shape}, {rows}, {cols}, {groups}, {split}")))
-            }
-            Unit::Mma { down, across } => {
-                let arguments = format!("{}, {shape}, {down}, {across}, {groups}, {split}", real.cpp());
-                ("mma", [down, across], spec("GemmMma", arguments))
-            }
+        let (name, template, t, [down, across]) = match unit {
+            Unit::Simt { rows, cols } => ("simt", "GemmSimt", String::new(), [rows, cols]),
+            Unit::Mma { down, across } => ("mma", "GemmMma", format!("{}, ", real.cpp()), [down, across]),
         };
-        let [down, across] = part;
+        let tile = format!("{rows}, {cols}, {stretch}, {down}, {across}, {groups}");
+        let (any_split, widths) = (if split == 1 { "1" } else { "ANY" }, widths(gemm, real));
+        let general = format!("{t}{}, {tile}, {any_split}, {widths}", product.problem(true));
+        let numbers = [gemm.m, gemm.n, gemm.k, split].map(|len| len as u64).to_vec();
+        let spec = spec(template, format!("{t}{}, {tile}, {split}", product.problem(false)));
         let suffix = if split == 1 { String::new() } else { format!("_split{split}") };
         CustomKernel {
             tail: format!("{}_{name}_{rows}x{cols}x{stretch}_{down}x{across}x{groups}{suffix}_v0", real.name()),
-            spec,
+            spec: spec.with_general(general, numbers),
             work_bytes: if split == 1 { 0 } else { 4 * (split * gemm.m * gemm.n) as u64 },
             cost_us: cost_us + product.stepping_us(),
         }

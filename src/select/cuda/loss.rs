@@ -1,6 +1,6 @@
 //! Which types of `loss.cu` do an operation, and with how many threads and blocks.
 
-use super::elementwise::dropout_scale;
+use super::elementwise::{dropout_scale, vec_width};
 use super::{CustomKernel, KernelFile, KernelSpec, Pdl, Real, cpp_act, cpp_bits};
 use crate::ops::{self, OpKind};
 use crate::select::CudaFacts;
@@ -71,11 +71,25 @@ pub fn loss_function(is_logarithm: bool, len: usize) -> KernelSpec {
     spec("LossFunction", format!("{is_logarithm}, {len}"))
 }
 
+/// How the registers of lanes hold a row, as template arguments of general members: the width of vectors, and their
+/// number, rounded up. Equals `loss_width` and `loss_turns` but for the rounding; vectors past a row add nothing.
+fn held_row(real: Real, classes: usize, lanes: usize) -> String {
+    if lanes > 32 {
+        return format!("{}, 1", vec_width(real, classes));
+    }
+    let width = vec_width(real, classes).min(if classes <= 128 { 4 } else { 8 });
+    format!("{width}, {}", classes.div_ceil(lanes * width).next_power_of_two())
+}
+
 fn softmax(real: Real, rows: usize, classes: usize, smoothing: &str) -> Vec<CustomKernel> {
     let lanes = lanes(classes);
     // Small blocks spread a small batch over more multiprocessors.
     let threads = lanes.max(128);
-    let spec = spec("SoftmaxCe", format!("{}, {rows}, {classes}, {smoothing}, {lanes}, {threads}", real.cpp()));
+    let t = real.cpp();
+    let spec = spec("SoftmaxCe", format!("{t}, {rows}, {classes}, {smoothing}, {lanes}, {threads}")).with_general(
+        format!("{t}, ANY, ANY, {smoothing}, {lanes}, {threads}, {}", held_row(real, classes, lanes)),
+        vec![rows as u64, classes as u64],
+    );
     let cost = LAUNCH_US + (2 * rows * classes * real.size()) as f64 / BYTES_PER_US;
     vec![code(real, &format!("lanes{lanes}"), spec, 0, cost)]
 }
@@ -112,7 +126,10 @@ fn dense(real: Real, kind: &OpKind, multiprocessors: usize) -> Vec<CustomKernel>
 }
 
 fn softmax_grad(real: Real, rows: usize, classes: usize, smoothing: &str) -> Vec<CustomKernel> {
-    let spec = spec("SoftmaxCeGrad", format!("{}, {rows}, {classes}, {smoothing}", real.cpp()));
+    let (t, width) = (real.cpp(), vec_width(real, classes));
+    let any = if rows * (classes / width) > 100_000 { "LARGE" } else { "ANY" };
+    let spec = spec("SoftmaxCeGrad", format!("{t}, {rows}, {classes}, {smoothing}"))
+        .with_general(format!("{t}, {any}, ANY, {smoothing}, {width}"), vec![rows as u64, classes as u64]);
     vec![code(real, "flat", spec, 0, LAUNCH_US + (2 * rows * classes * real.size()) as f64 / BYTES_PER_US)]
 }
 
@@ -120,8 +137,13 @@ fn softmax_fused(real: Real, rows: usize, classes: usize, smoothing: &str, most:
     let lanes = lanes(classes);
     let bytes = (2 * rows * classes * real.size()) as f64;
     let type_of = |lanes: usize, threads: usize, blocks: usize| {
-        let arguments = format!("{}, {rows}, {classes}, {smoothing}, {lanes}, {threads}, {blocks}", real.cpp());
-        small("SoftmaxCeFused", arguments, false)
+        let (t, held) = (real.cpp(), held_row(real, classes, lanes));
+        let arguments = format!("{t}, {rows}, {classes}, {smoothing}, {lanes}, {threads}, {blocks}");
+        // A thread without a row adds nothing.
+        let (threads, any) = if blocks == 1 { (threads.next_power_of_two(), "1") } else { (threads, "ANY") };
+        let general = format!("{t}, ANY, ANY, {smoothing}, {lanes}, {threads}, {any}, {held}");
+        let numbers = vec![rows as u64, classes as u64, blocks as u64];
+        small("SoftmaxCeFused", arguments, false).with_general(general, numbers)
     };
     let threads = lanes.max(THREADS);
     let blocks = rows.div_ceil(threads / lanes).min(most);
@@ -150,7 +172,14 @@ fn mse(name: &'static str, real: Real, len: usize, most: usize) -> Vec<CustomKer
     let blocks = groups.div_ceil(THREADS).clamp(1, most);
     let arrays = if name == "Mse" { 2 } else { 3 };
     let bytes = (arrays * len * real.size()) as f64;
-    let type_of = |threads: usize, blocks: usize| spec(name, format!("{}, {len}, {threads}, {blocks}", real.cpp()));
+    let type_of = |threads: usize, blocks: usize| {
+        let t = real.cpp();
+        let spec = spec(name, format!("{t}, {len}, {threads}, {blocks}"));
+        let flight = groups.div_ceil(threads * blocks).clamp(1, 4);
+        // A thread without elements adds nothing.
+        let (threads, any) = if blocks == 1 { (threads.next_power_of_two(), "1") } else { (threads, "ANY") };
+        spec.with_general(format!("{t}, ANY, {threads}, {any}, {flight}"), vec![len as u64, blocks as u64])
+    };
     let mut out = Vec::new();
     if blocks > 1 || name == "MseGrad" {
         let (work, more) = match name {

@@ -8,6 +8,7 @@ mod conv;
 mod custom;
 pub mod dnn;
 mod elementwise;
+mod families;
 mod gemm;
 mod horizontal;
 mod loss;
@@ -21,10 +22,12 @@ mod times;
 
 use crate::ops;
 pub use custom::{CustomKernel, cpp_act, cpp_bits};
+pub use elementwise::widening_kernel;
+pub use families::{FAMILIES, KernelFamily};
 pub use horizontal::fuse_horizontally;
 pub use loss::loss_function;
 pub use real::Real;
-pub use spec::{KernelFile, KernelSpec, Pdl};
+pub use spec::{KernelFile, KernelSpec, Member, Pdl};
 pub use times::{GpuTimes, NOT_OFFERED_US};
 
 use super::CudaFacts;

@@ -4,6 +4,8 @@
 //! Selection fills in a [`KernelSpec`], and the executor reads its fields. Nobody looks into the source text to find
 //! out what a kernel does.
 
+use crate::select::Kernels;
+
 /// A file of kernels in `kernels/`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum KernelFile {
@@ -65,6 +67,19 @@ pub struct Pdl {
     pub leaves_room: bool,
 }
 
+/// Which member of its family a kernel is.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub enum Member {
+    /// Compiled for the sizes of its operation.
+    Specialised {
+        /// The general member that does the same, bit for bit: its template's arguments, and the numbers that it reads
+        /// from the arguments of its launch, in order.
+        general: Option<(String, Vec<u64>)>,
+    },
+    /// Reads these numbers from the arguments of its launch.
+    General { numbers: Vec<u64> },
+}
+
 /// A custom kernel before it is compiled.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct KernelSpec {
@@ -82,6 +97,7 @@ pub struct KernelSpec {
     /// through the first-level cache runs slower so, and is left to the driver.
     pub prefers_shared_memory: bool,
     pub pdl: Pdl,
+    pub member: Member,
 }
 
 impl KernelSpec {
@@ -96,6 +112,50 @@ impl KernelSpec {
             cluster_blocks: 1,
             prefers_shared_memory: false,
             pdl: Pdl::default(),
+            member: Member::Specialised { general: None },
+        }
+    }
+
+    /// As it is, with the general member of its family: the template's arguments, in which `ANY` stands for numbers
+    /// that are read, and these numbers.
+    #[must_use]
+    pub fn with_general(self, arguments: String, numbers: Vec<u64>) -> Self {
+        Self { member: Member::Specialised { general: Some((arguments, numbers)) }, ..self }
+    }
+
+    /// The member of its family that is wanted, where there is one; otherwise this one.
+    #[must_use]
+    pub fn of(self, kernels: Kernels) -> Self {
+        match (kernels, self.member) {
+            (Kernels::General, Member::Specialised { general: Some((arguments, numbers)) }) => {
+                Self { arguments, member: Member::General { numbers }, ..self }
+            }
+            (_, member) => Self { member, ..self },
+        }
+    }
+
+    /// What is compiled: members that differ in nothing but their numbers are one.
+    #[must_use]
+    pub fn compiled(mut self) -> Self {
+        match &mut self.member {
+            Member::Specialised { general } => *general = None,
+            Member::General { numbers } => numbers.clear(),
+        }
+        self
+    }
+
+    /// Whether it reads its sizes from the arguments of its launch.
+    #[must_use]
+    pub const fn is_general(&self) -> bool {
+        matches!(self.member, Member::General { .. })
+    }
+
+    /// The numbers that it reads from the arguments of its launch.
+    #[must_use]
+    pub fn numbers(&self) -> &[u64] {
+        match &self.member {
+            Member::Specialised { .. } => &[],
+            Member::General { numbers } => numbers,
         }
     }
 
@@ -119,6 +179,25 @@ impl KernelSpec {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn general_members_are_compiled_once_for_all_their_numbers() {
+        let act = |len: u64| {
+            let spec = KernelSpec::new(KernelFile::Elementwise, "Act", format!("float, RELU, {len}"));
+            spec.with_general("float, RELU, ANY".into(), vec![len])
+        };
+        let [small, large] = [8, 9].map(|len| act(len).of(Kernels::General));
+        assert_eq!(
+            (small.ty().as_str(), small.numbers(), large.numbers()),
+            ("Act<float, RELU, ANY>", &[8][..], &[9][..])
+        );
+        assert!(small != large && small.compiled() == large.compiled());
+        assert_eq!(act(8).of(Kernels::Specialised), act(8));
+        assert!(act(8).compiled() != act(9).compiled());
+        // A family without a general member has its specialised ones.
+        let clear = KernelSpec::new(KernelFile::Clear, "Clear", String::new());
+        assert_eq!(clear.clone().of(Kernels::General), clear);
+    }
 
     #[test]
     fn types_are_written_as_the_compiler_reads_them() {

@@ -32,7 +32,8 @@ impl Studio {
     /// How the step is recorded, in words.
     fn recorded_text(&self) -> String {
         let run = &self.training;
-        recorded_text(run.recording.as_ref(), run.state.as_ref(), self.devices.current().trains())
+        let ready_us = run.ready_times.as_ref().map(|times| times.total_us);
+        recorded_text(run.recording.as_ref(), ready_us, run.state.as_ref(), self.devices.current().trains())
     }
 
     /// What the Capture plan tab shows.

@@ -90,16 +90,23 @@ pub fn plan_text(plan: &PlanView) -> String {
     )
 }
 
-/// Whether the step is recorded, and if not, why. `trains` says whether the chosen device is there to train on.
+/// Whether the step is recorded, and how long it took until it was ready; if not, why. `trains` says whether the chosen
+/// device is there to train on.
 #[must_use]
-pub fn recorded_text(recording: Option<&Recording>, state: Option<&RunState>, trains: bool) -> String {
+pub fn recorded_text(
+    recording: Option<&Recording>,
+    ready_us: Option<f64>,
+    state: Option<&RunState>,
+    trains: bool,
+) -> String {
+    let ready = ready_us.map_or_else(String::new, |us| format!(", ready in {}", format::micros(us)));
     if !trains {
         return "plan only: choose a device that is here to train on it".into();
     }
     match (recording, state) {
         (Some(Recording { why_eager: Some(why), .. }), _) => format!("runs op by op: {why}"),
-        (Some(r), _) if r.nodes > 0 => format!("captured, {}", plain_count(r.nodes, "node")),
-        (Some(r), _) => format!("recorded, {}", plain_count(r.calls, "call")),
+        (Some(r), _) if r.nodes > 0 => format!("captured, {}{ready}", plain_count(r.nodes, "node")),
+        (Some(r), _) => format!("recorded, {}{ready}", plain_count(r.calls, "call")),
         (None, Some(RunState::Preparing)) => "recording".into(),
         (None, Some(RunState::Failed(_))) => "not recorded: the run could not be prepared".into(),
         (None, _) => "not recorded: press Train or Step".into(),
@@ -195,8 +202,12 @@ mod tests {
     #[test]
     fn without_a_run_the_line_says_what_to_do() {
         assert_eq!(recording_text(None), "");
-        assert_eq!(recorded_text(None, None, true), "not recorded: press Train or Step");
-        assert!(recorded_text(None, None, false).starts_with("plan only"));
+        assert_eq!(recorded_text(None, None, None, true), "not recorded: press Train or Step");
+        assert!(recorded_text(None, None, None, false).starts_with("plan only"));
+        let calls = Recording { calls: 23, ..Recording::default() };
+        let text = |recording: Recording| recorded_text(Some(&recording), Some(8_123.4), None, true);
+        assert_eq!(text(calls.clone()), "recorded, 23 calls, ready in 8.12 ms");
+        assert_eq!(text(Recording { nodes: 3, ..calls }), "captured, 3 nodes, ready in 8.12 ms");
         assert_eq!(state_name(None), "No run");
     }
 }

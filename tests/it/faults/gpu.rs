@@ -270,7 +270,7 @@ fn metrics() -> Vec<KernelFault> {
         ),
         fault(
             "the mean loss is divided by one row less",
-            [SCALARS, "[0] = sum / (float)ROWS;", "[0] = sum / (float)(ROWS - 1);"],
+            [SCALARS, "[0] = sum / (float)count;", "[0] = sum / (float)(count - 1);"],
             &[TENSOR],
             REFERENCES,
         ),
@@ -317,7 +317,7 @@ fn whole_steps() -> Vec<KernelFault> {
         ),
         fault(
             "a gradient's scale of the loss is doubled",
-            ["loss.cu", "(float)(2.0 / LEN)", "(float)(4.0 / LEN)"],
+            ["loss.cu", "(float)(2.0 / errors.len)", "(float)(4.0 / errors.len)"],
             &[VALUES],
             FAST,
         ),

@@ -87,7 +87,11 @@ fn losses() -> Vec<KernelFault> {
     vec![
         twin(
             "smoothed targets do not sum to one",
-            [LOSS, "(float)(1.0 - smoothing() + smoothing() / CLASSES) : other", "(float)(1.0 - smoothing()) : other"],
+            [
+                LOSS,
+                "(float)(1.0 - smoothing() + smoothing() / classes()) : other",
+                "(float)(1.0 - smoothing()) : other",
+            ],
             &[CLASSES],
         ),
         twin(
@@ -99,14 +103,14 @@ fn losses() -> Vec<KernelFault> {
             "the accuracy counts one answer too many",
             [
                 LOSS,
-                "*a.at<float>(Slots::ACCURACY) = sums[1] / ROWS;",
-                "*a.at<float>(Slots::ACCURACY) = (sums[1] + 1.0f) / ROWS;",
+                "*a.at<float>(Slots::ACCURACY) = sums[1] / rows;",
+                "*a.at<float>(Slots::ACCURACY) = (sums[1] + 1.0f) / rows;",
             ],
             &[MANY],
         ),
         twin(
             "a loss is the sum over the batch",
-            [LOSS, "*a.at<float>(Slots::LOSS) = sums[0] / ROWS;", "*a.at<float>(Slots::LOSS) = sums[0];"],
+            [LOSS, "*a.at<float>(Slots::LOSS) = sums[0] / rows;", "*a.at<float>(Slots::LOSS) = sums[0];"],
             &[MANY],
         ),
     ]
@@ -167,16 +171,12 @@ fn elementwise() -> Vec<KernelFault> {
     vec![
         twin(
             "what dropout keeps is not scaled",
-            [
-                ELEMENTS,
-                "narrow<T>(to_float(in[piece].v[i]) * __uint_as_float(SCALE))",
-                "narrow<T>(to_float(in[piece].v[i]))",
-            ],
+            [ELEMENTS, "narrow<T>(to_float(in[piece].v[i]) * scale)", "narrow<T>(to_float(in[piece].v[i]))"],
             &[CLASSES],
         ),
         twin(
             "dropout's gradient is not scaled",
-            [ELEMENTS, "narrow<T>(to_float(in.dy.v[i]) * __uint_as_float(SCALE))", "narrow<T>(to_float(in.dy.v[i]))"],
+            [ELEMENTS, "narrow<T>(to_float(in.dy.v[i]) * scale)", "narrow<T>(to_float(in.dy.v[i]))"],
             &[CLASSES],
         ),
         twin(
@@ -188,8 +188,8 @@ fn elementwise() -> Vec<KernelFault> {
             "a bias's gradient leaves out lanes",
             [
                 ELEMENTS,
-                "for (int i = t / WIDTH; i < LANES; i += SHARE)",
-                "for (int i = t / WIDTH + SHARE; i < LANES; i += SHARE)",
+                "for (int i = t / width; i < lanes; i += shared_by)",
+                "for (int i = t / width + shared_by; i < lanes; i += shared_by)",
             ],
             &[CLASSES, VALUES, IMAGES],
         ),
@@ -197,8 +197,8 @@ fn elementwise() -> Vec<KernelFault> {
             "a bias's gradient does not wait for its lanes",
             [
                 ELEMENTS,
-                "__syncthreads();\n            float* shared_sums = partial + LANES * WIDTH;",
-                "float* shared_sums = partial + LANES * WIDTH;",
+                "__syncthreads();\n            float* shared_sums = partial + lanes * width;",
+                "float* shared_sums = partial + lanes * width;",
             ],
             &[CLASSES, VALUES, IMAGES],
         ),
@@ -301,7 +301,7 @@ fn products() -> Vec<KernelFault> {
         ),
         twin(
             "a tile's metrics are counted for each of its parts",
-            [GEMM, "parts[r * WIDE + c] = i == 0 ? all : UpdatePart{0u, 0.0f};", "parts[r * WIDE + c] = all;"],
+            [GEMM, "parts[r * wide + c] = i == 0 ? all : UpdatePart{0u, 0.0f};", "parts[r * wide + c] = all;"],
             &[TENSOR],
         ),
         twin(

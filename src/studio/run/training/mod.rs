@@ -5,7 +5,7 @@ mod shutdown;
 
 use crate::compile::Compiled;
 use crate::data::{Dataset, Split};
-use crate::exec::Recording;
+use crate::exec::{ReadyTimes, Recording};
 use crate::model::{Diagnostic, Preset};
 use crate::studio::commands::choices::DeviceChoice;
 use crate::studio::run::kept::continuation::Continuation;
@@ -33,6 +33,8 @@ pub struct Training {
     pub compiled: Option<Arc<Compiled>>,
     /// How its step was recorded.
     pub recording: Option<Recording>,
+    /// How long it took until its first step could be made.
+    pub ready_times: Option<ReadyTimes>,
     /// The device that it is trained on.
     pub device: Option<DeviceChoice>,
     pub history: History,
@@ -87,6 +89,7 @@ impl Default for Training {
             preset: None,
             compiled: None,
             recording: None,
+            ready_times: None,
             device: None,
             history: History::default(),
             rates: Rates::default(),
@@ -386,11 +389,11 @@ impl Training {
         }
         match event {
             Event::State(state) => self.take_state(state),
-            Event::Prepared { run, recording, total, notes, resumed, maybe_trained, lr } => {
+            Event::Prepared { run, recording, ready_times, total, notes, resumed, maybe_trained, lr } => {
                 let artefacts = self.worker.as_ref().and_then(|worker| worker.artefacts(run));
                 let Some(RunArtefacts { compiled, data }) = artefacts else { return };
                 self.writer.begin(&compiled, total, maybe_trained);
-                (self.recording, self.previous) = (Some(recording), None);
+                (self.recording, self.ready_times, self.previous) = (Some(recording), Some(ready_times), None);
                 let before = std::mem::take(&mut self.history.layers);
                 self.history.layers = LayerCurves::of(&compiled.model).after(before);
                 self.data = data;

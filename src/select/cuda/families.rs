@@ -1,0 +1,112 @@
+//! The families of custom kernels: for each template, what a member is compiled for, and which numbers a general member
+//! reads from the arguments of its launch instead.
+//!
+//! The members of a family add in the same order, so that their results are the same, bit for bit. A family without
+//! numbers has specialised members alone: it is compiled for every new size.
+
+use super::spec::KernelFile::{self, Clear, Conv, Elementwise, Feed, Gemm, Loss, Norm, Optimizer, Pool};
+
+/// A family of custom kernels: one template of a file in `kernels/`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct KernelFamily {
+    pub template: &'static str,
+    pub file: KernelFile,
+    /// What every member is compiled for.
+    pub fixed: &'static str,
+    /// What a specialised member is compiled for too, and a general member reads, in the order of its numbers; empty
+    /// where there are no general members.
+    pub numbers: &'static [&'static str],
+}
+
+const fn family(
+    file: KernelFile,
+    template: &'static str,
+    fixed: &'static str,
+    numbers: &'static [&'static str],
+) -> KernelFamily {
+    KernelFamily { template, file, fixed, numbers }
+}
+
+/// What families without general members are compiled for.
+const SIZES: &str = "everything";
+/// What general members of products are compiled for.
+const PRODUCT: &str = "type, which factor is transposed, tile, what follows, one phase or two, vectors";
+/// What general members over arrays are compiled for.
+const ARRAY: &str = "type, two classes of length";
+
+/// All of them.
+pub const FAMILIES: [KernelFamily; 58] = [
+    family(Gemm, "GemmSimt", PRODUCT, &["rows", "columns", "depth", "splits"]),
+    family(Gemm, "GemmMma", PRODUCT, &["rows", "columns", "depth", "splits"]),
+    family(Gemm, "GemmDirect", SIZES, &[]),
+    family(Conv, "ConvGemm", SIZES, &[]),
+    family(Conv, "ConvSliced", SIZES, &[]),
+    family(Conv, "ConvWgmmaBwdW", SIZES, &[]),
+    family(Conv, "ConvTapsBwdW", SIZES, &[]),
+    family(Conv, "ConvThinBwdW", SIZES, &[]),
+    family(Conv, "ConvThinForward", SIZES, &[]),
+    family(Conv, "ConvDirect", SIZES, &[]),
+    family(Conv, "ConvDirectBwdW", SIZES, &[]),
+    family(Norm, "BatchNormSmall", SIZES, &[]),
+    family(Norm, "BatchNorm", SIZES, &[]),
+    family(Norm, "BatchNormEval", SIZES, &[]),
+    family(Norm, "BatchNormBwdSmall", SIZES, &[]),
+    family(Norm, "BatchNormBwd", SIZES, &[]),
+    family(Norm, "LayerNorm", SIZES, &[]),
+    family(Norm, "LayerNormBwd", SIZES, &[]),
+    family(Norm, "LayerNormBwdApart", SIZES, &[]),
+    family(Pool, "MaxPool", SIZES, &[]),
+    family(Pool, "MaxPoolBwd", SIZES, &[]),
+    family(Pool, "AvgPool", SIZES, &[]),
+    family(Pool, "AvgPoolBwd", SIZES, &[]),
+    family(Pool, "GlobalAvgPool", SIZES, &[]),
+    family(Pool, "GlobalAvgPoolBwd", SIZES, &[]),
+    family(Elementwise, "Fill", ARRAY, &["length"]),
+    family(Elementwise, "Copy", ARRAY, &["length"]),
+    family(Elementwise, "Cast", ARRAY, &["length"]),
+    family(Elementwise, "Widen", ARRAY, &["length"]),
+    family(Elementwise, "Act", "type, function, two classes of length", &["length"]),
+    family(Elementwise, "ActBwd", "type, function, two classes of length", &["length"]),
+    family(Elementwise, "AddAct", "type, functions, two classes of length", &["length"]),
+    family(Elementwise, "Add", ARRAY, &["length"]),
+    family(Elementwise, "BiasAdd", ARRAY, &["length", "columns"]),
+    family(Elementwise, "BiasGrad", "type, sum or total, one phase or two, vectors", &["rows", "columns", "chunks"]),
+    family(Elementwise, "Transpose", SIZES, &[]),
+    family(Elementwise, "Dropout", "type", &["length", "threshold", "scale", "stream"]),
+    family(Elementwise, "DropoutBwd", ARRAY, &["length", "scale"]),
+    family(Elementwise, "SignBits", ARRAY, &["length"]),
+    family(Elementwise, "StepInc", "nothing", &[]),
+    family(Elementwise, "BiasCorr", "the optimizer's constants", &[]),
+    family(Elementwise, "LossMean", "two classes of rows", &["rows"]),
+    family(Elementwise, "Accuracy", "type, two classes of size", &["rows", "classes"]),
+    family(Elementwise, "BiasStep", "type, rule of the update, columns of a lane", &["rows", "columns"]),
+    family(Elementwise, "UpdateMetrics", "nothing", &["segments"]),
+    family(Loss, "SoftmaxCe", "type, smoothing, lanes, vectors", &["rows", "classes"]),
+    family(Loss, "SoftmaxCeGrad", "type, smoothing, vectors, two classes of size", &["rows", "classes"]),
+    family(Loss, "SoftmaxCeFused", "type, smoothing, threads, lanes, vectors", &["rows", "classes", "blocks"]),
+    family(Loss, "DenseCe", SIZES, &[]),
+    family(Loss, "Mse", "type, threads, loads under way", &["length", "blocks"]),
+    family(Loss, "MseGrad", "type, threads, loads under way", &["length", "blocks"]),
+    family(Loss, "MseFused", "type, threads, loads under way", &["length", "blocks"]),
+    family(Optimizer, "Update", SIZES, &[]),
+    family(Optimizer, "ScaleUpdate", SIZES, &[]),
+    family(Optimizer, "StepMetrics", SIZES, &[]),
+    family(Optimizer, "ClosingMetrics", SIZES, &[]),
+    family(Feed, "Feed", SIZES, &[]),
+    family(Clear, "Clear", "nothing: its size is an argument", &[]),
+];
+
+impl KernelFamily {
+    /// The family of a template.
+    #[must_use]
+    pub fn of(template: &str) -> Option<&'static Self> {
+        FAMILIES.iter().find(|family| family.template == template)
+    }
+
+    /// Numbers of a launch with their names: `rows 64, classes 10`.
+    #[must_use]
+    pub fn named(&self, numbers: &[u64]) -> String {
+        let names = self.numbers.iter().zip(numbers);
+        names.map(|(name, number)| format!("{name} {number}")).collect::<Vec<_>>().join(", ")
+    }
+}
