@@ -174,6 +174,21 @@ template <class T, i64 LEN> struct Add : Elementwise<Add<T, LEN>, LEN, WIDE_V<T>
     }
 };
 
+// y = a * b. Overwrites, y may share the memory of a or b; moves 3 * LEN * sizeof(T) bytes.
+template <class T, i64 LEN> struct Multiply : Elementwise<Multiply<T, LEN>, LEN, WIDE_V<T>> {
+    using Slots = slots::multiply;
+    template <int N> using In = TwoInputs<T, N>;
+    template <int N> DEV In<N> read(const Args& a, i64 at) {
+        return {load<T, N>(a.at<T>(Slots::A) + at), load<T, N>(a.at<T>(Slots::B) + at)};
+    }
+    template <int N> DEV void write(const Args& a, i64 at, const In<N>& in) {
+        Vec<T, N> y;
+#pragma unroll
+        for (int i = 0; i < N; ++i) y.v[i] = narrow<T>(to_float(in.a.v[i]) * to_float(in.b.v[i]));
+        store(a.at<T>(Slots::Y) + at, y);
+    }
+};
+
 // y [ROWS, COLS] = x + bias [COLS], with x and y of T and the bias of float. Overwrites, in place allowed; moves 2 *
 // ROWS * COLS * sizeof(T) bytes. The matrix is walked as one array, so that x and y are moved in vectors whatever COLS
 // is; the bias is moved in vectors where COLS is a multiple of the vector's length.
@@ -215,8 +230,8 @@ template <class T, i64 ROWS, int COLS> struct BiasAdd : Elementwise<BiasAdd<T, R
 // LANES rows are read at once; the lanes are then added up through shared memory. With CHUNKS = 1 a block runs down all
 // rows and writes db. Otherwise it runs down one of CHUNKS stretches of rows and leaves its sums in work [CHUNKS,
 // COLS], which phase 1 adds up, eight columns a block. Vectors are as wide as COLS allows. Moves ROWS * COLS *
-// sizeof(T) bytes, and 8 * CHUNKS * COLS more where CHUNKS > 1.
-template <class T, i64 ROWS, int COLS, bool ACCUMULATE, int CHUNKS> struct BiasGrad {
+// sizeof(T) bytes, and 8 * CHUNKS * COLS more where CHUNKS > 1. Columns from FROM up to TO are zero.
+template <class T, i64 ROWS, int COLS, bool ACCUMULATE, int CHUNKS, int FROM = 0, int TO = 0> struct BiasGrad {
     using Slots = slots::bias_grad;
     static constexpr int PHASES = CHUNKS == 1 ? 1 : 2, THREADS = 256;
     static constexpr i64 WORK = CHUNKS == 1 ? 0 : 4ll * CHUNKS * COLS;
@@ -239,6 +254,7 @@ template <class T, i64 ROWS, int COLS, bool ACCUMULATE, int CHUNKS> struct BiasG
     static constexpr int smem(int phase) { return phase == 0 ? 4 * (LANES + SHARE) * WIDTH : 4 * 8 * 8; }
 
     DEV void finish(const Args& a, int col, float sum) {
+        if constexpr (FROM < TO) sum = col >= FROM && col < TO ? 0.0f : sum;
         float* db = a.at<float>(Slots::DB) + col;
         *db = ACCUMULATE ? *db + sum : sum;
     }

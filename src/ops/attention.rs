@@ -8,6 +8,9 @@ use serde::{Deserialize, Serialize};
 /// Random numbers that one group of keys takes: each row of probabilities begins with a group of its own.
 pub const DROPOUT_GROUP: usize = 64;
 
+/// Features of a head at most for which GPUs have kernels.
+pub const MOST_HEAD_DIM: usize = 320;
+
 /// The base of the angles by which rotary positions turn pairs of features.
 const ROTARY_BASE: f64 = 10_000.0;
 
@@ -163,7 +166,7 @@ impl Operation for Attention {
     }
 
     fn has_gpu_kernel(&self) -> bool {
-        false
+        self.geometry.head_dim <= MOST_HEAD_DIM
     }
 }
 
@@ -215,7 +218,7 @@ impl Operation for AttentionBwd {
     }
 
     fn has_gpu_kernel(&self) -> bool {
-        false
+        self.geometry.head_dim <= MOST_HEAD_DIM
     }
 }
 

@@ -173,10 +173,6 @@ impl Operation for BiasGrad {
     fn scratch_floats(&self) -> usize {
         row_chunks(self.rows, self.cols) * self.cols
     }
-
-    fn has_gpu_kernel(&self) -> bool {
-        self.still.is_none()
-    }
 }
 
 /// `y = a + b`, in place on `a`.

@@ -67,10 +67,6 @@ impl Operation for Concat {
     fn bytes_moved(&self, elem: usize) -> u64 {
         (2 * self.rows * self.cols() * elem) as u64
     }
-
-    fn has_gpu_kernel(&self) -> bool {
-        false
-    }
 }
 
 /// `y [rows, width] = x [rows, cols]` from column `from` on.
@@ -111,10 +107,6 @@ impl Operation for Slice {
     fn least_bytes(&self, _slot: usize, _len: usize, elem: usize) -> u64 {
         (self.rows * self.width * elem) as u64
     }
-
-    fn has_gpu_kernel(&self) -> bool {
-        false
-    }
 }
 
 /// `y = a * b` for each element, in place on `a` or `b`.
@@ -152,9 +144,5 @@ impl Operation for Multiply {
 
     fn in_place(&self) -> &'static [(usize, usize)] {
         &[(multiply::A, multiply::Y), (multiply::B, multiply::Y)]
-    }
-
-    fn has_gpu_kernel(&self) -> bool {
-        false
     }
 }

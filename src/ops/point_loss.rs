@@ -55,10 +55,6 @@ impl Operation for PointLoss {
         format!("len={}", self.len)
     }
 
-    fn has_gpu_kernel(&self) -> bool {
-        false
-    }
-
     fn flops(&self) -> u64 {
         4 * self.len as u64
     }
@@ -90,6 +86,7 @@ slots! {
         Y: in activation [op.len],
         TARGET: in activation [op.len],
         DY: out activation [op.len],
+        SCALE: in [1] if OPTIONAL,
     }
 }
 
@@ -106,10 +103,6 @@ impl Operation for PointLossGrad {
 
     fn dims(&self) -> String {
         format!("len={}", self.len)
-    }
-
-    fn has_gpu_kernel(&self) -> bool {
-        false
     }
 
     fn flops(&self) -> u64 {
@@ -146,6 +139,8 @@ slots! {
         LOSS: out [1],
         ACCURACY: out [1] if OPTIONAL,
         WORK: scratch,
+        SCALE: in [1] if OPTIONAL,
+        TICKET: in_out [1] if OPTIONAL,
     }
 }
 
@@ -162,10 +157,6 @@ impl Operation for PointLossFused {
 
     fn dims(&self) -> String {
         format!("len={}", self.len)
-    }
-
-    fn has_gpu_kernel(&self) -> bool {
-        false
     }
 
     fn flops(&self) -> u64 {
@@ -214,10 +205,6 @@ impl Operation for BinaryAccuracy {
 
     fn dims(&self) -> String {
         format!("len={}", self.len)
-    }
-
-    fn has_gpu_kernel(&self) -> bool {
-        false
     }
 
     fn flops(&self) -> u64 {

@@ -9,7 +9,8 @@ use crate::model::{Schedule, ScheduleKind};
 use serde::{Deserialize, Serialize};
 
 /// `grad_norm_seg [segments]`: the norm of each segment of the flat gradient, divided by the number of `batches` whose
-/// sum that is. The parts that are summed depend on the vector alone, not on the number of threads.
+/// sum that is. The parts that are summed depend on the vector alone, not on the number of threads. Where `scaler` is
+/// bound, it is that of `ScaleUpdate`, and gradients are multiplied by its third value.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct GradNorms {
     pub len: usize,
@@ -32,6 +33,7 @@ slots! {
         GRAD: in [op.len],
         GRAD_NORM_SEG: out [op.segments.len()],
         WORK: scratch,
+        SCALER: in [crate::ops::SCALER] if OPTIONAL,
     }
 }
 
@@ -63,10 +65,6 @@ impl Operation for GradNorms {
     /// A norm for each piece that a chunk has of a segment.
     fn scratch_floats(&self) -> usize {
         self.segments.len() + self.len.div_ceil(FLAT_CHUNK)
-    }
-
-    fn has_gpu_kernel(&self) -> bool {
-        false
     }
 }
 
@@ -126,10 +124,6 @@ impl Operation for UpdateRates {
             ScheduleKind::Step => &["warmup", "every"],
             _ => &["warmup"],
         }
-    }
-
-    fn has_gpu_kernel(&self) -> bool {
-        false
     }
 }
 

@@ -47,10 +47,6 @@ impl Operation for Embedding {
         let touched = if slot == embedding::WEIGHT { len.min(self.rows * self.units) } else { len };
         (touched * elem) as u64
     }
-
-    fn has_gpu_kernel(&self) -> bool {
-        false
-    }
 }
 
 /// Gradient of the table: `dweight [vocab, units]` is the sum of the rows of `dy [rows, units]` whose token names the
@@ -90,10 +86,6 @@ impl Operation for EmbeddingBwd {
     fn bytes_moved(&self, elem: usize) -> u64 {
         let table = if self.accumulate { 0 } else { self.vocab * self.units };
         ((table + 3 * self.rows * self.units) * elem + self.rows * TOKEN_BYTES) as u64
-    }
-
-    fn has_gpu_kernel(&self) -> bool {
-        false
     }
 }
 
@@ -147,10 +139,6 @@ impl Operation for AddSinusoids {
     fn work_ps(&self) -> usize {
         self.positions * self.cols * 1_500
     }
-
-    fn has_gpu_kernel(&self) -> bool {
-        false
-    }
 }
 
 /// `y [n, cols]`: position `at` of each sample of `x [n, positions, cols]`.
@@ -191,10 +179,6 @@ impl Operation for Take {
     fn least_bytes(&self, _slot: usize, _len: usize, elem: usize) -> u64 {
         (self.n * self.cols * elem) as u64
     }
-
-    fn has_gpu_kernel(&self) -> bool {
-        false
-    }
 }
 
 /// Gradient of the input of [`Take`]: `dy` at the position that was taken, zero at the others.
@@ -230,9 +214,5 @@ impl Operation for TakeBwd {
 
     fn bytes_moved(&self, elem: usize) -> u64 {
         (self.n * (self.positions + 1) * self.cols * elem) as u64
-    }
-
-    fn has_gpu_kernel(&self) -> bool {
-        false
     }
 }

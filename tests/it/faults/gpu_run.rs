@@ -1,12 +1,10 @@
 //! Runs the tables of faults in a GPU's kernels. Each fault has a process of its own, because it may hang or break
 //! the device's context, and because it stays planted as long as its process lives.
 
+use super::child::{Child, processors, side_by_side};
 use super::gpu::{self, KernelFault, MANY, REFERENCES, SEGMENTS, TENSOR};
 use super::{CLASSES, FAST, IMAGES, VALUES, gpu_kernels, proof_of};
 use std::path::Path;
-use std::process::{Command, Stdio};
-use std::sync::Mutex;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 use stepgraph::compile::{Options, compile};
 use stepgraph::exec::cuda::{self, plant};
@@ -23,7 +21,7 @@ const CHILD: &str = "faults::gpu_run::one_fault_in_a_process_of_its_own";
 /// A fault that takes longer hangs.
 const PATIENCE: Duration = Duration::from_secs(150);
 
-const NETWORKS: [&str; 6] = [CLASSES, IMAGES, VALUES, TENSOR, MANY, SEGMENTS];
+pub const NETWORKS: [&str; 6] = [CLASSES, IMAGES, VALUES, TENSOR, MANY, SEGMENTS];
 
 fn table() -> Vec<KernelFault> {
     gpu::table().into_iter().chain(gpu_kernels::table()).collect()
@@ -31,6 +29,12 @@ fn table() -> Vec<KernelFault> {
 
 fn proof(check: &str) -> Proof {
     if [REFERENCES, FAST].contains(&check) { Proof::Gradients } else { proof_of(check) }
+}
+
+/// The kernels' files and what they share, by name.
+pub fn texts() -> Vec<(&'static str, &'static str)> {
+    let prelude = ("prelude.cuh", include_str!("../../../kernels/prelude.cuh"));
+    cuda::sources().into_iter().chain([prelude]).collect()
 }
 
 #[test]
@@ -41,12 +45,9 @@ fn every_fault_of_a_kernel_has_its_text() {
     names.sort_unstable();
     names.dedup();
     assert_eq!(names.len(), table.len(), "every name is there once");
-    let sources = cuda::sources();
+    let sources = texts();
     for KernelFault { name, text, .. } in &table {
-        let source = match text.file {
-            "prelude.cuh" => include_str!("../../../kernels/prelude.cuh"),
-            file => sources.iter().find(|(n, _)| *n == file).unwrap().1,
-        };
+        let source = sources.iter().find(|(n, _)| *n == text.file).unwrap().1;
         assert!(source.contains(text.before), "{name}: {} lacks {:?}", text.file, text.before);
         assert_ne!(source.replace(text.before, text.after), source, "{name} changes nothing");
     }
@@ -91,38 +92,17 @@ impl Outcome {
 
 /// Verifies a network in a process of its own, with a fault by its place in the table or none.
 fn in_process(fault: Option<usize>, network: &str, proofs: &str, cache: &Path) -> Outcome {
-    let started = Instant::now();
-    let mut command = Command::new(std::env::current_exe().unwrap());
-    command.args(["--exact", CHILD, "--nocapture", "--test-threads=1"]);
-    command
-        .env(FAULT, fault.map_or_else(|| "none".to_owned(), |f| f.to_string()))
-        .env(NETWORK, network)
-        .env(PROOFS, proofs);
-    // Nothing that is compiled or timed with a fault comes near what the user keeps.
-    command.env("STEPGRAPH_CACHE", cache).env("XDG_CACHE_HOME", cache).env("HOME", cache);
-    command.env("STEPGRAPH_HIDE", "cudnn,cublaslt").env("STEPGRAPH_NO_TUNING", "1");
-    let out = tempfile::NamedTempFile::new().unwrap();
-    let both = out.reopen().unwrap();
-    command.stdin(Stdio::null()).stdout(both.try_clone().unwrap()).stderr(both);
-    let mut child = command.spawn().unwrap();
-    let ended = loop {
-        match child.try_wait().unwrap() {
-            Some(status) if status.success() => break String::new(),
-            Some(status) => break status.to_string(),
-            None if started.elapsed() > PATIENCE => {
-                let _ = child.kill();
-                let _ = child.wait();
-                break "hangs".to_owned();
-            }
-            None => std::thread::sleep(Duration::from_millis(20)),
-        }
-    };
-    let text = String::from_utf8_lossy(&std::fs::read(out.path()).unwrap()).into_owned();
-    let lines = || text.lines().filter_map(|line| line.split_once("CHECK\t")?.1.split_once('\t'));
-    let checks: Vec<(String, String)> = lines().map(|(outcome, name)| (outcome.to_owned(), name.to_owned())).collect();
-    let error = text.lines().find_map(|line| Some(line.split_once("ERROR\t")?.1.to_owned()));
-    let ended = error.unwrap_or(if checks.is_empty() && ended.is_empty() { text } else { ended });
-    Outcome { checks, ended, seconds: started.elapsed().as_secs_f64() }
+    let fault = fault.map_or_else(|| "none".to_owned(), |f| f.to_string());
+    let variables = [(FAULT, fault), (NETWORK, network.to_owned()), (PROOFS, proofs.to_owned())];
+    let ended = Child { test: CHILD, variables: &variables, cache, patience: PATIENCE }.run();
+    let checks: Vec<(String, String)> = ended
+        .after("CHECK")
+        .filter_map(|line| line.split_once('\t'))
+        .map(|(outcome, name)| (outcome.to_owned(), name.to_owned()))
+        .collect();
+    let error = ended.after("ERROR").next().map(str::to_owned);
+    let how = error.unwrap_or(if checks.is_empty() && ended.how.is_empty() { ended.text } else { ended.how });
+    Outcome { checks, ended: how, seconds: ended.seconds }
 }
 
 #[test]
@@ -152,29 +132,6 @@ fn one_fault_in_a_process_of_its_own() {
     }
 }
 
-/// Does something for each number below `count`, a few at a time.
-fn side_by_side<T: Send>(count: usize, work: impl Fn(usize) -> T + Sync) -> Vec<T> {
-    let (next, done) = (AtomicUsize::new(0), Mutex::new(Vec::new()));
-    std::thread::scope(|scope| {
-        let processors = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
-        for _ in 0..(processors / 2).clamp(1, 8) {
-            scope.spawn(|| {
-                loop {
-                    let index = next.fetch_add(1, Ordering::Relaxed);
-                    if index >= count {
-                        break;
-                    }
-                    let found = work(index);
-                    done.lock().unwrap().push((index, found));
-                }
-            });
-        }
-    });
-    let mut done = done.into_inner().unwrap();
-    done.sort_by_key(|(index, _)| *index);
-    done.into_iter().map(|(_, found)| found).collect()
-}
-
 #[test]
 fn faults_in_the_kernels_of_a_gpu_are_found() {
     if let Err(why) = cuda::gpu(0) {
@@ -185,32 +142,43 @@ fn faults_in_the_kernels_of_a_gpu_are_found() {
     let cache = tempfile::tempdir().unwrap();
     let every: Vec<&str> = Proof::ALL.iter().map(|p| p.name()).collect();
     // Right kernels first: what they need is compiled and timed once for all.
-    let right = side_by_side(NETWORKS.len(), |index| in_process(None, NETWORKS[index], &every.join(","), cache.path()));
+    let workers = (processors() / 2).clamp(1, 8);
+    let right = side_by_side(
+        NETWORKS.len(),
+        workers,
+        || true,
+        |index| in_process(None, NETWORKS[index], &every.join(","), cache.path()),
+    );
     for (network, outcome) in NETWORKS.iter().zip(&right) {
         let name = read_preset(network).unwrap().name;
         println!("{name} without a fault: {:?} fail, {:.1} s {}", outcome.failed(), outcome.seconds, outcome.ended);
     }
     let table = table();
-    let found = side_by_side(table.len(), |index| {
-        let fault = &table[index];
-        let mut lines = Vec::new();
-        for network in fault.networks {
-            let outcome = in_process(Some(index), network, proof(fault.check).name(), cache.path());
-            let is_found = outcome.of(fault.check) == Some("fail");
-            let name = read_preset(network).unwrap().name;
-            let seen =
-                if outcome.ended.is_empty() { String::new() } else { format!(" ended: {}", outcome.ended.trim()) };
-            lines.push(format!("{} {name} {:.1} s {:?}{seen}", fault.name, outcome.seconds, outcome.failed()));
-            if is_found {
-                return (true, lines);
+    let found = side_by_side(
+        table.len(),
+        workers,
+        || true,
+        |index| {
+            let fault = &table[index];
+            let mut lines = Vec::new();
+            for network in fault.networks {
+                let outcome = in_process(Some(index), network, proof(fault.check).name(), cache.path());
+                let is_found = outcome.of(fault.check) == Some("fail");
+                let name = read_preset(network).unwrap().name;
+                let seen =
+                    if outcome.ended.is_empty() { String::new() } else { format!(" ended: {}", outcome.ended.trim()) };
+                lines.push(format!("{} {name} {:.1} s {:?}{seen}", fault.name, outcome.seconds, outcome.failed()));
+                if is_found {
+                    return (true, lines);
+                }
             }
-        }
-        // Nothing depends on what else might find it: it is said for who reads the table.
-        let network = fault.networks[0];
-        let others = in_process(Some(index), network, &every.join(","), cache.path());
-        lines.push(format!("  of all checks in the first network: {:?} {}", others.failed(), others.ended.trim()));
-        (false, lines)
-    });
+            // Nothing depends on what else might find it: it is said for who reads the table.
+            let network = fault.networks[0];
+            let others = in_process(Some(index), network, &every.join(","), cache.path());
+            lines.push(format!("  of all checks in the first network: {:?} {}", others.failed(), others.ended.trim()));
+            (false, lines)
+        },
+    );
     let mut missed = Vec::new();
     for (fault, (is_found, lines)) in table.iter().zip(&found) {
         println!("{} | {}", if *is_found { "found " } else { "MISSED" }, lines.join("\n       | "));

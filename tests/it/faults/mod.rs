@@ -1,10 +1,12 @@
 //! Planted faults: each is one mistake that a program such as this one might have, and each must be found by the
 //! check of `verify` that is named with it.
 
+mod child;
 mod gpu;
 mod gpu_kernels;
 mod gpu_run;
 mod layers;
+mod mutants;
 mod products;
 mod runs;
 mod updates;

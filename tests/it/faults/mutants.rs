@@ -1,0 +1,306 @@
+//! Random changes to the text of a GPU's kernels: each that changes what is trained must end loudly or be found by
+//! `verify`. It takes minutes, and is run where it is asked for:
+//!
+//! ```text
+//! STEPGRAPH_TEST_MUTANTS=300 cargo test --release --test it mutants -- --nocapture
+//! ```
+//!
+//! runs until 300 changes were found that change what is trained. `STEPGRAPH_TEST_SEED` draws others, and
+//! `STEPGRAPH_TEST_SECONDS` ends it earlier.
+
+use super::child::{Child, Ended, processors, side_by_side};
+use super::gpu_run::{NETWORKS, texts};
+use std::collections::BTreeMap;
+use std::fmt;
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+use stepgraph::exec::cuda::{self, plant};
+use stepgraph::model::read_preset;
+use stepgraph::select::Target;
+use stepgraph::train::{DataChoice, Session, SessionSpec, VerifyOptions, verify};
+
+const COUNT: &str = "STEPGRAPH_TEST_MUTANTS";
+const SEED: &str = "STEPGRAPH_TEST_SEED";
+const SECONDS: &str = "STEPGRAPH_TEST_SECONDS";
+/// Names the change to the process that has it, and the file of the right losses.
+const MUTANT: &str = "STEPGRAPH_TEST_MUTANT";
+const LOSSES: &str = "STEPGRAPH_TEST_LOSSES";
+const CHILD: &str = "faults::mutants::one_mutant_in_a_process_of_its_own";
+/// A process that takes longer hangs: most take a few seconds.
+const PATIENCE: Duration = Duration::from_secs(90);
+
+const STEPS: usize = 30;
+/// Losses that differ by more than this share of their size are others, and sizes below `LEAST` count as that. In half
+/// precision another order of the same sum moves them by up to 2e-3.
+const OFF: f32 = 1e-3;
+const OFF_HALF: f32 = 1e-2;
+const LEAST: f32 = 1e-3;
+
+/// Convolutions in half precision, whose products are made by the units for matrices.
+const HALF: &str = r#"{"version": 1, "name": "half", "precision": "f16", "input": {"shape": [8, 10, 10], "batch": 16},
+    "layers": [{"type": "conv2d", "filters": 16, "kernel": 3, "padding": 1, "activation": "relu"},
+    {"type": "batch_norm"}, {"type": "conv2d", "filters": 24, "kernel": 3, "stride": 2, "groups": 2},
+    {"type": "avg_pool2d", "size": 2, "stride": 1}, {"type": "flatten"}, {"type": "layer_norm"},
+    {"type": "dense", "units": 40, "activation": "gelu"}, {"type": "dense", "units": 6}],
+    "loss": {"type": "softmax_cross_entropy"}, "optimizer": {"type": "adamw", "lr": 0.003}}"#;
+
+/// What is replaced, and by what.
+const RULES: [(&str, &str); 27] = [
+    (" + ", " - "),
+    (" - ", " + "),
+    (" * ", " + "),
+    (" / ", " * "),
+    (" % ", " / "),
+    (" < ", " <= "),
+    (" <= ", " < "),
+    (" > ", " >= "),
+    (" >= ", " > "),
+    (" == ", " != "),
+    (" != ", " == "),
+    (" += ", " -= "),
+    (" && ", " || "),
+    (" || ", " && "),
+    (" + 1", " + 0"),
+    (" - 1", " - 0"),
+    (" << ", " >> "),
+    (" >> ", " << "),
+    ("0.5f", "0.6f"),
+    ("1.0f", "1.1f"),
+    ("fmaf(", "fmaf(-"),
+    ("max_i(", "min_i("),
+    ("min_i(", "max_i("),
+    ("fmaxf(", "fminf("),
+    ("__syncthreads();", ";"),
+    ("__syncwarp();", ";"),
+    ("threadIdx.x", "(threadIdx.x ^ 1)"),
+];
+
+/// One change: a place in a file, and what is put there.
+#[derive(Clone, Copy)]
+struct Mutant {
+    file: &'static str,
+    text: &'static str,
+    at: usize,
+    before: &'static str,
+    after: &'static str,
+}
+
+impl Mutant {
+    fn line(&self) -> (usize, &'static str) {
+        let number = self.text[..self.at].matches('\n').count() + 1;
+        (number, self.text.lines().nth(number - 1).unwrap().trim())
+    }
+
+    /// The change as a fault: the text up to it is in the file once.
+    fn fault(&self) -> plant::TextFault {
+        let end = self.at + self.before.len();
+        let after = format!("{}{}", &self.text[..self.at], self.after);
+        plant::TextFault { file: self.file, before: &self.text[..end], after: after.leak() }
+    }
+}
+
+impl fmt::Display for Mutant {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (number, line) = self.line();
+        write!(f, "{}:{number} {:?} -> {:?} in {line:?}", self.file, self.before, self.after)
+    }
+}
+
+/// Every change to every file. Comments, preprocessor lines and what only the compiler evaluates are left out.
+fn mutants() -> Vec<Mutant> {
+    let mut found = Vec::new();
+    for (file, text) in texts() {
+        let mut start = 0;
+        for line in text.split_inclusive('\n') {
+            let code = line.split("//").next().unwrap_or_default();
+            let is_code = !["#", "*", "/*", "template", "using"].iter().any(|s| code.trim_start().starts_with(s));
+            if is_code && !code.contains("static_assert") {
+                for (before, after) in RULES {
+                    let places = code.match_indices(before).map(|(at, _)| start + at);
+                    found.extend(places.map(|at| Mutant { file, text, at, before, after }));
+                }
+            }
+            start += line.len();
+        }
+    }
+    found
+}
+
+#[test]
+fn a_change_is_made_at_its_place_alone() {
+    let mutants = mutants();
+    assert!(mutants.len() > 2_000, "{} changes", mutants.len());
+    for mutant in mutants.iter().step_by(37) {
+        let fault = mutant.fault();
+        assert_eq!(mutant.text.matches(fault.before).count(), 1, "{mutant}");
+        let changed = mutant.text.replace(fault.before, fault.after);
+        let other: Vec<_> = changed.lines().zip(mutant.text.lines()).filter(|(a, b)| a != b).collect();
+        assert_eq!(other.len(), 1, "{mutant}: {other:?}");
+    }
+}
+
+fn networks() -> Vec<&'static str> {
+    NETWORKS.into_iter().chain([HALF]).collect()
+}
+
+/// The losses of the first steps.
+fn losses(network: &str, machine: &Target) -> Result<Vec<f32>, String> {
+    let preset = read_preset(network).unwrap();
+    // Networks without data train on one batch.
+    let data = if preset.data.is_some() { DataChoice::Preset } else { DataChoice::Resident };
+    let new = SessionSpec { data, ..SessionSpec::new(preset, PathBuf::new()) };
+    let spec = SessionSpec { machine: Some(machine.clone()), steps: Some(STEPS), seed: Some(1), ..new };
+    let mut losses = Vec::new();
+    let mut session = Session::prepare(&spec).map_err(|error| error.to_string())?;
+    session
+        .steps(STEPS as u64, Duration::from_secs(60), |report| losses.push(report.loss))
+        .map_err(|error| error.to_string())?;
+    Ok(losses)
+}
+
+/// The largest difference between losses, as a share of them.
+fn difference(found: &[f32], right: &[f32]) -> f32 {
+    assert_eq!(found.len(), right.len());
+    let share = |(a, b): (&f32, &f32)| (a - b).abs() / b.abs().max(LEAST);
+    found.iter().zip(right).map(share).fold(0.0, |worst, s| if s.is_nan() { f32::INFINITY } else { worst.max(s) })
+}
+
+#[test]
+fn one_mutant_in_a_process_of_its_own() {
+    let (Ok(mutant), Ok(right)) = (std::env::var(MUTANT), std::env::var(LOSSES)) else {
+        println!("skipped: the test of random changes starts this for each of them");
+        return;
+    };
+    let mutant = mutant.parse::<usize>().ok().map(|index| mutants()[index]);
+    if let Some(mutant) = mutant {
+        plant::plant(mutant.fault()).unwrap();
+    }
+    let right: Vec<f32> = right.split_whitespace().map(|loss| loss.parse().unwrap()).collect();
+    let machine = cuda::gpu(0).unwrap().target();
+    for (index, network) in networks().into_iter().enumerate() {
+        let found = match losses(network, &machine) {
+            Ok(found) => found,
+            Err(error) => return println!("LOUD\t{}", error.replace('\n', " ")),
+        };
+        let Some(right) = right.get(index * STEPS..(index + 1) * STEPS) else {
+            println!("LOSSES\t{}", found.iter().map(f32::to_string).collect::<Vec<_>>().join(" "));
+            continue;
+        };
+        let off = difference(&found, right);
+        if off > if network == HALF { OFF_HALF } else { OFF } {
+            println!("CHANGED\t{} by {off:.1e}", read_preset(network).unwrap().name);
+            return verify_one(network, machine);
+        }
+    }
+    println!("SAME\t");
+}
+
+/// Runs every proof and prints what came of them.
+fn verify_one(network: &str, machine: Target) {
+    let preset = read_preset(network).unwrap();
+    let options = VerifyOptions { machine: Some(machine), replays: Some(100), threads: 1, ..Default::default() };
+    match verify(&preset, &options, |_| {}) {
+        Ok(report) => {
+            report.checks.iter().filter(|c| c.passed == Some(false)).for_each(|c| println!("FAIL\t{}", c.name));
+            println!("VERIFIED\t{}", report.checks.len());
+        }
+        Err(error) => println!("FAIL\t{}", error.to_string().replace('\n', " ")),
+    }
+}
+
+/// What came of a change.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+enum Outcome {
+    DoesNotCompile,
+    SameTraining,
+    EndsLoudly,
+    Hangs,
+    Found,
+    Unseen,
+}
+
+impl Outcome {
+    fn of(ended: &Ended) -> Self {
+        if ended.after("LOUD").any(|why| why.contains("nvrtcCompileProgram")) {
+            Self::DoesNotCompile
+        } else if ended.after("LOUD").next().is_some() {
+            Self::EndsLoudly
+        } else if ended.after("SAME").next().is_some() {
+            Self::SameTraining
+        } else if ended.after("FAIL").next().is_some() {
+            Self::Found
+        } else if ended.after("VERIFIED").next().is_some() {
+            Self::Unseen
+        } else if ended.how == "hangs" {
+            Self::Hangs
+        } else {
+            // A process that is killed or panics.
+            Self::EndsLoudly
+        }
+    }
+
+    const fn changes_training(self) -> bool {
+        !matches!(self, Self::DoesNotCompile | Self::SameTraining)
+    }
+}
+
+/// The numbers below `count` in an order that depends on `seed` alone.
+fn shuffled(count: usize, seed: u64) -> Vec<usize> {
+    let mut order: Vec<usize> = (0..count).collect();
+    // A linear generator with the constants of Knuth's MMIX.
+    let mut state = seed;
+    for last in (1..count).rev() {
+        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        order.swap(last, (state >> 33) as usize % (last + 1));
+    }
+    order
+}
+
+fn number(variable: &str) -> Option<u64> {
+    std::env::var(variable).ok().map(|text| text.parse().unwrap_or_else(|_| panic!("{variable} is no number: {text}")))
+}
+
+#[test]
+fn random_changes_of_kernels_are_found_where_they_change_training() {
+    let Some(wanted) = number(COUNT).map(|count| count as usize) else {
+        println!("skipped: {COUNT} says how many changes are wanted");
+        return;
+    };
+    if let Err(why) = cuda::gpu(0) {
+        println!("skipped: no CUDA device: {why}");
+        return;
+    }
+    let (started, seed) = (Instant::now(), number(SEED).unwrap_or(1));
+    let limit = Duration::from_secs(number(SECONDS).unwrap_or(3_600));
+    let cache = tempfile::tempdir().unwrap();
+    let run = |mutant: String, losses: String| {
+        let variables = [(MUTANT, mutant), (LOSSES, losses)];
+        Child { test: CHILD, variables: &variables, cache: cache.path(), patience: PATIENCE }.run()
+    };
+    // Right kernels first: what a change leaves alone is compiled once for all.
+    let right = run("none".to_owned(), String::new());
+    let losses = right.after("LOSSES").collect::<Vec<_>>().join(" ");
+    assert_eq!(losses.split_whitespace().count(), STEPS * networks().len(), "{}", right.text);
+    let mutants = mutants();
+    let order = shuffled(mutants.len(), seed);
+    println!("{} possible changes, seed {seed}; right kernels in {:.1} s", mutants.len(), right.seconds);
+    let changed = AtomicUsize::new(0);
+    let goes_on = || changed.load(Ordering::Relaxed) < wanted && started.elapsed() < limit;
+    let found = side_by_side(order.len(), (processors() - 1).max(1), goes_on, |index| {
+        let ended = run(order[index].to_string(), losses.clone());
+        let outcome = Outcome::of(&ended);
+        changed.fetch_add(usize::from(outcome.changes_training()), Ordering::Relaxed);
+        let why = [ended.after("CHANGED").next(), ended.after("LOUD").next(), Some(ended.how.as_str())];
+        let why: Vec<&str> = why.into_iter().flatten().chain(ended.after("FAIL")).filter(|w| !w.is_empty()).collect();
+        println!("{outcome:?} {:.1} s | {} | {:.200}", ended.seconds, mutants[order[index]], why.join("; "));
+        (outcome, mutants[order[index]].to_string())
+    });
+    let mut counts = BTreeMap::new();
+    found.iter().for_each(|(outcome, _)| *counts.entry(*outcome).or_insert(0) += 1);
+    let changed = changed.into_inner();
+    println!("{} changes in {:.0} s: {counts:?}", found.len(), started.elapsed().as_secs_f64());
+    println!("{changed} of {wanted} change what is trained");
+    let unseen: Vec<&str> = found.iter().filter(|(o, _)| *o == Outcome::Unseen).map(|(_, m)| m.as_str()).collect();
+    assert!(unseen.is_empty(), "{} of {changed} are not seen:\n{}", unseen.len(), unseen.join("\n"));
+}
