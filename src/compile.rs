@@ -2,7 +2,7 @@
 
 use crate::ir::{self, Graph, IrError, Metrics, Mode, Share};
 use crate::lower::{self, Program, ProgramError};
-use crate::model::{Model, NamedInput, Precision, inputs_text};
+use crate::model::{Model, Precision};
 use crate::plan::arena::Budget;
 use crate::plan::{self, BindingPlan, PlanError};
 use crate::rewrite::{self, Goal, Machine, PassRun, RewriteError, Rewritten, Stage};
@@ -122,34 +122,25 @@ impl Compiled {
     }
 }
 
-/// What of a network no GPU can do.
+/// An operation of a network for which no GPU has a kernel.
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
-pub enum CpuOnly {
-    /// An operation without a kernel there. `owner` is its layer, or its phase where it belongs to none.
-    #[error("{op} of {owner} has no GPU kernel yet: use --device cpu")]
-    Operation { op: &'static str, owner: String },
-    #[error("a GPU takes one input [features] or [C, H, W] of numbers, and this network takes {0}: use --device cpu")]
-    Inputs(String),
-    #[error("a GPU takes one class a sample, and this network has one for each of {0} positions: use --device cpu")]
-    Positions(usize),
+#[error("{op} of {owner} has no GPU kernel yet: use --device cpu")]
+pub struct CpuOnly {
+    pub op: &'static str,
+    /// Its layer, or its phase where it belongs to none.
+    pub owner: String,
 }
 
 impl CpuOnly {
-    /// The first such part of a program of `model`.
+    /// The first such operation of a program of `model`.
     #[must_use]
     pub fn find(program: &Program, model: &Model) -> Option<Self> {
-        if let Some(op) = program.ops.iter().find(|op| !op.kind.has_gpu_kernel()) {
-            let owner = op.layer.map_or_else(|| format!("the {} pass", op.phase.name()), |l| model.layer(l).label());
-            return Some(Self::Operation { op: op.kind.name(), owner });
-        }
-        let is_fed = |input: &NamedInput| !input.content.is_tokens() && input.shape.rank() != 2;
-        if !model.single_input().is_some_and(is_fed) {
-            return Some(Self::Inputs(inputs_text(&model.inputs)));
-        }
-        (model.loss.wants_classes() && model.labels().rank() > 0).then(|| Self::Positions(model.labels().len()))
+        let op = program.ops.iter().find(|op| !op.kind.has_gpu_kernel())?;
+        let owner = op.layer.map_or_else(|| format!("the {} pass", op.phase.name()), |l| model.layer(l).label());
+        Some(Self { op: op.kind.name(), owner })
     }
 
-    /// The first such part of a model's training step.
+    /// The first such operation of a model's training step.
     #[must_use]
     pub fn of(model: &Model) -> Option<Self> {
         let graph = ir::build(model, Mode::Train, Metrics::default(), DType::F32);
@@ -299,9 +290,9 @@ mod tests {
     #[test]
     fn what_has_no_kernel_on_a_gpu_is_named_with_its_layer() {
         let tokens = r#""type": "tokens", "shape": [4], "vocab": 9"#;
-        let model = model(tokens, r#"{"type": "embedding", "units": 5}, {"type": "take"}"#);
+        let model = model(tokens, r#"{"type": "embedding", "units": 5}, {"type": "gru", "units": 3}"#);
         let error = compile(&model, &Options::train(Target::h200())).unwrap_err();
-        assert_eq!(error.to_string(), "embedding of L0:Embedding has no GPU kernel yet: use --device cpu");
+        assert_eq!(error.to_string(), "gru of L1:Gru has no GPU kernel yet: use --device cpu");
         assert!(error.is_user() && CpuOnly::of(&model).is_some_and(|found| found.to_string() == error.to_string()));
         assert!(compile(&model, &Options::train(host_target(1))).is_ok());
     }
@@ -312,8 +303,8 @@ mod tests {
             let layer = format!(r#"{{"type": "conv1d", "filters": 4, "kernel": 3, "padding": "{padding}"}}"#);
             CpuOnly::of(&model(r#""shape": [8, 2]"#, &layer))
         };
-        let causal = CpuOnly::Operation { op: "conv2d", owner: "L0:Conv1d".to_owned() };
-        assert_eq!([of("causal"), of("same")], [Some(causal), Some(CpuOnly::Inputs("[8, 2]".to_owned()))]);
+        let causal = CpuOnly { op: "conv2d", owner: "L0:Conv1d".to_owned() };
+        assert_eq!([of("causal"), of("same")], [Some(causal), None]);
     }
 
     /// Positions are added to whole samples, not to the rows of the product before them.

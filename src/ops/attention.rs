@@ -9,6 +9,9 @@ use serde::{Deserialize, Serialize};
 /// Random numbers that one group of keys takes: each row of probabilities begins with a group of its own.
 pub const DROPOUT_GROUP: usize = 64;
 
+/// Features of a head at most for which GPUs have kernels.
+pub const MOST_HEAD_DIM: usize = 320;
+
 /// The base of the angles by which rotary positions turn pairs of features.
 const ROTARY_BASE: f64 = 10_000.0;
 
@@ -145,7 +148,7 @@ operation! {
             (g.rows() * (g.packed() + g.width() + g.heads) * elem) as u64
         },
         work_ps: work_ps(&op.geometry, 2),
-        has_gpu_kernel: false,
+        has_gpu_kernel: op.geometry.head_dim <= MOST_HEAD_DIM,
     }
 }
 
@@ -178,7 +181,7 @@ operation! {
             (g.rows() * (2 * g.packed() + 2 * g.width() + g.heads) * elem) as u64
         },
         work_ps: work_ps(&op.geometry, 5),
-        has_gpu_kernel: false,
+        has_gpu_kernel: op.geometry.head_dim <= MOST_HEAD_DIM,
     }
 }
 

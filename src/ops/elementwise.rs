@@ -113,7 +113,6 @@ operation! {
         flops: (op.rows * op.cols) as u64,
         bytes_moved(elem): ((op.rows * op.cols + (1 + usize::from(op.accumulate)) * op.cols) * elem) as u64,
         scratch_floats: row_chunks(op.rows, op.cols) * op.cols,
-        has_gpu_kernel: op.still.is_none(),
     }
 }
 

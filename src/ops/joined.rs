@@ -57,7 +57,6 @@ operation! {
         },
         flops: 0,
         bytes_moved(elem): (2 * op.rows * op.cols() * elem) as u64,
-        has_gpu_kernel: false,
     }
 }
 
@@ -83,7 +82,6 @@ operation! {
         flops: 0,
         bytes_moved(elem): (2 * op.rows * op.width * elem) as u64,
         least_bytes(_slot, _len, elem): (op.rows * op.width * elem) as u64,
-        has_gpu_kernel: false,
     }
 }
 
@@ -107,6 +105,5 @@ operation! {
         flops: op.len as u64,
         bytes_moved(elem): (3 * op.len * elem) as u64,
         in_place: &[(multiply::A, multiply::Y), (multiply::B, multiply::Y)],
-        has_gpu_kernel: false,
     }
 }

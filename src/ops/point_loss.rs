@@ -53,7 +53,6 @@ slots! {
 operation! {
     PointLoss: point_loss, named(op.func, ["binary_ce", "l1_loss", "huber_loss"]), |op| {
         dims: format!("len={}", op.len),
-        has_gpu_kernel: false,
         flops: 4 * op.len as u64,
         bytes_moved(elem): ((2 * op.len + 1) * elem) as u64,
         scratch_floats: op.len.div_ceil(FLAT_CHUNK),
@@ -75,13 +74,13 @@ slots! {
         Y: in activation [op.len],
         TARGET: in activation [op.len],
         DY: out activation [op.len],
+        SCALE: in [1] if OPTIONAL,
     }
 }
 
 operation! {
     PointLossGrad: point_loss_grad, named(op.func, ["binary_ce_grad", "l1_loss_grad", "huber_loss_grad"]), |op| {
         dims: format!("len={}", op.len),
-        has_gpu_kernel: false,
         flops: 3 * op.len as u64,
         bytes_moved(elem): (3 * op.len * elem) as u64,
         in_place: &[(point_loss_grad::Y, point_loss_grad::DY)],
@@ -106,13 +105,14 @@ slots! {
         LOSS: out [1],
         ACCURACY: out [1] if OPTIONAL,
         WORK: scratch,
+        SCALE: in [1] if OPTIONAL,
+        TICKET: in_out [1] if OPTIONAL,
     }
 }
 
 operation! {
     PointLossFused: point_loss_fused, named(op.func, ["binary_ce_fused", "l1_loss_fused", "huber_loss_fused"]), |op| {
         dims: format!("len={}", op.len),
-        has_gpu_kernel: false,
         flops: 7 * op.len as u64,
         bytes_moved(elem): ((3 * op.len + 2) * elem) as u64,
         in_place: &[(point_loss_fused::Y, point_loss_fused::DY)],
@@ -140,7 +140,6 @@ slots! {
 operation! {
     BinaryAccuracy: binary_accuracy, "binary_accuracy", |op| {
         dims: format!("len={}", op.len),
-        has_gpu_kernel: false,
         flops: op.len as u64,
         bytes_moved(elem): ((2 * op.len + 1) * elem) as u64,
     }

@@ -10,7 +10,8 @@ use crate::model::{Schedule, ScheduleKind};
 use serde::{Deserialize, Serialize};
 
 /// `grad_norm_seg [segments]`: the norm of each segment of the flat gradient, divided by the number of `batches` whose
-/// sum that is. The parts that are summed depend on the vector alone, not on the number of threads.
+/// sum that is. The parts that are summed depend on the vector alone, not on the number of threads. Where `scaler` is
+/// bound, it is that of `ScaleUpdate`, and gradients are multiplied by its third value.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct GradNorms {
     pub len: usize,
@@ -33,6 +34,7 @@ slots! {
         GRAD: in [op.len],
         GRAD_NORM_SEG: out [op.segments.len()],
         WORK: scratch,
+        SCALER: in [crate::ops::SCALER] if OPTIONAL,
     }
 }
 
@@ -48,7 +50,6 @@ operation! {
         },
         // A norm for each piece that a chunk has of a segment.
         scratch_floats: op.segments.len() + op.len.div_ceil(FLAT_CHUNK),
-        has_gpu_kernel: false,
     }
 }
 
@@ -95,7 +96,6 @@ operation! {
             ScheduleKind::Step => &["warmup", "every"],
             _ => &["warmup"],
         },
-        has_gpu_kernel: false,
     }
 }
 

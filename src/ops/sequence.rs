@@ -34,7 +34,6 @@ operation! {
             let touched = if slot == embedding::WEIGHT { len.min(op.rows * op.units) } else { len };
             (touched * elem) as u64
         },
-        has_gpu_kernel: false,
     }
 }
 
@@ -65,7 +64,6 @@ operation! {
             let table = if op.accumulate { 0 } else { op.vocab * op.units };
             ((table + 3 * op.rows * op.units) * elem + op.rows * TOKEN_BYTES) as u64
         },
-        has_gpu_kernel: false,
     }
 }
 
@@ -100,7 +98,6 @@ operation! {
         bytes_moved(elem): (2 * op.n * op.positions * op.cols * elem) as u64,
         in_place: &[(add_sinusoids::X, add_sinusoids::Y)],
         work_ps: op.positions * op.cols * 1_500,
-        has_gpu_kernel: false,
     }
 }
 
@@ -126,7 +123,6 @@ operation! {
         flops: 0,
         bytes_moved(elem): (2 * op.n * op.cols * elem) as u64,
         least_bytes(_slot, _len, elem): (op.n * op.cols * elem) as u64,
-        has_gpu_kernel: false,
     }
 }
 
@@ -151,6 +147,5 @@ operation! {
         dims: format!("n={} positions={} cols={} at={}", op.n, op.positions, op.cols, op.at),
         flops: 0,
         bytes_moved(elem): (op.n * (op.positions + 1) * op.cols * elem) as u64,
-        has_gpu_kernel: false,
     }
 }

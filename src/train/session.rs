@@ -96,7 +96,9 @@ impl Session {
         let evaluator = is_wanted.then(|| Evaluator::new(&model, &machine, train.last(), evaluation)).transpose()?;
         notes.extend(evaluator.as_ref().and_then(Evaluator::eager_note));
         watch.report(ReadyStage::Evaluation);
-        let streams = spec.executor == Executor::Replay && watched.hold(&mut train, &feed)?;
+        // Steps of several batches are recorded one by one.
+        let can_stream = spec.executor == Executor::Replay && train.batches() == 1;
+        let streams = can_stream && watched.hold(&mut train, &feed)?;
         watch.report(ReadyStage::Feed);
         let mut session = Self {
             preset: spec.preset.clone(),

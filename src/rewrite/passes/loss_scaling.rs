@@ -22,8 +22,8 @@ pub(super) fn run(rw: &mut Rewriter, _: &Goal) {
         ..rw.program().value(scale).clone()
     };
     let skipped = rw.push(skipped);
-    rw.bind(update, "scaler", after);
     for number in 0..rw.len() {
+        rw.bind(number, "scaler", after);
         rw.bind(number, "scale", scale);
         rw.bind(number, "skipped", skipped);
     }
