@@ -2,11 +2,11 @@
 
 // ---------------------------------------- flat arrays
 
-// LEN (number 0) elements in groups of V, of 16 bytes. Neighbouring threads take neighbouring groups; a thread takes up to four
-// groups that lie a block apart and issues all its loads before its first store, so that large arrays keep enough bytes
-// in flight, while small ones are spread over as many multiprocessors as they have blocks. The LEN % V last elements go
-// one by one to the first threads of the last block. An operation says what it reads and what it writes for N
-// neighbouring elements from `at` on, with N either V or 1; it may work in place.
+// LEN (number 0) elements in groups of V, of 16 bytes. Neighbouring threads take neighbouring groups; a thread takes up
+// to four groups that lie a block apart and issues all its loads before its first store, so that large arrays keep
+// enough bytes in flight, while small ones are spread over as many multiprocessors as they have blocks. The LEN % V
+// last elements go one by one to the first threads of the last block. An operation says what it reads and what it
+// writes for N neighbouring elements from `at` on, with N either V or 1; it may work in place.
 template <class Op, i64 LEN, int V> struct Elementwise {
     using Len = Number<LEN, 0>;
     static constexpr int PHASES = 1, THREADS = 256;
@@ -196,8 +196,8 @@ template <class T, i64 LEN> struct Multiply : Elementwise<Multiply<T, LEN>, LEN,
 };
 
 // y [ROWS, COLS] (COLS is number 1) = x + bias [COLS], with x and y of T and the bias of float. Overwrites, in place
-// allowed; moves 2 * ROWS * COLS * sizeof(T) bytes. The matrix is walked as one array, so that x and y are moved in vectors whatever COLS
-// is; the bias is moved in vectors where COLS is a multiple of the vector's length.
+// allowed; moves 2 * ROWS * COLS * sizeof(T) bytes. The matrix is walked as one array, so that x and y are moved in
+// vectors whatever COLS is; the bias is moved in vectors where COLS is a multiple of the vector's length.
 template <class T, i64 ROWS, i64 COLS>
 struct BiasAdd : Elementwise<BiasAdd<T, ROWS, COLS>, fixed_product(ROWS, COLS), WIDE_V<T>> {
     using Slots = slots::bias_add;
@@ -241,9 +241,10 @@ struct BiasAdd : Elementwise<BiasAdd<T, ROWS, COLS>, fixed_product(ROWS, COLS), 
 // LANES rows are read at once; the lanes are then added up through shared memory. With CHUNKS = 1 a block runs down all
 // rows and writes db. Otherwise it runs down one of CHUNKS stretches of rows and leaves its sums in work [CHUNKS,
 // COLS], which phase 1 adds up, eight columns a block. Vectors are as wide as COLS allows, which a general member is
-// compiled for (WIDTH_OF); ROWS, COLS and CHUNKS are the numbers 0 to 2. Columns from FROM up to TO are zero. Moves ROWS
-// * COLS * sizeof(T) bytes, and 8 * CHUNKS * COLS more where CHUNKS > 1.
-template <class T, i64 ROWS, i64 COLS, bool ACCUMULATE, i64 CHUNKS, int V_ = vec_width<T>(COLS), int FROM = 0, int TO = 0>
+// compiled for (WIDTH_OF); ROWS, COLS and CHUNKS are the numbers 0 to 2. Columns from FROM up to TO are zero. Moves
+// ROWS * COLS * sizeof(T) bytes, and 8 * CHUNKS * COLS more where CHUNKS > 1.
+template <class T, i64 ROWS, i64 COLS, bool ACCUMULATE, i64 CHUNKS, int V_ = vec_width<T>(COLS), int FROM = 0,
+    int TO = 0>
 struct BiasGrad {
     using Slots = slots::bias_grad;
     using Rows = Number<ROWS, 0>;
@@ -295,8 +296,8 @@ struct BiasGrad {
         const int t = threadIdx.x;
         float* partial = (float*)smem;
         if constexpr (PHASE == 0) {
-            const int groups = cols / V, tx = across(groups), lanes = THREADS / tx, width = tx * V, shared_by = share(tx),
-                      count = strips(cols), each_steps = steps(rows, chunks, lanes);
+            const int groups = cols / V, tx = across(groups), lanes = THREADS / tx, width = tx * V;
+            const int shared_by = share(tx), count = strips(cols), each_steps = steps(rows, chunks, lanes);
             const i64 each_rows = chunk_rows(rows, chunks);
             const int strip = block % count, chunk = block / count, lane = t / tx, group = strip * tx + t % tx;
             const i64 start = chunk * each_rows, end = start + each_rows < rows ? start + each_rows : rows;
@@ -423,8 +424,8 @@ template <class T, int N, int ROWS, int COLS> struct Transpose {
 
 // y = x * scale where the element's random number reaches THRESHOLD, else exactly 0; mask has one bit an element, the
 // lowest first, and zeros behind the last. THRESHOLD is the rate times 2^32, rounded up; SCALE holds the bits of the
-// float 1 / (1 - rate). LEN, THRESHOLD, SCALE and STREAM are the numbers 0 to 3. Overwrites, in place allowed; moves 2 *
-// LEN * sizeof(T) + LEN / 8 bytes.
+// float 1 / (1 - rate). LEN, THRESHOLD, SCALE and STREAM are the numbers 0 to 3. Overwrites, in place allowed; moves 2
+// * LEN * sizeof(T) + LEN / 8 bytes.
 //
 // A block of random words serves four elements that are 16 apart. A warp takes 256 neighbouring elements: its lanes
 // draw two blocks of words each, exchange the decisions as ballots (bit 16 h + l of ballot q of round r stands for
@@ -688,7 +689,8 @@ template <class Rule, class T, i64 ROWS, i64 COLS, int EACH> struct BiasStep {
         constexpr int MOST = 16 / EACH, FLIGHT = Rows::FIXED ? min_i(ceil_div(ROWS, WARPS), MOST) : MOST;
         const Rows given_rows(a);
         const Cols given_cols(a);
-        const int rows = (int)given_rows, cols = (int)given_cols, steps = ceil_div(rows, WARPS), count = ceil_div(cols, 32);
+        const int rows = (int)given_rows, cols = (int)given_cols, steps = ceil_div(rows, WARPS),
+                  count = ceil_div(cols, 32);
         const int lane = threadIdx.x % 32, warp = threadIdx.x / 32, col = (block * 32 + lane) * EACH;
         const bool inside = (Cols::FIXED && COLS % (32 * EACH) == 0) || col < cols;
         const T* const from = a.at<T>(Slots::A) + (inside ? col : 0);

@@ -13,8 +13,8 @@
 // rows. With SPLIT > 1 blocks share k as well: phase 0 leaves partial products [SPLIT, M, N] in `work`, and phase 1
 // sums them in fixed order and finishes. Results are deterministic: no atomics.
 //
-// M, N, K and SPLIT are the numbers 0 to 3 of the first two kernels. Any M, N, K from 1 up. Copies are of 16, 8 or 4 bytes, whatever the row length of a factor allows; odd rows of 16-bit
-// elements are loaded plainly.
+// M, N, K and SPLIT are the numbers 0 to 3 of the first two kernels. Any M, N, K from 1 up. Copies are of 16, 8 or 4
+// bytes, whatever the row length of a factor allows; odd rows of 16-bit elements are loaded plainly.
 
 enum GemmTrans { GEMM_NN = 0, GEMM_NT = 1, GEMM_TN = 2 };
 
@@ -511,7 +511,8 @@ struct GemmSimt {
             };
             const auto fill_b = [&](int step, int buffer) {
                 SlabB::template fill<GROUP>((float*)(mine + buffer * STEP_BYTES + SlabA::BYTES),
-                    a.at<float>(gemm::Ending<Epi>::B), B_ALONG ? n : depth, B_ALONG ? depth : n, place.col, k0 + step * (KG * BK), thread);
+                    a.at<float>(gemm::Ending<Epi>::B), B_ALONG ? n : depth, B_ALONG ? depth : n, place.col,
+                    k0 + step * (KG * BK), thread);
             };
             const auto compute = [&](int buffer) {
                 const float* const sa = (const float*)(mine + buffer * STEP_BYTES);
@@ -529,7 +530,8 @@ struct GemmSimt {
                             for (int j = 0; j < TN; ++j) acc[i][j] = fmaf(fa[q][i], fb[q][j], acc[i][j]);
                 }
             };
-            Ring::template turn<GROUP == 32>(a, gemm::Steps<STEPS>(steps), [&] { Tiles::fetch(a, typename Tiles::E(a), place, held); }, fill_a, fill_b, compute);
+            const auto fetch = [&] { Tiles::fetch(a, typename Tiles::E(a), place, held); };
+            Ring::template turn<GROUP == 32>(a, gemm::Steps<STEPS>(steps), fetch, fill_a, fill_b, compute);
 
             float* const staged = (float*)smem;
 #pragma unroll
@@ -660,13 +662,14 @@ struct GemmMma {
                     for (int v = 0; v < 4; ++v) acc[i][j][v] = 0.0f;
 
             const auto fill_a = [&](int step, int buffer) {
-                SlabA::template fill<GROUP>((T*)(mine + buffer * STEP_BYTES), a.at<T>(gemm::Ending<Epi>::A), A_ALONG ? m : depth,
-                    A_ALONG ? depth : m, place.row,
+                SlabA::template fill<GROUP>((T*)(mine + buffer * STEP_BYTES), a.at<T>(gemm::Ending<Epi>::A),
+                    A_ALONG ? m : depth, A_ALONG ? depth : m, place.row,
                     k0 + step * (WK * BK), thread);
             };
             const auto fill_b = [&](int step, int buffer) {
                 SlabB::template fill<GROUP>((T*)(mine + buffer * STEP_BYTES + SlabA::BYTES),
-                    a.at<T>(gemm::Ending<Epi>::B), B_ALONG ? n : depth, B_ALONG ? depth : n, place.col, k0 + step * (WK * BK), thread);
+                    a.at<T>(gemm::Ending<Epi>::B), B_ALONG ? n : depth, B_ALONG ? depth : n, place.col,
+                    k0 + step * (WK * BK), thread);
             };
             const auto compute = [&](int buffer) {
                 const T* const sa = (const T*)(mine + buffer * STEP_BYTES);
@@ -685,7 +688,8 @@ struct GemmMma {
                             multiply(acc[i][j], fa[i], fb[j / 2][j % 2 * 2], fb[j / 2][j % 2 * 2 + 1]);
                 }
             };
-            Ring::template turn<GROUP == 32>(a, gemm::Steps<STEPS>(steps), [&] { Tiles::fetch(a, typename Tiles::E(a), place, held); }, fill_a, fill_b, compute);
+            const auto fetch = [&] { Tiles::fetch(a, typename Tiles::E(a), place, held); };
+            Ring::template turn<GROUP == 32>(a, gemm::Steps<STEPS>(steps), fetch, fill_a, fill_b, compute);
 
             // Lane l holds columns 2 (l % 4) and the next of rows l / 4 and 8 below.
             float* const staged = (float*)smem;

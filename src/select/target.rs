@@ -51,8 +51,7 @@ pub enum Kernels {
 
 impl Kernels {
     /// Whether it is [`Self::Specialised`], which texts leave out.
-    #[must_use]
-    pub const fn is_specialised(&self) -> bool {
+    const fn is_specialised(&self) -> bool {
         matches!(self, Self::Specialised)
     }
 }

@@ -334,8 +334,8 @@ fn steps_on_a_gpu_hold_every_check() {
     }
 }
 
-/// All that survives some steps of a preset on a GPU, what its reports said, how long it took until its first step could
-/// be made, and microseconds of a step.
+/// All that survives some steps of a preset on a GPU, what its reports said, how long it took until its first step
+/// could be made, and microseconds of a step.
 fn trained(preset: &Preset, machine: &Target, executor: Executor) -> (Vec<u8>, Vec<[u32; 4]>, ReadyTimes, f64) {
     let machine = Some(machine.clone());
     let spec = SessionSpec { machine, executor, ..SessionSpec::new(preset.clone(), PathBuf::new()) };
@@ -386,8 +386,8 @@ fn general_kernels_equal_specialised_ones_and_an_edit_takes_over_what_is_there_o
             let stages: Vec<String> =
                 warm.2.longest().iter().take(6).map(|(stage, us)| format!("{} {us:.0}", stage.name())).collect();
             println!(
-                "{name}: {:.1} us a step specialised, {:.1} general; ready in {:.1} ms, {:.1} ms general, {:.1} ms again \
-                 (us: {})",
+                "{name}: {:.1} us a step specialised, {:.1} general; ready in {:.1} ms, {:.1} ms general, {:.1} ms \
+                 again (us: {})",
                 fast.3,
                 cold.3,
                 fast.2.total_us / 1e3,
