@@ -596,9 +596,9 @@ template <class T> __host__ __device__ constexpr int error_flight(i64 len, i64 t
     return min_i(4, max_i(1, (int)((len / (16 / (int)sizeof(T)) + threads - 1) / threads)));
 }
 
-// Hands this thread's pairs of an output and its target, of `len`, to `each`; writes what it gives to `dy` where that is
-// not null, which may be the memory of `y`. The blocks stride over groups of 16 bytes, FLIGHT of them under way; the few
-// elements after the last whole group, which there may be where TAIL, fall to block 0.
+// Hands this thread's pairs of an output and its target, of `len`, to `each`; writes what it gives to `dy` where that
+// is not null, which may be the memory of `y`. The blocks stride over groups of 16 bytes, FLIGHT of them under way; the
+// few elements after the last whole group, which there may be where TAIL, fall to block 0.
 template <class T, int THREADS, int FLIGHT, bool TAIL, class Each>
 DEV void loss_pairs(
     const i64 len, const i64 blocks, const T* y, const T* target, T* dy, int block, const Each& each) {
