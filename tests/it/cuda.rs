@@ -35,7 +35,8 @@ const RMS: &str = include_str!("../data/golden/mlp-rms.json");
 /// Tokens and their positions, branches that are put beside each other and multiplied, a loss on points, and an update
 /// by a schedule with a limit for the gradient and parameters that do not decay, over several batches.
 const JOINED: &str = r#"{"version": 1, "name": "joined",
-    "input": {"type": "tokens", "shape": [6], "vocab": 11, "batch": 5}, "layers": [{"type": "embedding", "units": 10}, {"type": "position", "kind": "sinusoidal"}, {"type": "position"},
+    "input": {"type": "tokens", "shape": [6], "vocab": 11, "batch": 5}, "layers": [
+    {"type": "embedding", "units": 10}, {"type": "position", "kind": "sinusoidal"}, {"type": "position"},
     {"type": "parallel", "join": "concat", "branches": [{"layers": [{"type": "dense", "units": 6}]},
         {"layers": [{"type": "dense", "units": 8, "activation": "tanh"}]}]},
     {"type": "parallel", "join": "multiply", "branches": [{"layers": [{"type": "dense", "units": 7}]},
