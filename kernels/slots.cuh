@@ -60,8 +60,8 @@ struct mse_grad { enum : int { Y = 0, TARGET = 1, DY = 2, SCALE = 3 }; };
 struct mse_fused { enum : int { Y = 0, TARGET = 1, DY = 2, LOSS = 3, WORK = 4, SCALE = 5, TICKET = 6 }; };
 struct point_loss { enum : int { Y = 0, TARGET = 1, LOSS = 2, WORK = 3 }; };
 struct point_loss_grad { enum : int { Y = 0, TARGET = 1, DY = 2, SCALE = 3 }; };
-struct point_loss_fused { enum : int { Y = 0, TARGET = 1, DY = 2, LOSS = 3, ACCURACY = 4, WORK = 5,
-    SCALE = 6, TICKET = 7 }; };
+struct point_loss_fused { enum : int { Y = 0, TARGET = 1, DY = 2, LOSS = 3, ACCURACY = 4, WORK = 5, SCALE = 6,
+    TICKET = 7 }; };
 struct binary_accuracy { enum : int { Y = 0, TARGET = 1, ACCURACY = 2 }; };
 struct step_inc { enum : int { COUNTER_PREV = 0, COUNTER = 1 }; };
 struct bias_corr { enum : int { COUNTER = 0, CORR = 1, SKIPPED = 2 }; };

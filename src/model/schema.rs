@@ -1,4 +1,5 @@
-//! The fields of layers, losses, optimizers and data sources as data: name, kind, range, default, unit and help, each said once.
+//! The fields of layers, losses, optimizers and data sources as data: name, kind, range, default, unit and help, each
+//! said once.
 //!
 //! The reader, the writer, the checker and the window's editors are made from these tables.
 

@@ -40,6 +40,7 @@ operation! {
         least_flops: least_flops(&op.geometry),
         bytes_moved(elem): bytes(op, elem),
         in_place: &[(recurrence::X, recurrence::GATES)],
+        has_gpu_kernel: false,
         work_ps: {
             let g = &op.geometry;
             g.product_ps() + g.rows() * g.wide() * GATE_PS
@@ -75,6 +76,7 @@ operation! {
         least_flops: least_flops(&op.geometry),
         bytes_moved(elem): bytes(op, elem),
         in_place: &[(recurrence_bwd::GATES, recurrence_bwd::DX)],
+        has_gpu_kernel: false,
         work_ps: {
             let g = &op.geometry;
             g.product_ps() + g.rows() * g.wide() * GATE_GRADIENT_PS

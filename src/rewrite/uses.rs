@@ -127,7 +127,7 @@ impl Readers {
 
     /// The one operation that reads a value, where nothing else reads it or any view of it, and it does not outlive the
     /// step.
-    pub(super) fn sole(&self, rw: &Rewriter, id: LValueId) -> Option<usize> {
+    fn sole(&self, rw: &Rewriter, id: LValueId) -> Option<usize> {
         let program = rw.program();
         let home = program.root(id).0;
         if program.value(home).persistent || program.root(program.output).0 == home {

@@ -96,9 +96,7 @@ impl Session {
         let evaluator = is_wanted.then(|| Evaluator::new(&model, &machine, train.last(), evaluation)).transpose()?;
         notes.extend(evaluator.as_ref().and_then(Evaluator::eager_note));
         watch.report(ReadyStage::Evaluation);
-        // Steps of several batches are recorded one by one.
-        let can_stream = spec.executor == Executor::Replay && train.batches() == 1;
-        let streams = can_stream && watched.hold(&mut train, &feed)?;
+        let streams = can_stream(spec, &train) && watched.hold(&mut train, &feed)?;
         watch.report(ReadyStage::Feed);
         let mut session = Self {
             preset: spec.preset.clone(),
@@ -128,9 +126,7 @@ impl Session {
             ready_times: ReadyTimes::default(),
             report_change: plant::report_change(),
         };
-        if let Some(path) = &spec.init {
-            session.began_from(path, origin.as_ref());
-        }
+        spec.init.iter().for_each(|path| session.began_from(path, origin.as_ref()));
         if let Some(path) = &spec.resume {
             session.load_compared(path, compared)?;
         }
@@ -435,6 +431,11 @@ impl Session {
     pub(super) fn state_changed(&mut self) -> Result<(), TrainError> {
         self.guard.renew(&mut self.train, &self.feed, self.done, true)
     }
+}
+
+/// Whether steps may fetch their own batches. Those of several batches are recorded one by one.
+const fn can_stream(spec: &SessionSpec, train: &TrainingStep) -> bool {
+    matches!(spec.executor, Executor::Replay) && train.batches() == 1
 }
 
 /// What a person should know of a step that was to be captured, and was not.

@@ -349,9 +349,13 @@ mod tests {
     }
 
     #[test]
-    fn a_gpu_is_refused_with_a_reason() {
-        let error = compile(&model(3), &Options::train(Target::h200())).unwrap_err().to_string();
-        assert!(error.contains("has no GPU kernel yet: use --device cpu"), "{error}");
-        assert!(compile(&model(3), &Options { share: Share::First, ..Options::train(host_target(1)) }).is_ok());
+    fn every_kind_of_batch_is_planned_for_a_gpu() {
+        for share in [Share::First, Share::Middle, Share::Last] {
+            let compiled = compile(&model(3), &Options { share, ..Options::train(Target::h200()) }).unwrap();
+            let names: Vec<&str> = compiled.plan.program.ops.iter().map(|op| op.kind.name()).collect();
+            // The update divides the sum of the gradients; its metrics are those of the mean.
+            let of_last = ["grad_norms", "update_rates", "update_metrics"];
+            assert_eq!(of_last.map(|name| names.contains(&name)), [share == Share::Last; 3], "{share:?}: {names:?}");
+        }
     }
 }

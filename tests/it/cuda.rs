@@ -1,6 +1,7 @@
 //! The CUDA executor, as far as it can be tested without a GPU: plans for one, and the compilation of every kernel.
 //! With a GPU, steps are verified on it.
 
+use crate::nets::{GOLDEN, JOINED, ODD, RMS};
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::process::Stdio;
@@ -15,41 +16,10 @@ use stepgraph::train::{Session, SessionSpec};
 
 const PRECISIONS: [Precision; 4] = [Precision::F32, Precision::Tf32, Precision::Bf16, Precision::F16];
 
-/// A network with what the bundled presets leave out: odd sizes, strides, groups, dilation, momentum, label smoothing.
-pub const ODD: &str = r#"{"version": 1, "name": "odd", "input": {"shape": [3, 9, 7], "batch": 5}, "layers": [
-    {"type": "conv2d", "filters": 6, "kernel": [3, 2], "stride": [2, 1], "padding": 1, "activation": "gelu"},
-    {"type": "conv2d", "filters": 6, "kernel": 3, "padding": "same", "dilation": 2, "groups": 3, "bias": false},
-    {"type": "batch_norm"}, {"type": "activation", "function": "tanh"},
-    {"type": "max_pool2d", "size": 2, "stride": 1, "padding": 1},
-    {"type": "avg_pool2d", "size": [2, 3], "stride": 2, "padding": 1},
-    {"type": "residual", "layers": [{"type": "conv2d", "filters": 6, "kernel": 1, "activation": "silu"}]},
-    {"type": "flatten"}, {"type": "dropout", "rate": 0.3}, {"type": "batch_norm"},
-    {"type": "dense", "units": 17, "activation": "sigmoid"}, {"type": "layer_norm"},
-    {"type": "repeat", "times": 2, "layers": [{"type": "dense", "units": 17, "activation": "leaky_relu"}]},
-    {"type": "dense", "units": 7}], "loss": {"type": "softmax_cross_entropy", "label_smoothing": 0.1},
-    "optimizer": {"type": "sgd", "lr": 0.01, "momentum": 0.9, "nesterov": true, "weight_decay": 0.001}}"#;
-
-/// Root mean square normalisation, of the input and in a repeated block.
-const RMS: &str = include_str!("../data/golden/mlp-rms.json");
-
-/// Tokens and their positions, branches that are put beside each other and multiplied, a loss on points, and an update
-/// by a schedule with a limit for the gradient and parameters that do not decay, over several batches.
-const JOINED: &str = r#"{"version": 1, "name": "joined",
-    "input": {"type": "tokens", "shape": [6], "vocab": 11, "batch": 5}, "layers": [
-    {"type": "embedding", "units": 10}, {"type": "position", "kind": "sinusoidal"}, {"type": "position"},
-    {"type": "parallel", "join": "concat", "branches": [{"layers": [{"type": "dense", "units": 6}]},
-        {"layers": [{"type": "dense", "units": 8, "activation": "tanh"}]}]},
-    {"type": "parallel", "join": "multiply", "branches": [{"layers": [{"type": "dense", "units": 7}]},
-        {"layers": [{"type": "dense", "units": 7, "activation": "sigmoid"}]}]},
-    {"type": "conv1d", "filters": 12, "kernel": 3, "padding": "same"}, {"type": "take", "at": "last"},
-    {"type": "dense", "units": 3}], "loss": {"type": "huber", "delta": 0.7}, "train": {"accumulate": 3},
-    "optimizer": {"type": "adamw", "lr": 0.01, "weight_decay": 0.1, "decay": "matrices", "clip_norm": 0.5,
-        "schedule": {"type": "cosine", "warmup": 5, "final": 0.1}}}"#;
-
 /// Every bundled preset whose operations all have kernels for a GPU, and others.
 fn models() -> Vec<Model> {
-    let golden = ["inception", "two-inputs", "bce-step", "huber", "accumulate-clip"];
-    let golden = golden.map(|name| std::fs::read_to_string(format!("tests/data/golden/{name}.json")).unwrap());
+    let golden: Vec<String> =
+        GOLDEN.iter().map(|name| std::fs::read_to_string(format!("tests/data/golden/{name}.json")).unwrap()).collect();
     let bundled = BUNDLED.iter().map(|b| b.text).chain([ODD, RMS, JOINED]).chain(golden.iter().map(String::as_str));
     let models = bundled.map(|text| check(&read_preset(text).unwrap()).model.unwrap());
     models.filter(|model| CpuOnly::of(model).is_none()).collect()

@@ -1,7 +1,7 @@
 //! The text that the run-time compiler is given. It is held byte for byte: other code would compile as well, and run at
 //! another speed or round otherwise.
 
-use crate::cuda::ODD;
+use crate::nets::ODD;
 use stepgraph::compile::{Compiled, CpuOnly, Options, compile};
 use stepgraph::exec::cuda::{KernelSource, sources};
 use stepgraph::model::{BUNDLED, Model, Precision, check, read_preset};

@@ -1,4 +1,5 @@
-//! The checked model of a network, and a step of one with a batch in it: what property tests on random networks share.
+//! Networks for tests; the checked model of one, and a step with a batch in it: what property tests on random networks
+//! share.
 
 use std::sync::Arc;
 use stepgraph::compile::{Options, compile};
@@ -6,6 +7,49 @@ use stepgraph::exec::Step;
 use stepgraph::exec::cpu::Pool;
 use stepgraph::model::{Model, ParamId, Preset, Rng, Targets, check, init_values};
 use stepgraph::tensor::DType;
+
+/// A network with what the bundled presets leave out: odd sizes, strides, groups, dilation, momentum, label smoothing.
+pub const ODD: &str = r#"{"version": 1, "name": "odd", "input": {"shape": [3, 9, 7], "batch": 5}, "layers": [
+    {"type": "conv2d", "filters": 6, "kernel": [3, 2], "stride": [2, 1], "padding": 1, "activation": "gelu"},
+    {"type": "conv2d", "filters": 6, "kernel": 3, "padding": "same", "dilation": 2, "groups": 3, "bias": false},
+    {"type": "batch_norm"}, {"type": "activation", "function": "tanh"},
+    {"type": "max_pool2d", "size": 2, "stride": 1, "padding": 1},
+    {"type": "avg_pool2d", "size": [2, 3], "stride": 2, "padding": 1},
+    {"type": "residual", "layers": [{"type": "conv2d", "filters": 6, "kernel": 1, "activation": "silu"}]},
+    {"type": "flatten"}, {"type": "dropout", "rate": 0.3}, {"type": "batch_norm"},
+    {"type": "dense", "units": 17, "activation": "sigmoid"}, {"type": "layer_norm"},
+    {"type": "repeat", "times": 2, "layers": [{"type": "dense", "units": 17, "activation": "leaky_relu"}]},
+    {"type": "dense", "units": 7}], "loss": {"type": "softmax_cross_entropy", "label_smoothing": 0.1},
+    "optimizer": {"type": "sgd", "lr": 0.01, "momentum": 0.9, "nesterov": true, "weight_decay": 0.001}}"#;
+
+/// Root mean square normalisation, of the input and in a repeated block.
+pub const RMS: &str = include_str!("../data/golden/mlp-rms.json");
+
+/// Tokens and their positions, branches that are put beside each other and multiplied, a loss on points, and an update
+/// by a schedule with a limit for the gradient and parameters that do not decay, over several batches.
+pub const JOINED: &str = r#"{"version": 1, "name": "joined",
+    "input": {"type": "tokens", "shape": [6], "vocab": 11, "batch": 5}, "layers": [
+    {"type": "embedding", "units": 10}, {"type": "position", "kind": "sinusoidal"}, {"type": "position"},
+    {"type": "parallel", "join": "concat", "branches": [{"layers": [{"type": "dense", "units": 6}]},
+        {"layers": [{"type": "dense", "units": 8, "activation": "tanh"}]}]},
+    {"type": "parallel", "join": "multiply", "branches": [{"layers": [{"type": "dense", "units": 7}]},
+        {"layers": [{"type": "dense", "units": 7, "activation": "sigmoid"}]}]},
+    {"type": "conv1d", "filters": 12, "kernel": 3, "padding": "same"}, {"type": "take", "at": "last"},
+    {"type": "dense", "units": 3}], "loss": {"type": "huber", "delta": 0.7}, "train": {"accumulate": 3},
+    "optimizer": {"type": "adamw", "lr": 0.01, "weight_decay": 0.1, "decay": "matrices", "clip_norm": 0.5,
+        "schedule": {"type": "cosine", "warmup": 5, "final": 0.1}}}"#;
+
+/// Networks of the trajectories that have what the bundled presets leave out.
+pub const GOLDEN: [&str; 8] = [
+    "inception",
+    "two-inputs",
+    "gpt-learned",
+    "gpt-rotary-gqa",
+    "encoder-sinusoidal",
+    "bce-step",
+    "huber",
+    "accumulate-clip",
+];
 
 /// The checked model of a preset without mistakes.
 pub fn model(preset: &Preset) -> Model {

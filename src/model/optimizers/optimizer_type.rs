@@ -126,7 +126,7 @@ pub(super) const SHARE: Range =
     Range::Real { from: Bound::Included(0.0), to: Bound::Excluded(1.0), help: "from 0 up to, but not including, 1" };
 
 /// The fields in the order in which they are read and checked: those of every optimizer first.
-pub(super) fn live_first<T: OptimizerType>() -> impl Iterator<Item = &'static FieldSpec<T>> {
+fn live_first<T: OptimizerType>() -> impl Iterator<Item = &'static FieldSpec<T>> {
     let is_live = |field: &&FieldSpec<T>| LIVE.contains(&field.name);
     T::FIELDS.iter().filter(is_live).chain(T::FIELDS.iter().filter(move |field| !is_live(field)))
 }

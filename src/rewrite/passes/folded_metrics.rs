@@ -11,7 +11,12 @@ pub(super) fn run(rw: &mut Rewriter, _: &Goal) {
     let Some(at) = ops.iter().position(|op| matches!(op.kind, OpKind::UpdateMetrics(_))) else { return };
     let metrics = &ops[at];
     let source = metrics.arg("update_max_seg");
-    let is_update = |op: &Op| source.is_some() && op.arg("update_max") == source && op.kind.slot("total_max").is_some();
+    // Where gradients are clipped or summed over batches, their norms are measured before the update.
+    let norms = metrics.arg("grad_norm_seg");
+    let is_update = |op: &Op| {
+        let is_measured_there = op.arg("update_max") == source && op.arg("grad_norm_seg") == norms;
+        source.is_some() && is_measured_there && op.kind.slot("total_max").is_some()
+    };
     let (Some(update), Some(max), Some(norm)) =
         (ops.iter().position(is_update), metrics.arg("update_max"), metrics.arg("grad_norm"))
     else {

@@ -192,8 +192,8 @@ fn point(func: PointFn, delta: Scalar) -> String {
     format!("{name}, {}, ", cpp_bits(delta.get()))
 }
 
-/// The types over flat arrays, which share their shape: a thread moves groups of 16 bytes, up to four under way. `first`
-/// are the arguments in front of the usual ones.
+/// The types over flat arrays, which share their shape: a thread moves groups of 16 bytes, up to four under way.
+/// `first` are the arguments in front of the usual ones.
 fn means(name: &'static str, first: &str, (real, len): (Real, usize), most: usize) -> Vec<CustomKernel> {
     let groups = len * real.size() / 16;
     let blocks = groups.div_ceil(THREADS).clamp(1, most);

@@ -83,8 +83,8 @@ fn bounds(segments: &[Segment]) -> Option<(usize, usize, usize)> {
     (longest > 0 && longest < (1 << 31) / UNIT).then_some((first, end, longest))
 }
 
-/// The declarations that `optimizer.cu` asks for: first element in units, and elements of each segment; and the segments
-/// that do not decay, a bit each.
+/// The declarations that `optimizer.cu` asks for: first element in units, and elements of each segment; and the
+/// segments that do not decay, a bit each.
 fn table(flat: &FlatUpdate<'_>, (first, end, longest): (usize, usize, usize)) -> String {
     let FlatUpdate { len, segments, options, .. } = *flat;
     let rows: Vec<String> = segments.iter().map(|s| format!("{}, {}", s.start / UNIT, s.len)).collect();

@@ -34,7 +34,7 @@ fn power_step(decade: f64) -> i32 {
 
 /// Marks of a logarithmic axis of this length in points: powers of ten, thinned out where there are many, and with twos
 /// and fives between them, or at round values, where there are few.
-pub(super) fn log_marks((low, high): (f64, f64), length: f32) -> Vec<GridMark> {
+fn log_marks((low, high): (f64, f64), length: f32) -> Vec<GridMark> {
     if let Some(step) = narrow_step(low, high) {
         let (first, last) = (10f64.powf(low) / step, 10f64.powf(high) / step);
         let marks = (first.ceil() as i64..=(last.floor() as i64).min(first.ceil() as i64 + 64)).filter(|i| *i > 0);
@@ -59,7 +59,7 @@ pub(super) fn log_marks((low, high): (f64, f64), length: f32) -> Vec<GridMark> {
 
 /// A mark of a logarithmic axis as its value, and the distance of the marks beside it; 0 where that grows with the
 /// value.
-pub(super) fn log_value(mark: GridMark, range: &RangeInclusive<f64>) -> (f64, f64) {
+fn log_value(mark: GridMark, range: &RangeInclusive<f64>) -> (f64, f64) {
     (10f64.powf(mark.value), narrow_step(*range.start(), *range.end()).unwrap_or(0.0))
 }
 

@@ -152,11 +152,7 @@ fn fused_and_squared_losses() -> Vec<KernelFault> {
         ),
         twin(
             "a squared loss adds targets",
-            [
-                LOSS,
-                "to_float(have[f].v[j]) - to_float(want[f].v[j]);",
-                "to_float(have[f].v[j]) + to_float(want[f].v[j]);",
-            ],
+            [LOSS, "const float error = have - want;", "const float error = have + want;"],
             &[VALUES],
         ),
         twin(

@@ -277,8 +277,8 @@ impl<V: Lanes, const F: usize> Term<V, 2> for Gradients<'_, F> {
 }
 
 /// Slots: dy, x, gamma, mean, rstd, saved, dgamma_prev, dbeta_prev, dx, dgamma, dbeta, work `[chunks, 2, channels]`.
-/// `dx` may be in the memory of `dy`. First phase: the sums of `g` and `g x^` of each chunk. Second phase: their combination,
-/// `dx = gamma rstd (g - mean of g - x^ mean of g x^)`.
+/// `dx` may be in the memory of `dy`. First phase: the sums of `g` and `g x^` of each chunk. Second phase: their
+/// combination, `dx = gamma rstd (g - mean of g - x^ mean of g x^)`.
 #[inline(always)]
 unsafe fn batch_norm_bwd<V: Lanes, const F: usize>(call: &Call, part: Part) {
     use crate::ops::slot::batch_norm_bwd as slot;

@@ -100,7 +100,8 @@ fn batch_norm_eval<T: Real>(args: Args, rows: usize, channels: usize, eps: f64, 
 }
 
 /// With `g = dy f'(saved)` and `x^ = (x - mean) rstd`: `dbeta = sum g`, `dgamma = sum g x^`,
-/// `dx = gamma rstd (g - dbeta / rows - x^ dgamma / rows)`, with the sums of this batch alone. `dx` may be in the memory of `dy`.
+/// `dx = gamma rstd (g - dbeta / rows - x^ dgamma / rows)`, with the sums of this batch alone. `dx` may be in
+/// the memory of `dy`.
 fn batch_norm_bwd<T: Real>(args: Args, rows: usize, channels: usize, act_grad: Option<Activation>, accumulate: bool) {
     use crate::ops::slot::batch_norm_bwd as slot;
     let (dy, x, gamma): (Buf<T>, Buf<T>, Buf<T>) = (args.buf(slot::DY), args.buf(slot::X), args.buf(slot::GAMMA));
