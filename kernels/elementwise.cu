@@ -180,6 +180,21 @@ template <class T, i64 LEN> struct Add : Elementwise<Add<T, LEN>, LEN, WIDE_V<T>
     }
 };
 
+// y = a * b. Overwrites, y may share the memory of a or b; moves 3 * LEN * sizeof(T) bytes.
+template <class T, i64 LEN> struct Multiply : Elementwise<Multiply<T, LEN>, LEN, WIDE_V<T>> {
+    using Slots = slots::multiply;
+    template <int N> using In = TwoInputs<T, N>;
+    template <int N> DEV In<N> read(const Args& a, i64 at) {
+        return {load<T, N>(a.at<T>(Slots::A) + at), load<T, N>(a.at<T>(Slots::B) + at)};
+    }
+    template <int N> DEV void write(const Args& a, i64 at, const In<N>& in) {
+        Vec<T, N> y;
+#pragma unroll
+        for (int i = 0; i < N; ++i) y.v[i] = narrow<T>(to_float(in.a.v[i]) * to_float(in.b.v[i]));
+        store(a.at<T>(Slots::Y) + at, y);
+    }
+};
+
 // y [ROWS, COLS] (COLS is number 1) = x + bias [COLS], with x and y of T and the bias of float. Overwrites, in place
 // allowed; moves 2 * ROWS * COLS * sizeof(T) bytes. The matrix is walked as one array, so that x and y are moved in
 // vectors whatever COLS is; the bias is moved in vectors where COLS is a multiple of the vector's length.
@@ -226,9 +241,11 @@ struct BiasAdd : Elementwise<BiasAdd<T, ROWS, COLS>, fixed_product(ROWS, COLS), 
 // LANES rows are read at once; the lanes are then added up through shared memory. With CHUNKS = 1 a block runs down all
 // rows and writes db. Otherwise it runs down one of CHUNKS stretches of rows and leaves its sums in work [CHUNKS,
 // COLS], which phase 1 adds up, eight columns a block. Vectors are as wide as COLS allows, which a general member is
-// compiled for (WIDTH_OF); ROWS, COLS and CHUNKS are the numbers 0 to 2. Moves ROWS * COLS *
-// sizeof(T) bytes, and 8 * CHUNKS * COLS more where CHUNKS > 1.
-template <class T, i64 ROWS, i64 COLS, bool ACCUMULATE, i64 CHUNKS, int V_ = vec_width<T>(COLS)> struct BiasGrad {
+// compiled for (WIDTH_OF); ROWS, COLS and CHUNKS are the numbers 0 to 2. Columns from FROM up to TO are zero. Moves
+// ROWS * COLS * sizeof(T) bytes, and 8 * CHUNKS * COLS more where CHUNKS > 1.
+template <class T, i64 ROWS, i64 COLS, bool ACCUMULATE, i64 CHUNKS, int V_ = vec_width<T>(COLS), int FROM = 0,
+    int TO = 0>
+struct BiasGrad {
     using Slots = slots::bias_grad;
     using Rows = Number<ROWS, 0>;
     using Cols = Number<COLS, 1>;
@@ -267,6 +284,7 @@ template <class T, i64 ROWS, i64 COLS, bool ACCUMULATE, i64 CHUNKS, int V_ = vec
     }
 
     DEV void finish(const Args& a, int col, float sum) {
+        if constexpr (FROM < TO) sum = col >= FROM && col < TO ? 0.0f : sum;
         float* db = a.at<float>(Slots::DB) + col;
         *db = ACCUMULATE ? *db + sum : sum;
     }

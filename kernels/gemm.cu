@@ -277,7 +277,7 @@ struct Tiles {
 
 // What one step of one group needs of one factor. A factor whose rows run along k (ALONG_K; [LEN, K] in memory) lies as
 // [TILE][BK] in shared memory, another ([K, LEN] in memory) as [BK][TILE]; PAD elements between rows keep reads free of
-// bank conflicts. Zeros stand outside the factor.
+// bank conflicts. What is outside the factor is zero.
 template <class T, bool ALONG_K, int TILE, int BK, i64 LEN, int PAD, bool K_EXACT, int WIDTH> struct Slab {
     static constexpr int ROWS = ALONG_K ? TILE : BK, COLS = ALONG_K ? BK : TILE, PITCH = COLS + PAD;
     static constexpr int BYTES = ROWS * PITCH * (int)sizeof(T);
@@ -750,7 +750,7 @@ template <class T, bool ALONG_K, int Q, int WAYS, int THREADS, int LEN, int K, b
     u32 raw[RUNS][RUN / E];
 
     // Starts reading the chunk at `k`, from the group's first row or column `tile`, of which the warp's is number
-    // `mine`; zeros stand outside the factor.
+    // `mine`; what is outside the factor is zero.
     __device__ __forceinline__ void read(char* room, const T* from, int tile, int mine, int k, int lane, int thread) {
         if constexpr (VIA) {
             const int row0 = ALONG_K ? tile : k, col0 = ALONG_K ? k : tile;
@@ -864,7 +864,7 @@ struct GemmDirect {
     // More than half of what there is keeps other blocks away.
     static constexpr int smem(int) { return ALONE ? max_i(WK * ROOM, 116 * 1024) : WK * ROOM; }
 
-    // Where the four floats at `row` and `piece` of a tile stand.
+    // The place of the four floats at `row` and `piece` of a tile.
     DEV int staged_at(int row, int piece) {
         const int odd = row / RQ & 1;
         if constexpr (CQ == 4) piece ^= odd;

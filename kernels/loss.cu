@@ -596,16 +596,14 @@ template <class T> __host__ __device__ constexpr int error_flight(i64 len, i64 t
     return min_i(4, max_i(1, (int)((len / (16 / (int)sizeof(T)) + threads - 1) / threads)));
 }
 
-// This thread's share of the sum of the squares of scaled `y - target`; writes `dy = factor (y - target)` where `dy` is
-// not null. The blocks stride over groups of 16 bytes, FLIGHT of them under way; the few elements after the last whole
-// group fall to block 0.
-template <class T, int THREADS, int FLIGHT, i64 LEN, class Blocks>
-DEV float loss_errors(
-    const LossErrors<LEN> errors, const Blocks count, const T* y, const T* target, T* dy, float factor, int block) {
-    const float scale = errors.scale();
+// Hands this thread's pairs of an output and its target, of `len`, to `each`; writes what it gives to `dy` where that
+// is not null, which may be the memory of `y`. The blocks stride over groups of 16 bytes, FLIGHT of them under way; the
+// few elements after the last whole group, which there may be where TAIL, fall to block 0.
+template <class T, int THREADS, int FLIGHT, bool TAIL, class Each>
+DEV void loss_pairs(
+    const i64 len, const i64 blocks, const T* y, const T* target, T* dy, int block, const Each& each) {
     constexpr int V = 16 / (int)sizeof(T);
-    const i64 len = errors.len, vecs = len / V, whole = vecs * V, blocks = count;
-    float sum = 0.0f;
+    const i64 vecs = len / V, whole = vecs * V;
 #pragma unroll 1
     for (i64 base = (i64)block * (THREADS * FLIGHT) + threadIdx.x; base < vecs;
         base += blocks * (THREADS * FLIGHT)) {
@@ -622,22 +620,33 @@ DEV float loss_errors(
             const i64 at = base + f * THREADS;
             if (at >= vecs) continue;
 #pragma unroll
-            for (int j = 0; j < V; ++j) {
-                const float error = to_float(have[f].v[j]) - to_float(want[f].v[j]);
-                sum += error * scale * (error * scale);
-                have[f].v[j] = narrow<T>(factor * error);
-            }
+            for (int j = 0; j < V; ++j)
+                have[f].v[j] = narrow<T>(each(to_float(have[f].v[j]), to_float(want[f].v[j])));
             if (dy != nullptr) store<T, V>(dy + at * V, have[f]);
         }
     }
-    if constexpr (!is_fixed(LEN) || LEN % V != 0) {
+    if constexpr (TAIL) {
         if (block == 0 && threadIdx.x < len - whole) {
             const i64 at = whole + threadIdx.x;
-            const float error = to_float(y[at]) - to_float(target[at]);
-            sum += error * scale * (error * scale);
-            if (dy != nullptr) dy[at] = narrow<T>(factor * error);
+            const float gradient = each(to_float(y[at]), to_float(target[at]));
+            if (dy != nullptr) dy[at] = narrow<T>(gradient);
         }
     }
+}
+
+// This thread's share of the sum of the squares of scaled `y - target`; writes `dy = factor (y - target)` where `dy` is
+// not null.
+template <class T, int THREADS, int FLIGHT, i64 LEN, class Blocks>
+DEV float loss_errors(
+    const LossErrors<LEN> errors, const Blocks count, const T* y, const T* target, T* dy, float factor, int block) {
+    constexpr bool TAIL = !is_fixed(LEN) || LEN % (16 / (int)sizeof(T)) != 0;
+    const float scale = errors.scale();
+    float sum = 0.0f;
+    loss_pairs<T, THREADS, FLIGHT, TAIL>(errors.len, count, y, target, dy, block, [&](float have, float want) {
+        const float error = have - want;
+        sum += error * scale * (error * scale);
+        return factor * error;
+    });
     return sum;
 }
 
@@ -713,6 +722,126 @@ struct MseFused {
         if (loss_total<1, THREADS>(sum, count, a.at<float>(Slots::WORK), a.at<u32>(Slots::TICKET), block, smem) &&
             a.has(Slots::LOSS))
             *a.at<float>(Slots::LOSS) = errors.mean_square(sum[0]);
+    }
+};
+
+// ---------------------------------------- other functions of an output and its target
+
+enum PointFn { BINARY_CE = 0, L1 = 1, HUBER = 2 };
+
+// A function of an output and its target, and its derivative by the output. DELTA is the bits of an f64: where Huber's
+// function turns into a line.
+template <int FUNC, u64 DELTA> struct PointTerm {
+    DEV float delta() { return (float)__longlong_as_double((i64)DELTA); }
+    DEV float value(float y, float t) {
+        if constexpr (FUNC == BINARY_CE) return (y > 0.0f || y != y ? y : 0.0f) - y * t + log1pf(expf(-fabsf(y)));
+        const float distance = fabsf(y - t);
+        if constexpr (FUNC == L1) return distance;
+        return distance <= delta() ? 0.5f * distance * distance : delta() * (distance - 0.5f * delta());
+    }
+    DEV float slope(float y, float t) {
+        if constexpr (FUNC == BINARY_CE) return sigmoid(y) - t;
+        const float error = y - t;
+        // Zero and NaN stay what they are.
+        if constexpr (FUNC == L1) return error > 0.0f ? 1.0f : error < 0.0f ? -1.0f : error;
+        return error > delta() ? delta() : error < -delta() ? -delta() : error;
+    }
+    // Whether an answer of yes or no is right; a NaN never is.
+    DEV float right(float y, float t) { return (t > 0.5f ? y > 0.0f : y <= 0.0f) ? 1.0f : 0.0f; }
+};
+
+// Adds this thread's shares of the values and of right answers to `sums`; writes `dy = factor f'(y, target)` where `dy`
+// is not null.
+template <class Term, class T, i64 LEN, int THREADS, int BLOCKS>
+DEV void point_terms(const T* y, const T* target, T* dy, float factor, int block, float (&sums)[2]) {
+    constexpr int FLIGHT = error_flight<T>(LEN, (i64)THREADS * BLOCKS);
+    constexpr bool TAIL = LEN % (16 / (int)sizeof(T)) != 0;
+    loss_pairs<T, THREADS, FLIGHT, TAIL>(LEN, BLOCKS, y, target, dy, block, [&](float have, float want) {
+        sums[0] += Term::value(have, want);
+        sums[1] += Term::right(have, want);
+        return factor * Term::slope(have, want);
+    });
+}
+
+// Slots: 0 y [len] T, 1 target [len] T, 2 loss [1] float, 3 work.
+// The mean of the function; as `Mse`.
+template <int FUNC, u64 DELTA, class T, i64 LEN, int THREADS_, int BLOCKS> struct PointLoss {
+    using Slots = slots::point_loss;
+    static constexpr int PHASES = BLOCKS > 1 ? 2 : 1, THREADS = THREADS_;
+    static constexpr int blocks(int phase) { return phase == 0 ? BLOCKS : 1; }
+    static constexpr int smem(int) { return loss_smem<1>(); }
+    static constexpr i64 WORK = BLOCKS > 1 ? 4ll * BLOCKS : 0;
+    template <int PHASE> static __device__ void run(const Args& a, int block, char* smem) {
+        float sum[1] = {0.0f};
+        if constexpr (PHASE == 0) {
+            float sums[2] = {0.0f, 0.0f};
+            point_terms<PointTerm<FUNC, DELTA>, T, LEN, THREADS, BLOCKS>(
+                a.at<T>(Slots::Y), a.at<T>(Slots::TARGET), (T*)nullptr, 0.0f, block, sums);
+            sum[0] = sums[0];
+        } else {
+#pragma unroll 4
+            for (int i = threadIdx.x; i < BLOCKS; i += THREADS) sum[0] += a.at<float>(Slots::WORK)[i];
+        }
+        loss_block_sum<1, THREADS>(sum, (float*)smem);
+        if (threadIdx.x != 0) return;
+        if constexpr (PHASE + 1 < PHASES) a.at<float>(Slots::WORK)[block] = sum[0];
+        else *a.at<float>(Slots::LOSS) = sum[0] / LEN;
+    }
+};
+
+// Slots: 0 y [len] T, 1 target [len] T, 2 dy [len] T, 3 scale [1] float; dy may share the memory of y.
+// `dy = f'(y, target) / len scale`; as `MseGrad`.
+template <int FUNC, u64 DELTA, class T, i64 LEN, int THREADS_, int BLOCKS> struct PointLossGrad {
+    using Slots = slots::point_loss_grad;
+    static constexpr int PHASES = 1, THREADS = THREADS_;
+    static constexpr int blocks(int) { return BLOCKS; }
+    static constexpr int smem(int) { return 0; }
+    static constexpr i64 WORK = 0;
+    template <int PHASE> static __device__ void run(const Args& a, int block, char*) {
+        const float factor = (float)(1.0 / LEN) * (a.has(Slots::SCALE) ? *a.at<float>(Slots::SCALE) : 1.0f);
+        float sums[2] = {0.0f, 0.0f};
+        point_terms<PointTerm<FUNC, DELTA>, T, LEN, THREADS, BLOCKS>(
+            a.at<T>(Slots::Y), a.at<T>(Slots::TARGET), a.at<T>(Slots::DY), factor, block, sums);
+    }
+};
+
+// Slots: 0 y [len] T, 1 target [len] T, 2 dy [len] T or unbound, 3 loss [1] float, 4 accuracy [1] float, 5 work, 6
+// scale [1] float, 7 ticket u32; dy may share the memory of y. All of the above and `BinaryAccuracy` in one launch; as
+// `MseFused`, with two floats of work for each block.
+template <int FUNC, u64 DELTA, class T, i64 LEN, int THREADS_, int BLOCKS> struct PointLossFused {
+    using Slots = slots::point_loss_fused;
+    static constexpr int PHASES = 1, THREADS = THREADS_;
+    static constexpr int blocks(int) { return BLOCKS; }
+    static constexpr int smem(int) { return loss_smem<2>(); }
+    static constexpr i64 WORK = BLOCKS > 1 ? 8ll * BLOCKS : 0;
+    template <int PHASE> static __device__ void run(const Args& a, int block, char* smem) {
+        const float factor = (float)(1.0 / LEN) * (a.has(Slots::SCALE) ? *a.at<float>(Slots::SCALE) : 1.0f);
+        float sums[2] = {0.0f, 0.0f};
+        point_terms<PointTerm<FUNC, DELTA>, T, LEN, THREADS, BLOCKS>(
+            a.at<T>(Slots::Y), a.at<T>(Slots::TARGET), a.at<T>(Slots::DY), factor, block, sums);
+        const LossBlocks<BLOCKS, 1> count(a);
+        if (loss_total<2, THREADS>(sums, count, a.at<float>(Slots::WORK), a.at<u32>(Slots::TICKET), block, smem)) {
+            if (a.has(Slots::LOSS)) *a.at<float>(Slots::LOSS) = sums[0] / LEN;
+            if (a.has(Slots::ACCURACY)) *a.at<float>(Slots::ACCURACY) = sums[1] / LEN;
+        }
+    }
+};
+
+// Slots: 0 y [len] T, 1 target [len] T, 2 accuracy [1] float.
+// The share of right answers, by one block. Overwrites; deterministic.
+template <class T, i64 LEN, int THREADS_> struct BinaryAccuracy {
+    using Slots = slots::binary_accuracy;
+    static constexpr int PHASES = 1, THREADS = THREADS_;
+    static constexpr int blocks(int) { return 1; }
+    static constexpr int smem(int) { return loss_smem<2>(); }
+    static constexpr i64 WORK = 0;
+    template <int PHASE> static __device__ void run(const Args& a, int block, char* smem) {
+        float sums[2] = {0.0f, 0.0f};
+        for (i64 i = threadIdx.x; i < LEN; i += THREADS)
+            sums[1] +=
+                PointTerm<BINARY_CE, 0>::right(to_float(a.at<T>(Slots::Y)[i]), to_float(a.at<T>(Slots::TARGET)[i]));
+        loss_block_sum<2, THREADS>(sums, (float*)smem);
+        if (threadIdx.x == 0) *a.at<float>(Slots::ACCURACY) = sums[1] / LEN;
     }
 };
 

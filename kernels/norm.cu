@@ -123,7 +123,7 @@ __host__ __device__ constexpr int column_floats(int threads, int tx, int n) {
     return groups > 1 ? groups * tx * n : 0;
 }
 
-// A block stands as THREADS / TX rows of TX threads, TX a power of two. Every thread gets the sums of its N values over
+// A block is THREADS / TX rows of TX threads, TX a power of two. Every thread gets the sums of its N values over
 // its column, added in a fixed order. All threads call it; `scratch` may be reused after the call.
 template <int THREADS, int TX, int N> DEV void column_sum(float (&v)[N], float* scratch) {
 #pragma unroll
@@ -182,7 +182,7 @@ template <int THREADS, int TPR, int N> DEV void row_sum(float (&v)[N], float* sc
 
 // Items of a batch: no more than a thread has.
 __host__ __device__ constexpr int batch(int most, int rows) { return max_i(1, min_i(most, rows)); }
-// U items TY apart from `j` on; past the end the last item stands in, so that every load is unconditional.
+// U items TY apart from `j` on; past the end the last item is loaded again, so that every load is unconditional.
 template <int U, int TY, bool EVEN, class Item, class Get>
 DEV void get_batch(Item (&items)[U], int j, int count, Get get) {
 #pragma unroll
@@ -207,7 +207,7 @@ DEV void walk(Item (&now)[U], int j, int count, Get get, Use use) {
 }
 
 // How [ROWS, C] is shared among blocks: TX groups of V neighbouring channels wide and CHUNK rows high, TY rows at a
-// time. Blocks side by side stand beside each other in memory. Idle threads of the last tile look at the last group and
+// time. Neighbouring blocks work on neighbouring memory. Idle threads of the last tile look at the last group and
 // write nothing.
 template <int ROWS, int C, int V, int THREADS, int TX, int CHUNK> struct Tiles {
     static constexpr int GROUPS = C / V, TY = THREADS / TX, WIDE = TX * V, ACROSS = ceil_div(GROUPS, TX),

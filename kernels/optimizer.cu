@@ -7,11 +7,15 @@
 //     struct Segments {
 //         static constexpr int COUNT; static constexpr u32 FIRST, END, LONGEST; static constexpr bool DENSE; static
 // constexpr long long LEN;
+//         static constexpr bool SCALED, EXEMPTS;
 //         static __device__ const u32* rows();
+//         static __device__ bool exempt(int segment);
 //     };
 //
 // where, in units of 64 elements, FIRST and END bound the segments and LONGEST is the length of the longest. LEN is the
 // length of the vector. DENSE says that no segment is empty and each starts at the first unit after the one before.
+// SCALED says that gradients are multiplied by the third value of `hyper`, EXEMPTS that some segments do not decay:
+// those for which `exempt` is true.
 
 // ---------------------------------------- update
 
@@ -225,6 +229,8 @@ template <class Rule, class T, class Segments, int THREADS_, int EACH, int ROUND
         read_new(0);
         Rule rule;
         rule.read(a);
+        float shrink = 1.0f;
+        if constexpr (Segments::SCALED) shrink = a.at<float>(Rule::HYPER)[2];
         const float unscale = a.has(Rule::SCALER) ? a.at<float>(Rule::SCALER)[2] : 1.0f;
         const bool overflow = overflowed(a);
         Table table;
@@ -268,19 +274,22 @@ template <class Rule, class T, class Segments, int THREADS_, int EACH, int ROUND
             for (int e = 0; e < EACH; ++e) {
                 const u32 unit = unit_of(round, e) + half;
                 Row row = low;
+                int of = low_s;
                 if (!single) {
                     Row next;
-                    table.find(unit - half, row);
-                    table.find(unit - half + 1, next);
+                    const int here = table.find(unit - half, row), there = table.find(unit - half + 1, next);
                     if (half == 1) row = next;
+                    if constexpr (Segments::EXEMPTS) of = half == 1 ? there : here;
                 }
+                if constexpr (Segments::EXEMPTS) rule.wd = Segments::exempt(of) ? 0.0f : a.at<float>(Rule::HYPER)[1];
                 const int rest = unit < END ? row.len - (int)(unit - row.start) * UNIT - lane % LANES * V : 0;
                 valid[e] = max_i(min_i(rest, V), 0);
                 UpdateSum m = {0u, 0.0f, 0.0f};
 #pragma unroll
                 for (int j = 0; j < V; ++j) {
                     const float old = own[e].p.v[j], g = own[e].g.v[j] * unscale;
-                    own[e].p.v[j] = rule.step(old, g, own[e].s[0].v[j], own[e].s[1].v[j]);
+                    const float used = Segments::SCALED ? g * shrink : g;
+                    own[e].p.v[j] = rule.step(old, used, own[e].s[0].v[j], own[e].s[1].v[j]);
                     if (j < valid[e]) m.count(own[e].p.v[j] - old, g);
                 }
                 if constexpr (!LATE) write_one(round, e);

@@ -136,8 +136,8 @@ template <POOL_PARAMETERS> struct MaxPool {
         const u32 at = (u32)block * THREADS + threadIdx.x;
         if (at >= S::OUT) return;
         const Place<S> p = place<S, HO, WO>(at);
-        // All channels of a pixel share the first position that is no padding; it stands where every value is minus
-        // infinity.
+        // All channels of a pixel share the first position that is no padding, which is the answer where every
+        // value is minus infinity.
         int first = 0;
         if constexpr (S::PADDED) {
             const int row0 = p.row * SH - PH, col0 = p.col * SW - PW, ky = row0 < 0 ? -row0 : 0,

@@ -1,4 +1,4 @@
-// What every kernel family stands on: number types, vector access, activations, random numbers, reductions, matrix
+// What every kernel family uses: number types, vector access, activations, random numbers, reductions, matrix
 // instructions.
 //
 // No header of the CUDA toolkit is included, so that the run-time compiler alone suffices.

@@ -59,13 +59,14 @@ struct mse { enum : int { Y = 0, TARGET = 1, LOSS = 2, WORK = 3 }; };
 struct mse_grad { enum : int { Y = 0, TARGET = 1, DY = 2, SCALE = 3 }; };
 struct mse_fused { enum : int { Y = 0, TARGET = 1, DY = 2, LOSS = 3, WORK = 4, SCALE = 5, TICKET = 6 }; };
 struct point_loss { enum : int { Y = 0, TARGET = 1, LOSS = 2, WORK = 3 }; };
-struct point_loss_grad { enum : int { Y = 0, TARGET = 1, DY = 2 }; };
-struct point_loss_fused { enum : int { Y = 0, TARGET = 1, DY = 2, LOSS = 3, ACCURACY = 4, WORK = 5 }; };
+struct point_loss_grad { enum : int { Y = 0, TARGET = 1, DY = 2, SCALE = 3 }; };
+struct point_loss_fused { enum : int { Y = 0, TARGET = 1, DY = 2, LOSS = 3, ACCURACY = 4, WORK = 5,
+    SCALE = 6, TICKET = 7 }; };
 struct binary_accuracy { enum : int { Y = 0, TARGET = 1, ACCURACY = 2 }; };
 struct step_inc { enum : int { COUNTER_PREV = 0, COUNTER = 1 }; };
 struct bias_corr { enum : int { COUNTER = 0, CORR = 1, SKIPPED = 2 }; };
 struct scale_update { enum : int { GRAD = 0, SCALER_PREV = 1, SCALER = 2, WORK = 3, TICKET = 4 }; };
-struct grad_norms { enum : int { GRAD = 0, GRAD_NORM_SEG = 1, WORK = 2 }; };
+struct grad_norms { enum : int { GRAD = 0, GRAD_NORM_SEG = 1, WORK = 2, SCALER = 3 }; };
 struct update_rates { enum : int { HYPER = 0, COUNTER = 1, STEPS = 2, GRAD_NORM_SEG = 3, RATES = 4 }; };
 struct adam_step { enum : int { PARAM_PREV = 0, GRAD = 1, M_PREV = 2, V_PREV = 3, HYPER = 4, CORR = 5,
     PARAM = 6, M = 7, V = 8, UPDATE_MAX = 9, GRAD_NORM_SEG = 10, WORK = 11, SCALER = 12, SHADOW = 13,

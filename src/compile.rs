@@ -2,12 +2,12 @@
 
 use crate::ir::{self, Graph, IrError, Metrics, Mode, Share};
 use crate::lower::{self, Program, ProgramError};
-use crate::model::{Model, NamedInput, Precision, inputs_text};
+use crate::model::{Model, Precision};
 use crate::plan::arena::Budget;
 use crate::plan::{self, BindingPlan, PlanError};
-use crate::rewrite::{self, Goal, Machine, PassRun, RewriteError, Stage};
+use crate::rewrite::{self, Goal, Machine, PassRun, RewriteError, Rewritten, Stage};
 use crate::select::cuda::GpuTimes;
-use crate::select::{self, Device, Measured, Policy, SelectError, Selection, Target, Tuning};
+use crate::select::{self, Device, Isa, Measured, Policy, SelectError, Selection, Target, Tuning};
 use crate::tensor::DType;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -122,34 +122,25 @@ impl Compiled {
     }
 }
 
-/// What of a network no GPU can do.
+/// An operation of a network for which no GPU has a kernel.
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
-pub enum CpuOnly {
-    /// An operation without a kernel there. `owner` is its layer, or its phase where it belongs to none.
-    #[error("{op} of {owner} has no GPU kernel yet: use --device cpu")]
-    Operation { op: &'static str, owner: String },
-    #[error("a GPU takes one input [features] or [C, H, W] of numbers, and this network takes {0}: use --device cpu")]
-    Inputs(String),
-    #[error("a GPU takes one class a sample, and this network has one for each of {0} positions: use --device cpu")]
-    Positions(usize),
+#[error("{op} of {owner} has no GPU kernel yet: use --device cpu")]
+pub struct CpuOnly {
+    pub op: &'static str,
+    /// Its layer, or its phase where it belongs to none.
+    pub owner: String,
 }
 
 impl CpuOnly {
-    /// The first such part of a program of `model`.
+    /// The first such operation of a program of `model`.
     #[must_use]
     pub fn find(program: &Program, model: &Model) -> Option<Self> {
-        if let Some(op) = program.ops.iter().find(|op| !op.kind.has_gpu_kernel()) {
-            let owner = op.layer.map_or_else(|| format!("the {} pass", op.phase.name()), |l| model.layer(l).label());
-            return Some(Self::Operation { op: op.kind.name(), owner });
-        }
-        let is_fed = |input: &NamedInput| !input.content.is_tokens() && input.shape.rank() != 2;
-        if !model.single_input().is_some_and(is_fed) {
-            return Some(Self::Inputs(inputs_text(&model.inputs)));
-        }
-        (model.loss.wants_classes() && model.labels().rank() > 0).then(|| Self::Positions(model.labels().len()))
+        let op = program.ops.iter().find(|op| !op.kind.has_gpu_kernel())?;
+        let owner = op.layer.map_or_else(|| format!("the {} pass", op.phase.name()), |l| model.layer(l).label());
+        Some(Self { op: op.kind.name(), owner })
     }
 
-    /// The first such part of a model's training step.
+    /// The first such operation of a model's training step.
     #[must_use]
     pub fn of(model: &Model) -> Option<Self> {
         let graph = ir::build(model, Mode::Train, Metrics::default(), DType::F32);
@@ -182,14 +173,94 @@ impl CompileError {
     }
 }
 
+/// The stages that ask nothing of the machine but its kind: the graph, the program, and what it is rewritten to. The
+/// number of threads is chosen by them, before kernels are.
+#[derive(Clone, Debug)]
+pub struct Front {
+    model: Model,
+    options: Options,
+    graph: Graph,
+    program: Program,
+    goal: Goal,
+    rewritten: Rewritten,
+    times: StageTimes,
+}
+
+impl Front {
+    /// Builds, lowers and rewrites the step of a checked model.
+    ///
+    /// # Errors
+    /// Where a step for a GPU holds what no GPU can do, and where a stage fails, which is a defect of this program.
+    pub fn new(model: &Model, options: Options) -> Result<Self, CompileError> {
+        let mut times = StageTimes::default();
+        let started = Instant::now();
+        let graph = ir::build_share(model, options.mode, options.metrics, options.real, options.share);
+        ir::verify(&graph)?;
+        times.ir = started.elapsed();
+        let started = Instant::now();
+        let goal = options.goal(model.precision);
+        let filters = match goal.machine {
+            Machine::Cpu => lower::FilterOrder::Hwio,
+            Machine::Gpu => lower::FilterOrder::Ohwi,
+        };
+        let program = lower::lower_for(&graph, model, filters);
+        lower::verify(&program)?;
+        if let Some(found) = CpuOnly::find(&program, model).filter(|_| goal.machine == Machine::Gpu) {
+            return Err(found.into());
+        }
+        times.lower = started.elapsed();
+        let started = Instant::now();
+        let rewritten = rewrite::rewrite(&program, &goal)?;
+        times.select = started.elapsed();
+        Ok(Self { model: model.clone(), options, graph, program, goal, rewritten, times })
+    }
+
+    /// What it is compiled for.
+    #[must_use]
+    pub const fn options(&self) -> &Options {
+        &self.options
+    }
+
+    /// The rewritten program, for which no kernels are chosen yet.
+    #[must_use]
+    pub const fn rewritten(&self) -> &Program {
+        &self.rewritten.program
+    }
+
+    /// The same for another machine of the same kind, with what was measured there.
+    #[must_use]
+    pub fn on(mut self, target: Target, tuning: Option<Arc<Tuning>>) -> Self {
+        (self.options.target, self.options.tuning) = (target, tuning);
+        debug_assert_eq!(self.options.goal(self.model.precision), self.goal);
+        self
+    }
+
+    /// Chooses kernels and plans memory.
+    ///
+    /// # Errors
+    /// Where an operation has no kernel on the target, or the step is too large for any machine; other than that, where
+    /// a stage fails, which is a defect of this program.
+    pub fn compile(self) -> Result<Compiled, CompileError> {
+        let Self { model, options, graph, program, goal, rewritten, mut times } = self;
+        let started = Instant::now();
+        let passes = rewritten.runs;
+        let Options { target, policy, budget, .. } = &options;
+        let selection = select::select(rewritten.program, target, *policy, model.precision, options.measured())?;
+        times.select += started.elapsed();
+        let started = Instant::now();
+        let plan = plan::bind(&selection, *budget)?;
+        times.plan = started.elapsed();
+        Ok(Compiled { model, graph, program, goal, passes, selection, plan, times })
+    }
+}
+
 /// The training step's operations as a CPU runs them, before kernels are chosen: what its threads are chosen by.
 ///
 /// # Errors
-/// As [`compile`].
+/// As [`Front::new`].
 pub fn cpu_program(model: &Model) -> Result<Program, CompileError> {
-    let graph = ir::build(model, Mode::Train, Metrics::default(), DType::F32);
-    let program = lower::lower_for(&graph, model, lower::FilterOrder::Hwio);
-    Ok(rewrite::rewrite_unverified(program, &Goal::cpu()))
+    // The program is the same for every CPU.
+    Ok(Front::new(model, Options::train(Target::cpu(Isa::Portable, 1)))?.rewritten.program)
 }
 
 /// Compiles a checked model.
@@ -198,32 +269,7 @@ pub fn cpu_program(model: &Model) -> Result<Program, CompileError> {
 /// Where a plan for a GPU holds what no GPU can do, and where a stage fails; other than for sizes
 /// beyond any machine, that is a defect of this program, and the message names the operation.
 pub fn compile(model: &Model, options: &Options) -> Result<Compiled, CompileError> {
-    let mut times = StageTimes::default();
-    let started = Instant::now();
-    let graph = ir::build_share(model, options.mode, options.metrics, options.real, options.share);
-    ir::verify(&graph)?;
-    times.ir = started.elapsed();
-    let started = Instant::now();
-    let goal = options.goal(model.precision);
-    let filters = match goal.machine {
-        Machine::Cpu => lower::FilterOrder::Hwio,
-        Machine::Gpu => lower::FilterOrder::Ohwi,
-    };
-    let program = lower::lower_for(&graph, model, filters);
-    lower::verify(&program)?;
-    if let Some(found) = CpuOnly::find(&program, model).filter(|_| goal.machine == Machine::Gpu) {
-        return Err(found.into());
-    }
-    times.lower = started.elapsed();
-    let started = Instant::now();
-    let rewritten = rewrite::rewrite(&program, &goal)?;
-    let (target, passes) = (&options.target, rewritten.runs);
-    let selection = select::select(rewritten.program, target, options.policy, model.precision, options.measured())?;
-    times.select = started.elapsed();
-    let started = Instant::now();
-    let plan = plan::bind(&selection, options.budget)?;
-    times.plan = started.elapsed();
-    Ok(Compiled { model: model.clone(), graph, program, goal, passes, selection, plan, times })
+    Front::new(model, options.clone())?.compile()
 }
 
 #[cfg(test)]
@@ -244,9 +290,9 @@ mod tests {
     #[test]
     fn what_has_no_kernel_on_a_gpu_is_named_with_its_layer() {
         let tokens = r#""type": "tokens", "shape": [4], "vocab": 9"#;
-        let model = model(tokens, r#"{"type": "embedding", "units": 5}, {"type": "take"}"#);
+        let model = model(tokens, r#"{"type": "embedding", "units": 5}, {"type": "gru", "units": 3}"#);
         let error = compile(&model, &Options::train(Target::h200())).unwrap_err();
-        assert_eq!(error.to_string(), "embedding of L0:Embedding has no GPU kernel yet: use --device cpu");
+        assert_eq!(error.to_string(), "gru of L1:Gru has no GPU kernel yet: use --device cpu");
         assert!(error.is_user() && CpuOnly::of(&model).is_some_and(|found| found.to_string() == error.to_string()));
         assert!(compile(&model, &Options::train(host_target(1))).is_ok());
     }
@@ -257,8 +303,8 @@ mod tests {
             let layer = format!(r#"{{"type": "conv1d", "filters": 4, "kernel": 3, "padding": "{padding}"}}"#);
             CpuOnly::of(&model(r#""shape": [8, 2]"#, &layer))
         };
-        let causal = CpuOnly::Operation { op: "conv2d", owner: "L0:Conv1d".to_owned() };
-        assert_eq!([of("causal"), of("same")], [Some(causal), Some(CpuOnly::Inputs("[8, 2]".to_owned()))]);
+        let causal = CpuOnly { op: "conv2d", owner: "L0:Conv1d".to_owned() };
+        assert_eq!([of("causal"), of("same")], [Some(causal), None]);
     }
 
     /// Positions are added to whole samples, not to the rows of the product before them.

@@ -5,16 +5,27 @@ use super::error::wrong;
 use crate::compile::CpuOnly;
 use crate::exec::cpu::{cpu_name, host_target, usable_cores};
 use crate::exec::cuda;
+use crate::lower::Program;
 use crate::model::Model;
 use crate::select::{Target, Threads, ThreadsBy, Tuning};
-use crate::train::threads_for;
+use crate::train::{threads_for, threads_for_step};
 use std::sync::Arc;
 
 /// Threads that share the step of a network: as given, or what is best for it on this machine.
 #[must_use]
 pub fn threads(given: Option<u16>, model: &Model) -> Threads {
-    let asked = |count: u16| Threads { count: count.into(), cores: usable_cores(), by: ThreadsBy::Option };
     given.map_or_else(|| threads_for(model), asked)
+}
+
+/// As [`threads`], by the training step as it was rewritten for a CPU.
+#[must_use]
+pub fn threads_of_step(given: Option<u16>, program: &Program) -> Threads {
+    given.map_or_else(|| threads_for_step(program), asked)
+}
+
+/// The number of threads that a command was given.
+fn asked(count: u16) -> Threads {
+    Threads { count: count.into(), cores: usable_cores(), by: ThreadsBy::Option }
 }
 
 /// A CPU's target with another number of threads, and the name that people know it by; a GPU's as it is.
@@ -45,29 +56,27 @@ fn cpu_only<'a>(models: impl IntoIterator<Item = &'a Model>) -> Option<String> {
     models.into_iter().find_map(CpuOnly::of).map(|found| found.to_string())
 }
 
-/// The machine that the plan of a network is made for. A GPU that is not here is replaced by an H200's facts, because a
-/// plan needs no device.
-///
-/// # Errors
-/// Never, today; as [`choose`].
-pub fn choose_to_plan(device: Device, threads: usize, model: &Model) -> anyhow::Result<Target> {
+/// The machine that the plan of a network is made for: a CPU has one thread until their number is chosen. A GPU that is
+/// not here is replaced by an H200's facts, because a plan needs no device.
+#[must_use]
+pub fn choose_to_plan(device: Device, model: &Model) -> Target {
     match device {
-        Device::Cpu => Ok(host_target(threads)),
-        Device::Auto => Ok(match (cuda::usable(0), cpu_only([model])) {
-            (Ok(_), Some(why)) => {
+        Device::Cpu => host_target(1),
+        Device::Auto => match cuda::usable(0).map(|gpu| (gpu, cpu_only([model]))) {
+            Ok((_, Some(why))) => {
                 super::output::note(&format!("note: the plan is made for the CPU, because {why}"));
-                host_target(threads)
+                host_target(1)
             }
-            (Ok(gpu), None) => gpu.target(),
-            (Err(_), _) => host_target(threads),
-        }),
-        Device::Cuda(number) => Ok(match cuda::gpu(number) {
+            Ok((gpu, None)) => gpu.target(),
+            Err(_) => host_target(1),
+        },
+        Device::Cuda(number) => match cuda::gpu(number) {
             Ok(gpu) => gpu.target(),
             Err(why) => {
                 super::output::note(&format!("note: {why}; the plan is made for an NVIDIA H200 with all libraries"));
                 Target::h200()
             }
-        }),
+        },
     }
 }
 

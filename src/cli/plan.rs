@@ -6,7 +6,8 @@ use super::error::wrong;
 use super::presets::DataLook;
 use super::result_places::{Kind, Places};
 use super::{device, output, plan_json, plan_passes, plan_text, presets};
-use crate::compile::{Compiled, Options, compile};
+use crate::compile::{Compiled, Front, Options, compile};
+use crate::exec::cpu::host_target;
 use crate::ir::Share;
 use crate::plan::arena::{Attempt, Budget, Planner};
 use crate::plan::{BindingPlan, CapturePlan, EXTERNAL, arena_svg, referee};
@@ -28,17 +29,23 @@ pub fn run(args: &PlanArgs) -> anyhow::Result<()> {
     } else {
         args.format
     };
-    let threads = device::threads(args.threads, &found.model);
-    let target = device::choose_to_plan(args.device, threads.count, &found.model)?;
-    let threads = target.as_cpu().map(|_| threads);
-    let tuning = device::tuning(&target);
+    let target = device::choose_to_plan(args.device, &found.model);
     let (model, options) = match args.eval {
         true => (evaluated(&found.model, &target), Options::eval(target.clone())),
         false => (found.model.clone(), Options::train(target.clone())),
     };
     let budget = Budget { time: args.time_budget.map(|s| Duration::from_secs_f64(s.0)) };
-    let options = Options { budget, tuning, gpu_times: crate::train::known_gpu_times(&target), ..options };
-    let mut compiled = compile(&model, &options)?;
+    let gpu_times = crate::train::known_gpu_times(&target);
+    let front = Front::new(&model, Options { budget, gpu_times, ..options })?;
+    // An evaluation has as many threads as the training step.
+    let threads = target.as_cpu().map(|_| match args.eval {
+        true => device::threads(args.threads, &found.model),
+        false => device::threads_of_step(args.threads, front.rewritten()),
+    });
+    let target = threads.map_or(target, |threads| host_target(threads.count));
+    let front = front.on(target.clone(), device::tuning(&target));
+    let options = front.options().clone();
+    let mut compiled = front.compile()?;
     if let Some(planner) = args.planner {
         place_again(&mut compiled.plan, planner.0)?;
     }
@@ -60,8 +67,8 @@ fn variants(compiled: &Compiled, options: &Options) -> anyhow::Result<Vec<plan_j
     let Some(last) = plan_json::Variant::of(compiled) else { return Ok(Vec::new()) };
     let mut variants = Vec::new();
     for &share in Share::before_last(compiled.model.accumulate) {
-        let earlier = compile(&compiled.model, &Options { share, ..options.clone() })?;
-        variants.extend(plan_json::Variant::of(&earlier));
+        let before_last = compile(&compiled.model, &Options { share, ..options.clone() })?;
+        variants.extend(plan_json::Variant::of(&before_last));
     }
     variants.push(last);
     Ok(variants)

@@ -99,8 +99,8 @@ struct Summary {
 pub fn run(args: &PredictArgs) -> anyhow::Result<()> {
     let is_printed = args.out.as_deref() == Some(Path::new("-"));
     if is_printed && args.json {
-        let told = "--out - and --json both write to standard output; give --out a file, or leave one of them out";
-        return Err(wrong(told));
+        let help = "--out - and --json both write to standard output; give --out a file, or leave one of them out";
+        return Err(wrong(help));
     }
     let found = presets::load(&args.preset, DataLook::Report)?;
     if found.preset.data.is_none() {

@@ -15,7 +15,7 @@ use std::path::Path;
 pub(super) enum Part {
     /// Samples and targets.
     Whole,
-    /// Samples alone: what stands in the place of targets means nothing.
+    /// Samples alone: what is in the place of targets means nothing.
     Samples,
 }
 

@@ -206,7 +206,7 @@ impl TokenRows {
         Ok(())
     }
 
-    /// The tokens of a sample as text.
+    /// The tokens of a sample as text; bytes that are no UTF-8 are escapes.
     #[must_use]
     pub fn text(&self, row: u32, part: RowPart) -> String {
         // What cannot be read is an error where a batch needs it.
@@ -214,7 +214,12 @@ impl TokenRows {
         match self.kind {
             Tokens::Bytes => {
                 let bytes: Vec<u8> = tokens.iter().filter_map(|token| u8::try_from(*token).ok()).collect();
-                String::from_utf8_lossy(&bytes).into_owned()
+                let mut text = String::with_capacity(bytes.len());
+                for chunk in bytes.utf8_chunks() {
+                    text.push_str(chunk.valid());
+                    text.extend(chunk.invalid().escape_ascii().map(char::from));
+                }
+                text
             }
             Tokens::Chars => {
                 let symbol = |token: &i32| self.symbols.get(usize::try_from(*token).ok()?);

@@ -111,28 +111,21 @@ impl Vocabulary {
         }
         if unknown.is_empty() { Ok(tokens) } else { Err(unknown) }
     }
-
-    /// A reader of tokens that come one by one.
-    #[must_use]
-    pub const fn decoder(&self) -> Decoder<'_> {
-        Decoder { vocabulary: self, bytes: Vec::new() }
-    }
 }
 
 /// Turns tokens that come one by one into text.
-#[derive(Clone, Debug)]
-pub struct Decoder<'a> {
-    vocabulary: &'a Vocabulary,
+#[derive(Clone, Debug, Default)]
+pub struct Decoder {
     /// The first bytes of a character whose others have not come yet.
     bytes: Vec<u8>,
 }
 
-impl Decoder<'_> {
+impl Decoder {
     /// The text that a token completes: nothing in the middle of a character of several bytes. Bytes that are no UTF-8
     /// become U+FFFD.
-    pub fn push(&mut self, token: usize) -> String {
-        match self.vocabulary.kind {
-            Tokens::Chars => self.vocabulary.symbol(token).to_owned(),
+    pub fn push(&mut self, vocabulary: &Vocabulary, token: usize) -> String {
+        match vocabulary.kind {
+            Tokens::Chars => vocabulary.symbol(token).to_owned(),
             Tokens::Bytes => {
                 self.bytes.extend(u8::try_from(token));
                 self.complete()
@@ -177,8 +170,8 @@ mod tests {
     }
 
     fn through(vocabulary: &Vocabulary, tokens: &[i32]) -> String {
-        let mut decoder = vocabulary.decoder();
-        let text: String = tokens.iter().map(|token| decoder.push(*token as usize)).collect();
+        let mut decoder = Decoder::default();
+        let text: String = tokens.iter().map(|token| decoder.push(vocabulary, *token as usize)).collect();
         text + &decoder.finish()
     }
 
@@ -196,8 +189,8 @@ mod tests {
     #[test]
     fn a_character_comes_once_it_is_whole_and_broken_bytes_are_marked() {
         let bytes = of(&DataSource::SourceCode);
-        let mut decoder = bytes.decoder();
-        assert_eq!([0xe2, 0x82, 0xac].map(|byte| decoder.push(byte)), ["", "", "\u{20ac}"]);
+        let mut decoder = Decoder::default();
+        assert_eq!([0xe2, 0x82, 0xac].map(|byte| decoder.push(&bytes, byte)), ["", "", "\u{20ac}"]);
         assert_eq!(through(&bytes, &[0xe2, 0x41, 0xff, 0x42, 0xe2, 0x82]), "\u{fffd}A\u{fffd}B\u{fffd}");
     }
 

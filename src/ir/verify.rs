@@ -14,7 +14,7 @@ pub enum IrError {
     ReadBeforeMade { node: usize, kind: &'static str, value: String },
     #[error("node {node} ({kind}) makes {value} a second time")]
     MadeTwice { node: usize, kind: &'static str, value: String },
-    #[error("node {node} ({kind}) of phase {found} stands after one of phase {before}")]
+    #[error("node {node} ({kind}) of phase {found} comes after one of phase {before}")]
     PhaseOrder { node: usize, kind: &'static str, found: &'static str, before: &'static str },
     #[error("node {node} ({kind}): {rule}")]
     Shape { node: usize, kind: &'static str, rule: String },
@@ -34,19 +34,18 @@ pub enum IrError {
 /// The first broken rule.
 pub fn verify(graph: &Graph) -> Result<(), IrError> {
     inputs(graph)?;
-    let mut made: HashSet<ValueId> = HashSet::new();
-    let all_outputs: HashSet<ValueId> = graph.nodes.iter().flat_map(|n| n.outputs.iter().copied()).collect();
-    made.extend((0..graph.values.len() as u32).map(ValueId).filter(|v| !all_outputs.contains(v)));
+    let outputs = Marks::of(graph, graph.nodes.iter().flat_map(|n| &n.outputs));
+    let mut made = Marks(outputs.0.iter().map(|is_output| !is_output).collect());
     let mut latest = Phase::Forward;
     for (index, node) in graph.nodes.iter().enumerate() {
         let kind = node.kind.name();
         for &input in &node.inputs {
-            if !made.contains(&input) {
+            if !made.has(input) {
                 return Err(IrError::ReadBeforeMade { node: index, kind, value: graph.value(input).name.clone() });
             }
         }
         for &output in &node.outputs {
-            if !made.insert(output) {
+            if !made.add(output) {
                 return Err(IrError::MadeTwice { node: index, kind, value: graph.value(output).name.clone() });
             }
         }
@@ -59,7 +58,27 @@ pub fn verify(graph: &Graph) -> Result<(), IrError> {
         let shapes = Shapes { values: &graph.values, inputs: &node.inputs, outputs: &node.outputs };
         node.kind.verify(&shapes).map_err(|rule| IrError::Shape { node: index, kind, rule })?;
     }
-    survivors(graph, &all_outputs)
+    survivors(graph, &outputs)
+}
+
+/// A set of values.
+struct Marks(Vec<bool>);
+
+impl Marks {
+    fn of<'a>(graph: &Graph, values: impl Iterator<Item = &'a ValueId>) -> Self {
+        let mut marks = Self(vec![false; graph.values.len()]);
+        values.for_each(|value| marks.0[value.0 as usize] = true);
+        marks
+    }
+
+    fn has(&self, value: ValueId) -> bool {
+        self.0[value.0 as usize]
+    }
+
+    /// Adds a value; false where it was in the set before.
+    fn add(&mut self, value: ValueId) -> bool {
+        !std::mem::replace(&mut self.0[value.0 as usize], true)
+    }
 }
 
 /// Checks that there are samples, and that every input is the one value of its name.
@@ -77,9 +96,9 @@ fn inputs(graph: &Graph) -> Result<(), IrError> {
     Ok(())
 }
 
-fn survivors(graph: &Graph, made: &HashSet<ValueId>) -> Result<(), IrError> {
+fn survivors(graph: &Graph, made: &Marks) -> Result<(), IrError> {
     for (before, after) in &graph.updates {
-        if !made.contains(after) || graph.value(*before).shape != graph.value(*after).shape {
+        if !made.has(*after) || graph.value(*before).shape != graph.value(*after).shape {
             return Err(IrError::Update { value: graph.value(*before).name.clone() });
         }
     }
@@ -88,16 +107,10 @@ fn survivors(graph: &Graph, made: &HashSet<ValueId>) -> Result<(), IrError> {
     }
     // Before the last of several batches gradients are made, and nothing reads them.
     let is_read = graph.share.is_none_or(|share| share == Share::Last);
-    let read: HashSet<ValueId> = graph
-        .nodes
-        .iter()
-        .filter(|n| matches!(n.kind, NodeKind::OptimizerStep(_)))
-        .flat_map(|n| n.inputs.iter().copied())
-        .collect();
+    let steps = graph.nodes.iter().filter(|n| matches!(n.kind, NodeKind::OptimizerStep(_)));
+    let read = Marks::of(graph, steps.flat_map(|n| &n.inputs));
     for (&param, grad) in graph.params.iter().zip(&graph.grads) {
-        if graph.value(param).role == Role::Param
-            && grad.is_none_or(|g| (is_read && !read.contains(&g)) || !made.contains(&g))
-        {
+        if graph.value(param).role == Role::Param && grad.is_none_or(|g| (is_read && !read.has(g)) || !made.has(g)) {
             return Err(IrError::Untrained { param: graph.value(param).name.clone() });
         }
     }

@@ -8,7 +8,7 @@ use std::borrow::Cow;
 /// Each parameter starts at a multiple of this many elements: 256 bytes of f32.
 pub const FLAT_ALIGN: usize = 64;
 
-/// How the filters of convolutions lie: what a device's kernels want.
+/// The order in memory of the filters of convolutions: what a device's kernels want.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum FilterOrder {
     /// `[kh, kw, c, f]`: neighbouring filters are side by side.

@@ -16,8 +16,8 @@ pub(super) struct Lowerer<'g> {
     pub graph: &'g Graph,
     pub values: Vec<LValue>,
     pub ops: Vec<Op>,
-    /// The lowered value of each value of the graph.
-    pub map: HashMap<ValueId, LValueId>,
+    /// The lowered value of each value of the graph, as far as they are lowered.
+    map: Vec<Option<LValueId>>,
     /// Values that were rearranged already.
     pub rearranged: HashMap<(LValueId, Layout), LValueId>,
     pub orders: Vec<Option<ParamOrder>>,
@@ -43,7 +43,7 @@ impl<'g> Lowerer<'g> {
             graph,
             values: Vec::new(),
             ops: Vec::new(),
-            map: HashMap::new(),
+            map: vec![None; graph.values.len()],
             rearranged: HashMap::new(),
             orders: vec![None; model.params.len()],
             filters,
@@ -57,7 +57,15 @@ impl<'g> Lowerer<'g> {
     }
 
     pub fn lowered(&self, id: ValueId) -> LValueId {
-        self.map[&id]
+        match self.map[id.0 as usize] {
+            Some(lowered) => lowered,
+            None => unreachable!("nodes are lowered behind those whose values they read"),
+        }
+    }
+
+    /// Says that a graph value is this lowered one.
+    pub fn set_lowered(&mut self, id: ValueId, lowered: LValueId) {
+        self.map[id.0 as usize] = Some(lowered);
     }
 
     pub fn lv(&self, id: LValueId) -> &LValue {
@@ -109,8 +117,8 @@ impl<'g> Lowerer<'g> {
         self.segment_of[param.0 as usize]
     }
 
-    /// The lowered counterpart of a graph value, not yet aliased.
-    pub fn twin(&mut self, id: ValueId, layout: Layout) -> LValueId {
+    /// Lowers a graph value to one of its own, not yet aliased.
+    pub fn lower_value(&mut self, id: ValueId, layout: Layout) -> LValueId {
         let v = self.graph.value(id);
         let node = v.producer.map(|n| self.graph.node(n));
         let value = LValue {
@@ -126,19 +134,21 @@ impl<'g> Lowerer<'g> {
             param: v.param,
         };
         let lowered = self.push(value);
-        self.map.insert(id, lowered);
+        self.set_lowered(id, lowered);
         lowered
     }
 
     /// What is there before the step: parameters and moments in their flat vectors, everything else on its own.
     pub fn sources(&mut self) {
         let graph = self.graph;
-        let after_to_before: HashMap<ValueId, ValueId> = graph.updates.iter().map(|(b, a)| (*a, *b)).collect();
-        let states: HashMap<ValueId, &'static str> = graph.moments().into_iter().collect();
+        let mut is_updated = vec![false; graph.values.len()];
+        graph.updates.iter().for_each(|(_, after)| is_updated[after.0 as usize] = true);
+        let mut states = vec![None; graph.values.len()];
+        graph.moments().into_iter().for_each(|(value, state)| states[value.0 as usize] = Some(state));
         let real = graph.real();
         for (index, value) in graph.values.iter().enumerate() {
             let id = ValueId(index as u32);
-            if value.producer.is_some() || after_to_before.contains_key(&id) {
+            if value.producer.is_some() || is_updated[index] {
                 continue;
             }
             let layout = match value.shape.0[..] {
@@ -148,10 +158,10 @@ impl<'g> Lowerer<'g> {
             let flat = match (value.role, value.param) {
                 (Role::Param, Some(p)) => Some(("params", Role::Param, p)),
                 (Role::Grad, Some(p)) => Some(("grads", Role::Grad, p)),
-                (Role::State, Some(p)) => states.get(&id).map(|state| (*state, Role::State, p)),
+                (Role::State, Some(p)) => states[index].map(|state| (state, Role::State, p)),
                 _ => None,
             };
-            let lowered = self.twin(id, layout);
+            let lowered = self.lower_value(id, layout);
             self.values[lowered.0 as usize].persistent = true;
             if let Some((name, role, param)) = flat
                 && let Some(segment) = self.segment(param)
@@ -184,7 +194,7 @@ impl<'g> Lowerer<'g> {
     /// The output of an operation that updates `before` where it is.
     pub fn updated(&mut self, id: ValueId, before: LValueId) -> LValueId {
         let layout = self.lv(before).layout;
-        let after = self.twin(id, layout);
+        let after = self.lower_value(id, layout);
         self.values[after.0 as usize].alias = Some(Alias { of: before, start: 0 });
         after
     }
@@ -192,7 +202,7 @@ impl<'g> Lowerer<'g> {
     /// A parameter's gradient, in its place in the flat vector. `before` is what it adds to.
     pub fn gradient(&mut self, id: ValueId) -> LValueId {
         let dtype = self.graph.value(id).dtype;
-        let lowered = self.twin(id, Layout::Plain);
+        let lowered = self.lower_value(id, Layout::Plain);
         if let Some(segment) = self.graph.value(id).param.and_then(|p| self.segment(p)) {
             let of = self.gradients(dtype);
             self.values[lowered.0 as usize].alias = Some(Alias { of, start: segment.start });
@@ -289,7 +299,7 @@ impl<'g> Lowerer<'g> {
 
     /// An unnamed intermediate like graph value `y`.
     pub fn partial(&mut self, y: ValueId, layout: Layout, what: &str) -> LValueId {
-        let id = self.twin(y, layout);
+        let id = self.lower_value(y, layout);
         let name = format!("{}.{what}", self.lv(id).name);
         self.values[id.0 as usize].name = name;
         id

@@ -26,7 +26,7 @@ pub enum Layout {
     /// As the logical shape says.
     #[default]
     Plain,
-    /// A logical `[c, h, w]` (or its flattened form) lies as `[h, w, c]`.
+    /// A logical `[c, h, w]` (or its flattened form) is stored as `[h, w, c]`.
     ChannelsLast { c: usize, h: usize, w: usize },
 }
 

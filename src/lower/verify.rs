@@ -12,7 +12,7 @@ pub enum ProgramError {
     Size { op: usize, name: &'static str, slot: &'static str, value: String, found: usize, expected: usize },
     #[error("op {op} ({name}) reads {value} before anything makes it")]
     ReadBeforeMade { op: usize, name: &'static str, value: String },
-    #[error("value {value} lies outside the memory of {of}")]
+    #[error("value {value} is outside the memory of {of}")]
     Alias { value: String, of: String },
     #[error("the program makes {value} twice")]
     MadeTwice { value: String },

@@ -48,7 +48,7 @@ mod tests {
             let preset = read_preset(bundled.text).unwrap_or_else(|e| panic!("{}: {e:?}", bundled.name));
             assert_eq!(preset.name, bundled.name);
             assert!(preset.about.len() > 40, "{} says too little", bundled.name);
-            assert!(preset.data.is_some() && preset.train.is_some(), "{} trains as it stands", bundled.name);
+            assert!(preset.data.is_some() && preset.train.is_some(), "{} trains as it is", bundled.name);
             let checked = check(&preset);
             assert!(checked.model.is_some(), "{}: {:?}", bundled.name, checked.diagnostics);
         }

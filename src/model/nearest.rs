@@ -17,7 +17,7 @@ pub fn nearest<'a>(given: &str, names: impl IntoIterator<Item = &'a str>) -> Opt
     near.min_by_key(|(count, _)| *count).map(|(_, name)| name)
 }
 
-/// `did you mean "xor"? `, to stand in front of further help; nothing where no name is near.
+/// `did you mean "xor"? `, to be put in front of further help; nothing where no name is near.
 #[must_use]
 pub fn did_you_mean<'a>(given: &str, names: impl IntoIterator<Item = &'a str>) -> String {
     nearest(given, names).map_or_else(String::new, |name| format!("did you mean \"{name}\"? "))

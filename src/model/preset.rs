@@ -296,56 +296,6 @@ impl DataSource {
         self.parts().any(|part| matches!(part, Self::Iris | Self::Csv { standardize: true, .. }))
     }
 
-    /// The name used in presets.
-    #[must_use]
-    pub const fn name(&self) -> &'static str {
-        match self {
-            Self::Digits => "digits",
-            Self::DigitSums => "digit_sums",
-            Self::Iris => "iris",
-            Self::Spirals { .. } => "spirals",
-            Self::Moons { .. } => "moons",
-            Self::Circles { .. } => "circles",
-            Self::Xor { .. } => "xor",
-            Self::Regression { .. } => "regression",
-            Self::Csv { .. } => "csv",
-            Self::Npz { .. } => "npz",
-            Self::Npy { .. } => "npy",
-            Self::Idx { .. } => "idx",
-            Self::Cifar10 { .. } => "cifar10",
-            Self::Images { .. } => "images",
-            Self::Text { .. } => "text",
-            Self::SourceCode => "source",
-            Self::Sums { .. } => "sums",
-            Self::Waves { .. } => "waves",
-            Self::Series { .. } => "series",
-            Self::Joined { .. } => "joined",
-        }
-    }
-
-    /// True where samples are drawn from the run's seed.
-    #[must_use]
-    pub fn is_drawn(&self) -> bool {
-        self.parts().any(|part| {
-            matches!(
-                part,
-                Self::Spirals { .. }
-                    | Self::Moons { .. }
-                    | Self::Circles { .. }
-                    | Self::Xor { .. }
-                    | Self::Regression { .. }
-                    | Self::Sums { .. }
-                    | Self::Waves { .. }
-            )
-        })
-    }
-
-    /// True where samples follow one another in a text or in time, so that they are held out by place alone.
-    #[must_use]
-    pub fn is_ordered(&self) -> bool {
-        self.parts().any(|part| matches!(part, Self::Text { .. } | Self::SourceCode | Self::Series { .. }))
-    }
-
     /// How many samples after one share data with it.
     #[must_use]
     pub fn overlap(&self) -> usize {
@@ -355,12 +305,6 @@ impl DataSource {
             _ => 0,
         };
         self.parts().map(of).max().unwrap_or(0)
-    }
-
-    /// True where samples are tokens.
-    #[must_use]
-    pub const fn gives_tokens(&self) -> bool {
-        matches!(self, Self::Text { .. } | Self::SourceCode | Self::Sums { .. })
     }
 
     /// As [`Self::paths`], to change them.

@@ -2,8 +2,7 @@
 
 use super::check::check_after;
 use super::layers::Flatten;
-use super::preset::{DataSpec, SplitKind};
-use super::read_source::read_source;
+use super::preset::{DataSource, DataSpec, SplitKind};
 use super::spec::describe;
 use super::{
     Content, Diagnostic, Fields, InputSpec, LayerKind, LayerPath, LayerSpec, ListId, LossSpec, NamedInput,
@@ -21,7 +20,7 @@ const FIELD_HELP: &str = "a preset is a JSON object with version, name, input, l
 /// Larger files are no presets: who reads one need not read more of it than a byte beyond that.
 pub const MAX_PRESET_BYTES: u64 = 64 << 20;
 
-/// A document that is no preset as it stands.
+/// A document that is no preset in its present form.
 #[derive(Clone, Debug)]
 pub struct Rejected {
     pub mistakes: Vec<Diagnostic>,
@@ -282,7 +281,7 @@ fn read_layer(map: &Map<String, Value>, here: String, path: LayerPath, out: &mut
 }
 
 fn read_data(mut f: Fields<'_>) -> Option<DataSpec> {
-    let source = read_source(&mut f);
+    let source = DataSource::read(&mut f);
     let held_out = f.number("held_out", Some(0.2));
     // All of the samples cannot be held out, and one sample is written as the whole number 1.
     let is_all = held_out == 1.0 && f.raw("held_out").is_some_and(serde_json::Value::is_f64);

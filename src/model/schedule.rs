@@ -3,7 +3,7 @@
 use super::diagnostic::Diagnostic;
 use super::draw::Draw;
 use super::field_value::FieldValue;
-use super::schema::{FieldSpec, FieldView, Lens, Range, lens};
+use super::schema::{FieldSpec, FieldView, Range, choice_lens, lens};
 use super::spec::Fields;
 use crate::tensor::plural;
 use serde::{Deserialize, Serialize};
@@ -65,16 +65,10 @@ const SHARE: Range =
     Range::Real { from: Bound::Included(0.0), to: Bound::Included(10.0), help: "from 0 to 10, such as 0.1" };
 const WARMUP: Range = Range::Whole { least: 0, most: usize::MAX, help: None };
 
-const KIND: FieldSpec<Schedule> = FieldSpec::<Schedule>::option(
-    "optimizer.schedule.type",
-    &ScheduleKind::NAMES,
-    Lens {
-        get: |schedule| schedule.kind as usize,
-        set: |schedule, index| schedule.kind = ScheduleKind::ALL.get(index).copied().unwrap_or_default(),
-    },
-)
-.label("schedule")
-.help("How the rate of each step follows from the learning rate; frozen into the step.");
+const KIND: FieldSpec<Schedule> =
+    FieldSpec::<Schedule>::option("optimizer.schedule.type", &ScheduleKind::NAMES, choice_lens!(kind: ScheduleKind))
+        .label("schedule")
+        .help("How the rate of each step follows from the learning rate; frozen into the step.");
 /// A field, and which kinds use it.
 type KindField = (FieldSpec<Schedule>, fn(ScheduleKind) -> bool);
 /// The fields besides the kind.

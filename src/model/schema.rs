@@ -1,4 +1,4 @@
-//! The fields of layers and optimizers as data: name, kind, range, default, unit and help, each said once.
+//! The fields of layers, losses, optimizers and data sources as data: name, kind, range, default, unit and help, each said once.
 //!
 //! The reader, the writer, the checker and the window's editors are made from these tables.
 
@@ -22,6 +22,17 @@ macro_rules! lens {
 }
 pub(crate) use lens;
 
+/// The lens of a field whose type has a list `ALL` of its values, as the position in that list.
+macro_rules! choice_lens {
+    ($field:ident: $Type:ident) => {
+        $crate::model::schema::Lens {
+            get: |owner| owner.$field as usize,
+            set: |owner, index| owner.$field = $Type::ALL.get(index).copied().unwrap_or_default(),
+        }
+    };
+}
+pub(crate) use choice_lens;
+
 /// What a field holds.
 pub enum Kind<T> {
     Count(Lens<T, usize>),
@@ -43,6 +54,21 @@ pub enum Kind<T> {
         optional: bool,
         lens: Lens<T, usize>,
     },
+    /// What has a form of its own in documents.
+    Own(Own<T>),
+}
+
+/// How a field with a form of its own is shown, set, read and written.
+pub struct Own<T> {
+    pub get: fn(&T) -> FieldValue,
+    /// False where the value is of another kind.
+    pub set: fn(&mut T, &FieldValue) -> bool,
+    /// Reads the field of this name, or sets its default.
+    pub read: fn(&mut T, &mut Fields<'_>, &'static str),
+    /// The value in a document; `None` where the field is left out.
+    pub json: fn(&T) -> Option<Value>,
+    /// The names of a choice.
+    pub options: &'static [&'static str],
 }
 
 /// The values that a field may have, whatever the other fields are.
@@ -160,6 +186,11 @@ impl<T> FieldSpec<T> {
         Self::new(name, Kind::Choice { options, optional: true, lens }).default(|_| FieldValue::Choice(0))
     }
 
+    /// What has a form of its own in documents.
+    pub(super) const fn own(name: &'static str, own: Own<T>) -> Self {
+        Self::new(name, Kind::Own(own))
+    }
+
     #[must_use]
     pub const fn label(self, label: &'static str) -> Self {
         Self { label, ..self }
@@ -168,6 +199,12 @@ impl<T> FieldSpec<T> {
     #[must_use]
     pub const fn default(self, default: fn(&T) -> FieldValue) -> Self {
         Self { default: Some(default), ..self }
+    }
+
+    /// Must be given.
+    #[must_use]
+    pub(super) const fn required(self) -> Self {
+        Self { default: None, ..self }
     }
 
     #[must_use]
@@ -200,7 +237,7 @@ impl<T> FieldSpec<T> {
     #[must_use]
     pub const fn options(&self) -> &'static [&'static str] {
         match self.kind {
-            Kind::Choice { options, .. } => options,
+            Kind::Choice { options, .. } | Kind::Own(Own { options, .. }) => options,
             _ => &[],
         }
     }
@@ -218,6 +255,7 @@ impl<T> FieldSpec<T> {
             Kind::Flag(lens) => FieldValue::Flag((lens.get)(owner)),
             Kind::Text(lens) => FieldValue::Text((lens.get)(owner)),
             Kind::Choice { lens, .. } => FieldValue::Choice((lens.get)(owner)),
+            Kind::Own(own) => (own.get)(owner),
         }
     }
 
@@ -233,6 +271,7 @@ impl<T> FieldSpec<T> {
             (Kind::Flag(lens), FieldValue::Flag(b)) => (lens.set)(owner, *b),
             (Kind::Text(lens), FieldValue::Text(text)) => (lens.set)(owner, text.clone()),
             (Kind::Choice { lens, .. }, FieldValue::Choice(i)) => (lens.set)(owner, *i),
+            (Kind::Own(own), value) => return (own.set)(owner, value),
             _ => return false,
         }
         true
@@ -274,7 +313,11 @@ impl<T> FieldSpec<T> {
                 let default = matches!(default, Some(FieldValue::Flag(true)));
                 (lens.set)(owner, f.flag(key, default));
             }
-            Kind::Text(lens) => (lens.set)(owner, f.text(key, Some(""))),
+            Kind::Text(lens) => {
+                let default = if let Some(FieldValue::Text(text)) = &default { Some(text.as_str()) } else { None };
+                (lens.set)(owner, f.text(key, default));
+            }
+            Kind::Own(own) => (own.read)(owner, f, key),
             Kind::Choice { options, optional, lens } => {
                 let mut names: Vec<(&str, usize)> = options.iter().enumerate().map(|(i, name)| (*name, i)).collect();
                 if *optional {
@@ -295,9 +338,13 @@ impl<T> FieldSpec<T> {
         }
     }
 
-    /// Writes the field into a document.
+    /// Writes the field into a document, whatever its default is.
     pub(super) fn write_always(&self, owner: &T, map: &mut Map<String, Value>) {
-        map.insert(self.key().into(), self.get(owner).json(self.options()));
+        let value = match &self.kind {
+            Kind::Own(own) => (own.json)(owner),
+            _ => Some(self.get(owner).json(self.options())),
+        };
+        map.extend(value.map(|value| (self.key().to_owned(), value)));
     }
 
     /// Every mistake of range.

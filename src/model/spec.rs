@@ -7,7 +7,7 @@ use super::path::LayerPath;
 use serde_json::{Map, Value};
 use std::collections::HashSet;
 
-/// The fields of one object in a preset, with the place they stand at.
+/// The fields of one object in a preset, with the object's path.
 pub struct Fields<'a> {
     map: &'a Map<String, Value>,
     path: String,

@@ -5,7 +5,7 @@ use super::draw::Draw;
 use super::field_value::FieldValue;
 use super::param::Param;
 use super::schedule::Schedule;
-use super::schema::{FieldSpec, FieldView, Lens, Range};
+use super::schema::{FieldSpec, FieldView, Range, choice_lens, lens};
 use super::spec::Fields;
 use serde_json::{Map, Value};
 use std::ops::Bound;
@@ -41,22 +41,15 @@ pub struct UpdateSpec {
 }
 
 const NORM: Range = Range::Real { from: Bound::Included(0.0), to: Bound::Included(1e12), help: "above 0, such as 1" };
-const CLIP: FieldSpec<UpdateSpec> =
-    FieldSpec::<UpdateSpec>::real("optimizer.clip_norm", super::schema::lens!(clip_norm))
-        .default(|_| FieldValue::Number(0.0))
-        .within(NORM)
-        .label("clip norm")
-        .help("Longer gradients are shortened to this norm; 0 leaves them as they are. Frozen into the step.");
-const DECAY: FieldSpec<UpdateSpec> = FieldSpec::<UpdateSpec>::option(
-    "optimizer.decay",
-    &Decay::NAMES,
-    Lens {
-        get: |update| update.decay as usize,
-        set: |update, index| update.decay = Decay::ALL.get(index).copied().unwrap_or_default(),
-    },
-)
-.label("decay")
-.help("Parameters that decay: all, or matrices alone, which spares biases and scales. Frozen into the step.");
+const CLIP: FieldSpec<UpdateSpec> = FieldSpec::<UpdateSpec>::real("optimizer.clip_norm", lens!(clip_norm))
+    .default(|_| FieldValue::Number(0.0))
+    .within(NORM)
+    .label("clip norm")
+    .help("Longer gradients are shortened to this norm; 0 leaves them as they are. Frozen into the step.");
+const DECAY: FieldSpec<UpdateSpec> =
+    FieldSpec::<UpdateSpec>::option("optimizer.decay", &Decay::NAMES, choice_lens!(decay: Decay))
+        .label("decay")
+        .help("Parameters that decay: all, or matrices alone, which spares biases and scales. Frozen into the step.");
 
 impl UpdateSpec {
     /// Whether gradients are made shorter.

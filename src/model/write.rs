@@ -1,9 +1,8 @@
 //! Writing a preset as JSON.
 
-use super::preset::{ColumnRange, DataSource, DataSpec, Header, TargetColumn};
+use super::preset::DataSpec;
 use super::{Content, InputSpec, NamedInput, Preset};
 use serde_json::{Map, Value, json};
-use std::path::Path;
 
 /// The document of a preset, pretty-printed, with a final line break. Reading it back gives the same preset.
 #[must_use]
@@ -53,82 +52,12 @@ fn write_inputs(spec: &InputSpec, doc: &mut Map<String, Value>) {
     doc.insert("input".into(), Value::Object(input));
 }
 
-/// A column of a table: its name, its number from 0, or -1 for the last.
-fn column(column: &TargetColumn) -> Value {
-    match column {
-        TargetColumn::Last => json!(-1),
-        TargetColumn::Index(i) => json!(i),
-        TargetColumn::Name(n) => json!(n),
-    }
-}
-
-/// Columns that follow one another: the only one, or the first and the last.
-fn columns(range: &ColumnRange) -> Value {
-    if range.first == range.last { column(&range.first) } else { json!([column(&range.first), column(&range.last)]) }
-}
-
 fn write_data(data: &DataSpec) -> Map<String, Value> {
-    let mut map = write_source(&data.source);
+    let mut map = data.source.write();
     map.insert(
         "held_out".into(),
         if data.held_out >= 1.0 { json!(data.held_out as u64) } else { json!(data.held_out) },
     );
     map.insert("split".into(), data.split.name().into());
-    map
-}
-
-fn write_source(source: &DataSource) -> Map<String, Value> {
-    // JSON holds Unicode alone; a name that is none is written as it is shown.
-    let text = |path: &Path| path.to_string_lossy().into_owned();
-    let fields = match source {
-        DataSource::Digits | DataSource::DigitSums | DataSource::Iris | DataSource::SourceCode => json!({}),
-        DataSource::Sums { samples } => json!({ "samples": samples }),
-        DataSource::Text { path, tokens } => json!({ "path": text(path), "tokens": tokens.name() }),
-        DataSource::Series { path, columns, window, horizon } => {
-            let columns: Vec<Value> = columns.iter().map(column).collect();
-            json!({ "path": text(path), "columns": columns, "window": window, "horizon": horizon })
-        }
-        DataSource::Spirals { samples, classes, noise } => {
-            json!({ "samples": samples, "classes": classes, "noise": noise })
-        }
-        DataSource::Moons { samples, noise }
-        | DataSource::Xor { samples, noise }
-        | DataSource::Waves { samples, noise }
-        | DataSource::Regression { samples, noise } => {
-            json!({ "samples": samples, "noise": noise })
-        }
-        DataSource::Circles { samples, noise, factor } => {
-            json!({ "samples": samples, "noise": noise, "factor": factor })
-        }
-        DataSource::Joined { inputs, target } => {
-            let inputs: Map<String, Value> =
-                inputs.iter().map(|(name, source)| (name.clone(), Value::Object(write_source(source)))).collect();
-            json!({ "inputs": inputs, "target": target })
-        }
-        DataSource::Csv { path, header, target, columns: chosen, standardize, delimiter } => {
-            let header = match header {
-                Header::Auto => json!("auto"),
-                Header::Yes => json!(true),
-                Header::No => json!(false),
-            };
-            let mut fields = json!({ "path": text(path), "header": header, "target": column(target) });
-            if !chosen.is_empty() {
-                fields["columns"] = chosen.iter().map(columns).collect();
-            }
-            fields["standardize"] = json!(standardize);
-            fields["delimiter"] = json!(delimiter);
-            fields
-        }
-        DataSource::Npz { path, x, y } => json!({ "path": text(path), "x": x, "y": y }),
-        DataSource::Npy { x, y } => json!({ "x": text(x), "y": text(y) }),
-        DataSource::Idx { images, labels } => json!({ "images": text(images), "labels": text(labels) }),
-        DataSource::Cifar10 { paths } => json!({ "paths": paths.iter().map(|p| text(p)).collect::<Vec<_>>() }),
-        DataSource::Images { path } => json!({ "path": text(path) }),
-    };
-    let mut map = Map::new();
-    map.insert("type".into(), source.name().into());
-    if let Value::Object(fields) = fields {
-        map.extend(fields);
-    }
     map
 }

@@ -1,7 +1,8 @@
 //! Activation functions, their derivatives, and the signs that a derivative needs.
 
 use super::Operation;
-use super::slots::{slots, table};
+use super::operation::operation;
+use super::slots::slots;
 use crate::model::Activation;
 use serde::{Deserialize, Serialize};
 
@@ -30,31 +31,13 @@ slots! {
     }
 }
 
-impl Operation for Act {
-    table!(act);
-
-    fn name(&self) -> &'static str {
-        self.func.name()
-    }
-
-    fn dims(&self) -> String {
-        format!("len={}", self.len)
-    }
-
-    fn flops(&self) -> u64 {
-        self.len as u64
-    }
-
-    fn bytes_moved(&self, elem: usize) -> u64 {
-        (2 * self.len * elem) as u64
-    }
-
-    fn in_place(&self) -> &'static [(usize, usize)] {
-        &[(act::X, act::Y)]
-    }
-
-    fn work_ps(&self) -> usize {
-        self.len * activation_ps(self.func)
+operation! {
+    Act: act, op.func.name(), |op| {
+        dims: format!("len={}", op.len),
+        flops: op.len as u64,
+        bytes_moved(elem): (2 * op.len * elem) as u64,
+        in_place: &[(act::X, act::Y)],
+        work_ps: op.len * activation_ps(op.func),
     }
 }
 
@@ -73,35 +56,17 @@ slots! {
     }
 }
 
-impl Operation for ActBwd {
-    table!(act_bwd);
-
-    fn name(&self) -> &'static str {
-        self.func.backward_name()
-    }
-
-    fn dims(&self) -> String {
-        format!("len={}", self.len)
-    }
-
-    fn flops(&self) -> u64 {
-        2 * self.len as u64
-    }
-
-    fn bytes_moved(&self, elem: usize) -> u64 {
-        (3 * self.len * elem) as u64
-    }
-
-    fn in_place(&self) -> &'static [(usize, usize)] {
-        &[(act_bwd::DY, act_bwd::DX)]
-    }
-
-    fn work_ps(&self) -> usize {
-        match self.func {
-            Activation::Gelu => self.len * 540,
-            Activation::Silu => self.len * 380,
+operation! {
+    ActBwd: act_bwd, op.func.backward_name(), |op| {
+        dims: format!("len={}", op.len),
+        flops: 2 * op.len as u64,
+        bytes_moved(elem): (3 * op.len * elem) as u64,
+        in_place: &[(act_bwd::DY, act_bwd::DX)],
+        work_ps: match op.func {
+            Activation::Gelu => op.len * 540,
+            Activation::Silu => op.len * 380,
             _ => 0,
-        }
+        },
     }
 }
 
@@ -118,26 +83,11 @@ slots! {
     }
 }
 
-impl Operation for SignBits {
-    table!(sign_bits);
-
-    fn name(&self) -> &'static str {
-        "sign_bits"
-    }
-
-    fn dims(&self) -> String {
-        format!("len={}", self.len)
-    }
-
-    fn flops(&self) -> u64 {
-        self.len as u64
-    }
-
-    fn bytes_moved(&self, elem: usize) -> u64 {
-        (self.len * elem + self.len.div_ceil(8)) as u64
-    }
-
-    fn is_for_gpus(&self) -> bool {
-        true
+operation! {
+    SignBits: sign_bits, "sign_bits", |op| {
+        dims: format!("len={}", op.len),
+        flops: op.len as u64,
+        bytes_moved(elem): (op.len * elem + op.len.div_ceil(8)) as u64,
+        is_for_gpus: true,
     }
 }

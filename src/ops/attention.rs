@@ -2,11 +2,15 @@
 
 use super::Operation;
 use super::geometry::Scalar;
-use super::slots::{slots, table};
+use super::operation::operation;
+use super::slots::slots;
 use serde::{Deserialize, Serialize};
 
 /// Random numbers that one group of keys takes: each row of probabilities begins with a group of its own.
 pub const DROPOUT_GROUP: usize = 64;
+
+/// Features of a head at most for which GPUs have kernels.
+pub const MOST_HEAD_DIM: usize = 320;
 
 /// The base of the angles by which rotary positions turn pairs of features.
 const ROTARY_BASE: f64 = 10_000.0;
@@ -134,36 +138,17 @@ slots! {
     }
 }
 
-impl Operation for Attention {
-    table!(attention);
-
-    fn name(&self) -> &'static str {
-        "attention"
-    }
-
-    fn dims(&self) -> String {
-        self.geometry.dims()
-    }
-
-    fn flops(&self) -> u64 {
-        (self.geometry.pairs() * (4 * self.geometry.head_dim + 4)) as u64
-    }
-
-    fn least_flops(&self) -> u64 {
-        (self.geometry.pairs() * 4 * self.geometry.head_dim) as u64
-    }
-
-    fn bytes_moved(&self, elem: usize) -> u64 {
-        let g = &self.geometry;
-        (g.rows() * (g.packed() + g.width() + g.heads) * elem) as u64
-    }
-
-    fn work_ps(&self) -> usize {
-        work_ps(&self.geometry, 2)
-    }
-
-    fn has_gpu_kernel(&self) -> bool {
-        false
+operation! {
+    Attention: attention, "attention", |op| {
+        dims: op.geometry.dims(),
+        flops: (op.geometry.pairs() * (4 * op.geometry.head_dim + 4)) as u64,
+        least_flops: (op.geometry.pairs() * 4 * op.geometry.head_dim) as u64,
+        bytes_moved(elem): {
+            let g = &op.geometry;
+            (g.rows() * (g.packed() + g.width() + g.heads) * elem) as u64
+        },
+        work_ps: work_ps(&op.geometry, 2),
+        has_gpu_kernel: op.geometry.head_dim <= MOST_HEAD_DIM,
     }
 }
 
@@ -186,36 +171,17 @@ slots! {
     }
 }
 
-impl Operation for AttentionBwd {
-    table!(attention_bwd);
-
-    fn name(&self) -> &'static str {
-        "attention_bwd"
-    }
-
-    fn dims(&self) -> String {
-        self.geometry.dims()
-    }
-
-    fn flops(&self) -> u64 {
-        (self.geometry.pairs() * (10 * self.geometry.head_dim + 6)) as u64
-    }
-
-    fn least_flops(&self) -> u64 {
-        (self.geometry.pairs() * 10 * self.geometry.head_dim) as u64
-    }
-
-    fn bytes_moved(&self, elem: usize) -> u64 {
-        let g = &self.geometry;
-        (g.rows() * (2 * g.packed() + 2 * g.width() + g.heads) * elem) as u64
-    }
-
-    fn work_ps(&self) -> usize {
-        work_ps(&self.geometry, 5)
-    }
-
-    fn has_gpu_kernel(&self) -> bool {
-        false
+operation! {
+    AttentionBwd: attention_bwd, "attention_bwd", |op| {
+        dims: op.geometry.dims(),
+        flops: (op.geometry.pairs() * (10 * op.geometry.head_dim + 6)) as u64,
+        least_flops: (op.geometry.pairs() * 10 * op.geometry.head_dim) as u64,
+        bytes_moved(elem): {
+            let g = &op.geometry;
+            (g.rows() * (2 * g.packed() + 2 * g.width() + g.heads) * elem) as u64
+        },
+        work_ps: work_ps(&op.geometry, 5),
+        has_gpu_kernel: op.geometry.head_dim <= MOST_HEAD_DIM,
     }
 }
 

@@ -4,7 +4,8 @@ use super::Operation;
 use super::activation::activation_ps;
 use super::chunks::row_chunks;
 use super::geometry::{Epilogue, Scalar};
-use super::slots::{slots, table};
+use super::operation::operation;
+use super::slots::slots;
 use crate::model::Activation;
 use serde::{Deserialize, Serialize};
 
@@ -41,35 +42,14 @@ slots! {
     }
 }
 
-impl Operation for BatchNorm {
-    table!(batch_norm);
-
-    fn name(&self) -> &'static str {
-        "batch_norm"
-    }
-
-    fn epilogue(&self) -> Epilogue {
-        Epilogue { act: self.act, ..Epilogue::default() }
-    }
-
-    fn dims(&self) -> String {
-        format!("rows={} channels={}", self.rows, self.channels)
-    }
-
-    fn flops(&self) -> u64 {
-        (7 * self.rows * self.channels) as u64
-    }
-
-    fn bytes_moved(&self, elem: usize) -> u64 {
-        ((3 * self.rows * self.channels + 8 * self.channels) * elem) as u64
-    }
-
-    fn scratch_floats(&self) -> usize {
-        BATCH_NORM_MOMENTS * row_chunks(self.rows, self.channels) * self.channels
-    }
-
-    fn work_ps(&self) -> usize {
-        self.rows * self.channels * (130 + self.act.map_or(0, activation_ps))
+operation! {
+    BatchNorm: batch_norm, "batch_norm", |op| {
+        epilogue: Epilogue { act: op.act, ..Epilogue::default() },
+        dims: format!("rows={} channels={}", op.rows, op.channels),
+        flops: (7 * op.rows * op.channels) as u64,
+        bytes_moved(elem): ((3 * op.rows * op.channels + 8 * op.channels) * elem) as u64,
+        scratch_floats: BATCH_NORM_MOMENTS * row_chunks(op.rows, op.channels) * op.channels,
+        work_ps: op.rows * op.channels * (130 + op.act.map_or(0, activation_ps)),
     }
 }
 
@@ -93,35 +73,14 @@ slots! {
     }
 }
 
-impl Operation for BatchNormEval {
-    table!(batch_norm_eval);
-
-    fn name(&self) -> &'static str {
-        "batch_norm_eval"
-    }
-
-    fn epilogue(&self) -> Epilogue {
-        Epilogue { act: self.act, ..Epilogue::default() }
-    }
-
-    fn dims(&self) -> String {
-        format!("rows={} channels={}", self.rows, self.channels)
-    }
-
-    fn flops(&self) -> u64 {
-        (3 * self.rows * self.channels) as u64
-    }
-
-    fn bytes_moved(&self, elem: usize) -> u64 {
-        ((2 * self.rows * self.channels + 4 * self.channels) * elem) as u64
-    }
-
-    fn in_place(&self) -> &'static [(usize, usize)] {
-        &[(batch_norm_eval::X, batch_norm_eval::Y)]
-    }
-
-    fn work_ps(&self) -> usize {
-        self.rows * self.channels * (60 + self.act.map_or(0, activation_ps))
+operation! {
+    BatchNormEval: batch_norm_eval, "batch_norm_eval", |op| {
+        epilogue: Epilogue { act: op.act, ..Epilogue::default() },
+        dims: format!("rows={} channels={}", op.rows, op.channels),
+        flops: (3 * op.rows * op.channels) as u64,
+        bytes_moved(elem): ((2 * op.rows * op.channels + 4 * op.channels) * elem) as u64,
+        in_place: &[(batch_norm_eval::X, batch_norm_eval::Y)],
+        work_ps: op.rows * op.channels * (60 + op.act.map_or(0, activation_ps)),
     }
 }
 
@@ -152,40 +111,18 @@ slots! {
     }
 }
 
-impl Operation for BatchNormBwd {
-    table!(batch_norm_bwd);
-
-    fn name(&self) -> &'static str {
-        "batch_norm_bwd"
-    }
-
-    fn epilogue(&self) -> Epilogue {
-        Epilogue { act_grad: self.act_grad, ..Epilogue::default() }
-    }
-
-    fn dims(&self) -> String {
-        format!("rows={} channels={}", self.rows, self.channels)
-    }
-
-    fn flops(&self) -> u64 {
-        (9 * self.rows * self.channels) as u64
-    }
-
-    fn bytes_moved(&self, elem: usize) -> u64 {
-        let passes = 5 + 2 * usize::from(self.act_grad.is_some());
-        let vectors = 5 + 2 * usize::from(self.accumulate);
-        ((passes * self.rows * self.channels + vectors * self.channels) * elem) as u64
-    }
-
-    fn in_place(&self) -> &'static [(usize, usize)] {
-        &[(batch_norm_bwd::DY, batch_norm_bwd::DX)]
-    }
-
-    fn scratch_floats(&self) -> usize {
-        2 * row_chunks(self.rows, self.channels) * self.channels
-    }
-
-    fn work_ps(&self) -> usize {
-        self.rows * self.channels * 220
+operation! {
+    BatchNormBwd: batch_norm_bwd, "batch_norm_bwd", |op| {
+        epilogue: Epilogue { act_grad: op.act_grad, ..Epilogue::default() },
+        dims: format!("rows={} channels={}", op.rows, op.channels),
+        flops: (9 * op.rows * op.channels) as u64,
+        bytes_moved(elem): {
+            let passes = 5 + 2 * usize::from(op.act_grad.is_some());
+            let vectors = 5 + 2 * usize::from(op.accumulate);
+            ((passes * op.rows * op.channels + vectors * op.channels) * elem) as u64
+        },
+        in_place: &[(batch_norm_bwd::DY, batch_norm_bwd::DX)],
+        scratch_floats: 2 * row_chunks(op.rows, op.channels) * op.channels,
+        work_ps: op.rows * op.channels * 220,
     }
 }

@@ -2,8 +2,9 @@
 
 use super::Operation;
 use super::geometry::{Epilogue, Scalar, Trans};
+use super::operation::operation;
 use super::product::Gemm;
-use super::slots::{slots, table};
+use super::slots::slots;
 use super::softmax::softmax_ps;
 use serde::{Deserialize, Serialize};
 
@@ -95,50 +96,29 @@ impl ClassifierCe {
     }
 }
 
-impl Operation for ClassifierCe {
-    table!(classifier_ce);
-
-    fn name(&self) -> &'static str {
-        "classifier_ce"
-    }
-
-    fn dims(&self) -> String {
-        let Self { rows, features, classes, chunk, .. } = self;
-        format!("rows={rows} features={features} classes={classes} chunk={chunk}")
-    }
-
-    fn flops(&self) -> u64 {
-        self.least_flops() + (7 * self.rows * self.classes) as u64
-    }
-
-    fn least_flops(&self) -> u64 {
-        2 * self.multiplications() as u64
-    }
-
-    fn bytes_moved(&self, elem: usize) -> u64 {
-        let weight = self.features * self.classes;
-        let weights = weight * (2 + usize::from(self.accumulate)) + 2 * self.classes * usize::from(self.bias);
-        let inputs = self.rows * self.features * (1 + usize::from(self.input_grad));
-        ((weights + inputs + 2) * elem + self.rows * size_of::<i32>()) as u64
-    }
-
-    /// The gradient of a chunk's input is written when nothing reads the chunk's input any more.
-    fn in_place(&self) -> &'static [(usize, usize)] {
-        &[(classifier_ce::A, classifier_ce::DX)]
-    }
-
-    fn work_ps(&self) -> usize {
-        /// What a core's multiply-add takes in a large product.
-        const MULTIPLY_PS: usize = 13;
-        self.multiplications() * MULTIPLY_PS + softmax_ps(self.rows, self.classes)
-    }
-
-    fn has_gpu_kernel(&self) -> bool {
-        false
-    }
-
-    fn weight(&self) -> Option<usize> {
-        Some(classifier_ce::B)
+operation! {
+    ClassifierCe: classifier_ce, "classifier_ce", |op| {
+        dims: {
+            let Self { rows, features, classes, chunk, .. } = op;
+            format!("rows={rows} features={features} classes={classes} chunk={chunk}")
+        },
+        flops: op.least_flops() + (7 * op.rows * op.classes) as u64,
+        least_flops: 2 * op.multiplications() as u64,
+        bytes_moved(elem): {
+            let weight = op.features * op.classes;
+            let weights = weight * (2 + usize::from(op.accumulate)) + 2 * op.classes * usize::from(op.bias);
+            let inputs = op.rows * op.features * (1 + usize::from(op.input_grad));
+            ((weights + inputs + 2) * elem + op.rows * size_of::<i32>()) as u64
+        },
+        // The gradient of a chunk's input is written when nothing reads the chunk's input any more.
+        in_place: &[(classifier_ce::A, classifier_ce::DX)],
+        work_ps: {
+            /// What a core's multiply-add takes in a large product.
+            const MULTIPLY_PS: usize = 13;
+            op.multiplications() * MULTIPLY_PS + softmax_ps(op.rows, op.classes)
+        },
+        has_gpu_kernel: false,
+        weight: Some(classifier_ce::B),
     }
 }
 

@@ -2,7 +2,8 @@
 
 use super::Operation;
 use super::geometry::Scalar;
-use super::slots::{slots, table};
+use super::operation::operation;
+use super::slots::slots;
 use serde::{Deserialize, Serialize};
 
 /// The numbers that dynamic loss scaling keeps from step to step.
@@ -19,24 +20,14 @@ slots! {
     }
 }
 
-impl Operation for StepInc {
-    table!(step_inc);
-
-    fn name(&self) -> &'static str {
-        "step_inc"
-    }
-
-    fn dims(&self) -> String {
-        String::new()
-    }
-
-    fn flops(&self) -> u64 {
-        0
-    }
-
-    fn bytes_moved(&self, elem: usize) -> u64 {
-        let _ = elem;
-        4 * size_of::<i64>() as u64
+operation! {
+    StepInc: step_inc, "step_inc", |op| {
+        dims: String::new(),
+        flops: 0,
+        bytes_moved(elem): {
+            let _ = elem;
+            4 * size_of::<i64>() as u64
+        },
     }
 }
 
@@ -56,23 +47,11 @@ slots! {
     }
 }
 
-impl Operation for BiasCorr {
-    table!(bias_corr);
-
-    fn name(&self) -> &'static str {
-        "bias_corr"
-    }
-
-    fn dims(&self) -> String {
-        String::new()
-    }
-
-    fn flops(&self) -> u64 {
-        6
-    }
-
-    fn bytes_moved(&self, elem: usize) -> u64 {
-        (2 * size_of::<i64>() + 2 * elem) as u64
+operation! {
+    BiasCorr: bias_corr, "bias_corr", |op| {
+        dims: String::new(),
+        flops: 6,
+        bytes_moved(elem): (2 * size_of::<i64>() + 2 * elem) as u64,
     }
 }
 
@@ -94,27 +73,14 @@ slots! {
     }
 }
 
-impl Operation for ScaleUpdate {
-    table!(scale_update);
-
-    fn name(&self) -> &'static str {
-        "scale_update"
-    }
-
-    fn dims(&self) -> String {
-        format!("len={}", self.len)
-    }
-
-    fn flops(&self) -> u64 {
-        self.len as u64
-    }
-
-    fn bytes_moved(&self, elem: usize) -> u64 {
-        let _ = elem;
-        ((self.len + 8) * size_of::<f32>()) as u64
-    }
-
-    fn is_for_gpus(&self) -> bool {
-        true
+operation! {
+    ScaleUpdate: scale_update, "scale_update", |op| {
+        dims: format!("len={}", op.len),
+        flops: op.len as u64,
+        bytes_moved(elem): {
+            let _ = elem;
+            ((op.len + 8) * size_of::<f32>()) as u64
+        },
+        is_for_gpus: true,
     }
 }

@@ -2,7 +2,8 @@
 
 use super::Operation;
 use super::geometry::Scalar;
-use super::slots::{slots, table};
+use super::operation::operation;
+use super::slots::slots;
 use serde::{Deserialize, Serialize};
 
 /// The smallest random number that keeps its element: `rate 2^32`, rounded up.
@@ -28,31 +29,13 @@ slots! {
     }
 }
 
-impl Operation for Dropout {
-    table!(dropout);
-
-    fn name(&self) -> &'static str {
-        "dropout"
-    }
-
-    fn dims(&self) -> String {
-        format!("len={}", self.len)
-    }
-
-    fn flops(&self) -> u64 {
-        2 * self.len as u64
-    }
-
-    fn bytes_moved(&self, elem: usize) -> u64 {
-        (2 * self.len * elem + self.len.div_ceil(8)) as u64
-    }
-
-    fn in_place(&self) -> &'static [(usize, usize)] {
-        &[(dropout::X, dropout::Y)]
-    }
-
-    fn work_ps(&self) -> usize {
-        self.len * 340
+operation! {
+    Dropout: dropout, "dropout", |op| {
+        dims: format!("len={}", op.len),
+        flops: 2 * op.len as u64,
+        bytes_moved(elem): (2 * op.len * elem + op.len.div_ceil(8)) as u64,
+        in_place: &[(dropout::X, dropout::Y)],
+        work_ps: op.len * 340,
     }
 }
 
@@ -72,30 +55,12 @@ slots! {
     }
 }
 
-impl Operation for DropoutBwd {
-    table!(dropout_bwd);
-
-    fn name(&self) -> &'static str {
-        "dropout_bwd"
-    }
-
-    fn dims(&self) -> String {
-        format!("len={}", self.len)
-    }
-
-    fn flops(&self) -> u64 {
-        2 * self.len as u64
-    }
-
-    fn bytes_moved(&self, elem: usize) -> u64 {
-        (2 * self.len * elem + self.len.div_ceil(8)) as u64
-    }
-
-    fn in_place(&self) -> &'static [(usize, usize)] {
-        &[(dropout_bwd::DY, dropout_bwd::DX)]
-    }
-
-    fn work_ps(&self) -> usize {
-        self.len * 65
+operation! {
+    DropoutBwd: dropout_bwd, "dropout_bwd", |op| {
+        dims: format!("len={}", op.len),
+        flops: 2 * op.len as u64,
+        bytes_moved(elem): (2 * op.len * elem + op.len.div_ceil(8)) as u64,
+        in_place: &[(dropout_bwd::DY, dropout_bwd::DX)],
+        work_ps: op.len * 65,
     }
 }

@@ -3,7 +3,8 @@
 use super::Operation;
 use super::chunks::row_chunks;
 use super::geometry::Epilogue;
-use super::slots::{slots, table};
+use super::operation::operation;
+use super::slots::slots;
 use crate::model::Activation;
 use serde::{Deserialize, Serialize};
 
@@ -19,23 +20,11 @@ slots! {
     }
 }
 
-impl Operation for Fill {
-    table!(fill);
-
-    fn name(&self) -> &'static str {
-        "fill"
-    }
-
-    fn dims(&self) -> String {
-        format!("len={}", self.len)
-    }
-
-    fn flops(&self) -> u64 {
-        0
-    }
-
-    fn bytes_moved(&self, elem: usize) -> u64 {
-        (self.len * elem) as u64
+operation! {
+    Fill: fill, "fill", |op| {
+        dims: format!("len={}", op.len),
+        flops: 0,
+        bytes_moved(elem): (op.len * elem) as u64,
     }
 }
 
@@ -55,27 +44,12 @@ slots! {
     }
 }
 
-impl Operation for Transpose {
-    table!(transpose);
-
-    fn name(&self) -> &'static str {
-        "transpose"
-    }
-
-    fn dims(&self) -> String {
-        format!("n={} {}x{}", self.n, self.rows, self.cols)
-    }
-
-    fn flops(&self) -> u64 {
-        0
-    }
-
-    fn bytes_moved(&self, elem: usize) -> u64 {
-        (2 * self.n * self.rows * self.cols * elem) as u64
-    }
-
-    fn work_ps(&self) -> usize {
-        self.n * self.rows * self.cols * 350
+operation! {
+    Transpose: transpose, "transpose", |op| {
+        dims: format!("n={} {}x{}", op.n, op.rows, op.cols),
+        flops: 0,
+        bytes_moved(elem): (2 * op.n * op.rows * op.cols * elem) as u64,
+        work_ps: op.n * op.rows * op.cols * 350,
     }
 }
 
@@ -94,27 +68,12 @@ slots! {
     }
 }
 
-impl Operation for BiasAdd {
-    table!(bias_add);
-
-    fn name(&self) -> &'static str {
-        "bias_add"
-    }
-
-    fn dims(&self) -> String {
-        format!("rows={} cols={}", self.rows, self.cols)
-    }
-
-    fn flops(&self) -> u64 {
-        (self.rows * self.cols) as u64
-    }
-
-    fn bytes_moved(&self, elem: usize) -> u64 {
-        ((2 * self.rows * self.cols + self.cols) * elem) as u64
-    }
-
-    fn in_place(&self) -> &'static [(usize, usize)] {
-        &[(bias_add::X, bias_add::Y)]
+operation! {
+    BiasAdd: bias_add, "bias_add", |op| {
+        dims: format!("rows={} cols={}", op.rows, op.cols),
+        flops: (op.rows * op.cols) as u64,
+        bytes_moved(elem): ((2 * op.rows * op.cols + op.cols) * elem) as u64,
+        in_place: &[(bias_add::X, bias_add::Y)],
     }
 }
 
@@ -147,35 +106,13 @@ slots! {
     }
 }
 
-impl Operation for BiasGrad {
-    table!(bias_grad);
-
-    fn name(&self) -> &'static str {
-        "reduce_sum"
-    }
-
-    fn kernel_name(&self) -> &'static str {
-        "bias_grad"
-    }
-
-    fn dims(&self) -> String {
-        format!("rows={} cols={}", self.rows, self.cols)
-    }
-
-    fn flops(&self) -> u64 {
-        (self.rows * self.cols) as u64
-    }
-
-    fn bytes_moved(&self, elem: usize) -> u64 {
-        ((self.rows * self.cols + (1 + usize::from(self.accumulate)) * self.cols) * elem) as u64
-    }
-
-    fn scratch_floats(&self) -> usize {
-        row_chunks(self.rows, self.cols) * self.cols
-    }
-
-    fn has_gpu_kernel(&self) -> bool {
-        self.still.is_none()
+operation! {
+    BiasGrad: bias_grad, "reduce_sum", |op| {
+        kernel_name: "bias_grad",
+        dims: format!("rows={} cols={}", op.rows, op.cols),
+        flops: (op.rows * op.cols) as u64,
+        bytes_moved(elem): ((op.rows * op.cols + (1 + usize::from(op.accumulate)) * op.cols) * elem) as u64,
+        scratch_floats: row_chunks(op.rows, op.cols) * op.cols,
     }
 }
 
@@ -193,27 +130,12 @@ slots! {
     }
 }
 
-impl Operation for Add {
-    table!(add);
-
-    fn name(&self) -> &'static str {
-        "add"
-    }
-
-    fn dims(&self) -> String {
-        format!("len={}", self.len)
-    }
-
-    fn flops(&self) -> u64 {
-        self.len as u64
-    }
-
-    fn bytes_moved(&self, elem: usize) -> u64 {
-        (3 * self.len * elem) as u64
-    }
-
-    fn in_place(&self) -> &'static [(usize, usize)] {
-        &[(add::A, add::Y), (add::B, add::Y)]
+operation! {
+    Add: add, "add", |op| {
+        dims: format!("len={}", op.len),
+        flops: op.len as u64,
+        bytes_moved(elem): (3 * op.len * elem) as u64,
+        in_place: &[(add::A, add::Y), (add::B, add::Y)],
     }
 }
 
@@ -234,35 +156,14 @@ slots! {
     }
 }
 
-impl Operation for AddAct {
-    table!(add_act);
-
-    fn name(&self) -> &'static str {
-        "add"
-    }
-
-    fn epilogue(&self) -> Epilogue {
-        Epilogue { act: self.act, act_grad: self.act_grad, ..Epilogue::default() }
-    }
-
-    fn dims(&self) -> String {
-        format!("len={}", self.len)
-    }
-
-    fn flops(&self) -> u64 {
-        2 * self.len as u64
-    }
-
-    fn bytes_moved(&self, elem: usize) -> u64 {
-        ((3 + usize::from(self.act_grad.is_some())) * self.len * elem) as u64
-    }
-
-    fn in_place(&self) -> &'static [(usize, usize)] {
-        &[(add_act::A, add_act::Y), (add_act::B, add_act::Y)]
-    }
-
-    fn is_for_gpus(&self) -> bool {
-        true
+operation! {
+    AddAct: add_act, "add", |op| {
+        epilogue: Epilogue { act: op.act, act_grad: op.act_grad, ..Epilogue::default() },
+        dims: format!("len={}", op.len),
+        flops: 2 * op.len as u64,
+        bytes_moved(elem): ((3 + usize::from(op.act_grad.is_some())) * op.len * elem) as u64,
+        in_place: &[(add_act::A, add_act::Y), (add_act::B, add_act::Y)],
+        is_for_gpus: true,
     }
 }
 
@@ -279,26 +180,11 @@ slots! {
     }
 }
 
-impl Operation for Cast {
-    table!(cast);
-
-    fn name(&self) -> &'static str {
-        "cast"
-    }
-
-    fn dims(&self) -> String {
-        format!("len={}", self.len)
-    }
-
-    fn flops(&self) -> u64 {
-        0
-    }
-
-    fn bytes_moved(&self, elem: usize) -> u64 {
-        ((size_of::<f32>() + elem) * self.len) as u64
-    }
-
-    fn is_for_gpus(&self) -> bool {
-        true
+operation! {
+    Cast: cast, "cast", |op| {
+        dims: format!("len={}", op.len),
+        flops: 0,
+        bytes_moved(elem): ((size_of::<f32>() + elem) * op.len) as u64,
+        is_for_gpus: true,
     }
 }

@@ -2,9 +2,10 @@
 
 use super::Operation;
 use super::geometry::Scalar;
+use super::operation::operation;
 use super::optimizer::adam_text;
-use super::slots::{slots, table};
-use super::update::{RuleText, UpdateSlots};
+use super::slots::slots;
+use super::update::UpdateSlots;
 use serde::{Deserialize, Serialize};
 
 /// Pairs to which the stretch of each parameter in the parts of an update is rounded up.
@@ -95,43 +96,16 @@ impl GradientStep for WeightStep {
     }
 }
 
-impl Operation for WeightStep {
-    table!(gradient_step);
-
-    fn name(&self) -> &'static str {
-        "gemm_tn_adam"
-    }
-
-    fn dims(&self) -> String {
-        format!("m={} n={} k={}", self.m, self.n, self.k)
-    }
-
-    fn flops(&self) -> u64 {
-        self.least_flops() + (16 * self.m * self.n) as u64
-    }
-
-    fn least_flops(&self) -> u64 {
-        (2 * self.m * self.n * self.k) as u64
-    }
-
-    fn bytes_moved(&self, elem: usize) -> u64 {
-        ((self.m * self.k + self.k * self.n) * elem + (6 * self.m * self.n + 4) * size_of::<f32>()) as u64
-    }
-
-    fn is_for_gpus(&self) -> bool {
-        true
-    }
-
-    fn update(&self) -> Option<UpdateSlots> {
-        Some(GRADIENT_UPDATE)
-    }
-
-    fn rule(&self) -> Option<RuleText> {
-        Some(adam_text(self.beta1, self.beta2, self.eps, self.decoupled))
-    }
-
-    fn step_parts(&self) -> usize {
-        (self.m.div_ceil(self.grain) * self.n.div_ceil(16)).next_multiple_of(PARTS_ALIGN)
+operation! {
+    WeightStep: gradient_step, "gemm_tn_adam", |op| {
+        dims: format!("m={} n={} k={}", op.m, op.n, op.k),
+        flops: op.least_flops() + (16 * op.m * op.n) as u64,
+        least_flops: (2 * op.m * op.n * op.k) as u64,
+        bytes_moved(elem): ((op.m * op.k + op.k * op.n) * elem + (6 * op.m * op.n + 4) * size_of::<f32>()) as u64,
+        is_for_gpus: true,
+        update: Some(GRADIENT_UPDATE),
+        rule: Some(adam_text(op.beta1, op.beta2, op.eps, op.decoupled)),
+        step_parts: (op.m.div_ceil(op.grain) * op.n.div_ceil(16)).next_multiple_of(PARTS_ALIGN),
     }
 }
 
@@ -149,39 +123,15 @@ impl GradientStep for BiasStep {
     }
 }
 
-impl Operation for BiasStep {
-    table!(gradient_step);
-
-    fn name(&self) -> &'static str {
-        "reduce_sum_adam"
-    }
-
-    fn dims(&self) -> String {
-        format!("rows={} cols={}", self.rows, self.cols)
-    }
-
-    fn flops(&self) -> u64 {
-        (self.rows * self.cols + 16 * self.cols) as u64
-    }
-
-    fn bytes_moved(&self, elem: usize) -> u64 {
-        (self.rows * self.cols * elem + (6 * self.cols + 4) * size_of::<f32>()) as u64
-    }
-
-    fn is_for_gpus(&self) -> bool {
-        true
-    }
-
-    fn update(&self) -> Option<UpdateSlots> {
-        Some(GRADIENT_UPDATE)
-    }
-
-    fn rule(&self) -> Option<RuleText> {
-        Some(adam_text(self.beta1, self.beta2, self.eps, self.decoupled))
-    }
-
-    fn step_parts(&self) -> usize {
-        self.cols.div_ceil(32).next_multiple_of(PARTS_ALIGN)
+operation! {
+    BiasStep: gradient_step, "reduce_sum_adam", |op| {
+        dims: format!("rows={} cols={}", op.rows, op.cols),
+        flops: (op.rows * op.cols + 16 * op.cols) as u64,
+        bytes_moved(elem): (op.rows * op.cols * elem + (6 * op.cols + 4) * size_of::<f32>()) as u64,
+        is_for_gpus: true,
+        update: Some(GRADIENT_UPDATE),
+        rule: Some(adam_text(op.beta1, op.beta2, op.eps, op.decoupled)),
+        step_parts: op.cols.div_ceil(32).next_multiple_of(PARTS_ALIGN),
     }
 }
 

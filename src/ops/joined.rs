@@ -1,7 +1,8 @@
 //! Operations that put values beside each other, take parts of them, and multiply them element by element.
 
 use super::Operation;
-use super::slots::{slots, table};
+use super::operation::operation;
+use super::slots::slots;
 use serde::{Deserialize, Serialize};
 
 /// `y [rows, widths[0] + widths[1] + ..] = x0 [rows, widths[0]], x1 [rows, widths[1]], ..`, each behind the one before.
@@ -48,28 +49,14 @@ slots! {
     }
 }
 
-impl Operation for Concat {
-    table!(concat);
-
-    fn name(&self) -> &'static str {
-        "concat"
-    }
-
-    fn dims(&self) -> String {
-        let widths = self.widths.iter().map(ToString::to_string).collect::<Vec<_>>().join("+");
-        format!("rows={} cols={widths}", self.rows)
-    }
-
-    fn flops(&self) -> u64 {
-        0
-    }
-
-    fn bytes_moved(&self, elem: usize) -> u64 {
-        (2 * self.rows * self.cols() * elem) as u64
-    }
-
-    fn has_gpu_kernel(&self) -> bool {
-        false
+operation! {
+    Concat: concat, "concat", |op| {
+        dims: {
+            let widths = op.widths.iter().map(ToString::to_string).collect::<Vec<_>>().join("+");
+            format!("rows={} cols={widths}", op.rows)
+        },
+        flops: 0,
+        bytes_moved(elem): (2 * op.rows * op.cols() * elem) as u64,
     }
 }
 
@@ -89,31 +76,12 @@ slots! {
     }
 }
 
-impl Operation for Slice {
-    table!(slice);
-
-    fn name(&self) -> &'static str {
-        "slice"
-    }
-
-    fn dims(&self) -> String {
-        format!("rows={} cols={}..{} of {}", self.rows, self.from, self.from + self.width, self.cols)
-    }
-
-    fn flops(&self) -> u64 {
-        0
-    }
-
-    fn bytes_moved(&self, elem: usize) -> u64 {
-        (2 * self.rows * self.width * elem) as u64
-    }
-
-    fn least_bytes(&self, _slot: usize, _len: usize, elem: usize) -> u64 {
-        (self.rows * self.width * elem) as u64
-    }
-
-    fn has_gpu_kernel(&self) -> bool {
-        false
+operation! {
+    Slice: slice, "slice", |op| {
+        dims: format!("rows={} cols={}..{} of {}", op.rows, op.from, op.from + op.width, op.cols),
+        flops: 0,
+        bytes_moved(elem): (2 * op.rows * op.width * elem) as u64,
+        least_bytes(_slot, _len, elem): (op.rows * op.width * elem) as u64,
     }
 }
 
@@ -131,30 +99,11 @@ slots! {
     }
 }
 
-impl Operation for Multiply {
-    table!(multiply);
-
-    fn name(&self) -> &'static str {
-        "multiply"
-    }
-
-    fn dims(&self) -> String {
-        format!("len={}", self.len)
-    }
-
-    fn flops(&self) -> u64 {
-        self.len as u64
-    }
-
-    fn bytes_moved(&self, elem: usize) -> u64 {
-        (3 * self.len * elem) as u64
-    }
-
-    fn in_place(&self) -> &'static [(usize, usize)] {
-        &[(multiply::A, multiply::Y), (multiply::B, multiply::Y)]
-    }
-
-    fn has_gpu_kernel(&self) -> bool {
-        false
+operation! {
+    Multiply: multiply, "multiply", |op| {
+        dims: format!("len={}", op.len),
+        flops: op.len as u64,
+        bytes_moved(elem): (3 * op.len * elem) as u64,
+        in_place: &[(multiply::A, multiply::Y), (multiply::B, multiply::Y)],
     }
 }

@@ -3,7 +3,8 @@
 use super::Operation;
 use super::chunks::row_chunks;
 use super::geometry::Scalar;
-use super::slots::{slots, table};
+use super::operation::operation;
+use super::slots::slots;
 use serde::{Deserialize, Serialize};
 
 /// Normalisation of each row of `x [rows, cols]` with biased variance, then `gamma`, `beta [cols]`; where `rms`, each
@@ -29,28 +30,15 @@ slots! {
     }
 }
 
-impl Operation for LayerNorm {
-    table!(layer_norm);
-
-    fn name(&self) -> &'static str {
-        if self.rms { "rms_norm" } else { "layer_norm" }
-    }
-
-    fn dims(&self) -> String {
-        format!("rows={} cols={}", self.rows, self.cols)
-    }
-
-    fn flops(&self) -> u64 {
-        ((if self.rms { 4 } else { 7 }) * self.rows * self.cols) as u64
-    }
-
-    fn bytes_moved(&self, elem: usize) -> u64 {
-        let vectors = if self.rms { 1 } else { 2 };
-        ((2 * self.rows * self.cols + vectors * (self.cols + self.rows)) * elem) as u64
-    }
-
-    fn work_ps(&self) -> usize {
-        row_norm_ps(self.rows, self.cols)
+operation! {
+    LayerNorm: layer_norm, if op.rms { "rms_norm" } else { "layer_norm" }, |op| {
+        dims: format!("rows={} cols={}", op.rows, op.cols),
+        flops: ((if op.rms { 4 } else { 7 }) * op.rows * op.cols) as u64,
+        bytes_moved(elem): {
+            let vectors = if op.rms { 1 } else { 2 };
+            ((2 * op.rows * op.cols + vectors * (op.cols + op.rows)) * elem) as u64
+        },
+        work_ps: row_norm_ps(op.rows, op.cols),
     }
 }
 
@@ -89,33 +77,17 @@ slots! {
     }
 }
 
-impl Operation for LayerNormBwd {
-    table!(layer_norm_bwd);
-
-    fn name(&self) -> &'static str {
-        if self.rms { "rms_norm_bwd" } else { "layer_norm_bwd" }
-    }
-
-    fn dims(&self) -> String {
-        format!("rows={} cols={}", self.rows, self.cols)
-    }
-
-    fn flops(&self) -> u64 {
-        ((if self.rms { 9 } else { 13 }) * self.rows * self.cols) as u64
-    }
-
-    fn bytes_moved(&self, elem: usize) -> u64 {
-        let parameters = self.parameters();
-        let vectors = 1 + parameters * (1 + usize::from(self.accumulate));
-        ((3 * self.rows * self.cols + vectors * self.cols + parameters * self.rows) * elem) as u64
-    }
-
-    fn scratch_floats(&self) -> usize {
-        self.parameters() * row_chunks(self.rows, self.cols) * self.cols
-    }
-
-    fn work_ps(&self) -> usize {
-        row_norm_ps(self.rows, self.cols)
+operation! {
+    LayerNormBwd: layer_norm_bwd, if op.rms { "rms_norm_bwd" } else { "layer_norm_bwd" }, |op| {
+        dims: format!("rows={} cols={}", op.rows, op.cols),
+        flops: ((if op.rms { 9 } else { 13 }) * op.rows * op.cols) as u64,
+        bytes_moved(elem): {
+            let parameters = op.parameters();
+            let vectors = 1 + parameters * (1 + usize::from(op.accumulate));
+            ((3 * op.rows * op.cols + vectors * op.cols + parameters * op.rows) * elem) as u64
+        },
+        scratch_floats: op.parameters() * row_chunks(op.rows, op.cols) * op.cols,
+        work_ps: row_norm_ps(op.rows, op.cols),
     }
 }
 

@@ -2,7 +2,8 @@
 
 use super::Operation;
 use super::chunks::FLAT_CHUNK;
-use super::slots::{slots, table};
+use super::operation::operation;
+use super::slots::slots;
 use serde::{Deserialize, Serialize};
 
 /// `loss [1] = mean of row_loss [rows]`; where bound, `accuracy [1] = mean of row_right [rows]`.
@@ -20,23 +21,11 @@ slots! {
     }
 }
 
-impl Operation for LossMean {
-    table!(loss_mean);
-
-    fn name(&self) -> &'static str {
-        "loss_mean"
-    }
-
-    fn dims(&self) -> String {
-        format!("rows={}", self.rows)
-    }
-
-    fn flops(&self) -> u64 {
-        self.rows as u64
-    }
-
-    fn bytes_moved(&self, elem: usize) -> u64 {
-        ((self.rows + 1) * elem) as u64
+operation! {
+    LossMean: loss_mean, "loss_mean", |op| {
+        dims: format!("rows={}", op.rows),
+        flops: op.rows as u64,
+        bytes_moved(elem): ((op.rows + 1) * elem) as u64,
     }
 }
 
@@ -55,23 +44,11 @@ slots! {
     }
 }
 
-impl Operation for Accuracy {
-    table!(accuracy);
-
-    fn name(&self) -> &'static str {
-        "accuracy"
-    }
-
-    fn dims(&self) -> String {
-        format!("rows={} classes={}", self.rows, self.classes)
-    }
-
-    fn flops(&self) -> u64 {
-        (self.rows * self.classes) as u64
-    }
-
-    fn bytes_moved(&self, elem: usize) -> u64 {
-        ((self.rows * self.classes + 1) * elem + self.rows * size_of::<i32>()) as u64
+operation! {
+    Accuracy: accuracy, "accuracy", |op| {
+        dims: format!("rows={} classes={}", op.rows, op.classes),
+        flops: (op.rows * op.classes) as u64,
+        bytes_moved(elem): ((op.rows * op.classes + 1) * elem + op.rows * size_of::<i32>()) as u64,
     }
 }
 
@@ -90,27 +67,12 @@ slots! {
     }
 }
 
-impl Operation for Mse {
-    table!(mse);
-
-    fn name(&self) -> &'static str {
-        "mse"
-    }
-
-    fn dims(&self) -> String {
-        format!("len={}", self.len)
-    }
-
-    fn flops(&self) -> u64 {
-        3 * self.len as u64
-    }
-
-    fn bytes_moved(&self, elem: usize) -> u64 {
-        ((2 * self.len + 1) * elem) as u64
-    }
-
-    fn scratch_floats(&self) -> usize {
-        self.len.div_ceil(FLAT_CHUNK)
+operation! {
+    Mse: mse, "mse", |op| {
+        dims: format!("len={}", op.len),
+        flops: 3 * op.len as u64,
+        bytes_moved(elem): ((2 * op.len + 1) * elem) as u64,
+        scratch_floats: op.len.div_ceil(FLAT_CHUNK),
     }
 }
 
@@ -129,27 +91,12 @@ slots! {
     }
 }
 
-impl Operation for MseGrad {
-    table!(mse_grad);
-
-    fn name(&self) -> &'static str {
-        "mse_grad"
-    }
-
-    fn dims(&self) -> String {
-        format!("len={}", self.len)
-    }
-
-    fn flops(&self) -> u64 {
-        2 * self.len as u64
-    }
-
-    fn bytes_moved(&self, elem: usize) -> u64 {
-        (3 * self.len * elem) as u64
-    }
-
-    fn in_place(&self) -> &'static [(usize, usize)] {
-        &[(mse_grad::Y, mse_grad::DY)]
+operation! {
+    MseGrad: mse_grad, "mse_grad", |op| {
+        dims: format!("len={}", op.len),
+        flops: 2 * op.len as u64,
+        bytes_moved(elem): (3 * op.len * elem) as u64,
+        in_place: &[(mse_grad::Y, mse_grad::DY)],
     }
 }
 
@@ -171,30 +118,12 @@ slots! {
     }
 }
 
-impl Operation for MseFused {
-    table!(mse_fused);
-
-    fn name(&self) -> &'static str {
-        "mse_fused"
-    }
-
-    fn dims(&self) -> String {
-        format!("len={}", self.len)
-    }
-
-    fn flops(&self) -> u64 {
-        4 * self.len as u64
-    }
-
-    fn bytes_moved(&self, elem: usize) -> u64 {
-        ((3 * self.len + 1) * elem) as u64
-    }
-
-    fn in_place(&self) -> &'static [(usize, usize)] {
-        &[(mse_fused::Y, mse_fused::DY)]
-    }
-
-    fn scratch_floats(&self) -> usize {
-        self.len.div_ceil(FLAT_CHUNK)
+operation! {
+    MseFused: mse_fused, "mse_fused", |op| {
+        dims: format!("len={}", op.len),
+        flops: 4 * op.len as u64,
+        bytes_moved(elem): ((3 * op.len + 1) * elem) as u64,
+        in_place: &[(mse_fused::Y, mse_fused::DY)],
+        scratch_floats: op.len.div_ceil(FLAT_CHUNK),
     }
 }

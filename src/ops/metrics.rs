@@ -2,7 +2,8 @@
 
 use super::Operation;
 use super::geometry::Segment;
-use super::slots::{slots, table};
+use super::operation::operation;
+use super::slots::slots;
 use serde::{Deserialize, Serialize};
 
 /// `update_max [1]` = largest of the segments', `grad_norm [1]` = square root of the sum of the squares of the
@@ -21,23 +22,11 @@ slots! {
     }
 }
 
-impl Operation for UpdateMetrics {
-    table!(update_metrics);
-
-    fn name(&self) -> &'static str {
-        "update_metrics"
-    }
-
-    fn dims(&self) -> String {
-        format!("segments={}", self.segments)
-    }
-
-    fn flops(&self) -> u64 {
-        2 * self.segments as u64
-    }
-
-    fn bytes_moved(&self, elem: usize) -> u64 {
-        ((2 * self.segments + 2) * elem) as u64
+operation! {
+    UpdateMetrics: update_metrics, "update_metrics", |op| {
+        dims: format!("segments={}", op.segments),
+        flops: 2 * op.segments as u64,
+        bytes_moved(elem): ((2 * op.segments + 2) * elem) as u64,
     }
 }
 
@@ -58,28 +47,15 @@ slots! {
     }
 }
 
-impl Operation for StepMetrics {
-    table!(step_metrics);
-
-    fn name(&self) -> &'static str {
-        "step_metrics"
-    }
-
-    fn dims(&self) -> String {
-        format!("segments={}", self.segments.len())
-    }
-
-    fn flops(&self) -> u64 {
-        2 * self.pairs() as u64
-    }
-
-    fn bytes_moved(&self, elem: usize) -> u64 {
-        let _ = elem;
-        ((2 * self.pairs() + 2 * self.segments.len() + 2) * size_of::<f32>()) as u64
-    }
-
-    fn is_for_gpus(&self) -> bool {
-        true
+operation! {
+    StepMetrics: step_metrics, "step_metrics", |op| {
+        dims: format!("segments={}", op.segments.len()),
+        flops: 2 * op.pairs() as u64,
+        bytes_moved(elem): {
+            let _ = elem;
+            ((2 * op.pairs() + 2 * op.segments.len() + 2) * size_of::<f32>()) as u64
+        },
+        is_for_gpus: true,
     }
 }
 

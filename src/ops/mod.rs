@@ -39,7 +39,7 @@ mod tests;
 mod update;
 mod windows;
 
-pub use attention::{AttentionGeometry, DROPOUT_GROUP};
+pub use attention::{AttentionGeometry, DROPOUT_GROUP, MOST_HEAD_DIM};
 pub use batch_norm::BATCH_NORM_MOMENTS;
 pub use counter::SCALER;
 pub use dropout::dropout_threshold;

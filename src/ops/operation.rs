@@ -1,6 +1,8 @@
 //! What every operation answers about itself.
 
-use super::{Epilogue, FlatUpdate, RuleText, Slot, UpdateSlots};
+use super::geometry::Epilogue;
+use super::slots::Slot;
+use super::update::{FlatUpdate, RuleText, UpdateSlots};
 
 /// Bytes that a second-level cache holds.
 const CACHED_BYTES: u64 = 1 << 20;
@@ -153,3 +155,55 @@ impl dyn Operation + '_ {
         stem
     }
 }
+
+/// Describes an operation by a table: its type, its table of slots, its name, and what [`Operation`] asks about it, one
+/// answer a row. What has a usual answer may be left out.
+///
+/// ```text
+/// operation! {
+///     Add: add, "add", |op| {
+///         dims: format!("len={}", op.len),
+///         flops: op.len as u64,
+///         bytes_moved(elem): (3 * op.len * elem) as u64,
+///     }
+/// }
+/// ```
+macro_rules! operation {
+    ($Op:ident: $table:ident, $name:expr, |$op:ident| {
+        $($row:ident $(($($arg:ident),+))?: $answer:expr,)+
+    }) => {
+        impl Operation for $Op {
+            crate::ops::slots::table!($table);
+
+            operation!(@fn name -> &'static str; |$op| $name);
+            $(operation!(@$row |$op $($(, $arg)+)?| $answer);)+
+        }
+    };
+    (@fn $name:ident -> $Answer:ty; |$op:ident $(, $arg:ident)*| $answer:expr) => {
+        fn $name(&self $(, $arg: usize)*) -> $Answer {
+            let $op = self;
+            let _ = $op;
+            $answer
+        }
+    };
+    (@kernel_name $($row:tt)+) => { operation!(@fn kernel_name -> &'static str; $($row)+); };
+    (@epilogue $($row:tt)+) => { operation!(@fn epilogue -> crate::ops::Epilogue; $($row)+); };
+    (@dims $($row:tt)+) => { operation!(@fn dims -> String; $($row)+); };
+    (@flops $($row:tt)+) => { operation!(@fn flops -> u64; $($row)+); };
+    (@least_flops $($row:tt)+) => { operation!(@fn least_flops -> u64; $($row)+); };
+    (@least_flops_with_tiles $($row:tt)+) => { operation!(@fn least_flops_with_tiles -> u64; $($row)+); };
+    (@bytes_moved $($row:tt)+) => { operation!(@fn bytes_moved -> u64; $($row)+); };
+    (@least_bytes $($row:tt)+) => { operation!(@fn least_bytes -> u64; $($row)+); };
+    (@in_place $($row:tt)+) => { operation!(@fn in_place -> &'static [(usize, usize)]; $($row)+); };
+    (@scratch_floats $($row:tt)+) => { operation!(@fn scratch_floats -> usize; $($row)+); };
+    (@work_ps $($row:tt)+) => { operation!(@fn work_ps -> usize; $($row)+); };
+    (@is_for_gpus $($row:tt)+) => { operation!(@fn is_for_gpus -> bool; $($row)+); };
+    (@has_gpu_kernel $($row:tt)+) => { operation!(@fn has_gpu_kernel -> bool; $($row)+); };
+    (@whole_constants $($row:tt)+) => { operation!(@fn whole_constants -> &'static [&'static str]; $($row)+); };
+    (@weight $($row:tt)+) => { operation!(@fn weight -> Option<usize>; $($row)+); };
+    (@is_activation $($row:tt)+) => { operation!(@fn is_activation -> bool; $($row)+); };
+    (@rule $($row:tt)+) => { operation!(@fn rule -> Option<crate::ops::RuleText>; $($row)+); };
+    (@update $($row:tt)+) => { operation!(@fn update -> Option<crate::ops::UpdateSlots>; $($row)+); };
+    (@step_parts $($row:tt)+) => { operation!(@fn step_parts -> usize; $($row)+); };
+}
+pub(super) use operation;

@@ -6,6 +6,36 @@ use super::slots::slots;
 use super::update::{MOST_STATES, Number, Rates, Rule, RuleText, StepOptions, UpdateSlots, UpdatedSlots, flat_update};
 use serde::{Deserialize, Serialize};
 
+/// The slots of an update of the flat parameters: what the rule keeps before the update, what it is corrected by, and
+/// what it keeps after the update, between what all updates have.
+macro_rules! update_slots {
+    (pub mod $module:ident($op:ident: $Step:ident) {
+        before { $($before:tt)* }
+        $(rates { $($rates:tt)* })?
+        after { $($after:tt)* }
+    }) => {
+        slots! {
+            pub mod $module($op: $Step) {
+                PARAM_PREV: in [$op.len],
+                GRAD: in [$op.len],
+                $($before)*
+                HYPER: in [$op.options.rates()],
+                $($($rates)*)?
+                PARAM: out [$op.len],
+                $($after)*
+                UPDATE_MAX: out [$op.segments.len()] if OPTIONAL,
+                GRAD_NORM_SEG: out [$op.segments.len()] if OPTIONAL,
+                WORK: scratch,
+                SCALER: in [crate::ops::SCALER] if OPTIONAL,
+                SHADOW: out [$op.len] if OPTIONAL,
+                TOTAL_MAX: out [1] if OPTIONAL,
+                GRAD_NORM: out [1] if OPTIONAL,
+                TICKET: in_out [1] if OPTIONAL,
+            }
+        }
+    };
+}
+
 /// Adam over the flat parameters. With `g` the gradient (plus `wd * p` unless `decoupled`): `m = b1 m + (1-b1) g`, `v
 /// = b2 v + (1-b2) g^2`, `p -= lr wd p` first where `decoupled`, then `p -= lr corr0 m / (sqrt(v) corr1 + eps)`.
 /// `hyper [2]` is learning rate, weight decay; where the step is clipped, a third value that gradients are multiplied
@@ -26,25 +56,19 @@ pub struct AdamStep {
     pub options: StepOptions,
 }
 
-slots! {
+update_slots! {
     pub mod adam_step(op: AdamStep) {
-        PARAM_PREV: in [op.len],
-        GRAD: in [op.len],
-        M_PREV: in [op.len],
-        V_PREV: in [op.len],
-        HYPER: in [op.options.rates()],
-        CORR: in [2],
-        PARAM: out [op.len],
-        M: out [op.len],
-        V: out [op.len],
-        UPDATE_MAX: out [op.segments.len()] if OPTIONAL,
-        GRAD_NORM_SEG: out [op.segments.len()] if OPTIONAL,
-        WORK: scratch,
-        SCALER: in [crate::ops::SCALER] if OPTIONAL,
-        SHADOW: out [op.len] if OPTIONAL,
-        TOTAL_MAX: out [1] if OPTIONAL,
-        GRAD_NORM: out [1] if OPTIONAL,
-        TICKET: in_out [1] if OPTIONAL,
+        before {
+            M_PREV: in [op.len],
+            V_PREV: in [op.len],
+        }
+        rates {
+            CORR: in [2],
+        }
+        after {
+            M: out [op.len],
+            V: out [op.len],
+        }
     }
 }
 
@@ -138,22 +162,14 @@ pub struct SgdStep {
     pub options: StepOptions,
 }
 
-slots! {
+update_slots! {
     pub mod sgd_step(op: SgdStep) {
-        PARAM_PREV: in [op.len],
-        GRAD: in [op.len],
-        MOMENTUM_PREV: in [op.len] if op.momentum.get() > 0.0,
-        HYPER: in [op.options.rates()],
-        PARAM: out [op.len],
-        MOMENTUM: out [op.len] if op.momentum.get() > 0.0,
-        UPDATE_MAX: out [op.segments.len()] if OPTIONAL,
-        GRAD_NORM_SEG: out [op.segments.len()] if OPTIONAL,
-        WORK: scratch,
-        SCALER: in [crate::ops::SCALER] if OPTIONAL,
-        SHADOW: out [op.len] if OPTIONAL,
-        TOTAL_MAX: out [1] if OPTIONAL,
-        GRAD_NORM: out [1] if OPTIONAL,
-        TICKET: in_out [1] if OPTIONAL,
+        before {
+            MOMENTUM_PREV: in [op.len] if op.momentum.get() > 0.0,
+        }
+        after {
+            MOMENTUM: out [op.len] if op.momentum.get() > 0.0,
+        }
     }
 }
 
@@ -230,22 +246,14 @@ pub struct LionStep {
     pub options: StepOptions,
 }
 
-slots! {
+update_slots! {
     pub mod lion_step(op: LionStep) {
-        PARAM_PREV: in [op.len],
-        GRAD: in [op.len],
-        M_PREV: in [op.len],
-        HYPER: in [op.options.rates()],
-        PARAM: out [op.len],
-        M: out [op.len],
-        UPDATE_MAX: out [op.segments.len()] if OPTIONAL,
-        GRAD_NORM_SEG: out [op.segments.len()] if OPTIONAL,
-        WORK: scratch,
-        SCALER: in [crate::ops::SCALER] if OPTIONAL,
-        SHADOW: out [op.len] if OPTIONAL,
-        TOTAL_MAX: out [1] if OPTIONAL,
-        GRAD_NORM: out [1] if OPTIONAL,
-        TICKET: in_out [1] if OPTIONAL,
+        before {
+            M_PREV: in [op.len],
+        }
+        after {
+            M: out [op.len],
+        }
     }
 }
 

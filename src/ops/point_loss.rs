@@ -4,7 +4,8 @@
 use super::Operation;
 use super::chunks::FLAT_CHUNK;
 use super::geometry::Scalar;
-use super::slots::{slots, table};
+use super::operation::operation;
+use super::slots::slots;
 use crate::model::losses::PointFn;
 use serde::{Deserialize, Serialize};
 
@@ -13,6 +14,15 @@ const fn point_ps(func: PointFn) -> [usize; 2] {
     match func {
         PointFn::BinaryCrossEntropy => [400, 310],
         PointFn::L1 | PointFn::Huber => [0, 0],
+    }
+}
+
+/// The name of an operation by its function, of binary cross entropy, of the absolute and of Huber's error.
+const fn named(func: PointFn, [cross_entropy, l1, huber]: [&'static str; 3]) -> &'static str {
+    match func {
+        PointFn::BinaryCrossEntropy => cross_entropy,
+        PointFn::L1 => l1,
+        PointFn::Huber => huber,
     }
 }
 
@@ -40,39 +50,13 @@ slots! {
     }
 }
 
-impl Operation for PointLoss {
-    table!(point_loss);
-
-    fn name(&self) -> &'static str {
-        match self.func {
-            PointFn::BinaryCrossEntropy => "binary_ce",
-            PointFn::L1 => "l1_loss",
-            PointFn::Huber => "huber_loss",
-        }
-    }
-
-    fn dims(&self) -> String {
-        format!("len={}", self.len)
-    }
-
-    fn has_gpu_kernel(&self) -> bool {
-        false
-    }
-
-    fn flops(&self) -> u64 {
-        4 * self.len as u64
-    }
-
-    fn bytes_moved(&self, elem: usize) -> u64 {
-        ((2 * self.len + 1) * elem) as u64
-    }
-
-    fn scratch_floats(&self) -> usize {
-        self.len.div_ceil(FLAT_CHUNK)
-    }
-
-    fn work_ps(&self) -> usize {
-        self.len * point_ps(self.func)[0]
+operation! {
+    PointLoss: point_loss, named(op.func, ["binary_ce", "l1_loss", "huber_loss"]), |op| {
+        dims: format!("len={}", op.len),
+        flops: 4 * op.len as u64,
+        bytes_moved(elem): ((2 * op.len + 1) * elem) as u64,
+        scratch_floats: op.len.div_ceil(FLAT_CHUNK),
+        work_ps: op.len * point_ps(op.func)[0],
     }
 }
 
@@ -90,42 +74,17 @@ slots! {
         Y: in activation [op.len],
         TARGET: in activation [op.len],
         DY: out activation [op.len],
+        SCALE: in [1] if OPTIONAL,
     }
 }
 
-impl Operation for PointLossGrad {
-    table!(point_loss_grad);
-
-    fn name(&self) -> &'static str {
-        match self.func {
-            PointFn::BinaryCrossEntropy => "binary_ce_grad",
-            PointFn::L1 => "l1_loss_grad",
-            PointFn::Huber => "huber_loss_grad",
-        }
-    }
-
-    fn dims(&self) -> String {
-        format!("len={}", self.len)
-    }
-
-    fn has_gpu_kernel(&self) -> bool {
-        false
-    }
-
-    fn flops(&self) -> u64 {
-        3 * self.len as u64
-    }
-
-    fn bytes_moved(&self, elem: usize) -> u64 {
-        (3 * self.len * elem) as u64
-    }
-
-    fn in_place(&self) -> &'static [(usize, usize)] {
-        &[(point_loss_grad::Y, point_loss_grad::DY)]
-    }
-
-    fn work_ps(&self) -> usize {
-        self.len * point_ps(self.func)[1]
+operation! {
+    PointLossGrad: point_loss_grad, named(op.func, ["binary_ce_grad", "l1_loss_grad", "huber_loss_grad"]), |op| {
+        dims: format!("len={}", op.len),
+        flops: 3 * op.len as u64,
+        bytes_moved(elem): (3 * op.len * elem) as u64,
+        in_place: &[(point_loss_grad::Y, point_loss_grad::DY)],
+        work_ps: op.len * point_ps(op.func)[1],
     }
 }
 
@@ -146,47 +105,20 @@ slots! {
         LOSS: out [1],
         ACCURACY: out [1] if OPTIONAL,
         WORK: scratch,
+        SCALE: in [1] if OPTIONAL,
+        TICKET: in_out [1] if OPTIONAL,
     }
 }
 
-impl Operation for PointLossFused {
-    table!(point_loss_fused);
-
-    fn name(&self) -> &'static str {
-        match self.func {
-            PointFn::BinaryCrossEntropy => "binary_ce_fused",
-            PointFn::L1 => "l1_loss_fused",
-            PointFn::Huber => "huber_loss_fused",
-        }
-    }
-
-    fn dims(&self) -> String {
-        format!("len={}", self.len)
-    }
-
-    fn has_gpu_kernel(&self) -> bool {
-        false
-    }
-
-    fn flops(&self) -> u64 {
-        7 * self.len as u64
-    }
-
-    fn bytes_moved(&self, elem: usize) -> u64 {
-        ((3 * self.len + 2) * elem) as u64
-    }
-
-    fn in_place(&self) -> &'static [(usize, usize)] {
-        &[(point_loss_fused::Y, point_loss_fused::DY)]
-    }
-
-    /// A sum of losses and a count of right answers for each chunk.
-    fn scratch_floats(&self) -> usize {
-        2 * self.len.div_ceil(FLAT_CHUNK)
-    }
-
-    fn work_ps(&self) -> usize {
-        self.len * point_ps(self.func).iter().sum::<usize>()
+operation! {
+    PointLossFused: point_loss_fused, named(op.func, ["binary_ce_fused", "l1_loss_fused", "huber_loss_fused"]), |op| {
+        dims: format!("len={}", op.len),
+        flops: 7 * op.len as u64,
+        bytes_moved(elem): ((3 * op.len + 2) * elem) as u64,
+        in_place: &[(point_loss_fused::Y, point_loss_fused::DY)],
+        // A sum of losses and a count of right answers for each chunk.
+        scratch_floats: 2 * op.len.div_ceil(FLAT_CHUNK),
+        work_ps: op.len * point_ps(op.func).iter().sum::<usize>(),
     }
 }
 
@@ -205,26 +137,10 @@ slots! {
     }
 }
 
-impl Operation for BinaryAccuracy {
-    table!(binary_accuracy);
-
-    fn name(&self) -> &'static str {
-        "binary_accuracy"
-    }
-
-    fn dims(&self) -> String {
-        format!("len={}", self.len)
-    }
-
-    fn has_gpu_kernel(&self) -> bool {
-        false
-    }
-
-    fn flops(&self) -> u64 {
-        self.len as u64
-    }
-
-    fn bytes_moved(&self, elem: usize) -> u64 {
-        ((2 * self.len + 1) * elem) as u64
+operation! {
+    BinaryAccuracy: binary_accuracy, "binary_accuracy", |op| {
+        dims: format!("len={}", op.len),
+        flops: op.len as u64,
+        bytes_moved(elem): ((2 * op.len + 1) * elem) as u64,
     }
 }

@@ -2,7 +2,8 @@
 
 use super::Operation;
 use super::geometry::PoolGeometry;
-use super::slots::{slots, table};
+use super::operation::operation;
+use super::slots::slots;
 use super::windows::{Windows, touched_bytes};
 use serde::{Deserialize, Serialize};
 
@@ -21,33 +22,19 @@ slots! {
     }
 }
 
-impl Operation for MaxPool {
-    table!(max_pool);
-
-    fn name(&self) -> &'static str {
-        "max_pool"
-    }
-
-    fn dims(&self) -> String {
-        pool_dims(&self.geometry)
-    }
-
-    fn flops(&self) -> u64 {
-        self.geometry.reads() as u64
-    }
-
-    fn bytes_moved(&self, elem: usize) -> u64 {
-        let g = &self.geometry;
-        (g.inputs() * elem + g.outputs() * (elem + g.index_bytes())) as u64
-    }
-
-    fn least_bytes(&self, slot: usize, len: usize, elem: usize) -> u64 {
-        let all = (len * elem) as u64;
-        if slot == max_pool::X { touched_bytes(all, Windows::of_pool(&self.geometry)) } else { all }
-    }
-
-    fn work_ps(&self) -> usize {
-        pool_ps(&self.geometry, 3_000)
+operation! {
+    MaxPool: max_pool, "max_pool", |op| {
+        dims: pool_dims(&op.geometry),
+        flops: op.geometry.reads() as u64,
+        bytes_moved(elem): {
+            let g = &op.geometry;
+            (g.inputs() * elem + g.outputs() * (elem + g.index_bytes())) as u64
+        },
+        least_bytes(slot, len, elem): {
+            let all = (len * elem) as u64;
+            if slot == max_pool::X { touched_bytes(all, Windows::of_pool(&op.geometry)) } else { all }
+        },
+        work_ps: pool_ps(&op.geometry, 3_000),
     }
 }
 
@@ -65,28 +52,15 @@ slots! {
     }
 }
 
-impl Operation for MaxPoolBwd {
-    table!(max_pool_bwd);
-
-    fn name(&self) -> &'static str {
-        "max_pool_bwd"
-    }
-
-    fn dims(&self) -> String {
-        pool_dims(&self.geometry)
-    }
-
-    fn flops(&self) -> u64 {
-        self.geometry.outputs() as u64
-    }
-
-    fn bytes_moved(&self, elem: usize) -> u64 {
-        let g = &self.geometry;
-        (g.inputs() * elem + g.outputs() * (elem + g.index_bytes())) as u64
-    }
-
-    fn work_ps(&self) -> usize {
-        pool_ps(&self.geometry, 4_000)
+operation! {
+    MaxPoolBwd: max_pool_bwd, "max_pool_bwd", |op| {
+        dims: pool_dims(&op.geometry),
+        flops: op.geometry.outputs() as u64,
+        bytes_moved(elem): {
+            let g = &op.geometry;
+            (g.inputs() * elem + g.outputs() * (elem + g.index_bytes())) as u64
+        },
+        work_ps: pool_ps(&op.geometry, 4_000),
     }
 }
 
@@ -104,33 +78,19 @@ slots! {
     }
 }
 
-impl Operation for AvgPool {
-    table!(avg_pool);
-
-    fn name(&self) -> &'static str {
-        "avg_pool"
-    }
-
-    fn dims(&self) -> String {
-        pool_dims(&self.geometry)
-    }
-
-    fn flops(&self) -> u64 {
-        self.geometry.reads() as u64
-    }
-
-    fn bytes_moved(&self, elem: usize) -> u64 {
-        let g = &self.geometry;
-        ((g.inputs() + g.outputs()) * elem) as u64
-    }
-
-    fn least_bytes(&self, slot: usize, len: usize, elem: usize) -> u64 {
-        let all = (len * elem) as u64;
-        if slot == avg_pool::X { touched_bytes(all, Windows::of_pool(&self.geometry)) } else { all }
-    }
-
-    fn work_ps(&self) -> usize {
-        pool_ps(&self.geometry, 3_000)
+operation! {
+    AvgPool: avg_pool, "avg_pool", |op| {
+        dims: pool_dims(&op.geometry),
+        flops: op.geometry.reads() as u64,
+        bytes_moved(elem): {
+            let g = &op.geometry;
+            ((g.inputs() + g.outputs()) * elem) as u64
+        },
+        least_bytes(slot, len, elem): {
+            let all = (len * elem) as u64;
+            if slot == avg_pool::X { touched_bytes(all, Windows::of_pool(&op.geometry)) } else { all }
+        },
+        work_ps: pool_ps(&op.geometry, 3_000),
     }
 }
 
@@ -147,28 +107,15 @@ slots! {
     }
 }
 
-impl Operation for AvgPoolBwd {
-    table!(avg_pool_bwd);
-
-    fn name(&self) -> &'static str {
-        "avg_pool_bwd"
-    }
-
-    fn dims(&self) -> String {
-        pool_dims(&self.geometry)
-    }
-
-    fn flops(&self) -> u64 {
-        self.geometry.reads() as u64
-    }
-
-    fn bytes_moved(&self, elem: usize) -> u64 {
-        let g = &self.geometry;
-        ((g.inputs() + g.outputs()) * elem) as u64
-    }
-
-    fn work_ps(&self) -> usize {
-        pool_ps(&self.geometry, 4_000)
+operation! {
+    AvgPoolBwd: avg_pool_bwd, "avg_pool_bwd", |op| {
+        dims: pool_dims(&op.geometry),
+        flops: op.geometry.reads() as u64,
+        bytes_moved(elem): {
+            let g = &op.geometry;
+            ((g.inputs() + g.outputs()) * elem) as u64
+        },
+        work_ps: pool_ps(&op.geometry, 4_000),
     }
 }
 
@@ -188,23 +135,11 @@ slots! {
     }
 }
 
-impl Operation for GlobalAvgPool {
-    table!(global_avg_pool);
-
-    fn name(&self) -> &'static str {
-        "global_avg_pool"
-    }
-
-    fn dims(&self) -> String {
-        format!("n={} hw={} c={}", self.n, self.hw, self.c)
-    }
-
-    fn flops(&self) -> u64 {
-        (self.n * self.hw * self.c) as u64
-    }
-
-    fn bytes_moved(&self, elem: usize) -> u64 {
-        (self.n * self.c * (self.hw + 1) * elem) as u64
+operation! {
+    GlobalAvgPool: global_avg_pool, "global_avg_pool", |op| {
+        dims: format!("n={} hw={} c={}", op.n, op.hw, op.c),
+        flops: (op.n * op.hw * op.c) as u64,
+        bytes_moved(elem): (op.n * op.c * (op.hw + 1) * elem) as u64,
     }
 }
 
@@ -223,23 +158,11 @@ slots! {
     }
 }
 
-impl Operation for GlobalAvgPoolBwd {
-    table!(global_avg_pool_bwd);
-
-    fn name(&self) -> &'static str {
-        "global_avg_pool_bwd"
-    }
-
-    fn dims(&self) -> String {
-        format!("n={} hw={} c={}", self.n, self.hw, self.c)
-    }
-
-    fn flops(&self) -> u64 {
-        (self.n * self.c) as u64
-    }
-
-    fn bytes_moved(&self, elem: usize) -> u64 {
-        (self.n * self.c * (self.hw + 1) * elem) as u64
+operation! {
+    GlobalAvgPoolBwd: global_avg_pool_bwd, "global_avg_pool_bwd", |op| {
+        dims: format!("n={} hw={} c={}", op.n, op.hw, op.c),
+        flops: (op.n * op.c) as u64,
+        bytes_moved(elem): (op.n * op.c * (op.hw + 1) * elem) as u64,
     }
 }
 

@@ -2,7 +2,8 @@
 
 use super::Operation;
 use super::geometry::{ConvGeometry, Epilogue, Trans};
-use super::slots::{slots, table};
+use super::operation::operation;
+use super::slots::slots;
 use super::windows::{Windows, touched_bytes};
 use serde::{Deserialize, Serialize};
 
@@ -83,51 +84,45 @@ impl Product for Gemm {
     }
 }
 
-impl Operation for Gemm {
-    table!(product);
-
-    fn name(&self) -> &'static str {
-        match self.trans {
+operation! {
+    Gemm: product, match op.trans {
             Trans::Nn => "gemm",
             Trans::Nt => "gemm_nt",
             Trans::Tn => "gemm_tn",
-        }
-    }
-
-    fn epilogue(&self) -> Epilogue {
-        self.epilogue
-    }
-
-    fn dims(&self) -> String {
-        format!("m={} n={} k={}", self.m, self.n, self.k)
-    }
-
-    fn flops(&self) -> u64 {
-        (2 * self.m * self.n * self.k) as u64
-    }
-
-    fn least_flops(&self) -> u64 {
-        self.flops()
-    }
-
-    fn bytes_moved(&self, elem: usize) -> u64 {
-        let [a, b, c] = self.lens();
-        let result = (1 + usize::from(self.accumulate)) * c;
-        ((a + b + result + epilogue_elements(&self.epilogue, self.m, self.n)) * elem) as u64
-    }
-
-    fn weight(&self) -> Option<usize> {
-        (self.trans != Trans::Tn).then_some(product::B)
-    }
-
-    fn is_activation(&self, slot: usize) -> bool {
-        match slot {
+        }, |op| {
+        epilogue: op.epilogue,
+        dims: format!("m={} n={} k={}", op.m, op.n, op.k),
+        flops: (2 * op.m * op.n * op.k) as u64,
+        least_flops: op.flops(),
+        bytes_moved(elem): {
+            let [a, b, c] = op.lens();
+            let result = (1 + usize::from(op.accumulate)) * c;
+            ((a + b + result + epilogue_elements(&op.epilogue, op.m, op.n)) * elem) as u64
+        },
+        weight: (op.trans != Trans::Tn).then_some(product::B),
+        is_activation(slot): match slot {
             product::A | product::SAVED | product::Z => true,
-            product::B => self.trans == Trans::Tn,
-            product::C => self.trans != Trans::Tn,
+            product::B => op.trans == Trans::Tn,
+            product::C => op.trans != Trans::Tn,
             _ => false,
-        }
+        },
     }
+}
+
+/// As `operation!`, with the answers that all convolutions share.
+macro_rules! convolution {
+    ($Op:ident: $name:literal, |$op:ident| { $($rows:tt)+ }) => {
+        operation! {
+            $Op: product, $name, |$op| {
+                has_gpu_kernel: $op.geometry.is_padded_alike(),
+                dims: conv_dims(&$op.geometry),
+                flops: conv_flops(&$op.geometry),
+                least_flops: conv_least_flops(&$op.geometry),
+                least_flops_with_tiles: conv_least_flops_with_tiles(&$op.geometry),
+                $($rows)+
+            }
+        }
+    };
 }
 
 impl Product for Conv2d {
@@ -141,53 +136,17 @@ impl Product for Conv2d {
     }
 }
 
-impl Operation for Conv2d {
-    table!(product);
-
-    fn name(&self) -> &'static str {
-        "conv2d"
-    }
-
-    fn epilogue(&self) -> Epilogue {
-        self.epilogue
-    }
-
-    fn has_gpu_kernel(&self) -> bool {
-        self.geometry.is_padded_alike()
-    }
-
-    fn dims(&self) -> String {
-        conv_dims(&self.geometry)
-    }
-
-    fn flops(&self) -> u64 {
-        conv_flops(&self.geometry)
-    }
-
-    fn least_flops(&self) -> u64 {
-        conv_least_flops(&self.geometry)
-    }
-
-    fn least_flops_with_tiles(&self) -> u64 {
-        conv_least_flops_with_tiles(&self.geometry)
-    }
-
-    fn bytes_moved(&self, elem: usize) -> u64 {
-        let g = &self.geometry;
-        let beside = epilogue_elements(&self.epilogue, g.n * g.ho * g.wo, g.f);
-        ((g.elements().iter().sum::<usize>() + beside) * elem) as u64
-    }
-
-    fn least_bytes(&self, slot: usize, len: usize, elem: usize) -> u64 {
-        conv_input_bytes(&self.geometry, slot, (len * elem) as u64)
-    }
-
-    fn weight(&self) -> Option<usize> {
-        Some(product::B)
-    }
-
-    fn is_activation(&self, slot: usize) -> bool {
-        matches!(slot, product::A | product::SAVED | product::Z | product::C)
+convolution! {
+    Conv2d: "conv2d", |op| {
+        epilogue: op.epilogue,
+        bytes_moved(elem): {
+            let g = &op.geometry;
+            let beside = epilogue_elements(&op.epilogue, g.n * g.ho * g.wo, g.f);
+            ((g.elements().iter().sum::<usize>() + beside) * elem) as u64
+        },
+        least_bytes(slot, len, elem): conv_input_bytes(&op.geometry, slot, (len * elem) as u64),
+        weight: Some(product::B),
+        is_activation(slot): matches!(slot, product::A | product::SAVED | product::Z | product::C),
     }
 }
 
@@ -202,49 +161,16 @@ impl Product for Conv2dBwdX {
     }
 }
 
-impl Operation for Conv2dBwdX {
-    table!(product);
-
-    fn name(&self) -> &'static str {
-        "conv2d_bwd_x"
-    }
-
-    fn epilogue(&self) -> Epilogue {
-        self.epilogue
-    }
-
-    fn has_gpu_kernel(&self) -> bool {
-        self.geometry.is_padded_alike()
-    }
-
-    fn dims(&self) -> String {
-        conv_dims(&self.geometry)
-    }
-
-    fn flops(&self) -> u64 {
-        conv_flops(&self.geometry)
-    }
-
-    fn least_flops(&self) -> u64 {
-        conv_least_flops(&self.geometry)
-    }
-
-    fn least_flops_with_tiles(&self) -> u64 {
-        conv_least_flops_with_tiles(&self.geometry)
-    }
-
-    fn bytes_moved(&self, elem: usize) -> u64 {
-        let g = &self.geometry;
-        let beside = epilogue_elements(&self.epilogue, g.n * g.h * g.w, g.c);
-        ((g.elements().iter().sum::<usize>() + beside) * elem) as u64
-    }
-
-    fn weight(&self) -> Option<usize> {
-        Some(product::B)
-    }
-
-    fn is_activation(&self, slot: usize) -> bool {
-        matches!(slot, product::A | product::SAVED | product::Z | product::C)
+convolution! {
+    Conv2dBwdX: "conv2d_bwd_x", |op| {
+        epilogue: op.epilogue,
+        bytes_moved(elem): {
+            let g = &op.geometry;
+            let beside = epilogue_elements(&op.epilogue, g.n * g.h * g.w, g.c);
+            ((g.elements().iter().sum::<usize>() + beside) * elem) as u64
+        },
+        weight: Some(product::B),
+        is_activation(slot): matches!(slot, product::A | product::SAVED | product::Z | product::C),
     }
 }
 
@@ -263,44 +189,14 @@ impl Product for Conv2dBwdW {
     }
 }
 
-impl Operation for Conv2dBwdW {
-    table!(product);
-
-    fn name(&self) -> &'static str {
-        "conv2d_bwd_w"
-    }
-
-    fn has_gpu_kernel(&self) -> bool {
-        self.geometry.is_padded_alike()
-    }
-
-    fn dims(&self) -> String {
-        conv_dims(&self.geometry)
-    }
-
-    fn flops(&self) -> u64 {
-        conv_flops(&self.geometry)
-    }
-
-    fn least_flops(&self) -> u64 {
-        conv_least_flops(&self.geometry)
-    }
-
-    fn least_flops_with_tiles(&self) -> u64 {
-        conv_least_flops_with_tiles(&self.geometry)
-    }
-
-    fn bytes_moved(&self, elem: usize) -> u64 {
-        let [x, weight, y] = self.geometry.elements();
-        ((x + weight * (1 + usize::from(self.accumulate)) + y) * elem) as u64
-    }
-
-    fn least_bytes(&self, slot: usize, len: usize, elem: usize) -> u64 {
-        conv_input_bytes(&self.geometry, slot, (len * elem) as u64)
-    }
-
-    fn is_activation(&self, slot: usize) -> bool {
-        matches!(slot, product::A | product::B)
+convolution! {
+    Conv2dBwdW: "conv2d_bwd_w", |op| {
+        bytes_moved(elem): {
+            let [x, weight, y] = op.geometry.elements();
+            ((x + weight * (1 + usize::from(op.accumulate)) + y) * elem) as u64
+        },
+        least_bytes(slot, len, elem): conv_input_bytes(&op.geometry, slot, (len * elem) as u64),
+        is_activation(slot): matches!(slot, product::A | product::B),
     }
 }
 

@@ -4,12 +4,14 @@
 use super::Operation;
 use super::chunks::FLAT_CHUNK;
 use super::geometry::{Scalar, Segment};
-use super::slots::{slots, table};
+use super::operation::operation;
+use super::slots::slots;
 use crate::model::{Schedule, ScheduleKind};
 use serde::{Deserialize, Serialize};
 
 /// `grad_norm_seg [segments]`: the norm of each segment of the flat gradient, divided by the number of `batches` whose
-/// sum that is. The parts that are summed depend on the vector alone, not on the number of threads.
+/// sum that is. The parts that are summed depend on the vector alone, not on the number of threads. Where `scaler` is
+/// bound, it is that of `ScaleUpdate`, and gradients are multiplied by its third value.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct GradNorms {
     pub len: usize,
@@ -32,41 +34,22 @@ slots! {
         GRAD: in [op.len],
         GRAD_NORM_SEG: out [op.segments.len()],
         WORK: scratch,
+        SCALER: in [crate::ops::SCALER] if OPTIONAL,
     }
 }
 
-impl Operation for GradNorms {
-    table!(grad_norms);
-
-    fn name(&self) -> &'static str {
-        "grad_norms"
-    }
-
-    fn dims(&self) -> String {
-        format!("len={} segments={}", self.len, self.segments.len())
-    }
-
-    fn flops(&self) -> u64 {
-        2 * self.len as u64
-    }
-
-    fn bytes_moved(&self, elem: usize) -> u64 {
-        ((self.len + self.segments.len()) * elem) as u64
-    }
-
-    /// No more of the flat vector than its segments.
-    fn least_bytes(&self, _slot: usize, len: usize, elem: usize) -> u64 {
-        let held = if len == self.len { self.segments.iter().map(|s| s.len).sum::<usize>().min(len) } else { len };
-        (held * elem) as u64
-    }
-
-    /// A norm for each piece that a chunk has of a segment.
-    fn scratch_floats(&self) -> usize {
-        self.segments.len() + self.len.div_ceil(FLAT_CHUNK)
-    }
-
-    fn has_gpu_kernel(&self) -> bool {
-        false
+operation! {
+    GradNorms: grad_norms, "grad_norms", |op| {
+        dims: format!("len={} segments={}", op.len, op.segments.len()),
+        flops: 2 * op.len as u64,
+        bytes_moved(elem): ((op.len + op.segments.len()) * elem) as u64,
+        // No more of the flat vector than its segments.
+        least_bytes(_slot, len, elem): {
+            let held = if len == op.len { op.segments.iter().map(|s| s.len).sum::<usize>().min(len) } else { len };
+            (held * elem) as u64
+        },
+        // A norm for each piece that a chunk has of a segment.
+        scratch_floats: op.segments.len() + op.len.div_ceil(FLAT_CHUNK),
     }
 }
 
@@ -98,38 +81,21 @@ slots! {
     }
 }
 
-impl Operation for UpdateRates {
-    table!(update_rates);
-
-    fn name(&self) -> &'static str {
-        "update_rates"
-    }
-
-    fn dims(&self) -> String {
-        match self.clips() {
-            true => format!("{} segments={}", self.schedule.name(), self.segments),
-            false => self.schedule.name().to_owned(),
-        }
-    }
-
-    fn flops(&self) -> u64 {
-        8 + if self.clips() { 2 * self.segments as u64 } else { 0 }
-    }
-
-    fn bytes_moved(&self, elem: usize) -> u64 {
-        let norms = if self.clips() { self.segments + 1 } else { 0 };
-        (3 * size_of::<i64>() + (4 + norms) * elem) as u64
-    }
-
-    fn whole_constants(&self) -> &'static [&'static str] {
-        match self.schedule {
+operation! {
+    UpdateRates: update_rates, "update_rates", |op| {
+        dims: match op.clips() {
+            true => format!("{} segments={}", op.schedule.name(), op.segments),
+            false => op.schedule.name().to_owned(),
+        },
+        flops: 8 + if op.clips() { 2 * op.segments as u64 } else { 0 },
+        bytes_moved(elem): {
+            let norms = if op.clips() { op.segments + 1 } else { 0 };
+            (3 * size_of::<i64>() + (4 + norms) * elem) as u64
+        },
+        whole_constants: match op.schedule {
             ScheduleKind::Step => &["warmup", "every"],
             _ => &["warmup"],
-        }
-    }
-
-    fn has_gpu_kernel(&self) -> bool {
-        false
+        },
     }
 }
 

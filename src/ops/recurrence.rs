@@ -2,7 +2,8 @@
 
 use super::Operation;
 use super::geometry::RecurrenceGeometry;
-use super::slots::{slots, table};
+use super::operation::operation;
+use super::slots::slots;
 use serde::{Deserialize, Serialize};
 
 /// The walk of one direction of a recurrent layer over the positions of each sequence, from a state of zeros.
@@ -32,36 +33,17 @@ slots! {
     }
 }
 
-impl Operation for Recurrence {
-    table!(recurrence);
-
-    fn name(&self) -> &'static str {
-        self.geometry.cell.name()
-    }
-
-    fn dims(&self) -> String {
-        dims(&self.geometry)
-    }
-
-    fn flops(&self) -> u64 {
-        (self.geometry.product_flops() + self.geometry.rows() * self.geometry.wide() * 4) as u64
-    }
-
-    fn least_flops(&self) -> u64 {
-        least_flops(&self.geometry)
-    }
-
-    fn bytes_moved(&self, elem: usize) -> u64 {
-        bytes(self, elem)
-    }
-
-    fn in_place(&self) -> &'static [(usize, usize)] {
-        &[(recurrence::X, recurrence::GATES)]
-    }
-
-    fn work_ps(&self) -> usize {
-        let g = &self.geometry;
-        g.product_ps() + g.rows() * g.wide() * GATE_PS
+operation! {
+    Recurrence: recurrence, op.geometry.cell.name(), |op| {
+        dims: dims(&op.geometry),
+        flops: (op.geometry.product_flops() + op.geometry.rows() * op.geometry.wide() * 4) as u64,
+        least_flops: least_flops(&op.geometry),
+        bytes_moved(elem): bytes(op, elem),
+        in_place: &[(recurrence::X, recurrence::GATES)],
+        work_ps: {
+            let g = &op.geometry;
+            g.product_ps() + g.rows() * g.wide() * GATE_PS
+        },
     }
 }
 
@@ -86,36 +68,17 @@ slots! {
     }
 }
 
-impl Operation for RecurrenceBwd {
-    table!(recurrence_bwd);
-
-    fn name(&self) -> &'static str {
-        self.geometry.cell.backward_name()
-    }
-
-    fn dims(&self) -> String {
-        dims(&self.geometry)
-    }
-
-    fn flops(&self) -> u64 {
-        (self.geometry.product_flops() + self.geometry.rows() * self.geometry.wide() * 6) as u64
-    }
-
-    fn least_flops(&self) -> u64 {
-        least_flops(&self.geometry)
-    }
-
-    fn bytes_moved(&self, elem: usize) -> u64 {
-        bytes(self, elem)
-    }
-
-    fn in_place(&self) -> &'static [(usize, usize)] {
-        &[(recurrence_bwd::GATES, recurrence_bwd::DX)]
-    }
-
-    fn work_ps(&self) -> usize {
-        let g = &self.geometry;
-        g.product_ps() + g.rows() * g.wide() * GATE_GRADIENT_PS
+operation! {
+    RecurrenceBwd: recurrence_bwd, op.geometry.cell.backward_name(), |op| {
+        dims: dims(&op.geometry),
+        flops: (op.geometry.product_flops() + op.geometry.rows() * op.geometry.wide() * 6) as u64,
+        least_flops: least_flops(&op.geometry),
+        bytes_moved(elem): bytes(op, elem),
+        in_place: &[(recurrence_bwd::GATES, recurrence_bwd::DX)],
+        work_ps: {
+            let g = &op.geometry;
+            g.product_ps() + g.rows() * g.wide() * GATE_GRADIENT_PS
+        },
     }
 }
 

@@ -1,7 +1,8 @@
 //! Sequences: rows of a table by token, fixed positions, and one position of many.
 
 use super::Operation;
-use super::slots::{slots, table};
+use super::operation::operation;
+use super::slots::slots;
 use serde::{Deserialize, Serialize};
 
 /// Bytes of a token.
@@ -24,32 +25,15 @@ slots! {
     }
 }
 
-impl Operation for Embedding {
-    table!(embedding);
-
-    fn name(&self) -> &'static str {
-        "embedding"
-    }
-
-    fn dims(&self) -> String {
-        format!("rows={} vocab={} units={}", self.rows, self.vocab, self.units)
-    }
-
-    fn flops(&self) -> u64 {
-        0
-    }
-
-    fn bytes_moved(&self, elem: usize) -> u64 {
-        (self.rows * (2 * self.units * elem + TOKEN_BYTES)) as u64
-    }
-
-    fn least_bytes(&self, slot: usize, len: usize, elem: usize) -> u64 {
-        let touched = if slot == embedding::WEIGHT { len.min(self.rows * self.units) } else { len };
-        (touched * elem) as u64
-    }
-
-    fn has_gpu_kernel(&self) -> bool {
-        false
+operation! {
+    Embedding: embedding, "embedding", |op| {
+        dims: format!("rows={} vocab={} units={}", op.rows, op.vocab, op.units),
+        flops: 0,
+        bytes_moved(elem): (op.rows * (2 * op.units * elem + TOKEN_BYTES)) as u64,
+        least_bytes(slot, len, elem): {
+            let touched = if slot == embedding::WEIGHT { len.min(op.rows * op.units) } else { len };
+            (touched * elem) as u64
+        },
     }
 }
 
@@ -72,28 +56,14 @@ slots! {
     }
 }
 
-impl Operation for EmbeddingBwd {
-    table!(embedding_bwd);
-
-    fn name(&self) -> &'static str {
-        "embedding_bwd"
-    }
-
-    fn dims(&self) -> String {
-        format!("rows={} vocab={} units={}", self.rows, self.vocab, self.units)
-    }
-
-    fn flops(&self) -> u64 {
-        (self.rows * self.units) as u64
-    }
-
-    fn bytes_moved(&self, elem: usize) -> u64 {
-        let table = if self.accumulate { 0 } else { self.vocab * self.units };
-        ((table + 3 * self.rows * self.units) * elem + self.rows * TOKEN_BYTES) as u64
-    }
-
-    fn has_gpu_kernel(&self) -> bool {
-        false
+operation! {
+    EmbeddingBwd: embedding_bwd, "embedding_bwd", |op| {
+        dims: format!("rows={} vocab={} units={}", op.rows, op.vocab, op.units),
+        flops: (op.rows * op.units) as u64,
+        bytes_moved(elem): {
+            let table = if op.accumulate { 0 } else { op.vocab * op.units };
+            ((table + 3 * op.rows * op.units) * elem + op.rows * TOKEN_BYTES) as u64
+        },
     }
 }
 
@@ -121,35 +91,13 @@ impl AddSinusoids {
     }
 }
 
-impl Operation for AddSinusoids {
-    table!(add_sinusoids);
-
-    fn name(&self) -> &'static str {
-        "add_sinusoids"
-    }
-
-    fn dims(&self) -> String {
-        format!("n={} positions={} cols={}", self.n, self.positions, self.cols)
-    }
-
-    fn flops(&self) -> u64 {
-        ((self.n + 3) * self.positions * self.cols) as u64
-    }
-
-    fn bytes_moved(&self, elem: usize) -> u64 {
-        (2 * self.n * self.positions * self.cols * elem) as u64
-    }
-
-    fn in_place(&self) -> &'static [(usize, usize)] {
-        &[(add_sinusoids::X, add_sinusoids::Y)]
-    }
-
-    fn work_ps(&self) -> usize {
-        self.positions * self.cols * 1_500
-    }
-
-    fn has_gpu_kernel(&self) -> bool {
-        false
+operation! {
+    AddSinusoids: add_sinusoids, "add_sinusoids", |op| {
+        dims: format!("n={} positions={} cols={}", op.n, op.positions, op.cols),
+        flops: ((op.n + 3) * op.positions * op.cols) as u64,
+        bytes_moved(elem): (2 * op.n * op.positions * op.cols * elem) as u64,
+        in_place: &[(add_sinusoids::X, add_sinusoids::Y)],
+        work_ps: op.positions * op.cols * 1_500,
     }
 }
 
@@ -169,31 +117,12 @@ slots! {
     }
 }
 
-impl Operation for Take {
-    table!(take);
-
-    fn name(&self) -> &'static str {
-        "take"
-    }
-
-    fn dims(&self) -> String {
-        format!("n={} positions={} cols={} at={}", self.n, self.positions, self.cols, self.at)
-    }
-
-    fn flops(&self) -> u64 {
-        0
-    }
-
-    fn bytes_moved(&self, elem: usize) -> u64 {
-        (2 * self.n * self.cols * elem) as u64
-    }
-
-    fn least_bytes(&self, _slot: usize, _len: usize, elem: usize) -> u64 {
-        (self.n * self.cols * elem) as u64
-    }
-
-    fn has_gpu_kernel(&self) -> bool {
-        false
+operation! {
+    Take: take, "take", |op| {
+        dims: format!("n={} positions={} cols={} at={}", op.n, op.positions, op.cols, op.at),
+        flops: 0,
+        bytes_moved(elem): (2 * op.n * op.cols * elem) as u64,
+        least_bytes(_slot, _len, elem): (op.n * op.cols * elem) as u64,
     }
 }
 
@@ -213,26 +142,10 @@ slots! {
     }
 }
 
-impl Operation for TakeBwd {
-    table!(take_bwd);
-
-    fn name(&self) -> &'static str {
-        "take_bwd"
-    }
-
-    fn dims(&self) -> String {
-        format!("n={} positions={} cols={} at={}", self.n, self.positions, self.cols, self.at)
-    }
-
-    fn flops(&self) -> u64 {
-        0
-    }
-
-    fn bytes_moved(&self, elem: usize) -> u64 {
-        (self.n * (self.positions + 1) * self.cols * elem) as u64
-    }
-
-    fn has_gpu_kernel(&self) -> bool {
-        false
+operation! {
+    TakeBwd: take_bwd, "take_bwd", |op| {
+        dims: format!("n={} positions={} cols={} at={}", op.n, op.positions, op.cols, op.at),
+        flops: 0,
+        bytes_moved(elem): (op.n * (op.positions + 1) * op.cols * elem) as u64,
     }
 }

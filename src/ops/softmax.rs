@@ -2,7 +2,8 @@
 
 use super::Operation;
 use super::geometry::Scalar;
-use super::slots::{slots, table};
+use super::operation::operation;
+use super::slots::slots;
 use crate::model::Activation;
 use serde::{Deserialize, Serialize};
 
@@ -26,31 +27,13 @@ slots! {
     }
 }
 
-impl Operation for SoftmaxCe {
-    table!(softmax_ce);
-
-    fn name(&self) -> &'static str {
-        "softmax_ce"
-    }
-
-    fn dims(&self) -> String {
-        format!("rows={} classes={}", self.rows, self.classes)
-    }
-
-    fn flops(&self) -> u64 {
-        (5 * self.rows * self.classes) as u64
-    }
-
-    fn bytes_moved(&self, elem: usize) -> u64 {
-        ((2 * self.rows * self.classes + self.rows) * elem + self.rows * LABEL_BYTES) as u64
-    }
-
-    fn in_place(&self) -> &'static [(usize, usize)] {
-        &[(softmax_ce::LOGITS, softmax_ce::PROBS)]
-    }
-
-    fn work_ps(&self) -> usize {
-        softmax_ps(self.rows, self.classes)
+operation! {
+    SoftmaxCe: softmax_ce, "softmax_ce", |op| {
+        dims: format!("rows={} classes={}", op.rows, op.classes),
+        flops: (5 * op.rows * op.classes) as u64,
+        bytes_moved(elem): ((2 * op.rows * op.classes + op.rows) * elem + op.rows * LABEL_BYTES) as u64,
+        in_place: &[(softmax_ce::LOGITS, softmax_ce::PROBS)],
+        work_ps: softmax_ps(op.rows, op.classes),
     }
 }
 
@@ -71,27 +54,12 @@ slots! {
     }
 }
 
-impl Operation for SoftmaxCeGrad {
-    table!(softmax_ce_grad);
-
-    fn name(&self) -> &'static str {
-        "softmax_ce_grad"
-    }
-
-    fn dims(&self) -> String {
-        format!("rows={} classes={}", self.rows, self.classes)
-    }
-
-    fn flops(&self) -> u64 {
-        (2 * self.rows * self.classes) as u64
-    }
-
-    fn bytes_moved(&self, elem: usize) -> u64 {
-        (2 * self.rows * self.classes * elem + self.rows * LABEL_BYTES) as u64
-    }
-
-    fn in_place(&self) -> &'static [(usize, usize)] {
-        &[(softmax_ce_grad::PROBS, softmax_ce_grad::DLOGITS)]
+operation! {
+    SoftmaxCeGrad: softmax_ce_grad, "softmax_ce_grad", |op| {
+        dims: format!("rows={} classes={}", op.rows, op.classes),
+        flops: (2 * op.rows * op.classes) as u64,
+        bytes_moved(elem): (2 * op.rows * op.classes * elem + op.rows * LABEL_BYTES) as u64,
+        in_place: &[(softmax_ce_grad::PROBS, softmax_ce_grad::DLOGITS)],
     }
 }
 
@@ -117,35 +85,14 @@ slots! {
     }
 }
 
-impl Operation for SoftmaxCeFused {
-    table!(softmax_ce_fused);
-
-    fn name(&self) -> &'static str {
-        "softmax_ce_fused"
-    }
-
-    fn dims(&self) -> String {
-        format!("rows={} classes={}", self.rows, self.classes)
-    }
-
-    fn flops(&self) -> u64 {
-        (7 * self.rows * self.classes) as u64
-    }
-
-    fn bytes_moved(&self, elem: usize) -> u64 {
-        ((2 * self.rows * self.classes + 2) * elem + self.rows * LABEL_BYTES) as u64
-    }
-
-    fn in_place(&self) -> &'static [(usize, usize)] {
-        &[(softmax_ce_fused::LOGITS, softmax_ce_fused::DLOGITS)]
-    }
-
-    fn scratch_floats(&self) -> usize {
-        2 * self.rows
-    }
-
-    fn work_ps(&self) -> usize {
-        softmax_ps(self.rows, self.classes)
+operation! {
+    SoftmaxCeFused: softmax_ce_fused, "softmax_ce_fused", |op| {
+        dims: format!("rows={} classes={}", op.rows, op.classes),
+        flops: (7 * op.rows * op.classes) as u64,
+        bytes_moved(elem): ((2 * op.rows * op.classes + 2) * elem + op.rows * LABEL_BYTES) as u64,
+        in_place: &[(softmax_ce_fused::LOGITS, softmax_ce_fused::DLOGITS)],
+        scratch_floats: 2 * op.rows,
+        work_ps: softmax_ps(op.rows, op.classes),
     }
 }
 
@@ -182,32 +129,16 @@ slots! {
     }
 }
 
-impl Operation for DenseCe {
-    table!(dense_ce);
-
-    fn name(&self) -> &'static str {
-        "dense_ce"
-    }
-
-    fn dims(&self) -> String {
-        format!("rows={} features={} classes={}", self.rows, self.features, self.classes)
-    }
-
-    fn flops(&self) -> u64 {
-        self.least_flops() + (7 * self.rows * self.classes) as u64
-    }
-
-    fn bytes_moved(&self, elem: usize) -> u64 {
-        let reals = 2 * self.rows * self.features + self.features * self.classes + self.rows * self.classes;
-        (reals * elem + 2 * self.rows * size_of::<f32>() + self.rows * LABEL_BYTES) as u64
-    }
-
-    fn least_flops(&self) -> u64 {
-        (4 * self.rows * self.features * self.classes) as u64
-    }
-
-    fn is_for_gpus(&self) -> bool {
-        true
+operation! {
+    DenseCe: dense_ce, "dense_ce", |op| {
+        dims: format!("rows={} features={} classes={}", op.rows, op.features, op.classes),
+        flops: op.least_flops() + (7 * op.rows * op.classes) as u64,
+        bytes_moved(elem): {
+            let reals = 2 * op.rows * op.features + op.features * op.classes + op.rows * op.classes;
+            (reals * elem + 2 * op.rows * size_of::<f32>() + op.rows * LABEL_BYTES) as u64
+        },
+        least_flops: (4 * op.rows * op.features * op.classes) as u64,
+        is_for_gpus: true,
     }
 }
 

@@ -116,10 +116,6 @@ macro_rules! flat_update {
             self.flat_update().map(|update| update.slots)
         }
 
-        fn has_gpu_kernel(&self) -> bool {
-            self.options.is_usual()
-        }
-
         fn dims(&self) -> String {
             format!("len={} segments={}", self.len, self.segments.len())
         }

@@ -31,7 +31,7 @@ pub(super) fn alias_in_place(program: &mut Program, groups: &[u32]) {
             let (into, out) = (root[from.0 as usize], root[to.0 as usize]);
             program.values[to.0 as usize].alias = Some(Alias { of: from, start: 0 });
             last_read[into.0 as usize] = last_read[into.0 as usize].max(last_read[out.0 as usize]);
-            // Views of the output follow it into its new home; they stand after it.
+            // Views of the output follow it into its new home; they come after it.
             for r in root.iter_mut().skip(to.0 as usize).filter(|r| **r == out) {
                 *r = into;
             }

@@ -1,9 +1,9 @@
 //! Rewriting: a lowered program becomes the one that a kind of machine runs best.
 //!
 //! Lowering writes one plain operation for everything that the step means. A pass changes some of them: it fuses
-//! neighbours, chooses the width of values, or moves updates. Each pass is a file in `passes/` with a name, a condition
-//! and a function from [`Program`](crate::lower::Program) to `Program`; [`PASSES`] is their order and the header of
-//! `passes/mod.rs` the table of them. What they share is the `Rewriter`, which keeps the history: the names and nodes
+//! neighbours, chooses the width of values, or moves updates. Each pass is a file in `passes/` with a function
+//! from [`Program`](crate::lower::Program) to `Program`; [`PASSES`] is the table of their names and conditions, in their
+//! order. What they share is the `Rewriter`, which keeps the history: the names and nodes
 //! of what was fused, and the numbers that operations had before the pass.
 //!
 //! The program's verifier runs after every pass in debug builds, in tests and in [`trace`]; in a release build it runs
@@ -26,6 +26,6 @@ pub use history::{Change, How, PassRun, origins};
 pub use pass::{Goal, Machine, Pass};
 pub(crate) use passes::LARGE_SCORES;
 pub use passes::{PASSES, stored_in_half};
-pub use pipeline::{RewriteError, Rewritten, Stage, rewrite, rewrite_unverified, trace};
+pub use pipeline::{RewriteError, Rewritten, Stage, rewrite, trace};
 pub use print::changes_text;
 pub(crate) use tiles::LONE_UPDATE_TILE;

@@ -78,7 +78,19 @@ pub struct Pass {
     pub(super) run: fn(&mut Rewriter, &Goal),
 }
 
+/// A condition of a pass: in words, and as what it asks of a goal.
+pub(super) type When = (&'static str, fn(&Goal) -> bool);
+
 impl Pass {
+    pub(super) const fn new(
+        name: &'static str,
+        (when, applies): When,
+        about: &'static str,
+        run: fn(&mut Rewriter, &Goal),
+    ) -> Self {
+        Self { name, about, when, applies, run }
+    }
+
     /// The program after the pass, and what the pass changed.
     #[must_use]
     pub fn apply(&self, program: Program, goal: &Goal) -> (Program, PassRun) {

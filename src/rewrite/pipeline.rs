@@ -67,12 +67,6 @@ pub fn rewrite(program: &Program, goal: &Goal) -> Result<Rewritten, RewriteError
     Ok(Rewritten { program: current, runs })
 }
 
-/// The program after all passes, without the verifier: for estimates of programs that are not run.
-#[must_use]
-pub fn rewrite_unverified(program: Program, goal: &Goal) -> Program {
-    passes(&program, goal).collect::<Vec<Pass>>().iter().fold(program, |program, pass| pass.apply(program, goal).0)
-}
-
 /// The program after each pass, verified: what [`rewrite`] does, step by step.
 ///
 /// # Errors
@@ -120,12 +114,6 @@ mod tests {
         let program = lowered(&classifier(DENSE, "adam"), FilterOrder::Hwio);
         let rewritten = rewrite(&program, &Goal { fuses: false, ..Goal::cpu() }).unwrap();
         assert_eq!((rewritten.program, rewritten.runs), (program, Vec::new()));
-    }
-
-    #[test]
-    fn an_estimate_is_made_of_the_same_program() {
-        let (program, goal) = (lowered(&classifier(DENSE, "adam"), FilterOrder::Hwio), Goal::cpu());
-        assert_eq!(rewrite_unverified(program.clone(), &goal), rewrite(&program, &goal).unwrap().program);
     }
 
     #[test]

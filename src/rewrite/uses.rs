@@ -3,6 +3,7 @@
 use super::rewriter::Rewriter;
 use crate::ir::Mode;
 use crate::lower::{LValueId, Op, Program};
+use crate::ops::OpKind;
 use std::collections::HashMap;
 
 /// Makers and readers by contents: a plain view counts as the value that it shows.
@@ -58,6 +59,15 @@ impl Uses {
     }
 }
 
+/// Hands every operation of some kinds to `fuse`, with the makers and readers from before the pass.
+pub(super) fn with_uses(rw: &mut Rewriter, want: impl Fn(&OpKind) -> bool, fuse: impl Fn(&mut Rewriter, &Uses, usize)) {
+    let found = rw.find(want);
+    if !found.is_empty() {
+        let uses = Uses::of(rw.program());
+        found.into_iter().for_each(|number| fuse(rw, &uses, number));
+    }
+}
+
 /// For each value, the value whose contents it shows: itself, unless it is a view of the whole of another and nobody
 /// writes it.
 fn contents(program: &Program) -> Vec<LValueId> {
@@ -69,7 +79,7 @@ fn contents(program: &Program) -> Vec<LValueId> {
     for (index, value) in program.values.iter().enumerate() {
         let Some(alias) = value.alias else { continue };
         let whole = alias.start == 0 && program.value(alias.of).shape.len() == value.shape.len();
-        // Values stand after what they show, so that one pass resolves chains.
+        // Values come after what they show, so that one pass resolves chains.
         if whole && !value.persistent && !written[index] && (alias.of.0 as usize) < index {
             content[index] = content[alias.of.0 as usize];
         }
@@ -77,8 +87,26 @@ fn contents(program: &Program) -> Vec<LValueId> {
     content
 }
 
+/// Makes operations of some kinds one with the only operation that reads their `y`, where `joined` says what both
+/// become: of the program, the operation, its reader and `y`.
+pub(super) fn join_readers(
+    rw: &mut Rewriter,
+    want: impl Fn(&OpKind) -> bool,
+    joined: impl Fn(&Program, &Op, &Op, LValueId) -> Option<Op>,
+) {
+    let found = rw.find(want).into_iter().filter_map(|number| Some((number, rw.op(number).arg("y")?)));
+    let found: Vec<(usize, LValueId)> = found.collect();
+    let readers = Readers::of(rw.program(), found.iter().map(|(_, out)| *out));
+    for (number, out) in found {
+        let Some(reader) = readers.sole(rw, out) else { continue };
+        if let Some(joined) = joined(rw.program(), rw.op(number), rw.op(reader), out) {
+            rw.fuse(reader, joined, &[number]);
+        }
+    }
+}
+
 /// The readers of the memory of some values, by number.
-pub(super) struct Readers(HashMap<LValueId, Vec<usize>>);
+struct Readers(HashMap<LValueId, Vec<usize>>);
 
 impl Readers {
     /// Those of the values that are given, and of everything that shares their memory.

@@ -196,9 +196,9 @@ mod tests {
     }
 
     #[test]
-    fn the_reason_is_told() {
-        let told = choose_threads(&[Work { us: 1000.0, shared: true }], 4).to_string();
-        assert_eq!(told, "4 threads of 4 cores: fastest by estimate, 251 us a step, 1000 us on one");
+    fn the_reason_is_reported() {
+        let text = choose_threads(&[Work { us: 1000.0, shared: true }], 4).to_string();
+        assert_eq!(text, "4 threads of 4 cores: fastest by estimate, 251 us a step, 1000 us on one");
         let asked = Threads { count: 1, cores: 16, by: ThreadsBy::Option };
         assert_eq!(asked.to_string(), "1 thread as asked; usable: 16 cores");
         let by = Threads { count: 3, cores: 1, by: ThreadsBy::Variable };

@@ -162,7 +162,7 @@ impl BatchFile<'_> {
         let (row, position) = (at / length, at % length);
         let (step, sample) = (row / self.model.batch + 1, row % self.model.batch);
         let message = format!("{name} holds token {} at step {step}, sample {sample}, position {position}", tokens[at]);
-        Err(refused(message, format!("tokens must lie in 0..{vocab}, or the input needs a larger vocab")))
+        Err(refused(message, format!("tokens must be in 0..{vocab}, or the input needs a larger vocab")))
     }
 
     fn classes(&self, tensor: &HostTensor) -> Result<Vec<i32>, TrainError> {
@@ -176,7 +176,7 @@ impl BatchFile<'_> {
             let (batch, sample) = (row / self.model.batch, row % self.model.batch);
             let place = if labels.rank() == 0 { String::new() } else { format!(", position {position}") };
             let message = format!("batch.y holds class {} in batch {batch}, sample {sample}{place}", values[at]);
-            return Err(TrainError::file(self.path, message, format!("classes must lie in 0..{classes}")));
+            return Err(TrainError::file(self.path, message, format!("classes must be in 0..{classes}")));
         }
         Ok(values)
     }

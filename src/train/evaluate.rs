@@ -128,13 +128,27 @@ impl Evaluator {
         samples: Vec<Samples>,
         count: usize,
     ) -> Result<Vec<f32>, TrainError> {
-        let layouts = input_layouts(&self.step.compiled().plan.program);
-        let stored: Vec<Samples> = samples.into_iter().zip(layouts).map(|(x, layout)| as_stored(x, layout)).collect();
+        let stored = self.as_stored(samples);
         let stored: Vec<SamplesRef<'_>> = stored.iter().map(Samples::view).collect();
         let indices: Vec<u32> = (0..count as u32).collect();
         let mut out = Vec::new();
         self.outputs(pool, &stored, &indices, |_, values| out.extend_from_slice(values))?;
         Ok(out)
+    }
+
+    /// Samples of each input in the layout of the step.
+    fn as_stored(&self, samples: Vec<Samples>) -> Vec<Samples> {
+        let layouts = input_layouts(&self.step.compiled().plan.program);
+        samples.into_iter().zip(layouts).map(|(x, layout)| as_stored(x, layout)).collect()
+    }
+
+    /// Writes one sample of each input, in logical order, into the step, which is to be run then.
+    pub(super) fn place(&mut self, sample: Vec<Samples>) -> Result<(), TrainError> {
+        let stored = self.as_stored(sample);
+        let compiled = Arc::clone(self.step.compiled());
+        self.indices.fill(0);
+        let views = stored.iter().map(Samples::view);
+        gather_samples(&mut self.step, compiled.plan.program.all_samples().zip(views), &self.indices)
     }
 
     /// Loss and accuracy over `indices`.
@@ -213,7 +227,8 @@ pub fn argmax(row: &[f32]) -> usize {
     row.iter().enumerate().fold(0, |best, (i, &v)| if v > row[best] { i } else { best })
 }
 
-fn cross_entropy(row: &[f32], label: usize) -> f64 {
+/// The logarithm of how much less likely than certain a label is by a row of logits.
+pub(super) fn cross_entropy(row: &[f32], label: usize) -> f64 {
     let max = row.iter().fold(f64::NEG_INFINITY, |m, &v| m.max(f64::from(v)));
     let sum: f64 = row.iter().map(|&v| (f64::from(v) - max).exp()).sum();
     max + sum.ln() - f64::from(row[label])

@@ -133,6 +133,14 @@ impl Forecast {
         Some(Self { columns, window: seen / width, horizon, errors, share, windows })
     }
 
+    /// What the network saw of a sample, `[window][columns]`, in the units of the data.
+    #[must_use]
+    pub fn seen(&self, set: &Dataset, sample: u32) -> Vec<Vec<f32>> {
+        let width = self.columns.len().max(1);
+        let units = Units::of(set, width);
+        set.sample_slice(sample as usize).chunks_exact(width).map(|line| units.line(line)).collect()
+    }
+
     /// At most `most` of the windows, evenly over all of them.
     #[must_use]
     pub fn some(&self, most: usize) -> Vec<&ForecastWindow> {
@@ -186,6 +194,7 @@ mod tests {
         near(found.share.unwrap(), 0.25 / 2.0 / 2.5);
         let second = &found.windows[1];
         assert_eq!((second.sample, &second.last[..]), (1, &[3.0, 70.0][..]));
+        assert_eq!(found.seen(&set(), 1), [[2.0, 60.0], [3.0, 70.0]]);
         assert_eq!((&second.truth[1][..], &second.forecast[1][..]), (&[5.0, 90.0][..], &[5.0, 95.0][..]));
     }
 

@@ -4,11 +4,10 @@
 //! this. A network that has an output for each position is given the text from its first position on, and the rest of
 //! the window is filled; one that has a single output is given a whole window, which is filled in front.
 
-use super::evaluate::Evaluator;
 use super::sampling::Sampling;
 use super::stop_text::StopText;
 use super::{Session, TrainError};
-use crate::data::{Preprocessing, Samples, Vocabulary};
+use crate::data::{Decoder, Preprocessing, Samples, Vocabulary};
 use crate::model::{DataSource, Model, Targets};
 use crate::tensor::plural;
 use serde::{Deserialize, Serialize};
@@ -159,7 +158,7 @@ struct Window {
     vocab: usize,
     /// Whether there is an output for each position.
     has_positions: bool,
-    /// What stands where the text does not reach.
+    /// The token of positions that the text does not reach.
     fill: i32,
 }
 
@@ -194,122 +193,193 @@ impl Window {
     }
 }
 
-/// A text that is being written.
-struct Writer<'a> {
-    session: &'a mut Session,
-    vocabulary: &'a Vocabulary,
+/// A text that is being written. It belongs to no session's steps, so that a run may train between two tokens.
+pub struct Writing {
+    vocabulary: Vocabulary,
     window: Window,
+    sampling: Sampling,
+    /// The prompt and what was drawn.
+    tokens: Vec<i32>,
+    drawn: usize,
+    /// The most tokens that are drawn.
+    most: usize,
+    /// Why it ends where all of them are drawn.
+    last: GenerationEnd,
+    decoder: Decoder,
+    stop: StopText,
+    prompt: String,
+    notes: Vec<String>,
 }
 
-impl Writer<'_> {
-    /// The network's outputs for a sample of tokens.
-    fn outputs(&mut self, sample: Vec<i32>) -> Result<Vec<f32>, TrainError> {
-        self.session.make_evaluator()?;
-        let Session { evaluator, pool, .. } = &mut *self.session;
-        let answer = |evaluator: &mut Evaluator| evaluator.answer(pool, vec![Samples::Tokens(sample)], 1);
-        evaluator.as_mut().map_or_else(|| Ok(Vec::new()), answer)
-    }
-
-    /// Whether an output depends on a token behind its position.
-    fn looks_ahead(&mut self) -> Result<bool, TrainError> {
-        if !self.window.has_positions || self.window.len < 2 || self.window.vocab < 2 {
-            return Ok(false);
+impl Writing {
+    /// Gives a network the prompt; nothing is drawn yet.
+    ///
+    /// # Errors
+    /// Where the network predicts no tokens or looks ahead, the prompt cannot be given to it, or the evaluation fails.
+    pub fn begin(session: &mut Session, vocabulary: Vocabulary, asked: &Generation) -> Result<Self, GenerateError> {
+        let window = Window::of(session.model(), &vocabulary)?;
+        let prompt = vocabulary.arranged(&asked.prompt).into_owned();
+        let tokens = prompt_tokens(&vocabulary, &window, &prompt)?;
+        if looks_ahead(session, &window)? {
+            return Err(GenerateError::LooksAhead);
         }
-        let [first, second] = self.window.probes();
-        let before = (self.window.len - 1) * self.window.vocab;
-        let (first, second) = (self.outputs(first)?, self.outputs(second)?);
-        let size = first.iter().fold(0.0f32, |most, v| most.max(v.abs()));
-        Ok(first.iter().zip(&second).take(before).any(|(a, b)| (a - b).abs() > 1e-5 * size))
+        let notes = notes(&window, &vocabulary, asked, &prompt, tokens.len());
+        let room = vocabulary.line.map(|line| line - tokens.len());
+        let wanted = asked.tokens.unwrap_or(room.unwrap_or(Generation::TOKENS));
+        let most = wanted.min(room.unwrap_or(wanted));
+        let last = if room == Some(most) { GenerationEnd::Line } else { GenerationEnd::Tokens };
+        let (decoder, stop) = (Decoder::default(), StopText::new(asked.stop.as_deref()));
+        let sampling = asked.sampling;
+        Ok(Self { vocabulary, window, sampling, tokens, drawn: 0, most, last, decoder, stop, prompt, notes })
     }
 
-    /// The token behind a text, the `at`th that is drawn.
-    fn next(&mut self, text: &[i32], sampling: &Sampling, at: u64) -> Result<usize, GenerateError> {
-        let (sample, row) = self.window.sample(text);
+    /// The prompt as the network was given it.
+    #[must_use]
+    pub fn prompt(&self) -> &str {
+        &self.prompt
+    }
+
+    /// What a person should know of the prompt.
+    #[must_use]
+    pub fn notes(&self) -> &[String] {
+        &self.notes
+    }
+
+    /// Tokens that were drawn.
+    #[must_use]
+    pub const fn drawn(&self) -> usize {
+        self.drawn
+    }
+
+    /// The most tokens that are drawn.
+    #[must_use]
+    pub const fn most(&self) -> usize {
+        self.most
+    }
+
+    /// Draws a token from what the network expects now. Gives the text that is certain to be part of what is written,
+    /// and why it ends, where it does.
+    ///
+    /// # Errors
+    /// Where the evaluation fails or its outputs are not finite.
+    pub fn next(&mut self, session: &mut Session) -> Result<(String, Option<GenerationEnd>), GenerateError> {
+        let mut text = String::new();
+        if self.drawn < self.most {
+            let token = self.draw(session)?;
+            self.tokens.push(token as i32);
+            self.drawn += 1;
+            let (piece, is_over) = self.stop.push(&self.decoder.push(&self.vocabulary, token));
+            text = piece;
+            if is_over {
+                return Ok((text, Some(GenerationEnd::Stop)));
+            }
+        }
+        if self.drawn < self.most {
+            return Ok((text, None));
+        }
+        let (piece, is_over) = self.stop.push(&std::mem::take(&mut self.decoder).finish());
+        text.push_str(&piece);
+        if !is_over {
+            text.push_str(&std::mem::take(&mut self.stop).finish());
+        }
+        Ok((text, Some(self.last)))
+    }
+
+    /// The token behind the text.
+    fn draw(&self, session: &mut Session) -> Result<usize, GenerateError> {
+        let (sample, row) = self.window.sample(&self.tokens);
         let vocab = self.window.vocab;
-        let outputs = self.outputs(sample)?;
         // Tokens beyond the vocabulary stand for nothing.
         let known = self.vocabulary.len().min(vocab);
-        let logits = outputs.get(row * vocab..).and_then(|rows| rows.get(..known)).unwrap_or_default();
-        sampling.choose(logits, at).ok_or(GenerateError::NotFinite)
+        let mut drawn = None;
+        session.answer_alone(vec![Samples::Tokens(sample)], |outputs| {
+            let logits = outputs.get(row * vocab..).and_then(|rows| rows.get(..known)).unwrap_or_default();
+            drawn = self.sampling.choose(logits, self.drawn as u64);
+        })?;
+        drawn.ok_or(GenerateError::NotFinite)
     }
+}
 
-    /// The tokens of a prompt.
-    fn prompt(&self, prompt: &str) -> Result<Vec<i32>, GenerateError> {
-        let (vocabulary, vocab) = (self.vocabulary, self.window.vocab);
-        let unknown = |unknown| {
-            let kinds = vocabulary.len().min(vocab);
-            let symbols: Vec<&str> = (0..kinds.min(96)).map(|token| vocabulary.symbol(token)).collect();
-            let known = if kinds <= symbols.len() {
-                format!("{kinds}: {}", symbols.concat().escape_debug())
-            } else {
-                format!("{kinds} kinds of tokens")
-            };
-            GenerateError::Unknown { unknown, known }
-        };
-        let tokens = vocabulary.tokens(prompt, vocab).map_err(unknown)?;
-        match vocabulary.line {
-            Some(most) if tokens.len() >= most => {
-                let example = ", such as 37+85=";
-                return Err(GenerateError::Long { found: tokens.len(), most, example });
-            }
-            _ => {}
-        }
-        // A text begins as if a line had ended before it.
-        let start = || vocabulary.tokens("\n", vocab).ok().filter(|_| vocabulary.line.is_none());
-        if tokens.is_empty() { start().ok_or(GenerateError::Empty) } else { Ok(tokens) }
+/// Whether an output depends on a token behind its position.
+fn looks_ahead(session: &mut Session, window: &Window) -> Result<bool, TrainError> {
+    if !window.has_positions || window.len < 2 || window.vocab < 2 {
+        return Ok(false);
     }
+    let before = (window.len - 1) * window.vocab;
+    let [first, second] = window.probes();
+    let mut kept = Vec::new();
+    session.answer_alone(vec![Samples::Tokens(first)], |outputs| kept = outputs[..before].to_vec())?;
+    let size = kept.iter().fold(0.0f32, |most, v| most.max(v.abs()));
+    let mut differs = false;
+    session.answer_alone(vec![Samples::Tokens(second)], |outputs| {
+        differs = kept.iter().zip(outputs).any(|(a, b)| (a - b).abs() > 1e-5 * size);
+    })?;
+    Ok(differs)
+}
+
+/// The tokens of a prompt.
+fn prompt_tokens(vocabulary: &Vocabulary, window: &Window, prompt: &str) -> Result<Vec<i32>, GenerateError> {
+    let vocab = window.vocab;
+    let unknown = |unknown| {
+        let kinds = vocabulary.len().min(vocab);
+        let symbols: Vec<&str> = (0..kinds.min(96)).map(|token| vocabulary.symbol(token)).collect();
+        let known = if kinds <= symbols.len() {
+            format!("{kinds}: {}", symbols.concat().escape_debug())
+        } else {
+            format!("{kinds} kinds of tokens")
+        };
+        GenerateError::Unknown { unknown, known }
+    };
+    let tokens = vocabulary.tokens(prompt, vocab).map_err(unknown)?;
+    match vocabulary.line {
+        Some(most) if tokens.len() >= most => {
+            let example = ", such as 37+85=";
+            return Err(GenerateError::Long { found: tokens.len(), most, example });
+        }
+        _ => {}
+    }
+    // A text begins as if a line had ended before it.
+    let start = || vocabulary.tokens("\n", vocab).ok().filter(|_| vocabulary.line.is_none());
+    if tokens.is_empty() { start().ok_or(GenerateError::Empty) } else { Ok(tokens) }
 }
 
 impl Session {
+    /// The texts that the tokens of the run stand for.
+    ///
+    /// # Errors
+    /// Where the network predicts no tokens, or its data do not say what they stand for.
+    pub(super) fn vocabulary(&self) -> Result<Vocabulary, GenerateError> {
+        let known = self
+            .dataset()
+            .map(|(set, _)| Preprocessing { classes: set.target.names().to_vec(), ..Preprocessing::default() });
+        let source = self.preset.data.as_ref().map(|data| &data.source);
+        vocabulary_of(self.model(), source, Path::new(""), known.as_ref())
+    }
+
     /// Continues a text. What is certain to be part of it is handed to `each` as it is written; `each` answers whether
     /// it wants more. The run is not touched.
     ///
     /// # Errors
-    /// Where the network predicts no tokens or looks ahead, the prompt cannot be given to it, or the evaluation fails.
+    /// As [`Writing::begin`] and [`Writing::next`].
     pub fn generate(
         &mut self,
         vocabulary: &Vocabulary,
         asked: &Generation,
         mut each: impl FnMut(&str) -> bool,
     ) -> Result<Generated, GenerateError> {
-        let window = Window::of(self.model(), vocabulary)?;
-        let mut writer = Writer { session: self, vocabulary, window };
-        let prompt = vocabulary.arranged(&asked.prompt).into_owned();
-        let mut tokens = writer.prompt(&prompt)?;
-        if writer.looks_ahead()? {
-            return Err(GenerateError::LooksAhead);
-        }
-        let notes = notes(&writer.window, vocabulary, asked, &prompt, tokens.len());
-        let room = vocabulary.line.map(|line| line - tokens.len());
-        let most = asked.tokens.unwrap_or(room.unwrap_or(Generation::TOKENS));
-        let count = most.min(room.unwrap_or(most));
-        let mut end = if room == Some(count) { GenerationEnd::Line } else { GenerationEnd::Tokens };
-        let (mut decoder, mut stop) = (vocabulary.decoder(), StopText::new(asked.stop.as_deref()));
-        let (mut text, mut drawn) = (String::new(), 0);
-        while drawn < count {
-            let token = writer.next(&tokens, &asked.sampling, drawn as u64)?;
-            tokens.push(token as i32);
-            drawn += 1;
-            let (piece, is_over) = stop.push(&decoder.push(token));
+        let mut writing = Writing::begin(self, vocabulary.clone(), asked)?;
+        let mut text = String::new();
+        let end = loop {
+            let (piece, end) = writing.next(self)?;
             text.push_str(&piece);
-            if !piece.is_empty() && !each(&piece) {
-                end = GenerationEnd::Cancelled;
-                break;
+            let wants_more = piece.is_empty() || each(&piece);
+            match end {
+                Some(end) => break end,
+                None if !wants_more => break GenerationEnd::Cancelled,
+                None => {}
             }
-            if is_over {
-                end = GenerationEnd::Stop;
-                break;
-            }
-        }
-        if !matches!(end, GenerationEnd::Stop | GenerationEnd::Cancelled) {
-            let (piece, is_over) = stop.push(&decoder.finish());
-            let rest = piece + &if is_over { String::new() } else { stop.finish() };
-            text.push_str(&rest);
-            if !rest.is_empty() {
-                each(&rest);
-            }
-        }
-        Ok(Generated { text, tokens: drawn, end, prompt, notes })
+        };
+        Ok(Generated { text, tokens: writing.drawn, end, prompt: writing.prompt, notes: writing.notes })
     }
 }
 
@@ -324,7 +394,7 @@ fn notes(window: &Window, vocabulary: &Vocabulary, asked: &Generation, prompt: &
     }
     if tokens < window.len && !window.has_positions {
         notes.push(format!(
-            "the network takes {} tokens and the prompt has {tokens}, so blanks stand in front of it",
+            "the network takes {} tokens and the prompt has {tokens}, so blanks are put in front of it",
             window.len
         ));
     }

@@ -3,7 +3,7 @@
 //! A prepared run's step and data are not in a message. [`Event::Prepared`] names them by a [`RunKey`], and a listener
 //! in the same process gets them from [`super::Worker::artefacts`].
 
-use super::{BothWays, Evaluation, Query, QueryResult, RunKey, Snapshot, Spans, StepReport};
+use super::{BothWays, Evaluation, Generation, Query, QueryResult, RunKey, Snapshot, Spans, StepReport, WritingEvent};
 use crate::exec::{ReadyTimes, Recording};
 use crate::model::Diagnostic;
 use crate::tensor::{number_text, path_text};
@@ -31,6 +31,11 @@ pub enum Command {
     /// A question about the network as it is now. While running it is answered when time allows, in place of an older
     /// one that still waits.
     Query(Query),
+    /// Writes a text, in place of one that is being written. While running, tokens are drawn when time allows, each
+    /// from the newest parameters.
+    Write(Generation),
+    /// Ends the text that is being written.
+    StopWriting,
     /// Times this many steps eagerly and as many replayed, and puts everything back.
     TimeBothWays(usize),
     SaveWeights(#[serde(with = "path_text")] PathBuf),
@@ -104,6 +109,7 @@ pub enum Event {
         outputs: Vec<f32>,
     },
     QueryResult(Box<QueryResult>),
+    Writing(WritingEvent),
     TimedBothWays(BothWays),
     Saved(#[serde(with = "path_text")] PathBuf),
     /// Weights or a checkpoint that could not be written, and why.
@@ -177,7 +183,9 @@ mod step_reports {
 mod tests {
     use super::*;
     use crate::model::{BUNDLED, LayerPath, ParamId, read_preset};
-    use crate::train::{Session, SessionSpec};
+    use crate::train::{
+        AttentionMap, GenerationEnd, HiddenStates, Inside, Insight, PositionAnswer, Session, SessionSpec,
+    };
     use serde::de::DeserializeOwned;
     use std::fmt::Debug;
     use std::path::Path;
@@ -207,7 +215,8 @@ mod tests {
     }
 
     fn query() -> Query {
-        Query { samples: vec![3, 5], points: vec![0.1, f32::NEG_INFINITY], weight: Some(ParamId(0)) }
+        let inside = Some(Inside { sample: 3, layer: Some(LayerPath::from([1, 0])), head: 2 });
+        Query { samples: vec![3, 5], points: vec![0.1, f32::NEG_INFINITY], weight: Some(ParamId(0)), inside }
     }
 
     #[test]
@@ -222,6 +231,8 @@ mod tests {
             Command::Evaluate,
             Command::Predict(vec![0, u32::MAX]),
             Command::Query(query()),
+            Command::Write(Generation { prompt: "1+1=".into(), tokens: Some(3), ..Generation::default() }),
+            Command::StopWriting,
             Command::TimeBothWays(9),
             Command::SaveWeights(odd_path()),
             Command::SaveCheckpoint(odd_path()),
@@ -267,6 +278,18 @@ mod tests {
     }
 
     #[test]
+    fn what_is_found_inside_is_the_same_after_json() {
+        let answer = PositionAnswer { truth: 4, loss: f64::INFINITY, likely: vec![(1, 0.5)] };
+        let found = [
+            Insight::Positions(vec![answer]),
+            Insight::Attention(AttentionMap { positions: 1, causal: true, weights: vec![f32::NAN] }),
+            Insight::States(HiddenStates { positions: 1, units: 2, directions: 2, values: vec![0.1, f32::INFINITY] }),
+            Insight::Nothing,
+        ];
+        found.iter().for_each(round_trip);
+    }
+
+    #[test]
     fn every_other_event_is_the_same_after_json() {
         let spans = Spans { steps: Some([1, 4]), low: vec![-1.5, f32::NAN], high: vec![0.1, f32::INFINITY] };
         let mistake = Diagnostic {
@@ -282,6 +305,10 @@ mod tests {
             Event::Evaluated { step: 4, result: infinite },
             Event::EvaluatedEvery(50),
             Event::Predicted { step: 4, indices: vec![8], outputs: vec![f32::MAX, f32::NEG_INFINITY] },
+            Event::Writing(WritingEvent::Began { prompt: "a".into(), notes: vec!["b".into()], most: 9 }),
+            Event::Writing(WritingEvent::Wrote { text: "\u{e4}".into(), tokens: 1, step: 7 }),
+            Event::Writing(WritingEvent::Ended(GenerationEnd::Stop)),
+            Event::Writing(WritingEvent::Failed("no".into())),
             Event::Saved(odd_path()),
             Event::NotSaved(odd_path(), "the disk is full".into()),
             Event::Mistakes(vec![mistake]),

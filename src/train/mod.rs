@@ -16,12 +16,14 @@ mod file_keys;
 mod forecast;
 mod generate;
 mod gpu_times;
+mod inside;
 mod kept_state;
 mod launches;
 mod loaded_data;
 mod memory_needs;
 mod messages;
 mod nan_guard;
+mod pen;
 #[doc(hidden)]
 pub mod plant;
 mod preparation;
@@ -62,10 +64,12 @@ pub use evaluate::{Evaluation, argmax, evaluated};
 pub use file_contents::{Contents, Holding, Layout};
 pub use file_header::check_header;
 pub use forecast::{Forecast, ForecastError, ForecastWindow};
-pub use generate::{GenerateError, Generated, Generation, GenerationEnd, perplexity, vocabulary_of};
+pub use generate::{GenerateError, Generated, Generation, GenerationEnd, Writing, perplexity, vocabulary_of};
 pub use gpu_times::{gpu_times, known_gpu_times};
+pub use inside::{AttentionMap, HiddenStates, Inside, Insight, PositionAnswer};
 pub use memory_needs::{Need, Needs, Shortage, needs};
 pub use messages::{Command, Event, RunState};
+pub use pen::WritingEvent;
 pub use probe::{FirstBad, Held, OpTimes, Probe, Snapshot, held, held_part, measure_ops};
 pub use query::{BothWays, Pace, Query, QueryResult};
 pub use recipe::{Policy, Recipe, RecipeChange, Rule, refusal};
@@ -79,7 +83,7 @@ pub use summary::{Histogram, Picture, Statistics, Summary};
 pub use tuning_file::{StepTimes, TuningFile, processor, remembered_times, tuning_is_off};
 pub use weights_origin::Origin;
 
-pub use threads::{threads_for, tune_threads};
+pub use threads::{threads_for, threads_for_step, tune_threads};
 pub use training_step::TrainingStep;
 pub use tune::tune;
 pub use verify::{

@@ -5,7 +5,7 @@
 //! time that passes.
 
 use super::data_feed::rows_of;
-use super::{DataFeed, Session, TrainError};
+use super::{DataFeed, Inside, Insight, Session, TrainError};
 use crate::data::{Dataset, Samples};
 use crate::exec::Executor;
 use crate::model::ParamId;
@@ -23,6 +23,8 @@ pub struct Query {
     pub points: Vec<f32>,
     /// A parameter whose values are wanted.
     pub weight: Option<ParamId>,
+    /// A sample for which somebody looks inside the network.
+    pub inside: Option<Inside>,
 }
 
 /// What a run answered.
@@ -39,6 +41,8 @@ pub struct QueryResult {
     pub at_points: Vec<f32>,
     /// The parameter in its logical shape.
     pub weight: Option<HostTensor>,
+    /// What was found inside, where it was asked for.
+    pub inside: Option<Insight>,
     /// Time that the answer took, in microseconds.
     #[serde(with = "number_text")]
     pub took_us: f64,
@@ -76,8 +80,10 @@ impl Session {
     /// Where the evaluation's memory does not suffice, or a sample or parameter that is asked for is not there.
     pub fn query(&mut self, question: Query) -> Result<QueryResult, TrainError> {
         let started = Instant::now();
-        self.make_evaluator()?;
         let mut outputs = Vec::new();
+        if !(question.samples.is_empty() && question.points.is_empty()) {
+            self.make_evaluator()?;
+        }
         if let (Some(evaluator), DataFeed::Data { set, stored, .. }) = (&mut self.evaluator, &self.feed) {
             let inside: Vec<u32> = question.samples.iter().copied().filter(|i| (*i as usize) < set.len()).collect();
             let stored: Vec<_> = stored.views().collect();
@@ -93,8 +99,9 @@ impl Session {
         }
         let weight = question.weight.filter(|p| (p.0 as usize) < self.model.params.len());
         let weight = weight.map(|p| self.weight(p)).transpose()?;
+        let inside = question.inside.as_ref().map(|asked| self.inside(asked)).transpose()?;
         let took_us = started.elapsed().as_secs_f64() * 1e6;
-        Ok(QueryResult { question, step: self.done, outputs, at_points, weight, took_us })
+        Ok(QueryResult { question, step: self.done, outputs, at_points, weight, inside, took_us })
     }
 
     /// The network's outputs for samples of any data set in its shapes, `[indices.len(), output]`. The set need not be
@@ -197,7 +204,7 @@ mod tests {
             let plain = alone.step().unwrap().unwrap();
             if step % 4 == 2 {
                 let points = vec![0.25; 2 * 300];
-                let question = Query { samples: (0..200).collect(), points, weight: Some(ParamId(0)) };
+                let question = Query { samples: (0..200).collect(), points, weight: Some(ParamId(0)), inside: None };
                 let result = watched.query(question).unwrap();
                 assert_eq!((result.outputs.len(), result.at_points.len()), (200 * 3, 300 * 3));
                 // Equal points get equal answers, in the batch that is filled up as well.
@@ -248,7 +255,8 @@ mod tests {
         let spec = SessionSpec { threads: 1, steps: Some(100_000_000), ..SessionSpec::new(preset, ".".into()) };
         let worker = Worker::spawn(spec, || {}).unwrap();
         assert!(worker.send(Command::Start));
-        let question = || Query { samples: (0..600).collect(), points: vec![0.1; 2 * 9216], weight: None };
+        let question =
+            || Query { samples: (0..600).collect(), points: vec![0.1; 2 * 9216], weight: None, inside: None };
         let (mut begun, mut result, mut steps) = (None, Vec::new(), 0);
         // Asked anew at once, whatever the answers cost.
         while result.len() < 3 || begun.is_none_or(|t: Instant| t.elapsed() < Duration::from_secs(1)) {

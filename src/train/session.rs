@@ -36,6 +36,8 @@ pub struct Session {
     /// The key of its plan, once somebody asked for it.
     plan_key: OnceLock<PlanKey>,
     pub(super) evaluator: Option<Evaluator>,
+    /// The evaluation of a single sample, once somebody asked for it, where a batch has more.
+    alone: Option<Evaluator>,
     pub(super) pool: Pool,
     pub(super) feed: DataFeed,
     /// What the run is trained with, without the number of its steps.
@@ -90,12 +92,13 @@ impl Session {
         watched.warm_up(&guard, &mut train, &mut feed, &mut pool)?;
         notes.extend(eager_note(spec.executor, &train));
         watch.report(ReadyStage::WarmUp);
-        let wants_evaluation = feed.holds_out() || spec.purpose == Purpose::Predict;
-        let evaluator =
-            wants_evaluation.then(|| Evaluator::new(&model, &machine, train.last(), evaluation)).transpose()?;
+        let is_wanted = feed.holds_out() || spec.purpose == Purpose::Predict;
+        let evaluator = is_wanted.then(|| Evaluator::new(&model, &machine, train.last(), evaluation)).transpose()?;
         notes.extend(evaluator.as_ref().and_then(Evaluator::eager_note));
         watch.report(ReadyStage::Evaluation);
-        let streams = spec.executor == Executor::Replay && watched.hold(&mut train, &feed)?;
+        // Steps of several batches are recorded one by one.
+        let can_stream = spec.executor == Executor::Replay && train.batches() == 1;
+        let streams = can_stream && watched.hold(&mut train, &feed)?;
         watch.report(ReadyStage::Feed);
         let mut session = Self {
             preset: spec.preset.clone(),
@@ -107,6 +110,7 @@ impl Session {
             model,
             train,
             evaluator,
+            alone: None,
             pool,
             feed,
             guard,
@@ -374,6 +378,35 @@ impl Session {
             let machine = self.train.compiled().selection.target.clone();
             self.evaluator = Some(Evaluator::new(&self.model, &machine, self.train.last(), None)?);
         }
+        Ok(())
+    }
+
+    /// The evaluation of a single sample: a batch of one, so that it takes no more time than it must.
+    pub(super) fn alone(&mut self) -> Result<Option<(&mut Evaluator, &mut Pool)>, TrainError> {
+        let is_batch = self.model.batch == 1;
+        if is_batch {
+            self.make_evaluator()?;
+        } else if self.alone.is_none() {
+            let machine = self.train.compiled().selection.target.clone();
+            self.alone = Some(Evaluator::new(&self.model.with_batch(1), &machine, self.train.last(), None)?);
+        }
+        let own = if is_batch { &mut self.evaluator } else { &mut self.alone };
+        Ok(own.as_mut().map(|evaluator| (evaluator, &mut self.pool)))
+    }
+
+    /// Hands the network's outputs for one sample of each input, in logical order, to `each`.
+    pub(super) fn answer_alone(
+        &mut self,
+        sample: Vec<data::Samples>,
+        each: impl FnOnce(&[f32]),
+    ) -> Result<(), TrainError> {
+        let Some((evaluator, pool)) = self.alone()? else { return Ok(()) };
+        evaluator.place(sample)?;
+        let step = evaluator.step_mut();
+        step.run(Executor::Replay, pool)?;
+        let output = step.compiled().plan.program.output;
+        let width = step.compiled().model.output.len();
+        each(&step.stored::<f32>(output)?[..width]);
         Ok(())
     }
 

@@ -1,7 +1,7 @@
 //! Looks for a text in another one that comes in pieces.
 
-/// Ends a text where another one stands in it, and passes on what comes before.
-#[derive(Clone, Debug)]
+/// Ends a text where another one occurs in it, and passes on what comes before.
+#[derive(Clone, Debug, Default)]
 pub(super) struct StopText {
     stop: String,
     /// What came and may be the beginning of the stop text.

@@ -16,17 +16,32 @@ use std::time::Instant;
 /// How many threads share the training step of `model` here, where nobody says.
 #[must_use]
 pub fn threads_for(model: &Model) -> Threads {
+    by_variable().unwrap_or_else(|| match cpu_program(model) {
+        Ok(program) => by_program(&program),
+        // What cannot be lowered is refused where it is compiled.
+        Err(_) => choose_threads(&[], usable_cores()),
+    })
+}
+
+/// As [`threads_for`], by the training step as it was rewritten for a CPU.
+#[must_use]
+pub fn threads_for_step(program: &Program) -> Threads {
+    by_variable().unwrap_or_else(|| by_program(program))
+}
+
+/// The number that `STEPGRAPH_THREADS` gives.
+fn by_variable() -> Option<Threads> {
+    asked_threads().map(|count| Threads { count, cores: usable_cores(), by: ThreadsBy::Variable })
+}
+
+/// The number that is fastest by what was measured, or by estimate.
+fn by_program(program: &Program) -> Threads {
     let cores = usable_cores();
-    if let Some(count) = asked_threads() {
-        return Threads { count, cores, by: ThreadsBy::Variable };
-    }
-    // What cannot be lowered is refused where it is compiled.
-    let Ok(program) = cpu_program(model) else { return choose_threads(&[], cores) };
     let file = TuningFile::of_user().filter(|_| !tuning_is_off());
     // A file of no use is reported where kernel times are asked for.
     let steps = file.and_then(|file| file.steps().ok()).unwrap_or_default();
-    by_times(&steps, &step_key(&program), cores)
-        .unwrap_or_else(|| choose_threads(&work_of(&program, detect_isa()), cores))
+    let measured = if steps.is_empty() { None } else { by_times(&steps, &step_key(program), cores) };
+    measured.unwrap_or_else(|| choose_threads(&work_of(program, detect_isa()), cores))
 }
 
 /// The fastest of the numbers that were measured for a step, where there are times for all numbers that are worth a

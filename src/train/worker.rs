@@ -4,6 +4,7 @@
 //! not fit into the channel stay with the worker and are sent with the next event, so that none is lost and none delays
 //! a step.
 
+use super::pen::Pen;
 use super::schedule::Schedule;
 use super::{
     Command, Event, Pace, Query, RunArtefacts, RunKey, RunState, Session, SessionSpec, StepReport, TrainError,
@@ -180,8 +181,8 @@ fn run(spec: &SessionSpec, mut link: Link) {
             let prepared = prepared(&session, &link.artefacts);
             link.send(prepared);
             link.send(Event::State(RunState::Ready));
-            let mut service =
-                RunService { session, preset: &spec.preset, link, budget: 0, schedule: Schedule::default() };
+            let (schedule, pen) = Default::default();
+            let mut service = RunService { session, preset: &spec.preset, link, budget: 0, schedule, pen };
             service.serve();
             service.link.drain();
         }
@@ -218,6 +219,7 @@ struct RunService<'a> {
     /// Steps left before the next pause: none while paused, all while running.
     budget: u64,
     schedule: Schedule,
+    pen: Pen,
 }
 
 impl RunService<'_> {
@@ -225,8 +227,10 @@ impl RunService<'_> {
     fn serve(&mut self) {
         loop {
             self.answer();
+            self.write();
             let command = if self.budget == 0 {
-                match self.link.inbox.recv_timeout(Duration::from_millis(50)) {
+                let wait = if self.pen.is_writing() { Duration::ZERO } else { Duration::from_millis(50) };
+                match self.link.inbox.recv_timeout(wait) {
                     Ok(command) => Some(command),
                     Err(RecvTimeoutError::Timeout) => {
                         self.link.push_out();
@@ -330,6 +334,14 @@ impl RunService<'_> {
                 self.link.send(Event::Predicted { step: self.session.done(), indices, outputs });
             }
             Command::Query(query) => self.link.query = Some(query),
+            Command::Write(asked) => {
+                let begun = self.pen.begin(&mut self.session, &asked);
+                self.link.send(Event::Writing(begun));
+            }
+            Command::StopWriting => {
+                let events = self.pen.stop(&self.session);
+                events.into_iter().for_each(|event| self.link.send(Event::Writing(event)));
+            }
             Command::TimeBothWays(steps) => {
                 self.link.send_reports(true);
                 let times = self.session.time_both_ways(steps, TIME_LIMIT);
@@ -399,6 +411,16 @@ impl RunService<'_> {
         link.send_outcome(result.map(|result| Event::QueryResult(Box::new(result))));
         let ended = Instant::now();
         link.pace.spent(ended, ended - started);
+    }
+
+    /// Writes on with the text that was asked for, where there is one and the listener keeps up.
+    fn write(&mut self) {
+        if !self.pen.is_writing() || self.link.outbox.is_full() {
+            return;
+        }
+        for event in self.pen.write(&mut self.session, self.budget > 0) {
+            self.link.send(Event::Writing(event));
+        }
     }
 
     fn send_snapshot(&mut self) {

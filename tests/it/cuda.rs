@@ -32,9 +32,25 @@ pub const ODD: &str = r#"{"version": 1, "name": "odd", "input": {"shape": [3, 9,
 /// Root mean square normalisation, of the input and in a repeated block.
 const RMS: &str = include_str!("../data/golden/mlp-rms.json");
 
-/// Every bundled preset whose operations all have kernels for a GPU, and two of this file.
+/// Tokens and their positions, branches that are put beside each other and multiplied, a loss on points, and an update
+/// by a schedule with a limit for the gradient and parameters that do not decay, over several batches.
+const JOINED: &str = r#"{"version": 1, "name": "joined",
+    "input": {"type": "tokens", "shape": [6], "vocab": 11, "batch": 5}, "layers": [
+    {"type": "embedding", "units": 10}, {"type": "position", "kind": "sinusoidal"}, {"type": "position"},
+    {"type": "parallel", "join": "concat", "branches": [{"layers": [{"type": "dense", "units": 6}]},
+        {"layers": [{"type": "dense", "units": 8, "activation": "tanh"}]}]},
+    {"type": "parallel", "join": "multiply", "branches": [{"layers": [{"type": "dense", "units": 7}]},
+        {"layers": [{"type": "dense", "units": 7, "activation": "sigmoid"}]}]},
+    {"type": "conv1d", "filters": 12, "kernel": 3, "padding": "same"}, {"type": "take", "at": "last"},
+    {"type": "dense", "units": 3}], "loss": {"type": "huber", "delta": 0.7}, "train": {"accumulate": 3},
+    "optimizer": {"type": "adamw", "lr": 0.01, "weight_decay": 0.1, "decay": "matrices", "clip_norm": 0.5,
+        "schedule": {"type": "cosine", "warmup": 5, "final": 0.1}}}"#;
+
+/// Every bundled preset whose operations all have kernels for a GPU, and others.
 fn models() -> Vec<Model> {
-    let bundled = BUNDLED.iter().map(|b| b.text).chain([ODD, RMS]);
+    let golden = ["inception", "two-inputs", "bce-step", "huber", "accumulate-clip"];
+    let golden = golden.map(|name| std::fs::read_to_string(format!("tests/data/golden/{name}.json")).unwrap());
+    let bundled = BUNDLED.iter().map(|b| b.text).chain([ODD, RMS, JOINED]).chain(golden.iter().map(String::as_str));
     let models = bundled.map(|text| check(&read_preset(text).unwrap()).model.unwrap());
     models.filter(|model| CpuOnly::of(model).is_none()).collect()
 }

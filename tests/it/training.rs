@@ -2,6 +2,7 @@
 //! that can fail.
 
 mod worker;
+mod writing;
 
 use std::path::{Path, PathBuf};
 use stepgraph::exec::Executor;
@@ -299,7 +300,7 @@ fn an_absurd_learning_rate_fails_loudly_and_leaves_the_run_as_it_was() {
         for (name, tensor) in weights(&run) {
             assert!(tensor.to_f64().unwrap().iter().all(|v| v.is_finite()), "{name} is finite");
         }
-        assert!(snapshot(&mut run) == *states.last().unwrap(), "the run stands where it stood before the step");
+        assert!(snapshot(&mut run) == *states.last().unwrap(), "the run is where it was before the step");
         // With a sound rate the same run continues from there, or fails at the very same step again; it never continues
         // with NaN.
         match run.step() {

@@ -5,7 +5,7 @@ use egui_kittest::kittest::Queryable as _;
 use stepgraph::model::LayerPath;
 use stepgraph::studio::commands::Edit;
 use stepgraph::studio::commands::Selection;
-use stepgraph::studio::commands::{Action, Request, Tab, UiCommand};
+use stepgraph::studio::commands::{Action, DataField, Request, Tab, UiCommand};
 use stepgraph::studio::document::fields::value::{FieldValue, Owner};
 use stepgraph::studio::{Startup, StudioApp};
 use stepgraph::train::RunState;
@@ -97,7 +97,7 @@ fn use_table(robot: &mut Robot, path: &std::path::Path) {
     let edit = Edit::SetField { owner: Owner::Preset, name: "data.type", value: FieldValue::Choice(8) };
     perform(robot, UiCommand::Edit(edit));
     robot.settle();
-    perform(robot, Request::UseData("data.path", path.to_owned()));
+    perform(robot, Request::UseData(DataField::only("data.path"), path.to_owned()));
     robot.settle();
 }
 

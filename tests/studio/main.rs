@@ -12,6 +12,7 @@ mod robot;
 mod rooms;
 mod run;
 mod runs;
+mod sequences;
 mod small;
 mod speed;
 mod views;

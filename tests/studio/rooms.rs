@@ -6,7 +6,7 @@ use egui_kittest::kittest::Queryable as _;
 use stepgraph::plan::BufferId;
 use stepgraph::studio::StudioApp;
 use stepgraph::studio::commands::Selection;
-use stepgraph::studio::commands::{Action, Request, Tab, UiCommand};
+use stepgraph::studio::commands::{Action, DataField, Request, Tab, UiCommand};
 use stepgraph::studio::view_models::proofs::Proved;
 use stepgraph::train::{Check, Compared, Culprit, Proof, RunState};
 
@@ -105,13 +105,40 @@ fn a_file_of_ones_own_is_chosen_and_fits_after_an_edit() {
     );
     robot.settle();
     assert!(robot.window.query_all_by_role_and_label(Role::Button, "Choose file…").next().is_some());
-    perform(&mut robot, Request::UseData("data.path", path));
+    perform(&mut robot, Request::UseData(DataField::only("data.path"), path));
     robot.settle();
     robot.until("the table", |app| app.studio.samples.is_current);
     let view = robot.app().studio.samples.view.clone().expect("a view");
     assert_eq!((view.set.len(), view.features[1].name.as_str(), view.misfit.is_none()), (400, "b", true), "{view}");
     robot.press("Table");
     assert!(robot.sees("kind") || robot.sees("target"));
+}
+
+#[test]
+fn the_files_of_joined_data_are_chosen_input_by_input() {
+    use stepgraph::model::DataSource;
+    use stepgraph::studio::document::fields::value::{FieldValue, Owner};
+    let inputs = |robot: &Robot| match &robot.app().studio.document.preset().data.as_ref().expect("data").source {
+        DataSource::Joined { inputs, .. } => inputs.clone(),
+        other => panic!("{}", other.name()),
+    };
+    let mut robot = Robot::open(Some("two-inputs"));
+    show(&mut robot, Tab::Data);
+    let name = inputs(&robot)[1].0.clone();
+    let (owner, value) = (Owner::Source(name.clone()), FieldValue::Choice(8));
+    let edit = stepgraph::studio::commands::Edit::SetField { owner, name: "data.type", value };
+    perform(&mut robot, UiCommand::Edit(edit));
+    robot.settle();
+    let label = format!("{name}: Choose file…");
+    assert!(robot.window.query_all_by_role_and_label(Role::Button, &label).next().is_some());
+    let field = DataField { input: Some(1), name: "data.path" };
+    perform(&mut robot, Request::UseData(field, "facts.csv".into()));
+    let paths = |robot: &Robot| inputs(robot)[1].1.paths();
+    assert_eq!(paths(&robot), [std::path::PathBuf::from("facts.csv")]);
+    // A dialog that was opened for another document changes nothing.
+    let field = DataField { input: Some(9), name: "data.path" };
+    perform(&mut robot, Request::UseData(field, "other.csv".into()));
+    assert_eq!(paths(&robot), [std::path::PathBuf::from("facts.csv")]);
 }
 
 #[test]

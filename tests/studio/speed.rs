@@ -7,16 +7,18 @@
 use crate::robot::Robot;
 use egui_kittest::Harness;
 use egui_kittest::kittest::Queryable as _;
+use std::sync::Arc;
 use std::time::Instant;
 use stepgraph::ir::Role;
 use stepgraph::plan::BufferId;
 use stepgraph::studio::commands::Selection;
-use stepgraph::studio::commands::{Tab, UiCommand};
+use stepgraph::studio::commands::{AnswersPage, PredictionsCommand, Tab, UiCommand};
 use stepgraph::studio::theme;
 use stepgraph::studio::view_models::arena::{ArenaView, BufferRect};
+use stepgraph::studio::view_models::sequences::inside::{Found, InsideView};
 use stepgraph::studio::widgets::arena_map::{Axis, Highlight, Window, map_ui};
 use stepgraph::train::runs::LayerCurves;
-use stepgraph::train::{Spans, StepReport};
+use stepgraph::train::{AttentionMap, Insight, PositionAnswer, Spans, StepReport, WritingEvent};
 
 /// Milliseconds of CPU that a frame may take.
 const FRAME_MS: f64 = if cfg!(debug_assertions) { 100.0 } else { 8.0 };
@@ -207,6 +209,80 @@ fn five_thousand_rectangles_stay_smooth() {
     harness.run_steps(2);
     let found = frame_ms(&mut harness);
     held("5,000 rectangles", found, FRAME_MS);
+}
+
+#[test]
+fn long_samples_and_texts_stay_smooth() {
+    const POSITIONS: usize = 1024;
+    let mut robot = Robot::open(Some("gpt-sums"));
+    robot.train(100_000);
+    robot.until("some steps", |app| app.studio.training.done() > 2);
+    robot.press("Pause");
+    robot.until("the pause", |app| app.studio.training.state == Some(stepgraph::train::RunState::Paused));
+    let show = |robot: &mut Robot, command: UiCommand| {
+        let ctx = robot.window.ctx.clone();
+        robot.window.state_mut().perform(&ctx, command);
+        robot.window.run_steps(3);
+    };
+    show(&mut robot, UiCommand::ShowTab(Tab::Predictions));
+    let answer = |i: u32| PositionAnswer {
+        truth: i % 13,
+        loss: f64::from(i % 50) * 0.1,
+        likely: (0..5).map(|class| (class, 0.2)).collect(),
+    };
+    let weight = |i: usize| if i % POSITIONS > i / POSITIONS { 0.0 } else { 1.0 / (1 + i / POSITIONS) as f32 };
+    let weights = (0..POSITIONS * POSITIONS).map(weight).collect();
+    for (page, insight) in [
+        (AnswersPage::Tokens, Insight::Positions((0..POSITIONS as u32).map(answer).collect())),
+        (AnswersPage::Attention, Insight::Attention(AttentionMap { positions: POSITIONS, causal: true, weights })),
+    ] {
+        show(&mut robot, UiCommand::Predictions(PredictionsCommand::Show(page)));
+        robot.until("an answer", |app| {
+            let found = app.studio.predictions.inside.as_ref().map(|view| &view.found);
+            matches!((page, found), (AnswersPage::Tokens, Some(Found::Tokens(_))) | (_, Some(Found::Attention(_))))
+        });
+        let studio = &mut robot.window.state_mut().studio;
+        let (model, set) = (studio.training.compiled.as_ref(), studio.training.data.as_ref());
+        let (model, set) = (&model.expect("a network").model, &set.expect("data").0);
+        let before = studio.predictions.inside.as_deref().expect("an answer").clone();
+        let large = InsideView { found: Found::of(model, set, 0, &insight), ..before };
+        studio.predictions.inside = Some(Arc::new(large));
+        studio.predictions.generation += 1;
+        robot.window.run_steps(3);
+        robot.window.hover_at(egui::Pos2::new(560., 420.));
+        robot.window.run_steps(2);
+        held(&format!("{page:?} of {POSITIONS} positions"), frame_ms(&mut robot.window), FRAME_MS);
+        // An answer that comes makes the picture anew.
+        let mut times: Vec<f64> = (0..15)
+            .map(|_| {
+                robot.window.state_mut().studio.predictions.generation += 1;
+                let started = Instant::now();
+                robot.window.step();
+                started.elapsed().as_secs_f64() * 1e3
+            })
+            .collect();
+        times.sort_by(f64::total_cmp);
+        held(&format!("a new answer, {page:?}"), times[times.len() / 2], FRAME_MS);
+    }
+    show(&mut robot, UiCommand::Predictions(PredictionsCommand::Show(AnswersPage::Writing)));
+    let writing = &mut robot.window.state_mut().studio.training.writing;
+    writing.take(WritingEvent::Began { prompt: "a".into(), notes: Vec::new(), most: 4000 });
+    for tokens in 1..=4000 {
+        let text = if tokens % 12 == 0 { "\n" } else { "word " };
+        writing.take(WritingEvent::Wrote { text: text.into(), tokens, step: 1 });
+    }
+    robot.window.run_steps(3);
+    let mut times: Vec<f64> = (0..15)
+        .map(|i| {
+            let event = WritingEvent::Wrote { text: "more ".into(), tokens: 4001 + i, step: 1 };
+            robot.window.state_mut().studio.training.writing.take(event);
+            let started = Instant::now();
+            robot.window.step();
+            started.elapsed().as_secs_f64() * 1e3
+        })
+        .collect();
+    times.sort_by(f64::total_cmp);
+    held("a text of 4,000 tokens that grows", times[times.len() / 2], FRAME_MS);
 }
 
 #[test]

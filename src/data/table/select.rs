@@ -170,15 +170,19 @@ impl Header<'_> {
         Ok(out)
     }
 
+    /// The column of this number; what is expected, where there is none.
+    fn numbered(&self, index: usize) -> Result<usize, String> {
+        let width = self.names.len();
+        let expected = || format!("a number from 0, the first column, to {}, the last", width - 1);
+        if index < width { Ok(index) } else { Err(expected()) }
+    }
+
     /// A column that is asked for as a feature.
     fn feature(&self, asked: &TargetColumn) -> Result<usize, DataError> {
-        let width = self.names.len();
         match asked {
-            TargetColumn::Last => Ok(width - 1),
-            TargetColumn::Index(index) if *index < width => Ok(*index),
+            TargetColumn::Last => Ok(self.names.len() - 1),
             TargetColumn::Index(index) => {
-                let expected = format!("a number from 0, the first column, to {}, the last", width - 1);
-                Err(self.unknown_feature(format!("the column {index}"), expected))
+                self.numbered(*index).map_err(|expected| self.unknown_feature(format!("the column {index}"), expected))
             }
             TargetColumn::Name(name) => match self.distinct.iter().position(|own| own == name && self.is_there) {
                 Some(column) => Ok(column),
@@ -256,13 +260,10 @@ impl Header<'_> {
 
     /// The target as the preset asks for it.
     fn target(&self, asked: &TargetColumn) -> Result<usize, DataError> {
-        let width = self.names.len();
         match asked {
-            TargetColumn::Last => Ok(width - 1),
-            TargetColumn::Index(index) if *index < width => Ok(*index),
+            TargetColumn::Last => Ok(self.names.len() - 1),
             TargetColumn::Index(index) => {
-                let expected = format!("a number from 0, the first column, to {}, the last", width - 1);
-                Err(self.unknown_target(format!("the target {index}"), expected))
+                self.numbered(*index).map_err(|expected| self.unknown_target(format!("the target {index}"), expected))
             }
             TargetColumn::Name(name) => self.named_target(name),
         }

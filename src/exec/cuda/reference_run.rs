@@ -110,6 +110,15 @@ fn run_loops<T: Judged>(values: &mut Values<'_, T>, filters: Filters) {
     }
 }
 
+/// Slots that are accumulated in place, with those of their values before.
+const ACCUMULATED: [(&str, &str); 5] = [
+    ("c", "c_prev"),
+    ("db", "db_prev"),
+    ("dgamma", "dgamma_prev"),
+    ("dbeta", "dbeta_prev"),
+    ("dweight", "dweight_prev"),
+];
+
 /// Calls the reference kernel on buffers of its own (filters in its order, gradients with their scale taken off), and
 /// gives what it wrote by slot.
 fn call<T: Judged>(values: &mut Values<'_, T>, kind: OpKind, filters: Filters) -> Vec<(&'static str, Vec<T>)> {
@@ -142,7 +151,7 @@ fn call<T: Judged>(values: &mut Values<'_, T>, kind: OpKind, filters: Filters) -
         }
     }
     // What is updated or accumulated in place starts from the value before.
-    for (out, prev) in [("c", "c_prev"), ("db", "db_prev"), ("dgamma", "dgamma_prev"), ("dbeta", "dbeta_prev")] {
+    for (out, prev) in ACCUMULATED {
         let before = own.iter().find(|b| b.0.name == prev).map(|b| b.1.clone());
         if let (Some(before), Some(target)) = (before, own.iter_mut().find(|b| b.0.name == out)) {
             target.1 = before;

@@ -202,6 +202,11 @@ fn draw_raw(kind: &OpKind, slot: &str, dtype: DType, len: usize, rng: &mut Rng) 
     match (kind, slot) {
         (_, "ticket") => vec![0; len * dtype.size()],
         (
+            OpKind::Embedding(ops::Embedding { vocab, .. }) | OpKind::EmbeddingBwd(ops::EmbeddingBwd { vocab, .. }),
+            "tokens",
+        ) => (0..len).flat_map(|_| (rng.below(*vocab) as i32).to_le_bytes()).collect(),
+        (_, "steps") => 97i64.to_le_bytes().to_vec(),
+        (
             OpKind::SoftmaxCe(ops::SoftmaxCe { classes, .. })
             | OpKind::SoftmaxCeGrad(ops::SoftmaxCeGrad { classes, .. })
             | OpKind::SoftmaxCeFused(ops::SoftmaxCeFused { classes, .. })

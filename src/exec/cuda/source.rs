@@ -18,8 +18,12 @@ static CONV: &str = include_str!("../../../kernels/conv.cu");
 static NORM: &str = include_str!("../../../kernels/norm.cu");
 static POOL: &str = include_str!("../../../kernels/pool.cu");
 static ELEMENTWISE: &str = include_str!("../../../kernels/elementwise.cu");
+static JOINED: &str = include_str!("../../../kernels/joined.cu");
+static SEQUENCE: &str = include_str!("../../../kernels/sequence.cu");
+static ATTENTION: &str = include_str!("../../../kernels/attention.cu");
 static LOSS: &str = include_str!("../../../kernels/loss.cu");
 static OPTIMIZER: &str = include_str!("../../../kernels/optimizer.cu");
+static RATES: &str = include_str!("../../../kernels/rates.cu");
 static FEED: &str = include_str!("../../../kernels/feed.cu");
 static CLEAR: &str = include_str!("../../../kernels/clear.cu");
 
@@ -31,8 +35,12 @@ fn text_of(file: KernelFile) -> &'static str {
         KernelFile::Norm => NORM,
         KernelFile::Pool => POOL,
         KernelFile::Elementwise => ELEMENTWISE,
+        KernelFile::Joined => JOINED,
+        KernelFile::Sequence => SEQUENCE,
+        KernelFile::Attention => ATTENTION,
         KernelFile::Loss => LOSS,
         KernelFile::Optimizer => OPTIMIZER,
+        KernelFile::Rates => RATES,
         KernelFile::Feed => FEED,
         KernelFile::Clear => CLEAR,
     }
@@ -40,7 +48,7 @@ fn text_of(file: KernelFile) -> &'static str {
 
 /// The kernels' source files, by name.
 #[must_use]
-pub fn sources() -> [(&'static str, &'static str); 9] {
+pub fn sources() -> [(&'static str, &'static str); 13] {
     KernelFile::ALL.map(|file| (file.name(), text_of(file)))
 }
 

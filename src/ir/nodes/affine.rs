@@ -1,6 +1,7 @@
 //! Products with weights: dense layers and convolutions, and their gradients.
 
-use super::{NodeType, Over, Shapes, Window, elements, image_dims, must, same};
+use super::node_type::{NodeType, Shapes, elements, must, same};
+use super::window::{Over, Window, image_dims};
 use serde::{Deserialize, Serialize};
 
 /// `x, w, [b] -> y`; `w` is `[in, out]`, or `[out, in]` where it is the table of an embedding.

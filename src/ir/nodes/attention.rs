@@ -1,6 +1,6 @@
 //! Attention of positions to positions, and its gradient.
 
-use super::{NodeType, Shapes, must, same};
+use super::node_type::{NodeType, Shapes, must, same};
 use serde::{Deserialize, Serialize};
 
 /// `qkv, [counter] -> y, lse`; the counter where probabilities are dropped.

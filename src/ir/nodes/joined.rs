@@ -1,6 +1,6 @@
 //! Values one behind the other, parts of them, and products of each element.
 
-use super::{NodeType, Shapes, must, same};
+use super::node_type::{NodeType, Shapes, must, same};
 use serde::{Deserialize, Serialize};
 
 /// Values that one node puts behind each other, at most.

@@ -1,6 +1,6 @@
 //! Losses, their gradients, and the accuracy.
 
-use super::{NodeType, Shapes, must, same};
+use super::node_type::{NodeType, Shapes, must, same};
 use crate::model::losses::PointFn;
 use serde::{Deserialize, Serialize};
 

@@ -1,6 +1,6 @@
 //! Normalisations and their gradients.
 
-use super::{NodeType, Shapes, must, same};
+use super::node_type::{NodeType, Shapes, must, same};
 use serde::{Deserialize, Serialize};
 
 /// `x, gamma, beta, running_mean, running_var -> y, mean, rstd, running_mean, running_var`

@@ -1,6 +1,6 @@
 //! Functions of each element, sums, views, and what is kept for the backward pass.
 
-use super::{NodeType, Shapes, elements, must, same};
+use super::node_type::{NodeType, Shapes, elements, must, same};
 use crate::model::Activation as Function;
 use serde::{Deserialize, Serialize};
 

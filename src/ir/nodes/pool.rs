@@ -1,6 +1,7 @@
 //! Pooling over images and its gradients.
 
-use super::{NodeType, Shapes, Window, image_dims, must};
+use super::node_type::{NodeType, Shapes, must};
+use super::window::{Window, image_dims};
 use serde::{Deserialize, Serialize};
 
 /// Which value of its window a pooling layer keeps.

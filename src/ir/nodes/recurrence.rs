@@ -1,6 +1,6 @@
 //! Recurrent layers: one direction's walk over the positions, and its derivative.
 
-use super::{NodeType, Shapes, must, same};
+use super::node_type::{NodeType, Shapes, must, same};
 use crate::model::Cell;
 use serde::{Deserialize, Serialize};
 

@@ -1,6 +1,6 @@
 //! Sequences: tables by token, positions, and one position of many.
 
-use super::{NodeType, Shapes, must, same};
+use super::node_type::{NodeType, Shapes, must, same};
 use serde::{Deserialize, Serialize};
 
 /// `tokens, weight -> y`

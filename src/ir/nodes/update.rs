@@ -1,6 +1,7 @@
 //! The end of the step: counters, the update of the parameters, and what is measured of it.
 
-use super::{NodeType, Role, Shapes, must, same};
+use super::node_type::{NodeType, Shapes, must, same};
+use crate::ir::value::Role;
 use crate::model::{ScheduleKind, UpdateRule};
 use serde::{Deserialize, Serialize};
 

@@ -18,8 +18,11 @@ impl Lower for nodes::Linear {
         let w = l.lowered(node.inputs[1]);
         let trans = if tied { Trans::Nt } else { Trans::Nn };
         let kind = OpKind::Gemm(Gemm { m, n, k, trans, accumulate: false, epilogue: Epilogue::default() });
-        let y =
-            if bias { l.partial(node.outputs[0], Layout::Plain, "xW") } else { l.twin(node.outputs[0], Layout::Plain) };
+        let y = if bias {
+            l.partial(node.outputs[0], Layout::Plain, "xW")
+        } else {
+            l.lower_value(node.outputs[0], Layout::Plain)
+        };
         l.emit(kind, &[("a", Some(x)), ("b", Some(w)), ("c", Some(y))]);
         if bias {
             bias_add(l, node, y, m, n);
@@ -55,7 +58,7 @@ impl Lower for nodes::LinearBwd {
         }
         if input_grad {
             let layout = l.lv(x).layout;
-            let dx = l.twin(node.outputs[1 + usize::from(bias)], layout);
+            let dx = l.lower_value(node.outputs[1 + usize::from(bias)], layout);
             let trans = if tied { Trans::Nn } else { Trans::Nt };
             l.emit(gemm(rows, k, n, trans, false), &[("a", Some(dy)), ("b", Some(w)), ("c", Some(dx))]);
         }
@@ -87,7 +90,7 @@ impl Lower for nodes::Conv2d {
         }
         let w = l.lowered(node.inputs[1]);
         let layout = l.image_layout(node.outputs[0]);
-        let y = if bias { l.partial(node.outputs[0], layout, "xW") } else { l.twin(node.outputs[0], layout) };
+        let y = if bias { l.partial(node.outputs[0], layout, "xW") } else { l.lower_value(node.outputs[0], layout) };
         let kind = OpKind::Conv2d(ops::Conv2d { geometry, epilogue: Epilogue::default() });
         l.emit(kind, &[("a", Some(x)), ("b", Some(w)), ("c", Some(y))]);
         if bias {
@@ -122,7 +125,7 @@ impl Lower for nodes::Conv2dBwd {
         }
         if input_grad {
             let layout = l.lv(x).layout;
-            let dx = l.twin(node.outputs[1 + usize::from(bias)], layout);
+            let dx = l.lower_value(node.outputs[1 + usize::from(bias)], layout);
             let kind = OpKind::Conv2dBwdX(ops::Conv2dBwdX { geometry, epilogue: Epilogue::default() });
             l.emit(kind, &[("a", Some(dy)), ("b", Some(w)), ("c", Some(dx))]);
         }
@@ -138,7 +141,7 @@ fn conv_geometry(x: [usize; 4], y: [usize; 4], window: Window, groups: usize) ->
 /// Adds the bias of a product, which is its third input, to the rows of `before`.
 fn bias_add(l: &mut Lowerer<'_>, node: &Node, before: LValueId, rows: usize, cols: usize) {
     let layout = l.lv(before).layout;
-    let out = l.twin(node.outputs[0], layout);
+    let out = l.lower_value(node.outputs[0], layout);
     // The value before the bias keeps the name of the sum, which is what a person looks for.
     let b = l.lowered(node.inputs[2]);
     l.emit(OpKind::BiasAdd(ops::BiasAdd { rows, cols }), &[("x", Some(before)), ("bias", Some(b)), ("y", Some(out))]);

@@ -10,7 +10,7 @@ impl Lower for nodes::Attention {
     fn lower(&self, l: &mut Lowerer<'_>, node: &Node) {
         let qkv = l.lowered(node.inputs[0]);
         let counter = node.inputs.get(1).map(|&v| l.lowered(v));
-        let [y, lse] = [0, 1].map(|i| l.twin(node.outputs[i], Layout::Plain));
+        let [y, lse] = [0, 1].map(|i| l.lower_value(node.outputs[i], Layout::Plain));
         let kind = OpKind::Attention(ops::Attention { geometry: self.geometry(l, node.outputs[0]) });
         l.emit(kind, &[("qkv", Some(qkv)), ("counter", counter), ("y", Some(y)), ("lse", Some(lse))]);
     }
@@ -21,7 +21,7 @@ impl Lower for nodes::AttentionBwd {
         let [dy, qkv, y, lse] = [0, 1, 2, 3].map(|i| l.lowered(node.inputs[i]));
         let dy = l.arranged(dy, Layout::Plain);
         let counter = node.inputs.get(4).map(|&v| l.lowered(v));
-        let dx = l.twin(node.outputs[0], Layout::Plain);
+        let dx = l.lower_value(node.outputs[0], Layout::Plain);
         let kind = OpKind::AttentionBwd(ops::AttentionBwd { geometry: self.forward.geometry(l, node.inputs[2]) });
         let bound = [
             ("dy", Some(dy)),

@@ -40,7 +40,7 @@ impl Lower for nodes::Concat {
             bound.push((ops::slot::concat::SLOTS[slot].name, Some(rows(l, source))));
         }
         let layout = layout(l, node.outputs[0]);
-        bound.push(("y", Some(l.twin(node.outputs[0], layout))));
+        bound.push(("y", Some(l.lower_value(node.outputs[0], layout))));
         l.emit(OpKind::Concat(ops::Concat { rows: count, widths }), &bound);
     }
 }
@@ -52,7 +52,7 @@ impl Lower for nodes::ConcatBwd {
         let (_, cols) = measures(l, node.inputs[0], self.axis);
         let (count, width) = measures(l, node.outputs[0], self.axis);
         let layout = layout(l, node.outputs[0]);
-        let dx = l.twin(node.outputs[0], layout);
+        let dx = l.lower_value(node.outputs[0], layout);
         let kind = OpKind::Slice(ops::Slice { rows: count, cols, from: self.from, width });
         l.emit(kind, &[("x", Some(dy)), ("y", Some(dx))]);
     }
@@ -64,7 +64,7 @@ impl Lower for nodes::Multiply {
         let b = l.lowered(node.inputs[1]);
         let (len, layout) = (l.lv(a).shape.len(), l.lv(a).layout);
         let b = l.arranged(b, layout);
-        let y = l.twin(node.outputs[0], layout);
+        let y = l.lower_value(node.outputs[0], layout);
         l.emit(OpKind::Multiply(ops::Multiply { len }), &[("a", Some(a)), ("b", Some(b)), ("y", Some(y))]);
     }
 }

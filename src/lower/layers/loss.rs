@@ -26,14 +26,14 @@ fn part(l: &mut Lowerer<'_>, node: &Node) -> Part {
     let a = l.arranged(a, Layout::Plain);
     let (rows, classes) = l.matrix(a);
     let len = l.lv(a).shape.len();
-    let out = l.twin(node.outputs[0], Layout::Plain);
+    let out = l.lower_value(node.outputs[0], Layout::Plain);
     Part { a, target, out, rows, classes, len }
 }
 
 impl Lower for nodes::SoftmaxCrossEntropy {
     fn lower(&self, l: &mut Lowerer<'_>, node: &Node) {
         let Part { a, target, out, rows, classes, .. } = part(l, node);
-        let probs = l.twin(node.outputs[1], Layout::Plain);
+        let probs = l.lower_value(node.outputs[1], Layout::Plain);
         let row_loss = LValue {
             name: "loss.rows".into(),
             role: Role::Activation,

@@ -14,7 +14,7 @@ fn norm_input(l: &mut Lowerer<'_>, x: LValueId, gamma: ValueId, batch: bool) -> 
         [n, c, h, w] if batch => (l.image(x), n * h * w, c),
         _ => {
             let x = l.features(x, gamma, 1);
-            // Every statistic of a feature lies in the order of its scale.
+            // Statistics of features are stored in the order of their scales.
             let (rows, cols) = l.matrix(x);
             (x, rows, cols)
         }
@@ -45,7 +45,7 @@ fn batch(l: &mut Lowerer<'_>, node: &Node) -> Batch {
     }
     let layout = l.lv(x).layout;
     let [gamma, beta, running_mean, running_var] = [1, 2, 3, 4].map(|i| l.lowered(node.inputs[i]));
-    let y = l.twin(node.outputs[0], layout);
+    let y = l.lower_value(node.outputs[0], layout);
     Batch { x, rows, channels, gamma, beta, running_mean, running_var, y }
 }
 
@@ -68,7 +68,7 @@ impl Lower for nodes::BatchNormEval {
 impl Lower for nodes::BatchNorm {
     fn lower(&self, l: &mut Lowerer<'_>, node: &Node) {
         let Batch { x, rows, channels, gamma, beta, running_mean, running_var, y } = batch(l, node);
-        let [mean, rstd] = [1, 2].map(|i| Some(l.twin(node.outputs[i], Layout::Plain)));
+        let [mean, rstd] = [1, 2].map(|i| Some(l.lower_value(node.outputs[i], Layout::Plain)));
         let new_mean = l.updated(node.outputs[3], running_mean);
         let new_var = l.updated(node.outputs[4], running_var);
         let (eps, momentum) = (Scalar::new(self.eps), Scalar::new(self.momentum));
@@ -100,9 +100,9 @@ impl Lower for nodes::LayerNorm {
         }
         let layout = l.lv(x).layout;
         let [gamma, beta] = [1, 2].map(|i| node.inputs.get(i).map(|&v| l.lowered(v)));
-        let y = Some(l.twin(node.outputs[0], layout));
+        let y = Some(l.lower_value(node.outputs[0], layout));
         let statistics = if rms { [None, Some(1)] } else { [Some(1), Some(2)] };
-        let [mean, rstd] = statistics.map(|i| i.map(|i| l.twin(node.outputs[i], Layout::Plain)));
+        let [mean, rstd] = statistics.map(|i| i.map(|i| l.lower_value(node.outputs[i], Layout::Plain)));
         let kind = OpKind::LayerNorm(ops::LayerNorm { rows, cols, eps: Scalar::new(eps), rms });
         l.emit(kind, &[("x", Some(x)), ("gamma", gamma), ("beta", beta), ("y", y), ("mean", mean), ("rstd", rstd)]);
     }
@@ -149,7 +149,7 @@ fn gradients(l: &mut Lowerer<'_>, node: &Node, batch: bool, slots: &Slots, kind:
     let inputs = slots.inputs.iter().zip(&node.inputs[2..]);
     bound.extend(inputs.map(|(&slot, &v)| (slot, Some(l.lowered(v)))));
     for (i, (&slot, &v)) in slots.outputs.iter().zip(&node.outputs).enumerate() {
-        bound.push((slot, Some(if i == 0 { l.twin(v, layout) } else { l.gradient(v) })));
+        bound.push((slot, Some(if i == 0 { l.lower_value(v, layout) } else { l.gradient(v) })));
     }
     l.emit(kind(rows, cols), &bound);
 }

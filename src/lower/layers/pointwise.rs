@@ -12,7 +12,7 @@ impl Lower for nodes::Activation {
     fn lower(&self, l: &mut Lowerer<'_>, node: &Node) {
         let x = l.lowered(node.inputs[0]);
         let (len, layout) = (l.lv(x).shape.len(), l.lv(x).layout);
-        let y = l.twin(node.outputs[0], layout);
+        let y = l.lower_value(node.outputs[0], layout);
         l.emit(OpKind::Act(ops::Act { func: self.func, len }), &[("x", Some(x)), ("y", Some(y))]);
     }
 }
@@ -23,7 +23,7 @@ impl Lower for nodes::ActivationBwd {
         let (len, layout) = (l.lv(saved).shape.len(), l.lv(saved).layout);
         let dy = l.lowered(node.inputs[0]);
         let dy = l.arranged(dy, layout);
-        let dx = l.twin(node.outputs[0], layout);
+        let dx = l.lower_value(node.outputs[0], layout);
         let bound = [("dy", Some(dy)), ("saved", Some(saved)), ("dx", Some(dx))];
         l.emit(OpKind::ActBwd(ops::ActBwd { func: self.func, len }), &bound);
     }
@@ -33,7 +33,7 @@ impl Lower for nodes::Dropout {
     fn lower(&self, l: &mut Lowerer<'_>, node: &Node) {
         let (x, counter) = (l.lowered(node.inputs[0]), l.lowered(node.inputs[1]));
         let (len, layout) = (l.lv(x).shape.len(), l.lv(x).layout);
-        let (y, mask) = (l.twin(node.outputs[0], layout), l.twin(node.outputs[1], Layout::Plain));
+        let (y, mask) = (l.lower_value(node.outputs[0], layout), l.lower_value(node.outputs[1], Layout::Plain));
         let kind = OpKind::Dropout(ops::Dropout { len, rate: Scalar::new(self.rate), stream: self.stream });
         l.emit(kind, &[("x", Some(x)), ("counter", Some(counter)), ("y", Some(y)), ("mask", Some(mask))]);
     }
@@ -47,7 +47,7 @@ impl Lower for nodes::DropoutBwd {
         let layout = producer.map_or(Layout::Plain, |y| l.lv(l.lowered(y)).layout);
         let dy = l.arranged(dy, layout);
         let len = l.lv(dy).shape.len();
-        let dx = l.twin(node.outputs[0], layout);
+        let dx = l.lower_value(node.outputs[0], layout);
         let kind = OpKind::DropoutBwd(ops::DropoutBwd { len, rate: Scalar::new(self.rate) });
         l.emit(kind, &[("dy", Some(dy)), ("mask", Some(mask)), ("dx", Some(dx))]);
     }
@@ -75,7 +75,7 @@ fn view(l: &mut Lowerer<'_>, node: &Node) {
 impl Lower for nodes::Save {
     fn lower(&self, l: &mut Lowerer<'_>, node: &Node) {
         let x = l.lowered(node.inputs[0]);
-        l.map.insert(node.outputs[0], x);
+        l.set_lowered(node.outputs[0], x);
     }
 }
 
@@ -96,6 +96,6 @@ fn sum(l: &mut Lowerer<'_>, node: &Node) {
     let b = l.lowered(node.inputs[1]);
     let (len, layout) = (l.lv(a).shape.len(), l.lv(a).layout);
     let b = l.arranged(b, layout);
-    let y = l.twin(node.outputs[0], layout);
+    let y = l.lower_value(node.outputs[0], layout);
     l.emit(OpKind::Add(ops::Add { len }), &[("a", Some(a)), ("b", Some(b)), ("y", Some(y))]);
 }

@@ -16,8 +16,8 @@ impl Lower for nodes::Pool {
         let y_dims = l.graph_dims4(node.outputs[0]);
         let geometry = pool_geometry(l.dims4(x), y_dims, window);
         let layout = l.image_layout(node.outputs[0]);
-        let y = Some(l.twin(node.outputs[0], layout));
-        let index = node.outputs.get(1).copied().map(|i| l.twin(i, layout));
+        let y = Some(l.lower_value(node.outputs[0], layout));
+        let index = node.outputs.get(1).copied().map(|i| l.lower_value(i, layout));
         let kind = match pool {
             PoolKind::Max => OpKind::MaxPool(ops::MaxPool { geometry }),
             PoolKind::Avg => OpKind::AvgPool(ops::AvgPool { geometry }),
@@ -34,7 +34,7 @@ impl Lower for nodes::PoolBwd {
         let x_dims = l.graph_dims4(node.outputs[0]);
         let geometry = pool_geometry(x_dims, l.dims4(dy), window);
         let layout = l.image_layout(node.outputs[0]);
-        let dx = Some(l.twin(node.outputs[0], layout));
+        let dx = Some(l.lower_value(node.outputs[0], layout));
         match pool {
             PoolKind::Max => {
                 let index = Some(l.lowered(node.inputs[1]));
@@ -58,7 +58,7 @@ impl Lower for nodes::GlobalAvgPool {
         let x = l.lowered(node.inputs[0]);
         let x = l.image(x);
         let [n, c, h, w] = l.dims4(x);
-        let y = l.twin(node.outputs[0], Layout::Plain);
+        let y = l.lower_value(node.outputs[0], Layout::Plain);
         l.emit(OpKind::GlobalAvgPool(ops::GlobalAvgPool { n, hw: h * w, c }), &[("x", Some(x)), ("y", Some(y))]);
     }
 }
@@ -69,7 +69,7 @@ impl Lower for nodes::GlobalAvgPoolBwd {
         let dy = l.arranged(dy, Layout::Plain);
         let [n, c, h, w] = l.graph_dims4(node.outputs[0]);
         let layout = l.image_layout(node.outputs[0]);
-        let dx = l.twin(node.outputs[0], layout);
+        let dx = l.lower_value(node.outputs[0], layout);
         l.emit(
             OpKind::GlobalAvgPoolBwd(ops::GlobalAvgPoolBwd { n, hw: h * w, c }),
             &[("dy", Some(dy)), ("dx", Some(dx))],

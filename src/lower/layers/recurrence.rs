@@ -15,7 +15,7 @@ impl Lower for nodes::Recurrence {
             inputs.into_iter().zip(&node.inputs).map(|(slot, &v)| (slot, Some(l.lowered(v)))).collect();
         let outputs = present(["y", "gates", "inner", "before"], 2, geometry.cell.keeps_inner());
         for (slot, &v) in outputs.into_iter().zip(&node.outputs) {
-            bound.push((slot, Some(l.twin(v, Layout::Plain))));
+            bound.push((slot, Some(l.lower_value(v, Layout::Plain))));
         }
         l.emit(OpKind::Recurrence(ops::Recurrence { geometry }), &bound);
     }
@@ -28,7 +28,7 @@ impl Lower for nodes::RecurrenceBwd {
         let mut bound: Vec<_> =
             inputs.into_iter().zip(&node.inputs).map(|(slot, &v)| (slot, Some(l.lowered(v)))).collect();
         for (slot, &v) in ["dx", "dhidden"].into_iter().zip(&node.outputs) {
-            bound.push((slot, Some(l.twin(v, Layout::Plain))));
+            bound.push((slot, Some(l.lower_value(v, Layout::Plain))));
         }
         l.emit(OpKind::RecurrenceBwd(ops::RecurrenceBwd { geometry }), &bound);
     }

@@ -12,7 +12,7 @@ impl Lower for nodes::Embedding {
         let [tokens, weight] = [0, 1].map(|i| l.lowered(node.inputs[i]));
         let (vocab, units) = l.matrix(weight);
         let rows = l.lv(tokens).shape.len();
-        let y = l.twin(node.outputs[0], Layout::Plain);
+        let y = l.lower_value(node.outputs[0], Layout::Plain);
         let bound = [("tokens", Some(tokens)), ("weight", Some(weight)), ("y", Some(y))];
         l.emit(OpKind::Embedding(ops::Embedding { rows, vocab, units }), &bound);
     }
@@ -38,7 +38,7 @@ impl Lower for nodes::AddPositions {
     fn lower(&self, l: &mut Lowerer<'_>, node: &Node) {
         let (x, weight) = (plain(l, node.inputs[0]), l.lowered(node.inputs[1]));
         let (rows, cols) = samples(l, x);
-        let y = l.twin(node.outputs[0], Layout::Plain);
+        let y = l.lower_value(node.outputs[0], Layout::Plain);
         let bound = [("x", Some(x)), ("bias", Some(weight)), ("y", Some(y))];
         l.emit(OpKind::BiasAdd(ops::BiasAdd { rows, cols }), &bound);
     }
@@ -60,7 +60,7 @@ impl Lower for nodes::AddSinusoids {
     fn lower(&self, l: &mut Lowerer<'_>, node: &Node) {
         let x = plain(l, node.inputs[0]);
         let [n, positions, cols] = dims(l, node.inputs[0]);
-        let y = l.twin(node.outputs[0], Layout::Plain);
+        let y = l.lower_value(node.outputs[0], Layout::Plain);
         l.emit(OpKind::AddSinusoids(ops::AddSinusoids { n, positions, cols }), &[("x", Some(x)), ("y", Some(y))]);
     }
 }
@@ -69,7 +69,7 @@ impl Lower for nodes::Take {
     fn lower(&self, l: &mut Lowerer<'_>, node: &Node) {
         let x = plain(l, node.inputs[0]);
         let [n, positions, cols] = dims(l, node.inputs[0]);
-        let y = l.twin(node.outputs[0], Layout::Plain);
+        let y = l.lower_value(node.outputs[0], Layout::Plain);
         l.emit(OpKind::Take(ops::Take { n, positions, cols, at: self.at }), &[("x", Some(x)), ("y", Some(y))]);
     }
 }
@@ -78,7 +78,7 @@ impl Lower for nodes::TakeBwd {
     fn lower(&self, l: &mut Lowerer<'_>, node: &Node) {
         let dy = plain(l, node.inputs[0]);
         let [n, positions, cols] = dims(l, node.outputs[0]);
-        let dx = l.twin(node.outputs[0], Layout::Plain);
+        let dx = l.lower_value(node.outputs[0], Layout::Plain);
         let kind = OpKind::TakeBwd(ops::TakeBwd { n, positions, cols, at: self.at });
         l.emit(kind, &[("dy", Some(dy)), ("dx", Some(dx))]);
     }

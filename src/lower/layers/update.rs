@@ -20,7 +20,7 @@ impl Lower for nodes::StepInc {
 impl Lower for nodes::BiasCorr {
     fn lower(&self, l: &mut Lowerer<'_>, node: &Node) {
         let counter = l.lowered(node.inputs[0]);
-        let corr = l.twin(node.outputs[0], Layout::Plain);
+        let corr = l.lower_value(node.outputs[0], Layout::Plain);
         l.values[corr.0 as usize].persistent = true;
         let [beta1, beta2] = self.betas.map(Scalar::new);
         l.emit(OpKind::BiasCorr(ops::BiasCorr { beta1, beta2 }), &[("counter", Some(counter)), ("corr", Some(corr))]);
@@ -30,7 +30,7 @@ impl Lower for nodes::BiasCorr {
 impl Lower for nodes::GradNorms {
     fn lower(&self, l: &mut Lowerer<'_>, node: &Node) {
         let grads = l.gradients(l.graph.real());
-        let norms = l.twin(node.outputs[0], Layout::Plain);
+        let norms = l.lower_value(node.outputs[0], Layout::Plain);
         let segments = l.segments.iter().map(|(_, segment)| *segment).collect();
         let kind = OpKind::GradNorms(ops::GradNorms { len: l.flat_len, segments, batches: self.batches });
         l.emit(kind, &[("grad", Some(grads)), ("grad_norm_seg", Some(norms))]);
@@ -47,7 +47,7 @@ impl Lower for nodes::UpdateRates {
         let wanted = [("hyper", true), ("counter", !schedule.is_constant()), ("steps", kind.has_end())];
         let wanted = wanted.into_iter().chain([("grad_norm_seg", op.clips())]).filter(|(_, is_there)| *is_there);
         let inputs: Vec<LValueId> = node.inputs.iter().map(|input| l.lowered(*input)).collect();
-        let rates = l.twin(node.outputs[0], Layout::Plain);
+        let rates = l.lower_value(node.outputs[0], Layout::Plain);
         l.values[rates.0 as usize].persistent = true;
         let mut bound: Vec<(&str, Option<LValueId>)> =
             wanted.zip(inputs).map(|((slot, _), input)| (slot, Some(input))).collect();
@@ -60,7 +60,7 @@ impl Lower for nodes::UpdateMetrics {
     fn lower(&self, l: &mut Lowerer<'_>, node: &Node) {
         let (max, sq) = (l.lowered(node.inputs[0]), l.lowered(node.inputs[1]));
         let segments = l.segments.len();
-        let (a, b) = (l.twin(node.outputs[0], Layout::Plain), l.twin(node.outputs[1], Layout::Plain));
+        let (a, b) = (l.lower_value(node.outputs[0], Layout::Plain), l.lower_value(node.outputs[1], Layout::Plain));
         let bound = [
             ("update_max_seg", Some(max)),
             ("grad_norm_seg", Some(sq)),
@@ -89,8 +89,8 @@ impl Lower for nodes::OptimizerStep {
         // Where gradients are clipped, their norms were measured before.
         let count = if self.clipped { 1 } else { 2 };
         let measures = node.outputs.len().saturating_sub(count);
-        let [max, sq] =
-            [0, 1].map(|i| (self.measured && i < count).then(|| l.twin(node.outputs[measures + i], Layout::Plain)));
+        let [max, sq] = [0, 1]
+            .map(|i| (self.measured && i < count).then(|| l.lower_value(node.outputs[measures + i], Layout::Plain)));
         let mut bound = vec![
             ("param_prev".to_owned(), Some(params)),
             ("grad".to_owned(), Some(grads)),

@@ -1,9 +1,7 @@
 //! `flatten`: an image or a sequence as one row of features.
 
 use super::{LayerKind, LayerType, NextActivation};
-use crate::model::draw::Draw;
 use crate::model::infer::Infer;
-use crate::model::schema::FieldSpec;
 use crate::tensor::Shape;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -15,13 +13,8 @@ impl LayerType for Flatten {
         class: "Flatten",
         about: "Sees an image or a sequence as one row of features; moves nothing.",
     };
-    const FIELDS: &'static [FieldSpec<Self>] = &[];
 
     fn example() -> Self {
-        Self
-    }
-
-    fn drawn(_draw: &mut Draw, _input: &Shape) -> Self {
         Self
     }
 

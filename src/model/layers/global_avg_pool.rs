@@ -1,9 +1,7 @@
 //! `global_avg_pool`: the mean of each channel of an image, or of each feature over all positions of a sequence.
 
 use super::{LayerKind, LayerType, NextActivation};
-use crate::model::draw::Draw;
 use crate::model::infer::Infer;
-use crate::model::schema::FieldSpec;
 use crate::tensor::Shape;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -15,13 +13,8 @@ impl LayerType for GlobalAvgPool {
         class: "GlobalAvgPool",
         about: "The mean of each channel over the whole image, or of each feature over all positions.",
     };
-    const FIELDS: &'static [FieldSpec<Self>] = &[];
 
     fn example() -> Self {
-        Self
-    }
-
-    fn drawn(_draw: &mut Draw, _input: &Shape) -> Self {
         Self
     }
 

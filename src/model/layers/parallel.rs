@@ -6,7 +6,7 @@ use crate::model::field_value::FieldValue;
 use crate::model::infer::{Infer, Join};
 use crate::model::mistakes::FieldChecks;
 use crate::model::path::ListField;
-use crate::model::schema::{FieldSpec, FieldView, Lens, Range};
+use crate::model::schema::{FieldSpec, FieldView, Lens, Range, choice_lens};
 use crate::model::spec::Fields;
 use crate::tensor::Shape;
 use serde_json::{Map, Value};
@@ -55,10 +55,7 @@ impl JoinKind {
     }
 }
 
-const JOIN: Lens<Parallel, usize> = Lens {
-    get: |layer| layer.join as usize,
-    set: |layer, index| layer.join = JoinKind::ALL.get(index).copied().unwrap_or_default(),
-};
+const JOIN: Lens<Parallel, usize> = choice_lens!(join: JoinKind);
 
 impl LayerType for Parallel {
     const KIND: LayerKind = LayerKind {

@@ -1,10 +1,8 @@
 //! `residual`: a block of layers whose input is added to its output.
 
 use super::{LayerKind, LayerSpec, LayerType};
-use crate::model::draw::Draw;
 use crate::model::infer::Infer;
 use crate::model::path::ListField;
-use crate::model::schema::FieldSpec;
 use crate::tensor::Shape;
 
 /// `x + f(x)`.
@@ -16,15 +14,10 @@ pub struct Residual {
 impl LayerType for Residual {
     const KIND: LayerKind =
         LayerKind { type_name: "residual", class: "Residual", about: "Adds the block's input to its output." };
-    const FIELDS: &'static [FieldSpec<Self>] = &[];
     const LISTS: Option<ListField> = Some(ListField::Layers);
 
     fn example() -> Self {
         Self { layers: Vec::new() }
-    }
-
-    fn drawn(_draw: &mut Draw, _input: &Shape) -> Self {
-        Self::example()
     }
 
     fn infer(&self, _cx: &mut Infer<'_>) -> Option<Shape> {

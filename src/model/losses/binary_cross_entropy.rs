@@ -2,8 +2,6 @@
 
 use super::loss_type::{LossRule, LossType, Targets};
 use super::point_fn::PointFn;
-use crate::model::draw::Draw;
-use crate::model::schema::FieldSpec;
 
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct BinaryCrossEntropy {}
@@ -12,19 +10,10 @@ impl LossType for BinaryCrossEntropy {
     const NAME: &'static str = "binary_cross_entropy";
     const TITLE: &'static str = "binary cross entropy";
     const ABOUT: &'static str = "For answers that are yes or no, each by itself.";
-    const FIELDS: &'static [FieldSpec<Self>] = &[];
     const TARGETS: Targets = Targets::Binary;
 
     fn example() -> Self {
         Self {}
-    }
-
-    fn drawn(_draw: &mut Draw) -> Self {
-        Self {}
-    }
-
-    fn cost(&self) -> usize {
-        1
     }
 
     fn rule(&self) -> LossRule {

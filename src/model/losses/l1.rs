@@ -2,8 +2,6 @@
 
 use super::loss_type::{LossRule, LossType, Targets};
 use super::point_fn::PointFn;
-use crate::model::draw::Draw;
-use crate::model::schema::FieldSpec;
 
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct L1 {}
@@ -12,19 +10,10 @@ impl LossType for L1 {
     const NAME: &'static str = "l1";
     const TITLE: &'static str = "mean absolute error";
     const ABOUT: &'static str = "For values with outliers; every error counts by its size.";
-    const FIELDS: &'static [FieldSpec<Self>] = &[];
     const TARGETS: Targets = Targets::Values;
 
     fn example() -> Self {
         Self {}
-    }
-
-    fn drawn(_draw: &mut Draw) -> Self {
-        Self {}
-    }
-
-    fn cost(&self) -> usize {
-        1
     }
 
     fn rule(&self) -> LossRule {

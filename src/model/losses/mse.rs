@@ -1,8 +1,6 @@
 //! `mse`: the mean squared error.
 
 use super::loss_type::{LossRule, LossType, Targets};
-use crate::model::draw::Draw;
-use crate::model::schema::FieldSpec;
 
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Mse {}
@@ -11,14 +9,9 @@ impl LossType for Mse {
     const NAME: &'static str = "mse";
     const TITLE: &'static str = "mean squared error";
     const ABOUT: &'static str = "For values; large errors count most.";
-    const FIELDS: &'static [FieldSpec<Self>] = &[];
     const TARGETS: Targets = Targets::Values;
 
     fn example() -> Self {
-        Self {}
-    }
-
-    fn drawn(_draw: &mut Draw) -> Self {
         Self {}
     }
 

@@ -1,6 +1,6 @@
 //! `adam` and `adamw`: steps by the mean of the gradients over the root of the mean of their squares.
 
-use super::{DECAY, DECAY_HELP, LR, LR_HELP, OptimizerType, SHARE, UpdateRule};
+use super::optimizer_type::{OptimizerType, UpdateRule, betas, lr, weight_decay};
 use crate::model::draw::Draw;
 use crate::model::field_value::FieldValue;
 use crate::model::schema::{FieldSpec, Range, lens};
@@ -27,25 +27,14 @@ impl<const DECOUPLED: bool> OptimizerType for AdamLike<DECOUPLED> {
     const NAME: &'static str = if DECOUPLED { "adamw" } else { "adam" };
     const TITLE: &'static str = if DECOUPLED { "AdamW" } else { "Adam" };
     const FIELDS: &'static [FieldSpec<Self>] = &[
-        FieldSpec::<Self>::real("optimizer.lr", lens!(lr)).within(LR).label("learning rate").help(LR_HELP).live(),
-        FieldSpec::<Self>::reals("optimizer.betas", lens!(betas))
-            .default(|_| FieldValue::Numbers([0.9, 0.999]))
-            .within(SHARE)
-            .label("betas")
-            .help("Decay of the two moments."),
+        lr::<Self>(lens!(lr)),
+        betas::<Self>(lens!(betas), |_| FieldValue::Numbers([0.9, 0.999])).help("Decay of the two moments."),
         FieldSpec::<Self>::real("optimizer.eps", lens!(eps))
             .default(|_| FieldValue::Number(1e-8))
             .within(EPS)
             .label("eps")
             .help("Added to the root of the second moment."),
-        // PyTorch's AdamW decays by 0.01 unless another value is given; a preset says what it does, so the default here
-        // is none for all optimizers.
-        FieldSpec::<Self>::real("optimizer.weight_decay", lens!(weight_decay))
-            .default(|_| FieldValue::Number(0.0))
-            .within(DECAY)
-            .label("weight decay")
-            .help(DECAY_HELP)
-            .live(),
+        weight_decay::<Self>(lens!(weight_decay)),
     ];
 
     fn example() -> Self {

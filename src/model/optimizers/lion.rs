@@ -1,6 +1,6 @@
 //! `lion`: steps of one size, by the sign of a mean of the gradients.
 
-use super::{DECAY, DECAY_HELP, LR, LR_HELP, OptimizerType, SHARE, UpdateRule};
+use super::optimizer_type::{OptimizerType, UpdateRule, betas, lr, weight_decay};
 use crate::model::draw::Draw;
 use crate::model::field_value::FieldValue;
 use crate::model::schema::{FieldSpec, lens};
@@ -44,23 +44,10 @@ impl OptimizerType for Lion {
 "#,
     );
     const FIELDS: &'static [FieldSpec<Self>] = &[
-        FieldSpec::<Self>::real("optimizer.lr", lens!(lr))
-            .default(|_| FieldValue::Number(1e-4))
-            .within(LR)
-            .label("learning rate")
-            .help(LR_HELP)
-            .live(),
-        FieldSpec::<Self>::reals("optimizer.betas", lens!(betas))
-            .default(|_| FieldValue::Numbers([0.9, 0.99]))
-            .within(SHARE)
-            .label("betas")
+        lr::<Self>(lens!(lr)).default(|_| FieldValue::Number(1e-4)),
+        betas::<Self>(lens!(betas), |_| FieldValue::Numbers([0.9, 0.99]))
             .help("Share of the mean in the direction of a step, and decay of the mean."),
-        FieldSpec::<Self>::real("optimizer.weight_decay", lens!(weight_decay))
-            .default(|_| FieldValue::Number(0.0))
-            .within(DECAY)
-            .label("weight decay")
-            .help(DECAY_HELP)
-            .live(),
+        weight_decay::<Self>(lens!(weight_decay)),
     ];
 
     fn example() -> Self {

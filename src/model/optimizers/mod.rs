@@ -6,20 +6,22 @@
 
 mod adam;
 mod lion;
+mod optimizer_type;
 mod sgd;
 
 pub use adam::{Adam, AdamW};
 pub use lion::Lion;
+pub use optimizer_type::{OptimizerType, UpdateRule};
 pub use sgd::Sgd;
 
+use self::optimizer_type::{
+    findings, name_of, number, pytorch_class_of, read_into, redrawn, set_in, title_of, views, write_into,
+};
 use super::draw::Draw;
 use super::field_value::FieldValue;
-use super::schema::{FieldSpec, FieldView, Range};
+use super::schema::FieldView;
 use super::spec::Fields;
-use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
-use std::fmt::Debug;
-use std::ops::Bound;
 
 /// The list of optimizers, in the order in which they are offered, for whatever is made for each of them.
 ///
@@ -60,158 +62,6 @@ macro_rules! each_optimizer {
 pub(crate) use each_optimizer;
 
 each_optimizer!(define);
-
-/// The update of the parameters, with the hyper-parameters that are frozen into the step. Learning rate and weight
-/// decay are live: they can change from step to step.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case", tag = "rule")]
-pub enum UpdateRule {
-    Sgd { momentum: f64, nesterov: bool },
-    Adam { betas: [f64; 2], eps: f64, decoupled: bool },
-    Lion { betas: [f64; 2] },
-}
-
-impl UpdateRule {
-    /// The name in listings.
-    #[must_use]
-    pub const fn node_name(&self) -> &'static str {
-        match self {
-            Self::Adam { .. } => "AdamStep",
-            Self::Lion { .. } => "LionStep",
-            Self::Sgd { .. } => "SgdStep",
-        }
-    }
-
-    /// What is kept for each element of a parameter, by name; all zero before the first step.
-    #[must_use]
-    pub const fn states(&self) -> &'static [&'static str] {
-        match *self {
-            Self::Adam { .. } => &["m", "v"],
-            Self::Lion { .. } => &["m"],
-            Self::Sgd { momentum, .. } => {
-                if momentum > 0.0 {
-                    &["momentum"]
-                } else {
-                    &[]
-                }
-            }
-        }
-    }
-}
-
-/// What is known of an optimizer before its step is built.
-pub trait OptimizerType: Copy + Debug + PartialEq + 'static {
-    /// The name in presets.
-    const NAME: &'static str;
-    /// The name for people, which is that of PyTorch's class.
-    const TITLE: &'static str;
-    /// The text of that class in Python, where PyTorch has none: a subclass of `torch.optim.Optimizer`, named
-    /// [`Self::TITLE`], that takes the fields as arguments.
-    const PYTORCH_CLASS: Option<&'static str> = None;
-    /// The fields in the order in which they are written and shown.
-    const FIELDS: &'static [FieldSpec<Self>];
-    /// In how many ways random networks draw it.
-    const WAYS: usize = 1;
-
-    /// The optimizer with sensible fields, and with all that it can keep for each parameter.
-    fn example() -> Self;
-
-    /// Draws what is frozen into the step; learning rate and weight decay are those of [`Self::example`]. `way` counts
-    /// from 0.
-    fn drawn(draw: &mut Draw, way: usize) -> Self;
-
-    /// What the ranges of the fields cannot say: the field with what was found and what is allowed.
-    fn check(&self) -> Option<(&'static str, String, &'static str)> {
-        None
-    }
-
-    /// How far it is from the simplest optimizer, for who makes networks smaller.
-    fn cost(&self) -> usize;
-
-    /// The update rule.
-    fn rule(&self) -> UpdateRule;
-
-    /// The decay rates for which the step computes bias corrections.
-    fn corrected(&self) -> Option<[f64; 2]> {
-        None
-    }
-
-    /// Whether weight decay is apart from the gradient.
-    fn is_decoupled(&self) -> bool {
-        false
-    }
-
-    /// The state that is a share of the gradient after the first step, with that share; weight decay is in it unless it
-    /// is decoupled.
-    fn first_gradient(&self) -> Option<(&'static str, f64)> {
-        None
-    }
-}
-
-/// The names of the fields that every optimizer has, and that are live.
-const LIVE: [&str; 2] = ["optimizer.lr", "optimizer.weight_decay"];
-/// The range of both.
-const RATE: (Bound<f64>, Bound<f64>) = (Bound::Included(0.0), Bound::Included(1e6));
-const LR: Range = Range::Real { from: RATE.0, to: RATE.1, help: "from 0 to 1e6, such as 0.001" };
-const DECAY: Range = Range::Real { from: RATE.0, to: RATE.1, help: "from 0 to 1e6" };
-const LR_HELP: &str = "Live: it can change while the recorded step is replayed.";
-const DECAY_HELP: &str = "Pulls parameters towards zero.";
-/// Below 1, so that what is kept fades.
-const SHARE: Range =
-    Range::Real { from: Bound::Included(0.0), to: Bound::Excluded(1.0), help: "from 0 up to, but not including, 1" };
-
-/// The fields in the order in which they are read and checked: those of every optimizer first.
-fn live_first<T: OptimizerType>() -> impl Iterator<Item = &'static FieldSpec<T>> {
-    let is_live = |field: &&FieldSpec<T>| LIVE.contains(&field.name);
-    T::FIELDS.iter().filter(is_live).chain(T::FIELDS.iter().filter(move |field| !is_live(field)))
-}
-
-fn read_into<T: OptimizerType>(optimizer: &mut T, f: &mut Fields<'_>) {
-    live_first::<T>().for_each(|field| field.read(optimizer, f));
-}
-
-fn findings<T: OptimizerType>(optimizer: &T) -> Vec<(&'static str, String, String)> {
-    let of = |field: &'static FieldSpec<T>| {
-        field.findings(optimizer).into_iter().map(|(found, help)| (field.name, found, help))
-    };
-    let more = optimizer.check().map(|(name, found, help)| (name, found, help.to_owned()));
-    live_first::<T>().flat_map(of).chain(more).collect()
-}
-
-fn write_into<T: OptimizerType>(optimizer: &T, map: &mut Map<String, Value>) {
-    T::FIELDS.iter().for_each(|field| field.write_always(optimizer, map));
-}
-
-fn views<T: OptimizerType>(optimizer: &T) -> Vec<FieldView> {
-    T::FIELDS.iter().map(|field| field.view(optimizer)).collect()
-}
-
-fn set_in<T: OptimizerType>(optimizer: &mut T, name: &str, value: &FieldValue) -> bool {
-    T::FIELDS.iter().find(|field| field.name == name).is_some_and(|field| field.set(optimizer, value))
-}
-
-fn number<T: OptimizerType>(optimizer: &T, name: &str) -> f64 {
-    match T::FIELDS.iter().find(|field| field.name == name).map(|field| field.get(optimizer)) {
-        Some(FieldValue::Number(n)) => n,
-        _ => unreachable!("every optimizer has a {name}"),
-    }
-}
-
-fn name_of<T: OptimizerType>(_optimizer: &T) -> &'static str {
-    T::NAME
-}
-
-fn title_of<T: OptimizerType>(_optimizer: &T) -> &'static str {
-    T::TITLE
-}
-
-fn pytorch_class_of<T: OptimizerType>(_optimizer: &T) -> Option<&'static str> {
-    T::PYTORCH_CLASS
-}
-
-fn redrawn<T: OptimizerType>(optimizer: &mut T, draw: &mut Draw, way: usize) {
-    *optimizer = T::drawn(draw, way);
-}
 
 impl OptimizerSpec {
     /// Plain descent.

@@ -1,6 +1,6 @@
 //! `sgd`: stochastic gradient descent, with or without momentum.
 
-use super::{DECAY, DECAY_HELP, LR, LR_HELP, OptimizerType, SHARE, UpdateRule};
+use super::optimizer_type::{OptimizerType, SHARE, UpdateRule, lr, weight_decay};
 use crate::model::draw::Draw;
 use crate::model::field_value::FieldValue;
 use crate::model::schema::{FieldSpec, lens};
@@ -17,7 +17,7 @@ impl OptimizerType for Sgd {
     const NAME: &'static str = "sgd";
     const TITLE: &'static str = "SGD";
     const FIELDS: &'static [FieldSpec<Self>] = &[
-        FieldSpec::<Self>::real("optimizer.lr", lens!(lr)).within(LR).label("learning rate").help(LR_HELP).live(),
+        lr::<Self>(lens!(lr)),
         FieldSpec::<Self>::real("optimizer.momentum", lens!(momentum))
             .default(|_| FieldValue::Number(0.0))
             .within(SHARE)
@@ -27,12 +27,7 @@ impl OptimizerType for Sgd {
             .default(|_| FieldValue::Flag(false))
             .label("nesterov")
             .help("Looks ahead along the momentum."),
-        FieldSpec::<Self>::real("optimizer.weight_decay", lens!(weight_decay))
-            .default(|_| FieldValue::Number(0.0))
-            .within(DECAY)
-            .label("weight decay")
-            .help(DECAY_HELP)
-            .live(),
+        weight_decay::<Self>(lens!(weight_decay)),
     ];
     /// Plain, and with momentum.
     const WAYS: usize = 2;

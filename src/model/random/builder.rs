@@ -2,7 +2,7 @@
 
 use crate::model::draw::Draw;
 use crate::model::{
-    InputSpec, LayerKind, LayerSpec, ListId, LossSpec, OptimizerSpec, Precision, Preset, UpdateSpec, check,
+    InputSpec, LayerKind, LayerSpec, ListId, LossSpec, Model, OptimizerSpec, Precision, Preset, UpdateSpec, check,
 };
 use crate::tensor::Shape;
 
@@ -10,7 +10,7 @@ use crate::tensor::Shape;
 const DEPTH: usize = 3;
 
 /// Whether a network may be drawn; it is asked about single layers too.
-pub type Filter<'a> = &'a dyn Fn(&Preset) -> bool;
+pub type Filter<'a> = &'a dyn Fn(&Model) -> bool;
 
 /// Puts layers together that fit each other.
 pub(super) struct Builder<'a> {
@@ -78,6 +78,7 @@ impl Builder<'_> {
         if checked.diagnostics.iter().any(|mistake| mistake.layer.is_some()) {
             return None;
         }
-        checked.facts.first()?.output.clone().filter(|_| checked.model.is_none() || (self.filter)(&preset))
+        let may_be_drawn = checked.model.as_ref().is_none_or(self.filter);
+        checked.facts.first()?.output.clone().filter(|_| may_be_drawn)
     }
 }

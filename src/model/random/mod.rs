@@ -42,7 +42,7 @@ pub fn random_preset_where(seed: u64, size: Size, filter: Filter<'_>) -> Preset 
     let (mut of_recipe, mut of_inputs) = (Draw::for_recipe(seed, size), Draw::for_inputs(seed, size));
     loop {
         let preset = preset([&mut draw, &mut of_data, &mut of_recipe, &mut of_inputs], (seed, filter));
-        if check(&preset).model.is_some() && filter(&preset) {
+        if check(&preset).model.as_ref().is_some_and(filter) {
             return preset;
         }
     }

@@ -133,7 +133,7 @@ pub(super) struct DepthFirst<'a> {
     left: Vec<u64>,
     /// The items still to be placed in each section.
     waiting: Vec<Vec<u32>>,
-    /// Where in that list an item stands, by [`Instance::place`].
+    /// The position of each item in that list, by [`Instance::place`].
     slots: Vec<u32>,
     /// The sum of the marks of those.
     marks: Vec<[u64; 2]>,
@@ -326,7 +326,7 @@ impl<'a> DepthFirst<'a> {
             let right_wall = if end < to { self.floor[end] } else { NOWHERE };
             if left_wall > floor && right_wall > floor {
                 let smallest = self.views[first..end].iter().map(|view| view.smallest).min().unwrap_or(NOWHERE);
-                // An item that fits here but lies higher rests on one that fits here too, or on one that reaches over
+                // An item that fits here but is higher rests on one that fits here too, or on one that reaches over
                 // a wall.
                 let level = (floor.saturating_add(smallest)).min(left_wall).min(right_wall);
                 for section in first..end {

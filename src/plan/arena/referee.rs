@@ -12,7 +12,7 @@ use std::collections::{BTreeMap, BinaryHeap};
 pub enum Violation {
     #[error("the placement lists {found} offsets for {expected} items")]
     Count { expected: usize, found: usize },
-    #[error("item {item} lies at offset {offset}, which is not a multiple of its alignment {align}")]
+    #[error("item {item} is at offset {offset}, which is not a multiple of its alignment {align}")]
     Alignment { item: ItemId, offset: u64, align: u64 },
     #[error("item {item} at offset {offset} reaches past the end of 64-bit addresses")]
     Range { item: ItemId, offset: u64 },

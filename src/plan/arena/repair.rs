@@ -10,7 +10,7 @@ use super::sections::Sections;
 use super::seed_mix::uniform;
 use super::skyline;
 
-/// The chains of rounds, and where they stand.
+/// The chains of rounds, and how far they are.
 pub(super) struct Repair<'a> {
     problem: &'a Problem,
     sections: &'a Sections,

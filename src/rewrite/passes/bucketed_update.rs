@@ -8,25 +8,16 @@ use crate::ir::Role;
 use crate::lower::{Alias, FLAT_ALIGN, LValue, LValueId, Op, Program};
 use crate::model::ParamId;
 use crate::ops::{self, OpKind, Segment};
-use crate::rewrite::pass::{Goal, Pass};
+use crate::rewrite::pass::Goal;
 use crate::rewrite::rewriter::{Rewriter, made_like, set};
 use crate::rewrite::updates::{ParamReaders, Update, gradient_writers, is_large, place, sole_update};
 use crate::tensor::Shape;
 use std::ops::Range;
 
-pub(super) const PASS: Pass = Pass {
-    name: "bucketed_update",
-    about: "Adam updates the parameters of some layers at a time, as soon as their gradients are there.",
-    when: "on a GPU but in f16, for networks of 16 million parameters and more",
-    // A loss that is scaled is looked at before anything changes.
-    applies: |goal| goal.is_gpu() && !goal.scales_loss(),
-    run,
-};
-
 /// Parameters that are updated together, at least, where there are so many.
 const TOGETHER: usize = 1 << 21;
 
-fn run(rw: &mut Rewriter, _: &Goal) {
+pub(super) fn run(rw: &mut Rewriter, _: &Goal) {
     let program = rw.program();
     let Some(at) = sole_update(program).filter(|_| is_large(program)) else { return };
     let Some(ready) = ready(program, at) else { return };

@@ -7,16 +7,8 @@ use crate::lower::{LValue, LValueId, Op, Program};
 use crate::model::Activation;
 use crate::ops::{self, Gemm, OpKind, SoftmaxCeFused, Trans};
 use crate::rewrite::history::{absorb, parts};
-use crate::rewrite::pass::{Goal, Pass};
+use crate::rewrite::pass::Goal;
 use crate::rewrite::rewriter::{Rewriter, made_like};
-
-pub(super) const PASS: Pass = Pass {
-    name: "chunked_classifier",
-    about: "The last dense layer of a classifier, its loss and its gradients become one operation on chunks of rows.",
-    when: "on a CPU, where the scores would take more than 16 MiB",
-    applies: |goal| goal.fuses() && !goal.is_gpu(),
-    run,
-};
 
 /// Bytes of all scores from which they are made in chunks. Below it they stay in the last-level cache between the
 /// operations, which then are as fast, and there is little memory to be saved.
@@ -33,7 +25,7 @@ const LEAST_ROWS: usize = 64;
 /// chunk begins a line of the cache.
 const ROWS_ALIGN: usize = 16;
 
-fn run(rw: &mut Rewriter, _: &Goal) {
+pub(super) fn run(rw: &mut Rewriter, _: &Goal) {
     let losses = rw.find(|kind| matches!(kind, OpKind::SoftmaxCeFused(_)));
     for loss in losses {
         if let Some(classifier) = Classifier::find(rw.program(), loss) {

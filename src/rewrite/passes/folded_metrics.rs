@@ -3,18 +3,10 @@
 use crate::lower::Op;
 use crate::ops::OpKind;
 use crate::rewrite::history::absorb;
-use crate::rewrite::pass::{Goal, Pass};
+use crate::rewrite::pass::Goal;
 use crate::rewrite::rewriter::{Rewriter, set};
 
-pub(super) const PASS: Pass = Pass {
-    name: "folded_metrics",
-    about: "The optimizer's operation writes the largest update and the gradient's norm over all parameters itself.",
-    when: "on a GPU",
-    applies: Goal::is_gpu,
-    run,
-};
-
-fn run(rw: &mut Rewriter, _: &Goal) {
+pub(super) fn run(rw: &mut Rewriter, _: &Goal) {
     let ops = &rw.program().ops;
     let Some(at) = ops.iter().position(|op| matches!(op.kind, OpKind::UpdateMetrics(_))) else { return };
     let metrics = &ops[at];

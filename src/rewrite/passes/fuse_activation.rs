@@ -4,24 +4,12 @@ use crate::lower::{LValueId, Op};
 use crate::model::Activation;
 use crate::ops::{self, Epilogue, OpKind};
 use crate::rewrite::epilogue::{is_forward, with_epilogue};
-use crate::rewrite::pass::{Goal, Pass};
+use crate::rewrite::pass::Goal;
 use crate::rewrite::rewriter::{Rewriter, merged};
-use crate::rewrite::uses::Uses;
+use crate::rewrite::uses::{Uses, with_uses};
 
-pub(super) const PASS: Pass = Pass {
-    name: "fuse_activation",
-    about: "A product, convolution or batch normalisation applies the activation behind it while it writes its result.",
-    when: "unless references are asked for on a CPU",
-    applies: Goal::fuses,
-    run,
-};
-
-fn run(rw: &mut Rewriter, _: &Goal) {
-    let readers = rw.find(|kind| matches!(kind, OpKind::Act(_)));
-    if !readers.is_empty() {
-        let uses = Uses::of(rw.program());
-        readers.into_iter().for_each(|reader| fuse(rw, &uses, reader));
-    }
+pub(super) fn run(rw: &mut Rewriter, _: &Goal) {
+    with_uses(rw, |kind| matches!(kind, OpKind::Act(_)), fuse);
 }
 
 fn fuse(rw: &mut Rewriter, uses: &Uses, reader: usize) {

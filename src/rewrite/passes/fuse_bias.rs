@@ -3,24 +3,12 @@
 use crate::ops::slot::bias_add;
 use crate::ops::{Epilogue, OpKind};
 use crate::rewrite::epilogue::with_epilogue;
-use crate::rewrite::pass::{Goal, Pass};
+use crate::rewrite::pass::Goal;
 use crate::rewrite::rewriter::{Rewriter, merged};
-use crate::rewrite::uses::Uses;
+use crate::rewrite::uses::{Uses, with_uses};
 
-pub(super) const PASS: Pass = Pass {
-    name: "fuse_bias",
-    about: "A product or convolution adds the bias while it writes its result.",
-    when: "unless references are asked for on a CPU",
-    applies: Goal::fuses,
-    run,
-};
-
-fn run(rw: &mut Rewriter, _: &Goal) {
-    let readers = rw.find(|kind| matches!(kind, OpKind::BiasAdd(_)));
-    if !readers.is_empty() {
-        let uses = Uses::of(rw.program());
-        readers.into_iter().for_each(|reader| fuse(rw, &uses, reader));
-    }
+pub(super) fn run(rw: &mut Rewriter, _: &Goal) {
+    with_uses(rw, |kind| matches!(kind, OpKind::BiasAdd(_)), fuse);
 }
 
 fn fuse(rw: &mut Rewriter, uses: &Uses, reader: usize) {

@@ -2,24 +2,12 @@
 
 use crate::lower::{LValueId, Op};
 use crate::ops::{self, OpKind};
-use crate::rewrite::pass::{Goal, Pass};
+use crate::rewrite::pass::Goal;
 use crate::rewrite::rewriter::{Rewriter, merged};
-use crate::rewrite::uses::Uses;
+use crate::rewrite::uses::{Uses, with_uses};
 
-pub(super) const PASS: Pass = Pass {
-    name: "fuse_norm_gradient",
-    about: "The backward pass of a batch normalisation applies the derivative of the activation behind it.",
-    when: "unless references are asked for on a CPU",
-    applies: Goal::fuses,
-    run,
-};
-
-fn run(rw: &mut Rewriter, _: &Goal) {
-    let readers = rw.find(|kind| matches!(kind, OpKind::BatchNormBwd(_)));
-    if !readers.is_empty() {
-        let uses = Uses::of(rw.program());
-        readers.into_iter().for_each(|reader| fuse(rw, &uses, reader));
-    }
+pub(super) fn run(rw: &mut Rewriter, _: &Goal) {
+    with_uses(rw, |kind| matches!(kind, OpKind::BatchNormBwd(_)), fuse);
 }
 
 fn fuse(rw: &mut Rewriter, uses: &Uses, reader: usize) {

@@ -3,24 +3,12 @@
 use crate::lower::Op;
 use crate::ops::{self, OpKind};
 use crate::rewrite::history::absorb;
-use crate::rewrite::pass::{Goal, Pass};
+use crate::rewrite::pass::Goal;
 use crate::rewrite::rewriter::{Rewriter, merged};
-use crate::rewrite::uses::Uses;
+use crate::rewrite::uses::{Uses, with_uses};
 
-pub(super) const PASS: Pass = Pass {
-    name: "fuse_softmax_loss",
-    about: "Softmax, cross entropy, their mean, the accuracy and the gradient of the logits become one operation.",
-    when: "unless references are asked for on a CPU",
-    applies: Goal::fuses,
-    run,
-};
-
-fn run(rw: &mut Rewriter, _: &Goal) {
-    let readers = rw.find(|kind| matches!(kind, OpKind::SoftmaxCeGrad(_)));
-    if !readers.is_empty() {
-        let uses = Uses::of(rw.program());
-        readers.into_iter().for_each(|reader| fuse(rw, &uses, reader));
-    }
+pub(super) fn run(rw: &mut Rewriter, _: &Goal) {
+    with_uses(rw, |kind| matches!(kind, OpKind::SoftmaxCeGrad(_)), fuse);
 }
 
 fn fuse(rw: &mut Rewriter, uses: &Uses, reader: usize) {

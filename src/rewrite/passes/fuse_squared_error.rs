@@ -3,18 +3,10 @@
 use crate::lower::Op;
 use crate::ops::{self, OpKind};
 use crate::rewrite::history::absorb;
-use crate::rewrite::pass::{Goal, Pass};
+use crate::rewrite::pass::Goal;
 use crate::rewrite::rewriter::{Rewriter, merged};
 
-pub(super) const PASS: Pass = Pass {
-    name: "fuse_squared_error",
-    about: "The mean squared error and the gradient of the output become one operation.",
-    when: "unless references are asked for on a CPU",
-    applies: Goal::fuses,
-    run,
-};
-
-fn run(rw: &mut Rewriter, _: &Goal) {
+pub(super) fn run(rw: &mut Rewriter, _: &Goal) {
     let readers = rw.find(|kind| matches!(kind, OpKind::MseGrad(_)));
     readers.into_iter().for_each(|reader| fuse(rw, reader));
     let readers = rw.find(|kind| matches!(kind, OpKind::PointLossGrad(_)));

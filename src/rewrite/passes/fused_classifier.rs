@@ -9,16 +9,8 @@ use crate::lower::{LValue, LValueId, Op, Program};
 use crate::model::Activation;
 use crate::ops::{self, Gemm, OpKind, Scalar, Trans};
 use crate::rewrite::history::{absorb, parts};
-use crate::rewrite::pass::{Goal, Pass};
+use crate::rewrite::pass::Goal;
 use crate::rewrite::rewriter::{Rewriter, made_like};
-
-pub(super) const PASS: Pass = Pass {
-    name: "fused_classifier",
-    about: "The last dense layer of a classifier, its loss and the gradient of its input become one operation.",
-    when: "on a GPU, for up to 32 classes and small layers",
-    applies: Goal::is_gpu,
-    run,
-};
 
 /// Classes at most: a warp holds the scores of a row.
 const CLASSES: usize = 32;
@@ -27,7 +19,7 @@ const WEIGHT: usize = 256 * 64;
 /// Multiplications at most: beyond them tensor cores earn their launches.
 const SMALL: usize = 1 << 26;
 
-fn run(rw: &mut Rewriter, _: &Goal) {
+pub(super) fn run(rw: &mut Rewriter, _: &Goal) {
     if let Some(classifier) = Classifier::find(rw.program()) {
         classifier.fuse(rw);
     }

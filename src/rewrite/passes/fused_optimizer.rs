@@ -15,21 +15,12 @@ use crate::lower::{LValue, Op, Program};
 use crate::model::{ParamId, Precision};
 use crate::ops::{self, Epilogue, OpKind, Segment, Trans};
 use crate::rewrite::history::absorb;
-use crate::rewrite::pass::{Goal, Pass};
+use crate::rewrite::pass::Goal;
 use crate::rewrite::rewriter::{Rewriter, made_like, set};
 use crate::rewrite::tiles::{LONE_UPDATE_TILE, smallest_rows};
 use crate::rewrite::updates::{ParamReaders, Update, gradient_writers, place, sole_update};
 use metrics::measure;
 use stretches::Stretches;
-
-pub(super) const PASS: Pass = Pass {
-    name: "fused_optimizer",
-    about: "The operations that make the gradients of a small dense network step its parameters by Adam at once.",
-    when: "on a GPU but in f16, for dense networks of up to a million parameters",
-    // A loss that is scaled is looked at before anything changes.
-    applies: |goal| goal.is_gpu() && !goal.scales_loss(),
-    run,
-};
 
 /// Multiplications of a product at most: what one launch without a split reduction does well.
 const SMALL: usize = 1 << 26;
@@ -41,7 +32,7 @@ const PARAMETERS: usize = 1 << 20;
 const PARAMETERS_OF_MANY: usize = 1 << 16;
 const MANY_ROWS: usize = 128;
 
-fn run(rw: &mut Rewriter, goal: &Goal) {
+pub(super) fn run(rw: &mut Rewriter, goal: &Goal) {
     if let Some(plan) = Plan::of(rw.program()) {
         plan.carry_out(rw, goal.precision);
     }

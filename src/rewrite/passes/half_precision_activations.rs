@@ -1,19 +1,11 @@
 //! Activations and their gradients are stored in half precision, with everything that shares their memory.
 
 use crate::lower::{LValueId, Program};
-use crate::rewrite::pass::{Goal, Pass};
+use crate::rewrite::pass::Goal;
 use crate::rewrite::rewriter::Rewriter;
 use crate::tensor::DType;
 
-pub(super) const PASS: Pass = Pass {
-    name: "half_precision_activations",
-    about: "Activations and their gradients are stored in half precision, with everything that shares their memory.",
-    when: "on a GPU in bf16 and f16",
-    applies: |goal| goal.half().is_some(),
-    run,
-};
-
-fn run(rw: &mut Rewriter, goal: &Goal) {
+pub(super) fn run(rw: &mut Rewriter, goal: &Goal) {
     let Some(half) = goal.half() else { return };
     for (index, is_stored_in_half) in stored_in_half(rw.program()).into_iter().enumerate() {
         if is_stored_in_half {

@@ -5,20 +5,12 @@
 use crate::ir::Role;
 use crate::lower::{Alias, LValue, LValueId};
 use crate::ops::{OpKind, Trans};
-use crate::rewrite::pass::{Goal, Pass};
+use crate::rewrite::pass::Goal;
 use crate::rewrite::rewriter::Rewriter;
 use crate::tensor::DType;
 use std::collections::HashMap;
 
-pub(super) const PASS: Pass = Pass {
-    name: "half_precision_parameters",
-    about: "Products read a half-precision copy of the parameters, which the optimizer writes beside the parameters.",
-    when: "on a GPU in bf16 and f16",
-    applies: |goal| goal.half().is_some(),
-    run,
-};
-
-fn run(rw: &mut Rewriter, goal: &Goal) {
+pub(super) fn run(rw: &mut Rewriter, goal: &Goal) {
     let Some(half) = goal.half() else { return };
     let len = rw.program().flat_len();
     let flat = rw.state(format!("params.{half}"), half, len);

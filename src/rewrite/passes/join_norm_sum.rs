@@ -4,29 +4,12 @@
 use crate::lower::{LValueId, Op, Program};
 use crate::ops::{self, OpKind};
 use crate::rewrite::history::absorb;
-use crate::rewrite::pass::{Goal, Pass};
+use crate::rewrite::pass::Goal;
 use crate::rewrite::rewriter::{Rewriter, set};
-use crate::rewrite::uses::Readers;
+use crate::rewrite::uses::join_readers;
 
-pub(super) const PASS: Pass = Pass {
-    name: "join_norm_sum",
-    about: "A batch normalisation adds what is summed with its output, and applies the activation of that sum.",
-    when: "on a GPU",
-    applies: Goal::is_gpu,
-    run,
-};
-
-fn run(rw: &mut Rewriter, _: &Goal) {
-    let norms = rw.find(|kind| matches!(kind, OpKind::BatchNorm(ops::BatchNorm { act: None, .. })));
-    let norms: Vec<(usize, LValueId)> =
-        norms.into_iter().filter_map(|number| Some((number, rw.op(number).arg("y")?))).collect();
-    let readers = Readers::of(rw.program(), norms.iter().map(|(_, out)| *out));
-    for (number, out) in norms {
-        let Some(reader) = readers.sole(rw, out) else { continue };
-        if let Some(joined) = joined(rw.program(), rw.op(number), rw.op(reader), out) {
-            rw.fuse(reader, joined, &[number]);
-        }
-    }
+pub(super) fn run(rw: &mut Rewriter, _: &Goal) {
+    join_readers(rw, |kind| matches!(kind, OpKind::BatchNorm(ops::BatchNorm { act: None, .. })), joined);
 }
 
 fn joined(program: &Program, norm: &Op, sum: &Op, out: LValueId) -> Option<Op> {

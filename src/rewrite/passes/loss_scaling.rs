@@ -4,19 +4,11 @@
 use crate::ir::{Phase, Role};
 use crate::lower::{Alias, LValue, Op};
 use crate::ops::{self, OpKind, SCALER};
-use crate::rewrite::pass::{Goal, Pass};
+use crate::rewrite::pass::Goal;
 use crate::rewrite::rewriter::{Rewriter, made_like};
 use crate::tensor::DType;
 
-pub(super) const PASS: Pass = Pass {
-    name: "loss_scaling",
-    about: "The gradient of the loss is multiplied by a scale, which an operation before the optimizer's adapts.",
-    when: "on a GPU in f16",
-    applies: Goal::scales_loss,
-    run,
-};
-
-fn run(rw: &mut Rewriter, _: &Goal) {
+pub(super) fn run(rw: &mut Rewriter, _: &Goal) {
     let Some(update) = rw.program().ops.iter().position(|op| op.kind.slot("scaler").is_some()) else { return };
     let Some(grad) = rw.op(update).arg("grad") else { return };
     let before = rw.state("scaler".into(), DType::F32, SCALER);
@@ -30,8 +22,8 @@ fn run(rw: &mut Rewriter, _: &Goal) {
         ..rw.program().value(scale).clone()
     };
     let skipped = rw.push(skipped);
-    rw.bind(update, "scaler", after);
     for number in 0..rw.len() {
+        rw.bind(number, "scaler", after);
         rw.bind(number, "scale", scale);
         rw.bind(number, "skipped", skipped);
     }

@@ -1,26 +1,4 @@
-//! The passes, in the order in which they run. A new one is a file here and a line in [`PASSES`].
-//!
-//! | name | when | what it does |
-//! |---|---|---|
-//! | `fuse_bias` | fusing | product or convolution + bias |
-//! | `fuse_activation` | fusing | product, convolution or batch normalisation + activation |
-//! | `fuse_activation_gradient` | fusing | input gradient + derivative of the activation in front of the layer |
-//! | `fuse_norm_gradient` | fusing | derivative of an activation + backward pass of the batch normalisation before it |
-//! | `fuse_softmax_loss` | fusing | softmax, cross entropy, mean, accuracy and gradient as one operation |
-//! | `chunked_classifier` | CPU, fusing | large last dense layer, loss and gradients as one operation, in chunks of
-//! rows |
-//! | `fuse_squared_error` | fusing | squared error and gradient as one operation |
-//! | `join_sum_activation` | GPU | sum + activation, or + derivative |
-//! | `join_norm_sum` | GPU | batch normalisation + sum (+ activation): the tail of a residual block |
-//! | `half_precision_parameters` | GPU, bf16 and f16 | a half-precision copy of the parameters, for products |
-//! | `half_precision_activations` | GPU, bf16 and f16 | activations and their gradients in half precision |
-//! | `fused_classifier` | GPU | last dense layer, loss and input gradient as one operation |
-//! | `fused_optimizer` | GPU, not f16 | Adam's step as part of the weight gradient, in small dense networks |
-//! | `bucketed_update` | GPU, not f16 | Adam's step for some layers at a time, in large networks |
-//! | `relu_bit_mask` | GPU | a bit for each element of a ReLU's output, in large networks |
-//! | `folded_metrics` | GPU | totals of update and gradient as part of the update |
-//! | `loss_scaling` | GPU, f16 | an adaptive scale of the loss's gradient |
-//! | `tickets` | GPU | counters of finished blocks |
+//! The passes, in the order in which they run. A new one is a file here and an entry of [`PASSES`].
 //!
 //! *Fusing* is always, unless a plan for a CPU is to keep to reference kernels. The order matters: biases go into
 //! products before activations do; what is fused with a gradient must have been fused before parameters are updated
@@ -46,30 +24,136 @@ mod loss_scaling;
 mod relu_bit_mask;
 mod tickets;
 
-use super::pass::Pass;
+use super::pass::{Goal, Pass, When};
 pub(crate) use chunked_classifier::LARGE_SCORES;
 pub use half_precision_activations::stored_in_half;
 
+const FUSING: When = ("unless references are asked for on a CPU", Goal::fuses);
+const LARGE_ON_CPU: When =
+    ("on a CPU, where the scores would take more than 16 MiB", |goal| goal.fuses() && !goal.is_gpu());
+const GPU: When = ("on a GPU", Goal::is_gpu);
+const FEW_CLASSES: When = ("on a GPU, for up to 32 classes and small layers", Goal::is_gpu);
+const LARGE_MASKS: When = ("on a GPU, for networks of 16 million parameters and more", Goal::is_gpu);
+const IN_HALF: When = ("on a GPU in bf16 and f16", |goal| goal.half().is_some());
+const IN_F16: When = ("on a GPU in f16", Goal::scales_loss);
+// A loss that is scaled is looked at before anything changes, so that updates stay at the end.
+const SMALL: When = ("on a GPU but in f16, for dense networks of up to a million parameters", updates_early);
+const LARGE: When = ("on a GPU but in f16, for networks of 16 million parameters and more", updates_early);
+
+fn updates_early(goal: &Goal) -> bool {
+    goal.is_gpu() && !goal.scales_loss()
+}
+
 /// Every pass, in order.
 pub const PASSES: [Pass; 18] = [
-    fuse_bias::PASS,
-    fuse_activation::PASS,
-    fuse_activation_gradient::PASS,
-    fuse_norm_gradient::PASS,
-    fuse_softmax_loss::PASS,
-    chunked_classifier::PASS,
-    fuse_squared_error::PASS,
-    join_sum_activation::PASS,
-    join_norm_sum::PASS,
-    half_precision_parameters::PASS,
-    half_precision_activations::PASS,
-    fused_classifier::PASS,
-    fused_optimizer::PASS,
-    bucketed_update::PASS,
-    relu_bit_mask::PASS,
-    folded_metrics::PASS,
-    loss_scaling::PASS,
-    tickets::PASS,
+    Pass::new(
+        "fuse_bias",
+        FUSING,
+        "A product or convolution adds the bias while it writes its result.",
+        fuse_bias::run,
+    ),
+    Pass::new(
+        "fuse_activation",
+        FUSING,
+        "A product, convolution or batch normalisation applies the activation behind it while it writes its result.",
+        fuse_activation::run,
+    ),
+    Pass::new(
+        "fuse_activation_gradient",
+        FUSING,
+        "The product that makes an input gradient multiplies it by the derivative of the activation in front.",
+        fuse_activation_gradient::run,
+    ),
+    Pass::new(
+        "fuse_norm_gradient",
+        FUSING,
+        "The backward pass of a batch normalisation applies the derivative of the activation behind it.",
+        fuse_norm_gradient::run,
+    ),
+    Pass::new(
+        "fuse_softmax_loss",
+        FUSING,
+        "Softmax, cross entropy, their mean, the accuracy and the gradient of the logits become one operation.",
+        fuse_softmax_loss::run,
+    ),
+    Pass::new(
+        "chunked_classifier",
+        LARGE_ON_CPU,
+        "The last dense layer of a classifier, its loss and its gradients become one operation on chunks of rows.",
+        chunked_classifier::run,
+    ),
+    Pass::new(
+        "fuse_squared_error",
+        FUSING,
+        "The mean squared error and the gradient of the output become one operation.",
+        fuse_squared_error::run,
+    ),
+    Pass::new(
+        "join_sum_activation",
+        GPU,
+        "A sum applies the activation, or the derivative of one, that alone reads it.",
+        join_sum_activation::run,
+    ),
+    Pass::new(
+        "join_norm_sum",
+        GPU,
+        "A batch normalisation adds what is summed with its output, and applies the activation of that sum.",
+        join_norm_sum::run,
+    ),
+    Pass::new(
+        "half_precision_parameters",
+        IN_HALF,
+        "Products read a half-precision copy of the parameters, which the optimizer writes beside the parameters.",
+        half_precision_parameters::run,
+    ),
+    Pass::new(
+        "half_precision_activations",
+        IN_HALF,
+        "Activations and their gradients are stored in half precision, with everything that shares their memory.",
+        half_precision_activations::run,
+    ),
+    Pass::new(
+        "fused_classifier",
+        FEW_CLASSES,
+        "The last dense layer of a classifier, its loss and the gradient of its input become one operation.",
+        fused_classifier::run,
+    ),
+    Pass::new(
+        "fused_optimizer",
+        SMALL,
+        "The operations that make the gradients of a small dense network step its parameters by Adam at once.",
+        fused_optimizer::run,
+    ),
+    Pass::new(
+        "bucketed_update",
+        LARGE,
+        "Adam updates the parameters of some layers at a time, as soon as their gradients are there.",
+        bucketed_update::run,
+    ),
+    Pass::new(
+        "relu_bit_mask",
+        LARGE_MASKS,
+        "A bit an element replaces a saved ReLU output that is needed for nothing but its signs any more.",
+        relu_bit_mask::run,
+    ),
+    Pass::new(
+        "folded_metrics",
+        GPU,
+        "The optimizer's operation writes the largest update and the gradient's norm over all parameters itself.",
+        folded_metrics::run,
+    ),
+    Pass::new(
+        "loss_scaling",
+        IN_F16,
+        "The gradient of the loss is multiplied by a scale, which an operation before the optimizer's adapts.",
+        loss_scaling::run,
+    ),
+    Pass::new(
+        "tickets",
+        GPU,
+        "Operations whose last block brings the results of all blocks together get a counter of finished blocks.",
+        tickets::run,
+    ),
 ];
 
 #[cfg(test)]
@@ -77,12 +161,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_table_lists_every_pass_in_order() {
-        let rows = include_str!("mod.rs").lines().filter_map(|l| l.strip_prefix("//! | `"));
-        let listed: Vec<&str> = rows.filter_map(|row| row.split('`').next()).collect();
-        assert_eq!(listed, PASSES.map(|pass| pass.name));
-        for pass in PASSES {
-            assert!(pass.about.ends_with('.') && !pass.when.is_empty(), "{}", pass.name);
-        }
+    fn the_guide_lists_every_pass_in_order() {
+        let rows = include_str!("../../../docs/passes.md").lines().filter(|line| line.starts_with("| `"));
+        let row = |pass: &Pass| format!("| `{}` | {} | {} |", pass.name, pass.when, pass.about);
+        assert_eq!(rows.collect::<Vec<_>>(), PASSES.each_ref().map(row));
     }
 }

@@ -9,23 +9,15 @@ use crate::ir::Role;
 use crate::lower::{LValue, LValueId, Layout, Op};
 use crate::model::Activation;
 use crate::ops::{self, Gemm, OpKind, Scalar, Trans};
-use crate::rewrite::pass::{Goal, Pass};
+use crate::rewrite::pass::Goal;
 use crate::rewrite::rewriter::{Rewriter, made_like};
 use crate::rewrite::updates::is_large;
 use crate::tensor::{DType, Shape};
 
-pub(super) const PASS: Pass = Pass {
-    name: "relu_bit_mask",
-    about: "A bit an element replaces a saved ReLU output that is needed for nothing but its signs any more.",
-    when: "on a GPU, for networks of 16 million parameters and more",
-    applies: Goal::is_gpu,
-    run,
-};
-
 /// Multiplications from which a product is a library's: custom ones apply the derivative while they write.
 const LARGE: usize = 1 << 33;
 
-fn run(rw: &mut Rewriter, _: &Goal) {
+pub(super) fn run(rw: &mut Rewriter, _: &Goal) {
     if !is_large(rw.program()) {
         return;
     }

@@ -1,18 +1,10 @@
 //! Kernels that share a result among blocks count the blocks that are done.
 
-use crate::rewrite::pass::{Goal, Pass};
+use crate::rewrite::pass::Goal;
 use crate::rewrite::rewriter::Rewriter;
 use crate::tensor::DType;
 
-pub(super) const PASS: Pass = Pass {
-    name: "tickets",
-    about: "Operations whose last block brings the results of all blocks together get a counter of finished blocks.",
-    when: "on a GPU",
-    applies: Goal::is_gpu,
-    run,
-};
-
-fn run(rw: &mut Rewriter, _: &Goal) {
+pub(super) fn run(rw: &mut Rewriter, _: &Goal) {
     for number in 0..rw.len() {
         let kind = &rw.op(number).kind;
         if kind.slot("ticket").is_some() {

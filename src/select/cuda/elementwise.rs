@@ -45,9 +45,7 @@ pub fn kernels(kind: &OpKind, real: Real, gpu: &CudaFacts) -> Vec<CustomKernel> 
             let spec = array("ActBwd", real, &[t, cpp_act(Some(func))], len);
             vec![flat(real, spec.with_pdl(leaving_room(len <= FEW_ELEMENTS)), 3 * len * size)]
         }
-        OpKind::BiasGrad(ops::BiasGrad { rows, cols, accumulate, still: None }) if rows * cols > 0 => {
-            bias_grad(real, rows, cols, accumulate, gpu)
-        }
+        OpKind::BiasGrad(op) if op.rows * op.cols > 0 => bias_grad(real, op, gpu),
         OpKind::BiasStep(ops::BiasStep { rows, cols, .. }) if rows * cols > 0 => {
             rule_type(kind).map_or_else(Vec::new, |rule| {
                 let each = bias_columns(cols);
@@ -67,6 +65,9 @@ pub fn kernels(kind: &OpKind, real: Real, gpu: &CudaFacts) -> Vec<CustomKernel> 
         }
         OpKind::Add(ops::Add { len }) if len > 0 => {
             vec![flat(real, array("Add", real, &[t], len), 3 * len * size)]
+        }
+        OpKind::Multiply(ops::Multiply { len }) if len > 0 => {
+            vec![flat(real, array("Multiply", real, &[t], len), 3 * len * size)]
         }
         OpKind::Dropout { .. } | OpKind::DropoutBwd { .. } => dropout(kind, real).into_iter().collect(),
         OpKind::SignBits(ops::SignBits { len }) if len > 0 && len.is_multiple_of(8) => {
@@ -242,16 +243,20 @@ pub(super) fn row_sum_us(n: usize, rows: usize, row_bytes: usize) -> [f64; 2] {
     [PHASE_US + bytes / (blocks * BYTES_PER_US_ALONE).min(BYTES_PER_US), 2.0 * PHASE_US + bytes / BYTES_PER_US]
 }
 
-fn bias_grad(real: Real, rows: usize, cols: usize, accumulate: bool, gpu: &CudaFacts) -> Vec<CustomKernel> {
+fn bias_grad(real: Real, op: ops::BiasGrad, gpu: &CudaFacts) -> Vec<CustomKernel> {
+    let ops::BiasGrad { rows, cols, accumulate, still } = op;
     let row_bytes = cols * real.size();
     let width = width_name(vec_width(real, cols));
     let [one, two] = row_sum_us(1, rows, row_bytes);
     let (t, vector) = (real.cpp(), vec_width(real, cols));
+    let still = still.map_or_else(String::new, |[from, to]| format!(", {from}, {to}"));
+    // Columns that stay zero come behind the width, which is the usual one where none is given.
+    let own = if still.is_empty() { String::new() } else { format!(", {vector}{still}") };
     let code = |chunks: usize| CustomKernel {
         tail: format!("{}_{width}{}_v0", real.name(), if chunks == 1 { "" } else { "_split" }),
-        spec: spec("BiasGrad", format!("{t}, {rows}, {cols}, {accumulate}, {chunks}"))
+        spec: spec("BiasGrad", format!("{t}, {rows}, {cols}, {accumulate}, {chunks}{own}"))
             .with_general(
-                format!("{t}, ANY, ANY, {accumulate}, {}, {vector}", if chunks == 1 { "1" } else { "ANY" }),
+                format!("{t}, ANY, ANY, {accumulate}, {}, {vector}{still}", if chunks == 1 { "1" } else { "ANY" }),
                 vec![rows as u64, cols as u64, chunks as u64],
             )
             .with_pdl(leaving_room(true)),

@@ -2,7 +2,8 @@
 
 use super::elementwise::{dropout_scale, vec_width};
 use super::{CustomKernel, KernelFile, KernelSpec, Pdl, Real, cpp_act, cpp_bits};
-use crate::ops::{self, OpKind};
+use crate::model::losses::PointFn;
+use crate::ops::{self, OpKind, Scalar};
 use crate::select::CudaFacts;
 
 /// Bytes that all multiprocessors move in a microsecond, and one alone.
@@ -34,9 +35,24 @@ pub fn kernels(kind: &OpKind, real: Real, gpu: &CudaFacts) -> Vec<CustomKernel> 
         OpKind::DenseCe(ops::DenseCe { rows, features, classes, .. }) if rows * features * classes > 0 => {
             dense(real, kind, gpu.multiprocessors.max(1) as usize)
         }
-        OpKind::Mse(ops::Mse { len }) if len > 0 => mse("Mse", real, len, most),
-        OpKind::MseGrad(ops::MseGrad { len }) if len > 0 => mse("MseGrad", real, len, most),
-        OpKind::MseFused(ops::MseFused { len }) if len > 0 => mse("MseFused", real, len, most),
+        OpKind::Mse(ops::Mse { len }) if len > 0 => means("Mse", "", (real, len), most),
+        OpKind::MseGrad(ops::MseGrad { len }) if len > 0 => means("MseGrad", "", (real, len), most),
+        OpKind::MseFused(ops::MseFused { len }) if len > 0 => means("MseFused", "", (real, len), most),
+        OpKind::PointLoss(ops::PointLoss { func, delta, len }) if len > 0 => {
+            means("PointLoss", &point(func, delta), (real, len), most)
+        }
+        OpKind::PointLossGrad(ops::PointLossGrad { func, delta, len }) if len > 0 => {
+            means("PointLossGrad", &point(func, delta), (real, len), most)
+        }
+        OpKind::PointLossFused(ops::PointLossFused { func, delta, len }) if len > 0 => {
+            means("PointLossFused", &point(func, delta), (real, len), most)
+        }
+        OpKind::BinaryAccuracy(ops::BinaryAccuracy { len }) if len > 0 => {
+            let threads = len.next_multiple_of(32).clamp(32, 1024);
+            let spec = spec("BinaryAccuracy", format!("{}, {len}, {threads}", real.cpp()));
+            let bytes = (2 * len * real.size()) as f64;
+            vec![code(real, "block", spec, 0, LAUNCH_US + bytes / BYTES_PER_US_ALONE)]
+        }
         _ => Vec::new(),
     }
 }
@@ -166,30 +182,47 @@ fn softmax_fused(real: Real, rows: usize, classes: usize, smoothing: &str, most:
     out
 }
 
-/// The types over flat arrays, which share their shape: a thread moves groups of 16 bytes, up to four under way.
-fn mse(name: &'static str, real: Real, len: usize, most: usize) -> Vec<CustomKernel> {
+/// The first arguments of the types for a function of an output and its target.
+fn point(func: PointFn, delta: Scalar) -> String {
+    let name = match func {
+        PointFn::BinaryCrossEntropy => "BINARY_CE",
+        PointFn::L1 => "L1",
+        PointFn::Huber => "HUBER",
+    };
+    format!("{name}, {}, ", cpp_bits(delta.get()))
+}
+
+/// The types over flat arrays, which share their shape: a thread moves groups of 16 bytes, up to four under way. `first`
+/// are the arguments in front of the usual ones.
+fn means(name: &'static str, first: &str, (real, len): (Real, usize), most: usize) -> Vec<CustomKernel> {
     let groups = len * real.size() / 16;
     let blocks = groups.div_ceil(THREADS).clamp(1, most);
-    let arrays = if name == "Mse" { 2 } else { 3 };
+    let (is_gradient, is_fused) = (name.ends_with("Grad"), name.ends_with("Fused"));
+    let arrays = if is_gradient || is_fused { 3 } else { 2 };
+    // A fused loss on points counts right answers beside its sum.
+    let sums = if is_fused && !first.is_empty() { 2 } else { 1 };
     let bytes = (arrays * len * real.size()) as f64;
     let type_of = |threads: usize, blocks: usize| {
         let t = real.cpp();
-        let spec = spec(name, format!("{t}, {len}, {threads}, {blocks}"));
+        let spec = spec(name, format!("{first}{t}, {len}, {threads}, {blocks}"));
+        if !first.is_empty() {
+            return spec;
+        }
         let flight = groups.div_ceil(threads * blocks).clamp(1, 4);
         // A thread without elements adds nothing.
         let (threads, any) = if blocks == 1 { (threads.next_power_of_two(), "1") } else { (threads, "ANY") };
         spec.with_general(format!("{t}, ANY, {threads}, {any}, {flight}"), vec![len as u64, blocks as u64])
     };
     let mut out = Vec::new();
-    if blocks > 1 || name == "MseGrad" {
-        let (work, more) = match name {
-            "Mse" => (4 * blocks, LAUNCH_US),
-            "MseFused" => (4 * blocks, TICKET_US),
-            _ => (0, 0.0),
+    if blocks > 1 || is_gradient {
+        let (work, more) = match (is_gradient, is_fused) {
+            (true, _) => (0, 0.0),
+            (_, true) => (4 * sums * blocks, TICKET_US),
+            _ => (4 * blocks, LAUNCH_US),
         };
         out.push(code(real, "blocks", type_of(THREADS, blocks), work, LAUNCH_US + more + bytes / BYTES_PER_US));
     }
-    if name != "MseGrad" && (blocks == 1 || groups <= 4096) {
+    if !is_gradient && (blocks == 1 || groups <= 4096) {
         let threads = groups.next_multiple_of(32).clamp(32, 1024);
         out.push(code(real, "block", type_of(threads, 1), 0, LAUNCH_US + bytes / BYTES_PER_US_ALONE));
     }

@@ -4,6 +4,7 @@
 //! are named by the C++ type that the run-time compiler instantiates (see `kernels/prelude.cuh`); a library's by its
 //! place in the library's own ranking.
 
+mod attention;
 mod conv;
 mod custom;
 pub mod dnn;
@@ -16,7 +17,9 @@ pub mod lt;
 mod norm;
 mod optimizer;
 mod pool;
+mod rates;
 mod real;
+mod sequence;
 mod spec;
 mod times;
 
@@ -70,8 +73,11 @@ pub fn custom_kernels(kind: &OpKind, real: Real, gpu: &CudaFacts) -> Vec<CustomK
         norm::kernels,
         pool::kernels,
         elementwise::kernels,
+        sequence::kernels,
+        attention::kernels,
         loss::kernels,
         optimizer::kernels,
+        rates::kernels,
     ];
     families.iter().flat_map(|family| family(kind, real, gpu)).collect()
 }

@@ -1,7 +1,7 @@
 //! Which types of `optimizer.cu` do an operation, with the table of segments that stands before them.
 
 use super::{CustomKernel, KernelFile, KernelSpec, Pdl, Real, cpp_bits};
-use crate::ops::{self, OpKind, PARTS_ALIGN, RuleText, Segment};
+use crate::ops::{self, FlatUpdate, OpKind, PARTS_ALIGN, RuleText, Segment};
 use crate::select::CudaFacts;
 
 /// Bytes moved in a microsecond: by arrays that the second-level cache holds, and by larger ones.
@@ -37,7 +37,7 @@ pub fn kernels(kind: &OpKind, real: Real, gpu: &CudaFacts) -> Vec<CustomKernel> 
         OpKind::StepMetrics(ops::StepMetrics { segments }) => vec![step_metrics(segments)],
         OpKind::ScaleUpdate(ops::ScaleUpdate { len }) if *len > 0 => vec![scale_update(*len, real, gpu)],
         _ => match (rule_type(kind), kind.flat_update()) {
-            (Some(rule), Some(flat)) => update(&rule, flat.slots.states.len(), flat.len, flat.segments, (real, gpu)),
+            (Some(rule), Some(flat)) => update(&rule, &flat, (real, gpu)),
             _ => Vec::new(),
         },
     }
@@ -83,20 +83,32 @@ fn bounds(segments: &[Segment]) -> Option<(usize, usize, usize)> {
     (longest > 0 && longest < (1 << 31) / UNIT).then_some((first, end, longest))
 }
 
-/// The declarations that `optimizer.cu` asks for: first element in units, and elements of each segment.
-fn table(len: usize, segments: &[Segment], (first, end, longest): (usize, usize, usize)) -> String {
+/// The declarations that `optimizer.cu` asks for: first element in units, and elements of each segment; and the segments
+/// that do not decay, a bit each.
+fn table(flat: &FlatUpdate<'_>, (first, end, longest): (usize, usize, usize)) -> String {
+    let FlatUpdate { len, segments, options, .. } = *flat;
     let rows: Vec<String> = segments.iter().map(|s| format!("{}, {}", s.start / UNIT, s.len)).collect();
     let follow = segments.windows(2).all(|s| s[1].start / UNIT == (s[0].start + s[0].len).div_ceil(UNIT));
     let dense = follow && segments.iter().all(|s| s.len > 0);
-    let count = segments.len();
+    let (count, scaled, exempts) = (segments.len(), options.clipped, !options.exempt.is_empty());
+    let (bits, exempt) = if exempts {
+        let mut words = vec![0u32; count.div_ceil(32)];
+        options.exempt.iter().for_each(|segment| words[segment / 32] |= 1 << (segment % 32));
+        let words: Vec<String> = words.iter().map(|word| format!("{word:#x}")).collect();
+        let array = format!("static __device__ const u32 EXEMPT_BITS[{}] = {{{}}};\n", words.len(), words.join(", "));
+        (array, "EXEMPT_BITS[segment / 32] >> segment % 32 & 1")
+    } else {
+        (String::new(), "false")
+    };
     format!(
-        "static __device__ const u32 SEGMENT_ROWS[{count} * 2] = {{\n    {},\n}};\n\
+        "static __device__ const u32 SEGMENT_ROWS[{count} * 2] = {{\n    {},\n}};\n{bits}\
          struct Segments {{\n    \
          static constexpr int COUNT = {count};\n    \
          static constexpr u32 FIRST = {first}, END = {end}, LONGEST = {longest};\n    \
-         static constexpr bool DENSE = {dense};\n    \
+         static constexpr bool DENSE = {dense}, SCALED = {scaled}, EXEMPTS = {exempts};\n    \
          static constexpr i64 LEN = {len};\n    \
-         static __device__ const u32* rows() {{ return SEGMENT_ROWS; }}\n\
+         static __device__ const u32* rows() {{ return SEGMENT_ROWS; }}\n    \
+         static __device__ bool exempt(int segment) {{ return {exempt}; }}\n\
          }};",
         rows.join(",\n    ")
     )
@@ -185,14 +197,9 @@ impl Update<'_> {
     }
 }
 
-/// An update by `rule`, which keeps `states` numbers for each parameter of a vector of `len` elements.
-fn update(
-    rule: &str,
-    states: usize,
-    len: usize,
-    segments: &[Segment],
-    (real, gpu): (Real, &CudaFacts),
-) -> Vec<CustomKernel> {
+/// An update of the flat parameters by `rule`.
+fn update(rule: &str, flat: &FlatUpdate<'_>, (real, gpu): (Real, &CudaFacts)) -> Vec<CustomKernel> {
+    let (segments, states) = (flat.segments, flat.slots.states.len());
     let Some((first, end, longest)) = bounds(segments) else { return Vec::new() };
     let elements: usize = segments.iter().map(|segment| segment.len).sum();
     let half = if real.half().is_some() { real.size() } else { 0 };
@@ -201,7 +208,7 @@ fn update(
     let update = Update {
         rule,
         real,
-        table: table(len, segments, (first, end, longest)),
+        table: table(flat, (first, end, longest)),
         segments: segments.len(),
         units: end - first,
         moving_us: LAUNCH_US + bytes as f64 / pace,

@@ -14,8 +14,12 @@ pub enum KernelFile {
     Norm,
     Pool,
     Elementwise,
+    Joined,
+    Sequence,
+    Attention,
     Loss,
     Optimizer,
+    Rates,
     /// The data feed, which gathers the batches of steps.
     Feed,
     /// Zeroes memory.
@@ -24,14 +28,18 @@ pub enum KernelFile {
 
 impl KernelFile {
     /// All of them, in the order in which a source holds them.
-    pub const ALL: [Self; 9] = [
+    pub const ALL: [Self; 13] = [
         Self::Gemm,
         Self::Conv,
         Self::Norm,
         Self::Pool,
         Self::Elementwise,
+        Self::Joined,
+        Self::Sequence,
+        Self::Attention,
         Self::Loss,
         Self::Optimizer,
+        Self::Rates,
         Self::Feed,
         Self::Clear,
     ];
@@ -45,8 +53,12 @@ impl KernelFile {
             Self::Norm => "norm.cu",
             Self::Pool => "pool.cu",
             Self::Elementwise => "elementwise.cu",
+            Self::Joined => "joined.cu",
+            Self::Sequence => "sequence.cu",
+            Self::Attention => "attention.cu",
             Self::Loss => "loss.cu",
             Self::Optimizer => "optimizer.cu",
+            Self::Rates => "rates.cu",
             Self::Feed => "feed.cu",
             Self::Clear => "clear.cu",
         }

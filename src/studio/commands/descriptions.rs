@@ -152,6 +152,7 @@ impl UiCommand {
             Self::SetMetrics(_) => {
                 Info::new("Set metrics", icons::TRAIN, None, "What the next run measures inside its step")
             }
+            Self::Predictions(command) => command.info(),
             Self::Runs(command) => command.info(),
             other => other.view_info(),
         }

@@ -2,7 +2,7 @@
 
 use crate::studio::commands::runs::RunsCommand;
 use crate::studio::commands::ui_command::UiCommand;
-use crate::studio::document::dialog::DialogPurpose;
+use crate::studio::document::dialog::{DataField, DialogPurpose};
 use crate::train::export::Format;
 use std::path::PathBuf;
 
@@ -21,7 +21,7 @@ pub enum Request {
         replace: bool,
     },
     /// Has a field of the data name this file or folder.
-    UseData(&'static str, PathBuf),
+    UseData(DataField, PathBuf),
     /// Exports the selected runs.
     ExportRuns {
         format: Format,

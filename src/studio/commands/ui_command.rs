@@ -4,10 +4,12 @@ use crate::ir::Metrics;
 use crate::model::{LayerKind, LayerPath};
 use crate::studio::commands::choices::{DeviceChoice, JobKind, TourMove, Weights};
 use crate::studio::commands::fold::FoldCommand;
+use crate::studio::commands::predictions::PredictionsCommand;
 use crate::studio::commands::runs::RunsCommand;
 use crate::studio::commands::selection::Selection;
 use crate::studio::commands::side::Side;
 use crate::studio::commands::tab::Tab;
+use crate::studio::document::dialog::DataField;
 use crate::studio::document::edit::Edit;
 use crate::studio::document::presets;
 use crate::train::Proof;
@@ -82,13 +84,15 @@ pub enum UiCommand {
     /// Times the step with and without its metrics.
     MeasurePrices,
     /// Asks for the file, or the folder, that a field of the data names.
-    ChooseData(&'static str),
-    ChooseDataFolder(&'static str),
+    ChooseData(DataField),
+    ChooseDataFolder(DataField),
     /// Which metrics the next run computes inside its step.
     SetMetrics(Metrics),
     /// Folds and unfolds the list of layers.
     Fold(FoldCommand),
     ShowSide(Side),
+    /// Something in the Predictions tab.
+    Predictions(PredictionsCommand),
     /// Something with kept runs.
     Runs(RunsCommand),
     /// Times every operation of the step on a thread.
@@ -142,7 +146,7 @@ impl UiCommand {
         out.extend([Self::FitArena, Self::FollowPlots, Self::ToggleLogAxis, Self::ToggleTheme, Self::Quit]);
         out.extend([Self::ResetLayout, Self::TimeBothWays, Self::MeasurePrices, Self::Prove(None)]);
         out.extend(Proof::ALL.map(|p| Self::Prove(Some(p))));
-        out.push(Self::CancelProofs);
+        out.extend([Self::CancelProofs, Self::Predictions(PredictionsCommand::StopWriting)]);
         out.extend(RunsCommand::listed().into_iter().map(Self::Runs));
         out.extend([Self::MeasureOps, Self::ComparePlans, Self::ShowValues, Self::FindFirstBad]);
         out.extend([

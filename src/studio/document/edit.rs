@@ -226,7 +226,7 @@ fn move_layer(preset: &mut Preset, from: &LayerPath, parent: &ListPath, index: u
         return None;
     }
     let layer = list.remove(at);
-    // Taking the layer out moved what stood behind it in the same list.
+    // Taking the layer out moved what was behind it in the same list.
     let index = if *parent == source && index > at { index - 1 } else { index };
     let parent = list_without(parent, from)?;
     let list = preset.list_mut(&parent)?;

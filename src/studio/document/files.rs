@@ -24,7 +24,7 @@ pub enum FileEvent {
     NoDialog(DialogPurpose),
     Opened(PathBuf, Box<Result<Preset, String>>),
     Saved(PathBuf, Arc<Preset>),
-    /// Another file stands where a preset or weights were to be written; nothing was.
+    /// Another file is where a preset or weights were to be written; nothing was.
     Exists(DialogPurpose, PathBuf),
     /// The document's file was changed by others since it was read or written here; nothing was written.
     Changed(PathBuf),

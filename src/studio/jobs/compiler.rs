@@ -3,8 +3,8 @@
 //! One request may wait; a newer one takes its place, and answers to older revisions are dropped by the receiver.
 //! Neither side ever waits for the other.
 
-use crate::compile::{CpuOnly, Options, compile};
-use crate::model::{Checked, Preset, check};
+use crate::compile::{CompileError, Compiled, CpuOnly, Front, Options};
+use crate::model::{Checked, Model, Preset, check};
 use crate::studio::commands::choices::DeviceChoice;
 use crate::studio::jobs::devices::Machine;
 use crate::studio::view_models::changes::PlanChanges;
@@ -127,19 +127,11 @@ impl Compiler {
 fn answer(request: &Request) -> Answer {
     let started = Instant::now();
     let checked = check(&request.preset);
-    let (revision, device) = (request.revision, request.machine.choice);
-    let machine = match &checked.model {
-        Some(model) => request.machine.suited(model),
-        None => Arc::clone(&request.machine),
-    };
+    let (revision, device, machine) = (request.revision, request.machine.choice, Arc::clone(&request.machine));
     let (plan, error, cpu_only, changes, took) = (None, None, None, None, Duration::ZERO);
     let mut out = Answer { revision, device, machine, checked, plan, error, cpu_only, changes, took };
     if let Some(model) = &out.checked.model {
-        let Machine { target, tuning, .. } = &*out.machine;
-        // What was timed on this GPU is chosen here as it will be by a run.
-        let gpu_times = known_gpu_times(target);
-        let options = Options { tuning: tuning.clone(), gpu_times, ..Options::train(target.clone()) };
-        match compile(model, &options) {
+        match compiled(model, &mut out.machine) {
             Ok(compiled) => {
                 out.cpu_only = CpuOnly::find(&compiled.program, model).map(|found| found.to_string());
                 let plan = PlanView::new(Arc::new(compiled));
@@ -154,6 +146,15 @@ fn answer(request: &Request) -> Answer {
     }
     out.took = started.elapsed();
     out
+}
+
+/// Compiles a training step for a device, which is made to suit it.
+fn compiled(model: &Model, machine: &mut Arc<Machine>) -> Result<Compiled, CompileError> {
+    // What was timed on this GPU is chosen here as it will be by a run.
+    let gpu_times = known_gpu_times(&machine.target);
+    let front = Front::new(model, Options { gpu_times, ..Options::train(machine.target.clone()) })?;
+    *machine = machine.suited(front.rewritten());
+    front.on(machine.target.clone(), machine.tuning.clone()).compile()
 }
 
 #[cfg(test)]

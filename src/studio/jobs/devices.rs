@@ -3,10 +3,10 @@
 
 use crate::exec::cpu::{cpu_name, default_threads, host_target};
 use crate::exec::cuda;
-use crate::model::Model;
+use crate::lower::Program;
 use crate::select::{Target, Tuning};
 use crate::studio::commands::choices::DeviceChoice;
-use crate::train::{remembered_times, threads_for};
+use crate::train::{remembered_times, threads_for_step};
 use crossbeam_channel::{Receiver, bounded};
 use std::sync::Arc;
 use std::time::Duration;
@@ -33,11 +33,12 @@ impl Machine {
         Self { choice: DeviceChoice::Cpu, name: target.name.clone(), about, target, tuning }
     }
 
-    /// The same device with as many threads as share the step of a network best, where it is a CPU.
+    /// The same device with as many threads as share a training step best, where it is a CPU. `program` is the step as
+    /// it was rewritten for one.
     #[must_use]
-    pub fn suited(self: &Arc<Self>, model: &Model) -> Arc<Self> {
+    pub fn suited(self: &Arc<Self>, program: &Program) -> Arc<Self> {
         let Some(cpu) = self.target.as_cpu() else { return Arc::clone(self) };
-        let threads = threads_for(model);
+        let threads = threads_for_step(program);
         let about = format!("{}; {threads}", cpu_name().unwrap_or_else(|| "This machine's processor".into()));
         if cpu.threads == threads.count && self.about == about {
             return Arc::clone(self);
@@ -212,15 +213,17 @@ mod tests {
         let bundled = crate::model::BUNDLED.iter().find(|b| b.name == "digits-mlp").unwrap();
         let model = crate::model::check(&crate::model::read_preset(bundled.text).unwrap()).model.unwrap();
         let mut devices = Devices::new(None, || {}).unwrap();
-        let machine = devices.current().suited(&model);
-        let wanted = threads_for(&model);
+        let program = crate::compile::cpu_program(&model).unwrap();
+        let machine = devices.current().suited(&program);
+        let wanted = threads_for_step(&program);
+        assert_eq!(wanted, crate::train::threads_for(&model));
         assert_eq!(machine.target.as_cpu().unwrap().threads, wanted.count);
         assert!(machine.about.ends_with(&wanted.to_string()), "{}", machine.about);
         devices.suit(&machine);
         assert!(Arc::ptr_eq(devices.current(), &machine) && Arc::ptr_eq(&devices.list()[0], &machine));
-        assert!(Arc::ptr_eq(&machine.suited(&model), &machine));
+        assert!(Arc::ptr_eq(&machine.suited(&program), &machine));
         let absent = Arc::new(Machine::absent());
-        assert!(Arc::ptr_eq(&absent.suited(&model), &absent));
+        assert!(Arc::ptr_eq(&absent.suited(&program), &absent));
         devices.suit(&absent);
         assert!(Arc::ptr_eq(devices.current(), &machine));
     }

@@ -113,6 +113,7 @@ fn plot_of<'a>(view: &TrainView<'a>, title: &'static str, unit: &'static str, cu
         log: log_of(view, title, view.plots.log_axis),
         can_log: true,
         range: None,
+        exponential: None,
         value: format::number,
         tick,
     }
@@ -150,6 +151,7 @@ fn learning_plots<'a>(view: &TrainView<'a>, notes: &'a Notes) -> Vec<PlotSpec<'a
     let points_name = if run.maybe_trained { "maybe trained on" } else { "held-out" };
     let mut plots = vec![PlotSpec {
         note: &notes.loss,
+        exponential: run.predicts_tokens.then_some("perplexity"),
         points: &h.held_out_loss,
         points_name,
         points_every: run.evaluated_every,

@@ -1,13 +1,15 @@
 //! The data: where it comes from, what is held out, what its samples, classes and features look like.
 
 use crate::model::DataSource;
-use crate::studio::commands::{CommandQueue, UiCommand};
+use crate::studio::commands::{CommandQueue, DataField, UiCommand};
 use crate::studio::panels::network::section_ui;
+use crate::studio::panels::text_samples::{TextSamples, text_samples_ui};
 use crate::studio::theme;
 use crate::studio::view_models::data::{DataView, TableColumn, sample_text, shapes_text, table_columns};
 use crate::studio::view_models::format;
 use crate::studio::view_models::format::plain_count;
 use crate::studio::view_models::panels::data::DataPanelView;
+use crate::studio::view_models::text_samples::text_input;
 use crate::studio::widgets::button::{empty_ui, weak_ui};
 use crate::studio::widgets::classes::{class_ui, color};
 use crate::studio::widgets::field::{Drafts, problem_ui};
@@ -23,6 +25,7 @@ use egui_extras::{Column, TableBuilder};
 enum Shown {
     #[default]
     Samples,
+    Text,
     Table,
     Features,
     Plane,
@@ -40,6 +43,7 @@ pub struct DataPanel {
     /// Rises with every list.
     generation: u64,
     strips: Strips,
+    texts: TextSamples,
 }
 
 impl DataPanel {
@@ -92,7 +96,7 @@ pub fn data_ui(
         ui.allocate_ui_with_layout(Vec2::new(width, height), Layout::top_down(Align::Min), |ui| {
             ui.set_width(width);
             match view.loaded {
-                Some(data) => samples_ui(ui, data, view.generation, panel),
+                Some(data) => samples_ui(ui, data, view, panel),
                 None => nothing_ui(ui, view),
             }
             if view.has_problem && view.loaded.is_some() {
@@ -106,7 +110,19 @@ pub fn data_ui(
 
 /// A button for every file that the data names.
 fn choose_ui(ui: &mut Ui, view: &DataPanelView<'_>, commands: &mut CommandQueue) {
-    let Some(source) = view.source else { return };
+    match view.source {
+        Some(DataSource::Joined { inputs, .. }) => {
+            for (at, (name, source)) in inputs.iter().enumerate() {
+                files_ui(ui, source, Some((at, name)), commands);
+            }
+        }
+        Some(source) => files_ui(ui, source, None, commands),
+        None => {}
+    }
+}
+
+/// A button for every file that a source names; `input` is the one that it belongs to, where several are joined.
+fn files_ui(ui: &mut Ui, source: &DataSource, input: Option<(usize, &String)>, commands: &mut CommandQueue) {
     let files: &[(&str, &'static str)] = match source {
         DataSource::Csv { .. } | DataSource::Npz { .. } | DataSource::Text { .. } | DataSource::Series { .. } => {
             &[("Choose file…", "data.path")]
@@ -118,10 +134,12 @@ fn choose_ui(ui: &mut Ui, view: &DataPanelView<'_>, commands: &mut CommandQueue)
         _ => return,
     };
     ui.horizontal_wrapped(|ui| {
-        for (label, field) in files {
+        for (label, name) in files {
+            let field = DataField { input: input.map(|(at, _)| at), name };
+            let label = input.map_or_else(|| (*label).to_owned(), |(_, input)| format!("{input}: {label}"));
             let is_folder = matches!(source, DataSource::Images { .. });
             let command = if is_folder { UiCommand::ChooseDataFolder(field) } else { UiCommand::ChooseData(field) };
-            if ui.button(*label).on_hover_text(command.info().about).clicked() {
+            if ui.button(label).on_hover_text(command.info().about).clicked() {
                 commands.push(command);
             }
         }
@@ -221,8 +239,11 @@ fn split_bar_ui(ui: &mut Ui, data: &DataView) {
     ));
 }
 
-fn samples_ui(ui: &mut Ui, data: &DataView, generation: u64, panel: &mut DataPanel) {
+fn samples_ui(ui: &mut Ui, data: &DataView, view: &DataPanelView<'_>, panel: &mut DataPanel) {
     let mut choices = Vec::new();
+    if text_input(&data.set).is_some() {
+        choices.push((Shown::Text, "Text", "Samples as text, with what the network is to answer"));
+    }
     if data.picture.is_some() {
         choices.push((Shown::Samples, "Samples", "Samples as pictures"));
     }
@@ -238,17 +259,21 @@ fn samples_ui(ui: &mut Ui, data: &DataView, generation: u64, panel: &mut DataPan
     }
     ui.horizontal_wrapped(|ui| {
         segments_ui(ui, &mut panel.shown, &choices);
-        if matches!(panel.shown, Shown::Samples | Shown::Table | Shown::Plane) {
+        if panel.shown != Shown::Features {
             filter_ui(ui, data, panel);
         }
     });
-    panel.refresh(data, generation);
+    panel.refresh(data, view.generation);
     ui.add_space(4.0);
     if panel.list.is_empty() && panel.shown != Shown::Features {
         return empty_ui(ui, "No sample passes the filter", "Choose another class, or both sides of the split.");
     }
     match panel.shown {
         Shown::Samples => grid_ui(ui, data, panel),
+        Shown::Text => {
+            let DataPanel { list, texts, .. } = panel;
+            text_samples_ui(ui, data, view.source, list, view.generation, texts);
+        }
         Shown::Table => table_ui(ui, data, &panel.list),
         Shown::Features => features_ui(ui, data),
         Shown::Plane => {

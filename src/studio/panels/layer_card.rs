@@ -1,6 +1,6 @@
 //! One layer: its name and shape, its fields in place, what it costs, and what is wrong with it.
 
-use crate::model::{LayerPath, ListId, ListPath};
+use crate::model::{FieldValue, LayerPath, ListId, ListPath};
 use crate::studio::commands::Edit;
 use crate::studio::commands::fold::{Fold, FoldCommand};
 use crate::studio::commands::selection::Selection;
@@ -175,11 +175,15 @@ fn fields_ui(ui: &mut Ui, card: &Card, entered: bool, drafts: &mut Drafts, comma
     let mut wrong = card.fields.iter().filter(|f| is_wrong(f.name) || drafts.is_mistake(&f.owner, f.name));
     let first = wrong.next().or(card.fields.first()).map(|f| f.name);
     let gap = 12.0;
-    let width = ((ui.available_width() - gap) / 2.0).floor();
+    let whole = ui.available_width();
+    let half = ((whole - gap) / 2.0).floor();
     for pair in card.fields.chunks(2) {
         ui.horizontal_top(|ui| {
             ui.spacing_mut().item_spacing.x = gap;
             for field in pair {
+                // The names of a choice need more room than numbers do, and alone it has it.
+                let is_alone = pair.len() == 1 && matches!(field.value, FieldValue::Choice(_));
+                let width = if is_alone { whole } else { half };
                 ui.vertical(|ui| {
                     ui.set_width(width);
                     let name = format!("L{} {}", card.number(), field.label);

@@ -1,7 +1,10 @@
 //! What the network answers: confusion, samples with probabilities, the decision boundary, predicted against true,
 //! filters.
 
-use crate::studio::commands::{CommandQueue, UiCommand};
+use crate::studio::commands::{AnswersPage, CommandQueue, PredictionsCommand, UiCommand};
+use crate::studio::panels::forecast::{ForecastPage, forecast_ui};
+use crate::studio::panels::inside::{InsidePages, inside_ui};
+use crate::studio::panels::writing::{WritingPage, writing_ui};
 use crate::studio::theme;
 use crate::studio::theme::icons;
 use crate::studio::view_models::data::spread;
@@ -21,21 +24,9 @@ use egui::{
 };
 use egui_plot::{Line, Plot, PlotPoints, Points};
 
-/// What is shown.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-enum Shown {
-    #[default]
-    Confusion,
-    Samples,
-    Plane,
-    Fit,
-    Filters,
-}
-
 /// What the panel remembers.
 #[derive(Default)]
 pub struct PredictionsPanel {
-    shown: Option<Shown>,
     /// The cell of the confusion matrix whose samples are shown.
     cell: Option<(usize, usize)>,
     /// Positions of the samples that are shown, and what the list was made for.
@@ -47,6 +38,9 @@ pub struct PredictionsPanel {
     filters: Option<((u64, bool), TextureHandle)>,
     /// Samples drawn over the plane, and what the list was made for.
     over: (u64, Vec<u32>),
+    inside: InsidePages,
+    writing: WritingPage,
+    forecast: ForecastPage,
 }
 
 impl PredictionsPanel {
@@ -71,51 +65,93 @@ pub fn predictions_ui(
     panel: &mut PredictionsPanel,
     commands: &mut CommandQueue,
 ) {
-    let Some(answers) = view.answers else { return nothing_ui(ui, view, commands) };
-    let mut choices = Vec::new();
-    if answers.plane.is_some() {
-        choices.push((Shown::Plane, "Decision boundary", "What the network makes of every place in the plane"));
+    let Some(page) = view.page else { return nothing_ui(ui, view, commands) };
+    let offered = AnswersPage::ALL.into_iter().filter(|page| view.facts.offers(*page));
+    let choices: Vec<_> = offered.map(|page| (page, page.title(), page.about())).collect();
+    if choices.is_empty() {
+        return nothing_ui(ui, view, commands);
     }
-    if answers.fit.is_some() {
-        choices.push((Shown::Fit, "Predicted against true", "Every value against what it should be"));
-    }
-    if !answers.confusion.is_empty() {
-        choices.push((Shown::Confusion, "Confusion matrix", "Which classes are taken for which"));
-    }
-    choices.push((Shown::Samples, "Samples", "Samples with their answers, the worst first"));
-    if answers.filters.is_some() {
-        choices.push((Shown::Filters, "Filters", "The weights of the first layer as pictures"));
-    }
-    let mut shown = panel.shown.filter(|s| choices.iter().any(|(c, ..)| c == s)).unwrap_or(choices[0].0);
+    let mut shown = page;
     ui.horizontal_wrapped(|ui| {
         if segments_ui(ui, &mut shown, &choices) {
-            panel.shown = Some(shown);
+            commands.push(UiCommand::Predictions(PredictionsCommand::Show(shown)));
         }
     });
+    if !view.facts.offers(page) {
+        let (what, next) = missing(page);
+        return empty_ui(ui, what, next);
+    }
+    match page {
+        AnswersPage::Writing => return writing_ui(ui, view, &mut panel.writing, commands),
+        page if page.looks_inside() => return inside_ui(ui, view, page, &mut panel.inside, commands),
+        _ => {}
+    }
+    let Some(answers) = view.answers else { return nothing_ui(ui, view, commands) };
     figures_ui(ui, view, answers);
     ui.add_space(4.0);
     panel.refresh(answers, view.generation);
-    match shown {
-        Shown::Confusion => matrix_ui(ui, answers, panel),
-        Shown::Samples => {
-            panel.cell = None;
-            cards_ui(ui, answers, panel);
-        }
-        Shown::Plane => {
+    answers_ui(ui, view, answers, page, panel);
+}
+
+/// A page with answers to many samples.
+fn answers_ui(
+    ui: &mut Ui,
+    view: &PredictionsPanelView<'_>,
+    answers: &PredictionsView,
+    page: AnswersPage,
+    panel: &mut PredictionsPanel,
+) {
+    match page {
+        AnswersPage::Confusion => matrix_ui(ui, answers, panel),
+        AnswersPage::Plane => {
             if let Some(plane) = &answers.plane {
                 boundary_ui(ui, answers, plane, panel, view.generation);
             }
         }
-        Shown::Fit => {
+        AnswersPage::Fit => {
             if let Some(fit) = &answers.fit {
                 fit_ui(ui, fit);
             }
         }
-        Shown::Filters => {
+        AnswersPage::Filters => {
             if let Some(filters) = &answers.filters {
                 filters_ui(ui, filters, panel, view.generation);
             }
         }
+        AnswersPage::Forecasts => match &answers.forecast {
+            Some(forecast) => forecast_ui(ui, forecast, &answers.set, view.part, &mut panel.forecast),
+            None => empty_ui(ui, "No forecast", "No window of the series is left to forecast; give a longer series."),
+        },
+        _ => {
+            panel.cell = None;
+            cards_ui(ui, answers, panel);
+        }
+    }
+}
+
+/// What a network lacks that has nothing to show on a page, and what to do about it.
+const fn missing(page: AnswersPage) -> (&'static str, &'static str) {
+    match page {
+        AnswersPage::Tokens => (
+            "This network has no class at each position",
+            "Its loss is one for each sample. Choose another page above, or train a preset such as gpt-sums.",
+        ),
+        AnswersPage::Writing => (
+            "This network predicts no tokens",
+            "It cannot write a text. Choose another page above, or train a preset such as gpt-source.",
+        ),
+        AnswersPage::Attention => (
+            "This network has no attention",
+            "Choose another page above, add a layer of attention, or train a preset such as gpt-sums.",
+        ),
+        AnswersPage::States => (
+            "This network has no recurrent layer",
+            "Choose another page above, add an rnn, gru or lstm, or train a preset such as gru-digits.",
+        ),
+        AnswersPage::Forecasts => {
+            ("This network forecasts no series", "Choose another page above, or train a preset such as lstm-waves.")
+        }
+        _ => ("This network has nothing of the kind", "Choose another page above."),
     }
 }
 
@@ -151,7 +187,7 @@ fn figures_ui(ui: &mut Ui, view: &PredictionsPanelView<'_>, answers: &Prediction
             let wrong = answers.answered.iter().take_while(|a| a.truth != a.guess).count();
             text = format!("{:.2}% right, {wrong} wrong · {text}", accuracy * 100.0);
         }
-        if let Some(fit) = &answers.fit {
+        if let Some(fit) = answers.fit.as_ref().filter(|_| view.page != Some(AnswersPage::Forecasts)) {
             let number = format::number;
             text = format!("RMSE {} · MAE {} · R² {:.4}", number(fit.rmse), number(fit.mae), fit.r2);
         }
@@ -240,7 +276,7 @@ fn card_ui(ui: &Ui, answers: &PredictionsView, at: usize, card: Rect, text: Rect
     let painter = ui.painter().with_clip_rect(card.intersect(ui.clip_rect()));
     let font = FontId::proportional(12.0);
     let truth = answers.truth_text(at);
-    let is_class = !answers.confusion.is_empty();
+    let is_class = answers.fit.is_none();
     let wrong = is_class && answered.truth != answered.guess;
     let head = match (is_class, wrong) {
         (true, true) => format!("{}  is {truth}", icons::CLOSE),

@@ -165,6 +165,10 @@ fn numbers_ui(ui: &mut Ui, run: &RunView<'_>) {
     if h.held_out_accuracy.is_empty() && !h.accuracy.raw.last().is_some_and(f32::is_finite) {
         numbers.remove(3);
     }
+    if run.predicts_tokens {
+        let about = format!("Among how many equally likely tokens a guess would be as good, over {samples}{rhythm}");
+        numbers.insert(3, number("perplexity", last(&h.held_out_loss).map(|loss| format::number(loss.exp())), &about));
+    }
     columns_ui(ui, &numbers);
 }
 

@@ -1,10 +1,14 @@
 //! What the network answers while it trains: asked of the run as often as that allows, and made into a view on a
 //! thread of its own.
 
-use crate::model::Model;
+use crate::model::{DataSource, LayerPath, Model};
+use crate::studio::commands::{AnswersPage, PredictionsCommand};
 use crate::studio::jobs::background::Background;
 use crate::studio::run::training::Training;
-use crate::studio::view_models::predictions::{AnsweredQuery, PredictionsView, query, view};
+use crate::studio::view_models::predictions::{AnsweredQuery, PredictionsView, asked_part, query, view};
+use crate::studio::view_models::sequences::SequenceFacts;
+use crate::studio::view_models::sequences::inside::{Found, InsideView};
+use crate::train::{Command, Inside, Look};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -13,12 +17,42 @@ const EVERY: Duration = Duration::from_millis(200);
 /// After this long a question counts as lost.
 const LOST: Duration = Duration::from_secs(30);
 
+/// What an answer is made into.
+enum Made {
+    Answers(Box<PredictionsView>),
+    Inside(Box<InsideView>),
+}
+
+/// Makes the view of an answer: of the inside of the network where that was asked for.
+fn make(question: &AnsweredQuery) -> Made {
+    let AnsweredQuery { run, model, set, answer, .. } = question;
+    match (&answer.question.inside, &answer.inside) {
+        (Some(asked), Some(insight)) => Made::Inside(Box::new(InsideView {
+            run: *run,
+            step: answer.step,
+            asked: asked.clone(),
+            found: Found::of(model, set, asked.sample, insight),
+            took_us: answer.took_us,
+        })),
+        _ => Made::Answers(Box::new(view(question))),
+    }
+}
+
 /// What the Predictions tab shows.
 pub struct Predictions {
-    maker: Background<AnsweredQuery, PredictionsView>,
+    maker: Background<AnsweredQuery, Made>,
     pub view: Option<Arc<PredictionsView>>,
+    /// What was found inside the network for one sample.
+    pub inside: Option<Arc<InsideView>>,
     /// Rises with every view.
     pub generation: u64,
+    /// The page that a person chose.
+    pub chosen: Option<AnswersPage>,
+    /// The sample that is looked into, by its place among those that are asked for, and the head of its attention.
+    pub place: usize,
+    pub head: usize,
+    /// What there is to see of the network as one that reads sequences.
+    pub facts: SequenceFacts,
     /// The run that the view belongs to.
     run: u64,
     model: Option<Arc<Model>>,
@@ -33,57 +67,135 @@ impl Predictions {
     /// # Errors
     /// Where the system refuses a thread.
     pub fn new(wake: Arc<dyn Fn() + Send + Sync>) -> std::io::Result<Self> {
-        let maker = Background::spawn("stepgraph-predictions", wake, |q: AnsweredQuery| view(&q))?;
-        Ok(Self { maker, view: None, generation: 0, run: 0, model: None, waiting: None, asked: None })
+        let maker = Background::spawn("stepgraph-predictions", wake, |q: AnsweredQuery| make(&q))?;
+        Ok(Self {
+            maker,
+            view: None,
+            inside: None,
+            generation: 0,
+            chosen: None,
+            place: 0,
+            head: 0,
+            facts: SequenceFacts::default(),
+            run: 0,
+            model: None,
+            waiting: None,
+            asked: None,
+        })
     }
 
-    /// Takes in answers, and asks where `shown` says that somebody looks and the network has changed since.
-    pub fn follow(&mut self, training: &mut Training, shown: bool) {
+    /// Does what a person chose in the tab.
+    pub fn perform(&mut self, command: PredictionsCommand, training: &mut Training) {
+        match command {
+            PredictionsCommand::Show(page) => self.chosen = Some(page),
+            PredictionsCommand::LookAt(place) => self.place = place,
+            PredictionsCommand::ShowHead(head) => self.head = head,
+            PredictionsCommand::Write(asked) => {
+                training.writing.ask();
+                training.send(Command::Write(*asked));
+            }
+            PredictionsCommand::StopWriting => training.send(Command::StopWriting),
+        }
+    }
+
+    /// The page on screen: the one that was chosen, or the first that tells most of this network.
+    #[must_use]
+    pub fn page(&self) -> Option<AnswersPage> {
+        let first = || AnswersPage::ALL.into_iter().find(|page| self.facts.offers(*page));
+        self.chosen.or_else(first)
+    }
+
+    /// The sample that is looked into: its place among those that can be, their number, and its own number.
+    #[must_use]
+    pub fn sample(&self, training: &Training) -> Option<(usize, usize, u32)> {
+        let (_, split) = training.data.as_ref()?;
+        let (all, _) = asked_part(split);
+        let place = self.place.min(all.len().checked_sub(1)?);
+        Some((place, all.len(), all[place]))
+    }
+
+    /// Takes in answers, and asks where `shown` says that somebody looks and the network has changed since; `layer` is
+    /// the one that is selected.
+    pub fn follow(&mut self, training: &mut Training, shown: bool, layer: Option<&LayerPath>) {
         if self.run != training.run {
             (self.run, self.view, self.model, self.waiting, self.asked) = (training.run, None, None, None, None);
+            (self.inside, self.place, self.facts) = (None, 0, SequenceFacts::default());
             self.generation += 1;
         }
         if let Some(answer) = training.query_answer.take() {
             self.waiting = None;
-            let source = training.preset.as_ref().and_then(|p| p.data.as_ref()).map(|d| d.source.clone());
+            let source = source_of(training);
             if let (Some((set, split)), Some(source), Some(model)) = (&training.data, source, self.model(training)) {
                 let (set, split) = (Arc::clone(set), Arc::clone(split));
                 let (run, maybe_trained) = (self.run, training.maybe_trained);
                 self.maker.ask(AnsweredQuery { run, model, source, set, split, maybe_trained, answer });
             }
         }
-        if let Some(view) = self.maker.poll()
-            && view.run == self.run
-        {
-            self.view = Some(Arc::new(view));
-            self.generation += 1;
+        match self.maker.poll() {
+            Some(Made::Answers(view)) if view.run == self.run => {
+                self.view = Some(Arc::from(view));
+                self.generation += 1;
+            }
+            Some(Made::Inside(view)) if view.run == self.run => {
+                self.inside = Some(Arc::from(view));
+                self.generation += 1;
+            }
+            _ => {}
         }
         if shown {
-            self.ask(training);
+            self.ask(training, layer);
         }
     }
 
     fn model(&mut self, training: &Training) -> Option<Arc<Model>> {
         if self.model.is_none() {
             self.model = training.compiled.as_ref().map(|c| Arc::new(c.model.clone()));
+            if let (Some(model), Some(source), Some((set, _))) = (&self.model, source_of(training), &training.data) {
+                self.facts = SequenceFacts::of(model, set, &source);
+            }
         }
         self.model.clone()
     }
 
-    fn ask(&mut self, training: &Training) {
-        let fresh = self.view.as_ref().is_some_and(|v| v.step == training.done());
+    /// What is to be found inside the network for the page on screen; nothing where that shows answers.
+    fn wanted(&self, training: &Training, selected: Option<&LayerPath>) -> Option<Inside> {
+        let page = self.page().filter(|page| page.looks_inside() && self.facts.offers(*page))?;
+        let (_, _, sample) = self.sample(training)?;
+        let layer = self.facts.layer(page, selected);
+        let head = layer.map_or(0, |layer| self.head.min(layer.heads.saturating_sub(1)));
+        Some(Inside { sample, layer: layer.map(|layer| layer.path.clone()), head })
+    }
+
+    fn ask(&mut self, training: &Training, selected: Option<&LayerPath>) {
+        let model = self.model(training);
+        // A text is asked for by a command of its own.
+        if self.page() == Some(AnswersPage::Writing) && self.facts.writes {
+            return;
+        }
+        let wanted = self.wanted(training, selected);
+        let found = self.inside.as_ref().filter(|view| wanted.as_ref() == Some(&view.asked)).map(|view| view.step);
+        let step = if wanted.is_some() { found } else { self.view.as_ref().map(|view| view.step) };
+        let fresh = step == Some(training.done());
         let waits = self.waiting.is_some_and(|t| t.elapsed() < LOST) || self.maker.is_busy();
-        let soon = training.is_running() && self.asked.is_some_and(|t| t.elapsed() < EVERY);
+        // Another sample is not waited for.
+        let soon = step.is_some() && training.is_running() && self.asked.is_some_and(|t| t.elapsed() < EVERY);
         if fresh || waits || soon {
             return;
         }
-        let Some(source) = training.preset.as_ref().and_then(|p| p.data.as_ref()).map(|d| d.source.clone()) else {
+        let (Some((set, split)), Some(model), Some(source)) = (&training.data, model, source_of(training)) else {
             return;
         };
-        if let (Some((set, split)), Some(model)) = (&training.data, self.model(training))
-            && training.query(query(&model, set, split, &source))
-        {
+        let question = match wanted {
+            Some(inside) => Look { inside: Some(inside), ..Look::default() },
+            None => query(&model, set, split, &source),
+        };
+        if training.query(question) {
             (self.waiting, self.asked) = (Some(Instant::now()), Some(Instant::now()));
         }
     }
+}
+
+/// The source of the data that a run trains on.
+fn source_of(training: &Training) -> Option<DataSource> {
+    training.preset.as_ref().and_then(|p| p.data.as_ref()).map(|d| d.source.clone())
 }

@@ -1,7 +1,7 @@
 //! What each command and request does: the one place where both are carried out.
 
-use crate::model::{ListId, ListPath, Preset};
-use crate::studio::commands::{Action, DialogPurpose, Edit, Request, Selection, Tab, TourMove, UiCommand};
+use crate::model::{DataSource, ListId, ListPath, Preset};
+use crate::studio::commands::{Action, DataField, DialogPurpose, Edit, Request, Selection, Tab, TourMove, UiCommand};
 use crate::studio::document::edit::split_path;
 use crate::studio::document::fields::value::{FieldValue, Owner};
 use crate::studio::document::presets;
@@ -158,6 +158,7 @@ impl StudioApp {
             UiCommand::Reset => self.studio.end_run(),
             UiCommand::SetLr(lr) => training.send(Order::SetLr(lr)),
             UiCommand::SetSmoothing(weight) => training.set_smoothing(weight),
+            UiCommand::Predictions(command) => self.studio.predictions.perform(command, &mut self.studio.training),
             UiCommand::TimeBothWays => training.time_both_ways(BOTH_WAYS),
             UiCommand::ChooseDevice(choice) => self.studio.settings.device = choice,
             UiCommand::SetMetrics(metrics) => {
@@ -211,11 +212,19 @@ impl StudioApp {
 
     /// Has a field of the data name a file: from the preset's folder where it is in it, so that both can move
     /// together.
-    fn use_data(&mut self, field: &'static str, path: &Path) {
+    fn use_data(&mut self, field: DataField, path: &Path) {
+        let owner = match (field.input, self.studio.document.preset().data.as_ref().map(|data| &data.source)) {
+            (None, _) => Owner::Preset,
+            (Some(input), Some(DataSource::Joined { inputs, .. })) if input < inputs.len() => {
+                Owner::Source(inputs[input].0.clone())
+            }
+            // The document is another since the dialog was opened.
+            _ => return,
+        };
         let base = self.studio.document.base();
         let inside = (!base.as_os_str().is_empty()).then(|| path.strip_prefix(&base).ok()).flatten();
         let text = inside.unwrap_or(path).display().to_string();
-        self.edit(&Edit::SetField { owner: Owner::Preset, name: field, value: FieldValue::Text(text) });
+        self.edit(&Edit::SetField { owner, name: field.name, value: FieldValue::Text(text) });
         // What was typed there before is not what counts any more.
         self.panels.drafts.clear();
     }

@@ -1,6 +1,6 @@
 //! Which commands would do something now, and why others would not.
 
-use crate::studio::commands::{RunsCommand, Selection, TourMove, UiCommand, Weights};
+use crate::studio::commands::{PredictionsCommand, RunsCommand, Selection, TourMove, UiCommand, Weights};
 use crate::studio::shell::state::Studio;
 use crate::studio::view_models::network::Card;
 use crate::studio::view_models::readiness::{EnabledCommands, Readiness};
@@ -34,6 +34,8 @@ impl Studio {
             UiCommand::MeasurePrices => self.is_ready() && !self.prices.is_busy(),
             UiCommand::CancelProofs => self.proofs.is_running(),
             UiCommand::TimeBothWays => self.training.has_weights() && !self.training.is_timing,
+            UiCommand::Predictions(PredictionsCommand::Write(_)) => self.training.has_weights(),
+            UiCommand::Predictions(PredictionsCommand::StopWriting) => self.training.writing.is_busy(),
             UiCommand::Runs(RunsCommand::Continue) => self.runs.first().is_some_and(|e| e.can_continue),
             UiCommand::Runs(RunsCommand::Delete) => self.runs.first().is_some() && self.objection(command).is_none(),
             UiCommand::Runs(command) => !command.needs_selection() || self.runs.first().is_some(),

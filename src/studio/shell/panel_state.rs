@@ -132,7 +132,7 @@ mod tests {
             panic!("tabs")
         };
         assert_eq!(row.children.len(), Tab::ALL.len());
-        // What stands side by side stays so; the new ones go to the first row of tabs.
+        // What is side by side stays so; the new ones go to the first row of tabs.
         let mut tiles = egui_tiles::Tiles::default();
         let panes = [tiles.insert_pane(Tab::Train), tiles.insert_pane(Tab::Arena)];
         let rows = panes.map(|p| tiles.insert_tab_tile(vec![p]));

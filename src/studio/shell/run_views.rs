@@ -12,8 +12,9 @@ use crate::studio::view_models::panels::runs::RunsPanelView;
 use crate::studio::view_models::panels::top_bar::{DeviceView, TopBarView, TransportView};
 use crate::studio::view_models::panels::train::{MetricPrices, MetricsView, PlotsView, RunView, TrainView};
 use crate::studio::view_models::panels::verify::VerifyView;
+use crate::studio::view_models::predictions::asked_part;
 use crate::studio::view_models::readiness::EnabledCommands;
-use crate::train::RunState;
+use crate::train::{RunState, perplexity};
 use std::sync::atomic::Ordering;
 
 impl Studio {
@@ -89,6 +90,7 @@ impl Studio {
             obeys: run.obeys(),
             evaluated_every: run.evaluated_every,
             maybe_trained: run.maybe_trained,
+            predicts_tokens: run.compiled.as_ref().is_some_and(|c| perplexity(&c.model, 0.0).is_some()),
             steps_per_s: rates.steps_per_s,
             median_us: rates.median_us,
             p99_us: rates.p99_us,
@@ -145,10 +147,24 @@ impl Studio {
     /// What the Predictions tab shows.
     #[must_use]
     pub fn predictions_view(&self) -> PredictionsPanelView<'_> {
-        let run = &self.training;
+        let (run, own) = (&self.training, &self.predictions);
+        let selected = match self.selection.current() {
+            Selection::Layer(path) => Some(path),
+            _ => None,
+        };
+        let page = own.page();
         PredictionsPanelView {
-            answers: self.predictions.view.as_deref(),
-            generation: self.predictions.generation,
+            facts: &own.facts,
+            page,
+            answers: own.view.as_deref(),
+            inside: own.inside.as_deref(),
+            sample: own.sample(run),
+            part: run.data.as_ref().map_or("", |(_, split)| asked_part(split).1),
+            layer: page.and_then(|page| own.facts.layer(page, selected)),
+            head: own.head,
+            writing: &run.writing,
+            can_write: run.has_weights(),
+            generation: own.generation,
             state: run.state.as_ref(),
             is_running: run.is_running(),
             is_stale: self.is_stale(),

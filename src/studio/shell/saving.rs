@@ -39,7 +39,7 @@ impl StudioApp {
 
     pub(super) fn probe_for_weights(&mut self, path: PathBuf) {
         let path = if path.extension().is_none() { path.with_extension("safetensors") } else { path };
-        // The run writes later, from a thread of its own: the place must not depend on where that stands.
+        // The run writes later, from a thread of its own: the path must be absolute.
         let path = std::path::absolute(&path).unwrap_or(path);
         if !self.studio.files.probe(path) {
             self.after_weights = None;

@@ -287,7 +287,11 @@ impl Studio {
             self.samples.want(key_of(self.document.preset(), model, self.document.base()));
         }
         let shown = self.shown.contains(&Tab::Predictions);
-        self.predictions.follow(&mut self.training, shown);
+        let layer = match self.selection.current() {
+            Selection::Layer(path) => Some(path),
+            _ => None,
+        };
+        self.predictions.follow(&mut self.training, shown, layer);
         self.ask_price();
         self.proofs.poll();
         self.prices.poll();

@@ -4,14 +4,18 @@
 use crate::data::{Dataset, Split, Target};
 use crate::model::losses::{answer, probability};
 use crate::model::{DataSource, Model, ParamId, ParamKind, Targets};
+use crate::studio::commands::AnswersPage;
 use crate::studio::view_models::data::{Picture, class_name, picture, target_text};
 use crate::tensor::{HostTensor, figure};
-use crate::train::{Look, Looked, argmax};
+use crate::train::{Forecast, Look, Looked, argmax};
 use std::fmt;
 use std::sync::Arc;
 
-/// Samples that are answered for at most.
+/// Samples that are answered for at most, and values of their answers.
 const ANSWERED: usize = 5000;
+const VALUES: usize = 8 << 20;
+/// More classes than this make a confusion matrix that nobody reads.
+const MAX_CONFUSION: usize = 256;
 /// Points on each side of the grid on which the plane is asked for.
 pub const GRID: usize = 96;
 /// Filters that are drawn at most.
@@ -120,15 +124,15 @@ pub struct PredictionsView {
     pub plane: Option<Plane>,
     pub fit: Option<Fit>,
     pub filters: Option<Filters>,
+    /// Forecasts of a series, in the units of the data.
+    pub forecast: Option<Forecast>,
     pub took_us: f64,
 }
 
-/// The samples to ask for: the held-out part, or where nothing is held out the training part; and its name.
+/// The samples that are asked for: the held-out part, or where nothing is held out the training part; and its name.
 #[must_use]
-fn samples_of(split: &Split) -> (Vec<u32>, &'static str) {
-    let (part, name) =
-        if split.held_out.is_empty() { (&split.train, "training") } else { (&split.held_out, "held-out") };
-    (part.iter().copied().take(ANSWERED).collect(), name)
+pub fn asked_part(split: &Split) -> (&[u32], &'static str) {
+    if split.held_out.is_empty() { (&split.train, "training") } else { (&split.held_out, "held-out") }
 }
 
 /// The question that a view of this network on this data needs answered.
@@ -140,7 +144,26 @@ pub fn query(model: &Model, set: &Dataset, split: &Split, source: &DataSource) -
         rows.flat_map(|y| (0..GRID).flat_map(move |c| [at(x0, x1, c), y])).collect()
     });
     let weight = first_weight(model, picture(set, source).is_some());
-    Look { samples: samples_of(split).0, points, weight }
+    // Of answers with many values fewer are asked for, of very large ones none.
+    let most = ANSWERED.min(VALUES / model.output.len().max(1));
+    let samples = asked_part(split).0.iter().copied().take(most).collect();
+    Look { samples, points, weight, inside: None }
+}
+
+/// The pages that show answers of this network on this data.
+#[must_use]
+pub fn answer_pages(model: &Model, set: &Dataset, source: &DataSource) -> Vec<AnswersPage> {
+    let targets = model.loss.targets();
+    let has_matrix = targets == Targets::Binary || (targets == Targets::Classes && model.classes() <= MAX_CONFUSION);
+    let has_filters = first_weight(model, picture(set, source).is_some()).is_some();
+    let pages = [
+        (AnswersPage::Plane, bounds(set).is_some()),
+        (AnswersPage::Fit, targets == Targets::Values),
+        (AnswersPage::Confusion, has_matrix),
+        (AnswersPage::Samples, true),
+        (AnswersPage::Filters, has_filters),
+    ];
+    pages.into_iter().filter(|(_, is_there)| *is_there).map(|(page, _)| page).collect()
 }
 
 /// Where samples of two values lie, with a margin: least and largest first value, least and largest second one.
@@ -182,7 +205,7 @@ fn softmax(row: &[f32], out: &mut Vec<f32>) {
 pub fn view(question: &AnsweredQuery) -> PredictionsView {
     let AnsweredQuery { run, model, source, set, split, maybe_trained, answer } = question;
     let outputs = model.output.len().max(1);
-    let (all, part) = (if split.held_out.is_empty() { &split.train } else { &split.held_out }, samples_of(split).1);
+    let (all, part) = asked_part(split);
     let count = answer.outputs.len() / outputs;
     let noun = if count == 1 { "sample" } else { "samples" };
     // A figure that is no held-out one is not called so.
@@ -211,6 +234,7 @@ pub fn view(question: &AnsweredQuery) -> PredictionsView {
         accuracy: None,
         plane: None,
         fit: None,
+        forecast: None,
         filters: answer.weight.as_ref().and_then(|w| filters(model, w, answer.question.weight, shape)),
         took_us: answer.took_us,
     };
@@ -220,6 +244,7 @@ pub fn view(question: &AnsweredQuery) -> PredictionsView {
         Targets::Binary => out.take_binary(indices, &answer.outputs, model),
         Targets::Values => out.take_values(indices, &answer.outputs, model),
     }
+    out.forecast = Forecast::of(source, set, indices, &answer.outputs);
     let targets = model.loss.targets();
     out.plane =
         bounds(set).filter(|_| !answer.at_points.is_empty()).map(|b| plane(b, &answer.at_points, outputs, targets));
@@ -235,7 +260,9 @@ impl PredictionsView {
         let mut probabilities = Vec::with_capacity(logits.len());
         logits.chunks_exact(width).for_each(|row| softmax(row, &mut probabilities));
         let mut rows: Vec<(Answered, usize)> = Vec::with_capacity(indices.len());
-        self.confusion = vec![vec![0; width]; width];
+        if width <= MAX_CONFUSION {
+            self.confusion = vec![vec![0; width]; width];
+        }
         for (at, row) in probabilities.chunks_exact(width).enumerate() {
             let Some(&index) = indices.get(at / positions) else { continue };
             let truth = labels.get(at).and_then(|label| usize::try_from(*label).ok()).unwrap_or(0);
@@ -294,6 +321,11 @@ impl PredictionsView {
         for (answered, at) in rows {
             self.values.extend_from_slice(&probabilities[at * width..(at + 1) * width]);
             self.answered.push(answered);
+        }
+        if self.confusion.is_empty() {
+            let score = |name| ClassScore { name, precision: None, recall: None, samples: 0 };
+            self.scores = names.into_iter().map(score).collect();
+            return;
         }
         let total = |c: usize| self.confusion.iter().map(|row| row[c]).sum::<u32>();
         let share = |part: u32, of: u32| (of > 0).then(|| f64::from(part) / f64::from(of));

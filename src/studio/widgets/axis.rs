@@ -2,7 +2,7 @@
 
 use crate::studio::view_models::format;
 use crate::tensor::scientific;
-use egui_plot::{GridInput, GridMark};
+use egui_plot::{GridInput, GridMark, Plot};
 use std::ops::RangeInclusive;
 
 /// The smallest value on a logarithmic axis.
@@ -157,6 +157,16 @@ pub(super) fn inside(text: String, at: f64, range: &RangeInclusive<f64>, width: 
     let span = (range.end() - range.start()).max(f64::MIN_POSITIVE);
     let left = ((range.end() - at) / span) as f32 * width;
     if left + 0.5 >= width_of(&text) / 2.0 { text } else { String::new() }
+}
+
+/// A plot with marks and numbers at its vertical axis, `inner` points high; `log` where it shows logarithms. `tick`
+/// gives the text of a value, for marks at this distance.
+pub(super) fn with_values(plot: Plot<'_>, log: bool, tick: fn(f64, f64) -> String, inner: f32) -> Plot<'_> {
+    plot.y_grid_spacer(move |input| if log { log_marks(input.bounds, inner) } else { linear_marks(&input, 6.0) })
+        .y_axis_formatter(move |mark: GridMark, range| {
+            let (at, step) = if log { log_value(mark, range) } else { (mark.value, mark.step_size) };
+            below(tick(at, step), mark.value, range, inner)
+        })
 }
 
 /// A mark's label along the side of a plot that is `height` points high, unless it would reach over the upper edge.

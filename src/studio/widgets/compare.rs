@@ -3,9 +3,7 @@
 use crate::studio::theme;
 use crate::studio::view_models::loaded_run::LoadedRun;
 use crate::studio::view_models::series::smoothed::Smoothed;
-use crate::studio::widgets::axis::{
-    below, inside, linear_marks, log_marks, log_value, scale, step_marks, step_tick, tick as short,
-};
+use crate::studio::widgets::axis::{inside, linear_marks, scale, step_marks, step_tick, tick as short, with_values};
 use crate::studio::widgets::button::weak_ui;
 use crate::studio::widgets::classes::DISTINCT;
 pub use crate::studio::widgets::compare_spec::{CompareSpec, Compared, Shown};
@@ -99,16 +97,12 @@ pub fn compare_ui(ui: &mut Ui, runs: &[Compared<'_>], spec: &CompareSpec<'_>, he
             let text = if by_time { format!("{} s", short(mark.value, mark.step_size)) } else { step_tick(mark) };
             inside(text, mark.value, range, width)
         })
-        .y_grid_spacer(move |input| if log { log_marks(input.bounds, inner) } else { linear_marks(&input, 6.0) })
-        .y_axis_formatter(move |mark: GridMark, range| {
-            let (at, step) = if log { log_value(mark, range) } else { (mark.value, mark.step_size) };
-            below(tick(at, step), mark.value, range, inner)
-        })
         .label_formatter(move |at| {
             let (egui_plot::HoverPosition::NearDataPoint { position, .. }
             | egui_plot::HoverPosition::Elsewhere { position }) = at;
             Some(listed(runs, spec, position.x).join("\n"))
         });
+    let plot = with_values(plot, log, tick, inner);
     let response = plot.show(ui, |plot| {
         let mut ends: Vec<(PlotPoint, String, Color32)> = Vec::new();
         for (index, compared) in runs.iter().enumerate() {

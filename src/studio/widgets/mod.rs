@@ -10,6 +10,7 @@ mod compare_values;
 pub mod confusion;
 pub mod field;
 pub mod frozen_columns;
+pub mod heat_map;
 pub mod histogram;
 pub mod keyboard;
 mod layer_curves;

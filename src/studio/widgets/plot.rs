@@ -5,9 +5,7 @@ use crate::studio::commands::selection::Selection;
 use crate::studio::commands::{CommandQueue, UiCommand};
 use crate::studio::theme;
 use crate::studio::view_models::format;
-use crate::studio::widgets::axis::{
-    below, inside, linear_marks, log_marks, log_value, scale, step_end, step_marks, step_tick,
-};
+use crate::studio::widgets::axis::{inside, scale, step_end, step_marks, step_tick, with_values};
 use crate::studio::widgets::classes::DISTINCT;
 use crate::studio::widgets::layer_curves::LayerLine;
 use crate::studio::widgets::layer_curves::layer_color;
@@ -221,17 +219,13 @@ pub fn plot_ui(ui: &mut Ui, spec: &PlotSpec<'_>, height: f32, view: &mut PlotVie
         .y_axis_min_width(Y_AXIS)
         .x_grid_spacer(move |input| step_marks(input.bounds, room))
         .x_axis_formatter(move |mark: GridMark, range| inside(step_tick(mark), mark.value, range, width))
-        .y_grid_spacer(move |input| if log { log_marks(input.bounds, inner) } else { linear_marks(&input, 6.0) })
-        .y_axis_formatter(move |mark: GridMark, range| {
-            let (at, step) = if log { log_value(mark, range) } else { (mark.value, mark.step_size) };
-            below(tick(at, step), mark.value, range, inner)
-        })
         .label_formatter(move |at| {
             let (egui_plot::HoverPosition::NearDataPoint { position, .. }
             | egui_plot::HoverPosition::Elsewhere { position }) = at;
             let values = listed.as_deref().unwrap_or_default();
             Some(format!("step {}\n{values}", format::exact(position.x.round().max(0.0) as u64)))
         });
+    let plot = with_values(plot, log, tick, inner);
     let response = plot.show(ui, |plot| {
         let (from, to) = set_bounds(plot, spec, zoom, [following, fits_y], steps);
         if let Some((name, series)) = spec.baseline {
@@ -345,6 +339,7 @@ mod tests {
             log: false,
             can_log: true,
             range: None,
+            exponential: Some("perplexity"),
             value: format::number,
             tick: crate::studio::widgets::axis::tick,
         };
@@ -352,6 +347,7 @@ mod tests {
         assert_eq!(text(Some(2.2)), "train 2, raw 2, held-out 0.5");
         assert_eq!(text(Some(1.0)), "train 4, raw 4");
         assert_eq!(text(None), "train 3, held-out 0.5");
+        assert_eq!(spec.exponentials(&spec.values_at(None)), Some("perplexity 20.086 / 1.649".to_owned()));
         assert_eq!(spec.extent(1.5, 2.5), Some((0.5, 4.0)));
         let mut curve = Smoothed::default();
         curve.set_weight(0.5);

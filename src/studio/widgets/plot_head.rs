@@ -27,11 +27,14 @@ pub(super) fn head_ui(ui: &mut Ui, spec: &PlotSpec<'_>, cursor: Option<f64>, com
             } else if let (Some(_), Some((_, v))) = (cursor, values.iter().find(|(n, _)| n == spec.points_name)) {
                 text = format!("{text} / {}", (spec.value)(*v));
             }
-            let list: Vec<String> = values.iter().map(|(n, v)| format!("{n}: {}", (spec.value)(*v))).collect();
+            let exponentials = spec.exponentials(&values);
+            let list = values.iter().map(|(n, v)| format!("{n}: {}", (spec.value)(*v)));
+            let list: Vec<String> = list.chain(exponentials.clone()).collect();
             ui.label(RichText::new(text).font(theme::mono())).on_hover_text(list.join("\n"));
             ui.with_layout(egui::Layout::left_to_right(egui::Align::Center), |ui| {
                 if let Some(step) = cursor {
-                    let text = format!("at step {}", format::exact(step.round().max(0.0) as u64));
+                    let more = exponentials.map_or_else(String::new, |text| format!(", {text}"));
+                    let text = format!("at step {}{more}", format::exact(step.round().max(0.0) as u64));
                     ui.add(egui::Label::new(RichText::new(text).size(12.0).color(c.weak)).truncate());
                     return;
                 }
@@ -40,6 +43,11 @@ pub(super) fn head_ui(ui: &mut Ui, spec: &PlotSpec<'_>, cursor: Option<f64>, com
                     && !lacks_room
                 {
                     return layer_keys_ui(ui, &curves.names);
+                }
+                if let Some(text) = exponentials.as_ref().filter(|_| ui.available_width() > EXPONENTIAL_ROOM) {
+                    let shown = RichText::new(text).size(12.0).color(c.weak);
+                    let told = "Among how many equally likely tokens a guess would be as good: training / held-out";
+                    ui.add(egui::Label::new(shown).truncate()).on_hover_text(told);
                 }
                 if !spec.unit.is_empty() {
                     let text = RichText::new(spec.unit).size(12.0).color(c.weak);
@@ -91,6 +99,9 @@ fn keys_ui(ui: &mut Ui, spec: &PlotSpec<'_>) {
         sign.on_hover_text(spec.note);
     }
 }
+
+/// From this width on the exponentials of the values are written.
+const EXPONENTIAL_ROOM: f32 = 150.0;
 
 /// From this width on a pinned run is named, by so many characters.
 const NAME_ROOM: f32 = 210.0;

@@ -40,6 +40,8 @@ pub struct PlotSpec<'a> {
     pub can_log: bool,
     /// Bounds that the data should not leave, such as 0 to 1.
     pub range: Option<(f64, f64)>,
+    /// What the exponential of a value is called, where that tells more than the value: the perplexity of a loss.
+    pub exponential: Option<&'static str>,
     /// How a value reads.
     pub value: fn(f64) -> String,
     /// How a mark of the vertical axis reads, with its unit where it has one; the distance of marks comes second.
@@ -89,6 +91,15 @@ impl PlotSpec<'_> {
         }
         out.retain(|(_, v)| v.is_finite());
         out
+    }
+
+    /// The exponentials of the curve's value and that of the last point, in words.
+    pub(super) fn exponentials(&self, values: &[(String, f64)]) -> Option<String> {
+        let name = self.exponential?;
+        let curve = values.first().filter(|(own, _)| own == self.curve_name)?.1.exp();
+        let point = values.iter().find(|(own, _)| own == self.points_name).map(|(_, v)| v.exp());
+        let point = point.map_or_else(String::new, |p| format!(" / {}", (self.value)(p)));
+        Some(format!("{name} {}{point}", (self.value)(curve)))
     }
 
     /// The least and the largest value between two steps.

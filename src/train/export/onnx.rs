@@ -28,7 +28,7 @@ fn value_info(name: &str, element: i64, dims: &[usize]) -> Message {
 fn about(model: &Model, meaning: &Meaning) -> String {
     let takes = |input: &NamedInput| {
         let own = meaning.of_input(&input.name);
-        let raw = "as they stand in the data; the graph standardises them.";
+        let raw = "as they are in the data; the graph standardises them.";
         let samples = match (&own.scaling, own.features.as_slice()) {
             (Some(_), []) => format!("raw samples, {raw}"),
             (Some(_), names) => format!("raw samples of {}, {raw}", names.join(", ")),

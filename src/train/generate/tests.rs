@@ -111,13 +111,16 @@ fn wrong_prompts_and_networks_say_what_to_do() {
         assert!(error.is_user());
         error.to_string()
     };
-    let told = refused(&mut abc, &chars, "abXa\"X");
-    assert!(told.contains("the characters 'X', '\"', which the network does not know; it knows 3: abc"), "{told}");
+    let message = refused(&mut abc, &chars, "abXa\"X");
+    assert!(
+        message.contains("the characters 'X', '\"', which the network does not know; it knows 3: abc"),
+        "{message}"
+    );
     assert!(refused(&mut abc, &chars, "").contains("the prompt is empty; give a text"));
     let bundled = crate::model::BUNDLED.iter().find(|b| b.name == "xor").unwrap();
     let spec = SessionSpec::new(read_preset(bundled.text).unwrap(), ".".into());
-    let told = refused(&mut Session::prepare(&SessionSpec { threads: 1, ..spec }).unwrap(), &chars, "a");
-    assert!(told.contains("the network xor predicts no tokens") && told.contains("gpt-source"), "{told}");
+    let message = refused(&mut Session::prepare(&SessionSpec { threads: 1, ..spec }).unwrap(), &chars, "a");
+    assert!(message.contains("the network xor predicts no tokens") && message.contains("gpt-source"), "{message}");
 }
 
 #[test]

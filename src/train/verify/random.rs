@@ -6,7 +6,7 @@ use super::replay::{ENDURANCE, NOT_FINITE};
 use super::{Check, Progress, Proof, VerifyOptions, price, verify_some};
 use crate::compile::CpuOnly;
 use crate::model::random::{Size, random_preset, random_preset_where, shrink};
-use crate::model::{Precision, Preset, check};
+use crate::model::{Precision, Preset};
 use crate::train::TrainError;
 use serde::Serialize;
 use std::collections::BTreeMap;
@@ -150,8 +150,7 @@ impl RandomRun {
         if self.options.machine().as_cpu().is_some() {
             return Preset { precision: Precision::F32, ..random_preset(seed, size) };
         }
-        let has_kernels = |preset: &Preset| check(preset).model.is_some_and(|model| CpuOnly::of(&model).is_none());
-        random_preset_where(seed, size, &has_kernels)
+        random_preset_where(seed, size, &|model| CpuOnly::of(model).is_none())
     }
 
     fn options(&self, seed: u64) -> VerifyOptions {

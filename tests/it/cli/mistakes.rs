@@ -323,7 +323,7 @@ fn batches_must_fit() {
         assert!(text.contains(wanted), "{text}");
         assert_eq!(listing(folder.path()), ["batches.safetensors", "small.json"]);
     };
-    fails("class 4 in batch 0, sample 3; classes must lie in 0..4");
+    fails("class 4 in batch 0, sample 3; classes must be in 0..4");
     let path = folder.path().join("batches.safetensors");
     let labels = HostTensor::from_slice([3, 8], &[0i32; 24]).unwrap();
     save(&path, &[("batch.x", zeros(&[3, 8, 7])), ("batch.y", labels.clone())]);

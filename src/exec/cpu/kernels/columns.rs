@@ -208,6 +208,16 @@ unsafe fn column_block<V: Lanes, const N: usize, T: Term<V, N>, const U: usize>(
     U * LANES
 }
 
+/// One half to the power of the number of times that 1 is multiplied by `growth` until it is `len` or more.
+#[must_use]
+pub fn power_of_two(len: usize, growth: usize) -> f32 {
+    let (mut power, mut size) = (1.0, 1usize);
+    while size < len {
+        (power, size) = (power * 0.5, size.saturating_mul(growth));
+    }
+    power
+}
+
 /// Sums over the `len` elements from `at` on.
 ///
 /// # Safety

@@ -12,7 +12,7 @@ mod x86;
 #[cfg(target_arch = "x86_64")]
 pub use x86::{Avx2, Avx512};
 
-pub(super) use entry::for_isa;
+pub(super) use entry::{entry_point, for_isa};
 
 /// The number of lanes.
 pub const LANES: usize = 16;

@@ -3,7 +3,7 @@
 //! Rows are independent and shared among threads; their losses are in a vector that one thread adds up in a fixed
 //! order. A label that names no class makes the loss and the gradient of its row NaN, and counts as a wrong answer.
 
-use super::columns::{Term, flat_sums};
+use super::columns::{Term, flat_sums, power_of_two};
 use super::elementwise::{Values, for_flat};
 use super::lanes::{LANES, Lanes, for_isa};
 use super::math;
@@ -392,7 +392,7 @@ unsafe fn accuracy<V: Lanes>(call: &Call, part: Part) {
 struct Errors<V> {
     y: *const f32,
     target: *const f32,
-    /// May lie on `y`; null where no gradient is asked for.
+    /// May be in the memory of `y`; null where no gradient is asked for.
     dy: *mut f32,
     /// `2 / len`.
     scale: V,
@@ -400,13 +400,9 @@ struct Errors<V> {
     shrink: V,
 }
 
-/// A power of two whose square is at most `1 / len`, and more than a quarter of it or 1.
+/// What errors are multiplied by: the square is at most `1 / len`, and more than a quarter of it or 1.
 fn shrinking(len: usize) -> f32 {
-    let (mut shrink, mut size) = (1.0, 1usize);
-    while size < len {
-        (shrink, size) = (shrink * 0.5, size.saturating_mul(4));
-    }
-    shrink
+    power_of_two(len, 4)
 }
 
 impl<V: Lanes> Term<V, 1> for Errors<V> {

@@ -20,6 +20,7 @@ mod loss;
 mod math;
 mod norm;
 mod optimizer;
+mod pieces;
 mod point_loss;
 mod pool;
 mod recurrence;

@@ -1,6 +1,6 @@
 //! Batch normalisation of `x [rows, channels]`.
 //!
-//! Each chunk of rows gets its own mean and squared deviations in two passes while it lies in the cache; the chunks'
+//! Each chunk of rows gets its own mean and squared deviations in two passes while it is in the cache; the chunks'
 //! results are then combined in order (Chan, Golub and LeVeque, 1979). A mean of 10,000 is rounded by a two-thousandth,
 //! which matters beside a deviation of 1: the second pass sums the deviations themselves too, so that a mean is known
 //! to twice the digits of an `f32`, and the combination is in `f64`. Every thread combines for itself: that is shorter
@@ -277,7 +277,7 @@ impl<V: Lanes, const F: usize> Term<V, 2> for Gradients<'_, F> {
 }
 
 /// Slots: dy, x, gamma, mean, rstd, saved, dgamma_prev, dbeta_prev, dx, dgamma, dbeta, work `[chunks, 2, channels]`.
-/// `dx` may lie on `dy`. First phase: the sums of `g` and `g x^` of each chunk. Second phase: their combination,
+/// `dx` may be in the memory of `dy`. First phase: the sums of `g` and `g x^` of each chunk. Second phase: their combination,
 /// `dx = gamma rstd (g - mean of g - x^ mean of g x^)`.
 #[inline(always)]
 unsafe fn batch_norm_bwd<V: Lanes, const F: usize>(call: &Call, part: Part) {

@@ -8,6 +8,7 @@
 
 use super::columns::{Term, flat_sums};
 use super::lanes::{self, LANES, Lanes, for_isa};
+use super::pieces::{Piece, Pieces};
 use crate::exec::cpu::call::{Call, KernelImpl, Part};
 use crate::ops::{self, MOST_STATES, Number, OfKind, OpKind, Rates, Rule, Segment, chunks::FLAT_CHUNK, with_rule};
 use crate::select::{Isa, cpu_rest};
@@ -256,42 +257,30 @@ unsafe fn update_chunks<V: Lanes + Number, R: Rule, const TALLY: bool>(
     metrics: &Metrics,
     part: Part,
 ) {
-    let (first, last) = part.range(len.div_ceil(FLAT_CHUNK), 1);
-    let mut s = segments.partition_point(|segment| segment.start + segment.len <= first * FLAT_CHUNK);
-    for chunk in first..last {
-        let (begin, end) = (chunk * FLAT_CHUNK, chunk * FLAT_CHUNK + FLAT_CHUNK);
-        while let Some(segment) = segments.get(s).filter(|segment| segment.start < end) {
-            let stop = segment.start + segment.len;
-            let (from, to) = (segment.start.max(begin), stop.min(end));
-            let mut at = from;
-            let mut tally = Tally::<V>::new();
-            let terms = rule.terms(s);
-            // SAFETY: the piece lies within its segment and thus within the vectors; its pair lies within the
-            // workspace.
-            unsafe {
-                while at + LANES <= to {
-                    let (old, new, grad) = rule.update(&terms, at, LANES);
-                    if TALLY {
-                        tally.count(old, new, grad, LANES);
-                    }
-                    at += LANES;
-                }
-                if at < to {
-                    let (old, new, grad) = rule.update(&terms, at, to - at);
-                    if TALLY {
-                        tally.count(old, new, grad, to - at);
-                    }
-                }
+    for Piece { segment, chunk, from, to } in Pieces::of(segments, len, part) {
+        let mut at = from;
+        let mut tally = Tally::<V>::new();
+        let terms = rule.terms(segment);
+        // SAFETY: the piece is within its segment and thus within the vectors; its pair is within the workspace.
+        unsafe {
+            while at + LANES <= to {
+                let (old, new, grad) = rule.update(&terms, at, LANES);
                 if TALLY {
-                    let pair = metrics.work.add(2 * (s + chunk));
-                    *pair = largest_magnitude(tally.largest.to_array());
-                    *pair.add(1) = norm(tally.squares.sum(), rule.grad.add(from), to - from);
+                    tally.count(old, new, grad, LANES);
+                }
+                at += LANES;
+            }
+            if at < to {
+                let (old, new, grad) = rule.update(&terms, at, to - at);
+                if TALLY {
+                    tally.count(old, new, grad, to - at);
                 }
             }
-            if stop > end {
-                break;
+            if TALLY {
+                let pair = metrics.work.add(2 * (segment + chunk));
+                *pair = largest_magnitude(tally.largest.to_array());
+                *pair.add(1) = norm(tally.squares.sum(), rule.grad.add(from), to - from);
             }
-            s += 1;
         }
     }
 }
@@ -395,22 +384,11 @@ unsafe fn grad_norms<V: Lanes>(call: &Call, part: Part) {
     let norms = call.arg::<f32>(slot::GRAD_NORM_SEG);
     let chunks_of = |s: &Segment| s.start / FLAT_CHUNK..=(s.start + s.len.max(1) - 1) / FLAT_CHUNK;
     if part.phase == 0 {
-        let (first, last) = part.range(len.div_ceil(FLAT_CHUNK), 1);
-        let mut s = segments.partition_point(|segment| segment.start + segment.len <= first * FLAT_CHUNK);
-        for chunk in first..last {
-            let (begin, end) = (chunk * FLAT_CHUNK, chunk * FLAT_CHUNK + FLAT_CHUNK);
-            while let Some(segment) = segments.get(s).filter(|segment| segment.start < end) {
-                let stop = segment.start + segment.len;
-                let (from, to) = (segment.start.max(begin), stop.min(end));
-                // SAFETY: the piece lies within the gradient, and its number within the workspace.
-                unsafe {
-                    let [squares] = flat_sums::<V, 1, _>(&Squares(grad), from, to - from);
-                    *work.add(s + chunk) = norm(squares, grad.add(from), to - from);
-                }
-                if stop > end {
-                    break;
-                }
-                s += 1;
+        for Piece { segment, chunk, from, to } in Pieces::of(segments, *len, part) {
+            // SAFETY: the piece is within the gradient, and its number within the workspace.
+            unsafe {
+                let [squares] = flat_sums::<V, 1, _>(&Squares(grad), from, to - from);
+                *work.add(segment + chunk) = norm(squares, grad.add(from), to - from);
             }
         }
     } else {

@@ -3,7 +3,7 @@
 //!
 //! Sums are taken over fixed chunks, whose results one thread adds up in order.
 
-use super::columns::{Term, flat_sums};
+use super::columns::{Term, flat_sums, power_of_two};
 use super::elementwise::for_flat;
 use super::lanes::{LANES, Lanes, for_isa};
 use super::math;
@@ -95,7 +95,7 @@ impl Point for Huber {
 struct Points<V, P> {
     y: *const f32,
     target: *const f32,
-    /// May lie on `y`; null where no gradient is asked for.
+    /// May be in the memory of `y`; null where no gradient is asked for.
     dy: *mut f32,
     delta: V,
     /// `1 / len`.
@@ -106,13 +106,9 @@ struct Points<V, P> {
     func: std::marker::PhantomData<P>,
 }
 
-/// A power of two of at most `1 / len`, and more than half of it.
+/// What losses are multiplied by: at most `1 / len`, and more than half of it.
 fn shrinking(len: usize) -> f32 {
-    let (mut shrink, mut size) = (1.0, 1usize);
-    while size < len {
-        (shrink, size) = (shrink * 0.5, size.saturating_mul(2));
-    }
-    shrink
+    power_of_two(len, 2)
 }
 
 /// One for each of the first `n` answers that are right.

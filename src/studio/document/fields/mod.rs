@@ -11,8 +11,7 @@ pub mod value;
 #[cfg(test)]
 mod tests {
     use super::layer::{layer_fields, set_layer_field};
-    use super::preset::SOURCES;
-    use super::preset::{preset_fields, set_preset_field, set_source_field};
+    use super::preset::{preset_fields, set_preset_field, set_source_field, source_names};
     use super::value::{FieldValue, Owner};
     use crate::model::LayerPath;
     use crate::model::Padding;
@@ -62,7 +61,7 @@ mod tests {
     #[test]
     fn every_data_source_can_be_chosen_and_edited() {
         let mut preset = crate::studio::document::presets::digits();
-        for (index, source) in SOURCES.iter().enumerate() {
+        for (index, source) in source_names().iter().enumerate() {
             assert!(set_preset_field(&mut preset, "data.type", &FieldValue::Choice(index)));
             assert_eq!(preset.data.as_ref().map_or("none", |d| d.source.name()), *source);
             for (_, fields) in preset_fields(&preset.clone()) {

@@ -14,6 +14,7 @@ use crate::studio::run::rates::Rates;
 use crate::studio::run::training::previous::PreviousRun;
 use crate::studio::run::training::shutdown::{Shutdown, drop_in_background};
 use crate::studio::view_models::curves::{History, TwoWays};
+use crate::studio::view_models::sequences::writing::WritingView;
 use crate::studio::view_models::status::RunProgress;
 use crate::studio::view_models::transport::{Next, Transport};
 use crate::train::runs::LayerCurves;
@@ -67,6 +68,8 @@ pub struct Training {
     pub data: Option<(Arc<Dataset>, Arc<Split>)>,
     /// The newest answer to a question about the network, until it is taken.
     pub query_answer: Option<Box<Looked>>,
+    /// The text that it writes, or wrote last.
+    pub writing: WritingView,
     /// Steps timed eagerly and replayed, and whether more are being timed.
     pub both_ways: Option<TwoWays>,
     pub is_timing: bool,
@@ -107,6 +110,7 @@ impl Default for Training {
             run: 0,
             data: None,
             query_answer: None,
+            writing: WritingView::default(),
             both_ways: None,
             is_timing: false,
             saved_at: None,
@@ -423,6 +427,7 @@ impl Training {
             }
             Event::NotSaved(_, why) => self.saves.push_back(Err(why)),
             Event::QueryResult(answer) => self.query_answer = Some(answer),
+            Event::Writing(event) => self.writing.take(event),
             Event::TimedBothWays(times) => (self.both_ways, self.is_timing) = (Some(TwoWays::of(&times)), false),
             // The window asks with queries only.
             Event::Predicted { .. } => {}

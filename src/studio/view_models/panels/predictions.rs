@@ -1,12 +1,32 @@
 //! What the Predictions tab shows.
 
+use crate::studio::commands::AnswersPage;
 use crate::studio::view_models::predictions::PredictionsView;
+use crate::studio::view_models::sequences::inside::InsideView;
+use crate::studio::view_models::sequences::writing::WritingView;
+use crate::studio::view_models::sequences::{LookedLayer, SequenceFacts};
 use crate::train::RunState;
 
 /// What the Predictions tab shows.
 #[derive(Clone, Copy, Debug)]
 pub struct PredictionsPanelView<'a> {
+    /// What there is to see of the network that is trained.
+    pub facts: &'a SequenceFacts,
+    /// The page on screen; nothing before a network is known.
+    pub page: Option<AnswersPage>,
     pub answers: Option<&'a PredictionsView>,
+    /// What was found inside the network for one sample.
+    pub inside: Option<&'a InsideView>,
+    /// The sample that is looked into: its place among those that can be, their number, and its own number.
+    pub sample: Option<(usize, usize, u32)>,
+    /// The part of the data that these are from: `held-out` or `training`.
+    pub part: &'a str,
+    /// The layer that is looked into, and the head of its attention.
+    pub layer: Option<&'a LookedLayer>,
+    pub head: usize,
+    pub writing: &'a WritingView,
+    /// Whether there is a run that can write.
+    pub can_write: bool,
     /// Rises with every view of the answers.
     pub generation: u64,
     pub state: Option<&'a RunState>,

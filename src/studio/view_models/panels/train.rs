@@ -47,6 +47,8 @@ pub struct RunView<'a> {
     pub evaluated_every: Option<u64>,
     /// Whether what is held out may have been trained on before.
     pub maybe_trained: bool,
+    /// Whether its loss is one of tokens, whose exponential is a perplexity.
+    pub predicts_tokens: bool,
     pub steps_per_s: f64,
     pub median_us: f32,
     pub p99_us: f32,

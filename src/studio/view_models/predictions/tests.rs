@@ -121,3 +121,22 @@ fn an_output_that_is_no_number_is_never_right() {
     assert_eq!((view.accuracy, view.answered.len()), (Some(0.0), count));
     assert!(view.loss.is_nan() && view.name(view.answered[0].guess) == "?");
 }
+
+#[test]
+fn large_answers_are_asked_for_a_few_samples_or_none() {
+    let (view, session) = asked("digits-mlp", |_| {});
+    let split = Split { train: Vec::new(), held_out: (0..1000).collect() };
+    let samples = |positions: usize, vocab: usize| {
+        let text = format!(
+            r#"{{"name": "v", "input": {{"type": "tokens", "shape": [{positions}], "vocab": {vocab}, "batch": 1}},
+            "layers": [{{"type": "embedding", "units": 4}}, {{"type": "dense", "units": {vocab}}}],
+            "loss": {{"type": "softmax_cross_entropy"}}, "optimizer": {{"type": "sgd", "lr": 0.1}}}}"#
+        );
+        let model = crate::model::check(&crate::model::read_preset(&text).unwrap()).model.unwrap();
+        let pages = answer_pages(&model, &view.set, &DataSource::SourceCode);
+        (query(&model, &view.set, &split, &DataSource::SourceCode).samples.len(), pages.len())
+    };
+    // A matrix of 256 classes can be read, one of more cannot.
+    assert_eq!([samples(64, 256), samples(64, 257), samples(1024, 50_000)], [(512, 2), (510, 1), (0, 1)]);
+    assert_eq!(answer_pages(session.model(), &view.set, &DataSource::Digits).len(), 3);
+}

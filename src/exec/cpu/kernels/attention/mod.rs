@@ -1,7 +1,7 @@
 //! Attention of positions to positions without a matrix of all scores (Dao and others, *FlashAttention*, 2022), and its
 //! derivative.
 //!
-//! A tile of 16 or 32 queries lies along the lanes, so that the largest score, the sum and the probabilities of each
+//! Each lane of a vector works on one query of a tile of 16 or 32, so that the largest score, the sum and the probabilities of each
 //! query are a lane's own, and keys and values are broadcast from a copy of the head's, whatever its number of
 //! features. Scores are made for a block of keys ([`KEYS`](crate::select::cpu_attention::KEYS)) at a time and stay in
 //! the first-level cache; keys that come after every query of a tile are skipped.

@@ -9,8 +9,8 @@ mod correlate;
 mod pad;
 mod weight;
 
-use super::gemm::machine::{self, Machine};
-use crate::exec::cpu::call::{Call, KernelFn, KernelImpl, Part};
+use super::gemm::machine::{Machine, for_machine};
+use crate::exec::cpu::call::{Call, KernelImpl, Part};
 use crate::ops::{self, OpKind};
 use crate::select::Isa;
 use crate::select::cpu_conv::{Correlation, is_parallel};
@@ -23,41 +23,14 @@ pub fn resolve(op: &OpKind, isa: Isa, threads: usize) -> Option<KernelImpl> {
         OpKind::Conv2dBwdW(ops::Conv2dBwdW { geometry, .. }) => (weight::table(geometry), weight::phases(geometry)),
         _ => return None,
     };
-    let run: KernelFn = match isa {
-        Isa::Portable => run_portable,
-        #[cfg(target_arch = "x86_64")]
-        Isa::Avx2 => run_avx2,
-        #[cfg(target_arch = "x86_64")]
-        Isa::Avx512 => run_avx512,
-        #[cfg(not(target_arch = "x86_64"))]
-        _ => return None,
-    };
+    let run = for_machine!(isa, run);
     Some(KernelImpl { run, phases, table, parallel: threads > 1 && is_parallel(op, isa) })
-}
-
-unsafe fn run_portable(call: &Call, part: Part) {
-    // SAFETY: plain code runs everywhere; the call is the caller's.
-    unsafe { run::<machine::Portable>(call, part) }
-}
-
-#[cfg(target_arch = "x86_64")]
-#[target_feature(enable = "avx2,fma")]
-unsafe fn run_avx2(call: &Call, part: Part) {
-    // SAFETY: compiled for the instruction set; the call is the caller's.
-    unsafe { run::<machine::Avx2Fma>(call, part) }
-}
-
-#[cfg(target_arch = "x86_64")]
-#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx2,fma")]
-unsafe fn run_avx512(call: &Call, part: Part) {
-    // SAFETY: compiled for the instruction set; the call is the caller's.
-    unsafe { run::<machine::Avx512Full>(call, part) }
 }
 
 /// Runs one part of a convolution.
 ///
 /// # Safety
-/// As for [`KernelFn`], where the instruction set is available.
+/// As for [`KernelFn`](crate::exec::cpu::call::KernelFn), where the instruction set is available.
 #[inline(always)]
 unsafe fn run<M: Machine>(call: &Call, part: Part) {
     // SAFETY: the caller's contract.

@@ -17,6 +17,16 @@ pub trait Machine {
     const COLUMN: &'static [[MicroFn; 2]];
 }
 
+/// The entry point of a kernel that is generic over a [`Machine`], for an instruction set.
+macro_rules! for_machine {
+    ($isa:expr, $body:ident) => {{
+        use crate::exec::cpu::kernels::gemm::machine;
+        use crate::exec::cpu::kernels::lanes::entry_point;
+        entry_point!($isa, $body, [machine::Portable, machine::Avx2Fma, machine::Avx512Full])
+    }};
+}
+pub(in crate::exec::cpu::kernels) use for_machine;
+
 /// Makes the table of one instruction set: for each number of rows the kernels of one and of two vectors.
 macro_rules! table {
     ($kernel:ident, $column:literal, $($rows:literal)*) => {

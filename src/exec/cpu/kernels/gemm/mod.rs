@@ -14,10 +14,10 @@ pub(super) mod simd;
 #[cfg(target_arch = "x86_64")]
 mod simd_x86;
 
-use self::machine::Machine;
+use self::machine::{Machine, for_machine};
 use self::micro::Tile;
 use self::simd::Vector;
-use crate::exec::cpu::call::{Call, KernelFn, KernelImpl, Part};
+use crate::exec::cpu::call::{Call, KernelImpl, Part};
 use crate::ops::{Gemm, OpKind, Trans, slot::product as slot};
 use crate::select::Isa;
 use crate::select::cpu_gemm::{GemmBlocking, PARALLEL_US, cost_us, gemm_blocking, stretch};
@@ -26,43 +26,16 @@ use crate::select::cpu_gemm::{GemmBlocking, PARALLEL_US, cost_us, gemm_blocking,
 #[must_use]
 pub fn resolve(op: &OpKind, isa: Isa, threads: usize) -> Option<KernelImpl> {
     let OpKind::Gemm(g) = op else { return None };
-    let run: KernelFn = match isa {
-        Isa::Portable => run_portable,
-        #[cfg(target_arch = "x86_64")]
-        Isa::Avx2 => run_avx2,
-        #[cfg(target_arch = "x86_64")]
-        Isa::Avx512 => run_avx512,
-        #[cfg(not(target_arch = "x86_64"))]
-        _ => return None,
-    };
+    let run = for_machine!(isa, run);
     let parallel = threads > 1 && cost_us(op, isa) > PARALLEL_US;
     let phases = 1 + usize::from(gemm_blocking(g, isa).pack_a);
     Some(KernelImpl { run, phases, table: Box::default(), parallel })
 }
 
-unsafe fn run_portable(call: &Call, part: Part) {
-    // SAFETY: plain code runs everywhere; the call is the caller's.
-    unsafe { run::<machine::Portable>(call, part) }
-}
-
-#[cfg(target_arch = "x86_64")]
-#[target_feature(enable = "avx2,fma")]
-unsafe fn run_avx2(call: &Call, part: Part) {
-    // SAFETY: compiled for the instruction set; the call is the caller's.
-    unsafe { run::<machine::Avx2Fma>(call, part) }
-}
-
-#[cfg(target_arch = "x86_64")]
-#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx2,fma")]
-unsafe fn run_avx512(call: &Call, part: Part) {
-    // SAFETY: compiled for the instruction set; the call is the caller's.
-    unsafe { run::<machine::Avx512Full>(call, part) }
-}
-
 /// Runs one part of a product.
 ///
 /// # Safety
-/// As for [`KernelFn`], where the instruction set is available.
+/// As for [`KernelFn`](crate::exec::cpu::call::KernelFn), where the instruction set is available.
 #[inline(always)]
 unsafe fn run<M: Machine>(call: &Call, part: Part) {
     let OpKind::Gemm(g) = &call.op else { return };

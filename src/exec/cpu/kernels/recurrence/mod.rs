@@ -14,44 +14,11 @@ mod pack;
 
 use self::backward::run as walk_back;
 use self::forward::run as walk;
-use super::gemm::machine;
-use crate::exec::cpu::call::{Call, KernelFn, KernelImpl, Part};
+use super::gemm::machine::for_machine;
+use crate::exec::cpu::call::KernelImpl;
 use crate::ops::OpKind;
 use crate::select::Isa;
 use crate::select::cpu_recurrence::is_parallel;
-
-/// The entry point of a kernel that is generic over a [`Machine`], for an instruction set.
-macro_rules! for_machine {
-    ($isa:expr, $body:ident) => {{
-        unsafe fn portable(call: &Call, part: Part) {
-            // SAFETY: plain code runs everywhere; the call is the caller's.
-            unsafe { $body::<machine::Portable>(call, part) }
-        }
-
-        #[cfg(target_arch = "x86_64")]
-        #[target_feature(enable = "avx2,fma")]
-        unsafe fn avx2(call: &Call, part: Part) {
-            // SAFETY: compiled for the instruction set; the call is the caller's.
-            unsafe { $body::<machine::Avx2Fma>(call, part) }
-        }
-
-        #[cfg(target_arch = "x86_64")]
-        #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx2,fma")]
-        unsafe fn avx512(call: &Call, part: Part) {
-            // SAFETY: compiled for the instruction set; the call is the caller's.
-            unsafe { $body::<machine::Avx512Full>(call, part) }
-        }
-
-        let run: KernelFn = match $isa {
-            #[cfg(target_arch = "x86_64")]
-            Isa::Avx512 => avx512,
-            #[cfg(target_arch = "x86_64")]
-            Isa::Avx2 => avx2,
-            _ => portable,
-        };
-        run
-    }};
-}
 
 /// The fast kernel of an operation of this family.
 #[must_use]

@@ -100,7 +100,7 @@ fn batch_norm_eval<T: Real>(args: Args, rows: usize, channels: usize, eps: f64, 
 }
 
 /// With `g = dy f'(saved)` and `x^ = (x - mean) rstd`: `dbeta = sum g`, `dgamma = sum g x^`,
-/// `dx = gamma rstd (g - dbeta / rows - x^ dgamma / rows)`, with the sums of this batch alone. `dx` may lie on `dy`.
+/// `dx = gamma rstd (g - dbeta / rows - x^ dgamma / rows)`, with the sums of this batch alone. `dx` may be in the memory of `dy`.
 fn batch_norm_bwd<T: Real>(args: Args, rows: usize, channels: usize, act_grad: Option<Activation>, accumulate: bool) {
     use crate::ops::slot::batch_norm_bwd as slot;
     let (dy, x, gamma): (Buf<T>, Buf<T>, Buf<T>) = (args.buf(slot::DY), args.buf(slot::X), args.buf(slot::GAMMA));
@@ -144,7 +144,7 @@ fn layer_norm<T: Real>(args: Args, rows: usize, cols: usize, eps: f64) {
 }
 
 /// With `x^ = (x - mean) rstd` and `g = gamma dy`: `dx = rstd (g - mean of g - x^ mean of g x^)`, the means over a row;
-/// `dgamma = sum dy x^`, `dbeta = sum dy` over the rows. `dx` may lie on `dy`.
+/// `dgamma = sum dy x^`, `dbeta = sum dy` over the rows. `dx` may be in the memory of `dy`.
 fn layer_norm_bwd<T: Real>(args: Args, rows: usize, cols: usize, accumulate: bool) {
     use crate::ops::slot::layer_norm_bwd as slot;
     let (dy, x, gamma): (Buf<T>, Buf<T>, Buf<T>) = (args.buf(slot::DY), args.buf(slot::X), args.buf(slot::GAMMA));
@@ -194,7 +194,7 @@ fn rms_norm<T: Real>(args: Args, rows: usize, cols: usize, eps: f64) {
 }
 
 /// With `x^ = x rstd` and `g = gamma dy`: `dx = rstd (g - x^ mean of g x^)`, the mean over a row; `dgamma = sum dy x^`
-/// over the rows. `dx` may lie on `dy`.
+/// over the rows. `dx` may be in the memory of `dy`.
 fn rms_norm_bwd<T: Real>(args: Args, rows: usize, cols: usize, accumulate: bool) {
     use crate::ops::slot::layer_norm_bwd as slot;
     let (dy, x, gamma): (Buf<T>, Buf<T>, Buf<T>) = (args.buf(slot::DY), args.buf(slot::X), args.buf(slot::GAMMA));

@@ -1,4 +1,4 @@
-//! `gru`: gated recurrent units (Cho et al. 2014), with the reset gate applied after the product, as in cuDNN.
+//! `gru` and `lstm`: recurrent units whose gates decide what the state keeps.
 
 use super::recurrent::{self, Recurrent, last};
 use super::{LayerKind, LayerType};
@@ -8,8 +8,9 @@ use crate::model::infer::Infer;
 use crate::model::schema::{FieldSpec, lens};
 use crate::tensor::Shape;
 
+/// `LONG`: whether there is a long-term memory beside the state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Gru {
+pub struct Gated<const LONG: bool> {
     pub units: usize,
     /// Whether a second direction walks from the end.
     pub bidirectional: bool,
@@ -17,12 +18,19 @@ pub struct Gru {
     pub last: bool,
 }
 
-impl Gru {
+/// Gated recurrent units (Cho et al. 2014), with the reset gate applied after the product, as in cuDNN.
+pub type Gru = Gated<false>;
+/// Long short-term memory (Hochreiter and Schmidhuber 1997), with a forget gate.
+pub type Lstm = Gated<true>;
+
+impl<const LONG: bool> Gated<LONG> {
+    const CELL: Cell = if LONG { Cell::Lstm } else { Cell::Gru };
+
     /// The layer as one of its family.
     #[must_use]
     pub const fn recurrent(self) -> Recurrent {
         let Self { units, bidirectional, last } = self;
-        Recurrent { cell: Cell::Gru, units, bidirectional, last }
+        Recurrent { cell: Self::CELL, units, bidirectional, last }
     }
 
     const fn of(layer: Recurrent) -> Self {
@@ -31,12 +39,19 @@ impl Gru {
     }
 }
 
-impl LayerType for Gru {
-    const KIND: LayerKind = LayerKind {
-        type_name: "gru",
-        class: "GRU",
-        about: "A state with gates that reset and keep it reads the sequence, position by position.",
-    };
+const GRU: LayerKind = LayerKind {
+    type_name: "gru",
+    class: "GRU",
+    about: "A state with gates that reset and keep it reads the sequence, position by position.",
+};
+const LSTM: LayerKind = LayerKind {
+    type_name: "lstm",
+    class: "LSTM",
+    about: "A state and a long-term memory behind gates read the sequence, position by position.",
+};
+
+impl<const LONG: bool> LayerType for Gated<LONG> {
+    const KIND: LayerKind = if LONG { LSTM } else { GRU };
     const FIELDS: &'static [FieldSpec<Self>] =
         &[recurrent::units(lens!(units)), recurrent::bidirectional(lens!(bidirectional)), recurrent::returned(last!())];
     const OUTPUT_FIELD: Option<&'static str> = Some("units");
@@ -46,7 +61,7 @@ impl LayerType for Gru {
     }
 
     fn drawn(draw: &mut Draw, _input: &Shape) -> Self {
-        Self::of(Recurrent::drawn(draw, Cell::Gru))
+        Self::of(Recurrent::drawn(draw, Self::CELL))
     }
 
     fn infer(&self, cx: &mut Infer<'_>) -> Option<Shape> {

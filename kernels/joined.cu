@@ -1,0 +1,41 @@
+// Values beside each other, and parts of values.
+
+// y [ROWS, COLS]: the values x0 [ROWS, WIDTHS[0]], x1 [ROWS, WIDTHS[1]], ... beside each other, elements of T. V
+// divides every width, and V elements move by one access. A thread takes one group of V. Overwrites; moves 2 * ROWS *
+// COLS * sizeof(T) bytes.
+template <class T, i64 ROWS, int V, int... WIDTHS> struct Concat {
+    using Slots = slots::concat;
+    static constexpr int PHASES = 1, THREADS = 256, COLS = (WIDTHS + ...);
+    static constexpr i64 WORK = 0, GROUPS = ROWS * (COLS / V);
+    static constexpr int blocks(int) { return ceil_div(GROUPS, THREADS); }
+    static constexpr int smem(int) { return 0; }
+
+    // The group of the value that column `col` belongs to; `col` becomes the column of that value.
+    template <int SOURCE, int WIDTH, int... REST> DEV Vec<T, V> part(const Args& a, i64 row, int col) {
+        if constexpr (sizeof...(REST) > 0)
+            if (col >= WIDTH) return part<SOURCE + 1, REST...>(a, row, col - WIDTH);
+        return load<T, V>(a.at<T>(Slots::X0 + SOURCE) + row * WIDTH + col);
+    }
+    template <int PHASE> static __device__ void run(const Args& a, int block, char*) {
+        const i64 group = (i64)block * THREADS + threadIdx.x, row = group / (COLS / V);
+        if (group >= GROUPS) return;
+        const int col = (int)(group % (COLS / V)) * V;
+        store(a.at<T>(Slots::Y) + group * V, part<0, WIDTHS...>(a, row, col));
+    }
+};
+
+// y [ROWS, WIDTH] = x [ROWS, COLS] from column FROM on, elements of T. V divides COLS, FROM and WIDTH. Overwrites;
+// moves 2 * ROWS * WIDTH * sizeof(T) bytes.
+template <class T, i64 ROWS, int V, i64 COLS, i64 FROM, i64 WIDTH> struct Slice {
+    using Slots = slots::slice;
+    static constexpr int PHASES = 1, THREADS = 256;
+    static constexpr i64 WORK = 0, GROUPS = ROWS * (WIDTH / V);
+    static constexpr int blocks(int) { return ceil_div(GROUPS, THREADS); }
+    static constexpr int smem(int) { return 0; }
+    template <int PHASE> static __device__ void run(const Args& a, int block, char*) {
+        const i64 group = (i64)block * THREADS + threadIdx.x, row = group / (WIDTH / V);
+        if (group >= GROUPS) return;
+        const i64 col = FROM + group % (WIDTH / V) * V;
+        store(a.at<T>(Slots::Y) + group * V, load<T, V>(a.at<T>(Slots::X) + row * COLS + col));
+    }
+};

@@ -1,0 +1,116 @@
+// What an update is scaled by: the rate of a schedule, and the limit of the gradient's norm.
+//
+// The segments of the gradient are declared before the type of `GradNorms` as
+//
+//     static __device__ const u32 RUN_ROWS[COUNT * 3] = {first run, first element / 64, elements, ...};
+//     struct Runs {
+//         static constexpr int COUNT, RUNS;
+//         static __device__ const u32* rows();
+//     };
+//
+// where a run is EACH elements that follow one another in one segment, fewer at its end.
+
+// grad_norm_seg [COUNT] (float): the norm of each segment of grad (float), divided by BATCHES. With `scaler` bound,
+// gradients are multiplied by scaler[2] first. A warp takes a run, and its lanes groups of 16 bytes; a second phase
+// adds up the runs of each segment in order, a warp a segment. Reads the segments once.
+template <class Runs, int EACH, int BATCHES> struct GradNorms {
+    using Slots = slots::grad_norms;
+    static constexpr int PHASES = 2, THREADS = 256, WARPS = THREADS / 32;
+    static constexpr i64 WORK = 8ll * Runs::RUNS;
+    static constexpr int blocks(int phase) { return ceil_div(phase == 0 ? Runs::RUNS : Runs::COUNT, WARPS); }
+    static constexpr int smem(int) { return 0; }
+
+    // The segment of a run: the last that begins at it or before.
+    DEV int segment_of(u32 run) {
+        const u32* rows = Runs::rows();
+        int low = 0, high = Runs::COUNT;
+        while (high - low > 1) {
+            const int middle = (low + high) / 2;
+            if (rows[middle * 3] <= run) low = middle;
+            else high = middle;
+        }
+        return low;
+    }
+    template <int PHASE> static __device__ void run(const Args& a, int block, char*) {
+        const int warp = block * WARPS + threadIdx.x / 32, lane = threadIdx.x % 32;
+        UpdateSum sum = {0u, 0.0f, 0.0f};
+        if constexpr (PHASE == 0) {
+            if (warp >= Runs::RUNS) return;
+            const u32* row = Runs::rows() + segment_of(warp) * 3;
+            const i64 before = (i64)(warp - row[0]) * EACH;
+            const float* from = a.at<float>(Slots::GRAD) + (i64)row[1] * 64 + before;
+            const int count = (int)((i64)row[2] - before < EACH ? (i64)row[2] - before : EACH);
+            const float unscale = a.has(Slots::SCALER) ? a.at<float>(Slots::SCALER)[2] : 1.0f;
+#pragma unroll 4
+            for (int i = lane * 4; i < count; i += 128) {
+                // Groups may reach into the padding behind a segment, which is there but does not count.
+                const Vec<float, 4> group = load<float, 4>(from + i);
+#pragma unroll
+                for (int j = 0; j < 4; ++j)
+                    if (i + j < count) sum.add_norm(group.v[j] * unscale);
+            }
+            sum = lanes_metric(sum);
+            if (lane == 0) a.at<UpdateMetric>(Slots::WORK)[warp] = sum.stored();
+        } else {
+            if (warp >= Runs::COUNT) return;
+            const u32 first = Runs::rows()[warp * 3];
+            const u32 past = warp + 1 < Runs::COUNT ? Runs::rows()[warp * 3 + 3] : (u32)Runs::RUNS;
+#pragma unroll 4
+            for (u32 i = first + lane; i < past; i += 32) sum.add(a.at<UpdateMetric>(Slots::WORK)[i]);
+            sum = lanes_metric(sum);
+            if (lane == 0) a.at<float>(Slots::GRAD_NORM_SEG)[warp] = sum.norm() / BATCHES;
+        }
+    }
+};
+
+enum ScheduleKind { SCHEDULE_CONSTANT = 0, SCHEDULE_LINEAR = 1, SCHEDULE_COSINE = 2, SCHEDULE_STEP = 3 };
+
+// rates [2 or 3] (float): the rate at the step of `counter`, the decay, and, where SEGMENTS is not zero or BATCHES not
+// one, what gradients are multiplied by. CLIP, LAST and FACTOR are the bits of f64 values. One warp; everything is
+// computed in double and rounded.
+template <int KIND, i64 WARMUP, u64 LAST, i64 EVERY, u64 FACTOR, u64 CLIP, int SEGMENTS, int BATCHES>
+struct UpdateRates {
+    using Slots = slots::update_rates;
+    static constexpr int PHASES = 1, THREADS = 32;
+    static constexpr i64 WORK = 0;
+    static constexpr int blocks(int) { return 1; }
+    static constexpr int smem(int) { return 0; }
+    DEV double number(u64 bits) { return __longlong_as_double((i64)bits); }
+    DEV double rate(double lr, i64 step, i64 total) {
+        if (step <= WARMUP) return lr * (double)step / (double)WARMUP;
+        const double length = (double)total - (double)WARMUP;
+        const double p = step < total ? ((double)step - (double)WARMUP) / length : 1.0;
+        if constexpr (KIND == SCHEDULE_LINEAR) return lr * (1.0 - (1.0 - number(LAST)) * p);
+        if constexpr (KIND == SCHEDULE_COSINE)
+            return lr * (number(LAST) + (1.0 - number(LAST)) * (1.0 + cos(3.14159265358979312 * p)) / 2.0);
+        if constexpr (KIND == SCHEDULE_STEP) return lr * pow(number(FACTOR), (double)((step - 1) / EVERY));
+        return lr;
+    }
+    template <int PHASE> static __device__ void run(const Args& a, int, char*) {
+        double square = 0.0;
+        if constexpr (SEGMENTS > 0) {
+            for (int i = threadIdx.x; i < SEGMENTS; i += 32) {
+                const double norm = a.at<float>(Slots::GRAD_NORM_SEG)[i];
+                square += norm * norm;
+            }
+#pragma unroll
+            for (int mask = 16; mask > 0; mask >>= 1) square += __shfl_xor_sync(0xffffffffu, square, mask);
+        }
+        if (threadIdx.x != 0) return;
+        const float* hyper = a.at<float>(Slots::HYPER);
+        float* rates = a.at<float>(Slots::RATES);
+        float lr = hyper[0];
+        if (a.has(Slots::COUNTER)) {
+            const i64 total = a.has(Slots::STEPS) ? *a.at<i64>(Slots::STEPS) : 0;
+            lr = (float)rate(hyper[0], a.at<i64>(Slots::COUNTER)[1], total);
+        }
+        rates[0] = lr;
+        rates[1] = hyper[1];
+        if constexpr (SEGMENTS > 0 || BATCHES > 1) {
+            double limit = 1.0;
+            if constexpr (SEGMENTS > 0) limit = number(CLIP) / (sqrt(square) + 1e-6);
+            // A NaN stays one.
+            rates[2] = (float)((limit > 1.0 ? 1.0 : limit) / BATCHES);
+        }
+    }
+};

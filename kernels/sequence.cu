@@ -1,0 +1,158 @@
+// Sequences: rows of a table by token, fixed positions, and one position of many.
+
+// The row of a table of VOCAB rows that a token names; below zero where it names none.
+template <int VOCAB> DEV int token_row(int token) { return (u32)token < (u32)VOCAB ? token : -1; }
+
+// y [ROWS, UNITS] (T): the row of weight [VOCAB, UNITS] (float) that each of tokens [ROWS] (int) names; NaN for a token
+// that names none. V divides UNITS. Overwrites; moves ROWS * (UNITS * (4 + sizeof(T)) + 4) bytes.
+template <class T, i64 ROWS, int VOCAB, int UNITS, int V> struct Embedding {
+    using Slots = slots::embedding;
+    static constexpr int PHASES = 1, THREADS = 256;
+    static constexpr i64 WORK = 0, GROUPS = ROWS * (UNITS / V);
+    static constexpr int blocks(int) { return ceil_div(GROUPS, THREADS); }
+    static constexpr int smem(int) { return 0; }
+    template <int PHASE> static __device__ void run(const Args& a, int block, char*) {
+        const i64 group = (i64)block * THREADS + threadIdx.x;
+        if (group >= GROUPS) return;
+        const int row = token_row<VOCAB>(a.at<int>(Slots::TOKENS)[group / (UNITS / V)]);
+        const int unit = (int)(group % (UNITS / V)) * V;
+        Vec<T, V> y;
+#pragma unroll
+        for (int i = 0; i < V; ++i) y.v[i] = narrow<T>(__int_as_float(0x7fffffff));
+        if (row >= 0) {
+            const Vec<float, V> found = load<float, V>(a.at<float>(Slots::WEIGHT) + (i64)row * UNITS + unit);
+#pragma unroll
+            for (int i = 0; i < V; ++i) y.v[i] = narrow<T>(found.v[i]);
+        }
+        store(a.at<T>(Slots::Y) + group * V, y);
+    }
+};
+
+// dweight [VOCAB, UNITS] (float) = or += the sum of the rows of dy [ROWS, UNITS] (T) whose token names the row.
+// Deterministic and without atomics: a block has one row of the table and up to TX * V of its units. It looks through
+// all tokens, 256 at a time, lists those that name its row, and LANES groups of threads take turns at the list; their
+// sums are added in order. Reads the tokens once a block, dy once, and writes the whole table.
+template <class T, int ROWS, int VOCAB, int UNITS, int V, bool ACCUMULATE> struct EmbeddingBwd {
+    using Slots = slots::embedding_bwd;
+    static constexpr int PHASES = 1, THREADS = 256, WARPS = THREADS / 32;
+    static constexpr i64 WORK = 0;
+    static constexpr int GROUPS = UNITS / V, TX = min_i(GROUPS, THREADS), LANES = THREADS / TX;
+    static constexpr int STRIPS = ceil_div(GROUPS, TX);
+    static constexpr int blocks(int) { return VOCAB * STRIPS; }
+    static constexpr int smem(int) { return 4 * max_i(THREADS + WARPS, LANES * TX * V); }
+    template <int PHASE> static __device__ void run(const Args& a, int block, char* smem) {
+        const int own = block / STRIPS, t = threadIdx.x, lane = t / TX, group = block % STRIPS * TX + t % TX;
+        const bool adds = lane < LANES && group < GROUPS;
+        int *listed = (int*)smem, *counts = listed + THREADS;
+        const int* tokens = a.at<int>(Slots::TOKENS);
+        const T* dy = a.at<T>(Slots::DY) + (i64)group * V;
+        float sum[V];
+#pragma unroll
+        for (int i = 0; i < V; ++i) sum[i] = 0.0f;
+        for (int base = 0; base < ROWS; base += THREADS) {
+            const bool named = base + t < ROWS && tokens[base + t] == own;
+            const u32 beside = __ballot_sync(0xffffffffu, named);
+            if (t % 32 == 0) counts[t / 32] = __popc(beside);
+            // What the list held before is used up behind this barrier.
+            if (__syncthreads_or(named) == 0) continue;
+            int before = 0, all = 0;
+#pragma unroll
+            for (int w = 0; w < WARPS; ++w) {
+                before += w < t / 32 ? counts[w] : 0;
+                all += counts[w];
+            }
+            if (named) listed[before + __popc(beside & ((1u << t % 32) - 1))] = base + t;
+            __syncthreads();
+            if (adds) {
+                for (int i = lane; i < all; i += LANES) {
+                    const Vec<T, V> row = load<T, V>(dy + (i64)listed[i] * UNITS);
+#pragma unroll
+                    for (int j = 0; j < V; ++j) sum[j] += to_float(row.v[j]);
+                }
+            }
+            __syncthreads();
+        }
+        __syncthreads();
+        float* partial = (float*)smem;
+        if (LANES > 1) {
+            if (lane < LANES) {
+#pragma unroll
+                for (int i = 0; i < V; ++i) partial[t * V + i] = sum[i];
+            }
+            __syncthreads();
+        }
+        if (lane != 0 || !adds) return;
+        for (int l = 1; l < LANES; ++l) {
+#pragma unroll
+            for (int i = 0; i < V; ++i) sum[i] += partial[(l * TX + t) * V + i];
+        }
+        float* to = a.at<float>(Slots::DWEIGHT) + (i64)own * UNITS + group * V;
+#pragma unroll
+        for (int i = 0; i < V; ++i) to[i] = ACCUMULATE ? to[i] + sum[i] : sum[i];
+    }
+};
+
+// y [N, POSITIONS, COLS] = x and, at position t in columns 2 i and 2 i + 1, the sine and the cosine of
+// t / 10000^(2 i / COLS), elements of T. A thread has one position and one pair of columns of up to EACH samples: the
+// angle is computed in double, because t may be large. Overwrites, in place allowed; moves 2 * N * POSITIONS * COLS *
+// sizeof(T) bytes.
+template <class T, int N, int POSITIONS, int COLS> struct AddSinusoids {
+    using Slots = slots::add_sinusoids;
+    static constexpr int PHASES = 1, THREADS = 128, EACH = 8, PAIRS = (COLS + 1) / 2;
+    static constexpr i64 WORK = 0, PLACES = (i64)POSITIONS * PAIRS;
+    static constexpr int ACROSS = ceil_div(PLACES, THREADS);
+    static constexpr int blocks(int) { return ACROSS * ceil_div(N, EACH); }
+    static constexpr int smem(int) { return 0; }
+    template <int PHASE> static __device__ void run(const Args& a, int block, char*) {
+        const i64 place = (i64)(block % ACROSS) * THREADS + threadIdx.x;
+        if (place >= PLACES) return;
+        const int position = (int)(place / PAIRS), col = (int)(place % PAIRS) * 2;
+        // ln 10000.
+        double sine, cosine;
+        sincos(position * exp(-9.210340371976184 * col / COLS), &sine, &cosine);
+        const int first = block / ACROSS * EACH;
+#pragma unroll
+        for (int i = 0; i < EACH; ++i) {
+            if (first + i >= N) return;
+            const i64 at = ((i64)(first + i) * POSITIONS + position) * COLS + col;
+            const T* x = a.at<T>(Slots::X) + at;
+            T* y = a.at<T>(Slots::Y) + at;
+            y[0] = narrow<T>(to_float(x[0]) + (float)sine);
+            if (COLS % 2 == 0 || col + 1 < COLS) y[1] = narrow<T>(to_float(x[1]) + (float)cosine);
+        }
+    }
+};
+
+// y [N, COLS]: position AT of each sample of x [N, POSITIONS, COLS], elements of T. V divides COLS. Overwrites; moves
+// 2 * N * COLS * sizeof(T) bytes.
+template <class T, int N, int POSITIONS, int COLS, int AT, int V> struct Take {
+    using Slots = slots::take;
+    static constexpr int PHASES = 1, THREADS = 256;
+    static constexpr i64 WORK = 0, GROUPS = (i64)N * (COLS / V);
+    static constexpr int blocks(int) { return ceil_div(GROUPS, THREADS); }
+    static constexpr int smem(int) { return 0; }
+    template <int PHASE> static __device__ void run(const Args& a, int block, char*) {
+        const i64 group = (i64)block * THREADS + threadIdx.x, sample = group / (COLS / V);
+        if (group >= GROUPS) return;
+        const i64 from = (sample * POSITIONS + AT) * COLS + group % (COLS / V) * V;
+        store(a.at<T>(Slots::Y) + group * V, load<T, V>(a.at<T>(Slots::X) + from));
+    }
+};
+
+// dx [N, POSITIONS, COLS]: dy [N, COLS] at position AT, zero at the others; elements of T. V divides COLS. Overwrites;
+// moves N * (POSITIONS + 1) * COLS * sizeof(T) bytes.
+template <class T, int N, int POSITIONS, int COLS, int AT, int V> struct TakeBwd {
+    using Slots = slots::take_bwd;
+    static constexpr int PHASES = 1, THREADS = 256;
+    static constexpr i64 WORK = 0, GROUPS = (i64)N * POSITIONS * (COLS / V);
+    static constexpr int blocks(int) { return ceil_div(GROUPS, THREADS); }
+    static constexpr int smem(int) { return 0; }
+    template <int PHASE> static __device__ void run(const Args& a, int block, char*) {
+        const i64 group = (i64)block * THREADS + threadIdx.x, row = group / (COLS / V);
+        if (group >= GROUPS) return;
+        const i64 sample = row / POSITIONS, col = group % (COLS / V) * V;
+        Vec<T, V> dx{};
+        if (row % POSITIONS == AT) dx = load<T, V>(a.at<T>(Slots::DY) + sample * COLS + col);
+        store(a.at<T>(Slots::DX) + group * V, dx);
+    }
+};

@@ -1,0 +1,94 @@
+//! Which types of `joined.cu` and `sequence.cu` do an operation.
+
+use super::elementwise::{vec_width, width_name};
+use super::{CustomKernel, KernelFile, KernelSpec, Real};
+use crate::ops::{self, OpKind};
+use crate::select::CudaFacts;
+
+/// Bytes that all multiprocessors move in a microsecond, and read from the second-level cache.
+const BYTES_PER_US: f64 = 3.5e6;
+const CACHED_BYTES_PER_US: f64 = 5e6;
+
+/// What a launch costs in microseconds.
+const LAUNCH_US: f64 = 1.5;
+
+/// Every type of these families for an operation.
+#[must_use]
+pub fn kernels(kind: &OpKind, real: Real, _: &CudaFacts) -> Vec<CustomKernel> {
+    let t = real.cpp();
+    // Elements that one access moves where rows begin at multiples of all of these.
+    let width = |multiples: &[usize]| vec_width(real, multiples.iter().copied().fold(0, greatest_divisor));
+    let of = |file, template, arguments: String, v: usize, bytes: usize| CustomKernel {
+        tail: format!("{}_{}_v0", real.name(), width_name(v)),
+        spec: KernelSpec::new(file, template, arguments),
+        work_bytes: 0,
+        cost_us: LAUNCH_US + bytes as f64 / BYTES_PER_US,
+    };
+    let bytes = kind.bytes_moved(real.size()) as usize;
+    vec![match kind {
+        OpKind::Concat(op) if op.rows * op.cols() > 0 => {
+            let (v, rows) = (width(&op.widths), op.rows);
+            let widths: Vec<String> = op.widths.iter().map(ToString::to_string).collect();
+            of(KernelFile::Joined, "Concat", format!("{t}, {rows}, {v}, {}", widths.join(", ")), v, bytes)
+        }
+        &OpKind::Slice(ops::Slice { rows, cols, from, width: wide }) if rows * wide > 0 => {
+            let v = width(&[cols, from, wide]);
+            of(KernelFile::Joined, "Slice", format!("{t}, {rows}, {v}, {cols}, {from}, {wide}"), v, bytes)
+        }
+        &OpKind::Embedding(ops::Embedding { rows, vocab, units }) if rows * units > 0 => {
+            // Rows of the table are floats.
+            let v = vec_width(Real::F32, units);
+            of(KernelFile::Sequence, "Embedding", format!("{t}, {rows}, {vocab}, {units}, {v}"), v, bytes)
+        }
+        &OpKind::EmbeddingBwd(ops::EmbeddingBwd { rows, vocab, units, accumulate }) if rows * units > 0 => {
+            let v = width(&[units]);
+            let arguments = format!("{t}, {rows}, {vocab}, {units}, {v}, {accumulate}");
+            let kernel = of(KernelFile::Sequence, "EmbeddingBwd", arguments, v, bytes);
+            // Every row of the table looks through all tokens.
+            let looks = (4 * vocab * rows) as f64 / CACHED_BYTES_PER_US;
+            CustomKernel { cost_us: kernel.cost_us + looks, ..kernel }
+        }
+        &OpKind::AddSinusoids(ops::AddSinusoids { n, positions, cols }) if n * positions * cols > 0 => {
+            of(KernelFile::Sequence, "AddSinusoids", format!("{t}, {n}, {positions}, {cols}"), 1, bytes)
+        }
+        &OpKind::Take(ops::Take { n, positions, cols, at }) if n * cols > 0 => {
+            let v = width(&[cols]);
+            of(KernelFile::Sequence, "Take", format!("{t}, {n}, {positions}, {cols}, {at}, {v}"), v, bytes)
+        }
+        &OpKind::TakeBwd(ops::TakeBwd { n, positions, cols, at }) if n * positions * cols > 0 => {
+            let v = width(&[cols]);
+            of(KernelFile::Sequence, "TakeBwd", format!("{t}, {n}, {positions}, {cols}, {at}, {v}"), v, bytes)
+        }
+        _ => return Vec::new(),
+    }]
+}
+
+/// The greatest number that divides both; the other one where one is zero.
+const fn greatest_divisor(a: usize, b: usize) -> usize {
+    if b == 0 { a } else { greatest_divisor(b, a % b) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::select::Target;
+
+    fn only(kind: &OpKind, real: Real) -> (String, String) {
+        let gpu = Target::h200().as_cuda().unwrap();
+        let kernel = kernels(kind, real, &gpu).remove(0);
+        (kernel.spec.ty(), kernel.tail)
+    }
+
+    #[test]
+    fn accesses_are_as_wide_as_every_row_allows() {
+        let joined = OpKind::Concat(ops::Concat { rows: 5, widths: vec![8, 12, 4] });
+        assert_eq!(only(&joined, Real::F32), ("Concat<float, 5, 4, 8, 12, 4>".into(), "f32_vec4_v0".into()));
+        assert_eq!(only(&joined, Real::Bf16).0, "Concat<bf16, 5, 4, 8, 12, 4>");
+        let part = |from| OpKind::Slice(ops::Slice { rows: 5, cols: 24, from, width: 12 });
+        assert_eq!(only(&part(8), Real::F32).0, "Slice<float, 5, 4, 24, 8, 12>");
+        assert_eq!(only(&part(0), Real::F32).0, "Slice<float, 5, 4, 24, 0, 12>");
+        assert_eq!(only(&part(3), Real::F32), ("Slice<float, 5, 1, 24, 3, 12>".into(), "f32_scalar_v0".into()));
+        let take = OpKind::Take(ops::Take { n: 2, positions: 3, cols: 7, at: 2 });
+        assert_eq!(only(&take, Real::F16).0, "Take<f16, 2, 3, 7, 2, 1>");
+    }
+}

@@ -1,0 +1,115 @@
+//! What a person can do in the Predictions tab.
+
+use crate::studio::commands::info::Info;
+use crate::studio::theme::icons;
+use crate::train::Generation;
+
+/// A page of the Predictions tab.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum AnswersPage {
+    /// The loss of each token of a sample.
+    Tokens,
+    /// A text that the network writes.
+    Writing,
+    /// Where the attention of a layer goes.
+    Attention,
+    /// The states of a recurrent layer.
+    States,
+    /// Forecasts beside what came.
+    Forecasts,
+    Plane,
+    Fit,
+    Confusion,
+    Samples,
+    Filters,
+}
+
+impl AnswersPage {
+    /// Every page in the order in which they are offered: the first one that a network has is shown first.
+    pub const ALL: [Self; 10] = [
+        Self::Tokens,
+        Self::Writing,
+        Self::Forecasts,
+        Self::Plane,
+        Self::Fit,
+        Self::Confusion,
+        Self::Samples,
+        Self::Attention,
+        Self::States,
+        Self::Filters,
+    ];
+
+    /// The name on its button.
+    #[must_use]
+    pub const fn title(self) -> &'static str {
+        match self {
+            Self::Tokens => "Tokens",
+            Self::Writing => "Writing",
+            Self::Attention => "Attention",
+            Self::States => "States",
+            Self::Forecasts => "Forecasts",
+            Self::Plane => "Decision boundary",
+            Self::Fit => "Predicted against true",
+            Self::Confusion => "Confusion matrix",
+            Self::Samples => "Samples",
+            Self::Filters => "Filters",
+        }
+    }
+
+    /// What it shows.
+    #[must_use]
+    pub const fn about(self) -> &'static str {
+        match self {
+            Self::Tokens => "Which tokens of a sample are hard: the loss of each",
+            Self::Writing => "The network continues a text of yours, while it trains or after it",
+            Self::Attention => "Which positions of a sample each position looks at, by layer and head",
+            Self::States => "The states that a recurrent layer passes through as it reads a sample",
+            Self::Forecasts => "What the network forecasts for a stretch of the series, beside what came",
+            Self::Plane => "What the network makes of every place in the plane",
+            Self::Fit => "Every value against what it should be",
+            Self::Confusion => "Which classes are taken for which",
+            Self::Samples => "Samples with their answers, the worst first",
+            Self::Filters => "The weights of the first layer as pictures",
+        }
+    }
+
+    /// Whether it looks inside the network for a single sample.
+    #[must_use]
+    pub const fn looks_inside(self) -> bool {
+        matches!(self, Self::Tokens | Self::Attention | Self::States)
+    }
+}
+
+/// Something to do in the Predictions tab.
+#[derive(Clone, Debug, PartialEq)]
+pub enum PredictionsCommand {
+    Show(AnswersPage),
+    /// The sample that is looked into, by its place among those that are asked for.
+    LookAt(usize),
+    /// The head whose attention is shown.
+    ShowHead(usize),
+    /// Has the run write a text.
+    Write(Box<Generation>),
+    StopWriting,
+}
+
+impl PredictionsCommand {
+    /// How the command looks.
+    #[must_use]
+    pub const fn info(&self) -> Info {
+        match self {
+            Self::Show(page) => Info::new(page.title(), icons::PREDICTIONS, None, page.about()),
+            Self::LookAt(_) => {
+                Info::new("Look at sample", icons::SEARCH, None, "Looks into the network for this sample")
+            }
+            Self::ShowHead(_) => Info::new("Show head", icons::SEARCH, None, "Another head of the same attention"),
+            Self::Write(_) => Info::new(
+                "Write",
+                icons::PLAY,
+                None,
+                "Continues the prompt with the weights as they are, token by token; training goes on",
+            ),
+            Self::StopWriting => Info::new("Stop writing", icons::STOP, None, "Ends the text that is being written"),
+        }
+    }
+}

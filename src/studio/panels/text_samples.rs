@@ -1,0 +1,91 @@
+//! Samples of tokens as text, with what the network is to answer and the numbers of the tokens beside.
+
+use crate::model::DataSource;
+use crate::studio::theme;
+use crate::studio::view_models::data::DataView;
+use crate::studio::view_models::text_samples::TextSample;
+use crate::studio::widgets::button::weak_ui;
+use egui::text::{LayoutJob, TextFormat, TextWrapping};
+use egui::{Label, Rect, RichText, ScrollArea, Sense, Stroke, StrokeKind, Ui, UiBuilder, Vec2};
+use std::collections::HashMap;
+
+/// What the page remembers: the samples that were in view.
+#[derive(Default)]
+pub struct TextSamples {
+    read: HashMap<u32, TextSample>,
+    made_for: u64,
+}
+
+/// Samples that are kept; beyond that those in view are read anew.
+const KEPT: usize = 512;
+/// The height of a sample, in points.
+const ROW: f32 = 76.0;
+
+impl TextSamples {
+    fn sample(&mut self, data: &DataView, source: Option<&DataSource>, index: u32) -> &TextSample {
+        if self.read.len() > KEPT {
+            self.read.clear();
+        }
+        self.read.entry(index).or_insert_with(|| TextSample::of(&data.set, source, index).unwrap_or_default())
+    }
+}
+
+/// Shows the samples of a list; `generation` is another number where the data are others.
+pub fn text_samples_ui(
+    ui: &mut Ui,
+    data: &DataView,
+    source: Option<&DataSource>,
+    list: &[u32],
+    generation: u64,
+    page: &mut TextSamples,
+) {
+    if page.made_for != generation {
+        *page = TextSamples { made_for: generation, ..TextSamples::default() };
+    }
+    ui.spacing_mut().item_spacing.y = 8.0;
+    let area = ScrollArea::vertical().id_salt("text samples").auto_shrink([false, false]);
+    area.show_rows(ui, ROW, list.len(), |ui, range| {
+        for index in list[range].iter().copied() {
+            let size = Vec2::new(ui.available_width() - 8.0, ROW);
+            let (rect, response) = ui.allocate_exact_size(size, Sense::hover());
+            let side = if data.is_held_out(index) { "held out" } else { "training" };
+            let sample = page.sample(data, source, index);
+            let about = format!("sample {index}, {side}: {}, target {}", sample.text, sample.target);
+            response.widget_info(|| egui::WidgetInfo::labeled(egui::Role::Label, true, &about));
+            sample_ui(ui, rect, sample, index, side);
+        }
+    });
+}
+
+/// A sample: its text and its target at the left, its numbers at the right.
+fn sample_ui(ui: &mut Ui, rect: Rect, sample: &TextSample, index: u32, side: &str) {
+    let c = theme::colors(ui);
+    ui.painter().rect(rect, 4, c.card, Stroke::new(1.0, c.hairline), StrokeKind::Inside);
+    let inner = rect.shrink2(Vec2::new(8.0, 6.0));
+    let (left, right) = inner.split_left_right_at_fraction(0.62);
+    let child = |rect, name| UiBuilder::new().max_rect(rect).id_salt((index, name));
+    let mut ui_left = ui.new_child(child(left.with_max_x(left.max.x - 12.0), "text"));
+    ui_left.spacing_mut().item_spacing.y = 2.0;
+    weak_ui(&mut ui_left, format!("sample {index} · {side}"));
+    let mono = |text: &str| RichText::new(text).font(theme::mono());
+    if sample.is_sum {
+        ui_left.horizontal(|ui| {
+            ui.spacing_mut().item_spacing.x = 0.0;
+            ui.label(mono(&sample.text));
+            ui.label(mono(&sample.target).color(c.accent)).on_hover_text("The answer, which is learnt");
+        });
+    } else {
+        for (name, text) in [("reads", &sample.text), ("answers", &sample.target)] {
+            ui_left.horizontal(|ui| {
+                ui.add_sized(Vec2::new(48.0, 16.0), Label::new(RichText::new(name).size(12.0).color(c.weak)));
+                ui.add(Label::new(mono(text)).truncate()).on_hover_text(text);
+            });
+        }
+    }
+    let numbers = sample.numbers();
+    let mut job = LayoutJob::single_section(numbers.clone(), TextFormat::simple(theme::mono(), c.weak));
+    job.wrap = TextWrapping { max_width: right.width(), max_rows: 4, ..TextWrapping::default() };
+    let galley = ui.painter().layout_job(job);
+    let response = ui.new_child(child(right, "numbers")).label(galley);
+    response.on_hover_text(format!("The numbers of the tokens: {numbers}"));
+}

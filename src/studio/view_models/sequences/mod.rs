@@ -1,0 +1,141 @@
+//! What there is to see of a network that reads sequences: the loss of each token, where attention goes, the states of
+//! recurrent layers, and texts that it writes.
+
+pub mod heat_map;
+pub mod inside;
+pub mod tokens;
+pub mod writing;
+
+use crate::data::{Dataset, InputSamples, RowPart, Samples};
+use crate::model::{DataSource, LayerPath, LayerSpec, Model};
+use crate::studio::commands::AnswersPage;
+use crate::studio::view_models::predictions::answer_pages;
+use crate::train::perplexity;
+
+/// A layer that can be looked into.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LookedLayer {
+    pub path: LayerPath,
+    /// The name in listings.
+    pub label: String,
+    /// Heads of attention; 1 for recurrent layers.
+    pub heads: usize,
+}
+
+/// What there is to see of a network on its data.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct SequenceFacts {
+    /// Whether it has a class for each position.
+    pub has_positions: bool,
+    /// Whether it predicts tokens, and can write.
+    pub writes: bool,
+    /// Whether its samples are additions.
+    pub adds: bool,
+    /// Whether it forecasts a series.
+    pub forecasts: bool,
+    pub attention: Vec<LookedLayer>,
+    pub recurrent: Vec<LookedLayer>,
+    /// The pages that show its answers.
+    answers: Vec<AnswersPage>,
+}
+
+impl SequenceFacts {
+    /// Those of a network on data of this source.
+    #[must_use]
+    pub fn of(model: &Model, set: &Dataset, source: &DataSource) -> Self {
+        let mut out = Self {
+            has_positions: model.loss.wants_classes() && model.labels().rank() > 0,
+            writes: perplexity(model, 0.0).is_some(),
+            adds: matches!(source, DataSource::Sums { .. }),
+            forecasts: matches!(source, DataSource::Series { .. } | DataSource::Waves { .. }),
+            answers: answer_pages(model, set, source),
+            ..Self::default()
+        };
+        for layer in &model.layers {
+            let looked = |heads| LookedLayer { path: layer.path.clone(), label: layer.label(), heads };
+            match &layer.spec {
+                LayerSpec::Attention(attention) => out.attention.push(looked(attention.heads)),
+                LayerSpec::Rnn(_) | LayerSpec::Gru(_) | LayerSpec::Lstm(_) => out.recurrent.push(looked(1)),
+                _ => {}
+            }
+        }
+        out
+    }
+
+    /// Whether a page has something to show.
+    #[must_use]
+    pub fn offers(&self, page: AnswersPage) -> bool {
+        match page {
+            AnswersPage::Tokens => self.has_positions,
+            AnswersPage::Writing => self.writes,
+            AnswersPage::Attention => !self.attention.is_empty(),
+            AnswersPage::States => !self.recurrent.is_empty(),
+            AnswersPage::Forecasts => self.forecasts,
+            page => self.answers.contains(&page),
+        }
+    }
+
+    /// The layers that a page can look into.
+    #[must_use]
+    pub fn layers(&self, page: AnswersPage) -> &[LookedLayer] {
+        match page {
+            AnswersPage::Attention => &self.attention,
+            AnswersPage::States => &self.recurrent,
+            _ => &[],
+        }
+    }
+
+    /// The layer that a page looks into: the selected one, or one inside it; otherwise the first.
+    #[must_use]
+    pub fn layer(&self, page: AnswersPage, selected: Option<&LayerPath>) -> Option<&LookedLayer> {
+        let all = self.layers(page);
+        let is_inside = |layer: &&LookedLayer| selected.is_some_and(|path| layer.path.0.starts_with(&path.0));
+        all.iter().find(is_inside).or_else(|| all.first())
+    }
+}
+
+/// A token as it is shown: what cannot be seen is an escape, and a blank is a dot.
+#[must_use]
+pub fn visible(symbol: &str) -> String {
+    let mut out = String::with_capacity(symbol.len());
+    for c in symbol.chars() {
+        match c {
+            ' ' => out.push('·'),
+            c if c.is_control() => out.extend(c.escape_default()),
+            c => out.push(c),
+        }
+    }
+    out
+}
+
+/// The name of a token: its text, or its number where nothing is known of it.
+fn token_name(symbols: &[String], token: i64) -> String {
+    let known = usize::try_from(token).ok().and_then(|token| symbols.get(token));
+    known.map_or_else(|| token.to_string(), |symbol| visible(symbol))
+}
+
+/// What stands at each position of a sample: its tokens, or the numbers of its positions from 1 on where it has
+/// values.
+#[must_use]
+pub fn position_names(set: &Dataset, sample: u32, positions: usize) -> Vec<String> {
+    let numbers = || (1..=positions).map(|n| n.to_string()).collect();
+    let Some(InputSamples { sample: shape, values, .. }) =
+        set.inputs.iter().find(|i| i.sample.0.first() == Some(&positions))
+    else {
+        return numbers();
+    };
+    match values {
+        Samples::Windows(rows) => {
+            let tokens = rows.rows(&[sample], RowPart::Sample).unwrap_or_default();
+            tokens.iter().map(|token| token_name(rows.symbols(), i64::from(*token))).collect()
+        }
+        Samples::Tokens(tokens) if shape.rank() == 1 => {
+            let own = tokens.get(sample as usize * positions..(sample as usize + 1) * positions).unwrap_or_default();
+            own.iter().map(|token| token_name(&[], i64::from(*token))).collect()
+        }
+        Samples::Tokens(_) | Samples::Real(_) => numbers(),
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,119 @@
+//! Samples of tokens as text, with what follows them and the numbers of their tokens.
+
+use crate::data::{Dataset, InputSamples, RowPart, Samples, Target};
+use crate::model::DataSource;
+use crate::studio::view_models::data::{sample_text, target_text};
+
+/// A sample of tokens.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct TextSample {
+    /// What the network reads; of an addition the question.
+    pub text: String,
+    /// What it is to answer: the text one token on, a single token, or a class; of an addition the answer.
+    pub target: String,
+    /// Whether it is an addition.
+    pub is_sum: bool,
+    /// The numbers of the tokens that it reads, and of those that it is to answer where these are tokens.
+    pub ids: Vec<i32>,
+    pub target_ids: Vec<i32>,
+}
+
+/// The first input of tokens, where there is one.
+#[must_use]
+pub fn text_input(set: &Dataset) -> Option<usize> {
+    set.inputs.iter().position(|input| !matches!(input.values, Samples::Real(_)))
+}
+
+/// A question without the blanks that fill it up: `37+85=`.
+fn question(text: &str) -> Option<String> {
+    let (question, _) = text.split_once('=')?;
+    let digits: String = question.chars().filter(|c| *c != ' ').collect();
+    Some(format!("{digits}="))
+}
+
+impl TextSample {
+    /// A sample of a set from this source; nothing where no input has tokens.
+    #[must_use]
+    pub fn of(set: &Dataset, source: Option<&DataSource>, index: u32) -> Option<Self> {
+        let input = text_input(set)?;
+        let (text, target) = (sample_text(set, input, index)?, target_text(set, index));
+        let InputSamples { sample, values, .. } = &set.inputs[input];
+        // What cannot be read is an error where a batch needs it.
+        let ids = match values.view().rows(sample.len(), &[index]) {
+            Ok(Samples::Tokens(ids)) => ids,
+            _ => Vec::new(),
+        };
+        let target_ids = match &set.target {
+            Target::Windows(rows) => rows.rows(&[index], RowPart::Target).unwrap_or_default(),
+            _ => Vec::new(),
+        };
+        let sum = source.filter(|source| matches!(source, DataSource::Sums { .. })).and_then(|_| question(&text));
+        Some(match sum {
+            Some(text) => Self { text, target: target.trim().to_owned(), is_sum: true, ids, target_ids },
+            None => Self { text, target, is_sum: false, ids, target_ids },
+        })
+    }
+
+    /// The numbers of its tokens in a line, and what follows behind an arrow.
+    #[must_use]
+    pub fn numbers(&self) -> String {
+        let list = |ids: &[i32]| ids.iter().map(ToString::to_string).collect::<Vec<_>>().join(" ");
+        match &self.target_ids[..] {
+            [] => list(&self.ids),
+            ids => format!("{} → {}", list(&self.ids), list(ids)),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::data::{Request, load};
+    use crate::model::{Content, DataSpec, LossSpec, NamedInput, Tokens};
+    use std::path::Path;
+
+    fn set(source: &DataSource, width: usize, vocab: usize, folder: &Path) -> Dataset {
+        let content = Content::Tokens { vocab };
+        let input = NamedInput { content, ..NamedInput::only([width].into()) };
+        let output = [width, vocab].into();
+        let request = Request { inputs: vec![input], output, loss: LossSpec::SOFTMAX_CROSS_ENTROPY, seed: 1 };
+        load(&DataSpec::of(source.clone()), &request, folder).unwrap()
+    }
+
+    #[test]
+    fn sums_are_questions_and_answers() {
+        let source = DataSource::Sums { samples: 20 };
+        let set = set(&source, 11, 13, Path::new(""));
+        for index in 0..20 {
+            let found = TextSample::of(&set, Some(&source), index).unwrap();
+            let (a, b) = found.text.strip_suffix('=').unwrap().split_once('+').unwrap();
+            let number = |text: &str| text.parse::<usize>().unwrap();
+            assert_eq!(number(a) + number(b), number(&found.target), "{found:?}");
+            assert!(found.is_sum && found.ids.len() == 11 && found.target_ids.len() == 11);
+            assert_eq!(found.numbers().split_whitespace().count(), 23);
+        }
+    }
+
+    #[test]
+    fn windows_show_what_follows_and_every_byte() {
+        let folder = tempfile::tempdir().unwrap();
+        std::fs::write(folder.path().join("t"), b"a\xffb\n\xc3\xa4cdefgh").unwrap();
+        let source = DataSource::Text { path: "t".into(), tokens: Tokens::Bytes };
+        let set = set(&source, 5, 256, folder.path());
+        let found = TextSample::of(&set, Some(&source), 0).unwrap();
+        assert_eq!((&*found.text, &*found.target, found.is_sum), ("a\\xffb\\n\\xc3", "\\xffb\\n\u{e4}", false));
+        assert_eq!(found.numbers(), "97 255 98 10 195 → 255 98 10 195 164");
+        assert!(TextSample::of(&numbers(), None, 0).is_none());
+    }
+
+    fn numbers() -> Dataset {
+        let spec = DataSpec::of(DataSource::Xor { samples: 8, noise: 0.1 });
+        let request = Request {
+            inputs: vec![NamedInput::only([2].into())],
+            output: [2].into(),
+            loss: LossSpec::SOFTMAX_CROSS_ENTROPY,
+            seed: 1,
+        };
+        load(&spec, &request, Path::new("")).unwrap()
+    }
+}

@@ -1,0 +1,110 @@
+//! Writes a text between the steps of a run, and reports what is written.
+
+use super::{GenerateError, Generation, GenerationEnd, Pace, Session, Writing};
+use serde::{Deserialize, Serialize};
+use std::time::{Duration, Instant};
+
+/// What becomes of a text that is written while a run trains.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum WritingEvent {
+    /// The network has the prompt, as it stands here; so many tokens follow at most.
+    Began {
+        prompt: String,
+        notes: Vec<String>,
+        most: usize,
+    },
+    /// What was written since the last report, the tokens drawn so far, and the steps made when the last was drawn.
+    Wrote {
+        text: String,
+        tokens: usize,
+        step: u64,
+    },
+    Ended(GenerationEnd),
+    /// Why it cannot be written, or does not go on.
+    Failed(String),
+}
+
+/// The longest that tokens are drawn at a time while the run trains, and while it rests.
+const BURST: [Duration; 2] = [Duration::from_millis(1), Duration::from_millis(16)];
+
+/// The text that a run is writing, where there is one.
+#[derive(Default)]
+pub(super) struct Pen {
+    writing: Option<Writing>,
+    /// What is written and not reported.
+    text: String,
+    pace: Pace,
+}
+
+impl Pen {
+    /// Begins a text, in place of one that is being written.
+    pub(super) fn begin(&mut self, session: &mut Session, asked: &Generation) -> WritingEvent {
+        self.text.clear();
+        let begun = session.vocabulary().and_then(|vocabulary| Writing::begin(session, vocabulary, asked));
+        match begun {
+            Ok(writing) => {
+                let (prompt, notes) = (writing.prompt().to_owned(), writing.notes().to_vec());
+                let most = self.writing.insert(writing).most();
+                WritingEvent::Began { prompt, notes, most }
+            }
+            Err(error) => self.fail(&error),
+        }
+    }
+
+    fn fail(&mut self, error: &GenerateError) -> WritingEvent {
+        self.writing = None;
+        WritingEvent::Failed(error.to_string())
+    }
+
+    /// Ends the text; what is not reported of it and its end.
+    pub(super) fn stop(&mut self, session: &Session) -> Vec<WritingEvent> {
+        let Some(writing) = self.writing.take() else { return Vec::new() };
+        let rest = report(&mut self.text, &writing, session);
+        rest.into_iter().chain([WritingEvent::Ended(GenerationEnd::Cancelled)]).collect()
+    }
+
+    /// Whether there is something to write.
+    pub(super) const fn is_writing(&self) -> bool {
+        self.writing.is_some()
+    }
+
+    /// Draws tokens for a short time, where the run's steps leave some, and gives what there is to report.
+    pub(super) fn write(&mut self, session: &mut Session, is_training: bool) -> Vec<WritingEvent> {
+        let Some(mut writing) = self.writing.take() else { return Vec::new() };
+        let started = Instant::now();
+        if is_training && !self.pace.allows(started) {
+            self.writing = Some(writing);
+            return Vec::new();
+        }
+        let [training, resting] = BURST;
+        let limit = if is_training { training } else { resting };
+        let end = loop {
+            match writing.next(session) {
+                Ok((piece, end)) => {
+                    self.text.push_str(&piece);
+                    if end.is_some() || started.elapsed() >= limit {
+                        break Ok(end);
+                    }
+                }
+                Err(error) => break Err(error),
+            }
+        };
+        let ended = Instant::now();
+        self.pace.spent(ended, ended - started);
+        let mut events: Vec<WritingEvent> = report(&mut self.text, &writing, session).into_iter().collect();
+        match end {
+            Ok(None) => self.writing = Some(writing),
+            Ok(Some(end)) => events.push(WritingEvent::Ended(end)),
+            Err(error) => events.push(self.fail(&error)),
+        }
+        events
+    }
+}
+
+/// What was written since the last report.
+fn report(text: &mut String, writing: &Writing, session: &Session) -> Option<WritingEvent> {
+    let text = std::mem::take(text);
+    let event = WritingEvent::Wrote { text, tokens: writing.drawn(), step: session.done() };
+    (writing.drawn() > 0).then_some(event)
+}
