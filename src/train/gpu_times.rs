@@ -9,7 +9,7 @@ use crate::exec::cuda::{self, OpTimer, gpu, prefetch, probe};
 use crate::lower::Op;
 use crate::model::Model;
 use crate::select::cuda::{GpuTimes, NOT_OFFERED_US, Real, real_of};
-use crate::select::{Choice, Selection, Target};
+use crate::select::{Choice, Kernels, Selection, Target};
 use crate::tensor::Fnv;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
@@ -58,7 +58,8 @@ pub fn known_gpu_times(target: &Target) -> Option<Arc<GpuTimes>> {
 static KEPT: Mutex<BTreeMap<String, Arc<GpuTimes>>> = Mutex::new(BTreeMap::new());
 
 /// As [`known_gpu_times`], after everything was timed that a step of this kind needs and that was not known.
-/// `STEPGRAPH_NO_TUNING` leaves it at estimates.
+/// `STEPGRAPH_NO_TUNING` leaves it at estimates, and so do general kernels: to time them would take the time that they
+/// are there to save, and times are those of specialised ones.
 ///
 /// # Errors
 /// Where the step cannot be compiled, or the device fails.
@@ -68,7 +69,7 @@ pub fn gpu_times(model: &Model, options: &Options) -> Result<Option<Arc<GpuTimes
     };
     let first = compile(model, &Options { gpu_times: Some(Arc::clone(&known)), ..options.clone() })?;
     let open: Vec<String> = wanted(&first.selection, &known);
-    if open.is_empty() {
+    if open.is_empty() || options.target.kernels == Kernels::General {
         return Ok(Some(known));
     }
     let device = gpu(facts.ordinal).map_err(crate::exec::ExecError::from)?;

@@ -4,7 +4,9 @@
 //! The members of a family add in the same order, so that their results are the same, bit for bit. A family without
 //! numbers has specialised members alone: it is compiled for every new size.
 
-use super::spec::KernelFile::{self, Clear, Conv, Elementwise, Feed, Gemm, Loss, Norm, Optimizer, Pool};
+use super::spec::KernelFile::{
+    self, Attention, Clear, Conv, Elementwise, Feed, Gemm, Joined, Loss, Norm, Optimizer, Pool, Rates, Sequence,
+};
 
 /// A family of custom kernels: one template of a file in `kernels/`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -35,7 +37,7 @@ const PRODUCT: &str = "type, which factor is transposed, tile, what follows, one
 const ARRAY: &str = "type, two classes of length";
 
 /// All of them.
-pub const FAMILIES: [KernelFamily; 58] = [
+pub const FAMILIES: [KernelFamily; 74] = [
     family(Gemm, "GemmSimt", PRODUCT, &["rows", "columns", "depth", "splits"]),
     family(Gemm, "GemmMma", PRODUCT, &["rows", "columns", "depth", "splits"]),
     family(Gemm, "GemmDirect", SIZES, &[]),
@@ -69,6 +71,7 @@ pub const FAMILIES: [KernelFamily; 58] = [
     family(Elementwise, "ActBwd", "type, function, two classes of length", &["length"]),
     family(Elementwise, "AddAct", "type, functions, two classes of length", &["length"]),
     family(Elementwise, "Add", ARRAY, &["length"]),
+    family(Elementwise, "Multiply", ARRAY, &["length"]),
     family(Elementwise, "BiasAdd", ARRAY, &["length", "columns"]),
     family(Elementwise, "BiasGrad", "type, sum or total, one phase or two, vectors", &["rows", "columns", "chunks"]),
     family(Elementwise, "Transpose", SIZES, &[]),
@@ -81,6 +84,15 @@ pub const FAMILIES: [KernelFamily; 58] = [
     family(Elementwise, "Accuracy", "type, two classes of size", &["rows", "classes"]),
     family(Elementwise, "BiasStep", "type, rule of the update, columns of a lane", &["rows", "columns"]),
     family(Elementwise, "UpdateMetrics", "nothing", &["segments"]),
+    family(Joined, "Concat", SIZES, &[]),
+    family(Joined, "Slice", SIZES, &[]),
+    family(Sequence, "Embedding", SIZES, &[]),
+    family(Sequence, "EmbeddingBwd", SIZES, &[]),
+    family(Sequence, "AddSinusoids", SIZES, &[]),
+    family(Sequence, "Take", SIZES, &[]),
+    family(Sequence, "TakeBwd", SIZES, &[]),
+    family(Attention, "Attention", SIZES, &[]),
+    family(Attention, "AttentionBwd", SIZES, &[]),
     family(Loss, "SoftmaxCe", "type, smoothing, lanes, vectors", &["rows", "classes"]),
     family(Loss, "SoftmaxCeGrad", "type, smoothing, vectors, two classes of size", &["rows", "classes"]),
     family(Loss, "SoftmaxCeFused", "type, smoothing, threads, lanes, vectors", &["rows", "classes", "blocks"]),
@@ -88,10 +100,16 @@ pub const FAMILIES: [KernelFamily; 58] = [
     family(Loss, "Mse", "type, threads, loads under way", &["length", "blocks"]),
     family(Loss, "MseGrad", "type, threads, loads under way", &["length", "blocks"]),
     family(Loss, "MseFused", "type, threads, loads under way", &["length", "blocks"]),
+    family(Loss, "PointLoss", SIZES, &[]),
+    family(Loss, "PointLossGrad", SIZES, &[]),
+    family(Loss, "PointLossFused", SIZES, &[]),
+    family(Loss, "BinaryAccuracy", SIZES, &[]),
     family(Optimizer, "Update", SIZES, &[]),
     family(Optimizer, "ScaleUpdate", SIZES, &[]),
     family(Optimizer, "StepMetrics", SIZES, &[]),
     family(Optimizer, "ClosingMetrics", SIZES, &[]),
+    family(Rates, "GradNorms", SIZES, &[]),
+    family(Rates, "UpdateRates", SIZES, &[]),
     family(Feed, "Feed", SIZES, &[]),
     family(Clear, "Clear", "nothing: its size is an argument", &[]),
 ];
