@@ -292,7 +292,7 @@ mod tests {
         let tokens = r#""type": "tokens", "shape": [4], "vocab": 9"#;
         let model = model(tokens, r#"{"type": "embedding", "units": 5}, {"type": "gru", "units": 3}"#);
         let error = compile(&model, &Options::train(Target::h200())).unwrap_err();
-        assert_eq!(error.to_string(), "gru of L1:Gru has no GPU kernel yet: use --device cpu");
+        assert_eq!(error.to_string(), "gru of L1:GRU has no GPU kernel yet: use --device cpu");
         assert!(error.is_user() && CpuOnly::of(&model).is_some_and(|found| found.to_string() == error.to_string()));
         assert!(compile(&model, &Options::train(host_target(1))).is_ok());
     }

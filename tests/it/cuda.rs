@@ -96,7 +96,8 @@ fn kernels(capability: (u32, u32)) -> BTreeMap<String, KernelSpec> {
     found.insert("Clear".into(), clear());
     // No preset is so large that signs take the place of its activations.
     for t in ["bf16", "float"] {
-        let signs = KernelSpec::new(KernelFile::Elementwise, "SignBits", format!("{t}, 4096"));
+        let signs = KernelSpec::new(KernelFile::Elementwise, "SignBits", format!("{t}, 4096"))
+            .with_general(format!("{t}, ANY"), vec![4096]);
         found.insert(format!("SignBits {t}"), signs);
     }
     for model in models() {

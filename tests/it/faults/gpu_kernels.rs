@@ -157,7 +157,7 @@ fn fused_and_squared_losses() -> Vec<KernelFault> {
         ),
         twin(
             "a squared loss adds the targets at the tail",
-            [LOSS, "to_float(y[at]) - to_float(target[at]);", "to_float(y[at]) + to_float(target[at]);"],
+            [LOSS, "each(to_float(y[at]), to_float(target[at]));", "each(to_float(y[at]), -to_float(target[at]));"],
             &[VALUES],
         ),
     ]
