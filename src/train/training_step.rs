@@ -183,7 +183,6 @@ impl BatchMeans {
 mod tests {
     use super::*;
     use crate::compile::{Options, compile};
-    use crate::exec::cpu::host_target;
     use crate::model::{Model, check, read_preset, write_preset};
     use crate::select::Target;
     use crate::tensor::Fnv;

@@ -67,8 +67,9 @@ impl<const SUM: i32, const PRODUCT: i32> BoundedStep<SUM, PRODUCT> {
     /// Stores a value for operations to read, and adds what storing rounds by where it does not survive the step.
     fn store(&mut self, id: LValueId) {
         let program = &self.values.compiled().plan.program;
-        let is_batch = program.inputs.contains(id);
-        let is_kept = program.value(program.root(id).0).persistent && !is_batch;
+        // The output may be kept for those who read it, and is stored as all activations are.
+        let is_activation = program.inputs.contains(id) || program.root(id) == program.root(program.output);
+        let is_kept = program.value(program.root(id).0).persistent && !is_activation;
         let storage = if is_kept { Storage::default() } else { self.storage };
         for real in self.values.reals_mut(id) {
             *real = real.stored();

@@ -44,6 +44,10 @@ impl Kernel {
 }
 
 // SAFETY: functions of a loaded module may be launched from any thread whose context is current.
+unsafe impl Send for Module {}
+// SAFETY: as above.
+unsafe impl Sync for Module {}
+// SAFETY: functions of a loaded module may be launched from any thread whose context is current.
 unsafe impl Send for Kernel {}
 // SAFETY: as above.
 unsafe impl Sync for Kernel {}

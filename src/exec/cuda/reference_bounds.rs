@@ -69,7 +69,7 @@ pub(super) fn judge<T: Judged>(
         }
     }
     if let Some(real) = coarse {
-        let (error, limit) = (distance(found, expected), limit(real));
+        let (error, limit) = (distance(found, expected), limit_of(expected, real));
         if error / limit > verdict.ratio {
             verdict = Verdict {
                 ratio: error / limit,
@@ -111,6 +111,18 @@ pub(super) const fn is_product(kind: &OpKind) -> bool {
     )
 }
 
+/// Elements from which the errors of products add up to what they are on average.
+const MANY: usize = 32;
+
+/// As [`limit`]; of few elements, which may all be sums that nearly cancel, their bounds where these are wider.
+fn limit_of<T: Judged>(expected: &[T], real: Real) -> f64 {
+    if expected.len() >= MANY {
+        return limit(real);
+    }
+    let length = |of: fn(T) -> f64| expected.iter().map(|e| of(*e).powi(2)).sum::<f64>().sqrt();
+    limit(real).max(length(T::error) / length(T::f64).max(1e-15))
+}
+
 /// How far a coarse product may lie from the reference, as a share of its length.
 const fn limit(real: Real) -> f64 {
     match real {
@@ -136,8 +148,14 @@ mod tests {
         assert_eq!(judge(&[1.0, f64::NAN], &expected(1.0), DType::F32, None, 0.0).ratio, f64::INFINITY);
         // Stored in half precision, it may be off by what that rounds.
         assert!(judge(&[1.003, 2.377e-3], &expected(0.0), DType::Bf16, None, 0.0).ratio < 1.0);
-        let long = judge(&[1.01, 2.4e-3], &expected(0.1), DType::F32, Some(Real::Tf32), 0.0);
+        // Many elements are near on average, whatever their bounds; few are as near as their bounds say.
+        let wide = [Bounded::<24, 24>::off(1.0, 0.1); MANY];
+        let long = judge(&[1.01; MANY], &wide, DType::F32, Some(Real::Tf32), 0.0);
         assert!(long.ratio > 1.0 && long.text.contains("of its length"), "{}", long.text);
+        let few = |found: [f64; 2], error: f64| judge(&found, &expected(error), DType::F32, Some(Real::Tf32), 0.0);
+        assert!(few([1.01, 2.4e-3], 0.1).ratio < 1.0);
+        let wrong = few([1.01, 2.4e-3], 1e-3);
+        assert!(wrong.ratio > 1.0 && wrong.text.contains("of its length"), "{}", wrong.text);
     }
 
     #[test]

@@ -78,7 +78,7 @@ pub fn stepper_ui(ui: &mut Ui, noun: &str, part: &str, place: usize, count: usiz
     }
     let mut number = place + 1;
     let value = DragValue::new(&mut number).range(1..=count.max(1)).speed(0.2);
-    if ui.name_inputs(&format!("{noun} number"), |ui| ui.add(value)).changed() {
+    if ui.name_inputs(format!("{noun} number"), |ui| ui.add(value)).changed() {
         chosen = Some(number - 1);
     }
     let part = if part.is_empty() { String::new() } else { format!("{part} ") };

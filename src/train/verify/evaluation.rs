@@ -352,3 +352,27 @@ fn bounded<const SUM: i32, const PRODUCT: i32>(step: &Step, storage: Storage) ->
     let of = |real: &Bounded<SUM, PRODUCT>| (real.value, real.error);
     Ok(bounded.reals(compiled.plan.program.output).unwrap_or(&[]).iter().map(of).collect())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::{check, read_preset};
+
+    #[test]
+    fn outputs_may_be_off_by_what_storing_them_rounds() {
+        let text = r#"{"version": 1, "name": "t", "input": {"shape": [1], "batch": 2},
+            "layers": [{"type": "layer_norm"}], "loss": {"type": "mse"}, "optimizer": {"type": "sgd", "lr": 0.1}}"#;
+        let model = check(&read_preset(text).unwrap()).model.unwrap();
+        let reference = || Options::reference_f64(host_target(1));
+        let (mut owner, _) = prepared(&model, &reference(), 0).unwrap();
+        // A row of one value becomes the shift, exactly.
+        owner.set_param(ParamId(1), &[0.3f64]).unwrap();
+        let compiled = compile(&model, &Options { mode: Mode::Eval, ..reference() }).unwrap();
+        let step = Step::sharing(Arc::new(compiled), &owner).unwrap();
+        for (real, relative) in [(Real::Bf16, 2f64.powi(-8)), (Real::F16, 2f64.powi(-11)), (Real::F32, 0.0)] {
+            let found = outputs(&step, real).unwrap();
+            let is_right = |(v, e): &(f64, f64)| *v == 0.3 && (e - 0.3 * relative).abs() < 1e-7;
+            assert!(found.len() == 2 && found.iter().all(is_right), "{real:?}: {found:?}");
+        }
+    }
+}

@@ -3,8 +3,8 @@
 //!
 //! Each lane of a vector works on one query of a tile of 16 or 32, so that the largest score, the sum and the
 //! probabilities of each query are a lane's own, and keys and values are broadcast from a copy of the head's, whatever
-//! its number of features. Scores are made for a block of keys ([`KEYS`](crate::select::cpu_attention::KEYS)) at a time and stay in
-//! the first-level cache; keys that come after every query of a tile are skipped.
+//! its number of features. Scores are made for a block of keys ([`KEYS`](crate::select::cpu_attention::KEYS)) at a
+//! time and stay in the first-level cache; keys that come after every query of a tile are skipped.
 //!
 //! Threads share tiles, and in the derivative heads of keys and values. Their gradients are summed by one thread, head
 //! by head and tile by tile in order; where there are few heads, in chunks whose number depends on the shape alone and

@@ -1,7 +1,8 @@
 //! The entry points of a generic kernel: one for each instruction set, compiled with its features.
 
-/// The entry point ([`KernelFn`](crate::exec::cpu::call::KernelFn)) of the generic kernel `$body` for `$isa`,
-/// compiled with its features. The kernel's first parameter is the type of the instruction set; these types and constants follow.
+/// The entry point ([`KernelFn`](crate::exec::cpu::call::KernelFn)) of the generic kernel `$body` for `$isa`, compiled
+/// with its features. The kernel's first parameter is the type of the instruction set; these types and constants
+/// follow.
 macro_rules! entry_point {
     ($isa:expr, $body:ident, [$Portable:ty, $Avx2:ty, $Avx512:ty] $(, $parameter:tt)*) => {{
         use crate::exec::cpu::call::{Call, KernelFn, Part};
