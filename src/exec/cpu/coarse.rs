@@ -64,7 +64,7 @@ impl CoarseStep {
                 }
             }
             self.values.run(index, &mut operands)?;
-            if let Some(gradient) = gradient_of_loss(&op.kind).and_then(|slot| op.arg(slot)) {
+            for gradient in gradients_of_loss(&op.kind).iter().filter_map(|slot| op.arg(slot)) {
                 self.values.reals_mut(gradient).iter_mut().for_each(|v| *v *= self.loss_scale);
             }
             op.writes().for_each(|id| self.store(&compiled.plan.program, id));
@@ -103,12 +103,14 @@ const fn rounded_slots(kind: &OpKind, real: Real) -> &'static [&'static str] {
     }
 }
 
-/// The slot in which an operation leaves the loss's gradient, which is scaled there.
-const fn gradient_of_loss(kind: &OpKind) -> Option<&'static str> {
+/// The slots in which an operation leaves gradients of the loss, which is scaled there: the one that computes the loss.
+const fn gradients_of_loss(kind: &OpKind) -> &'static [&'static str] {
     match kind {
-        OpKind::SoftmaxCeGrad { .. } | OpKind::SoftmaxCeFused { .. } => Some("dlogits"),
-        OpKind::MseGrad { .. } | OpKind::MseFused { .. } => Some("dy"),
-        _ => None,
+        OpKind::SoftmaxCeGrad { .. } | OpKind::SoftmaxCeFused { .. } => &["dlogits"],
+        OpKind::MseGrad { .. } | OpKind::MseFused { .. } => &["dy"],
+        OpKind::PointLossGrad { .. } | OpKind::PointLossFused { .. } => &["dy"],
+        OpKind::ClassifierCe { .. } => &["dx", "dweight", "db"],
+        _ => &[],
     }
 }
 

@@ -244,6 +244,19 @@ mod tests {
         }
     }
 
+    /// Emulated gradients of every loss have its scale, and are as near to the exact ones as rounding lets them.
+    #[test]
+    fn gradients_of_every_loss_are_emulated_with_its_scale() {
+        let layers =
+            ["[5]", "6", r#"{"type": "dense", "units": 7, "activation": "tanh"}, {"type": "dense", "units": 3}"#];
+        for loss in crate::model::LossSpec::NAMES {
+            let text = preset("f16", layers).replace(r#"{"type": "mse"}"#, &format!(r#"{{"type": "{loss}"}}"#));
+            assert_eq!(model(&text).loss.name(), loss);
+            let found = allowed(&text, Real::F16, 3);
+            assert!(found.iter().all(|a| *a == 1.0), "{loss}: {found:?}");
+        }
+    }
+
     #[test]
     fn a_step_beyond_the_numbers_of_half_width_is_known_to_leave_them() {
         // One feature of a layer normalisation is its own mean: a deviation of 0, which the next one divides by.

@@ -3,7 +3,8 @@
 
 use super::child::{Child, processors, side_by_side};
 use super::gpu::{self, KernelFault, MANY, REFERENCES, SEGMENTS, TENSOR};
-use super::{CLASSES, FAST, IMAGES, VALUES, gpu_kernels, proof_of};
+use super::gpu_sequences::TOKENS;
+use super::{CLASSES, FAST, IMAGES, VALUES, gpu_kernels, gpu_sequences, proof_of};
 use std::path::Path;
 use std::time::{Duration, Instant};
 use stepgraph::compile::{Options, compile};
@@ -21,10 +22,10 @@ const CHILD: &str = "faults::gpu_run::one_fault_in_a_process_of_its_own";
 /// A fault that takes longer hangs.
 const PATIENCE: Duration = Duration::from_secs(150);
 
-pub const NETWORKS: [&str; 6] = [CLASSES, IMAGES, VALUES, TENSOR, MANY, SEGMENTS];
+pub const NETWORKS: [&str; 7] = [CLASSES, IMAGES, VALUES, TENSOR, MANY, SEGMENTS, TOKENS];
 
 fn table() -> Vec<KernelFault> {
-    gpu::table().into_iter().chain(gpu_kernels::table()).collect()
+    [gpu::table(), gpu_kernels::table(), gpu_sequences::table()].into_iter().flatten().collect()
 }
 
 fn proof(check: &str) -> Proof {
@@ -40,7 +41,7 @@ pub fn texts() -> Vec<(&'static str, &'static str)> {
 #[test]
 fn every_fault_of_a_kernel_has_its_text() {
     let table = table();
-    assert!(table.len() >= 60, "{} faults", table.len());
+    assert!(table.len() >= 90, "{} faults", table.len());
     let mut names: Vec<&str> = table.iter().map(|fault| fault.name).collect();
     names.sort_unstable();
     names.dedup();
