@@ -93,9 +93,10 @@ fn preset([draw, of_data, of_recipe, of_inputs]: [&mut Draw; 4], (seed, filter):
         train: settings::train(draw),
         data,
     };
-    // A warm-up is over before the run is.
-    if let Some(train) = preset.train {
+    if let Some(train) = &mut preset.train {
+        // A warm-up is over before the run is.
         preset.update.schedule.warmup = preset.update.schedule.warmup.min(train.steps);
+        train.accumulate = settings::accumulated(of_recipe);
     }
     preset
 }
@@ -259,13 +260,14 @@ mod tests {
             Precision::F16 => 3,
         };
         let (mut losses, mut optimizers, mut precisions) = (BTreeSet::new(), BTreeSet::new(), BTreeSet::new());
-        let (mut single, mut one_class, mut with_data, mut with_classes) = (0, 0, 0, 0);
+        let (mut single, mut one_class, mut with_data, mut with_classes, mut accumulated) = (0, 0, 0, 0, 0);
         for seed in 0..600 {
             let preset = random_preset(seed, Size::SMALL);
             losses.insert(preset.loss.name());
             optimizers.insert(optimizer(preset.optimizer));
             precisions.insert(precision(preset.precision));
             single += usize::from(preset.input.batch == 1);
+            accumulated += usize::from(preset.train.is_some_and(|train| train.accumulate > 1));
             with_data += usize::from(preset.data.is_some());
             with_classes += usize::from(preset.data.is_some() && preset.loss.wants_classes());
             let units = match preset.layers.last() {
@@ -278,7 +280,7 @@ mod tests {
             (losses.len(), optimizers.len(), precisions.len()),
             (LossSpec::NAMES.len(), OptimizerSpec::NAMES.len() + 2, 4)
         );
-        assert!(single > 20 && one_class > 2, "{single} {one_class}");
+        assert!(single > 20 && one_class > 2 && accumulated > 20, "{single} {one_class} {accumulated}");
         assert!((240..=380).contains(&with_data) && with_classes > 60, "{with_data} {with_classes}");
     }
 }
