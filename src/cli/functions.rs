@@ -104,31 +104,35 @@ fn text(report: &Report) -> String {
             format!("every {} of 2^32 inputs, {} of them", output::ordinal(n), output::count((1u64 << 32).div_ceil(n)))
         }
     };
+    let mut lines: Vec<(String, &Row)> = Vec::new();
+    for rows in report.rows.chunk_by(|a, b| a.function == b.function) {
+        if rows.iter().all(|row| row.accuracy.is_same(&rows[0].accuracy)) {
+            lines.push((rows.iter().map(|row| row.on.as_str()).collect::<Vec<_>>().join(", "), &rows[0]));
+        } else {
+            lines.extend(rows.iter().map(|row| (row.on.clone(), row)));
+        }
+    }
+    let width = lines.iter().map(|(on, _)| on.len()).max().unwrap_or(0);
     let mut out = format!(
         "{}, {every}\nunits: error in units in the last place of the exact result; relative: error over it; both of \
          normal \
          results\nabsolute: error of results up to 2; denormal: error of smaller results in multiples of 2^-149\n\n\
-         {:<12} {:<14} {:>12} {:>15} {:>10} {:>10} {:>12}  {}\n",
+         {:<12} {:<width$} {:>12} {:>15} {:>10} {:>10} {:>12}  {}\n",
         report.device, "function", "on", "units", "at", "relative", "absolute", "denormal", "wrong"
     );
-    for rows in report.rows.chunk_by(|a, b| a.function == b.function) {
-        let same = rows.iter().all(|row| row.accuracy.is_same(&rows[0].accuracy));
-        let on = rows.iter().map(|row| row.on.as_str()).collect::<Vec<_>>().join(", ");
-        let lines = if same { vec![(on, &rows[0])] } else { rows.iter().map(|row| (row.on.clone(), row)).collect() };
-        for (on, Row { function, accuracy: a, .. }) in lines {
-            out.push_str(&format!(
-                "{function:<12} {on:<14} {:>12} {:>15} {:>10.1e} {:>10.1e} {:>12}  {}\n",
-                units_text(a.units),
-                format!("{:e}", a.units_at),
-                a.relative,
-                a.absolute,
-                units_text(a.denormal_units),
-                match a.wrong_at {
-                    None => "none".to_owned(),
-                    Some(bits) => format!("{} such as {:e}", a.wrong, f32::from_bits(bits)),
-                }
-            ));
-        }
+    for (on, Row { function, accuracy: a, .. }) in lines {
+        out.push_str(&format!(
+            "{function:<12} {on:<width$} {:>12} {:>15} {:>10.1e} {:>10.1e} {:>12}  {}\n",
+            units_text(a.units),
+            format!("{:e}", a.units_at),
+            a.relative,
+            a.absolute,
+            units_text(a.denormal_units),
+            match a.wrong_at {
+                None => "none".to_owned(),
+                Some(bits) => format!("{} such as {:e}", a.wrong, f32::from_bits(bits)),
+            }
+        ));
     }
     out
 }
