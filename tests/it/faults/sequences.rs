@@ -29,10 +29,6 @@ fn as_other_recurrence(f: &Faulty<'_>, change: impl FnOnce(&mut RecurrenceGeomet
     });
 }
 
-fn zero(values: &mut Vec<f32>) {
-    values.iter_mut().for_each(|v| *v = 0.0);
-}
-
 pub fn table() -> Vec<Fault> {
     [attention(), tokens(), recurrences(), branches(), recipes()].into_iter().flatten().collect()
 }
@@ -97,10 +93,10 @@ fn recurrences() -> Vec<Fault> {
         kernel("both directions walk the same way", SEQUENCES, "gru", |f| {
             as_other_recurrence(f, |g| g.reverse = false);
         }),
-        kernel("a state forgets what it was", SEQUENCES, "lstm", |f| f.run_with("weight", zero)),
-        kernel("the gates of a state have no bias", SEQUENCES, "gru", |f| f.run_with("bias", zero)),
+        kernel("a state forgets what it was", SEQUENCES, "lstm", |f| f.run_with("weight", |w| w.fill(0.0))),
+        kernel("the gates of a state have no bias", SEQUENCES, "gru", |f| f.run_with("bias", |b| b.fill(0.0))),
         kernel("the gradient does not go through the states", SEQUENCES, "lstm_bwd", |f| {
-            f.run_with("weight", zero);
+            f.run_with("weight", |w| w.fill(0.0));
         }),
         kernel("the gradient of both directions walks the same way", SEQUENCES, "gru_bwd", |f| {
             as_other_recurrence(f, |g| g.reverse = false);
