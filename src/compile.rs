@@ -192,6 +192,8 @@ impl Front {
     /// # Errors
     /// Where a step for a GPU holds what no GPU can do, and where a stage fails, which is a defect of this program.
     pub fn new(model: &Model, options: Options) -> Result<Self, CompileError> {
+        // Where layers choose and no path is given, it is the one that evaluations take.
+        let model = &model.in_evaluation();
         let mut times = StageTimes::default();
         let started = Instant::now();
         let graph = ir::build_share(model, options.mode, options.metrics, options.real, options.share);

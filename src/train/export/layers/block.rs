@@ -1,8 +1,8 @@
-//! `residual` and `repeat`.
+//! `residual` and `repeat`; and the blocks of which an export has the layers of a path.
 
 use super::{At, Exported};
 use crate::model::Layer;
-use crate::model::layers::{Repeat, Residual};
+use crate::model::layers::{BranchLayer, EarlyExit, Repeat, Residual};
 use crate::train::export::onnx_graph::Writer;
 
 impl Exported for Residual {
@@ -24,5 +24,25 @@ impl Exported for Repeat {
 
     fn onnx(&self, w: &mut Writer, at: At<'_>) -> String {
         (0..self.times).fold(at.x.clone(), |x, _| at.inside(w, 0, x))
+    }
+}
+
+impl Exported for BranchLayer {
+    fn pytorch(&self, _layer: &Layer) -> String {
+        "Branch(".to_owned()
+    }
+
+    fn onnx(&self, _w: &mut Writer, at: At<'_>) -> String {
+        unreachable!("{} is written as the layers of a path", at.layer.label())
+    }
+}
+
+impl Exported for EarlyExit {
+    fn pytorch(&self, _layer: &Layer) -> String {
+        "EarlyExit(".to_owned()
+    }
+
+    fn onnx(&self, _w: &mut Writer, at: At<'_>) -> String {
+        unreachable!("{} is written as the layers of a path", at.layer.label())
     }
 }
