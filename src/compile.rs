@@ -140,11 +140,14 @@ impl CpuOnly {
         Some(Self { op: op.kind.name(), owner })
     }
 
-    /// The first such operation of a model's training step.
+    /// The first such operation of a model's training step, on any path through its layers.
     #[must_use]
     pub fn of(model: &Model) -> Option<Self> {
-        let graph = ir::build(model, Mode::Train, Metrics::default(), DType::F32);
-        Self::find(&lower::lower(&graph, model), model)
+        model.covering_paths().iter().find_map(|path| {
+            let model = model.along(path);
+            let graph = ir::build(&model, Mode::Train, Metrics::default(), DType::F32);
+            Self::find(&lower::lower(&graph, &model), &model)
+        })
     }
 }
 

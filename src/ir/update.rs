@@ -19,6 +19,11 @@ impl Builder<'_> {
         // Groups of parameters come one after the other, as in the flat vectors.
         trained.sort_by_key(|i| self.model.groups[*i]);
         let groups = self.groups(&trained);
+        if trained.is_empty() {
+            // Nothing that is trained is on the path; the step is counted all the same.
+            self.counters(&groups, updates);
+            return;
+        }
         let (counter, corr) = self.counters(&groups, updates);
         let norms = self.scales().then(|| self.grad_norms(&trained));
         let rates = self.rates(hyper, counter, norms).unwrap_or(hyper);

@@ -3,7 +3,7 @@
 use super::flat::{FLAT_ALIGN, FilterOrder, ParamOrder, Region, regions, segments};
 use super::program::{Alias, LValue, LValueId, Layout, Op};
 use crate::ir::nodes::image_dims;
-use crate::ir::{Graph, Mode, NodeId, Role, ValueId};
+use crate::ir::{Graph, Mode, NodeId, Role, Share, ValueId};
 use crate::model::{Model, ParamId};
 use crate::ops;
 use crate::ops::OpKind;
@@ -49,16 +49,25 @@ struct KeptForGroups {
     are_counted: bool,
     /// The stretch of each group.
     regions: Vec<Region>,
+    /// The parameters that the step does not run.
+    left_out: Vec<(ParamId, Segment)>,
 }
 
 impl KeptForGroups {
     /// Nothing for evaluations, and for networks that do not choose.
     fn of(graph: &Graph, model: &Model) -> Option<Self> {
         let are_several = model.groups.iter().any(|group| *group > 0);
-        (are_several && graph.mode == Mode::Train).then(|| Self {
-            states: model.optimizer.rule().states(),
-            are_counted: model.optimizer.corrected().is_some(),
-            regions: regions(model, &segments(model)),
+        let updates = graph.share.is_none_or(|share| share == Share::Last);
+        if !are_several || graph.mode == Mode::Eval {
+            return None;
+        }
+        let all = segments(model);
+        let is_left_out = |(param, _): &&(ParamId, Segment)| graph.grads[param.0 as usize].is_none();
+        Some(Self {
+            states: if updates { model.optimizer.rule().states() } else { &[] },
+            are_counted: updates && model.optimizer.corrected().is_some(),
+            regions: regions(model, &all),
+            left_out: all.iter().filter(is_left_out).copied().collect(),
         })
     }
 }
@@ -245,7 +254,13 @@ impl<'g> Lowerer<'g> {
     fn keep_for_groups(&mut self, real: DType) {
         let Some(kept) = self.kept.clone() else { return };
         for state in kept.states {
-            self.flat(state, Role::State, real, true);
+            let of = self.flat(state, Role::State, real, true);
+            for (param, segment) in &kept.left_out {
+                let value = self.graph.value(self.graph.params[param.0 as usize]);
+                let (name, shape, layer) = (format!("{state}.{}", value.name), value.shape.clone(), value.layer);
+                let moment = LValue { name, shape, layer, param: Some(*param), ..self.lv(of).clone() };
+                self.push(LValue { alias: Some(Alias { of, start: segment.start }), ..moment });
+            }
         }
         if kept.are_counted {
             self.of_all_groups("counters", DType::I64);

@@ -22,6 +22,7 @@ use super::path::LayerPath;
 use std::collections::HashSet;
 use std::fmt;
 use std::sync::Arc;
+use thiserror::Error;
 
 /// The values that a step chooses, with the layers that choose them, in the order in which the step meets these. Empty
 /// in a network that does not choose.
@@ -68,6 +69,14 @@ impl fmt::Debug for Path {
     }
 }
 
+/// A text that names no path of a network.
+#[derive(Clone, Debug, Error, PartialEq, Eq)]
+#[error("{why}; give the number of a step, \"evaluation\", or choices such as \"{example}\"")]
+pub struct NoSuchPath {
+    why: String,
+    example: String,
+}
+
 /// The paths that can be told ahead.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Foreseen {
@@ -103,6 +112,42 @@ impl Model {
     #[must_use]
     pub fn evaluation_path(&self) -> Path {
         self.path_by(|_, choice| choice.evaluation)
+    }
+
+    /// The path that a text names: as paths are printed, where layers that it leaves out take their value in
+    /// evaluation; `evaluation`; or the number of a step of a run with this seed.
+    ///
+    /// # Errors
+    /// What is wrong with the text.
+    pub fn path_named(&self, text: &str, seed: u64) -> Result<Path, NoSuchPath> {
+        let wrong = |why: String| NoSuchPath { why, example: self.evaluation_path().to_string() };
+        let text = text.trim();
+        if text == "evaluation" || (text == "whole" && !self.chooses()) {
+            return Ok(self.evaluation_path());
+        }
+        if let Ok(step) = text.parse::<u64>() {
+            return Ok(self.path_at(step.max(1), seed));
+        }
+        let mut wanted: Vec<(LayerId, usize)> = Vec::new();
+        for entry in text.split([' ', ',']).filter(|entry| !entry.is_empty()) {
+            let parts = entry.split_once('=').and_then(|(layer, value)| Some((layer, value.parse().ok()?)));
+            let (name, value) = parts.ok_or_else(|| wrong(format!("{entry:?} is no choice of a layer")))?;
+            let is_named = |layer: &super::Layer| format!("L{}", layer.path.number()) == name;
+            let chooser = |at: &usize| self.layers[*at].spec.choice().is_some() && is_named(&self.layers[*at]);
+            let at = (0..self.layers.len()).find(chooser).ok_or_else(|| wrong(format!("{name} does not choose")))?;
+            let most = self.layers[at].spec.choice().map_or(0, |choice| choice.most);
+            if value > most {
+                return Err(wrong(format!("{name} chooses from 0 to {most}, and not {value}")));
+            }
+            wanted.push((LayerId(at as u32), value));
+        }
+        let path = self.path_by(|id, choice| {
+            wanted.iter().find(|(layer, _)| layer.0 == id).map_or(choice.evaluation, |(_, value)| *value)
+        });
+        match wanted.iter().find(|(id, _)| path.value(&self.layer(*id).path).is_none()) {
+            Some((id, _)) => Err(wrong(format!("this path does not meet L{}", self.layer(*id).path.number()))),
+            None => Ok(path),
+        }
     }
 
     /// The path on which each layer chooses as `choose` says, which is given the layer's number.
@@ -216,15 +261,24 @@ impl Model {
         (out, true)
     }
 
-    /// Whether the layers that the model runs use each parameter; of a model of a path these may be few.
+    /// Whether the model runs each of its layers; a model of a path leaves some out.
+    #[must_use]
+    pub fn run_layers(&self) -> Vec<bool> {
+        let mut is_run = vec![false; self.layers.len()];
+        let mut waiting = self.roots.clone();
+        while let Some(id) = waiting.pop() {
+            is_run[id.0 as usize] = true;
+            waiting.extend(self.layer(id).children());
+        }
+        is_run
+    }
+
+    /// Whether the layers that the model runs use each parameter.
     #[must_use]
     pub fn runs(&self) -> Vec<bool> {
         let mut is_run = vec![false; self.params.len()];
-        let mut waiting = self.roots.clone();
-        while let Some(id) = waiting.pop() {
-            let layer = self.layer(id);
+        for (layer, _) in self.layers.iter().zip(self.run_layers()).filter(|(_, is_run)| *is_run) {
             layer.params.iter().for_each(|param| is_run[param.0 as usize] = true);
-            waiting.extend(layer.children());
         }
         is_run
     }
@@ -370,6 +424,28 @@ mod tests {
         assert!(!along.chooses() && along.path().to_string() == "L1=0" && along.params == model.params);
         assert_eq!(model.foreseen(8).paths.iter().map(Path::to_string).collect::<Vec<_>>(), ["L1=2", "L1=0", "L1=1"]);
         assert_eq!(model.foreseen(2), Foreseen { paths: model.foreseen(8).paths[..2].to_vec(), are_all: false });
+    }
+
+    #[test]
+    fn a_path_is_found_by_its_text_or_by_a_step() {
+        let inner = dense(5);
+        let residual = format!(r#"{{"type": "residual", "layers": [{inner}], "keep": 0.5}}"#);
+        let layers = format!(
+            r#"{{"type": "branch", "paths": [[{inner}], [{residual}]], "choose": {{"by": "cycle", "values": [0, 1]}}}}"#
+        );
+        let model = model(&layers);
+        let named = |text: &str| model.path_named(text, 0).map(|path| path.to_string());
+        let found = ["L1=1 L1.1.0=0", "L1=0", "evaluation", "1", "L1.1.0=0"].map(named);
+        let expected = ["L1=1 L1.1.0=0", "L1=0", "L1=1 L1.1.0=1", "L1=0", "L1=1 L1.1.0=0"];
+        assert_eq!(found, expected.map(|path| Ok(path.to_owned())));
+        for (text, why) in [
+            ("L1", "\"L1\" is no choice of a layer"),
+            ("L0=1", "L0 does not choose"),
+            ("L1=2", "L1 chooses from 0 to 1, and not 2"),
+            ("L1=0 L1.1.0=1", "this path does not meet L1.1.0"),
+        ] {
+            assert!(named(text).unwrap_err().to_string().starts_with(why), "{text}: {:?}", named(text));
+        }
     }
 
     #[test]

@@ -49,7 +49,7 @@ pub use bundled::{BUNDLED, Bundled};
 pub use cell::Cell;
 pub use check::check;
 pub use checked::{Checked, Layer, LayerFacts, Model};
-pub use choices::{Foreseen, Path};
+pub use choices::{Foreseen, NoSuchPath, Path};
 pub use choose::{Choice, Choose};
 pub use diagnostic::Diagnostic;
 pub use field_value::{FieldValue, NumberOrName};

@@ -199,7 +199,8 @@ impl Subject {
                 write_streams(main, &streams, &metadata)?;
             }
             Format::Onnx => {
-                let model = self.model()?;
+                // Where layers choose, it is the network that evaluations use.
+                let model = self.model()?.in_evaluation();
                 put(main, &onnx::onnx(&model, self.weights()?, &self.meaning(&model)?)?)?;
             }
             Format::PyTorch => self.write_script(&files)?,
@@ -283,6 +284,9 @@ impl Subject {
 
     fn write_script(&self, files: &[PathBuf]) -> Result<(), ExportError> {
         let model = self.model()?;
+        if model.chooses() {
+            return Err(ExportError::Chooses(self.name.clone()));
+        }
         let weights = self.weights()?;
         let mut kept = Vec::with_capacity(model.params.len());
         for param in &model.params {
