@@ -185,9 +185,10 @@ pub(super) fn document(compiled: &Compiled, threads: Option<Threads>, variants: 
         preset: &model.name,
         mode: plan.program.mode,
         path: model.path.as_ref().map(ToString::to_string),
-        paths: model.whole.as_ref().map_or_else(Vec::new, |whole| {
-            whole.foreseen(MOST_PATHS).paths.iter().map(ToString::to_string).collect()
-        }),
+        paths: model
+            .whole
+            .as_ref()
+            .map_or_else(Vec::new, |whole| whole.foreseen(MOST_PATHS).paths.iter().map(ToString::to_string).collect()),
         batch: model.batch,
         parameters: model.trained_len(),
         target: &compiled.selection.target,

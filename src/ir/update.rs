@@ -5,8 +5,8 @@ use super::graph::Phase;
 use super::nodes::{BiasCorr, GradNorms, OptimizerStep, StepInc, UpdateMetrics, UpdateRates};
 use super::value::{Role, Value, ValueId};
 use crate::model::{ParamId, Schedule, UpdateSpec};
-use std::ops::Range;
 use crate::tensor::{DType, Shape};
+use std::ops::Range;
 
 impl Builder<'_> {
     /// The update of every trained parameter, with the counters and moments that it needs, and its metrics. `params`
@@ -164,7 +164,8 @@ impl Builder<'_> {
         let (rule, decay) = (self.model.optimizer.rule(), self.model.update.decay);
         let stays = |(number, i): (usize, &usize)| (!decay.includes(&self.model.params[*i])).then_some(number);
         let exempt = trained.iter().enumerate().filter_map(stays).collect();
-        let groups = if groups.len() > 1 { groups.iter().map(|(_, places)| places.len()).collect() } else { Vec::new() };
+        let groups =
+            if groups.len() > 1 { groups.iter().map(|(_, places)| places.len()).collect() } else { Vec::new() };
         self.node(OptimizerStep { rule, measured, clipped: norms.is_some(), exempt, groups }, inputs, outputs);
         if let Some(measures) = measures {
             self.phase = Phase::Metric;

@@ -118,7 +118,10 @@ fn survivors(graph: &Graph, made: &Marks) -> Result<(), IrError> {
         if !is_run.has(param) && grad.is_some() {
             return Err(IrError::NotRun { param: graph.value(param).name.clone() });
         }
-        if is_run.has(param) && graph.value(param).role == Role::Param && grad.is_none_or(|g| (is_read && !read.has(g)) || !made.has(g)) {
+        if is_run.has(param)
+            && graph.value(param).role == Role::Param
+            && grad.is_none_or(|g| (is_read && !read.has(g)) || !made.has(g))
+        {
             return Err(IrError::Untrained { param: graph.value(param).name.clone() });
         }
     }

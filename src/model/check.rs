@@ -241,7 +241,12 @@ impl Checker<'_> {
         for (path, head) in std::mem::take(&mut self.exits) {
             if head != *output {
                 let message = format!("the head gives {head}, and the network gives {output}");
-                self.fail(&path, "layers", message, "steps that end here have the same targets, so give the same shape");
+                self.fail(
+                    &path,
+                    "layers",
+                    message,
+                    "steps that end here have the same targets, so give the same shape",
+                );
             }
         }
     }

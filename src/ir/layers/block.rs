@@ -1,7 +1,7 @@
 //! `residual` and `repeat`: blocks of layers; and the blocks that a path of the network has no more.
 
-use crate::ir::builder::{At, Backward, Builder, Derivative, Forward, Tape};
 use crate::ir::Mode;
+use crate::ir::builder::{At, Backward, Builder, Derivative, Forward, Tape};
 use crate::ir::nodes;
 use crate::ir::value::ValueId;
 use crate::model::layers::{BranchLayer, EarlyExit, Repeat, Residual};

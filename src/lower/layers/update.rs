@@ -99,8 +99,8 @@ impl Lower for nodes::OptimizerStep {
         // Where gradients are clipped, their norms were measured before.
         let count = if self.clipped { 1 } else { 2 };
         let first = node.outputs.len().saturating_sub(count);
-        let measures = [0, 1]
-            .map(|i| (self.measured && i < count).then(|| l.lower_value(node.outputs[first + i], Layout::Plain)));
+        let measures =
+            [0, 1].map(|i| (self.measured && i < count).then(|| l.lower_value(node.outputs[first + i], Layout::Plain)));
         for (number, region) in regions.iter().enumerate() {
             let grads = l.gradients(real, region.group, region.len);
             let [max, norms] = measures.map(|vector| vector.map(|vector| numbers_of(l, vector, region)));

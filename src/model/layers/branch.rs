@@ -35,7 +35,8 @@ impl LayerType for BranchLayer {
         about: "Takes one of several paths, chosen anew at every step.",
     };
     const FIELDS: &'static [FieldSpec<Self>] = &[
-        choose_field!(required).help("Which path each step takes: cycle 0, 1 or random 0.2, 0.8 or schedule 1: 0, 100: 1."),
+        choose_field!(required)
+            .help("Which path each step takes: cycle 0, 1 or random 0.2, 0.8 or schedule 1: 0, 100: 1."),
         evaluate_field!().help("The path in evaluation; usual is the last one."),
     ];
     const LISTS: Option<ListField> = Some(ListField::Paths);

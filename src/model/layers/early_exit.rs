@@ -29,7 +29,8 @@ impl LayerType for EarlyExit {
         about: "Ends some steps here, with a head of its own in place of the layers behind it.",
     };
     const FIELDS: &'static [FieldSpec<Self>] = &[
-        choose_field!(required).help("Which steps end here (1): cycle 0, 1 or random 0.2, 0.8 or schedule 1: 0, 100: 1."),
+        choose_field!(required)
+            .help("Which steps end here (1): cycle 0, 1 or random 0.2, 0.8 or schedule 1: 0, 100: 1."),
         evaluate_field!().help("1 where evaluation ends here; usual is 0."),
     ];
     const LISTS: Option<ListField> = Some(ListField::Layers);

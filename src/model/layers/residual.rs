@@ -35,8 +35,9 @@ impl LayerType for Residual {
     const KIND: LayerKind =
         LayerKind { type_name: "residual", class: "Residual", about: "Adds the block's input to its output." };
     const FIELDS: &'static [FieldSpec<Self>] = &[
-        choose_field!(optional)
-            .help("Which steps run the layers (1): cycle 1, 0 or random 0.2, 0.8 or schedule 1: 0, 100: 1. Empty: all."),
+        choose_field!(optional).help(
+            "Which steps run the layers (1): cycle 1, 0 or random 0.2, 0.8 or schedule 1: 0, 100: 1. Empty: all.",
+        ),
         FieldSpec::<Self>::real("keep", lens!(keep))
             .default(|_| FieldValue::Number(1.0))
             .within(KEEP)

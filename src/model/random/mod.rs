@@ -43,8 +43,7 @@ pub fn random_preset_where(seed: u64, size: Size, filter: Filter<'_>) -> Preset 
     let (mut of_recipe, mut of_inputs) = (Draw::for_recipe(seed, size), Draw::for_inputs(seed, size));
     let mut of_choices = Draw::for_choices(seed, size);
     loop {
-        let (mut preset, output) =
-            preset([&mut draw, &mut of_data, &mut of_recipe, &mut of_inputs], (seed, filter));
+        let (mut preset, output) = preset([&mut draw, &mut of_data, &mut of_recipe, &mut of_inputs], (seed, filter));
         choices::choose(&mut of_choices, &mut preset, &output);
         if check(&preset).model.as_ref().is_some_and(filter) {
             return preset;
