@@ -31,6 +31,7 @@ mod other_formats;
 mod padding;
 mod param;
 mod path;
+mod path_codes;
 mod preset;
 pub mod random;
 mod read;
@@ -62,6 +63,7 @@ pub use optimizers::{OptimizerSpec, UpdateRule};
 pub use padding::Padding;
 pub use param::{Init, LayerId, Param, ParamId, ParamKind};
 pub use path::{LayerPath, ListField, ListId, ListPath, NoPath, Segment};
+pub use path_codes::Choices;
 pub use preset::{
     ColumnRange, DataSource, DataSpec, Header, Precision, Preset, SplitKind, TargetColumn, Tokens, TrainSpec,
 };
