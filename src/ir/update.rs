@@ -126,16 +126,22 @@ impl Builder<'_> {
         let steps = self.surviving(counter, updates);
         self.node(StepInc {}, vec![counter], vec![steps]);
         let Some(betas) = self.model.optimizer.corrected() else { return (Some(steps), Vec::new()) };
-        let mut corrections = Vec::with_capacity(groups.len());
+        // Operations of one kind come one after the other, so that a GPU may launch them together.
+        let mut counts = Vec::with_capacity(groups.len());
         for (group, _) in groups {
-            let (mut count, mut name) = (steps, "corr".to_owned());
-            if *group > 0 {
-                let before = self.source(&format!("counter.{group}"), Role::State, Shape::from([2]), DType::I64);
-                self.values[before.0 as usize].group = Some(*group);
-                count = self.surviving(before, updates);
-                self.node(StepInc {}, vec![before], vec![count]);
-                name = format!("corr.{group}");
+            if *group == 0 {
+                counts.push(steps);
+                continue;
             }
+            let before = self.source(&format!("counter.{group}"), Role::State, Shape::from([2]), DType::I64);
+            self.values[before.0 as usize].group = Some(*group);
+            let count = self.surviving(before, updates);
+            self.node(StepInc {}, vec![before], vec![count]);
+            counts.push(count);
+        }
+        let mut corrections = Vec::with_capacity(groups.len());
+        for ((group, _), count) in groups.iter().zip(counts) {
+            let name = if *group == 0 { "corr".to_owned() } else { format!("corr.{group}") };
             let corr = self.source(&name, Role::State, Shape::from([2]), self.real);
             self.values[corr.0 as usize].group = (*group > 0).then_some(*group);
             self.node(BiasCorr { betas }, vec![count], vec![corr]);

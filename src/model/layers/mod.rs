@@ -7,6 +7,7 @@ mod activation;
 mod attention;
 mod batch_norm;
 mod branch;
+mod choosing;
 mod conv1d;
 mod conv2d;
 mod dense;
@@ -367,32 +368,6 @@ impl LayerSpec {
     #[must_use]
     pub fn times(&self) -> Option<usize> {
         each_layer!(self, l => l.times())
-    }
-
-    /// The choice that the layer makes at every step; nothing where every step does the same.
-    #[must_use]
-    pub fn choice(&self) -> Option<Choice> {
-        each_layer!(self, l => LayerType::choice(l))
-    }
-
-    /// The list of layers that is run where this value is chosen; nothing where none is.
-    pub(super) fn list_at(&self, value: usize) -> Option<usize> {
-        each_layer!(self, l => l.list_at(value))
-    }
-
-    /// Whether the network ends with this layer where this value is chosen.
-    pub(super) fn ends_at(&self, value: usize) -> bool {
-        each_layer!(self, l => l.ends_at(value))
-    }
-
-    /// Makes it choose, for random networks, where it can.
-    pub(super) fn draw_choice(&mut self, draw: &mut Draw) {
-        each_layer!(self, l => l.draw_choice(draw));
-    }
-
-    /// The layer that every step has that chooses this value.
-    pub(super) fn settled(&self, value: usize) -> Self {
-        each_layer!(self, l => LayerType::settled(l, value).into())
     }
 
     /// Whether tokens may be the layer's input.

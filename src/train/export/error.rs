@@ -34,11 +34,6 @@ pub enum ExportError {
     TooLarge { what: &'static str, needed: Bytes, limit: Bytes },
     #[error("the preset of {0} cannot be read by this version; export its curves or its weights")]
     Preset(String),
-    #[error(
-        "the layers of {0} choose at every step, for which no PyTorch script is written; export onnx, which has the \
-         path of evaluations, or safetensors"
-    )]
-    Chooses(String),
     #[error("the picture cannot be drawn; export SVG")]
     Picture,
     #[error(transparent)]
@@ -63,7 +58,6 @@ impl ExportError {
             | Self::Missing(_)
             | Self::WrongShape { .. }
             | Self::TooLarge { .. }
-            | Self::Chooses(_)
             | Self::Preset(_) => true,
             Self::Write { cause, .. } => is_wrong_place(cause),
             Self::Kept(error) => error.is_user(),

@@ -284,9 +284,6 @@ impl Subject {
 
     fn write_script(&self, files: &[PathBuf]) -> Result<(), ExportError> {
         let model = self.model()?;
-        if model.chooses() {
-            return Err(ExportError::Chooses(self.name.clone()));
-        }
         let weights = self.weights()?;
         let mut kept = Vec::with_capacity(model.params.len());
         for param in &model.params {

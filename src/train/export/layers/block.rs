@@ -10,6 +10,10 @@ impl Exported for Residual {
         "Residual(".to_owned()
     }
 
+    fn pytorch_choosing(&self, _layer: &Layer, choice: &str) -> String {
+        format!("ChosenResidual({choice}, {:?}, ", self.keep)
+    }
+
     fn onnx(&self, w: &mut Writer, at: At<'_>) -> String {
         let y = at.inside(w, 0, at.x.clone());
         w.node("Add", &[&at.x, &y], &[])
@@ -22,14 +26,22 @@ impl Exported for Repeat {
         format!("Repeat({}, ", self.times)
     }
 
+    fn pytorch_choosing(&self, _layer: &Layer, choice: &str) -> String {
+        format!("ChosenRepeat({choice}, ")
+    }
+
     fn onnx(&self, w: &mut Writer, at: At<'_>) -> String {
         (0..self.times).fold(at.x.clone(), |x, _| at.inside(w, 0, x))
     }
 }
 
 impl Exported for BranchLayer {
-    fn pytorch(&self, _layer: &Layer) -> String {
-        "Branch(".to_owned()
+    fn pytorch(&self, layer: &Layer) -> String {
+        unreachable!("{} always chooses", layer.label())
+    }
+
+    fn pytorch_choosing(&self, _layer: &Layer, choice: &str) -> String {
+        format!("Branch({choice}, ")
     }
 
     fn onnx(&self, _w: &mut Writer, at: At<'_>) -> String {
@@ -38,8 +50,12 @@ impl Exported for BranchLayer {
 }
 
 impl Exported for EarlyExit {
-    fn pytorch(&self, _layer: &Layer) -> String {
-        "EarlyExit(".to_owned()
+    fn pytorch(&self, layer: &Layer) -> String {
+        unreachable!("{} always chooses", layer.label())
+    }
+
+    fn pytorch_choosing(&self, _layer: &Layer, choice: &str) -> String {
+        format!("EarlyExit({choice}, ")
     }
 
     fn onnx(&self, _w: &mut Writer, at: At<'_>) -> String {
