@@ -150,8 +150,8 @@ impl Builder<'_> {
         (Some(steps), corrections)
     }
 
-    /// The update itself and its metrics, for these trained parameters in these groups; the norms of their gradients are measured with
-    /// it where that was not done before.
+    /// The update itself and its metrics, for these trained parameters in these groups; the norms of their gradients
+    /// are measured with it where that was not done before.
     fn step(
         &mut self,
         trained: &[usize],
@@ -170,8 +170,8 @@ impl Builder<'_> {
         let (rule, decay) = (self.model.optimizer.rule(), self.model.update.decay);
         let stays = |(number, i): (usize, &usize)| (!decay.includes(&self.model.params[*i])).then_some(number);
         let exempt = trained.iter().enumerate().filter_map(stays).collect();
-        let groups =
-            if groups.len() > 1 { groups.iter().map(|(_, places)| places.len()).collect() } else { Vec::new() };
+        let sizes = groups.iter().map(|(_, places)| places.len());
+        let groups = if groups.len() > 1 { sizes.collect() } else { Vec::new() };
         self.node(OptimizerStep { rule, measured, clipped: norms.is_some(), exempt, groups }, inputs, outputs);
         if let Some(measures) = measures {
             self.phase = Phase::Metric;

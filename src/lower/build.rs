@@ -49,8 +49,9 @@ pub fn lower_for(graph: &Graph, model: &Model, filters: FilterOrder) -> Program 
 
 /// Lowers every node of the graph.
 fn lower_all(l: &mut Lowerer<'_>) {
+    let graph = l.graph;
     l.sources();
-    for (index, node) in l.graph.nodes.iter().enumerate() {
+    for (index, node) in graph.nodes.iter().enumerate() {
         l.node = NodeId(index as u32);
         lower_node(l, node);
     }

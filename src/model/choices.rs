@@ -412,7 +412,8 @@ mod tests {
     fn a_branch_becomes_the_layers_of_its_path() {
         let (a, b) = (dense(5), dense(7));
         let model = model(&format!(
-            r#"{{"type": "branch", "paths": [[], [{a}], [{b}, {a}]], "choose": {{"by": "cycle", "values": [2, 0, 1]}}}}"#
+            r#"{{"type": "branch", "choose": {{"by": "cycle", "values": [2, 0, 1]}},
+            "paths": [[], [{a}], [{b}, {a}]]}}"#
         ));
         let covering: Vec<String> = model.covering_paths().iter().map(Path::to_string).collect();
         assert_eq!(covering, ["L1=2", "L1=1"]);

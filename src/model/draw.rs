@@ -102,7 +102,7 @@ impl Draw {
 
     /// A choice among the values from 0 to `most`.
     pub fn choose(&mut self, most: usize) -> Choose {
-        let mut values = |d: &mut Self, count| (0..count).map(|_| d.between(0, most)).collect::<Vec<_>>();
+        let values = |d: &mut Self, count: usize| (0..count).map(|_| d.between(0, most)).collect::<Vec<_>>();
         match self.between(0, 2) {
             0 => {
                 let count = self.between(1, 4);

@@ -47,8 +47,8 @@ pub struct UpdateRates {
     pub batches: usize,
 }
 
-/// `hyper, [corr..], params.., grads.., moments.. -> params.., moments.., [update_max_seg, grad_norm_seg]`; a correction
-/// for each group of parameters.
+/// `hyper, [corr..], params.., grads.., moments.. -> params.., moments.., [update_max_seg, grad_norm_seg]`: a
+/// correction for each group of parameters.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct OptimizerStep {
     pub rule: UpdateRule,

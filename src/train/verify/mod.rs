@@ -39,6 +39,9 @@ use serde::Serialize;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+/// A check of the step of a network.
+type OfStep = fn(&Model, &VerifyOptions) -> Result<Check, TrainError>;
+
 /// All checks of one preset.
 #[derive(Clone, Debug, Serialize)]
 pub struct Report {
@@ -133,12 +136,11 @@ fn verify_with(
         Ok(())
     };
     // Where layers choose, each path is a step of its own.
-    type OfPath = fn(&Model, &VerifyOptions) -> Result<Check, TrainError>;
-    let of_kernels: (&'static str, OfPath) = match options.machine().as_cuda() {
+    let of_kernels: (&'static str, OfStep) = match options.machine().as_cuda() {
         None => ("each kernel against its reference", bounds::each_kernel),
         Some(_) => ("kernels against their references", reference_kernels::compare),
     };
-    let of_paths: [(Proof, &'static str, OfPath); 6] = [
+    let of_paths: [(Proof, &'static str, OfStep); 6] = [
         (Plan, "plan", plan_check),
         (Gradients, "gradient against central differences", gradient::against_differences),
         (Gradients, "fast kernels against reference", fast::fast_against_reference),

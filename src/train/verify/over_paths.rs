@@ -60,7 +60,8 @@ mod tests {
 
     fn model() -> Model {
         let text = r#"{"name": "n", "input": {"shape": [6], "batch": 4}, "layers": [{"type": "dense", "units": 3},
-            {"type": "residual", "layers": [{"type": "dense", "units": 3}], "choose": {"by": "cycle", "values": [1, 0]}}],
+            {"type": "residual", "choose": {"by": "cycle", "values": [1, 0]},
+            "layers": [{"type": "dense", "units": 3}]}],
             "loss": {"type": "mse"}, "optimizer": {"type": "sgd", "lr": 0.1}}"#;
         check(&read_preset(text).unwrap()).model.unwrap()
     }
