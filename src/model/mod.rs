@@ -31,6 +31,7 @@ mod path;
 mod preset;
 pub mod random;
 mod read;
+mod resized;
 mod rng;
 mod schedule;
 pub mod schema;
@@ -58,9 +59,10 @@ pub use padding::Padding;
 pub use param::{Init, LayerId, Param, ParamId, ParamKind};
 pub use path::{LayerPath, ListField, ListId, ListPath, NoPath, Segment};
 pub use preset::{
-    ColumnRange, DataSource, DataSpec, Header, Precision, Preset, SplitKind, TargetColumn, Tokens, TrainSpec,
+    ColumnRange, DataSource, DataSpec, Header, LastBatch, Precision, Preset, SplitKind, TargetColumn, Tokens, TrainSpec,
 };
 pub use read::{MAX_PRESET_BYTES, Rejected, read_partly, read_preset, read_preset_file, read_value};
+pub use resized::UnsuitedLength;
 pub use rng::Rng;
 pub use schedule::{Schedule, ScheduleKind};
 pub use spec::Fields;

@@ -143,6 +143,14 @@ struct SentReport {
     step_us: f32,
     #[serde(with = "number_text")]
     feed_us: f32,
+    #[serde(default)]
+    rows: u32,
+    #[serde(default)]
+    length: u32,
+    #[serde(default)]
+    path: u32,
+    #[serde(default)]
+    eager: u32,
 }
 
 /// [`Evaluation`] with numbers that need not be finite.

@@ -161,6 +161,7 @@ impl Curves {
             loss_scale: at(Quantity::LossScale),
             step_us: at(Quantity::StepUs),
             feed_us: at(Quantity::FeedUs),
+            ..StepReport::default()
         }
     }
 
