@@ -189,6 +189,10 @@ pub struct PlanArgs {
     /// Plan the evaluation instead of the training step
     #[arg(long)]
     pub eval: bool,
+    /// Where layers choose: the path to plan, by its choices ("L1=0 L4=2"), by the number of a step, or the usual one,
+    /// "evaluation"
+    #[arg(long, value_name = "PATH")]
+    pub path: Option<String>,
     /// Place buffers with this planner alone
     #[arg(long, value_name = "NAME", conflicts_with = "time_budget")]
     pub planner: Option<PlannerArg>,

@@ -115,9 +115,9 @@ struct Parts {
 }
 
 impl GraphKey {
-    /// The key of a compiled step that takes this path through the network; `whole` is all of it.
+    /// The key of a compiled step.
     #[must_use]
-    pub fn of(compiled: &Compiled, path: &str) -> Self {
+    pub fn of(compiled: &Compiled) -> Self {
         let variant = match compiled.plan.program.mode {
             Mode::Eval => StepVariant::Evaluation,
             Mode::Train => {
@@ -125,13 +125,13 @@ impl GraphKey {
                 compiled.graph.share.map_or(StepVariant::Training(metrics), |share| StepVariant::Batch(share, metrics))
             }
         };
-        Self::new(GraphSignature::of(compiled), path, variant)
+        Self::new(GraphSignature::of(compiled), &compiled.model.path().to_string(), variant)
     }
 
     /// The key of an evaluation that answers questions.
     #[must_use]
-    pub fn of_inference(compiled: &Compiled, path: &str) -> Self {
-        Self::new(GraphSignature::of(compiled), path, StepVariant::Inference)
+    pub fn of_inference(compiled: &Compiled) -> Self {
+        Self::new(GraphSignature::of(compiled), &compiled.model.path().to_string(), StepVariant::Inference)
     }
 
     fn new(signature: GraphSignature, path: &str, variant: StepVariant) -> Self {

@@ -44,7 +44,7 @@ pub use memory::{available_bytes, peak_bytes};
 pub use pool_report::{EagerSteps, PoolCounts, PoolEvent, PoolEventKind, PoolReport, RecordingFacts};
 pub use ready_times::{ReadyStage, ReadyTimes};
 pub use pool_state::RecordingId;
-pub use recording_pool::{Allowance, LentStep, Presence, RecordingPool, WHOLE};
+pub use recording_pool::{Allowance, LentStep, Presence, RecordingPool};
 pub use step::{Executor, Step};
 pub use store::{ParamStore, StepArena, Turn};
 use stream::MAX_WATCHED;

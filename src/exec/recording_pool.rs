@@ -30,9 +30,6 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::Instant;
 
-/// The path that is all of a network.
-pub const WHOLE: &str = "whole";
-
 /// What recordings and their memory may take.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Allowance {
@@ -94,7 +91,7 @@ impl RecordingPool {
             eager: Vec::new(),
             events: VecDeque::new(),
         };
-        let id = state.id_of(&GraphKey::of(compiled, WHOLE));
+        let id = state.id_of(&GraphKey::of(compiled));
         state.is_made(id.slot, &step, started, "the first step of the network");
         let entry = state.entry(id.slot);
         (entry.held, entry.used, entry.facts.is_pinned) = (Held::Lent, 1, true);
@@ -203,7 +200,7 @@ impl RecordingPool {
         let mut making = Making { pool: self, id, failure: "making it was broken off".into() };
         let started = Instant::now();
         let record = |compiled: Arc<Compiled>| {
-            let arena = self.arena_for(&GraphKey::of(&compiled, WHOLE), &compiled)?;
+            let arena = self.arena_for(&GraphKey::of(&compiled), &compiled)?;
             Step::over(compiled, &self.store, &arena, self.threads)
         };
         let outcome = compile().and_then(|compiled| Ok(record(compiled)?));

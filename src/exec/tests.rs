@@ -1,7 +1,7 @@
 //! Several steps over one store: same addresses, same bits, and what a pool of them does.
 
 use super::cpu::{Pool, host_target};
-use super::{Allowance, ExecError, Executor, GraphKey, LentStep, Presence, RecordingPool, Step, WHOLE};
+use super::{Allowance, ExecError, Executor, GraphKey, LentStep, Presence, RecordingPool, Step};
 use crate::compile::{Compiled, Options, compile};
 use crate::model::{Model, ParamId, check, init_values, read_preset};
 use crate::plan::{LayoutError, StateKind, StoreLayout};
@@ -69,7 +69,7 @@ fn founded(model: &Model, room_bytes: u64) -> LentStep {
 /// Lends a step that was compiled here.
 fn lend(first: &LentStep, compiled: &Arc<Compiled>) -> Result<LentStep, ExecError> {
     let recordings = first.pool().unwrap();
-    recordings.lend(&GraphKey::of(compiled, WHOLE), || Ok(Arc::clone(compiled)))
+    recordings.lend(&GraphKey::of(compiled), || Ok(Arc::clone(compiled)))
 }
 
 #[test]
@@ -203,7 +203,7 @@ fn eviction_keeps_parameters() {
     // Pinned, it stays; in use by this thread, it cannot be had a second time.
     let short = lend(&whole, &compiled).unwrap();
     assert!(matches!(lend(&whole, &compiled), Err(ExecError::StepLent(_))));
-    let key = GraphKey::of(&compiled, WHOLE);
+    let key = GraphKey::of(&compiled);
     recordings.pin(&key, true);
     drop(short);
     assert!(lend(&whole, &compiled).is_ok());
@@ -215,12 +215,17 @@ fn eviction_keeps_parameters() {
 
 #[test]
 fn keys_name_inputs_path_and_variant() {
-    let key = |compiled: &Arc<Compiled>| GraphKey::of(compiled, WHOLE).to_string();
+    let key = |compiled: &Arc<Compiled>| GraphKey::of(compiled).to_string();
     let model = adam();
     assert_eq!(key(&training(&model, 8)), "x f32[8, 4], y f32[8, 3], f32, path whole, training");
     assert_eq!(key(&evaluation(&model, 3)), "x f32[3, 4], f32, path whole, evaluation");
-    assert_eq!(GraphKey::of(&training(&model, 8), "0"), GraphKey::of(&training(&model, 8), "0"));
-    assert_ne!(GraphKey::of(&training(&model, 8), "0"), GraphKey::of(&training(&model, 8), "1"));
+    let on = |path: &str| {
+        let whole = GraphKey::of(&training(&model, 8));
+        whole.resized(whole.signature().inputs.clone(), path)
+    };
+    assert_eq!(on("0"), on("0"));
+    assert_ne!(on("0"), on("1"));
+    assert_eq!(on("whole"), GraphKey::of(&training(&model, 8)));
 }
 
 #[test]
@@ -238,7 +243,7 @@ fn two_threads_use_one_pool() {
                 let mut pool = Pool::new(1).unwrap();
                 for number in 0..STEPS {
                     let wanted = &compiled[(number + thread) % 2];
-                    let key = GraphKey::of(wanted, WHOLE);
+                    let key = GraphKey::of(wanted);
                     let lent = std::iter::repeat_with(|| recordings.lend(&key, || Ok(Arc::clone(wanted))));
                     // One that the other thread has is refused at once; here it comes back soon.
                     let mut lent = lent.inspect(|lent| {
@@ -264,7 +269,7 @@ fn a_recording_that_another_thread_keeps_is_refused_at_once() {
     let compiled = training(&model, 3);
     let short = lend(&whole, &compiled).unwrap();
     let lend_there = |wanted: &Arc<Compiled>| {
-        let key = GraphKey::of(wanted, WHOLE);
+        let key = GraphKey::of(wanted);
         std::thread::scope(|scope| scope.spawn(|| recordings.lend(&key, || Ok(Arc::clone(wanted))).err()).join().unwrap())
     };
     for kept in [&compiled, whole.compiled()] {
@@ -274,7 +279,7 @@ fn a_recording_that_another_thread_keeps_is_refused_at_once() {
     assert!(lend_there(&compiled).is_none());
     // One that is being made is waited for, except by a thread that makes another one.
     let others = [training(&model, 5), training(&model, 6)];
-    let keys = others.each_ref().map(|other| GraphKey::of(other, WHOLE));
+    let keys = others.each_ref().map(|other| GraphKey::of(other));
     let refused = recordings.lend(&keys[0], || {
         std::thread::scope(|scope| {
             let making = scope.spawn(|| {
@@ -299,7 +304,7 @@ fn a_recording_that_fails_leaves_the_pool_as_it_was() {
     let mut whole = founded(&model, u64::MAX);
     let recordings = Arc::clone(whole.pool().unwrap());
     let (compiled, before) = (training(&model, 3), recordings.counts());
-    let key = GraphKey::of(&compiled, WHOLE);
+    let key = GraphKey::of(&compiled);
     let failed = recordings.lend(&key, || Err(ExecError::NoValue("kernel".into())));
     assert!(matches!(failed, Err(ExecError::NoValue(_))));
     let panicked = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
@@ -351,7 +356,7 @@ fn the_pool_keeps_its_budget_by_what_was_not_used_for_longest() {
     let model = adam();
     let (whole, recordings, one) = pool_of(&model, 3);
     let compiled: Vec<_> = (1..=5).map(|batch| training(&model, batch)).collect();
-    let ids: Vec<_> = compiled.iter().map(|c| recordings.id_of(&GraphKey::of(c, WHOLE))).collect();
+    let ids: Vec<_> = compiled.iter().map(|c| recordings.id_of(&GraphKey::of(c))).collect();
     assert!(compiled.iter().all(|c| lend(&whole, c).unwrap().recording_bytes() <= one));
     let there = || -> Vec<bool> { ids.iter().map(|id| recordings.presence(*id) == Some(Presence::There)).collect() };
     assert_eq!(there(), [false, false, true, true, true]);
@@ -365,7 +370,7 @@ fn the_pool_keeps_its_budget_by_what_was_not_used_for_longest() {
         format!("it was dropped to keep the budget of {budget}")
     });
     let report = recordings.report();
-    let facts = report.keys.iter().find(|f| f.key == GraphKey::of(&compiled[2], WHOLE)).unwrap();
+    let facts = report.keys.iter().find(|f| f.key == GraphKey::of(&compiled[2])).unwrap();
     assert_eq!((facts.hits, facts.last_step, facts.captures, facts.is_there), (1, 9, 1, true));
     assert_eq!((report.counts.made_ahead, report.counts.evictions, report.counts.misses), (1, 3, 7));
     assert!(report.counts.peak_bytes <= report.counts.budget_bytes + one);
@@ -377,7 +382,7 @@ fn one_that_has_no_room_is_refused_and_says_so() {
     let whole = founded(&model, 1);
     let recordings = whole.pool().unwrap();
     let compiled = training(&model, 3);
-    let id = recordings.id_of(&GraphKey::of(&compiled, WHOLE));
+    let id = recordings.id_of(&GraphKey::of(&compiled));
     assert!(recordings.why_absent(id).contains("not needed before"));
     assert!(recordings.make(id, "a test", || Ok::<_, ExecError>(Arc::clone(&compiled))).unwrap());
     assert_eq!(recordings.presence(id), Some(Presence::Refused));
@@ -399,7 +404,7 @@ fn changing_between_recordings_counts_hits_and_takes_no_time() {
     let recordings = Arc::clone(whole.pool().unwrap());
     let compiled = [training(&model, 3), training(&model, 5)];
     compiled.iter().for_each(|c| drop(lend(&whole, c).unwrap()));
-    let ids = compiled.each_ref().map(|c| recordings.id_of(&GraphKey::of(c, WHOLE)));
+    let ids = compiled.each_ref().map(|c| recordings.id_of(&GraphKey::of(c)));
     let mut lent = LentStep::find(&recordings, ids[0], 1).unwrap();
     assert!(LentStep::find(&recordings, ids[0], 1).is_none());
     let started = std::time::Instant::now();
@@ -420,8 +425,8 @@ fn keys_without_a_recording_are_forgotten_one_day() {
     let model = adam();
     let whole = founded(&model, u64::MAX);
     let recordings = whole.pool().unwrap();
-    let own = GraphKey::of(whole.compiled(), WHOLE);
-    let first = recordings.id_of(&GraphKey::of(whole.compiled(), "path 0"));
+    let own = GraphKey::of(whole.compiled());
+    let first = recordings.id_of(&own.resized(own.signature().inputs.clone(), "path -1"));
     for path in 0..3000 {
         let key = own.resized(own.signature().inputs.clone(), &format!("path {path}"));
         recordings.id_of(&key);

@@ -51,6 +51,9 @@ impl Model {
     /// number.
     pub fn with_length(&self, length: usize) -> Result<Self, UnsuitedLength> {
         let refused = |why: String| UnsuitedLength { length, why };
+        if let (Some(path), Some(whole)) = (&self.path, &self.whole) {
+            return Ok(whole.with_batch(self.batch).with_length(length)?.along(path));
+        }
         let whole = self.length().ok_or_else(|| refused("its inputs are no sequences of one length".into()))?;
         if length == whole {
             return Ok(self.clone());

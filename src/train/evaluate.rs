@@ -6,7 +6,7 @@ use super::{TrainError, gpu_times, plant};
 use crate::compile::{Compiled, Options, compile};
 use crate::data::{Dataset, Samples, SamplesRef, Target};
 use crate::exec::cpu::Pool;
-use crate::exec::{Executor, GraphKey, LentStep, Step, WHOLE};
+use crate::exec::{Executor, GraphKey, LentStep, Step};
 use crate::model::losses::is_right;
 use crate::model::{Model, Targets};
 use crate::rewrite::LARGE_SCORES;
@@ -85,14 +85,14 @@ impl Evaluator {
         compiled: Option<Compiled>,
     ) -> Result<Self, TrainError> {
         let compiled = Arc::new(compiled.map_or_else(|| compiled_evaluation(model, machine), Ok)?);
-        let key = GraphKey::of(&compiled, WHOLE);
+        let key = GraphKey::of(&compiled);
         Self::over(key, compiled, owner)
     }
 
     /// An evaluation of a single sample, which answers questions.
     pub(super) fn of_one(model: &Model, machine: &Machine, owner: &LentStep) -> Result<Self, TrainError> {
         let compiled = Arc::new(compiled_evaluation(&model.with_batch(1), machine)?);
-        let key = GraphKey::of_inference(&compiled, WHOLE);
+        let key = GraphKey::of_inference(&compiled);
         Self::over(key, compiled, owner)
     }
 

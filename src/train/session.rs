@@ -17,7 +17,7 @@ use crate::compile::Compiled;
 use crate::data::{self, BatchPlace, Dataset};
 use crate::exec::ExecError;
 use crate::exec::cpu::{Pool, host_target};
-use crate::exec::{Executor, GraphKey, ReadyStage, ReadyTimes, Recording, Step, StepRecord, WHOLE};
+use crate::exec::{Executor, GraphKey, ReadyStage, ReadyTimes, Recording, Step, StepRecord};
 use crate::lower::LValueId;
 use crate::model::{Model, Preset, check};
 use crate::tensor::HostTensor;
@@ -452,7 +452,7 @@ fn eager_note(executor: Executor, train: &Step) -> Option<String> {
 /// Refuses a step that could not be captured, where none may run op by op.
 fn refuse_eager(spec: &SessionSpec, train: &TrainingStep) -> Result<(), TrainError> {
     let why = train.recording().why_eager.filter(|_| spec.is_strict && spec.executor == Executor::Replay);
-    let key = || GraphKey::of(train.compiled(), WHOLE).to_string();
+    let key = || GraphKey::of(train.compiled()).to_string();
     why.map_or(Ok(()), |why| Err(TrainError::OpByOp { step: 1, key: key(), why }))
 }
 

@@ -68,7 +68,7 @@ impl StepPlanner {
     pub(super) fn new(model: &Model, options: Options, seed: u64, wholes: &[Arc<Compiled>]) -> Self {
         let of = |compiled: &Arc<Compiled>| {
             let share = compiled.graph.share.unwrap_or(Share::Last);
-            (share, GraphKey::of(compiled, crate::exec::WHOLE))
+            (share, GraphKey::of(compiled))
         };
         let whole = wholes.iter().map(of).collect();
         Self { model: model.clone(), options, paths: RunPaths::new(model, seed), whole }

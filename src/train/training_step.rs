@@ -7,7 +7,7 @@ use super::watched::Reported;
 use super::{DataFeed, TrainError};
 use crate::compile::Compiled;
 use crate::exec::cpu::Pool;
-use crate::exec::{ExecError, Executor, GraphKey, LentStep, Step, WHOLE};
+use crate::exec::{ExecError, Executor, GraphKey, LentStep, Step};
 use crate::ir::Share;
 use crate::lower::LValueId;
 use std::ops::{Deref, DerefMut};
@@ -39,7 +39,7 @@ impl TrainingStep {
         let mut recorded = Vec::with_capacity(earlier.len());
         if let Some(pool) = last.pool() {
             for compiled in earlier {
-                let key = GraphKey::of(compiled, WHOLE);
+                let key = GraphKey::of(compiled);
                 recorded.push(pool.lend(&key, || Ok::<_, TrainError>(Arc::clone(compiled)))?);
                 pool.pin(&key, true);
             }

@@ -3,7 +3,7 @@
 use super::batch_shape::BatchShape;
 use super::dispatch::Dispatch;
 use super::{Names, Session, StepReport};
-use crate::exec::{EagerSteps, Executor, GraphKey, PoolReport, WHOLE};
+use crate::exec::{EagerSteps, Executor, GraphKey, PoolReport};
 
 /// What the batches of a step used.
 #[derive(Clone, Copy, Debug, Default)]
@@ -50,7 +50,7 @@ impl Session {
         let Some(pool) = self.train.last().pool() else { return PoolReport::default() };
         let mut report = pool.report();
         let made = self.made;
-        let whole = GraphKey::of(self.compiled(), WHOLE);
+        let whole = GraphKey::of(self.compiled());
         let hits = match self.train.dispatch() {
             Some(dispatch) => dispatch.new_hits(),
             // Each of its steps found the one recording of each of its batches.
