@@ -1,12 +1,12 @@
 //! The entries of a pool of recordings, as one thread at a time sees them.
 
-use super::step::Step;
 use super::graph_key::GraphKey;
 use super::pool_report::{EagerSteps, PoolCounts, PoolEvent, PoolEventKind, RecordingFacts};
+use super::step::Step;
 use super::store::StepArena;
 use crate::tensor::Bytes;
 use std::collections::{HashMap, VecDeque};
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use std::thread::ThreadId;
 use std::time::Instant;
 
@@ -66,6 +66,8 @@ pub(super) struct State {
     pub(super) entries: Vec<Entry>,
     pub(super) by_key: HashMap<GraphKey, u32>,
     pub(super) arenas: Vec<(Room, Arc<StepArena>)>,
+    /// Smaller ones, which recordings that are in use or pinned may still run in.
+    pub(super) outgrown: Vec<Weak<StepArena>>,
     pub(super) lookups: u64,
     /// Bytes of all recordings.
     pub(super) recorded: u64,
@@ -148,15 +150,20 @@ impl State {
         self.arenas.iter().find(|(of, _)| *of == room).map(|(_, arena)| Arc::clone(arena))
     }
 
+    /// Bytes of the transient memory of all recordings.
+    fn arena_bytes(&self) -> u64 {
+        let outgrown = self.outgrown.iter().filter_map(Weak::upgrade).map(|arena| arena.bytes()).sum::<u64>();
+        self.arenas.iter().map(|(_, arena)| arena.bytes()).sum::<u64>() + outgrown
+    }
+
     /// Bytes of all recordings and of their transient memory.
     pub(super) fn bytes(&self) -> u64 {
-        self.arenas.iter().map(|(_, arena)| arena.bytes()).sum::<u64>() + self.recorded
+        self.arena_bytes() + self.recorded
     }
 
     pub(super) fn counted(&self) -> PoolCounts {
         let recordings = self.entries.iter().filter(|e| matches!(e.held, Held::Lent | Held::Idle(_))).count();
-        let arena_bytes = self.arenas.iter().map(|(_, arena)| arena.bytes()).sum();
-        PoolCounts { recordings, arena_bytes, bytes: self.bytes(), ..self.counts }
+        PoolCounts { recordings, arena_bytes: self.arena_bytes(), bytes: self.bytes(), ..self.counts }
     }
 
     pub(super) fn event(&mut self, kind: PoolEventKind, key: &GraphKey, about: String) {

@@ -85,6 +85,7 @@ impl RecordingPool {
             entries: Vec::new(),
             by_key: HashMap::new(),
             arenas: vec![(Room::Common, arena)],
+            outgrown: Vec::new(),
             lookups: 1,
             recorded: 0,
             counts: PoolCounts { misses: 1, budget_bytes, ..PoolCounts::default() },
@@ -283,13 +284,11 @@ impl RecordingPool {
         state.counts.eager_steps += 1;
         state.event(PoolEventKind::Missed, key, format!("step {step} ran op by op: {why}"));
         let known = state.eager.iter_mut().find(|known| known.why == why && known.key == *key);
-        match known {
-            Some(known) => (known.steps, known.last_step) = (known.steps + 1, step),
-            None if state.eager.len() < MOST_REASONS => {
-                let (key, why) = (key.clone(), why.to_owned());
-                state.eager.push(EagerSteps { key, why, steps: 1, first_step: step, last_step: step });
-            }
-            None => {}
+        if let Some(known) = known {
+            (known.steps, known.last_step) = (known.steps + 1, step);
+        } else if state.eager.len() < MOST_REASONS {
+            let (key, why) = (key.clone(), why.to_owned());
+            state.eager.push(EagerSteps { key, why, steps: 1, first_step: step, last_step: step });
         }
     }
 
@@ -346,6 +345,7 @@ impl RecordingPool {
                     state.drop_recording(slot, Absence::Outgrown);
                 }
             }
+            state.outgrown.push(Arc::downgrade(&smaller));
         }
         state.arenas.retain(|(of, _)| *of != room);
         state.arenas.push((room, Arc::clone(&larger)));
@@ -409,10 +409,10 @@ impl LentStep {
         self.made_of_it.last_step = number;
     }
 
-    /// Uses that the pool does not know yet.
+    /// Uses that the pool does not know yet, and the step of the last one.
     #[must_use]
-    pub const fn new_hits(&self) -> u64 {
-        self.made_of_it.hits
+    pub const fn new_hits(&self) -> (u64, u64) {
+        (self.made_of_it.hits, self.made_of_it.last_step)
     }
 
     /// Gives this recording back for another one of the same pool, where that is idle. Counts the hit of step `number`.

@@ -138,6 +138,8 @@ pub(super) struct Dispatch {
     known: Vec<Known>,
     last: Option<(Case, u32)>,
     lent: Option<LentStep>,
+    /// The number of the case that it was lent for.
+    lent_for: u32,
     apart: Option<LentStep>,
     /// Where recordings can be made beside the run.
     maker: Option<StepMaker>,
@@ -177,6 +179,7 @@ impl Dispatch {
             known: Vec::new(),
             last: None,
             lent: None,
+            lent_for: 0,
             apart: None,
             maker,
             is_complete: outlook.is_all,
@@ -278,6 +281,337 @@ impl Dispatch {
 
     /// A batch runs with the recording that was lent.
     fn found(&mut self, number: u32, step: u64) -> Result<Chosen, TrainError> {
+        self.lent_for = number;
+        let known = &mut self.known[number as usize];
+        if let Some(lent) = self.lent.as_mut().filter(|_| known.reported.is_none()) {
+            let reported = Reported::of(lent);
+            lent.watch(&reported.read_back())?;
+            known.reported = Some(reported);
+            known.why_eager = lent.recording().why_eager;
+        }
+        if let Some(why) = &known.why_eager {
+            let (why, key) = (format!("it could not be captured: {why}"), known.key.clone());
+            self.runs_eagerly(&key, why, step)?;
+        }
+        Ok(Chosen::Lent(number))
+    }
+
+    /// Notes that a step runs op by op.
+    fn runs_eagerly(&mut self, key: &GraphKey, why: String, step: u64) -> Result<(), TrainError> {
+        if self.manner.executor == Executor::Eager {
+            return Ok(());
+        }
+        if self.manner.is_strict {
+            return Err(TrainError::OpByOp { step, key: key.to_string(), why });
+        }
+        self.pool.note_eager(key, &why, step);
+        self.noted[1] = self.names.number_of(&why);
+        Ok(())
+    }
+
+    /// A batch whose recording is not there.
+    #[cold]
+    fn missed(&mut self, number: u32, step: u64) -> Result<Chosen, TrainError> {
+        self.is_complete = false;
+        let pool = Arc::clone(&self.pool);
+        let known = &mut self.known[number as usize];
+        // A key that was not used for long may have been forgotten.
+        known.id = pool.id_of(&known.key);
+        let (id, case, key) = (known.id, known.case, known.key.clone());
+        let why = pool.why_absent(id);
+        let presence = pool.presence(id);
+        if presence == Some(Presence::Making) {
+            pool.note_wait(&key, &why, step);
+            pool.wait(id);
+            if self.lends(id, step) {
+                return self.found(number, step);
+            }
+        }
+        let Some(maker) = &self.maker else { return self.made_now(number, step, &why) };
+        if self.manner.is_strict && self.manner.executor == Executor::Replay {
+            return Err(TrainError::OpByOp { step, key: key.to_string(), why });
+        }
+        let plan = self.planner.plan(case, step)?;
+        let apart = match pool.apart(Arc::clone(&plan)) {
+            Ok(apart) => apart,
+            // The arena must grow for it, which only a recording makes it do.
+            Err(ExecError::SmallArena { .. }) => return self.made_now(number, step, &why),
+            Err(error) => return Err(error.into()),
+        };
+        if presence != Some(Presence::Refused) {
+            let job = Job { id, case, step, why: "a step needed it", plan: Some(plan) };
+            maker.ask(job, true);
+        }
+        self.known[number as usize].reported = Some(Reported::of(&apart));
+        self.apart = Some(apart);
+        self.runs_eagerly(&key, why, step)?;
+        Ok(Chosen::Apart(number))
+    }
+
+    /// Makes a recording while the step waits for it.
+    fn made_now(&mut self, number: u32, step: u64, why: &str) -> Result<Chosen, TrainError> {
+        let known = &mut self.known[number as usize];
+        known.reported = None;
+        let (key, case) = (known.key.clone(), known.case);
+        self.pool.note_wait(&key, why, step);
+        // What is lent now may be dropped to make room.
+        self.lent = None;
+        let planner = Arc::clone(&self.planner);
+        let mut lent = self.pool.lend(&key, || planner.plan(case, step))?;
+        lent.is_hit(step);
+        self.lent = Some(lent);
+        self.found(number, step)
+    }
+
+    /// Has the recordings of coming steps made, where the run trains beside that. Batches are counted from the one that
+    /// the feed gives next, the first of `step`.
+    pub(super) fn look_ahead(&mut self, step: u64, feed: &DataFeed) -> Result<(), TrainError> {
+        if self.is_complete || self.maker.is_none() {
+            return Ok(());
+        }
+        let counts = self.pool.counts();
+        let room = if counts.evictions == 0 { AHEAD } else { (counts.recordings as u64 / 2).clamp(1, AHEAD) };
+        let batches = self.planner.model().accumulate;
+        let whole = BatchShape::whole(self.planner.model());
+        for ahead in self.seen.max(step) + 1..=step + room {
+            self.seen = ahead;
+            let code = self.planner.paths().code_at(ahead);
+            for batch in 0..batches {
+                let distance = (ahead - step) as usize * batches + batch;
+                let Some(shape) = feed.shape_ahead(distance, &whole) else { continue };
+                self.expect(Case { shape, code, share: Share::of(batch, batches) }, ahead)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Has the recording of a coming step made where it is not there.
+    fn expect(&mut self, case: Case, step: u64) -> Result<(), TrainError> {
+        let number = self.number_of(case, step)?;
+        let known = &mut self.known[number as usize];
+        if known.is_whole {
+            return Ok(());
+        }
+        let presence = self.pool.presence(known.id);
+        if presence.is_none() {
+            known.id = self.pool.id_of(&known.key);
+        }
+        if let (None | Some(Presence::Absent), Some(maker)) = (presence, &self.maker) {
+            maker.ask(Job { id: known.id, case, step, why: "a coming step needs it", plan: None }, false);
+        }
+        Ok(())
+    }
+
+    /// The cases that came up, each with a step of it.
+    pub(super) fn cases(&self) -> Vec<(Case, u64)> {
+        self.known.iter().map(|known| (known.case, known.step)).collect()
+    }
+
+    /// A step of a case that is planned and bound now, to be run op by op.
+    ///
+    /// # Errors
+    /// Where it cannot be planned, or has no room.
+    pub(super) fn planned_now(&self, case: Case, step: u64) -> Result<LentStep, TrainError> {
+        Ok(self.pool.apart(self.planner.plan(case, step)?)?)
+    }
+
+    /// The key of a case that came up.
+    pub(super) fn key(&mut self, case: Case, step: u64) -> Result<GraphKey, TrainError> {
+        let number = self.number_of(case, step)?;
+        Ok(self.known[number as usize].key.clone())
+    }
+
+    /// The step that a batch runs with; nothing where the session keeps it.
+    pub(super) fn step(&self, chosen: Chosen) -> Option<&Step> {
+        match chosen {
+            Chosen::Whole(_) => None,
+            Chosen::Lent(_) => self.lent.as_deref(),
+            Chosen::Apart(_) => self.apart.as_deref(),
+        }
+    }
+
+    /// As [`Self::step`], to run it, and how it is run.
+    pub(super) fn step_mut(&mut self, chosen: Chosen) -> Option<&mut Step> {
+        match chosen {
+            Chosen::Whole(_) => None,
+            Chosen::Lent(_) => self.lent.as_deref_mut(),
+            Chosen::Apart(_) => self.apart.as_deref_mut(),
+        }
+    }
+
+    /// Where the metrics of a batch are; nothing where the session keeps its step.
+    pub(super) fn reported(&self, chosen: Chosen) -> Option<Reported> {
+        match chosen {
+            Chosen::Whole(_) => None,
+            Chosen::Lent(number) | Chosen::Apart(number) => self.known[number as usize].reported,
+        }
+    }
+
+    /// Batches that used the recordings that the session keeps, and the step of the last one.
+    pub(super) const fn of_whole(&self) -> (u64, u64) {
+        self.of_whole
+    }
+
+    /// Whether batches differ in the samples that they use.
+    pub(super) const fn varies_in_rows(&self) -> bool {
+        self.varies_in_rows
+    }
+
+    pub(super) const fn planner(&self) -> &Arc<StepPlanner> {
+        &self.planner
+    }
+
+    /// The numbers of the last batch's path and of the reason why it ran op by op; 0 where there is none.
+    pub(super) const fn noted(&self) -> [u32; 2] {
+        self.noted
+    }
+
+    /// The names behind these numbers.
+    pub(super) const fn names(&self) -> &Names {
+        &self.names
+    }
+
+    /// The key of the recording that is lent, and the uses of it that the pool does not know of, with the last step.
+    pub(super) fn lent_use(&self) -> Option<(&GraphKey, u64, u64)> {
+        let (hits, last_step) = self.lent.as_ref()?.new_hits();
+        Some((&self.known.get(self.lent_for as usize)?.key, hits, last_step))
+    }
+
+    /// Batches that used the recordings that the session keeps, and the step of the last one.
+    of_whole: (u64, u64),
+    varies_in_rows: bool,
+    /// Paths, and reasons why steps ran op by op.
+    names: Names,
+    /// The number of the last batch's path, and of the reason why it ran op by op, where it did.
+    noted: [u32; 2],
+}
+
+impl Dispatch {
+    /// Makes the recordings of an outlook in the pool of `whole`.
+    ///
+    /// # Errors
+    /// Where one of them cannot be made.
+    pub(super) fn new(
+        whole: &LentStep,
+        planner: StepPlanner,
+        outlook: Outlook,
+        manner: Manner,
+    ) -> Result<Option<Self>, TrainError> {
+        let Some(pool) = whole.pool() else { return Ok(None) };
+        let (pool, planner) = (Arc::clone(pool), Arc::new(planner));
+        let is_here = whole.capabilities().memory == MemoryOf::Host;
+        let maker = is_here.then(|| StepMaker::start(Arc::clone(&pool), Arc::clone(&planner))).transpose()?;
+        let mut dispatch = Self {
+            pool,
+            planner,
+            manner,
+            numbers: ByCase::default(),
+            known: Vec::new(),
+            last: None,
+            lent: None,
+            lent_for: 0,
+            apart: None,
+            maker,
+            is_complete: outlook.is_all,
+            seen: 0,
+            of_whole: (0, 0),
+            varies_in_rows: false,
+            names: Names::default(),
+            noted: [0; 2],
+        };
+        dispatch.make_first(outlook)?;
+        Ok(Some(dispatch))
+    }
+
+    /// Makes what was planned, and has the rest made beside the run.
+    fn make_first(&mut self, outlook: Outlook) -> Result<(), TrainError> {
+        let (mut first, mut is_full) = (0, false);
+        let batch = self.planner.model().batch;
+        self.varies_in_rows = outlook.cases.iter().any(|foreseen| foreseen.case.shape.rows != batch);
+        for Foreseen { case, step, plan } in outlook.cases {
+            let number = self.number_of(case, step)?;
+            let known = &self.known[number as usize];
+            if known.is_whole {
+                continue;
+            }
+            let (id, why) = (known.id, "a coming step needs it");
+            match (plan, &self.maker) {
+                (Some(plan), _) if !is_full => {
+                    self.pool.make(id, why, || Ok::<_, TrainError>(plan))?;
+                    first += 1;
+                    // What is made when there is no room drives out what was made for earlier steps.
+                    is_full = self.pool.counts().evictions > 0;
+                }
+                (plan, Some(maker)) if !is_full => maker.ask(Job { id, case, step, why, plan }, false),
+                _ => self.is_complete = false,
+            }
+        }
+        self.is_complete &= !is_full;
+        log::debug!("{first} recordings were made ahead");
+        Ok(())
+    }
+
+    /// The number of a case, of which `step` is one.
+    fn number_of(&mut self, case: Case, step: u64) -> Result<u32, TrainError> {
+        if let Some((last, number)) = self.last
+            && last == case
+        {
+            return Ok(number);
+        }
+        let number = match self.numbers.get(&case) {
+            Some(number) => *number,
+            None => self.new_number(case, step)?,
+        };
+        self.last = Some((case, number));
+        Ok(number)
+    }
+
+    #[cold]
+    fn new_number(&mut self, case: Case, step: u64) -> Result<u32, TrainError> {
+        if self.known.len() >= MOST_CASES {
+            self.numbers.clear();
+            self.known.clear();
+        }
+        let key = self.planner.key(case, step)?;
+        let is_whole = self.planner.is_whole(&key);
+        let id = self.pool.id_of(&key);
+        let number = self.known.len() as u32;
+        let path = if self.planner.paths().vary() { self.names.number_of(key.path()) } else { 0 };
+        self.known.push(Known { case, step, id, key, is_whole, path, reported: None, why_eager: None });
+        self.numbers.insert(case, number);
+        Ok(number)
+    }
+
+    /// Chooses what a batch of `step` runs with.
+    ///
+    /// # Errors
+    /// Where the step would run op by op and must not, and where it cannot be planned.
+    pub(super) fn choose(&mut self, step: u64, case: Case) -> Result<Chosen, TrainError> {
+        self.apart = None;
+        let number = self.number_of(case, step)?;
+        let known = &self.known[number as usize];
+        self.noted = [known.path, 0];
+        if known.is_whole {
+            self.of_whole = (self.of_whole.0 + 1, step);
+            return Ok(Chosen::Whole(case.share));
+        }
+        if self.lends(known.id, step) { self.found(number, step) } else { self.missed(number, step) }
+    }
+
+    /// Whether the recording could be lent.
+    fn lends(&mut self, id: RecordingId, step: u64) -> bool {
+        match &mut self.lent {
+            Some(lent) => lent.change_to(id, step),
+            None => {
+                self.lent = LentStep::find(&self.pool, id, step);
+                self.lent.is_some()
+            }
+        }
+    }
+
+    /// A batch runs with the recording that was lent.
+    fn found(&mut self, number: u32, step: u64) -> Result<Chosen, TrainError> {
+        self.lent_for = number;
         let known = &mut self.known[number as usize];
         if let Some(lent) = self.lent.as_mut().filter(|_| known.reported.is_none()) {
             let reported = Reported::of(lent);

@@ -8,7 +8,6 @@ use super::evaluate::compiled_evaluation;
 use super::kept_state::{KeptState, Place};
 use super::memory_needs::{Parts, needs_of};
 use super::recipe::Recipe;
-use super::run_paths::RunPaths;
 use super::step_cases::StepPlanner;
 use super::stopwatch::Stopwatch;
 use super::training_step::TrainingStep;
@@ -150,13 +149,13 @@ impl Differing {
             DataChoice::Batches(_) => true,
             DataChoice::Resident => false,
         };
-        let may_differ = spec.varies() && (of_data || RunPaths::new(model, seed).vary());
+        let may_differ = spec.varies() && (of_data || model.chooses());
         may_differ.then(|| Self { planner: StepPlanner::new(model, options.clone(), seed, &wholes), outlook: None })
     }
 
     /// Looks at what the run will meet, and plans it.
     fn look(&mut self, spec: &SessionSpec, feed: &DataFeed, waits: bool) -> Result<(), TrainError> {
-        if feed.varies() || self.planner.paths().vary() {
+        if feed.varies() || self.planner.paths().are_chosen() {
             let total = spec.total(feed.limit(self.planner.model().accumulate));
             self.outlook = Some(Outlook::new(&self.planner, feed, total, waits)?);
         }

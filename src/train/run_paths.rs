@@ -9,13 +9,20 @@ use crate::model::{Choices, Model};
 /// The paths of a run.
 pub(super) struct RunPaths {
     choices: Choices,
+    /// Whether there are layers that choose, which may always choose the same.
+    are_chosen: bool,
     seed: u64,
 }
 
 impl RunPaths {
     /// The paths of a run of a network with this seed.
     pub(super) fn new(model: &Model, seed: u64) -> Self {
-        Self { choices: Choices::of(model), seed }
+        Self { choices: Choices::of(model), are_chosen: model.chooses(), seed }
+    }
+
+    /// Whether a step may take another path than an evaluation.
+    pub(super) const fn are_chosen(&self) -> bool {
+        self.are_chosen
     }
 
     /// Whether steps differ in their paths.

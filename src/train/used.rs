@@ -51,16 +51,18 @@ impl Session {
         let mut report = pool.report();
         let made = self.made;
         let whole = GraphKey::of(self.compiled());
-        let hits = match self.train.dispatch() {
-            Some(dispatch) => dispatch.new_hits(),
+        let (hits, last_step) = match self.train.dispatch() {
+            Some(dispatch) => dispatch.of_whole(),
             // Each of its steps found the one recording of each of its batches.
-            None => made * self.train.batches() as u64,
+            None => (made * self.train.batches() as u64, self.done),
         };
-        let (of_whole, last_step) = self.train.dispatch().map_or((hits, self.done), Dispatch::of_whole);
-        report.counts.hits += hits;
-        if let Some(facts) = report.keys.iter_mut().find(|facts| facts.key == whole) {
-            facts.hits += of_whole;
-            facts.last_step = last_step;
+        let lent = self.train.dispatch().and_then(Dispatch::lent_use);
+        for (key, hits, last_step) in lent.into_iter().chain([(&whole, hits, last_step)]) {
+            report.counts.hits += hits;
+            if let Some(facts) = report.keys.iter_mut().find(|facts| facts.key == *key) {
+                facts.hits += hits;
+                facts.last_step = facts.last_step.max(last_step);
+            }
         }
         let why = self.recording().why_eager.filter(|_| !self.varies() && self.executor == Executor::Replay);
         if let Some(why) = why.filter(|_| made > 0) {
