@@ -73,6 +73,8 @@ pub(super) struct State {
     pub(super) recorded: u64,
     pub(super) counts: PoolCounts,
     pub(super) eager: Vec<EagerSteps>,
+    /// The last step that ran op by op.
+    pub(super) last_eager: u64,
     pub(super) events: VecDeque<PoolEvent>,
 }
 

@@ -90,6 +90,7 @@ impl RecordingPool {
             recorded: 0,
             counts: PoolCounts { misses: 1, budget_bytes, ..PoolCounts::default() },
             eager: Vec::new(),
+            last_eager: 0,
             events: VecDeque::new(),
         };
         let id = state.id_of(&GraphKey::of(compiled));
@@ -281,7 +282,9 @@ impl RecordingPool {
     /// Counts a step that ran op by op because its recording was not there, with the reason.
     pub fn note_eager(&self, key: &GraphKey, why: &str, step: u64) {
         let mut state = self.state();
-        state.counts.eager_steps += 1;
+        // Several batches may make a step.
+        let is_new = std::mem::replace(&mut state.last_eager, step) != step;
+        state.counts.eager_steps += u64::from(is_new);
         state.event(PoolEventKind::Missed, key, format!("step {step} ran op by op: {why}"));
         let known = state.eager.iter_mut().find(|known| known.why == why && known.key == *key);
         if let Some(known) = known {

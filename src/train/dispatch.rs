@@ -150,6 +150,8 @@ pub(super) struct Dispatch {
     /// Batches that used the recordings that the session keeps, and the step of the last one.
     of_whole: (u64, u64),
     varies_in_rows: bool,
+    /// Why the whole step replays op by op, where it does.
+    whole_why: Option<String>,
     /// Paths, and reasons why steps ran op by op.
     names: Names,
     /// The number of the last batch's path, and of the reason why it ran op by op, where it did.
@@ -186,6 +188,7 @@ impl Dispatch {
             seen: 0,
             of_whole: (0, 0),
             varies_in_rows: false,
+            whole_why: whole.recording().why_eager.map(|why| format!("it could not be captured: {why}")),
             names: Names::default(),
             noted: [0; 2],
         };
@@ -263,6 +266,10 @@ impl Dispatch {
         self.noted = [known.path, 0];
         if known.is_whole {
             self.of_whole = (self.of_whole.0 + 1, step);
+            if let Some(why) = self.whole_why.clone() {
+                let key = known.key.clone();
+                self.runs_eagerly(&key, why, step)?;
+            }
             return Ok(Chosen::Whole(case.share));
         }
         if self.lends(known.id, step) { self.found(number, step) } else { self.missed(number, step) }
@@ -480,6 +487,8 @@ impl Dispatch {
     /// Batches that used the recordings that the session keeps, and the step of the last one.
     of_whole: (u64, u64),
     varies_in_rows: bool,
+    /// Why the whole step replays op by op, where it does.
+    whole_why: Option<String>,
     /// Paths, and reasons why steps ran op by op.
     names: Names,
     /// The number of the last batch's path, and of the reason why it ran op by op, where it did.
@@ -516,6 +525,7 @@ impl Dispatch {
             seen: 0,
             of_whole: (0, 0),
             varies_in_rows: false,
+            whole_why: whole.recording().why_eager.map(|why| format!("it could not be captured: {why}")),
             names: Names::default(),
             noted: [0; 2],
         };
@@ -593,6 +603,10 @@ impl Dispatch {
         self.noted = [known.path, 0];
         if known.is_whole {
             self.of_whole = (self.of_whole.0 + 1, step);
+            if let Some(why) = self.whole_why.clone() {
+                let key = known.key.clone();
+                self.runs_eagerly(&key, why, step)?;
+            }
             return Ok(Chosen::Whole(case.share));
         }
         if self.lends(known.id, step) { self.found(number, step) } else { self.missed(number, step) }
