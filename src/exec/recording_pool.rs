@@ -143,7 +143,7 @@ impl RecordingPool {
             Some(Held::Absent(Absence::Failed(why))) => format!("it could not be made: {why}"),
             Some(Held::Making(_)) => "it is being made".into(),
             Some(Held::Lent) => "it is in use".into(),
-            _ => "it was not needed before".into(),
+            _ => "it was not made before this step".into(),
         }
     }
 
@@ -283,8 +283,10 @@ impl RecordingPool {
     pub fn note_eager(&self, key: &GraphKey, why: &str, step: u64) {
         let mut state = self.state();
         // Several batches may make a step.
-        let is_new = std::mem::replace(&mut state.last_eager, step) != step;
-        state.counts.eager_steps += u64::from(is_new);
+        if std::mem::replace(&mut state.last_eager, step) == step {
+            return;
+        }
+        state.counts.eager_steps += 1;
         state.event(PoolEventKind::Missed, key, format!("step {step} ran op by op: {why}"));
         let known = state.eager.iter_mut().find(|known| known.why == why && known.key == *key);
         if let Some(known) = known {
@@ -410,6 +412,11 @@ impl LentStep {
     pub const fn is_hit(&mut self, number: u64) {
         self.made_of_it.hits += 1;
         self.made_of_it.last_step = number;
+    }
+
+    /// Forgets the uses that the pool does not know yet: they belong to no step.
+    pub const fn forget_uses(&mut self) {
+        self.made_of_it = Use::NONE;
     }
 
     /// Uses that the pool does not know yet, and the step of the last one.

@@ -383,7 +383,7 @@ fn one_that_has_no_room_is_refused_and_says_so() {
     let recordings = whole.pool().unwrap();
     let compiled = training(&model, 3);
     let id = recordings.id_of(&GraphKey::of(&compiled));
-    assert!(recordings.why_absent(id).contains("not needed before"));
+    assert!(recordings.why_absent(id).contains("not made before"));
     assert!(recordings.make(id, "a test", || Ok::<_, ExecError>(Arc::clone(&compiled))).unwrap());
     assert_eq!(recordings.presence(id), Some(Presence::Refused));
     assert!(recordings.why_absent(id).contains("no room in the budget"), "{}", recordings.why_absent(id));

@@ -478,6 +478,12 @@ impl Dispatch {
         &self.names
     }
 
+    /// Forgets the uses so far, which belong to no step.
+    pub(super) fn forget_uses(&mut self) {
+        self.of_whole = (0, 0);
+        self.lent.iter_mut().for_each(LentStep::forget_uses);
+    }
+
     /// The key of the recording that is lent, and the uses of it that the pool does not know of, with the last step.
     pub(super) fn lent_use(&self) -> Option<(&GraphKey, u64, u64)> {
         let (hits, last_step) = self.lent.as_ref()?.new_hits();

@@ -46,6 +46,7 @@ impl Watched {
         if train.capabilities().record == RecordedAs::Calls {
             guard.warm_up(train, pool)?;
         }
+        train.dispatch_mut().iter_mut().for_each(|dispatch| dispatch.forget_uses());
         feed.resume(start)
     }
 

@@ -277,9 +277,8 @@ fn a_pool_that_is_too_small_keeps_the_bits_and_its_budget() {
     println!("{counts:?}");
     assert!(counts.evictions > 1000 && counts.failures == 0, "{counts:?}");
     assert_eq!(counts.eager_steps, report.eager.iter().map(|eager| eager.steps).sum::<u64>());
-    // Each step found its recording, ran op by op, or waited; one that waited may have found it then.
-    let found = counts.hits + counts.eager_steps;
-    assert!((steps as u64..=steps as u64 + counts.waits).contains(&found), "{counts:?}");
+    // Each step found its recording, perhaps after it had waited for it, or ran op by op.
+    assert_eq!(counts.hits + counts.eager_steps, steps as u64, "{counts:?}");
     assert_eq!(counts.arena_growths, 0);
     if let [_, second, .., last] = resident[..] {
         assert!(last < second + (24 << 20), "the memory grows: {resident:?}");
@@ -313,23 +312,16 @@ fn a_step_that_would_run_op_by_op_ends_a_strict_run_with_its_reason() {
         assert!(message.contains(part), "{message}");
     }
     // Without it, the steps are made, counted and explained.
-    let mut loose = session(&SessionSpec { recordings_bytes: Some(1), is_strict: false, ..spec });
+    let mut loose = session(&SessionSpec { recordings_bytes: Some(1), is_strict: false, ..spec.clone() });
     let reports = whole_run(&mut loose);
     let report = loose.recordings();
     assert_eq!(report.counts.eager_steps, 29, "all but the whole one");
-    assert!(reports.iter().filter(|r| r.eager > 0).count() == 29);
+    assert_eq!(reports.iter().filter(|r| r.eager > 0).count(), 29);
     let why = loose.names().name(reports[0].eager).unwrap();
-    assert!(why.contains("no room in the budget of 1 B") && report.eager.iter().all(|e| *e.why == *why || e.why.contains("no room")));
-    let expected: Vec<_> = whole_run(&mut session(&SessionSpec { recordings_bytes: None, ..loose_spec(&layers_of(), &file) })).iter().map(bits).collect();
+    assert!(why.contains("no room in the budget of 1 B"), "{why}");
+    assert_eq!(report.eager.iter().map(|eager| eager.steps).sum::<u64>(), 29);
+    let expected: Vec<_> = whole_run(&mut session(&spec)).iter().map(bits).collect();
     assert_eq!(reports.iter().map(bits).collect::<Vec<_>>(), expected);
-}
-
-fn layers_of() -> String {
-    text(4, 6, r#"{"type": "dense", "units": 9}"#, CLASSES)
-}
-
-fn loose_spec(text: &str, file: &Path) -> SessionSpec {
-    spec(text, file)
 }
 
 #[test]
