@@ -1,10 +1,10 @@
 //! What a pool of recordings says of itself: counts, keys, reasons and events, all of it plain data.
 
 use super::graph_key::GraphKey;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 /// What became of the look-ups in a pool, and what it holds.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PoolCounts {
     /// Look-ups that found a recording.
     pub hits: u64,
@@ -35,7 +35,6 @@ pub struct PoolCounts {
     /// Bytes that they may take before those that were not used for longest are dropped.
     pub budget_bytes: u64,
     /// Events so far.
-    #[serde(skip)]
     pub events: u64,
 }
 
@@ -98,7 +97,7 @@ impl RecordingFacts {
 }
 
 /// What kind of event it is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum PoolEventKind {
     Made,

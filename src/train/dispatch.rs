@@ -111,8 +111,9 @@ struct Known {
     key: GraphKey,
     /// The recording that the session keeps for itself.
     is_whole: bool,
-    /// The number of its path's name, where paths differ.
+    /// The number of its path's name, where paths differ, and of its key's.
     path: u32,
+    kind: u32,
     /// Where its metrics are, and why it replays op by op where it does: once it was lent.
     reported: Option<Reported>,
     why_eager: Option<String>,
@@ -154,8 +155,10 @@ pub(super) struct Dispatch {
     whole_why: Option<String>,
     /// Paths, and reasons why steps ran op by op.
     names: Names,
-    /// The number of the last batch's path, and of the reason why it ran op by op, where it did.
-    noted: [u32; 2],
+    /// Keys, in the order in which they came up.
+    kinds: Names,
+    /// The numbers of the last batch's path, of the reason why it ran op by op, where it did, and of its key.
+    noted: [u32; 3],
 }
 
 impl Dispatch {
@@ -190,7 +193,8 @@ impl Dispatch {
             varies_in_rows: false,
             whole_why: whole.recording().why_eager.map(|why| format!("it could not be captured: {why}")),
             names: Names::default(),
-            noted: [0; 2],
+            kinds: Names::default(),
+            noted: [0; 3],
         };
         dispatch.make_first(outlook)?;
         Ok(Some(dispatch))
@@ -249,8 +253,9 @@ impl Dispatch {
         let is_whole = self.planner.is_whole(&key);
         let id = self.pool.id_of(&key);
         let number = self.known.len() as u32;
+        let kind = self.kinds.number_of(&key.to_string());
         let path = if self.planner.paths().vary() { self.names.number_of(key.path()) } else { 0 };
-        self.known.push(Known { case, step, id, key, is_whole, path, reported: None, why_eager: None });
+        self.known.push(Known { case, step, id, key, is_whole, path, kind, reported: None, why_eager: None });
         self.numbers.insert(case, number);
         Ok(number)
     }
@@ -263,7 +268,7 @@ impl Dispatch {
         self.apart = None;
         let number = self.number_of(case, step)?;
         let known = &self.known[number as usize];
-        self.noted = [known.path, 0];
+        self.noted = [known.path, 0, known.kind];
         if known.is_whole {
             self.of_whole = (self.of_whole.0 + 1, step);
             if let Some(why) = self.whole_why.clone() {
@@ -468,9 +473,14 @@ impl Dispatch {
         &self.planner
     }
 
-    /// The numbers of the last batch's path and of the reason why it ran op by op; 0 where there is none.
-    pub(super) const fn noted(&self) -> [u32; 2] {
+    /// The numbers of the last batch's path, of the reason why it ran op by op, and of its key; 0 where there is none.
+    pub(super) const fn noted(&self) -> [u32; 3] {
         self.noted
+    }
+
+    /// The number of a key that came up; 0 for any other.
+    pub(super) fn kind_of(&self, key: &GraphKey) -> u32 {
+        self.known.iter().find(|known| known.key == *key).map_or(0, |known| known.kind)
     }
 
     /// The names behind these numbers.
@@ -497,8 +507,10 @@ impl Dispatch {
     whole_why: Option<String>,
     /// Paths, and reasons why steps ran op by op.
     names: Names,
-    /// The number of the last batch's path, and of the reason why it ran op by op, where it did.
-    noted: [u32; 2],
+    /// Keys, in the order in which they came up.
+    kinds: Names,
+    /// The numbers of the last batch's path, of the reason why it ran op by op, where it did, and of its key.
+    noted: [u32; 3],
 }
 
 impl Dispatch {
@@ -533,7 +545,8 @@ impl Dispatch {
             varies_in_rows: false,
             whole_why: whole.recording().why_eager.map(|why| format!("it could not be captured: {why}")),
             names: Names::default(),
-            noted: [0; 2],
+            kinds: Names::default(),
+            noted: [0; 3],
         };
         dispatch.make_first(outlook)?;
         Ok(Some(dispatch))
@@ -592,8 +605,9 @@ impl Dispatch {
         let is_whole = self.planner.is_whole(&key);
         let id = self.pool.id_of(&key);
         let number = self.known.len() as u32;
+        let kind = self.kinds.number_of(&key.to_string());
         let path = if self.planner.paths().vary() { self.names.number_of(key.path()) } else { 0 };
-        self.known.push(Known { case, step, id, key, is_whole, path, reported: None, why_eager: None });
+        self.known.push(Known { case, step, id, key, is_whole, path, kind, reported: None, why_eager: None });
         self.numbers.insert(case, number);
         Ok(number)
     }
@@ -606,7 +620,7 @@ impl Dispatch {
         self.apart = None;
         let number = self.number_of(case, step)?;
         let known = &self.known[number as usize];
-        self.noted = [known.path, 0];
+        self.noted = [known.path, 0, known.kind];
         if known.is_whole {
             self.of_whole = (self.of_whole.0 + 1, step);
             if let Some(why) = self.whole_why.clone() {
@@ -811,9 +825,14 @@ impl Dispatch {
         &self.planner
     }
 
-    /// The numbers of the last batch's path and of the reason why it ran op by op; 0 where there is none.
-    pub(super) const fn noted(&self) -> [u32; 2] {
+    /// The numbers of the last batch's path, of the reason why it ran op by op, and of its key; 0 where there is none.
+    pub(super) const fn noted(&self) -> [u32; 3] {
         self.noted
+    }
+
+    /// The number of a key that came up; 0 for any other.
+    pub(super) fn kind_of(&self, key: &GraphKey) -> u32 {
+        self.known.iter().find(|known| known.key == *key).map_or(0, |known| known.kind)
     }
 
     /// The names behind these numbers.

@@ -38,6 +38,9 @@ pub struct StepReport {
     /// for; otherwise 0.
     #[serde(skip_serializing_if = "is_zero")]
     pub eager: u32,
+    /// The number of the recording that it used, by the session's list of them; 0 where there is only one.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub kind: u32,
 }
 
 #[allow(clippy::trivially_copy_pass_by_ref, reason = "serde hands out references")]

@@ -2,7 +2,7 @@
 
 use super::batch_shape::BatchShape;
 use super::dispatch::Dispatch;
-use super::{Names, Session, StepReport};
+use super::{Names, RecordingsSeen, Session, StepReport};
 use crate::exec::{EagerSteps, Executor, GraphKey, PoolReport};
 
 /// What the batches of a step used.
@@ -10,8 +10,8 @@ use crate::exec::{EagerSteps, Executor, GraphKey, PoolReport};
 pub(super) struct Used {
     rows: usize,
     length: usize,
-    /// The numbers of its path, and of the reason why it ran op by op.
-    noted: [u32; 2],
+    /// The numbers of its path, of the reason why it ran op by op, and of its last recording.
+    noted: [u32; 3],
 }
 
 impl Used {
@@ -20,14 +20,14 @@ impl Used {
         let (Some(BatchShape { rows, length }), Some(dispatch)) = (shape, dispatch) else { return };
         self.rows += if dispatch.varies_in_rows() { rows } else { 0 };
         self.length = self.length.max(length.unwrap_or(0));
-        let [path, eager] = dispatch.noted();
-        self.noted = [path, self.noted[1].max(eager)];
+        let [path, eager, kind] = dispatch.noted();
+        self.noted = [path, self.noted[1].max(eager), kind];
     }
 
     /// The part of a report that says it.
     pub(super) fn report(self) -> StepReport {
-        let Self { rows, length, noted: [path, eager] } = self;
-        StepReport { rows: rows as u32, length: length as u32, path, eager, ..StepReport::default() }
+        let Self { rows, length, noted: [path, eager, kind] } = self;
+        StepReport { rows: rows as u32, length: length as u32, path, eager, kind, ..StepReport::default() }
     }
 }
 
@@ -72,5 +72,12 @@ impl Session {
             report.eager.push(EagerSteps { key: whole, why, steps: made, first_step, last_step });
         }
         report
+    }
+
+    /// The recordings as a window is told of them.
+    #[must_use]
+    pub fn recordings_seen(&self) -> RecordingsSeen {
+        let kind = |key: &GraphKey| self.train.dispatch().map_or(0, |dispatch| dispatch.kind_of(key));
+        RecordingsSeen::of(self.recordings(), self.done, |facts| kind(&facts.key))
     }
 }
