@@ -1,6 +1,6 @@
 //! The recordings of a run in words, and which of them ran where in it.
 
-use crate::studio::view_models::format::{count, micros};
+use crate::studio::view_models::format::{counted, exact, micros};
 use crate::tensor::Bytes;
 use crate::train::{RecordingSeen, RecordingsSeen};
 
@@ -29,10 +29,10 @@ pub fn cells(seen: &RecordingSeen) -> [String; COLUMNS.len()] {
     let nodes = if seen.nodes > 0 { seen.nodes } else { seen.calls };
     [
         state.to_owned(),
-        count(seen.hits),
-        or_dash(seen.last_step > 0, count(seen.last_step)),
+        exact(seen.hits),
+        or_dash(seen.last_step > 0, exact(seen.last_step)),
         or_dash(seen.captures > 0, micros(seen.capture_us as f64)),
-        or_dash(nodes > 0, count(nodes as u64)),
+        or_dash(nodes > 0, exact(nodes as u64)),
         or_dash(seen.bytes > 0, Bytes(seen.bytes).to_string()),
         seen.why_eager.clone().unwrap_or_else(|| seen.why.clone()),
     ]
@@ -43,21 +43,21 @@ pub fn cells(seen: &RecordingSeen) -> [String; COLUMNS.len()] {
 pub fn counts_text(seen: &RecordingsSeen) -> String {
     let c = &seen.counts;
     let mut text = format!(
-        "{} there, {} hits, {} misses ({} made ahead), {} evictions; {} of {} with {} of transient memory",
-        count(c.recordings as u64),
-        count(c.hits),
-        count(c.misses),
-        count(c.made_ahead),
-        count(c.evictions),
+        "{} there, {}, {} ({} made ahead), {}; {} of {} with {} of transient memory",
+        exact(c.recordings as u64),
+        counted(c.hits, "hit"),
+        counted(c.misses, "miss"),
+        exact(c.made_ahead),
+        counted(c.evictions, "eviction"),
         Bytes(c.bytes),
         Bytes(c.budget_bytes),
         Bytes(c.arena_bytes),
     );
     if c.waits > 0 {
-        text.push_str(&format!("; {} steps waited", count(c.waits)));
+        text.push_str(&format!("; {} waited", counted(c.waits, "step")));
     }
     if c.eager_steps > 0 {
-        text.push_str(&format!("; {} steps ran op by op", count(c.eager_steps)));
+        text.push_str(&format!("; {} ran op by op", counted(c.eager_steps, "step")));
     }
     text
 }
@@ -124,7 +124,7 @@ mod tests {
         assert_eq!((&eager[0][..], &eager[6][..]), ("op by op", "no"));
         let counts = PoolCounts { eager_steps: 2, waits: 1, recordings: 3, ..PoolCounts::default() };
         let text = counts_text(&RecordingsSeen { counts, ..RecordingsSeen::default() });
-        assert!(text.starts_with("3 there, 0 hits") && text.ends_with("1 steps waited; 2 steps ran op by op"), "{text}");
+        assert!(text.starts_with("3 there, 0 hits") && text.ends_with("1 step waited; 2 steps ran op by op"), "{text}");
     }
 
     #[test]
