@@ -409,6 +409,21 @@ impl<'g> Lowerer<'g> {
         self.arranged(x, layout)
     }
 
+    /// A part of a value's memory: `len` elements from `start` on.
+    pub fn part(&mut self, of: LValueId, start: usize, len: usize, what: &str) -> LValueId {
+        let value = self.lv(of);
+        let part = LValue {
+            name: format!("{}.{what}", value.name),
+            shape: Shape::from([len]),
+            layout: Layout::Plain,
+            alias: Some(Alias { of, start }),
+            persistent: false,
+            param: None,
+            ..value.clone()
+        };
+        self.push(part)
+    }
+
     /// An unnamed intermediate like graph value `y`.
     pub fn partial(&mut self, y: ValueId, layout: Layout, what: &str) -> LValueId {
         let id = self.lower_value(y, layout);

@@ -25,6 +25,8 @@ pub const BUNDLED: &[Bundled] = bundled![
     "gru-digits",
     "gpt-sums",
     "gpt-source",
+    "bucketed-text",
+    "short-batches",
     "lstm-waves",
     "two-inputs",
     "spirals",

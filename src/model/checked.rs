@@ -123,12 +123,6 @@ impl Model {
     pub const fn samples_a_step(&self) -> usize {
         self.batch * self.accumulate
     }
-
-    /// The same model for another batch size.
-    #[must_use]
-    pub fn with_batch(&self, batch: usize) -> Self {
-        Self { batch, ..self.clone() }
-    }
 }
 
 /// What is known of one layer of a document, with or without mistakes.

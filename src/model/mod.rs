@@ -35,6 +35,7 @@ mod path_codes;
 mod preset;
 pub mod random;
 mod read;
+mod resized;
 mod rng;
 mod schedule;
 pub mod schema;
@@ -65,9 +66,10 @@ pub use param::{Init, LayerId, Param, ParamId, ParamKind};
 pub use path::{LayerPath, ListField, ListId, ListPath, NoPath, Segment};
 pub use path_codes::Choices;
 pub use preset::{
-    ColumnRange, DataSource, DataSpec, Header, Precision, Preset, SplitKind, TargetColumn, Tokens, TrainSpec,
+    ColumnRange, DataSource, DataSpec, Header, LastBatch, Precision, Preset, SplitKind, TargetColumn, Tokens, TrainSpec,
 };
 pub use read::{MAX_PRESET_BYTES, Rejected, read_partly, read_preset, read_preset_file, read_value};
+pub use resized::UnsuitedLength;
 pub use rng::Rng;
 pub use schedule::{Schedule, ScheduleKind};
 pub use spec::Fields;

@@ -147,6 +147,17 @@ impl Watched {
         let grad_norm = next(self.grad_norm.is_some(), 0.0);
         let loss_scale = next(self.loss_scale.is_some(), f32::NAN);
         let step_us = record.step_us;
-        StepReport { step, loss, update_max, grad_norm, accuracy, lr, loss_scale, step_us, feed_us }
+        StepReport {
+            step,
+            loss,
+            update_max,
+            grad_norm,
+            accuracy,
+            lr,
+            loss_scale,
+            step_us,
+            feed_us,
+            ..StepReport::default()
+        }
     }
 }
