@@ -26,6 +26,7 @@ mod loaded_data;
 mod memory_needs;
 mod messages;
 mod names;
+mod moved;
 mod nan_guard;
 mod pen;
 #[doc(hidden)]

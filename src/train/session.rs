@@ -2,6 +2,7 @@
 
 use super::checkpoint::Resumed;
 use super::evaluate::{Evaluation, Evaluator};
+use super::moved::of_all_parameters;
 use super::nan_guard::{Guard, parameters_are_finite};
 use super::plant;
 use super::preparation::{BroughtUp, bring_up};
@@ -353,7 +354,7 @@ impl Session {
     pub fn layer_updates(&self) -> Result<Cow<'_, [f32]>, TrainError> {
         let (step, ids) = self.train.reports();
         match ids.update_max_seg {
-            Some(id) => Ok(step.stored::<f32>(id)?),
+            Some(id) => Ok(of_all_parameters(&step.compiled().plan.program, step.stored::<f32>(id)?)),
             None => Ok(Cow::Borrowed(&[])),
         }
     }

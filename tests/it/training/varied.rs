@@ -375,12 +375,19 @@ fn lengths_of_a_text_go_to_buckets() {
     assert_eq!(lengths, [4, 8, 16]);
     assert!(reports.iter().all(|r| r.rows == 0 && r.loss.is_finite()));
     let refused = |buckets: &str| Session::prepare(&spec(&text(buckets))).err().unwrap().to_string();
-    assert!(refused("[4, 17]").contains("data.buckets: found 17; expected lengths from 1 to 16"), "{}", refused("[4, 17]"));
+    assert!(
+        refused("[4, 17]").contains("data.buckets: found 17; expected lengths from 1 to 16"),
+        "{}",
+        refused("[4, 17]")
+    );
     assert!(read_preset(&text("[8, 4]")).is_err());
     // All of a text in each bucket: the run without the field, with more to say.
     let whole = whole_run(&mut session(&spec(&text("[16]"))));
     let plain = whole_run(&mut session(&spec(&text("[]"))));
-    assert_eq!(whole.iter().map(|r| r.loss.to_bits()).collect::<Vec<_>>(), plain.iter().map(|r| r.loss.to_bits()).collect::<Vec<_>>());
+    assert_eq!(
+        whole.iter().map(|r| r.loss.to_bits()).collect::<Vec<_>>(),
+        plain.iter().map(|r| r.loss.to_bits()).collect::<Vec<_>>()
+    );
 }
 
 #[test]
