@@ -31,3 +31,6 @@ impl LayerSpec {
         each_layer!(self, l => LayerType::settled(l, value).into())
     }
 }
+
+#[cfg(test)]
+mod tests;
