@@ -3,7 +3,7 @@
 use super::field_value::{FieldValue, NumberOrName};
 use super::mistakes::FieldChecks;
 use super::spec::{Fields, describe};
-use crate::tensor::random_words;
+use crate::tensor::{plural, random_words};
 use serde_json::{Value, json};
 use std::fmt::Write as _;
 
@@ -215,7 +215,8 @@ impl Choose {
 fn check_weights(weights: &[f64], most: usize, what: &str, fields: &mut FieldChecks<'_>) {
     if weights.len() != most + 1 {
         let help = format!("expected {}, one for each value from 0 to {most}: {what}", most + 1);
-        fields.fail("choose.weights", format!("found {} weights", weights.len()), help);
+        let found = format!("found {} {}", weights.len(), plural(weights.len() as u64, "weight"));
+        fields.fail("choose.weights", found, help);
         return;
     }
     let is_weight = |weight: &f64| weight.is_finite() && *weight >= 0.0;

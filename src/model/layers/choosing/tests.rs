@@ -82,7 +82,7 @@ fn values_are_those_of_the_layer() {
     let of = |choose: &str| branch(&format!(r#""choose": {choose}"#));
     expect(&of(r#"{"by": "cycle", "values": [0, 2]}"#), "layers[1].choose.values[1]", "found 2");
     expect(&of(r#"{"by": "cycle", "values": []}"#), "layers[1].choose.values", "the list is empty");
-    expect(&of(r#"{"by": "random", "weights": [1]}"#), "layers[1].choose.weights", "found 1 weights");
+    expect(&of(r#"{"by": "random", "weights": [1]}"#), "layers[1].choose.weights", "found 1 weight");
     expect(&of(r#"{"by": "random", "weights": [1, -1]}"#), "layers[1].choose.weights[1]", "found -1");
     expect(&of(r#"{"by": "random", "weights": [0, 0]}"#), "layers[1].choose.weights", "their sum is 0");
     expect(&of(r#"{"by": "schedule", "at": []}"#), "layers[1].choose.at", "the list is empty");
