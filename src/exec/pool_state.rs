@@ -234,4 +234,3 @@ impl State {
         self.evict(is_new.then_some(id.slot));
     }
 }
-

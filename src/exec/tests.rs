@@ -270,7 +270,9 @@ fn a_recording_that_another_thread_keeps_is_refused_at_once() {
     let short = lend(&whole, &compiled).unwrap();
     let lend_there = |wanted: &Arc<Compiled>| {
         let key = GraphKey::of(wanted);
-        std::thread::scope(|scope| scope.spawn(|| recordings.lend(&key, || Ok(Arc::clone(wanted))).err()).join().unwrap())
+        std::thread::scope(|scope| {
+            scope.spawn(|| recordings.lend(&key, || Ok(Arc::clone(wanted))).err()).join().unwrap()
+        })
     };
     for kept in [&compiled, whole.compiled()] {
         assert!(matches!(lend_there(kept), Some(ExecError::StepLent(_))));
@@ -416,7 +418,9 @@ fn changing_between_recordings_counts_hits_and_takes_no_time() {
     assert_eq!(lent.compiled().model.batch, 3);
     drop(lent);
     assert_eq!(recordings.counts().hits, ROUNDS);
-    let of = |batch: usize| recordings.report().keys.iter().find(|f| f.key.to_string().contains(&format!("x f32[{batch}"))).cloned();
+    let of = |batch: usize| {
+        recordings.report().keys.iter().find(|f| f.key.to_string().contains(&format!("x f32[{batch}"))).cloned()
+    };
     assert_eq!(of(3).map(|f| f.hits + of(5).unwrap().hits), Some(ROUNDS));
 }
 

@@ -143,7 +143,10 @@ impl BatchFile<'_> {
         let refused = |message: String, help: String| Err(TrainError::file(self.path, message, help));
         let (found, dtype) = (&tensor.shape, tensor.dtype);
         if found.0[..] != [count] {
-            return refused(format!("{name} has shape {found}"), format!("there are {count} batches, so give [{count}]"));
+            return refused(
+                format!("{name} has shape {found}"),
+                format!("there are {count} batches, so give [{count}]"),
+            );
         }
         let Some(values) = Self::whole(tensor) else {
             return refused(format!("{name} holds {dtype}"), "expected i32".into());

@@ -60,7 +60,9 @@ impl Lengths {
             Err(TrainError::Preset(vec![Diagnostic { layer, path, message, help }]))
         };
         let of_samples = match (&spec.source, x) {
-            (DataSource::Text { .. } | DataSource::SourceCode, Samples::Windows(_)) if model.labels().rank() == 1 => None,
+            (DataSource::Text { .. } | DataSource::SourceCode, Samples::Windows(_)) if model.labels().rank() == 1 => {
+                None
+            }
             (DataSource::Csv { .. }, Samples::Tokens(tokens)) => {
                 let width = model.length().unwrap_or(1).max(1);
                 Some(tokens.chunks_exact(width).map(own_length).collect())

@@ -4,9 +4,7 @@ use super::batch_file::{GivenBatches, Labels, given_batches};
 use super::batch_shape::{BatchShape, Lengths};
 use super::gather::{Given, gather, gather_targets};
 use super::{TensorFile, TrainError};
-use crate::data::{
-    BatchPlace, BatchTargets, Batches, Dataset, Position, RowPart, Samples, SamplesRef, Split, Target,
-};
+use crate::data::{BatchPlace, BatchTargets, Batches, Dataset, Position, RowPart, Samples, SamplesRef, Split, Target};
 use crate::exec::{Step, samples_to_stored};
 use crate::lower::{LValueId, Layout, Program};
 use crate::model::{Content, DataSpec, LastBatch, Model, Rng, Targets};

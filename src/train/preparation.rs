@@ -96,7 +96,8 @@ pub(super) fn bring_up(
             touched
         };
         let keeping = keeps_in_memory.then(|| spawn(scope, "snapshot", touched)).transpose()?;
-        let mut differing = Differing::new(spec, model, &options, seed, [&earlier[..], &[Arc::clone(&compiled)]].concat());
+        let mut differing =
+            Differing::new(spec, model, &options, seed, [&earlier[..], &[Arc::clone(&compiled)]].concat());
         // What steps differ in depends on the data, and the memory of all of them on that.
         let (fed, loading) = if differing.is_none() { (None, Some(loading)) } else { (joined(loading)?, None) };
         if let Some(differing) = &mut differing {
@@ -115,7 +116,10 @@ pub(super) fn bring_up(
         };
         watch.report(ReadyStage::Parameters);
         let mut train = TrainingStep::new(train, &earlier, model.accumulate)?;
-        let fed = match loading { Some(loading) => joined(loading)?, None => fed };
+        let fed = match loading {
+            Some(loading) => joined(loading)?,
+            None => fed,
+        };
         let Fed { feed, notes, compared } = match fed {
             Some(fed) => fed,
             None => Fed { feed: DataFeed::resident(&mut train, model, seed)?, notes: Vec::new(), compared: None },

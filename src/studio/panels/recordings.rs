@@ -95,7 +95,8 @@ fn table_ui(ui: &mut Ui, recordings: &[RecordingSeen]) {
             });
             for text in cells(seen) {
                 row.col(|ui| {
-                    ui.add(Label::new(RichText::new(&text).size(12.0)).truncate().selectable(false)).on_hover_text(text);
+                    ui.add(Label::new(RichText::new(&text).size(12.0)).truncate().selectable(false))
+                        .on_hover_text(text);
                 });
             }
         });

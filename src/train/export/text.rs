@@ -1,7 +1,7 @@
 //! Curves as text: a table with commas, or one JSON object a line with the fields of a run's log.
 
-use crate::train::{Names, StepReport};
 use crate::train::runs::{Curves, EvaluationPoint, LayerCurves, Quantity};
+use crate::train::{Names, StepReport};
 use serde::Serialize;
 use std::io::{self, Write};
 
