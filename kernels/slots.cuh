@@ -12,6 +12,7 @@ struct bias_grad { enum : int { DY = 0, DB_PREV = 1, DB = 2, WORK = 3 }; };
 struct add { enum : int { A = 0, B = 1, Y = 2 }; };
 struct add_act { enum : int { A = 0, B = 1, SAVED = 2, Y = 3 }; };
 struct cast { enum : int { X = 0, Y = 1 }; };
+struct scale { enum : int { X = 0, Y = 1 }; };
 struct concat { enum : int { X0 = 0, X1 = 1, X2 = 2, X3 = 3, X4 = 4, X5 = 5, X6 = 6, X7 = 7, Y = 8 }; };
 struct slice { enum : int { X = 0, Y = 1 }; };
 struct multiply { enum : int { A = 0, B = 1, Y = 2 }; };

@@ -140,11 +140,24 @@ impl CpuOnly {
         Some(Self { op: op.kind.name(), owner })
     }
 
-    /// The first such operation of a model's training step.
+    /// The first such operation of a model's training step, on any path through its layers.
     #[must_use]
     pub fn of(model: &Model) -> Option<Self> {
-        let graph = ir::build(model, Mode::Train, Metrics::default(), DType::F32);
-        Self::find(&lower::lower(&graph, model), model)
+        Self::of_precision(model).or_else(|| Self::of_paths(model))
+    }
+
+    /// A loss that is scaled is looked at for all parameters at once, and steps of paths update some of them.
+    fn of_precision(model: &Model) -> Option<Self> {
+        let updates_some = model.precision == Precision::F16 && model.groups.iter().any(|group| *group > 0);
+        updates_some.then(|| Self { op: "the scaled update", owner: "layers that choose (f16)".to_owned() })
+    }
+
+    fn of_paths(model: &Model) -> Option<Self> {
+        model.covering_paths().iter().find_map(|path| {
+            let model = model.along(path);
+            let graph = ir::build(&model, Mode::Train, Metrics::default(), DType::F32);
+            Self::find(&lower::lower(&graph, &model), &model)
+        })
     }
 }
 
@@ -192,6 +205,8 @@ impl Front {
     /// # Errors
     /// Where a step for a GPU holds what no GPU can do, and where a stage fails, which is a defect of this program.
     pub fn new(model: &Model, options: Options) -> Result<Self, CompileError> {
+        // Where layers choose and no path is given, it is the one that evaluations take.
+        let model = &model.in_evaluation();
         let mut times = StageTimes::default();
         let started = Instant::now();
         let graph = ir::build_share(model, options.mode, options.metrics, options.real, options.share);
@@ -205,7 +220,8 @@ impl Front {
         };
         let program = lower::lower_for(&graph, model, filters);
         lower::verify(&program)?;
-        if let Some(found) = CpuOnly::find(&program, model).filter(|_| goal.machine == Machine::Gpu) {
+        let cpu_only = || CpuOnly::of_precision(model).or_else(|| CpuOnly::find(&program, model));
+        if let Some(found) = (goal.machine == Machine::Gpu).then(cpu_only).flatten() {
             return Err(found.into());
         }
         times.lower = started.elapsed();

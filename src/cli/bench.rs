@@ -11,6 +11,7 @@
 //! operations; on a GPU, those of a group share a launch.
 
 use super::args::BenchArgs;
+use super::bench_kinds::Kinds;
 use super::ceilings::Limits;
 use super::error::wrong;
 use super::output::{self, Distribution};
@@ -101,6 +102,9 @@ struct Report {
     /// The largest memory of this process so far, where the system reports it.
     peak_rss_bytes: Option<u64>,
     ops: Vec<OpTime>,
+    /// The kinds of steps of a run whose steps differ; everything above is of the whole step.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    kinds: Option<Kinds>,
 }
 
 #[derive(Serialize)]
@@ -335,7 +339,9 @@ fn measure(found: &Loaded, machine: &Machine, seconds: f64, graph: Option<&Path>
     let measured = Measured::of(&mut bench, plan.program.ops.len(), &machine.ceilings, seconds)?;
     let WholeStep { launches, flops, kernels_us, estimate_us, floor_us } = measured.whole;
     let (eager_us, replay_us) = (measured.eager, measured.replay);
+    let kinds = Kinds::measure(found, &spec, seconds)?;
     Ok(Report {
+        kinds,
         preset: model.name.clone(),
         device: machine.name.clone(),
         threads: machine.threads.count,
@@ -473,6 +479,9 @@ fn text(r: &Report, per_op: bool) -> String {
             output::count(r.samples as u64),
             r.steps_per_sample
         ));
+    }
+    if let Some(kinds) = &r.kinds {
+        out.push_str(&kinds.text());
     }
     if per_op {
         out.push_str(&per_op_text(r));

@@ -6,6 +6,7 @@
 mod arena;
 pub mod args;
 mod bench;
+mod bench_kinds;
 mod capsule;
 mod ceilings;
 pub mod choices;

@@ -5,6 +5,7 @@
 //! what they may be, and is reached through the table that reads, writes and checks layers.
 
 mod builder;
+mod choices;
 mod data;
 mod inputs;
 mod settings;
@@ -40,15 +41,18 @@ pub fn random_preset(seed: u64, size: Size) -> Preset {
 pub fn random_preset_where(seed: u64, size: Size, filter: Filter<'_>) -> Preset {
     let (mut draw, mut of_data) = (Draw::new(seed, size), Draw::for_data(seed, size));
     let (mut of_recipe, mut of_inputs) = (Draw::for_recipe(seed, size), Draw::for_inputs(seed, size));
+    let mut of_choices = Draw::for_choices(seed, size);
     loop {
-        let preset = preset([&mut draw, &mut of_data, &mut of_recipe, &mut of_inputs], (seed, filter));
+        let (mut preset, output) = preset([&mut draw, &mut of_data, &mut of_recipe, &mut of_inputs], (seed, filter));
+        choices::choose(&mut of_choices, &mut preset, &output);
         if check(&preset).model.as_ref().is_some_and(filter) {
             return preset;
         }
     }
 }
 
-fn preset([draw, of_data, of_recipe, of_inputs]: [&mut Draw; 4], (seed, filter): (u64, Filter<'_>)) -> Preset {
+/// A network without layers that choose, and the shape of its output.
+fn preset([draw, of_data, of_recipe, of_inputs]: [&mut Draw; 4], (seed, filter): (u64, Filter<'_>)) -> (Preset, Shape) {
     let size = draw.size();
     let usual = input_shape(draw);
     let vocab = draw.coin(TOKENS).then(|| draw.extreme_or(&[1, 2], |d| d.between(3, 40)));
@@ -69,7 +73,7 @@ fn preset([draw, of_data, of_recipe, of_inputs]: [&mut Draw; 4], (seed, filter):
     if let Some(several) = inputs::several(of_inputs, batch, content, &shape) {
         (inputs, first, input) = (several.inputs, vec![several.first], several.output);
     }
-    let (rest, mut output) = Builder { draw, batch, filter }.layers(count, &input, 0, false);
+    let (rest, mut output) = Builder::new(draw, batch, filter).layers(count, &input, 0, false);
     let mut layers = [first, rest].concat();
     let loss = settings::loss(draw, of_recipe);
     if loss.wants_classes() {
@@ -98,7 +102,7 @@ fn preset([draw, of_data, of_recipe, of_inputs]: [&mut Draw; 4], (seed, filter):
         preset.update.schedule.warmup = preset.update.schedule.warmup.min(train.steps);
         train.accumulate = settings::accumulated(of_recipe);
     }
-    preset
+    (preset, output)
 }
 
 /// Ends layers with a classifier of at least so many classes, or of a vocabulary; gives the shape of its scores.

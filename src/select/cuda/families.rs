@@ -37,7 +37,7 @@ const PRODUCT: &str = "type, which factor is transposed, tile, what follows, one
 const ARRAY: &str = "type, two classes of length";
 
 /// All of them.
-pub const FAMILIES: [KernelFamily; 74] = [
+pub const FAMILIES: [KernelFamily; 75] = [
     family(Gemm, "GemmSimt", PRODUCT, &["rows", "columns", "depth", "splits"]),
     family(Gemm, "GemmMma", PRODUCT, &["rows", "columns", "depth", "splits"]),
     family(Gemm, "GemmDirect", SIZES, &[]),
@@ -72,6 +72,7 @@ pub const FAMILIES: [KernelFamily; 74] = [
     family(Elementwise, "AddAct", "type, functions, two classes of length", &["length"]),
     family(Elementwise, "Add", ARRAY, &["length"]),
     family(Elementwise, "Multiply", ARRAY, &["length"]),
+    family(Elementwise, "Scale", ARRAY, &["length", "factor"]),
     family(Elementwise, "BiasAdd", ARRAY, &["length", "columns"]),
     family(Elementwise, "BiasGrad", "type, sum or total, one phase or two, vectors", &["rows", "columns", "chunks"]),
     family(Elementwise, "Transpose", SIZES, &[]),

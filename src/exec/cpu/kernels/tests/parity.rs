@@ -114,6 +114,7 @@ fn elementwise_operations() {
         }
         check(&OpKind::Add(ops::Add { len }), 1e-6, &[("y", "a")]);
         check(&OpKind::Multiply(ops::Multiply { len }), 1e-6, &[("y", "a")]);
+        check(&OpKind::Scale(ops::Scale { len, factor: Scalar::new(1.25) }), 1e-6, &[("y", "x")]);
         check(&OpKind::Fill(ops::Fill { len }), 0.0, &[]);
     }
 }
