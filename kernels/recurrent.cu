@@ -490,9 +490,9 @@ template <class Shape, bool MMA_, int UB_, int TILES_> struct GridTiles : Shape 
     static constexpr int EACH = ceil_div(16 * UB, THREADS), TURNS = EACH * TILES;
     // Bytes of a group's counter, in front of the rest of the work memory.
     static constexpr int COUNTER = 128;
-    // The first row length from `least` on that is `rest` beyond a multiple of 32: the rows of a fragment are in banks
-    // of their own.
-    static constexpr int pitch(int least, int rest) { return (least + 31 - rest) / 32 * 32 + rest; }
+    // The first row length from `least` on that is an odd multiple of `step`: what a warp reads at once of rows of
+    // factors lies in different banks, with 4 where they are read along the sum, with 8 where they are read across it.
+    static constexpr int pitch(int least, int step) { return (least + step - 1) / (2 * step) * (2 * step) + step; }
 
     DEV void reset(const Args& a, int work) {
         for (int i = threadIdx.x; i < GROUPS * COUNTER / 4; i += THREADS) a.at<u32>(work)[i] = 0;
@@ -526,16 +526,21 @@ template <class Shape, bool MMA_, int UB_, int TILES_> struct GridTiles : Shape 
         const bool valid = k < S::UNITS && c < G * UB && unit < S::UNITS;
         return valid ? factor(a.at<float>(slot)[(i64)k * S::WIDE + c / UB * S::UNITS + unit]) : 0.0f;
     }
-    // c[16x8] += a[16xN] b[Nx8] for N in multiples of 8; a and b give elements by row and column.
-    template <class A, class B> DEV void multiply(float (&c)[4], int from, int to, const A& a, const B& b) {
+    // c[16x8] += a[16xN] b[Nx8] over a stretch of N in multiples of 8. Rows of a are PITCH_A apart; row k of column n of
+    // b is at n * PITCH_B + k where it is ALONG, otherwise at k * PITCH_B + n.
+    template <int PITCH_A, int PITCH_B, bool ALONG>
+    DEV void multiply(float (&c)[4], int from, int to, const float* a, const float* b) {
         const int line = threadIdx.x % 32 / 4, at = threadIdx.x % 4;
+        a += line * PITCH_A;
         if constexpr (MMA) {
             float other[4] = {0.0f, 0.0f, 0.0f, 0.0f};
 #pragma unroll 4
             for (int k = from; k < to; k += 8) {
-                const u32 left[4] = {__float_as_uint(a(line, k + at)), __float_as_uint(a(line + 8, k + at)),
-                    __float_as_uint(a(line, k + at + 4)), __float_as_uint(a(line + 8, k + at + 4))};
-                const u32 right[2] = {__float_as_uint(b(k + at, line)), __float_as_uint(b(k + at + 4, line))};
+                const float *own = a + k + at, *under = own + 8 * PITCH_A;
+                const float* column = b + (ALONG ? line * PITCH_B + k + at : (k + at) * PITCH_B + line);
+                const u32 left[4] = {__float_as_uint(own[0]), __float_as_uint(under[0]), __float_as_uint(own[4]),
+                    __float_as_uint(under[4])};
+                const u32 right[2] = {__float_as_uint(column[0]), __float_as_uint(column[ALONG ? 4 : 4 * PITCH_B])};
                 // Two sums in turn, so that one need not wait for the other.
                 if (k / 8 % 2 == 0) mma_tf32(c, left, right);
                 else mma_tf32(other, left, right);
@@ -543,10 +548,27 @@ template <class Shape, bool MMA_, int UB_, int TILES_> struct GridTiles : Shape 
 #pragma unroll
             for (int i = 0; i < 4; ++i) c[i] += other[i];
         } else {
-#pragma unroll 8
-            for (int k = from; k < to; ++k) {
-                const float upper = a(line, k), lower = a(line + 8, k), left = b(k, 2 * at), right = b(k, 2 * at + 1);
-                c[0] += upper * left, c[1] += upper * right, c[2] += lower * left, c[3] += lower * right;
+#pragma unroll 2
+            for (int k = from; k < to; k += 4) {
+                const Vec<float, 4> upper = load<float, 4>(a + k), lower = load<float, 4>(a + 8 * PITCH_A + k);
+                float left[4], right[4];
+                if constexpr (ALONG) {
+                    const Vec<float, 4> one = load<float, 4>(b + 2 * at * PITCH_B + k);
+                    const Vec<float, 4> two = load<float, 4>(b + (2 * at + 1) * PITCH_B + k);
+#pragma unroll
+                    for (int i = 0; i < 4; ++i) left[i] = one.v[i], right[i] = two.v[i];
+                } else {
+#pragma unroll
+                    for (int i = 0; i < 4; ++i) {
+                        const Vec<float, 2> both = load<float, 2>(b + (k + i) * PITCH_B + 2 * at);
+                        left[i] = both.v[0], right[i] = both.v[1];
+                    }
+                }
+#pragma unroll
+                for (int i = 0; i < 4; ++i) {
+                    c[0] += upper.v[i] * left[i], c[1] += upper.v[i] * right[i];
+                    c[2] += lower.v[i] * left[i], c[3] += lower.v[i] * right[i];
+                }
             }
         }
     }
@@ -585,10 +607,8 @@ template <class Shape, bool MMA, int UB, int TILES> struct RecurrenceGrid : Grid
         for (int item = warp; item < ACROSS * PARTS; item += B::WARPS) {
             const int col = item % ACROSS * 8, part = item / ACROSS;
             float c[4] = {0.0f, 0.0f, 0.0f, 0.0f};
-            B::multiply(
-                c, STEPS * part / PARTS * 8, STEPS * (part + 1) / PARTS * 8,
-                [=](int row, int k) { return states[row * STATE_PITCH + k]; },
-                [=](int k, int n) { return weight[k * PITCH + col + n]; });
+            const int from = STEPS * part / PARTS * 8, past = STEPS * (part + 1) / PARTS * 8;
+            B::template multiply<STATE_PITCH, PITCH, false>(c, from, past, states, weight + col);
             float* to = sums + (part * 16 + line) * SUM_PITCH + col + 2 * at;
             to[0] = c[0], to[1] = c[1];
             to[8 * SUM_PITCH] = c[2], to[8 * SUM_PITCH + 1] = c[3];
@@ -670,9 +690,7 @@ template <class Shape, bool MMA, int UB, int TILES> struct RecurrenceGridBwd : G
         const int warp = threadIdx.x / 32, line = threadIdx.x % 32 / 4, at = threadIdx.x % 4;
         for (int first = warp * 8; first < B::STATES; first += B::WARPS * 8) {
             float c[4] = {0.0f, 0.0f, 0.0f, 0.0f};
-            B::multiply(
-                c, 0, B::COLS, [=](int row, int k) { return values[row * PITCH + k]; },
-                [=](int k, int n) { return weight[(first + n) * PITCH + k]; });
+            B::template multiply<PITCH, PITCH, true>(c, 0, B::COLS, values, weight + first * PITCH);
             float* out = to + line * B::STATES + first + 2 * at;
             store<float, 2>(out, Vec<float, 2>{{c[0], c[1]}});
             store<float, 2>(out + 8 * B::STATES, Vec<float, 2>{{c[2], c[3]}});

@@ -17,6 +17,7 @@ pub enum KernelFile {
     Joined,
     Sequence,
     Attention,
+    Recurrent,
     Loss,
     Optimizer,
     Rates,
@@ -28,7 +29,7 @@ pub enum KernelFile {
 
 impl KernelFile {
     /// All of them, in the order in which a source holds them.
-    pub const ALL: [Self; 13] = [
+    pub const ALL: [Self; 14] = [
         Self::Gemm,
         Self::Conv,
         Self::Norm,
@@ -37,6 +38,7 @@ impl KernelFile {
         Self::Joined,
         Self::Sequence,
         Self::Attention,
+        Self::Recurrent,
         Self::Loss,
         Self::Optimizer,
         Self::Rates,
@@ -56,6 +58,7 @@ impl KernelFile {
             Self::Joined => "joined.cu",
             Self::Sequence => "sequence.cu",
             Self::Attention => "attention.cu",
+            Self::Recurrent => "recurrent.cu",
             Self::Loss => "loss.cu",
             Self::Optimizer => "optimizer.cu",
             Self::Rates => "rates.cu",
