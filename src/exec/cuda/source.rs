@@ -141,6 +141,11 @@ impl KernelSource {
         self.members.iter().any(|spec| spec.file == KernelFile::Clear)
     }
 
+    /// Whether the blocks of its launches wait for each other.
+    pub(super) fn blocks_meet(&self) -> bool {
+        self.members.iter().any(|spec| spec.blocks_meet)
+    }
+
     /// Whether one of its members wants the whole cache of a multiprocessor as shared memory.
     pub(super) fn prefers_shared_memory(&self) -> bool {
         self.members.iter().any(|spec| spec.prefers_shared_memory)

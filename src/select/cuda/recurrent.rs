@@ -211,6 +211,7 @@ impl Walk<'_> {
         let uses_matrices = self.real != Real::F32;
         let arguments = format!("{uses_matrices}, {units}, {tiles}");
         let mut kernel = self.kernel("grid", ["RecurrenceGrid", "RecurrenceGridBwd"], &arguments);
+        kernel.spec.blocks_meet = true;
         let unit = if uses_matrices { "mma" } else { "simt" };
         kernel.tail = format!("{}_{unit}_{units}x{}_v0", kernel.tail, tiles * TILE);
         let sent = if self.is_backward { 8 * TILE * tiles * self.states() * groups * shares } else { 0 };

@@ -107,6 +107,9 @@ pub struct KernelSpec {
     pub declarations: String,
     /// Blocks of a cluster. Where there are several, they belong together and share a launch with no other operation.
     pub cluster_blocks: usize,
+    /// Whether blocks wait for each other, so that all of them must be resident at once. Such a launch is a cooperative
+    /// one, which the driver refuses where they do not fit, and belongs to no other operation.
+    pub blocks_meet: bool,
     /// Whether multiprocessors should give their whole cache to shared memory. A sequence of small products runs faster
     /// where no multiprocessor has to change how it divides its memory from one launch to the next; what streams
     /// through the first-level cache runs slower so, and is left to the driver.
@@ -125,6 +128,7 @@ impl KernelSpec {
             arguments,
             declarations: String::new(),
             cluster_blocks: 1,
+            blocks_meet: false,
             prefers_shared_memory: false,
             pdl: Pdl::default(),
             member: Member::Specialised { general: None },
