@@ -526,8 +526,8 @@ template <class Shape, bool MMA_, int UB_, int TILES_> struct GridTiles : Shape 
         const bool valid = k < S::UNITS && c < G * UB && unit < S::UNITS;
         return valid ? factor(a.at<float>(slot)[(i64)k * S::WIDE + c / UB * S::UNITS + unit]) : 0.0f;
     }
-    // c[16x8] += a[16xN] b[Nx8] over a stretch of N in multiples of 8. Rows of a are PITCH_A apart; row k of column n of
-    // b is at n * PITCH_B + k where it is ALONG, otherwise at k * PITCH_B + n.
+    // c[16x8] += a[16xN] b[Nx8] over a stretch of N in multiples of 8. Rows of a are PITCH_A apart; row k of column n
+    // of b is at n * PITCH_B + k where it is ALONG, otherwise at k * PITCH_B + n.
     template <int PITCH_A, int PITCH_B, bool ALONG>
     DEV void multiply(float (&c)[4], int from, int to, const float* a, const float* b) {
         const int line = threadIdx.x % 32 / 4, at = threadIdx.x % 4;

@@ -95,7 +95,12 @@ struct ValueVerdict {
 }
 
 /// Compares a value with what plain loops expect.
-fn judge_value<T: Judged>(values: &Values<'_, T>, root: LValueId, bytes: &[u8], coarse: Option<Coarse>) -> ValueVerdict {
+fn judge_value<T: Judged>(
+    values: &Values<'_, T>,
+    root: LValueId,
+    bytes: &[u8],
+    coarse: Option<Coarse>,
+) -> ValueVerdict {
     let value = values.program.value(root);
     let slack = flushed(values.kind);
     match values.hosts.get(&root) {

@@ -5,7 +5,8 @@
 //! numbers has specialised members alone: it is compiled for every new size.
 
 use super::spec::KernelFile::{
-    self, Attention, Clear, Conv, Elementwise, Feed, Gemm, Joined, Loss, Norm, Optimizer, Pool, Rates, Recurrent, Sequence,
+    self, Attention, Clear, Conv, Elementwise, Feed, Gemm, Joined, Loss, Norm, Optimizer, Pool, Rates, Recurrent,
+    Sequence,
 };
 
 /// A family of custom kernels: one template of a file in `kernels/`.

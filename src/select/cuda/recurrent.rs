@@ -140,7 +140,8 @@ impl Walk<'_> {
         let powers = [1, 2, 4, 8, 16, 32];
         let most = self.g.batch.div_ceil(self.multiprocessors).min(MOST_SAMPLES);
         let all = powers.into_iter().flat_map(|units| powers.map(|slices| (units, slices)));
-        let divisions = all.flat_map(|(units, slices)| (1..=most).map(move |samples| Division { units, slices, samples }));
+        let divisions =
+            all.flat_map(|(units, slices)| (1..=most).map(move |samples| Division { units, slices, samples }));
         let fitting = divisions.filter(|d| (d.units == 1 || self.is_backward) && self.fits(*d));
         let d = fitting.min_by(|a, b| self.held_us(*a).total_cmp(&self.held_us(*b)))?;
         let Division { units, slices, samples } = d;
@@ -194,7 +195,8 @@ impl Walk<'_> {
         let blocks = self.g.batch.div_ceil(d.samples);
         let waves = blocks.div_ceil(self.multiprocessors * resident) as f64;
         let beside = blocks.div_ceil(self.multiprocessors).min(resident) as f64;
-        2.0 + waves * self.g.positions as f64 * (cycles + (beside - 1.0) * (warps * issued) as f64 / 4.0) / CYCLES_PER_US
+        2.0 + waves * self.g.positions as f64 * (cycles + (beside - 1.0) * (warps * issued) as f64 / 4.0)
+            / CYCLES_PER_US
     }
 
     /// Blocks have units of their own.
@@ -205,7 +207,8 @@ impl Walk<'_> {
             let units = if most == 0 { return None } else { self.g.units.div_ceil(most) };
             Some(Grid { units, tiles, groups, shares: self.g.units.div_ceil(units) })
         });
-        let fitting = grids.filter(|grid| self.grid_bytes(*grid) <= shared && self.on_their_way(*grid) <= MOST_ON_THEIR_WAY);
+        let fitting =
+            grids.filter(|grid| self.grid_bytes(*grid) <= shared && self.on_their_way(*grid) <= MOST_ON_THEIR_WAY);
         let grid = fitting.min_by(|a, b| self.grid_us(*a).total_cmp(&self.grid_us(*b)))?;
         let Grid { units, tiles, groups, shares } = grid;
         let uses_matrices = self.real != Real::F32;
@@ -288,10 +291,7 @@ mod tests {
         RecurrenceGeometry { cell: Cell::Lstm, batch: 64, positions: 128, units: 512, last: false, ..SMALL };
 
     fn ops(geometry: RecurrenceGeometry) -> [OpKind; 2] {
-        [
-            OpKind::Recurrence(ops::Recurrence { geometry }),
-            OpKind::RecurrenceBwd(ops::RecurrenceBwd { geometry }),
-        ]
+        [OpKind::Recurrence(ops::Recurrence { geometry }), OpKind::RecurrenceBwd(ops::RecurrenceBwd { geometry })]
     }
 
     fn cheapest(kind: &OpKind, real: Real) -> CustomKernel {
@@ -324,7 +324,11 @@ mod tests {
                 for (batch, units) in [(1, 1), (3, 7), (40, 96), (64, 512), (700, 130), (2, 3000), (5000, 12)] {
                     for kind in ops(RecurrenceGeometry { cell, batch, units, ..SMALL }) {
                         let found = kernels(&kind, Real::Bf16, &gpu);
-                        assert!(found[0].spec.template.ends_with(if kind.name().ends_with("bwd") { "Bwd" } else { "e" }));
+                        assert!(found[0].spec.template.ends_with(if kind.name().ends_with("bwd") {
+                            "Bwd"
+                        } else {
+                            "e"
+                        }));
                         for kernel in found.iter().filter(|k| k.tail.contains("grid")) {
                             let numbers: Vec<usize> =
                                 kernel.spec.arguments.split(", ").filter_map(|n| n.parse().ok()).collect();

@@ -51,8 +51,10 @@ fn cells() -> Vec<KernelFault> {
         ),
         twin(
             "a GRU resets a state without its bias",
-            ["narrow<T>(inner);\n            const float n = gate<TANH>(gates, 2, x[2] + r * inner);",
-                "narrow<T>(inner);\n            const float n = gate<TANH>(gates, 2, x[2] + r * product[2]);"],
+            [
+                "narrow<T>(inner);\n            const float n = gate<TANH>(gates, 2, x[2] + r * inner);",
+                "narrow<T>(inner);\n            const float n = gate<TANH>(gates, 2, x[2] + r * product[2]);",
+            ],
             &[RECURRENT],
         ),
         twin(
@@ -72,8 +74,10 @@ fn cells() -> Vec<KernelFault> {
         ),
         twin(
             "there is a state before the first position",
-            ["if (step == 0) before[at * UNITS + u] = narrow<T>(0.0f);",
-                "if (step == 0) before[at * UNITS + u] = stored;"],
+            [
+                "if (step == 0) before[at * UNITS + u] = narrow<T>(0.0f);",
+                "if (step == 0) before[at * UNITS + u] = stored;",
+            ],
             &[RECURRENT, WIDE],
         ),
     ]
@@ -133,7 +137,10 @@ fn ways() -> Vec<KernelFault> {
         ),
         twin(
             "a product of a grid lacks a stretch",
-            ["for (int part = 0; part < PARTS && step > 0; ++part)", "for (int part = 1; part < PARTS && step > 0; ++part)"],
+            [
+                "for (int part = 0; part < PARTS && step > 0; ++part)",
+                "for (int part = 1; part < PARTS && step > 0; ++part)",
+            ],
             &[WIDE, WIDE_HALF],
         ),
         twin(
