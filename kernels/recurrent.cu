@@ -598,8 +598,15 @@ template <class Shape, bool MMA, int UB, int TILES> struct RecurrenceGrid : Grid
             Vec<T, V> found{};
             if (first + row < S::BATCH)
                 found = load<T, V>(a.at<T>(Fwd::BEFORE) + S::row(first + row, step) * S::UNITS + k);
+            // As many at once as rows begin at multiples of.
+            constexpr int W = min_i(V, 4);
 #pragma unroll
-            for (int j = 0; j < V; ++j) states[row * STATE_PITCH + k + j] = B::factor(to_float(found.v[j]));
+            for (int piece = 0; piece < V; piece += W) {
+                Vec<float, W> factors;
+#pragma unroll
+                for (int j = 0; j < W; ++j) factors.v[j] = B::factor(to_float(found.v[piece + j]));
+                store<float, W>(states + row * STATE_PITCH + k + piece, factors);
+            }
         }
     }
     DEV void products(const float* weight, const float* states, float* sums) {
