@@ -305,7 +305,7 @@ mod tests {
         let [forward, back] = ways(SMALL);
         let shape = "Walk<float, CELL_GRU, 128, 28, 128, false, false, true>";
         assert_eq!(forward.spec.ty(), format!("RecurrenceHeld<{shape}, 4, 1>"));
-        assert_eq!(back.spec.ty(), format!("RecurrenceHeldBwd<{shape}, 4, 16, 1>"));
+        assert_eq!(back.spec.ty(), format!("RecurrenceHeldBwd<{shape}, 2, 8, 1>"));
         assert_eq!((forward.tail.as_str(), forward.work_bytes), ("tf32_held1x4x1_v0", 0));
         let [forward, back] = ways(LARGE);
         let shape = "Walk<float, CELL_LSTM, 64, 128, 512, false, false, false>";
@@ -354,7 +354,7 @@ mod tests {
                     assert_eq!(is_held, kernels(&kind, Real::F32, &gpu).iter().any(|k| k.tail.contains("held")));
                     // Weights of all threads that there may be.
                     let fits = units * g.wide() <= MOST_THREADS * MOST_HELD;
-                    assert!(is_held == fits || (fits && units * g.wide() > 40_000 - 9_000), "{cell:?} {units}");
+                    assert!(is_held == fits || (fits && units * g.wide() > 31_000), "{cell:?} {units}");
                 }
             }
         }

@@ -24,7 +24,7 @@ pub const WIDE_HALF: &str = r#"{"version": 1, "name": "wide-half", "precision": 
 
 /// A layer whose weight no registers and no shared memory hold.
 pub const STREAMED: &str = r#"{"version": 1, "name": "streamed", "input": {"shape": [3, 4], "batch": 2}, "layers": [
-    {"type": "rnn", "units": 1500, "return": "last"}, {"type": "dense", "units": 3}],
+    {"type": "rnn", "units": 2200, "return": "last"}, {"type": "dense", "units": 3}],
     "loss": {"type": "mse"}, "optimizer": {"type": "sgd", "lr": 0.01}}"#;
 
 const FILE: &str = "recurrent.cu";
