@@ -26,7 +26,7 @@ pub const NETWORKS: [&str; 10] =
     [CLASSES, IMAGES, VALUES, TENSOR, MANY, SEGMENTS, RECURRENT, WIDE, WIDE_HALF, STREAMED];
 
 fn table() -> Vec<KernelFault> {
-    [gpu::table(), gpu_kernels::table(), gpu_recurrent::table()].into_iter().flatten().collect()
+    [gpu_recurrent::table(), gpu::table(), gpu_kernels::table()].into_iter().flatten().collect()
 }
 
 fn proof(check: &str) -> Proof {
