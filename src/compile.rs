@@ -306,21 +306,26 @@ mod tests {
     #[test]
     fn what_has_no_kernel_on_a_gpu_is_named_with_its_layer() {
         let tokens = r#""type": "tokens", "shape": [4], "vocab": 9"#;
-        let model = model(tokens, r#"{"type": "embedding", "units": 5}, {"type": "gru", "units": 3}"#);
+        let model = model(tokens, r#"{"type": "embedding", "units": 330}, {"type": "attention", "heads": 1}"#);
         let error = compile(&model, &Options::train(Target::h200())).unwrap_err();
-        assert_eq!(error.to_string(), "gru of L1:GRU has no GPU kernel yet: use --device cpu");
+        assert_eq!(error.to_string(), "attention of L1:Attention has no GPU kernel yet: use --device cpu");
         assert!(error.is_user() && CpuOnly::of(&model).is_some_and(|found| found.to_string() == error.to_string()));
         assert!(compile(&model, &Options::train(host_target(1))).is_ok());
     }
 
     #[test]
-    fn causal_padding_is_left_to_the_cpu() {
-        let of = |padding: &str| {
-            let layer = format!(r#"{{"type": "conv1d", "filters": 4, "kernel": 3, "padding": "{padding}"}}"#);
-            CpuOnly::of(&model(r#""shape": [8, 2]"#, &layer))
+    fn causal_padding_is_left_to_kernels_of_any_geometry() {
+        let kernels = |padding: &str| {
+            let layer = format!(r#"{{"type": "conv1d", "filters": 64, "kernel": 3, "padding": "{padding}"}}"#);
+            let compiled = compile(&model(r#""shape": [32, 64]"#, &layer), &Options::train(Target::h200())).unwrap();
+            let ops = compiled.selection.program.ops.iter().zip(&compiled.selection.choices);
+            let of_layer = ops.filter(|(op, _)| op.kind.name().starts_with("conv2d"));
+            let offered = of_layer.flat_map(|(_, c)| c.candidates.iter().filter(|k| k.cost_us.is_some()));
+            offered.map(|k| k.kernel.clone()).collect::<Vec<_>>()
         };
-        let causal = CpuOnly { op: "conv2d", owner: "L0:Conv1d".to_owned() };
-        assert_eq!([of("causal"), of("same")], [Some(causal), None]);
+        let (causal, same) = (kernels("causal"), kernels("same"));
+        assert!(!causal.is_empty() && causal.iter().all(|k| k.contains("simt")), "{causal:?}");
+        assert!(same.iter().any(|k| k.contains("cudnn")), "{same:?}");
     }
 
     /// Positions are added to whole samples, not to the rows of the product before them.

@@ -21,6 +21,7 @@ static ELEMENTWISE: &str = include_str!("../../../kernels/elementwise.cu");
 static JOINED: &str = include_str!("../../../kernels/joined.cu");
 static SEQUENCE: &str = include_str!("../../../kernels/sequence.cu");
 static ATTENTION: &str = include_str!("../../../kernels/attention.cu");
+static RECURRENT: &str = include_str!("../../../kernels/recurrent.cu");
 static LOSS: &str = include_str!("../../../kernels/loss.cu");
 static OPTIMIZER: &str = include_str!("../../../kernels/optimizer.cu");
 static RATES: &str = include_str!("../../../kernels/rates.cu");
@@ -38,6 +39,7 @@ fn text_of(file: KernelFile) -> &'static str {
         KernelFile::Joined => JOINED,
         KernelFile::Sequence => SEQUENCE,
         KernelFile::Attention => ATTENTION,
+        KernelFile::Recurrent => RECURRENT,
         KernelFile::Loss => LOSS,
         KernelFile::Optimizer => OPTIMIZER,
         KernelFile::Rates => RATES,
@@ -48,7 +50,7 @@ fn text_of(file: KernelFile) -> &'static str {
 
 /// The kernels' source files, by name.
 #[must_use]
-pub fn sources() -> [(&'static str, &'static str); 13] {
+pub fn sources() -> [(&'static str, &'static str); 14] {
     KernelFile::ALL.map(|file| (file.name(), text_of(file)))
 }
 
@@ -137,6 +139,11 @@ impl KernelSource {
     /// Whether graphs launch it that do not hold it: it clears memory for libraries.
     pub(super) fn stays_in_graphs(&self) -> bool {
         self.members.iter().any(|spec| spec.file == KernelFile::Clear)
+    }
+
+    /// Whether the blocks of its launches wait for each other.
+    pub(super) fn blocks_meet(&self) -> bool {
+        self.members.iter().any(|spec| spec.blocks_meet)
     }
 
     /// Whether one of its members wants the whole cache of a multiprocessor as shared memory.

@@ -19,6 +19,7 @@ mod optimizer;
 mod pool;
 mod rates;
 mod real;
+mod recurrent;
 mod sequence;
 mod spec;
 mod times;
@@ -75,6 +76,7 @@ pub fn custom_kernels(kind: &OpKind, real: Real, gpu: &CudaFacts) -> Vec<CustomK
         elementwise::kernels,
         sequence::kernels,
         attention::kernels,
+        recurrent::kernels,
         loss::kernels,
         optimizer::kernels,
         rates::kernels,

@@ -17,6 +17,7 @@ pub enum KernelFile {
     Joined,
     Sequence,
     Attention,
+    Recurrent,
     Loss,
     Optimizer,
     Rates,
@@ -28,7 +29,7 @@ pub enum KernelFile {
 
 impl KernelFile {
     /// All of them, in the order in which a source holds them.
-    pub const ALL: [Self; 13] = [
+    pub const ALL: [Self; 14] = [
         Self::Gemm,
         Self::Conv,
         Self::Norm,
@@ -37,6 +38,7 @@ impl KernelFile {
         Self::Joined,
         Self::Sequence,
         Self::Attention,
+        Self::Recurrent,
         Self::Loss,
         Self::Optimizer,
         Self::Rates,
@@ -56,6 +58,7 @@ impl KernelFile {
             Self::Joined => "joined.cu",
             Self::Sequence => "sequence.cu",
             Self::Attention => "attention.cu",
+            Self::Recurrent => "recurrent.cu",
             Self::Loss => "loss.cu",
             Self::Optimizer => "optimizer.cu",
             Self::Rates => "rates.cu",
@@ -104,6 +107,9 @@ pub struct KernelSpec {
     pub declarations: String,
     /// Blocks of a cluster. Where there are several, they belong together and share a launch with no other operation.
     pub cluster_blocks: usize,
+    /// Whether blocks wait for each other, so that all of them must be resident at once. Such a launch is a cooperative
+    /// one, which the driver refuses where they do not fit, and belongs to no other operation.
+    pub blocks_meet: bool,
     /// Whether multiprocessors should give their whole cache to shared memory. A sequence of small products runs faster
     /// where no multiprocessor has to change how it divides its memory from one launch to the next; what streams
     /// through the first-level cache runs slower so, and is left to the driver.
@@ -122,6 +128,7 @@ impl KernelSpec {
             arguments,
             declarations: String::new(),
             cluster_blocks: 1,
+            blocks_meet: false,
             prefers_shared_memory: false,
             pdl: Pdl::default(),
             member: Member::Specialised { general: None },

@@ -3,6 +3,7 @@
 
 use super::child::{Child, processors, side_by_side};
 use super::gpu::{self, KernelFault, MANY, REFERENCES, SEGMENTS, TENSOR};
+use super::gpu_recurrent::{self, RECURRENT, STREAMED, WIDE, WIDE_HALF};
 use super::gpu_sequences::TOKENS;
 use super::{CLASSES, FAST, IMAGES, VALUES, gpu_kernels, gpu_sequences, proof_of};
 use std::path::Path;
@@ -22,10 +23,11 @@ const CHILD: &str = "faults::gpu_run::one_fault_in_a_process_of_its_own";
 /// A fault that takes longer hangs.
 const PATIENCE: Duration = Duration::from_secs(150);
 
-pub const NETWORKS: [&str; 7] = [CLASSES, IMAGES, VALUES, TENSOR, MANY, SEGMENTS, TOKENS];
+pub const NETWORKS: [&str; 11] =
+    [CLASSES, IMAGES, VALUES, TENSOR, MANY, SEGMENTS, TOKENS, RECURRENT, WIDE, WIDE_HALF, STREAMED];
 
 fn table() -> Vec<KernelFault> {
-    [gpu::table(), gpu_kernels::table(), gpu_sequences::table()].into_iter().flatten().collect()
+    [gpu_recurrent::table(), gpu::table(), gpu_kernels::table(), gpu_sequences::table()].into_iter().flatten().collect()
 }
 
 fn proof(check: &str) -> Proof {
@@ -72,6 +74,16 @@ fn networks_have_the_kernels_that_they_are_there_for() {
     has(CLASSES, "adam_step", "cluster1x");
     has(VALUES, "adam_step", "cluster1x");
     has(TENSOR, "dense_ce", "");
+    for cell in ["gru", "lstm", "rnn", "rnn_relu"] {
+        has(RECURRENT, &format!("{cell}_f32"), "held");
+        has(RECURRENT, &format!("{cell}_bwd_f32"), "held");
+    }
+    for op in ["lstm", "lstm_bwd", "gru", "gru_bwd"] {
+        has(WIDE, &format!("{op}_f32"), "grid_simt");
+        has(WIDE_HALF, &format!("{op}_bf16"), "grid_mma");
+    }
+    has(STREAMED, "rnn_f32", "stream");
+    has(STREAMED, "rnn_bwd_f32", "stream");
 }
 
 /// What a process found: checks with their outcome, or how it ended.

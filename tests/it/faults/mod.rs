@@ -4,6 +4,7 @@
 mod child;
 mod gpu;
 mod gpu_kernels;
+mod gpu_recurrent;
 mod gpu_run;
 mod gpu_sequences;
 mod layers;

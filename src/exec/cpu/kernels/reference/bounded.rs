@@ -254,6 +254,11 @@ impl<const SUM: i32, const PRODUCT: i32> Real for Bounded<SUM, PRODUCT> {
         Self { error: self.error + other.error, ..self }
     }
 
+    fn kept(self) -> Self {
+        let rounding = if PRODUCT < SUM { power_of_two(-PRODUCT) * self.value.abs() } else { 0.0 };
+        Self::off(self.value, self.error + rounding)
+    }
+
     /// Either side is as far away as the interval is long, and a rounding beyond its ends.
     fn within(self, low: f64, high: f64) -> Self {
         let range = (self.value - low).max(high - self.value).max(0.0);
