@@ -3,6 +3,7 @@
 use crate::exec::cpu::kernels::reference::Real as Number;
 use crate::exec::cpu::kernels::reference::bounded::Bounded;
 use crate::ops::OpKind;
+use crate::select::Choice;
 use crate::select::cuda::Real;
 use crate::tensor::DType;
 
@@ -100,15 +101,17 @@ fn distance<T: Judged>(found: &[f64], expected: &[T]) -> f64 {
     if difference == 0.0 { 0.0 } else { (difference / length.max(1e-30)).sqrt() }
 }
 
-pub(super) const fn is_product(kind: &OpKind) -> bool {
-    matches!(
-        kind,
+/// Whether a kernel rounds the factors of products to the step's type: products do, and attention on tensor cores.
+pub(super) fn rounds_factors(kind: &OpKind, choice: &Choice) -> bool {
+    match kind {
         OpKind::Gemm(_)
-            | OpKind::WeightStep { .. }
-            | OpKind::Conv2d { .. }
-            | OpKind::Conv2dBwdX { .. }
-            | OpKind::Conv2dBwdW { .. }
-    )
+        | OpKind::WeightStep { .. }
+        | OpKind::Conv2d { .. }
+        | OpKind::Conv2dBwdX { .. }
+        | OpKind::Conv2dBwdW { .. } => true,
+        OpKind::Attention { .. } | OpKind::AttentionBwd { .. } => choice.kernel.contains("_mma"),
+        _ => false,
+    }
 }
 
 /// Elements from which the errors of products add up to what they are on average.

@@ -5,7 +5,8 @@
 //! numbers has specialised members alone: it is compiled for every new size.
 
 use super::spec::KernelFile::{
-    self, Attention, Clear, Conv, Elementwise, Feed, Gemm, Joined, Loss, Norm, Optimizer, Pool, Rates, Sequence,
+    self, Attention, AttentionMma, Clear, Conv, Elementwise, Feed, Gemm, Joined, Loss, Norm, Optimizer, Pool, Rates,
+    Sequence,
 };
 
 /// A family of custom kernels: one template of a file in `kernels/`.
@@ -37,7 +38,7 @@ const PRODUCT: &str = "type, which factor is transposed, tile, what follows, one
 const ARRAY: &str = "type, two classes of length";
 
 /// All of them.
-pub const FAMILIES: [KernelFamily; 74] = [
+pub const FAMILIES: [KernelFamily; 76] = [
     family(Gemm, "GemmSimt", PRODUCT, &["rows", "columns", "depth", "splits"]),
     family(Gemm, "GemmMma", PRODUCT, &["rows", "columns", "depth", "splits"]),
     family(Gemm, "GemmDirect", SIZES, &[]),
@@ -93,6 +94,8 @@ pub const FAMILIES: [KernelFamily; 74] = [
     family(Sequence, "TakeBwd", SIZES, &[]),
     family(Attention, "Attention", SIZES, &[]),
     family(Attention, "AttentionBwd", SIZES, &[]),
+    family(AttentionMma, "AttentionMma", SIZES, &[]),
+    family(AttentionMma, "AttentionMmaBwd", SIZES, &[]),
     family(Loss, "SoftmaxCe", "type, smoothing, lanes, vectors", &["rows", "classes"]),
     family(Loss, "SoftmaxCeGrad", "type, smoothing, vectors, two classes of size", &["rows", "classes"]),
     family(Loss, "SoftmaxCeFused", "type, smoothing, threads, lanes, vectors", &["rows", "classes", "blocks"]),

@@ -17,6 +17,8 @@ pub enum KernelFile {
     Joined,
     Sequence,
     Attention,
+    /// Attention on tensor cores.
+    AttentionMma,
     Loss,
     Optimizer,
     Rates,
@@ -28,7 +30,7 @@ pub enum KernelFile {
 
 impl KernelFile {
     /// All of them, in the order in which a source holds them.
-    pub const ALL: [Self; 13] = [
+    pub const ALL: [Self; 14] = [
         Self::Gemm,
         Self::Conv,
         Self::Norm,
@@ -37,6 +39,7 @@ impl KernelFile {
         Self::Joined,
         Self::Sequence,
         Self::Attention,
+        Self::AttentionMma,
         Self::Loss,
         Self::Optimizer,
         Self::Rates,
@@ -56,11 +59,21 @@ impl KernelFile {
             Self::Joined => "joined.cu",
             Self::Sequence => "sequence.cu",
             Self::Attention => "attention.cu",
+            Self::AttentionMma => "attention_mma.cu",
             Self::Loss => "loss.cu",
             Self::Optimizer => "optimizer.cu",
             Self::Rates => "rates.cu",
             Self::Feed => "feed.cu",
             Self::Clear => "clear.cu",
+        }
+    }
+
+    /// The file whose types it builds on; a source holds it in front.
+    #[must_use]
+    pub const fn base(self) -> Option<Self> {
+        match self {
+            Self::AttentionMma => Some(Self::Attention),
+            _ => None,
         }
     }
 }
