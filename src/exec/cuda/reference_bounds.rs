@@ -164,7 +164,7 @@ mod tests {
     #[test]
     fn exponentials_of_losses_may_be_zero_below_the_normal_numbers_and_nothing_else_may() {
         let zero = crate::ops::Scalar::new(0.0);
-        let loss = OpKind::SoftmaxCeFused(ops::SoftmaxCeFused { rows: 4, classes: 5, smoothing: zero });
+        let loss = OpKind::SoftmaxCeFused(ops::SoftmaxCeFused { rows: 4, classes: 5, smoothing: zero, parts: 1 });
         let expected = [Bounded::<24, 24>::exact(2.94e-40)];
         let ratio =
             |kind: &OpKind, found: f64, dtype: DType| judge(&[found], &expected, dtype, None, flushed(kind)).ratio;
