@@ -18,7 +18,9 @@ mod fused_classifier;
 mod fused_optimizer;
 mod half_precision_activations;
 mod half_precision_parameters;
+mod join_gradient_sum;
 mod join_norm_sum;
+mod join_product_sum;
 mod join_sum_activation;
 mod loss_scaling;
 mod relu_bit_mask;
@@ -47,7 +49,7 @@ fn updates_early(goal: &Goal) -> bool {
 }
 
 /// Every pass, in order.
-pub const PASSES: [Pass; 19] = [
+pub const PASSES: [Pass; 21] = [
     Pass::new(
         "fuse_bias",
         FUSING,
@@ -113,6 +115,18 @@ pub const PASSES: [Pass; 19] = [
         IN_HALF,
         "Activations and their gradients are stored in half precision, with everything that shares their memory.",
         half_precision_activations::run,
+    ),
+    Pass::new(
+        "join_product_sum",
+        GPU,
+        "A product adds what is summed with its result: the end of a residual block.",
+        join_product_sum::run,
+    ),
+    Pass::new(
+        "join_gradient_sum",
+        GPU,
+        "The gradient of a layer or RMS normalisation adds the gradient that goes around its residual block.",
+        join_gradient_sum::run,
     ),
     Pass::new(
         "fused_classifier",
