@@ -38,7 +38,7 @@ const PRODUCT: &str = "type, which factor is transposed, tile, what follows, one
 const ARRAY: &str = "type, two classes of length";
 
 /// All of them.
-pub const FAMILIES: [KernelFamily; 76] = [
+pub const FAMILIES: [KernelFamily; 77] = [
     family(Gemm, "GemmSimt", PRODUCT, &["rows", "columns", "depth", "splits"]),
     family(Gemm, "GemmMma", PRODUCT, &["rows", "columns", "depth", "splits"]),
     family(Gemm, "GemmDirect", SIZES, &[]),
@@ -89,6 +89,7 @@ pub const FAMILIES: [KernelFamily; 76] = [
     family(Joined, "Slice", SIZES, &[]),
     family(Sequence, "Embedding", SIZES, &[]),
     family(Sequence, "EmbeddingBwd", SIZES, &[]),
+    family(Sequence, "EmbeddingBwdRows", SIZES, &[]),
     family(Sequence, "AddSinusoids", SIZES, &[]),
     family(Sequence, "Take", SIZES, &[]),
     family(Sequence, "TakeBwd", SIZES, &[]),

@@ -38,6 +38,18 @@ pub const HALF_HEADS: &str = r#"{"version": 1, "name": "half-heads", "precision"
     {"type": "attention", "heads": 2, "causal": true}, {"type": "dense", "units": 3}],
     "loss": {"type": "mse"}, "optimizer": {"type": "adam", "lr": 0.01}}"#;
 
+/// A residual block whose sums are parts of a product and of the gradient of a normalisation.
+pub const BLOCK: &str = r#"{"version": 1, "name": "block", "input": {"shape": [24], "batch": 12}, "layers": [
+    {"type": "dense", "units": 24}, {"type": "residual", "layers": [
+    {"type": "layer_norm"}, {"type": "dense", "units": 24}]}, {"type": "dense", "units": 3}],
+    "loss": {"type": "mse"}, "optimizer": {"type": "adam", "lr": 0.01}}"#;
+
+/// A vocabulary so large that a block has several rows of its table.
+pub const WORDS: &str = r#"{"version": 1, "name": "words",
+    "input": {"type": "tokens", "shape": [6], "vocab": 5000, "batch": 4}, "layers": [
+    {"type": "embedding", "units": 8}, {"type": "flatten"}, {"type": "dense", "units": 3}],
+    "loss": {"type": "mse"}, "optimizer": {"type": "adam", "lr": 0.01}}"#;
+
 /// A mistake in the text of the kernels, networks in which it counts, and the check that must find it in one of them.
 pub struct KernelFault {
     pub name: &'static str,

@@ -1,7 +1,7 @@
 //! Faults in the kernels of a GPU that compute layers and losses: each is found where the kernel is compared with its
 //! plain-loop reference.
 
-use super::gpu::{HALF_HEADS, HEADS, KernelFault, MANY, REFERENCES, TENSOR, fault};
+use super::gpu::{BLOCK, HALF_HEADS, HEADS, KernelFault, MANY, REFERENCES, TENSOR, WORDS, fault};
 use super::{CLASSES, IMAGES, VALUES};
 
 const PRELUDE: &str = "prelude.cuh";
@@ -12,6 +12,7 @@ const POOL: &str = "pool.cu";
 const LOSS: &str = "loss.cu";
 const ELEMENTS: &str = "elementwise.cu";
 const ATTENTION: &str = "attention_mma.cu";
+const SEQUENCE: &str = "sequence.cu";
 
 const fn twin(name: &'static str, text: [&'static str; 3], networks: &'static [&'static str]) -> KernelFault {
     fault(name, text, networks, REFERENCES)
@@ -353,6 +354,29 @@ fn attention() -> Vec<KernelFault> {
 
 fn gradients_of_attention() -> Vec<KernelFault> {
     vec![
+        twin(
+            "rows of a table take the gradient of their neighbours",
+            [SEQUENCE, "sums + listed[begin + j] % EACH * UNITS;", "sums + (listed[begin + j] + 1) % EACH * UNITS;"],
+            &[WORDS],
+        ),
+        twin(
+            "a layer normalisation's gradient leaves out what goes around its block",
+            [
+                NORM,
+                "for (int i = 0; i < V; ++i) g[n][i] += normal[n][i];",
+                "for (int i = 0; i < V; ++i) g[n][i] += 0.0f;",
+            ],
+            &[BLOCK],
+        ),
+        twin(
+            "a product adds what is where its result goes",
+            [
+                GEMM,
+                "load<Out, V>(a.at<Out>(slots::product::C_PREV) + at);",
+                "load<Out, V>(a.at<Out>(slots::product::C) + at);",
+            ],
+            &[BLOCK],
+        ),
         twin(
             "the gradient of scores lacks what the softmax takes off",
             [ATTENTION, "(d[j][v] * by - less[query]);", "(d[j][v] * by);"],

@@ -2,7 +2,7 @@
 //! the device's context, and because it stays planted as long as its process lives.
 
 use super::child::{Child, processors, side_by_side};
-use super::gpu::{self, HALF_HEADS, HEADS, KernelFault, MANY, REFERENCES, SEGMENTS, TENSOR};
+use super::gpu::{self, BLOCK, HALF_HEADS, HEADS, KernelFault, MANY, REFERENCES, SEGMENTS, TENSOR, WORDS};
 use super::{CLASSES, FAST, IMAGES, VALUES, gpu_kernels, proof_of};
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -21,7 +21,7 @@ const CHILD: &str = "faults::gpu_run::one_fault_in_a_process_of_its_own";
 /// A fault that takes longer hangs.
 const PATIENCE: Duration = Duration::from_secs(150);
 
-pub const NETWORKS: [&str; 8] = [CLASSES, IMAGES, VALUES, TENSOR, MANY, SEGMENTS, HEADS, HALF_HEADS];
+pub const NETWORKS: [&str; 10] = [CLASSES, IMAGES, VALUES, TENSOR, MANY, SEGMENTS, HEADS, HALF_HEADS, WORDS, BLOCK];
 
 fn table() -> Vec<KernelFault> {
     gpu::table().into_iter().chain(gpu_kernels::table()).collect()
@@ -71,6 +71,7 @@ fn networks_have_the_kernels_that_they_are_there_for() {
     has(CLASSES, "adam_step", "cluster1x");
     has(VALUES, "adam_step", "cluster1x");
     has(TENSOR, "dense_ce", "");
+    has(WORDS, "embedding_bwd", "_rows16");
     for network in [HEADS, HALF_HEADS] {
         has(network, "attention_", "_mma");
         has(network, "attention_bwd", "_mma");
