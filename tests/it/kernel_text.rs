@@ -78,10 +78,10 @@ fn tail(members: &[KernelSpec]) -> String {
     let at = text.find("namespace member0 {").unwrap();
     let mut head = &text[..at];
     let is_needed = |name: &str| {
-        let files = members.iter().flat_map(|m| [Some(m.file), m.file.base()]).flatten();
-        files.into_iter().any(|file| file.name() == name)
+        let mut files = members.iter().flat_map(|m| [Some(m.file), m.file.base()]).flatten();
+        files.any(|file| file.name() == name)
     };
-    for (name, file) in sources().iter().rev().filter(|(n, _)| is_needed(n)) {
+    for (name, file) in sources().iter().rev().filter(|(n, _)| is_needed(*n)) {
         head = head.strip_suffix(file).unwrap_or_else(|| panic!("{name} is not where it belongs"));
     }
     text[at..].to_owned()
