@@ -71,8 +71,8 @@ template <class A_, int WARPS_, int STREAM_, int BUFFERS_> struct AttendMma {
         }
     }
 
-    // Which probabilities of a tile are kept, from position `first_key` on; `row` is that of its first query among those
-    // of all samples and heads. A query has a byte for every eight keys.
+    // Which probabilities of a tile are kept, from position `first_key` on; `row` is that of its first query among
+    // those of all samples and heads. A query has a byte for every eight keys.
     template <int QUERIES, int KEYS> DEV void draw(u8* mask, const i64* counter, i64 row, int first_key) {
         constexpr int GROUPS = ceil_div(LEN, 64), BYTES = KEYS / 8;
         const int before = first_key % 64 / 16;

@@ -928,9 +928,9 @@ DEV void layer_norm_long_row(const Args& a, int row, float* scratch) {
 }
 }  // namespace norms
 
-// Slots: dy, x, gamma, mean, rstd, dgamma_prev, dbeta_prev, dx, dgamma, dbeta, work, residual. dy, x, dx [ROWS, COLS] of T,
-// gamma, dgamma, dbeta [COLS], mean, rstd [ROWS] float. dx overwrites, dgamma and dbeta accumulate where ACCUMULATE;
-// the order of all sums is fixed.
+// Slots: dy, x, gamma, mean, rstd, dgamma_prev, dbeta_prev, dx, dgamma, dbeta, work, residual. dy, x, dx [ROWS, COLS]
+// of T, gamma, dgamma, dbeta [COLS], mean, rstd [ROWS] float. dx overwrites, dgamma and dbeta accumulate where
+// ACCUMULATE; the order of all sums is fixed.
 //
 // Two phases, each input read once. Phase 0: a block takes CHUNK rows, THREADS / TPR at a time, writes their dx and
 // keeps the sums for dgamma and dbeta of its columns in registers; they go to the work slot as floats

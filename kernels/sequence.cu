@@ -93,8 +93,8 @@ template <class T, int ROWS, int VOCAB, int UNITS, int V, bool ACCUMULATE> struc
 };
 
 // The same for tables of many rows: a block has EACH rows, so that the tokens are looked through VOCAB / EACH times. It
-// lists those of 1,024 tokens that name one of its rows, and adds their rows of dy in the order of the tokens to sums in
-// shared memory, where a thread has groups of V units of all rows. Deterministic and without atomics.
+// lists those of 1,024 tokens that name one of its rows, and adds their rows of dy in the order of the tokens to sums
+// in shared memory, where a thread has groups of V units of all rows. Deterministic and without atomics.
 template <class T, int ROWS, int VOCAB, int UNITS, int V, int EACH, bool ACCUMULATE> struct EmbeddingBwdRows {
     using Slots = slots::embedding_bwd;
     static constexpr int PHASES = 1, THREADS = 256, WARPS = THREADS / 32, LOOKS = 4, CHUNK = THREADS * LOOKS;

@@ -370,9 +370,9 @@ impl LtPlan {
     ///
     /// # Safety
     /// `lt` made this plan and its device's context is current on this thread. `stream` belongs to it. `a`, `b`, `c`
-    /// and, where they are used, `bias`, `c_prev` and `z` are device addresses of as many elements as the shape says, multiples
-    /// of 256 bytes for floats and 128 for 16-bit values; what is written overlaps nothing else. `workspace` is a
-    /// multiple of 256 with [`Self::workspace_bytes`] behind it (or 0 where that is 0). All stay valid, and the
+    /// and, where they are used, `bias`, `c_prev` and `z` are device addresses of as many elements as the shape says,
+    /// multiples of 256 bytes for floats and 128 for 16-bit values; what is written overlaps nothing else. `workspace`
+    /// is a multiple of 256 with [`Self::workspace_bytes`] behind it (or 0 where that is 0). All stay valid, and the
     /// workspace in no other use, until the stream, or every replay of what it captured, has run.
     pub unsafe fn run(&self, lt: &Lt, stream: CUstream, pointers: &Pointers, workspace: u64) -> Result<(), CudaError> {
         debug_assert!(
