@@ -71,9 +71,9 @@ impl BoundCall {
                 let lt = gpu.libraries().lt();
                 let lt = lt.as_ref().ok_or("cuBLASLt is gone")?;
                 let at = |slot: &str| kind.slot(slot).map_or(0, |i| row[i]);
-                let [a, b, bias, c, saved, z] = ["a", "b", "bias", "c", "saved", "z"].map(at);
+                let [a, b, bias, c_prev, c, saved, z] = ["a", "b", "bias", "c_prev", "c", "saved", "z"].map(at);
                 let bias = if at("bias_half") == 0 { bias } else { at("bias_half") };
-                let pointers = Pointers { a, b, bias, c, saved, z };
+                let pointers = Pointers { a, b, bias, c, c_prev, saved, z };
                 // SAFETY: the addresses are the plan's, and the scratch memory is as large as selection was given.
                 unsafe { plan.run(lt, gpu.stream().cast(), &pointers, at("work")) }
             }

@@ -3,6 +3,7 @@
 use crate::exec::cpu::kernels::reference::Real as Number;
 use crate::exec::cpu::kernels::reference::bounded::Bounded;
 use crate::ops::OpKind;
+use crate::select::Choice;
 use crate::select::cuda::Real;
 use crate::tensor::DType;
 
@@ -115,17 +116,19 @@ fn distance<T: Judged>(found: &[f64], expected: &[T]) -> f64 {
     if difference == 0.0 { 0.0 } else { (difference / length.max(1e-30)).sqrt() }
 }
 
-pub(super) const fn is_product(kind: &OpKind) -> bool {
-    matches!(
-        kind,
+/// Whether a kernel rounds the factors of products to the step's type: products do, and attention on tensor cores.
+pub(super) fn rounds_factors(kind: &OpKind, choice: &Choice) -> bool {
+    match kind {
         OpKind::Gemm(_)
-            | OpKind::WeightStep { .. }
-            | OpKind::Conv2d { .. }
-            | OpKind::Conv2dBwdX { .. }
-            | OpKind::Conv2dBwdW { .. }
-            | OpKind::Recurrence(_)
-            | OpKind::RecurrenceBwd(_)
-    )
+        | OpKind::WeightStep { .. }
+        | OpKind::Conv2d { .. }
+        | OpKind::Conv2dBwdX { .. }
+        | OpKind::Conv2dBwdW { .. }
+        | OpKind::Recurrence(_)
+        | OpKind::RecurrenceBwd(_) => true,
+        OpKind::Attention { .. } | OpKind::AttentionBwd { .. } => choice.kernel.contains("_mma"),
+        _ => false,
+    }
 }
 
 /// How much farther than a product its results may be off as a share of their length: what is rounded at a position of
@@ -190,7 +193,7 @@ mod tests {
     #[test]
     fn exponentials_of_losses_may_be_zero_below_the_normal_numbers_and_nothing_else_may() {
         let zero = crate::ops::Scalar::new(0.0);
-        let loss = OpKind::SoftmaxCeFused(ops::SoftmaxCeFused { rows: 4, classes: 5, smoothing: zero });
+        let loss = OpKind::SoftmaxCeFused(ops::SoftmaxCeFused { rows: 4, classes: 5, smoothing: zero, parts: 1 });
         let expected = [Bounded::<24, 24>::exact(2.94e-40)];
         let ratio =
             |kind: &OpKind, found: f64, dtype: DType| judge(&[found], &expected, dtype, None, flushed(kind)).ratio;

@@ -4,7 +4,7 @@
 //! Outputs are poisoned before the kernel runs, so that an element that nobody writes shows, and what is stored beside
 //! the outputs in flat vectors must come out as it went in.
 
-use super::reference_bounds::{Coarse, Judged, flushed, is_product, judge};
+use super::reference_bounds::{Coarse, Judged, flushed, judge, rounds_factors};
 use super::reference_run::{filters_of, run};
 use super::reference_updates::totals;
 use super::reference_values::{Host, Values, from_bytes, to_bytes};
@@ -27,7 +27,9 @@ pub(super) fn compare(step: &mut Step, index: usize, seed: u64) -> Result<Refere
     let real = real_of(program, op, step.ops.compiled.selection.real);
     let coarse = Some(Coarse::of(real, &op.kind));
     match real {
-        _ if !is_product(&op.kind) => compare_as::<Bounded<24, 24>>(step, index, seed, None),
+        _ if !rounds_factors(&op.kind, &step.ops.compiled.selection.choices[index]) => {
+            compare_as::<Bounded<24, 24>>(step, index, seed, None)
+        }
         Real::F32 => compare_as::<Bounded<24, 24>>(step, index, seed, None),
         Real::Tf32 | Real::F16 => compare_as::<Bounded<24, 11>>(step, index, seed, coarse),
         Real::Bf16 => compare_as::<Bounded<24, 8>>(step, index, seed, coarse),

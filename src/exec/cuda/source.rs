@@ -22,6 +22,7 @@ static JOINED: &str = include_str!("../../../kernels/joined.cu");
 static SEQUENCE: &str = include_str!("../../../kernels/sequence.cu");
 static ATTENTION: &str = include_str!("../../../kernels/attention.cu");
 static RECURRENT: &str = include_str!("../../../kernels/recurrent.cu");
+static ATTENTION_MMA: &str = include_str!("../../../kernels/attention_mma.cu");
 static LOSS: &str = include_str!("../../../kernels/loss.cu");
 static OPTIMIZER: &str = include_str!("../../../kernels/optimizer.cu");
 static RATES: &str = include_str!("../../../kernels/rates.cu");
@@ -40,6 +41,7 @@ fn text_of(file: KernelFile) -> &'static str {
         KernelFile::Sequence => SEQUENCE,
         KernelFile::Attention => ATTENTION,
         KernelFile::Recurrent => RECURRENT,
+        KernelFile::AttentionMma => ATTENTION_MMA,
         KernelFile::Loss => LOSS,
         KernelFile::Optimizer => OPTIMIZER,
         KernelFile::Rates => RATES,
@@ -173,7 +175,8 @@ impl KernelSource {
 
     /// The files that it begins with, by their numbers.
     fn files(&self) -> impl Iterator<Item = usize> {
-        let needed = |file: KernelFile| self.members.iter().any(|spec| spec.file == file);
+        let needed =
+            |file: KernelFile| self.members.iter().any(|spec| spec.file == file || spec.file.base() == Some(file));
         let families = KernelFile::ALL.into_iter().enumerate().filter(move |(_, file)| needed(*file));
         [0, 1].into_iter().chain(families.map(|(number, _)| number + 2))
     }

@@ -5,8 +5,8 @@
 //! numbers has specialised members alone: it is compiled for every new size.
 
 use super::spec::KernelFile::{
-    self, Attention, Clear, Conv, Elementwise, Feed, Gemm, Joined, Loss, Norm, Optimizer, Pool, Rates, Recurrent,
-    Sequence,
+    self, Attention, AttentionMma, Clear, Conv, Elementwise, Feed, Gemm, Joined, Loss, Norm, Optimizer, Pool, Rates,
+    Recurrent, Sequence,
 };
 
 /// A family of custom kernels: one template of a file in `kernels/`.
@@ -38,11 +38,7 @@ const PRODUCT: &str = "type, which factor is transposed, tile, what follows, one
 const ARRAY: &str = "type, two classes of length";
 
 /// All of them.
-<<<<<<< HEAD
-pub const FAMILIES: [KernelFamily; 75] = [
-=======
-pub const FAMILIES: [KernelFamily; 80] = [
->>>>>>> h-rnn
+pub const FAMILIES: [KernelFamily; 84] = [
     family(Gemm, "GemmSimt", PRODUCT, &["rows", "columns", "depth", "splits"]),
     family(Gemm, "GemmMma", PRODUCT, &["rows", "columns", "depth", "splits"]),
     family(Gemm, "GemmDirect", SIZES, &[]),
@@ -94,6 +90,7 @@ pub const FAMILIES: [KernelFamily; 80] = [
     family(Joined, "Slice", SIZES, &[]),
     family(Sequence, "Embedding", SIZES, &[]),
     family(Sequence, "EmbeddingBwd", SIZES, &[]),
+    family(Sequence, "EmbeddingBwdRows", SIZES, &[]),
     family(Sequence, "AddSinusoids", SIZES, &[]),
     family(Sequence, "Take", SIZES, &[]),
     family(Sequence, "TakeBwd", SIZES, &[]),
@@ -105,6 +102,8 @@ pub const FAMILIES: [KernelFamily; 80] = [
     family(Recurrent, "RecurrenceHeldBwd", SIZES, &[]),
     family(Recurrent, "RecurrenceGrid", SIZES, &[]),
     family(Recurrent, "RecurrenceGridBwd", SIZES, &[]),
+    family(AttentionMma, "AttentionMma", SIZES, &[]),
+    family(AttentionMma, "AttentionMmaBwd", SIZES, &[]),
     family(Loss, "SoftmaxCe", "type, smoothing, lanes, vectors", &["rows", "classes"]),
     family(Loss, "SoftmaxCeGrad", "type, smoothing, vectors, two classes of size", &["rows", "classes"]),
     family(Loss, "SoftmaxCeFused", "type, smoothing, threads, lanes, vectors", &["rows", "classes", "blocks"]),

@@ -18,6 +18,8 @@ pub enum KernelFile {
     Sequence,
     Attention,
     Recurrent,
+    /// Attention on tensor cores.
+    AttentionMma,
     Loss,
     Optimizer,
     Rates,
@@ -39,6 +41,7 @@ impl KernelFile {
         Self::Sequence,
         Self::Attention,
         Self::Recurrent,
+        Self::AttentionMma,
         Self::Loss,
         Self::Optimizer,
         Self::Rates,
@@ -59,11 +62,21 @@ impl KernelFile {
             Self::Sequence => "sequence.cu",
             Self::Attention => "attention.cu",
             Self::Recurrent => "recurrent.cu",
+            Self::AttentionMma => "attention_mma.cu",
             Self::Loss => "loss.cu",
             Self::Optimizer => "optimizer.cu",
             Self::Rates => "rates.cu",
             Self::Feed => "feed.cu",
             Self::Clear => "clear.cu",
+        }
+    }
+
+    /// The file whose types it builds on; a source holds it in front.
+    #[must_use]
+    pub const fn base(self) -> Option<Self> {
+        match self {
+            Self::AttentionMma => Some(Self::Attention),
+            _ => None,
         }
     }
 }

@@ -2,7 +2,7 @@
 //! the device's context, and because it stays planted as long as its process lives.
 
 use super::child::{Child, processors, side_by_side};
-use super::gpu::{self, KernelFault, MANY, REFERENCES, SEGMENTS, TENSOR};
+use super::gpu::{self, BLOCK, HALF_HEADS, HEADS, KernelFault, MANY, REFERENCES, SEGMENTS, TENSOR, WORDS};
 use super::gpu_recurrent::{self, RECURRENT, STREAMED, WIDE, WIDE_HALF};
 use super::gpu_sequences::TOKENS;
 use super::{CLASSES, FAST, IMAGES, VALUES, gpu_kernels, gpu_sequences, proof_of};
@@ -23,8 +23,10 @@ const CHILD: &str = "faults::gpu_run::one_fault_in_a_process_of_its_own";
 /// A fault that takes longer hangs.
 const PATIENCE: Duration = Duration::from_secs(150);
 
-pub const NETWORKS: [&str; 11] =
-    [CLASSES, IMAGES, VALUES, TENSOR, MANY, SEGMENTS, TOKENS, RECURRENT, WIDE, WIDE_HALF, STREAMED];
+pub const NETWORKS: [&str; 15] = [
+    CLASSES, IMAGES, VALUES, TENSOR, MANY, SEGMENTS, TOKENS, RECURRENT, WIDE, WIDE_HALF, STREAMED, HEADS, HALF_HEADS,
+    WORDS, BLOCK,
+];
 
 fn table() -> Vec<KernelFault> {
     [gpu_recurrent::table(), gpu::table(), gpu_kernels::table(), gpu_sequences::table()].into_iter().flatten().collect()
@@ -84,6 +86,11 @@ fn networks_have_the_kernels_that_they_are_there_for() {
     }
     has(STREAMED, "rnn_f32", "stream");
     has(STREAMED, "rnn_bwd_f32", "stream");
+    has(WORDS, "embedding_bwd", "_rows16");
+    for network in [HEADS, HALF_HEADS] {
+        has(network, "attention_", "_mma");
+        has(network, "attention_bwd", "_mma");
+    }
 }
 
 /// What a process found: checks with their outcome, or how it ended.
