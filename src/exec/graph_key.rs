@@ -174,13 +174,13 @@ impl fmt::Display for Parts {
 
 impl fmt::Display for GraphKey {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.parts.fmt(f)
+        fmt::Display::fmt(&*self.parts, f)
     }
 }
 
 impl fmt::Debug for GraphKey {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.parts.fmt(f)
+        fmt::Display::fmt(&*self.parts, f)
     }
 }
 

@@ -52,7 +52,7 @@ fn text_of(file: KernelFile) -> &'static str {
 
 /// The kernels' source files, by name.
 #[must_use]
-pub fn sources() -> [(&'static str, &'static str); 14] {
+pub fn sources() -> [(&'static str, &'static str); 15] {
     KernelFile::ALL.map(|file| (file.name(), text_of(file)))
 }
 
