@@ -35,6 +35,7 @@ impl Kinds {
     }
 
     /// As text, for people.
+    #[must_use]
     pub fn text(&self) -> String {
         let RecordingTimes { kinds, cycle_us, alone_us, eager_us, miss_us, find_ns } = &self.times;
         let counts = &self.recordings.counts;
