@@ -113,7 +113,7 @@ pub(super) fn bring_up(
             }
             train
         } else {
-            on_device(scope, (&compiled, &others), spec, model, seed, watch)?
+            on_device(scope, (&compiled, &others[..]), spec, model, seed, watch)?
         };
         watch.report(ReadyStage::Parameters);
         let mut train = TrainingStep::new(train, &earlier, model.accumulate)?;
