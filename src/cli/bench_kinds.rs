@@ -1,5 +1,5 @@
-//! The part of `stepgraph bench` for runs whose steps differ: every kind of step alone, all in turn, op by op, and where
-//! its recording is not there.
+//! The part of `stepgraph bench` for runs whose steps differ: every kind of step alone, all in turn, op by op, and
+//! where its recording is not there.
 
 use super::output;
 use super::presets::Loaded;
