@@ -1,5 +1,5 @@
-//! The part of `stepgraph bench` for runs whose steps differ: every kind of step alone, all in turn, op by op, and where
-//! its recording is not there.
+//! The part of `stepgraph bench` for runs whose steps differ: every kind of step alone, all in turn, op by op, and
+//! where its recording is not there.
 
 use super::output;
 use super::presets::Loaded;
@@ -35,6 +35,7 @@ impl Kinds {
     }
 
     /// As text, for people.
+    #[must_use]
     pub fn text(&self) -> String {
         let RecordingTimes { kinds, cycle_us, alone_us, eager_us, miss_us, find_ns } = &self.times;
         let counts = &self.recordings.counts;

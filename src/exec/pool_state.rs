@@ -164,8 +164,7 @@ impl State {
     }
 
     pub(super) fn counted(&self) -> PoolCounts {
-        let recordings = self.entries.iter().filter(|e| matches!(e.held, Held::Lent | Held::Idle(_))).count();
-        PoolCounts { recordings, arena_bytes: self.arena_bytes(), bytes: self.bytes(), ..self.counts }
+        PoolCounts { arena_bytes: self.arena_bytes(), bytes: self.bytes(), ..self.counts }
     }
 
     pub(super) fn event(&mut self, kind: PoolEventKind, key: &GraphKey, about: String) {
@@ -187,6 +186,7 @@ impl State {
         facts.why_eager = recording.why_eager;
         let key = entry.key.clone();
         self.recorded += bytes;
+        self.counts.recordings += 1;
         self.counts.capture_us += us;
         self.counts.peak_bytes = self.counts.peak_bytes.max(self.bytes());
         self.event(PoolEventKind::Made, &key, format!("recorded in {us} us, {}: {why}", Bytes(bytes)));
@@ -203,6 +203,7 @@ impl State {
         };
         entry.held = Held::Absent(why);
         self.recorded -= bytes;
+        self.counts.recordings -= 1;
         self.counts.evictions += 1;
         self.event(PoolEventKind::Evicted, &key, about.to_owned());
     }

@@ -3,14 +3,14 @@
 //!
 //! - Every key has an entry, which stays when its recording is dropped, so that hits and reasons are not forgotten. A
 //!   user keeps the small [`RecordingId`] of an entry and names no key from step to step.
-//! - A recording is `Idle`, `Lent` to one user for as long as he wants, in the `Making` by one thread, or `Absent` for a
+//! - A recording is `Idle`, `Lent` to one user for as long as he wants, in `Making` by one thread, or `Absent` for a
 //!   reason. Nobody waits for one that is lent, since it might never come back. A lent recording counts its own hits;
 //!   changing from one to another takes the lock once and moves two pointers.
 //! - Parameters, moments and counters are in one [`ParamStore`] for all. Transient memory is one [`StepArena`] as large
 //!   as the largest step that was foreseen; where a larger one comes unforeseen, the arena is taken anew, an event says
 //!   so, and recordings over the smaller one are dropped.
-//! - One budget in bytes is over arenas and recordings. Above it, idle recordings that are not pinned are dropped, those
-//!   not used for longest first. One that has no room even when all those are gone is marked, and is not made again.
+//! - One budget in bytes covers arenas and recordings. Above it, idle recordings that are not pinned are dropped, the
+//!   ones not used for longest first. One that has no room even when all those are gone is marked, and is not made again.
 //! - Making goes on outside the lock, on the thread that asks: that of a run, or one that makes recordings ahead. What
 //!   fails or panics midway leaves the pool as it was, with the reason in the entry.
 //! - Of keys without a recording the 1,024 that were used last are remembered, so that a pool does not grow in a run

@@ -11,88 +11,19 @@
 //! run, or another thread is making the recording already, the step waits for it, which is counted, too.
 
 use super::batch_shape::BatchShape;
+use super::outlook::{Foreseen, Outlook};
 use super::step_cases::{ByCase, Case, StepPlanner};
 use super::step_maker::{Job, StepMaker};
 use super::watched::Reported;
 use super::{DataFeed, Names, TrainError};
-use crate::compile::Compiled;
 use crate::exec::{ExecError, Executor, GraphKey, LentStep, MemoryOf, Presence, RecordingId, RecordingPool, Step};
 use crate::ir::Share;
-use std::collections::HashSet;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
 
-/// Steps that are looked through for the cases of a run.
-const MOST_STEPS: u64 = 1 << 14;
-/// Recordings that are made before the first step.
-const MOST_AT_FIRST: usize = 64;
-/// The time after which no more of them are begun, on a machine that can make them later.
-const AT_FIRST: Duration = Duration::from_millis(800);
 /// Steps ahead whose recordings are made while a run trains.
 const AHEAD: u64 = 32;
 /// Cases that are known by number; more are forgotten all at once, which costs a look-up each.
 const MOST_CASES: usize = 1 << 14;
-
-/// A case that a run will meet, with the first step that does and, where there was time, its plan.
-pub(super) struct Foreseen {
-    case: Case,
-    step: u64,
-    plan: Option<Arc<Compiled>>,
-}
-
-/// What a run will meet, as far as it is foreseen, in the order of its use.
-pub(super) struct Outlook {
-    pub(super) cases: Vec<Foreseen>,
-    /// Whether there will be nothing else.
-    is_all: bool,
-}
-
-impl Outlook {
-    /// Looks through the steps of a run of `total`, and plans the first of its cases: all of them on a device that
-    /// `waits` for its recordings, otherwise for a limited time.
-    ///
-    /// # Errors
-    /// Where a step cannot be planned.
-    pub(super) fn new(planner: &StepPlanner, feed: &DataFeed, total: u64, waits: bool) -> Result<Self, TrainError> {
-        let mut outlook = Self { cases: Vec::new(), is_all: true };
-        let mut seen = HashSet::new();
-        let batches = planner.model().accumulate;
-        let last = total.min(MOST_STEPS);
-        for step in 1..=last {
-            let code = planner.paths().code_at(step);
-            for batch in 0..batches {
-                let ahead = (step - 1) as usize * batches + batch;
-                for shape in feed.shapes_ahead(ahead, &BatchShape::whole(planner.model())) {
-                    let case = Case { shape, code, share: Share::of(batch, batches) };
-                    if seen.insert(case) {
-                        outlook.cases.push(Foreseen { case, step, plan: None });
-                    }
-                }
-            }
-            if outlook.cases.len() >= MOST_CASES || (!planner.paths().vary() && !feed.is_listed()) {
-                outlook.is_all = !planner.paths().vary();
-                break;
-            }
-        }
-        outlook.is_all &= last == total || !(planner.paths().vary() || feed.is_listed());
-        let started = Instant::now();
-        for foreseen in outlook.cases.iter_mut().take(MOST_AT_FIRST) {
-            if !waits && started.elapsed() > AT_FIRST {
-                break;
-            }
-            let Foreseen { case, step, plan } = foreseen;
-            if !planner.is_whole(&planner.key(*case, *step)?) {
-                *plan = Some(planner.plan(*case, *step)?);
-            }
-        }
-        Ok(outlook)
-    }
-
-    /// The plans that were made.
-    pub(super) fn plans(&self) -> impl Iterator<Item = Arc<Compiled>> {
-        self.cases.iter().filter_map(|foreseen| foreseen.plan.clone())
-    }
-}
 
 /// How a run uses its recordings.
 #[derive(Clone, Copy)]
@@ -219,8 +150,13 @@ impl Dispatch {
                     // What is made when there is no room drives out what was made for earlier steps.
                     is_full = self.pool.counts().evictions > 0;
                 }
-                (plan, Some(maker)) if !is_full => maker.ask(Job { id, case, step, why, plan }, false),
-                _ => self.is_complete = false,
+                (plan, maker) => {
+                    // It may not be there in time, so that somebody must look ahead for it.
+                    self.is_complete = false;
+                    if let Some(maker) = maker.as_ref().filter(|_| !is_full) {
+                        maker.ask(Job { id, case, step, why, plan }, false);
+                    }
+                }
             }
         }
         self.is_complete &= !is_full;
@@ -277,7 +213,8 @@ impl Dispatch {
             }
             return Ok(Chosen::Whole(case.share));
         }
-        if self.lends(known.id, step) { self.found(number, step) } else { self.missed(number, step) }
+        let id = known.id;
+        if self.lends(id, step) { self.found(number, step) } else { self.missed(number, step) }
     }
 
     /// Whether the recording could be lent.
@@ -391,14 +328,14 @@ impl Dispatch {
             for batch in 0..batches {
                 let distance = (ahead - step) as usize * batches + batch;
                 let Some(shape) = feed.shape_ahead(distance, &whole) else { continue };
-                self.expect(Case { shape, code, share: Share::of(batch, batches) }, ahead)?;
+                self.foresee(Case { shape, code, share: Share::of(batch, batches) }, ahead)?;
             }
         }
         Ok(())
     }
 
     /// Has the recording of a coming step made where it is not there.
-    fn expect(&mut self, case: Case, step: u64) -> Result<(), TrainError> {
+    fn foresee(&mut self, case: Case, step: u64) -> Result<(), TrainError> {
         let number = self.number_of(case, step)?;
         let known = &mut self.known[number as usize];
         if known.is_whole {

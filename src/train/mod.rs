@@ -28,6 +28,7 @@ mod messages;
 mod moved;
 mod names;
 mod nan_guard;
+mod outlook;
 mod pen;
 #[doc(hidden)]
 pub mod plant;
@@ -46,6 +47,7 @@ mod sampling;
 mod schedule;
 mod session;
 mod session_origin;
+mod session_recordings;
 mod spans;
 mod spec;
 mod step_cases;

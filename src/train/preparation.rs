@@ -3,10 +3,11 @@
 
 use super::checkpoint::Compared;
 use super::data_feed::input_layouts;
-use super::dispatch::{Dispatch, Manner, Outlook};
+use super::dispatch::{Dispatch, Manner};
 use super::evaluate::compiled_evaluation;
 use super::kept_state::{KeptState, Place};
 use super::memory_needs::{Parts, needs_of};
+use super::outlook::Outlook;
 use super::recipe::Recipe;
 use super::step_cases::StepPlanner;
 use super::stopwatch::Stopwatch;
@@ -112,7 +113,7 @@ pub(super) fn bring_up(
             }
             train
         } else {
-            on_device(scope, (&compiled, &others), spec, model, seed, watch)?
+            on_device(scope, (&compiled, &others[..]), spec, model, seed, watch)?
         };
         watch.report(ReadyStage::Parameters);
         let mut train = TrainingStep::new(train, &earlier, model.accumulate)?;

@@ -46,7 +46,9 @@ impl Watched {
         if train.capabilities().record == RecordedAs::Calls {
             guard.warm_up(train, pool)?;
         }
-        train.dispatch_mut().iter_mut().for_each(|dispatch| dispatch.forget_uses());
+        if let Some(dispatch) = train.dispatch_mut() {
+            dispatch.forget_uses();
+        }
         feed.resume(start)
     }
 

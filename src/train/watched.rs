@@ -10,7 +10,6 @@ pub(super) struct Watched {
     pub(super) accuracy: Option<LValueId>,
     pub(super) update_max: Option<LValueId>,
     pub(super) grad_norm: Option<LValueId>,
-    pub(super) update_max_seg: Option<LValueId>,
     pub(super) hyper: LValueId,
     /// What the update of a step is scaled by, where a schedule or a limit of the gradient works it out.
     pub(super) rates: Option<LValueId>,
@@ -28,7 +27,6 @@ impl Watched {
             accuracy: find("accuracy"),
             update_max: find("update_max"),
             grad_norm: find("grad_norm"),
-            update_max_seg: find("update_max_seg"),
             hyper: step.find("hyper")?,
             rates: find("rates"),
             steps: find("steps"),

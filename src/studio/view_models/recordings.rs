@@ -62,7 +62,8 @@ pub fn counts_text(seen: &RecordingsSeen) -> String {
     text
 }
 
-/// A stretch of the strip: the steps `from..to`, counted from 0, and the number of the recording that most of them used.
+/// A stretch of the strip: the steps `from..to`, counted from 0, and the number of the recording that most of them
+/// used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Stretch {
     pub from: usize,

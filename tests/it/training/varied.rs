@@ -10,8 +10,8 @@ use tempfile::TempDir;
 /// A preset of a sequence of `length`, with `batch` samples.
 fn text(batch: usize, length: usize, layers: &str, loss: &str) -> String {
     format!(
-        r#"{{"version": 1, "name": "t", "input": {{"type": "tokens", "shape": [{length}], "vocab": 9, "batch": {batch}}},
-        "layers": [{{"type": "embedding", "units": 4}}, {layers}], "loss": {loss},
+        r#"{{"version": 1, "name": "t",
+        "input": {{"type": "tokens", "shape": [{length}], "vocab": 9, "batch": {batch}}}, "layers": [{{"type": "embedding", "units": 4}}, {layers}], "loss": {loss},
         "optimizer": {{"type": "adamw", "lr": 0.01, "weight_decay": 0.01}}, "train": {{"steps": 1000, "seed": 3}}}}"#
     )
 }
