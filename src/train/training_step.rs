@@ -439,7 +439,7 @@ mod tests {
             let mut session = Session::prepare(&spec(&text, Executor::Replay, 1)).unwrap();
             let found: Vec<usize> = session.train.recordings_mut().map(|(_, count)| count).collect();
             assert_eq!(found, expected);
-            let counts = session.recordings();
+            let counts = session.recordings().counts;
             // Digits hold samples out, and their evaluation is a recording too.
             assert_eq!((counts.recordings, counts.misses as usize), (found.len() + 1, found.len() + 1));
             let (store, arena) = (Arc::clone(session.train.store()), Arc::clone(session.train.lent_arena()));

@@ -346,7 +346,9 @@ fn a_short_last_batch_is_a_step_of_its_own() {
     let path = folder.path().join("c.ckpt");
     for stop in [3, 4, 6] {
         let mut first = session(&spec(text));
-        (0..stop).for_each(|_| drop(first.step().unwrap()));
+        for _ in 0..stop {
+            first.step().unwrap();
+        }
         first.save_checkpoint(&path, &read_preset(text).unwrap()).unwrap();
         let mut resumed = session(&SessionSpec { resume: Some(path.clone()), ..spec(text) });
         let rest: Vec<_> = whole_run(&mut resumed).iter().map(bits).collect();
