@@ -432,9 +432,7 @@ fn text(r: &Report, per_op: bool) -> String {
             r.steps_per_sample
         ));
     }
-    if let Some(kinds) = &r.kinds {
-        out.push_str(&kinds.text());
-    }
+    out.extend(r.kinds.iter().map(|kinds| kinds.text()));
     if per_op {
         out.push_str(&per_op_text(r));
     }

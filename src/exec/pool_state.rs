@@ -138,7 +138,7 @@ impl State {
     }
 
     /// The idle recording that may be dropped, or otherwise the key without one, that was not used for longest.
-    pub(super) fn least_used(&self, is_idle: bool) -> Option<u32> {
+    fn least_used(&self, is_idle: bool) -> Option<u32> {
         let may_go = |entry: &&Entry| match &entry.held {
             Held::Idle(_) => is_idle && !entry.facts.is_pinned,
             Held::Absent(_) => !is_idle,

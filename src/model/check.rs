@@ -333,6 +333,16 @@ pub fn check(preset: &Preset) -> Checked {
     check_after(preset, Vec::new())
 }
 
+/// Checks that there is something to train.
+fn check_trained(preset: &Preset, facts: &[LayerFacts], params: &[Param], mistakes: &mut Mistakes) {
+    // The parameters of a layer whose output is not known are not known either.
+    let are_all_known = facts.iter().all(|fact| fact.output.is_some());
+    if are_all_known && !preset.layers.is_empty() && !params.iter().any(|p| p.kind.is_trained()) {
+        let help = "add a layer with weights, such as dense or conv2d";
+        mistakes.fail("layers", "nothing here can be trained", help);
+    }
+}
+
 /// Checks a document of which the reader found `read` wrong, as far as it could be read.
 pub(super) fn check_after(preset: &Preset, read: Vec<Diagnostic>) -> Checked {
     let mut mistakes = Mistakes::after(read);
@@ -369,12 +379,7 @@ pub(super) fn check_after(preset: &Preset, read: Vec<Diagnostic>) -> Checked {
     let Checker { layers, params, facts, .. } = checker;
     if let Some(output) = &output {
         check_output(preset, output, &mut mistakes);
-        // The parameters of a layer whose output is not known are not known either.
-        let are_all_known = facts.iter().all(|fact| fact.output.is_some());
-        if are_all_known && !preset.layers.is_empty() && !params.iter().any(|p| p.kind.is_trained()) {
-            let help = "add a layer with weights, such as dense or conv2d";
-            mistakes.fail("layers", "nothing here can be trained", help);
-        }
+        check_trained(preset, &facts, &params, &mut mistakes);
     }
     let diagnostics = mistakes.into_list();
     let model = match output {

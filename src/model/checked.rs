@@ -1,6 +1,6 @@
 //! What a check gives: a model without mistakes, and what is known of each layer in any case.
 
-use super::choices::Path;
+use super::chosen_path::Path;
 use super::diagnostic::Diagnostic;
 use super::input::{Content, NamedInput, sample_len, single};
 use super::layers::{LayerKind, LayerSpec};

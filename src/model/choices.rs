@@ -17,57 +17,12 @@
 
 use super::checked::Model;
 use super::choose::Choice;
+use super::chosen_path::Path;
 use super::param::LayerId;
 use super::path::LayerPath;
 use std::collections::HashSet;
-use std::fmt;
 use std::sync::Arc;
 use thiserror::Error;
-
-/// The values that a step chooses, with the layers that choose them, in the order in which the step meets these. Empty
-/// in a network that does not choose.
-#[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Default)]
-pub struct Path(Arc<[(LayerPath, usize)]>);
-
-impl Path {
-    /// The value that a layer chooses; nothing where the path does not meet it.
-    #[must_use]
-    pub fn value(&self, layer: &LayerPath) -> Option<usize> {
-        self.0.iter().find(|(at, _)| at == layer).map(|(_, value)| *value)
-    }
-
-    /// Whether it is all of a network that does not choose.
-    #[must_use]
-    pub fn is_whole(&self) -> bool {
-        self.0.is_empty()
-    }
-
-    /// The layers that choose, with their values.
-    #[must_use]
-    pub fn choices(&self) -> &[(LayerPath, usize)] {
-        &self.0
-    }
-}
-
-/// `L1=0 L4=2`: the layers by their numbers, with the values; `whole` where nothing is chosen. The same in every run.
-impl fmt::Display for Path {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if self.is_whole() {
-            return f.write_str("whole");
-        }
-        for (number, (layer, value)) in self.0.iter().enumerate() {
-            let space = if number == 0 { "" } else { " " };
-            write!(f, "{space}L{}={value}", layer.number())?;
-        }
-        Ok(())
-    }
-}
-
-impl fmt::Debug for Path {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        fmt::Display::fmt(self, f)
-    }
-}
 
 /// A text that names no path of a network.
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
@@ -110,7 +65,7 @@ impl Model {
 
     /// The path of evaluations.
     #[must_use]
-    pub fn evaluation_path(&self) -> Path {
+    fn evaluation_path(&self) -> Path {
         self.path_by(|_, choice| choice.evaluation)
     }
 

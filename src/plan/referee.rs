@@ -79,7 +79,7 @@ impl Owners {
 pub fn check(plan: &BindingPlan) -> Result<(), DataflowError> {
     let program = &plan.program;
     let mut owners = Owners::default();
-    let origin = origins(program);
+    let origins = origins(program);
     // Before the step, everything that survives it holds itself.
     for (index, value) in program.values.iter().enumerate() {
         let id = LValueId(index as u32);
@@ -92,7 +92,7 @@ pub fn check(plan: &BindingPlan) -> Result<(), DataflowError> {
     }
     for (index, op) in program.ops.iter().enumerate() {
         places(plan, index)?;
-        reads(plan, index, &origin, &owners)?;
+        reads(plan, index, &origins, &owners)?;
         if let Some(work) = plan.workspaces[index] {
             let work = plan.buffer(work);
             let (from, to) = (work.offset, work.offset + work.bytes);
@@ -152,16 +152,16 @@ fn places(plan: &BindingPlan, index: usize) -> Result<(), DataflowError> {
 }
 
 /// What an operation reads was last written as the value that it reads.
-fn reads(plan: &BindingPlan, index: usize, origin: &[LValueId], owners: &Owners) -> Result<(), DataflowError> {
+fn reads(plan: &BindingPlan, index: usize, origins: &Origins, owners: &Owners) -> Result<(), DataflowError> {
     let program = &plan.program;
     let op = &program.ops[index];
     let name = op.kind.name();
     let text = |id: LValueId| program.value(id).name.clone();
     for (_, id) in op.bound(Dir::In) {
         let Some((from, to)) = extent(plan, id) else { continue };
-        for (from, to, owner) in stretches(program, origin, id, from, to).flat_map(|(a, b)| owners.read(a, b)) {
+        for (from, to, owner) in stretches(program, &origins.of, id, from, to).flat_map(|(a, b)| owners.read(a, b)) {
             let holds = match owner {
-                Owner::Value(owner) => holds(program, origin, id, owner),
+                Owner::Value(owner) => holds(program, origins, id, owner),
                 Owner::Scratch => false,
             };
             if !holds {
@@ -211,34 +211,53 @@ fn groups(plan: &BindingPlan) -> Result<(), DataflowError> {
     Ok(())
 }
 
-/// For each value, the value that it is a view of and that some operation (or the host) wrote; itself where it was
-/// written.
-fn origins(program: &Program) -> Vec<LValueId> {
+/// Where the contents of values come from.
+struct Origins {
+    /// For each value, the value that it is a view of and that some operation (or the host) wrote; itself where it was
+    /// written.
+    of: Vec<LValueId>,
+    /// For each value, whether an operation writes it as a whole.
+    written: Vec<bool>,
+}
+
+fn origins(program: &Program) -> Origins {
     let mut written = vec![false; program.values.len()];
     for id in program.ops.iter().flat_map(crate::lower::Op::writes) {
         written[id.0 as usize] = true;
     }
-    (0..program.values.len() as u32)
-        .map(|i| {
-            let mut id = LValueId(i);
-            while let (false, Some(alias)) = (written[id.0 as usize], program.value(id).alias) {
-                id = alias.of;
-            }
-            id
-        })
-        .collect()
+    let of = (0..program.values.len() as u32).map(|i| {
+        let mut id = LValueId(i);
+        while let (false, Some(alias)) = (written[id.0 as usize], program.value(id).alias) {
+            id = alias.of;
+        }
+        id
+    });
+    Origins { of: of.collect(), written }
 }
 
-/// Whether bytes last written as `owner` are what a reader of `id` expects: the very value, or, for the flat gradient,
-/// one of its parts.
-fn holds(program: &Program, origin: &[LValueId], id: LValueId, owner: LValueId) -> bool {
-    let wanted = origin[id.0 as usize];
+/// Whether bytes last written as `owner` are what a reader of `id` expects: the very value, or one of the parts of a
+/// value that no operation writes as a whole.
+fn holds(program: &Program, origins: &Origins, id: LValueId, owner: LValueId) -> bool {
+    let wanted = origins.of[id.0 as usize];
     if wanted == owner {
         return true;
     }
-    // A flat vector that no operation writes as a whole consists of its parts.
     let part = program.value(owner);
-    wanted == id && part.alias.is_some_and(|_| program.root(owner).0 == wanted) && part.param.is_some()
+    let is_of_root = part.alias.is_some_and(|_| program.root(owner).0 == wanted);
+    // A flat vector that no operation writes as a whole consists of the values of its parameters.
+    if wanted == id && is_of_root && part.param.is_some() {
+        return true;
+    }
+    // What was there before the step holds one value alone: a part that is written anew is another value.
+    let is_given = program.value(program.root(id).0).persistent;
+    let mut above = part.alias.map(|alias| alias.of);
+    while let Some(of) = above.filter(|_| !is_given) {
+        if of == id {
+            return !origins.written[id.0 as usize];
+        }
+        above = program.value(of).alias.map(|alias| alias.of);
+    }
+    false
 }
 
 /// The bytes of a value that count: all of it, or, for a flat vector that is written part by part, its parts without

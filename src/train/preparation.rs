@@ -90,13 +90,7 @@ pub(super) fn bring_up(
     let bytes = usize::try_from(plan.persistent_bytes).unwrap_or(usize::MAX);
     thread::scope(|scope| {
         let loading = spawn(scope, "data", || load(spec, model, seed, &layouts))?;
-        // Getting so much memory takes longer than filling it.
-        let touched = move || {
-            let mut touched = room(bytes);
-            touched.resize(bytes, 0);
-            touched
-        };
-        let keeping = keeps_in_memory.then(|| spawn(scope, "snapshot", touched)).transpose()?;
+        let keeping = keeps_in_memory.then(|| spawn(scope, "snapshot", move || touched(bytes))).transpose()?;
         let mut differing =
             Differing::new(spec, model, &options, seed, [&earlier[..], &[Arc::clone(&compiled)]].concat());
         // What steps differ in depends on the data, and the memory of all of them on that.
@@ -106,12 +100,7 @@ pub(super) fn bring_up(
         }
         let others: Vec<_> = earlier.iter().cloned().chain(differing.iter().flat_map(Differing::plans)).collect();
         let train = if here {
-            let mut train = RecordingPool::begin(&compiled, &others, spec.shared_by(), spec.allowance())?;
-            watch.report_parts(&train.ready_times());
-            for (index, param) in model.params.iter().enumerate() {
-                train.draw_param(ParamId(index as u32), |out| init_over(param, index, seed, out))?;
-            }
-            train
+            on_host((&compiled, &others[..]), spec, model, seed, watch)?
         } else {
             on_device(scope, (&compiled, &others[..]), spec, model, seed, watch)?
         };
@@ -132,6 +121,29 @@ pub(super) fn bring_up(
         let kept = place.take(bytes, keeping.map(joined));
         Ok(BroughtUp { train, feed, notes, compared, kept, evaluation })
     })
+}
+
+/// Memory of this size that was written once: getting so much takes longer than filling it.
+fn touched(bytes: usize) -> Vec<u8> {
+    let mut touched = room(bytes);
+    touched.resize(bytes, 0);
+    touched
+}
+
+/// Takes the memory of the step that trains, and draws its parameters in place.
+fn on_host(
+    (compiled, others): (&Arc<Compiled>, &[Arc<Compiled>]),
+    spec: &SessionSpec,
+    model: &Model,
+    seed: u64,
+    watch: &mut Stopwatch,
+) -> Result<LentStep, TrainError> {
+    let mut train = RecordingPool::begin(compiled, others, spec.shared_by(), spec.allowance())?;
+    watch.report_parts(&train.ready_times());
+    for (index, param) in model.params.iter().enumerate() {
+        train.draw_param(ParamId(index as u32), |out| init_over(param, index, seed, out))?;
+    }
+    Ok(train)
 }
 
 /// The steps of a run that differ from one another, before they are recorded.

@@ -133,9 +133,7 @@ impl Session {
             report_change: plant::report_change(),
         };
         spec.init.iter().for_each(|path| session.began_from(path, origin.as_ref()));
-        if let Some(path) = &spec.resume {
-            session.load_compared(path, compared)?;
-        }
+        spec.resume.as_deref().map(|path| session.load_compared(path, compared)).transpose()?;
         session.ready_times = watch.stop();
         Ok(session)
     }

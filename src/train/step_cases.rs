@@ -83,7 +83,7 @@ impl StepPlanner {
     }
 
     /// The path of a step by its name.
-    pub(super) fn path_name(&self, step: u64) -> String {
+    fn path_name(&self, step: u64) -> String {
         self.paths.name_at(&self.model, step)
     }
 

@@ -1,7 +1,8 @@
 //! `branch`: several lists of layers, one of which every step takes.
 
 use super::{LayerKind, LayerSpec, LayerType};
-use crate::model::choose::{Choice, Choose, check_evaluation, choose_field, evaluate_field};
+use crate::model::choose::{Choice, Choose};
+use crate::model::choose_field::{check_evaluation, choose_field, evaluate_field};
 use crate::model::draw::Draw;
 use crate::model::infer::{Infer, Join};
 use crate::model::mistakes::FieldChecks;

@@ -1,7 +1,8 @@
 //! `early_exit`: a head with which some steps end before the layers behind it.
 
 use super::{LayerKind, LayerSpec, LayerType};
-use crate::model::choose::{Choice, Choose, check_evaluation, choose_field, evaluate_field};
+use crate::model::choose::{Choice, Choose};
+use crate::model::choose_field::{check_evaluation, choose_field, evaluate_field};
 use crate::model::draw::Draw;
 use crate::model::infer::{Infer, Join};
 use crate::model::mistakes::FieldChecks;

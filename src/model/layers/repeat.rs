@@ -1,7 +1,8 @@
 //! `repeat`: a block of layers, several times with the same weights; how often may be chosen at every step.
 
 use super::{LayerKind, LayerSpec, LayerType};
-use crate::model::choose::{Choice, Choose, check_evaluation, choose_field, evaluate_field};
+use crate::model::choose::{Choice, Choose};
+use crate::model::choose_field::{check_evaluation, choose_field, evaluate_field};
 use crate::model::draw::Draw;
 use crate::model::infer::Infer;
 use crate::model::mistakes::FieldChecks;

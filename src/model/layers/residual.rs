@@ -1,7 +1,8 @@
 //! `residual`: a block of layers whose input is added to its output; steps may leave the layers out.
 
 use super::{LayerKind, LayerSpec, LayerType};
-use crate::model::choose::{Choice, Choose, check_evaluation, choose_field, evaluate_field};
+use crate::model::choose::{Choice, Choose};
+use crate::model::choose_field::{check_evaluation, choose_field, evaluate_field};
 use crate::model::draw::Draw;
 use crate::model::field_value::FieldValue;
 use crate::model::infer::Infer;

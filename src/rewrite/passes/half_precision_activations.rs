@@ -14,8 +14,8 @@ pub(super) fn run(rw: &mut Rewriter, goal: &Goal) {
     }
 }
 
-/// By value, whether it is an activation or the gradient of one, or shares its memory; also in a program in `f64`, which
-/// says what another would store so.
+/// By value, whether it is an activation or the gradient of one, or shares its memory; also in a program in `f64`,
+/// which says what another would store so.
 #[must_use]
 pub fn stored_in_half(program: &Program) -> Vec<bool> {
     let homes = homes(program);

@@ -1,7 +1,7 @@
 //! Which types of `attention.cu` and `attention_mma.cu` do an operation, and with which tiles.
 
 use super::elementwise::dropout_scale;
-use super::{CustomKernel, KernelFile, KernelSpec, Offer, Real, Route};
+use super::{CustomKernel, KernelFile, KernelSpec, Real};
 use crate::ops::{self, AttentionGeometry, OpKind, dropout_threshold};
 use crate::select::CudaFacts;
 
@@ -55,11 +55,10 @@ pub fn kernels(kind: &OpKind, real: Real, gpu: &CudaFacts) -> Vec<CustomKernel> 
     out
 }
 
-/// The member on tensor cores, where there is none for an attention, with the reason.
-pub(super) fn refused(kind: &OpKind, real: Real, gpu: &CudaFacts) -> Option<Offer> {
+/// The name of the member on tensor cores, where there is none for an attention, with the reason.
+pub(super) fn refused(kind: &OpKind, real: Real, gpu: &CudaFacts) -> Option<(String, String)> {
     let (g, _) = geometry(kind)?;
-    let cost = Err(mma_supports(g, real, gpu).err()?);
-    Some(Offer { route: Route::Own(u8::MAX), tail: format!("{}_mma_v0", real.name()), work_bytes: 0, cost })
+    Some((format!("{}_mma_v0", real.name()), mma_supports(g, real, gpu).err()?))
 }
 
 /// Whether tensor cores do this attention, and why not.

@@ -153,8 +153,8 @@ pub fn kernels(kind: &OpKind, real: Real, gpu: &CudaFacts) -> Vec<CustomKernel> 
         found.push(problem.direct());
     }
     found.sort_by(|a, b| b.cost_us.total_cmp(&a.cost_us));
-    // These stay whatever the model says of them: they are few, and mostly faster. They are made for padding that is the
-    // same on both sides.
+    // These stay whatever the model says of them: they are few, and mostly faster. They are made for padding that is
+    // the same on both sides.
     let special = [problem.wgmma(gpu.capability), problem.taps(), problem.thin(), problem.sliced()];
     let special = if g.is_padded_alike() { special } else { [const { None }; 4] };
     let special: Vec<CustomKernel> = special.into_iter().flatten().collect();

@@ -120,7 +120,8 @@ pub(crate) fn offers(kind: &OpKind, real: Real, gpu: &CudaFacts) -> Vec<Offer> {
             cost: Ok(code.cost_us),
         })
         .collect();
-    out.extend(attention::refused(kind, real, gpu));
+    let refused = attention::refused(kind, real, gpu);
+    out.extend(refused.map(|(tail, why)| Offer { route: Route::Own(u8::MAX), tail, work_bytes: 0, cost: Err(why) }));
     let rest = epilogue_us(kind, real);
     // The library ranks its algorithms itself, and is often wrong: several are offered, to be timed.
     let several = |route: fn(u8) -> Route, name: &str, count: u8, work_bytes: u64, cost: Result<f64, String>| {

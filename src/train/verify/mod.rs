@@ -136,10 +136,7 @@ fn verify_with(
         Ok(())
     };
     // Where layers choose, each path is a step of its own.
-    let of_kernels: (&'static str, OfStep) = match options.machine().as_cuda() {
-        None => ("each kernel against its reference", bounds::each_kernel),
-        Some(_) => ("kernels against their references", reference_kernels::compare),
-    };
+    let of_kernels = check_of_kernels(options);
     let of_paths: [(Proof, &'static str, OfStep); 6] = [
         (Plan, "plan", plan_check),
         (Gradients, "gradient against central differences", gradient::against_differences),
@@ -171,6 +168,14 @@ fn verify_with(
     }
     let passed = checks.iter().all(|c| c.passed != Some(false));
     Ok(Report { preset: preset.name.clone(), checks, passed })
+}
+
+/// The name of the check of each kernel, and the check.
+fn check_of_kernels(options: &VerifyOptions) -> (&'static str, OfStep) {
+    match options.machine().as_cuda() {
+        None => ("each kernel against its reference", bounds::each_kernel),
+        Some(_) => ("kernels against their references", reference_kernels::compare),
+    }
 }
 
 /// A check that the ledger stopped has failed: a spoilt recording belongs in the report, with the call that the ledger
