@@ -18,13 +18,10 @@ use crate::studio::view_models::sequences::writing::WritingView;
 use crate::studio::view_models::status::RunProgress;
 use crate::studio::view_models::transport::{Next, Transport};
 use crate::train::runs::LayerCurves;
-use crate::train::{
-    Command, Event, Looked, Moment, RecordingsSeen, RunArtefacts, RunState, SessionSpec, StepReport, Worker,
-};
+use crate::train::{Command, Event, Looked, Moment, RunArtefacts, RunState, SessionSpec, StepReport, Worker};
 use std::collections::VecDeque;
-use std::path::PathBuf;
-use std::sync::Arc;
 use std::time::{Duration, Instant};
+use std::{path::PathBuf, sync::Arc};
 
 /// One run after another.
 pub struct Training {
@@ -36,7 +33,7 @@ pub struct Training {
     /// How its step was recorded.
     pub recording: Option<Recording>,
     /// Its recordings, as last reported, and the number of the one that each step used.
-    pub recordings: Option<Box<RecordingsSeen>>,
+    pub recordings: Option<Box<crate::train::RecordingsSeen>>,
     pub kinds: Vec<u16>,
     /// How long it took until its first step could be made.
     pub ready_times: Option<ReadyTimes>,
