@@ -19,8 +19,8 @@ impl Choices {
         let layers = (0..).zip(&model.layers).filter(|_| model.chooses());
         let choosers: Vec<(u32, Choice)> =
             layers.filter_map(|(number, layer)| Some((number, layer.spec.choice()?))).collect();
-        let counts = choosers.iter().map(|(_, choice)| choice.most as u64 + 1);
-        let are_digits = counts.fold(Some(1u64), |all, count| all?.checked_mul(count)).is_some();
+        let mut counts = choosers.iter().map(|(_, choice)| choice.most as u64 + 1);
+        let are_digits = counts.try_fold(1u64, u64::checked_mul).is_some();
         Self { choosers, are_digits }
     }
 

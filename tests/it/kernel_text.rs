@@ -81,7 +81,7 @@ fn tail(members: &[KernelSpec]) -> String {
         let mut files = members.iter().flat_map(|m| [Some(m.file), m.file.base()]).flatten();
         files.any(|file| file.name() == name)
     };
-    for (name, file) in sources().iter().rev().filter(|(n, _)| is_needed(*n)) {
+    for (name, file) in sources().iter().rev().filter(|(n, _)| is_needed(n)) {
         head = head.strip_suffix(file).unwrap_or_else(|| panic!("{name} is not where it belongs"));
     }
     text[at..].to_owned()

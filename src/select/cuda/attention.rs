@@ -69,7 +69,7 @@ fn mma_supports(g: &AttentionGeometry, real: Real, gpu: &CudaFacts) -> Result<()
     if gpu.capability.0 < 8 {
         return Err(format!("capability {}.{} lacks the instructions", gpu.capability.0, gpu.capability.1));
     }
-    if g.head_dim % 8 != 0 || g.head_dim > MOST_MMA_DIM {
+    if !g.head_dim.is_multiple_of(8) || g.head_dim > MOST_MMA_DIM {
         return Err(format!("heads of {} features are no multiple of 8 up to {MOST_MMA_DIM}", g.head_dim));
     }
     if g.batch * g.heads * g.positions > i32::MAX as usize {
@@ -164,7 +164,7 @@ mod tests {
             let kind = OpKind::Attention(ops::Attention { geometry: AttentionGeometry { head_dim, ..g } });
             let gpu = CudaFacts { capability, ..gpu };
             assert_eq!(kernels(&kind, real, &gpu).len(), 1);
-            refused(&kind, real, &gpu).unwrap().cost.unwrap_err()
+            refused(&kind, real, &gpu).unwrap().1
         };
         assert!(of(16, Real::F32, (9, 0)).contains("round f32"));
         assert!(of(12, Real::Bf16, (9, 0)).contains("multiple of 8") && of(136, Real::F16, (9, 0)).contains("136"));

@@ -125,7 +125,7 @@ mod tests {
     /// The model of a random network in `f32`, and what to verify it with.
     fn network(seed: u64) -> (Model, VerifyOptions) {
         let preset = crate::model::Preset { precision: Precision::F32, ..random_preset(seed, Size::SMALL) };
-        (check(&preset).model.unwrap(), VerifyOptions { threads: 1, seed, ..VerifyOptions::default() })
+        (check(&preset).model.unwrap().in_evaluation(), VerifyOptions { threads: 1, seed, ..VerifyOptions::default() })
     }
 
     #[test]

@@ -167,7 +167,8 @@ pub(super) fn against_differences(model: &Model, options: &VerifyOptions) -> Res
     let (mut worst, mut failures) = (None::<(Difference, String)>, Vec::new());
     let (mut compared, mut unbounded) = (0usize, 0usize);
     // A network of many parameters is sampled: each costs several forward passes on plain loops.
-    let stride = grads.len().div_ceil(COMPARED);
+    // A path may run none of them.
+    let stride = grads.len().div_ceil(COMPARED).max(1);
     let errors = grads.iter().zip(&exact.grads);
     for ((p, grad), bounds) in errors.skip(rng.below(stride)).step_by(stride) {
         let start = step.param::<f64>(*p)?;

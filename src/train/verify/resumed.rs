@@ -6,6 +6,7 @@ use super::replay::ReplayHarness;
 use super::training::{Logged, make};
 use crate::exec::ExecError;
 use crate::model::Preset;
+use crate::plan::StateKind;
 use crate::tensor::Bytes;
 use crate::train::{Purpose, Session, SessionSpec, TrainError};
 use std::path::Path;
@@ -25,6 +26,8 @@ const MOST_BYTES: u64 = 1 << 30;
 struct Uninterrupted {
     /// Steps before the checkpoint, and after it.
     count: u64,
+    /// Steps of the whole run.
+    total: u64,
     logged: Vec<Logged>,
     state: Vec<u8>,
 }
@@ -35,16 +38,14 @@ impl ReplayHarness<'_> {
     pub(super) fn resumed_run(&mut self, preset: &Preset, options: &VerifyOptions) -> Result<Check, TrainError> {
         let folder = tempfile::tempdir().map_err(|cause| TrainError::Write { path: std::env::temp_dir(), cause })?;
         let path = folder.path().join("resumed.safetensors");
-        let expected = match self.uninterrupted(preset, &path)? {
+        let expected = match self.uninterrupted_on_paths(preset, options, &path)? {
             Ok(expected) => expected,
             Err(why) => return Ok(Check::skipped(NAME, &why)),
         };
         let spec = SessionSpec { resume: Some(path), purpose: Purpose::Train, ..session_spec(preset, options) };
         let resumed = match Session::prepare(&spec) {
             Ok(session) => session,
-            Err(error @ (TrainError::Shortage(_) | TrainError::Exec(ExecError::OutOfMemory { .. }))) => {
-                return Ok(Check::skipped(NAME, &format!("there is no room for a second session: {error}")));
-            }
+            Err(error) if is_shortage(&error) => return Ok(Check::skipped(NAME, &no_room(&error))),
             Err(TrainError::Cancelled) => return Err(TrainError::Cancelled),
             Err(error) => {
                 let lines = vec![(error.to_string(), None)];
@@ -52,6 +53,28 @@ impl ReplayHarness<'_> {
             }
         };
         self.compared_with(resumed, &expected)
+    }
+
+    /// As [`Self::uninterrupted`]. Proofs are of one path; where layers choose, a session of its own trains as a run
+    /// does, each step on its own path, as the resumed one will.
+    fn uninterrupted_on_paths(
+        &mut self,
+        preset: &Preset,
+        options: &VerifyOptions,
+        path: &Path,
+    ) -> Result<Result<Uninterrupted, String>, TrainError> {
+        if !self.session.model.chooses() || self.session.varies() {
+            return self.uninterrupted(preset, path);
+        }
+        let own = match Session::prepare(&SessionSpec { purpose: Purpose::Train, ..session_spec(preset, options) }) {
+            Ok(session) => session,
+            Err(error) if is_shortage(&error) => return Ok(Err(no_room(&error))),
+            Err(error) => return Err(error),
+        };
+        let verified = std::mem::replace(&mut self.session, own);
+        let outcome = self.uninterrupted(preset, path);
+        self.session = verified;
+        outcome
     }
 
     /// Makes steps, writes a checkpoint at `path`, and makes as many steps more. The inner error says why there is
@@ -86,18 +109,18 @@ impl ReplayHarness<'_> {
         }
         let mut logged = Vec::new();
         let ended = make(&mut self.session, count, &mut logged)?;
-        let state = self.session.train.snapshot()?;
+        let (total, state) = (self.session.total, self.session.train.snapshot()?);
         self.rewind()?;
         Ok(match ended {
             Some(why) => Err(format!("the run diverges after its checkpoint: {why}")),
-            None => Ok(Uninterrupted { count, logged, state }),
+            None => Ok(Uninterrupted { count, total, logged, state: self.compared_part(state) }),
         })
     }
 
     /// Has a resumed session make the same steps, and compares them.
     fn compared_with(&self, mut resumed: Session, expected: &Uninterrupted) -> Result<Check, TrainError> {
-        let Uninterrupted { count, logged: expected, state } = expected;
-        resumed.total = self.session.total;
+        let Uninterrupted { count, total, logged: expected, state } = expected;
+        resumed.total = *total;
         let first = resumed.done + 1;
         let mut found = Vec::new();
         let ended = make(&mut resumed, *count, &mut found)?;
@@ -110,7 +133,7 @@ impl ReplayHarness<'_> {
             let why = ended.map_or_else(String::new, |why| format!(": {why}"));
             wrong.push((format!("{} steps were made instead of {}{why}", found.len(), expected.len()), None));
         }
-        let after = resumed.train.snapshot()?;
+        let after = self.compared_part(resumed.train.snapshot()?);
         let different = after.iter().zip(state).filter(|(a, b)| a != b).count();
         if different > 0 && found.len() == expected.len() {
             wrong.push((self.first_difference(&after, state), None));
@@ -122,4 +145,34 @@ impl ReplayHarness<'_> {
         );
         Ok(Check::new(NAME, wrong.is_empty(), figures).detail(wrong))
     }
+
+    /// What of a state must be equal. Where layers choose, what a step makes before it reads it is left out: of a path
+    /// that was not taken since the checkpoint, it is as old as the session.
+    fn compared_part(&self, mut state: Vec<u8>) -> Vec<u8> {
+        if !self.session.model.chooses() {
+            return state;
+        }
+        let plan = &self.session.compiled().plan;
+        state.truncate(plan.persistent_bytes as usize);
+        for buffer in plan.buffers.iter().filter(|b| b.persistent && !b.is_external()) {
+            let is_made_anew = buffer.key.as_ref().is_some_and(|key| {
+                use StateKind::{Batch, BiasCorrection, Gradient, Half, Metric};
+                matches!(key.kind, Batch | BiasCorrection | Gradient | Half | Metric)
+            });
+            let bytes = buffer.offset as usize..(buffer.offset + buffer.bytes) as usize;
+            if let Some(bytes) = state.get_mut(bytes).filter(|_| is_made_anew) {
+                bytes.fill(0);
+            }
+        }
+        state
+    }
+}
+
+/// Whether memory did not suffice.
+const fn is_shortage(error: &TrainError) -> bool {
+    matches!(error, TrainError::Shortage(_) | TrainError::Exec(ExecError::OutOfMemory { .. }))
+}
+
+fn no_room(error: &TrainError) -> String {
+    format!("there is no room for a second session: {error}")
 }

@@ -156,13 +156,14 @@ fn batch_stays(step: &Step) -> bool {
     plan.program.all_samples().chain(plan.program.targets()).all(stays)
 }
 
-/// Writes the batch of a step, counted from 0, that the host finds from data, seed and that number.
+/// Writes the batch, counted from 0, that the host finds from data, seed and that number, for the step that was chosen.
 ///
 /// # Errors
 /// Never for a step of the session's network.
 fn write_batch(session: &mut Session, number: u64) -> Result<(), TrainError> {
     let (batch, seed) = (session.model.batch, session.seed());
     let Session { train, feed, .. } = session;
+    let train = train.chosen_mut();
     let y = train.compiled().plan.program.targets();
     match feed {
         DataFeed::Data { set, split, .. } => {
@@ -263,7 +264,7 @@ impl ReplayHarness<'_> {
         Ok(wanted.min(affordable).max(STEPS.0).min(limit))
     }
 
-    /// Steps op by op on batches that the host finds.
+    /// Steps op by op on batches that the host finds, each on its own path where the session's steps differ.
     fn expected(&mut self, count: u64) -> Result<Expected, TrainError> {
         self.begin_run()?;
         let (mut logged, mut batches) = (Vec::new(), Vec::new());
@@ -273,16 +274,19 @@ impl ReplayHarness<'_> {
             }
             let (mut means, count) = (BatchMeans::default(), self.session.train.batches());
             for batch in 0..count {
+                let Session { train, feed, .. } = &mut self.session;
+                train.choose(number + 1, batch, feed)?;
                 write_batch(&mut self.session, number * count as u64 + batch as u64)?;
                 let Session { train, pool, .. } = &mut self.session;
                 // The last one is what a run leaves.
                 if number < LOOKED_AT && batch + 1 == count {
-                    batches.push(Batch::read(train)?);
+                    batches.push(Batch::read(train.chosen())?);
                 }
-                train.run_batch(batch, Executor::Eager, pool)?;
-                means.add(train, train.find("loss").ok(), train.find("accuracy").ok())?;
+                train.run_chosen(Executor::Eager, pool)?;
+                let (step, ids) = train.reports();
+                means.add(step, ids.loss, ids.accuracy)?;
             }
-            logged.push(Logged::read(&self.session.train, number + 1)?.with(&means));
+            logged.push(Logged::read(self.session.train.chosen(), number + 1)?.with(&means));
         }
         Ok(Expected { logged, batches, state: self.session.train.snapshot()? })
     }
@@ -299,7 +303,7 @@ impl ReplayHarness<'_> {
                 break;
             }
             if looked_at > 0 {
-                let found = Batch::read(&session.train)?;
+                let found = Batch::read(session.train.chosen())?;
                 let same = found.y == batch.y && found.x.iter().zip(&batch.x).all(|(a, b)| bits(*a) == bits(*b));
                 if !same {
                     other_batches.push(number);
