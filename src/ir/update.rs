@@ -22,6 +22,7 @@ impl Builder<'_> {
         if trained.is_empty() {
             // Nothing that is trained is on the path; the step is counted all the same.
             self.counters(&groups, updates);
+            self.keep_rates();
             return;
         }
         let (counter, corr) = self.counters(&groups, updates);
@@ -81,6 +82,19 @@ impl Builder<'_> {
         let inputs = std::iter::once(hyper).chain(counter).chain(steps).chain(norms).collect();
         self.node(node, inputs, vec![rates]);
         Some(rates)
+    }
+
+    /// What the steps of other paths scale their update by, so that a store that begins with this step has room for it.
+    fn keep_rates(&mut self) {
+        let schedule = self.model.update.schedule;
+        if schedule.is_constant() && !self.scales() {
+            return;
+        }
+        if schedule.kind.has_end() {
+            self.source("steps", Role::State, Shape::from([1]), DType::I64);
+        }
+        let count = if self.scales() { 3 } else { 2 };
+        self.source("rates", Role::State, Shape::from([count]), self.real);
     }
 
     /// The value that one which survives the step becomes.

@@ -3,7 +3,7 @@
 use super::flat::{FLAT_ALIGN, FilterOrder, ParamOrder, Region, regions, segments};
 use super::program::{Alias, LValue, LValueId, Layout, Op};
 use crate::ir::nodes::image_dims;
-use crate::ir::{Graph, Mode, NodeId, Role, Share, ValueId};
+use crate::ir::{Graph, Mode, NodeId, Phase, Role, Share, ValueId};
 use crate::model::{Model, ParamId};
 use crate::ops;
 use crate::ops::OpKind;
@@ -292,14 +292,15 @@ impl<'g> Lowerer<'g> {
                 args[slot] = *value;
             }
         }
-        let node = self.graph.node(self.node);
+        // A path that runs no layer has no node: an evaluation then gives its samples as they are.
+        let node = self.graph.nodes.get(self.node.0 as usize);
         self.ops.push(Op {
             kind,
             args,
-            layer: node.layer,
-            pass: node.pass,
-            phase: node.phase,
-            nodes: vec![self.node],
+            layer: node.and_then(|node| node.layer),
+            pass: node.map_or(0, |node| node.pass),
+            phase: node.map_or(Phase::Forward, |node| node.phase),
+            nodes: node.map(|_| self.node).into_iter().collect(),
             fused: Vec::new(),
         });
     }

@@ -15,13 +15,21 @@ pub struct Size {
     pub batch: usize,
     /// The share of fields that take a value at an end of what is allowed: a stride beyond the window, a rate near 1.
     pub extreme: f64,
+    /// The share of networks with layers that choose.
+    pub choosing: f64,
 }
 
 impl Size {
     /// Networks whose plain-loop step in `f64` takes a fraction of a millisecond.
-    pub const SMALL: Self = Self { sample: 400, layers: 6, batch: 6, extreme: 0.12 };
+    pub const SMALL: Self = Self { sample: 400, layers: 6, batch: 6, extreme: 0.12, choosing: 0.0 };
     /// Networks whose operations are large enough for threads to share.
-    pub const LARGE: Self = Self { sample: 6_000, layers: 5, batch: 48, extreme: 0.12 };
+    pub const LARGE: Self = Self { sample: 6_000, layers: 5, batch: 48, extreme: 0.12, choosing: 0.0 };
+
+    /// The same with layers that choose in a fifth of the networks.
+    #[must_use]
+    pub const fn choosing(self) -> Self {
+        Self { choosing: 0.2, ..self }
+    }
 
     /// The same with fields as people choose them.
     #[must_use]

@@ -178,7 +178,7 @@ fn what_a_path_leaves_out_stays_as_it_is_and_replay_equals_eager() {
             }
             seen.insert(path);
         }
-        assert!(seen.len() > 6, "{seen:?}");
+        assert!(seen.len() > 5, "{seen:?}");
     }
 }
 
@@ -226,14 +226,14 @@ fn every_path_of_random_networks_compiles_for_cpu_and_gpu_over_one_store() {
     use stepgraph::select::Target;
     let mut networks = 0;
     for seed in 0..400 {
-        let preset = random_preset(seed, Size::SMALL);
+        let preset = random_preset(seed, Size::SMALL.choosing());
         let model = check(&preset).model.unwrap();
         if !model.chooses() {
             continue;
         }
         networks += 1;
         for target in [host_target(2), Target::h200()] {
-            let mut layout: Option<StoreLayout> = None;
+            let mut plans = Vec::new();
             for path in model.foreseen(6).paths {
                 let compiled = match compile(&model.along(&path), &Options::train(target.clone())) {
                     Ok(compiled) => compiled,
@@ -241,10 +241,12 @@ fn every_path_of_random_networks_compiles_for_cpu_and_gpu_over_one_store() {
                     Err(error) => panic!("{} {path}: {error}", preset.name),
                 };
                 assert_eq!(referee::check(&compiled.plan), Ok(()), "{} {path}", preset.name);
-                let layout = layout.get_or_insert_with(|| StoreLayout::of(&[&compiled.plan]));
-                if target.as_cpu().is_some() {
-                    layout.homes(&compiled.plan).unwrap_or_else(|e| panic!("{} {path}: {e}", preset.name));
-                }
+                plans.push(compiled.plan);
+            }
+            // The store of the first step has room for those of all paths, also of such that are not foreseen.
+            let layout = StoreLayout::of(&plans.iter().take(1).collect::<Vec<_>>());
+            for plan in plans.iter().filter(|_| target.as_cpu().is_some()) {
+                layout.homes(plan).unwrap_or_else(|e| panic!("{}: {e}", preset.name));
             }
         }
     }

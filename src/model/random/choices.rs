@@ -5,15 +5,13 @@ use crate::model::layers::{ActivationLayer, BranchLayer, Dense, EarlyExit, Flatt
 use crate::model::{LayerPath, LayerSpec, ListPath, Preset, check};
 use crate::tensor::Shape;
 
-/// The share of networks with layers that choose.
-const CHOOSING: f64 = 0.2;
 /// The shares of the blocks and layers in these that choose.
 const OF_BLOCKS: f64 = 0.6;
 const OF_LAYERS: f64 = 0.2;
 
 /// Lets some layers of a network choose, where the network is right afterwards.
 pub(super) fn choose(draw: &mut Draw, preset: &mut Preset, output: &Shape) {
-    if !draw.coin(CHOOSING) {
+    if !draw.coin(draw.size().choosing) {
         return;
     }
     // From the end on, so that the places of layers that are still to come stay.

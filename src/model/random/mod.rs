@@ -100,7 +100,8 @@ fn preset([draw, of_data, of_recipe, of_inputs]: [&mut Draw; 4], (seed, filter):
     if let Some(train) = &mut preset.train {
         // A warm-up is over before the run is.
         preset.update.schedule.warmup = preset.update.schedule.warmup.min(train.steps);
-        train.accumulate = settings::accumulated(of_recipe);
+        // From a copy, so that a network that is drawn anew does not depend on it.
+        train.accumulate = settings::accumulated(&mut of_recipe.clone());
     }
     (preset, output)
 }
@@ -173,7 +174,7 @@ mod tests {
     #[test]
     fn every_kind_of_layer_is_drawn_outside_and_inside_of_blocks() {
         let mut seen = BTreeMap::new();
-        (0..400).for_each(|seed| kinds(&random_preset(seed, Size::SMALL).layers, 0, &mut seen));
+        (0..400).for_each(|seed| kinds(&random_preset(seed, Size::SMALL.choosing()).layers, 0, &mut seen));
         for kind in LayerKind::ALL {
             for depth in [0, 1] {
                 // A layer that changes the shape of every input is inside of blocks where the input has that shape
@@ -186,6 +187,13 @@ mod tests {
     }
 
     #[test]
+    fn layers_choose_only_where_the_size_says_so() {
+        let chooses = |seed, size| check(&random_preset(seed, size)).model.is_some_and(|model| model.chooses());
+        assert!((0..200).all(|seed| !chooses(seed, Size::SMALL) && !chooses(seed, Size::LARGE)));
+        assert!((0..200).filter(|seed| chooses(*seed, Size::SMALL.choosing())).count() > 20);
+    }
+
+    #[test]
     fn a_seed_gives_the_same_network_forever() {
         let text = write_preset(&random_preset(7, Size::SMALL));
         assert_eq!(text, write_preset(&random_preset(7, Size::SMALL)));
@@ -194,8 +202,9 @@ mod tests {
         let mut hash = 0xcbf2_9ce4_8422_2325_u64;
         for seed in 0..300 {
             let size = if seed % 4 == 0 { Size::LARGE } else { Size::SMALL };
-            // Data have numbers of their own.
-            let network = Preset { data: None, ..random_preset(seed, size) };
+            // Data have numbers of their own, and the batches of a step are drawn behind all else.
+            let mut network = Preset { data: None, ..random_preset(seed, size) };
+            network.train.iter_mut().for_each(|train| train.accumulate = 1);
             for byte in write_preset(&network).bytes() {
                 hash = (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3);
             }

@@ -82,7 +82,7 @@ const SEQUENCES: &str = r#"{"version": 1, "name": "sequences",
     {"type": "parallel", "join": "multiply", "branches": [{"layers": [{"type": "dense", "units": 7}]},
         {"layers": [{"type": "dense", "units": 7, "activation": "sigmoid"}]}]},
     {"type": "dense", "units": 3}], "loss": {"type": "huber", "delta": 0.7},
-    "optimizer": {"type": "adamw", "lr": 0.01, "weight_decay": 0.1, "decay": "matrices", "clip_norm": 0.5,
+    "optimizer": {"type": "adamw", "lr": 0.01, "weight_decay": 0.1, "decay": "matrices", "clip_norm": 0.05,
         "schedule": {"type": "cosine", "warmup": 5, "final": 0.1}}}"#;
 
 /// Where a fault is planted.

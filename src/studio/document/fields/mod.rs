@@ -49,7 +49,7 @@ mod tests {
             }
         }
         let mut drawn = BTreeMap::new();
-        (0..400).for_each(|seed| gather(&random_preset(seed, Size::SMALL).layers, &mut drawn));
+        (0..400).for_each(|seed| gather(&random_preset(seed, Size::SMALL.choosing()).layers, &mut drawn));
         for kind in LayerKind::ALL {
             for field in layer_fields(&LayerPath::from([0]), &kind.example()) {
                 let values = drawn.get(&(kind.class, field.name)).map_or(0, BTreeSet::len);
