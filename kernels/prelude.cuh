@@ -391,6 +391,52 @@ template <class R, int THREADS> DEV float block_reduce(float v, float* scratch) 
     return out;
 }
 
+// The sums of V columns for each of `tx` neighbouring threads, of which `lanes` rows have a part each: the parts are left
+// in `partial`, and `shared_by` threads of each column add up every shared_by-th lane, in rising order. Returns these
+// shares, [shared_by, tx * V] floats behind the lanes, for `total_of_shares`.
+template <int V>
+DEV const float* share_lanes(float* partial, const float (&sum)[V], int lane, int lanes, int tx, int shared_by) {
+    const int t = threadIdx.x, width = tx * V;
+    if (lane < lanes) {
+#pragma unroll
+        for (int i = 0; i < V; ++i) partial[lane * width + t % tx * V + i] = sum[i];
+    }
+    __syncthreads();
+    float* shares = partial + lanes * width;
+    if (t < shared_by * width) {
+        float s = 0.0f;
+#pragma unroll 8
+        for (int i = t / width; i < lanes; i += shared_by) s += partial[i * width + t % width];
+        shares[t] = s;
+    }
+    __syncthreads();
+    return shares;
+}
+// The sum of one column, in rising order of its shares.
+DEV float total_of_shares(const float* shares, int column, int width, int shared_by) {
+    float s = shares[column];
+#pragma unroll 8
+    for (int i = 1; i < shared_by; ++i) s += shares[i * width + column];
+    return s;
+}
+
+// Eight columns, of which thread t has a part of column t % 8: adds up the four parts in each warp, and leaves a sum for
+// each warp and column in `partial`, for `total_of_warps`.
+DEV void add_chunks_of_warp(float* partial, float part) {
+    const int t = threadIdx.x;
+    part += __shfl_xor_sync(0xffffffffu, part, 8);
+    part += __shfl_xor_sync(0xffffffffu, part, 16);
+    if (t % 32 < 8) partial[t / 32 * 8 + t % 8] = part;
+    __syncthreads();
+}
+// The sum of one of the eight columns, in rising order of warps.
+template <int WARPS> DEV float total_of_warps(const float* partial, int column) {
+    float all = partial[column];
+#pragma unroll
+    for (int i = 1; i < WARPS; ++i) all += partial[i * 8 + column];
+    return all;
+}
+
 // ---------------------------------------- updates of parameters
 
 DEV float optimizer_constant(u64 bits) { return (float)__longlong_as_double((i64)bits); }
