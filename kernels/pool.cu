@@ -118,14 +118,17 @@ template <> struct PositionOf<true> { using Type = u16; };
     class T, int N, int H, int W, int C, int KH, int KW, int SH, int SW, int PH, int PW, int HO, int WO
 #define POOL_SHAPE Windows<T, N, H, W, C, KH, KW, SH, SW, PH, PW, HO, WO>
 
-// How the gradient of a pooling's input is shared: a thread takes a vector of a pixel, or of a cell of the grid of strides
-// where windows do not overlap.
-template <class S> struct PoolGradient {
+// A launch of one phase without shared memory, in which a thread takes one of GROUPS_ vectors.
+template <class S, i64 GROUPS_> struct PoolLaunch {
     static constexpr int PHASES = 1, THREADS = S::THREADS;
-    static constexpr i64 WORK = 0, GROUPS = S::DISJOINT ? S::CELLS : S::IN;
+    static constexpr i64 WORK = 0, GROUPS = GROUPS_;
     static constexpr int blocks(int) { return S::blocks_of(GROUPS); }
     static constexpr int smem(int) { return 0; }
 };
+
+// The vectors of the gradient of a pooling's input: of its pixels, or of the cells of the grid of strides where windows
+// do not overlap.
+template <class S> constexpr i64 gradient_groups() { return S::DISJOINT ? S::CELLS : S::IN; }
 
 // ---------------------------------------- maximum
 
@@ -133,16 +136,12 @@ template <class S> struct PoolGradient {
 // than 256) the position in the window, row by row, where slot 2 is bound. The first of equals wins, the first NaN wins
 // over every number, and a window that is all padding gives minus infinity and position 0. Overwrites; moves (IN + OUT)
 // * sizeof(T) + OUT * sizeof(index) bytes.
-template <POOL_PARAMETERS> struct MaxPool {
+template <POOL_PARAMETERS> struct MaxPool : PoolLaunch<POOL_SHAPE, POOL_SHAPE::OUT> {
     using Slots = slots::max_pool;
     using S = POOL_SHAPE;
     using Position = typename PositionOf<(S::SIZE > 256)>::Type;
-    static constexpr int PHASES = 1, THREADS = S::THREADS;
-    static constexpr i64 WORK = 0;
-    static constexpr int blocks(int) { return S::blocks_of(S::OUT); }
-    static constexpr int smem(int) { return 0; }
     template <int PHASE> static __device__ void run(const Args& a, int block, char*) {
-        const u32 at = (u32)block * THREADS + threadIdx.x;
+        const u32 at = (u32)block * S::THREADS + threadIdx.x;
         if (at >= S::OUT) return;
         const Place<S> p = place<S, HO, WO>(at);
         // All channels of a pixel share the first position that is no padding, which is the answer where every
@@ -184,11 +183,12 @@ template <POOL_PARAMETERS> struct MaxPool {
 // dx [N, H, W, C] = sum of the dy [N, HO, WO, C] whose windows chose the element, by index [N, HO, WO, C]. Each pixel
 // looks at the windows that cover it; where windows do not overlap, each window writes its pixels instead and reads its
 // dy once. Overwrites, zeros included; moves (IN + OUT) * sizeof(T) + OUT * sizeof(index) bytes.
-template <POOL_PARAMETERS> struct MaxPoolBwd : PoolGradient<POOL_SHAPE> {
+template <POOL_PARAMETERS>
+struct MaxPoolBwd : PoolLaunch<POOL_SHAPE, gradient_groups<POOL_SHAPE>()> {
     using Slots = slots::max_pool_bwd;
     using S = POOL_SHAPE;
     using Position = typename PositionOf<(S::SIZE > 256)>::Type;
-    static constexpr i64 GROUPS = PoolGradient<S>::GROUPS;
+    static constexpr i64 GROUPS = gradient_groups<S>();
     template <int PHASE> static __device__ void run(const Args& a, int block, char*) {
         const u32 at = (u32)block * S::THREADS + threadIdx.x;
         if (at >= GROUPS) return;
@@ -240,15 +240,11 @@ template <POOL_PARAMETERS> struct MaxPoolBwd : PoolGradient<POOL_SHAPE> {
 
 // y [N, HO, WO, C] = mean over each window of x [N, H, W, C], both of T; padding counts as zeros and in the divisor.
 // Overwrites; moves (IN + OUT) * sizeof(T) bytes.
-template <POOL_PARAMETERS> struct AvgPool {
+template <POOL_PARAMETERS> struct AvgPool : PoolLaunch<POOL_SHAPE, POOL_SHAPE::OUT> {
     using Slots = slots::avg_pool;
     using S = POOL_SHAPE;
-    static constexpr int PHASES = 1, THREADS = S::THREADS;
-    static constexpr i64 WORK = 0;
-    static constexpr int blocks(int) { return S::blocks_of(S::OUT); }
-    static constexpr int smem(int) { return 0; }
     template <int PHASE> static __device__ void run(const Args& a, int block, char*) {
-        const u32 at = (u32)block * THREADS + threadIdx.x;
+        const u32 at = (u32)block * S::THREADS + threadIdx.x;
         if (at >= S::OUT) return;
         float sum[S::V];
 #pragma unroll
@@ -266,10 +262,11 @@ template <POOL_PARAMETERS> struct AvgPool {
 
 // dx [N, H, W, C] = sum over the windows that cover a pixel of dy [N, HO, WO, C] / (KH * KW). Overwrites, zeros
 // included; moves (IN + OUT) * sizeof(T) bytes.
-template <POOL_PARAMETERS> struct AvgPoolBwd : PoolGradient<POOL_SHAPE> {
+template <POOL_PARAMETERS>
+struct AvgPoolBwd : PoolLaunch<POOL_SHAPE, gradient_groups<POOL_SHAPE>()> {
     using Slots = slots::avg_pool_bwd;
     using S = POOL_SHAPE;
-    static constexpr i64 GROUPS = PoolGradient<S>::GROUPS;
+    static constexpr i64 GROUPS = gradient_groups<S>();
     template <int PHASE> static __device__ void run(const Args& a, int block, char*) {
         const u32 at = (u32)block * S::THREADS + threadIdx.x;
         if (at >= GROUPS) return;

@@ -31,8 +31,8 @@ pub fn select(
         }
         Device::Cuda(_) if program.real == DType::F64 => Err(SelectError::Real(target.name.clone())),
         Device::Cuda(gpu) => {
-            let choose = |index| on_gpu::choose(&program, index, (target, gpu), real, measured);
-            let choices = (0..program.ops.len()).map(choose).collect::<Result<Vec<_>, SelectError>>()?;
+            let mut chooser = on_gpu::Chooser::new(&program, (target, gpu), real, measured);
+            let choices = (0..program.ops.len()).map(|i| chooser.choose(i)).collect::<Result<Vec<_>, SelectError>>()?;
             let costs: Vec<f64> = choices.iter().map(|c| c.cost_us).collect();
             let (order, groups) = cuda::fuse_horizontally(&program, &costs);
             let ops = order.iter().map(|&i| program.ops[i].clone()).collect();

@@ -3,13 +3,11 @@
 
 use super::elementwise::vec_width;
 use super::optimizer::rule_type;
+use super::speed::LAUNCH_US;
 use super::{CustomKernel, KernelFile, KernelSpec, Pdl, Real, cpp_act};
 use crate::ops::{self, Epilogue, Gemm, OpKind, Trans};
 use crate::rewrite::LONE_UPDATE_TILE;
 use crate::select::CudaFacts;
-
-/// What a launch costs in microseconds.
-const LAUNCH_US: f64 = 1.5;
 
 /// What a direct kernel takes at least.
 const DIRECT_US: f64 = 1.31;
@@ -442,14 +440,7 @@ mod tests {
     use super::*;
 
     fn h200() -> CudaFacts {
-        CudaFacts {
-            ordinal: 0,
-            capability: (9, 0),
-            multiprocessors: 132,
-            memory_bytes: 140 << 30,
-            has_cublaslt: true,
-            has_cudnn: true,
-        }
+        crate::select::Target::h200().as_cuda().unwrap()
     }
 
     fn offers(m: usize, n: usize, k: usize, trans: Trans, real: Real) -> Vec<CustomKernel> {

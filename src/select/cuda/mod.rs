@@ -21,6 +21,7 @@ mod rates;
 mod real;
 mod sequence;
 mod spec;
+mod speed;
 mod times;
 
 use crate::ops;

@@ -1,12 +1,11 @@
-//! Which types of `optimizer.cu` do an operation, with the table of segments that stands before them.
+//! Which types of `optimizer.cu` do an operation, with the table of segments that is declared before them.
 
+use super::speed::{CACHED_BYTES_PER_US, STREAM_BYTES_PER_US};
 use super::{CustomKernel, KernelFile, KernelSpec, Pdl, Real, cpp_bits};
 use crate::ops::{self, FlatUpdate, OpKind, PARTS_ALIGN, RuleText, Segment};
 use crate::select::CudaFacts;
 
-/// Bytes moved in a microsecond: by arrays that the second-level cache holds, and by larger ones.
-const CACHED_BYTES_PER_US: f64 = 5e6;
-const BYTES_PER_US: f64 = 3.9e6;
+/// Bytes of arrays that the second-level cache holds.
 const CACHED_BYTES: usize = 32 << 20;
 
 /// Bytes that one multiprocessor reads in a microsecond.
@@ -204,7 +203,7 @@ fn update(rule: &str, flat: &FlatUpdate<'_>, (real, gpu): (Real, &CudaFacts)) ->
     let elements: usize = segments.iter().map(|segment| segment.len).sum();
     let half = if real.half().is_some() { real.size() } else { 0 };
     let bytes = elements * (12 + 8 * states + half);
-    let pace = if bytes <= CACHED_BYTES { CACHED_BYTES_PER_US } else { BYTES_PER_US };
+    let pace = if bytes <= CACHED_BYTES { CACHED_BYTES_PER_US } else { STREAM_BYTES_PER_US };
     let update = Update {
         rule,
         real,
@@ -228,6 +227,6 @@ fn scale_update(len: usize, real: Real, gpu: &CudaFacts) -> CustomKernel {
         tail: format!("{}_flat_v0", real.name()),
         spec: KernelSpec::new(KernelFile::Optimizer, "ScaleUpdate", format!("{len}, {threads}, {blocks}")),
         work_bytes: 0,
-        cost_us: 1.5 + (4 * len) as f64 / BYTES_PER_US,
+        cost_us: 1.5 + (4 * len) as f64 / STREAM_BYTES_PER_US,
     }
 }

@@ -1,16 +1,10 @@
 //! Which types of `joined.cu` and `sequence.cu` do an operation.
 
 use super::elementwise::{vec_width, width_name};
+use super::speed::{BYTES_PER_US, CACHED_BYTES_PER_US, LAUNCH_US};
 use super::{CustomKernel, KernelFile, KernelSpec, Real};
 use crate::ops::{self, OpKind};
 use crate::select::CudaFacts;
-
-/// Bytes that all multiprocessors move in a microsecond, and read from the second-level cache.
-const BYTES_PER_US: f64 = 3.5e6;
-const CACHED_BYTES_PER_US: f64 = 5e6;
-
-/// What a launch costs in microseconds.
-const LAUNCH_US: f64 = 1.5;
 
 /// Every type of these families for an operation.
 #[must_use]
