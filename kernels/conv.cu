@@ -266,7 +266,7 @@ struct ConvGemm {
         (FWD || BWD_W ? Geom::X : Geom::Y) + (i64)Geom::KH * Geom::DH * (Geom::W + Geom::WO) * Geom::C >=
         (1ll << 31) - 4096)>::Of;
     using OffsetY = typename ConvOffsetType<(Geom::Y >= (1ll << 31) - 4096)>::Of;
-    // Where a row of the product lies: its first tap in the gathered image (offset of group and image included), and
+    // Where a row of the product is: its first tap in the gathered image (offset of group and image included), and
     // its place in the result.
     struct alignas(16) Row { Offset base; int h, w, out; };
     using TO = typename ConvResult<T, BWD_W>::Of;
@@ -625,7 +625,7 @@ struct ConvGemm {
 
     // ------------------------------------------------------------------------------------------------ FMAs
 
-    // The WM rows and WN columns of a thread: a stride apart where a row's sum lies together, otherwise in groups of
+    // The WM rows and WN columns of a thread: a stride apart where a row's sum is together, otherwise in groups of
     // four neighbours, so that both are read 16 bytes at a time from different banks.
     static constexpr int ACROSS = BN / WN, DOWN = BM / WM;
     DEV int row_of(int i) {

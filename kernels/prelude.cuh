@@ -86,7 +86,7 @@ template <class Op, class = void> struct Begins { static constexpr bool VALUE = 
 template <class Op> struct Begins<Op, decltype((void)Op::BEGINS)> { static constexpr bool VALUE = Op::BEGINS; };
 
 // The second launch bound of an operation; 0, which bounds nothing, where it names none. The compiler orders loads to
-// save registers unless it is told how many blocks have to fit: an operation that wants all its loads under way at once
+// save registers unless it knows how many blocks have to fit: an operation that wants all its loads under way at once
 // says 1.
 template <class Op, class = void> struct MinBlocks { static constexpr int VALUE = 0; };
 template <class Op> struct MinBlocks<Op, decltype((void)Op::MIN_BLOCKS)> {

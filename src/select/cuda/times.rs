@@ -7,7 +7,7 @@ use crate::ops::OpKind;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
-/// The time that stands for an algorithm that a library turned out not to offer.
+/// The time that is kept for an algorithm that a library turned out not to offer.
 pub const NOT_OFFERED_US: f64 = 1e30;
 
 /// Measured times of one device with its driver and libraries.

@@ -107,7 +107,7 @@ impl PredictionsCommand {
                 "Write",
                 icons::PLAY,
                 None,
-                "Continues the prompt with the weights as they are, token by token; training goes on",
+                "Continues the prompt with the current weights, token by token, while training continues",
             ),
             Self::StopWriting => Info::new("Stop writing", icons::STOP, None, "Ends the text that is being written"),
         }

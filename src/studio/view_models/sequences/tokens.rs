@@ -29,7 +29,7 @@ pub struct TokenLosses {
     pub perplexity: Option<f64>,
     /// The place of the token with the largest loss.
     pub hardest: usize,
-    /// Whether each token is what is read next: a text that goes on.
+    /// Whether each token is the one that the sample reads next, as in a text.
     pub goes_on: bool,
 }
 
