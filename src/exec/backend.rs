@@ -7,8 +7,11 @@
 use super::block::Block;
 use super::cpu::{Floor, Pool};
 use super::store::StepMemory;
-use super::{BatchPlace, DataSet, ExecError, ReadyTimes, StepRecord};
 use crate::compile::Compiled;
+use crate::data::BatchPlace;
+use crate::exec::error::ExecError;
+use crate::exec::ready_times::ReadyTimes;
+use crate::exec::stream::{DataSet, StepRecord};
 use crate::lower::LValueId;
 use std::any::Any;
 use std::borrow::Cow;

@@ -2,9 +2,10 @@
 
 use super::measured::Measured;
 use super::selection::{Policy, SelectError, Selection};
-use super::{Device, Target, cuda, on_cpu, on_gpu};
+use super::{cuda, on_cpu, on_gpu};
 use crate::lower::Program;
 use crate::model::Precision;
+use crate::select::target::{Device, Target};
 use crate::tensor::DType;
 
 /// Chooses a kernel for every operation of a program that was rewritten for this kind of machine: the fastest by the

@@ -2,9 +2,11 @@
 
 use super::measured::Measured;
 use super::selection::{Candidate, Choice, SelectError};
-use super::{CudaFacts, Target, Variant, cuda, least};
+use super::{cuda, least};
 use crate::lower::Program;
 use crate::ops::OpKind;
+use crate::select::target::{CudaFacts, Target};
+use crate::select::variant::Variant;
 use crate::tensor::Bytes;
 use std::collections::{BTreeMap, HashMap};
 

@@ -7,9 +7,11 @@
 mod special;
 
 use super::speed::{BYTES_PER_US, LAUNCH_US};
-use super::{CustomKernel, KernelFile, KernelSpec, Real, cpp_act};
 use crate::ops::{self, ConvGeometry, Epilogue, OpKind};
-use crate::select::CudaFacts;
+use crate::select::cuda::custom::{CustomKernel, cpp_act};
+use crate::select::cuda::real::Real;
+use crate::select::cuda::spec::{KernelFile, KernelSpec};
+use crate::select::target::CudaFacts;
 
 /// Candidates of any geometry for one operation at most.
 const MOST: usize = 4;

@@ -1,9 +1,9 @@
 //! Which convolutions cuDNN is offered, and roughly how long it takes. Pure functions of the shape.
 
-use super::Real;
 use super::speed::LIBRARY_BYTES_PER_US;
 use crate::ops::{self, ConvGeometry, OpKind};
-use crate::select::CudaFacts;
+use crate::select::cuda::real::Real;
+use crate::select::target::CudaFacts;
 
 /// The least time of a call in microseconds.
 const FLOOR_US: f64 = 6.0;
@@ -98,7 +98,7 @@ mod tests {
     const UNIT: ConvGeometry = ConvGeometry::UNIT;
 
     fn gpu() -> CudaFacts {
-        crate::select::Target::h200().as_cuda().unwrap()
+        crate::select::target::Target::h200().as_cuda().unwrap()
     }
 
     #[test]

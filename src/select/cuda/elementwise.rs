@@ -2,9 +2,11 @@
 
 use super::optimizer::rule_type;
 use super::speed::{BYTES_PER_US, LAUNCH_US};
-use super::{CustomKernel, KernelFile, KernelSpec, Pdl, Real, cpp_act, cpp_bits};
 use crate::ops::{self, OpKind, dropout_threshold};
-use crate::select::CudaFacts;
+use crate::select::cuda::custom::{CustomKernel, cpp_act, cpp_bits};
+use crate::select::cuda::real::Real;
+use crate::select::cuda::spec::{KernelFile, KernelSpec, Pdl};
+use crate::select::target::CudaFacts;
 
 /// Bytes that one multiprocessor moves alone in a microsecond.
 const BYTES_PER_US_ALONE: f64 = 3e4;
@@ -272,7 +274,7 @@ mod tests {
     use crate::ops::Scalar;
 
     fn h200() -> CudaFacts {
-        crate::select::Target::h200().as_cuda().unwrap()
+        crate::select::target::Target::h200().as_cuda().unwrap()
     }
 
     #[test]

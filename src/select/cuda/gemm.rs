@@ -4,10 +4,12 @@
 use super::elementwise::vec_width;
 use super::optimizer::rule_type;
 use super::speed::LAUNCH_US;
-use super::{CustomKernel, KernelFile, KernelSpec, Pdl, Real, cpp_act};
 use crate::ops::{self, Epilogue, Gemm, OpKind, Trans};
 use crate::rewrite::LONE_UPDATE_TILE;
-use crate::select::CudaFacts;
+use crate::select::cuda::custom::{CustomKernel, cpp_act};
+use crate::select::cuda::real::Real;
+use crate::select::cuda::spec::{KernelFile, KernelSpec, Pdl};
+use crate::select::target::CudaFacts;
 
 /// What a direct kernel takes at least.
 const DIRECT_US: f64 = 1.31;
@@ -437,7 +439,7 @@ mod tests {
     use super::*;
 
     fn h200() -> CudaFacts {
-        crate::select::Target::h200().as_cuda().unwrap()
+        crate::select::target::Target::h200().as_cuda().unwrap()
     }
 
     fn offers(m: usize, n: usize, k: usize, trans: Trans, real: Real) -> Vec<CustomKernel> {

@@ -2,10 +2,12 @@
 
 use super::elementwise::{dropout_scale, vec_width};
 use super::speed::{BYTES_PER_US, LAUNCH_US};
-use super::{CustomKernel, KernelFile, KernelSpec, Pdl, Real, cpp_act, cpp_bits};
 use crate::model::losses::PointFn;
 use crate::ops::{self, OpKind, Scalar};
-use crate::select::CudaFacts;
+use crate::select::cuda::custom::{CustomKernel, cpp_act, cpp_bits};
+use crate::select::cuda::real::Real;
+use crate::select::cuda::spec::{KernelFile, KernelSpec, Pdl};
+use crate::select::target::CudaFacts;
 
 /// Bytes that one multiprocessor moves alone in a microsecond.
 const BYTES_PER_US_ALONE: f64 = 1e5;

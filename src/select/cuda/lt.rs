@@ -5,11 +5,11 @@
 //! type of the product it is added to, so a product of 16-bit type reads the bias from the 16-bit copy of the
 //! parameters.
 
-use super::Real;
 use super::speed::LIBRARY_BYTES_PER_US;
 use crate::model::Activation;
 use crate::ops::{Epilogue, Gemm, Trans};
-use crate::select::CudaFacts;
+use crate::select::cuda::real::Real;
+use crate::select::target::CudaFacts;
 
 /// Bytes of workspace offered for large products: what NVIDIA advises on Hopper.
 const WORKSPACE_BYTES: u64 = 32 << 20;
@@ -107,7 +107,7 @@ mod tests {
     use super::*;
 
     fn gpu() -> CudaFacts {
-        crate::select::Target::h200().as_cuda().unwrap()
+        crate::select::target::Target::h200().as_cuda().unwrap()
     }
 
     fn gemm(trans: Trans, epilogue: Epilogue) -> Gemm {

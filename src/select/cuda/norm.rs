@@ -2,10 +2,12 @@
 
 use super::elementwise::vec_width;
 use super::speed::{BYTES_PER_US, LAUNCH_US};
-use super::{CustomKernel, KernelFile, KernelSpec, Real, cpp_act, cpp_bits};
 use crate::model::Activation;
 use crate::ops::{self, OpKind, Scalar};
-use crate::select::CudaFacts;
+use crate::select::cuda::custom::{CustomKernel, cpp_act, cpp_bits};
+use crate::select::cuda::real::Real;
+use crate::select::cuda::spec::{KernelFile, KernelSpec};
+use crate::select::target::CudaFacts;
 use std::fmt::Display;
 
 /// What it takes each block of a second phase to merge what the first one left, in microseconds.

@@ -1,9 +1,11 @@
 //! Which types of `optimizer.cu` do an operation, with the table of segments that is declared before them.
 
 use super::speed::{CACHED_BYTES_PER_US, STREAM_BYTES_PER_US};
-use super::{CustomKernel, KernelFile, KernelSpec, Pdl, Real, cpp_bits};
 use crate::ops::{self, FlatUpdate, OpKind, PARTS_ALIGN, RuleText, Segment};
-use crate::select::CudaFacts;
+use crate::select::cuda::custom::{CustomKernel, cpp_bits};
+use crate::select::cuda::real::Real;
+use crate::select::cuda::spec::{KernelFile, KernelSpec, Pdl};
+use crate::select::target::CudaFacts;
 
 /// Elements of a unit: segments start at multiples of it.
 const UNIT: usize = 64;

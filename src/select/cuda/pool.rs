@@ -2,9 +2,11 @@
 
 use super::elementwise::{row_chunks, row_sum_us, vec_width, width_name};
 use super::speed::{BYTES_PER_US, LAUNCH_US};
-use super::{CustomKernel, KernelFile, KernelSpec, Real};
 use crate::ops::{self, OpKind, PoolGeometry};
-use crate::select::CudaFacts;
+use crate::select::cuda::custom::CustomKernel;
+use crate::select::cuda::real::Real;
+use crate::select::cuda::spec::{KernelFile, KernelSpec};
+use crate::select::target::CudaFacts;
 
 /// Every type of this family for an operation.
 #[must_use]
@@ -83,7 +85,7 @@ mod tests {
     fn the_geometry_is_written_out_in_the_order_of_the_kernels() {
         let geometry =
             PoolGeometry { n: 2, h: 8, w: 9, c: 16, size: [2, 3], stride: [1, 2], padding: [0, 1], ho: 7, wo: 5 };
-        let gpu = crate::select::Target::h200().as_cuda().unwrap();
+        let gpu = crate::select::target::Target::h200().as_cuda().unwrap();
         let codes = kernels(&OpKind::MaxPool(ops::MaxPool { geometry }), Real::Bf16, &gpu);
         let types: Vec<String> = codes.iter().map(|code| code.spec.ty()).collect();
         assert_eq!(types, ["MaxPool<bf16, 2, 8, 9, 16, 2, 3, 1, 2, 0, 1, 7, 5>"]);

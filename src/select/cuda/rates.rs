@@ -1,10 +1,12 @@
 //! Which types of `rates.cu` do an operation, with the table of runs that is declared before them.
 
 use super::speed::{LAUNCH_US, STREAM_BYTES_PER_US};
-use super::{CustomKernel, KernelFile, KernelSpec, Real, cpp_bits};
 use crate::model::ScheduleKind;
 use crate::ops::{self, OpKind, Segment};
-use crate::select::CudaFacts;
+use crate::select::cuda::custom::{CustomKernel, cpp_bits};
+use crate::select::cuda::real::Real;
+use crate::select::cuda::spec::{KernelFile, KernelSpec};
+use crate::select::target::CudaFacts;
 
 /// Elements of a unit: segments start at multiples of it.
 const UNIT: usize = 64;

@@ -2,9 +2,11 @@
 
 use super::elementwise::{vec_width, width_name};
 use super::speed::{BYTES_PER_US, CACHED_BYTES_PER_US, LAUNCH_US};
-use super::{CustomKernel, KernelFile, KernelSpec, Real};
 use crate::ops::{self, OpKind};
-use crate::select::CudaFacts;
+use crate::select::cuda::custom::CustomKernel;
+use crate::select::cuda::real::Real;
+use crate::select::cuda::spec::{KernelFile, KernelSpec};
+use crate::select::target::CudaFacts;
 
 /// Every type of these families for an operation.
 #[must_use]
@@ -65,7 +67,7 @@ const fn greatest_divisor(a: usize, b: usize) -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::select::Target;
+    use crate::select::target::Target;
 
     fn only(kind: &OpKind, real: Real) -> (String, String) {
         let gpu = Target::h200().as_cuda().unwrap();

@@ -2,8 +2,8 @@
 //!
 //! Plain data. It is measured by `train::gpu_times` and kept in a file; here it is only looked up.
 
-use super::Real;
 use crate::ops::OpKind;
+use crate::select::cuda::real::Real;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 

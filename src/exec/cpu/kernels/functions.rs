@@ -3,8 +3,8 @@
 use super::elementwise::for_flat;
 use super::lanes::{LANES, Lanes, for_isa};
 use super::{math, resolve};
-use crate::exec::Function;
 use crate::exec::cpu::call::{Call, KernelImpl, MAX_ARGS, Part};
+use crate::exec::function::Function;
 use crate::model::Activation;
 use crate::ops::{
     self, OpKind,
