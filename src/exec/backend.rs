@@ -5,7 +5,8 @@
 //! operations.
 
 use super::block::Block;
-use super::cpu::{Floor, Pool};
+use super::cpu::ceilings::Floor;
+use super::cpu::pool::Pool;
 use super::store::StepMemory;
 use crate::compile::Compiled;
 use crate::data::BatchPlace;
