@@ -752,11 +752,11 @@ template <int FUNC, u64 DELTA> struct PointTerm {
 
 // Adds this thread's shares of the values and of right answers to `sums`; writes `dy = factor f'(y, target)` where `dy`
 // is not null.
-template <class Term, class T, i64 LEN, int THREADS, int BLOCKS>
-DEV void point_terms(const T* y, const T* target, T* dy, float factor, int block, float (&sums)[2]) {
-    constexpr int FLIGHT = error_flight<T>(LEN, (i64)THREADS * BLOCKS);
-    constexpr bool TAIL = LEN % (16 / (int)sizeof(T)) != 0;
-    loss_pairs<T, THREADS, FLIGHT, TAIL>(LEN, BLOCKS, y, target, dy, block, [&](float have, float want) {
+template <class Term, class T, int THREADS, int FLIGHT, i64 LEN, class Blocks>
+DEV void point_terms(const Number<LEN, 0> len, const Blocks count, const T* y, const T* target, T* dy, float factor,
+    int block, float (&sums)[2]) {
+    constexpr bool TAIL = !is_fixed(LEN) || LEN % (16 / (int)sizeof(T)) != 0;
+    loss_pairs<T, THREADS, FLIGHT, TAIL>(len, count, y, target, dy, block, [&](float have, float want) {
         sums[0] += Term::value(have, want);
         sums[1] += Term::right(have, want);
         return factor * Term::slope(have, want);
@@ -765,42 +765,55 @@ DEV void point_terms(const T* y, const T* target, T* dy, float factor, int block
 
 // Slots: 0 y [len] T, 1 target [len] T, 2 loss [1] float, 3 work.
 // The mean of the function; as `Mse`.
-template <int FUNC, u64 DELTA, class T, i64 LEN, int THREADS_, int BLOCKS> struct PointLoss {
+template <int FUNC, u64 DELTA, class T, i64 LEN, int THREADS_, i64 BLOCKS,
+    int FLIGHT = error_flight<T>(LEN, THREADS_ * BLOCKS)>
+struct PointLoss {
     using Slots = slots::point_loss;
-    static constexpr int PHASES = BLOCKS > 1 ? 2 : 1, THREADS = THREADS_;
+    using Blocks = LossBlocks<BLOCKS, 1>;
+    static constexpr int PHASES = BLOCKS == 1 ? 1 : 2, THREADS = THREADS_;
     static constexpr int blocks(int phase) { return phase == 0 ? BLOCKS : 1; }
+    DEV int blocks_for(const Args& a, int phase) { return phase == 0 ? (int)Blocks(a) : 1; }
     static constexpr int smem(int) { return loss_smem<1>(); }
     static constexpr i64 WORK = BLOCKS > 1 ? 4ll * BLOCKS : 0;
     template <int PHASE> static __device__ void run(const Args& a, int block, char* smem) {
+        const Number<LEN, 0> len(a);
+        const Blocks count(a);
+        const int blocks = (int)count;
         float sum[1] = {0.0f};
         if constexpr (PHASE == 0) {
             float sums[2] = {0.0f, 0.0f};
-            point_terms<PointTerm<FUNC, DELTA>, T, LEN, THREADS, BLOCKS>(
+            point_terms<PointTerm<FUNC, DELTA>, T, THREADS, FLIGHT>(len, count,
                 a.at<T>(Slots::Y), a.at<T>(Slots::TARGET), (T*)nullptr, 0.0f, block, sums);
             sum[0] = sums[0];
         } else {
 #pragma unroll 4
-            for (int i = threadIdx.x; i < BLOCKS; i += THREADS) sum[0] += a.at<float>(Slots::WORK)[i];
+            for (int i = threadIdx.x; i < blocks; i += THREADS) sum[0] += a.at<float>(Slots::WORK)[i];
         }
         loss_block_sum<1, THREADS>(sum, (float*)smem);
         if (threadIdx.x != 0) return;
         if constexpr (PHASE + 1 < PHASES) a.at<float>(Slots::WORK)[block] = sum[0];
-        else *a.at<float>(Slots::LOSS) = sum[0] / LEN;
+        else *a.at<float>(Slots::LOSS) = sum[0] / (float)(i64)len;
     }
 };
 
 // Slots: 0 y [len] T, 1 target [len] T, 2 dy [len] T, 3 scale [1] float; dy may share the memory of y.
 // `dy = f'(y, target) / len scale`; as `MseGrad`.
-template <int FUNC, u64 DELTA, class T, i64 LEN, int THREADS_, int BLOCKS> struct PointLossGrad {
+template <int FUNC, u64 DELTA, class T, i64 LEN, int THREADS_, i64 BLOCKS,
+    int FLIGHT = error_flight<T>(LEN, THREADS_ * BLOCKS)>
+struct PointLossGrad {
     using Slots = slots::point_loss_grad;
+    using Blocks = LossBlocks<BLOCKS, 1>;
     static constexpr int PHASES = 1, THREADS = THREADS_;
     static constexpr int blocks(int) { return BLOCKS; }
+    DEV int blocks_for(const Args& a, int) { return (int)Blocks(a); }
     static constexpr int smem(int) { return 0; }
     static constexpr i64 WORK = 0;
     template <int PHASE> static __device__ void run(const Args& a, int block, char*) {
-        const float factor = (float)(1.0 / LEN) * (a.has(Slots::SCALE) ? *a.at<float>(Slots::SCALE) : 1.0f);
+        const Number<LEN, 0> len(a);
+        const Blocks count(a);
+        const float factor = (float)(1.0 / len) * (a.has(Slots::SCALE) ? *a.at<float>(Slots::SCALE) : 1.0f);
         float sums[2] = {0.0f, 0.0f};
-        point_terms<PointTerm<FUNC, DELTA>, T, LEN, THREADS, BLOCKS>(
+        point_terms<PointTerm<FUNC, DELTA>, T, THREADS, FLIGHT>(len, count,
             a.at<T>(Slots::Y), a.at<T>(Slots::TARGET), a.at<T>(Slots::DY), factor, block, sums);
     }
 };
@@ -808,21 +821,26 @@ template <int FUNC, u64 DELTA, class T, i64 LEN, int THREADS_, int BLOCKS> struc
 // Slots: 0 y [len] T, 1 target [len] T, 2 dy [len] T or unbound, 3 loss [1] float, 4 accuracy [1] float, 5 work, 6
 // scale [1] float, 7 ticket u32; dy may share the memory of y. All of the above and `BinaryAccuracy` in one launch; as
 // `MseFused`, with two floats of work for each block.
-template <int FUNC, u64 DELTA, class T, i64 LEN, int THREADS_, int BLOCKS> struct PointLossFused {
+template <int FUNC, u64 DELTA, class T, i64 LEN, int THREADS_, i64 BLOCKS,
+    int FLIGHT = error_flight<T>(LEN, THREADS_ * BLOCKS)>
+struct PointLossFused {
     using Slots = slots::point_loss_fused;
+    using Blocks = LossBlocks<BLOCKS, 1>;
     static constexpr int PHASES = 1, THREADS = THREADS_;
     static constexpr int blocks(int) { return BLOCKS; }
+    DEV int blocks_for(const Args& a, int) { return (int)Blocks(a); }
     static constexpr int smem(int) { return loss_smem<2>(); }
     static constexpr i64 WORK = BLOCKS > 1 ? 8ll * BLOCKS : 0;
     template <int PHASE> static __device__ void run(const Args& a, int block, char* smem) {
-        const float factor = (float)(1.0 / LEN) * (a.has(Slots::SCALE) ? *a.at<float>(Slots::SCALE) : 1.0f);
+        const Number<LEN, 0> len(a);
+        const Blocks count(a);
+        const float factor = (float)(1.0 / len) * (a.has(Slots::SCALE) ? *a.at<float>(Slots::SCALE) : 1.0f);
         float sums[2] = {0.0f, 0.0f};
-        point_terms<PointTerm<FUNC, DELTA>, T, LEN, THREADS, BLOCKS>(
+        point_terms<PointTerm<FUNC, DELTA>, T, THREADS, FLIGHT>(len, count,
             a.at<T>(Slots::Y), a.at<T>(Slots::TARGET), a.at<T>(Slots::DY), factor, block, sums);
-        const LossBlocks<BLOCKS, 1> count(a);
         if (loss_total<2, THREADS>(sums, count, a.at<float>(Slots::WORK), a.at<u32>(Slots::TICKET), block, smem)) {
-            if (a.has(Slots::LOSS)) *a.at<float>(Slots::LOSS) = sums[0] / LEN;
-            if (a.has(Slots::ACCURACY)) *a.at<float>(Slots::ACCURACY) = sums[1] / LEN;
+            if (a.has(Slots::LOSS)) *a.at<float>(Slots::LOSS) = sums[0] / (float)(i64)len;
+            if (a.has(Slots::ACCURACY)) *a.at<float>(Slots::ACCURACY) = sums[1] / (float)(i64)len;
         }
     }
 };
@@ -833,15 +851,17 @@ template <class T, i64 LEN, int THREADS_> struct BinaryAccuracy {
     using Slots = slots::binary_accuracy;
     static constexpr int PHASES = 1, THREADS = THREADS_;
     static constexpr int blocks(int) { return 1; }
+    DEV int blocks_for(const Args&, int) { return 1; }
     static constexpr int smem(int) { return loss_smem<2>(); }
     static constexpr i64 WORK = 0;
     template <int PHASE> static __device__ void run(const Args& a, int block, char* smem) {
+        const Number<LEN, 0> len(a);
         float sums[2] = {0.0f, 0.0f};
-        for (i64 i = threadIdx.x; i < LEN; i += THREADS)
+        for (i64 i = threadIdx.x; i < len; i += THREADS)
             sums[1] +=
                 PointTerm<BINARY_CE, 0>::right(to_float(a.at<T>(Slots::Y)[i]), to_float(a.at<T>(Slots::TARGET)[i]));
         loss_block_sum<2, THREADS>(sums, (float*)smem);
-        if (threadIdx.x == 0) *a.at<float>(Slots::ACCURACY) = sums[1] / LEN;
+        if (threadIdx.x == 0) *a.at<float>(Slots::ACCURACY) = sums[1] / (float)(i64)len;
     }
 };
 

@@ -541,41 +541,44 @@ template <class Rule, class T, class Segments, int THREADS_, int EACH, int ROUND
 // one of them is not finite, and the steps that were skipped for that since the run began. An overflow halves the
 // scale; 2000 steps without one double it. BLOCKS (at most 1024) blocks of THREADS threads stride over groups of 16
 // bytes. Blocks count themselves in the lower half of the ticket and overflows in the upper half; the last one decides
-// and puts the ticket back to zero, so work is not used. Overwrites; deterministic. Reads the gradients once.
-template <i64 LEN, int THREADS_, int BLOCKS> struct ScaleUpdate {
+// and puts the ticket back to zero, so work is not used. LEN and BLOCKS are the numbers 0 and 1. Overwrites; deterministic. Reads the gradients once.
+template <i64 LEN, int THREADS_, i64 BLOCKS> struct ScaleUpdate {
     using Slots = slots::scale_update;
     static constexpr int PHASES = 1, THREADS = THREADS_, FLIGHT = 4;
     static constexpr int blocks(int) { return BLOCKS; }
+    DEV int blocks_for(const Args& a, int) { return (int)Number<BLOCKS, 1>(a); }
     static constexpr int smem(int) { return 0; }
     static constexpr i64 WORK = 0;
     static_assert(BLOCKS <= 1024, "the ticket's halves hold 16 bits each");
     template <int PHASE> static __device__ void run(const Args& a, int block, char*) {
-        constexpr i64 VECS = LEN / 4;
+        const Number<LEN, 0> len(a);
+        const Number<BLOCKS, 1> all(a);
+        const i64 vecs = len / 4, blocks = all;
         const u32* grad = a.at<u32>(Slots::GRAD);
         // Without its sign, a float is finite if its bits are below infinity's.
         u32 largest = 0;
 #pragma unroll 1
-        for (i64 base = (i64)block * (THREADS * FLIGHT) + threadIdx.x; base < VECS;
-            base += (i64)BLOCKS * (THREADS * FLIGHT)) {
+        for (i64 base = (i64)block * (THREADS * FLIGHT) + threadIdx.x; base < vecs;
+            base += blocks * (THREADS * FLIGHT)) {
 #pragma unroll
             for (int f = 0; f < FLIGHT; ++f) {
                 const i64 at = base + f * THREADS;
-                if (at >= VECS) continue;
+                if (at >= vecs) continue;
                 const Vec<u32, 4> g = load<u32, 4>(grad + at * 4);
 #pragma unroll
                 for (int j = 0; j < 4; ++j) largest = max(largest, g.v[j] & 0x7fffffffu);
             }
         }
-        if constexpr (VECS * 4 < LEN) {
-            if (block == 0 && threadIdx.x < LEN - VECS * 4)
-                largest = max(largest, grad[VECS * 4 + threadIdx.x] & 0x7fffffffu);
+        if constexpr (!is_fixed(LEN) || LEN % 4 != 0) {
+            if (block == 0 && threadIdx.x < len - vecs * 4)
+                largest = max(largest, grad[vecs * 4 + threadIdx.x] & 0x7fffffffu);
         }
         bool overflow = __syncthreads_or(largest >= 0x7f800000u) != 0;
         if (threadIdx.x != 0) return;
-        if constexpr (BLOCKS > 1) {
+        if constexpr (BLOCKS != 1) {
             const u32 own = overflow ? 0x10001u : 1u;
             const u32 count = atomicAdd(a.at<u32>(Slots::TICKET), own) + own;
-            if ((count & 0xffffu) != BLOCKS) return;
+            if ((count & 0xffffu) != (u32)blocks) return;
             *a.at<u32>(Slots::TICKET) = 0;
             overflow = count >> 16 != 0;
         }
@@ -599,29 +602,56 @@ template <i64 LEN, int THREADS_, int BLOCKS> struct ScaleUpdate {
 // above; UNITS are all of them. Slots: parts, update_max_seg, grad_norm_seg, update_max, grad_norm, each output where
 // bound. One block, which adds in a fixed order; all parts are under way before the first is used. Moves 256 bytes a
 // unit.
-template <class Segments, int UNITS> struct StepMetrics {
+//
+// A general member reads the segments from memory at the address that is number 0: COUNT, UNITS, then the rows; it has
+// room for MOST_UNITS and MOST_SEGMENTS.
+struct AnyMetrics {
+    static constexpr i64 COUNT = ANY;
+    static constexpr int MOST_UNITS = 2048, MOST_SEGMENTS = 512;
+};
+template <class Segments, i64 UNITS> struct MetricTable {
+    static constexpr int count = Segments::COUNT, units = UNITS;
+    __device__ __forceinline__ explicit MetricTable(const Args&) {}
+    DEV const u32* rows() { return Segments::rows(); }
+};
+template <class Segments> struct MetricTable<Segments, ANY> {
+    const u32* words;
+    int count, units;
+    __device__ __forceinline__ explicit MetricTable(const Args& a) : words((const u32*)(i64)Number<ANY, 0>(a)) {
+        count = (int)words[0], units = (int)words[1];
+    }
+    __device__ __forceinline__ const u32* rows() const { return words + 2; }
+};
+
+template <class Segments, i64 UNITS, int WARPS_ = min_i(8, max_i(4, (int)UNITS))> struct StepMetrics {
     using Slots = slots::step_metrics;
-    static constexpr int PHASES = 1, COUNT = Segments::COUNT;
-    static constexpr int WARPS = min_i(8, max_i(4, UNITS)), THREADS = 32 * WARPS, EACH = ceil_div(UNITS, WARPS),
-                         FLIGHT = min_i(EACH, 16);
+    using Table = MetricTable<Segments, UNITS>;
+    static constexpr int PHASES = 1, WARPS = WARPS_, THREADS = 32 * WARPS,
+                         FLIGHT = is_fixed(UNITS) ? min_i(ceil_div(UNITS, WARPS), 16) : 8;
     static constexpr i64 WORK = 0;
     static constexpr int blocks(int) { return 1; }
-    static constexpr int smem(int) { return 8 * (UNITS + COUNT); }
+    DEV int blocks_for(const Args&, int) { return 1; }
+    static constexpr int smem(int) {
+        if constexpr (is_fixed(UNITS)) return 8 * (int)(UNITS + Segments::COUNT);
+        else return 8 * (Segments::MOST_UNITS + Segments::MOST_SEGMENTS);
+    }
     template <int PHASE> static __device__ void run(const Args& a, int, char* smem) {
-        UpdateMetric *units = (UpdateMetric*)smem, *results = units + UNITS;
+        const Table table(a);
+        const int all_units = table.units, segments = table.count, each = ceil_div(all_units, WARPS);
+        UpdateMetric *units = (UpdateMetric*)smem, *results = units + all_units;
         const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
         // A warp's first segment: looked up while the parts are on their way.
-        const u32* const rows = Segments::rows();
+        const u32* const rows = table.rows();
         u32 first = 0, count = 0;
-        if (warp < COUNT) first = rows[warp * 2], count = rows[warp * 2 + 1];
+        if (warp < segments) first = rows[warp * 2], count = rows[warp * 2 + 1];
         const float2* const parts = a.at<float2>(Slots::PARTS);
 #pragma unroll 1
-        for (int base = 0; base < EACH; base += FLIGHT) {
+        for (int base = 0; base < each; base += FLIGHT) {
             float2 part[FLIGHT];
 #pragma unroll
             for (int i = 0; i < FLIGHT; ++i) {
                 const int unit = warp + (base + i) * WARPS;
-                part[i] = unit < UNITS ? parts[unit * 32 + lane] : float2{0.0f, 0.0f};
+                part[i] = unit < all_units ? parts[unit * 32 + lane] : float2{0.0f, 0.0f};
             }
 #pragma unroll
             for (int i = 0; i < FLIGHT; ++i) {
@@ -629,11 +659,11 @@ template <class Segments, int UNITS> struct StepMetrics {
                 UpdateSum sum = {0u, 0.0f, 0.0f};
                 sum.add(UpdatePart{__float_as_uint(part[i].x), part[i].y});
                 sum = lanes_metric(sum);
-                if (lane == 0 && unit < UNITS) units[unit] = sum.stored();
+                if (lane == 0 && unit < all_units) units[unit] = sum.stored();
             }
         }
         __syncthreads();
-        for (int s = warp; s < COUNT; s += WARPS) {
+        for (int s = warp; s < segments; s += WARPS) {
             if (s != warp) first = rows[s * 2], count = rows[s * 2 + 1];
             UpdateSum sum = {0u, 0.0f, 0.0f};
             for (u32 i = lane; i < count; i += 32) sum.add(units[first + i]);
@@ -647,7 +677,7 @@ template <class Segments, int UNITS> struct StepMetrics {
         __syncthreads();
         if (warp != 0) return;
         UpdateSum total = {0u, 0.0f, 0.0f};
-        for (int s = lane; s < COUNT; s += 32) total.add(results[s]);
+        for (int s = lane; s < segments; s += 32) total.add(results[s]);
         total = lanes_metric(total);
         if (lane != 0) return;
         if (a.has(Slots::UPDATE_MAX)) *a.at<u32>(Slots::UPDATE_MAX) = total.max;

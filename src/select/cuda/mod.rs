@@ -30,7 +30,7 @@ pub use families::{FAMILIES, KernelFamily};
 pub use horizontal::fuse_horizontally;
 pub use loss::loss_function;
 pub use real::Real;
-pub use spec::{KernelFile, KernelSpec, Member, Pdl};
+pub use spec::{GeneralMember, KernelFile, KernelSpec, Member, Pdl};
 pub use times::{GpuTimes, NOT_OFFERED_US};
 
 use super::CudaFacts;

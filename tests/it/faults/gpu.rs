@@ -62,7 +62,7 @@ fn feed() -> Vec<KernelFault> {
         ),
         fault(
             "the log leaves out the values that belong into it",
-            [FEED, "(LEFT >> threadIdx.x & 1) == 0)", "(LEFT >> threadIdx.x & 1) != 0)"],
+            [FEED, "(left >> threadIdx.x & 1) == 0)", "(left >> threadIdx.x & 1) != 0)"],
             &[CLASSES, TENSOR],
             LOG,
         ),
