@@ -103,7 +103,8 @@ pub(super) fn planned(ops: &BoundOps, launches: &[&Launch], feeds: &[&FeedLaunch
             args[FeedLaunch::metrics_words(slots)].copy_from_slice(&ops.row(op)[..slots]);
         }
         let members = std::iter::once(None).chain(feed.metrics.map(Some)).collect();
-        out.push(Planned { function: feed.kernel.phases[0].function, args, ops: members, numbers: 0 });
+        let numbers = feed.numbers.iter().filter(|number| **number != 0).count();
+        out.push(Planned { function: feed.kernel.phases[0].function, args, ops: members, numbers });
     }
     for launch in launches {
         match launch {

@@ -49,7 +49,8 @@ pub fn kernels(kind: &OpKind, real: Real, gpu: &CudaFacts) -> Vec<CustomKernel> 
         }
         OpKind::BinaryAccuracy(ops::BinaryAccuracy { len }) if len > 0 => {
             let threads = len.next_multiple_of(32).clamp(32, 1024);
-            let spec = spec("BinaryAccuracy", format!("{}, {len}, {threads}", real.cpp()));
+            let spec = spec("BinaryAccuracy", format!("{}, {len}, {threads}", real.cpp()))
+                .with_general(format!("{}, ANY, {}", real.cpp(), threads.next_power_of_two()), vec![len as u64]);
             let bytes = (2 * len * real.size()) as f64;
             vec![code(real, "block", spec, 0, LAUNCH_US + bytes / BYTES_PER_US_ALONE)]
         }
@@ -205,13 +206,10 @@ fn means(name: &'static str, first: &str, (real, len): (Real, usize), most: usiz
     let type_of = |threads: usize, blocks: usize| {
         let t = real.cpp();
         let spec = spec(name, format!("{first}{t}, {len}, {threads}, {blocks}"));
-        if !first.is_empty() {
-            return spec;
-        }
         let flight = groups.div_ceil(threads * blocks).clamp(1, 4);
         // A thread without elements adds nothing.
         let (threads, any) = if blocks == 1 { (threads.next_power_of_two(), "1") } else { (threads, "ANY") };
-        spec.with_general(format!("{t}, ANY, {threads}, {any}, {flight}"), vec![len as u64, blocks as u64])
+        spec.with_general(format!("{first}{t}, ANY, {threads}, {any}, {flight}"), vec![len as u64, blocks as u64])
     };
     let mut out = Vec::new();
     if blocks > 1 || is_gradient {

@@ -30,6 +30,10 @@ const CLUSTER_UNITS: usize = CLUSTER * 64;
 const MANY_UNITS: usize = 1 << 16;
 const MANY_BLOCKS: usize = 8192;
 
+/// What general members that sum up a step's metrics have room for; equals `AnyMetrics` of the kernels.
+const MOST_METRIC_UNITS: usize = 2048;
+const MOST_METRIC_SEGMENTS: usize = 512;
+
 /// Every type of this family for an operation.
 #[must_use]
 pub fn kernels(kind: &OpKind, real: Real, gpu: &CudaFacts) -> Vec<CustomKernel> {
@@ -66,9 +70,21 @@ fn step_metrics(segments: &[Segment]) -> CustomKernel {
     );
     let pdl = Pdl { reads_flags: true, fetches_early: false, leaves_room: true };
     let spec = KernelSpec::new(KernelFile::Optimizer, "StepMetrics", format!("Segments, {units}")).with_pdl(pdl);
+    let spec = KernelSpec { declarations, ..spec };
+    let places = segments.iter().flat_map(|s| [s.start / PARTS_ALIGN, s.len / PARTS_ALIGN]);
+    let table: Option<Vec<u32>> = [count, units].into_iter().chain(places).map(|n| u32::try_from(n).ok()).collect();
+    let fits = units <= MOST_METRIC_UNITS && count <= MOST_METRIC_SEGMENTS;
     CustomKernel {
         tail: "f32_block_v0".to_owned(),
-        spec: KernelSpec { declarations, ..spec },
+        spec: match table.filter(|_| fits) {
+            Some(table) => spec.with_general_member(GeneralMember {
+                arguments: format!("AnyMetrics, ANY, {}", units.clamp(4, 8)),
+                numbers: vec![0],
+                table,
+                ..GeneralMember::default()
+            }),
+            None => spec,
+        },
         work_bytes: 0,
         cost_us: 1.8 + (256 * units) as f64 / ALONE_BYTES_PER_US,
     }

@@ -103,13 +103,13 @@ fn batches() -> Vec<KernelFault> {
         ),
         fault(
             "every target is the first of its sample",
-            [FEED, "[sample * WY + first];", "[sample * WY];"],
+            [FEED, "[sample * wy + first];", "[sample * wy];"],
             &[VALUES],
             LOG,
         ),
         fault(
             "a batch's last sample is not brought",
-            [FEED, "at < BATCH * (WX / V)", "at < (BATCH - 1) * (WX / V)"],
+            [FEED, "at < (int)half_number<BATCH, 1, false>(a) *", "at < (int)(half_number<BATCH, 1, false>(a) - 1) *"],
             &[CLASSES, VALUES],
             LOG,
         ),
