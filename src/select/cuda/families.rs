@@ -36,6 +36,11 @@ const PRODUCT: &str = "type, which factor is transposed, tile, what follows, one
 /// What general members over arrays are compiled for.
 const ARRAY: &str = "type, two classes of length";
 
+/// What general members of batch normalisations are compiled for, and what they read.
+const NORM: &str = "type, activation, tile, threads, vectors, classes of rows a thread";
+const BATCH_NORM: [&str; 5] = ["rows", "channels", "rows of a chunk", "epsilon", "momentum"];
+/// What general members of normalisations of rows are compiled for.
+const ROW_NORM: &str = "type, whether rows are centred, threads, vectors, classes of columns a thread";
 /// What general members that copy rows are compiled for.
 const ROWS: &str = "type, vectors";
 /// What general members of functions of an output and its target are compiled for.
@@ -54,14 +59,14 @@ pub const FAMILIES: [KernelFamily; 74] = [
     family(Conv, "ConvThinForward", SIZES, &[]),
     family(Conv, "ConvDirect", SIZES, &[]),
     family(Conv, "ConvDirectBwdW", SIZES, &[]),
-    family(Norm, "BatchNormSmall", SIZES, &[]),
-    family(Norm, "BatchNorm", SIZES, &[]),
-    family(Norm, "BatchNormEval", SIZES, &[]),
-    family(Norm, "BatchNormBwdSmall", SIZES, &[]),
-    family(Norm, "BatchNormBwd", SIZES, &[]),
-    family(Norm, "LayerNorm", SIZES, &[]),
-    family(Norm, "LayerNormBwd", SIZES, &[]),
-    family(Norm, "LayerNormBwdApart", SIZES, &[]),
+    family(Norm, "BatchNormSmall", NORM, &BATCH_NORM),
+    family(Norm, "BatchNorm", NORM, &BATCH_NORM),
+    family(Norm, "BatchNormEval", NORM, &["rows", "channels", "rows of a chunk", "epsilon"]),
+    family(Norm, "BatchNormBwdSmall", NORM, &["rows", "channels", "rows of a chunk"]),
+    family(Norm, "BatchNormBwd", NORM, &["rows", "channels", "rows of a chunk"]),
+    family(Norm, "LayerNorm", ROW_NORM, &["rows", "columns", "epsilon"]),
+    family(Norm, "LayerNormBwd", ROW_NORM, &["rows", "columns", "rows of a chunk"]),
+    family(Norm, "LayerNormBwdApart", ROW_NORM, &["rows", "columns"]),
     family(Pool, "MaxPool", SIZES, &[]),
     family(Pool, "MaxPoolBwd", SIZES, &[]),
     family(Pool, "AvgPool", SIZES, &[]),

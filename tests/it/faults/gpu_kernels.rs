@@ -215,7 +215,7 @@ fn normalisations() -> Vec<KernelFault> {
         ),
         twin(
             "a batch's last row counts twice",
-            [NORM, "if (ROWS % TY == 0 || t.ty + r * TY < ROWS) sum[i] += d[r][i];", "sum[i] += d[r][i];"],
+            [NORM, "if (EVEN || t.ty + r * TY < rows) sum[i] += d[r][i];", "sum[i] += d[r][i];"],
             &[IMAGES, CLASSES],
         ),
         twin(
@@ -229,12 +229,12 @@ fn normalisations() -> Vec<KernelFault> {
         ),
         twin(
             "a normalisation's gradient leaves the mean out",
-            [NORM, "offset[i] = -gamma[i] * (sum[i] * (1.0f / ROWS));", "offset[i] = 0.0f;"],
+            [NORM, "offset[i] = -gamma[i] * (sum[i] * (1.0f / (float)rows));", "offset[i] = 0.0f;"],
             &[CLASSES, IMAGES],
         ),
         twin(
             "a layer normalisation's gradient leaves the mean out",
-            [NORM, "(g[n][i] - (RMS ? 0.0f : sum[0]) * (1.0f / COLS) -", "(g[n][i] -"],
+            [NORM, "(g[n][i] - (RMS ? 0.0f : sum[0]) * (1.0f / (float)cols) -", "(g[n][i] -"],
             &[CLASSES],
         ),
     ]
