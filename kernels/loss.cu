@@ -458,26 +458,33 @@ DEV float warp_max(float v) {
 // threads hold b in registers, each the rows of b of some features, and give their share of the scores, which are
 // summed in a fixed order. Scores and their gradient stay float in between. Overwrites; deterministic. Moves a and dx
 // once and b once a block; b is fetched early where it is old.
-template <class T, int ROWS, int FEATURES, int CLASSES, u64 SMOOTHING, int ACT_GRAD, bool SAVED_IS_INPUT, u32 KEPT,
-    int EACH_ROWS, int THREADS_>
+//
+// ROWS and FEATURES are the numbers 0 and 1, and KEPT number 2 where it is the bits of ANY. A general member is compiled
+// for EACH, the features of a thread.
+template <class T, i64 ROWS, i64 FEATURES, int CLASSES, u64 SMOOTHING, int ACT_GRAD, bool SAVED_IS_INPUT, u32 KEPT,
+    int EACH_ROWS, int THREADS_, int EACH = ceil_div(FEATURES, THREADS_)>
 struct DenseCe {
     using Slots = slots::dense_ce;
     static constexpr int PHASES = 1, THREADS = THREADS_, WARPS = THREADS / 32, P = head::power_above(CLASSES);
     static constexpr bool BEGINS = true;
-    static constexpr int EACH = ceil_div(FEATURES, THREADS), V = min_i(vec_width<T>(CLASSES), 4);
+    static constexpr int V = min_i(vec_width<T>(CLASSES), 4);
     static constexpr i64 WORK = 0;
+    static constexpr bool FIXED = is_fixed(ROWS);
     static_assert(CLASSES <= 32, "a warp holds the scores of a row");
     static constexpr int blocks(int) { return ceil_div(ROWS, EACH_ROWS); }
+    DEV int blocks_for(const Args& a, int) { return ceil_div(Number<ROWS, 0>(a), EACH_ROWS); }
     // The warps' shares of the scores.
     static constexpr int smem(int) { return 4 * EACH_ROWS * P * WARPS; }
     using Target = LossTarget<CLASSES, SMOOTHING>;
 
     template <int PHASE> static __device__ void run(const Args& a, int block, char* smem) {
         const Target target(a);
+        const int rows = (int)Number<ROWS, 0>(a), features = (int)Number<FEATURES, 1>(a);
+        const u32 kept = (u32)Number<(KEPT == (u32)ANY ? ANY : (i64)KEPT), 2>(a);
         float* const shares = (float*)smem;
         const int lane = threadIdx.x % 32, warp = threadIdx.x / 32, row0 = block * EACH_ROWS;
         const auto feature = [](int e) { return (int)threadIdx.x + e * THREADS; };
-        const auto inside = [&](int e) { return FEATURES % THREADS == 0 || feature(e) < FEATURES; };
+        const auto inside = [&](int e) { return (FIXED && FEATURES % THREADS == 0) || feature(e) < features; };
         float w[EACH][CLASSES];
         const auto read_weight = [&] {
 #pragma unroll
@@ -498,8 +505,8 @@ struct DenseCe {
         for (int r = 0; r < EACH_ROWS; ++r)
 #pragma unroll
             for (int e = 0; e < EACH; ++e) {
-                const bool valid = inside(e) && (ROWS % EACH_ROWS == 0 || row0 + r < ROWS);
-                const i64 at = (i64)(row0 + r) * FEATURES + feature(e);
+                const bool valid = inside(e) && ((FIXED && ROWS % EACH_ROWS == 0) || row0 + r < rows);
+                const i64 at = (i64)(row0 + r) * features + feature(e);
                 x[r][e] = valid ? to_float(a.at<T>(Slots::A)[at]) : 0.0f;
                 saved[r][e] = x[r][e];
                 if constexpr (ACT_GRAD != NONE && !SAVED_IS_INPUT)
@@ -509,10 +516,10 @@ struct DenseCe {
         // are fewer than 32.
         int label[EACH_ROWS];
 #pragma unroll
-        for (int r = 0; r < EACH_ROWS; ++r) label[r] = row0 + r < ROWS ? a.at<int>(Slots::LABELS)[row0 + r] : 0;
+        for (int r = 0; r < EACH_ROWS; ++r) label[r] = row0 + r < rows ? a.at<int>(Slots::LABELS)[row0 + r] : 0;
         const int own_class = lane % P;
         const float bias = a.has(Slots::BIAS) && own_class < CLASSES ? a.at<float>(Slots::BIAS)[own_class] : 0.0f;
-        const float scale = (a.has(Slots::SCALE) ? *a.at<float>(Slots::SCALE) : 1.0f) / ROWS;
+        const float scale = (a.has(Slots::SCALE) ? *a.at<float>(Slots::SCALE) : 1.0f) / (float)rows;
         if (!early) read_weight();
 #pragma unroll
         for (int r = 0; r < EACH_ROWS; ++r) {
@@ -543,16 +550,16 @@ struct DenseCe {
             for (int c = 0; c < CLASSES; ++c) grads[c] = __shfl_sync(0xffffffffu, grad, c);
 #pragma unroll
             for (int e = 0; e < EACH; ++e) {
-                if (!inside(e) || (ROWS % EACH_ROWS != 0 && row >= ROWS)) continue;
+                if (!inside(e) || ((!FIXED || ROWS % EACH_ROWS != 0) && row >= rows)) continue;
                 float dx = 0.0f;
 #pragma unroll
                 for (int c = 0; c < CLASSES; ++c) dx = fmaf(grads[c], w[e][c], dx);
-                if constexpr (KEPT != 0x3f800000u) dx *= __uint_as_float(KEPT);
+                if constexpr (KEPT != 0x3f800000u) dx *= __uint_as_float(kept);
                 if constexpr (ACT_GRAD != NONE) dx *= activate_grad<ACT_GRAD, T>(saved[r][e]);
-                a.at<T>(Slots::DX)[(i64)row * FEATURES + feature(e)] = narrow<T>(dx);
+                a.at<T>(Slots::DX)[(i64)row * features + feature(e)] = narrow<T>(dx);
             }
             // What is left is one warp's work.
-            if (warp != r % WARPS || row >= ROWS) continue;
+            if (warp != r % WARPS || row >= rows) continue;
             const bool names = target.names_class(label[r]);
             const float own = names ? __shfl_sync(0xffffffffu, score, names ? label[r] : 0) : loss_nan();
             const bool wrong = own_class < CLASSES && !(own_class < label[r] ? score < own : score <= own);

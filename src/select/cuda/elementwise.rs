@@ -180,7 +180,7 @@ pub(super) fn dropout_scale(rate: f64) -> String {
 }
 
 /// The bits of the factor by which dropout multiplies what it keeps.
-fn scale_bits(rate: f64) -> u32 {
+pub(super) fn scale_bits(rate: f64) -> u32 {
     ((1.0 / (1.0 - rate)) as f32).to_bits()
 }
 

@@ -106,7 +106,12 @@ pub const FAMILIES: [KernelFamily; 74] = [
     family(Loss, "SoftmaxCe", "type, smoothing, lanes, vectors", &["rows", "classes"]),
     family(Loss, "SoftmaxCeGrad", "type, smoothing, vectors, two classes of size", &["rows", "classes"]),
     family(Loss, "SoftmaxCeFused", "type, smoothing, threads, lanes, vectors", &["rows", "classes", "blocks"]),
-    family(Loss, "DenseCe", SIZES, &[]),
+    family(
+        Loss,
+        "DenseCe",
+        "type, classes, smoothing, activation, threads, their rows and features",
+        &["rows", "features", "scale"],
+    ),
     family(Loss, "Mse", "type, threads, loads under way", &["length", "blocks"]),
     family(Loss, "MseGrad", "type, threads, loads under way", &["length", "blocks"]),
     family(Loss, "MseFused", "type, threads, loads under way", &["length", "blocks"]),

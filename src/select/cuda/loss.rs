@@ -1,6 +1,6 @@
 //! Which types of `loss.cu` do an operation, and with how many threads and blocks.
 
-use super::elementwise::{dropout_scale, vec_width};
+use super::elementwise::{dropout_scale, scale_bits, vec_width};
 use super::{CustomKernel, KernelFile, KernelSpec, Pdl, Real, cpp_act, cpp_bits};
 use crate::model::losses::PointFn;
 use crate::ops::{self, OpKind, Scalar};
@@ -136,7 +136,15 @@ fn dense(real: Real, kind: &OpKind, multiprocessors: usize) -> Vec<CustomKernel>
         let arguments = format!(
             "{t}, {rows}, {features}, {classes}, {smoothing}, {act}, {saved_is_input}, {kept}, {each}, {threads}"
         );
-        out.push(code(real, &format!("rows{each}x{threads}"), small("DenseCe", arguments, true), 0, cost));
+        let (any, number) =
+            if dropout.get() == 0.0 { (kept.as_str(), 0) } else { ("(u32)ANY", scale_bits(dropout.get())) };
+        let general = format!(
+            "{t}, ANY, ANY, {classes}, {smoothing}, {act}, {saved_is_input}, {any}, {each}, {threads}, {}",
+            features.div_ceil(threads)
+        );
+        let numbers = vec![rows as u64, features as u64, u64::from(number)];
+        let spec = small("DenseCe", arguments, true).with_general(general, numbers);
+        out.push(code(real, &format!("rows{each}x{threads}"), spec, 0, cost));
     }
     out.sort_by(|a, b| b.cost_us.total_cmp(&a.cost_us));
     out

@@ -122,7 +122,7 @@ fn fused_and_squared_losses() -> Vec<KernelFault> {
             "the fused classifier's gradient is of a sum",
             [
                 LOSS,
-                "(a.has(Slots::SCALE) ? *a.at<float>(Slots::SCALE) : 1.0f) / ROWS;\n        if (!early)",
+                "(a.has(Slots::SCALE) ? *a.at<float>(Slots::SCALE) : 1.0f) / (float)rows;\n        if (!early)",
                 "(a.has(Slots::SCALE) ? *a.at<float>(Slots::SCALE) : 1.0f);\n        if (!early)",
             ],
             &[TENSOR],
