@@ -522,7 +522,7 @@ struct BatchNorm {
             }
 #pragma unroll
             for (int i = 0; i < V; ++i) v[i] = activate<ACT, T>(v[i]);
-            if (t.valid) norms::put<T, V>(y - (size_t)j * C, v);
+            if (t.valid) norms::put<T, V>(y - (size_t)j * cols, v);
         });
     }
 };
