@@ -20,7 +20,7 @@
 // Segments that a general member reads from memory; number 0 is the address: COUNT, FIRST, END and the two words of LEN,
 // then the rows of the segments, and behind them a bit for each segment that does not decay. DIRECT: every partial
 // result holds something and a tile holds all of them. SHARE: threads that add up the parts of a segment. ALONE: one
-// block takes all units.
+// block takes all units; the other clusters of general members have eight blocks, of which some may have no unit.
 template <bool DIRECT, bool SCALED_, bool EXEMPTS_, int SHARE_, bool ALONE_> struct AnySegments {
     static constexpr i64 COUNT = ANY, FIRST = 0, END = 0, LEN = ANY;
     static constexpr u32 LONGEST = 0;
@@ -98,6 +98,7 @@ template <class Rule, class T, class Segments, int THREADS_, int EACH, int ROUND
     static constexpr int blocks(int phase) { return phase == 0 ? BLOCKS : 1; }
     DEV int blocks_for(const Args& a, int phase) {
         const Table table(a);
+        if (REMOTE) return 8;
         return phase == 0 ? blocks_of(table.end - table.first) : 1;
     }
     static constexpr int smem(int phase) {

@@ -137,7 +137,7 @@ fn dense(real: Real, kind: &OpKind, multiprocessors: usize) -> Vec<CustomKernel>
             "{t}, {rows}, {features}, {classes}, {smoothing}, {act}, {saved_is_input}, {kept}, {each}, {threads}"
         );
         let (any, number) =
-            if dropout.get() == 0.0 { (kept.as_str(), 0) } else { ("(u32)ANY", scale_bits(dropout.get())) };
+            if dropout.get() > 0.0 { ("(u32)ANY", scale_bits(dropout.get())) } else { (kept.as_str(), 0) };
         let general = format!(
             "{t}, ANY, ANY, {classes}, {smoothing}, {act}, {saved_is_input}, {any}, {each}, {threads}, {}",
             features.div_ceil(threads)

@@ -78,10 +78,8 @@ fn step_metrics(segments: &[Segment]) -> CustomKernel {
         tail: "f32_block_v0".to_owned(),
         spec: match table.filter(|_| fits) {
             Some(table) => spec.with_general_member(GeneralMember {
-                arguments: format!("AnyMetrics, ANY, {}", units.clamp(4, 8)),
-                numbers: vec![0],
                 table,
-                ..GeneralMember::default()
+                ..GeneralMember::new(format!("AnyMetrics, ANY, {}", units.clamp(4, 8)), vec![0])
             }),
             None => spec,
         },
@@ -181,15 +179,20 @@ impl Update<'_> {
         let spec = KernelSpec::new(KernelFile::Optimizer, "Update", arguments).with_pdl(pdl);
         let spec = KernelSpec { declarations: self.table.clone(), ..spec };
         match &self.any_table {
-            Some(table) => spec.with_general_member(GeneralMember {
-                arguments: format!(
-                    "{rule}, {t}, {}, {threads}, {each}, {rounds}, FINISH_{finish}",
-                    self.any_segments(threads, threads / 16 * each * rounds, finish)
-                ),
-                declarations: String::new(),
-                numbers: vec![0],
-                table: table.clone(),
-            }),
+            Some(table) => {
+                let segments = self.any_segments(threads, threads / 16 * each * rounds, finish);
+                // A cluster's units may be shared among more threads: each unit and each segment has its own sum.
+                let threads = match finish {
+                    "CLUSTER" if self.units <= 16 => 256,
+                    "CLUSTER" => 32 * self.units.div_ceil(2 * CLUSTER).next_power_of_two(),
+                    _ => threads,
+                };
+                let arguments = format!("{rule}, {t}, {segments}, {threads}, {each}, {rounds}, FINISH_{finish}");
+                spec.with_general_member(GeneralMember {
+                    table: table.clone(),
+                    ..GeneralMember::new(arguments, vec![0])
+                })
+            }
             None => spec,
         }
     }
@@ -226,11 +229,13 @@ impl Update<'_> {
         let mut spec = KernelSpec { cluster_blocks: blocks, ..self.spec(threads, 1, 1, "CLUSTER") };
         // The kernels of this source run in clusters of all blocks, which is declared with them.
         if blocks > 1 {
-            let cluster = format!("__attribute__((global)) __cluster_dims__({blocks}, 1, 1)");
-            let declared = format!("#undef __global__\n#define __global__ {cluster}\n");
-            spec.declarations.insert_str(0, &declared);
+            let declared = |blocks: usize| {
+                let cluster = format!("__attribute__((global)) __cluster_dims__({blocks}, 1, 1)");
+                format!("#undef __global__\n#define __global__ {cluster}\n")
+            };
+            spec.declarations.insert_str(0, &declared(blocks));
             if let Member::Specialised { general: Some(general) } = &mut spec.member {
-                general.declarations = declared;
+                (general.declarations, general.cluster_blocks) = (declared(CLUSTER), CLUSTER);
             }
         }
         CustomKernel {

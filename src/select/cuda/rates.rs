@@ -53,10 +53,8 @@ fn grad_norms(op: &ops::GradNorms) -> Option<CustomKernel> {
     );
     let spec = KernelSpec::new(KernelFile::Rates, "GradNorms", format!("Runs, {run}, {}", op.batches));
     let general = GeneralMember {
-        arguments: "AnyRuns, ANY, ANY".to_owned(),
-        numbers: vec![0, run as u64, op.batches as u64],
         table: [count as u32, runs as u32].into_iter().chain(words).collect(),
-        ..GeneralMember::default()
+        ..GeneralMember::new("AnyRuns, ANY, ANY".to_owned(), vec![0, run as u64, op.batches as u64])
     };
     Some(CustomKernel {
         tail: "f32_runs_v0".to_owned(),

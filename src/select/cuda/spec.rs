@@ -80,7 +80,7 @@ pub struct Pdl {
 }
 
 /// The general member of a family that does the same as a specialised one, bit for bit.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct GeneralMember {
     /// The template's arguments, in which `ANY` stands for numbers that are read.
     pub arguments: String,
@@ -90,6 +90,16 @@ pub struct GeneralMember {
     pub numbers: Vec<u64>,
     /// What it reads from memory, whose address the executor puts in the place of the first number; mostly empty.
     pub table: Vec<u32>,
+    /// As of a [`KernelSpec`].
+    pub cluster_blocks: usize,
+}
+
+impl GeneralMember {
+    /// One without declarations, table and clusters.
+    #[must_use]
+    pub const fn new(arguments: String, numbers: Vec<u64>) -> Self {
+        Self { arguments, declarations: String::new(), numbers, table: Vec::new(), cluster_blocks: 1 }
+    }
 }
 
 /// Which member of its family a kernel is.
@@ -141,7 +151,7 @@ impl KernelSpec {
     /// that are read, and these numbers.
     #[must_use]
     pub fn with_general(self, arguments: String, numbers: Vec<u64>) -> Self {
-        self.with_general_member(GeneralMember { arguments, numbers, ..GeneralMember::default() })
+        self.with_general_member(GeneralMember::new(arguments, numbers))
     }
 
     /// As it is, with the general member of its family.
@@ -155,8 +165,8 @@ impl KernelSpec {
     pub fn of(self, kernels: Kernels) -> Self {
         match (kernels, self.member) {
             (Kernels::General, Member::Specialised { general: Some(general) }) => {
-                let GeneralMember { arguments, declarations, numbers, table } = *general;
-                Self { arguments, declarations, member: Member::General { numbers, table }, ..self }
+                let GeneralMember { arguments, declarations, numbers, table, cluster_blocks } = *general;
+                Self { arguments, declarations, cluster_blocks, member: Member::General { numbers, table }, ..self }
             }
             (_, member) => Self { member, ..self },
         }
