@@ -27,16 +27,19 @@ struct Attend {
     static constexpr int HALF = D / 2;
     static constexpr i64 ANGLES = ROTARY ? (i64)LEN * HALF : 0;
     static constexpr int ANGLE_BLOCKS = ceil_div(ANGLES, THREADS);
+    static constexpr u32 DROP_BELOW = THRESHOLD, STREAM_ID = STREAM;
 
     DEV float scale() { return __uint_as_float(SCALE); }
+    // What probabilities that are not dropped are multiplied by.
+    DEV float kept() { return DROPS ? __uint_as_float(KEPT) : 1.0f; }
     DEV int ty() { return threadIdx.x / 16; }
     DEV int tx() { return threadIdx.x % 16; }
     // Column of a held feature; those from D on are not there.
     DEV int column(int h) { return (tx() + 16 * (h / CV)) * CV + h % CV; }
 
-    // Angles are computed in double, because positions may be large.
-    DEV void write_angles(float2* angles, int block) {
-        const i64 at = (i64)block * THREADS + threadIdx.x;
+    // Angles are computed in double, because positions may be large. A block has as many as it has threads.
+    template <int EACH_BLOCK> DEV void write_angles(float2* angles, int block) {
+        const i64 at = (i64)block * EACH_BLOCK + threadIdx.x;
         if (at >= ANGLES) return;
         double sine, cosine;
         // ln 10000.
@@ -234,7 +237,7 @@ template <class A> struct Attention {
         return A::ROTARY && phase == 0 ? 0 : 4 * (3 * A::FEATURES + TILE * A::SCORES);
     }
     template <int PHASE> static __device__ void run(const Args& a, int block, char* smem) {
-        if constexpr (PHASE + 1 < PHASES) A::write_angles(a.at<float2>(Slots::WORK), block);
+        if constexpr (PHASE + 1 < PHASES) A::template write_angles<THREADS>(a.at<float2>(Slots::WORK), block);
         else attend(a, block, (float*)smem);
     }
     static __device__ __forceinline__ void attend(const Args& a, int block, float* smem) {
@@ -320,7 +323,7 @@ template <class A> struct AttentionBwd {
 
     template <int PHASE> static __device__ void run(const Args& a, int block, char* smem) {
         if constexpr (PHASE == 0) {
-            if (block < A::ANGLE_BLOCKS) A::write_angles(a.at<float2>(Slots::WORK), block);
+            if (block < A::ANGLE_BLOCKS) A::template write_angles<THREADS>(a.at<float2>(Slots::WORK), block);
             else add_rows(a, block - A::ANGLE_BLOCKS);
         } else if (block < KEY_BLOCKS) of_keys(a, block, (float*)smem);
         else of_queries(a, block - KEY_BLOCKS, (float*)smem);

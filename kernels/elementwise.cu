@@ -195,6 +195,21 @@ template <class T, i64 LEN> struct Multiply : Elementwise<Multiply<T, LEN>, LEN,
     }
 };
 
+// y = factor * x. Overwrites, in place allowed; moves 2 * LEN * sizeof(T) bytes. FACTOR (number 1) holds the bits of
+// the factor as a float.
+template <class T, i64 LEN, i64 FACTOR> struct Scale : Elementwise<Scale<T, LEN, FACTOR>, LEN, WIDE_V<T>> {
+    using Slots = slots::scale;
+    template <int N> using In = Vec<T, N>;
+    template <int N> DEV In<N> read(const Args& a, i64 at) { return load<T, N>(a.at<T>(Slots::X) + at); }
+    template <int N> DEV void write(const Args& a, i64 at, const In<N>& x) {
+        const float factor = __uint_as_float((u32)Number<FACTOR, 1>(a));
+        Vec<T, N> y;
+#pragma unroll
+        for (int i = 0; i < N; ++i) y.v[i] = narrow<T>(to_float(x.v[i]) * factor);
+        store(a.at<T>(Slots::Y) + at, y);
+    }
+};
+
 // y [ROWS, COLS] (COLS is number 1) = x + bias [COLS], with x and y of T and the bias of float. Overwrites, in place
 // allowed; moves 2 * ROWS * COLS * sizeof(T) bytes. The matrix is walked as one array, so that x and y are moved in
 // vectors whatever COLS is; the bias is moved in vectors where COLS is a multiple of the vector's length.

@@ -58,7 +58,7 @@ template <class T, class Out, bool ACC, class Epi, int V> struct Tail {
             for (int i = 0; i < V; ++i) saved[i] = to_float(v.v[i]);
         }
         if constexpr (ACC) {
-            const Vec<Out, V> v = load<Out, V>(a.at<Out>(slots::product::C) + at);
+            const Vec<Out, V> v = load<Out, V>(a.at<Out>(slots::product::C_PREV) + at);
 #pragma unroll
             for (int i = 0; i < V; ++i) previous[i] = to_float(v.v[i]);
         }

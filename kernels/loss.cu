@@ -337,12 +337,13 @@ template <class T, i64 ROWS, i64 CLASSES, u64 SMOOTHING, int V = vec_width<T>(CL
 
 // Slots: 0 logits [rows, classes] T, 1 labels [rows] i32, 2 dlogits [rows, classes] T or unbound, 3 loss [1] float, 4
 // accuracy [1] float or unbound, 5 work, 6 scale [1] float, 7 ticket u32; dlogits may share the memory of logits. Mean
-// loss, share of right answers and `dlogits = (softmax - target) / rows * scale`. LANES as for `SoftmaxCe`; BLOCKS
-// blocks stride over the rows, and each group of threads has up to four rows under way. With one block neither work nor
-// ticket is used; otherwise work holds two floats for each block and the last block adds them up. Overwrites;
-// deterministic. Moves logits and dlogits once.
+// loss, share of right answers and `dlogits = (softmax - target) / (rows PARTS) * scale`: the rows are one of PARTS
+// parts of a batch. LANES as for `SoftmaxCe`; BLOCKS blocks stride over the rows, and each group of threads has up to
+// four rows under way. With one block neither work nor ticket is used; otherwise work holds two floats for each block
+// and the last block adds them up. Overwrites; deterministic. Moves logits and dlogits once.
 template <class T, i64 ROWS, i64 CLASSES, u64 SMOOTHING, int LANES, int THREADS_, i64 BLOCKS,
-    int V = (LANES > 32) ? vec_width<T>(CLASSES) : loss_width<T>(CLASSES), int ITERS = loss_turns(CLASSES, LANES, V)>
+    int V = (LANES > 32) ? vec_width<T>(CLASSES) : loss_width<T>(CLASSES), int ITERS = loss_turns(CLASSES, LANES, V),
+    int PARTS = 1>
 struct SoftmaxCeFused {
     using Slots = slots::softmax_ce_fused;
     using Blocks = LossBlocks<BLOCKS, 2>;
@@ -358,7 +359,7 @@ struct SoftmaxCeFused {
         const Blocks count(a);
         const Target target(a);
         const int blocks = (int)count, classes = target.classes();
-        const float scale = (a.has(Slots::SCALE) ? *a.at<float>(Slots::SCALE) : 1.0f) / rows;
+        const float scale = (a.has(Slots::SCALE) ? *a.at<float>(Slots::SCALE) : 1.0f) / (rows * PARTS);
         const T* logits = a.at<T>(Slots::LOGITS);
         const int* labels = a.at<int>(Slots::LABELS);
         T* dlogits = a.at<T>(Slots::DLOGITS);

@@ -888,12 +888,14 @@ template <class T, i64 COLS, int TPR, int THREADS, bool SUMS, int N, int V, bool
     const int cols = (int)Number<COLS, 1>(a), groups = cols / V;
     const int lane = threadIdx.x % TPR;
     const size_t first = (size_t)row * cols;
-    Raw<T, V> raw[2][N];
+    Raw<T, V> raw[2][N], residual[N];
+    const bool adds = a.has(Slots::RESIDUAL);
 #pragma unroll
     for (int n = 0; n < N; ++n) {
         const size_t at = first + min_i(lane + n * TPR, groups - 1) * V;
         raw[0][n] = fetch<T, V>(a.at<T>(Slots::DY) + at);
         raw[1][n] = fetch<T, V>(a.at<T>(Slots::X) + at);
+        if (adds) residual[n] = fetch<T, V>(a.at<T>(Slots::RESIDUAL) + at);
     }
     const float mean = row_mean<RMS>(a, row), rstd = a.at<float>(Slots::RSTD)[row];
     float g[N][V], normal[N][V], sum[GX + 1] = {};
@@ -926,7 +928,13 @@ template <class T, i64 COLS, int TPR, int THREADS, bool SUMS, int N, int V, bool
 #pragma unroll
         for (int i = 0; i < V; ++i)
             g[n][i] =
-                rstd * (g[n][i] - (RMS ? 0.0f : sum[0]) * (1.0f / (float)cols) - normal[n][i] * (sum[GX] * (1.0f / (float)cols)));
+                rstd * (g[n][i] - (RMS ? 0.0f : sum[0]) * (1.0f / (float)cols) -
+                    normal[n][i] * (sum[GX] * (1.0f / (float)cols)));
+        if (adds) {
+            residual[n].widen(normal[n]);
+#pragma unroll
+            for (int i = 0; i < V; ++i) g[n][i] += normal[n][i];
+        }
         put<T, V>(a.at<T>(Slots::DX) + first + (lane + n * TPR) * V, g[n]);
     }
 }
@@ -966,20 +974,28 @@ DEV void layer_norm_long_row(const Args& a, int row, float* scratch) {
         get(col);
 #pragma unroll
         for (int i = 0; i < V; ++i)
-            g[i] = rstd * (g[i] - (RMS ? 0.0f : sum[0]) * (1.0f / (float)cols) - normal[i] * (sum[GX] * (1.0f / (float)cols)));
+            g[i] = rstd * (g[i] - (RMS ? 0.0f : sum[0]) * (1.0f / (float)cols) -
+                normal[i] * (sum[GX] * (1.0f / (float)cols)));
+        if (a.has(Slots::RESIDUAL)) {
+            fetch<T, V>(a.at<T>(Slots::RESIDUAL) + first + col).widen(normal);
+#pragma unroll
+            for (int i = 0; i < V; ++i) g[i] += normal[i];
+        }
         put<T, V>(a.at<T>(Slots::DX) + first + col, g);
     }
 }
 }  // namespace norms
 
-// Slots: dy, x, gamma, mean, rstd, dgamma_prev, dbeta_prev, dx, dgamma, dbeta, work. dy, x, dx [ROWS, COLS] of T,
-// gamma, dgamma, dbeta [COLS], mean, rstd [ROWS] float. dx overwrites, dgamma and dbeta accumulate where ACCUMULATE;
-// the order of all sums is fixed.
+// Slots: dy, x, gamma, mean, rstd, dgamma_prev, dbeta_prev, dx, dgamma, dbeta, work, residual. dy, x, dx [ROWS, COLS]
+// of T, gamma, dgamma, dbeta [COLS], mean, rstd [ROWS] float. dx overwrites, dgamma and dbeta accumulate where
+// ACCUMULATE; the order of all sums is fixed.
 //
 // Two phases, each input read once. Phase 0: a block takes CHUNK rows, THREADS / TPR at a time, writes their dx and
 // keeps the sums for dgamma and dbeta of its columns in registers; they go to the work slot as floats
 // [chunks][2][COLS]. Phase 1 adds the chunks, 32 columns a block. dx may be dy. Rows move in groups of V =
 // vec_width(COLS) elements.
+//
+// Where residual [ROWS, COLS] (T) is bound, it is added to dx.
 //
 // RMS: the derivative of rows that are not centred. mean, dbeta_prev and dbeta are unused, and work is
 // [chunks][1][COLS].

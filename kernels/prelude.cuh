@@ -133,6 +133,24 @@ template <> struct Narrow<f16> {
 // Rounds to T, to nearest even.
 template <class T> DEV T narrow(float v) { return Narrow<T>::of(v); }
 
+// Two elements of 16 bits, the first one in the lower half.
+template <class T> struct NarrowPair;
+template <> struct NarrowPair<bf16> {
+    DEV u32 of(float first, float second) {
+        u32 out;
+        asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(out) : "f"(second), "f"(first));
+        return out;
+    }
+};
+template <> struct NarrowPair<f16> {
+    DEV u32 of(float first, float second) {
+        u32 out;
+        asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(out) : "f"(second), "f"(first));
+        return out;
+    }
+};
+template <class T> DEV u32 narrow_pair(float first, float second) { return NarrowPair<T>::of(first, second); }
+
 // N neighbouring elements, moved by one access where N * sizeof(T) is 2, 4, 8 or 16 bytes.
 template <class T, int N> struct alignas(sizeof(T) * N) Vec { T v[N]; };
 
@@ -162,6 +180,12 @@ static constexpr float TAIL_SCALE = 18446744073709551616.0f, TAIL_UNSCALE = 5.42
 DEV float reciprocal(float x) {
     float out;
     asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(out) : "f"(x));
+    return out;
+}
+// Two to the power x, to two units in the last place; zero below the normal numbers.
+DEV float exp2_approximate(float x) {
+    float out;
+    asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(out) : "f"(x));
     return out;
 }
 // Adding it rounds a small number to an integer n, which is then in the low bits of the sum; of this sum, 2^64 2^n.

@@ -95,6 +95,80 @@ template <class T, int ROWS, int VOCAB, int UNITS, int V, bool ACCUMULATE> struc
     }
 };
 
+// The same for tables of many rows: a block has EACH rows, so that the tokens are looked through VOCAB / EACH times. It
+// lists those of 1,024 tokens that name one of its rows, and adds their rows of dy in the order of the tokens to sums
+// in shared memory, where a thread has groups of V units of all rows. Deterministic and without atomics.
+template <class T, int ROWS, int VOCAB, int UNITS, int V, int EACH, bool ACCUMULATE> struct EmbeddingBwdRows {
+    using Slots = slots::embedding_bwd;
+    static constexpr int PHASES = 1, THREADS = 256, WARPS = THREADS / 32, LOOKS = 4, CHUNK = THREADS * LOOKS;
+    static constexpr int GROUPS = UNITS / V, FLIGHT = 8;
+    static constexpr i64 WORK = 0;
+    static constexpr int blocks(int) { return ceil_div(VOCAB, EACH); }
+    static constexpr int smem(int) { return 4 * (EACH * UNITS + CHUNK + WARPS); }
+    template <int PHASE> static __device__ void run(const Args& a, int block, char* smem) {
+        float* sums = (float*)smem;
+        int *listed = (int*)(sums + EACH * UNITS), *counts = listed + CHUNK;
+        const int first = block * EACH, rows = min_i(EACH, VOCAB - first);
+        const int t = threadIdx.x, lane = t % 32, warp = t / 32;
+        const int* tokens = a.at<int>(Slots::TOKENS);
+        for (int i = t; i < EACH * UNITS; i += THREADS) sums[i] = 0.0f;
+#pragma unroll 1
+        for (int base = 0; base < ROWS; base += CHUNK) {
+            u32 own[LOOKS];
+            int found = 0;
+#pragma unroll
+            for (int j = 0; j < LOOKS; ++j) {
+                const int at = base + t * LOOKS + j;
+                own[j] = at < ROWS ? (u32)tokens[at] - (u32)first : ~0u;
+                found += own[j] < (u32)rows ? 1 : 0;
+            }
+            // What the list held before is used up behind this barrier.
+            if (__syncthreads_or(found) == 0) continue;
+            int before = found, all = 0;
+#pragma unroll
+            for (int step = 1; step < 32; step *= 2) {
+                const int other = __shfl_up_sync(0xffffffffu, before, step);
+                before += lane >= step ? other : 0;
+            }
+            if (lane == 31) counts[warp] = before;
+            __syncthreads();
+            before -= found;
+#pragma unroll
+            for (int w = 0; w < WARPS; ++w) {
+                before += w < warp ? counts[w] : 0;
+                all += counts[w];
+            }
+#pragma unroll
+            for (int j = 0; j < LOOKS; ++j)
+                if (own[j] < (u32)rows) listed[before++] = (t * LOOKS + j) * EACH + (int)own[j];
+            __syncthreads();
+            for (int group = t; group < GROUPS; group += THREADS)
+                add(a.at<T>(Slots::DY) + (i64)base * UNITS + group * V, sums + group * V, listed, all);
+        }
+        __syncthreads();
+        float* to = a.at<float>(Slots::DWEIGHT) + (i64)first * UNITS;
+        for (int i = t; i < rows * UNITS; i += THREADS) to[i] = ACCUMULATE ? to[i] + sums[i] : sums[i];
+    }
+
+    // Adds the listed rows from `dy` on to `sums`, some of them under way at a time.
+    DEV void add(const T* dy, float* sums, const int* listed, int all) {
+#pragma unroll 1
+        for (int begin = 0; begin < all; begin += FLIGHT) {
+            Vec<T, V> row[FLIGHT];
+#pragma unroll
+            for (int j = 0; j < FLIGHT; ++j)
+                if (begin + j < all) row[j] = load<T, V>(dy + (i64)(listed[begin + j] / EACH) * UNITS);
+#pragma unroll
+            for (int j = 0; j < FLIGHT; ++j) {
+                if (begin + j >= all) break;
+                float* to = sums + listed[begin + j] % EACH * UNITS;
+#pragma unroll
+                for (int i = 0; i < V; ++i) to[i] += to_float(row[j].v[i]);
+            }
+        }
+    }
+};
+
 // y [N, POSITIONS, COLS] = x and, at position t in columns 2 i and 2 i + 1, the sine and the cosine of
 // t / 10000^(2 i / COLS), elements of T. A thread has one position and one pair of columns of up to EACH samples: the
 // angle is computed in double, because t may be large. Overwrites, in place allowed; moves 2 * N * POSITIONS * COLS *

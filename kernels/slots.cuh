@@ -12,6 +12,7 @@ struct bias_grad { enum : int { DY = 0, DB_PREV = 1, DB = 2, WORK = 3 }; };
 struct add { enum : int { A = 0, B = 1, Y = 2 }; };
 struct add_act { enum : int { A = 0, B = 1, SAVED = 2, Y = 3 }; };
 struct cast { enum : int { X = 0, Y = 1 }; };
+struct scale { enum : int { X = 0, Y = 1 }; };
 struct concat { enum : int { X0 = 0, X1 = 1, X2 = 2, X3 = 3, X4 = 4, X5 = 5, X6 = 6, X7 = 7, Y = 8 }; };
 struct slice { enum : int { X = 0, Y = 1 }; };
 struct multiply { enum : int { A = 0, B = 1, Y = 2 }; };
@@ -25,7 +26,7 @@ struct batch_norm_bwd { enum : int { DY = 0, X = 1, GAMMA = 2, MEAN = 3, RSTD = 
     DBETA_PREV = 7, DX = 8, DGAMMA = 9, DBETA = 10, WORK = 11 }; };
 struct layer_norm { enum : int { X = 0, GAMMA = 1, BETA = 2, Y = 3, MEAN = 4, RSTD = 5 }; };
 struct layer_norm_bwd { enum : int { DY = 0, X = 1, GAMMA = 2, MEAN = 3, RSTD = 4, DGAMMA_PREV = 5,
-    DBETA_PREV = 6, DX = 7, DGAMMA = 8, DBETA = 9, WORK = 10 }; };
+    DBETA_PREV = 6, DX = 7, DGAMMA = 8, DBETA = 9, WORK = 10, RESIDUAL = 11 }; };
 struct attention { enum : int { QKV = 0, COUNTER = 1, Y = 2, LSE = 3, WORK = 4 }; };
 struct attention_bwd { enum : int { DY = 0, QKV = 1, Y = 2, LSE = 3, COUNTER = 4, DX = 5, WORK = 6 }; };
 struct max_pool { enum : int { X = 0, Y = 1, INDEX = 2 }; };

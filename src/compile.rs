@@ -140,11 +140,24 @@ impl CpuOnly {
         Some(Self { op: op.kind.name(), owner })
     }
 
-    /// The first such operation of a model's training step.
+    /// The first such operation of a model's training step, on any path through its layers.
     #[must_use]
     pub fn of(model: &Model) -> Option<Self> {
-        let graph = ir::build(model, Mode::Train, Metrics::default(), DType::F32);
-        Self::find(&lower::lower(&graph, model), model)
+        Self::of_precision(model).or_else(|| Self::of_paths(model))
+    }
+
+    /// A loss that is scaled is looked at for all parameters at once, and steps of paths update some of them.
+    fn of_precision(model: &Model) -> Option<Self> {
+        let updates_some = model.precision == Precision::F16 && model.groups.iter().any(|group| *group > 0);
+        updates_some.then(|| Self { op: "the scaled update", owner: "layers that choose (f16)".to_owned() })
+    }
+
+    fn of_paths(model: &Model) -> Option<Self> {
+        model.covering_paths().iter().find_map(|path| {
+            let model = model.along(path);
+            let graph = ir::build(&model, Mode::Train, Metrics::default(), DType::F32);
+            Self::find(&lower::lower(&graph, &model), &model)
+        })
     }
 }
 
@@ -192,6 +205,8 @@ impl Front {
     /// # Errors
     /// Where a step for a GPU holds what no GPU can do, and where a stage fails, which is a defect of this program.
     pub fn new(model: &Model, options: Options) -> Result<Self, CompileError> {
+        // Where layers choose and no path is given, it is the one that evaluations take.
+        let model = &model.in_evaluation();
         let mut times = StageTimes::default();
         let started = Instant::now();
         let graph = ir::build_share(model, options.mode, options.metrics, options.real, options.share);
@@ -205,7 +220,8 @@ impl Front {
         };
         let program = lower::lower_for(&graph, model, filters);
         lower::verify(&program)?;
-        if let Some(found) = CpuOnly::find(&program, model).filter(|_| goal.machine == Machine::Gpu) {
+        let cpu_only = || CpuOnly::of_precision(model).or_else(|| CpuOnly::find(&program, model));
+        if let Some(found) = (goal.machine == Machine::Gpu).then(cpu_only).flatten() {
             return Err(found.into());
         }
         times.lower = started.elapsed();
@@ -290,21 +306,26 @@ mod tests {
     #[test]
     fn what_has_no_kernel_on_a_gpu_is_named_with_its_layer() {
         let tokens = r#""type": "tokens", "shape": [4], "vocab": 9"#;
-        let model = model(tokens, r#"{"type": "embedding", "units": 5}, {"type": "gru", "units": 3}"#);
+        let model = model(tokens, r#"{"type": "embedding", "units": 330}, {"type": "attention", "heads": 1}"#);
         let error = compile(&model, &Options::train(Target::h200())).unwrap_err();
-        assert_eq!(error.to_string(), "gru of L1:GRU has no GPU kernel yet: use --device cpu");
+        assert_eq!(error.to_string(), "attention of L1:Attention has no GPU kernel yet: use --device cpu");
         assert!(error.is_user() && CpuOnly::of(&model).is_some_and(|found| found.to_string() == error.to_string()));
         assert!(compile(&model, &Options::train(host_target(1))).is_ok());
     }
 
     #[test]
-    fn causal_padding_is_left_to_the_cpu() {
-        let of = |padding: &str| {
-            let layer = format!(r#"{{"type": "conv1d", "filters": 4, "kernel": 3, "padding": "{padding}"}}"#);
-            CpuOnly::of(&model(r#""shape": [8, 2]"#, &layer))
+    fn causal_padding_is_left_to_kernels_of_any_geometry() {
+        let kernels = |padding: &str| {
+            let layer = format!(r#"{{"type": "conv1d", "filters": 64, "kernel": 3, "padding": "{padding}"}}"#);
+            let compiled = compile(&model(r#""shape": [32, 64]"#, &layer), &Options::train(Target::h200())).unwrap();
+            let ops = compiled.selection.program.ops.iter().zip(&compiled.selection.choices);
+            let of_layer = ops.filter(|(op, _)| op.kind.name().starts_with("conv2d"));
+            let offered = of_layer.flat_map(|(_, c)| c.candidates.iter().filter(|k| k.cost_us.is_some()));
+            offered.map(|k| k.kernel.clone()).collect::<Vec<_>>()
         };
-        let causal = CpuOnly { op: "conv2d", owner: "L0:Conv1d".to_owned() };
-        assert_eq!([of("causal"), of("same")], [Some(causal), None]);
+        let (causal, same) = (kernels("causal"), kernels("same"));
+        assert!(!causal.is_empty() && causal.iter().all(|k| k.contains("simt")), "{causal:?}");
+        assert!(same.iter().any(|k| k.contains("cudnn")), "{same:?}");
     }
 
     /// Positions are added to whole samples, not to the rows of the product before them.

@@ -96,6 +96,13 @@ pub struct TrainArgs {
     /// How to run each step: recorded and replayed, or op by op
     #[arg(long, value_enum, default_value_t = ExecutorArg::Replay)]
     pub executor: ExecutorArg,
+    /// End the run where a step would run op by op because its recording is not there
+    #[arg(long)]
+    pub strict: bool,
+    /// Memory that recordings and their transient memory may take, where steps differ; above it, those not used for
+    /// longest are dropped. Without it, 256 MiB besides the whole step's
+    #[arg(long, value_name = "MIB", allow_negative_numbers = true, value_parser = numbers::mebibytes)]
+    pub recordings_mib: Option<f64>,
     /// Steps to train, instead of the preset's
     #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = numbers::positive)]
     pub steps: Option<u64>,
@@ -182,6 +189,10 @@ pub struct PlanArgs {
     /// Plan the evaluation instead of the training step
     #[arg(long)]
     pub eval: bool,
+    /// Where layers choose: the path to plan, by its choices ("L1=0 L4=2"), by the number of a step, or the usual one,
+    /// "evaluation"
+    #[arg(long, value_name = "PATH")]
+    pub path: Option<String>,
     /// Place buffers with this planner alone
     #[arg(long, value_name = "NAME", conflicts_with = "time_budget")]
     pub planner: Option<PlannerArg>,

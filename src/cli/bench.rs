@@ -11,6 +11,8 @@
 //! operations; on a GPU, those of a group share a launch.
 
 use super::args::BenchArgs;
+use super::bench_kinds::Kinds;
+use super::bench_steps::Bench;
 use super::ceilings::Limits;
 use super::error::wrong;
 use super::output::{self, Distribution};
@@ -19,11 +21,10 @@ use super::result_places::{Kind, Places};
 use super::whole_step::{WholeStep, is_one};
 use super::{device, kernel_times};
 use crate::compile::{Compiled, Options, compile};
-use crate::exec::cpu::Pool;
 use crate::exec::{Executor, ReadyTimes, Step, peak_bytes};
 use crate::select::{Target, Threads, Tuning};
 use crate::tensor::Bytes;
-use crate::train::{DataChoice, Purpose, Session, SessionSpec, TrainError, TrainingStep, gpu_times, needs};
+use crate::train::{DataChoice, Purpose, Session, SessionSpec, TrainError, gpu_times, needs};
 use serde::Serialize;
 use std::ffi::OsString;
 use std::path::Path;
@@ -36,8 +37,6 @@ const SHORT_US: f64 = 20.0;
 const SAMPLE_US: f64 = 100.0;
 /// What is timed at once lasts about so long on a GPU.
 const GPU_SAMPLE_US: f64 = 10_000.0;
-/// One block of eager or replayed steps.
-const BLOCK: Duration = Duration::from_millis(40);
 /// Rounds over the list for the time of each operation.
 const OP_ROUNDS: usize = 31;
 
@@ -101,6 +100,9 @@ struct Report {
     /// The largest memory of this process so far, where the system reports it.
     peak_rss_bytes: Option<u64>,
     ops: Vec<OpTime>,
+    /// The kinds of steps of a run whose steps differ; everything above is of the whole step.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    kinds: Option<Kinds>,
 }
 
 #[derive(Serialize)]
@@ -335,7 +337,9 @@ fn measure(found: &Loaded, machine: &Machine, seconds: f64, graph: Option<&Path>
     let measured = Measured::of(&mut bench, plan.program.ops.len(), &machine.ceilings, seconds)?;
     let WholeStep { launches, flops, kernels_us, estimate_us, floor_us } = measured.whole;
     let (eager_us, replay_us) = (measured.eager, measured.replay);
+    let kinds = Kinds::measure(found, &spec, seconds)?;
     Ok(Report {
+        kinds,
         preset: model.name.clone(),
         device: machine.name.clone(),
         threads: machine.threads.count,
@@ -372,52 +376,6 @@ fn measure(found: &Loaded, machine: &Machine, seconds: f64, graph: Option<&Path>
         unshared_bytes: plan.unshared_bytes,
         peak_rss_bytes: peak_bytes(),
     })
-}
-
-/// A step under measurement.
-struct Bench<'a> {
-    step: &'a mut TrainingStep,
-    pool: &'a mut Pool,
-    /// The parameters and state that every block starts from.
-    start: Vec<u8>,
-}
-
-impl Bench<'_> {
-    /// The time of one replay, roughly: the shortest of a few.
-    fn single_us(&mut self) -> anyhow::Result<f64> {
-        let mut best = f64::INFINITY;
-        for _ in 0..10 {
-            let started = Instant::now();
-            self.step.run(Executor::Replay, self.pool)?;
-            self.step.synchronize()?;
-            best = best.min(started.elapsed().as_secs_f64() * 1e6);
-        }
-        Ok(best)
-    }
-
-    /// Steps back to back for about [`BLOCK`], at least one sample; the first is not counted.
-    fn block(&mut self, executor: Executor, steps_per_sample: usize, times: &mut Vec<f64>) -> anyhow::Result<()> {
-        self.step.restore(&self.start)?;
-        match executor {
-            Executor::Replay => self.step.replay_many(steps_per_sample, self.pool)?,
-            Executor::Eager => self.step.run(executor, self.pool)?,
-        }
-        self.step.synchronize()?;
-        let end = Instant::now() + BLOCK;
-        loop {
-            let started = Instant::now();
-            match executor {
-                Executor::Replay => self.step.replay_many(steps_per_sample, self.pool)?,
-                Executor::Eager => (0..steps_per_sample).try_for_each(|_| self.step.run(executor, self.pool))?,
-            }
-            self.step.synchronize()?;
-            let now = Instant::now();
-            times.push((now - started).as_secs_f64() * 1e6 / steps_per_sample as f64);
-            if now >= end {
-                return Ok(());
-            }
-        }
-    }
 }
 
 /// A report as text, for people.
@@ -473,6 +431,9 @@ fn text(r: &Report, per_op: bool) -> String {
             output::count(r.samples as u64),
             r.steps_per_sample
         ));
+    }
+    if let Some(kinds) = &r.kinds {
+        out.push_str(&kinds.text());
     }
     if per_op {
         out.push_str(&per_op_text(r));

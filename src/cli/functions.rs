@@ -1,18 +1,21 @@
 //! `stepgraph functions`: how exact the functions are that a step computes, over all inputs.
 
 use super::choices::Device;
+use super::error::wrong;
 use super::{device, numbers, output};
 use crate::exec::cuda::usable;
 use crate::exec::{Accuracy, Function, Survey, Unit};
 use crate::select::Target;
 use clap::Args;
 use indicatif::{ProgressBar, ProgressStyle};
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Measure how exact the functions of a step are, over all inputs
 #[derive(Debug, Args)]
-#[command(after_help = "Examples:\n  stepgraph functions --every 1009\n  stepgraph functions --device cuda --json")]
+#[command(after_help = "Examples:\n  stepgraph functions --every 1009\n  \
+    stepgraph functions --device cuda --json > gpu.json\n  stepgraph functions --from gpu.json")]
 pub struct FunctionsArgs {
     /// Where to measure: auto, cpu, cuda or cuda:N
     #[arg(long, default_value = "auto", value_name = "DEVICE")]
@@ -23,10 +26,13 @@ pub struct FunctionsArgs {
     /// Print the results as one JSON object
     #[arg(long)]
     pub json: bool,
+    /// Print results that --json wrote, and measure nothing
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["device", "every"])]
+    pub from: Option<PathBuf>,
 }
 
 /// What was found of one function on one device or instruction set.
-#[derive(Serialize)]
+#[derive(Deserialize, Serialize)]
 struct Row {
     function: String,
     on: String,
@@ -35,7 +41,7 @@ struct Row {
 }
 
 /// Everything that was found.
-#[derive(Serialize)]
+#[derive(Deserialize, Serialize)]
 struct Report {
     device: String,
     /// Every how many bit patterns of an `f32` one was taken.
@@ -46,8 +52,22 @@ struct Report {
 /// Measures every function and prints a table.
 ///
 /// # Errors
-/// Where the device cannot be used, or fails.
+/// Where the device cannot be used, or fails, or the file of earlier results cannot be read.
 pub fn run(args: &FunctionsArgs) -> anyhow::Result<()> {
+    let report = args.from.as_deref().map_or_else(|| measured(args), kept)?;
+    if args.json { output::print_json(&report) } else { output::print(&text(&report)) }
+}
+
+/// The results in a file.
+fn kept(path: &Path) -> anyhow::Result<Report> {
+    let name = path.display();
+    let text = std::fs::read_to_string(path).map_err(|cause| wrong(format!("{name} cannot be read: {cause}")))?;
+    serde_json::from_str(&text)
+        .map_err(|cause| wrong(format!("{name} has no results of `stepgraph functions --json`: {cause}")))
+}
+
+/// Measures every function on the device that is asked for.
+fn measured(args: &FunctionsArgs) -> anyhow::Result<Report> {
     let (target, name) = device::choose(args.device, 1, [])?;
     let units = units(&target, args.device)?;
     let mut report = Report { device: name, every: args.every, rows: Vec::new() };
@@ -60,7 +80,7 @@ pub fn run(args: &FunctionsArgs) -> anyhow::Result<()> {
         let row = |(unit, accuracy): (&Unit, Accuracy)| Row { function: function.name(), on: unit.name(), accuracy };
         report.rows.extend(rows.map(row));
     }
-    if args.json { output::print_json(&report) } else { output::print(&text(&report)) }
+    Ok(report)
 }
 
 /// What computes functions on a device: on a CPU, each instruction set that it has.
@@ -68,9 +88,7 @@ fn units(target: &Target, asked: Device) -> anyhow::Result<Vec<Unit>> {
     match target.as_cuda() {
         Some(facts) => {
             let gpu = usable(facts.ordinal).map_err(|why| {
-                super::error::wrong(format!(
-                    "{asked:?} cannot be used: {why}; `stepgraph doctor` reports what is missing"
-                ))
+                wrong(format!("{asked:?} cannot be used: {why}; `stepgraph doctor` reports what is missing"))
             })?;
             Ok(vec![Unit::Gpu(gpu)])
         }
@@ -86,31 +104,35 @@ fn text(report: &Report) -> String {
             format!("every {} of 2^32 inputs, {} of them", output::ordinal(n), output::count((1u64 << 32).div_ceil(n)))
         }
     };
+    let mut lines: Vec<(String, &Row)> = Vec::new();
+    for rows in report.rows.chunk_by(|a, b| a.function == b.function) {
+        if rows.iter().all(|row| row.accuracy.is_same(&rows[0].accuracy)) {
+            lines.push((rows.iter().map(|row| row.on.as_str()).collect::<Vec<_>>().join(", "), &rows[0]));
+        } else {
+            lines.extend(rows.iter().map(|row| (row.on.clone(), row)));
+        }
+    }
+    let width = lines.iter().map(|(on, _)| on.len()).max().unwrap_or(0);
     let mut out = format!(
         "{}, {every}\nunits: error in units in the last place of the exact result; relative: error over it; both of \
          normal \
          results\nabsolute: error of results up to 2; denormal: error of smaller results in multiples of 2^-149\n\n\
-         {:<12} {:<14} {:>12} {:>15} {:>10} {:>10} {:>12}  {}\n",
+         {:<12} {:<width$} {:>12} {:>15} {:>10} {:>10} {:>12}  {}\n",
         report.device, "function", "on", "units", "at", "relative", "absolute", "denormal", "wrong"
     );
-    for rows in report.rows.chunk_by(|a, b| a.function == b.function) {
-        let same = rows.iter().all(|row| row.accuracy.is_same(&rows[0].accuracy));
-        let on = rows.iter().map(|row| row.on.as_str()).collect::<Vec<_>>().join(", ");
-        let lines = if same { vec![(on, &rows[0])] } else { rows.iter().map(|row| (row.on.clone(), row)).collect() };
-        for (on, Row { function, accuracy: a, .. }) in lines {
-            out.push_str(&format!(
-                "{function:<12} {on:<14} {:>12} {:>15} {:>10.1e} {:>10.1e} {:>12}  {}\n",
-                units_text(a.units),
-                format!("{:e}", a.units_at),
-                a.relative,
-                a.absolute,
-                units_text(a.denormal_units),
-                match a.wrong_at {
-                    None => "none".to_owned(),
-                    Some(bits) => format!("{} such as {:e}", a.wrong, f32::from_bits(bits)),
-                }
-            ));
-        }
+    for (on, Row { function, accuracy: a, .. }) in lines {
+        out.push_str(&format!(
+            "{function:<12} {on:<width$} {:>12} {:>15} {:>10.1e} {:>10.1e} {:>12}  {}\n",
+            units_text(a.units),
+            format!("{:e}", a.units_at),
+            a.relative,
+            a.absolute,
+            units_text(a.denormal_units),
+            match a.wrong_at {
+                None => "none".to_owned(),
+                Some(bits) => format!("{} such as {:e}", a.wrong, f32::from_bits(bits)),
+            }
+        ));
     }
     out
 }
@@ -173,5 +195,19 @@ mod tests {
         let lines = |units| text(&report(units)).lines().filter(|l| l.starts_with("tanh")).count();
         assert_eq!((lines(0.5), lines(0.6)), (1, 2));
         assert!(text(&report(0.5)).contains("every 7th of 2^32 inputs"));
+    }
+
+    #[test]
+    fn kept_results_are_shown_as_they_were_measured() {
+        let accuracy = Accuracy { inputs: 3, units: 0.8, units_at: -1.5, wrong_at: Some(7), ..Accuracy::default() };
+        let rows = vec![Row { function: "exp".into(), on: "portable".into(), accuracy }];
+        let report = Report { device: "a CPU".into(), every: 2, rows };
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("kept.json");
+        std::fs::write(&path, serde_json::to_string(&report).unwrap()).unwrap();
+        assert_eq!(text(&kept(&path).unwrap()), text(&report));
+        std::fs::write(&path, "{}").unwrap();
+        let refused = kept(&path).err().unwrap().to_string();
+        assert!(refused.contains("no results of `stepgraph functions --json`"), "{refused}");
     }
 }

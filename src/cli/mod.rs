@@ -6,6 +6,8 @@
 mod arena;
 pub mod args;
 mod bench;
+mod bench_kinds;
+mod bench_steps;
 mod capsule;
 mod ceilings;
 pub mod choices;

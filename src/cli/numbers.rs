@@ -51,6 +51,15 @@ pub fn share(text: &str) -> Result<f64, String> {
     found.ok_or_else(|| "expected a share above 0 and at most 1, such as 0.9".to_owned())
 }
 
+/// An amount of memory in MiB.
+///
+/// # Errors
+/// Where it is anything else than a number above 0 and below a million.
+pub fn mebibytes(text: &str) -> Result<f64, String> {
+    let found = text.parse::<f64>().ok().filter(|n| *n > 0.0 && *n < 1e6);
+    found.ok_or_else(|| "expected a number of MiB above 0, such as 64 or 0.5".to_owned())
+}
+
 fn whole(text: &str, least: u64, most: u64) -> Result<u64, String> {
     let found = text.parse().ok().filter(|n| (least..=most).contains(n));
     let is_large = !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit()) && text.bytes().any(|b| b != b'0');

@@ -34,6 +34,10 @@ pub fn run(args: &PlanArgs) -> anyhow::Result<()> {
         true => (evaluated(&found.model, &target), Options::eval(target.clone())),
         false => (found.model.clone(), Options::train(target.clone())),
     };
+    let seed = found.preset.train.map_or(0, |train| train.seed);
+    let path = args.path.as_ref().map(|text| model.path_named(text, seed)).transpose();
+    let path = path.map_err(|why| wrong(format!("--path: {why}")))?;
+    let model = path.map_or_else(|| model.in_evaluation(), |path| model.along(&path));
     let budget = Budget { time: args.time_budget.map(|s| Duration::from_secs_f64(s.0)) };
     let gpu_times = crate::train::known_gpu_times(&target);
     let front = Front::new(&model, Options { budget, gpu_times, ..options })?;

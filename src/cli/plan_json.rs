@@ -86,6 +86,11 @@ struct StageTimes {
 pub(super) struct Document<'a> {
     preset: &'a str,
     mode: crate::ir::Mode,
+    /// Where layers choose: the path that is planned, and those that steps take, as far as they are known ahead.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    path: Option<String>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    paths: Vec<String>,
     batch: usize,
     parameters: usize,
     target: &'a Target,
@@ -152,6 +157,9 @@ impl Variant {
     }
 }
 
+/// Paths of a network that are listed.
+const MOST_PATHS: usize = 256;
+
 #[derive(Serialize)]
 struct Planners<'a> {
     chosen: &'static str,
@@ -176,6 +184,11 @@ pub(super) fn document(compiled: &Compiled, threads: Option<Threads>, variants: 
     Document {
         preset: &model.name,
         mode: plan.program.mode,
+        path: model.path.as_ref().map(ToString::to_string),
+        paths: model
+            .whole
+            .as_ref()
+            .map_or_else(Vec::new, |whole| whole.foreseen(MOST_PATHS).paths.iter().map(ToString::to_string).collect()),
         batch: model.batch,
         parameters: model.trained_len(),
         target: &compiled.selection.target,

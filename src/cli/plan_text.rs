@@ -4,7 +4,7 @@ use super::args::Stage;
 use super::{output, plan_passes};
 use crate::compile::Compiled;
 use crate::ir::{Phase, Role};
-use crate::model::{LayerId, inputs_text};
+use crate::model::{Foreseen, LayerId, Model, inputs_text};
 use crate::plan::{BindingPlan, CapturePlan};
 use crate::select::Threads;
 use crate::tensor::Bytes;
@@ -44,6 +44,7 @@ fn summary(compiled: &Compiled, threads: Option<Threads>) -> String {
         Some(share) => format!("batch        {} of {} that make a step\n", share.name(), model.accumulate),
         None => String::new(),
     };
+    let path = path(model);
     let ops = &plan.program.ops;
     let of = |phase: Phase| ops.iter().filter(|o| o.phase == phase).count();
     let phases: Vec<String> = Phase::ALL
@@ -56,7 +57,7 @@ fn summary(compiled: &Compiled, threads: Option<Threads>) -> String {
     let ms = |d: std::time::Duration| d.as_secs_f64() * 1e3;
     format!(
         "{}: {}, {}, input {} x {}\n\
-         target       {}\n{shared}{batch}\
+         target       {}\n{shared}{path}{batch}\
          operations   {} ({}); {} before fusion, {} in the IR\n\
          arithmetic   {} floating-point operations a step; estimated {}\n\
          memory       {}\n\
@@ -81,6 +82,19 @@ fn summary(compiled: &Compiled, threads: Option<Threads>) -> String {
         ms(t.plan)
     )
 }
+
+/// The path that is planned, among those that steps take.
+fn path(model: &Model) -> String {
+    let (Some(path), Some(whole)) = (&model.path, &model.whole) else { return String::new() };
+    let Foreseen { paths, are_all } = whole.foreseen(SHOWN_PATHS);
+    let more = if are_all { "" } else { ", ..." };
+    let others = paths.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");
+    let run = model.run_layers().into_iter().filter(|is_run| *is_run).count();
+    format!("path         {path}, {run} of {} layers; steps take {others}{more}\n", model.layers.len())
+}
+
+/// Paths of a network that are listed.
+const SHOWN_PATHS: usize = 16;
 
 fn memory(plan: &BindingPlan) -> String {
     format!(

@@ -11,7 +11,7 @@ use super::output;
 use super::result_places::{Kind, part_of, replaceable};
 use crate::tensor::sync_folder;
 use crate::train::export::{HeldOutFigures, write_line};
-use crate::train::{Evaluation, StepReport};
+use crate::train::{Evaluation, Names, StepReport};
 use anyhow::Context;
 use std::fs::{File, TryLockError};
 use std::io::{Read, Seek, SeekFrom, Write};
@@ -42,6 +42,8 @@ pub struct StepLog {
     removed: Option<u64>,
     /// Whether evaluations are of samples that may have been trained on before.
     maybe_trained: bool,
+    /// The names that reports refer to by number.
+    names: Names,
     /// True where the unfinished log was there before.
     is_left: bool,
     /// Whether the name of the unfinished log survives a power failure.
@@ -106,6 +108,7 @@ impl StepLog {
             later,
             removed: None,
             maybe_trained: false,
+            names: Names::default(),
             is_left,
             is_named: false,
         })
@@ -114,6 +117,11 @@ impl StepLog {
     /// Has evaluations called what they are where their samples may have been trained on before.
     pub const fn set_maybe_trained(&mut self, maybe_trained: bool) {
         self.maybe_trained = maybe_trained;
+    }
+
+    /// The names that reports refer to by number are these.
+    pub fn set_names(&mut self, names: Names) {
+        self.names = names;
     }
 
     /// How many lines of the old log the first new line removed, once.
@@ -136,7 +144,7 @@ impl StepLog {
         }
         self.write_in_time(now)?;
         self.newest = Some((*report, self.at + self.pending.len() as u64));
-        let formatted = write_line(&mut self.pending, report, None);
+        let formatted = write_line(&mut self.pending, report, None, &self.names);
         self.checked(formatted)
     }
 
@@ -157,7 +165,7 @@ impl StepLog {
         self.pending.truncate((begins - self.at) as usize);
         let (loss, accuracy) = (found.loss, found.accuracy.unwrap_or(f64::NAN));
         let figures = HeldOutFigures { loss, accuracy, maybe_trained: self.maybe_trained };
-        let formatted = write_line(&mut self.pending, &report, Some(figures));
+        let formatted = write_line(&mut self.pending, &report, Some(figures), &self.names);
         self.checked(formatted)
     }
 

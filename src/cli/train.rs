@@ -54,7 +54,10 @@ pub fn run(args: &TrainArgs) -> anyhow::Result<ExitCode> {
     signals::finish_first("this step");
     let from = args.resume.as_ref().map(|_| Continuation { step: session.done(), loss: session.last_loss() });
     let mut log = outputs.log.as_deref().map(|path| StepLog::open(path, from)).transpose()?;
-    log.iter_mut().for_each(|log| log.set_maybe_trained(session.is_maybe_trained()));
+    if let Some(log) = &mut log {
+        log.set_maybe_trained(session.is_maybe_trained());
+        log.set_names(session.names());
+    }
     presets::warn_of_precision(&found.preset, &target);
     introduce(&session, args);
     if let Some(text) = outputs.save.as_ref().and_then(WeightsFile::plan) {
@@ -104,6 +107,8 @@ fn spec(args: &TrainArgs, found: &Loaded, target: &Target, threads: usize) -> Se
         resume: args.resume.clone(),
         tuning: device::tuning(target),
         data: args.batches.clone().map_or(DataChoice::Preset, DataChoice::Batches),
+        recordings_bytes: args.recordings_mib.map(|mib| (mib * f64::from(1 << 20)) as u64),
+        is_strict: args.strict,
         ..SessionSpec::new(found.preset.clone(), found.base.clone())
     }
 }

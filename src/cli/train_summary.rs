@@ -4,10 +4,10 @@ use super::args::{ExecutorArg, TrainArgs};
 use super::output::{self, Distribution};
 use super::signals::Signal;
 use super::step_times::Times;
-use crate::exec::{CacheCounts, peak_bytes};
+use crate::exec::{PoolReport, peak_bytes};
 use crate::model::Model;
 use crate::select::Threads;
-use crate::tensor::figure;
+use crate::tensor::{Bytes, figure};
 use crate::train::{Evaluation, RecipeChange, Session, StepReport, perplexity};
 use serde::Serialize;
 use serde_json::Value;
@@ -57,8 +57,8 @@ pub struct Summary {
     parameters: usize,
     /// Kernel calls a step.
     launches: usize,
-    /// Look-ups of recordings, and what these take.
-    recordings: CacheCounts,
+    /// Look-ups of recordings, what these take, and why steps ran op by op.
+    recordings: PoolReport,
     files: Vec<String>,
     notes: Vec<String>,
     /// Fields of the recipe that a resumed run has otherwise than its checkpoint.
@@ -195,8 +195,48 @@ pub fn text(s: &Summary) -> String {
         Some(h) => out.push_str(&format!("{}\n", h.text(s.maybe_trained.is_some()))),
         None => out.push_str("held out: nothing, so there is no evaluation\n"),
     }
+    if let Some(text) = recordings_text(&s.recordings) {
+        out.push_str(&text);
+    }
     for file in &s.files {
         out.push_str(&format!("wrote {file}\n"));
     }
     out
+}
+
+/// What became of the recordings of a run whose steps differ, in one line; the steps that ran op by op are in another,
+/// with the reasons.
+fn recordings_text(report: &PoolReport) -> Option<String> {
+    let counts = &report.counts;
+    let training = report.keys.iter().filter(|facts| facts.key.variant().trains()).count();
+    let differs = training > 1 && report.keys.iter().filter(|facts| facts.key.variant().updates()).count() > 1;
+    if !differs && report.eager.is_empty() {
+        return None;
+    }
+    let us = output::micros(counts.capture_us as f64);
+    let mut out = format!(
+        "recordings: {}, {}, {} ({} made ahead), {}, {us} to plan and record; {} of {} with the transient memory\n",
+        output::counted(training as u64, "key"),
+        output::counted(counts.hits, "hit"),
+        output::counted(counts.misses, "miss"),
+        output::count(counts.made_ahead),
+        output::counted(counts.evictions, "eviction"),
+        Bytes(counts.bytes),
+        Bytes(counts.budget_bytes),
+    );
+    if counts.waits > 0 {
+        out.push_str(&format!("{} waited for a recording\n", output::counted(counts.waits, "step")));
+    }
+    let mut reasons: Vec<_> = report.eager.iter().collect();
+    reasons.sort_by_key(|eager| std::cmp::Reverse(eager.steps));
+    if counts.eager_steps > 0 {
+        out.push_str(&format!("{} ran op by op:\n", output::counted(counts.eager_steps, "step")));
+    }
+    for eager in reasons.iter().take(3) {
+        out.push_str(&format!("  {} of {}: {}\n", output::count(eager.steps), eager.key, eager.why));
+    }
+    if reasons.len() > 3 {
+        out.push_str(&format!("  and {} more reasons, which --json lists\n", reasons.len() - 3));
+    }
+    Some(out)
 }

@@ -2,8 +2,8 @@
 //!
 //! An epoch is one shuffled pass over the training part. Its order follows from the seed and the epoch's number alone,
 //! so a [`Position`] of two numbers is enough to continue a run with exactly the batches it would have seen, and a
-//! [`BatchPlace`] is enough for a device to find its samples. What is left of an epoch below one batch is dropped:
-//! every step has the same shape.
+//! [`BatchPlace`] is enough for a device to find its samples. What is left of an epoch below one batch is dropped, so
+//! that every step has the same shape, or makes a short batch of its own.
 
 use super::{BatchPlace, DataError, Shuffle};
 use serde::{Deserialize, Serialize};
@@ -29,6 +29,8 @@ pub struct Batches {
     order: Vec<u32>,
     shuffled: Option<u64>,
     batch: usize,
+    /// Whether what is left of an epoch makes a batch.
+    is_last_short: bool,
     seed: u64,
     position: Position,
 }
@@ -42,19 +44,64 @@ impl Batches {
         if batch == 0 || train.len() < batch {
             return Err(DataError::Batch { train: train.len(), batch: batch.max(1) });
         }
-        Ok(Self { order: train.clone(), train, shuffled: None, batch, seed, position: Position::default() })
+        let (order, position) = (train.clone(), Position::default());
+        Ok(Self { order, train, shuffled: None, batch, is_last_short: false, seed, position })
     }
 
-    /// Sample numbers of the next batch, `batch` of them; starts a new epoch where the present one has too few left.
+    /// As [`Self::new`], but what is left of an epoch makes a batch of fewer samples.
+    ///
+    /// # Errors
+    /// Where `train` is empty, or `batch` is 0.
+    pub fn with_short_last(train: Vec<u32>, batch: usize, seed: u64) -> Result<Self, DataError> {
+        let least = batch.min(train.len());
+        Ok(Self { batch, is_last_short: true, ..Self::new(train, least, seed)? })
+    }
+
+    /// Sample numbers of the next batch; starts a new epoch where the present one has too few left.
     #[expect(clippy::should_implement_trait, reason = "an iterator cannot lend its buffer, and would have to allocate")]
     pub fn next(&mut self) -> &[u32] {
         let start = self.pass();
+        self.shuffled_from(start)
+    }
+
+    /// As [`Self::next`], without passing the batch.
+    pub fn peek(&mut self) -> &[u32] {
+        let position = self.position;
+        let start = self.pass();
+        let next = self.position;
+        self.shuffled_from(start);
+        self.position = position;
+        &self.order[start..next.cursor]
+    }
+
+    /// The batch that was just passed and began here.
+    fn shuffled_from(&mut self, start: usize) -> &[u32] {
         let epoch = self.position.epoch;
         if self.shuffled != Some(epoch) {
             self.shuffle().fill(&self.train, &mut self.order);
             self.shuffled = Some(epoch);
         }
-        &self.order[start..start + self.batch]
+        &self.order[start..self.position.cursor]
+    }
+
+    /// Samples of a batch that is not short.
+    #[must_use]
+    pub const fn batch(&self) -> usize {
+        self.batch
+    }
+
+    /// Samples of the batch at the end of each epoch, where it is short.
+    #[must_use]
+    pub const fn short_last(&self) -> Option<usize> {
+        let left = self.train.len() % self.batch;
+        if self.is_last_short && left > 0 { Some(left) } else { None }
+    }
+
+    /// Samples of the next batch, and where it begins.
+    #[must_use]
+    pub const fn upcoming(&self) -> (usize, Position) {
+        let (start, len) = self.following();
+        (len, start)
     }
 
     /// As [`Batches::next`], for a device that finds the samples itself in [`Batches::train`].
@@ -71,12 +118,22 @@ impl Batches {
 
     /// Passes the next batch, and gives where it begins in its epoch.
     const fn pass(&mut self) -> usize {
-        if self.train.len() - self.position.cursor < self.batch {
-            self.position = Position { epoch: self.position.epoch.wrapping_add(1), cursor: 0 };
+        let (start, len) = self.following();
+        self.position = Position { epoch: start.epoch, cursor: start.cursor + len };
+        start.cursor
+    }
+
+    /// Where the next batch begins, and its number of samples.
+    const fn following(&self) -> (Position, usize) {
+        let left = self.train.len() - self.position.cursor;
+        if left >= self.batch {
+            return (self.position, self.batch);
         }
-        let start = self.position.cursor;
-        self.position.cursor += self.batch;
-        start
+        if self.is_last_short && left > 0 {
+            return (self.position, left);
+        }
+        let first = if self.train.len() < self.batch { self.train.len() } else { self.batch };
+        (Position { epoch: self.position.epoch.wrapping_add(1), cursor: 0 }, first)
     }
 
     /// What a checkpoint keeps: where [`Batches::next`] continues.
@@ -91,7 +148,8 @@ impl Batches {
     /// Where the position cannot have come from these batches.
     pub fn resume(&mut self, position: Position) -> Result<(), DataError> {
         let Position { cursor, .. } = position;
-        if cursor > self.train.len() || cursor % self.batch != 0 {
+        let is_end = self.is_last_short && cursor == self.train.len();
+        if cursor > self.train.len() || (cursor % self.batch != 0 && !is_end) {
             return Err(DataError::Resume { cursor, batch: self.batch, train: self.train.len() });
         }
         self.position = position;
@@ -140,6 +198,40 @@ mod tests {
             resumed.resume(saved).unwrap();
             assert_eq!(take(&mut whole, 9), take(&mut resumed, 9), "stopped after {stop}");
         }
+    }
+
+    #[test]
+    fn a_short_last_batch_shows_every_sample_of_an_epoch() {
+        let mut batches = Batches::with_short_last((100..110).collect(), 4, 9).unwrap();
+        let whole = Batches::new((100..110).collect(), 4, 9).unwrap();
+        assert_eq!((batches.short_last(), batches.batch(), whole.short_last()), (Some(2), 4, None));
+        for epoch in 0..3 {
+            let mut seen = Vec::new();
+            for rows in [4, 4, 2] {
+                let (upcoming, at) = batches.upcoming();
+                let ahead = batches.peek().to_vec();
+                let place = batches.clone().next_place();
+                assert_eq!((upcoming, at.epoch, ahead.len()), (rows, epoch, rows));
+                assert_eq!(batches.next(), ahead);
+                let found: Vec<u32> =
+                    (0..rows).map(|row| batches.train[place.sample(10, row as u32) as usize]).collect();
+                assert_eq!(found, ahead);
+                let mut resumed = Batches::with_short_last((100..110).collect(), 4, 9).unwrap();
+                resumed.resume(batches.position()).unwrap();
+                assert_eq!(resumed.next(), batches.clone().next());
+                seen.extend(ahead);
+            }
+            seen.sort_unstable();
+            assert_eq!(seen, (100..110).collect::<Vec<_>>());
+        }
+        // Fewer samples than a batch are one batch.
+        let mut few = Batches::with_short_last(vec![1, 2], 4, 0).unwrap();
+        assert_eq!((few.next().len(), few.next().len(), few.short_last()), (2, 2, Some(2)));
+        assert!(Batches::with_short_last(vec![], 4, 0).is_err());
+        // The same first batches as where the rest is dropped.
+        let mut dropped = Batches::new((0..10).collect(), 4, 3).unwrap();
+        let mut kept = Batches::with_short_last((0..10).collect(), 4, 3).unwrap();
+        assert_eq!(take(&mut dropped, 2), take(&mut kept, 2));
     }
 
     #[test]

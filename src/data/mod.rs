@@ -147,7 +147,8 @@ mod tests {
             standardize: true,
             delimiter: ',',
         };
-        let spec = |path: &str| DataSpec { source: source(path), held_out: 2.0, split: crate::model::SplitKind::Last };
+        let last = crate::model::SplitKind::Last;
+        let spec = |path: &str| DataSpec { held_out: 2.0, split: last, ..DataSpec::of(source(path)) };
         let request = |outputs: usize, loss: LossSpec| Request {
             inputs: vec![NamedInput::only([2].into())],
             output: [outputs].into(),

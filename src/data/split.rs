@@ -68,7 +68,7 @@ mod tests {
     use crate::model::DataSource;
 
     fn spec(held_out: f64, split: SplitKind) -> DataSpec {
-        DataSpec { source: DataSource::Digits, held_out, split }
+        DataSpec { held_out, split, ..DataSpec::of(DataSource::Digits) }
     }
 
     #[test]

@@ -170,6 +170,23 @@ impl TokenRows {
         Ok(())
     }
 
+    /// As [`Self::fill`], of each part the first elements: as many as fit into `out` for each row.
+    ///
+    /// # Errors
+    /// As [`Self::fill`].
+    ///
+    /// # Panics
+    /// Where `out` holds more than the parts, or not the same for each row: mistakes of the caller.
+    pub fn fill_first(&self, rows: &[u32], part: RowPart, out: &mut [i32]) -> Result<(), DataError> {
+        let (from, width) = self.part(part);
+        let len = out.len() / rows.len().max(1);
+        assert!(len <= width && out.len() == rows.len() * len, "the buffer holds the first elements of each part");
+        for (row, out) in rows.iter().zip(out.chunks_exact_mut(len.max(1))) {
+            self.read(*row as u64 * self.layout.stride as u64 + from as u64, out)?;
+        }
+        Ok(())
+    }
+
     /// Parts of rows, one after the other.
     ///
     /// # Errors

@@ -8,7 +8,7 @@ use super::cpu::{detect_isa, usable_cores};
 use super::cuda::{Gpu, GpuFunctions};
 use super::{ExecError, Function};
 use crate::select::Isa;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -41,7 +41,7 @@ impl Unit {
 }
 
 /// How far results are from exact values.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Deserialize, Serialize)]
 pub struct Accuracy {
     /// Inputs that were looked at.
     pub inputs: u64,

@@ -220,6 +220,9 @@ pub trait StepBackend: BatchFeed + RecordedGraphs + Send {
         Ok(())
     }
 
+    /// Forgets copies of values that were fetched from a device: another step over the same store has run.
+    fn forget_copies(&self) {}
+
     /// Starts or stops keeping the ids of executed kernels.
     fn set_trace(&mut self, on: bool);
 

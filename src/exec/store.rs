@@ -141,8 +141,8 @@ pub struct StepMemory {
 }
 
 impl StepMemory {
-    /// The memory of a step by itself, in blocks that `allocate` takes: a store of its own, and an arena in which
-    /// `others` over the same store can run too.
+    /// The memory of a step by itself, in blocks that `allocate` takes: a store of its own, with what only `others`
+    /// need behind it, and an arena in which these can run too.
     ///
     /// # Errors
     /// Where memory is short, or the store lacks what one of the others needs.
@@ -151,7 +151,8 @@ impl StepMemory {
         others: &[Arc<Compiled>],
         allocate: impl FnOnce(&[u64]) -> Result<Vec<Box<dyn Block>>, ExecError>,
     ) -> Result<Self, ExecError> {
-        let layout = StoreLayout::of(&[plan]);
+        let plans: Vec<&BindingPlan> = std::iter::once(plan).chain(others.iter().map(|other| &other.plan)).collect();
+        let layout = StoreLayout::of(&plans);
         let mut arena_bytes = layout.homes(plan)?.arena_bytes;
         for other in others {
             arena_bytes = arena_bytes.max(layout.homes(&other.plan)?.arena_bytes);

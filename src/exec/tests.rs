@@ -1,7 +1,7 @@
-//! Several steps over one store: same addresses, same bits, and what a cache of them does.
+//! Several steps over one store: same addresses, same bits, and what a pool of them does.
 
 use super::cpu::{Pool, host_target};
-use super::{CachedStep, ExecError, Executor, Step, StepCache, StepKey, WHOLE};
+use super::{Allowance, ExecError, Executor, GraphKey, LentStep, Presence, RecordingPool, Step};
 use crate::compile::{Compiled, Options, compile};
 use crate::model::{Model, ParamId, check, init_values, read_preset};
 use crate::plan::{LayoutError, StateKind, StoreLayout};
@@ -60,16 +60,16 @@ fn address(step: &Step, param: usize) -> *const f32 {
     step.stored::<f32>(slot.value).unwrap().as_ptr()
 }
 
-fn founded(model: &Model, room_bytes: u64) -> CachedStep {
-    let mut step = StepCache::found(&training(model, 8), &[], 1, room_bytes).unwrap();
+fn founded(model: &Model, room_bytes: u64) -> LentStep {
+    let mut step = RecordingPool::begin(&training(model, 8), &[], 1, Allowance::Beside(room_bytes)).unwrap();
     begin(&mut step);
     step
 }
 
 /// Lends a step that was compiled here.
-fn lend(first: &CachedStep, compiled: &Arc<Compiled>) -> Result<CachedStep, ExecError> {
-    let (cache, _) = first.home().unwrap();
-    cache.lend(&StepKey::of(compiled, WHOLE), || Ok(Arc::clone(compiled)))
+fn lend(first: &LentStep, compiled: &Arc<Compiled>) -> Result<LentStep, ExecError> {
+    let recordings = first.pool().unwrap();
+    recordings.lend(&GraphKey::of(compiled), || Ok(Arc::clone(compiled)))
 }
 
 #[test]
@@ -132,7 +132,7 @@ fn another_network_cannot_join_and_the_key_is_named() {
     let wide = check(&read_preset(text).unwrap()).model.unwrap();
     let Err(error) = lend(&whole, &training(&wide, 5)) else { panic!("a wider network joined") };
     assert!(error.to_string().contains("of params"), "{error}");
-    assert_eq!(whole.home().unwrap().0.counts().failures, 2);
+    assert_eq!(whole.pool().unwrap().counts().failures, 2);
 }
 
 #[test]
@@ -169,7 +169,7 @@ fn variants_share_an_arena_of_the_largest() {
     assert!(long.lent_arena().bytes() > whole.lent_arena().bytes());
     let short = lend(&whole, &training(&model, 3)).unwrap();
     assert!(Arc::ptr_eq(short.lent_arena(), long.lent_arena()));
-    let counts = whole.home().unwrap().0.counts();
+    let counts = whole.pool().unwrap().counts();
     assert_eq!((counts.hits, counts.misses, counts.evictions, counts.recordings), (0, 4, 1, 3));
     // Nobody enters while a thread has its turn with the store and what runs over it.
     let turn = whole.store().turn();
@@ -196,50 +196,55 @@ fn eviction_keeps_parameters() {
     train(&mut short, 0, Executor::Replay, &mut pool);
     let state = whole.store().snapshot().unwrap();
     drop(short);
-    let cache = Arc::clone(whole.home().unwrap().0);
-    assert_eq!((cache.counts().evictions, cache.counts().recordings), (1, 1));
+    let recordings = Arc::clone(whole.pool().unwrap());
+    assert_eq!((recordings.counts().evictions, recordings.counts().recordings), (1, 1));
     assert_eq!(whole.store().snapshot().unwrap(), state);
     train(&mut whole, 1, Executor::Replay, &mut pool);
     // Pinned, it stays; in use by this thread, it cannot be had a second time.
     let short = lend(&whole, &compiled).unwrap();
     assert!(matches!(lend(&whole, &compiled), Err(ExecError::StepLent(_))));
-    let key = StepKey::of(&compiled, WHOLE);
-    cache.pin(&key, true);
+    let key = GraphKey::of(&compiled);
+    recordings.pin(&key, true);
     drop(short);
     assert!(lend(&whole, &compiled).is_ok());
-    cache.pin(&key, false);
-    let counts = cache.counts();
+    recordings.pin(&key, false);
+    let counts = recordings.counts();
     assert_eq!((counts.hits, counts.misses, counts.evictions), (1, 3, 2));
     assert!(counts.bytes <= counts.budget_bytes && counts.capture_us > 0);
 }
 
 #[test]
 fn keys_name_inputs_path_and_variant() {
-    let key = |compiled: &Arc<Compiled>| StepKey::of(compiled, WHOLE).to_string();
+    let key = |compiled: &Arc<Compiled>| GraphKey::of(compiled).to_string();
     let model = adam();
     assert_eq!(key(&training(&model, 8)), "x f32[8, 4], y f32[8, 3], f32, path whole, training");
     assert_eq!(key(&evaluation(&model, 3)), "x f32[3, 4], f32, path whole, evaluation");
-    assert_eq!(StepKey::of(&training(&model, 8), "0"), StepKey::of(&training(&model, 8), "0"));
-    assert_ne!(StepKey::of(&training(&model, 8), "0"), StepKey::of(&training(&model, 8), "1"));
+    let on = |path: &str| {
+        let whole = GraphKey::of(&training(&model, 8));
+        whole.resized(whole.signature().inputs.clone(), path)
+    };
+    assert_eq!(on("0"), on("0"));
+    assert_ne!(on("0"), on("1"));
+    assert_eq!(on("whole"), GraphKey::of(&training(&model, 8)));
 }
 
 #[test]
-fn two_threads_use_one_cache() {
+fn two_threads_use_one_pool() {
     const STEPS: usize = 40;
     let model = adam();
     let whole = founded(&model, u64::MAX);
-    let cache = Arc::clone(whole.home().unwrap().0);
+    let recordings = Arc::clone(whole.pool().unwrap());
     let counter = whole.find("counter").unwrap();
     let compiled = [training(&model, 3), training(&model, 5)];
     std::thread::scope(|scope| {
         for thread in 0..2 {
-            let (cache, compiled) = (&cache, &compiled);
+            let (recordings, compiled) = (&recordings, &compiled);
             scope.spawn(move || {
                 let mut pool = Pool::new(1).unwrap();
                 for number in 0..STEPS {
                     let wanted = &compiled[(number + thread) % 2];
-                    let key = StepKey::of(wanted, WHOLE);
-                    let lent = std::iter::repeat_with(|| cache.lend(&key, || Ok(Arc::clone(wanted))));
+                    let key = GraphKey::of(wanted);
+                    let lent = std::iter::repeat_with(|| recordings.lend(&key, || Ok(Arc::clone(wanted))));
                     // One that the other thread has is refused at once; here it comes back soon.
                     let mut lent = lent.inspect(|lent| {
                         assert!(lent.is_ok() || matches!(lent, Err(ExecError::StepLent(_))));
@@ -252,7 +257,7 @@ fn two_threads_use_one_cache() {
         }
     });
     assert_eq!(whole.stored::<i64>(counter).unwrap()[1], 2 * STEPS as i64);
-    let counts = cache.counts();
+    let counts = recordings.counts();
     assert_eq!((counts.hits, counts.misses, counts.failures), (2 * STEPS as u64 - 2, 3, 0));
 }
 
@@ -260,12 +265,14 @@ fn two_threads_use_one_cache() {
 fn a_recording_that_another_thread_keeps_is_refused_at_once() {
     let model = adam();
     let whole = founded(&model, u64::MAX);
-    let cache = Arc::clone(whole.home().unwrap().0);
+    let recordings = Arc::clone(whole.pool().unwrap());
     let compiled = training(&model, 3);
     let short = lend(&whole, &compiled).unwrap();
     let lend_there = |wanted: &Arc<Compiled>| {
-        let key = StepKey::of(wanted, WHOLE);
-        std::thread::scope(|scope| scope.spawn(|| cache.lend(&key, || Ok(Arc::clone(wanted))).err()).join().unwrap())
+        let key = GraphKey::of(wanted);
+        std::thread::scope(|scope| {
+            scope.spawn(|| recordings.lend(&key, || Ok(Arc::clone(wanted))).err()).join().unwrap()
+        })
     };
     for kept in [&compiled, whole.compiled()] {
         assert!(matches!(lend_there(kept), Some(ExecError::StepLent(_))));
@@ -274,12 +281,12 @@ fn a_recording_that_another_thread_keeps_is_refused_at_once() {
     assert!(lend_there(&compiled).is_none());
     // One that is being made is waited for, except by a thread that makes another one.
     let others = [training(&model, 5), training(&model, 6)];
-    let keys = others.each_ref().map(|other| StepKey::of(other, WHOLE));
-    let refused = cache.lend(&keys[0], || {
+    let keys = others.each_ref().map(|other| GraphKey::of(other));
+    let refused = recordings.lend(&keys[0], || {
         std::thread::scope(|scope| {
             let making = scope.spawn(|| {
-                let made = cache.lend(&keys[1], || {
-                    let waited = cache.lend(&keys[0], || Ok::<_, ExecError>(Arc::clone(&others[0])));
+                let made = recordings.lend(&keys[1], || {
+                    let waited = recordings.lend(&keys[0], || Ok::<_, ExecError>(Arc::clone(&others[0])));
                     assert!(matches!(waited, Err(ExecError::StepLent(_))));
                     Ok::<_, ExecError>(Arc::clone(&others[1]))
                 });
@@ -293,20 +300,20 @@ fn a_recording_that_another_thread_keeps_is_refused_at_once() {
 }
 
 #[test]
-fn a_recording_that_fails_leaves_the_cache_as_it_was() {
+fn a_recording_that_fails_leaves_the_pool_as_it_was() {
     let model = adam();
     let mut pool = Pool::new(1).unwrap();
     let mut whole = founded(&model, u64::MAX);
-    let cache = Arc::clone(whole.home().unwrap().0);
-    let (compiled, before) = (training(&model, 3), cache.counts());
-    let key = StepKey::of(&compiled, WHOLE);
-    let failed = cache.lend(&key, || Err(ExecError::NoValue("kernel".into())));
+    let recordings = Arc::clone(whole.pool().unwrap());
+    let (compiled, before) = (training(&model, 3), recordings.counts());
+    let key = GraphKey::of(&compiled);
+    let failed = recordings.lend(&key, || Err(ExecError::NoValue("kernel".into())));
     assert!(matches!(failed, Err(ExecError::NoValue(_))));
     let panicked = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
-        let _ = cache.lend(&key, || -> Result<Arc<Compiled>, ExecError> { panic!("in the middle of it") });
+        let _ = recordings.lend(&key, || -> Result<Arc<Compiled>, ExecError> { panic!("in the middle of it") });
     }));
     assert!(panicked.is_err());
-    let after = cache.counts();
+    let after = recordings.counts();
     assert_eq!((after.recordings, after.bytes, after.evictions), (before.recordings, before.bytes, 0));
     assert_eq!((after.misses, after.failures), (3, 2));
     let mut short = lend(&whole, &compiled).unwrap();
@@ -323,11 +330,11 @@ fn memory_that_is_refused_is_an_error_and_training_continues() {
         let mut losses = Vec::new();
         for number in 0..4 {
             if wants_more && number == 2 {
-                let counts = whole.home().unwrap().0.counts();
+                let counts = whole.pool().unwrap().counts();
                 let Err(error) = lend(&whole, &training(&model, 1 << 33)) else { panic!("there is so much memory") };
                 let text = error.to_string();
                 assert!(text.starts_with("the step needs ") && text.contains("iB are free"), "{text}");
-                let after = whole.home().unwrap().0.counts();
+                let after = whole.pool().unwrap().counts();
                 assert_eq!((after.recordings, after.bytes), (counts.recordings, counts.bytes));
             }
             losses.push(train(&mut whole, number, Executor::Replay, &mut pool).to_bits());
@@ -335,4 +342,100 @@ fn memory_that_is_refused_is_an_error_and_training_continues() {
         losses
     };
     assert_eq!(steps(true), steps(false));
+}
+
+/// A pool of keys that differ in their batch, of which `room` have room beside the first.
+fn pool_of(model: &Model, room: u64) -> (LentStep, Arc<RecordingPool>, u64) {
+    let probe = founded(model, u64::MAX);
+    let one = lend(&probe, &training(model, 1)).unwrap().recording_bytes();
+    let whole = founded(model, room * one);
+    let recordings = Arc::clone(whole.pool().unwrap());
+    (whole, recordings, one)
+}
+
+#[test]
+fn the_pool_keeps_its_budget_by_what_was_not_used_for_longest() {
+    let model = adam();
+    let (whole, recordings, one) = pool_of(&model, 3);
+    let compiled: Vec<_> = (1..=5).map(|batch| training(&model, batch)).collect();
+    let ids: Vec<_> = compiled.iter().map(|c| recordings.id_of(&GraphKey::of(c))).collect();
+    assert!(compiled.iter().all(|c| lend(&whole, c).unwrap().recording_bytes() <= one));
+    let there = || -> Vec<bool> { ids.iter().map(|id| recordings.presence(*id) == Some(Presence::There)).collect() };
+    assert_eq!(there(), [false, false, true, true, true]);
+    // A use makes the third one young again, so that the fourth one goes.
+    drop(LentStep::find(&recordings, ids[2], 9).unwrap());
+    assert!(recordings.make(ids[0], "a test", || Ok::<_, ExecError>(Arc::clone(&compiled[0]))).unwrap());
+    assert_eq!(there(), [true, false, true, false, true]);
+    assert!(!recordings.make(ids[0], "a test", || Err(ExecError::NoValue(String::new()))).unwrap());
+    assert_eq!(recordings.why_absent(ids[3]), {
+        let budget = crate::tensor::Bytes(recordings.counts().budget_bytes);
+        format!("it was dropped to keep the budget of {budget}")
+    });
+    let report = recordings.report();
+    let facts = report.keys.iter().find(|f| f.key == GraphKey::of(&compiled[2])).unwrap();
+    assert_eq!((facts.hits, facts.last_step, facts.captures, facts.is_there), (1, 9, 1, true));
+    assert_eq!((report.counts.made_ahead, report.counts.evictions, report.counts.misses), (1, 3, 7));
+    assert!(report.counts.peak_bytes <= report.counts.budget_bytes + one);
+}
+
+#[test]
+fn one_that_has_no_room_is_refused_and_says_so() {
+    let model = adam();
+    let whole = founded(&model, 1);
+    let recordings = whole.pool().unwrap();
+    let compiled = training(&model, 3);
+    let id = recordings.id_of(&GraphKey::of(&compiled));
+    assert!(recordings.why_absent(id).contains("not made before"));
+    assert!(recordings.make(id, "a test", || Ok::<_, ExecError>(Arc::clone(&compiled))).unwrap());
+    assert_eq!(recordings.presence(id), Some(Presence::Refused));
+    assert!(recordings.why_absent(id).contains("no room in the budget"), "{}", recordings.why_absent(id));
+    // Who insists gets it for as long as he keeps it.
+    drop(lend(&whole, &compiled).unwrap());
+    assert_eq!(recordings.counts().recordings, 1);
+    // It can be run op by op in the memory that is there.
+    assert!(recordings.apart(compiled).is_ok());
+    let large = recordings.apart(training(&model, 64)).err();
+    assert!(matches!(large, Some(ExecError::SmallArena { .. })));
+}
+
+#[test]
+fn changing_between_recordings_counts_hits_and_takes_no_time() {
+    const ROUNDS: u64 = 100_000;
+    let model = adam();
+    let whole = founded(&model, u64::MAX);
+    let recordings = Arc::clone(whole.pool().unwrap());
+    let compiled = [training(&model, 3), training(&model, 5)];
+    compiled.iter().for_each(|c| drop(lend(&whole, c).unwrap()));
+    let ids = compiled.each_ref().map(|c| recordings.id_of(&GraphKey::of(c)));
+    let mut lent = LentStep::find(&recordings, ids[0], 1).unwrap();
+    assert!(LentStep::find(&recordings, ids[0], 1).is_none());
+    let started = std::time::Instant::now();
+    for number in 2..=ROUNDS {
+        assert!(lent.change_to(ids[(number % 2) as usize], number));
+    }
+    let ns = started.elapsed().as_nanos() as f64 / ROUNDS as f64;
+    println!("{ns:.0} ns a change");
+    assert_eq!(lent.compiled().model.batch, 3);
+    drop(lent);
+    assert_eq!(recordings.counts().hits, ROUNDS);
+    let of = |batch: usize| {
+        recordings.report().keys.iter().find(|f| f.key.to_string().contains(&format!("x f32[{batch}"))).cloned()
+    };
+    assert_eq!(of(3).map(|f| f.hits + of(5).unwrap().hits), Some(ROUNDS));
+}
+
+#[test]
+fn keys_without_a_recording_are_forgotten_one_day() {
+    let model = adam();
+    let whole = founded(&model, u64::MAX);
+    let recordings = whole.pool().unwrap();
+    let own = GraphKey::of(whole.compiled());
+    let first = recordings.id_of(&own.resized(own.signature().inputs.clone(), "path -1"));
+    for path in 0..3000 {
+        let key = own.resized(own.signature().inputs.clone(), &format!("path {path}"));
+        recordings.id_of(&key);
+    }
+    assert_eq!(recordings.presence(first), None);
+    assert!(recordings.report().keys.len() <= 1024);
+    assert_eq!(recordings.presence(recordings.id_of(&own)), Some(Presence::There));
 }

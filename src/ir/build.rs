@@ -8,7 +8,8 @@ use super::{Metrics, Mode, Share};
 use crate::model::{Model, NamedInput, ParamId, Targets};
 use crate::tensor::{DType, Shape};
 
-/// The graph of a model's step. `real` is the type of every real value: `F32`, or `F64` for checks.
+/// The graph of a model's step; of a network whose layers choose, that of the path that evaluations take. `real` is the
+/// type of every real value: `F32`, or `F64` for checks.
 /// Where several batches make a step, it is the step of the last one.
 #[must_use]
 pub fn build(model: &Model, mode: Mode, metrics: Metrics, real: DType) -> Graph {
@@ -18,6 +19,9 @@ pub fn build(model: &Model, mode: Mode, metrics: Metrics, real: DType) -> Graph 
 /// As [`build`]; where several batches make a step, the step of this share of them.
 #[must_use]
 pub fn build_share(model: &Model, mode: Mode, metrics: Metrics, real: DType, share: Share) -> Graph {
+    if model.chooses() {
+        return build_share(&model.in_evaluation(), mode, metrics, real, share);
+    }
     let share = (mode == Mode::Train && model.accumulate > 1).then_some(share);
     let updates_parameters = share.is_none_or(|share| share == Share::Last);
     let mut b = Builder::new(model, mode, metrics, real);
@@ -84,7 +88,9 @@ impl Builder<'_> {
 
     /// The sum of the gradients of the batches before, which those of this one are added to.
     fn earlier_gradients(&mut self) {
-        for (index, param) in self.model.params.iter().enumerate().filter(|(_, p)| p.kind.is_trained()) {
+        let is_run = self.model.runs();
+        let trained = self.model.params.iter().enumerate().filter(|(_, p)| p.kind.is_trained());
+        for (index, param) in trained.filter(|(index, _)| is_run[*index]) {
             let sum = self.source(&format!("grad.{}", param.name), Role::Grad, param.shape.clone(), self.real);
             self.values[sum.0 as usize].param = Some(ParamId(index as u32));
             self.values[sum.0 as usize].layer = Some(param.layer);

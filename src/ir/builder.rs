@@ -110,7 +110,16 @@ impl<'m> Builder<'m> {
     }
 
     pub fn value(&mut self, name: String, role: Role, shape: Shape, dtype: DType) -> ValueId {
-        self.values.push(Value { name, role, shape, dtype, producer: None, param: None, layer: self.layer });
+        self.values.push(Value {
+            name,
+            role,
+            shape,
+            dtype,
+            producer: None,
+            param: None,
+            layer: self.layer,
+            group: None,
+        });
         ValueId(self.values.len() as u32 - 1)
     }
 

@@ -6,6 +6,7 @@ use super::nodes::{BiasCorr, GradNorms, OptimizerStep, StepInc, UpdateMetrics, U
 use super::value::{Role, Value, ValueId};
 use crate::model::{ParamId, Schedule, UpdateSpec};
 use crate::tensor::{DType, Shape};
+use std::ops::Range;
 
 impl Builder<'_> {
     /// The update of every trained parameter, with the counters and moments that it needs, and its metrics. `params`
@@ -14,8 +15,16 @@ impl Builder<'_> {
         self.phase = Phase::Optimizer;
         let real = self.real;
         let hyper = self.source("hyper", Role::State, Shape::from([2]), real);
-        let (counter, corr) = self.counters(updates);
-        let trained: Vec<usize> = (0..params.len()).filter(|&i| self.grads[i].is_some()).collect();
+        let mut trained: Vec<usize> = (0..params.len()).filter(|&i| self.grads[i].is_some()).collect();
+        // Groups of parameters come one after the other, as in the flat vectors.
+        trained.sort_by_key(|i| self.model.groups[*i]);
+        let groups = self.groups(&trained);
+        if trained.is_empty() {
+            // Nothing that is trained is on the path; the step is counted all the same.
+            self.counters(&groups, updates);
+            return;
+        }
+        let (counter, corr) = self.counters(&groups, updates);
         let norms = self.scales().then(|| self.grad_norms(&trained));
         let rates = self.rates(hyper, counter, norms).unwrap_or(hyper);
         let mut inputs: Vec<ValueId> = std::iter::once(rates).chain(corr).collect();
@@ -39,7 +48,7 @@ impl Builder<'_> {
                 outputs.push(self.surviving(before, updates));
             }
         }
-        self.step(&trained, norms, inputs, outputs);
+        self.step(&trained, &groups, norms, (inputs, outputs));
     }
 
     /// The norm of the gradient of each trained parameter, before the update.
@@ -93,20 +102,63 @@ impl Builder<'_> {
         self.node(StepInc {}, vec![batches], vec![after]);
     }
 
-    /// Counts the step; gives the counter and the bias corrections, where the optimizer has some.
-    fn counters(&mut self, updates: &mut Vec<(ValueId, ValueId)>) -> (Option<ValueId>, Option<ValueId>) {
-        let Some(counter) = self.counter else { return (None, None) };
-        let after = self.surviving(counter, updates);
-        self.node(StepInc {}, vec![counter], vec![after]);
-        let Some(betas) = self.model.optimizer.corrected() else { return (Some(after), None) };
-        let corr = self.source("corr", Role::State, Shape::from([2]), self.real);
-        self.node(BiasCorr { betas }, vec![after], vec![corr]);
-        (Some(after), Some(corr))
+    /// The groups of parameters in this order, with the places that each has in it.
+    fn groups(&self, trained: &[usize]) -> Vec<(u32, Range<usize>)> {
+        let mut groups: Vec<(u32, Range<usize>)> = Vec::new();
+        for (place, param) in trained.iter().enumerate() {
+            let group = self.model.groups[*param];
+            match groups.last_mut().filter(|(last, _)| *last == group) {
+                Some((_, places)) => places.end = place + 1,
+                None => groups.push((group, place..place + 1)),
+            }
+        }
+        groups
     }
 
-    /// The update itself and its metrics, for these trained parameters; the norms of their gradients are measured with
-    /// it where that was not done before.
-    fn step(&mut self, trained: &[usize], norms: Option<ValueId>, inputs: Vec<ValueId>, mut outputs: Vec<ValueId>) {
+    /// Counts the step, and the updates of each group of parameters; gives the step's counter, and the bias corrections
+    /// of each group, where the optimizer has some. The count of group 0 is that of the steps.
+    fn counters(
+        &mut self,
+        groups: &[(u32, Range<usize>)],
+        updates: &mut Vec<(ValueId, ValueId)>,
+    ) -> (Option<ValueId>, Vec<ValueId>) {
+        let Some(counter) = self.counter else { return (None, Vec::new()) };
+        let steps = self.surviving(counter, updates);
+        self.node(StepInc {}, vec![counter], vec![steps]);
+        let Some(betas) = self.model.optimizer.corrected() else { return (Some(steps), Vec::new()) };
+        // Operations of one kind come one after the other, so that a GPU may launch them together.
+        let mut counts = Vec::with_capacity(groups.len());
+        for (group, _) in groups {
+            if *group == 0 {
+                counts.push(steps);
+                continue;
+            }
+            let before = self.source(&format!("counter.{group}"), Role::State, Shape::from([2]), DType::I64);
+            self.values[before.0 as usize].group = Some(*group);
+            let count = self.surviving(before, updates);
+            self.node(StepInc {}, vec![before], vec![count]);
+            counts.push(count);
+        }
+        let mut corrections = Vec::with_capacity(groups.len());
+        for ((group, _), count) in groups.iter().zip(counts) {
+            let name = if *group == 0 { "corr".to_owned() } else { format!("corr.{group}") };
+            let corr = self.source(&name, Role::State, Shape::from([2]), self.real);
+            self.values[corr.0 as usize].group = (*group > 0).then_some(*group);
+            self.node(BiasCorr { betas }, vec![count], vec![corr]);
+            corrections.push(corr);
+        }
+        (Some(steps), corrections)
+    }
+
+    /// The update itself and its metrics, for these trained parameters in these groups; the norms of their gradients
+    /// are measured with it where that was not done before.
+    fn step(
+        &mut self,
+        trained: &[usize],
+        groups: &[(u32, Range<usize>)],
+        norms: Option<ValueId>,
+        (inputs, mut outputs): (Vec<ValueId>, Vec<ValueId>),
+    ) {
         let (real, measured) = (self.real, self.metrics.updates);
         let segments = Shape::from([trained.len()]);
         let measures = measured.then(|| {
@@ -118,7 +170,9 @@ impl Builder<'_> {
         let (rule, decay) = (self.model.optimizer.rule(), self.model.update.decay);
         let stays = |(number, i): (usize, &usize)| (!decay.includes(&self.model.params[*i])).then_some(number);
         let exempt = trained.iter().enumerate().filter_map(stays).collect();
-        self.node(OptimizerStep { rule, measured, clipped: norms.is_some(), exempt }, inputs, outputs);
+        let sizes = groups.iter().map(|(_, places)| places.len());
+        let groups = if groups.len() > 1 { sizes.collect() } else { Vec::new() };
+        self.node(OptimizerStep { rule, measured, clipped: norms.is_some(), exempt, groups }, inputs, outputs);
         if let Some(measures) = measures {
             self.phase = Phase::Metric;
             let outputs =

@@ -71,4 +71,7 @@ pub struct Value {
     /// The parameter whose value, gradient or statistic it is.
     pub param: Option<ParamId>,
     pub layer: Option<LayerId>,
+    /// The group of parameters whose updates it counts or corrects; `None` for all that has to do with all of them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub group: Option<u32>,
 }

@@ -20,6 +20,8 @@ pub enum IrError {
     Shape { node: usize, kind: &'static str, rule: String },
     #[error("trained parameter {param} has no gradient that the optimizer reads")]
     Untrained { param: String },
+    #[error("parameter {param} has a gradient, and no layer uses it")]
+    NotRun { param: String },
     #[error("the step has no input of samples")]
     NoSamples,
     #[error("the input {name} is not the value of that name, or is given twice")]
@@ -109,8 +111,17 @@ fn survivors(graph: &Graph, made: &Marks) -> Result<(), IrError> {
     let is_read = graph.share.is_none_or(|share| share == Share::Last);
     let steps = graph.nodes.iter().filter(|n| matches!(n.kind, NodeKind::OptimizerStep(_)));
     let read = Marks::of(graph, steps.flat_map(|n| &n.inputs));
+    // What the path of a network leaves out has no gradient.
+    let forward = graph.nodes.iter().filter(|node| node.phase == Phase::Forward);
+    let is_run = Marks::of(graph, forward.flat_map(|node| &node.inputs));
     for (&param, grad) in graph.params.iter().zip(&graph.grads) {
-        if graph.value(param).role == Role::Param && grad.is_none_or(|g| (is_read && !read.has(g)) || !made.has(g)) {
+        if !is_run.has(param) && grad.is_some() {
+            return Err(IrError::NotRun { param: graph.value(param).name.clone() });
+        }
+        if is_run.has(param)
+            && graph.value(param).role == Role::Param
+            && grad.is_none_or(|g| (is_read && !read.has(g)) || !made.has(g))
+        {
             return Err(IrError::Untrained { param: graph.value(param).name.clone() });
         }
     }

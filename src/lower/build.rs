@@ -1,11 +1,12 @@
 //! From a graph to a program.
 
-use super::flat::FilterOrder;
+use super::flat::{FilterOrder, ParamOrder};
 use super::layers::lower_node;
 use super::lowerer::Lowerer;
 use super::program::{Layout, ParamSlot, Program};
-use crate::ir::{Graph, Mode, NodeId};
+use crate::ir::{Graph, Metrics, Mode, NodeId, build};
 use crate::model::Model;
+use crate::tensor::DType;
 
 /// Lowers a graph of `model` for a CPU.
 #[must_use]
@@ -17,11 +18,10 @@ pub fn lower(graph: &Graph, model: &Model) -> Program {
 #[must_use]
 pub fn lower_for(graph: &Graph, model: &Model, filters: FilterOrder) -> Program {
     let mut l = Lowerer::new(graph, model, filters);
-    l.sources();
-    for (index, node) in graph.nodes.iter().enumerate() {
-        l.node = NodeId(index as u32);
-        lower_node(&mut l, node);
+    if let Some(whole) = &model.whole {
+        l.orders = orders(whole, filters);
     }
+    lower_all(&mut l);
     let output = l.lowered(graph.output);
     let output = if graph.mode == Mode::Eval { l.arranged(output, Layout::Plain) } else { output };
     if graph.mode == Mode::Eval {
@@ -45,4 +45,29 @@ pub fn lower_for(graph: &Graph, model: &Model, filters: FilterOrder) -> Program 
         values: l.values,
         ops: l.ops,
     }
+}
+
+/// Lowers every node of the graph.
+fn lower_all(l: &mut Lowerer<'_>) {
+    let graph = l.graph;
+    l.sources();
+    for (index, node) in graph.nodes.iter().enumerate() {
+        l.node = NodeId(index as u32);
+        lower_node(l, node);
+    }
+}
+
+/// How each parameter of a network whose layers choose is stored, for the steps of all its paths: as it suits the first
+/// of some paths that use all parameters between them.
+fn orders(whole: &Model, filters: FilterOrder) -> Vec<Option<ParamOrder>> {
+    let mut orders = vec![None; whole.params.len()];
+    for path in whole.covering_paths() {
+        let model = whole.along(&path);
+        let graph = build(&model, Mode::Eval, Metrics::default(), DType::F32);
+        let mut l = Lowerer::new(&graph, &model, filters);
+        l.orders = orders;
+        lower_all(&mut l);
+        orders = l.orders;
+    }
+    orders
 }

@@ -4,6 +4,7 @@ use crate::model::{Model, ParamId};
 use crate::ops::Segment;
 use serde::{Deserialize, Serialize};
 use std::borrow::Cow;
+use std::ops::Range;
 
 /// Each parameter starts at a multiple of this many elements: 256 bytes of f32.
 pub const FLAT_ALIGN: usize = 64;
@@ -83,15 +84,49 @@ impl ParamOrder {
     }
 }
 
-/// The stretch of the flat vectors that each trained parameter takes.
+/// The stretch of the flat vectors that each trained parameter takes: those of one group side by side, so that what a
+/// path of the network updates together is one stretch.
 #[must_use]
 pub fn segments(model: &Model) -> Vec<(ParamId, Segment)> {
     let mut start = 0;
     let mut out = Vec::new();
-    for (index, param) in model.params.iter().enumerate().filter(|(_, p)| p.kind.is_trained()) {
-        let len = param.shape.len();
+    let mut trained: Vec<usize> = (0..model.params.len()).filter(|i| model.params[*i].kind.is_trained()).collect();
+    trained.sort_by_key(|index| model.groups[*index]);
+    for index in trained {
+        let len = model.params[index].shape.len();
         out.push((ParamId(index as u32), Segment { start, len }));
         start = (start + len).next_multiple_of(FLAT_ALIGN);
+    }
+    out
+}
+
+/// Parameters that are updated together, with the stretch of the flat vectors that they take.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Region {
+    pub group: u32,
+    /// Their places among the segments.
+    pub segments: Range<usize>,
+    /// The first element, and how many there are, padding included.
+    pub start: usize,
+    pub len: usize,
+}
+
+/// The regions of these segments, which come group by group.
+pub(super) fn regions(model: &Model, segments: &[(ParamId, Segment)]) -> Vec<Region> {
+    let mut out: Vec<Region> = Vec::new();
+    for (place, (param, segment)) in segments.iter().enumerate() {
+        let group = model.groups[param.0 as usize];
+        let end = (segment.start + segment.len).next_multiple_of(FLAT_ALIGN);
+        match out.last_mut().filter(|last| last.group == group) {
+            Some(last) => {
+                last.segments.end = place + 1;
+                last.len = end - last.start;
+            }
+            None => {
+                let start = segment.start;
+                out.push(Region { group, segments: place..place + 1, start, len: end - start });
+            }
+        }
     }
     out
 }

@@ -1,9 +1,9 @@
 //! A program under construction: the lowered values of a graph, their layouts, and the operations so far.
 
-use super::flat::{FLAT_ALIGN, FilterOrder, ParamOrder, segments};
+use super::flat::{FLAT_ALIGN, FilterOrder, ParamOrder, Region, regions, segments};
 use super::program::{Alias, LValue, LValueId, Layout, Op};
 use crate::ir::nodes::image_dims;
-use crate::ir::{Graph, NodeId, Role, ValueId};
+use crate::ir::{Graph, Mode, NodeId, Role, Share, ValueId};
 use crate::model::{Model, ParamId};
 use crate::ops;
 use crate::ops::OpKind;
@@ -22,15 +22,54 @@ pub(super) struct Lowerer<'g> {
     pub rearranged: HashMap<(LValueId, Layout), LValueId>,
     pub orders: Vec<Option<ParamOrder>>,
     pub filters: FilterOrder,
+    /// Those of the parameters that the step trains; of an evaluation, of all that are trained.
     pub segments: Vec<(ParamId, Segment)>,
+    /// The stretches of the flat vectors that the step updates.
+    pub regions: Vec<Region>,
+    /// What is kept from step to step for parameters that not every step updates; nothing where every step does.
+    kept: Option<KeptForGroups>,
     /// The segment of each parameter, where it is trained.
     segment_of: Vec<Option<Segment>>,
     pub flat_len: usize,
     /// The flat vectors, by what they hold.
     pub flats: HashMap<&'static str, LValueId>,
+    /// The flat gradients, by the group of their parameters.
+    flat_gradients: HashMap<u32, LValueId>,
     /// Whether gradients survive the step.
     keeps_gradients: bool,
     pub node: NodeId,
+}
+
+/// What survives the steps of a network for the groups of its parameters.
+#[derive(Clone)]
+struct KeptForGroups {
+    /// The vectors that the optimizer keeps.
+    states: &'static [&'static str],
+    /// Whether updates are counted, because moments are corrected.
+    are_counted: bool,
+    /// The stretch of each group.
+    regions: Vec<Region>,
+    /// The parameters that the step does not run.
+    left_out: Vec<(ParamId, Segment)>,
+}
+
+impl KeptForGroups {
+    /// Nothing for evaluations, and for networks that do not choose.
+    fn of(graph: &Graph, model: &Model) -> Option<Self> {
+        let are_several = model.groups.iter().any(|group| *group > 0);
+        let updates = graph.share.is_none_or(|share| share == Share::Last);
+        if !are_several || graph.mode == Mode::Eval {
+            return None;
+        }
+        let all = segments(model);
+        let is_left_out = |(param, _): &&(ParamId, Segment)| graph.grads[param.0 as usize].is_none();
+        Some(Self {
+            states: if updates { model.optimizer.rule().states() } else { &[] },
+            are_counted: updates && model.optimizer.corrected().is_some(),
+            regions: regions(model, &all),
+            left_out: all.iter().filter(is_left_out).copied().collect(),
+        })
+    }
 }
 
 impl<'g> Lowerer<'g> {
@@ -39,7 +78,12 @@ impl<'g> Lowerer<'g> {
         let mut segment_of = vec![None; model.params.len()];
         segments.iter().for_each(|(param, segment)| segment_of[param.0 as usize] = Some(*segment));
         let flat_len = segments.last().map_or(0, |(_, s)| (s.start + s.len).next_multiple_of(FLAT_ALIGN));
+        let is_run = |param: &ParamId| graph.mode == Mode::Eval || graph.grads[param.0 as usize].is_some();
+        let segments: Vec<(ParamId, Segment)> = segments.into_iter().filter(|(param, _)| is_run(param)).collect();
         Self {
+            regions: regions(model, &segments),
+            kept: KeptForGroups::of(graph, model),
+            flat_gradients: HashMap::new(),
             graph,
             values: Vec::new(),
             ops: Vec::new(),
@@ -91,26 +135,52 @@ impl<'g> Lowerer<'g> {
         if let Some(&id) = self.flats.get(name) {
             return id;
         }
-        let shape = Shape::from([self.flat_len]);
-        let id = self.push(LValue {
-            name: name.into(),
-            role,
-            dtype,
-            shape,
-            layout: Layout::Plain,
-            alias: None,
-            persistent,
-            layer: None,
-            pass: 0,
-            param: None,
-        });
+        let id = self.vector(name.into(), role, dtype, self.flat_len);
+        self.values[id.0 as usize].persistent = persistent;
         self.flats.insert(name, id);
         id
     }
 
-    /// The flat gradient.
-    pub fn gradients(&mut self, dtype: DType) -> LValueId {
-        self.flat("grads", Role::Grad, dtype, self.keeps_gradients)
+    /// A vector of its own.
+    fn vector(&mut self, name: String, role: Role, dtype: DType, len: usize) -> LValueId {
+        self.push(LValue {
+            name,
+            role,
+            dtype,
+            shape: Shape::from([len]),
+            layout: Layout::Plain,
+            alias: None,
+            persistent: false,
+            layer: None,
+            pass: 0,
+            param: None,
+        })
+    }
+
+    /// The flat gradient of a group of parameters, of so many elements.
+    pub fn gradients(&mut self, dtype: DType, group: u32, len: usize) -> LValueId {
+        if let Some(&id) = self.flat_gradients.get(&group) {
+            return id;
+        }
+        let name = if group == 0 { "grads".to_owned() } else { format!("grads.{group}") };
+        let id = self.vector(name, Role::Grad, dtype, len);
+        self.values[id.0 as usize].persistent = self.keeps_gradients;
+        self.flat_gradients.insert(group, id);
+        id
+    }
+
+    /// Where a parameter's gradient is: in that of its group, from an element on.
+    fn gradient_place(&mut self, param: ParamId, dtype: DType) -> Option<Alias> {
+        let segment = self.segment(param)?;
+        let holds = |region: &&Region| (region.start..region.start + region.len).contains(&segment.start);
+        let Region { group, start, len, .. } = self.regions.iter().find(holds)?.clone();
+        let of = self.gradients(dtype, group, len);
+        Some(Alias { of, start: segment.start - start })
+    }
+
+    /// Whether the step updates all parameters of the network at once.
+    pub fn updates_all(&self) -> bool {
+        self.regions.iter().all(|region| region.start == 0 && region.len == self.flat_len)
     }
 
     pub fn segment(&self, param: ParamId) -> Option<Segment> {
@@ -157,7 +227,6 @@ impl<'g> Lowerer<'g> {
             };
             let flat = match (value.role, value.param) {
                 (Role::Param, Some(p)) => Some(("params", Role::Param, p)),
-                (Role::Grad, Some(p)) => Some(("grads", Role::Grad, p)),
                 (Role::State, Some(p)) => states[index].map(|state| (state, Role::State, p)),
                 _ => None,
             };
@@ -169,7 +238,51 @@ impl<'g> Lowerer<'g> {
                 let of = self.flat(name, role, real, true);
                 self.values[lowered.0 as usize].alias = Some(Alias { of, start: segment.start });
             }
+            if let (Role::Grad, Some(param)) = (value.role, value.param) {
+                self.values[lowered.0 as usize].alias = self.gradient_place(param, real);
+            }
+            if let Some(group) = value.group {
+                let of = self.of_all_groups("counters", DType::I64);
+                self.values[lowered.0 as usize].alias = Some(Alias { of, start: 2 * group as usize });
+            }
         }
+        self.keep_for_groups(real);
+    }
+
+    /// Makes what survives the step for parameters that the step does not run, so that the steps of all paths have the
+    /// same things in their store.
+    fn keep_for_groups(&mut self, real: DType) {
+        let Some(kept) = self.kept.clone() else { return };
+        for state in kept.states {
+            let of = self.flat(state, Role::State, real, true);
+            for (param, segment) in &kept.left_out {
+                let value = self.graph.value(self.graph.params[param.0 as usize]);
+                let (name, shape, layer) = (format!("{state}.{}", value.name), value.shape.clone(), value.layer);
+                let moment = LValue { name, shape, layer, param: Some(*param), ..self.lv(of).clone() };
+                self.push(LValue { alias: Some(Alias { of, start: segment.start }), ..moment });
+            }
+        }
+        if kept.are_counted {
+            self.of_all_groups("counters", DType::I64);
+            self.of_all_groups("corrs", real);
+        }
+        if self.keeps_gradients {
+            kept.regions.iter().for_each(|region| {
+                self.gradients(real, region.group, region.len);
+            });
+        }
+    }
+
+    /// A vector with two numbers for each group of parameters.
+    pub fn of_all_groups(&mut self, name: &'static str, dtype: DType) -> LValueId {
+        if let Some(&id) = self.flats.get(name) {
+            return id;
+        }
+        let groups = self.kept.as_ref().and_then(|kept| kept.regions.last()).map_or(0, |last| last.group as usize);
+        let id = self.vector(name.into(), Role::State, dtype, 2 * (groups + 1));
+        self.values[id.0 as usize].persistent = true;
+        self.flats.insert(name, id);
+        id
     }
 
     pub fn emit(&mut self, kind: OpKind, bound: &[(&str, Option<LValueId>)]) {
@@ -203,9 +316,8 @@ impl<'g> Lowerer<'g> {
     pub fn gradient(&mut self, id: ValueId) -> LValueId {
         let dtype = self.graph.value(id).dtype;
         let lowered = self.lower_value(id, Layout::Plain);
-        if let Some(segment) = self.graph.value(id).param.and_then(|p| self.segment(p)) {
-            let of = self.gradients(dtype);
-            self.values[lowered.0 as usize].alias = Some(Alias { of, start: segment.start });
+        if let Some(place) = self.graph.value(id).param.and_then(|p| self.gradient_place(p, dtype)) {
+            self.values[lowered.0 as usize].alias = Some(place);
         }
         lowered
     }
@@ -295,6 +407,21 @@ impl<'g> Lowerer<'g> {
         let layout = if self.lv(x).shape.rank() == 2 { self.lv(x).layout } else { Layout::Plain };
         let layout = self.row_order(param, layout, cols);
         self.arranged(x, layout)
+    }
+
+    /// A part of a value's memory: `len` elements from `start` on.
+    pub fn part(&mut self, of: LValueId, start: usize, len: usize, what: &str) -> LValueId {
+        let value = self.lv(of);
+        let part = LValue {
+            name: format!("{}.{what}", value.name),
+            shape: Shape::from([len]),
+            layout: Layout::Plain,
+            alias: Some(Alias { of, start }),
+            persistent: false,
+            param: None,
+            ..value.clone()
+        };
+        self.push(part)
     }
 
     /// An unnamed intermediate like graph value `y`.

@@ -157,7 +157,8 @@ pub struct Program {
     pub output: LValueId,
     /// Every parameter and running statistic, by [`ParamId`].
     pub params: Vec<ParamSlot>,
-    /// The stretch of the flat vectors that each trained parameter takes, in order of [`ParamId`].
+    /// The stretch of the flat vectors that each parameter takes which the step trains, in the order of these vectors:
+    /// that of [`ParamId`], where every step runs all layers.
     pub segments: Vec<(ParamId, Segment)>,
 }
 
@@ -213,10 +214,12 @@ impl Program {
         self.values.iter().position(|v| v.name == name).map(|i| LValueId(i as u32))
     }
 
-    /// Elements of the flat parameter vector, padding included.
+    /// Elements of the flat parameter vector, padding included; of a path of a network, with the parameters that it
+    /// leaves out.
     #[must_use]
     pub fn flat_len(&self) -> usize {
-        self.segments.last().map_or(0, |(_, s)| (s.start + s.len).next_multiple_of(super::FLAT_ALIGN))
+        let flat = self.values.iter().find(|value| value.role == Role::Param && value.param.is_none());
+        flat.map_or(0, |flat| flat.shape.len())
     }
 }
 

@@ -3,12 +3,13 @@
 use super::activation::Activation;
 use super::checked::{Checked, Layer, LayerFacts, Model};
 use super::diagnostic::Diagnostic;
+use super::groups::groups;
 use super::infer::{Infer, Join};
 use super::input::{Content, Flow, NamedInput, single};
 use super::layers::{LayerSpec, NextActivation};
 use super::mistakes::{FieldChecks, Mistakes};
 use super::param::{LayerId, Param, ParamId};
-use super::path::{LayerPath, ListId, ListPath};
+use super::path::{LayerPath, ListField, ListId, ListPath};
 use super::preset::Preset;
 use super::settings::{
     MAX_ELEMENTS, check_amounts, check_inputs, check_loss, check_names, check_optimizer, check_output, check_update,
@@ -45,6 +46,8 @@ struct Checker<'a> {
     layers: Vec<Layer>,
     params: Vec<Param>,
     facts: Vec<LayerFacts>,
+    /// The heads with which steps may end, with what they give for a sample.
+    exits: Vec<(LayerPath, Shape)>,
     mistakes: &'a mut Mistakes,
 }
 
@@ -174,6 +177,7 @@ impl Checker<'_> {
             return None;
         }
         spec.check_fields(&mut FieldChecks::new(path, self.mistakes));
+        self.check_exit(spec, path);
         let lists = spec.lists();
         if let Some((empty, _)) = lists.iter().find(|(_, layers)| layers.is_empty() && !spec.may_be_empty()) {
             let (message, help) = ("the block is empty".into(), "add at least one layer to it, or remove the block");
@@ -188,8 +192,12 @@ impl Checker<'_> {
             outputs.push(self.given_by(path, list, output));
         }
         let outputs: Vec<Shape> = outputs.into_iter().collect::<Option<_>>()?;
+        if spec.ends_at(1) {
+            self.exits.extend(outputs.first().map(|head| (path.clone(), head.clone())));
+        }
         let fields = FieldChecks::new(path, self.mistakes);
-        let output = spec.join(&mut Join { outputs: &outputs, fields })?;
+        let input_shape = input.as_ref().map(|flow| &flow.shape);
+        let output = spec.join(&mut Join { input: input_shape, outputs: &outputs, fields })?;
         if too_large(&output, self.batch) {
             self.fail_size(path, Some(&output));
             return None;
@@ -200,7 +208,7 @@ impl Checker<'_> {
             return None;
         }
         if let Some(input) = input.filter(|input| self.must_keep_shape(spec, path) && output != *input) {
-            let why = if times > 1 { "repeated layers" } else { "the layers of a residual block" };
+            let why = if spec.times().is_some() { "repeated layers" } else { "the layers of a residual block" };
             let message = format!("the block turns {input} into {output}");
             self.fail(path, "layers", message, &format!("{why} must keep the shape"));
             return None;
@@ -210,6 +218,39 @@ impl Checker<'_> {
 }
 
 impl Checker<'_> {
+    /// An exit must be where the network can end: in its own list of layers, or in a path of a branch there.
+    fn check_exit(&mut self, spec: &LayerSpec, path: &LayerPath) {
+        if !spec.ends_at(1) {
+            return;
+        }
+        let mut place = path.split();
+        while let Some((list, _)) = place {
+            let outer = self.layers.iter().find(|layer| layer.path == list.block);
+            if let Some(outer) = outer.filter(|outer| outer.spec.list_field() != Some(ListField::Paths)) {
+                let (kind, message) = (outer.spec.kind().type_name, "an exit inside of another block");
+                let help = format!("move it out of {} ({kind}), where the step can end", list.block);
+                self.fail(path, "", message.into(), &help);
+                return;
+            }
+            place = list.block.split();
+        }
+    }
+
+    /// The head of an exit must give what the network gives.
+    fn check_heads(&mut self, output: &Shape) {
+        for (path, head) in std::mem::take(&mut self.exits) {
+            if head != *output {
+                let message = format!("the head gives {head}, and the network gives {output}");
+                self.fail(
+                    &path,
+                    "layers",
+                    message,
+                    "steps that end here have the same targets, so give the same shape",
+                );
+            }
+        }
+    }
+
     /// What a list of a block takes: the input of the network that it names, or else the block's.
     fn taken_by(&mut self, spec: &LayerSpec, path: &LayerPath, list: ListId, input: Option<&Flow>) -> Option<Flow> {
         let field = format!("{}[{}].input", list.field.name(), list.number);
@@ -316,6 +357,7 @@ pub(super) fn check_after(preset: &Preset, read: Vec<Diagnostic>) -> Checked {
         layers: Vec::new(),
         params: Vec::new(),
         facts: Vec::new(),
+        exits: Vec::new(),
         mistakes: &mut mistakes,
     };
     // Several inputs have no layer that takes them all: branches take them by name.
@@ -323,6 +365,7 @@ pub(super) fn check_after(preset: &Preset, read: Vec<Diagnostic>) -> Checked {
     let (roots, output) = checker.walk(&preset.layers, &ListPath::default(), input);
     let output = output.map(|flow| flow.shape);
     checker.tie();
+    output.iter().for_each(|output| checker.check_heads(output));
     let Checker { layers, params, facts, .. } = checker;
     if let Some(output) = &output {
         check_output(preset, output, &mut mistakes);
@@ -339,6 +382,9 @@ pub(super) fn check_after(preset: &Preset, read: Vec<Diagnostic>) -> Checked {
             name: preset.name.clone(),
             inputs,
             batch,
+            groups: groups(&layers, &roots, params.len()),
+            path: None,
+            whole: None,
             layers,
             roots,
             params,

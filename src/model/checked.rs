@@ -1,5 +1,6 @@
 //! What a check gives: a model without mistakes, and what is known of each layer in any case.
 
+use super::choices::Path;
 use super::diagnostic::Diagnostic;
 use super::input::{Content, NamedInput, sample_len, single};
 use super::layers::{LayerKind, LayerSpec};
@@ -10,6 +11,7 @@ use super::path::LayerPath;
 use super::preset::Precision;
 use super::update::UpdateSpec;
 use crate::tensor::Shape;
+use std::sync::Arc;
 
 /// A layer of a checked model.
 #[derive(Clone, Debug, PartialEq)]
@@ -51,6 +53,12 @@ pub struct Model {
     /// The outermost layers in order.
     pub roots: Vec<LayerId>,
     pub params: Vec<Param>,
+    /// The group of each parameter: those of one run in the same steps, and those of group 0 in every step.
+    pub groups: Vec<u32>,
+    /// The path whose layers alone `roots` and lists hold; `None` where they hold all layers.
+    pub path: Option<Path>,
+    /// The whole network, in the model of a path.
+    pub whole: Option<Arc<Self>>,
     /// One sample's output.
     pub output: Shape,
     pub loss: LossSpec,
@@ -114,12 +122,6 @@ impl Model {
     #[must_use]
     pub const fn samples_a_step(&self) -> usize {
         self.batch * self.accumulate
-    }
-
-    /// The same model for another batch size.
-    #[must_use]
-    pub fn with_batch(&self, batch: usize) -> Self {
-        Self { batch, ..self.clone() }
     }
 }
 

@@ -1,6 +1,7 @@
 //! What fields are drawn with.
 
 use crate::model::activation::Activation;
+use crate::model::choose::Choose;
 use crate::model::rng::Rng;
 
 /// How large the networks of a generator are, and how unusual.
@@ -56,6 +57,11 @@ impl Draw {
         Self { rng: Rng::new(seed, 0x494E_5054), size }
     }
 
+    /// Numbers of their own for what layers choose.
+    pub(super) fn for_choices(seed: u64, size: Size) -> Self {
+        Self { rng: Rng::new(seed, 0x4348_4F49), size }
+    }
+
     #[must_use]
     pub const fn size(&self) -> Size {
         self.size
@@ -92,6 +98,27 @@ impl Draw {
         let digit = self.between(1, 9);
         // What a reader makes of the text is the same number on every machine.
         format!("{digit}e{exponent}").parse().unwrap_or(1.0)
+    }
+
+    /// A choice among the values from 0 to `most`.
+    pub fn choose(&mut self, most: usize) -> Choose {
+        let values = |d: &mut Self, count: usize| (0..count).map(|_| d.between(0, most)).collect::<Vec<_>>();
+        match self.between(0, 2) {
+            0 => {
+                let count = self.between(1, 4);
+                Choose::Cycle(values(self, count))
+            }
+            1 => {
+                let certain = self.between(0, most);
+                let weight = |d: &mut Self, value| if value == certain { 0.5 } else { d.number(0.0, 1.0).max(0.0) };
+                Choose::Random((0..=most).map(|value| weight(self, value)).collect())
+            }
+            _ => {
+                let (count, every) = (self.between(1, 3), self.between(1, 3));
+                let values = values(self, count);
+                Choose::Schedule(values.into_iter().enumerate().map(|(i, value)| [1 + i * every, value]).collect())
+            }
+        }
     }
 
     pub fn function(&mut self) -> Activation {

@@ -1,5 +1,6 @@
 //! The value of one field: how it prints as text and reads back, and how it is written into a preset.
 
+use super::choose::Choose;
 use super::padding::Padding;
 use serde_json::Value;
 
@@ -26,6 +27,8 @@ pub enum FieldValue {
     Flag(bool),
     /// One of the field's options, by position.
     Choice(usize),
+    /// How a layer chooses at every step; nothing where it does not.
+    Choose(Option<Choose>),
 }
 
 impl FieldValue {
@@ -46,6 +49,7 @@ impl FieldValue {
             Self::Text(text) => text.clone(),
             Self::Flag(flag) => flag.to_string(),
             Self::Choice(index) => index.to_string(),
+            Self::Choose(choose) => choose.as_ref().map(Choose::text).unwrap_or_default(),
         }
     }
 
@@ -91,6 +95,8 @@ impl FieldValue {
                 Self::Shape(dims.ok_or("expected a size, or channels, height, width: 64 or 1, 28, 28")?)
             }
             Self::Text(_) => Self::Text(text.to_owned()),
+            Self::Choose(_) if text.is_empty() => Self::Choose(None),
+            Self::Choose(_) => Self::Choose(Some(Choose::parse(text)?)),
             Self::Flag(_) | Self::Choice(_) => self.clone(),
         })
     }
@@ -108,6 +114,7 @@ impl FieldValue {
             Self::Shape(dims) => dims.as_slice().into(),
             Self::Flag(flag) => (*flag).into(),
             Self::Choice(index) => options.get(*index).copied().into(),
+            Self::Choose(choose) => choose.as_ref().map(Choose::json).into(),
         }
     }
 }

@@ -19,6 +19,8 @@ pub struct Infer<'a> {
 
 /// What the shape rule of a block sees and reports.
 pub struct Join<'a> {
+    /// The block's own input, for a sample.
+    pub input: Option<&'a Shape>,
     /// What each list of layers gives for a sample.
     pub outputs: &'a [Shape],
     pub fields: FieldChecks<'a>,

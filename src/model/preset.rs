@@ -154,6 +154,9 @@ pub struct DataSpec {
     /// Samples kept for evaluation: below 1 a share of all, from 1 a count; 0 keeps none.
     pub held_out: f64,
     pub split: SplitKind,
+    pub last_batch: LastBatch,
+    /// Lengths that a step's sequences may have, ascending; where there are none, all have the input's.
+    pub buckets: Vec<usize>,
 }
 
 impl DataSpec {
@@ -161,7 +164,36 @@ impl DataSpec {
     #[must_use]
     pub fn of(source: DataSource) -> Self {
         let split = SplitKind::usual(&source);
-        Self { source, held_out: 0.2, split }
+        Self { source, held_out: 0.2, split, last_batch: LastBatch::Drop, buckets: Vec::new() }
+    }
+
+    /// Whether the steps of a run may differ in their samples or positions.
+    #[must_use]
+    pub fn has_varied_steps(&self) -> bool {
+        self.last_batch == LastBatch::Short || !self.buckets.is_empty()
+    }
+}
+
+/// What becomes of the samples at the end of an epoch that are fewer than a batch.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum LastBatch {
+    /// They are left out.
+    #[default]
+    Drop,
+    /// They make a batch of their own.
+    Short,
+}
+
+impl LastBatch {
+    pub const ALL: [Self; 2] = [Self::Drop, Self::Short];
+
+    /// The name used in presets.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Drop => "drop",
+            Self::Short => "short",
+        }
     }
 }
 

@@ -2,7 +2,7 @@
 
 use super::check::check_after;
 use super::layers::Flatten;
-use super::preset::{DataSource, DataSpec, SplitKind};
+use super::preset::{DataSource, DataSpec, LastBatch, SplitKind};
 use super::spec::describe;
 use super::{
     Content, Diagnostic, Fields, InputSpec, LayerKind, LayerPath, LayerSpec, ListId, LossSpec, NamedInput,
@@ -291,11 +291,16 @@ fn read_data(mut f: Fields<'_>) -> Option<DataSpec> {
         f.fail("held_out", format!("found {held_out}"), "expected a share below 1, or a whole number of samples");
     }
     let split = f.choice("split", &[("shuffled", SplitKind::Shuffled), ("last", SplitKind::Last)], false);
+    let last_batch = f.choice("last_batch", &LastBatch::ALL.map(|kind| (kind.name(), kind)), false).unwrap_or_default();
+    let buckets = if f.has("buckets") { f.counts("buckets") } else { Vec::new() };
+    if !buckets.windows(2).all(|pair| pair[0] < pair[1]) {
+        f.fail("buckets", format!("found {buckets:?}"), "expected different lengths, the shortest first");
+    }
     let source = source?;
     if split == Some(SplitKind::Shuffled) && source.is_ordered() {
         f.fail("split", "found \"shuffled\"", "expected \"last\": of a text or series the last part is held out");
     }
     let split = split.unwrap_or(SplitKind::usual(&source));
     f.finish();
-    Some(DataSpec { source, held_out, split })
+    Some(DataSpec { source, held_out, split, last_batch, buckets })
 }

@@ -1,6 +1,6 @@
 //! Writing a preset as JSON.
 
-use super::preset::DataSpec;
+use super::preset::{DataSpec, LastBatch};
 use super::{Content, InputSpec, NamedInput, Preset};
 use serde_json::{Map, Value, json};
 
@@ -59,5 +59,11 @@ fn write_data(data: &DataSpec) -> Map<String, Value> {
         if data.held_out >= 1.0 { json!(data.held_out as u64) } else { json!(data.held_out) },
     );
     map.insert("split".into(), data.split.name().into());
+    if data.last_batch != LastBatch::default() {
+        map.insert("last_batch".into(), data.last_batch.name().into());
+    }
+    if !data.buckets.is_empty() {
+        map.insert("buckets".into(), json!(data.buckets));
+    }
     map
 }

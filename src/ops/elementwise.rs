@@ -2,7 +2,7 @@
 
 use super::Operation;
 use super::chunks::row_chunks;
-use super::geometry::Epilogue;
+use super::geometry::{Epilogue, Scalar};
 use super::operation::operation;
 use super::slots::slots;
 use crate::model::Activation;
@@ -136,6 +136,29 @@ operation! {
         flops: op.len as u64,
         bytes_moved(elem): (3 * op.len * elem) as u64,
         in_place: &[(add::A, add::Y), (add::B, add::Y)],
+    }
+}
+
+/// `y = factor x`, in place.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct Scale {
+    pub len: usize,
+    pub factor: Scalar,
+}
+
+slots! {
+    pub mod scale(op: Scale) {
+        X: in activation [op.len],
+        Y: out activation [op.len],
+    }
+}
+
+operation! {
+    Scale: scale, "scale", |op| {
+        dims: format!("len={}", op.len),
+        flops: op.len as u64,
+        bytes_moved(elem): (2 * op.len * elem) as u64,
+        in_place: &[(scale::X, scale::Y)],
     }
 }
 

@@ -57,8 +57,8 @@ macro_rules! operations {
 
 operations! {
     product: Gemm, Conv2d, Conv2dBwdX, Conv2dBwdW => product;
-    elementwise: Fill, Transpose, BiasAdd, BiasGrad, Add, AddAct, Cast
-        => fill, transpose, bias_add, bias_grad, add, add_act, cast;
+    elementwise: Fill, Transpose, BiasAdd, BiasGrad, Add, AddAct, Cast, Scale
+        => fill, transpose, bias_add, bias_grad, add, add_act, cast, scale;
     joined: Concat, Slice, Multiply => concat, slice, multiply;
     activation: Act, ActBwd, SignBits => act, act_bwd, sign_bits;
     batch_norm: BatchNorm, BatchNormEval, BatchNormBwd => batch_norm, batch_norm_eval, batch_norm_bwd;

@@ -42,7 +42,8 @@ operation! {
     }
 }
 
-/// Gradients of [`LayerNorm`]: of its input, `gamma` and `beta`.
+/// Gradients of [`LayerNorm`]: of its input, `gamma` and `beta`. Where `residual [rows, cols]` is bound, which only
+/// kernels for GPUs know, it is added to that of the input.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct LayerNormBwd {
     pub rows: usize,
@@ -74,6 +75,7 @@ slots! {
         DGAMMA: out [op.cols],
         DBETA: out [op.cols] if !op.rms,
         WORK: scratch,
+        RESIDUAL: in activation [op.rows * op.cols] if OPTIONAL,
     }
 }
 

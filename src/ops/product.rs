@@ -114,7 +114,6 @@ macro_rules! convolution {
     ($Op:ident: $name:literal, |$op:ident| { $($rows:tt)+ }) => {
         operation! {
             $Op: product, $name, |$op| {
-                has_gpu_kernel: $op.geometry.is_padded_alike(),
                 dims: conv_dims(&$op.geometry),
                 flops: conv_flops(&$op.geometry),
                 least_flops: conv_least_flops(&$op.geometry),

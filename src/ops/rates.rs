@@ -20,12 +20,12 @@ pub struct GradNorms {
     pub batches: usize,
 }
 
-const fn one() -> usize {
+pub(super) const fn one() -> usize {
     1
 }
 
 #[allow(clippy::trivially_copy_pass_by_ref, reason = "serde hands out references")]
-const fn is_one(count: &usize) -> bool {
+pub(super) const fn is_one(count: &usize) -> bool {
     *count == 1
 }
 

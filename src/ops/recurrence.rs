@@ -40,7 +40,6 @@ operation! {
         least_flops: least_flops(&op.geometry),
         bytes_moved(elem): bytes(op, elem),
         in_place: &[(recurrence::X, recurrence::GATES)],
-        has_gpu_kernel: false,
         work_ps: {
             let g = &op.geometry;
             g.product_ps() + g.rows() * g.wide() * GATE_PS
@@ -76,7 +75,6 @@ operation! {
         least_flops: least_flops(&op.geometry),
         bytes_moved(elem): bytes(op, elem),
         in_place: &[(recurrence_bwd::GATES, recurrence_bwd::DX)],
-        has_gpu_kernel: false,
         work_ps: {
             let g = &op.geometry;
             g.product_ps() + g.rows() * g.wide() * GATE_GRADIENT_PS

@@ -3,6 +3,7 @@
 use super::Operation;
 use super::geometry::Scalar;
 use super::operation::operation;
+use super::rates::{is_one, one};
 use super::slots::slots;
 use crate::model::Activation;
 use serde::{Deserialize, Serialize};
@@ -70,6 +71,9 @@ pub struct SoftmaxCeFused {
     pub rows: usize,
     pub classes: usize,
     pub smoothing: Scalar,
+    /// How many parts of as many rows a batch has: `dlogits` is divided by the rows of all of them.
+    #[serde(default = "one", skip_serializing_if = "is_one")]
+    pub parts: usize,
 }
 
 slots! {
@@ -87,7 +91,10 @@ slots! {
 
 operation! {
     SoftmaxCeFused: softmax_ce_fused, "softmax_ce_fused", |op| {
-        dims: format!("rows={} classes={}", op.rows, op.classes),
+        dims: match op.parts {
+            1 => format!("rows={} classes={}", op.rows, op.classes),
+            parts => format!("rows={} classes={} parts={parts}", op.rows, op.classes),
+        },
         flops: (7 * op.rows * op.classes) as u64,
         bytes_moved(elem): ((2 * op.rows * op.classes + 2) * elem + op.rows * LABEL_BYTES) as u64,
         in_place: &[(softmax_ce_fused::LOGITS, softmax_ce_fused::DLOGITS)],

@@ -77,7 +77,8 @@ impl CapturePlan {
         // Layers without operations of their own, such as flatten and fused activations, have a row too.
         let mut has_row = vec![false; model.layers.len()];
         keys.iter().for_each(|(layer, _)| has_row[layer.0 as usize] = true);
-        let others = (0..model.layers.len()).filter(|&i| !model.layers[i].spec.is_block() && !has_row[i]);
+        let is_run = model.run_layers();
+        let others = (0..model.layers.len()).filter(|&i| is_run[i] && !model.layers[i].spec.is_block() && !has_row[i]);
         keys.extend(others.map(|i| (LayerId(i as u32), 0)));
         keys.sort_by_key(|(layer, pass)| (*pass, *layer));
         keys.dedup();

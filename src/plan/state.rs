@@ -101,6 +101,8 @@ impl StateKey {
             (Role::State, None) => match (name, name.split_once('.')) {
                 ("counter", _) => key(StateKind::Counter, ""),
                 ("batches", _) => key(StateKind::Counter, "batches"),
+                ("counters", _) => key(StateKind::Counter, "groups"),
+                ("corrs", _) => key(StateKind::BiasCorrection, "groups"),
                 ("hyper", _) => key(StateKind::Hyper, ""),
                 ("corr", _) => key(StateKind::BiasCorrection, ""),
                 ("scaler", _) => key(StateKind::Scaler, ""),
@@ -108,7 +110,7 @@ impl StateKey {
                 (_, Some(("params", half))) => key(StateKind::Half, half),
                 _ => key(StateKind::Other, name),
             },
-            (Role::Grad, None) => key(StateKind::Gradient, ""),
+            (Role::Grad, None) => key(StateKind::Gradient, name.strip_prefix("grads.").unwrap_or_default()),
             _ if program.mode == Mode::Eval => None,
             (Role::Input, _) => key(StateKind::Batch, name),
             (Role::Metric, _) => key(StateKind::Metric, name),

@@ -15,9 +15,13 @@ pub(super) fn is_large(program: &Program) -> bool {
     program.segments.iter().map(|(_, s)| s.len).sum::<usize>() >= MANY
 }
 
-/// The one update by Adam, where it does nothing besides its rule.
+/// The one update by Adam, where it does nothing besides its rule, and does it to all parameters of the network.
 pub(super) fn sole_update(program: &Program) -> Option<usize> {
-    let is_update = |at: &usize| matches!(&program.ops[*at].kind, OpKind::AdamStep(step) if step.options.is_usual());
+    let all = program.flat_len();
+    let is_update = |at: &usize| match &program.ops[*at].kind {
+        OpKind::AdamStep(step) => step.options.is_usual() && step.len == all,
+        _ => false,
+    };
     let mut updates = (0..program.ops.len()).filter(is_update);
     let update = updates.next()?;
     updates.next().is_none().then_some(update)

@@ -87,14 +87,15 @@ fn contents(program: &Program) -> Vec<LValueId> {
     content
 }
 
-/// Makes operations of some kinds one with the only operation that reads their `y`, where `joined` says what both
-/// become: of the program, the operation, its reader and `y`.
+/// Makes operations of some kinds one with the only operation that reads what is in their slot `out`, where `joined`
+/// says what both become: of the program, the operation, its reader and that value.
 pub(super) fn join_readers(
     rw: &mut Rewriter,
+    out: &str,
     want: impl Fn(&OpKind) -> bool,
     joined: impl Fn(&Program, &Op, &Op, LValueId) -> Option<Op>,
 ) {
-    let found = rw.find(want).into_iter().filter_map(|number| Some((number, rw.op(number).arg("y")?)));
+    let found = rw.find(want).into_iter().filter_map(|number| Some((number, rw.op(number).arg(out)?)));
     let found: Vec<(usize, LValueId)> = found.collect();
     let readers = Readers::of(rw.program(), found.iter().map(|(_, out)| *out));
     for (number, out) in found {

@@ -9,6 +9,7 @@ mod host;
 mod large_pages;
 pub mod number_text;
 pub mod path_text;
+mod philox;
 mod shape;
 
 pub use bytes::{Bytes, align_up};
@@ -20,4 +21,5 @@ pub use files::{
 pub use hash::Fnv;
 pub use host::{Element, HostTensor, TensorError};
 pub(crate) use large_pages::{HUGE_PAGE, advise, copied, read_file, room, try_room, zero_bytes};
+pub use philox::random_words;
 pub use shape::Shape;

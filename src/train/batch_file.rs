@@ -1,5 +1,6 @@
 //! Batches that a file holds: read, and compared with what the network takes.
 
+use super::batch_shape::BatchShape;
 use super::{TensorFile, TrainError};
 use crate::data::Samples;
 use crate::model::{Content, Model, NamedInput, Targets};
@@ -18,6 +19,8 @@ pub(super) struct GivenBatches {
     pub(super) x: Vec<Samples>,
     pub(super) y: Labels,
     pub(super) count: usize,
+    /// What each batch uses of it, where they differ in that.
+    pub(super) shapes: Option<Vec<BatchShape>>,
 }
 
 /// A file of batches, whose mistakes are reported with its path.
@@ -27,10 +30,11 @@ struct BatchFile<'a> {
     model: &'a Model,
 }
 
-/// The batches of `batch.x`, or `batch.x.NAME` for each input, and `batch.y` of a file.
+/// The batches of `batch.x`, or `batch.x.NAME` for each input, and `batch.y` of a file; with `batch.rows` and
+/// `batch.length`, where it has them.
 ///
 /// # Errors
-/// Where they are missing, have the wrong shape or type, or labels or tokens out of range.
+/// Where they are missing, have the wrong shape or type, or labels, tokens, rows or lengths out of range.
 pub(super) fn given_batches(file: &TensorFile, path: &Path, model: &Model) -> Result<GivenBatches, TrainError> {
     let file = BatchFile { file, path, model };
     let names: Vec<String> = model.inputs.iter().map(|i| format!("batch.{}", i.value_name(&model.inputs))).collect();
@@ -57,7 +61,7 @@ pub(super) fn given_batches(file: &TensorFile, path: &Path, model: &Model) -> Re
         }
     };
     file.enough(steps)?;
-    Ok(GivenBatches { x, y, count: steps })
+    Ok(GivenBatches { x, y, count: steps, shapes: file.shapes(steps)? })
 }
 
 impl BatchFile<'_> {
@@ -104,6 +108,55 @@ impl BatchFile<'_> {
             format!("{name} holds {count} {} and batch.y {y}", plural(*count as u64, "batch")),
             "both need the same number",
         ))
+    }
+
+    /// What each batch uses: the first `batch.rows` samples, and of these the first `batch.length` positions. Nothing
+    /// where all batches use everything.
+    fn shapes(&self, count: usize) -> Result<Option<Vec<BatchShape>>, TrainError> {
+        let model = self.model;
+        let rows = self.used("batch.rows", count, model.batch, "samples")?;
+        let lengths = match (self.file.get("batch.length"), model.length()) {
+            (Some(_), None) => {
+                let message = "has batch.length, and the network has no sequences of one length".to_owned();
+                return Err(TrainError::file(self.path, message, "leave that tensor out"));
+            }
+            (_, whole) => self.used("batch.length", count, whole.unwrap_or(1), "positions")?,
+        };
+        for (batch, length) in lengths.iter().flatten().enumerate() {
+            let is_first = lengths.iter().flatten().take(batch).all(|before| before != length);
+            if let Some(Err(error)) = is_first.then(|| model.with_length(*length)) {
+                let message = format!("batch.length holds {length} in batch {batch}: {error}");
+                return Err(TrainError::file(self.path, message, "give batches made for this preset"));
+            }
+        }
+        if rows.is_none() && lengths.is_none() {
+            return Ok(None);
+        }
+        let rows_of = |batch: usize| rows.as_ref().map_or(model.batch, |rows| rows[batch]);
+        let length_of = |batch: usize| lengths.as_ref().map(|lengths| lengths[batch]);
+        Ok(Some((0..count).map(|batch| BatchShape { rows: rows_of(batch), length: length_of(batch) }).collect()))
+    }
+
+    /// How much of each batch is used by a tensor `[S]`; nothing where there is none, or always all of it is.
+    fn used(&self, name: &str, count: usize, most: usize, what: &str) -> Result<Option<Vec<usize>>, TrainError> {
+        let Some(tensor) = self.file.get(name) else { return Ok(None) };
+        let refused = |message: String, help: String| Err(TrainError::file(self.path, message, help));
+        let (found, dtype) = (&tensor.shape, tensor.dtype);
+        if found.0[..] != [count] {
+            return refused(
+                format!("{name} has shape {found}"),
+                format!("there are {count} batches, so give [{count}]"),
+            );
+        }
+        let Some(values) = Self::whole(tensor) else {
+            return refused(format!("{name} holds {dtype}"), "expected i32".into());
+        };
+        if let Some(at) = values.iter().position(|v| usize::try_from(*v).map_or(true, |v| v < 1 || v > most)) {
+            let message = format!("{name} holds {} in batch {at}", values[at]);
+            return refused(message, format!("expected 1 to {most}, the {what} of a batch"));
+        }
+        let values: Vec<usize> = values.into_iter().map(|v| v as usize).collect();
+        Ok(values.iter().any(|v| *v != most).then_some(values))
     }
 
     fn samples(&self, name: &str, input: &NamedInput, tensor: &HostTensor) -> Result<Samples, TrainError> {

@@ -1,14 +1,14 @@
 //! Where a step's batch comes from.
 
 use super::batch_file::{GivenBatches, Labels, given_batches};
+use super::batch_shape::{BatchShape, Lengths};
+use super::gather::{Given, gather, gather_targets};
 use super::{TensorFile, TrainError};
-use crate::data::{
-    BatchPlace, BatchTargets, Batches, Dataset, Position, RowPart, Samples, SamplesRef, Split, Target, TokenRows,
-};
+use crate::data::{BatchPlace, BatchTargets, Batches, Dataset, Position, RowPart, Samples, SamplesRef, Split, Target};
 use crate::exec::{Step, samples_to_stored};
 use crate::lower::{LValueId, Layout, Program};
-use crate::model::{Content, Model, Rng, Targets};
-use crate::tensor::{DType, Element};
+use crate::model::{Content, DataSpec, LastBatch, Model, Rng, Targets};
+use crate::tensor::DType;
 use serde::{Deserialize, Serialize};
 use std::borrow::Cow;
 use std::path::Path;
@@ -26,9 +26,25 @@ pub enum FeedPosition {
 /// A source of batches, already in the layout in which the step reads them.
 pub enum DataFeed {
     /// Shuffled batches of a data set.
-    Data { set: Arc<Dataset>, stored: StoredSamples, split: Arc<Split>, batches: Batches },
+    Data {
+        set: Arc<Dataset>,
+        stored: StoredSamples,
+        split: Arc<Split>,
+        batches: Batches,
+        /// Where batches differ in the positions that they use.
+        lengths: Option<Lengths>,
+    },
     /// Given batches, in order.
-    Batches { x: Vec<Samples>, y: Labels, count: usize, next: usize },
+    Batches {
+        x: Vec<Samples>,
+        y: Labels,
+        count: usize,
+        next: usize,
+        /// Samples of a batch.
+        batch: usize,
+        /// What each batch uses, where they differ in it.
+        shapes: Option<Vec<BatchShape>>,
+    },
     /// One random batch that stays where it is: for benchmarks.
     Resident,
 }
@@ -78,17 +94,35 @@ impl DataFeed {
     /// The feed of a data set.
     ///
     /// # Errors
-    /// Where the training part is smaller than a batch.
+    /// Where the training part is smaller than a batch, and may not be.
     pub fn data(
         set: Arc<Dataset>,
         split: Arc<Split>,
         model: &Model,
         layouts: &[Layout],
         seed: u64,
+        last_batch: LastBatch,
     ) -> Result<Self, TrainError> {
-        let batches = Batches::new(split.train.clone(), model.batch, seed)?;
+        let of = match last_batch {
+            LastBatch::Drop => Batches::new,
+            LastBatch::Short => Batches::with_short_last,
+        };
+        let batches = of(split.train.clone(), model.batch, seed)?;
         let stored = StoredSamples::new(Arc::clone(&set), layouts);
-        Ok(Self::Data { set, stored, split, batches })
+        Ok(Self::Data { set, stored, split, batches, lengths: None })
+    }
+
+    /// Lets the batches of a data set differ in their lengths as its description says.
+    ///
+    /// # Errors
+    /// Where the network or the source does not suit that.
+    pub(super) fn vary(&mut self, spec: &DataSpec, model: &Model, seed: u64) -> Result<(), TrainError> {
+        let Self::Data { set, lengths, .. } = self else { return Ok(()) };
+        *lengths = match &set.inputs[..] {
+            [x] => Lengths::new(spec, model, &x.values, seed)?,
+            _ => None,
+        };
+        Ok(())
     }
 
     /// The feed of `batch.x`, or `batch.x.NAME` for each input, and `batch.y` of a file.
@@ -96,9 +130,9 @@ impl DataFeed {
     /// # Errors
     /// Where they are missing, have the wrong shape or type, or labels or tokens out of range.
     pub fn batches(file: &TensorFile, path: &Path, model: &Model, layouts: &[Layout]) -> Result<Self, TrainError> {
-        let GivenBatches { x, y, count } = given_batches(file, path, model)?;
+        let GivenBatches { x, y, count, shapes } = given_batches(file, path, model)?;
         let x = x.into_iter().zip(layouts).map(|(x, layout)| as_stored(x, *layout)).collect();
-        Ok(Self::Batches { x, y, count, next: 0 })
+        Ok(Self::Batches { x, y, count, next: 0, batch: model.batch, shapes })
     }
 
     /// Whether it holds samples out.
@@ -149,7 +183,56 @@ impl DataFeed {
         Ok(Self::Resident)
     }
 
-    /// Copies the next batch to where the step reads it; false where there is none left. Allocates nothing.
+    /// Whether its batches differ in what they use.
+    #[must_use]
+    pub const fn varies(&self) -> bool {
+        match self {
+            Self::Data { batches, lengths, .. } => lengths.is_some() || batches.short_last().is_some(),
+            Self::Batches { shapes, .. } => shapes.is_some(),
+            Self::Resident => false,
+        }
+    }
+
+    /// What the next batch uses; nothing where that is all of it, as it is of all batches.
+    pub(super) fn shape_of_next(&mut self) -> Option<BatchShape> {
+        match self {
+            Self::Data { batches, lengths, .. } => {
+                let length = lengths.as_ref().map(|lengths| lengths.of_next(batches));
+                let rows = batches.upcoming().0;
+                (length.is_some() || batches.short_last().is_some()).then_some(BatchShape { rows, length })
+            }
+            Self::Batches { shapes, next, .. } => shapes.as_ref()?.get(*next).copied(),
+            Self::Resident => None,
+        }
+    }
+
+    /// Whether what each coming batch uses is listed, because a file says it.
+    pub(super) const fn is_listed(&self) -> bool {
+        matches!(self, Self::Batches { shapes: Some(_), .. })
+    }
+
+    /// What the batch this far behind the next one will use, where that is known; `whole` is all of a batch.
+    pub(super) fn shape_ahead(&self, distance: usize, whole: &BatchShape) -> Option<BatchShape> {
+        match self {
+            Self::Data { lengths, .. } => lengths.is_none().then_some(*whole),
+            Self::Batches { shapes: Some(shapes), next, .. } => shapes.get(*next + distance).copied(),
+            Self::Batches { shapes: None, .. } | Self::Resident => Some(*whole),
+        }
+    }
+
+    /// What the batch this far behind the next one may use.
+    pub(super) fn shapes_ahead(&self, distance: usize, whole: &BatchShape) -> Vec<BatchShape> {
+        let Self::Data { batches, lengths, .. } = self else {
+            return self.shape_ahead(distance, whole).into_iter().collect();
+        };
+        let all = lengths.as_ref().map_or_else(|| vec![None], |l| l.all().iter().copied().map(Some).collect());
+        let rows = std::iter::once(batches.batch()).chain(batches.short_last());
+        let of_rows = |rows: usize| all.iter().map(move |length| BatchShape { rows, length: *length });
+        rows.flat_map(of_rows).collect()
+    }
+
+    /// Copies the next batch to where the step reads it, as much of it as the step uses; false where there is none
+    /// left. Allocates nothing.
     ///
     /// # Errors
     /// Never for a step of the model that the feed was made for.
@@ -160,25 +243,27 @@ impl DataFeed {
             Self::Resident => {}
             Self::Data { set, stored, batches, .. } => {
                 let indices = batches.next();
-                gather_samples(step, inputs.zip(stored.views()), indices)?;
-                gather_targets(step, y, &set.target, indices)?;
+                for ((x, stored), input) in inputs.zip(stored.views()).zip(&set.inputs) {
+                    gather(step, x, stored, indices, Some(input.sample.len()))?;
+                }
+                gather_targets(step, y, &set.target, indices, set.len())?;
             }
-            Self::Batches { x: samples, y: labels, count, next } => {
+            Self::Batches { x: samples, y: labels, count, next, batch, .. } => {
                 if *next >= *count {
                     return Ok(false);
                 }
-                let stretch = |len: usize| *next * (len / *count)..(*next + 1) * (len / *count);
+                let given = Given { number: *next, count: *count, rows: compiled.model.batch, whole: *batch };
                 for (x, samples) in inputs.zip(&*samples) {
                     match samples {
-                        Samples::Real(values) => step.write(x, &values[stretch(values.len())])?,
-                        Samples::Tokens(tokens) => step.write(x, &tokens[stretch(tokens.len())])?,
+                        Samples::Real(values) => given.write(step, x, values)?,
+                        Samples::Tokens(tokens) => given.write(step, x, tokens)?,
                         // A file of batches holds its samples whole.
                         Samples::Windows(_) => {}
                     }
                 }
                 match (labels, y) {
-                    (Labels::Classes(v), Some(y)) => step.write(y, &v[stretch(v.len())])?,
-                    (Labels::Values(v), Some(y)) => step.write(y, &v[stretch(v.len())])?,
+                    (Labels::Classes(v), Some(y)) => given.write(step, y, v)?,
+                    (Labels::Values(v), Some(y)) => given.write(step, y, v)?,
                     (_, None) => {}
                 }
                 *next += 1;
@@ -294,55 +379,6 @@ impl DataFeed {
             Self::Data { split, .. } => Some(split.train.len()),
             _ => None,
         }
-    }
-}
-
-/// Copies samples of each input, by index, to where a step reads them.
-pub(super) fn gather_samples<'a>(
-    step: &mut Step,
-    inputs: impl Iterator<Item = (LValueId, SamplesRef<'a>)>,
-    indices: &[u32],
-) -> Result<(), TrainError> {
-    for (x, stored) in inputs {
-        match stored {
-            SamplesRef::Real(values) => gather_rows(step, x, values, indices)?,
-            SamplesRef::Tokens(tokens) => gather_rows(step, x, tokens, indices)?,
-            SamplesRef::Windows(rows) => gather_windows(step, x, (rows, RowPart::Sample), indices)?,
-        }
-    }
-    Ok(())
-}
-
-/// Copies rows, by index, to where a step reads them.
-fn gather_rows<T: Element>(step: &mut Step, to: LValueId, all: &[T], indices: &[u32]) -> Result<(), TrainError> {
-    step.fill(to, |out: &mut [T]| {
-        let width = out.len() / indices.len().max(1);
-        for (row, &i) in out.chunks_exact_mut(width).zip(indices) {
-            row.copy_from_slice(&all[i as usize * width..][..width]);
-        }
-    })?;
-    Ok(())
-}
-
-/// Copies a part of rows of tokens, by index, to where a step reads it.
-fn gather_windows(
-    step: &mut Step,
-    to: LValueId,
-    (rows, part): (&TokenRows, RowPart),
-    indices: &[u32],
-) -> Result<(), TrainError> {
-    let mut outcome = Ok(());
-    step.fill(to, |out: &mut [i32]| outcome = rows.fill(indices, part, out))?;
-    Ok(outcome?)
-}
-
-/// Copies targets, by index, to where a step reads them.
-fn gather_targets(step: &mut Step, y: Option<LValueId>, target: &Target, indices: &[u32]) -> Result<(), TrainError> {
-    match (target, y) {
-        (Target::Classes { labels, .. }, Some(y)) => gather_rows(step, y, labels, indices),
-        (Target::Values { values, .. }, Some(y)) => gather_rows(step, y, values, indices),
-        (Target::Windows(rows), Some(y)) => gather_windows(step, y, (rows, RowPart::Target), indices),
-        (_, None) => Ok(()),
     }
 }
 

@@ -37,6 +37,11 @@ pub enum TrainError {
     Kept(io::Error),
     #[error(transparent)]
     Shortage(#[from] Shortage),
+    #[error(
+        "step {step} would run op by op, as there is no recording of {key}: {why}; give recordings more room, or train \
+         without --strict"
+    )]
+    OpByOp { step: u64, key: String, why: String },
     #[error("cancelled")]
     Cancelled,
     #[error("the worker thread could not be started: {0}")]
@@ -55,6 +60,7 @@ impl TrainError {
             | Self::Kept(_)
             | Self::Shortage(_)
             | Self::Diverged { .. }
+            | Self::OpByOp { .. }
             | Self::Cancelled
             | Self::Thread(_) => false,
         }

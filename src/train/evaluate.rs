@@ -1,11 +1,12 @@
 //! Evaluation on the held-out part: a forward-only step that shares the parameters.
 
-use super::data_feed::{as_stored, gather_samples, input_layouts};
+use super::data_feed::{as_stored, input_layouts};
+use super::gather::gather_samples;
 use super::{TrainError, gpu_times, plant};
 use crate::compile::{Compiled, Options, compile};
 use crate::data::{Dataset, Samples, SamplesRef, Target};
 use crate::exec::cpu::Pool;
-use crate::exec::{CachedStep, Executor, Step, StepKey, WHOLE};
+use crate::exec::{Executor, GraphKey, LentStep, Step};
 use crate::model::losses::is_right;
 use crate::model::{Model, Targets};
 use crate::rewrite::LARGE_SCORES;
@@ -31,7 +32,7 @@ pub struct Evaluation {
 
 /// The compiled evaluation of a network.
 pub(super) struct Evaluator {
-    step: CachedStep,
+    step: LentStep,
     indices: Vec<u32>,
 }
 
@@ -80,18 +81,29 @@ impl Evaluator {
     pub(super) fn new(
         model: &Model,
         machine: &Machine,
-        owner: &CachedStep,
+        owner: &LentStep,
         compiled: Option<Compiled>,
     ) -> Result<Self, TrainError> {
         let compiled = Arc::new(compiled.map_or_else(|| compiled_evaluation(model, machine), Ok)?);
-        let step = match (plant::stale_owner(owner)?, owner.home()) {
-            (None, Some((cache, _))) => {
-                let key = StepKey::of(&compiled, WHOLE);
-                let step = cache.lend(&key, || Ok::<_, TrainError>(compiled))?;
-                cache.pin(&key, true);
+        let key = GraphKey::of(&compiled);
+        Self::over(key, compiled, owner)
+    }
+
+    /// An evaluation of a single sample, which answers questions.
+    pub(super) fn of_one(model: &Model, machine: &Machine, owner: &LentStep) -> Result<Self, TrainError> {
+        let compiled = Arc::new(compiled_evaluation(&model.with_batch(1), machine)?);
+        let key = GraphKey::of_inference(&compiled);
+        Self::over(key, compiled, owner)
+    }
+
+    fn over(key: GraphKey, compiled: Arc<Compiled>, owner: &LentStep) -> Result<Self, TrainError> {
+        let step = match (plant::stale_owner(owner)?, owner.pool()) {
+            (None, Some(pool)) => {
+                let step = pool.lend(&key, || Ok::<_, TrainError>(compiled))?;
+                pool.pin(&key, true);
                 step
             }
-            (stale, _) => CachedStep::alone(Step::sharing(compiled, stale.as_ref().unwrap_or(owner))?),
+            (stale, _) => LentStep::alone(Step::sharing(compiled, stale.as_ref().unwrap_or(owner))?),
         };
         let indices = vec![0; step.compiled().model.batch];
         Ok(Self { step, indices })

@@ -2,8 +2,7 @@
 
 use super::watched::Watched;
 use super::{Session, Spans, StepReport, Stretches, TrainError};
-use crate::exec::{ExecError, StepRecord};
-use std::borrow::Cow;
+use crate::exec::{ExecError, MemoryOf, StepRecord};
 use std::time::{Duration, Instant};
 
 impl Session {
@@ -63,10 +62,11 @@ impl Session {
     /// Takes in how far each parameter moved, where reading that costs no copy from a device.
     fn note_updates(&mut self) {
         let Some(mut moved) = self.moved.take() else { return };
-        if let Ok(Cow::Borrowed(values)) = self.layer_updates()
+        let is_here = self.train.capabilities().memory == MemoryOf::Host;
+        if let (true, Ok(values)) = (is_here, self.layer_updates())
             && !values.is_empty()
         {
-            moved.add(self.done, values);
+            moved.add(self.done, &values);
         }
         self.moved = Some(moved);
     }
@@ -147,6 +147,17 @@ impl Watched {
         let grad_norm = next(self.grad_norm.is_some(), 0.0);
         let loss_scale = next(self.loss_scale.is_some(), f32::NAN);
         let step_us = record.step_us;
-        StepReport { step, loss, update_max, grad_norm, accuracy, lr, loss_scale, step_us, feed_us }
+        StepReport {
+            step,
+            loss,
+            update_max,
+            grad_norm,
+            accuracy,
+            lr,
+            loss_scale,
+            step_us,
+            feed_us,
+            ..StepReport::default()
+        }
     }
 }

@@ -3,7 +3,10 @@
 //! A prepared run's step and data are not in a message. [`Event::Prepared`] names them by a [`RunKey`], and a listener
 //! in the same process gets them from [`super::Worker::artefacts`].
 
-use super::{BothWays, Evaluation, Generation, Query, QueryResult, RunKey, Snapshot, Spans, StepReport, WritingEvent};
+use super::{
+    BothWays, Evaluation, Generation, Query, QueryResult, RecordingsSeen, RunKey, Snapshot, Spans, StepReport,
+    WritingEvent,
+};
 use crate::exec::{ReadyTimes, Recording};
 use crate::model::Diagnostic;
 use crate::tensor::{number_text, path_text};
@@ -108,6 +111,8 @@ pub enum Event {
         #[serde(with = "number_text")]
         outputs: Vec<f32>,
     },
+    /// The recordings of the run, where they were looked at.
+    Recordings(Box<RecordingsSeen>),
     QueryResult(Box<QueryResult>),
     Writing(WritingEvent),
     TimedBothWays(BothWays),
@@ -143,6 +148,16 @@ struct SentReport {
     step_us: f32,
     #[serde(with = "number_text")]
     feed_us: f32,
+    #[serde(default)]
+    rows: u32,
+    #[serde(default)]
+    length: u32,
+    #[serde(default)]
+    path: u32,
+    #[serde(default)]
+    eager: u32,
+    #[serde(default)]
+    kind: u32,
 }
 
 /// [`Evaluation`] with numbers that need not be finite.

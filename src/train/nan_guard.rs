@@ -45,8 +45,14 @@ impl Guard {
         if !self.kept.is_memory() {
             return Ok(());
         }
-        step.run(Executor::Eager, pool)?;
-        step.replay(pool)?;
+        if step.dispatch().is_some() {
+            // The batch that was chosen.
+            step.run_chosen(Executor::Eager, pool)?;
+            step.run_chosen(Executor::Replay, pool)?;
+        } else {
+            step.run(Executor::Eager, pool)?;
+            step.replay(pool)?;
+        }
         self.put_back(step)
     }
 
@@ -99,10 +105,11 @@ impl Guard {
         let to_failed = |step: &mut TrainingStep, feed: &mut DataFeed, pool: &mut Pool| {
             kept.put_back(step)?;
             feed.resume(from)?;
-            for _ in self.step + 1..number {
+            for number in self.step + 1..number {
                 for batch in 0..step.batches() {
-                    feed.next(step)?;
-                    step.run_batch(batch, Executor::Replay, pool)?;
+                    step.choose(number, batch, feed)?;
+                    feed.next(step.chosen_mut())?;
+                    step.run_chosen(Executor::Replay, pool)?;
                 }
             }
             Ok::<_, TrainError>(feed.position())
@@ -112,8 +119,9 @@ impl Guard {
         let before = kept.is_memory().then(|| step.snapshot()).transpose()?;
         let mut origin = None;
         for batch in 0..step.batches() {
-            feed.next(step)?;
-            origin = first_bad_op(step.of_batch(batch), pool)?;
+            step.choose(number, batch, feed)?;
+            feed.next(step.chosen_mut())?;
+            origin = first_bad_op(step.chosen_mut(), pool)?;
             if origin.is_some() {
                 break;
             }

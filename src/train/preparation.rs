@@ -3,19 +3,22 @@
 
 use super::checkpoint::Compared;
 use super::data_feed::input_layouts;
+use super::dispatch::{Dispatch, Manner};
 use super::evaluate::compiled_evaluation;
 use super::kept_state::{KeptState, Place};
 use super::memory_needs::{Parts, needs_of};
+use super::outlook::Outlook;
 use super::recipe::Recipe;
+use super::step_cases::StepPlanner;
 use super::stopwatch::Stopwatch;
 use super::training_step::TrainingStep;
 use super::{DataChoice, DataFeed, Origin, Purpose, SessionSpec, TrainError, gpu_times, loaded_data, read_tensors};
 use crate::compile::{Compiled, Options, compile};
 use crate::data::{self, Request};
-use crate::exec::{CachedStep, ReadyStage, ReadyTimes, Step, StepCache};
+use crate::exec::{LentStep, ReadyStage, ReadyTimes, RecordingPool, Step};
 use crate::ir::Share;
 use crate::lower::Layout;
-use crate::model::{Model, ParamId, init_into, init_over};
+use crate::model::{DataSpec, LastBatch, Model, ParamId, init_into, init_over};
 use crate::select::Target as Machine;
 use crate::tensor::room;
 use std::sync::{Arc, mpsc};
@@ -23,9 +26,6 @@ use std::thread;
 
 /// The loss scale that an `f16` run starts with; PyTorch's.
 pub(super) const FIRST_LOSS_SCALE: f32 = 65_536.0;
-
-/// What recordings of a run may take besides that of its training step and the memory that this runs in.
-const ROOM_BYTES: u64 = 256 << 20;
 
 /// Sets the loss scale of a step that has one.
 pub(super) fn start_loss_scale(step: &mut Step, scale: f32) -> Result<(), TrainError> {
@@ -97,26 +97,89 @@ pub(super) fn bring_up(
             touched
         };
         let keeping = keeps_in_memory.then(|| spawn(scope, "snapshot", touched)).transpose()?;
+        let mut differing =
+            Differing::new(spec, model, &options, seed, [&earlier[..], &[Arc::clone(&compiled)]].concat());
+        // What steps differ in depends on the data, and the memory of all of them on that.
+        let (fed, loading) = if differing.is_none() { (None, Some(loading)) } else { (joined(loading)?, None) };
+        if let Some(differing) = &mut differing {
+            differing.look(spec, fed.as_ref().map_or(&DataFeed::Resident, |fed| &fed.feed), !here)?;
+        }
+        let others: Vec<_> = earlier.iter().cloned().chain(differing.iter().flat_map(Differing::plans)).collect();
         let train = if here {
-            let mut train = StepCache::found(&compiled, &earlier, spec.shared_by(), ROOM_BYTES)?;
+            let mut train = RecordingPool::begin(&compiled, &others, spec.shared_by(), spec.allowance())?;
             watch.report_parts(&train.ready_times());
             for (index, param) in model.params.iter().enumerate() {
                 train.draw_param(ParamId(index as u32), |out| init_over(param, index, seed, out))?;
             }
             train
         } else {
-            on_device(scope, &compiled, spec.shared_by(), model, seed, watch)?
+            on_device(scope, (&compiled, &others[..]), spec, model, seed, watch)?
         };
         watch.report(ReadyStage::Parameters);
         let mut train = TrainingStep::new(train, &earlier, model.accumulate)?;
-        let Fed { feed, notes, compared } = match joined(loading)? {
+        let fed = match loading {
+            Some(loading) => joined(loading)?,
+            None => fed,
+        };
+        let Fed { feed, notes, compared } = match fed {
             Some(fed) => fed,
             None => Fed { feed: DataFeed::resident(&mut train, model, seed)?, notes: Vec::new(), compared: None },
         };
         watch.report(ReadyStage::Data);
+        if let Some(differing) = differing {
+            differing.record(spec, &mut train)?;
+        }
         let kept = place.take(bytes, keeping.map(joined));
         Ok(BroughtUp { train, feed, notes, compared, kept, evaluation })
     })
+}
+
+/// The steps of a run that differ from one another, before they are recorded.
+struct Differing {
+    planner: StepPlanner,
+    outlook: Option<Outlook>,
+}
+
+impl Differing {
+    /// Nothing where all steps of the session are the whole one.
+    fn new(
+        spec: &SessionSpec,
+        model: &Model,
+        options: &Options,
+        seed: u64,
+        wholes: Vec<Arc<Compiled>>,
+    ) -> Option<Self> {
+        let of_data = match &spec.data {
+            DataChoice::Preset => spec.preset.data.as_ref().is_some_and(DataSpec::has_varied_steps),
+            DataChoice::Batches(_) => true,
+            DataChoice::Resident => false,
+        };
+        let may_differ = spec.varies() && (of_data || model.chooses());
+        may_differ.then(|| Self { planner: StepPlanner::new(model, options.clone(), seed, &wholes), outlook: None })
+    }
+
+    /// Looks at what the run will meet, and plans it.
+    fn look(&mut self, spec: &SessionSpec, feed: &DataFeed, waits: bool) -> Result<(), TrainError> {
+        if feed.varies() || self.planner.paths().are_chosen() {
+            let total = spec.total(feed.limit(self.planner.model().accumulate));
+            self.outlook = Some(Outlook::new(&self.planner, feed, total, waits)?);
+        }
+        Ok(())
+    }
+
+    /// What was planned.
+    fn plans(&self) -> impl Iterator<Item = Arc<Compiled>> {
+        self.outlook.iter().flat_map(Outlook::plans)
+    }
+
+    /// Records what was planned.
+    fn record(self, spec: &SessionSpec, train: &mut TrainingStep) -> Result<(), TrainError> {
+        let Some(outlook) = self.outlook else { return Ok(()) };
+        let manner = Manner { executor: spec.executor, is_strict: spec.is_strict };
+        let dispatch = Dispatch::new(train.last(), self.planner, outlook, manner)?;
+        train.vary(dispatch);
+        Ok(())
+    }
 }
 
 /// Refuses a run that has no room. Otherwise gives where its first state is kept, and the step of its evaluation where
@@ -156,12 +219,12 @@ fn evaluates(spec: &SessionSpec) -> bool {
 /// place.
 fn on_device<'scope>(
     scope: &'scope thread::Scope<'scope, '_>,
-    compiled: &Arc<Compiled>,
-    threads: usize,
+    (compiled, others): (&Arc<Compiled>, &[Arc<Compiled>]),
+    spec: &SessionSpec,
     model: &'scope Model,
     seed: u64,
     watch: &mut Stopwatch,
-) -> Result<CachedStep, TrainError> {
+) -> Result<LentStep, TrainError> {
     // One parameter waits, and one is drawn.
     let (give, drawn) = mpsc::sync_channel(1);
     let drawing = spawn(scope, "parameters", move || {
@@ -173,7 +236,7 @@ fn on_device<'scope>(
         // Nobody waits for more where the step could not be had.
         let _ = values.try_for_each(|values| give.send(values));
     })?;
-    let mut train = StepCache::found(compiled, &[], threads, ROOM_BYTES)?;
+    let mut train = RecordingPool::begin(compiled, others, spec.shared_by(), spec.allowance())?;
     watch.report_parts(&train.ready_times());
     for (index, values) in drawn.iter().enumerate() {
         train.set_param(ParamId(index as u32), &values)?;
@@ -226,7 +289,11 @@ fn load(spec: &SessionSpec, model: &Model, seed: u64, layouts: &[Layout]) -> Res
             notes.extend(resumed.and_then(|(path, origin)| {
                 Origin::assumption(origin.as_ref(), &set.preprocessing, &path.display().to_string())
             }));
-            let feed = DataFeed::data(set, Arc::new(split), model, layouts, seed)?;
+            let last_batch = if spec.varies() { source.last_batch } else { LastBatch::Drop };
+            let mut feed = DataFeed::data(set, Arc::new(split), model, layouts, seed, last_batch)?;
+            if spec.varies() {
+                feed.vary(source, model, seed)?;
+            }
             Ok(Some(Fed { feed, notes, compared }))
         }
     }

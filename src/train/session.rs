@@ -2,6 +2,7 @@
 
 use super::checkpoint::Resumed;
 use super::evaluate::{Evaluation, Evaluator};
+use super::moved::of_all_parameters;
 use super::nan_guard::{Guard, parameters_are_finite};
 use super::plant;
 use super::preparation::{BroughtUp, bring_up};
@@ -9,6 +10,7 @@ use super::recipe::Recipe;
 use super::stopwatch::Stopwatch;
 use super::trained_on::TrainedOn;
 use super::training_step::{BatchMeans, TrainingStep};
+use super::used::Used;
 use super::watched::Watched;
 use super::weights::{export, import, open_tensors};
 use super::{DataFeed, Origin, PlanKey, Purpose, SessionSpec, StepReport, Stretches, TrainError};
@@ -16,7 +18,7 @@ use crate::compile::Compiled;
 use crate::data::{self, BatchPlace, Dataset};
 use crate::exec::ExecError;
 use crate::exec::cpu::{Pool, host_target};
-use crate::exec::{CacheCounts, Executor, ReadyStage, ReadyTimes, Recording, Step, StepRecord};
+use crate::exec::{Executor, GraphKey, ReadyStage, ReadyTimes, Recording, Step, StepRecord};
 use crate::lower::LValueId;
 use crate::model::{Model, Preset, check};
 use crate::tensor::HostTensor;
@@ -47,7 +49,7 @@ pub struct Session {
     /// Other samples that its parameters were trained on before.
     pub(super) past: Vec<TrainedOn>,
     pub(super) guard: Guard,
-    executor: Executor,
+    pub(super) executor: Executor,
     pub(super) watched: Watched,
     /// Whether steps fetch their batches themselves, several in a launch.
     pub(super) streams: bool,
@@ -58,6 +60,8 @@ pub struct Session {
     /// How far parameters moved, where somebody collects it.
     pub(super) moved: Option<Stretches>,
     pub(super) done: u64,
+    /// Steps that this session made itself.
+    pub(super) made: u64,
     /// The loss of the last step made, where it is known.
     pub(super) last_loss: Option<f32>,
     pub(super) total: u64,
@@ -91,6 +95,7 @@ impl Session {
         watch.report(ReadyStage::Snapshot);
         watched.warm_up(&guard, &mut train, &mut feed, &mut pool)?;
         notes.extend(eager_note(spec.executor, &train));
+        refuse_eager(spec, &train)?;
         watch.report(ReadyStage::WarmUp);
         let is_wanted = feed.holds_out() || spec.purpose == Purpose::Predict;
         let evaluator = is_wanted.then(|| Evaluator::new(&model, &machine, train.last(), evaluation)).transpose()?;
@@ -119,6 +124,7 @@ impl Session {
             records: Vec::new(),
             moved: None,
             done: 0,
+            made: 0,
             last_loss: None,
             total,
             seed,
@@ -171,12 +177,6 @@ impl Session {
     #[must_use]
     pub const fn ready_times(&self) -> &ReadyTimes {
         &self.ready_times
-    }
-
-    /// What became of the look-ups of its recordings, and what they take.
-    #[must_use]
-    pub fn recordings(&self) -> CacheCounts {
-        self.train.last().home().map(|(cache, _)| cache.counts()).unwrap_or_default()
     }
 
     /// The training step in memory.
@@ -270,22 +270,23 @@ impl Session {
             return Ok(None);
         }
         self.guard.renew(&mut self.train, &self.feed, self.done, false)?;
-        let Some((means, [feed_us, step_us])) = self.batches()? else { return Ok(None) };
-        let w = &self.watched;
+        let Some((means, used, [feed_us, step_us])) = self.batches()? else { return Ok(None) };
+        let (step, ids) = self.train.reports();
         let first = |id: Option<LValueId>, or: f32| match id {
-            Some(id) => self.train.stored::<f32>(id).map(|v| v[0]),
+            Some(id) => step.stored::<f32>(id).map(|v| v[0]),
             None => Ok(or),
         };
         let mut report = StepReport {
             step: self.done + 1,
             loss: means.loss(),
-            update_max: first(w.update_max, 0.0)?,
-            grad_norm: first(w.grad_norm, 0.0)?,
+            update_max: first(ids.update_max, 0.0)?,
+            grad_norm: first(ids.grad_norm, 0.0)?,
             accuracy: means.accuracy(),
-            lr: first(Some(w.rates.unwrap_or(w.hyper)), 0.0)?,
-            loss_scale: first(w.loss_scale, f32::NAN)?,
+            lr: first(ids.rate, 0.0)?,
+            loss_scale: first(ids.loss_scale, f32::NAN)?,
             step_us,
             feed_us,
+            ..used.report()
         };
         if !self.accept(&mut report)? {
             return Err(self.explain(report.loss)?.into());
@@ -293,29 +294,32 @@ impl Session {
         Ok(Some(report))
     }
 
-    /// Feeds and runs the batches of a step; gives what they report and the microseconds of both, and nothing where
-    /// there are no more.
-    fn batches(&mut self) -> Result<Option<(BatchMeans, [f32; 2])>, TrainError> {
+    /// Feeds and runs the batches of a step; gives what they report, what they used, and the microseconds of both, and
+    /// nothing where there are no more.
+    fn batches(&mut self) -> Result<Option<(BatchMeans, Used, [f32; 2])>, TrainError> {
         let position = self.feed.position();
-        let (mut means, mut us) = (BatchMeans::default(), [0.0; 2]);
+        let (mut means, mut used, mut us) = (BatchMeans::default(), Used::default(), [0.0; 2]);
         for number in 0..self.train.batches() {
             let started = Instant::now();
-            if !self.feed.next(&mut self.train)? {
+            let shape = self.train.choose(self.done + 1, number, &mut self.feed)?;
+            if !self.feed.next(self.train.chosen_mut())? {
                 self.feed.resume(position)?;
                 return Ok(None);
             }
             let fed = Instant::now();
-            if let Err(error) = self.train.run_batch(number, self.executor, &mut self.pool) {
+            if let Err(error) = self.train.run_chosen(self.executor, &mut self.pool) {
                 // The batch was not used: a step that is made after all sees it again.
                 self.feed.resume(position)?;
                 return Err(error.into());
             }
-            self.train.synchronize()?;
+            self.train.chosen().synchronize()?;
             us[0] += (fed - started).as_secs_f32() * 1e6;
             us[1] += fed.elapsed().as_secs_f32() * 1e6;
-            means.add(&self.train, self.watched.loss, self.watched.accuracy)?;
+            let (step, ids) = self.train.reports();
+            means.add(step, ids.loss, ids.accuracy)?;
+            used.add(shape, self.train.dispatch());
         }
-        Ok(Some((means, us)))
+        Ok(Some((means, used, us)))
     }
 
     /// Counts a step that was made, where the run can continue after it: loss and parameters are finite. The metrics of
@@ -329,6 +333,7 @@ impl Session {
             report.loss.is_finite() && (report.update_max.is_finite() || parameters_are_finite(&self.train)?);
         if is_sound {
             self.done += 1;
+            self.made += 1;
             self.last_loss = Some(report.loss);
         }
         Ok(is_sound)
@@ -347,8 +352,9 @@ impl Session {
     /// # Errors
     /// Never for a training step.
     pub fn layer_updates(&self) -> Result<Cow<'_, [f32]>, TrainError> {
-        match self.watched.update_max_seg {
-            Some(id) => Ok(self.train.stored::<f32>(id)?),
+        let (step, ids) = self.train.reports();
+        match ids.update_max_seg {
+            Some(id) => Ok(of_all_parameters(&step.compiled().plan.program, step.stored::<f32>(id)?)),
             None => Ok(Cow::Borrowed(&[])),
         }
     }
@@ -384,7 +390,7 @@ impl Session {
             self.make_evaluator()?;
         } else if self.alone.is_none() {
             let machine = self.train.compiled().selection.target.clone();
-            self.alone = Some(Evaluator::new(&self.model.with_batch(1), &machine, self.train.last(), None)?);
+            self.alone = Some(Evaluator::of_one(&self.model, &machine, self.train.last())?);
         }
         let own = if is_batch { &mut self.evaluator } else { &mut self.alone };
         Ok(own.as_mut().map(|evaluator| (evaluator, &mut self.pool)))
@@ -434,14 +440,21 @@ impl Session {
 }
 
 /// Whether steps may fetch their own batches. Those of several batches are recorded one by one.
-const fn can_stream(spec: &SessionSpec, train: &TrainingStep) -> bool {
-    matches!(spec.executor, Executor::Replay) && train.batches() == 1
+fn can_stream(spec: &SessionSpec, train: &TrainingStep) -> bool {
+    spec.executor == Executor::Replay && train.batches() == 1 && train.dispatch().is_none()
 }
 
 /// What a person should know of a step that was to be captured, and was not.
 fn eager_note(executor: Executor, train: &Step) -> Option<String> {
     let why = train.recording().why_eager.filter(|_| executor == Executor::Replay)?;
     Some(format!("the step could not be captured and runs op by op, which gives the same and is slower: {why}"))
+}
+
+/// Refuses a step that could not be captured, where none may run op by op.
+fn refuse_eager(spec: &SessionSpec, train: &TrainingStep) -> Result<(), TrainError> {
+    let why = train.recording().why_eager.filter(|_| spec.is_strict && spec.executor == Executor::Replay);
+    let key = || GraphKey::of(train.compiled()).to_string();
+    why.map_or(Ok(()), |why| Err(TrainError::OpByOp { step: 1, key: key(), why }))
 }
 
 /// Takes the parameters of a file, and gives what belongs to them.

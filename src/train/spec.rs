@@ -1,7 +1,7 @@
 //! What is asked of a session: a preset, a machine, and where batches and parameters come from.
 
 use crate::data::Preprocessing;
-use crate::exec::Executor;
+use crate::exec::{Allowance, Executor};
 use crate::ir::Metrics;
 use crate::model::Preset;
 use crate::select::{Target as Machine, Tuning};
@@ -63,6 +63,11 @@ pub struct SessionSpec {
     pub tuning: Option<Arc<Tuning>>,
     /// What else will take memory beside the session.
     pub purpose: Purpose,
+    /// Bytes that recordings and their transient memory may take; where none are given, 256 MiB besides the whole
+    /// step's.
+    pub recordings_bytes: Option<u64>,
+    /// Whether a step that would run op by op ends the run.
+    pub is_strict: bool,
 }
 
 impl SessionSpec {
@@ -84,7 +89,21 @@ impl SessionSpec {
             metrics: Metrics::default(),
             tuning: None,
             purpose: Purpose::Train,
+            recordings_bytes: None,
+            is_strict: false,
         }
+    }
+
+    /// Whether the steps of the session differ as the run's do; proofs and measurements are of the whole step.
+    pub(super) const fn varies(&self) -> bool {
+        matches!(self.purpose, Purpose::Train | Purpose::Capsule)
+    }
+
+    /// What recordings and their memory may take.
+    pub(super) fn allowance(&self) -> Allowance {
+        /// What recordings of a run may take besides that of its training step and the memory that this runs in.
+        const ROOM_BYTES: u64 = 256 << 20;
+        self.recordings_bytes.map_or(Allowance::Beside(ROOM_BYTES), Allowance::Total)
     }
 
     /// Steps of the whole run, where there are batches for at most `limit` of them.

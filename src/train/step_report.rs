@@ -25,6 +25,27 @@ pub struct StepReport {
     pub step_us: f32,
     /// Time to bring the batch, in microseconds.
     pub feed_us: f32,
+    /// Samples that the step used, where steps differ in that; otherwise 0.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub rows: u32,
+    /// Positions of its sequences, where steps differ in that; otherwise 0.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub length: u32,
+    /// The number of its path among the session's names, where steps differ in that; otherwise 0.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub path: u32,
+    /// The number of the reason why it ran op by op among the session's names, where it did and a recording was asked
+    /// for; otherwise 0.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub eager: u32,
+    /// The number of the recording that it used, by the session's list of them; 0 where there is only one.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub kind: u32,
+}
+
+#[allow(clippy::trivially_copy_pass_by_ref, reason = "serde hands out references")]
+const fn is_zero(value: &u32) -> bool {
+    *value == 0
 }
 
 #[allow(clippy::trivially_copy_pass_by_ref, reason = "serde hands out references")]

@@ -1,9 +1,13 @@
 //! A training step in memory: one recording, or one for each kind of batch where several batches make a step.
 
-use super::TrainError;
+use super::batch_shape::BatchShape;
+use super::dispatch::{Chosen, Dispatch};
+use super::step_cases::Case;
+use super::watched::Reported;
+use super::{DataFeed, TrainError};
 use crate::compile::Compiled;
 use crate::exec::cpu::Pool;
-use crate::exec::{CachedStep, ExecError, Executor, Step, StepKey, WHOLE};
+use crate::exec::{ExecError, Executor, GraphKey, LentStep, Step};
 use crate::ir::Share;
 use crate::lower::LValueId;
 use std::ops::{Deref, DerefMut};
@@ -13,11 +17,17 @@ use std::sync::Arc;
 /// and is found by the one that updates the parameters.
 pub struct TrainingStep {
     /// The batch that the parameters are updated after.
-    last: CachedStep,
+    last: LentStep,
     /// The batches before it: the first one, and those between.
-    earlier: Vec<CachedStep>,
+    earlier: Vec<LentStep>,
     /// Batches that make a step.
     batches: usize,
+    /// The recordings of other cases, where the steps of a run differ.
+    dispatch: Option<Box<Dispatch>>,
+    /// What the present batch runs with.
+    chosen: Chosen,
+    /// Where the metrics of the whole step are.
+    reported: Reported,
 }
 
 impl TrainingStep {
@@ -25,20 +35,122 @@ impl TrainingStep {
     ///
     /// # Errors
     /// Where one of these cannot be recorded.
-    pub(super) fn new(last: CachedStep, earlier: &[Arc<Compiled>], batches: usize) -> Result<Self, TrainError> {
+    pub(super) fn new(last: LentStep, earlier: &[Arc<Compiled>], batches: usize) -> Result<Self, TrainError> {
         let mut recorded = Vec::with_capacity(earlier.len());
-        if let Some((cache, _)) = last.home() {
+        if let Some(pool) = last.pool() {
             for compiled in earlier {
-                let key = StepKey::of(compiled, WHOLE);
-                recorded.push(cache.lend(&key, || Ok::<_, TrainError>(Arc::clone(compiled)))?);
-                cache.pin(&key, true);
+                let key = GraphKey::of(compiled);
+                recorded.push(pool.lend(&key, || Ok::<_, TrainError>(Arc::clone(compiled)))?);
+                pool.pin(&key, true);
             }
         }
-        Ok(Self { last, earlier: recorded, batches })
+        let (chosen, reported) = (Chosen::Whole(Share::of(0, batches)), Reported::of(&last));
+        Ok(Self { last, earlier: recorded, batches, dispatch: None, chosen, reported })
+    }
+
+    /// Lets the steps differ, each with a recording of its own.
+    pub(super) fn vary(&mut self, dispatch: Option<Dispatch>) {
+        self.dispatch = dispatch.map(Box::new);
+    }
+
+    /// As [`Self::dispatch`], to ask for more.
+    pub(super) fn dispatch_mut(&mut self) -> Option<&mut Dispatch> {
+        self.dispatch.as_deref_mut()
+    }
+
+    /// Chooses the recording of a case; false where steps do not differ.
+    ///
+    /// # Errors
+    /// As [`Self::choose`].
+    pub(super) fn choose_case(&mut self, case: Case, step: u64) -> Result<bool, TrainError> {
+        let Some(dispatch) = &mut self.dispatch else { return Ok(false) };
+        self.chosen = dispatch.choose(step, case)?;
+        Ok(true)
+    }
+
+    /// The recordings of steps that differ, where they do.
+    pub(super) fn dispatch(&self) -> Option<&Dispatch> {
+        self.dispatch.as_deref()
+    }
+
+    /// Chooses what batch `number`, from 0, of `step`, from 1, runs with: the recording of what the feed's next batch
+    /// uses, on the path of the step. Gives what it uses, where steps differ.
+    ///
+    /// # Errors
+    /// Where there is no recording and the step must not run op by op, and where it cannot be planned.
+    pub(super) fn choose(
+        &mut self,
+        step: u64,
+        number: usize,
+        feed: &mut DataFeed,
+    ) -> Result<Option<BatchShape>, TrainError> {
+        let share = Share::of(number, self.batches);
+        let Some(dispatch) = &mut self.dispatch else {
+            self.chosen = Chosen::Whole(share);
+            return Ok(None);
+        };
+        let (model, paths) = (dispatch.planner().model(), dispatch.planner().paths());
+        let shape = feed.shape_of_next().unwrap_or(BatchShape::whole(model));
+        let case = Case { shape, code: paths.code_at(step), share };
+        self.chosen = dispatch.choose(step, case)?;
+        if number == 0 {
+            dispatch.look_ahead(step, feed)?;
+        }
+        Ok(Some(shape))
+    }
+
+    /// The step of the present batch.
+    pub(super) fn chosen(&self) -> &Step {
+        match self.dispatch.as_ref().and_then(|dispatch| dispatch.step(self.chosen)) {
+            Some(step) => step,
+            None => self.whole(),
+        }
+    }
+
+    /// As [`Self::chosen`], to write its batch.
+    pub(super) fn chosen_mut(&mut self) -> &mut Step {
+        let Self { last, earlier, dispatch, chosen, .. } = self;
+        if let Some(step) = dispatch.as_mut().and_then(|dispatch| dispatch.step_mut(*chosen)) {
+            return step;
+        }
+        match chosen {
+            Chosen::Whole(Share::First) => &mut earlier[0],
+            Chosen::Whole(Share::Middle) => &mut earlier[1],
+            _ => last,
+        }
+    }
+
+    fn whole(&self) -> &Step {
+        match self.chosen {
+            Chosen::Whole(Share::First) => &self.earlier[0],
+            Chosen::Whole(Share::Middle) => &self.earlier[1],
+            _ => &self.last,
+        }
+    }
+
+    /// Where the metrics of the present batch are, in the step that was chosen for it; those of the whole network are
+    /// found by the recording that updates the parameters.
+    pub(super) fn reports(&self) -> (&Step, Reported) {
+        let own = self.dispatch.as_ref().and_then(|dispatch| dispatch.reported(self.chosen));
+        own.map_or((&self.last, self.reported), |own| (self.chosen(), own))
+    }
+
+    /// Runs the present batch on what the host wrote.
+    ///
+    /// # Errors
+    /// As [`Step::run`].
+    pub(super) fn run_chosen(&mut self, executor: Executor, pool: &mut Pool) -> Result<(), ExecError> {
+        let executor = if matches!(self.chosen, Chosen::Apart(_)) { Executor::Eager } else { executor };
+        self.chosen_mut().run(executor, pool)?;
+        if self.dispatch.is_some() {
+            // What the others have fetched of the memory that they share is old.
+            self.last.forget_copies();
+        }
+        Ok(())
     }
 
     /// The recording that updates the parameters, with the cache that it comes from.
-    pub(super) const fn last(&self) -> &CachedStep {
+    pub(super) const fn last(&self) -> &LentStep {
         &self.last
     }
 
@@ -161,9 +273,14 @@ impl BatchMeans {
     ///
     /// # Errors
     /// What went wrong on the device.
-    pub(super) fn add(&mut self, step: &Step, loss: LValueId, accuracy: Option<LValueId>) -> Result<(), ExecError> {
+    pub(super) fn add(
+        &mut self,
+        step: &Step,
+        loss: Option<LValueId>,
+        accuracy: Option<LValueId>,
+    ) -> Result<(), ExecError> {
         let first = |id: LValueId| step.stored::<f32>(id).map(|v| f64::from(v[0]));
-        self.loss += first(loss)?;
+        self.loss += loss.map_or(Ok(f64::NAN), first)?;
         self.accuracy += accuracy.map_or(Ok(f64::NAN), first)?;
         self.batches += 1;
         Ok(())
@@ -322,7 +439,7 @@ mod tests {
             let mut session = Session::prepare(&spec(&text, Executor::Replay, 1)).unwrap();
             let found: Vec<usize> = session.train.recordings_mut().map(|(_, count)| count).collect();
             assert_eq!(found, expected);
-            let counts = session.recordings();
+            let counts = session.recordings().counts;
             // Digits hold samples out, and their evaluation is a recording too.
             assert_eq!((counts.recordings, counts.misses as usize), (found.len() + 1, found.len() + 1));
             let (store, arena) = (Arc::clone(session.train.store()), Arc::clone(session.train.lent_arena()));

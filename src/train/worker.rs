@@ -22,6 +22,8 @@ const EVENT_BOUND: usize = 256;
 const COMMAND_BOUND: usize = 64;
 /// Time between reports.
 const REPORT_EVERY: Duration = Duration::from_millis(16);
+/// Time between reports of the recordings.
+const RECORDINGS_EVERY: Duration = Duration::from_millis(500);
 /// Time between checks for commands.
 const CHECK_EVERY: Duration = Duration::from_millis(8);
 
@@ -50,6 +52,7 @@ impl Worker {
             wake: Box::new(wake),
             reports: Vec::new(),
             updates_sent: Instant::now(),
+            recordings_sent: Instant::now(),
             query: None,
             pace: Pace::default(),
             backlog: Vec::new(),
@@ -108,6 +111,8 @@ struct Link {
     reports_sent: Instant,
     /// When changes of the parameters were last sent.
     updates_sent: Instant,
+    /// When the recordings were last sent.
+    recordings_sent: Instant,
     /// The question that waits for an answer.
     query: Option<Query>,
     pace: Pace,
@@ -180,6 +185,7 @@ fn run(spec: &SessionSpec, mut link: Link) {
             session.collect_updates();
             let prepared = prepared(&session, &link.artefacts);
             link.send(prepared);
+            link.send(Event::Recordings(Box::new(session.recordings_seen())));
             link.send(Event::State(RunState::Ready));
             let (schedule, pen) = Default::default();
             let mut service = RunService { session, preset: &spec.preset, link, budget: 0, schedule, pen };
@@ -290,6 +296,7 @@ impl RunService<'_> {
         let rests = self.budget == 0 || over;
         self.send_layer_updates(rests);
         self.link.send_reports(rests);
+        self.send_recordings(rests);
         self.choose_interval();
         if over || self.schedule.is_due(self.session.done()) {
             self.evaluate();
@@ -391,6 +398,16 @@ impl RunService<'_> {
             let values = values.to_vec();
             link.send(Event::LayerUpdates { step, values, spans });
         }
+    }
+
+    /// Reports the recordings, where it is time; while the listener is behind, only before a rest.
+    fn send_recordings(&mut self, rests: bool) {
+        let (session, link) = (&self.session, &mut self.link);
+        if !rests && (link.recordings_sent.elapsed() < RECORDINGS_EVERY || link.outbox.is_full()) {
+            return;
+        }
+        link.recordings_sent = Instant::now();
+        link.send(Event::Recordings(Box::new(session.recordings_seen())));
     }
 
     /// Answers the question that waits, where there is one: at once while the run rests, otherwise where questions have

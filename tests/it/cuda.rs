@@ -100,6 +100,16 @@ fn kernels(capability: (u32, u32)) -> BTreeMap<String, KernelSpec> {
             .with_general(format!("{t}, ANY"), vec![4096]);
         found.insert(format!("SignBits {t}"), signs);
     }
+    // Nor has one a vocabulary of thousands.
+    for t in ["bf16", "f16", "float"] {
+        let arguments = format!("{t}, 300, 5000, 24, 4, 16, true");
+        let rows = KernelSpec::new(KernelFile::Sequence, "EmbeddingBwdRows", arguments);
+        found.insert(format!("EmbeddingBwdRows {t}"), rows);
+        let arguments = format!("{t}, 64, 20000, 0ull, 1024, 1024, 64, 4, 1, 3");
+        let loss = KernelSpec::new(KernelFile::Loss, "SoftmaxCeFused", arguments)
+            .with_general(format!("{t}, ANY, ANY, 0ull, 1024, 1024, ANY, 4, 1, 3"), vec![64, 20_000, 64]);
+        found.insert(format!("SoftmaxCeFused in parts {t}"), loss);
+    }
     for model in models() {
         for precision in PRECISIONS {
             for eval in [false, true] {

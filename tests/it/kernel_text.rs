@@ -77,7 +77,11 @@ fn tail(members: &[KernelSpec]) -> String {
     let text = members.iter().cloned().collect::<KernelSource>().text();
     let at = text.find("namespace member0 {").unwrap();
     let mut head = &text[..at];
-    for (name, file) in sources().iter().rev().filter(|(n, _)| members.iter().any(|m| m.file.name() == *n)) {
+    let is_needed = |name: &str| {
+        let mut files = members.iter().flat_map(|m| [Some(m.file), m.file.base()]).flatten();
+        files.any(|file| file.name() == name)
+    };
+    for (name, file) in sources().iter().rev().filter(|(n, _)| is_needed(*n)) {
         head = head.strip_suffix(file).unwrap_or_else(|| panic!("{name} is not where it belongs"));
     }
     text[at..].to_owned()

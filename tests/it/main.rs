@@ -7,6 +7,7 @@ mod golden;
 mod kernel_text;
 mod nets;
 mod numerics;
+mod paths;
 mod plans;
 mod proofs;
 mod rewrites;

@@ -40,7 +40,7 @@ pub const JOINED: &str = r#"{"version": 1, "name": "joined",
         "schedule": {"type": "cosine", "warmup": 5, "final": 0.1}}}"#;
 
 /// Networks of the trajectories that have what the bundled presets leave out.
-pub const GOLDEN: [&str; 8] = [
+pub const GOLDEN: [&str; 12] = [
     "inception",
     "two-inputs",
     "gpt-learned",
@@ -48,6 +48,10 @@ pub const GOLDEN: [&str; 8] = [
     "encoder-sinusoidal",
     "bce-step",
     "huber",
+    "conv1d-causal",
+    "seq-bilstm",
+    "seq-gru-last",
+    "seq-rnn-last",
     "accumulate-clip",
 ];
 

@@ -1,6 +1,7 @@
 //! Training as a whole: checkpoints, settings that change while it runs, guards, evaluation, and proofs
 //! that can fail.
 
+mod varied;
 mod worker;
 mod writing;
 

@@ -165,6 +165,7 @@ fn the_window_holds_no_more_of_a_long_run_than_of_a_short_one() {
         loss_scale: f32::NAN,
         step_us: 8.0,
         feed_us: 2.0,
+        ..stepgraph::train::StepReport::default()
     };
     let training = &mut robot.window.state_mut().studio.training;
     let mut grow = |to: u64| {

@@ -59,6 +59,7 @@ fn report(i: u32) -> StepReport {
         loss_scale: f32::NAN,
         step_us: 20.0 + (i % 7) as f32,
         feed_us: 1.0,
+        ..StepReport::default()
     }
 }
 

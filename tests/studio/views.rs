@@ -1,7 +1,7 @@
 //! View models as text.
 
 use stepgraph::compile::{Options, compile};
-use stepgraph::model::{DataSource, DataSpec, Header, LayerPath, LossSpec, SplitKind, TargetColumn, check};
+use stepgraph::model::{DataSource, DataSpec, Header, LastBatch, LayerPath, LossSpec, SplitKind, TargetColumn, check};
 use stepgraph::select::{Isa, Target};
 use stepgraph::studio::document::presets;
 use stepgraph::studio::view_models::PlanView;
@@ -111,6 +111,8 @@ fn the_notes_of_data_say_what_training_lacks() {
             },
             held_out: 2.0,
             split: SplitKind::Last,
+            last_batch: LastBatch::Drop,
+            buckets: Vec::new(),
         },
         inputs: vec![stepgraph::model::NamedInput::only([2].into())],
         output: Some([2].into()),

@@ -46,7 +46,7 @@ fn words(tokens: usize, vocab: usize) -> NamedInput {
 fn spec(sources: &[(&str, DataSource)], target: &str) -> DataSpec {
     let inputs = sources.iter().map(|(name, source)| ((*name).to_owned(), source.clone())).collect();
     let source = DataSource::Joined { inputs, target: target.into() };
-    DataSpec { source, held_out: 1.0, split: SplitKind::Last }
+    DataSpec { held_out: 1.0, split: SplitKind::Last, ..DataSpec::of(source) }
 }
 
 fn request(inputs: Vec<NamedInput>, outputs: usize) -> Request {
@@ -161,7 +161,7 @@ fn whole_numbers_of_an_array_are_tokens() {
     std::fs::write(folder.path().join("x.npy"), written(&[0, 3, 2, 1, 1, 0], &[2, 3])).unwrap();
     std::fs::write(folder.path().join("y.npy"), written(&[1, 0], &[2])).unwrap();
     let source = DataSource::Npy { x: "x.npy".into(), y: "y.npy".into() };
-    let spec = DataSpec { source, held_out: 0.0, split: SplitKind::Last };
+    let spec = DataSpec { held_out: 0.0, split: SplitKind::Last, ..DataSpec::of(source) };
     let set = load(&spec, &request(vec![words(3, 4)], 2), folder.path()).unwrap();
     assert!(matches!(&set.inputs[0].values, Samples::Tokens(tokens) if tokens[..] == [0, 3, 2, 1, 1, 0]));
     let text = load(&spec, &request(vec![words(3, 3)], 2), folder.path()).unwrap_err().to_string();

@@ -5,27 +5,42 @@ use super::values::Values;
 use crate::compile::Compiled;
 use crate::exec::{ExecError, StepBackend};
 use crate::lower::LValueId;
+use crate::rewrite::stored_in_half;
 use std::sync::Arc;
 
 /// What rounding to the type in which a step stores its activations adds.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
+#[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Storage {
     /// Relative to the value; 0 where activations are stored in `f32`.
     pub relative: f64,
     /// In absolute terms, for types whose smallest numbers are large.
     pub absolute: f64,
+    /// The largest number of the type in which activations are stored, where that is to be regarded: what may be beyond
+    /// it may be infinite, and has no bound.
+    pub largest: f64,
+}
+
+impl Default for Storage {
+    /// Nothing is rounded.
+    fn default() -> Self {
+        Self { relative: 0.0, absolute: 0.0, largest: f64::INFINITY }
+    }
 }
 
 /// The values of a compiled step as [`Bounded`] numbers. The program must be one that the reference kernels can run.
 pub struct BoundedStep<const SUM: i32, const PRODUCT: i32> {
     values: Values<Bounded<SUM, PRODUCT>>,
     storage: Storage,
+    /// By value, whether a step with half-width activations stores it so; empty where the type's range does not count.
+    narrow: Vec<bool>,
 }
 
 impl<const SUM: i32, const PRODUCT: i32> BoundedStep<SUM, PRODUCT> {
     #[must_use]
     pub fn new(compiled: Arc<Compiled>, storage: Storage) -> Self {
-        Self { values: Values::new(compiled), storage }
+        let is_limited = storage.largest.is_finite();
+        let narrow = if is_limited { stored_in_half(&compiled.plan.program) } else { Vec::new() };
+        Self { values: Values::new(compiled), storage, narrow }
     }
 
     /// Takes over what is in the memory of `step` before it runs: the batch, and everything that survives a step. All
@@ -70,11 +85,17 @@ impl<const SUM: i32, const PRODUCT: i32> BoundedStep<SUM, PRODUCT> {
         // The output may be kept for those who read it, and is stored as all activations are.
         let is_activation = program.inputs.contains(id) || program.root(id) == program.root(program.output);
         let is_kept = program.value(program.root(id).0).persistent && !is_activation;
-        let storage = if is_kept { Storage::default() } else { self.storage };
+        let mut storage = if is_kept { Storage::default() } else { self.storage };
+        if !self.narrow.get(id.0 as usize).is_some_and(|narrow| *narrow) {
+            storage.largest = f64::INFINITY;
+        }
         for real in self.values.reals_mut(id) {
             *real = real.stored();
             if real.value != 0.0 || real.error != 0.0 {
                 real.error += storage.relative * real.value.abs() + storage.absolute;
+            }
+            if real.value.abs() + real.error > storage.largest {
+                real.error = f64::INFINITY;
             }
         }
     }

@@ -64,7 +64,7 @@ impl CoarseStep {
                 }
             }
             self.values.run(index, &mut operands)?;
-            if let Some(gradient) = gradient_of_loss(&op.kind).and_then(|slot| op.arg(slot)) {
+            for gradient in gradients_of_loss(&op.kind).iter().filter_map(|slot| op.arg(slot)) {
                 self.values.reals_mut(gradient).iter_mut().for_each(|v| *v *= self.loss_scale);
             }
             op.writes().for_each(|id| self.store(&compiled.plan.program, id));
@@ -98,17 +98,20 @@ const fn rounded_slots(kind: &OpKind, real: Real) -> &'static [&'static str] {
     match kind {
         // Libraries add biases of the product's own type.
         OpKind::Gemm(gemm) if matches!(gemm.trans, Trans::Nn) && real.half().is_some() => &["a", "b", "bias"],
+        OpKind::Recurrence(_) | OpKind::RecurrenceBwd(_) => &["weight"],
         OpKind::Gemm(_) | OpKind::Conv2d { .. } | OpKind::Conv2dBwdX { .. } | OpKind::Conv2dBwdW { .. } => &["a", "b"],
         _ => &[],
     }
 }
 
-/// The slot in which an operation leaves the loss's gradient, which is scaled there.
-const fn gradient_of_loss(kind: &OpKind) -> Option<&'static str> {
+/// The slots in which an operation leaves gradients of the loss, which is scaled there: the one that computes the loss.
+const fn gradients_of_loss(kind: &OpKind) -> &'static [&'static str] {
     match kind {
-        OpKind::SoftmaxCeGrad { .. } | OpKind::SoftmaxCeFused { .. } => Some("dlogits"),
-        OpKind::MseGrad { .. } | OpKind::MseFused { .. } => Some("dy"),
-        _ => None,
+        OpKind::SoftmaxCeGrad { .. } | OpKind::SoftmaxCeFused { .. } => &["dlogits"],
+        OpKind::MseGrad { .. } | OpKind::MseFused { .. } => &["dy"],
+        OpKind::PointLossGrad { .. } | OpKind::PointLossFused { .. } => &["dy"],
+        OpKind::ClassifierCe { .. } => &["dx", "dweight", "db"],
+        _ => &[],
     }
 }
 

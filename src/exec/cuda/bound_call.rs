@@ -24,11 +24,17 @@ pub(super) enum BoundCall {
 /// its members one after the other.
 pub(super) fn launch_phase(gpu: &Gpu, phase: Phase, threads: u32, args: &[u64]) -> Result<(), CudaError> {
     let has_pdl = gpu.info().capability.0 >= 9;
-    let mut attribute = sys::CUlaunchAttribute {
-        id: sys::CUlaunchAttributeID::CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION,
-        pad: [0; 4],
-        value: sys::CUlaunchAttributeValue { programmaticStreamSerializationAllowed: 1 },
+    // Blocks that wait for each other are resident together or not at all, whatever other streams do. They wait for the
+    // launch in front as a whole.
+    let (id, value) = if phase.meets {
+        (sys::CUlaunchAttributeID::CU_LAUNCH_ATTRIBUTE_COOPERATIVE, sys::CUlaunchAttributeValue { cooperative: 1 })
+    } else {
+        (
+            sys::CUlaunchAttributeID::CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION,
+            sys::CUlaunchAttributeValue { programmaticStreamSerializationAllowed: 1 },
+        )
     };
+    let mut attribute = sys::CUlaunchAttribute { id, pad: [0; 4], value };
     let config = sys::CUlaunchConfig {
         gridDimX: phase.blocks,
         gridDimY: 1,
@@ -39,7 +45,7 @@ pub(super) fn launch_phase(gpu: &Gpu, phase: Phase, threads: u32, args: &[u64]) 
         sharedMemBytes: phase.smem,
         hStream: gpu.stream(),
         attrs: &raw mut attribute,
-        numAttrs: u32::from(has_pdl),
+        numAttrs: u32::from(has_pdl || phase.meets),
     };
     let mut params = [args.as_ptr().cast::<c_void>().cast_mut()];
     // SAFETY: the function is loaded for good; its one parameter is a structure of as many pointers as `args` holds,
@@ -65,9 +71,9 @@ impl BoundCall {
                 let lt = gpu.libraries().lt();
                 let lt = lt.as_ref().ok_or("cuBLASLt is gone")?;
                 let at = |slot: &str| kind.slot(slot).map_or(0, |i| row[i]);
-                let [a, b, bias, c, saved, z] = ["a", "b", "bias", "c", "saved", "z"].map(at);
+                let [a, b, bias, c_prev, c, saved, z] = ["a", "b", "bias", "c_prev", "c", "saved", "z"].map(at);
                 let bias = if at("bias_half") == 0 { bias } else { at("bias_half") };
-                let pointers = Pointers { a, b, bias, c, saved, z };
+                let pointers = Pointers { a, b, bias, c, c_prev, saved, z };
                 // SAFETY: the addresses are the plan's, and the scratch memory is as large as selection was given.
                 unsafe { plan.run(lt, gpu.stream().cast(), &pointers, at("work")) }
             }

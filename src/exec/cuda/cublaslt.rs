@@ -31,8 +31,10 @@ pub struct Pointers {
     pub b: u64,
     /// `[n]`, of the product's own type.
     pub bias: u64,
-    /// `[m, n]`, where an accumulating product also finds the previous value.
+    /// `[m, n]`.
     pub c: u64,
+    /// `[m, n]`: what an accumulating product adds to; it may be `c`.
+    pub c_prev: u64,
     /// Read by what is left of the epilogue, not by cublasLt.
     pub saved: u64,
     /// `[m, n]`: where the value before the activation is kept, the product is written here instead of to `c`.
@@ -368,9 +370,9 @@ impl LtPlan {
     ///
     /// # Safety
     /// `lt` made this plan and its device's context is current on this thread. `stream` belongs to it. `a`, `b`, `c`
-    /// and, where they are used, `bias` and `z` are device addresses of as many elements as the shape says, multiples
-    /// of 256 bytes for floats and 128 for 16-bit values; what is written overlaps nothing else. `workspace` is a
-    /// multiple of 256 with [`Self::workspace_bytes`] behind it (or 0 where that is 0). All stay valid, and the
+    /// and, where they are used, `bias`, `c_prev` and `z` are device addresses of as many elements as the shape says,
+    /// multiples of 256 bytes for floats and 128 for 16-bit values; what is written overlaps nothing else. `workspace`
+    /// is a multiple of 256 with [`Self::workspace_bytes`] behind it (or 0 where that is 0). All stay valid, and the
     /// workspace in no other use, until the stream, or every replay of what it captured, has run.
     pub unsafe fn run(&self, lt: &Lt, stream: CUstream, pointers: &Pointers, workspace: u64) -> Result<(), CudaError> {
         debug_assert!(
@@ -387,7 +389,7 @@ impl LtPlan {
         let alpha = 1.0f32;
         let beta = if problem.accumulate { 1.0f32 } else { 0.0 };
         let output = if problem.into_z { pointers.z } else { pointers.c };
-        let previous = if problem.accumulate { pointers.c } else { output };
+        let previous = if problem.accumulate { pointers.c_prev } else { output };
         // SAFETY: descriptors and layouts are alive and describe what the caller promises behind the addresses; `alpha`
         // and `beta` are on the host, which is the descriptor's default, and are read before the call returns. With
         // `beta` 0 the previous value is not read.

@@ -18,6 +18,8 @@ pub(super) struct Phase {
     pub(super) function: sys::CUfunction,
     pub(super) blocks: u32,
     pub(super) smem: u32,
+    /// Whether its blocks wait for each other.
+    pub(super) meets: bool,
 }
 
 /// Loaded code.
@@ -299,7 +301,8 @@ fn load(code: &[u8], source: &KernelSource) -> Result<Kernel, CudaError> {
     let mut phases = Vec::new();
     for phase in 0..meta[0] as usize {
         let (blocks, smem) = (meta[3 + 2 * phase] as u32, meta[4 + 2 * phase] as u32);
-        phases.push(Phase { function: function_of(module, source, phase, smem)?, blocks, smem });
+        let meets = source.blocks_meet() && blocks > 1;
+        phases.push(Phase { function: function_of(module, source, phase, smem)?, blocks, smem, meets });
     }
     let geometry = source.is_general().then(|| {
         // SAFETY: the module is loaded.

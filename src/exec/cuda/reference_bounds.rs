@@ -3,6 +3,7 @@
 use crate::exec::cpu::kernels::reference::Real as Number;
 use crate::exec::cpu::kernels::reference::bounded::Bounded;
 use crate::ops::OpKind;
+use crate::select::Choice;
 use crate::select::cuda::Real;
 use crate::tensor::DType;
 
@@ -45,13 +46,28 @@ pub(super) fn flushed(kind: &OpKind) -> f64 {
     }
 }
 
+/// A precision whose products are coarse.
+#[derive(Clone, Copy)]
+pub(super) struct Coarse {
+    pub(super) real: Real,
+    /// How much farther than a product results may be off as a share of their length.
+    pub(super) passed_on: f64,
+}
+
+impl Coarse {
+    /// That of an operation.
+    pub(super) const fn of(real: Real, kind: &OpKind) -> Self {
+        Self { real, passed_on: passed_on(kind) }
+    }
+}
+
 /// Holds every element against its bound, and, where products are coarse and their bounds are wide, the whole against
 /// its length. Besides its bound, an element may be off by `slack`.
 pub(super) fn judge<T: Judged>(
     found: &[f64],
     expected: &[T],
     dtype: DType,
-    coarse: Option<Real>,
+    coarse: Option<Coarse>,
     slack: f64,
 ) -> Verdict {
     let mut verdict = Verdict { ratio: 0.0, text: "is as expected".into() };
@@ -60,7 +76,7 @@ pub(super) fn judge<T: Judged>(
         if *f == value || (f.is_nan() && value.is_nan()) {
             continue;
         }
-        let allowed = SLACK * e.error() + storage(value, dtype, coarse) + slack;
+        let allowed = SLACK * e.error() + storage(value, dtype, coarse.map(|c| c.real)) + slack;
         let ratio = if f.is_nan() || value.is_nan() { f64::INFINITY } else { (f - value).abs() / allowed };
         if ratio > verdict.ratio {
             let of = found.len();
@@ -68,8 +84,8 @@ pub(super) fn judge<T: Judged>(
             verdict = Verdict { ratio, text };
         }
     }
-    if let Some(real) = coarse {
-        let (error, limit) = (distance(found, expected), limit_of(expected, real));
+    if let Some(Coarse { real, passed_on }) = coarse {
+        let (error, limit) = (distance(found, expected), passed_on * limit_of(expected, real));
         if error / limit > verdict.ratio {
             verdict = Verdict {
                 ratio: error / limit,
@@ -100,15 +116,28 @@ fn distance<T: Judged>(found: &[f64], expected: &[T]) -> f64 {
     if difference == 0.0 { 0.0 } else { (difference / length.max(1e-30)).sqrt() }
 }
 
-pub(super) const fn is_product(kind: &OpKind) -> bool {
-    matches!(
-        kind,
+/// Whether a kernel rounds the factors of products to the step's type: products do, and attention on tensor cores.
+pub(super) fn rounds_factors(kind: &OpKind, choice: &Choice) -> bool {
+    match kind {
         OpKind::Gemm(_)
-            | OpKind::WeightStep { .. }
-            | OpKind::Conv2d { .. }
-            | OpKind::Conv2dBwdX { .. }
-            | OpKind::Conv2dBwdW { .. }
-    )
+        | OpKind::WeightStep { .. }
+        | OpKind::Conv2d { .. }
+        | OpKind::Conv2dBwdX { .. }
+        | OpKind::Conv2dBwdW { .. }
+        | OpKind::Recurrence(_)
+        | OpKind::RecurrenceBwd(_) => true,
+        OpKind::Attention { .. } | OpKind::AttentionBwd { .. } => choice.kernel.contains("_mma"),
+        _ => false,
+    }
+}
+
+/// How much farther than a product its results may be off as a share of their length: what is rounded at a position of
+/// a sequence, states among it, is passed on to the next ones.
+const fn passed_on(kind: &OpKind) -> f64 {
+    match kind {
+        OpKind::Recurrence(_) | OpKind::RecurrenceBwd(_) => 4.0,
+        _ => 1.0,
+    }
 }
 
 /// Elements from which the errors of products add up to what they are on average.
@@ -150,9 +179,12 @@ mod tests {
         assert!(judge(&[1.003, 2.377e-3], &expected(0.0), DType::Bf16, None, 0.0).ratio < 1.0);
         // Many elements are near on average, whatever their bounds; few are as near as their bounds say.
         let wide = [Bounded::<24, 24>::off(1.0, 0.1); MANY];
-        let long = judge(&[1.01; MANY], &wide, DType::F32, Some(Real::Tf32), 0.0);
+        let coarse = |passed_on: f64| Some(Coarse { real: Real::Tf32, passed_on });
+        let long = judge(&[1.01; MANY], &wide, DType::F32, coarse(1.0), 0.0);
         assert!(long.ratio > 1.0 && long.text.contains("of its length"), "{}", long.text);
-        let few = |found: [f64; 2], error: f64| judge(&found, &expected(error), DType::F32, Some(Real::Tf32), 0.0);
+        assert!(judge(&[1.003; MANY], &wide, DType::F32, coarse(1.0), 0.0).ratio > 1.0);
+        assert!(judge(&[1.003; MANY], &wide, DType::F32, coarse(4.0), 0.0).ratio < 1.0);
+        let few = |found: [f64; 2], error: f64| judge(&found, &expected(error), DType::F32, coarse(1.0), 0.0);
         assert!(few([1.01, 2.4e-3], 0.1).ratio < 1.0);
         let wrong = few([1.01, 2.4e-3], 1e-3);
         assert!(wrong.ratio > 1.0 && wrong.text.contains("of its length"), "{}", wrong.text);
@@ -161,7 +193,7 @@ mod tests {
     #[test]
     fn exponentials_of_losses_may_be_zero_below_the_normal_numbers_and_nothing_else_may() {
         let zero = crate::ops::Scalar::new(0.0);
-        let loss = OpKind::SoftmaxCeFused(ops::SoftmaxCeFused { rows: 4, classes: 5, smoothing: zero });
+        let loss = OpKind::SoftmaxCeFused(ops::SoftmaxCeFused { rows: 4, classes: 5, smoothing: zero, parts: 1 });
         let expected = [Bounded::<24, 24>::exact(2.94e-40)];
         let ratio =
             |kind: &OpKind, found: f64, dtype: DType| judge(&[found], &expected, dtype, None, flushed(kind)).ratio;

@@ -4,7 +4,7 @@
 //! Outputs are poisoned before the kernel runs, so that an element that nobody writes shows, and what is stored beside
 //! the outputs in flat vectors must come out as it went in.
 
-use super::reference_bounds::{Judged, flushed, is_product, judge};
+use super::reference_bounds::{Coarse, Judged, flushed, judge, rounds_factors};
 use super::reference_run::{filters_of, run};
 use super::reference_updates::totals;
 use super::reference_values::{Host, Values, from_bytes, to_bytes};
@@ -25,11 +25,14 @@ pub(super) fn compare(step: &mut Step, index: usize, seed: u64) -> Result<Refere
     let program = &step.ops.compiled.plan.program;
     let op = &program.ops[index];
     let real = real_of(program, op, step.ops.compiled.selection.real);
+    let coarse = Some(Coarse::of(real, &op.kind));
     match real {
-        _ if !is_product(&op.kind) => compare_as::<Bounded<24, 24>>(step, index, seed, None),
+        _ if !rounds_factors(&op.kind, &step.ops.compiled.selection.choices[index]) => {
+            compare_as::<Bounded<24, 24>>(step, index, seed, None)
+        }
         Real::F32 => compare_as::<Bounded<24, 24>>(step, index, seed, None),
-        Real::Tf32 | Real::F16 => compare_as::<Bounded<24, 11>>(step, index, seed, Some(real)),
-        Real::Bf16 => compare_as::<Bounded<24, 8>>(step, index, seed, Some(real)),
+        Real::Tf32 | Real::F16 => compare_as::<Bounded<24, 11>>(step, index, seed, coarse),
+        Real::Bf16 => compare_as::<Bounded<24, 8>>(step, index, seed, coarse),
     }
 }
 
@@ -38,7 +41,7 @@ fn compare_as<T: Judged>(
     step: &mut Step,
     index: usize,
     seed: u64,
-    coarse: Option<Real>,
+    coarse: Option<Coarse>,
 ) -> Result<ReferenceCheck, ExecError> {
     let compiled = Arc::clone(&step.ops.compiled);
     let (program, plan) = (&compiled.plan.program, &compiled.plan);
@@ -94,7 +97,12 @@ struct ValueVerdict {
 }
 
 /// Compares a value with what plain loops expect.
-fn judge_value<T: Judged>(values: &Values<'_, T>, root: LValueId, bytes: &[u8], coarse: Option<Real>) -> ValueVerdict {
+fn judge_value<T: Judged>(
+    values: &Values<'_, T>,
+    root: LValueId,
+    bytes: &[u8],
+    coarse: Option<Coarse>,
+) -> ValueVerdict {
     let value = values.program.value(root);
     let slack = flushed(values.kind);
     match values.hosts.get(&root) {

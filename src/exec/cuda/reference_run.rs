@@ -76,7 +76,7 @@ fn update_scale<T: Judged>(values: &mut Values<'_, T>) {
 
 /// Runs the reference kernel of a CPU, with what only a GPU's kernel does before and after it.
 fn run_loops<T: Judged>(values: &mut Values<'_, T>, filters: Filters) {
-    // The reference adds no residual: it leaves the activation, and both follow here.
+    // The reference adds no residual: it leaves the activation behind it, and both follow here.
     let residual = values.reals("residual");
     let (kind, after) = match (values.kind, &residual) {
         (OpKind::BatchNorm(ops::BatchNorm { rows, channels, eps, momentum, act }), Some(_)) => {
@@ -92,7 +92,7 @@ fn run_loops<T: Judged>(values: &mut Values<'_, T>, filters: Filters) {
         if matches!(*slot, "dlogits" | "dy") {
             reals.iter_mut().for_each(|v| *v = *v * scale);
         }
-        if let Some(residual) = residual.as_ref().filter(|_| *slot == "y") {
+        if let Some(residual) = residual.as_ref().filter(|_| matches!(*slot, "y" | "dx")) {
             let act = |v: T| after.map_or(v, |f| v.act(f));
             reals.iter_mut().zip(residual).for_each(|(v, r)| *v = act(*v + *r));
         }

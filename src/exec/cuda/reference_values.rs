@@ -3,7 +3,7 @@
 
 use super::reference_bounds::Judged;
 use crate::lower::{LValueId, Op, Program};
-use crate::model::Rng;
+use crate::model::{Cell, Rng};
 use crate::ops::{self, Dir, OpKind};
 use crate::tensor::DType;
 use half::{bf16, f16};
@@ -193,6 +193,17 @@ fn draw(kind: &OpKind, slot: &str, rng: &mut Rng) -> f64 {
         (_, "parts" | "probs" | "corr" | "grad_norm_seg" | "update_max_seg" | "row_loss") => rng.range(0.1, 1.2),
         (_, "hyper") => rng.range(1e-3, 1e-2),
         (_, "gamma") => rng.range(0.5, 1.5),
+        // What a step is off by grows from position to position where the weight is large.
+        (
+            OpKind::Recurrence(ops::Recurrence { geometry: g })
+            | OpKind::RecurrenceBwd(ops::RecurrenceBwd { geometry: g }),
+            "weight",
+        ) => rng.normal() * 0.5 / (g.units as f64).sqrt(),
+        (OpKind::RecurrenceBwd(ops::RecurrenceBwd { geometry: g }), "gates") => match g.cell {
+            Cell::RnnTanh => rng.range(-1.0, 1.0),
+            Cell::RnnRelu => rng.normal(),
+            Cell::Gru | Cell::Lstm => rng.range(0.0, 1.0),
+        },
         _ => rng.normal(),
     }
 }

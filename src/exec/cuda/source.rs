@@ -21,6 +21,8 @@ static ELEMENTWISE: &str = include_str!("../../../kernels/elementwise.cu");
 static JOINED: &str = include_str!("../../../kernels/joined.cu");
 static SEQUENCE: &str = include_str!("../../../kernels/sequence.cu");
 static ATTENTION: &str = include_str!("../../../kernels/attention.cu");
+static RECURRENT: &str = include_str!("../../../kernels/recurrent.cu");
+static ATTENTION_MMA: &str = include_str!("../../../kernels/attention_mma.cu");
 static LOSS: &str = include_str!("../../../kernels/loss.cu");
 static OPTIMIZER: &str = include_str!("../../../kernels/optimizer.cu");
 static RATES: &str = include_str!("../../../kernels/rates.cu");
@@ -38,6 +40,8 @@ fn text_of(file: KernelFile) -> &'static str {
         KernelFile::Joined => JOINED,
         KernelFile::Sequence => SEQUENCE,
         KernelFile::Attention => ATTENTION,
+        KernelFile::Recurrent => RECURRENT,
+        KernelFile::AttentionMma => ATTENTION_MMA,
         KernelFile::Loss => LOSS,
         KernelFile::Optimizer => OPTIMIZER,
         KernelFile::Rates => RATES,
@@ -48,7 +52,7 @@ fn text_of(file: KernelFile) -> &'static str {
 
 /// The kernels' source files, by name.
 #[must_use]
-pub fn sources() -> [(&'static str, &'static str); 13] {
+pub fn sources() -> [(&'static str, &'static str); 15] {
     KernelFile::ALL.map(|file| (file.name(), text_of(file)))
 }
 
@@ -139,6 +143,11 @@ impl KernelSource {
         self.members.iter().any(|spec| spec.file == KernelFile::Clear)
     }
 
+    /// Whether the blocks of its launches wait for each other.
+    pub(super) fn blocks_meet(&self) -> bool {
+        self.members.iter().any(|spec| spec.blocks_meet)
+    }
+
     /// Whether one of its members wants the whole cache of a multiprocessor as shared memory.
     pub(super) fn prefers_shared_memory(&self) -> bool {
         self.members.iter().any(|spec| spec.prefers_shared_memory)
@@ -166,7 +175,8 @@ impl KernelSource {
 
     /// The files that it begins with, by their numbers.
     fn files(&self) -> impl Iterator<Item = usize> {
-        let needed = |file: KernelFile| self.members.iter().any(|spec| spec.file == file);
+        let needed =
+            |file: KernelFile| self.members.iter().any(|spec| spec.file == file || spec.file.base() == Some(file));
         let families = KernelFile::ALL.into_iter().enumerate().filter(move |(_, file)| needed(*file));
         [0, 1].into_iter().chain(families.map(|(number, _)| number + 2))
     }

@@ -1,20 +1,32 @@
-//! `residual` and `repeat`: blocks of layers.
+//! `residual` and `repeat`: blocks of layers; and the blocks that a path of the network has no more.
 
+use crate::ir::Mode;
 use crate::ir::builder::{At, Backward, Builder, Derivative, Forward, Tape};
 use crate::ir::nodes;
 use crate::ir::value::ValueId;
-use crate::model::layers::{Repeat, Residual};
+use crate::model::layers::{BranchLayer, EarlyExit, Repeat, Residual};
 
 impl Forward for Residual {
     fn forward(&self, b: &mut Builder<'_>, at: &At<'_>) -> ValueId {
         let input_grad = b.trained_before;
         let (inside, inner) = b.apart(|b| (at.inside)(b, at.layer, 0, at.x));
+        // Stochastic depth: what is run in a share of the steps counts for all of them.
+        let factor = (b.mode == Mode::Train && self.keep < 1.0).then(|| 1.0 / self.keep);
+        let inner = factor.map_or(inner, |factor| scaled(b, "scaled", inner, factor));
         let y = b.real("y", at.out.clone());
         // The inner value is first: an addition in place overwrites it and leaves the input to its other readers.
         b.node(nodes::Add {}, vec![inner, at.x], vec![y]);
-        b.record(Around { inside, input_grad });
+        b.record(Around { inside, input_grad, factor });
         y
     }
+}
+
+/// A value times a factor.
+fn scaled(b: &mut Builder<'_>, name: &str, x: ValueId, factor: f64) -> ValueId {
+    let shape = b.shape(x);
+    let y = b.real(name, shape);
+    b.node(nodes::Scale { factor }, vec![x], vec![y]);
+    y
 }
 
 /// The gradient goes through the layers inside, and around them.
@@ -22,11 +34,14 @@ struct Around {
     inside: Tape,
     /// Whether the block's input needs a gradient.
     input_grad: bool,
+    /// What the output of the layers inside was multiplied by, where it was.
+    factor: Option<f64>,
 }
 
 impl Derivative for Around {
     fn backward(&self, b: &mut Builder<'_>, at: &Backward<'_>) -> Option<ValueId> {
-        let inner = b.back_over(&self.inside, at.dy);
+        let grad = self.factor.map_or(at.dy, |factor| scaled(b, "gScaled", at.dy, factor));
+        let inner = b.back_over(&self.inside, grad);
         if !self.input_grad {
             return None;
         }
@@ -49,5 +64,17 @@ impl Forward for Repeat {
         }
         b.pass = outer;
         v
+    }
+}
+
+impl Forward for BranchLayer {
+    fn forward(&self, _b: &mut Builder<'_>, _at: &At<'_>) -> ValueId {
+        unreachable!("the graph is made of the layers of a path")
+    }
+}
+
+impl Forward for EarlyExit {
+    fn forward(&self, _b: &mut Builder<'_>, _at: &At<'_>) -> ValueId {
+        unreachable!("the graph is made of the layers of a path")
     }
 }

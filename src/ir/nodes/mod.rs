@@ -24,7 +24,7 @@ pub use loss::{
 };
 pub use node_type::{NodeType, Shapes};
 pub use norm::{BatchNorm, BatchNormBwd, BatchNormEval, LayerNorm, LayerNormBwd};
-pub use pointwise::{Activation, ActivationBwd, Add, Dropout, DropoutBwd, Flatten, FlattenBwd, GradAdd, Save};
+pub use pointwise::{Activation, ActivationBwd, Add, Dropout, DropoutBwd, Flatten, FlattenBwd, GradAdd, Save, Scale};
 pub use pool::{GlobalAvgPool, GlobalAvgPoolBwd, Pool, PoolBwd, PoolKind};
 pub use recurrence::{Direction, Recurrence, RecurrenceBwd};
 pub use sequence::{AddPositions, AddPositionsBwd, AddSinusoids, Embedding, EmbeddingBwd, Take, TakeBwd};
@@ -72,7 +72,7 @@ macro_rules! each_node {
         $crate::ir::each_node! { @all [$($args)*]
             Linear LinearBwd Conv2d Conv2dBwd Attention AttentionBwd
             BatchNorm BatchNormEval BatchNormBwd LayerNorm LayerNormBwd
-            Activation ActivationBwd Dropout DropoutBwd Flatten FlattenBwd Add GradAdd Save
+            Activation ActivationBwd Dropout DropoutBwd Flatten FlattenBwd Add GradAdd Scale Save
             Concat ConcatBwd Multiply
             Pool PoolBwd GlobalAvgPool GlobalAvgPoolBwd Recurrence RecurrenceBwd
             Embedding EmbeddingBwd AddPositions AddPositionsBwd AddSinusoids Take TakeBwd

@@ -41,6 +41,12 @@ pub struct FlattenBwd {}
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Add {}
 
+/// `x -> factor x`
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Scale {
+    pub factor: f64,
+}
+
 /// `a, b -> a + b`, where a value has two readers
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct GradAdd {}
@@ -89,6 +95,12 @@ impl NodeType for FlattenBwd {
 impl NodeType for Add {
     fn verify(&self, at: &Shapes<'_>) -> Result<(), String> {
         same(at.input(0), at.input(1))?;
+        same(at.input(0), at.output(0))
+    }
+}
+
+impl NodeType for Scale {
+    fn verify(&self, at: &Shapes<'_>) -> Result<(), String> {
         same(at.input(0), at.output(0))
     }
 }

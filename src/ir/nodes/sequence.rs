@@ -13,11 +13,12 @@ pub struct EmbeddingBwd {
     pub accumulate: bool,
 }
 
-/// `x, weight -> x + weight`, the same for every sample
+/// `x, weight -> x + weight`, the same for every sample; of a table with more rows than a sample has positions the
+/// first are used.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct AddPositions {}
 
-/// `dy, [dweight] -> dweight`; a gradient among the inputs is added to.
+/// `dy, [dweight] -> dweight`; a gradient among the inputs is added to. That of rows that were not used is zero.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct AddPositionsBwd {
     pub accumulate: bool,
@@ -61,15 +62,24 @@ fn table(tokens: &[usize], weight: &[usize], rows: &[usize]) -> Result<(), Strin
 impl NodeType for AddPositions {
     fn verify(&self, at: &Shapes<'_>) -> Result<(), String> {
         same(at.input(0), at.output(0))?;
-        same(&at.input(0)[1..], at.input(1))
+        has_rows(at.input(1), at.input(0))
     }
 }
 
 impl NodeType for AddPositionsBwd {
     fn verify(&self, at: &Shapes<'_>) -> Result<(), String> {
         must(at.inputs.len() == 1 + usize::from(self.accumulate), "a gradient is there where it is added to")?;
-        same(&at.input(0)[1..], at.output(0))
+        has_rows(at.output(0), at.input(0))
     }
+}
+
+/// The table has a row for each position of the samples.
+fn has_rows(table: &[usize], samples: &[usize]) -> Result<(), String> {
+    let fits = match (table, samples) {
+        ([rows, cols], [_, positions, features]) => rows >= positions && cols == features,
+        _ => false,
+    };
+    must(fits, format!("a table {table:?} has no row for each position of {samples:?}"))
 }
 
 impl NodeType for AddSinusoids {

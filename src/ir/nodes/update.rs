@@ -47,7 +47,8 @@ pub struct UpdateRates {
     pub batches: usize,
 }
 
-/// `hyper, [corr], params.., grads.., moments.. -> params.., moments.., [update_max_seg, grad_norm_seg]`
+/// `hyper, [corr..], params.., grads.., moments.. -> params.., moments.., [update_max_seg, grad_norm_seg]`: a
+/// correction for each group of parameters.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct OptimizerStep {
     pub rule: UpdateRule,
@@ -58,6 +59,9 @@ pub struct OptimizerStep {
     /// The trained parameters, by number, that do not decay.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub exempt: Vec<usize>,
+    /// How many parameters each group has, where there are several.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub groups: Vec<usize>,
 }
 
 #[allow(clippy::trivially_copy_pass_by_ref, reason = "serde hands out references")]

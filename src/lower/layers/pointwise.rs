@@ -91,6 +91,16 @@ impl Lower for nodes::GradAdd {
     }
 }
 
+impl Lower for nodes::Scale {
+    fn lower(&self, l: &mut Lowerer<'_>, node: &Node) {
+        let x = l.lowered(node.inputs[0]);
+        let (len, layout) = (l.lv(x).shape.len(), l.lv(x).layout);
+        let y = l.lower_value(node.outputs[0], layout);
+        let kind = OpKind::Scale(ops::Scale { len, factor: Scalar::new(self.factor) });
+        l.emit(kind, &[("x", Some(x)), ("y", Some(y))]);
+    }
+}
+
 fn sum(l: &mut Lowerer<'_>, node: &Node) {
     let a = l.lowered(node.inputs[0]);
     let b = l.lowered(node.inputs[1]);

@@ -33,11 +33,12 @@ impl Lower for nodes::EmbeddingBwd {
     }
 }
 
-/// A table of positions is a bias of whole samples.
+/// A table of positions is a bias of whole samples. Where samples are shorter than it, its first rows are.
 impl Lower for nodes::AddPositions {
     fn lower(&self, l: &mut Lowerer<'_>, node: &Node) {
         let (x, weight) = (plain(l, node.inputs[0]), l.lowered(node.inputs[1]));
         let (rows, cols) = samples(l, x);
+        let weight = first_of(l, weight, cols);
         let y = l.lower_value(node.outputs[0], Layout::Plain);
         let bound = [("x", Some(x)), ("bias", Some(weight)), ("y", Some(y))];
         l.emit(OpKind::BiasAdd(ops::BiasAdd { rows, cols }), &bound);
@@ -51,7 +52,13 @@ impl Lower for nodes::AddPositionsBwd {
         let before = accumulate.then(|| l.lowered(node.inputs[1]));
         let (rows, cols) = samples(l, dy);
         let dweight = l.gradient(node.outputs[0]);
-        let bound = [("dy", Some(dy)), ("db_prev", before), ("db", Some(dweight))];
+        let before = before.map(|before| first_of(l, before, cols));
+        let used = first_of(l, dweight, cols);
+        if let Some(unused) = rest_of(l, dweight, cols).filter(|_| !accumulate) {
+            let len = l.lv(unused).shape.len();
+            l.emit(OpKind::Fill(ops::Fill { len }), &[("y", Some(unused))]);
+        }
+        let bound = [("dy", Some(dy)), ("db_prev", before), ("db", Some(used))];
         l.emit(OpKind::BiasGrad(ops::BiasGrad { rows, cols, accumulate, still: None }), &bound);
     }
 }
@@ -88,6 +95,17 @@ impl Lower for nodes::TakeBwd {
 fn plain(l: &mut Lowerer<'_>, id: ValueId) -> LValueId {
     let value = l.lowered(id);
     l.arranged(value, Layout::Plain)
+}
+
+/// The first `len` elements of a value, which may be all of it.
+fn first_of(l: &mut Lowerer<'_>, id: LValueId, len: usize) -> LValueId {
+    if l.lv(id).shape.len() == len { id } else { l.part(id, 0, len, "first") }
+}
+
+/// What is behind the first `len` elements of a value.
+fn rest_of(l: &mut Lowerer<'_>, id: LValueId, len: usize) -> Option<LValueId> {
+    let all = l.lv(id).shape.len();
+    (all > len).then(|| l.part(id, len, all - len, "rest"))
 }
 
 /// The number of samples, and the elements of one.

@@ -1,13 +1,15 @@
 //! The end of the step: counters, the update, and what is measured of it.
 
 use super::Lower;
-use crate::ir::{Node, Role, nodes};
+use crate::ir::{Node, Role, ValueId, nodes};
+use crate::lower::flat::Region;
 use crate::lower::lowerer::Lowerer;
 use crate::lower::program::{Alias, LValue, LValueId, Layout};
 use crate::model::Schedule;
 use crate::ops;
 use crate::ops::OpKind;
-use crate::ops::Scalar;
+use crate::ops::{Scalar, Segment};
+use crate::tensor::Shape;
 
 impl Lower for nodes::StepInc {
     fn lower(&self, l: &mut Lowerer<'_>, node: &Node) {
@@ -22,6 +24,10 @@ impl Lower for nodes::BiasCorr {
         let counter = l.lowered(node.inputs[0]);
         let corr = l.lower_value(node.outputs[0], Layout::Plain);
         l.values[corr.0 as usize].persistent = true;
+        if let Some(group) = l.graph.value(node.outputs[0]).group {
+            let of = l.of_all_groups("corrs", l.graph.real());
+            l.values[corr.0 as usize].alias = Some(Alias { of, start: 2 * group as usize });
+        }
         let [beta1, beta2] = self.betas.map(Scalar::new);
         l.emit(OpKind::BiasCorr(ops::BiasCorr { beta1, beta2 }), &[("counter", Some(counter)), ("corr", Some(corr))]);
     }
@@ -29,11 +35,14 @@ impl Lower for nodes::BiasCorr {
 
 impl Lower for nodes::GradNorms {
     fn lower(&self, l: &mut Lowerer<'_>, node: &Node) {
-        let grads = l.gradients(l.graph.real());
         let norms = l.lower_value(node.outputs[0], Layout::Plain);
-        let segments = l.segments.iter().map(|(_, segment)| *segment).collect();
-        let kind = OpKind::GradNorms(ops::GradNorms { len: l.flat_len, segments, batches: self.batches });
-        l.emit(kind, &[("grad", Some(grads)), ("grad_norm_seg", Some(norms))]);
+        for region in l.regions.clone() {
+            let grads = l.gradients(l.graph.real(), region.group, region.len);
+            let norms = numbers_of(l, norms, &region);
+            let (len, segments) = (region.len, segments_of(l, &region));
+            let kind = OpKind::GradNorms(ops::GradNorms { len, segments, batches: self.batches });
+            l.emit(kind, &[("grad", Some(grads)), ("grad_norm_seg", Some(norms))]);
+        }
     }
 }
 
@@ -74,10 +83,11 @@ impl Lower for nodes::UpdateMetrics {
 impl Lower for nodes::OptimizerStep {
     fn lower(&self, l: &mut Lowerer<'_>, node: &Node) {
         let real = l.graph.real();
-        let params = l.flat("params", Role::Param, real, true);
-        let grads = l.gradients(real);
-        let hyper = Some(l.lowered(node.inputs[0]));
-        let corr = l.graph.value(node.inputs[1]).producer.map(|_| l.lowered(node.inputs[1]));
+        let regions = l.regions.clone();
+        let hyper = l.lowered(node.inputs[0]);
+        let is_made = |input: &&ValueId| l.graph.value(**input).producer.is_some();
+        let corrections: Vec<ValueId> = node.inputs[1..].iter().take(regions.len()).filter(is_made).copied().collect();
+        let corrections: Vec<LValueId> = corrections.into_iter().map(|id| l.lowered(id)).collect();
         // The new values of single parameters and moments are where the old ones were.
         for (before, after) in &l.graph.updates {
             if l.graph.value(*after).producer == Some(l.node) {
@@ -85,38 +95,75 @@ impl Lower for nodes::OptimizerStep {
                 l.updated(*after, before);
             }
         }
-        let (_, new_params) = flat_update(l, "params", Role::Param);
+        let params: Vec<_> = regions.iter().map(|region| flat_update(l, "params", Role::Param, region)).collect();
         // Where gradients are clipped, their norms were measured before.
         let count = if self.clipped { 1 } else { 2 };
-        let measures = node.outputs.len().saturating_sub(count);
-        let [max, sq] = [0, 1]
-            .map(|i| (self.measured && i < count).then(|| l.lower_value(node.outputs[measures + i], Layout::Plain)));
-        let mut bound = vec![
-            ("param_prev".to_owned(), Some(params)),
-            ("grad".to_owned(), Some(grads)),
-            ("hyper".to_owned(), hyper),
-            ("corr".to_owned(), corr),
-            ("param".to_owned(), Some(new_params)),
-            ("update_max".to_owned(), max),
-            ("grad_norm_seg".to_owned(), sq),
-        ];
-        for state in self.rule.states() {
-            let (before, after) = flat_update(l, state, Role::State);
-            bound.extend([(format!("{state}_prev"), Some(before)), ((*state).to_owned(), Some(after))]);
+        let first = node.outputs.len().saturating_sub(count);
+        let measures =
+            [0, 1].map(|i| (self.measured && i < count).then(|| l.lower_value(node.outputs[first + i], Layout::Plain)));
+        for (number, region) in regions.iter().enumerate() {
+            let grads = l.gradients(real, region.group, region.len);
+            let [max, norms] = measures.map(|vector| vector.map(|vector| numbers_of(l, vector, region)));
+            let (before, after) = params[number];
+            let mut bound = vec![
+                ("param_prev".to_owned(), Some(before)),
+                ("grad".to_owned(), Some(grads)),
+                ("hyper".to_owned(), Some(hyper)),
+                ("corr".to_owned(), corrections.get(number).copied()),
+                ("param".to_owned(), Some(after)),
+                ("update_max".to_owned(), max),
+                ("grad_norm_seg".to_owned(), norms),
+            ];
+            for state in self.rule.states() {
+                let (before, after) = flat_update(l, state, Role::State, region);
+                bound.extend([(format!("{state}_prev"), Some(before)), ((*state).to_owned(), Some(after))]);
+            }
+            emit(self, l, region, &bound);
         }
-        let bound: Vec<(&str, Option<LValueId>)> = bound.iter().map(|(slot, id)| (slot.as_str(), *id)).collect();
-        let segments = l.segments.iter().map(|(_, segment)| *segment).collect();
-        // Its slots have the names of the optimizer's states.
-        let options = ops::StepOptions { clipped: self.clipped, exempt: self.exempt.clone() };
-        l.emit(OpKind::flat_step(self.rule, l.flat_len, segments, options), &bound);
     }
 }
 
-/// A flat vector before the step, and after it in the same memory.
-fn flat_update(l: &mut Lowerer<'_>, name: &'static str, role: Role) -> (LValueId, LValueId) {
+/// Adds the update of one region of the flat vectors, whose arguments are these.
+fn emit(step: &nodes::OptimizerStep, l: &mut Lowerer<'_>, region: &Region, bound: &[(String, Option<LValueId>)]) {
+    let bound: Vec<(&str, Option<LValueId>)> = bound.iter().map(|(slot, id)| (slot.as_str(), *id)).collect();
+    let exempt = step.exempt.iter().filter(|number| region.segments.contains(number));
+    let exempt = exempt.map(|number| number - region.segments.start).collect();
+    // Its slots have the names of the optimizer's states.
+    let options = ops::StepOptions { clipped: step.clipped, exempt };
+    l.emit(OpKind::flat_step(step.rule, region.len, segments_of(l, region), options), &bound);
+}
+
+/// The segments of a region, counted from its beginning.
+fn segments_of(l: &Lowerer<'_>, region: &Region) -> Vec<Segment> {
+    let own = l.segments[region.segments.clone()].iter();
+    own.map(|(_, segment)| Segment { start: segment.start - region.start, len: segment.len }).collect()
+}
+
+/// The numbers that belong to the segments of a region, in a vector with one for each segment.
+fn numbers_of(l: &mut Lowerer<'_>, vector: LValueId, region: &Region) -> LValueId {
+    if l.regions.len() == 1 {
+        return vector;
+    }
+    let name = format!("{}.{}", l.lv(vector).name, region.group);
+    let alias = Some(Alias { of: vector, start: region.segments.start });
+    // What consists of parts that are written one by one has a parameter's name on them.
+    let param = l.segments.get(region.segments.start).map(|(param, _)| *param);
+    let value = LValue { name, alias, param, shape: Shape::from([region.segments.len()]), ..l.lv(vector).clone() };
+    l.push(value)
+}
+
+/// The stretch of a flat vector that a region takes, before the step, and after it in the same memory.
+fn flat_update(l: &mut Lowerer<'_>, name: &'static str, role: Role, region: &Region) -> (LValueId, LValueId) {
     let real = l.graph.real();
-    let before = l.flat(name, role, real, true);
+    let mut before = l.flat(name, role, real, true);
+    let mut own = name.to_owned();
+    if !l.updates_all() {
+        own = format!("{name}.{}", region.group);
+        let alias = Some(Alias { of: before, start: region.start });
+        let stretch = LValue { name: own.clone(), alias, shape: Shape::from([region.len]), ..l.lv(before).clone() };
+        before = l.push(stretch);
+    }
     let alias = Some(Alias { of: before, start: 0 });
-    let after = LValue { name: format!("{name}.new"), alias, ..l.lv(before).clone() };
+    let after = LValue { name: format!("{own}.new"), alias, ..l.lv(before).clone() };
     (before, l.push(after))
 }

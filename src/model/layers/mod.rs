@@ -6,10 +6,13 @@
 mod activation;
 mod attention;
 mod batch_norm;
+mod branch;
+mod choosing;
 mod conv1d;
 mod conv2d;
 mod dense;
 mod dropout;
+mod early_exit;
 mod embedding;
 mod flatten;
 mod gated;
@@ -30,10 +33,12 @@ mod take;
 pub use activation::ActivationLayer;
 pub use attention::Attention;
 pub use batch_norm::BatchNorm;
+pub use branch::BranchLayer;
 pub use conv1d::{Conv1d, Padding1d};
 pub use conv2d::Conv2d;
 pub use dense::Dense;
 pub use dropout::Dropout;
+pub use early_exit::EarlyExit;
 pub use embedding::Embedding;
 pub use flatten::Flatten;
 pub use gated::{Gru, Lstm};
@@ -51,6 +56,7 @@ pub use rnn::Rnn;
 pub use take::{Take, TakeAt};
 
 use super::activation::Activation;
+use super::choose::Choice;
 use super::draw::Draw;
 use super::infer::{Infer, Join};
 use super::mistakes::FieldChecks;
@@ -75,6 +81,12 @@ macro_rules! each_layer {
         pub enum LayerSpec {
             $($Name($Name),)*
         }
+
+        $(impl From<$Name> for LayerSpec {
+            fn from(layer: $Name) -> Self {
+                Self::$Name(layer)
+            }
+        })*
 
         impl LayerKind {
             /// Every layer there is.
@@ -105,6 +117,7 @@ macro_rules! each_layer {
             Dense Conv2d BatchNorm LayerNorm RmsNorm ActivationLayer MaxPool2d AvgPool2d GlobalAvgPool Flatten Dropout
             Attention Residual Repeat Parallel Rnn Gru Lstm
             Embedding Position Take Conv1d MaxPool1d AvgPool1d
+            BranchLayer EarlyExit
         }
     };
 }
@@ -255,6 +268,29 @@ pub trait LayerType: Clone + Debug + PartialEq + Sized + 'static {
     /// Whether the layers inside must give the shape that they take.
     fn must_keep_shape(&self) -> bool {
         false
+    }
+
+    /// The choice that the layer makes at every step; nothing where every step does the same.
+    fn choice(&self) -> Option<Choice> {
+        None
+    }
+
+    /// The list of layers that is run where this value is chosen; nothing where none is.
+    fn list_at(&self, _value: usize) -> Option<usize> {
+        None
+    }
+
+    /// Whether the network ends with this layer where this value is chosen.
+    fn ends_at(&self, _value: usize) -> bool {
+        false
+    }
+
+    /// Makes it choose, for random networks, where it can.
+    fn draw_choice(&mut self, _draw: &mut Draw) {}
+
+    /// The layer that every step has that chooses this value.
+    fn settled(&self, _value: usize) -> Self {
+        self.clone()
     }
 }
 

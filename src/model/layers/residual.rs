@@ -1,23 +1,62 @@
-//! `residual`: a block of layers whose input is added to its output.
+//! `residual`: a block of layers whose input is added to its output; steps may leave the layers out.
 
 use super::{LayerKind, LayerSpec, LayerType};
+use crate::model::choose::{Choice, Choose, check_evaluation, choose_field, evaluate_field};
+use crate::model::draw::Draw;
+use crate::model::field_value::FieldValue;
 use crate::model::infer::Infer;
+use crate::model::mistakes::FieldChecks;
 use crate::model::path::ListField;
+use crate::model::schema::{FieldSpec, Range, lens};
 use crate::tensor::Shape;
+use std::ops::Bound;
 
-/// `x + f(x)`.
+/// `x + f(x)`; `x` alone in steps that choose 0. With `keep` below 1, `x + f(x) / keep` in training with that
+/// probability, and otherwise `x`: stochastic depth (Huang et al. 2016).
 #[derive(Clone, Debug, PartialEq)]
 pub struct Residual {
     pub layers: Vec<LayerSpec>,
+    /// Nothing where every step runs the layers, or `keep` says how often.
+    pub choose: Option<Choose>,
+    /// The probability with which a step runs the layers; 1 where every step does.
+    pub keep: f64,
+    /// Whether evaluation runs the layers; it does where nothing is said.
+    pub evaluate: Option<usize>,
 }
+
+const WHAT: &str = "1 where the layers are run, 0 where the input is passed on";
+const KEEP: Range = Range::Real {
+    from: Bound::Excluded(0.0),
+    to: Bound::Included(1.0),
+    help: "above 0 and at most 1, such as 0.8; for 0 use `choose`",
+};
 
 impl LayerType for Residual {
     const KIND: LayerKind =
         LayerKind { type_name: "residual", class: "Residual", about: "Adds the block's input to its output." };
+    const FIELDS: &'static [FieldSpec<Self>] = &[
+        choose_field!(optional).help(
+            "Which steps run the layers (1): cycle 1, 0 or random 0.2, 0.8 or schedule 1: 0, 100: 1. Empty: all.",
+        ),
+        FieldSpec::<Self>::real("keep", lens!(keep))
+            .default(|_| FieldValue::Number(1.0))
+            .within(KEEP)
+            .help("Stochastic depth: the share of the steps that run the layers, whose output is divided by it."),
+        evaluate_field!().help("0 where evaluation leaves the layers out, where steps choose; usual is 1."),
+    ];
     const LISTS: Option<ListField> = Some(ListField::Layers);
 
     fn example() -> Self {
-        Self { layers: Vec::new() }
+        Self { layers: Vec::new(), choose: None, keep: 1.0, evaluate: None }
+    }
+
+    fn check(&self, fields: &mut FieldChecks<'_>) {
+        self.choose.iter().for_each(|choose| choose.check(1, WHAT, fields));
+        let both = self.choose.is_some() && self.keep != 1.0;
+        if both && fields.are_sound(&["choose", "keep"]) {
+            fields.fail("keep", "the layer has `choose` and `keep`", "take one of the two away: both choose");
+        }
+        check_evaluation(self.evaluate, self.choose.is_some() || self.keep != 1.0, (1, WHAT), fields);
     }
 
     fn infer(&self, _cx: &mut Infer<'_>) -> Option<Shape> {
@@ -34,5 +73,28 @@ impl LayerType for Residual {
 
     fn must_keep_shape(&self) -> bool {
         true
+    }
+
+    fn choice(&self) -> Option<Choice> {
+        let kept = || (self.keep < 1.0).then(|| Choose::Random(vec![1.0 - self.keep, self.keep]));
+        let how = self.choose.clone().or_else(kept)?;
+        Some(Choice { how, most: 1, evaluation: self.evaluate.unwrap_or(1) })
+    }
+
+    fn list_at(&self, value: usize) -> Option<usize> {
+        (value > 0).then_some(0)
+    }
+
+    fn draw_choice(&mut self, draw: &mut Draw) {
+        if draw.coin(0.5) {
+            self.choose = Some(draw.choose(1));
+        } else {
+            self.keep = draw.extreme_or(&[0.01, 0.99], |d| d.number(0.3, 0.95).max(0.3));
+        }
+        self.evaluate = draw.coin(0.3).then(|| draw.between(0, 1));
+    }
+
+    fn settled(&self, _value: usize) -> Self {
+        Self { choose: None, evaluate: None, ..self.clone() }
     }
 }

@@ -17,9 +17,17 @@ pub(super) struct Builder<'a> {
     pub(super) draw: &'a mut Draw,
     pub(super) batch: usize,
     pub(super) filter: Filter<'a>,
+    /// The kinds of layers that are drawn.
+    kinds: Vec<LayerKind>,
 }
 
-impl Builder<'_> {
+impl<'a> Builder<'a> {
+    /// Layers that choose what they do are put in afterwards, with numbers of their own.
+    pub(super) fn new(draw: &'a mut Draw, batch: usize, filter: Filter<'a>) -> Self {
+        let kinds = LayerKind::ALL.into_iter().filter(|kind| kind.example().choice().is_none()).collect();
+        Self { draw, batch, filter, kinds }
+    }
+
     /// `count` layers on an input, and the shape of their output; with `keep`, each keeps the shape.
     pub(super) fn layers(&mut self, count: usize, input: &Shape, depth: usize, keep: bool) -> (Vec<LayerSpec>, Shape) {
         let (mut layers, mut shape) = (Vec::new(), input.clone());
@@ -41,7 +49,7 @@ impl Builder<'_> {
 
     /// A layer of any kind; `None` where the kind is too deep here, or not wanted as often as others.
     fn layer(&mut self, input: &Shape, depth: usize) -> Option<LayerSpec> {
-        let mut layer = self.draw.pick(&LayerKind::ALL).drawn(self.draw, input);
+        let mut layer = self.draw.pick(&self.kinds).drawn(self.draw, input);
         // A shape without its image leaves nothing for half of the layers to do.
         let gives_features = || self.output_of(&layer, input).is_some_and(|o| o.rank() == 1);
         if input.rank() > 1 && gives_features() && self.draw.coin(0.6) {

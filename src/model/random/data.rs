@@ -53,7 +53,7 @@ pub(super) fn spec(draw: &mut Draw, batch: usize, loss: LossSpec, [input, output
     let split = draw.pick(&[SplitKind::Shuffled, SplitKind::Last]);
     // No set has one class alone.
     let is_single = loss.wants_classes() && output.len() == 1;
-    (!is_long && draw.coin(WITH_DATA) && !is_single).then_some(DataSpec { source, held_out, split })
+    (!is_long && draw.coin(WITH_DATA) && !is_single).then(|| DataSpec { held_out, split, ..DataSpec::of(source) })
 }
 
 /// The same samples and targets for the first of several inputs, with as many drawn samples for the others; the data

@@ -71,7 +71,7 @@ fn branch(draw: &mut Draw, batch: usize, input: &NamedInput, units: Option<usize
         layers.push(LayerSpec::Embedding(embedding));
     }
     let count = draw.between(0, 2);
-    let (rest, output) = Builder { draw, batch, filter: &|_| true }.layers(count, &shape, 1, false);
+    let (rest, output) = Builder::new(draw, batch, &|_| true).layers(count, &shape, 1, false);
     layers.extend(rest);
     if output.rank() > 1 {
         layers.push(LayerSpec::Flatten(Flatten));

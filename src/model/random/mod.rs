@@ -5,6 +5,7 @@
 //! what they may be, and is reached through the table that reads, writes and checks layers.
 
 mod builder;
+mod choices;
 mod data;
 mod inputs;
 mod settings;
@@ -40,15 +41,18 @@ pub fn random_preset(seed: u64, size: Size) -> Preset {
 pub fn random_preset_where(seed: u64, size: Size, filter: Filter<'_>) -> Preset {
     let (mut draw, mut of_data) = (Draw::new(seed, size), Draw::for_data(seed, size));
     let (mut of_recipe, mut of_inputs) = (Draw::for_recipe(seed, size), Draw::for_inputs(seed, size));
+    let mut of_choices = Draw::for_choices(seed, size);
     loop {
-        let preset = preset([&mut draw, &mut of_data, &mut of_recipe, &mut of_inputs], (seed, filter));
+        let (mut preset, output) = preset([&mut draw, &mut of_data, &mut of_recipe, &mut of_inputs], (seed, filter));
+        choices::choose(&mut of_choices, &mut preset, &output);
         if check(&preset).model.as_ref().is_some_and(filter) {
             return preset;
         }
     }
 }
 
-fn preset([draw, of_data, of_recipe, of_inputs]: [&mut Draw; 4], (seed, filter): (u64, Filter<'_>)) -> Preset {
+/// A network without layers that choose, and the shape of its output.
+fn preset([draw, of_data, of_recipe, of_inputs]: [&mut Draw; 4], (seed, filter): (u64, Filter<'_>)) -> (Preset, Shape) {
     let size = draw.size();
     let usual = input_shape(draw);
     let vocab = draw.coin(TOKENS).then(|| draw.extreme_or(&[1, 2], |d| d.between(3, 40)));
@@ -69,7 +73,7 @@ fn preset([draw, of_data, of_recipe, of_inputs]: [&mut Draw; 4], (seed, filter):
     if let Some(several) = inputs::several(of_inputs, batch, content, &shape) {
         (inputs, first, input) = (several.inputs, vec![several.first], several.output);
     }
-    let (rest, mut output) = Builder { draw, batch, filter }.layers(count, &input, 0, false);
+    let (rest, mut output) = Builder::new(draw, batch, filter).layers(count, &input, 0, false);
     let mut layers = [first, rest].concat();
     let loss = settings::loss(draw, of_recipe);
     if loss.wants_classes() {
@@ -93,11 +97,12 @@ fn preset([draw, of_data, of_recipe, of_inputs]: [&mut Draw; 4], (seed, filter):
         train: settings::train(draw),
         data,
     };
-    // A warm-up is over before the run is.
-    if let Some(train) = preset.train {
+    if let Some(train) = &mut preset.train {
+        // A warm-up is over before the run is.
         preset.update.schedule.warmup = preset.update.schedule.warmup.min(train.steps);
+        train.accumulate = settings::accumulated(of_recipe);
     }
-    preset
+    (preset, output)
 }
 
 /// Ends layers with a classifier of at least so many classes, or of a vocabulary; gives the shape of its scores.
@@ -259,13 +264,14 @@ mod tests {
             Precision::F16 => 3,
         };
         let (mut losses, mut optimizers, mut precisions) = (BTreeSet::new(), BTreeSet::new(), BTreeSet::new());
-        let (mut single, mut one_class, mut with_data, mut with_classes) = (0, 0, 0, 0);
+        let (mut single, mut one_class, mut with_data, mut with_classes, mut accumulated) = (0, 0, 0, 0, 0);
         for seed in 0..600 {
             let preset = random_preset(seed, Size::SMALL);
             losses.insert(preset.loss.name());
             optimizers.insert(optimizer(preset.optimizer));
             precisions.insert(precision(preset.precision));
             single += usize::from(preset.input.batch == 1);
+            accumulated += usize::from(preset.train.is_some_and(|train| train.accumulate > 1));
             with_data += usize::from(preset.data.is_some());
             with_classes += usize::from(preset.data.is_some() && preset.loss.wants_classes());
             let units = match preset.layers.last() {
@@ -278,7 +284,7 @@ mod tests {
             (losses.len(), optimizers.len(), precisions.len()),
             (LossSpec::NAMES.len(), OptimizerSpec::NAMES.len() + 2, 4)
         );
-        assert!(single > 20 && one_class > 2, "{single} {one_class}");
+        assert!(single > 20 && one_class > 2 && accumulated > 20, "{single} {one_class} {accumulated}");
         assert!((240..=380).contains(&with_data) && with_classes > 60, "{with_data} {with_classes}");
     }
 }

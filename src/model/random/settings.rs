@@ -36,3 +36,8 @@ pub(super) fn train(draw: &mut Draw) -> Option<TrainSpec> {
         accumulate: 1,
     })
 }
+
+/// The batches whose mean gradient makes a step of training: one for most networks.
+pub(super) fn accumulated(draw: &mut Draw) -> usize {
+    if draw.coin(0.3) { draw.between(2, 4) } else { 1 }
+}

@@ -28,7 +28,7 @@ const ROWS_ALIGN: usize = 16;
 pub(super) fn run(rw: &mut Rewriter, _: &Goal) {
     let losses = rw.find(|kind| matches!(kind, OpKind::SoftmaxCeFused(_)));
     for loss in losses {
-        if let Some(classifier) = Classifier::find(rw.program(), loss) {
+        if let Some(classifier) = Classifier::find(rw.program(), loss, LARGE_SCORES) {
             classifier.fuse(rw);
         }
     }
@@ -40,23 +40,27 @@ fn chunk_rows(rows: usize, classes: usize) -> usize {
     rows.div_ceil(rows.div_ceil(most)).next_multiple_of(ROWS_ALIGN)
 }
 
-/// The operations that become one, by number.
-struct Classifier {
-    product: usize,
-    loss: usize,
-    weight: usize,
-    bias: Option<usize>,
+/// The operations of a last dense layer with its loss and its gradients, by number.
+pub(super) struct Classifier {
+    pub(super) product: usize,
+    pub(super) loss: usize,
+    pub(super) weight: usize,
+    pub(super) bias: Option<usize>,
     /// The gradient of the layer's input, with the derivative of an activation in front that is fused with it.
-    input: Option<(usize, Option<Activation>)>,
+    pub(super) input: Option<(usize, Option<Activation>)>,
+    /// What they are as one operation.
     kind: ops::ClassifierCe,
 }
 
 impl Classifier {
-    /// The classifier of a loss, where it is large enough and nothing else reads its scores or their gradient.
-    fn find(program: &Program, loss: usize) -> Option<Self> {
+    /// The classifier of a loss, where its scores take more than so many bytes and nothing else reads them or their
+    /// gradient.
+    pub(super) fn find(program: &Program, loss: usize, large: usize) -> Option<Self> {
         let ops = &program.ops;
-        let OpKind::SoftmaxCeFused(SoftmaxCeFused { rows, classes, smoothing }) = ops[loss].kind else { return None };
-        if rows.checked_mul(classes)?.checked_mul(size_of::<f32>())? <= LARGE_SCORES {
+        let OpKind::SoftmaxCeFused(SoftmaxCeFused { rows, classes, smoothing, parts: 1 }) = ops[loss].kind else {
+            return None;
+        };
+        if program.value(ops[loss].arg("logits")?).bytes() <= large as u64 {
             return None;
         }
         let (scores, gradient) = (ops[loss].arg("logits")?, ops[loss].arg("dlogits")?);

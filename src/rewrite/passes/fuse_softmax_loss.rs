@@ -32,7 +32,7 @@ fn fuse(rw: &mut Rewriter, uses: &Uses, reader: usize) {
         ("loss", rw.op(mean).arg("loss")),
         ("accuracy", accuracy.and_then(|i| rw.op(i).arg("accuracy"))),
     ];
-    let kind = OpKind::SoftmaxCeFused(ops::SoftmaxCeFused { rows, classes, smoothing });
+    let kind = OpKind::SoftmaxCeFused(ops::SoftmaxCeFused { rows, classes, smoothing, parts: 1 });
     let mut fused = merged(softmax, op, kind, &bound);
     let mut taken = vec![producer];
     for number in accuracy.into_iter().chain([mean]) {

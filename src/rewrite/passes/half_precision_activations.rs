@@ -14,7 +14,8 @@ pub(super) fn run(rw: &mut Rewriter, goal: &Goal) {
     }
 }
 
-/// By value, whether it is an activation or the gradient of one, or shares its memory.
+/// By value, whether it is an activation or the gradient of one, or shares its memory; also in a program in `f64`, which
+/// says what another would store so.
 #[must_use]
 pub fn stored_in_half(program: &Program) -> Vec<bool> {
     let homes = homes(program);
@@ -28,7 +29,7 @@ fn homes(program: &Program) -> Vec<bool> {
         for (slot, arg) in op.args.iter().enumerate() {
             if let Some(id) = arg
                 && op.kind.is_activation(slot)
-                && program.value(*id).dtype == DType::F32
+                && matches!(program.value(*id).dtype, DType::F32 | DType::F64)
                 && program.value(*id).param.is_none()
             {
                 homes[program.root(*id).0.0 as usize] = true;

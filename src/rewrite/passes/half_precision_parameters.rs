@@ -33,7 +33,19 @@ pub(super) fn run(rw: &mut Rewriter, goal: &Goal) {
         }
     }
     let after = rw.view(format!("params.{half}.new"), flat, len);
-    (0..rw.len()).for_each(|number| rw.bind(number, "shadow", after));
+    for number in 0..rw.len() {
+        let op = rw.op(number);
+        let Some(update) = op.kind.update() else { continue };
+        let Some(masters) = op.args[update.param[1]] else { continue };
+        let (start, own) = (rw.program().root(masters).1, rw.program().value(masters).shape.len());
+        // A path of a network updates some of the parameters at a time.
+        let mut copy = after;
+        if own < len {
+            copy = rw.view(format!("params.{half}.{start}.new"), flat, own);
+            rw.value_mut(copy).alias = Some(Alias { of: flat, start });
+        }
+        rw.bind(number, "shadow", copy);
+    }
 }
 
 /// The copies of single parameters, by name.

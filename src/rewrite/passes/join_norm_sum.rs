@@ -9,7 +9,7 @@ use crate::rewrite::rewriter::{Rewriter, set};
 use crate::rewrite::uses::join_readers;
 
 pub(super) fn run(rw: &mut Rewriter, _: &Goal) {
-    join_readers(rw, |kind| matches!(kind, OpKind::BatchNorm(ops::BatchNorm { act: None, .. })), joined);
+    join_readers(rw, "y", |kind| matches!(kind, OpKind::BatchNorm(ops::BatchNorm { act: None, .. })), joined);
 }
 
 fn joined(program: &Program, norm: &Op, sum: &Op, out: LValueId) -> Option<Op> {

@@ -8,7 +8,7 @@ use crate::rewrite::rewriter::{Rewriter, made_like};
 use crate::rewrite::uses::join_readers;
 
 pub(super) fn run(rw: &mut Rewriter, _: &Goal) {
-    join_readers(rw, |kind| matches!(kind, OpKind::Add(_)), joined);
+    join_readers(rw, "y", |kind| matches!(kind, OpKind::Add(_)), joined);
 }
 
 fn joined(_: &Program, add: &Op, reader: &Op, sum: LValueId) -> Option<Op> {

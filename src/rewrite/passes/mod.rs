@@ -18,10 +18,13 @@ mod fused_classifier;
 mod fused_optimizer;
 mod half_precision_activations;
 mod half_precision_parameters;
+mod join_gradient_sum;
 mod join_norm_sum;
+mod join_product_sum;
 mod join_sum_activation;
 mod loss_scaling;
 mod relu_bit_mask;
+mod split_classifier;
 mod tickets;
 
 use super::pass::{Goal, Pass, When};
@@ -33,6 +36,7 @@ const LARGE_ON_CPU: When =
     ("on a CPU, where the scores would take more than 16 MiB", |goal| goal.fuses() && !goal.is_gpu());
 const GPU: When = ("on a GPU", Goal::is_gpu);
 const FEW_CLASSES: When = ("on a GPU, for up to 32 classes and small layers", Goal::is_gpu);
+const LARGE_ON_GPU: When = ("on a GPU, where the scores would take more than 64 MiB", Goal::is_gpu);
 const LARGE_MASKS: When = ("on a GPU, for networks of 16 million parameters and more", Goal::is_gpu);
 const IN_HALF: When = ("on a GPU in bf16 and f16", |goal| goal.half().is_some());
 const IN_F16: When = ("on a GPU in f16", Goal::scales_loss);
@@ -45,7 +49,7 @@ fn updates_early(goal: &Goal) -> bool {
 }
 
 /// Every pass, in order.
-pub const PASSES: [Pass; 18] = [
+pub const PASSES: [Pass; 21] = [
     Pass::new(
         "fuse_bias",
         FUSING,
@@ -113,6 +117,18 @@ pub const PASSES: [Pass; 18] = [
         half_precision_activations::run,
     ),
     Pass::new(
+        "join_product_sum",
+        GPU,
+        "A product adds what is summed with its result: the end of a residual block.",
+        join_product_sum::run,
+    ),
+    Pass::new(
+        "join_gradient_sum",
+        GPU,
+        "The gradient of a layer or RMS normalisation adds the gradient that goes around its residual block.",
+        join_gradient_sum::run,
+    ),
+    Pass::new(
         "fused_classifier",
         FEW_CLASSES,
         "The last dense layer of a classifier, its loss and the gradient of its input become one operation.",
@@ -147,6 +163,12 @@ pub const PASSES: [Pass; 18] = [
         IN_F16,
         "The gradient of the loss is multiplied by a scale, which an operation before the optimizer's adapts.",
         loss_scaling::run,
+    ),
+    Pass::new(
+        "split_classifier",
+        LARGE_ON_GPU,
+        "The last dense layer of a classifier, its loss and its gradients are computed for some rows after others.",
+        split_classifier::run,
     ),
     Pass::new(
         "tickets",

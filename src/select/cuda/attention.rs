@@ -1,30 +1,87 @@
-//! Which types of `attention.cu` do an operation, and with which tiles.
+//! Which types of `attention.cu` and `attention_mma.cu` do an operation, and with which tiles.
 
 use super::elementwise::dropout_scale;
-use super::{CustomKernel, KernelFile, KernelSpec, Real};
+use super::{CustomKernel, KernelFile, KernelSpec, Offer, Real, Route};
 use crate::ops::{self, AttentionGeometry, OpKind, dropout_threshold};
 use crate::select::CudaFacts;
 
-/// Multiplications and additions of all multiprocessors in a microsecond, as far as these kernels come.
+/// Multiplications and additions of all multiprocessors in a microsecond, as far as these kernels come: in floats, and
+/// on tensor cores with factors of 16 bits and of TF32.
 const FLOPS_PER_US: f64 = 1e7;
+const HALF_FLOPS_PER_US: f64 = 1.5e8;
+const TF32_FLOPS_PER_US: f64 = 6e7;
 
 /// What a phase costs in microseconds.
 const PHASE_US: f64 = 1.5;
 
+/// Features of a head at most for which tensor cores are used.
+const MOST_MMA_DIM: usize = 128;
+
+/// The geometry of attention or its gradient, and which of them it is.
+const fn geometry(kind: &OpKind) -> Option<(&AttentionGeometry, bool)> {
+    match kind {
+        OpKind::Attention(ops::Attention { geometry }) => Some((geometry, false)),
+        OpKind::AttentionBwd(ops::AttentionBwd { geometry }) => Some((geometry, true)),
+        _ => None,
+    }
+}
+
 /// Every type of this family for an operation.
 #[must_use]
-pub fn kernels(kind: &OpKind, real: Real, _: &CudaFacts) -> Vec<CustomKernel> {
-    let (template, g) = match kind {
-        OpKind::Attention(ops::Attention { geometry }) => ("Attention", geometry),
-        OpKind::AttentionBwd(ops::AttentionBwd { geometry }) => ("AttentionBwd", geometry),
-        _ => return Vec::new(),
+pub fn kernels(kind: &OpKind, real: Real, gpu: &CudaFacts) -> Vec<CustomKernel> {
+    let Some((g, is_backward)) = geometry(kind).filter(|(g, _)| g.pairs() > 0) else { return Vec::new() };
+    let angles = if g.rotary { 8 * g.positions * (g.head_dim / 2) } else { 0 };
+    let sums = if is_backward { 4 * g.batch * g.heads * g.positions } else { 0 };
+    let phases = if is_backward || g.rotary { 2.0 } else { 1.0 };
+    // The gradient computes the scores and their gradient twice.
+    let flops = kind.flops() as f64 * if is_backward { 1.4 } else { 1.0 };
+    let code = |tail: String, file: KernelFile, template, shape: String, rate: f64| CustomKernel {
+        tail: format!("{}_{tail}_v0", real.name()),
+        spec: KernelSpec::new(file, template, shape),
+        work_bytes: (angles + sums) as u64,
+        cost_us: phases * PHASE_US + flops / rate,
     };
-    if g.pairs() == 0 {
-        return Vec::new();
-    }
-    let is_backward = template == "AttentionBwd";
     let tile = tile(g.head_dim);
-    let AttentionGeometry { batch, positions, heads, kv_heads, head_dim, causal, rotary, dropout, stream, .. } = *g;
+    let template = if is_backward { "AttentionBwd" } else { "Attention" };
+    let plain = code(format!("tiles{tile}"), KernelFile::Attention, template, shape(g, real, tile), FLOPS_PER_US);
+    let mut out = vec![plain];
+    if mma_supports(g, real, gpu).is_ok() {
+        let MmaTiles { warps, streamed, buffers } = MmaTiles::of(g.head_dim, real);
+        let template = if is_backward { "AttentionMmaBwd" } else { "AttentionMma" };
+        let shape = format!("AttendMma<{}, {warps}, {streamed}, {buffers}>", shape(g, real, tile));
+        let rate = if real == Real::Tf32 { TF32_FLOPS_PER_US } else { HALF_FLOPS_PER_US };
+        out.push(code(format!("mma{}x{streamed}", 16 * warps), KernelFile::AttentionMma, template, shape, rate));
+    }
+    out
+}
+
+/// The member on tensor cores, where there is none for an attention, with the reason.
+pub(super) fn refused(kind: &OpKind, real: Real, gpu: &CudaFacts) -> Option<Offer> {
+    let (g, _) = geometry(kind)?;
+    let cost = Err(mma_supports(g, real, gpu).err()?);
+    Some(Offer { route: Route::Own(u8::MAX), tail: format!("{}_mma_v0", real.name()), work_bytes: 0, cost })
+}
+
+/// Whether tensor cores do this attention, and why not.
+fn mma_supports(g: &AttentionGeometry, real: Real, gpu: &CudaFacts) -> Result<(), String> {
+    if real == Real::F32 {
+        return Err("tensor cores would round f32 to TF32".into());
+    }
+    if gpu.capability.0 < 8 {
+        return Err(format!("capability {}.{} lacks the instructions", gpu.capability.0, gpu.capability.1));
+    }
+    if g.head_dim % 8 != 0 || g.head_dim > MOST_MMA_DIM {
+        return Err(format!("heads of {} features are no multiple of 8 up to {MOST_MMA_DIM}", g.head_dim));
+    }
+    if g.batch * g.heads * g.positions > i32::MAX as usize {
+        return Err("there are more rows than it counts".into());
+    }
+    Ok(())
+}
+
+/// The C++ type of an attention, with the tile of the kernels in floats.
+fn shape(g: &AttentionGeometry, real: Real, tile: usize) -> String {
+    let AttentionGeometry { batch, positions, heads, kv_heads, head_dim, causal, rotary, dropout, stream } = *g;
     let sizes = format!("{batch}, {positions}, {heads}, {kv_heads}, {head_dim}, {causal}, {rotary}");
     let (threshold, kept) = if g.has_dropout() {
         (dropout_threshold(dropout.get()), dropout_scale(dropout.get()))
@@ -32,18 +89,7 @@ pub fn kernels(kind: &OpKind, real: Real, _: &CudaFacts) -> Vec<CustomKernel> {
         (0, "0u".to_owned())
     };
     let scale = (g.scale() as f32).to_bits();
-    let shape = format!("Attend<{}, {sizes}, {scale:#010x}u, {threshold}u, {kept}, {stream}u, {tile}>", real.cpp());
-    let angles = if rotary { 8 * positions * (head_dim / 2) } else { 0 };
-    let sums = if is_backward { 4 * batch * heads * positions } else { 0 };
-    let phases = if is_backward || rotary { 2.0 } else { 1.0 };
-    // The gradient computes the scores and their gradient twice.
-    let flops = kind.flops() as f64 * if is_backward { 1.4 } else { 1.0 };
-    vec![CustomKernel {
-        tail: format!("{}_tiles{tile}_v0", real.name()),
-        spec: KernelSpec::new(KernelFile::Attention, template, shape),
-        work_bytes: (angles + sums) as u64,
-        cost_us: phases * PHASE_US + flops / FLOPS_PER_US,
-    }]
+    format!("Attend<{}, {sizes}, {scale:#010x}u, {threshold}u, {kept}, {stream}u, {tile}>", real.cpp())
 }
 
 /// The positions of a tile: of the largest of which five fit into the shared memory of a block on every GPU.
@@ -52,6 +98,26 @@ const fn tile(head_dim: usize) -> usize {
         0..=64 => 64,
         65..=128 => 32,
         _ => 16,
+    }
+}
+
+/// The tiles of the kernels on tensor cores: warps, each of which owns 16 positions, the streamed positions, and how
+/// many tiles of these there are in shared memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct MmaTiles {
+    warps: usize,
+    streamed: usize,
+    buffers: usize,
+}
+
+impl MmaTiles {
+    /// The largest that fit into the shared memory of a block on every GPU.
+    const fn of(head_dim: usize, real: Real) -> Self {
+        match head_dim * real.size() {
+            0..=128 => Self { warps: 4, streamed: 64, buffers: 2 },
+            129..=256 => Self { warps: 4, streamed: 32, buffers: 2 },
+            _ => Self { warps: 2, streamed: 32, buffers: 1 },
+        }
     }
 }
 
@@ -86,9 +152,37 @@ mod tests {
             stream: 3,
         };
         let gpu = Target::h200().as_cuda().unwrap();
-        let found = kernels(&OpKind::AttentionBwd(ops::AttentionBwd { geometry: g }), Real::Bf16, &gpu).remove(0);
+        let kind = OpKind::AttentionBwd(ops::AttentionBwd { geometry: g });
+        let [found, mma] = kernels(&kind, Real::Bf16, &gpu).try_into().unwrap();
         let shape = "Attend<bf16, 2, 70, 4, 2, 16, true, true, 0x3e800000u, 2147483648u, 0x40000000u, 3u, 64>";
         assert_eq!(found.spec.ty(), format!("AttentionBwd<{shape}>"));
         assert_eq!((found.work_bytes, found.tail.as_str()), (8 * 70 * 8 + 4 * 2 * 4 * 70, "bf16_tiles64_v0"));
+        assert_eq!(mma.spec.ty(), format!("AttentionMmaBwd<AttendMma<{shape}, 4, 64, 2>>"));
+        assert_eq!((mma.work_bytes, mma.tail.as_str()), (found.work_bytes, "bf16_mma64x64_v0"));
+        assert!(mma.cost_us < found.cost_us && refused(&kind, Real::Bf16, &gpu).is_none());
+        // What has no such member says why.
+        let of = |head_dim: usize, real: Real, capability: (u32, u32)| {
+            let kind = OpKind::Attention(ops::Attention { geometry: AttentionGeometry { head_dim, ..g } });
+            let gpu = CudaFacts { capability, ..gpu };
+            assert_eq!(kernels(&kind, real, &gpu).len(), 1);
+            refused(&kind, real, &gpu).unwrap().cost.unwrap_err()
+        };
+        assert!(of(16, Real::F32, (9, 0)).contains("round f32"));
+        assert!(of(12, Real::Bf16, (9, 0)).contains("multiple of 8") && of(136, Real::F16, (9, 0)).contains("136"));
+        assert!(of(16, Real::Tf32, (7, 5)).contains("7.5"));
+    }
+
+    #[test]
+    fn tiles_of_tensor_cores_fit_into_shared_memory() {
+        const LEAST: usize = 99 << 10;
+        for (real, head_dim) in
+            [Real::Tf32, Real::Bf16, Real::F16].into_iter().flat_map(|r| (1..=16).map(move |d| (r, 8 * d)))
+        {
+            let MmaTiles { warps, streamed, buffers } = MmaTiles::of(head_dim, real);
+            let each = 16 / real.size();
+            let (row, own) = ((head_dim.next_multiple_of(2 * each) + each) * real.size(), 16 * warps);
+            let bytes = 2 * own * row + 2 * buffers * streamed * row + 8 * buffers * streamed + own * streamed / 8;
+            assert!(bytes <= LEAST, "{real:?} {head_dim}: {bytes}");
+        }
     }
 }

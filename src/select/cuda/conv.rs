@@ -153,10 +153,12 @@ pub fn kernels(kind: &OpKind, real: Real, gpu: &CudaFacts) -> Vec<CustomKernel> 
         found.push(problem.direct());
     }
     found.sort_by(|a, b| b.cost_us.total_cmp(&a.cost_us));
-    // These stay whatever the model says of them: they are few, and mostly faster.
+    // These stay whatever the model says of them: they are few, and mostly faster. They are made for padding that is the
+    // same on both sides.
     let special = [problem.wgmma(gpu.capability), problem.taps(), problem.thin(), problem.sliced()];
+    let special = if g.is_padded_alike() { special } else { [const { None }; 4] };
     let special: Vec<CustomKernel> = special.into_iter().flatten().collect();
-    let beaten = !special.is_empty() || gpu.has_cudnn && kind != Kind::BackwardW;
+    let beaten = !special.is_empty() || gpu.has_cudnn && g.is_padded_alike() && kind != Kind::BackwardW;
     let is_long = found.last().is_some_and(|best| best.cost_us > LONG_US);
     let most = if tensor && beaten && is_long { 1 } else { MOST };
     let mut found = found.split_off(found.len().saturating_sub(most));

@@ -51,6 +51,9 @@ pub fn dnn_supports(kind: &OpKind, _real: Real) -> Result<(), String> {
     if elements(g).contains(&0) {
         return Err("there is nothing to compute".into());
     }
+    if !g.is_padded_alike() {
+        return Err("cuDNN is not used where the padding is on one side".into());
+    }
     Ok(())
 }
 

@@ -69,6 +69,12 @@ pub fn kernels(kind: &OpKind, real: Real, gpu: &CudaFacts) -> Vec<CustomKernel> 
         OpKind::Multiply(ops::Multiply { len }) if len > 0 => {
             vec![flat(real, array("Multiply", real, &[t], len), 3 * len * size)]
         }
+        OpKind::Scale(ops::Scale { len, factor }) if len > 0 => {
+            let bits = (factor.get() as f32).to_bits();
+            let numbers = vec![len as u64, bits.into()];
+            let spec = spec("Scale", format!("{t}, {len}, {bits:#010x}u"));
+            vec![flat(real, spec.with_general(format!("{t}, {}, ANY", any_length(real, len)), numbers), 2 * len * size)]
+        }
         OpKind::Dropout { .. } | OpKind::DropoutBwd { .. } => dropout(kind, real).into_iter().collect(),
         OpKind::SignBits(ops::SignBits { len }) if len > 0 && len.is_multiple_of(8) => {
             let general = spec("SignBits", format!("{t}, {len}"))

@@ -5,7 +5,8 @@
 //! numbers has specialised members alone: it is compiled for every new size.
 
 use super::spec::KernelFile::{
-    self, Attention, Clear, Conv, Elementwise, Feed, Gemm, Joined, Loss, Norm, Optimizer, Pool, Rates, Sequence,
+    self, Attention, AttentionMma, Clear, Conv, Elementwise, Feed, Gemm, Joined, Loss, Norm, Optimizer, Pool, Rates,
+    Recurrent, Sequence,
 };
 
 /// A family of custom kernels: one template of a file in `kernels/`.
@@ -47,7 +48,7 @@ const ROWS: &str = "type, vectors";
 const POINTS: &str = "type, function, threads, loads under way";
 
 /// All of them.
-pub const FAMILIES: [KernelFamily; 74] = [
+pub const FAMILIES: [KernelFamily; 84] = [
     family(Gemm, "GemmSimt", PRODUCT, &["rows", "columns", "depth", "splits"]),
     family(Gemm, "GemmMma", PRODUCT, &["rows", "columns", "depth", "splits"]),
     family(Gemm, "GemmDirect", SIZES, &[]),
@@ -82,6 +83,7 @@ pub const FAMILIES: [KernelFamily; 74] = [
     family(Elementwise, "AddAct", "type, functions, two classes of length", &["length"]),
     family(Elementwise, "Add", ARRAY, &["length"]),
     family(Elementwise, "Multiply", ARRAY, &["length"]),
+    family(Elementwise, "Scale", ARRAY, &["length", "factor"]),
     family(Elementwise, "BiasAdd", ARRAY, &["length", "columns"]),
     family(Elementwise, "BiasGrad", "type, sum or total, one phase or two, vectors", &["rows", "columns", "chunks"]),
     family(Elementwise, "Transpose", "type, vectors, two classes of size", &["samples", "rows", "columns"]),
@@ -98,11 +100,20 @@ pub const FAMILIES: [KernelFamily; 74] = [
     family(Joined, "Slice", ROWS, &["rows", "columns", "from", "width"]),
     family(Sequence, "Embedding", ROWS, &["rows", "vocabulary", "units"]),
     family(Sequence, "EmbeddingBwd", SIZES, &[]),
+    family(Sequence, "EmbeddingBwdRows", SIZES, &[]),
     family(Sequence, "AddSinusoids", SIZES, &[]),
     family(Sequence, "Take", ROWS, &["samples", "positions", "columns", "position"]),
     family(Sequence, "TakeBwd", ROWS, &["samples", "positions", "columns", "position"]),
     family(Attention, "Attention", SIZES, &[]),
     family(Attention, "AttentionBwd", SIZES, &[]),
+    family(Recurrent, "Recurrence", SIZES, &[]),
+    family(Recurrent, "RecurrenceBwd", SIZES, &[]),
+    family(Recurrent, "RecurrenceHeld", SIZES, &[]),
+    family(Recurrent, "RecurrenceHeldBwd", SIZES, &[]),
+    family(Recurrent, "RecurrenceGrid", SIZES, &[]),
+    family(Recurrent, "RecurrenceGridBwd", SIZES, &[]),
+    family(AttentionMma, "AttentionMma", SIZES, &[]),
+    family(AttentionMma, "AttentionMmaBwd", SIZES, &[]),
     family(Loss, "SoftmaxCe", "type, smoothing, lanes, vectors", &["rows", "classes"]),
     family(Loss, "SoftmaxCeGrad", "type, smoothing, vectors, two classes of size", &["rows", "classes"]),
     family(Loss, "SoftmaxCeFused", "type, smoothing, threads, lanes, vectors", &["rows", "classes", "blocks"]),

@@ -29,9 +29,7 @@ pub fn kernels(kind: &OpKind, real: Real, gpu: &CudaFacts) -> Vec<CustomKernel> 
         OpKind::SoftmaxCeGrad(ops::SoftmaxCeGrad { rows, classes, smoothing }) if rows * classes > 0 => {
             softmax_grad(real, rows, classes, &cpp_bits(smoothing.get()))
         }
-        OpKind::SoftmaxCeFused(ops::SoftmaxCeFused { rows, classes, smoothing }) if rows * classes > 0 => {
-            softmax_fused(real, rows, classes, &cpp_bits(smoothing.get()), most)
-        }
+        OpKind::SoftmaxCeFused(op) if op.rows * op.classes > 0 => softmax_fused(real, &op, most),
         OpKind::DenseCe(ops::DenseCe { rows, features, classes, .. }) if rows * features * classes > 0 => {
             dense(real, kind, gpu.multiprocessors.max(1) as usize)
         }
@@ -158,15 +156,18 @@ fn softmax_grad(real: Real, rows: usize, classes: usize, smoothing: &str) -> Vec
     vec![code(real, "flat", spec, 0, LAUNCH_US + (2 * rows * classes * real.size()) as f64 / BYTES_PER_US)]
 }
 
-fn softmax_fused(real: Real, rows: usize, classes: usize, smoothing: &str, most: usize) -> Vec<CustomKernel> {
-    let lanes = lanes(classes);
+fn softmax_fused(real: Real, op: &ops::SoftmaxCeFused, most: usize) -> Vec<CustomKernel> {
+    let ops::SoftmaxCeFused { rows, classes, smoothing, parts } = *op;
+    let (smoothing, lanes) = (cpp_bits(smoothing.get()), lanes(classes));
     let bytes = (2 * rows * classes * real.size()) as f64;
     let type_of = |lanes: usize, threads: usize, blocks: usize| {
         let (t, held) = (real.cpp(), held_row(real, classes, lanes));
-        let arguments = format!("{t}, {rows}, {classes}, {smoothing}, {lanes}, {threads}, {blocks}");
+        let of = if parts == 1 { String::new() } else { format!(", {parts}") };
+        let own = if parts == 1 { String::new() } else { format!(", {held}{of}") };
+        let arguments = format!("{t}, {rows}, {classes}, {smoothing}, {lanes}, {threads}, {blocks}{own}");
         // A thread without a row adds nothing.
         let (threads, any) = if blocks == 1 { (threads.next_power_of_two(), "1") } else { (threads, "ANY") };
-        let general = format!("{t}, ANY, ANY, {smoothing}, {lanes}, {threads}, {any}, {held}");
+        let general = format!("{t}, ANY, ANY, {smoothing}, {lanes}, {threads}, {any}, {held}{of}");
         let numbers = vec![rows as u64, classes as u64, blocks as u64];
         small("SoftmaxCeFused", arguments, false).with_general(general, numbers)
     };

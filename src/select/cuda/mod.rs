@@ -19,6 +19,7 @@ mod optimizer;
 mod pool;
 mod rates;
 mod real;
+mod recurrent;
 mod sequence;
 mod spec;
 mod times;
@@ -75,6 +76,7 @@ pub fn custom_kernels(kind: &OpKind, real: Real, gpu: &CudaFacts) -> Vec<CustomK
         elementwise::kernels,
         sequence::kernels,
         attention::kernels,
+        recurrent::kernels,
         loss::kernels,
         optimizer::kernels,
         rates::kernels,
@@ -118,6 +120,7 @@ pub(crate) fn offers(kind: &OpKind, real: Real, gpu: &CudaFacts) -> Vec<Offer> {
             cost: Ok(code.cost_us),
         })
         .collect();
+    out.extend(attention::refused(kind, real, gpu));
     let rest = epilogue_us(kind, real);
     // The library ranks its algorithms itself, and is often wrong: several are offered, to be timed.
     let several = |route: fn(u8) -> Route, name: &str, count: u8, work_bytes: u64, cost: Result<f64, String>| {

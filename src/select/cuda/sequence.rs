@@ -51,8 +51,13 @@ pub fn kernels(kind: &OpKind, real: Real, _: &CudaFacts) -> Vec<CustomKernel> {
             let arguments = format!("{t}, {rows}, {vocab}, {units}, {v}, {accumulate}");
             let kernel = of(KernelFile::Sequence, "EmbeddingBwd", arguments, v, bytes);
             // Every row of the table looks through all tokens.
-            let looks = (4 * vocab * rows) as f64 / CACHED_BYTES_PER_US;
-            CustomKernel { cost_us: kernel.cost_us + looks, ..kernel }
+            let looks_us = |each: usize| (4 * vocab.div_ceil(each) * rows) as f64 / CACHED_BYTES_PER_US;
+            let one = CustomKernel { cost_us: kernel.cost_us + looks_us(1), ..kernel.clone() };
+            let Some(each) = rows_of_block(vocab, units) else { return vec![one] };
+            let arguments = format!("{t}, {rows}, {vocab}, {units}, {v}, {each}, {accumulate}");
+            let spec = KernelSpec::new(KernelFile::Sequence, "EmbeddingBwdRows", arguments);
+            let tail = format!("{}_rows{each}_{}_v0", real.name(), width_name(v));
+            return vec![one, CustomKernel { tail, spec, cost_us: kernel.cost_us + looks_us(each), ..kernel }];
         }
         &OpKind::AddSinusoids(ops::AddSinusoids { n, positions, cols }) if n * positions * cols > 0 => {
             of(KernelFile::Sequence, "AddSinusoids", format!("{t}, {n}, {positions}, {cols}"), 1, bytes)
@@ -71,6 +76,15 @@ pub fn kernels(kind: &OpKind, real: Real, _: &CudaFacts) -> Vec<CustomKernel> {
         }
         _ => return Vec::new(),
     }]
+}
+
+/// Rows of a table that a block of its gradient has, where there are many rows and their sums fit into shared memory.
+fn rows_of_block(vocab: usize, units: usize) -> Option<usize> {
+    /// Fewer rows give each multiprocessor too little to do at a time.
+    const MANY: usize = 4096;
+    /// Floats of the sums: four blocks share a multiprocessor.
+    const FLOATS: usize = 12 << 10;
+    [16, 8, 4].into_iter().find(|each| vocab >= MANY && each * units <= FLOATS)
 }
 
 /// The greatest number that divides both; the other one where one is zero.
@@ -100,5 +114,19 @@ mod tests {
         assert_eq!(only(&part(3), Real::F32), ("Slice<float, 5, 1, 24, 3, 12>".into(), "f32_scalar_v0".into()));
         let take = OpKind::Take(ops::Take { n: 2, positions: 3, cols: 7, at: 2 });
         assert_eq!(only(&take, Real::F16).0, "Take<f16, 2, 3, 7, 2, 1>");
+    }
+
+    #[test]
+    fn blocks_have_several_rows_of_a_large_table() {
+        let gpu = Target::h200().as_cuda().unwrap();
+        let of = |vocab: usize, units: usize| {
+            let op = ops::EmbeddingBwd { rows: 16_384, vocab, units, accumulate: true };
+            kernels(&OpKind::EmbeddingBwd(op), Real::Bf16, &gpu)
+        };
+        let [one, several] = of(50_304, 768).try_into().unwrap();
+        assert_eq!(several.spec.ty(), "EmbeddingBwdRows<bf16, 16384, 50304, 768, 8, 16, true>");
+        assert_eq!(several.tail, "bf16_rows16_vec8_v0");
+        assert!(several.cost_us * 4.0 < one.cost_us, "{} {}", several.cost_us, one.cost_us);
+        assert_eq!((of(96, 384).len(), of(50_304, 8_192).len()), (1, 1));
     }
 }

@@ -17,6 +17,9 @@ pub enum KernelFile {
     Joined,
     Sequence,
     Attention,
+    Recurrent,
+    /// Attention on tensor cores.
+    AttentionMma,
     Loss,
     Optimizer,
     Rates,
@@ -28,7 +31,7 @@ pub enum KernelFile {
 
 impl KernelFile {
     /// All of them, in the order in which a source holds them.
-    pub const ALL: [Self; 13] = [
+    pub const ALL: [Self; 15] = [
         Self::Gemm,
         Self::Conv,
         Self::Norm,
@@ -37,6 +40,8 @@ impl KernelFile {
         Self::Joined,
         Self::Sequence,
         Self::Attention,
+        Self::Recurrent,
+        Self::AttentionMma,
         Self::Loss,
         Self::Optimizer,
         Self::Rates,
@@ -56,11 +61,22 @@ impl KernelFile {
             Self::Joined => "joined.cu",
             Self::Sequence => "sequence.cu",
             Self::Attention => "attention.cu",
+            Self::Recurrent => "recurrent.cu",
+            Self::AttentionMma => "attention_mma.cu",
             Self::Loss => "loss.cu",
             Self::Optimizer => "optimizer.cu",
             Self::Rates => "rates.cu",
             Self::Feed => "feed.cu",
             Self::Clear => "clear.cu",
+        }
+    }
+
+    /// The file whose types it builds on; a source holds it in front.
+    #[must_use]
+    pub const fn base(self) -> Option<Self> {
+        match self {
+            Self::AttentionMma => Some(Self::Attention),
+            _ => None,
         }
     }
 }
@@ -123,6 +139,9 @@ pub struct KernelSpec {
     pub declarations: String,
     /// Blocks of a cluster. Where there are several, they belong together and share a launch with no other operation.
     pub cluster_blocks: usize,
+    /// Whether blocks wait for each other, so that all of them must be resident at once. Such a launch is a cooperative
+    /// one, which the driver refuses where they do not fit, and belongs to no other operation.
+    pub blocks_meet: bool,
     /// Whether multiprocessors should give their whole cache to shared memory. A sequence of small products runs faster
     /// where no multiprocessor has to change how it divides its memory from one launch to the next; what streams
     /// through the first-level cache runs slower so, and is left to the driver.
@@ -141,6 +160,7 @@ impl KernelSpec {
             arguments,
             declarations: String::new(),
             cluster_blocks: 1,
+            blocks_meet: false,
             prefers_shared_memory: false,
             pdl: Pdl::default(),
             member: Member::Specialised { general: None },

@@ -304,5 +304,11 @@ const fn tab_info(tab: Tab) -> Info {
         Tab::Runs => {
             Info::new("Runs", icons::RECENT, keys(CTRL, Key::Num7), "Every run that was kept, to compare and to export")
         }
+        Tab::Recordings => Info::new(
+            "Recordings",
+            icons::STEPS,
+            keys(CTRL, Key::Num9),
+            "Each kind of step that the run recorded, and which one every step used",
+        ),
     }
 }

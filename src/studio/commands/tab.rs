@@ -13,10 +13,11 @@ pub enum Tab {
     Predictions,
     Runs,
     Verify,
+    Recordings,
 }
 
 impl Tab {
-    pub const ALL: [Self; 8] = [
+    pub const ALL: [Self; 9] = [
         Self::Train,
         Self::StepGraph,
         Self::Arena,
@@ -25,6 +26,7 @@ impl Tab {
         Self::Predictions,
         Self::Runs,
         Self::Verify,
+        Self::Recordings,
     ];
 
     /// The name on the tab.
@@ -39,6 +41,7 @@ impl Tab {
             Self::Predictions => "Predictions",
             Self::Verify => "Verify",
             Self::Runs => "Runs",
+            Self::Recordings => "Recordings",
         }
     }
 }

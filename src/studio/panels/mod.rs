@@ -18,6 +18,7 @@ pub mod palette;
 pub mod plan_changes;
 pub mod plan_state;
 pub mod predictions;
+pub mod recordings;
 pub mod run_tools;
 pub mod runs;
 pub mod status;

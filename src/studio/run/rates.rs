@@ -103,6 +103,7 @@ mod tests {
             loss_scale: f32::NAN,
             step_us: 8.0,
             feed_us: 2.0,
+            ..StepReport::default()
         };
         vec![report; count]
     }

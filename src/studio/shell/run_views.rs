@@ -8,6 +8,7 @@ use crate::studio::view_models::panels::data::DataPanelView;
 use crate::studio::view_models::panels::help::HelpView;
 use crate::studio::view_models::panels::modals::ModalsView;
 use crate::studio::view_models::panels::predictions::PredictionsPanelView;
+use crate::studio::view_models::panels::recordings::RecordingsPanelView;
 use crate::studio::view_models::panels::runs::RunsPanelView;
 use crate::studio::view_models::panels::top_bar::{DeviceView, TopBarView, TransportView};
 use crate::studio::view_models::panels::train::{MetricPrices, MetricsView, PlotsView, RunView, TrainView};
@@ -73,6 +74,13 @@ impl Studio {
             plots: self.plots_view(),
             metrics: self.metrics_view(),
         }
+    }
+
+    /// What the Recordings tab shows.
+    #[must_use]
+    pub fn recordings_view(&self) -> RecordingsPanelView<'_> {
+        let run = &self.training;
+        RecordingsPanelView { seen: run.recordings.as_deref(), kinds: &run.kinds }
     }
 
     fn run_view(&self) -> RunView<'_> {

@@ -26,6 +26,7 @@ pub mod plan;
 pub mod predictions;
 pub mod proofs;
 pub mod readiness;
+pub mod recordings;
 pub mod related;
 pub mod runs;
 pub mod sequences;

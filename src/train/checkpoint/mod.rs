@@ -57,7 +57,7 @@ impl Session {
         let program = &self.compiled().plan.program;
         let moments: HashSet<LValueId> = program.moments().map(|moment| moment.value).collect();
         let counts = |(index, v): &(usize, &LValue)| {
-            let counts = matches!(&*v.name, "counter" | "batches" | "hyper" | "scaler")
+            let counts = matches!(&*v.name, "counter" | "counters" | "batches" | "hyper" | "scaler")
                 || moments.contains(&LValueId(*index as u32));
             v.persistent && counts && !plant::forgets(&v.name)
         };

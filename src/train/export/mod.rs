@@ -199,7 +199,8 @@ impl Subject {
                 write_streams(main, &streams, &metadata)?;
             }
             Format::Onnx => {
-                let model = self.model()?;
+                // Where layers choose, it is the network that evaluations use.
+                let model = self.model()?.in_evaluation();
                 put(main, &onnx::onnx(&model, self.weights()?, &self.meaning(&model)?)?)?;
             }
             Format::PyTorch => self.write_script(&files)?,

@@ -131,7 +131,8 @@ fn inputs(w: &mut Writer, model: &Model, meaning: &Meaning) -> String {
 pub fn onnx(model: &Model, weights: &[(String, HostTensor)], meaning: &Meaning) -> Result<Vec<u8>, ExportError> {
     let mut writer = Writer::default();
     let mut bytes = 0;
-    for param in &model.params {
+    let is_run = model.runs();
+    for (param, _) in model.params.iter().zip(is_run).filter(|(_, is_run)| *is_run) {
         let found = super::parameters::weight(weights, &param.name, &param.shape)?;
         let values: Vec<f32> = found.to_f64().unwrap_or_default().into_iter().map(|v| v as f32).collect();
         let raw: Vec<u8> = if found.dtype == DType::F32 {

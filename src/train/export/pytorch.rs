@@ -28,26 +28,28 @@ fn modules(out: &mut String, model: &Model, layers: &[LayerId], depth: usize) {
     let indent = "    ".repeat(depth);
     for id in layers {
         let layer = model.layer(*id);
-        let module = layers::pytorch(layer);
+        let module = layers::pytorch(layer, *id);
         if layer.spec.is_block() {
             let _ = writeln!(out, "{indent}{module}[");
-            match layer.spec.list_field().and_then(ListField::item) {
-                None => layer.lists.iter().for_each(|list| modules(out, model, list, depth + 1)),
-                Some(_) => layer.lists.iter().for_each(|list| branch(out, model, list, depth + 1)),
+            let (begin, end) = match layer.spec.list_field() {
+                Some(ListField::Branches) => ("Block([", "]),"),
+                Some(ListField::Paths) => ("[", "],"),
+                _ => ("", ""),
+            };
+            for list in &layer.lists {
+                if begin.is_empty() {
+                    modules(out, model, list, depth + 1);
+                } else {
+                    let _ = writeln!(out, "{indent}    {begin}");
+                    modules(out, model, list, depth + 2);
+                    let _ = writeln!(out, "{indent}    {end}");
+                }
             }
             let _ = writeln!(out, "{indent}]),");
         } else {
             let _ = writeln!(out, "{indent}{module},");
         }
     }
-}
-
-/// One of several lists of a block.
-fn branch(out: &mut String, model: &Model, layers: &[LayerId], depth: usize) {
-    let indent = "    ".repeat(depth);
-    let _ = writeln!(out, "{indent}Block([");
-    modules(out, model, layers, depth + 1);
-    let _ = writeln!(out, "{indent}]),");
 }
 
 /// The class of dense layers that use the weight of an embedding.
@@ -66,6 +68,9 @@ fn ties(model: &Model) -> String {
 
 /// The classes that only networks with branches need.
 const PARALLEL: &str = include_str!("pytorch_parallel.py");
+
+/// The classes that only networks need whose layers choose.
+const CHOICES: &str = include_str!("pytorch_choices.py");
 
 /// The class of this name, with the fields as its settings.
 fn optimizer(spec: &OptimizerSpec, decay: Decay) -> String {
@@ -283,6 +288,7 @@ fn network_values(model: &Model) -> Vec<(&'static str, String)> {
         false => model.loss.pytorch(is_plain),
     };
     let has_branches = model.layers.iter().any(|l| l.spec.list_field() == Some(ListField::Branches));
+    let plain = if has_branches || !is_unnamed(&model.inputs) { "Network" } else { "Block" };
     let accuracy = match model.loss.targets() {
         Targets::Classes if is_by_position => "(output.argmax(dim=-1) == y).float().mean().item()",
         Targets::Classes => "(output.argmax(dim=1) == y).float().mean().item()",
@@ -305,7 +311,15 @@ fn network_values(model: &Model) -> Vec<(&'static str, String)> {
         ("ties", ties),
         ("loss", loss(false)),
         ("plain_loss", loss(true)),
-        ("network", if has_branches || !is_unnamed(&model.inputs) { "Network" } else { "Block" }.to_owned()),
+        ("network", if model.chooses() { "Choosing" } else { plain }.to_owned()),
+        (
+            "choosing_classes",
+            match model.chooses() {
+                true => format!("{}\n\n", filled(CHOICES, &[("network", plain.to_owned())])),
+                false => String::new(),
+            },
+        ),
+        ("choice", if model.chooses() { "            Choice.step = step + 1\n" } else { "" }.to_owned()),
         (
             "parallel_classes",
             if has_branches || !is_unnamed(&model.inputs) { format!("{PARALLEL}\n\n") } else { String::new() },

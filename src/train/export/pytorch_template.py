@@ -193,7 +193,7 @@ class Repeat(Block):
         return x
 
 
-@parallel_classes@def build():
+@parallel_classes@@choosing_classes@def build():
     net = @network@([
 @layers@    ])
 @ties@    return net
@@ -260,7 +260,7 @@ def evaluate(net, x, y):
         for chosen in torch.randperm(len(y), generator=order).split(BATCH):
             if len(chosen) < BATCH or step == steps:
                 break
-            with torch.autocast(device.type, dtype=PRECISION, enabled=PRECISION is not None):
+@choice@            with torch.autocast(device.type, dtype=PRECISION, enabled=PRECISION is not None):
                 output = net(select(x, chosen))
                 loss = loss_of(output.float(), y[chosen])
 @zero@            scaler.scale(loss@share@).backward()

@@ -16,6 +16,7 @@ pub fn curves() -> Curves {
         loss_scale: f32::NAN,
         step_us: 12.5,
         feed_us: 1.0,
+        ..StepReport::default()
     };
     let mut curves = Curves::default();
     curves.append(&(1..=20).map(report).collect::<Vec<_>>(), 0.0, 100.0);

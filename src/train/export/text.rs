@@ -1,13 +1,13 @@
 //! Curves as text: a table with commas, or one JSON object a line with the fields of a run's log.
 
-use crate::train::StepReport;
 use crate::train::runs::{Curves, EvaluationPoint, LayerCurves, Quantity};
+use crate::train::{Names, StepReport};
 use serde::Serialize;
 use std::io::{self, Write};
 
 /// One line of a log. `step` counts from 1; `loss` is that of the batch before its update; times are in microseconds.
 #[derive(Serialize)]
-struct Line {
+struct Line<'a> {
     step: u64,
     loss: f32,
     update_max: f32,
@@ -24,6 +24,21 @@ struct Line {
     maybe_trained_loss: f64,
     #[serde(skip_serializing_if = "is_not_finite")]
     maybe_trained_accuracy: f64,
+    /// What the step used, where steps differ in it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    path: Option<&'a str>,
+    #[serde(skip_serializing_if = "is_zero")]
+    rows: u32,
+    #[serde(skip_serializing_if = "is_zero")]
+    length: u32,
+    /// Why the step ran op by op, where its recording was not there.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    eager: Option<&'a str>,
+}
+
+#[allow(clippy::trivially_copy_pass_by_ref, reason = "serde hands out references")]
+const fn is_zero(value: &u32) -> bool {
+    *value == 0
 }
 
 /// What an evaluation on the held-out part after a step found.
@@ -41,7 +56,7 @@ fn is_not_finite(value: &(impl Copy + Into<f64>)) -> bool {
 }
 
 /// Writes one step as a JSON object with its line break: what a log of a run holds. `held_out` is that of an evaluation
-/// after the step.
+/// after the step; `names` are those of the session that made it.
 ///
 /// # Errors
 /// Where `out` cannot be written.
@@ -49,8 +64,10 @@ pub fn write_line(
     out: &mut (impl Write + ?Sized),
     report: &StepReport,
     held_out: Option<HeldOutFigures>,
+    names: &Names,
 ) -> io::Result<()> {
-    let StepReport { step, loss, update_max, step_us, accuracy, grad_norm, .. } = *report;
+    let StepReport { step, loss, update_max, step_us, accuracy, grad_norm, rows, length, .. } = *report;
+    let [path, eager] = [report.path, report.eager].map(|number| if number == 0 { None } else { names.name(number) });
     let of = |maybe_trained: bool| {
         let found = held_out.filter(|found| found.maybe_trained == maybe_trained);
         found.map_or((f64::NAN, f64::NAN), |found| (found.loss, found.accuracy))
@@ -67,6 +84,10 @@ pub fn write_line(
         held_out_accuracy,
         maybe_trained_loss,
         maybe_trained_accuracy,
+        path: path.as_deref(),
+        rows,
+        length,
+        eager: eager.as_deref(),
     };
     serde_json::to_writer(&mut *out, &line)?;
     out.write_all(b"\n")
@@ -124,10 +145,10 @@ impl<'a> Moves<'a> {
 /// # Errors
 /// Where `out` cannot be written.
 pub fn write_jsonl(out: &mut dyn Write, curves: &Curves) -> io::Result<()> {
-    let mut evaluations = Evaluations::of(curves);
+    let (mut evaluations, names) = (Evaluations::of(curves), Names::default());
     (0..curves.len()).try_for_each(|index| {
         let report = curves.report(index);
-        write_line(out, &report, evaluations.at(report.step))
+        write_line(out, &report, evaluations.at(report.step), &names)
     })
 }
 

@@ -161,6 +161,7 @@ impl Curves {
             loss_scale: at(Quantity::LossScale),
             step_us: at(Quantity::StepUs),
             feed_us: at(Quantity::FeedUs),
+            ..StepReport::default()
         }
     }
 
@@ -394,6 +395,7 @@ mod tests {
             loss_scale: f32::NAN,
             step_us: 10.0 + (step % 3) as f32,
             feed_us: 1.0,
+            ..StepReport::default()
         }
     }
 

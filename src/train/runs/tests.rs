@@ -17,6 +17,7 @@ fn report(step: u64) -> StepReport {
         loss_scale: f32::NAN,
         step_us,
         feed_us: 1.0,
+        ..StepReport::default()
     }
 }
 

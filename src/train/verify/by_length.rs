@@ -97,10 +97,10 @@ fn emulated(model: &Model, real: Real, (seed, scale): (u64, f64)) -> Result<Vec<
     (0..EMULATED).map(|run| once(run.checked_sub(1).map(|noise| seed.wrapping_add(noise << 32)))).collect()
 }
 
-/// Whether a step in this type leaves its range on the first batch of a seed, so that its gradients need not be
-/// numbers.
+/// Whether a step of plain loops in this type leaves its range on the first batch of a seed, so that its gradients need
+/// not be numbers.
 pub(super) fn leaves_range(model: &Model, real: Real, start: (u64, f64)) -> Result<bool, TrainError> {
-    Ok(real != Real::F32 && emulated(model, real, start)?.iter().any(|e| !e.is_finite()))
+    Ok(emulated(model, real, start)?.iter().any(|e| !e.is_finite()))
 }
 
 /// Why a step is not judged that leaves the range of its type.
@@ -147,9 +147,8 @@ impl<'a> ByLength<'a> {
     }
 
     /// Whether an emulated step leaves the range of its type.
-    pub(super) fn leaves_range(&mut self) -> Result<bool, TrainError> {
-        self.prepare()?;
-        Ok(self.emulated.iter().any(|e| !e.is_finite()))
+    pub(super) fn leaves_range(&self) -> Result<bool, TrainError> {
+        leaves_range(self.model, self.real, self.start)
     }
 
     /// How far a tensor is off, and may be, as shares of its length or of a hundredth of the longest.
@@ -244,6 +243,19 @@ mod tests {
         }
     }
 
+    /// Emulated gradients of every loss have its scale, and are as near to the exact ones as rounding lets them.
+    #[test]
+    fn gradients_of_every_loss_are_emulated_with_its_scale() {
+        let layers =
+            ["[5]", "6", r#"{"type": "dense", "units": 7, "activation": "tanh"}, {"type": "dense", "units": 3}"#];
+        for loss in crate::model::LossSpec::NAMES {
+            let text = preset("f16", layers).replace(r#"{"type": "mse"}"#, &format!(r#"{{"type": "{loss}"}}"#));
+            assert_eq!(model(&text).loss.name(), loss);
+            let found = allowed(&text, Real::F16, 3);
+            assert!(found.iter().all(|a| *a == 1.0), "{loss}: {found:?}");
+        }
+    }
+
     #[test]
     fn a_step_beyond_the_numbers_of_half_width_is_known_to_leave_them() {
         // One feature of a layer normalisation is its own mean: a deviation of 0, which the next one divides by.
@@ -253,6 +265,12 @@ mod tests {
         };
         assert!(leaves("f16", Real::F16, steep) && !leaves("bf16", Real::Bf16, steep));
         assert!(!leaves("f16", Real::F16, r#"{"type": "dense", "units": 2}"#));
+        // Zeros, whose length of almost nothing is divided by again and again.
+        let zeros = |times: usize| {
+            let norms = format!(r#"{{"type": "repeat", "times": {times}, "layers": [{{"type": "rms_norm"}}]}}"#);
+            format!(r#"{{"type": "dropout", "rate": 0.999}}, {norms}"#)
+        };
+        assert!(leaves("f32", Real::F32, &zeros(20)) && !leaves("f32", Real::F32, &zeros(4)));
         assert_eq!(
             (left_range(Real::F16).as_str(), left_range(Real::Tf32).as_str()),
             ("the step leaves the range of f16", "the step leaves the range of f32")

@@ -28,7 +28,10 @@ pub(super) fn double(model: &Model, step: &Step) -> Result<Exact, TrainError> {
 
 /// Gradients of the first batch in exact arithmetic, with bounds for kernels that compute as `real` does.
 pub(super) fn exact_gradients(model: &Model, step: &Step, real: Real, loss_scale: f64) -> Result<Exact, TrainError> {
-    let half = |relative: f64, absolute: f64| Storage { relative, absolute: absolute / loss_scale };
+    // Gradients are scaled where they are stored, and are not here: whether the step leaves the range of its type is
+    // found by emulating it.
+    let half =
+        |relative: f64, absolute: f64| Storage { relative, absolute: absolute / loss_scale, ..Storage::default() };
     match real {
         Real::F32 => run_bounded::<24, 24>(model, step, Storage::default()),
         Real::Tf32 => run_bounded::<24, 11>(model, step, Storage::default()),

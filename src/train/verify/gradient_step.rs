@@ -14,8 +14,11 @@ pub(super) const EMULATED: u64 = 9;
 /// Samples in a gradient check: enough for batch statistics, few enough for plain loops.
 pub(super) const BATCH: usize = 4;
 
+/// The parameters that the model trains: those that its layers use, where it is that of a path.
 pub(super) fn trained(model: &Model) -> impl Iterator<Item = ParamId> + '_ {
-    (0..model.params.len()).filter(|&i| model.params[i].kind.is_trained()).map(|i| ParamId(i as u32))
+    let is_run = model.runs();
+    let is_trained = move |i: &usize| is_run[*i] && model.params[*i].kind.is_trained();
+    (0..model.params.len()).filter(is_trained).map(|i| ParamId(i as u32))
 }
 
 /// The layer whose gradient is wrong.
@@ -36,10 +39,11 @@ pub(super) fn update_at(step: &Step) -> usize {
     let ops = &step.compiled().plan.program.ops;
     let updates = |k: &OpKind| k.flat_update().is_some();
     let is_update = |k: &OpKind| updates(k) || matches!(k, OpKind::ScaleUpdate { .. });
-    match ops.iter().filter(|o| updates(&o.kind)).count() {
-        1 => ops.iter().position(|o| is_update(&o.kind)).unwrap_or(ops.len()),
-        _ => ops.len(),
-    }
+    let first = ops.iter().position(|o| is_update(&o.kind)).unwrap_or(ops.len());
+    let last_gradient = ops.iter().rposition(|o| o.phase == Phase::Backward).unwrap_or(0);
+    // A path of a network has an update for each group of its parameters.
+    let are_updates = ops.iter().any(|o| updates(&o.kind));
+    if are_updates && last_gradient < first { first } else { ops.len() }
 }
 
 /// Runs a step that starts afresh as far as its gradients, and gives these, scaled as the step scales them. Where

@@ -15,6 +15,7 @@ mod gradient;
 mod gradient_step;
 mod graphs;
 mod options;
+mod over_paths;
 mod proof;
 mod random;
 mod reference_kernels;
@@ -32,10 +33,14 @@ use crate::compile::compile;
 use crate::exec::{ExecError, Step};
 use crate::model::{Model, Preset, check};
 use options::session_spec;
+use over_paths::over_paths;
 use replay::ReplayHarness;
 use serde::Serialize;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+
+/// A check of the step of a network.
+type OfStep = fn(&Model, &VerifyOptions) -> Result<Check, TrainError>;
 
 /// All checks of one preset.
 #[derive(Clone, Debug, Serialize)]
@@ -130,15 +135,21 @@ fn verify_with(
         checks.push(check);
         Ok(())
     };
-    run(Plan, "plan", &mut || plan_check(&model, options))?;
-    run(Gradients, "gradient against central differences", &mut || gradient::against_differences(&model, options))?;
-    run(Gradients, "fast kernels against reference", &mut || fast::fast_against_reference(&model, options))?;
-    run(Gradients, "loss scale", &mut || rules::loss_scale(&model, options))?;
-    run(Gradients, "update direction", &mut || rules::update_direction(&model, options))?;
-    if options.machine().as_cuda().is_none() {
-        run(Gradients, "each kernel against its reference", &mut || bounds::each_kernel(&model, options))?;
-    } else {
-        run(Gradients, "kernels against their references", &mut || reference_kernels::compare(&model, options))?;
+    // Where layers choose, each path is a step of its own.
+    let of_kernels: (&'static str, OfStep) = match options.machine().as_cuda() {
+        None => ("each kernel against its reference", bounds::each_kernel),
+        Some(_) => ("kernels against their references", reference_kernels::compare),
+    };
+    let of_paths: [(Proof, &'static str, OfStep); 6] = [
+        (Plan, "plan", plan_check),
+        (Gradients, "gradient against central differences", gradient::against_differences),
+        (Gradients, "fast kernels against reference", fast::fast_against_reference),
+        (Gradients, "loss scale", rules::loss_scale),
+        (Gradients, "update direction", rules::update_direction),
+        (Gradients, of_kernels.0, of_kernels.1),
+    ];
+    for (proof, name, check) in of_paths {
+        run(proof, name, &mut || over_paths(&model, |model| check(model, options)))?;
     }
     if proofs.iter().any(|p| !matches!(p, Plan | Gradients)) {
         let mut harness = ReplayHarness::new(preset, &model, options, cancel)?;

@@ -280,7 +280,7 @@ impl ReplayHarness<'_> {
                     batches.push(Batch::read(train)?);
                 }
                 train.run_batch(batch, Executor::Eager, pool)?;
-                means.add(train, train.find("loss")?, train.find("accuracy").ok())?;
+                means.add(train, train.find("loss").ok(), train.find("accuracy").ok())?;
             }
             logged.push(Logged::read(&self.session.train, number + 1)?.with(&means));
         }

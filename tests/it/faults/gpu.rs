@@ -26,6 +26,30 @@ pub const SEGMENTS: &str = r#"{"version": 1, "name": "segments", "input": {"shap
     {"type": "layer_norm"}, {"type": "layer_norm"}, {"type": "layer_norm"}, {"type": "layer_norm"}],
     "loss": {"type": "mse"}, "optimizer": {"type": "adam", "lr": 0.01}}"#;
 
+/// Attention on tensor cores with everything that it has: several tiles, shared heads, turned pairs, and dropout.
+pub const HEADS: &str = r#"{"version": 1, "name": "heads", "precision": "tf32",
+    "input": {"shape": [70, 32], "batch": 2}, "layers": [
+    {"type": "attention", "heads": 4, "kv_heads": 2, "causal": true, "rotary": true, "dropout": 0.25},
+    {"type": "dense", "units": 3}], "loss": {"type": "mse"}, "optimizer": {"type": "adam", "lr": 0.01}}"#;
+
+/// The same with factors of 16 bits, without what turns and drops.
+pub const HALF_HEADS: &str = r#"{"version": 1, "name": "half-heads", "precision": "bf16",
+    "input": {"shape": [70, 48], "batch": 2}, "layers": [
+    {"type": "attention", "heads": 2, "causal": true}, {"type": "dense", "units": 3}],
+    "loss": {"type": "mse"}, "optimizer": {"type": "adam", "lr": 0.01}}"#;
+
+/// A residual block whose sums are parts of a product and of the gradient of a normalisation.
+pub const BLOCK: &str = r#"{"version": 1, "name": "block", "input": {"shape": [24], "batch": 12}, "layers": [
+    {"type": "dense", "units": 24}, {"type": "residual", "layers": [
+    {"type": "layer_norm"}, {"type": "dense", "units": 24}]}, {"type": "dense", "units": 3}],
+    "loss": {"type": "mse"}, "optimizer": {"type": "adam", "lr": 0.01}}"#;
+
+/// A vocabulary so large that a block has several rows of its table.
+pub const WORDS: &str = r#"{"version": 1, "name": "words",
+    "input": {"type": "tokens", "shape": [6], "vocab": 5000, "batch": 4}, "layers": [
+    {"type": "embedding", "units": 8}, {"type": "flatten"}, {"type": "dense", "units": 3}],
+    "loss": {"type": "mse"}, "optimizer": {"type": "adam", "lr": 0.01}}"#;
+
 /// A mistake in the text of the kernels, networks in which it counts, and the check that must find it in one of them.
 pub struct KernelFault {
     pub name: &'static str,

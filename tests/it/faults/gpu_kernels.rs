@@ -1,7 +1,7 @@
 //! Faults in the kernels of a GPU that compute layers and losses: each is found where the kernel is compared with its
 //! plain-loop reference.
 
-use super::gpu::{KernelFault, MANY, REFERENCES, TENSOR, fault};
+use super::gpu::{BLOCK, HALF_HEADS, HEADS, KernelFault, MANY, REFERENCES, TENSOR, WORDS, fault};
 use super::{CLASSES, IMAGES, VALUES};
 
 const PRELUDE: &str = "prelude.cuh";
@@ -11,6 +11,8 @@ const NORM: &str = "norm.cu";
 const POOL: &str = "pool.cu";
 const LOSS: &str = "loss.cu";
 const ELEMENTS: &str = "elementwise.cu";
+const ATTENTION: &str = "attention_mma.cu";
+const SEQUENCE: &str = "sequence.cu";
 
 const fn twin(name: &'static str, text: [&'static str; 3], networks: &'static [&'static str]) -> KernelFault {
     fault(name, text, networks, REFERENCES)
@@ -25,6 +27,8 @@ pub fn table() -> Vec<KernelFault> {
         normalisations(),
         pools_and_convolutions(),
         products(),
+        attention(),
+        gradients_of_attention(),
     ]
     .into_iter()
     .flatten()
@@ -304,6 +308,104 @@ fn products() -> Vec<KernelFault> {
             "a fused bias's step lacks rows",
             [ELEMENTS, "for (int w = 1; w < WARPS; ++w) {", "for (int w = 2; w < WARPS; ++w) {"],
             &[TENSOR],
+        ),
+    ]
+}
+
+fn attention() -> Vec<KernelFault> {
+    vec![
+        twin(
+            "attention does not fade what it has added",
+            [ATTENTION, "out[n][2 * r] *= fade, out[n][2 * r + 1] *= fade;", "out[n][2 * r] *= 1.0f;"],
+            &[HEADS, HALF_HEADS],
+        ),
+        twin(
+            "attention sees one position of the future",
+            [ATTENTION, "key > query + v / 2 * 8))", "key > query + v / 2 * 8 + 1))"],
+            &[HEADS, HALF_HEADS],
+        ),
+        twin(
+            "half of what attention drops is another's",
+            [ATTENTION, "(bits >> v & 1) == 0 ? 0.0f : term;", "(bits & 1) == 0 ? 0.0f : term;"],
+            &[HEADS],
+        ),
+        twin(
+            "attention divides all rows by the sum of one",
+            [ATTENTION, "top, out, by[0], by[1],", "top, out, by[0], by[0],"],
+            &[HEADS, HALF_HEADS],
+        ),
+        twin(
+            "even and odd columns of weights change places",
+            [ATTENTION, "to_tf32(w[k][2]), to_tf32(w[k][1]),", "to_tf32(w[k][1]), to_tf32(w[k][2]),"],
+            &[HEADS],
+        ),
+        twin(
+            "pairs of weights change places",
+            [PRELUDE, "cvt.rn.bf16x2.f32 %0, %1, %2;", "cvt.rn.bf16x2.f32 %0, %2, %1;"],
+            &[HALF_HEADS],
+        ),
+        twin(
+            "attention's pairs are turned the other way",
+            [ATTENTION, "narrow<T>(u * by.x - v * by.y);", "narrow<T>(u * by.x + v * by.y);"],
+            &[HEADS],
+        ),
+    ]
+}
+
+fn gradients_of_attention() -> Vec<KernelFault> {
+    vec![
+        twin(
+            "rows of a table take the gradient of their neighbours",
+            [SEQUENCE, "sums + listed[begin + j] % EACH * UNITS;", "sums + (listed[begin + j] + 1) % EACH * UNITS;"],
+            &[WORDS],
+        ),
+        twin(
+            "a layer normalisation's gradient leaves out what goes around its block",
+            [
+                NORM,
+                "for (int i = 0; i < V; ++i) g[n][i] += normal[n][i];",
+                "for (int i = 0; i < V; ++i) g[n][i] += 0.0f;",
+            ],
+            &[BLOCK],
+        ),
+        twin(
+            "a product adds what is where its result goes",
+            [
+                GEMM,
+                "load<Out, V>(a.at<Out>(slots::product::C_PREV) + at);",
+                "load<Out, V>(a.at<Out>(slots::product::C) + at);",
+            ],
+            &[BLOCK],
+        ),
+        twin(
+            "the gradient of scores lacks what the softmax takes off",
+            [ATTENTION, "(d[j][v] * by - less[query]);", "(d[j][v] * by);"],
+            &[HEADS, HALF_HEADS],
+        ),
+        twin(
+            "sums of dy y have the wrong sign",
+            [ATTENTION, "sum += to_float(dy.v[i]) * to_float(y.v[i]);", "sum -= to_float(dy.v[i]) * to_float(y.v[i]);"],
+            &[HEADS, HALF_HEADS],
+        ),
+        twin(
+            "gradients of queries and keys are sums of others",
+            [ATTENTION, "M::add_products(dx1, d, tile1 + sub", "M::add_products(dx1, d, tile2 + sub"],
+            &[HEADS, HALF_HEADS],
+        ),
+        twin(
+            "the gradient of values takes the scores' gradient",
+            [ATTENTION, "M::add_products(dx2, s, tile2 + sub", "M::add_products(dx2, d, tile2 + sub"],
+            &[HEADS, HALF_HEADS],
+        ),
+        twin(
+            "gradients of pairs are not turned back",
+            [ATTENTION, "(is_first ? other : -other) * by.y;", "(is_first ? -other : other) * by.y;"],
+            &[HEADS],
+        ),
+        twin(
+            "a key sees what its next query does",
+            [ATTENTION, "(KEYS ? mine <= its :", "(KEYS ? mine <= its + 1 :"],
+            &[HEADS, HALF_HEADS],
         ),
     ]
 }

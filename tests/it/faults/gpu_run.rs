@@ -2,8 +2,10 @@
 //! the device's context, and because it stays planted as long as its process lives.
 
 use super::child::{Child, processors, side_by_side};
-use super::gpu::{self, KernelFault, MANY, REFERENCES, SEGMENTS, TENSOR};
-use super::{CLASSES, FAST, IMAGES, VALUES, gpu_kernels, proof_of};
+use super::gpu::{self, BLOCK, HALF_HEADS, HEADS, KernelFault, MANY, REFERENCES, SEGMENTS, TENSOR, WORDS};
+use super::gpu_recurrent::{self, RECURRENT, STREAMED, WIDE, WIDE_HALF};
+use super::gpu_sequences::TOKENS;
+use super::{CLASSES, FAST, IMAGES, VALUES, gpu_kernels, gpu_sequences, proof_of};
 use std::path::Path;
 use std::time::{Duration, Instant};
 use stepgraph::compile::{Options, compile};
@@ -21,10 +23,13 @@ const CHILD: &str = "faults::gpu_run::one_fault_in_a_process_of_its_own";
 /// A fault that takes longer hangs.
 const PATIENCE: Duration = Duration::from_secs(150);
 
-pub const NETWORKS: [&str; 6] = [CLASSES, IMAGES, VALUES, TENSOR, MANY, SEGMENTS];
+pub const NETWORKS: [&str; 15] = [
+    CLASSES, IMAGES, VALUES, TENSOR, MANY, SEGMENTS, TOKENS, RECURRENT, WIDE, WIDE_HALF, STREAMED, HEADS, HALF_HEADS,
+    WORDS, BLOCK,
+];
 
 fn table() -> Vec<KernelFault> {
-    gpu::table().into_iter().chain(gpu_kernels::table()).collect()
+    [gpu_recurrent::table(), gpu::table(), gpu_kernels::table(), gpu_sequences::table()].into_iter().flatten().collect()
 }
 
 fn proof(check: &str) -> Proof {
@@ -40,7 +45,7 @@ pub fn texts() -> Vec<(&'static str, &'static str)> {
 #[test]
 fn every_fault_of_a_kernel_has_its_text() {
     let table = table();
-    assert!(table.len() >= 60, "{} faults", table.len());
+    assert!(table.len() >= 90, "{} faults", table.len());
     let mut names: Vec<&str> = table.iter().map(|fault| fault.name).collect();
     names.sort_unstable();
     names.dedup();
@@ -71,6 +76,21 @@ fn networks_have_the_kernels_that_they_are_there_for() {
     has(CLASSES, "adam_step", "cluster1x");
     has(VALUES, "adam_step", "cluster1x");
     has(TENSOR, "dense_ce", "");
+    for cell in ["gru", "lstm", "rnn", "rnn_relu"] {
+        has(RECURRENT, &format!("{cell}_f32"), "held");
+        has(RECURRENT, &format!("{cell}_bwd_f32"), "held");
+    }
+    for op in ["lstm", "lstm_bwd", "gru", "gru_bwd"] {
+        has(WIDE, &format!("{op}_f32"), "grid_simt");
+        has(WIDE_HALF, &format!("{op}_bf16"), "grid_mma");
+    }
+    has(STREAMED, "rnn_f32", "stream");
+    has(STREAMED, "rnn_bwd_f32", "stream");
+    has(WORDS, "embedding_bwd", "_rows16");
+    for network in [HEADS, HALF_HEADS] {
+        has(network, "attention_", "_mma");
+        has(network, "attention_bwd", "_mma");
+    }
 }
 
 /// What a process found: checks with their outcome, or how it ended.

@@ -4,11 +4,14 @@
 mod child;
 mod gpu;
 mod gpu_kernels;
+mod gpu_recurrent;
 mod gpu_run;
+mod gpu_sequences;
 mod layers;
 mod mutants;
 mod products;
 mod runs;
+mod sequences;
 mod updates;
 
 use std::collections::BTreeMap;
@@ -65,6 +68,22 @@ const VALUES: &str = r#"{"version": 1, "name": "values", "input": {"shape": [3],
     {"type": "dense", "units": 3}], "loss": {"type": "mse"},
     "optimizer": {"type": "adam", "lr": 0.01, "weight_decay": 0.05},
     "data": {"type": "regression", "samples": 50, "noise": 0.05, "held_out": 11}, "train": {"steps": 50}}"#;
+
+/// Tokens, attention, recurrent layers with both directions, branches, a loss on points, and an update by a schedule
+/// with a limit for the gradient and parameters that do not decay.
+const SEQUENCES: &str = r#"{"version": 1, "name": "sequences",
+    "input": {"type": "tokens", "shape": [7], "vocab": 11, "batch": 3}, "layers": [
+    {"type": "embedding", "units": 8}, {"type": "position", "kind": "sinusoidal"},
+    {"type": "residual", "layers": [{"type": "rms_norm"},
+        {"type": "attention", "heads": 4, "kv_heads": 2, "causal": true, "rotary": true, "dropout": 0.2}]},
+    {"type": "gru", "units": 5, "bidirectional": true}, {"type": "lstm", "units": 6}, {"type": "take", "at": "last"},
+    {"type": "parallel", "join": "concat", "branches": [{"layers": [{"type": "dense", "units": 4}]},
+        {"layers": [{"type": "dense", "units": 4, "activation": "tanh"}]}]},
+    {"type": "parallel", "join": "multiply", "branches": [{"layers": [{"type": "dense", "units": 7}]},
+        {"layers": [{"type": "dense", "units": 7, "activation": "sigmoid"}]}]},
+    {"type": "dense", "units": 3}], "loss": {"type": "huber", "delta": 0.7},
+    "optimizer": {"type": "adamw", "lr": 0.01, "weight_decay": 0.1, "decay": "matrices", "clip_norm": 0.5,
+        "schedule": {"type": "cosine", "warmup": 5, "final": 0.1}}}"#;
 
 /// Where a fault is planted.
 #[derive(Clone, Copy)]
@@ -189,11 +208,16 @@ fn faults_in_runs_are_found() {
 }
 
 #[test]
+fn faults_in_sequences_and_recipes_are_found() {
+    each_is_found(&sequences::table());
+}
+
+#[test]
 fn the_tables_are_as_long_as_they_should_be() {
-    let tables = [products::table(), layers::table(), updates::table(), runs::table()];
+    let tables = [products::table(), layers::table(), updates::table(), runs::table(), sequences::table()];
     let mut names: Vec<&str> = tables.iter().flatten().map(|fault| fault.name).collect();
     let count = names.len();
     names.sort_unstable();
     names.dedup();
-    assert!(count >= 60 && names.len() == count, "{count} faults, {} names", names.len());
+    assert!(count >= 110 && names.len() == count, "{count} faults, {} names", names.len());
 }

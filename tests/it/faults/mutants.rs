@@ -45,22 +45,6 @@ const HALF: &str = r#"{"version": 1, "name": "half", "precision": "f16", "input"
     {"type": "dense", "units": 40, "activation": "gelu"}, {"type": "dense", "units": 6}],
     "loss": {"type": "softmax_cross_entropy"}, "optimizer": {"type": "adamw", "lr": 0.003}}"#;
 
-/// Tokens, attention over more positions than a tile has, branches, a loss on points, and an update by a schedule with
-/// a limit for the gradient and parameters that do not decay.
-const TOKENS: &str = r#"{"version": 1, "name": "tokens",
-    "input": {"type": "tokens", "shape": [70], "vocab": 11, "batch": 3}, "layers": [
-    {"type": "embedding", "units": 16}, {"type": "position", "kind": "sinusoidal"},
-    {"type": "residual", "layers": [{"type": "rms_norm"},
-        {"type": "attention", "heads": 4, "kv_heads": 2, "causal": true, "rotary": true, "dropout": 0.1}]},
-    {"type": "residual", "layers": [{"type": "attention", "heads": 2}]}, {"type": "take", "at": "last"},
-    {"type": "parallel", "join": "concat", "branches": [{"layers": [{"type": "dense", "units": 6}]},
-        {"layers": [{"type": "dense", "units": 8, "activation": "tanh"}]}]},
-    {"type": "parallel", "join": "multiply", "branches": [{"layers": [{"type": "dense", "units": 7}]},
-        {"layers": [{"type": "dense", "units": 7, "activation": "sigmoid"}]}]},
-    {"type": "dense", "units": 3}], "loss": {"type": "huber", "delta": 0.7},
-    "optimizer": {"type": "adamw", "lr": 0.01, "weight_decay": 0.1, "decay": "matrices", "clip_norm": 0.5,
-        "schedule": {"type": "cosine", "warmup": 5, "final": 0.1}}}"#;
-
 /// What is replaced, and by what.
 const RULES: [(&str, &str); 27] = [
     (" + ", " - "),
@@ -157,7 +141,7 @@ fn a_change_is_made_at_its_place_alone() {
 }
 
 fn networks() -> Vec<&'static str> {
-    NETWORKS.into_iter().chain([TOKENS, HALF]).collect()
+    NETWORKS.into_iter().chain([HALF]).collect()
 }
 
 /// The losses of the first steps.

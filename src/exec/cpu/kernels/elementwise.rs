@@ -90,6 +90,7 @@ pub fn resolve(op: &OpKind, isa: Isa, threads: usize) -> Option<KernelImpl> {
         OpKind::ActBwd(ops::ActBwd { func, .. }) => (for_function!(isa, *func, act_bwd), 1),
         OpKind::Add { .. } => (for_isa!(isa, add), 1),
         OpKind::Multiply { .. } => (for_isa!(isa, multiply), 1),
+        OpKind::Scale { .. } => (for_isa!(isa, scale), 1),
         OpKind::BiasGrad(ops::BiasGrad { rows, cols, .. }) => {
             (for_isa!(isa, bias_grad), if chunks::row_chunks(*rows, *cols) > 1 { 2 } else { 1 })
         }
@@ -157,6 +158,17 @@ unsafe fn multiply<V: Lanes>(call: &Call, part: Part) {
     for_flat!(part, len, |at, n| {
         // SAFETY: the buffers hold `len` floats, and stretches stay below `len`.
         unsafe { (V::load_n(a.add(at), n) * V::load_n(b.add(at), n)).store_n(y.add(at), n) }
+    });
+}
+
+#[inline(always)]
+unsafe fn scale<V: Lanes>(call: &Call, part: Part) {
+    use crate::ops::slot::scale as slot;
+    let OpKind::Scale(ops::Scale { len, factor }) = call.op else { return };
+    let (x, y, factor) = (call.arg::<f32>(slot::X), call.arg::<f32>(slot::Y), V::splat(factor.get() as f32));
+    for_flat!(part, len, |at, n| {
+        // SAFETY: the buffers hold `len` floats, and stretches stay below `len`.
+        unsafe { (V::load_n(x.add(at), n) * factor).store_n(y.add(at), n) }
     });
 }
 

@@ -293,7 +293,7 @@ unsafe fn softmax_ce<V: Lanes>(call: &Call, part: Part) {
 #[inline(always)]
 unsafe fn softmax_ce_fused<V: Lanes>(call: &Call, part: Part) {
     use crate::ops::slot::softmax_ce_fused as slot;
-    let OpKind::SoftmaxCeFused(ops::SoftmaxCeFused { rows, classes, smoothing }) = call.op else { return };
+    let OpKind::SoftmaxCeFused(ops::SoftmaxCeFused { rows, classes, smoothing, parts }) = call.op else { return };
     let (loss, accuracy, work) =
         (call.arg::<f32>(slot::LOSS), call.arg::<f32>(slot::ACCURACY), call.arg::<f32>(slot::WORK));
     if part.phase == 0 {
@@ -303,7 +303,7 @@ unsafe fn softmax_ce_fused<V: Lanes>(call: &Call, part: Part) {
             out: call.arg(slot::DLOGITS),
             row_loss: if loss.is_null() { loss } else { work },
             right: if accuracy.is_null() { accuracy } else { work.wrapping_add(rows) },
-            ..Softmax::new(rows, classes, smoothing.get())
+            ..Softmax::new(rows * parts, classes, smoothing.get())
         };
         let (from, to) = part.range(rows, LANES);
         // SAFETY: the call's buffers hold all rows.

@@ -190,8 +190,8 @@ fn set_data_field(data: &mut Option<DataSpec>, name: &str, value: &FieldValue) -
     use FieldValue::{Choice, Number};
     if let ("data.type", Choice(index)) = (name, value) {
         *data = example_source(*index).map(|source| match data.take() {
-            Some(old) if source.is_ordered() => DataSpec { source, split: SplitKind::Last, ..old },
-            Some(old) => DataSpec { source, ..old },
+            Some(old) if source.is_ordered() => DataSpec { source, split: SplitKind::Last, buckets: Vec::new(), ..old },
+            Some(old) => DataSpec { source, buckets: Vec::new(), ..old },
             None => DataSpec::of(source),
         });
         return true;

@@ -18,7 +18,9 @@ use crate::studio::view_models::sequences::writing::WritingView;
 use crate::studio::view_models::status::RunProgress;
 use crate::studio::view_models::transport::{Next, Transport};
 use crate::train::runs::LayerCurves;
-use crate::train::{Command, Event, Looked, Moment, RunArtefacts, RunState, SessionSpec, StepReport, Worker};
+use crate::train::{
+    Command, Event, Looked, Moment, RecordingsSeen, RunArtefacts, RunState, SessionSpec, StepReport, Worker,
+};
 use std::collections::VecDeque;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -33,6 +35,9 @@ pub struct Training {
     pub compiled: Option<Arc<Compiled>>,
     /// How its step was recorded.
     pub recording: Option<Recording>,
+    /// Its recordings, as last reported, and the number of the one that each step used.
+    pub recordings: Option<Box<RecordingsSeen>>,
+    pub kinds: Vec<u16>,
     /// How long it took until its first step could be made.
     pub ready_times: Option<ReadyTimes>,
     /// The device that it is trained on.
@@ -89,6 +94,8 @@ impl Default for Training {
             preset: None,
             compiled: None,
             recording: None,
+            recordings: None,
+            kinds: Vec::new(),
             ready_times: None,
             device: None,
             history: History::default(),
@@ -426,6 +433,7 @@ impl Training {
                 self.saves.push_back(Ok(path));
             }
             Event::NotSaved(_, why) => self.saves.push_back(Err(why)),
+            Event::Recordings(seen) => self.recordings = Some(seen),
             Event::QueryResult(answer) => self.query_answer = Some(answer),
             Event::Writing(event) => self.writing.take(event),
             Event::TimedBothWays(times) => (self.both_ways, self.is_timing) = (Some(TwoWays::of(&times)), false),
@@ -466,6 +474,7 @@ impl Training {
             h.step_us.push(r.step_us);
             h.update_max.push(r.update_max);
             h.lr.push(r.lr);
+            self.kinds.push(u16::try_from(r.kind).unwrap_or(u16::MAX));
         }
         if self.is_running() {
             self.rates.steps(reports, self.done());

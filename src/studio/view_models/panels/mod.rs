@@ -9,6 +9,7 @@ pub mod modals;
 pub mod network;
 pub mod plan;
 pub mod predictions;
+pub mod recordings;
 pub mod runs;
 pub mod status;
 pub mod top_bar;

@@ -96,7 +96,7 @@ mod tests {
             "layers": [{"type": "embedding", "units": 5}, {"type": "dense", "units": 9, "tied": "layers.0"}],
             "loss": {"type": "softmax_cross_entropy"}, "optimizer": {"type": "sgd", "lr": 0.1}}"#;
         let model = check(&read_preset(text).unwrap()).model.unwrap();
-        assert_eq!(pytorch(model.layer(model.roots[1])), "Tied(5, 9, bias=True, activation=None)");
+        assert_eq!(pytorch(model.layer(model.roots[1]), model.roots[1]), "Tied(5, 9, bias=True, activation=None)");
         let mut w = Writer::default();
         let x = onnx(&mut w, &model, model.roots[0], "x".to_owned());
         onnx(&mut w, &model, model.roots[1], x);

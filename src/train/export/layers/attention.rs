@@ -143,7 +143,7 @@ mod tests {
             {"type": "attention", "heads": 3, "bias": false, "dropout": 0.1}],
             "loss": {"type": "mse"}, "optimizer": {"type": "sgd", "lr": 0.1}}"#;
         let model = check(&read_preset(text).unwrap()).model.unwrap();
-        let modules = [0, 1].map(|i| pytorch(model.layer(model.roots[i])));
+        let modules = [0, 1].map(|i| pytorch(model.layer(model.roots[i]), model.roots[i]));
         let expected = [
             "Attention(12, 6, causal=True, kv_heads=2, rotary=True, bias=True, dropout=0.0)",
             "Attention(12, 3, causal=False, kv_heads=3, rotary=False, bias=False, dropout=0.1)",

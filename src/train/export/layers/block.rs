@@ -1,13 +1,17 @@
-//! `residual` and `repeat`.
+//! `residual` and `repeat`; and the blocks of which an export has the layers of a path.
 
 use super::{At, Exported};
 use crate::model::Layer;
-use crate::model::layers::{Repeat, Residual};
+use crate::model::layers::{BranchLayer, EarlyExit, Repeat, Residual};
 use crate::train::export::onnx_graph::Writer;
 
 impl Exported for Residual {
     fn pytorch(&self, _layer: &Layer) -> String {
         "Residual(".to_owned()
+    }
+
+    fn pytorch_choosing(&self, _layer: &Layer, choice: &str) -> String {
+        format!("ChosenResidual({choice}, {:?}, ", self.keep)
     }
 
     fn onnx(&self, w: &mut Writer, at: At<'_>) -> String {
@@ -22,7 +26,39 @@ impl Exported for Repeat {
         format!("Repeat({}, ", self.times)
     }
 
+    fn pytorch_choosing(&self, _layer: &Layer, choice: &str) -> String {
+        format!("ChosenRepeat({choice}, ")
+    }
+
     fn onnx(&self, w: &mut Writer, at: At<'_>) -> String {
         (0..self.times).fold(at.x.clone(), |x, _| at.inside(w, 0, x))
+    }
+}
+
+impl Exported for BranchLayer {
+    fn pytorch(&self, layer: &Layer) -> String {
+        unreachable!("{} always chooses", layer.label())
+    }
+
+    fn pytorch_choosing(&self, _layer: &Layer, choice: &str) -> String {
+        format!("Branch({choice}, ")
+    }
+
+    fn onnx(&self, _w: &mut Writer, at: At<'_>) -> String {
+        unreachable!("{} is written as the layers of a path", at.layer.label())
+    }
+}
+
+impl Exported for EarlyExit {
+    fn pytorch(&self, layer: &Layer) -> String {
+        unreachable!("{} always chooses", layer.label())
+    }
+
+    fn pytorch_choosing(&self, _layer: &Layer, choice: &str) -> String {
+        format!("EarlyExit({choice}, ")
+    }
+
+    fn onnx(&self, _w: &mut Writer, at: At<'_>) -> String {
+        unreachable!("{} is written as the layers of a path", at.layer.label())
     }
 }

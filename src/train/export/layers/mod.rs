@@ -14,12 +14,17 @@ mod sequence;
 
 use super::onnx_graph::Writer;
 use crate::model::layers::each_layer;
-use crate::model::{Layer, LayerId, Model};
+use crate::model::{Choice, Choose, Layer, LayerId, Model};
 
 /// A layer in the formats of others.
 trait Exported {
     /// The module in Python. Of a block it is the beginning, up to the list of the layers inside.
     fn pytorch(&self, layer: &Layer) -> String;
+
+    /// As [`Self::pytorch`], of a layer that chooses; `choice` is its choice in Python.
+    fn pytorch_choosing(&self, layer: &Layer, _choice: &str) -> String {
+        self.pytorch(layer)
+    }
 
     /// Adds the nodes and gives the name of their output.
     fn onnx(&self, w: &mut Writer, at: At<'_>) -> String;
@@ -51,8 +56,17 @@ impl<'m> At<'m> {
 }
 
 /// The module of a layer in Python; of a block its beginning.
-pub(super) fn pytorch(layer: &Layer) -> String {
-    each_layer!(&layer.spec, l => l.pytorch(layer))
+pub(super) fn pytorch(layer: &Layer, id: LayerId) -> String {
+    let Some(Choice { how, evaluation, .. }) = layer.spec.choice() else {
+        return each_layer!(&layer.spec, l => l.pytorch(layer));
+    };
+    let (by, values) = match how {
+        Choose::Cycle(values) => ("cycle", format!("{values:?}")),
+        Choose::Random(weights) => ("random", format!("{weights:?}")),
+        Choose::Schedule(at) => ("schedule", format!("{at:?}")),
+    };
+    let choice = format!("Choice({}, \"{by}\", {values}, {evaluation})", id.0);
+    each_layer!(&layer.spec, l => l.pytorch_choosing(layer, &choice))
 }
 
 /// Adds the nodes of a layer and gives the name of their output.

@@ -58,7 +58,7 @@ mod tests {
             "layers": [{"type": "rms_norm"}, {"type": "rms_norm", "eps": 0.25}, {"type": "dense", "units": 3}],
             "loss": {"type": "mse"}, "optimizer": {"type": "sgd", "lr": 0.1}}"#;
         let model = check(&read_preset(text).unwrap()).model.unwrap();
-        let modules = [0, 1].map(|i| pytorch(model.layer(model.roots[i])));
+        let modules = [0, 1].map(|i| pytorch(model.layer(model.roots[i]), model.roots[i]));
         assert_eq!(modules, ["nn.RMSNorm(16, eps=1e-6)", "nn.RMSNorm(16, eps=0.25)"]);
         let mut w = Writer::default();
         let output = onnx(&mut w, &model, model.roots[1], "x".to_owned());

@@ -123,7 +123,7 @@ mod tests {
             {"type": "gru", "units": 6, "bidirectional": true}, {"type": "lstm", "units": 2, "return": "last"}],
             "loss": {"type": "mse"}, "optimizer": {"type": "sgd", "lr": 0.1}}"#;
         let model = check(&read_preset(text).unwrap()).model.unwrap();
-        let modules = [0, 1, 2].map(|i: usize| pytorch(model.layer(model.roots[i])));
+        let modules = [0, 1, 2].map(|i: usize| pytorch(model.layer(model.roots[i]), model.roots[i]));
         let wanted = [
             "RNN(3, 4, bidirectional=False, last=False, nonlinearity=\"relu\")",
             "GRU(4, 6, bidirectional=True, last=False)",

@@ -78,8 +78,13 @@ impl<const SUM: i32, const PRODUCT: i32> Bounded<SUM, PRODUCT> {
 
     /// What one rounding of a result of this size adds.
     fn rounding(value: f64) -> f64 {
-        let underflow = if value != 0.0 && value.abs() < Self::NORMAL { Self::UNDERFLOW } else { 0.0 };
-        Self::U * value.abs() + underflow
+        Self::U * value.abs() + Self::underflow(value)
+    }
+
+    /// What rounding a result of this size adds because it is below the normal numbers: there even a number that a
+    /// power of two scales may lose digits.
+    fn underflow(value: f64) -> f64 {
+        if value != 0.0 && value.abs() < Self::NORMAL { Self::UNDERFLOW } else { 0.0 }
     }
 
     /// The value, where its error is at most `error` besides `units` roundings of the value's size.
@@ -89,7 +94,7 @@ impl<const SUM: i32, const PRODUCT: i32> Bounded<SUM, PRODUCT> {
         Self::off(value, error + units * Self::rounding(value))
     }
 
-    /// True of 0 and of powers of two that are exact: what they multiply is not rounded.
+    /// True of 0 and of powers of two that are exact: what they multiply is not rounded where it is a normal number.
     fn only_scales(self) -> bool {
         self.error == 0.0 && (self.value == 0.0 || self.value.abs().to_bits() & 0x000f_ffff_ffff_ffff == 0)
     }
@@ -153,7 +158,7 @@ impl<const SUM: i32, const PRODUCT: i32> Mul for Bounded<SUM, PRODUCT> {
         let value = self.value * b.value;
         let error = self.value.abs() * b.error + b.value.abs() * self.error + self.error * b.error;
         let rounding = if self.only_scales() || b.only_scales() {
-            0.0
+            Self::underflow(value)
         } else {
             (Self::OF_PRODUCT / Self::U) * Self::rounding(value)
         };
@@ -170,7 +175,11 @@ impl<const SUM: i32, const PRODUCT: i32> Div for Bounded<SUM, PRODUCT> {
         let value = self.value / b.value;
         let least = b.value.abs() - b.error;
         let error = if least > 0.0 { (self.error + value.abs() * b.error) / least } else { f64::INFINITY };
-        if b.only_scales() { Self::off(value, error) } else { Self::rounded(value, error, 2.0) }
+        if b.only_scales() {
+            Self::off(value, error + Self::underflow(value))
+        } else {
+            Self::rounded(value, error, 2.0)
+        }
     }
 }
 
@@ -243,6 +252,11 @@ impl<const SUM: i32, const PRODUCT: i32> Real for Bounded<SUM, PRODUCT> {
 
     fn with_error_of(self, other: Self) -> Self {
         Self { error: self.error + other.error, ..self }
+    }
+
+    fn kept(self) -> Self {
+        let rounding = if PRODUCT < SUM { power_of_two(-PRODUCT) * self.value.abs() } else { 0.0 };
+        Self::off(self.value, self.error + rounding)
     }
 
     /// Either side is as far away as the interval is long, and a rounding beyond its ends.
@@ -408,6 +422,21 @@ mod tests {
     fn results_below_the_normal_numbers_are_rounded_by_more_than_their_share() {
         let square = Single::exact(1e-22) * Single::exact(1e-22);
         assert!(square.error >= power_of_two(-150) && square.sqrt().error >= 3e-24, "{square:?}");
+    }
+
+    /// The smallest number is a power of two, and what it is multiplied by is rounded all the same: to zero here, whose
+    /// sign is another one.
+    #[test]
+    fn powers_of_two_round_what_they_scale_below_the_normal_numbers() {
+        let smallest = f32::from_bits(1);
+        let (narrow, wide) = (smallest * 0.1, Single::exact(f64::from(smallest)) * Single::of(0.1));
+        assert!(narrow == 0.0 && wide.value > 0.0 && wide.error >= wide.value, "{wide:?}");
+        assert_eq!((wide.signum_or_zero().value, wide.signum_or_zero().error), (1.0, 2.0));
+        let quarter = Single::exact(3.0 * f64::from(smallest)) / Single::exact(4.0);
+        assert!((f64::from(3.0 * smallest / 4.0) - quarter.value).abs() <= quarter.error, "{quarter:?}");
+        // Normal numbers are scaled without rounding, and their signs are decided.
+        assert_eq!((Single::exact(3.0) * Single::exact(0.25)).error, 0.0);
+        assert_eq!((Single::exact(power_of_two(-120)) * Single::of(0.1)).signum_or_zero().error, 0.0);
     }
 
     #[test]

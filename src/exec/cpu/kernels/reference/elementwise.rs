@@ -16,6 +16,7 @@ pub(super) fn run<T: Real>(args: Args, op: &OpKind) -> bool {
         OpKind::BiasGrad(op) => bias_grad::<T>(args, op),
         OpKind::Add(ops::Add { len }) => add::<T>(args, *len),
         OpKind::Multiply(ops::Multiply { len }) => multiply::<T>(args, *len),
+        OpKind::Scale(ops::Scale { len, factor }) => scale::<T>(args, *len, factor.get()),
         OpKind::Concat(op) => concat::<T>(args, op),
         OpKind::Slice(op) => slice::<T>(args, *op),
         OpKind::Dropout(ops::Dropout { len, rate, stream }) => dropout::<T>(args, *len, rate.get(), *stream),
@@ -96,6 +97,15 @@ fn multiply<T: Real>(args: Args, len: usize) {
     let (a, b, y): (Buf<T>, Buf<T>, Buf<T>) = (args.buf(slot::A), args.buf(slot::B), args.buf(slot::Y));
     for i in 0..len {
         y.set(i, a.get(i) * b.get(i));
+    }
+}
+
+fn scale<T: Real>(args: Args, len: usize, factor: f64) {
+    use crate::ops::slot::scale as slot;
+    let (x, y): (Buf<T>, Buf<T>) = (args.buf(slot::X), args.buf(slot::Y));
+    let factor = T::of(factor);
+    for i in 0..len {
+        y.set(i, x.get(i) * factor);
     }
 }
 

@@ -12,8 +12,8 @@ pub(super) fn run<T: Real>(args: Args, op: &OpKind) -> bool {
         OpKind::SoftmaxCeGrad(ops::SoftmaxCeGrad { rows, classes, smoothing }) => {
             softmax_ce_grad::<T>(args, *rows, *classes, smoothing.get());
         }
-        OpKind::SoftmaxCeFused(ops::SoftmaxCeFused { rows, classes, smoothing }) => {
-            softmax_ce_fused::<T>(args, *rows, *classes, smoothing.get());
+        OpKind::SoftmaxCeFused(ops::SoftmaxCeFused { rows, classes, smoothing, parts }) => {
+            softmax_ce_fused::<T>(args, [*rows, *parts], *classes, smoothing.get());
         }
         OpKind::LossMean(ops::LossMean { rows }) => loss_mean::<T>(args, *rows),
         OpKind::Accuracy(ops::Accuracy { rows, classes }) => accuracy::<T>(args, *rows, *classes),
@@ -97,7 +97,7 @@ fn softmax_ce_grad<T: Real>(args: Args, rows: usize, classes: usize, smoothing: 
 }
 
 /// Mean loss, accuracy and gradient of `logits [rows, classes]`; `dlogits` may share the memory of `logits`.
-fn softmax_ce_fused<T: Real>(args: Args, rows: usize, classes: usize, smoothing: f64) {
+fn softmax_ce_fused<T: Real>(args: Args, [rows, parts]: [usize; 2], classes: usize, smoothing: f64) {
     use crate::ops::slot::softmax_ce_fused as slot;
     let (logits, labels, dlogits): (Buf<T>, Buf<i32>, Buf<T>) =
         (args.buf(slot::LOGITS), args.buf(slot::LABELS), args.buf(slot::DLOGITS));
@@ -112,7 +112,8 @@ fn softmax_ce_fused<T: Real>(args: Args, rows: usize, classes: usize, smoothing:
             for col in 0..classes {
                 let i = row * classes + col;
                 let prob = (logits.get(i) - max - log_sum).exp().within(0.0, 1.0);
-                dlogits.set(i, (prob - target(label, col, classes, smoothing)) / T::of(rows as f64));
+                let all = (rows * parts) as f64;
+                dlogits.set(i, (prob - target(label, col, classes, smoothing)) / T::of(all));
             }
         }
     }

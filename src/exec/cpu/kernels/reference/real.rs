@@ -60,6 +60,12 @@ pub trait Real:
         self
     }
 
+    /// The same number as a kernel keeps it from one step of a recurrence to the next, which may be as coarsely as the
+    /// factors of its products.
+    fn kept(self) -> Self {
+        self
+    }
+
     /// The larger of the two; NaN where one is NaN.
     fn larger(self, other: Self) -> Self {
         if other > self || other.f64().is_nan() { other } else { self }

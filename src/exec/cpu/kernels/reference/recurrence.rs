@@ -65,12 +65,12 @@ fn forward<T: Real>(args: Args, g: &RecurrenceGeometry) {
                         let [i, f] = [0, 1].map(|i| full(i, Activation::Sigmoid));
                         let (cell, o) = (full(2, Activation::Tanh), full(3, Activation::Sigmoid));
                         let c = previous(g, inner, sample, step, u).map_or(i * cell, |c| f * c + i * cell);
-                        inner.set(at * units + u, c);
+                        inner.set(at * units + u, c.kept());
                         o * c.act(Activation::Tanh)
                     }
                 };
                 if step + 1 < g.positions {
-                    before.set(row(g, sample, step + 1) * units + u, new);
+                    before.set(row(g, sample, step + 1) * units + u, new.kept());
                 }
                 let out = if g.last { sample } else { at };
                 if !g.last || step + 1 == g.positions {
@@ -132,8 +132,8 @@ fn unit_back<T: Real>(args: Args, g: &RecurrenceGeometry, [sample, step, u]: [us
     let given = || dy.get(out * g.output_width() + g.output_start() + u);
     let dh = if is_given { carry.state + given() } else { carry.state };
     let value = |i: usize| gates.get(at * wide + i * units + u);
-    let set = |i: usize, gradient: T| dx.set(at * wide + i * units + u, gradient);
-    let set_hidden = |i: usize, gradient: T| dhidden.set(at * wide + i * units + u, gradient);
+    let set = |i: usize, gradient: T| dx.set(at * wide + i * units + u, gradient.kept());
+    let set_hidden = |i: usize, gradient: T| dhidden.set(at * wide + i * units + u, gradient.kept());
     let one = T::of(1.0);
     let (sigmoid, tanh) = (Activation::Sigmoid, Activation::Tanh);
     match g.cell {

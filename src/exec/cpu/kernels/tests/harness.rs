@@ -91,6 +91,7 @@ fn length(op: &OpKind, name: &str) -> usize {
         | OpKind::Act(ops::Act { len, .. })
         | OpKind::ActBwd(ops::ActBwd { len, .. })
         | OpKind::Multiply(ops::Multiply { len })
+        | OpKind::Scale(ops::Scale { len, .. })
         | OpKind::Add(ops::Add { len }) => *len,
         OpKind::Mse(ops::Mse { len })
         | OpKind::MseGrad(ops::MseGrad { len })

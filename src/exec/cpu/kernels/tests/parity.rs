@@ -114,6 +114,7 @@ fn elementwise_operations() {
         }
         check(&OpKind::Add(ops::Add { len }), 1e-6, &[("y", "a")]);
         check(&OpKind::Multiply(ops::Multiply { len }), 1e-6, &[("y", "a")]);
+        check(&OpKind::Scale(ops::Scale { len, factor: Scalar::new(1.25) }), 1e-6, &[("y", "x")]);
         check(&OpKind::Fill(ops::Fill { len }), 0.0, &[]);
     }
 }
@@ -364,7 +365,7 @@ fn losses() {
                 &[("dlogits", "probs")],
             );
             check(
-                &OpKind::SoftmaxCeFused(ops::SoftmaxCeFused { rows, classes, smoothing }),
+                &OpKind::SoftmaxCeFused(ops::SoftmaxCeFused { rows, classes, smoothing, parts: 1 + rows % 3 }),
                 2e-6,
                 &[("dlogits", "logits")],
             );
@@ -373,7 +374,8 @@ fn losses() {
         check(&OpKind::LossMean(ops::LossMean { rows }), 1e-6, &[]);
     }
     for classes in [10, 100] {
-        let op = OpKind::SoftmaxCeFused(ops::SoftmaxCeFused { rows: 40, classes, smoothing: Scalar::new(0.1) });
+        let op =
+            OpKind::SoftmaxCeFused(ops::SoftmaxCeFused { rows: 40, classes, smoothing: Scalar::new(0.1), parts: 1 });
         check_unbound(&op, &["dlogits", "loss", "accuracy"]);
         check_unbound(
             &OpKind::SoftmaxCe(ops::SoftmaxCe { rows: 40, classes, smoothing: Scalar::new(0.0) }),

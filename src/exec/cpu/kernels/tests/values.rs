@@ -164,7 +164,7 @@ fn softmax_written_out() {
     let logits = [0.0, 2f64.ln(), 5f64.ln(), 5f64.ln(), 2f64.ln(), 0.0];
     let (rows, classes) = (2, 3);
     for variant in variants() {
-        let op = OpKind::SoftmaxCeFused(ops::SoftmaxCeFused { rows, classes, smoothing: Scalar::new(0.0) });
+        let op = OpKind::SoftmaxCeFused(ops::SoftmaxCeFused { rows, classes, smoothing: Scalar::new(0.0), parts: 1 });
         let found = run(&op, &values(&[("logits", &logits), ("labels", &[2.0, 1.0])]), &How::new(variant));
         assert_near("loss", &found["loss"], &[((8.0f64 / 5.0).ln() + 4f64.ln()) / 2.0], 1e-6);
         assert_eq!(found["accuracy"], [0.5]);
@@ -186,7 +186,7 @@ fn labels_that_name_no_class_make_their_row_not_a_number() {
             let logits: Vec<f64> = (0..2 * classes).map(|i| i as f64 * 0.1).collect();
             for variant in variants() {
                 let smoothing = Scalar::new(0.0);
-                let op = OpKind::SoftmaxCeFused(ops::SoftmaxCeFused { rows: 2, classes, smoothing });
+                let op = OpKind::SoftmaxCeFused(ops::SoftmaxCeFused { rows: 2, classes, smoothing, parts: 1 });
                 let found = run(&op, &values(&[("logits", &logits), ("labels", &[label, 0.0])]), &How::new(variant));
                 assert!(found["loss"][0].is_nan() && found["accuracy"] == [0.0], "{variant:?}");
                 assert!(found["dlogits"][..classes].iter().all(|v| v.is_nan()), "{variant:?}");

@@ -1,0 +1,566 @@
+// Attention on tensor cores: as attention.cu, with products of 16-bit factors or of floats rounded to TF32, which are
+// added up in floats. Scores, softmax and everything between products are floats.
+//
+// A block owns OWN positions of one head, 16 for each warp, and streams tiles of STREAM other positions of which it has
+// BUFFERS in shared memory. The result of the first products of a warp, 16 rows of its own by the streamed positions,
+// has the layout of the first factor of the products behind them, so that probabilities never leave the registers.
+
+// The tiles of one layer's attention A. A row of features in shared memory is padded to whole steps of a matrix
+// instruction and to an odd number of 16 bytes: the rows that a matrix load reads fall into different banks.
+template <class A_, int WARPS_, int STREAM_, int BUFFERS_> struct AttendMma {
+    using A = A_;
+    using T = typename A::T;
+    static constexpr int LEN = A::LEN, D = A::D, WARPS = WARPS_, STREAM = STREAM_, BUFFERS = BUFFERS_;
+    static constexpr int THREADS = 32 * WARPS, OWN = 16 * WARPS;
+    static constexpr int OWN_TILES = ceil_div(LEN, OWN), STREAM_TILES = ceil_div(LEN, STREAM);
+    // Elements of 16 bytes, and features of one matrix instruction.
+    static constexpr bool IS_TF32 = sizeof(T) == 4;
+    static constexpr int E = 16 / (int)sizeof(T), KS = 2 * E, STEPS = ceil_div(D, KS), DP = STEPS * KS, PITCH = DP + E;
+    // Groups of eight features, and whether a warp keeps its own features in registers.
+    static constexpr int NT = DP / 8;
+    static constexpr bool IS_HELD = STEPS <= 4;
+    static constexpr int HELD = IS_HELD ? STEPS : 1;
+    // Bytes of a block's own tile, of the streamed tiles of one kind, and of the bits of dropout.
+    static constexpr int OWN_BYTES = OWN * PITCH * (int)sizeof(T), STREAM_TILE = STREAM * PITCH;
+    static constexpr int STREAM_BYTES = BUFFERS * STREAM_TILE * (int)sizeof(T);
+    static constexpr int MASK_BYTES = A::DROPS ? OWN * STREAM / 8 : 0;
+    // Floats of a row of a result on its way to memory.
+    static constexpr int STAGED = DP + 8;
+    static constexpr int ANGLE_BLOCKS = ceil_div(A::ANGLES, THREADS);
+    static_assert(D % 8 == 0 && (OWN % STREAM == 0 || STREAM % OWN == 0), "groups of features, tiles that line up");
+    static_assert(OWN <= 64 && STREAM <= 64, "a tile has keys of one group of random numbers");
+
+    DEV int lane() { return threadIdx.x % 32; }
+    DEV int warp() { return threadIdx.x / 32; }
+    // Of a result of 16 by 8, a lane has columns 2 t and 2 t + 1 of rows g and g + 8.
+    DEV int g() { return threadIdx.x % 32 / 4; }
+    DEV int t() { return threadIdx.x % 4; }
+    // What products are multiplied by to become exponents of two: the scale over ln 2.
+    DEV float to_exponents() { return A::scale() * 1.44269504f; }
+
+    // Starts copying ROWS rows from position `first` on, of rows that are STEP elements apart; zeros for what is not
+    // there.
+    template <int ROWS, int STEP> DEV void fetch(T* to, const T* from, int first) {
+        constexpr int ACROSS = DP / E;
+#pragma unroll
+        for (int i = 0; i < ceil_div(ROWS * ACROSS, THREADS); ++i) {
+            const int index = threadIdx.x + i * THREADS, row = index / ACROSS, col = index % ACROSS * E;
+            if (ROWS * ACROSS % THREADS != 0 && row >= ROWS) break;
+            const bool valid = first + row < LEN && (D == DP || col < D);
+            copy_async<16>(to + row * PITCH + col, valid ? from + (i64)(first + row) * STEP + col : from, valid);
+        }
+    }
+
+    // Turns the pairs of ROWS rows of shared memory by their angles.
+    template <int ROWS> DEV void turn(T* tile, int first, const float2* angles) {
+        constexpr int HALF = D / 2, GROUPS = HALF / 4;
+        for (int i = threadIdx.x; i < ROWS * GROUPS; i += THREADS) {
+            const int row = i / GROUPS, pair = i % GROUPS * 4, position = first + row;
+            if (position >= LEN) break;
+            T* at = tile + row * PITCH + pair;
+            Vec<T, 4> x = load<T, 4>(at), y = load<T, 4>(at + HALF);
+#pragma unroll
+            for (int j = 0; j < 4; ++j) {
+                const float2 by = angles[(i64)position * HALF + pair + j];
+                const float u = to_float(x.v[j]), v = to_float(y.v[j]);
+                x.v[j] = narrow<T>(u * by.x - v * by.y);
+                y.v[j] = narrow<T>(v * by.x + u * by.y);
+            }
+            store(at, x);
+            store(at + HALF, y);
+        }
+    }
+
+    // Which probabilities of a tile are kept, from position `first_key` on; `row` is that of its first query among
+    // those of all samples and heads. A query has a byte for every eight keys.
+    template <int QUERIES, int KEYS> DEV void draw(u8* mask, const i64* counter, i64 row, int first_key) {
+        constexpr int GROUPS = ceil_div(LEN, 64), BYTES = KEYS / 8;
+        const int before = first_key % 64 / 16;
+        for (int i = threadIdx.x; i < 2 * QUERIES; i += THREADS) {
+            const int query = i / 2, part = i % 2;
+            const u32 block = (u32)(16 * ((row + query) * GROUPS + first_key / 64) + 8 * part);
+            u32 kept[4] = {0, 0, 0, 0};
+#pragma unroll 1
+            for (int k = 0; k < 8; ++k) {
+                const Words words = dropout_words(counter[0], A::STREAM_ID, counter[1], block + k);
+#pragma unroll
+                for (int j = 0; j < 4; ++j) kept[j] |= (words.w[j] >= A::DROP_BELOW ? 1u : 0u) << k;
+            }
+#pragma unroll
+            for (int j = 0; j < 4; ++j)
+                if (j >= before && j < before + KEYS / 16) mask[query * BYTES + 2 * (j - before) + part] = (u8)kept[j];
+        }
+    }
+
+    DEV void round(u32 (&words)[4]) {
+        if constexpr (IS_TF32) {
+#pragma unroll
+            for (int i = 0; i < 4; ++i) words[i] = to_tf32(__uint_as_float(words[i]));
+        }
+    }
+    // c += a b, b being words `at` and `at` + 1.
+    template <int AT> DEV void multiply(float (&c)[4], const u32 (&a)[4], const u32 (&b)[4]) {
+        const u32 two[2] = {b[AT], b[AT + 1]};
+        if constexpr (IS_TF32) mma_tf32(c, a, two);
+        else mma_half<T>(c, a, two);
+    }
+
+    // A step of the warp's own 16 rows, of which `x` is the first.
+    DEV void own_rows(u32 (&a)[4], const T* x, int step) {
+        load_matrix_x4(a, x + lane() % 16 * PITCH + (2 * step + lane() / 16) * E);
+        round(a);
+    }
+    DEV void hold(u32 (&held)[HELD][4], const T* x) {
+        if constexpr (IS_HELD) {
+#pragma unroll
+            for (int step = 0; step < STEPS; ++step) own_rows(held[step], x, step);
+        }
+    }
+
+    // c = x y^T of the warp's own 16 rows and 8 NS streamed ones.
+    template <int NS> DEV void products(float (&c)[NS][4], const u32 (&held)[HELD][4], const T* x, const T* y) {
+#pragma unroll
+        for (int j = 0; j < NS; ++j) {
+#pragma unroll
+            for (int v = 0; v < 4; ++v) c[j][v] = 0.0f;
+        }
+        const T* at = y + (lane() % 8 + lane() / 16 * 8) * PITCH + lane() / 8 % 2 * E;
+#pragma unroll
+        for (int step = 0; step < STEPS; ++step) {
+            u32 a[4];
+            if constexpr (IS_HELD) {
+#pragma unroll
+                for (int i = 0; i < 4; ++i) a[i] = held[step][i];
+            } else {
+                own_rows(a, x, step);
+            }
+#pragma unroll
+            for (int j = 0; j < NS / 2; ++j) {
+                u32 b[4];
+                load_matrix_x4(b, at + 16 * j * PITCH + 2 * step * E);
+                round(b);
+                multiply<0>(c[2 * j], a, b);
+                multiply<2>(c[2 * j + 1], a, b);
+            }
+        }
+    }
+
+    // out += w y of weights of 8 NS streamed rows, in the layout of a result.
+    template <int NS> DEV void add_products(float (&out)[NT][4], const float (&w)[NS][4], const T* y) {
+        if constexpr (IS_TF32) {
+            // A step's first and second four places are even and odd columns, of both factors.
+            const T* at = y + 2 * t() * PITCH + g();
+#pragma unroll
+            for (int k = 0; k < NS; ++k) {
+                const u32 a[4] = {to_tf32(w[k][0]), to_tf32(w[k][2]), to_tf32(w[k][1]), to_tf32(w[k][3])};
+#pragma unroll
+                for (int n = 0; n < NT; ++n) {
+                    const T* from = at + 8 * k * PITCH + 8 * n;
+                    const u32 b[4] = {to_tf32(to_float(from[0])), to_tf32(to_float(from[PITCH])), 0, 0};
+                    multiply<0>(out[n], a, b);
+                }
+            }
+        } else {
+            const T* at = y + lane() % 16 * PITCH + lane() / 16 * 8;
+#pragma unroll
+            for (int k = 0; k < NS / 2; ++k) {
+                const u32 a[4] = {narrow_pair<T>(w[2 * k][0], w[2 * k][1]), narrow_pair<T>(w[2 * k][2], w[2 * k][3]),
+                    narrow_pair<T>(w[2 * k + 1][0], w[2 * k + 1][1]), narrow_pair<T>(w[2 * k + 1][2], w[2 * k + 1][3])};
+#pragma unroll
+                for (int n = 0; n < NT / 2; ++n) {
+                    u32 b[4];
+                    load_matrix_x4_trans(b, at + 16 * k * PITCH + 16 * n);
+                    multiply<0>(out[2 * n], a, b);
+                    multiply<2>(out[2 * n + 1], a, b);
+                }
+            }
+        }
+    }
+
+    DEV void clear(float (&f)[NT][4]) {
+#pragma unroll
+        for (int n = 0; n < NT; ++n) {
+#pragma unroll
+            for (int v = 0; v < 4; ++v) f[n][v] = 0.0f;
+        }
+    }
+
+    // Writes the warp's 16 rows from position `first` on, the upper and the lower eight times a factor, through shared
+    // memory that nobody else uses. TURNED: pairs are turned back.
+    template <int STEP, bool TURNED>
+    DEV void put(T* to, int first, const float (&f)[NT][4], float upper, float lower, float* stage,
+        const float2* angles) {
+        float* rows = stage + 16 * warp() * STAGED;
+        __syncwarp();
+#pragma unroll
+        for (int n = 0; n < NT; ++n) {
+            float* at = rows + g() * STAGED + 8 * n + 2 * t();
+            store(at, Vec<float, 2>{{f[n][0] * upper, f[n][1] * upper}});
+            store(at + 8 * STAGED, Vec<float, 2>{{f[n][2] * lower, f[n][3] * lower}});
+        }
+        __syncwarp();
+        constexpr int ACROSS = D / E, HALF = D / 2;
+        for (int i = lane(); i < 16 * ACROSS; i += 32) {
+            const int row = i / ACROSS, col = i % ACROSS * E, position = first + row;
+            if (position >= LEN) break;
+            Vec<float, 4> staged[E / 4];
+#pragma unroll
+            for (int j = 0; j < E / 4; ++j) staged[j] = load<float, 4>(rows + row * STAGED + col + 4 * j);
+            Vec<T, E> out;
+#pragma unroll
+            for (int j = 0; j < E; ++j) {
+                float found = staged[j / 4].v[j % 4];
+                if constexpr (TURNED) {
+                    const bool is_first = col + j < HALF;
+                    const int pair = col + j - (is_first ? 0 : HALF);
+                    const float2 by = angles[(i64)position * HALF + pair];
+                    const float other = rows[row * STAGED + pair + (is_first ? HALF : 0)];
+                    found = found * by.x + (is_first ? other : -other) * by.y;
+                }
+                out.v[j] = narrow<T>(found);
+            }
+            store(to + (i64)position * STEP + col, out);
+        }
+    }
+};
+
+// As `Attention`.
+template <class M> struct AttentionMma {
+    using Slots = slots::attention;
+    using A = typename M::A;
+    using T = typename A::T;
+    static constexpr int PHASES = A::ROTARY ? 2 : 1, THREADS = M::THREADS, NS = M::STREAM / 8;
+    // Registers for sixteen warps of a multiprocessor, where that spills nothing.
+    static constexpr int MIN_BLOCKS = !M::IS_TF32 && M::NT <= 8 ? 16 / M::WARPS : 0;
+    static constexpr i64 WORK = 8 * A::ANGLES;
+    static constexpr int blocks(int phase) {
+        return A::ROTARY && phase == 0 ? M::ANGLE_BLOCKS : A::BATCH * A::HEADS * M::OWN_TILES;
+    }
+    static constexpr int smem(int phase) {
+        return A::ROTARY && phase == 0 ? 0 : M::OWN_BYTES + 2 * M::STREAM_BYTES + M::MASK_BYTES;
+    }
+    static_assert(4 * M::OWN * M::STAGED <= M::OWN_BYTES + 2 * M::STREAM_BYTES, "results are staged in the tiles");
+    template <int PHASE> static __device__ void run(const Args& a, int block, char* smem) {
+        if constexpr (PHASE + 1 < PHASES) A::template write_angles<THREADS>(a.at<float2>(Slots::WORK), block);
+        else attend(a, block, smem);
+    }
+
+    // The softmax of a tile of products, whose weights take their place: what is already in `out` and `sum` fades by
+    // how much the largest grew. `first_key` and `query` are this lane's first ones, `kept` its first bits.
+    DEV void soften(float (&s)[NS][4], float (&most)[2], float (&sum)[2], float (&out)[M::NT][4], bool is_whole,
+        int query, int first_key, const u8* kept) {
+        if (!is_whole) {
+#pragma unroll
+            for (int j = 0; j < NS; ++j) {
+#pragma unroll
+                for (int v = 0; v < 4; ++v) {
+                    const int key = first_key + 8 * j + v % 2;
+                    // Queries that are not there attend to what is, so that nothing of theirs is infinite.
+                    if (key >= A::LEN || (A::CAUSAL && key > query + v / 2 * 8)) s[j][v] = __int_as_float(0xff800000);
+                }
+            }
+        }
+#pragma unroll
+        for (int r = 0; r < 2; ++r) {
+            float now = most[r];
+#pragma unroll
+            for (int j = 0; j < NS; ++j) now = fmaxf(now, fmaxf(s[j][2 * r], s[j][2 * r + 1]));
+            now = fmaxf(now, __shfl_xor_sync(0xffffffffu, now, 1));
+            now = fmaxf(now, __shfl_xor_sync(0xffffffffu, now, 2));
+            const float fade = exp2_approximate((most[r] - now) * M::to_exponents()), off = now * M::to_exponents();
+            float added = 0.0f;
+#pragma unroll
+            for (int j = 0; j < NS; ++j) {
+                const int bits = A::DROPS ? kept[r * M::STREAM + j] >> 2 * M::t() : 3;
+#pragma unroll
+                for (int v = 0; v < 2; ++v) {
+                    const float term = exp2_approximate(__fmaf_rn(s[j][2 * r + v], M::to_exponents(), -off));
+                    added += term;
+                    s[j][2 * r + v] = A::DROPS && (bits >> v & 1) == 0 ? 0.0f : term;
+                }
+            }
+            sum[r] = sum[r] * fade + added;
+            most[r] = now;
+#pragma unroll
+            for (int n = 0; n < M::NT; ++n) out[n][2 * r] *= fade, out[n][2 * r + 1] *= fade;
+        }
+    }
+
+    static __device__ __forceinline__ void attend(const Args& a, int block, char* smem) {
+        // Late queries attend to most keys, and go first.
+        const int tile = M::OWN_TILES - 1 - block % M::OWN_TILES, of = block / M::OWN_TILES, head = of % A::HEADS;
+        const int sample = of / A::HEADS, kv = head / A::GROUP, first = tile * M::OWN;
+        const T* qkv = a.at<T>(Slots::QKV) + (i64)sample * A::LEN * A::PACKED;
+        const float2* angles = a.at<float2>(Slots::WORK);
+        T *q = (T*)smem, *k = q + M::OWN * M::PITCH, *v = k + M::BUFFERS * M::STREAM_TILE;
+        u8* mask = (u8*)(v + M::BUFFERS * M::STREAM_TILE);
+        const auto start = [&](int turn) {
+            const int buffer = turn % M::BUFFERS * M::STREAM_TILE;
+            M::template fetch<M::STREAM, A::PACKED>(k + buffer, qkv + (A::HEADS + kv) * A::D, turn * M::STREAM);
+            M::template fetch<M::STREAM, A::PACKED>(
+                v + buffer, qkv + (A::HEADS + A::KV + kv) * A::D, turn * M::STREAM);
+            copy_commit();
+        };
+        M::template fetch<M::OWN, A::PACKED>(q, qkv + head * A::D, first);
+        copy_commit();
+        start(0);
+        copy_wait<1>();
+        __syncthreads();
+        if constexpr (A::ROTARY) {
+            M::template turn<M::OWN>(q, first, angles);
+            __syncthreads();
+        }
+        const T* own = q + 16 * M::warp() * M::PITCH;
+        u32 held[M::HELD][4];
+        M::hold(held, own);
+        float out[M::NT][4], most[2], sum[2] = {0.0f, 0.0f};
+        most[0] = most[1] = __int_as_float(0xff800000);
+        M::clear(out);
+        const int top = first + 16 * M::warp(), query = top + M::g();
+        const int past = A::CAUSAL ? min_i(ceil_div(first + M::OWN, M::STREAM), M::STREAM_TILES) : M::STREAM_TILES;
+#pragma unroll 1
+        for (int turn = 0; turn < past; ++turn) {
+            const int first_key = turn * M::STREAM;
+            T *keys = k + turn % M::BUFFERS * M::STREAM_TILE, *values = v + turn % M::BUFFERS * M::STREAM_TILE;
+            copy_wait<0>();
+            // Everybody's copies have landed, and everybody has left the buffer that is filled next.
+            __syncthreads();
+            if (M::BUFFERS > 1 && turn + 1 < past) start(turn + 1);
+            if constexpr (A::ROTARY) M::template turn<M::STREAM>(keys, first_key, angles);
+            if constexpr (A::DROPS)
+                M::template draw<M::OWN, M::STREAM>(
+                    mask, a.at<i64>(Slots::COUNTER), (i64)of * A::LEN + first, first_key);
+            if constexpr (A::ROTARY || A::DROPS) __syncthreads();
+            if (!A::CAUSAL || first_key < top + 16) {
+                float s[NS][4];
+                M::products(s, held, own, keys);
+                const bool is_whole =
+                    first_key + M::STREAM <= A::LEN && (!A::CAUSAL || first_key + M::STREAM <= top + 1);
+                soften(s, most, sum, out, is_whole, query, first_key + 2 * M::t(),
+                    mask + (16 * M::warp() + M::g()) * (M::STREAM / 8));
+                M::add_products(out, s, values);
+            }
+            if (M::BUFFERS == 1) {
+                __syncthreads();
+                if (turn + 1 < past) start(turn + 1);
+            }
+        }
+        __syncthreads();
+        float by[2];
+#pragma unroll
+        for (int r = 0; r < 2; ++r) {
+            sum[r] += __shfl_xor_sync(0xffffffffu, sum[r], 1);
+            sum[r] += __shfl_xor_sync(0xffffffffu, sum[r], 2);
+            by[r] = A::kept() / sum[r];
+            const int at = query + 8 * r;
+            if (a.has(Slots::LSE) && M::t() == 0 && at < A::LEN)
+                a.at<float>(Slots::LSE)[(i64)of * A::LEN + at] = most[r] * A::scale() + logf(sum[r]);
+        }
+        T* y = a.at<T>(Slots::Y) + (i64)sample * A::LEN * A::WIDTH + head * A::D;
+        M::template put<A::WIDTH, false>(y, top, out, by[0], by[1], (float*)smem, angles);
+    }
+};
+
+// As `AttentionBwd`. In the second phase, a block owns keys and values and streams the queries that attend to them with
+// their dy, or owns queries with their dy and streams keys and values. Of its own positions it has x1 and x2, of the
+// streamed ones y1 and y2: products of the scores are x1 y1^T, and those of the weights' gradients x2 y2^T.
+template <class M> struct AttentionMmaBwd {
+    using Slots = slots::attention_bwd;
+    using A = typename M::A;
+    using T = typename A::T;
+    // Streamed positions that are taken at a time.
+    static constexpr int SUB = 32, NS = SUB / 8;
+    static constexpr int PHASES = 2, THREADS = M::THREADS, E = M::E;
+    static constexpr int LANES = A::D / E <= 1 ? 1 : A::D / E <= 2 ? 2 : A::D / E <= 4 ? 4 : A::D / E <= 8 ? 8
+        : A::D / E <= 16 ? 16 : 32;
+    static constexpr int ROWS = A::BATCH * A::HEADS * A::LEN, SUM_BLOCKS = ceil_div(ROWS, THREADS / LANES);
+    static constexpr int KEY_BLOCKS = A::BATCH * A::KV * M::OWN_TILES;
+    static constexpr i64 WORK = 8 * A::ANGLES + 4ll * ROWS;
+    // Bytes of two floats for each streamed query.
+    static constexpr int QUERY_BYTES = M::BUFFERS * 2 * M::STREAM * 4;
+    static constexpr int blocks(int phase) {
+        return phase == 0 ? M::ANGLE_BLOCKS + SUM_BLOCKS : KEY_BLOCKS + A::BATCH * A::HEADS * M::OWN_TILES;
+    }
+    static constexpr int smem(int phase) {
+        return phase == 0 ? 0 : 2 * M::OWN_BYTES + 2 * M::STREAM_BYTES + QUERY_BYTES + M::MASK_BYTES;
+    }
+    static_assert(M::STREAM % SUB == 0, "whole parts of tiles");
+
+    template <int PHASE> static __device__ void run(const Args& a, int block, char* smem) {
+        if constexpr (PHASE == 0) {
+            if (block < M::ANGLE_BLOCKS) A::template write_angles<THREADS>(a.at<float2>(Slots::WORK), block);
+            else add_rows(a, block - M::ANGLE_BLOCKS);
+        } else if (block < KEY_BLOCKS) differentiate<true>(a, block, smem);
+        else differentiate<false>(a, block - KEY_BLOCKS, smem);
+    }
+
+    DEV float* row_sums(const Args& a) { return (float*)(a.at<float2>(Slots::WORK) + A::ANGLES); }
+    // LANES lanes add up a row of dy y.
+    DEV void add_rows(const Args& a, int block) {
+        const int row = block * (THREADS / LANES) + threadIdx.x / LANES, col = threadIdx.x % LANES * E;
+        float sum = 0.0f;
+        if (row < ROWS && col < A::D) {
+            const int of = row / A::LEN, position = row % A::LEN;
+            const i64 at = ((i64)(of / A::HEADS) * A::LEN + position) * A::WIDTH + of % A::HEADS * A::D + col;
+            const Vec<T, E> dy = load<T, E>(a.at<T>(Slots::DY) + at), y = load<T, E>(a.at<T>(Slots::Y) + at);
+#pragma unroll
+            for (int i = 0; i < E; ++i) sum += to_float(dy.v[i]) * to_float(y.v[i]);
+        }
+        sum = warp_reduce<Sum, LANES>(sum);
+        if (row < ROWS && col == 0) row_sums(a)[row] = sum;
+    }
+
+    // From the products of scores in `s` and of weights' gradients in `d`: what values are weighted by, and the
+    // gradient of scores' products. `lse`, in powers of two, and `sums`, of dy y, are those of a lane's queries: its
+    // rows, or, where KEYS, its columns, which are in shared memory.
+    template <bool KEYS>
+    DEV void weigh(float (&s)[NS][4], float (&d)[NS][4], const float (&lse)[2], const float (&sums)[2],
+        const float* queries, const u8* kept) {
+#pragma unroll
+        for (int j = 0; j < NS; ++j) {
+            float exponents[2] = {lse[0], lse[1]}, less[2] = {sums[0], sums[1]};
+            if constexpr (KEYS) {
+                const Vec<float, 2> of = load<float, 2>(queries + 8 * j),
+                                    off = load<float, 2>(queries + M::STREAM + 8 * j);
+#pragma unroll
+                for (int v = 0; v < 2; ++v) exponents[v] = of.v[v] * 1.44269504f, less[v] = off.v[v];
+            }
+#pragma unroll
+            for (int v = 0; v < 4; ++v) {
+                const int query = KEYS ? v % 2 : v / 2;
+                const float p = exp2_approximate(__fmaf_rn(s[j][v], M::to_exponents(), -exponents[query]));
+                float by = 1.0f, weight = p;
+                if constexpr (A::DROPS) {
+                    const bool is_kept = KEYS ? kept[(8 * j + v % 2) * (M::OWN / 8) + v / 2] >> M::g() & 1
+                                              : kept[v / 2 * M::STREAM + j] >> (2 * M::t() + v % 2) & 1;
+                    by = is_kept ? A::kept() : 0.0f;
+                    weight = is_kept ? p : 0.0f;
+                }
+                d[j][v] = p * A::scale() * (d[j][v] * by - less[query]);
+                s[j][v] = weight;
+            }
+        }
+    }
+
+    template <bool KEYS> static __device__ __forceinline__ void differentiate(const Args& a, int block, char* smem) {
+        // What most of the others is streamed for goes first: early keys, late queries.
+        constexpr int TILES = M::OWN_TILES, HEADS = KEYS ? A::KV : A::HEADS;
+        const int tile = KEYS ? block % TILES : TILES - 1 - block % TILES, own_head = block / TILES % HEADS;
+        const int sample = block / TILES / HEADS, kv = KEYS ? own_head : own_head / A::GROUP, first = tile * M::OWN;
+        const T* qkv = a.at<T>(Slots::QKV) + (i64)sample * A::LEN * A::PACKED;
+        const T* dy = a.at<T>(Slots::DY) + (i64)sample * A::LEN * A::WIDTH;
+        const T *keys = qkv + (A::HEADS + kv) * A::D, *values = keys + A::KV * A::D;
+        const float2* angles = a.at<float2>(Slots::WORK);
+        T *x1 = (T*)smem, *x2 = x1 + M::OWN * M::PITCH, *y1 = x2 + M::OWN * M::PITCH,
+          *y2 = y1 + M::BUFFERS * M::STREAM_TILE;
+        float* queries = (float*)(y2 + M::BUFFERS * M::STREAM_TILE);
+        u8* mask = (u8*)(queries + QUERY_BYTES / 4);
+        const int begin_tile = KEYS && A::CAUSAL ? first / M::STREAM : 0;
+        const int end_tile =
+            !KEYS && A::CAUSAL ? min_i(ceil_div(first + M::OWN, M::STREAM), M::STREAM_TILES) : M::STREAM_TILES;
+        const int each = end_tile - begin_tile, turns = KEYS ? A::GROUP * each : each;
+        const auto head_of = [&](int turn) { return KEYS ? kv * A::GROUP + turn / each : own_head; };
+        const auto streamed = [&](int turn) { return (begin_tile + turn % each) * M::STREAM; };
+        const auto start = [&](int turn) {
+            const int at = turn % M::BUFFERS, buffer = at * M::STREAM_TILE, from = streamed(turn), head = head_of(turn);
+            if constexpr (KEYS) {
+                M::template fetch<M::STREAM, A::PACKED>(y1 + buffer, qkv + head * A::D, from);
+                M::template fetch<M::STREAM, A::WIDTH>(y2 + buffer, dy + head * A::D, from);
+                for (int i = threadIdx.x; i < 2 * M::STREAM; i += THREADS) {
+                    const float* of = i < M::STREAM ? a.at<float>(Slots::LSE) : row_sums(a);
+                    const int query = from + i % M::STREAM;
+                    const bool valid = query < A::LEN;
+                    const i64 row = (i64)(sample * A::HEADS + head) * A::LEN + (valid ? query : 0);
+                    copy_async<4>(queries + at * 2 * M::STREAM + i, of + row, valid);
+                }
+            } else {
+                M::template fetch<M::STREAM, A::PACKED>(y1 + buffer, keys, from);
+                M::template fetch<M::STREAM, A::PACKED>(y2 + buffer, values, from);
+            }
+            copy_commit();
+        };
+        M::template fetch<M::OWN, A::PACKED>(x1, KEYS ? keys : qkv + own_head * A::D, first);
+        if constexpr (KEYS) M::template fetch<M::OWN, A::PACKED>(x2, values, first);
+        else M::template fetch<M::OWN, A::WIDTH>(x2, dy + own_head * A::D, first);
+        copy_commit();
+        start(0);
+        copy_wait<1>();
+        __syncthreads();
+        if constexpr (A::ROTARY) {
+            M::template turn<M::OWN>(x1, first, angles);
+            __syncthreads();
+        }
+        const int top = first + 16 * M::warp(), row = top + M::g();
+        const T *own1 = x1 + 16 * M::warp() * M::PITCH, *own2 = x2 + 16 * M::warp() * M::PITCH;
+        u32 held1[M::HELD][4], held2[M::HELD][4];
+        M::hold(held1, own1);
+        M::hold(held2, own2);
+        float lse[2] = {0.0f, 0.0f}, sums[2] = {0.0f, 0.0f};
+        if constexpr (!KEYS) {
+#pragma unroll
+            for (int r = 0; r < 2; ++r) {
+                const i64 at = (i64)(sample * A::HEADS + own_head) * A::LEN + min_i(row + 8 * r, A::LEN - 1);
+                lse[r] = a.at<float>(Slots::LSE)[at] * 1.44269504f;
+                sums[r] = row_sums(a)[at];
+            }
+        }
+        // The gradients of x1 and, of keys and values alone, of x2.
+        float dx1[M::NT][4], dx2[M::NT][4];
+        M::clear(dx1);
+        M::clear(dx2);
+#pragma unroll 1
+        for (int turn = 0; turn < turns; ++turn) {
+            const int at = turn % M::BUFFERS, from = streamed(turn);
+            T *tile1 = y1 + at * M::STREAM_TILE, *tile2 = y2 + at * M::STREAM_TILE;
+            copy_wait<0>();
+            // Everybody's copies have landed, and everybody has left the buffer that is filled next.
+            __syncthreads();
+            if (M::BUFFERS > 1 && turn + 1 < turns) start(turn + 1);
+            if constexpr (A::ROTARY) M::template turn<M::STREAM>(tile1, from, angles);
+            if constexpr (A::DROPS) {
+                constexpr int QUERIES = KEYS ? M::STREAM : M::OWN;
+                const i64 of = (i64)(sample * A::HEADS + head_of(turn)) * A::LEN;
+                M::template draw<QUERIES, M::OWN * M::STREAM / QUERIES>(
+                    mask, a.at<i64>(Slots::COUNTER), of + (KEYS ? from : first), KEYS ? first : from);
+            }
+            if constexpr (A::ROTARY || A::DROPS) __syncthreads();
+#pragma unroll 1
+            for (int sub = 0; sub < M::STREAM; sub += SUB) {
+                // The first streamed position, the first query and key, and the last ones.
+                const int other = from + sub, query = KEYS ? other : top, key = KEYS ? top : other;
+                const int last_query = query + (KEYS ? SUB : 16) - 1, last_key = key + (KEYS ? 16 : SUB) - 1;
+                if (top >= A::LEN || other >= A::LEN || (A::CAUSAL && key > last_query)) continue;
+                float s[NS][4], d[NS][4];
+                M::products(s, held1, own1, tile1 + sub * M::PITCH);
+                M::products(d, held2, own2, tile2 + sub * M::PITCH);
+                const bool is_whole = other + SUB <= A::LEN && (!A::CAUSAL || last_key <= query);
+                if (!is_whole) {
+#pragma unroll
+                    for (int j = 0; j < NS; ++j) {
+#pragma unroll
+                        for (int v = 0; v < 4; ++v) {
+                            const int mine = row + v / 2 * 8, its = other + 8 * j + 2 * M::t() + v % 2;
+                            const bool is_seen = its < A::LEN && (!A::CAUSAL || (KEYS ? mine <= its : its <= mine));
+                            if (!is_seen) s[j][v] = __int_as_float(0xff800000);
+                        }
+                    }
+                }
+                const u8* kept = KEYS ? mask + (sub + 2 * M::t()) * (M::OWN / 8) + 2 * M::warp()
+                                      : mask + (16 * M::warp() + M::g()) * (M::STREAM / 8) + sub / 8;
+                weigh<KEYS>(s, d, lse, sums, queries + at * 2 * M::STREAM + sub + 2 * M::t(), kept);
+                M::add_products(dx1, d, tile1 + sub * M::PITCH);
+                if constexpr (KEYS) M::add_products(dx2, s, tile2 + sub * M::PITCH);
+            }
+            if (M::BUFFERS == 1) {
+                __syncthreads();
+                if (turn + 1 < turns) start(turn + 1);
+            }
+        }
+        __syncthreads();
+        T* dx = a.at<T>(Slots::DX) + (i64)sample * A::LEN * A::PACKED + (KEYS ? A::HEADS + kv : own_head) * A::D;
+        M::template put<A::PACKED, A::ROTARY>(dx, top, dx1, 1.0f, 1.0f, (float*)smem, angles);
+        if constexpr (KEYS)
+            M::template put<A::PACKED, false>(
+                dx + A::KV * A::D, top, dx2, A::kept(), A::kept(), (float*)smem, angles);
+    }
+};

@@ -1,0 +1,755 @@
+// Recurrent layers: the walk of one direction over the positions, and back.
+//
+// The input part of all gates is there before; what is left is, at each position, the product of the state before it
+// with the weight, and the functions of the gates. There are three ways to take it, each forward and back:
+//
+// `Recurrence`      a block has some samples, and reads the weight from memory at every position. For every size.
+// `RecurrenceHeld`  a block has some samples, and its threads hold the whole weight in registers.
+// `RecurrenceGrid`  blocks have units of their own, whose part of the weight is in shared memory, and meet at every
+//                   position: all of them must be resident.
+//
+// Sums are taken in fixed orders, without atomics on floats, so that the bits are the same in every run.
+
+enum Cell { CELL_TANH = 0, CELL_RELU = 1, CELL_GRU = 2, CELL_LSTM = 3 };
+
+// What passes from a position to the next one, or back to the one before: of a unit of a sample its state and its inner
+// value, or the gradients of both.
+struct Carried { float state, inner; };
+
+// One direction of a layer. Rows of the input are [BATCH, LEN]; BOTH: the layer has a direction each way, whose outputs
+// are side by side; LAST: the output is the final state alone. Everything is computed in floats; T is what is stored.
+template <class T_, int CELL_, int BATCH_, int LEN_, int UNITS_, bool REVERSE, bool BOTH, bool LAST> struct Walk {
+    using T = T_;
+    static constexpr int CELL = CELL_, BATCH = BATCH_, LEN = LEN_, UNITS = UNITS_;
+    static constexpr int G = CELL == CELL_LSTM ? 4 : CELL == CELL_GRU ? 3 : 1, WIDE = G * UNITS;
+    static constexpr bool JOINS = BOTH && REVERSE, KEEPS_INNER = CELL >= CELL_GRU, HAS_HIDDEN = CELL == CELL_GRU;
+    static constexpr int OWN = JOINS ? UNITS : 0;
+    using Fwd = slots::recurrence;
+    using Bwd = slots::recurrence_bwd;
+
+    // The row of a sample after so many steps.
+    DEV i64 row(int sample, int step) { return (i64)sample * LEN + (REVERSE ? LEN - 1 - step : step); }
+
+    // ---- forward: slots of `recurrence`
+
+    // The input part of a unit's gates.
+    DEV void load_input(const Args& a, int sample, int step, int u, float (&x)[G]) {
+        const T* from = a.at<T>(Fwd::X) + row(sample, step) * WIDE + u;
+#pragma unroll
+        for (int g = 0; g < G; ++g) x[g] = to_float(from[g * UNITS]);
+    }
+    DEV void load_bias(const Args& a, int u, float (&bias)[G]) {
+#pragma unroll
+        for (int g = 0; g < G; ++g) bias[g] = a.at<float>(Fwd::BIAS)[g * UNITS + u];
+    }
+    template <int F> DEV float gate(T* gates, int g, float v) {
+        v = activate<F, T>(v);
+        gates[g * UNITS] = narrow<T>(v);
+        return v;
+    }
+    // The functions of a unit's gates of which `product` is the part of the state without the bias; stores all that
+    // follows from them.
+    DEV void advance(const Args& a, int sample, int step, int u, const float (&x)[G], const float (&bias)[G],
+        const float (&product)[G], Carried& carried) {
+        const i64 at = row(sample, step);
+        T* gates = a.at<T>(Fwd::GATES) + at * WIDE + u;
+        float full[G], now = 0.0f;
+#pragma unroll
+        for (int g = 0; g < G; ++g) full[g] = x[g] + (product[g] + bias[g]);
+        if constexpr (CELL == CELL_TANH) now = gate<TANH>(gates, 0, full[0]);
+        if constexpr (CELL == CELL_RELU) now = gate<RELU>(gates, 0, full[0]);
+        if constexpr (CELL == CELL_GRU) {
+            const float r = gate<SIGMOID>(gates, 0, full[0]), z = gate<SIGMOID>(gates, 1, full[1]);
+            const float inner = product[2] + bias[2];
+            a.at<T>(Fwd::INNER)[at * UNITS + u] = narrow<T>(inner);
+            const float n = gate<TANH>(gates, 2, x[2] + r * inner);
+            now = (1.0f - z) * n + z * carried.state;
+        }
+        if constexpr (CELL == CELL_LSTM) {
+            const float i = gate<SIGMOID>(gates, 0, full[0]), f = gate<SIGMOID>(gates, 1, full[1]);
+            const float g = gate<TANH>(gates, 2, full[2]), o = gate<SIGMOID>(gates, 3, full[3]);
+            const float c = step == 0 ? i * g : f * carried.inner + i * g;
+            a.at<T>(Fwd::INNER)[at * UNITS + u] = narrow<T>(c);
+            carried.inner = c;
+            now = o * activate<TANH, T>(c);
+        }
+        const T stored = narrow<T>(now);
+        carried.state = to_float(stored);
+        T* before = a.at<T>(Fwd::BEFORE);
+        if (step == 0) before[at * UNITS + u] = narrow<T>(0.0f);
+        if (step + 1 < LEN) before[row(sample, step + 1) * UNITS + u] = stored;
+        if (LAST && step + 1 < LEN) return;
+        const i64 out = LAST ? sample : at;
+        T* y = a.at<T>(Fwd::Y) + out * (OWN + UNITS);
+        y[OWN + u] = stored;
+        if constexpr (JOINS) y[u] = a.at<T>(Fwd::OTHER)[out * UNITS + u];
+    }
+
+    // ---- back: slots of `recurrence_bwd`
+
+    // What a unit's gradients at a step are made of.
+    struct Saved { float gate[G], inner, previous, before, dy; };
+
+    DEV Saved load_saved(const Args& a, int sample, int step, int u) {
+        const i64 at = row(sample, step);
+        Saved s{};
+        const T* gates = a.at<T>(Bwd::GATES) + at * WIDE + u;
+#pragma unroll
+        for (int g = 0; g < G; ++g) s.gate[g] = to_float(gates[g * UNITS]);
+        if constexpr (KEEPS_INNER) s.inner = to_float(a.at<T>(Bwd::INNER)[at * UNITS + u]);
+        if constexpr (CELL == CELL_LSTM) {
+            if (step > 0) s.previous = to_float(a.at<T>(Bwd::INNER)[row(sample, step - 1) * UNITS + u]);
+        }
+        if constexpr (HAS_HIDDEN) s.before = to_float(a.at<T>(Bwd::BEFORE)[at * UNITS + u]);
+        if (!LAST || step + 1 == LEN)
+            s.dy = to_float(a.at<T>(Bwd::DY)[(LAST ? sample : at) * (BOTH ? 2 * UNITS : UNITS) + OWN + u]);
+        return s;
+    }
+    // Stores the gradients of a unit's gates; `hidden` are those that pass through the product. What is left in
+    // `carried` passes to the step before, to which the product is still to be added.
+    DEV void retreat(const Args& a, int sample, int step, int u, const Saved& s, Carried& carried, float (&hidden)[G]) {
+        const float dh = carried.state + s.dy;
+        carried.state = 0.0f;
+        float input[G];
+        if constexpr (CELL == CELL_TANH) input[0] = dh * activate_grad<TANH, T>(s.gate[0]);
+        if constexpr (CELL == CELL_RELU) input[0] = dh * activate_grad<RELU, T>(s.gate[0]);
+        if constexpr (CELL == CELL_GRU) {
+            const float r = s.gate[0], z = s.gate[1], n = s.gate[2];
+            input[1] = dh * (s.before - n) * activate_grad<SIGMOID, T>(z);
+            input[2] = dh * (1.0f - z) * activate_grad<TANH, T>(n);
+            input[0] = input[2] * s.inner * activate_grad<SIGMOID, T>(r);
+            carried.state = dh * z;
+        }
+        if constexpr (CELL == CELL_LSTM) {
+            const float i = s.gate[0], f = s.gate[1], g = s.gate[2], o = s.gate[3], c = activate<TANH, T>(s.inner);
+            const float dc = carried.inner + dh * o * activate_grad<TANH, T>(c);
+            input[0] = dc * g * activate_grad<SIGMOID, T>(i);
+            input[1] = step == 0 ? 0.0f : dc * s.previous * activate_grad<SIGMOID, T>(f);
+            input[2] = dc * i * activate_grad<TANH, T>(g);
+            input[3] = dh * c * activate_grad<SIGMOID, T>(o);
+            carried.inner = dc * f;
+        }
+        const i64 at = row(sample, step) * WIDE + u;
+#pragma unroll
+        for (int g = 0; g < G; ++g) {
+            hidden[g] = input[g];
+            if constexpr (HAS_HIDDEN) {
+                if (g == 2) hidden[g] *= s.gate[0];
+                a.at<T>(Bwd::DHIDDEN)[at + g * UNITS] = narrow<T>(hidden[g]);
+            }
+            a.at<T>(Bwd::DX)[at + g * UNITS] = narrow<T>(input[g]);
+        }
+    }
+};
+
+// ---------------------------------------- a block reads the weight from memory
+
+// Slots and results of `recurrence`; Shape is a `Walk`. A block has EACH samples, a thread every THREADS-th unit. Work
+// holds what passes from a position to the next. Reads the weight, WIDE * UNITS * 4 bytes, once a block and position.
+template <class Shape, int EACH, int THREADS_> struct Recurrence : Shape {
+    using S = Shape;
+    using T = typename S::T;
+    using Fwd = slots::recurrence;
+    static constexpr int PHASES = 1, THREADS = THREADS_, G = S::G;
+    static constexpr i64 WORK = 8ll * S::BATCH * S::UNITS;
+    static constexpr int blocks(int) { return ceil_div(S::BATCH, EACH); }
+    static constexpr int smem(int) { return 0; }
+    template <int PHASE> static __device__ void run(const Args& a, int block, char*) {
+        const int first = block * EACH, count = min_i(EACH, S::BATCH - first);
+        const float* weight = a.at<float>(Fwd::WEIGHT);
+        for (int step = 0; step < S::LEN; ++step) {
+            for (int u = threadIdx.x; u < S::UNITS; u += THREADS) {
+                float sum[EACH][G], bias[G];
+                S::load_bias(a, u, bias);
+#pragma unroll
+                for (int e = 0; e < EACH; ++e) {
+#pragma unroll
+                    for (int g = 0; g < G; ++g) sum[e][g] = 0.0f;
+                }
+                if (step > 0) products(a, weight, first, count, step, u, sum);
+                // The index of a sample must be known, or its sums leave the registers.
+#pragma unroll
+                for (int e = 0; e < EACH; ++e) {
+                    if (e >= count) break;
+                    Carried* carried = a.at<Carried>(Fwd::WORK) + (i64)(first + e) * S::UNITS + u;
+                    Carried own = step == 0 ? Carried{0.0f, 0.0f} : *carried;
+                    float x[G];
+                    S::load_input(a, first + e, step, u, x);
+                    S::advance(a, first + e, step, u, x, bias, sum[e], own);
+                    *carried = own;
+                }
+            }
+            __syncthreads();
+        }
+    }
+    DEV void products(const Args& a, const float* weight, int first, int count, int step, int u,
+        float (&sum)[EACH][G]) {
+        const T* before[EACH];
+#pragma unroll
+        for (int e = 0; e < EACH; ++e)
+            before[e] = a.at<T>(Fwd::BEFORE) + S::row(first + min_i(e, count - 1), step) * S::UNITS;
+#pragma unroll 4
+        for (int k = 0; k < S::UNITS; ++k) {
+            float w[G];
+#pragma unroll
+            for (int g = 0; g < G; ++g) w[g] = weight[(i64)k * S::WIDE + g * S::UNITS + u];
+#pragma unroll
+            for (int e = 0; e < EACH; ++e) {
+                const float h = to_float(before[e][k]);
+#pragma unroll
+                for (int g = 0; g < G; ++g) sum[e][g] += h * w[g];
+            }
+        }
+    }
+};
+
+// Slots and results of `recurrence_bwd`; otherwise as `Recurrence`. A warp takes the product of one unit at a time.
+template <class Shape, int EACH, int THREADS_> struct RecurrenceBwd : Shape {
+    using S = Shape;
+    using T = typename S::T;
+    using Bwd = slots::recurrence_bwd;
+    static constexpr int PHASES = 1, THREADS = THREADS_, G = S::G;
+    static constexpr i64 WORK = 8ll * S::BATCH * S::UNITS;
+    static constexpr int blocks(int) { return ceil_div(S::BATCH, EACH); }
+    static constexpr int smem(int) { return 0; }
+    template <int PHASE> static __device__ void run(const Args& a, int block, char*) {
+        const int first = block * EACH, count = min_i(EACH, S::BATCH - first);
+        Carried* carried = a.at<Carried>(Bwd::WORK) + (i64)first * S::UNITS;
+        for (int step = S::LEN - 1; step >= 0; --step) {
+            for (int u = threadIdx.x; u < S::UNITS; u += THREADS) {
+                for (int e = 0; e < count; ++e) {
+                    Carried* at = carried + (i64)e * S::UNITS + u;
+                    Carried own = step + 1 == S::LEN ? Carried{0.0f, 0.0f} : *at;
+                    float hidden[G];
+                    S::retreat(a, first + e, step, u, S::load_saved(a, first + e, step, u), own, hidden);
+                    *at = own;
+                }
+            }
+            __syncthreads();
+            if (step > 0) products(a, carried, first, count, step);
+            __syncthreads();
+        }
+    }
+    // Adds to the gradients of the states what comes through the product.
+    DEV void products(const Args& a, Carried* carried, int first, int count, int step) {
+        const T* hidden[EACH];
+#pragma unroll
+        for (int e = 0; e < EACH; ++e)
+            hidden[e] = a.at<T>(S::HAS_HIDDEN ? (int)Bwd::DHIDDEN : (int)Bwd::DX) +
+                S::row(first + min_i(e, count - 1), step) * S::WIDE;
+        const int lane = threadIdx.x % 32;
+        for (int k = threadIdx.x / 32; k < S::UNITS; k += THREADS / 32) {
+            const float* weight = a.at<float>(Bwd::WEIGHT) + (i64)k * S::WIDE;
+            float sum[EACH];
+#pragma unroll
+            for (int e = 0; e < EACH; ++e) sum[e] = 0.0f;
+#pragma unroll 2
+            for (int col = lane; col < S::WIDE; col += 32) {
+                const float w = weight[col];
+#pragma unroll
+                for (int e = 0; e < EACH; ++e) sum[e] += to_float(hidden[e][col]) * w;
+            }
+#pragma unroll
+            for (int e = 0; e < EACH; ++e) {
+                sum[e] = warp_reduce<Sum>(sum[e]);
+                if (lane == 0 && e < count) carried[(i64)e * S::UNITS + k].state += sum[e];
+            }
+        }
+    }
+};
+
+// ---------------------------------------- threads hold the weight
+
+// Slots and results of `recurrence`; Shape is a `Walk`. A block has EACH samples and threads for every unit and SLICES
+// slices of the states, 4 states in turn, whose weights it holds. States are in shared memory, in two copies, so that a
+// position has one barrier. Reads the weight once a block.
+template <class Shape, int SLICES, int EACH> struct RecurrenceHeld : Shape {
+    using S = Shape;
+    using T = typename S::T;
+    using Fwd = slots::recurrence;
+    static constexpr int PHASES = 1, THREADS = ceil_div(S::UNITS * SLICES, 32) * 32, G = S::G;
+    static constexpr int QUADS = ceil_div(S::UNITS, 4 * SLICES), STATES = 4 * QUADS * SLICES;
+    // Samples of which a thread computes the functions.
+    static constexpr int TURNS = ceil_div(EACH, SLICES), MIN_BLOCKS = 1;
+    static constexpr i64 WORK = 0;
+    static constexpr int blocks(int) { return ceil_div(S::BATCH, EACH); }
+    static constexpr int smem(int) { return 4 * 2 * EACH * STATES; }
+    template <int PHASE> static __device__ void run(const Args& a, int block, char* smem) {
+        const int slice = threadIdx.x % SLICES, u = min_i(threadIdx.x / SLICES, S::UNITS - 1);
+        const bool is_there = (int)threadIdx.x / SLICES < S::UNITS;
+        float* states = (float*)smem;
+        for (int i = threadIdx.x; i < 2 * EACH * STATES; i += THREADS) states[i] = 0.0f;
+        float w[QUADS * 4][G], bias[G];
+#pragma unroll
+        for (int j = 0; j < QUADS; ++j) {
+#pragma unroll
+            for (int i = 0; i < 4; ++i) {
+                const int k = (slice + j * SLICES) * 4 + i;
+#pragma unroll
+                for (int g = 0; g < G; ++g)
+                    w[j * 4 + i][g] = k < S::UNITS ? a.at<float>(Fwd::WEIGHT)[k * S::WIDE + g * S::UNITS + u] : 0.0f;
+            }
+        }
+        S::load_bias(a, u, bias);
+        // Lane `slice` of a unit has the samples slice + i * SLICES of the block.
+        bool own[TURNS];
+        Carried carried[TURNS];
+        float x[TURNS][G];
+#pragma unroll
+        for (int i = 0; i < TURNS; ++i) {
+            const int e = slice + i * SLICES;
+            own[i] = is_there && e < EACH && block * EACH + e < S::BATCH;
+            carried[i] = Carried{0.0f, 0.0f};
+            if (own[i]) S::load_input(a, block * EACH + e, 0, u, x[i]);
+        }
+        __syncthreads();
+        for (int step = 0; step < S::LEN; ++step) {
+            const float* now = states + step % 2 * EACH * STATES;
+            float* next = states + (step + 1) % 2 * EACH * STATES;
+            // The input of the position behind is on its way meanwhile.
+            float coming[TURNS][G];
+#pragma unroll
+            for (int i = 0; i < TURNS; ++i) {
+                const int e = slice + i * SLICES;
+                if (own[i] && step + 1 < S::LEN) S::load_input(a, block * EACH + e, step + 1, u, coming[i]);
+            }
+            float sum[EACH][G];
+#pragma unroll
+            for (int e = 0; e < EACH; ++e) {
+#pragma unroll
+                for (int g = 0; g < G; ++g) sum[e][g] = 0.0f;
+            }
+            if (step > 0) {
+#pragma unroll
+                for (int j = 0; j < QUADS; ++j) {
+#pragma unroll
+                    for (int e = 0; e < EACH; ++e) {
+                        const Vec<float, 4> h = load<float, 4>(now + e * STATES + (slice + j * SLICES) * 4);
+#pragma unroll
+                        for (int i = 0; i < 4; ++i) {
+#pragma unroll
+                            for (int g = 0; g < G; ++g) sum[e][g] += h.v[i] * w[j * 4 + i][g];
+                        }
+                    }
+                }
+#pragma unroll
+                for (int e = 0; e < EACH; ++e) {
+#pragma unroll
+                    for (int g = 0; g < G; ++g) sum[e][g] = warp_reduce<Sum, SLICES>(sum[e][g]);
+                }
+            }
+#pragma unroll
+            for (int i = 0; i < TURNS; ++i) {
+                float product[G];
+#pragma unroll
+                for (int g = 0; g < G; ++g) {
+                    product[g] = 0.0f;
+#pragma unroll
+                    for (int e = 0; e < SLICES && i * SLICES + e < EACH; ++e)
+                        product[g] = e == slice ? sum[i * SLICES + e][g] : product[g];
+                }
+                const int e = slice + i * SLICES;
+                if (own[i]) {
+                    S::advance(a, block * EACH + e, step, u, x[i], bias, product, carried[i]);
+                    next[e * STATES + u] = carried[i].state;
+                }
+#pragma unroll
+                for (int g = 0; g < G; ++g) x[i][g] = coming[i][g];
+            }
+            __syncthreads();
+        }
+    }
+};
+
+// Slots and results of `recurrence_bwd`; otherwise as `RecurrenceHeld`, of which it holds the transposed weight: a
+// thread has UT units and one of SLICES slices of the gates' values, 4 values in turn. The sums of a group of SLICES
+// lanes are spread over its lanes, so that each has one unit, and COPIES lanes the same, which take turns at the
+// samples.
+template <class Shape, int UT, int SLICES, int EACH> struct RecurrenceHeldBwd : Shape {
+    using S = Shape;
+    using T = typename S::T;
+    using Bwd = slots::recurrence_bwd;
+    static constexpr int PHASES = 1, THREADS = ceil_div(ceil_div(S::UNITS, UT) * SLICES, 32) * 32, G = S::G;
+    static constexpr int QUADS = ceil_div(S::WIDE, 4 * SLICES), VALUES = 4 * QUADS * SLICES, COPIES = SLICES / UT;
+    static constexpr int TURNS = ceil_div(EACH, COPIES), MIN_BLOCKS = 1;
+    static constexpr i64 WORK = 0;
+    static_assert(SLICES % UT == 0 && (UT & (UT - 1)) == 0 && (SLICES & (SLICES - 1)) == 0, "powers of two");
+    static constexpr int blocks(int) { return ceil_div(S::BATCH, EACH); }
+    static constexpr int smem(int) { return 4 * 2 * EACH * VALUES; }
+    // The sum of unit slice / COPIES over the lanes of a group.
+    DEV float spread(float (&v)[UT], int slice) {
+        int mask = SLICES / 2;
+#pragma unroll
+        for (int n = UT; n > 1; n /= 2, mask /= 2) {
+            const bool upper = (slice & mask) != 0;
+#pragma unroll
+            for (int i = 0; i < n / 2; ++i) {
+                const float give = upper ? v[i] : v[i + n / 2], keep = upper ? v[i + n / 2] : v[i];
+                v[i] = keep + __shfl_xor_sync(0xffffffffu, give, mask);
+            }
+        }
+        return warp_reduce<Sum, COPIES>(v[0]);
+    }
+    template <int PHASE> static __device__ void run(const Args& a, int block, char* smem) {
+        const int slice = threadIdx.x % SLICES, base = (int)threadIdx.x / SLICES * UT, u = base + slice / COPIES;
+        float* values = (float*)smem;
+        for (int i = threadIdx.x; i < 2 * EACH * VALUES; i += THREADS) values[i] = 0.0f;
+        float w[UT][QUADS * 4];
+#pragma unroll
+        for (int t = 0; t < UT; ++t) {
+#pragma unroll
+            for (int j = 0; j < QUADS; ++j) {
+#pragma unroll
+                for (int i = 0; i < 4; ++i) {
+                    const int col = (slice + j * SLICES) * 4 + i;
+                    const bool valid = base + t < S::UNITS && col < S::WIDE;
+                    w[t][j * 4 + i] = valid ? a.at<float>(Bwd::WEIGHT)[(base + t) * S::WIDE + col] : 0.0f;
+                }
+            }
+        }
+        bool own[TURNS];
+        Carried carried[TURNS];
+        typename S::Saved saved[TURNS];
+#pragma unroll
+        for (int i = 0; i < TURNS; ++i) {
+            const int e = slice % COPIES + i * COPIES;
+            own[i] = u < S::UNITS && e < EACH && block * EACH + e < S::BATCH;
+            carried[i] = Carried{0.0f, 0.0f};
+            if (own[i]) saved[i] = S::load_saved(a, block * EACH + e, S::LEN - 1, u);
+        }
+        __syncthreads();
+        for (int step = S::LEN - 1; step >= 0; --step) {
+            float* now = values + step % 2 * EACH * VALUES;
+#pragma unroll
+            for (int i = 0; i < TURNS; ++i) {
+                const int e = slice % COPIES + i * COPIES;
+                if (!own[i]) continue;
+                float hidden[G];
+                S::retreat(a, block * EACH + e, step, u, saved[i], carried[i], hidden);
+#pragma unroll
+                for (int g = 0; g < G; ++g) now[e * VALUES + g * S::UNITS + u] = hidden[g];
+                // What the position before needs is on its way meanwhile.
+                if (step > 0) saved[i] = S::load_saved(a, block * EACH + e, step - 1, u);
+            }
+            if (step == 0) break;
+            __syncthreads();
+            float sum[EACH][UT];
+#pragma unroll
+            for (int e = 0; e < EACH; ++e) {
+#pragma unroll
+                for (int t = 0; t < UT; ++t) sum[e][t] = 0.0f;
+            }
+#pragma unroll
+            for (int j = 0; j < QUADS; ++j) {
+#pragma unroll
+                for (int e = 0; e < EACH; ++e) {
+                    const Vec<float, 4> d = load<float, 4>(now + e * VALUES + (slice + j * SLICES) * 4);
+#pragma unroll
+                    for (int i = 0; i < 4; ++i) {
+#pragma unroll
+                        for (int t = 0; t < UT; ++t) sum[e][t] += d.v[i] * w[t][j * 4 + i];
+                    }
+                }
+            }
+            float all[EACH];
+#pragma unroll
+            for (int e = 0; e < EACH; ++e) all[e] = spread(sum[e], slice);
+#pragma unroll
+            for (int i = 0; i < TURNS; ++i) {
+#pragma unroll
+                for (int e = 0; e < COPIES && i * COPIES + e < EACH; ++e)
+                    carried[i].state += e == slice % COPIES ? all[i * COPIES + e] : 0.0f;
+            }
+        }
+    }
+};
+
+// ---------------------------------------- blocks have units of their own
+
+// Counts a block in. What its threads wrote before the barrier in front can be read by who saw the count.
+DEV void count_in(u32* counter) {
+    asm volatile("red.release.gpu.global.add.u32 [%0], 1;" ::"l"(counter) : "memory");
+}
+DEV u32 counted_in(const u32* counter) {
+    u32 count;
+    asm volatile("ld.acquire.gpu.global.u32 %0, [%1];" : "=r"(count) : "l"(counter) : "memory");
+    return count;
+}
+
+// The tiles of a grid: GROUPS groups of blocks have TILES * 16 samples each, and the blocks of a group UB units each.
+// Blocks of a group meet at counters in the work memory, which a launch in front sets to zero: whatever became of a
+// step before, they start right. MMA: factors are rounded to TF32 and multiplied by matrix instructions; values of 16
+// bits are not rounded by that.
+template <class Shape, bool MMA_, int UB_, int TILES_> struct GridTiles : Shape {
+    using S = Shape;
+    static constexpr bool MMA = MMA_;
+    static constexpr int UB = UB_, TILES = TILES_, G = S::G, THREADS = 512, WARPS = THREADS / 32;
+    static constexpr int SHARES = ceil_div(S::UNITS, UB), GROUPS = ceil_div(S::BATCH, 16 * TILES);
+    // Values of gates of a block, and states: both in multiples of what a matrix instruction takes.
+    static constexpr int COLS = ceil_div(G * UB, 8) * 8, STATES = ceil_div(S::UNITS, 8) * 8;
+    static constexpr int EACH = ceil_div(16 * UB, THREADS), TURNS = EACH * TILES;
+    // Bytes of a group's counter, in front of the rest of the work memory.
+    static constexpr int COUNTER = 128;
+    // The first row length from `least` on that is an odd multiple of `step`: what a warp reads at once of rows of
+    // factors lies in different banks, with 4 where they are read along the sum, with 8 where they are read across it.
+    static constexpr int pitch(int least, int step) { return (least + step - 1) / (2 * step) * (2 * step) + step; }
+
+    DEV void reset(const Args& a, int work) {
+        for (int i = threadIdx.x; i < GROUPS * COUNTER / 4; i += THREADS) a.at<u32>(work)[i] = 0;
+    }
+    DEV u32* counter(const Args& a, int work, int group) { return a.at<u32>(work) + group * (COUNTER / 4); }
+    DEV void arrive(u32* counter) {
+        __syncthreads();
+        if (threadIdx.x == 0) count_in(counter);
+    }
+    DEV void wait(u32* counter, u32 count) {
+        if (threadIdx.x == 0) {
+            while (counted_in(counter) < count) {}
+        }
+        __syncthreads();
+    }
+    DEV float factor(float v) {
+        if constexpr (MMA) return __uint_as_float(to_tf32(v));
+        return v;
+    }
+    // The sample, the unit and its place in the block of turn i of a thread's tile; false where there is none.
+    struct Place { int row, own, sample, unit; };
+    DEV bool place(int group, int share, int turn, Place& p) {
+        const int at = threadIdx.x + turn % EACH * THREADS;
+        p.row = at / UB, p.own = at % UB;
+        p.sample = (group * TILES + turn / EACH) * 16 + p.row, p.unit = share * UB + p.own;
+        return at < 16 * UB && p.sample < S::BATCH && p.unit < S::UNITS;
+    }
+    // Row k, column c of a block's part of the weight.
+    DEV float weight(const Args& a, int slot, int share, int k, int c) {
+        const int unit = share * UB + c % UB;
+        const bool valid = k < S::UNITS && c < G * UB && unit < S::UNITS;
+        return valid ? factor(a.at<float>(slot)[(i64)k * S::WIDE + c / UB * S::UNITS + unit]) : 0.0f;
+    }
+    // c[16x8] += a[16xN] b[Nx8] over a stretch of N in multiples of 8. Rows of a are PITCH_A apart; row k of column n
+    // of b is at n * PITCH_B + k where it is ALONG, otherwise at k * PITCH_B + n.
+    template <int PITCH_A, int PITCH_B, bool ALONG>
+    DEV void multiply(float (&c)[4], int from, int to, const float* a, const float* b) {
+        const int line = threadIdx.x % 32 / 4, at = threadIdx.x % 4;
+        a += line * PITCH_A;
+        if constexpr (MMA) {
+            float other[4] = {0.0f, 0.0f, 0.0f, 0.0f};
+#pragma unroll 4
+            for (int k = from; k < to; k += 8) {
+                const float *own = a + k + at, *under = own + 8 * PITCH_A;
+                const float* column = b + (ALONG ? line * PITCH_B + k + at : (k + at) * PITCH_B + line);
+                const u32 left[4] = {__float_as_uint(own[0]), __float_as_uint(under[0]), __float_as_uint(own[4]),
+                    __float_as_uint(under[4])};
+                const u32 right[2] = {__float_as_uint(column[0]), __float_as_uint(column[ALONG ? 4 : 4 * PITCH_B])};
+                // Two sums in turn, so that one need not wait for the other.
+                if (k / 8 % 2 == 0) mma_tf32(c, left, right);
+                else mma_tf32(other, left, right);
+            }
+#pragma unroll
+            for (int i = 0; i < 4; ++i) c[i] += other[i];
+        } else {
+#pragma unroll 2
+            for (int k = from; k < to; k += 4) {
+                const Vec<float, 4> upper = load<float, 4>(a + k), lower = load<float, 4>(a + 8 * PITCH_A + k);
+                float left[4], right[4];
+                if constexpr (ALONG) {
+                    const Vec<float, 4> one = load<float, 4>(b + 2 * at * PITCH_B + k);
+                    const Vec<float, 4> two = load<float, 4>(b + (2 * at + 1) * PITCH_B + k);
+#pragma unroll
+                    for (int i = 0; i < 4; ++i) left[i] = one.v[i], right[i] = two.v[i];
+                } else {
+#pragma unroll
+                    for (int i = 0; i < 4; ++i) {
+                        const Vec<float, 2> both = load<float, 2>(b + (k + i) * PITCH_B + 2 * at);
+                        left[i] = both.v[0], right[i] = both.v[1];
+                    }
+                }
+#pragma unroll
+                for (int i = 0; i < 4; ++i) {
+                    c[0] += upper.v[i] * left[i], c[1] += upper.v[i] * right[i];
+                    c[2] += lower.v[i] * left[i], c[3] += lower.v[i] * right[i];
+                }
+            }
+        }
+    }
+};
+
+// Slots and results of `recurrence`, in tiles of `GridTiles`. States travel through `before`. A tile of the product of
+// 8 values of gates is taken in PARTS stretches of states, by a warp each.
+template <class Shape, bool MMA, int UB, int TILES> struct RecurrenceGrid : GridTiles<Shape, MMA, UB, TILES> {
+    using B = GridTiles<Shape, MMA, UB, TILES>;
+    using S = Shape;
+    using T = typename S::T;
+    using Fwd = slots::recurrence;
+    static constexpr int PHASES = 2, THREADS = B::THREADS, G = B::G, MIN_BLOCKS = 1;
+    static constexpr i64 WORK = (i64)B::COUNTER * B::GROUPS;
+    static constexpr int ACROSS = B::COLS / 8, STEPS = B::STATES / 8;
+    static constexpr int PARTS = min_i(max_i(B::WARPS / ACROSS, 1), STEPS);
+    static constexpr int PITCH = B::pitch(B::COLS, 8), STATE_PITCH = B::pitch(B::STATES, 4), SUM_PITCH = B::COLS + 4;
+    static constexpr int blocks(int phase) { return phase == 0 ? 1 : B::GROUPS * B::SHARES; }
+    static constexpr int smem(int phase) {
+        return phase == 0 ? 0 : 4 * (B::STATES * PITCH + 16 * STATE_PITCH + PARTS * 16 * SUM_PITCH);
+    }
+    // A tile of states at a step.
+    DEV void fetch(const Args& a, int first, int step, float* states) {
+        constexpr int V = vec_width<T>(S::UNITS), ROW = S::UNITS / V;
+        for (int i = threadIdx.x; i < 16 * ROW; i += THREADS) {
+            const int row = i / ROW, k = i % ROW * V;
+            Vec<T, V> found{};
+            if (first + row < S::BATCH)
+                found = load<T, V>(a.at<T>(Fwd::BEFORE) + S::row(first + row, step) * S::UNITS + k);
+            // As many at once as rows begin at multiples of.
+            constexpr int W = min_i(V, 4);
+#pragma unroll
+            for (int piece = 0; piece < V; piece += W) {
+                Vec<float, W> factors;
+#pragma unroll
+                for (int j = 0; j < W; ++j) factors.v[j] = B::factor(to_float(found.v[piece + j]));
+                store<float, W>(states + row * STATE_PITCH + k + piece, factors);
+            }
+        }
+    }
+    DEV void products(const float* weight, const float* states, float* sums) {
+        const int warp = threadIdx.x / 32, line = threadIdx.x % 32 / 4, at = threadIdx.x % 4;
+        for (int item = warp; item < ACROSS * PARTS; item += B::WARPS) {
+            const int col = item % ACROSS * 8, part = item / ACROSS;
+            float c[4] = {0.0f, 0.0f, 0.0f, 0.0f};
+            const int from = STEPS * part / PARTS * 8, past = STEPS * (part + 1) / PARTS * 8;
+            B::template multiply<STATE_PITCH, PITCH, false>(c, from, past, states, weight + col);
+            float* to = sums + (part * 16 + line) * SUM_PITCH + col + 2 * at;
+            to[0] = c[0], to[1] = c[1];
+            to[8 * SUM_PITCH] = c[2], to[8 * SUM_PITCH + 1] = c[3];
+        }
+    }
+    template <int PHASE> static __device__ void run(const Args& a, int block, char* smem) {
+        if constexpr (PHASE == 0) {
+            B::reset(a, Fwd::WORK);
+        } else {
+            const int group = block / B::SHARES, share = block % B::SHARES;
+            float *weight = (float*)smem, *states = weight + B::STATES * PITCH, *sums = states + 16 * STATE_PITCH;
+            for (int i = threadIdx.x; i < B::STATES * B::COLS; i += THREADS)
+                weight[i / B::COLS * PITCH + i % B::COLS] =
+                    B::weight(a, Fwd::WEIGHT, share, i / B::COLS, i % B::COLS);
+            for (int i = threadIdx.x; i < 16 * STATE_PITCH; i += THREADS) states[i] = 0.0f;
+            Carried carried[B::TURNS];
+            u32* counter = B::counter(a, Fwd::WORK, group);
+            for (int step = 0; step < S::LEN; ++step) {
+                // The input does not depend on the others.
+                float x[B::TURNS][G], bias[B::TURNS][G];
+#pragma unroll
+                for (int i = 0; i < B::TURNS; ++i) {
+                    typename B::Place p;
+                    if (!B::place(group, share, i, p)) continue;
+                    S::load_input(a, p.sample, step, p.unit, x[i]);
+                    S::load_bias(a, p.unit, bias[i]);
+                    if (step == 0) carried[i] = Carried{0.0f, 0.0f};
+                }
+                if (step > 0) B::wait(counter, step * B::SHARES);
+#pragma unroll
+                for (int tile = 0; tile < TILES; ++tile) {
+                    if (step > 0) {
+                        fetch(a, (group * TILES + tile) * 16, step, states);
+                        __syncthreads();
+                        products(weight, states, sums);
+                        __syncthreads();
+                    }
+#pragma unroll
+                    for (int i = tile * B::EACH; i < (tile + 1) * B::EACH; ++i) {
+                        typename B::Place p;
+                        if (!B::place(group, share, i, p)) continue;
+                        float product[G];
+#pragma unroll
+                        for (int g = 0; g < G; ++g) {
+                            product[g] = 0.0f;
+#pragma unroll
+                            for (int part = 0; part < PARTS && step > 0; ++part)
+                                product[g] += sums[(part * 16 + p.row) * SUM_PITCH + g * UB + p.own];
+                        }
+                        S::advance(a, p.sample, step, p.unit, x[i], bias[i], product, carried[i]);
+                    }
+                }
+                if (step + 1 < S::LEN) B::arrive(counter);
+            }
+        }
+    }
+};
+
+// Slots and results of `recurrence_bwd`, in tiles of `GridTiles`. A block has the gradients of its own gates; their
+// products with its part of the weight are parts of the gradients of all states, which travel through the work memory,
+// in two copies, and are added in the order of the blocks.
+template <class Shape, bool MMA, int UB, int TILES> struct RecurrenceGridBwd : GridTiles<Shape, MMA, UB, TILES> {
+    using B = GridTiles<Shape, MMA, UB, TILES>;
+    using S = Shape;
+    using Bwd = slots::recurrence_bwd;
+    static constexpr int PHASES = 2, THREADS = B::THREADS, G = B::G, MIN_BLOCKS = 1;
+    // Floats that a block sends at a position.
+    static constexpr i64 SENT = 16ll * TILES * B::STATES;
+    static constexpr i64 WORK = (i64)B::COUNTER * B::GROUPS + 4 * 2 * SENT * B::GROUPS * B::SHARES;
+    static constexpr int PITCH = B::pitch(B::COLS, 4);
+    static constexpr int blocks(int phase) { return phase == 0 ? 1 : B::GROUPS * B::SHARES; }
+    static constexpr int smem(int phase) { return phase == 0 ? 0 : 4 * (B::STATES + 16) * PITCH; }
+    // The floats that a block of a group sends at a step.
+    DEV float* sent(const Args& a, int step, int group, int share) {
+        return a.at<float>(Bwd::WORK) + B::COUNTER / 4 * B::GROUPS +
+            ((step % 2 * B::GROUPS + group) * (i64)B::SHARES + share) * SENT;
+    }
+    DEV void products(const float* weight, const float* values, float* to) {
+        const int warp = threadIdx.x / 32, line = threadIdx.x % 32 / 4, at = threadIdx.x % 4;
+        for (int first = warp * 8; first < B::STATES; first += B::WARPS * 8) {
+            float c[4] = {0.0f, 0.0f, 0.0f, 0.0f};
+            B::template multiply<PITCH, PITCH, true>(c, 0, B::COLS, values, weight + first * PITCH);
+            float* out = to + line * B::STATES + first + 2 * at;
+            store<float, 2>(out, Vec<float, 2>{{c[0], c[1]}});
+            store<float, 2>(out + 8 * B::STATES, Vec<float, 2>{{c[2], c[3]}});
+        }
+    }
+    template <int PHASE> static __device__ void run(const Args& a, int block, char* smem) {
+        if constexpr (PHASE == 0) {
+            B::reset(a, Bwd::WORK);
+        } else {
+            const int group = block / B::SHARES, share = block % B::SHARES;
+            float *weight = (float*)smem, *values = weight + B::STATES * PITCH;
+            for (int i = threadIdx.x; i < B::STATES * B::COLS; i += THREADS)
+                weight[i / B::COLS * PITCH + i % B::COLS] =
+                    B::weight(a, Bwd::WEIGHT, share, i / B::COLS, i % B::COLS);
+            for (int i = threadIdx.x; i < 16 * PITCH; i += THREADS) values[i] = 0.0f;
+            __syncthreads();
+            Carried carried[B::TURNS];
+            u32* counter = B::counter(a, Bwd::WORK, group);
+            for (int step = S::LEN - 1; step >= 0; --step) {
+                typename S::Saved saved[B::TURNS];
+                const bool is_first = step + 1 == S::LEN;
+#pragma unroll
+                for (int i = 0; i < B::TURNS; ++i) {
+                    typename B::Place p;
+                    if (is_first) carried[i] = Carried{0.0f, 0.0f};
+                    if (B::place(group, share, i, p)) saved[i] = S::load_saved(a, p.sample, step, p.unit);
+                }
+                if (!is_first) B::wait(counter, (S::LEN - 1 - step) * B::SHARES);
+#pragma unroll
+                for (int tile = 0; tile < TILES; ++tile) {
+#pragma unroll
+                    for (int i = tile * B::EACH; i < (tile + 1) * B::EACH; ++i) {
+                        typename B::Place p;
+                        if (!B::place(group, share, i, p)) continue;
+                        if (!is_first) {
+                            const float* from = sent(a, step + 1, group, 0) + (tile * 16 + p.row) * B::STATES + p.unit;
+                            float sum = 0.0f;
+#pragma unroll 16
+                            for (int other = 0; other < B::SHARES; ++other) sum += from[other * SENT];
+                            carried[i].state += sum;
+                        }
+                        float hidden[G];
+                        S::retreat(a, p.sample, step, p.unit, saved[i], carried[i], hidden);
+#pragma unroll
+                        for (int g = 0; g < G; ++g) values[p.row * PITCH + g * UB + p.own] = B::factor(hidden[g]);
+                    }
+                    __syncthreads();
+                    if (step > 0) products(weight, values, sent(a, step, group, share) + tile * 16 * B::STATES);
+                    __syncthreads();
+                }
+                if (step > 0) B::arrive(counter);
+            }
+        }
+    }
+};

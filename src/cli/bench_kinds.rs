@@ -1,0 +1,63 @@
+//! The part of `stepgraph bench` for runs whose steps differ: every kind of step alone, all in turn, op by op, and
+//! where its recording is not there.
+
+use super::output;
+use super::presets::Loaded;
+use crate::exec::PoolReport;
+use crate::model::DataSpec;
+use crate::tensor::Bytes;
+use crate::train::{DataChoice, Purpose, RecordingTimes, Session, SessionSpec};
+use serde::Serialize;
+
+/// What was measured of the kinds of steps of a run, in microseconds.
+#[derive(Serialize)]
+pub struct Kinds {
+    #[serde(flatten)]
+    times: RecordingTimes,
+    /// The pool that they are recorded in.
+    recordings: PoolReport,
+}
+
+impl Kinds {
+    /// Nothing where the steps of the preset's runs are alike.
+    ///
+    /// # Errors
+    /// Where the data cannot be read, or the machine cannot run the steps.
+    pub fn measure(found: &Loaded, spec: &SessionSpec, seconds: f64) -> anyhow::Result<Option<Self>> {
+        let of_data = found.preset.data.as_ref().is_some_and(DataSpec::has_varied_steps);
+        if !of_data && !found.model.chooses() {
+            return Ok(None);
+        }
+        let data = if of_data { DataChoice::Preset } else { DataChoice::Resident };
+        let mut session = Session::prepare(&SessionSpec { data, purpose: Purpose::Train, ..spec.clone() })?;
+        let times = session.time_recordings(seconds)?;
+        Ok(times.map(|times| Self { times, recordings: session.recordings() }))
+    }
+
+    /// As text, for people.
+    #[must_use]
+    pub fn text(&self) -> String {
+        let RecordingTimes { kinds, cycle_us, alone_us, eager_us, miss_us, find_ns } = &self.times;
+        let counts = &self.recordings.counts;
+        let mut out = format!(
+            "  {} of steps: {} a step in turn, {} each alone, {} op by op{}; a recording is found in {find_ns:.0} ns\n",
+            output::counted(kinds.len() as u64, "kind"),
+            output::micros(*cycle_us),
+            output::micros(*alone_us),
+            output::micros(*eager_us),
+            miss_us.map_or_else(String::new, |us| format!(", {} where it must be planned first", output::micros(us))),
+        );
+        out.push_str(&format!(
+            "  {} in {}, the transient memory of all with them; {} to plan and record\n",
+            output::counted(counts.recordings as u64, "recording"),
+            Bytes(counts.bytes),
+            output::micros(counts.capture_us as f64)
+        ));
+        for kind in kinds {
+            let miss = kind.miss_us.map_or_else(|| "-".to_owned(), output::micros);
+            let [alone, eager] = [kind.alone_us, kind.eager_us].map(output::micros);
+            out.push_str(&format!("    alone {alone:>9}, op by op {eager:>9}, miss {miss:>9}  {}\n", kind.key));
+        }
+        out
+    }
+}

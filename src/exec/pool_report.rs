@@ -1,0 +1,132 @@
+//! What a pool of recordings says of itself: counts, keys, reasons and events, all of it plain data.
+
+use super::graph_key::GraphKey;
+use serde::{Deserialize, Serialize};
+
+/// What became of the look-ups in a pool, and what it holds.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PoolCounts {
+    /// Look-ups that found a recording.
+    pub hits: u64,
+    /// Look-ups that had one made, or tried to.
+    pub misses: u64,
+    /// How many of these were made before a step needed them.
+    pub made_ahead: u64,
+    /// Recordings that were dropped to make room.
+    pub evictions: u64,
+    /// Recordings that could not be made.
+    pub failures: u64,
+    /// Steps that ran op by op because their recording was not there.
+    pub eager_steps: u64,
+    /// Steps that waited for their recording.
+    pub waits: u64,
+    /// The time that making recordings took, planning included, in microseconds.
+    pub capture_us: u64,
+    /// Recordings that are there.
+    pub recordings: usize,
+    /// Bytes of these and of their transient memory.
+    pub bytes: u64,
+    /// The most that these were.
+    pub peak_bytes: u64,
+    /// Bytes of the transient memory alone.
+    pub arena_bytes: u64,
+    /// Times that the transient memory had to grow.
+    pub arena_growths: u64,
+    /// Bytes that they may take before those that were not used for longest are dropped.
+    pub budget_bytes: u64,
+    /// Events so far.
+    pub events: u64,
+}
+
+/// Steps of one key that ran op by op for one reason.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct EagerSteps {
+    pub key: GraphKey,
+    pub why: String,
+    pub steps: u64,
+    pub first_step: u64,
+    pub last_step: u64,
+}
+
+/// What is known of one key.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct RecordingFacts {
+    pub key: GraphKey,
+    /// Whether its recording is there.
+    pub is_there: bool,
+    pub is_pinned: bool,
+    /// Steps and other uses that found it there.
+    pub hits: u64,
+    /// The last step that used it; 0 where none did.
+    pub last_step: u64,
+    /// Times that it was recorded.
+    pub captures: u64,
+    /// How long that took at last, planning included, in microseconds.
+    pub capture_us: u64,
+    /// Nodes of its graph on a GPU.
+    pub nodes: usize,
+    /// Calls of kernels and libraries.
+    pub calls: usize,
+    /// Bytes of the recording without its transient memory; 0 where it is not there.
+    pub bytes: u64,
+    /// Why it was recorded.
+    pub why: &'static str,
+    /// Why a replay of it runs op by op, where it does.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub why_eager: Option<String>,
+}
+
+impl RecordingFacts {
+    /// Of a key that was never recorded.
+    pub(super) const fn of(key: GraphKey) -> Self {
+        Self {
+            key,
+            is_there: false,
+            is_pinned: false,
+            hits: 0,
+            last_step: 0,
+            captures: 0,
+            capture_us: 0,
+            nodes: 0,
+            calls: 0,
+            bytes: 0,
+            why: "",
+            why_eager: None,
+        }
+    }
+}
+
+/// What kind of event it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum PoolEventKind {
+    Made,
+    Missed,
+    Evicted,
+    Failed,
+    /// The transient memory was taken anew.
+    Grew,
+}
+
+/// Something that happened in a pool.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct PoolEvent {
+    /// From 1.
+    pub number: u64,
+    pub kind: PoolEventKind,
+    pub key: GraphKey,
+    pub about: String,
+}
+
+/// All that a pool says of itself.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct PoolReport {
+    #[serde(flatten)]
+    pub counts: PoolCounts,
+    /// Why steps ran op by op.
+    pub eager: Vec<EagerSteps>,
+    pub keys: Vec<RecordingFacts>,
+    /// The newest events, in order.
+    #[serde(skip)]
+    pub events: Vec<PoolEvent>,
+}

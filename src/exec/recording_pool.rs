@@ -1,0 +1,493 @@
+//! The pool of the recordings of one network's steps: found by their keys, recorded on a miss, lent on a hit, dropped
+//! where they take more memory than they may.
+//!
+//! - Every key has an entry, which stays when its recording is dropped, so that hits and reasons are not forgotten. A
+//!   user keeps the small [`RecordingId`] of an entry and names no key from step to step.
+//! - A recording is `Idle`, `Lent` to one user for as long as he wants, in `Making` by one thread, or `Absent` for a
+//!   reason. Nobody waits for one that is lent, since it might never come back. A lent recording counts its own hits;
+//!   changing from one to another takes the lock once and moves two pointers.
+//! - Parameters, moments and counters are in one [`ParamStore`] for all. Transient memory is one [`StepArena`] as large
+//!   as the largest step that was foreseen; where a larger one comes unforeseen, the arena is taken anew, an event says
+//!   so, and recordings over the smaller one are dropped.
+//! - One budget in bytes covers arenas and recordings. Above it, idle recordings that are not pinned are dropped, the
+//!   ones not used for longest first. One that has no room even when all those are gone is marked, and is not made again.
+//! - Making goes on outside the lock, on the thread that asks: that of a run, or one that makes recordings ahead. What
+//!   fails or panics midway leaves the pool as it was, with the reason in the entry.
+//! - Of keys without a recording the 1,024 that were used last are remembered, so that a pool does not grow in a run
+//!   whose steps are always new. The id of a forgotten key is stale and is asked for anew.
+
+use super::graph_key::{GraphKey, StepVariant};
+use super::pool_report::{EagerSteps, PoolCounts, PoolEventKind, PoolReport, RecordingFacts};
+use super::pool_state::{Absence, Entry, Held, MOST_REASONS, RecordingId, Room, State, Use};
+use super::step::Step;
+use super::store::{ParamStore, StepArena};
+use super::{ExecError, MemoryOf};
+use crate::compile::Compiled;
+use crate::tensor::Bytes;
+use std::collections::{HashMap, VecDeque};
+use std::ops::{Deref, DerefMut};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread;
+use std::time::Instant;
+
+/// What recordings and their memory may take.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Allowance {
+    /// So many bytes in all.
+    Total(u64),
+    /// So many besides the first recording and its memory.
+    Beside(u64),
+}
+
+/// Whether a recording can be had.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Presence {
+    /// It is idle, or lent to somebody.
+    There,
+    Making,
+    Absent,
+    /// It has no room in the budget, or could not be made: it is not to be made again.
+    Refused,
+}
+
+/// Recordings of the steps over one store, for several threads.
+pub struct RecordingPool {
+    store: Arc<ParamStore>,
+    threads: usize,
+    /// Whether evaluations have an arena of their own.
+    works_ahead: bool,
+    state: Mutex<State>,
+    /// A recording was made, or could not be made.
+    made: Condvar,
+}
+
+impl RecordingPool {
+    /// A pool with the first step of a network, for which store and arena are taken: the step that trains all of it.
+    /// Both are large enough for `others`, which will be asked for.
+    ///
+    /// # Errors
+    /// Where memory is short, or the device cannot be used.
+    pub fn begin(
+        compiled: &Arc<Compiled>,
+        others: &[Arc<Compiled>],
+        threads: usize,
+        allowance: Allowance,
+    ) -> Result<LentStep, ExecError> {
+        let started = Instant::now();
+        let step = Step::with_room(Arc::clone(compiled), others, threads)?;
+        let arena = Arc::clone(step.lent_arena());
+        let beside = step.recording_bytes() + arena.bytes();
+        let budget_bytes = match allowance {
+            Allowance::Total(bytes) => bytes,
+            Allowance::Beside(bytes) => beside.saturating_add(bytes),
+        };
+        let mut state = State {
+            entries: Vec::new(),
+            by_key: HashMap::new(),
+            arenas: vec![(Room::Common, arena)],
+            outgrown: Vec::new(),
+            lookups: 1,
+            recorded: 0,
+            counts: PoolCounts { misses: 1, budget_bytes, ..PoolCounts::default() },
+            eager: Vec::new(),
+            last_eager: 0,
+            events: VecDeque::new(),
+        };
+        let id = state.id_of(&GraphKey::of(compiled));
+        state.is_made(id.slot, &step, started, "the first step of the network");
+        let entry = state.entry(id.slot);
+        (entry.held, entry.used, entry.facts.is_pinned) = (Held::Lent, 1, true);
+        let pool = Arc::new(Self {
+            store: Arc::clone(step.store()),
+            threads,
+            works_ahead: step.capabilities().memory == MemoryOf::Device,
+            state: Mutex::new(state),
+            made: Condvar::new(),
+        });
+        Ok(LentStep::of(step, pool, id))
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The id of a key, which is new where it was not asked for before.
+    pub fn id_of(&self, key: &GraphKey) -> RecordingId {
+        self.state().id_of(key)
+    }
+
+    /// Whether the recording can be had; nothing for an id whose key was forgotten.
+    #[must_use]
+    pub fn presence(&self, id: RecordingId) -> Option<Presence> {
+        let state = self.state();
+        let entry = state.known(id)?;
+        Some(match &entry.held {
+            Held::Lent | Held::Idle(_) => Presence::There,
+            Held::Making(_) => Presence::Making,
+            Held::Absent(Absence::Unfit(_) | Absence::Failed(_)) => Presence::Refused,
+            Held::Absent(_) => Presence::Absent,
+        })
+    }
+
+    /// Why there is no recording with this id, in words.
+    #[must_use]
+    pub fn why_absent(&self, id: RecordingId) -> String {
+        let state = self.state();
+        let budget = Bytes(state.counts.budget_bytes);
+        match state.known(id).map(|entry| &entry.held) {
+            Some(Held::Absent(Absence::Evicted)) => format!("it was dropped to keep the budget of {budget}"),
+            Some(Held::Absent(Absence::Outgrown)) => "it was dropped when the transient arena grew".into(),
+            Some(Held::Absent(Absence::Unfit(bytes))) => {
+                format!("its {} have no room in the budget of {budget}", Bytes(*bytes))
+            }
+            Some(Held::Absent(Absence::Failed(why))) => format!("it could not be made: {why}"),
+            Some(Held::Making(_)) => "it is being made".into(),
+            Some(Held::Lent) => "it is in use".into(),
+            _ => "it was not made before this step".into(),
+        }
+    }
+
+    /// The recording with this key, made from what `compile` gives where there is none. It comes back when the result
+    /// is dropped. Waits while another thread makes it, unless this thread itself is making one, so that no two threads
+    /// wait for each other.
+    ///
+    /// # Errors
+    /// Where it cannot be compiled or recorded, where memory is short (the pool is as it was then), or where it is in
+    /// use.
+    pub fn lend<E: From<ExecError> + ToString>(
+        self: &Arc<Self>,
+        key: &GraphKey,
+        compile: impl FnOnce() -> Result<Arc<Compiled>, E>,
+    ) -> Result<LentStep, E> {
+        let id = self.id_of(key);
+        if let Some(step) = self.found_idle(id)? {
+            return Ok(LentStep::of(step, Arc::clone(self), id));
+        }
+        let step = self.made(id, "it was asked for", compile)?;
+        Ok(LentStep::of(step, Arc::clone(self), id))
+    }
+
+    /// Makes a recording that will be asked for, unless it is there or another thread makes it; says whether it did.
+    ///
+    /// # Errors
+    /// As [`Self::lend`].
+    pub fn make<E: From<ExecError> + ToString>(
+        &self,
+        id: RecordingId,
+        why: &'static str,
+        compile: impl FnOnce() -> Result<Arc<Compiled>, E>,
+    ) -> Result<bool, E> {
+        {
+            let mut state = self.state();
+            let now = state.look_up();
+            let Some(entry) = state.known_mut(id) else { return Ok(false) };
+            let Held::Absent(_) = entry.held else { return Ok(false) };
+            entry.used = now;
+            entry.held = Held::Making(thread::current().id());
+            state.counts.misses += 1;
+            state.counts.made_ahead += 1;
+        }
+        let step = self.made(id, why, compile)?;
+        self.state().take_back(id, step, Use { is_new: true, ..Use::default() });
+        Ok(true)
+    }
+
+    /// Makes the recording that this thread has marked as such.
+    fn made<E: From<ExecError> + ToString>(
+        &self,
+        id: RecordingId,
+        why: &'static str,
+        compile: impl FnOnce() -> Result<Arc<Compiled>, E>,
+    ) -> Result<Step, E> {
+        let mut making = Making { pool: self, id, failure: "making it was broken off".into() };
+        let started = Instant::now();
+        let record = |compiled: Arc<Compiled>| {
+            let arena = self.arena_for(&GraphKey::of(&compiled), &compiled)?;
+            Step::over(compiled, &self.store, &arena, self.threads)
+        };
+        let outcome = compile().and_then(|compiled| Ok(record(compiled)?));
+        match outcome {
+            Ok(step) => {
+                let mut state = self.state();
+                state.is_made(id.slot, &step, started, why);
+                state.entry(id.slot).held = Held::Lent;
+                state.evict(None);
+                drop(state);
+                self.made.notify_all();
+                Ok(step)
+            }
+            Err(error) => {
+                making.failure = error.to_string();
+                Err(error)
+            }
+        }
+    }
+
+    /// A step over the store and the arena that is no recording of the pool, to be run op by op.
+    ///
+    /// # Errors
+    /// Where the arena is too small for it, or the store lacks what it needs.
+    pub fn apart(&self, compiled: Arc<Compiled>) -> Result<LentStep, ExecError> {
+        let arena = self.state().arena(Room::Common).ok_or(ExecError::AllocationRefused(Bytes(0)))?;
+        Ok(LentStep::alone(Step::over(compiled, &self.store, &arena, self.threads)?))
+    }
+
+    /// Takes out an idle recording; nothing where there is none, which this thread is then to make.
+    fn found_idle(&self, id: RecordingId) -> Result<Option<Step>, ExecError> {
+        let me = thread::current().id();
+        let mut state = self.state();
+        let now = state.look_up();
+        let is_maker = state.entries.iter().any(|entry| matches!(entry.held, Held::Making(by) if by == me));
+        loop {
+            let entry = state.entry(id.slot);
+            match std::mem::replace(&mut entry.held, Held::Lent) {
+                Held::Idle(step) => {
+                    entry.used = now;
+                    entry.facts.hits += 1;
+                    state.counts.hits += 1;
+                    return Ok(Some(step));
+                }
+                Held::Absent(_) => {
+                    (entry.held, entry.used) = (Held::Making(me), now);
+                    state.counts.misses += 1;
+                    return Ok(None);
+                }
+                held @ Held::Making(_) if !is_maker => entry.held = held,
+                held => {
+                    entry.held = held;
+                    return Err(ExecError::StepLent(entry.key.to_string()));
+                }
+            }
+            state = self.made.wait(state).unwrap_or_else(PoisonError::into_inner);
+        }
+    }
+
+    /// Waits while another thread makes the recording.
+    pub fn wait(&self, id: RecordingId) {
+        let mut state = self.state();
+        while matches!(state.known(id), Some(Entry { held: Held::Making(_), .. })) {
+            state = self.made.wait(state).unwrap_or_else(PoisonError::into_inner);
+        }
+    }
+
+    /// Keeps the recording with this key, however little memory there is; or no longer.
+    pub fn pin(&self, key: &GraphKey, is_pinned: bool) {
+        let mut state = self.state();
+        if let Some(slot) = state.by_key.get(key).copied() {
+            state.entry(slot).facts.is_pinned = is_pinned;
+        }
+        state.evict(None);
+    }
+
+    /// Counts a step that ran op by op because its recording was not there, with the reason.
+    pub fn note_eager(&self, key: &GraphKey, why: &str, step: u64) {
+        let mut state = self.state();
+        // Several batches may make a step.
+        if std::mem::replace(&mut state.last_eager, step) == step {
+            return;
+        }
+        state.counts.eager_steps += 1;
+        state.event(PoolEventKind::Missed, key, format!("step {step} ran op by op: {why}"));
+        let known = state.eager.iter_mut().find(|known| known.why == why && known.key == *key);
+        if let Some(known) = known {
+            (known.steps, known.last_step) = (known.steps + 1, step);
+        } else if state.eager.len() < MOST_REASONS {
+            let (key, why) = (key.clone(), why.to_owned());
+            state.eager.push(EagerSteps { key, why, steps: 1, first_step: step, last_step: step });
+        }
+    }
+
+    /// Counts a step that waited for its recording.
+    pub fn note_wait(&self, key: &GraphKey, why: &str, step: u64) {
+        let mut state = self.state();
+        state.counts.waits += 1;
+        state.event(PoolEventKind::Missed, key, format!("step {step} waited for its recording: {why}"));
+    }
+
+    /// What became of the look-ups so far, and what is there now.
+    #[must_use]
+    pub fn counts(&self) -> PoolCounts {
+        self.state().counted()
+    }
+
+    /// The counts with every key, and the reasons of eager steps.
+    #[must_use]
+    pub fn report(&self) -> PoolReport {
+        let state = self.state();
+        let facts = |entry: &Entry| {
+            let is_there = matches!(entry.held, Held::Lent | Held::Idle(_));
+            RecordingFacts { is_there, ..entry.facts.clone() }
+        };
+        PoolReport {
+            counts: state.counted(),
+            eager: state.eager.clone(),
+            keys: state.entries.iter().map(facts).collect(),
+            events: state.events.iter().cloned().collect(),
+        }
+    }
+
+    /// Transient memory for a step, taken anew where the largest so far is too small. Recordings over the smaller one
+    /// are dropped, so that it can be freed.
+    fn arena_for(&self, key: &GraphKey, compiled: &Compiled) -> Result<Arc<StepArena>, ExecError> {
+        let is_evaluation = matches!(key.variant(), StepVariant::Evaluation | StepVariant::Inference);
+        let room = if is_evaluation && self.works_ahead { Room::Evaluation } else { Room::Common };
+        let needed = self.store.layout().homes(&compiled.plan)?.arena_bytes;
+        if let Some(arena) = self.state().arena(room).filter(|arena| arena.bytes() >= needed) {
+            return Ok(arena);
+        }
+        let larger = Step::new_arena(compiled, needed)?;
+        let mut state = self.state();
+        if let Some(arena) = state.arena(room).filter(|arena| arena.bytes() >= needed) {
+            return Ok(arena);
+        }
+        if let Some(smaller) = state.arena(room) {
+            let (was, is) = (Bytes(smaller.bytes()), Bytes(needed));
+            state.counts.arena_growths += 1;
+            state.event(PoolEventKind::Grew, key, format!("the transient arena grew from {was} to {is} for it"));
+            for slot in 0..state.entries.len() as u32 {
+                let Entry { held: Held::Idle(step), facts, .. } = state.entry(slot) else { continue };
+                if !facts.is_pinned && Arc::ptr_eq(step.lent_arena(), &smaller) {
+                    state.drop_recording(slot, Absence::Outgrown);
+                }
+            }
+            state.outgrown.push(Arc::downgrade(&smaller));
+        }
+        state.arenas.retain(|(of, _)| *of != room);
+        state.arenas.push((room, Arc::clone(&larger)));
+        Ok(larger)
+    }
+}
+
+/// A recording that is being made: absent again where that fails.
+struct Making<'a> {
+    pool: &'a RecordingPool,
+    id: RecordingId,
+    failure: String,
+}
+
+impl Drop for Making<'_> {
+    fn drop(&mut self) {
+        let mut state = self.pool.state();
+        let me = thread::current().id();
+        let entry = state.entry(self.id.slot);
+        if !matches!(entry.held, Held::Making(by) if by == me) {
+            return;
+        }
+        let (why, key) = (std::mem::take(&mut self.failure), entry.key.clone());
+        entry.held = Held::Absent(Absence::Failed(why.clone()));
+        state.counts.failures += 1;
+        state.event(PoolEventKind::Failed, &key, why);
+        drop(state);
+        self.pool.made.notify_all();
+    }
+}
+
+/// A step that a pool lent: it goes back when this is dropped.
+pub struct LentStep {
+    /// There until it is dropped.
+    step: Option<Step>,
+    home: Option<(Arc<RecordingPool>, RecordingId)>,
+    /// What the pool does not know yet.
+    made_of_it: Use,
+}
+
+impl LentStep {
+    const fn of(step: Step, pool: Arc<RecordingPool>, id: RecordingId) -> Self {
+        Self { step: Some(step), home: Some((pool, id)), made_of_it: Use::NONE }
+    }
+
+    /// A step that belongs to no pool.
+    #[must_use]
+    pub const fn alone(step: Step) -> Self {
+        Self { step: Some(step), home: None, made_of_it: Use::NONE }
+    }
+
+    /// The pool that it comes from; nothing for a step that belongs to none.
+    #[must_use]
+    pub fn pool(&self) -> Option<&Arc<RecordingPool>> {
+        self.home.as_ref().map(|(pool, _)| pool)
+    }
+
+    /// Counts that step `number` of a run found it here.
+    pub const fn is_hit(&mut self, number: u64) {
+        self.made_of_it.hits += 1;
+        self.made_of_it.last_step = number;
+    }
+
+    /// Forgets the uses that the pool does not know yet: they belong to no step.
+    pub const fn forget_uses(&mut self) {
+        self.made_of_it = Use::NONE;
+    }
+
+    /// Uses that the pool does not know yet, and the step of the last one.
+    #[must_use]
+    pub const fn new_hits(&self) -> (u64, u64) {
+        (self.made_of_it.hits, self.made_of_it.last_step)
+    }
+
+    /// Gives this recording back for another one of the same pool, where that is idle. Counts the hit of step `number`.
+    #[must_use]
+    pub fn change_to(&mut self, id: RecordingId, number: u64) -> bool {
+        let Some((pool, own)) = &mut self.home else { return false };
+        if *own == id {
+            self.is_hit(number);
+            return true;
+        }
+        let mut state = pool.state();
+        let now = state.look_up();
+        let Some(entry) = state.known_mut(id) else { return false };
+        let Held::Idle(_) = entry.held else { return false };
+        let Held::Idle(step) = std::mem::replace(&mut entry.held, Held::Lent) else { return false };
+        entry.used = now;
+        if let Some(before) = self.step.replace(step) {
+            state.take_back(*own, before, self.made_of_it);
+        }
+        drop(state);
+        *own = id;
+        self.made_of_it = Use { hits: 1, last_step: number, is_new: false };
+        true
+    }
+
+    /// Lends the recording with this id, where it is idle, and counts the hit of step `number`.
+    #[must_use]
+    pub fn find(pool: &Arc<RecordingPool>, id: RecordingId, number: u64) -> Option<Self> {
+        let mut state = pool.state();
+        let now = state.look_up();
+        let entry = state.known_mut(id)?;
+        let Held::Idle(_) = entry.held else { return None };
+        let Held::Idle(step) = std::mem::replace(&mut entry.held, Held::Lent) else { return None };
+        entry.used = now;
+        drop(state);
+        let mut found = Self::of(step, Arc::clone(pool), id);
+        found.is_hit(number);
+        Some(found)
+    }
+}
+
+impl Deref for LentStep {
+    type Target = Step;
+
+    fn deref(&self) -> &Step {
+        match &self.step {
+            Some(step) => step,
+            None => unreachable!("it is taken when this is dropped"),
+        }
+    }
+}
+
+impl DerefMut for LentStep {
+    fn deref_mut(&mut self) -> &mut Step {
+        match &mut self.step {
+            Some(step) => step,
+            None => unreachable!("it is taken when this is dropped"),
+        }
+    }
+}
+
+impl Drop for LentStep {
+    fn drop(&mut self) {
+        if let (Some(step), Some((pool, id))) = (self.step.take(), self.home.take()) {
+            pool.state().take_back(id, step, self.made_of_it);
+        }
+    }
+}

@@ -1,0 +1,85 @@
+//! `early_exit`: a head with which some steps end before the layers behind it.
+
+use super::{LayerKind, LayerSpec, LayerType};
+use crate::model::choose::{Choice, Choose, check_evaluation, choose_field, evaluate_field};
+use crate::model::draw::Draw;
+use crate::model::infer::{Infer, Join};
+use crate::model::mistakes::FieldChecks;
+use crate::model::path::ListField;
+use crate::model::schema::FieldSpec;
+use crate::tensor::Shape;
+
+/// A head of its own: where 1 is chosen, its output is the network's, and the layers behind it are not run; where 0 is
+/// chosen, the head is not run.
+#[derive(Clone, Debug, PartialEq)]
+pub struct EarlyExit {
+    pub layers: Vec<LayerSpec>,
+    /// There in every layer without mistakes.
+    pub choose: Option<Choose>,
+    /// Whether evaluation ends here; it does not where nothing is said.
+    pub evaluate: Option<usize>,
+}
+
+const WHAT: &str = "1 where the step ends here, 0 where it goes on";
+
+impl LayerType for EarlyExit {
+    const KIND: LayerKind = LayerKind {
+        type_name: "early_exit",
+        class: "EarlyExit",
+        about: "Ends some steps here, with a head of its own in place of the layers behind it.",
+    };
+    const FIELDS: &'static [FieldSpec<Self>] = &[
+        choose_field!(required)
+            .help("Which steps end here (1): cycle 0, 1 or random 0.2, 0.8 or schedule 1: 0, 100: 1."),
+        evaluate_field!().help("1 where evaluation ends here; usual is 0."),
+    ];
+    const LISTS: Option<ListField> = Some(ListField::Layers);
+
+    fn example() -> Self {
+        Self { layers: Vec::new(), choose: Some(Choose::Cycle(vec![0, 1])), evaluate: None }
+    }
+
+    fn drawn(draw: &mut Draw, _input: &Shape) -> Self {
+        let choose = Some(draw.choose(1));
+        Self { layers: Vec::new(), choose, evaluate: draw.coin(0.3).then(|| draw.between(0, 1)) }
+    }
+
+    fn check(&self, fields: &mut FieldChecks<'_>) {
+        self.choose.iter().for_each(|choose| choose.check(1, WHAT, fields));
+        check_evaluation(self.evaluate, true, (1, WHAT), fields);
+    }
+
+    fn infer(&self, _cx: &mut Infer<'_>) -> Option<Shape> {
+        unreachable!("the checker goes through the layers inside")
+    }
+
+    fn join(&self, cx: &mut Join<'_>) -> Option<Shape> {
+        // What is behind it takes what it takes; the checker compares the head's output with the network's.
+        cx.input.cloned()
+    }
+
+    fn lists(&self) -> Vec<&Vec<LayerSpec>> {
+        vec![&self.layers]
+    }
+
+    fn lists_mut(&mut self) -> Vec<&mut Vec<LayerSpec>> {
+        vec![&mut self.layers]
+    }
+
+    fn must_keep_shape(&self) -> bool {
+        true
+    }
+
+    fn choice(&self) -> Option<Choice> {
+        let how = self.choose.clone()?;
+        Some(Choice { how, most: 1, evaluation: self.evaluate.unwrap_or(0) })
+    }
+
+    fn list_at(&self, value: usize) -> Option<usize> {
+        (value > 0).then_some(0)
+    }
+
+    fn ends_at(&self, value: usize) -> bool {
+        value > 0
+    }
+}

@@ -1,0 +1,99 @@
+//! Layers that choose, put into a network that was drawn without them.
+
+use crate::model::draw::Draw;
+use crate::model::layers::{ActivationLayer, BranchLayer, Dense, EarlyExit, Flatten, LayerType};
+use crate::model::{LayerPath, LayerSpec, ListPath, Preset, check};
+use crate::tensor::Shape;
+
+/// The share of networks with layers that choose.
+const CHOOSING: f64 = 0.2;
+/// The shares of the blocks and layers in these that choose.
+const OF_BLOCKS: f64 = 0.6;
+const OF_LAYERS: f64 = 0.2;
+
+/// Lets some layers of a network choose, where the network is right afterwards.
+pub(super) fn choose(draw: &mut Draw, preset: &mut Preset, output: &Shape) {
+    if !draw.coin(CHOOSING) {
+        return;
+    }
+    // From the end on, so that the places of layers that are still to come stay.
+    let mut places = Vec::new();
+    gather(&preset.layers, &ListPath::default(), &mut places);
+    for path in places.iter().rev() {
+        let Some(layer) = preset.layer(path).cloned() else { continue };
+        let mut other = layer.clone();
+        if draw.coin(OF_BLOCKS) {
+            other.draw_choice(draw);
+        }
+        // The first layer takes the network's inputs, or has the table that others use.
+        let is_first = path.depth() == 1 && path.index() == Some(0);
+        if other == layer && !is_first && draw.coin(OF_LAYERS) {
+            let head = (path.depth() == 1 && draw.coin(0.5)).then(|| exit(draw, output));
+            other = LayerSpec::BranchLayer(branch(draw, &layer, head));
+        }
+        replace(preset, path, other);
+    }
+    if draw.coin(0.5) {
+        let (at, head) = (draw.between(1, preset.layers.len()), exit(draw, output));
+        let before = preset.layers.clone();
+        preset.layers.insert(at, head);
+        restore_where_wrong(preset, before);
+    }
+}
+
+/// The places of all layers, outer ones before those inside them.
+fn gather(layers: &[LayerSpec], list: &ListPath, places: &mut Vec<LayerPath>) {
+    for (index, layer) in layers.iter().enumerate() {
+        let path = list.child(index);
+        places.push(path.clone());
+        layer.lists().into_iter().for_each(|(id, inside)| gather(inside, &path.list(id), places));
+    }
+}
+
+/// A branch of which one path is the layer; another has none, or gives what the layer gives.
+fn branch(draw: &mut Draw, layer: &LayerSpec, head: Option<LayerSpec>) -> BranchLayer {
+    let mut branch = BranchLayer::drawn(draw, &Shape::default());
+    for path in &mut branch.paths {
+        *path = vec![layer.clone()];
+        if draw.coin(0.4) {
+            path.push(LayerSpec::ActivationLayer(ActivationLayer { function: draw.function() }));
+        }
+    }
+    if let Some(last) = branch.paths.last_mut() {
+        if draw.coin(0.3) {
+            last.clear();
+        }
+        last.extend(head);
+    }
+    branch
+}
+
+/// An exit whose head gives this shape.
+fn exit(draw: &mut Draw, output: &Shape) -> LayerSpec {
+    let mut exit = EarlyExit::drawn(draw, output);
+    if output.rank() == 1 {
+        exit.layers.push(LayerSpec::Flatten(Flatten));
+    }
+    let units = output.0.last().copied().unwrap_or(1);
+    exit.layers.push(LayerSpec::Dense(Dense { units, activation: None, bias: draw.coin(0.5), tied: String::new() }));
+    LayerSpec::EarlyExit(exit)
+}
+
+/// Puts a layer into the place of another, where the network is right with it.
+fn replace(preset: &mut Preset, path: &LayerPath, layer: LayerSpec) {
+    let before = preset.layers.clone();
+    if let Some(place) = preset.layer_mut(path).filter(|place| **place != layer) {
+        *place = layer;
+        restore_where_wrong(preset, before);
+    }
+}
+
+fn restore_where_wrong(preset: &mut Preset, before: Vec<LayerSpec>) {
+    let largest = |preset: &Preset| check(preset).facts.iter().filter_map(|f| f.output.as_ref().map(Shape::len)).max();
+    let now = std::mem::replace(&mut preset.layers, before);
+    let limit = largest(preset);
+    let before = std::mem::replace(&mut preset.layers, now);
+    if check(preset).model.is_none() || largest(preset) > limit {
+        preset.layers = before;
+    }
+}

@@ -1,0 +1,310 @@
+//! A last dense layer of many classes, its loss and its gradients are computed for some rows after others.
+//!
+//! With a large vocabulary, the scores of all positions are by far the largest value of a step. Each part of the rows
+//! gets a product, a loss and gradients of its own, one part behind the other, so that the scores of all parts share
+//! memory. What the parts find is added up in order: the gradients of weight and bias by the products themselves.
+
+use super::chunked_classifier::Classifier;
+use crate::ir::Role;
+use crate::lower::{Alias, LValue, LValueId, Layout, Op};
+use crate::ops::{self, OpKind};
+use crate::rewrite::pass::Goal;
+use crate::rewrite::rewriter::{Rewriter, made_like, set};
+use crate::tensor::Shape;
+
+/// Bytes of all scores from which they are made in parts: below it there is little memory to be saved.
+const LARGE_SCORES: usize = 64 << 20;
+
+/// Bytes of a part's scores at most. Each part reads the weight twice, and reads and writes its gradient once: with
+/// smaller ones that takes longer.
+const PART_BYTES: u64 = 256 << 20;
+
+/// The rows of a part are a multiple of this, so that products have whole tiles.
+const ROWS_ALIGN: usize = 64;
+
+pub(super) fn run(rw: &mut Rewriter, _: &Goal) {
+    for loss in rw.find(|kind| matches!(kind, OpKind::SoftmaxCeFused(_))) {
+        let Some(classifier) = Classifier::find(rw.program(), loss, LARGE_SCORES) else { continue };
+        let OpKind::SoftmaxCeFused(ops::SoftmaxCeFused { rows, .. }) = rw.op(loss).kind else { continue };
+        let Some(logits) = rw.op(loss).arg("logits") else { continue };
+        if let Some(parts) = parts(rows, rw.program().value(logits).bytes()) {
+            split(rw, &classifier, parts);
+        }
+    }
+}
+
+/// Into how many parts of equal size the rows are divided; nothing where they do not divide into about as many as are
+/// wanted.
+fn parts(rows: usize, bytes: u64) -> Option<usize> {
+    let least = usize::try_from(bytes.div_ceil(PART_BYTES)).ok()?.max(2);
+    (least..=4 * least).find(|parts| rows.is_multiple_of(parts * ROWS_ALIGN))
+}
+
+/// The operations of a classifier, each with its number.
+struct Whole {
+    product: (usize, Op),
+    loss: (usize, Op),
+    weight: (usize, Op),
+    bias: Option<(usize, Op)>,
+    input: Option<(usize, Op)>,
+}
+
+impl Whole {
+    fn of(rw: &Rewriter, classifier: &Classifier) -> Self {
+        let numbered = |at: usize| (at, rw.op(at).clone());
+        Self {
+            product: numbered(classifier.product),
+            loss: numbered(classifier.loss),
+            weight: numbered(classifier.weight),
+            bias: classifier.bias.map(numbered),
+            input: classifier.input.map(|(at, _)| numbered(at)),
+        }
+    }
+}
+
+/// Puts the parts into the place of the loss.
+fn split(rw: &mut Rewriter, classifier: &Classifier, parts: usize) {
+    let whole = Whole::of(rw, classifier);
+    let at = classifier.loss;
+    let [losses, right] = ["loss", "accuracy"].map(|slot| {
+        whole.loss.1.arg(slot).map(|id| {
+            let name = format!("{}.parts", rw.program().value(id).name);
+            fresh(rw, name, id, Shape::from([parts]))
+        })
+    });
+    let bias = whole.bias.as_ref().and_then(|(_, op)| op.arg("db_prev"));
+    let mut sums = Sums { weight: whole.weight.1.arg("c_prev"), bias };
+    for part in 0..parts {
+        let share = Share { part, parts };
+        for (number, op) in share.ops(rw, &whole, [losses, right], &mut sums) {
+            rw.insert_before(at, op, &[number]);
+        }
+    }
+    let bound = [
+        ("row_loss", losses),
+        ("row_right", right),
+        ("loss", whole.loss.1.arg("loss")),
+        ("accuracy", whole.loss.1.arg("accuracy")),
+    ];
+    let mean = made_like(&whole.loss.1, OpKind::LossMean(ops::LossMean { rows: parts }), &bound);
+    rw.insert_before(at, mean, &[at]);
+    let all = [Some(&whole.product), Some(&whole.loss), Some(&whole.weight), whole.bias.as_ref(), whole.input.as_ref()];
+    all.into_iter().flatten().for_each(|(number, _)| rw.remove(*number));
+}
+
+/// The gradients that the next part adds to.
+struct Sums {
+    weight: Option<LValueId>,
+    bias: Option<LValueId>,
+}
+
+/// One of so many parts of the rows.
+#[derive(Clone, Copy)]
+struct Share {
+    part: usize,
+    parts: usize,
+}
+
+impl Share {
+    /// The operations of the part, each with the number of the one that it was made from.
+    fn ops(self, rw: &mut Rewriter, whole: &Whole, found: [Option<LValueId>; 2], sums: &mut Sums) -> Vec<(usize, Op)> {
+        let mut out = Vec::new();
+        let scores = self.own(rw, whole.loss.1.arg("logits"));
+        let gradient = self.own(rw, whole.loss.1.arg("dlogits"));
+        out.push((whole.product.0, self.product(rw, &whole.product.1, ("c", scores))));
+        let mut loss = whole.loss.1.clone();
+        if let OpKind::SoftmaxCeFused(kind) = &mut loss.kind {
+            (kind.rows, kind.parts) = (kind.rows / self.parts, self.parts);
+        }
+        let labels = self.of_rows(rw, loss.arg("labels"));
+        let [of_loss, of_accuracy] = found.map(|id| self.of_rows(rw, id));
+        let bound = [
+            ("logits", scores),
+            ("labels", labels),
+            ("dlogits", gradient),
+            ("loss", of_loss),
+            ("accuracy", of_accuracy),
+        ];
+        bound.iter().for_each(|(slot, id)| bind(&mut loss, slot, *id));
+        out.push((whole.loss.0, loss));
+        out.push((whole.weight.0, self.weight(rw, &whole.weight.1, (whole, gradient), sums)));
+        if let Some((number, op)) = &whole.bias {
+            out.push((*number, self.bias(rw, op, gradient, sums)));
+        }
+        if let Some((number, op)) = &whole.input {
+            let mut op = self.product(rw, op, ("a", gradient));
+            let [saved, dx] = ["saved", "c"].map(|slot| self.of_rows(rw, op.arg(slot)));
+            bind(&mut op, "saved", saved);
+            bind(&mut op, "c", dx);
+            out.push((*number, op));
+        }
+        out
+    }
+
+    /// A product of some rows, where one of its arguments is the part's own.
+    fn product(self, rw: &mut Rewriter, whole: &Op, (slot, own): (&str, Option<LValueId>)) -> Op {
+        let mut op = whole.clone();
+        if let OpKind::Gemm(gemm) = &mut op.kind {
+            gemm.m /= self.parts;
+        }
+        if slot != "a" {
+            let rows = self.of_rows(rw, op.arg("a"));
+            bind(&mut op, "a", rows);
+        }
+        bind(&mut op, slot, own);
+        op
+    }
+
+    /// The gradient of the weight, added to that of the part before.
+    fn weight(self, rw: &mut Rewriter, whole: &Op, (all, gradient): (&Whole, Option<LValueId>), sums: &mut Sums) -> Op {
+        let mut op = whole.clone();
+        if let OpKind::Gemm(gemm) = &mut op.kind {
+            gemm.k /= self.parts;
+            gemm.accumulate = sums.weight.is_some();
+        }
+        for slot in ["a", "b"] {
+            let is_gradient = op.arg(slot) == all.loss.1.arg("dlogits");
+            let own = if is_gradient { gradient } else { self.of_rows(rw, op.arg(slot)) };
+            bind(&mut op, slot, own);
+        }
+        sums.weight = self.sum(rw, &mut op, ["c_prev", "c"], sums.weight);
+        op
+    }
+
+    /// The gradient of the bias, added to that of the part before.
+    fn bias(self, rw: &mut Rewriter, whole: &Op, gradient: Option<LValueId>, sums: &mut Sums) -> Op {
+        let mut op = whole.clone();
+        if let OpKind::BiasGrad(kind) = &mut op.kind {
+            kind.rows /= self.parts;
+            kind.accumulate = sums.bias.is_some();
+        }
+        bind(&mut op, "dy", gradient);
+        sums.bias = self.sum(rw, &mut op, ["db_prev", "db"], sums.bias);
+        op
+    }
+
+    /// Binds what is added to and the sum, which has the memory of the whole sum; the last one is that.
+    fn sum(
+        self,
+        rw: &mut Rewriter,
+        op: &mut Op,
+        [before, after]: [&str; 2],
+        sum: Option<LValueId>,
+    ) -> Option<LValueId> {
+        let whole = op.arg(after)?;
+        bind(op, before, sum);
+        if self.part + 1 < self.parts {
+            let value = rw.program().value(whole).clone();
+            let alias = value.alias.or(Some(Alias { of: whole, start: 0 }));
+            let so_far = rw.push(LValue { name: format!("{}.{}", value.name, self.part), alias, param: None, ..value });
+            bind(op, after, Some(so_far));
+        }
+        op.arg(after)
+    }
+
+    /// The part's share of a value of all rows.
+    fn of_rows(self, rw: &mut Rewriter, of: Option<LValueId>) -> Option<LValueId> {
+        let of = of?;
+        let value = rw.program().value(of).clone();
+        let len = value.shape.len() / self.parts;
+        let (name, alias) = (format!("{}.{}", value.name, self.part), Some(Alias { of, start: self.part * len }));
+        Some(rw.push(LValue { name, alias, shape: Shape::from([len]), layout: Layout::Plain, param: None, ..value }))
+    }
+
+    /// A value of the part's own, as large as its share of a value of all rows.
+    fn own(self, rw: &mut Rewriter, like: Option<LValueId>) -> Option<LValueId> {
+        let like = like?;
+        let value = rw.program().value(like);
+        let (name, len) = (format!("{}.{}", value.name, self.part), value.shape.len() / self.parts);
+        Some(fresh(rw, name, like, Shape::from([len])))
+    }
+}
+
+/// A value with memory of its own that is otherwise like another.
+fn fresh(rw: &mut Rewriter, name: String, like: LValueId, shape: Shape) -> LValueId {
+    let value = rw.program().value(like).clone();
+    rw.push(LValue {
+        name,
+        shape,
+        role: Role::Activation,
+        alias: None,
+        layout: Layout::Plain,
+        persistent: false,
+        ..value
+    })
+}
+
+/// Binds a value to a slot where there is one.
+fn bind(op: &mut Op, slot: &str, value: Option<LValueId>) {
+    if let Some(value) = value {
+        set(op, slot, value);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::lower::{FilterOrder, Program, verify};
+    use crate::model::{Model, Precision, check, read_preset};
+    use crate::ops::Trans;
+    use crate::rewrite::pipeline::rewrite;
+    use crate::rewrite::sample::lowered;
+
+    /// A network of tokens with a vocabulary of 20,000, in batches of so many samples of 64 positions.
+    fn network(batch: usize, layers: &str) -> Model {
+        let text = format!(
+            r#"{{"name": "v", "input": {{"type": "tokens", "shape": [64], "vocab": 20000, "batch": {batch}}},
+            "layers": [{{"type": "embedding", "units": 24}}, {layers}], "loss": {{"type": "softmax_cross_entropy"}},
+            "optimizer": {{"type": "adam", "lr": 0.1}}}}"#
+        );
+        check(&read_preset(&text).unwrap()).model.unwrap()
+    }
+
+    fn rewritten(model: &Model, precision: Precision) -> Program {
+        let program = rewrite(&lowered(model, FilterOrder::Ohwi), &Goal::gpu(precision)).unwrap().program;
+        assert_eq!(verify(&program), Ok(()));
+        program
+    }
+
+    /// The rows and parts of every loss.
+    fn losses(program: &Program) -> Vec<(usize, usize)> {
+        let of = |op: &Op| match op.kind {
+            OpKind::SoftmaxCeFused(kind) => Some((kind.rows, kind.parts)),
+            _ => None,
+        };
+        program.ops.iter().filter_map(of).collect()
+    }
+
+    const TIED: &str = r#"{"type": "dense", "units": 20000, "tied": "layers.0"}"#;
+    const OWN: &str = r#"{"type": "dense", "units": 24, "activation": "relu"}, {"type": "dense", "units": 20000}"#;
+
+    #[test]
+    fn large_scores_are_made_in_parts_that_share_memory() {
+        for (layers, precision) in [(TIED, Precision::F32), (TIED, Precision::F16), (OWN, Precision::Bf16)] {
+            // 4,096 rows: 313 MiB of floats, half of that in half precision.
+            let program = rewritten(&network(64, layers), precision);
+            assert_eq!(losses(&program), [(2048, 2); 2], "{layers}");
+            let gradients = program.ops.iter().filter_map(|op| match op.kind {
+                OpKind::Gemm(g) if g.trans == Trans::Tn && g.m * g.n == 20_000 * 24 => Some((g.k, g.accumulate)),
+                _ => None,
+            });
+            assert_eq!(gradients.collect::<Vec<_>>(), [(2048, false), (2048, true)], "{layers}");
+            let means = program.ops.iter().filter(|op| op.kind.name() == "loss_mean").count();
+            assert_eq!(means, 1);
+            // No value that an operation touches has all scores.
+            let touched = program.ops.iter().flat_map(|op| op.args.iter().flatten());
+            let largest = touched.map(|id| program.value(program.root(*id).0).shape.len()).max();
+            assert_eq!(largest, Some(2048 * 20_000), "{layers}");
+        }
+    }
+
+    #[test]
+    fn others_stay_as_they_are() {
+        // 8 samples have 39 MiB of scores. Rows that do not divide into whole tiles stay together.
+        assert_eq!(losses(&rewritten(&network(8, TIED), Precision::F32)), [(512, 1)]);
+        assert_eq!(parts(1_000, 100 << 20), None);
+        assert_eq!((parts(16_384, 1_572 << 20), parts(4_096, 65 << 20)), (Some(8), Some(2)));
+        let small = r#"{"type": "dense", "units": 20000}, {"type": "activation", "function": "tanh"}"#;
+        assert_eq!(losses(&rewritten(&network(64, small), Precision::F32)), [(4096, 1)]);
+    }
+}

@@ -1,0 +1,362 @@
+//! Which types of `recurrent.cu` do an operation, and how they divide it.
+//!
+//! Where the weight fits into the registers of a block, its threads hold it, and blocks need not meet. Where it fits
+//! into the shared memory of all blocks together, each has units of its own, and blocks meet at every position: there
+//! are never more of them than multiprocessors, so that all are resident. Otherwise blocks read the weight from memory.
+
+use super::{CustomKernel, KernelFile, KernelSpec, Real};
+use crate::model::Cell;
+use crate::ops::{self, OpKind, RecurrenceGeometry};
+use crate::select::CudaFacts;
+
+/// What a launch costs in microseconds.
+const LAUNCH_US: f64 = 1.5;
+
+/// Clock cycles of a microsecond.
+const CYCLES_PER_US: f64 = 1_700.0;
+
+/// Bytes that all multiprocessors, and one of them, read from the second-level cache in a microsecond.
+const CACHED_BYTES_PER_US: f64 = 4e6;
+const BLOCK_BYTES_PER_US: f64 = 1e5;
+
+/// Threads of a block that holds the weight, and weights that a thread holds, at most.
+const MOST_THREADS: usize = 512;
+const MOST_HELD: usize = 96;
+
+/// Registers of a thread besides weights, sums, and what is on its way: addresses and counters.
+const OTHER_REGISTERS: usize = 18;
+
+/// Samples of a block at most.
+const MOST_SAMPLES: usize = 8;
+
+/// Rows of a tile of matrix instructions.
+const TILE: usize = 16;
+
+/// Numbers that a thread of a grid may have on its way.
+const MOST_ON_THEIR_WAY: usize = 40;
+
+/// Every type of this family for an operation, in rising order of preference among equals.
+#[must_use]
+pub fn kernels(kind: &OpKind, real: Real, gpu: &CudaFacts) -> Vec<CustomKernel> {
+    let (g, is_backward) = match kind {
+        OpKind::Recurrence(ops::Recurrence { geometry }) => (geometry, false),
+        OpKind::RecurrenceBwd(ops::RecurrenceBwd { geometry }) => (geometry, true),
+        _ => return Vec::new(),
+    };
+    // Kernels count positions and values in 32 bits.
+    if g.rows() * g.units == 0 || g.rows().max(g.units * g.wide()) >= 1 << 31 {
+        return Vec::new();
+    }
+    let walk = Walk { g, real, is_backward, multiprocessors: gpu.multiprocessors.max(1) as usize };
+    let mut found = vec![walk.general()];
+    found.extend(walk.grid(shared_bytes(gpu.capability)));
+    found.extend(walk.held());
+    found
+}
+
+/// Shared memory that a block may have, in bytes.
+const fn shared_bytes(capability: (u32, u32)) -> usize {
+    match capability {
+        (8, 0 | 7) => 163 << 10,
+        (9, _) | (10, _) => 227 << 10,
+        _ => 99 << 10,
+    }
+}
+
+/// An operation with the numbers that several places need.
+struct Walk<'a> {
+    g: &'a RecurrenceGeometry,
+    real: Real,
+    is_backward: bool,
+    multiprocessors: usize,
+}
+
+/// How threads divide a weight that they hold: units of a thread, and slices of what is summed.
+#[derive(Clone, Copy)]
+struct Division {
+    units: usize,
+    slices: usize,
+    samples: usize,
+}
+
+/// How blocks divide units and samples.
+#[derive(Clone, Copy)]
+struct Grid {
+    /// Units of a block.
+    units: usize,
+    /// Tiles of samples of a block.
+    tiles: usize,
+    groups: usize,
+    /// Blocks of a group.
+    shares: usize,
+}
+
+impl Walk<'_> {
+    fn gates(&self) -> usize {
+        self.g.cell.gates()
+    }
+
+    /// The C++ type of the shape.
+    fn shape(&self) -> String {
+        let cell = match self.g.cell {
+            Cell::RnnTanh => "CELL_TANH",
+            Cell::RnnRelu => "CELL_RELU",
+            Cell::Gru => "CELL_GRU",
+            Cell::Lstm => "CELL_LSTM",
+        };
+        let RecurrenceGeometry { batch, positions, units, reverse, bidirectional, last, .. } = *self.g;
+        let sizes = format!("{batch}, {positions}, {units}, {reverse}, {bidirectional}, {last}");
+        format!("Walk<{}, {cell}, {sizes}>", self.real.cpp())
+    }
+
+    fn kernel(&self, way: &'static str, [forward, back]: [&'static str; 2], arguments: &str) -> CustomKernel {
+        let template = if self.is_backward { back } else { forward };
+        CustomKernel {
+            tail: format!("{}_{way}", self.real.name()),
+            spec: KernelSpec::new(KernelFile::Recurrent, template, format!("{}, {arguments}", self.shape())),
+            work_bytes: 0,
+            cost_us: LAUNCH_US,
+        }
+    }
+
+    /// A block has some samples, and reads the weight at every position.
+    fn general(&self) -> CustomKernel {
+        let (batch, units) = (self.g.batch, self.g.units);
+        let samples = batch.div_ceil(self.multiprocessors).clamp(1, MOST_SAMPLES / 2);
+        let threads = if self.is_backward { 256 } else { units.next_multiple_of(32).min(256) };
+        let mut kernel = self.kernel("stream", ["Recurrence", "RecurrenceBwd"], &format!("{samples}, {threads}"));
+        let (bytes, blocks) = ((4 * units * self.g.wide()) as f64, batch.div_ceil(samples));
+        let waves = blocks.div_ceil(self.multiprocessors) as f64;
+        let together = blocks.min(self.multiprocessors) as f64 * bytes / CACHED_BYTES_PER_US;
+        let position_us = 1.0 + waves * together.max(bytes / BLOCK_BYTES_PER_US);
+        kernel.tail = format!("{}{samples}x{threads}_v0", kernel.tail);
+        kernel.work_bytes = (8 * batch * units) as u64;
+        kernel.cost_us += self.g.positions as f64 * position_us;
+        kernel
+    }
+
+    /// Threads hold the weight.
+    fn held(&self) -> Option<CustomKernel> {
+        let powers = [1, 2, 4, 8, 16, 32];
+        let most = self.g.batch.div_ceil(self.multiprocessors).min(MOST_SAMPLES);
+        let all = powers.into_iter().flat_map(|units| powers.map(|slices| (units, slices)));
+        let divisions =
+            all.flat_map(|(units, slices)| (1..=most).map(move |samples| Division { units, slices, samples }));
+        let fitting = divisions.filter(|d| (d.units == 1 || self.is_backward) && self.fits(*d));
+        let d = fitting.min_by(|a, b| self.held_us(*a).total_cmp(&self.held_us(*b)))?;
+        let Division { units, slices, samples } = d;
+        let arguments =
+            if self.is_backward { format!("{units}, {slices}, {samples}") } else { format!("{slices}, {samples}") };
+        let mut kernel = self.kernel("held", ["RecurrenceHeld", "RecurrenceHeldBwd"], &arguments);
+        kernel.tail = format!("{}{units}x{slices}x{samples}_v0", kernel.tail);
+        kernel.cost_us += self.held_us(d);
+        Some(kernel)
+    }
+
+    /// Groups of four numbers of a sum that a thread takes.
+    fn quads(&self, d: Division) -> usize {
+        let summed = if self.is_backward { self.g.wide() } else { self.g.units };
+        summed.div_ceil(4 * d.slices)
+    }
+
+    /// Sums of a thread for each sample.
+    fn sums(&self, d: Division) -> usize {
+        if self.is_backward { d.units } else { self.gates() }
+    }
+
+    fn threads(&self, d: Division) -> usize {
+        (self.g.units.div_ceil(d.units) * d.slices).next_multiple_of(32)
+    }
+
+    /// Whether threads have registers enough.
+    fn fits(&self, d: Division) -> bool {
+        if d.slices < d.units || self.threads(d) > MOST_THREADS {
+            return false;
+        }
+        let held = 4 * self.quads(d) * self.sums(d);
+        // Samples of which a thread computes the functions, and numbers of each that are on their way.
+        let turns = d.samples.div_ceil(d.slices / d.units);
+        let coming = turns * if self.is_backward { self.gates() + 4 } else { 2 * self.gates() };
+        let registers = (65_536 / self.threads(d)).min(255) - OTHER_REGISTERS;
+        held <= MOST_HELD && held + d.samples * self.sums(d) + coming <= registers
+    }
+
+    /// Time of the walk, without the launch, in microseconds.
+    fn held_us(&self, d: Division) -> f64 {
+        let (quads, sums) = (self.quads(d), self.sums(d));
+        let steps = (d.slices / d.units).ilog2() as usize;
+        let exchanged = if self.is_backward { d.units - 1 + steps } else { sums * steps };
+        let turns = d.samples.div_ceil(d.slices / d.units);
+        // Instructions of a warp at a position; a multiprocessor issues four at once.
+        let issued = d.samples * (4 * quads * sums + quads + 3 * exchanged) + turns * 60;
+        let warps = self.threads(d) / 32;
+        let cycles = (warps * issued) as f64 / 4.0 + (20 * d.slices.ilog2()) as f64 + 300.0;
+        let resident = (2_048 / self.threads(d)).min(65_536 / (self.threads(d) * 128)).max(1);
+        let blocks = self.g.batch.div_ceil(d.samples);
+        let waves = blocks.div_ceil(self.multiprocessors * resident) as f64;
+        let beside = blocks.div_ceil(self.multiprocessors).min(resident) as f64;
+        2.0 + waves * self.g.positions as f64 * (cycles + (beside - 1.0) * (warps * issued) as f64 / 4.0)
+            / CYCLES_PER_US
+    }
+
+    /// Blocks have units of their own.
+    fn grid(&self, shared: usize) -> Option<CustomKernel> {
+        let grids = [1, 2, 4].into_iter().filter_map(|tiles| {
+            let groups = self.g.batch.div_ceil(TILE * tiles);
+            let most = self.multiprocessors / groups;
+            let units = if most == 0 { return None } else { self.g.units.div_ceil(most) };
+            Some(Grid { units, tiles, groups, shares: self.g.units.div_ceil(units) })
+        });
+        let fitting =
+            grids.filter(|grid| self.grid_bytes(*grid) <= shared && self.on_their_way(*grid) <= MOST_ON_THEIR_WAY);
+        let grid = fitting.min_by(|a, b| self.grid_us(*a).total_cmp(&self.grid_us(*b)))?;
+        let Grid { units, tiles, groups, shares } = grid;
+        let uses_matrices = self.real != Real::F32;
+        let arguments = format!("{uses_matrices}, {units}, {tiles}");
+        let mut kernel = self.kernel("grid", ["RecurrenceGrid", "RecurrenceGridBwd"], &arguments);
+        kernel.spec.blocks_meet = true;
+        let unit = if uses_matrices { "mma" } else { "simt" };
+        kernel.tail = format!("{}_{unit}_{units}x{}_v0", kernel.tail, tiles * TILE);
+        let sent = if self.is_backward { 8 * TILE * tiles * self.states() * groups * shares } else { 0 };
+        kernel.work_bytes = (COUNTER_BYTES * groups + sent) as u64;
+        kernel.cost_us += LAUNCH_US + self.grid_us(grid);
+        Some(kernel)
+    }
+
+    /// States, in multiples of what a matrix instruction takes.
+    fn states(&self) -> usize {
+        self.g.units.next_multiple_of(8)
+    }
+
+    /// Values of gates of a block, in such multiples.
+    fn columns(&self, grid: Grid) -> usize {
+        (self.gates() * grid.units).next_multiple_of(8)
+    }
+
+    /// Stretches of states of a forward product, each by a warp.
+    fn parts(&self, grid: Grid) -> usize {
+        (GRID_WARPS / (self.columns(grid) / 8)).max(1).min(self.states() / 8)
+    }
+
+    /// Shared memory of a block.
+    fn grid_bytes(&self, grid: Grid) -> usize {
+        let (states, columns) = (self.states(), self.columns(grid));
+        if self.is_backward {
+            return 4 * (states + TILE) * pitch(columns, 4);
+        }
+        4 * (states * pitch(columns, 8) + TILE * pitch(states, 4) + self.parts(grid) * TILE * (columns + 4))
+    }
+
+    /// Numbers that a thread has on their way to it.
+    fn on_their_way(&self, grid: Grid) -> usize {
+        let turns = (TILE * grid.units).div_ceil(32 * GRID_WARPS) * grid.tiles;
+        turns * if self.is_backward { self.gates() + 6 } else { 2 * self.gates() + 2 }
+    }
+
+    /// Time of the walk, without the launches, in microseconds.
+    fn grid_us(&self, grid: Grid) -> f64 {
+        let (states, columns, blocks) = (self.states(), self.columns(grid), grid.groups * grid.shares);
+        let travels = if self.is_backward { 2 * 4 * states } else { self.real.size() * states } * TILE * blocks;
+        let products = (TILE * columns * states) as f64;
+        let multiply = if self.real == Real::F32 { products / 80.0 } else { products / 1024.0 * 4.0 + 200.0 };
+        let tile_us = 0.7 + travels as f64 / CACHED_BYTES_PER_US + multiply / CYCLES_PER_US;
+        3.0 + self.g.positions as f64 * (1.1 + grid.tiles as f64 * tile_us)
+    }
+}
+
+/// Warps of a block of a grid, and bytes of the counter of a group.
+const GRID_WARPS: usize = 16;
+const COUNTER_BYTES: usize = 128;
+
+/// The length of rows of at least `least` numbers in shared memory: an odd multiple of `step`.
+const fn pitch(least: usize, step: usize) -> usize {
+    (least + step - 1) / (2 * step) * (2 * step) + step
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::select::Target;
+
+    const SMALL: RecurrenceGeometry = RecurrenceGeometry {
+        cell: Cell::Gru,
+        batch: 128,
+        positions: 28,
+        units: 128,
+        reverse: false,
+        bidirectional: false,
+        last: true,
+    };
+    const LARGE: RecurrenceGeometry =
+        RecurrenceGeometry { cell: Cell::Lstm, batch: 64, positions: 128, units: 512, last: false, ..SMALL };
+
+    fn ops(geometry: RecurrenceGeometry) -> [OpKind; 2] {
+        [OpKind::Recurrence(ops::Recurrence { geometry }), OpKind::RecurrenceBwd(ops::RecurrenceBwd { geometry })]
+    }
+
+    fn cheapest(kind: &OpKind, real: Real) -> CustomKernel {
+        let found = kernels(kind, real, &Target::h200().as_cuda().unwrap());
+        found.into_iter().min_by(|a, b| a.cost_us.total_cmp(&b.cost_us)).unwrap()
+    }
+
+    #[test]
+    fn small_weights_are_held_by_threads_and_large_ones_by_blocks() {
+        let ways = |g| ops(g).map(|op| cheapest(&op, Real::Tf32));
+        let [forward, back] = ways(SMALL);
+        let shape = "Walk<float, CELL_GRU, 128, 28, 128, false, false, true>";
+        assert_eq!(forward.spec.ty(), format!("RecurrenceHeld<{shape}, 4, 1>"));
+        assert_eq!(back.spec.ty(), format!("RecurrenceHeldBwd<{shape}, 2, 8, 1>"));
+        assert_eq!((forward.tail.as_str(), forward.work_bytes), ("tf32_held1x4x1_v0", 0));
+        let [forward, back] = ways(LARGE);
+        let shape = "Walk<float, CELL_LSTM, 64, 128, 512, false, false, false>";
+        assert_eq!(forward.spec.ty(), format!("RecurrenceGrid<{shape}, true, 16, 1>"));
+        assert_eq!(back.spec.ty(), format!("RecurrenceGridBwd<{shape}, true, 16, 1>"));
+        assert_eq!((forward.work_bytes, back.work_bytes), (512, 512 + (8 << 20)));
+        assert_eq!(back.tail, "tf32_grid_mma_16x16_v0");
+    }
+
+    #[test]
+    fn every_size_has_a_kernel_and_blocks_that_meet_are_resident() {
+        let gpu = Target::h200().as_cuda().unwrap();
+        for multiprocessors in [1, 16, 132] {
+            let gpu = CudaFacts { multiprocessors, ..gpu };
+            for cell in Cell::ALL {
+                for (batch, units) in [(1, 1), (3, 7), (40, 96), (64, 512), (700, 130), (2, 3000), (5000, 12)] {
+                    for kind in ops(RecurrenceGeometry { cell, batch, units, ..SMALL }) {
+                        let found = kernels(&kind, Real::Bf16, &gpu);
+                        assert!(found[0].spec.template.ends_with(if kind.name().ends_with("bwd") {
+                            "Bwd"
+                        } else {
+                            "e"
+                        }));
+                        for kernel in found.iter().filter(|k| k.tail.contains("grid")) {
+                            let numbers: Vec<usize> =
+                                kernel.spec.arguments.split(", ").filter_map(|n| n.parse().ok()).collect();
+                            let [.., own, tiles] = numbers[..] else { panic!("{numbers:?}") };
+                            let blocks = batch.div_ceil(TILE * tiles) * units.div_ceil(own);
+                            assert!(blocks <= multiprocessors as usize, "{}: {blocks}", kernel.spec.ty());
+                        }
+                    }
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn threads_that_hold_a_weight_hold_all_of_it() {
+        let gpu = Target::h200().as_cuda().unwrap();
+        for units in 1..=230 {
+            for cell in Cell::ALL {
+                let g = RecurrenceGeometry { cell, units, ..SMALL };
+                for (kind, is_backward) in ops(g).into_iter().zip([false, true]) {
+                    let walk = Walk { g: &g, real: Real::F32, is_backward, multiprocessors: 132 };
+                    let is_held = walk.held().is_some();
+                    assert_eq!(is_held, kernels(&kind, Real::F32, &gpu).iter().any(|k| k.tail.contains("held")));
+                    // Weights of all threads that there may be.
+                    let fits = units * g.wide() <= MOST_THREADS * MOST_HELD;
+                    assert!(is_held == fits || (fits && units * g.wide() > 31_000), "{cell:?} {units}");
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,439 @@
+//! Which recording each batch of a run uses, where its steps differ.
+//!
+//! A batch's [`Case`] is what it uses of its samples and positions, the path of its step, and its share of the step.
+//! Each case has a number, found by hashing a few words, and behind it the key of its recording in the pool and where
+//! its metrics are. A batch of the whole network uses the recording that the session keeps for itself.
+//!
+//! Before the first step the recordings of the cases that the run will meet are made in the order of their use, as far
+//! as they are foreseen, as the budget goes, and for a limited time. What is left of them a thread makes while the run
+//! trains, some steps ahead. Where a step's recording is not there all the same, the step is planned and runs op by op,
+//! and that thread records the plan; each such step is counted with its reason. Where a device cannot record beside a
+//! run, or another thread is making the recording already, the step waits for it, which is counted, too.
+
+use super::batch_shape::BatchShape;
+use super::outlook::{Foreseen, Outlook};
+use super::step_cases::{ByCase, Case, StepPlanner};
+use super::step_maker::{Job, StepMaker};
+use super::watched::Reported;
+use super::{DataFeed, Names, TrainError};
+use crate::exec::{ExecError, Executor, GraphKey, LentStep, MemoryOf, Presence, RecordingId, RecordingPool, Step};
+use crate::ir::Share;
+use std::sync::Arc;
+
+/// Steps ahead whose recordings are made while a run trains.
+const AHEAD: u64 = 32;
+/// Cases that are known by number; more are forgotten all at once, which costs a look-up each.
+const MOST_CASES: usize = 1 << 14;
+
+/// How a run uses its recordings.
+#[derive(Clone, Copy)]
+pub(super) struct Manner {
+    pub(super) executor: Executor,
+    /// A step that would run op by op ends the run.
+    pub(super) is_strict: bool,
+}
+
+/// A case that came up.
+struct Known {
+    case: Case,
+    /// A step of the case.
+    step: u64,
+    id: RecordingId,
+    key: GraphKey,
+    /// The recording that the session keeps for itself.
+    is_whole: bool,
+    /// The number of its path's name, where paths differ, and of its key's.
+    path: u32,
+    kind: u32,
+    /// Where its metrics are, and why it replays op by op where it does: once it was lent.
+    reported: Option<Reported>,
+    why_eager: Option<String>,
+}
+
+/// What a batch runs with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Chosen {
+    /// The recording of the whole network for a share of a step.
+    Whole(Share),
+    /// The one that was lent for a case.
+    Lent(u32),
+    /// A step that was planned now, and runs op by op.
+    Apart(u32),
+}
+
+/// The recordings of a run whose steps differ.
+pub(super) struct Dispatch {
+    pool: Arc<RecordingPool>,
+    planner: Arc<StepPlanner>,
+    manner: Manner,
+    numbers: ByCase<u32>,
+    known: Vec<Known>,
+    last: Option<(Case, u32)>,
+    lent: Option<LentStep>,
+    /// The number of the case that it was lent for.
+    lent_for: u32,
+    apart: Option<LentStep>,
+    /// Where recordings can be made beside the run.
+    maker: Option<StepMaker>,
+    /// Whether all that the run will meet was made, so that nobody needs to look ahead.
+    is_complete: bool,
+    /// The last step that was looked at ahead.
+    seen: u64,
+    /// Batches that used the recordings that the session keeps, and the step of the last one.
+    of_whole: (u64, u64),
+    varies_in_rows: bool,
+    /// Why the whole step replays op by op, where it does.
+    whole_why: Option<String>,
+    /// Paths, and reasons why steps ran op by op.
+    names: Names,
+    /// Keys, in the order in which they came up.
+    kinds: Names,
+    /// The numbers of the last batch's path, of the reason why it ran op by op, where it did, and of its key.
+    noted: [u32; 3],
+}
+
+impl Dispatch {
+    /// Makes the recordings of an outlook in the pool of `whole`.
+    ///
+    /// # Errors
+    /// Where one of them cannot be made.
+    pub(super) fn new(
+        whole: &LentStep,
+        planner: StepPlanner,
+        outlook: Outlook,
+        manner: Manner,
+    ) -> Result<Option<Self>, TrainError> {
+        let Some(pool) = whole.pool() else { return Ok(None) };
+        let (pool, planner) = (Arc::clone(pool), Arc::new(planner));
+        let is_here = whole.capabilities().memory == MemoryOf::Host;
+        let maker = is_here.then(|| StepMaker::start(Arc::clone(&pool), Arc::clone(&planner))).transpose()?;
+        let mut dispatch = Self {
+            pool,
+            planner,
+            manner,
+            numbers: ByCase::default(),
+            known: Vec::new(),
+            last: None,
+            lent: None,
+            lent_for: 0,
+            apart: None,
+            maker,
+            is_complete: outlook.is_all,
+            seen: 0,
+            of_whole: (0, 0),
+            varies_in_rows: false,
+            whole_why: whole.recording().why_eager.map(|why| format!("it could not be captured: {why}")),
+            names: Names::default(),
+            kinds: Names::default(),
+            noted: [0; 3],
+        };
+        dispatch.make_first(outlook)?;
+        Ok(Some(dispatch))
+    }
+
+    /// Makes what was planned, and has the rest made beside the run.
+    fn make_first(&mut self, outlook: Outlook) -> Result<(), TrainError> {
+        let (mut first, mut is_full) = (0, false);
+        let batch = self.planner.model().batch;
+        self.varies_in_rows = outlook.cases.iter().any(|foreseen| foreseen.case.shape.rows != batch);
+        for Foreseen { case, step, plan } in outlook.cases {
+            let number = self.number_of(case, step)?;
+            let known = &self.known[number as usize];
+            if known.is_whole {
+                continue;
+            }
+            let (id, why) = (known.id, "a coming step needs it");
+            match (plan, &self.maker) {
+                (Some(plan), _) if !is_full => {
+                    self.pool.make(id, why, || Ok::<_, TrainError>(plan))?;
+                    first += 1;
+                    // What is made when there is no room drives out what was made for earlier steps.
+                    is_full = self.pool.counts().evictions > 0;
+                }
+                (plan, maker) => {
+                    // It may not be there in time, so that somebody must look ahead for it.
+                    self.is_complete = false;
+                    if let Some(maker) = maker.as_ref().filter(|_| !is_full) {
+                        maker.ask(Job { id, case, step, why, plan }, false);
+                    }
+                }
+            }
+        }
+        self.is_complete &= !is_full;
+        log::debug!("{first} recordings were made ahead");
+        Ok(())
+    }
+
+    /// The number of a case, of which `step` is one.
+    fn number_of(&mut self, case: Case, step: u64) -> Result<u32, TrainError> {
+        if let Some((last, number)) = self.last
+            && last == case
+        {
+            return Ok(number);
+        }
+        let number = match self.numbers.get(&case) {
+            Some(number) => *number,
+            None => self.new_number(case, step)?,
+        };
+        self.last = Some((case, number));
+        Ok(number)
+    }
+
+    #[cold]
+    fn new_number(&mut self, case: Case, step: u64) -> Result<u32, TrainError> {
+        if self.known.len() >= MOST_CASES {
+            self.numbers.clear();
+            self.known.clear();
+        }
+        let key = self.planner.key(case, step)?;
+        let is_whole = self.planner.is_whole(&key);
+        let id = self.pool.id_of(&key);
+        let number = self.known.len() as u32;
+        let kind = self.kinds.number_of(&key.to_string());
+        let path = if self.planner.paths().vary() { self.names.number_of(key.path()) } else { 0 };
+        self.known.push(Known { case, step, id, key, is_whole, path, kind, reported: None, why_eager: None });
+        self.numbers.insert(case, number);
+        Ok(number)
+    }
+
+    /// Chooses what a batch of `step` runs with.
+    ///
+    /// # Errors
+    /// Where the step would run op by op and must not, and where it cannot be planned.
+    pub(super) fn choose(&mut self, step: u64, case: Case) -> Result<Chosen, TrainError> {
+        self.apart = None;
+        let number = self.number_of(case, step)?;
+        let known = &self.known[number as usize];
+        self.noted = [known.path, 0, known.kind];
+        if known.is_whole {
+            self.of_whole = (self.of_whole.0 + 1, step);
+            if let Some(why) = self.whole_why.clone() {
+                let key = known.key.clone();
+                self.runs_eagerly(&key, why, step)?;
+            }
+            return Ok(Chosen::Whole(case.share));
+        }
+        let id = known.id;
+        if self.lends(id, step) { self.found(number, step) } else { self.missed(number, step) }
+    }
+
+    /// Whether the recording could be lent.
+    fn lends(&mut self, id: RecordingId, step: u64) -> bool {
+        match &mut self.lent {
+            Some(lent) => lent.change_to(id, step),
+            None => {
+                self.lent = LentStep::find(&self.pool, id, step);
+                self.lent.is_some()
+            }
+        }
+    }
+
+    /// A batch runs with the recording that was lent.
+    fn found(&mut self, number: u32, step: u64) -> Result<Chosen, TrainError> {
+        self.lent_for = number;
+        let known = &mut self.known[number as usize];
+        if let Some(lent) = self.lent.as_mut().filter(|_| known.reported.is_none()) {
+            let reported = Reported::of(lent);
+            lent.watch(&reported.read_back())?;
+            known.reported = Some(reported);
+            known.why_eager = lent.recording().why_eager;
+        }
+        if let Some(why) = &known.why_eager {
+            let (why, key) = (format!("it could not be captured: {why}"), known.key.clone());
+            self.runs_eagerly(&key, why, step)?;
+        }
+        Ok(Chosen::Lent(number))
+    }
+
+    /// Notes that a step runs op by op.
+    fn runs_eagerly(&mut self, key: &GraphKey, why: String, step: u64) -> Result<(), TrainError> {
+        if self.manner.executor == Executor::Eager {
+            return Ok(());
+        }
+        if self.manner.is_strict {
+            return Err(TrainError::OpByOp { step, key: key.to_string(), why });
+        }
+        self.pool.note_eager(key, &why, step);
+        self.noted[1] = self.names.number_of(&why);
+        Ok(())
+    }
+
+    /// A batch whose recording is not there.
+    #[cold]
+    fn missed(&mut self, number: u32, step: u64) -> Result<Chosen, TrainError> {
+        self.is_complete = false;
+        let pool = Arc::clone(&self.pool);
+        let known = &mut self.known[number as usize];
+        // A key that was not used for long may have been forgotten.
+        known.id = pool.id_of(&known.key);
+        let (id, case, key) = (known.id, known.case, known.key.clone());
+        let why = pool.why_absent(id);
+        let presence = pool.presence(id);
+        if presence == Some(Presence::Making) {
+            pool.note_wait(&key, &why, step);
+            pool.wait(id);
+            if self.lends(id, step) {
+                return self.found(number, step);
+            }
+        }
+        let Some(maker) = &self.maker else { return self.made_now(number, step, &why) };
+        if self.manner.is_strict && self.manner.executor == Executor::Replay {
+            return Err(TrainError::OpByOp { step, key: key.to_string(), why });
+        }
+        let plan = self.planner.plan(case, step)?;
+        let apart = match pool.apart(Arc::clone(&plan)) {
+            Ok(apart) => apart,
+            // The arena must grow for it, which only a recording makes it do.
+            Err(ExecError::SmallArena { .. }) => return self.made_now(number, step, &why),
+            Err(error) => return Err(error.into()),
+        };
+        if presence != Some(Presence::Refused) {
+            let job = Job { id, case, step, why: "a step needed it", plan: Some(plan) };
+            maker.ask(job, true);
+        }
+        self.known[number as usize].reported = Some(Reported::of(&apart));
+        self.apart = Some(apart);
+        self.runs_eagerly(&key, why, step)?;
+        Ok(Chosen::Apart(number))
+    }
+
+    /// Makes a recording while the step waits for it.
+    fn made_now(&mut self, number: u32, step: u64, why: &str) -> Result<Chosen, TrainError> {
+        let known = &mut self.known[number as usize];
+        known.reported = None;
+        let (key, case) = (known.key.clone(), known.case);
+        self.pool.note_wait(&key, why, step);
+        // What is lent now may be dropped to make room.
+        self.lent = None;
+        let planner = Arc::clone(&self.planner);
+        let mut lent = self.pool.lend(&key, || planner.plan(case, step))?;
+        lent.is_hit(step);
+        self.lent = Some(lent);
+        self.found(number, step)
+    }
+
+    /// Has the recordings of coming steps made, where the run trains beside that. Batches are counted from the one that
+    /// the feed gives next, the first of `step`.
+    pub(super) fn look_ahead(&mut self, step: u64, feed: &DataFeed) -> Result<(), TrainError> {
+        if self.is_complete || self.maker.is_none() {
+            return Ok(());
+        }
+        let counts = self.pool.counts();
+        let room = if counts.evictions == 0 { AHEAD } else { (counts.recordings as u64 / 2).clamp(1, AHEAD) };
+        let batches = self.planner.model().accumulate;
+        let whole = BatchShape::whole(self.planner.model());
+        for ahead in self.seen.max(step) + 1..=step + room {
+            self.seen = ahead;
+            let code = self.planner.paths().code_at(ahead);
+            for batch in 0..batches {
+                let distance = (ahead - step) as usize * batches + batch;
+                let Some(shape) = feed.shape_ahead(distance, &whole) else { continue };
+                self.foresee(Case { shape, code, share: Share::of(batch, batches) }, ahead)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Has the recording of a coming step made where it is not there.
+    fn foresee(&mut self, case: Case, step: u64) -> Result<(), TrainError> {
+        let number = self.number_of(case, step)?;
+        let known = &mut self.known[number as usize];
+        if known.is_whole {
+            return Ok(());
+        }
+        let presence = self.pool.presence(known.id);
+        if presence.is_none() {
+            known.id = self.pool.id_of(&known.key);
+        }
+        if let (None | Some(Presence::Absent), Some(maker)) = (presence, &self.maker) {
+            maker.ask(Job { id: known.id, case, step, why: "a coming step needs it", plan: None }, false);
+        }
+        Ok(())
+    }
+
+    /// The cases that came up, each with a step of it.
+    pub(super) fn cases(&self) -> Vec<(Case, u64)> {
+        self.known.iter().map(|known| (known.case, known.step)).collect()
+    }
+
+    /// A step of a case that is planned and bound now, to be run op by op.
+    ///
+    /// # Errors
+    /// Where it cannot be planned, or has no room.
+    pub(super) fn planned_now(&self, case: Case, step: u64) -> Result<LentStep, TrainError> {
+        Ok(self.pool.apart(self.planner.plan(case, step)?)?)
+    }
+
+    /// The key of a case that came up.
+    pub(super) fn key(&mut self, case: Case, step: u64) -> Result<GraphKey, TrainError> {
+        let number = self.number_of(case, step)?;
+        Ok(self.known[number as usize].key.clone())
+    }
+
+    /// The step that a batch runs with; nothing where the session keeps it.
+    pub(super) fn step(&self, chosen: Chosen) -> Option<&Step> {
+        match chosen {
+            Chosen::Whole(_) => None,
+            Chosen::Lent(_) => self.lent.as_deref(),
+            Chosen::Apart(_) => self.apart.as_deref(),
+        }
+    }
+
+    /// As [`Self::step`], to run it, and how it is run.
+    pub(super) fn step_mut(&mut self, chosen: Chosen) -> Option<&mut Step> {
+        match chosen {
+            Chosen::Whole(_) => None,
+            Chosen::Lent(_) => self.lent.as_deref_mut(),
+            Chosen::Apart(_) => self.apart.as_deref_mut(),
+        }
+    }
+
+    /// Where the metrics of a batch are; nothing where the session keeps its step.
+    pub(super) fn reported(&self, chosen: Chosen) -> Option<Reported> {
+        match chosen {
+            Chosen::Whole(_) => None,
+            Chosen::Lent(number) | Chosen::Apart(number) => self.known[number as usize].reported,
+        }
+    }
+
+    /// Batches that used the recordings that the session keeps, and the step of the last one.
+    pub(super) const fn of_whole(&self) -> (u64, u64) {
+        self.of_whole
+    }
+
+    /// Whether batches differ in the samples that they use.
+    pub(super) const fn varies_in_rows(&self) -> bool {
+        self.varies_in_rows
+    }
+
+    pub(super) const fn planner(&self) -> &Arc<StepPlanner> {
+        &self.planner
+    }
+
+    /// The numbers of the last batch's path, of the reason why it ran op by op, and of its key; 0 where there is none.
+    pub(super) const fn noted(&self) -> [u32; 3] {
+        self.noted
+    }
+
+    /// The number of a key that came up; 0 for any other.
+    pub(super) fn kind_of(&self, key: &GraphKey) -> u32 {
+        self.known.iter().find(|known| known.key == *key).map_or(0, |known| known.kind)
+    }
+
+    /// The names behind these numbers.
+    pub(super) const fn names(&self) -> &Names {
+        &self.names
+    }
+
+    /// Forgets the uses so far, which belong to no step.
+    pub(super) fn forget_uses(&mut self) {
+        self.of_whole = (0, 0);
+        self.lent.iter_mut().for_each(LentStep::forget_uses);
+    }
+
+    /// The key of the recording that is lent, and the uses of it that the pool does not know of, with the last step.
+    pub(super) fn lent_use(&self) -> Option<(&GraphKey, u64, u64)> {
+        let (hits, last_step) = self.lent.as_ref()?.new_hits();
+        Some((&self.known.get(self.lent_for as usize)?.key, hits, last_step))
+    }
+}

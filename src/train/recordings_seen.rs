@@ -1,0 +1,79 @@
+//! The recordings of a run as a window is told of them: plain data.
+
+use crate::exec::{PoolCounts, PoolEvent, PoolEventKind, PoolReport, RecordingFacts};
+use serde::{Deserialize, Serialize};
+
+/// Events that are told at most, the newest.
+const MOST_EVENTS: usize = 200;
+
+/// A recording, or a key that has none now.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RecordingSeen {
+    pub key: String,
+    /// The number by which reports of steps name it; 0 where none does.
+    pub kind: u32,
+    pub is_there: bool,
+    pub is_pinned: bool,
+    pub hits: u64,
+    pub last_step: u64,
+    pub captures: u64,
+    pub capture_us: u64,
+    /// Nodes of its graph on a GPU, and calls.
+    pub nodes: usize,
+    pub calls: usize,
+    pub bytes: u64,
+    pub why: String,
+    pub why_eager: Option<String>,
+}
+
+/// Something that happened to recordings.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RecordingEvent {
+    pub number: u64,
+    pub kind: PoolEventKind,
+    pub key: String,
+    pub about: String,
+}
+
+/// The recordings of a run after a step of it.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RecordingsSeen {
+    /// Steps made by then.
+    pub step: u64,
+    pub counts: PoolCounts,
+    pub recordings: Vec<RecordingSeen>,
+    /// The newest last.
+    pub events: Vec<RecordingEvent>,
+}
+
+impl RecordingsSeen {
+    /// What a report says, with the number by which steps name each key.
+    pub(super) fn of(report: PoolReport, step: u64, kind: impl Fn(&RecordingFacts) -> u32) -> Self {
+        let seen = |facts: RecordingFacts| RecordingSeen {
+            key: facts.key.to_string(),
+            kind: kind(&facts),
+            is_there: facts.is_there,
+            is_pinned: facts.is_pinned,
+            hits: facts.hits,
+            last_step: facts.last_step,
+            captures: facts.captures,
+            capture_us: facts.capture_us,
+            nodes: facts.nodes,
+            calls: facts.calls,
+            bytes: facts.bytes,
+            why: facts.why.to_owned(),
+            why_eager: facts.why_eager,
+        };
+        let event = |event: PoolEvent| {
+            let PoolEvent { number, kind, key, about } = event;
+            RecordingEvent { number, kind, key: key.to_string(), about }
+        };
+        let old = report.events.len().saturating_sub(MOST_EVENTS);
+        Self {
+            step,
+            counts: report.counts,
+            recordings: report.keys.into_iter().map(seen).collect(),
+            events: report.events.into_iter().skip(old).map(event).collect(),
+        }
+    }
+}

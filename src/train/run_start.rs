@@ -1,0 +1,62 @@
+//! What a run writes before its first step, and the step that it makes to warm up.
+
+use super::nan_guard::Guard;
+use super::preparation::{FIRST_LOSS_SCALE, start_loss_scale};
+use super::training_step::TrainingStep;
+use super::watched::Watched;
+use super::{DataFeed, TrainError};
+use crate::exec::cpu::Pool;
+use crate::exec::{RecordedAs, Step};
+use crate::model::Model;
+
+impl Watched {
+    /// Writes what a run of `total` steps begins with besides its parameters.
+    pub(super) fn write_start(&self, train: &mut Step, model: &Model, seed: u64, total: u64) -> Result<(), TrainError> {
+        train.write(self.hyper, &[model.optimizer.lr() as f32, model.optimizer.weight_decay() as f32])?;
+        let counter = train.find("counter")?;
+        train.write(counter, &[seed as i64, 0])?;
+        if let Ok(batches) = train.find("batches") {
+            train.write(batches, &[seed as i64, 0])?;
+        }
+        start_loss_scale(train, FIRST_LOSS_SCALE)?;
+        self.write_steps(train, total)?;
+        Ok(train.watch(&self.read_back())?)
+    }
+
+    /// Writes the number of steps of the run, where the rate depends on it.
+    pub(super) fn write_steps(&self, train: &mut Step, total: u64) -> Result<(), TrainError> {
+        match self.steps {
+            Some(steps) => Ok(train.write(steps, &[i64::try_from(total).unwrap_or(i64::MAX)])?),
+            None => Ok(()),
+        }
+    }
+
+    /// Makes the first step on its batch, and puts everything back.
+    pub(super) fn warm_up(
+        &self,
+        guard: &Guard,
+        train: &mut TrainingStep,
+        feed: &mut DataFeed,
+        pool: &mut Pool,
+    ) -> Result<(), TrainError> {
+        let start = feed.position();
+        train.choose(1, 0, feed)?;
+        feed.next(train.chosen_mut())?;
+        // A device has run every launch once, on its fresh memory.
+        if train.capabilities().record == RecordedAs::Calls {
+            guard.warm_up(train, pool)?;
+        }
+        if let Some(dispatch) = train.dispatch_mut() {
+            dispatch.forget_uses();
+        }
+        feed.resume(start)
+    }
+
+    /// Keeps the data set on the device, so that steps fetch their batches themselves; false where they do not.
+    pub(super) fn hold(&self, train: &mut Step, feed: &DataFeed) -> Result<bool, TrainError> {
+        Ok(match feed.whole() {
+            Some((samples, targets)) => train.hold(samples, targets, feed.shuffled_rows(), &self.read_back())?,
+            None => false,
+        })
+    }
+}

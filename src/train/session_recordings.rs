@@ -1,0 +1,56 @@
+//! What a session says of its recordings.
+
+use super::dispatch::Dispatch;
+use super::{Names, RecordingsSeen, Session};
+use crate::exec::{EagerSteps, Executor, GraphKey, PoolReport};
+
+impl Session {
+    /// Whether its steps differ, each with a recording of its own.
+    #[must_use]
+    pub fn varies(&self) -> bool {
+        self.train.dispatch().is_some()
+    }
+
+    /// The names that reports of steps refer to by number.
+    #[must_use]
+    pub fn names(&self) -> Names {
+        self.train.dispatch().map(|dispatch| dispatch.names().clone()).unwrap_or_default()
+    }
+
+    /// What became of the look-ups of its recordings, what they take, and why steps ran op by op.
+    #[must_use]
+    pub fn recordings(&self) -> PoolReport {
+        let Some(pool) = self.train.last().pool() else { return PoolReport::default() };
+        let mut report = pool.report();
+        let made = self.made;
+        let whole = GraphKey::of(self.compiled());
+        let (hits, last_step) = match self.train.dispatch() {
+            Some(dispatch) => dispatch.of_whole(),
+            // Each of its steps found the one recording of each of its batches.
+            None => (made * self.train.batches() as u64, self.done),
+        };
+        let lent = self.train.dispatch().and_then(Dispatch::lent_use);
+        for (key, hits, last_step) in lent.into_iter().chain([(&whole, hits, last_step)]) {
+            report.counts.hits += hits;
+            if let Some(facts) = report.keys.iter_mut().find(|facts| facts.key == *key) {
+                facts.hits += hits;
+                facts.last_step = facts.last_step.max(last_step);
+            }
+        }
+        let why = self.recording().why_eager.filter(|_| !self.varies() && self.executor == Executor::Replay);
+        if let Some(why) = why.filter(|_| made > 0) {
+            let (first_step, last_step) = (self.done + 1 - made, self.done);
+            let why = format!("it could not be captured: {why}");
+            report.counts.eager_steps += made;
+            report.eager.push(EagerSteps { key: whole, why, steps: made, first_step, last_step });
+        }
+        report
+    }
+
+    /// The recordings as a window is told of them.
+    #[must_use]
+    pub fn recordings_seen(&self) -> RecordingsSeen {
+        let kind = |key: &GraphKey| self.train.dispatch().map_or(0, |dispatch| dispatch.kind_of(key));
+        RecordingsSeen::of(self.recordings(), self.done, |facts| kind(&facts.key))
+    }
+}

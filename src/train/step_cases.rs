@@ -1,0 +1,128 @@
+//! What tells the steps of one run apart, and how the step of each case is planned.
+
+use super::TrainError;
+use super::batch_shape::BatchShape;
+use super::run_paths::RunPaths;
+use crate::compile::{Compiled, Options, compile};
+use crate::exec::{GraphKey, InputSignature};
+use crate::ir::Share;
+use crate::model::Model;
+use std::collections::HashMap;
+use std::hash::{BuildHasherDefault, Hasher};
+use std::sync::Arc;
+
+/// What tells a batch of a run from the others.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) struct Case {
+    pub(super) shape: BatchShape,
+    /// Of its path.
+    pub(super) code: u64,
+    pub(super) share: Share,
+}
+
+/// Something for each case.
+pub(super) type ByCase<T> = HashMap<Case, T, BuildHasherDefault<Mix>>;
+
+/// Hashes a few small numbers by multiplication: cases come from a run's own steps, and nobody chooses them to collide.
+#[derive(Default)]
+pub(super) struct Mix(u64);
+
+impl Hasher for Mix {
+    fn finish(&self) -> u64 {
+        self.0 ^ (self.0 >> 29)
+    }
+
+    fn write(&mut self, bytes: &[u8]) {
+        bytes.iter().for_each(|byte| self.write_u64(u64::from(*byte)));
+    }
+
+    fn write_u64(&mut self, number: u64) {
+        self.0 = (self.0.rotate_left(5) ^ number).wrapping_mul(0x9E37_79B9_7F4A_7C15);
+    }
+
+    fn write_usize(&mut self, number: usize) {
+        self.write_u64(number as u64);
+    }
+
+    fn write_u8(&mut self, number: u8) {
+        self.write_u64(u64::from(number));
+    }
+
+    fn write_isize(&mut self, number: isize) {
+        self.write_u64(number as u64);
+    }
+}
+
+/// Plans the steps of a run's cases; several threads may use it.
+pub(super) struct StepPlanner {
+    /// The whole network.
+    model: Model,
+    options: Options,
+    paths: RunPaths,
+    /// The keys of the whole step, by its shares.
+    whole: Vec<(Share, GraphKey)>,
+}
+
+impl StepPlanner {
+    /// Plans steps as `wholes` were: the step that updates the parameters, and those of the batches before it.
+    pub(super) fn new(model: &Model, options: Options, seed: u64, wholes: &[Arc<Compiled>]) -> Self {
+        let of = |compiled: &Arc<Compiled>| {
+            let share = compiled.graph.share.unwrap_or(Share::Last);
+            (share, GraphKey::of(compiled))
+        };
+        let whole = wholes.iter().map(of).collect();
+        Self { model: model.clone(), options, paths: RunPaths::new(model, seed), whole }
+    }
+
+    pub(super) const fn paths(&self) -> &RunPaths {
+        &self.paths
+    }
+
+    pub(super) const fn model(&self) -> &Model {
+        &self.model
+    }
+
+    /// The path of a step by its name.
+    pub(super) fn path_name(&self, step: u64) -> String {
+        self.paths.name_at(&self.model, step)
+    }
+
+    /// The network of a case, of which `step` is one.
+    fn model_of(&self, case: Case, step: u64) -> Result<Model, TrainError> {
+        Ok(self.paths.along(&case.shape.of(&self.model)?, step))
+    }
+
+    /// The key of a case, of which `step` is one.
+    ///
+    /// # Errors
+    /// Where the network does not suit the case's shape.
+    pub(super) fn key(&self, case: Case, step: u64) -> Result<GraphKey, TrainError> {
+        let model = case.shape.of(&self.model)?;
+        let whole = self.whole.iter().find(|(share, _)| *share == case.share).or(self.whole.first());
+        let Some((_, whole)) = whole else { return Err(TrainError::NoData) };
+        let own = |input: &InputSignature| {
+            let samples = model.inputs.iter().find(|own| own.value_name(&model.inputs) == input.name);
+            let sample = match samples {
+                Some(input) => input.shape.clone(),
+                None if model.loss.wants_classes() => model.labels(),
+                None => model.output.clone(),
+            };
+            InputSignature { shape: sample.batched(model.batch), ..input.clone() }
+        };
+        Ok(whole.resized(whole.signature().inputs.iter().map(own).collect(), &self.path_name(step)))
+    }
+
+    /// Whether this is the key of the whole step, or of one of its shares.
+    pub(super) fn is_whole(&self, key: &GraphKey) -> bool {
+        self.whole.iter().any(|(_, whole)| whole == key)
+    }
+
+    /// The planned step of a case, of which `step` is one.
+    ///
+    /// # Errors
+    /// Where it cannot be planned.
+    pub(super) fn plan(&self, case: Case, step: u64) -> Result<Arc<Compiled>, TrainError> {
+        let options = Options { share: case.share, ..self.options.clone() };
+        Ok(Arc::new(compile(&self.model_of(case, step)?, &options)?))
+    }
+}

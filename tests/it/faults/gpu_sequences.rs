@@ -1,0 +1,137 @@
+//! Faults in the kernels of a GPU for sequences, branches, losses on points, and recipes: each is found where the
+//! kernel is compared with its plain-loop reference.
+
+use super::gpu::{KernelFault, REFERENCES, fault};
+
+const ATTENTION: &str = "attention.cu";
+const SEQUENCE: &str = "sequence.cu";
+const JOINED: &str = "joined.cu";
+const ELEMENTS: &str = "elementwise.cu";
+const RATES: &str = "rates.cu";
+const LOSS: &str = "loss.cu";
+
+/// Tokens, attention over more positions than a tile has, branches, a loss on points, and an update by a schedule with
+/// a limit for the gradient and parameters that do not decay.
+pub const TOKENS: &str = r#"{"version": 1, "name": "tokens",
+    "input": {"type": "tokens", "shape": [70], "vocab": 11, "batch": 3}, "layers": [
+    {"type": "embedding", "units": 16}, {"type": "position", "kind": "sinusoidal"},
+    {"type": "residual", "layers": [{"type": "rms_norm"},
+        {"type": "attention", "heads": 4, "kv_heads": 2, "causal": true, "rotary": true, "dropout": 0.1}]},
+    {"type": "residual", "layers": [{"type": "attention", "heads": 2}]}, {"type": "take", "at": "last"},
+    {"type": "parallel", "join": "concat", "branches": [{"layers": [{"type": "dense", "units": 6}]},
+        {"layers": [{"type": "dense", "units": 8, "activation": "tanh"}]}]},
+    {"type": "parallel", "join": "multiply", "branches": [{"layers": [{"type": "dense", "units": 7}]},
+        {"layers": [{"type": "dense", "units": 7, "activation": "sigmoid"}]}]},
+    {"type": "dense", "units": 3}], "loss": {"type": "huber", "delta": 0.7},
+    "optimizer": {"type": "adamw", "lr": 0.01, "weight_decay": 0.1, "decay": "matrices", "clip_norm": 0.5,
+        "schedule": {"type": "cosine", "warmup": 5, "final": 0.1}}}"#;
+
+const fn twin(name: &'static str, text: [&'static str; 3]) -> KernelFault {
+    fault(name, text, &[TOKENS], REFERENCES)
+}
+
+pub fn table() -> Vec<KernelFault> {
+    [attention(), sequences(), branches(), recipes()].into_iter().flatten().collect()
+}
+
+fn attention() -> Vec<KernelFault> {
+    vec![
+        twin(
+            "positions attend to the next one",
+            [
+                ATTENTION,
+                "key < A::LEN && (!A::CAUSAL || key <= query);",
+                "key < A::LEN && (!A::CAUSAL || key <= query + 1);",
+            ],
+        ),
+        twin(
+            "a softmax is not adjusted from tile to tile",
+            [ATTENTION, "sum[i] = sum[i] * fade + row_total(added);", "sum[i] = sum[i] + row_total(added);"],
+        ),
+        twin(
+            "pairs of features are turned the wrong way",
+            [ATTENTION, "y = v * turn.x + u * turn.y;", "y = v * turn.x - u * turn.y;"],
+        ),
+        twin(
+            "the gradient of scores lacks the sum over its row",
+            [ATTENTION, "p * (d[i][j] * by[j] - sum) * A::scale()", "p * (d[i][j] * by[j]) * A::scale()"],
+        ),
+        twin(
+            "values get the gradient of probabilities that were dropped",
+            [ATTENTION, "s[i][j] = p * by[j];", "s[i][j] = p;"],
+        ),
+        twin(
+            "keys get the gradient of one head of their group",
+            [ATTENTION, "turn < A::GROUP * each; ++turn", "turn < each; ++turn"],
+        ),
+    ]
+}
+
+fn sequences() -> Vec<KernelFault> {
+    vec![
+        twin(
+            "a token has the row behind its own",
+            [SEQUENCE, "(i64)row * UNITS + unit);", "(i64)((row + 1) % VOCAB) * UNITS + unit);"],
+        ),
+        twin(
+            "the gradient of a token's row lacks its last position",
+            [SEQUENCE, "for (int i = lane; i < all; i += LANES)", "for (int i = lane; i + 1 < all; i += LANES)"],
+        ),
+        twin("sines are cosines", [SEQUENCE, "to_float(x[0]) + (float)sine", "to_float(x[0]) + (float)cosine"]),
+        twin(
+            "the position in front is taken",
+            [SEQUENCE, "(sample * POSITIONS + AT) * COLS", "(sample * POSITIONS + AT - 1) * COLS"],
+        ),
+        twin(
+            "every position gets the gradient of one",
+            [SEQUENCE, "if (row % POSITIONS == AT) dx", "if (row % POSITIONS <= AT) dx"],
+        ),
+    ]
+}
+
+fn branches() -> Vec<KernelFault> {
+    vec![
+        twin(
+            "a branch is repeated in all columns of the next",
+            [JOINED, "part<SOURCE + 1, REST...>(a, row, col - WIDTH)", "part<SOURCE + 1, REST...>(a, row, 0)"],
+        ),
+        twin(
+            "every branch gets the gradient of the first",
+            [JOINED, "const i64 col = FROM + group", "const i64 col = group"],
+        ),
+        twin(
+            "a product of branches is their sum",
+            [
+                ELEMENTS,
+                "narrow<T>(to_float(in.a.v[i]) * to_float(in.b.v[i]))",
+                "narrow<T>(to_float(in.a.v[i]) + to_float(in.b.v[i]))",
+            ],
+        ),
+        twin(
+            "Huber's slope grows beyond its limit",
+            [LOSS, "return error > delta() ? delta() :", "return error > delta() ? error :"],
+        ),
+    ]
+}
+
+fn recipes() -> Vec<KernelFault> {
+    vec![
+        twin(
+            "the schedule is a step late",
+            [RATES, "a.at<i64>(Slots::COUNTER)[1], total);", "a.at<i64>(Slots::COUNTER)[1] - 1, total);"],
+        ),
+        twin(
+            "gradients are limited by the square of their norm",
+            [RATES, "number(CLIP) / (sqrt(square) + 1e-6)", "number(CLIP) / (square + 1e-6)"],
+        ),
+        twin(
+            "the norm of a parameter's gradient lacks its first run",
+            [
+                RATES,
+                "for (u32 i = first + lane; i < past; i += 32)",
+                "for (u32 i = first + 1 + lane; i < past; i += 32)",
+            ],
+        ),
+        twin("parameters that are exempt decay", ["optimizer.cu", "Segments::exempt(of) ? 0.0f :", "false ? 0.0f :"]),
+    ]
+}
