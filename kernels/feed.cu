@@ -47,7 +47,8 @@ template <i64 N, int INDEX, bool UPPER> DEV u32 half_number(const Args& a) {
 // floats. Slots: samples, targets, places, counter, records, x, y, then the watched values. Overwrites; moves 2 * BATCH
 // * (WX + WY) elements.
 //
-// WX and WY are the halves of number 0, BATCH and COUNT of number 1, WATCHED and LEFT of number 2, the lower half first.
+// WX and WY are the halves of number 0, BATCH and COUNT of number 1, WATCHED and LEFT of number 2, the lower half
+// first.
 // A general member is compiled for whether samples come in order, and for V, the elements of an access.
 template <class X, i64 WX, class Y_IN, class Y, i64 WY, i64 BATCH, i64 COUNT, i64 WATCHED, i64 LEFT, int RING,
     bool LAST, int V = WX % 4 == 0 ? 4 : WX % 2 == 0 ? 2 : 1>
@@ -74,7 +75,8 @@ struct Feed {
         const int wx = (int)half_number<WX, 0, false>(a), wy = (int)half_number<WY, 0, true>(a), across = wx / V;
         const u32 count = half_number<COUNT, 1, true>(a), left = half_number<LEFT, 2, true>(a);
         const int at = block * THREADS + threadIdx.x, row = at / across, col = at % across * V;
-        const bool mine = !LAST && at < (int)half_number<BATCH, 1, false>(a) * across, early = launch_flags(a) & EARLY_A;
+        const bool mine = !LAST && at < (int)half_number<BATCH, 1, false>(a) * across;
+        const bool early = launch_flags(a) & EARLY_A;
         // One copy of what looks up: the code of so short a kernel is fetched while everybody waits for it.
         if (!early) begin(a);
         const u64 step = (u64)a.at<i64>(COUNTER)[1];

@@ -460,8 +460,8 @@ DEV float warp_max(float v) {
 // summed in a fixed order. Scores and their gradient stay float in between. Overwrites; deterministic. Moves a and dx
 // once and b once a block; b is fetched early where it is old.
 //
-// ROWS and FEATURES are the numbers 0 and 1, and KEPT number 2 where it is the bits of ANY. A general member is compiled
-// for EACH, the features of a thread.
+// ROWS and FEATURES are the numbers 0 and 1, and KEPT number 2 where it is the bits of ANY. A general member is
+// compiled for EACH, the features of a thread.
 template <class T, i64 ROWS, i64 FEATURES, int CLASSES, u64 SMOOTHING, int ACT_GRAD, bool SAVED_IS_INPUT, u32 KEPT,
     int EACH_ROWS, int THREADS_, int EACH = ceil_div(FEATURES, THREADS_)>
 struct DenseCe {

@@ -383,8 +383,8 @@ struct BatchNormSmall {
 // ones read are the likeliest to be still in the second-level cache. Overwrites; deterministic. Reads x twice, writes y
 // once; rows move in groups of V = vec_width(C) elements.
 //
-// EPS is number 3. A general member is compiled for V, and for the chunks that a thread merges, rounded up to a power of
-// two.
+// EPS is number 3. A general member is compiled for V, and for the chunks that a thread merges, rounded up to a power
+// of two.
 template <class T, i64 ROWS, i64 C, int TX, i64 CHUNK, int THREADS_, u64 EPS, u64 MOMENTUM, int ACT,
     int V = vec_width<T>(C), int MERGES = ceil_div(ceil_div(ROWS, CHUNK), THREADS_ / (TX * V))>
 struct BatchNorm {

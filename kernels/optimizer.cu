@@ -17,8 +17,8 @@
 // SCALED says that gradients are multiplied by the third value of `hyper`, EXEMPTS that some segments do not decay:
 // those for which `exempt` is true.
 
-// Segments that a general member reads from memory; number 0 is the address: COUNT, FIRST, END and the two words of LEN,
-// then the rows of the segments, and behind them a bit for each segment that does not decay. DIRECT: every partial
+// Segments that a general member reads from memory; number 0 is the address: COUNT, FIRST, END and the two words of
+// LEN, then the rows of the segments, and behind them a bit for each segment that does not decay. DIRECT: every partial
 // result holds something and a tile holds all of them. SHARE: threads that add up the parts of a segment. ALONE: one
 // block takes all units; the other clusters of general members have eight blocks, of which some may have no unit.
 template <bool DIRECT, bool SCALED_, bool EXEMPTS_, int SHARE_, bool ALONE_> struct AnySegments {
@@ -107,7 +107,8 @@ template <class Rule, class T, class Segments, int THREADS_, int EACH, int ROUND
     static constexpr i64 WORK = CLUSTER ? 0 : 8ll * PARTS;
     // Threads that add up the parts of a segment.
     static constexpr int share() {
-        if constexpr (FIXED) return COUNT * 32 <= THREADS ? 32 : COUNT * 16 <= THREADS ? 16 : COUNT * 8 <= THREADS ? 8 : 4;
+        constexpr int EACH_SEGMENT = THREADS / (FIXED ? COUNT : 1);
+        if constexpr (FIXED) return EACH_SEGMENT >= 32 ? 32 : EACH_SEGMENT >= 16 ? 16 : EACH_SEGMENT >= 8 ? 8 : 4;
         else return Segments::SHARE;
     }
     static constexpr int SHARE = share();
@@ -346,7 +347,8 @@ template <class Rule, class T, class Segments, int THREADS_, int EACH, int ROUND
                 int of = low_s;
                 if (!single) {
                     Row next;
-                    const int here = finder.find(table, unit - half, row), there = finder.find(table, unit - half + 1, next);
+                    const int here = finder.find(table, unit - half, row),
+                              there = finder.find(table, unit - half + 1, next);
                     if (half == 1) row = next;
                     if constexpr (Segments::EXEMPTS) of = half == 1 ? there : here;
                 }
@@ -542,7 +544,8 @@ template <class Rule, class T, class Segments, int THREADS_, int EACH, int ROUND
 // one of them is not finite, and the steps that were skipped for that since the run began. An overflow halves the
 // scale; 2000 steps without one double it. BLOCKS (at most 1024) blocks of THREADS threads stride over groups of 16
 // bytes. Blocks count themselves in the lower half of the ticket and overflows in the upper half; the last one decides
-// and puts the ticket back to zero, so work is not used. LEN and BLOCKS are the numbers 0 and 1. Overwrites; deterministic. Reads the gradients once.
+// and puts the ticket back to zero, so work is not used. LEN and BLOCKS are the numbers 0 and 1. Overwrites;
+// deterministic. Reads the gradients once.
 template <i64 LEN, int THREADS_, i64 BLOCKS> struct ScaleUpdate {
     using Slots = slots::scale_update;
     static constexpr int PHASES = 1, THREADS = THREADS_, FLIGHT = 4;

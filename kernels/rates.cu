@@ -115,7 +115,10 @@ struct UpdateRates {
         if constexpr (KIND == SCHEDULE_LINEAR) return lr * (1.0 - (1.0 - number(last)) * p);
         if constexpr (KIND == SCHEDULE_COSINE)
             return lr * (number(last) + (1.0 - number(last)) * (1.0 + cos(3.14159265358979312 * p)) / 2.0);
-        if constexpr (KIND == SCHEDULE_STEP) return lr * pow(number(Number<(i64)FACTOR, 3>(a)), (double)((step - 1) / Number<EVERY, 2>(a)));
+        if constexpr (KIND == SCHEDULE_STEP) {
+            const double factor = number(Number<(i64)FACTOR, 3>(a));
+            return lr * pow(factor, (double)((step - 1) / Number<EVERY, 2>(a)));
+        }
         return lr;
     }
     template <int PHASE> static __device__ void run(const Args& a, int, char*) {
