@@ -5,6 +5,7 @@
 //! writes.
 
 use super::{BindingPlan, EXTERNAL};
+use crate::ir::Role;
 use crate::lower::{LValue, LValueId, Program};
 use crate::ops::Dir;
 use std::collections::BTreeMap;
@@ -248,8 +249,10 @@ fn holds(program: &Program, origins: &Origins, id: LValueId, owner: LValueId) ->
     if wanted == id && is_of_root && part.param.is_some() {
         return true;
     }
-    // What was there before the step holds one value alone: a part that is written anew is another value.
-    let is_given = program.value(program.root(id).0).persistent;
+    // What was there before the step holds one value alone: a part that is written anew is another value. Gradients
+    // that batches add to are the exception.
+    let root = program.value(program.root(id).0);
+    let is_given = root.persistent && root.role != Role::Grad;
     let mut above = part.alias.map(|alias| alias.of);
     while let Some(of) = above.filter(|_| !is_given) {
         if of == id {

@@ -25,12 +25,19 @@ const LARGE: &str = r#"{"version": 1, "name": "large", "input": {"shape": [32, 3
 /// Digests of what follows the kernels' files in every source of a network: all candidates of each operation, alone and
 /// in a launch with the operation before, in all precisions, for training and evaluation. They were taken before the
 /// fields of `KernelSpec` took the place of texts that were searched.
-const DIGESTS: [(&str, u64); 19] = [
+const DIGESTS: [(&str, u64); 26] = [
     ("digits-mlp", 0xeb4a_672e_3edd_b94c),
     ("digits-cnn", 0x4923_1253_07a2_fc53),
     ("digits-residual", 0xe066_0fe9_f3ce_e494),
-    ("gpt-sums", 0x9763_d5a8_a9e8_f2bb),
-    ("gpt-source", 0x751b_076c_3271_d58c),
+    ("stochastic-depth", 0x1294_1967_d561_53d6),
+    ("early-exit", 0x783e_848e_d742_e92f),
+    ("branches", 0x7b84_75c7_98b3_b432),
+    ("gru-digits", 0x20fa_b335_1007_0060),
+    ("gpt-sums", 0x1482_4356_f80c_2cd4),
+    ("gpt-source", 0xfe14_4fac_9c83_c017),
+    ("bucketed-text", 0xaf76_95f6_5a3c_b88b),
+    ("short-batches", 0x6ca6_f00d_aa03_c721),
+    ("lstm-waves", 0x9926_742e_6ade_63c2),
     ("two-inputs", 0xc8b9_3054_03ff_68a3),
     ("spirals", 0xc452_0f83_8e55_9106),
     ("moons-deep", 0x7e52_65fe_e52e_2c86),

@@ -55,15 +55,15 @@ impl ReplayHarness<'_> {
         self.compared_with(resumed, &expected)
     }
 
-    /// As [`Self::uninterrupted`]. Proofs are of one path; where layers choose, a session of its own trains as a run
-    /// does, each step on its own path, as the resumed one will.
+    /// As [`Self::uninterrupted`]. Proofs are of one path and of whole batches; where steps differ, a session of its own
+    /// trains as a run does, each step on its own path, as the resumed one will.
     fn uninterrupted_on_paths(
         &mut self,
         preset: &Preset,
         options: &VerifyOptions,
         path: &Path,
     ) -> Result<Result<Uninterrupted, String>, TrainError> {
-        if !self.session.model.chooses() || self.session.varies() {
+        if !self.steps_differ() || self.session.varies() {
             return self.uninterrupted(preset, path);
         }
         let own = match Session::prepare(&SessionSpec { purpose: Purpose::Train, ..session_spec(preset, options) }) {
@@ -146,10 +146,15 @@ impl ReplayHarness<'_> {
         Ok(Check::new(NAME, wrong.is_empty(), figures).detail(wrong))
     }
 
-    /// What of a state must be equal. Where layers choose, what a step makes before it reads it is left out: of a path
+    /// Whether the steps of a run differ: in their paths, or in the samples and positions that they use.
+    fn steps_differ(&self) -> bool {
+        self.session.model.chooses() || self.session.feed.varies()
+    }
+
+    /// What of a state must be equal. Where steps differ, what a step makes before it reads it is left out: of a path
     /// that was not taken since the checkpoint, it is as old as the session.
     fn compared_part(&self, mut state: Vec<u8>) -> Vec<u8> {
-        if !self.session.model.chooses() {
+        if !self.steps_differ() {
             return state;
         }
         let plan = &self.session.compiled().plan;
