@@ -55,8 +55,8 @@ impl ReplayHarness<'_> {
         self.compared_with(resumed, &expected)
     }
 
-    /// As [`Self::uninterrupted`]. Proofs are of one path and of whole batches; where steps differ, a session of its own
-    /// trains as a run does, each step on its own path, as the resumed one will.
+    /// As [`Self::uninterrupted`]. Proofs are of one path and of whole batches; where steps differ, a session of its
+    /// own trains as a run does, each step on its own path, as the resumed one will.
     fn uninterrupted_on_paths(
         &mut self,
         preset: &Preset,
