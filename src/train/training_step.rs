@@ -142,10 +142,8 @@ impl TrainingStep {
     pub(super) fn run_chosen(&mut self, executor: Executor, pool: &mut Pool) -> Result<(), ExecError> {
         let executor = if matches!(self.chosen, Chosen::Apart(_)) { Executor::Eager } else { executor };
         self.chosen_mut().run(executor, pool)?;
-        if self.dispatch.is_some() {
-            // What the others have fetched of the memory that they share is old.
-            self.last.forget_copies();
-        }
+        // What the others have fetched of the memory that they share is old.
+        self.last.forget_copies();
         Ok(())
     }
 
