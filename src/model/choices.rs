@@ -32,7 +32,7 @@ pub struct NoSuchPath {
     example: String,
 }
 
-/// The paths that can be told ahead.
+/// The paths that are known ahead.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Foreseen {
     /// In the order in which steps take them first; where chance decides, in the order of their values.
@@ -239,7 +239,7 @@ impl Model {
     }
 
     /// The paths that steps take, in the order of their first use: those of all combinations of what layers choose,
-    /// where these are at most `most`, and otherwise the ones that can be told ahead.
+    /// where these are at most `most`, and otherwise the ones that are known ahead.
     #[must_use]
     pub fn foreseen(&self, most: usize) -> Foreseen {
         let choices: Vec<Choice> = self.layers.iter().filter_map(|layer| layer.spec.choice()).collect();

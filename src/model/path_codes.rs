@@ -8,7 +8,7 @@ use super::choose::Choice;
 pub struct Choices {
     /// The number of each layer, with its choice.
     choosers: Vec<(u32, Choice)>,
-    /// Whether the codes are digits that cannot be told wrong; otherwise they are checksums of 64 bits.
+    /// Whether the codes are exact digits; otherwise they are checksums of 64 bits.
     are_digits: bool,
 }
 

@@ -1,9 +1,9 @@
-//! The recordings of a run as a window is told of them: plain data.
+//! The recordings of a run as a window shows them: plain data.
 
 use crate::exec::{PoolCounts, PoolEvent, PoolEventKind, PoolReport, RecordingFacts};
 use serde::{Deserialize, Serialize};
 
-/// Events that are told at most, the newest.
+/// Events that are reported at most, the newest.
 const MOST_EVENTS: usize = 200;
 
 /// A recording, or a key that has none now.

@@ -47,7 +47,7 @@ impl Session {
         report
     }
 
-    /// The recordings as a window is told of them.
+    /// The recordings as a window shows them.
     #[must_use]
     pub fn recordings_seen(&self) -> RecordingsSeen {
         let kind = |key: &GraphKey| self.train.dispatch().map_or(0, |dispatch| dispatch.kind_of(key));
