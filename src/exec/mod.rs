@@ -42,9 +42,4 @@ pub use step::{Executor, Step};
 pub use step_cache::{CacheCounts, CachedStep, StepCache, WHOLE};
 pub use step_key::{StepKey, StepVariant};
 pub use store::{ParamStore, StepArena, Turn};
-use stream::MAX_WATCHED;
 pub use stream::{DataSet, StepRecord};
-
-// The names under which the code for GPUs and CPUs imports them.
-pub use crate::data::{BatchPlace, BatchTargets};
-pub(crate) use crate::tensor::{advise, copied, room, zero_bytes};

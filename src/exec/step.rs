@@ -1,6 +1,5 @@
 //! A compiled step in memory, on whatever device it was planned for.
 
-use super::ExecError;
 use super::backend::{Backend, Capabilities, Recording, ReferenceCheck, StepBackend};
 use super::cpu::{CpuBackend, Floor, Pool};
 use super::cuda::CudaBackend;
@@ -9,6 +8,7 @@ use super::location::located;
 use super::ready_times::{ReadyStage, ReadyTimes};
 use super::store::{ParamStore, StepArena, StepImage, StepMemory};
 use crate::compile::Compiled;
+use crate::exec::error::ExecError;
 use crate::lower::{LValueId, Layout};
 use crate::model::ParamId;
 use crate::select::Device;

@@ -4,8 +4,9 @@
 use super::step::Step;
 use super::step_key::{StepKey, StepVariant};
 use super::store::{ParamStore, StepArena};
-use super::{ExecError, MemoryOf};
 use crate::compile::Compiled;
+use crate::exec::backend::MemoryOf;
+use crate::exec::error::ExecError;
 use serde::Serialize;
 use std::collections::HashMap;
 use std::ops::{Deref, DerefMut};

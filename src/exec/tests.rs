@@ -1,8 +1,11 @@
 //! Several steps over one store: same addresses, same bits, and what a cache of them does.
 
 use super::cpu::{Pool, host_target};
-use super::{CachedStep, ExecError, Executor, Step, StepCache, StepKey, WHOLE};
 use crate::compile::{Compiled, Options, compile};
+use crate::exec::error::ExecError;
+use crate::exec::step::{Executor, Step};
+use crate::exec::step_cache::{CachedStep, StepCache, WHOLE};
+use crate::exec::step_key::StepKey;
 use crate::model::{Model, ParamId, check, init_values, read_preset};
 use crate::plan::{LayoutError, StateKind, StoreLayout};
 use std::sync::Arc;

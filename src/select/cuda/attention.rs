@@ -1,9 +1,11 @@
 //! Which types of `attention.cu` do an operation, and with which tiles.
 
 use super::elementwise::dropout_scale;
-use super::{CustomKernel, KernelFile, KernelSpec, Real};
 use crate::ops::{self, AttentionGeometry, OpKind, dropout_threshold};
-use crate::select::CudaFacts;
+use crate::select::cuda::custom::CustomKernel;
+use crate::select::cuda::real::Real;
+use crate::select::cuda::spec::{KernelFile, KernelSpec};
+use crate::select::target::CudaFacts;
 
 /// Multiplications and additions of all multiprocessors in a microsecond, as far as these kernels come.
 const FLOPS_PER_US: f64 = 1e7;
@@ -59,7 +61,7 @@ const fn tile(head_dim: usize) -> usize {
 mod tests {
     use super::*;
     use crate::ops::{MOST_HEAD_DIM, Scalar};
-    use crate::select::Target;
+    use crate::select::target::Target;
 
     #[test]
     fn tiles_fit_into_shared_memory() {
