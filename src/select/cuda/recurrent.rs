@@ -276,7 +276,7 @@ const fn pitch(least: usize, step: usize) -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::select::Target;
+    use crate::select::target::Target;
 
     const SMALL: RecurrenceGeometry = RecurrenceGeometry {
         cell: Cell::Gru,
