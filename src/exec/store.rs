@@ -17,13 +17,15 @@ pub struct ParamStore {
     memory: Box<dyn Block>,
     /// Times that the host overwrote what is in it, as a whole.
     changed: AtomicU64,
+    /// Times that a step ran over it, or that the host wrote to it.
+    revision: AtomicU64,
     turns: Turns,
 }
 
 impl ParamStore {
     /// A store in memory of the layout's size.
     pub(super) fn new(layout: StoreLayout, memory: Box<dyn Block>) -> Arc<Self> {
-        Arc::new(Self { layout, memory, changed: AtomicU64::new(0), turns: Turns::default() })
+        Arc::new(Self { layout, memory, changed: AtomicU64::new(0), revision: AtomicU64::new(0), turns: Turns::default() })
     }
 
     /// Where everything is in it.
@@ -36,9 +38,20 @@ impl ParamStore {
         &*self.memory
     }
 
-    /// Times that the host overwrote it: who keeps copies of what is in it compares this.
+    /// Times that the host overwrote all of it: what was derived from it then is compared with this.
     pub(super) fn changed(&self) -> u64 {
         self.changed.load(Ordering::Acquire)
+    }
+
+    /// Counts up whenever one of the steps over it runs or the host writes something: a copy of a value in it, or in an
+    /// arena of these steps, is good as long as this is what it was when the copy was made.
+    pub(super) fn revision(&self) -> u64 {
+        self.revision.load(Ordering::Acquire)
+    }
+
+    /// Notes that a step runs over it or that the host writes something: copies that any step has fetched are old.
+    pub(super) fn revise(&self) {
+        self.revision.fetch_add(1, Ordering::AcqRel);
     }
 
     /// Waits until no other thread uses the steps over this store, and keeps others out while the result lives. Steps
@@ -81,6 +94,7 @@ impl ParamStore {
     pub fn restore(self: &Arc<Self>, saved: &[u8]) -> Result<(), ExecError> {
         let _turn = self.turn();
         self.changed.fetch_add(1, Ordering::AcqRel);
+        self.revise();
         let len = saved.len().min(self.memory.bytes() as usize);
         self.memory.write(0, &saved[..len])
     }

@@ -284,7 +284,6 @@ impl ReplayHarness<'_> {
                 }
                 train.run_chosen(Executor::Eager, pool)?;
                 let (step, ids) = train.reports();
-                step.forget_copies();
                 means.add(step, ids.loss, ids.accuracy)?;
             }
             logged.push(Logged::read(self.session.train.chosen(), number + 1)?.with(&means));
