@@ -59,7 +59,7 @@ impl Step {
     pub fn with_room(compiled: Arc<Compiled>, others: &[Arc<Compiled>], threads: usize) -> Result<Self, ExecError> {
         let device = backend_of(&compiled.selection.target.device);
         let started = Instant::now();
-        let memory = StepMemory::new(&compiled.plan, others, |sizes| device.allocate(sizes))?;
+        let memory = StepMemory::new(&compiled, others, |sizes| device.allocate(sizes))?;
         let memory_took = started.elapsed();
         Ok(Self { backend: device.make_step(compiled, memory, threads)?, threads, memory_took })
     }
