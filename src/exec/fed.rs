@@ -44,6 +44,7 @@ impl Step {
     /// Where the ledger finds that memory, graph or a live constant is another than at capture (nothing was run then),
     /// or a call fails.
     pub fn launch(&mut self, counter: u64, places: &[BatchPlace]) -> Result<(), ExecError> {
+        self.store().revise();
         self.backend.launch(counter, places)
     }
 

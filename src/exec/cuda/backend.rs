@@ -129,10 +129,6 @@ impl StepBackend for Step {
         Ok(Self::watch(self, ids)?)
     }
 
-    fn forget_copies(&self) {
-        self.transfers.forget_fetched();
-    }
-
     fn set_trace(&mut self, on: bool) {
         self.set_trace(on);
     }

@@ -116,7 +116,7 @@ impl OpTimer {
     pub fn new(compiled: Arc<Compiled>, gpu: Arc<Gpu>, timed: &[bool]) -> Result<Self, ExecError> {
         gpu.enter()?;
         // A store of its own, where an evaluation would have the training step's.
-        let memory = StepMemory::new(&compiled.plan, &[], |sizes| allocate(sizes, &gpu))?;
+        let memory = StepMemory::new(&compiled, &[], |sizes| allocate(sizes, &gpu))?;
         let env = DeviceEnv::new(memory, &compiled.plan)?;
         let ops = BoundOps::new(compiled, gpu, env, Some(timed))?;
         let half = HalfParameters::new(&ops.compiled, &ops.gpu, &ops.env)?;
