@@ -149,8 +149,8 @@ fn largest(row: &[(f64, f64)]) -> (usize, (f64, f64)) {
 }
 
 /// How far the mean of `n` losses may be from that of plain loops, whose own error is known: where bounds say less than
-/// the size of the loss, it is judged by that, and by how far emulated arithmetic is. What leaves the range of its type,
-/// there or inside a kernel, may be anything.
+/// the size of the loss, it is judged by that, and by how far emulated arithmetic is. What leaves the range of
+/// its type, there or inside a kernel, may be anything.
 fn allowed_for(exact: &Exact, n: f64, tolerance: f64) -> f64 {
     if exact.is_beyond {
         return f64::INFINITY;
