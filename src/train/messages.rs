@@ -4,8 +4,8 @@
 //! in the same process gets them from [`super::Worker::artefacts`].
 
 use super::{
-    BothWays, Evaluation, Generation, Query, QueryResult, RecordingsSeen, RunKey, Snapshot, Spans, StepReport,
-    WritingEvent,
+    BothWays, Evaluation, Generation, Query, QueryResult, RecordingsSeen, RunKey, Snapshot, Spans, StepDifference,
+    StepReport, WritingEvent,
 };
 use crate::exec::{ReadyTimes, Recording};
 use crate::model::Diagnostic;
@@ -31,6 +31,8 @@ pub enum Command {
     Evaluate,
     /// The network's outputs for these samples of the data set.
     Predict(Vec<u32>),
+    /// Compares the steps of two recordings, by the numbers that reports of steps name them by.
+    CompareRecordings([u32; 2]),
     /// A question about the network as it is now. While running it is answered when time allows, in place of an older
     /// one that still waits.
     Query(Query),
@@ -113,6 +115,8 @@ pub enum Event {
     },
     /// The recordings of the run, where they were looked at.
     Recordings(Box<RecordingsSeen>),
+    /// What the steps of these two recordings have different.
+    RecordingsCompared([u32; 2], Box<StepDifference>),
     QueryResult(Box<QueryResult>),
     Writing(WritingEvent),
     TimedBothWays(BothWays),

@@ -1,7 +1,7 @@
 //! What a session says of its recordings.
 
 use super::dispatch::Dispatch;
-use super::{Names, RecordingsSeen, Session};
+use super::{Names, RecordingsSeen, Session, StepDifference, TrainError};
 use crate::exec::{EagerSteps, Executor, GraphKey, PoolReport};
 
 impl Session {
@@ -32,9 +32,9 @@ impl Session {
         let lent = self.train.dispatch().and_then(Dispatch::lent_use);
         for (key, hits, last_step) in lent.into_iter().chain([(&whole, hits, last_step)]) {
             report.counts.hits += hits;
-            if let Some(facts) = report.keys.iter_mut().find(|facts| facts.key == *key) {
-                facts.hits += hits;
-                facts.last_step = facts.last_step.max(last_step);
+            if let Some(known) = report.keys.iter_mut().find(|known| known.key == *key) {
+                known.facts.hits += hits;
+                known.facts.last_step = known.facts.last_step.max(last_step);
             }
         }
         let why = self.recording().why_eager.filter(|_| !self.varies() && self.executor == Executor::Replay);
@@ -47,10 +47,23 @@ impl Session {
         report
     }
 
+    /// What the steps of two recordings have different, by the numbers that reports of steps name them by.
+    ///
+    /// # Errors
+    /// Where no step had one of these numbers, and where a step cannot be planned.
+    pub fn recordings_compared(&self, kinds: [u32; 2]) -> Result<StepDifference, TrainError> {
+        let planned = |kind: u32| {
+            let dispatch = self.train.dispatch();
+            dispatch.and_then(|dispatch| dispatch.planned(kind)).unwrap_or(Err(TrainError::NoRecording(kind)))
+        };
+        let [a, b] = kinds;
+        Ok(StepDifference::between([&planned(a)?, &planned(b)?]))
+    }
+
     /// The recordings as a window shows them.
     #[must_use]
     pub fn recordings_seen(&self) -> RecordingsSeen {
         let kind = |key: &GraphKey| self.train.dispatch().map_or(0, |dispatch| dispatch.kind_of(key));
-        RecordingsSeen::of(self.recordings(), self.done, |facts| kind(&facts.key))
+        RecordingsSeen::of(self.recordings(), self.done, kind)
     }
 }
