@@ -5,10 +5,14 @@
 //! operations.
 
 use super::block::Block;
-use super::cpu::{Floor, Pool};
+use super::cpu::ceilings::Floor;
+use super::cpu::pool::Pool;
 use super::store::StepMemory;
-use super::{BatchPlace, DataSet, ExecError, ReadyTimes, StepRecord};
 use crate::compile::Compiled;
+use crate::data::BatchPlace;
+use crate::exec::error::ExecError;
+use crate::exec::ready_times::ReadyTimes;
+use crate::exec::stream::{DataSet, StepRecord};
 use crate::lower::LValueId;
 use std::any::Any;
 use std::borrow::Cow;

@@ -1,6 +1,9 @@
 //! Steps that fetch their own batches, launched ahead of what they report.
 
-use super::{BatchPlace, BatchTargets, DataSet, ExecError, Step, StepRecord};
+use crate::data::{BatchPlace, BatchTargets};
+use crate::exec::error::ExecError;
+use crate::exec::step::Step;
+use crate::exec::stream::{DataSet, StepRecord};
 use crate::lower::LValueId;
 
 impl Step {

@@ -1,6 +1,5 @@
 //! A compiled step in memory, on whatever device it was planned for.
 
-use super::ExecError;
 use super::backend::{Backend, Capabilities, Recording, ReferenceCheck, StepBackend};
 use super::cpu::{CpuBackend, Floor, Pool};
 use super::cuda::CudaBackend;
@@ -8,6 +7,7 @@ use super::location::located;
 use super::ready_times::{ReadyStage, ReadyTimes};
 use super::store::{ParamStore, StepArena, StepImage, StepMemory, Turn};
 use crate::compile::Compiled;
+use crate::exec::error::ExecError;
 use crate::lower::LValueId;
 use crate::select::Device;
 use crate::tensor::{Bytes, DType, Element, HostTensor};

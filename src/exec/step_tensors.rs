@@ -1,6 +1,6 @@
 //! The parameters, gradients and inputs of a step in their logical order.
 
-use super::ExecError;
+use super::error::ExecError;
 use super::layout::samples_to_stored;
 use super::step::Step;
 use crate::lower::{LValueId, Layout};

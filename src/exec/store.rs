@@ -2,10 +2,11 @@
 
 use super::block::Block;
 use super::turns::Turns;
-use super::{ExecError, copied, zero_bytes};
 use crate::compile::Compiled;
+use crate::exec::error::ExecError;
 use crate::plan::{BindingPlan, Home, Homes, StoreLayout};
 use crate::tensor::Bytes;
+use crate::tensor::{copied, zero_bytes};
 use std::marker::PhantomData;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};

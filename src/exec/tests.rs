@@ -1,8 +1,11 @@
 //! Several steps over one store: same addresses, same bits, and what a pool of them does.
 
 use super::cpu::{Pool, host_target};
-use super::{Allowance, ExecError, Executor, GraphKey, LentStep, Presence, RecordingPool, Step};
 use crate::compile::{Compiled, Options, compile};
+use crate::exec::error::ExecError;
+use crate::exec::graph_key::GraphKey;
+use crate::exec::recording_pool::{Allowance, LentStep, Presence, RecordingPool};
+use crate::exec::step::{Executor, Step};
 use crate::model::{Model, ParamId, check, init_values, read_preset};
 use crate::plan::{LayoutError, StateKind, StoreLayout};
 use std::sync::Arc;

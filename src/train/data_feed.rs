@@ -359,7 +359,7 @@ impl DataFeed {
         }
     }
 
-    /// Goes on from a saved position.
+    /// Continues from a saved position.
     ///
     /// # Errors
     /// Where the position belongs to another feed.

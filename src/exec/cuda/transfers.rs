@@ -1,8 +1,8 @@
 //! Copies between the host and a step's memory.
 
 use super::error::{CudaError, failed};
-use super::gpu::Gpu;
 use super::memory::{Event, Pinned};
+use crate::exec::cuda::gpu::Gpu;
 use cudarc::driver::result;
 use std::cell::RefCell;
 use std::collections::{HashMap, VecDeque};
