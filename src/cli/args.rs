@@ -162,7 +162,7 @@ pub struct TrainArgs {
   stepgraph plan digits-mlp --stage ir --dot | dot -Tsvg > ir.svg
   stepgraph plan stress-200 --svg arena.svg --stage arena
   stepgraph plan digits-cnn --stage arena --planner greedy_by_size
-  stepgraph plan branches --path L2=0 --against L2=1")]
+  stepgraph plan early-exit --path L1=0 --against L1=1")]
 pub struct PlanArgs {
     /// What to plan for: auto, cpu, cuda or cuda:N; a GPU that is not here is planned for as an H200
     #[arg(long, default_value = "auto", value_name = "DEVICE")]

@@ -2,7 +2,9 @@
 
 use super::dispatch::Dispatch;
 use super::{Names, RecordingsSeen, Session, StepDifference, TrainError};
+use crate::compile::Compiled;
 use crate::exec::{EagerSteps, Executor, GraphKey, PoolReport};
+use std::sync::Arc;
 
 impl Session {
     /// Whether its steps differ, each with a recording of its own.
@@ -52,12 +54,13 @@ impl Session {
     /// # Errors
     /// Where no step had one of these numbers, and where a step cannot be planned.
     pub fn recordings_compared(&self, kinds: [u32; 2]) -> Result<StepDifference, TrainError> {
-        let planned = |kind: u32| {
+        let planned = |kind: u32| -> Result<Arc<Compiled>, TrainError> {
             let dispatch = self.train.dispatch();
             dispatch.and_then(|dispatch| dispatch.planned(kind)).unwrap_or(Err(TrainError::NoRecording(kind)))
         };
         let [a, b] = kinds;
-        Ok(StepDifference::between([&planned(a)?, &planned(b)?]))
+        let (a, b) = (planned(a)?, planned(b)?);
+        Ok(StepDifference::between([&a, &b]))
     }
 
     /// The recordings as a window shows them.

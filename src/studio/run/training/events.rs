@@ -96,7 +96,7 @@ impl Training {
     }
 
     /// Begins or ends the taking of rates with the run.
-    pub(super) fn change(&mut self, state: RunState) {
+    fn change(&mut self, state: RunState) {
         self.rates.change((state == RunState::Running).then(|| self.done()));
         self.state = Some(state);
     }
