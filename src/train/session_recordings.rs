@@ -70,3 +70,29 @@ impl Session {
         RecordingsSeen::of(self.recordings(), self.done, kind)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::{BUNDLED, read_preset};
+    use crate::train::SessionSpec;
+
+    #[test]
+    fn two_recordings_of_a_run_are_compared_by_the_numbers_in_its_reports() {
+        let bundled = BUNDLED.iter().find(|b| b.name == "early-exit").unwrap();
+        let preset = read_preset(bundled.text).unwrap();
+        let mut session =
+            Session::prepare(&SessionSpec { threads: 1, ..SessionSpec::new(preset, ".".into()) }).unwrap();
+        let kinds: Vec<u32> = (0..40).map(|_| session.step().unwrap().unwrap().kind).collect();
+        let other = *kinds.iter().find(|kind| **kind != kinds[0]).unwrap();
+        let found = session.recordings_compared([kinds[0], other]).unwrap();
+        assert!(!found.is_empty() && found.figures[0] != found.figures[1], "{found:?}");
+        assert!(session.recordings_compared([other, other]).unwrap().is_empty());
+        let unknown = session.recordings_compared([kinds[0], 99]).err().unwrap().to_string();
+        assert!(unknown.contains("99"), "{unknown}");
+        // What a window shows has both numbers, with the steps that used them.
+        let seen = session.recordings_seen();
+        let hits = |kind: u32| seen.recordings.iter().find(|seen| seen.kind == kind).unwrap().facts.hits;
+        assert_eq!(hits(kinds[0]) + hits(other), 40);
+    }
+}
