@@ -6,6 +6,8 @@ use crate::model::losses::{answer, probability};
 use crate::model::{DataSource, Model, ParamId, ParamKind, Targets};
 use crate::studio::commands::AnswersPage;
 use crate::studio::view_models::data::{Picture, class_name, picture, target_text};
+use crate::studio::view_models::format::exact;
+use crate::studio::view_models::sequences::visible;
 use crate::tensor::{HostTensor, figure};
 use crate::train::{Forecast, Look, Looked, argmax};
 use std::fmt;
@@ -34,11 +36,11 @@ pub struct AnsweredQuery {
     pub answer: Box<Looked>,
 }
 
-/// One sample with its answer; of several answers of yes and no, one of them.
+/// One sample with its answer; of several answers of yes and no, and of a class for each position, one of them.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Answered {
     pub index: u32,
-    /// The output that answers yes or no; 0 for classes and values.
+    /// The output that answers yes or no, or the position whose class it is; 0 otherwise.
     pub output: usize,
     /// The true class; 0 for values. Of yes and no, yes is 1.
     pub truth: usize,
@@ -109,6 +111,8 @@ pub struct PredictionsView {
     pub step: u64,
     /// What was asked: "360 held-out samples".
     pub what: String,
+    /// Classes of a sample: more than 1 where each position has its own.
+    pub positions: usize,
     /// Wrong ones first, the surest mistake at the top; right ones behind, the least sure first.
     pub answered: Vec<Answered>,
     /// Values of an answer: the outputs of a sample; of yes and no the two probabilities.
@@ -214,9 +218,9 @@ pub fn view(question: &AnsweredQuery) -> PredictionsView {
         false => (format!("{part} "), ""),
     };
     let what = if count < all.len() {
-        format!("the first {count} of {} {part}{noun}{doubt}", all.len())
+        format!("the first {} of {} {part}{noun}{doubt}", exact(count as u64), exact(all.len() as u64))
     } else {
-        format!("{count} {part}{noun}{doubt}")
+        format!("{} {part}{noun}{doubt}", exact(count as u64))
     };
     let shape = picture(set, source);
     let mut out = PredictionsView {
@@ -225,6 +229,7 @@ pub fn view(question: &AnsweredQuery) -> PredictionsView {
         picture: shape,
         step: answer.step,
         what,
+        positions: 1,
         answered: Vec::with_capacity(count),
         outputs,
         values: Vec::with_capacity(answer.outputs.len()),
@@ -256,7 +261,10 @@ impl PredictionsView {
         // Each position of a sample is an answer of its own.
         let (width, positions) = (model.classes().max(1), model.labels().len().max(1));
         let labels = self.set.target.labels(indices).unwrap_or_default();
-        self.outputs = width;
+        (self.outputs, self.positions) = (width, positions);
+        if positions > 1 {
+            self.what = format!("{} positions of {}", exact((logits.len() / width) as u64), self.what);
+        }
         let mut probabilities = Vec::with_capacity(logits.len());
         logits.chunks_exact(width).for_each(|row| softmax(row, &mut probabilities));
         let mut rows: Vec<(Answered, usize)> = Vec::with_capacity(indices.len());
@@ -272,10 +280,13 @@ impl PredictionsView {
             }
             self.loss -= f64::from(row.get(truth).copied().unwrap_or(0.0).max(1e-30).ln());
             let confidence = row.get(guess).copied().unwrap_or(f32::NAN);
-            rows.push((Answered { index, output: 0, truth, guess, confidence }, at));
+            rows.push((Answered { index, output: at % positions, truth, guess, confidence }, at));
         }
         self.loss /= rows.len().max(1) as f64;
-        let names = (0..width).map(|c| class_name(&self.set, c)).collect();
+        // Tokens that cannot be seen, such as a blank, have names that can.
+        let is_text = matches!(self.set.target, Target::Windows(_));
+        let shown = |name: String| if is_text { visible(&name) } else { name };
+        let names = (0..width).map(|c| shown(class_name(&self.set, c))).collect();
         self.take_answers(rows, &probabilities, names);
     }
 
@@ -410,6 +421,9 @@ impl PredictionsView {
                 Some(output) => format!("{output}: {name}"),
                 None => format!("output {}: {name}", answered.output),
             };
+        }
+        if self.positions > 1 {
+            return format!("{} at position {}", self.name(answered.truth), answered.output + 1);
         }
         target_text(&self.set, answered.index)
     }
