@@ -47,7 +47,9 @@ impl FieldValue {
             Self::Pair(p) | Self::Padding(Padding::Fixed(p)) => pair(p),
             Self::Padding(Padding::Same) => "same".into(),
             Self::Padding(Padding::Valid) => "valid".into(),
-            Self::Shape(dims) | Self::Lengths(dims) => dims.iter().map(ToString::to_string).collect::<Vec<_>>().join(", "),
+            Self::Shape(dims) | Self::Lengths(dims) => {
+                dims.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ")
+            }
             Self::Text(text) => text.clone(),
             Self::Flag(flag) => flag.to_string(),
             Self::Choice(index) => index.to_string(),

@@ -198,8 +198,7 @@ fn fields_ui(ui: &mut Ui, card: &Card, entered: bool, drafts: &mut Drafts, comma
             ui.spacing_mut().item_spacing.x = gap;
             for field in pair {
                 // The names of a choice need more room than numbers do, and alone it has it.
-                let is_alone =
-                    pair.len() == 1 && matches!(field.value, FieldValue::Choice(_) | FieldValue::Choose(_));
+                let is_alone = pair.len() == 1 && matches!(field.value, FieldValue::Choice(_) | FieldValue::Choose(_));
                 let width = if is_alone { whole } else { half };
                 ui.vertical(|ui| {
                     ui.set_width(width);

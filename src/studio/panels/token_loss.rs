@@ -65,7 +65,7 @@ pub fn tokens_ui(ui: &mut Ui, view: &TokenLosses, page: &mut TokensPage) {
     let letter = ui.ctx().fonts_mut(|fonts| fonts.glyph_width(&font, '0'));
     page.chosen = page.chosen.filter(|at| *at < view.tokens.len());
     let read = if view.goes_on { "" } else { " The upper line is what the network reads, the lower one its targets." };
-    let about = "The stronger the colour and the higher the bar, the larger the loss of a token; both are full from 4 on. A \
+    let about = "The stronger the colour and the higher the bar, the larger a token's loss; both are full from 4 on. A \
                  dot is a blank.";
     ui.add(Label::new(RichText::new(format!("{about}{read}")).size(12.0).color(theme::colors(ui).weak)).wrap());
     let below = 48.0;

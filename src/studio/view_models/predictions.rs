@@ -8,10 +8,14 @@ use crate::studio::commands::AnswersPage;
 use crate::studio::view_models::data::{Picture, class_name, picture, target_text};
 use crate::studio::view_models::format::exact;
 use crate::studio::view_models::sequences::visible;
-use crate::tensor::{HostTensor, figure};
+use crate::tensor::figure;
 use crate::train::{Forecast, Look, Looked, argmax};
 use std::fmt;
 use std::sync::Arc;
+
+pub mod filters;
+
+use filters::{Filters, filters};
 
 /// Samples that are answered for at most, and values of their answers.
 const ANSWERED: usize = 5000;
@@ -20,8 +24,6 @@ const VALUES: usize = 8 << 20;
 const MAX_CONFUSION: usize = 256;
 /// Points on each side of the grid on which the plane is asked for.
 pub const GRID: usize = 96;
-/// Filters that are drawn at most.
-const FILTERS: usize = 96;
 
 /// A network, its data, and what it answered: everything that a view is made of.
 pub struct AnsweredQuery {
@@ -83,21 +85,6 @@ pub struct Fit {
     pub rmse: f64,
     pub mae: f64,
     pub r2: f64,
-}
-
-/// Weights drawn as pictures; negative and positive values lie on the two sides of 0.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Filters {
-    /// The parameter and what the pictures are.
-    pub title: String,
-    pub height: usize,
-    pub width: usize,
-    /// The largest magnitude, which has the full colour.
-    pub scale: f32,
-    /// Each picture's values, row by row.
-    pub pictures: Vec<Vec<f32>>,
-    /// All pictures there are, of which `pictures` are the first.
-    pub total: usize,
 }
 
 /// The answers, ready to be drawn.
@@ -453,41 +440,6 @@ fn plane(bounds: [f64; 4], answers: &[f32], outputs: usize, targets: Targets) ->
         out.shades.extend(first().map(|v| (v - low) / (high - low).max(1e-12)));
     }
     out
-}
-
-fn filters(model: &Model, weight: &HostTensor, id: Option<ParamId>, shape: Option<Picture>) -> Option<Filters> {
-    let values = weight.to_vec::<f32>().ok()?;
-    let name = &model.param(id?).name;
-    let mut out = match weight.shape.0[..] {
-        [filters, channels, h, w] => Filters {
-            title: format!("{name}: {filters} filters of {channels} × {h} × {w}"),
-            height: h,
-            width: w,
-            scale: 0.0,
-            pictures: values.chunks_exact(h * w).take(FILTERS).map(<[f32]>::to_vec).collect(),
-            total: filters * channels,
-        },
-        [inputs, units] => {
-            let p = shape.filter(|p| p.channels * p.height * p.width == inputs)?;
-            // A column is a unit; of several channels the mean is drawn.
-            let area = p.height * p.width;
-            let of = |unit: usize, i: usize| {
-                (0..p.channels).map(|c| values[(c * area + i) * units + unit]).sum::<f32>() / p.channels as f32
-            };
-            Filters {
-                title: format!("{name}: the weights of {units} units on {} × {} values", p.height, p.width),
-                height: p.height,
-                width: p.width,
-                scale: 0.0,
-                pictures: (0..units.min(FILTERS)).map(|u| (0..area).map(|i| of(u, i)).collect()).collect(),
-                total: units,
-            }
-        }
-        _ => return None,
-    };
-    let largest = out.pictures.iter().flatten().fold(0.0f32, |m, v| m.max(v.abs()));
-    out.scale = largest.max(1e-12);
-    Some(out)
 }
 
 /// The figures, the confusion matrix, and the first samples.

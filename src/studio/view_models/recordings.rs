@@ -254,11 +254,20 @@ mod tests {
                 "path L3=1 L9=1, evaluation"
             ]
         );
-        let keys = ["x i32[16, 64], y i32[16, 64], bf16, path whole, training", "x i32[16, 8], y i32[16, 8], bf16, path whole, training"];
+        let keys = [
+            "x i32[16, 64], y i32[16, 64], bf16, path whole, training",
+            "x i32[16, 8], y i32[16, 8], bf16, path whole, training",
+        ];
         let names = KeyNames::of(keys);
-        assert_eq!((&*names.common, &*names.name(keys[1])), ("bf16, path whole", "training, x i32[16, 8], y i32[16, 8]"));
+        assert_eq!(
+            (&*names.common, &*names.name(keys[1])),
+            ("bf16, path whole", "training, x i32[16, 8], y i32[16, 8]")
+        );
         let alone = KeyNames::of([keys[0]]);
-        assert_eq!((&*alone.common, &*alone.name(keys[0])), ("x i32[16, 64], y i32[16, 64], bf16, path whole", "training"));
+        assert_eq!(
+            (&*alone.common, &*alone.name(keys[0])),
+            ("x i32[16, 64], y i32[16, 64], bf16, path whole", "training")
+        );
     }
 
     #[test]
