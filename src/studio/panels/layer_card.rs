@@ -265,12 +265,16 @@ fn add_inside_ui(ui: &mut Ui, list: &ListPath, layers: usize, label: &str, comma
     let add = ui.add(Button::new(RichText::new(format!("{}  Add inside", icons::INTO)).size(12.0)).frame(false));
     named(&add, &format!("Add inside {label}"), true);
     egui::Popup::menu(&add).show(|ui| {
-        for kind in crate::model::LayerKind::ALL {
-            if ui.button(kind.class).on_hover_text(kind.about).clicked() {
-                commands.push(UiCommand::Edit(Edit::Insert { parent: list.clone(), index: layers, kind }));
-                ui.close();
+        // A low window has no room for all of them at once.
+        let room = ui.ctx().content_rect().height() - 48.0;
+        egui::ScrollArea::vertical().max_height(room).show(ui, |ui| {
+            for kind in crate::model::LayerKind::ALL {
+                if ui.button(kind.class).on_hover_text(kind.about).clicked() {
+                    commands.push(UiCommand::Edit(Edit::Insert { parent: list.clone(), index: layers, kind }));
+                    ui.close();
+                }
             }
-        }
+        });
     });
 }
 

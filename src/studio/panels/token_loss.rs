@@ -2,7 +2,6 @@
 
 use crate::studio::theme;
 use crate::studio::view_models::sequences::tokens::{TokenLoss, TokenLosses};
-use crate::studio::widgets::button::weak_ui;
 use crate::studio::widgets::classes::{ink_on, mix};
 use egui::{Align2, EventFilter, FontId, Key, Label, Rect, RichText, ScrollArea, Sense, Stroke, StrokeKind, Ui, Vec2};
 
