@@ -89,7 +89,7 @@ pub(super) fn layer_lines(
     let side = |of: fn(&Stretch) -> f32| -> Vec<f64> { places().map(|(_, s)| scale(log, f64::from(of(s)))).collect() };
     let tops = side(|s| s.high);
     if line.has_shadow && stretches.iter().any(|s| s.low < s.high) {
-        let low = if log { |s: &Stretch| if s.low > 0.0 { s.low } else { s.high } } else { |s: &Stretch| s.low };
+        let low: fn(&Stretch) -> f32 = if log { |s| if s.low > 0.0 { s.low } else { s.high } } else { |s| s.low };
         let area = FilledArea::new(format!("{name} range"), &xs, &side(low), &tops);
         plot.add(area.fill_color(line.color.gamma_multiply(0.25)).allow_hover(false));
     }
