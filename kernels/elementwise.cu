@@ -123,20 +123,38 @@ template <class T, int FUNC, i64 LEN> struct Act : Elementwise<Act<T, FUNC, LEN>
     }
 };
 
-// dx = dy * f'(saved). Overwrites, dx may share the memory of dy; moves 3 * LEN * sizeof(T) bytes.
-template <class T, int FUNC, i64 LEN> struct ActBwd : Elementwise<ActBwd<T, FUNC, LEN>, LEN, WIDE_V<T>> {
-    using Slots = slots::act_bwd;
+// Two values of LEN elements, in the slots A and B, into the slot Y: the type `Op` says how it combines two floats.
+// Overwrites, y may share the memory of a or b; moves 3 * LEN * sizeof(T) bytes.
+template <class Op, class T, i64 LEN, int A, int B, int Y> struct Pairwise : Elementwise<Op, LEN, WIDE_V<T>> {
     template <int N> using In = TwoInputs<T, N>;
     template <int N> DEV In<N> read(const Args& a, i64 at) {
-        return {load<T, N>(a.at<T>(Slots::DY) + at), load<T, N>(a.at<T>(Slots::SAVED) + at)};
+        return {load<T, N>(a.at<T>(A) + at), load<T, N>(a.at<T>(B) + at)};
     }
     template <int N> DEV void write(const Args& a, i64 at, const In<N>& in) {
-        Vec<T, N> dx;
+        Vec<T, N> y;
 #pragma unroll
-        for (int i = 0; i < N; ++i)
-            dx.v[i] = narrow<T>(to_float(in.a.v[i]) * activate_grad<FUNC, T>(to_float(in.b.v[i])));
-        store(a.at<T>(Slots::DX) + at, dx);
+        for (int i = 0; i < N; ++i) y.v[i] = narrow<T>(Op::combine(to_float(in.a.v[i]), to_float(in.b.v[i])));
+        store(a.at<T>(Y) + at, y);
     }
+};
+
+// dx = dy * f'(saved).
+template <class T, int FUNC, i64 LEN>
+struct ActBwd
+    : Pairwise<ActBwd<T, FUNC, LEN>, T, LEN, slots::act_bwd::DY, slots::act_bwd::SAVED, slots::act_bwd::DX> {
+    DEV float combine(float dy, float saved) { return dy * activate_grad<FUNC, T>(saved); }
+};
+
+// y = a + b.
+template <class T, i64 LEN>
+struct Add : Pairwise<Add<T, LEN>, T, LEN, slots::add::A, slots::add::B, slots::add::Y> {
+    DEV float combine(float a, float b) { return a + b; }
+};
+
+// y = a * b.
+template <class T, i64 LEN>
+struct Multiply : Pairwise<Multiply<T, LEN>, T, LEN, slots::multiply::A, slots::multiply::B, slots::multiply::Y> {
+    DEV float combine(float a, float b) { return a * b; }
 };
 
 // y = f(a + b), or (a + b) * f'(saved). Overwrites, y may share the memory of a or b; moves 3 or 4 * LEN * sizeof(T)
@@ -157,40 +175,10 @@ struct AddAct : Elementwise<AddAct<T, ACT, ACT_GRAD, LEN>, LEN, WIDE_V<T>> {
         Vec<T, N> y;
 #pragma unroll
         for (int i = 0; i < N; ++i) {
-            float v = activate<ACT, T>(to_float(in.a.v[i]) + to_float(in.b.v[i]));
+            float v = activate<ACT, T>(Add<T, LEN>::combine(to_float(in.a.v[i]), to_float(in.b.v[i])));
             if constexpr (ACT_GRAD != NONE) v *= activate_grad<ACT_GRAD, T>(to_float(in.saved.v[i]));
             y.v[i] = narrow<T>(v);
         }
-        store(a.at<T>(Slots::Y) + at, y);
-    }
-};
-
-// y = a + b. Overwrites, y may share the memory of a or b; moves 3 * LEN * sizeof(T) bytes.
-template <class T, i64 LEN> struct Add : Elementwise<Add<T, LEN>, LEN, WIDE_V<T>> {
-    using Slots = slots::add;
-    template <int N> using In = TwoInputs<T, N>;
-    template <int N> DEV In<N> read(const Args& a, i64 at) {
-        return {load<T, N>(a.at<T>(Slots::A) + at), load<T, N>(a.at<T>(Slots::B) + at)};
-    }
-    template <int N> DEV void write(const Args& a, i64 at, const In<N>& in) {
-        Vec<T, N> y;
-#pragma unroll
-        for (int i = 0; i < N; ++i) y.v[i] = narrow<T>(to_float(in.a.v[i]) + to_float(in.b.v[i]));
-        store(a.at<T>(Slots::Y) + at, y);
-    }
-};
-
-// y = a * b. Overwrites, y may share the memory of a or b; moves 3 * LEN * sizeof(T) bytes.
-template <class T, i64 LEN> struct Multiply : Elementwise<Multiply<T, LEN>, LEN, WIDE_V<T>> {
-    using Slots = slots::multiply;
-    template <int N> using In = TwoInputs<T, N>;
-    template <int N> DEV In<N> read(const Args& a, i64 at) {
-        return {load<T, N>(a.at<T>(Slots::A) + at), load<T, N>(a.at<T>(Slots::B) + at)};
-    }
-    template <int N> DEV void write(const Args& a, i64 at, const In<N>& in) {
-        Vec<T, N> y;
-#pragma unroll
-        for (int i = 0; i < N; ++i) y.v[i] = narrow<T>(to_float(in.a.v[i]) * to_float(in.b.v[i]));
         store(a.at<T>(Slots::Y) + at, y);
     }
 };
@@ -256,7 +244,7 @@ struct BiasAdd : Elementwise<BiasAdd<T, ROWS, COLS>, fixed_product(ROWS, COLS), 
 // LANES rows are read at once; the lanes are then added up through shared memory. With CHUNKS = 1 a block runs down all
 // rows and writes db. Otherwise it runs down one of CHUNKS stretches of rows and leaves its sums in work [CHUNKS,
 // COLS], which phase 1 adds up, eight columns a block. Vectors are as wide as COLS allows, which a general member is
-// compiled for (WIDTH_OF); ROWS, COLS and CHUNKS are the numbers 0 to 2. Columns from FROM up to TO are zero. Moves
+// compiled for (V_); ROWS, COLS and CHUNKS are the numbers 0 to 2. Columns from FROM up to TO are zero. Moves
 // ROWS * COLS * sizeof(T) bytes, and 8 * CHUNKS * COLS more where CHUNKS > 1.
 template <class T, i64 ROWS, i64 COLS, bool ACCUMULATE, i64 CHUNKS, int V_ = vec_width<T>(COLS), int FROM = 0,
     int TO = 0>
@@ -331,24 +319,10 @@ struct BiasGrad {
                     }
                 }
             }
-            if (lane < lanes) {
-#pragma unroll
-                for (int i = 0; i < V; ++i) partial[lane * width + t % tx * V + i] = sum[i];
-            }
-            __syncthreads();
-            float* shared_sums = partial + lanes * width;
-            if (t < shared_by * width) {
-                float s = 0.0f;
-#pragma unroll 8
-                for (int i = t / width; i < lanes; i += shared_by) s += partial[i * width + t % width];
-                shared_sums[t] = s;
-            }
-            __syncthreads();
+            const float* shared_sums = share_lanes(partial, sum, lane, lanes, tx, shared_by);
             const int col = strip * width + t;
             if (t < width && col < cols) {
-                float s = shared_sums[t];
-#pragma unroll 8
-                for (int i = 1; i < shared_by; ++i) s += shared_sums[i * width + t];
+                const float s = total_of_shares(shared_sums, t, width, shared_by);
                 if constexpr (CHUNKS == 1) finish(a, col, s);
                 else a.at<float>(Slots::WORK)[(i64)chunk * cols + col] = s;
             }
@@ -361,16 +335,8 @@ struct BiasGrad {
 #pragma unroll 8
                 for (int i = t / 8; i < chunks; i += THREADS / 8) s += from[(i64)i * cols];
             }
-            s += __shfl_xor_sync(0xffffffffu, s, 8);
-            s += __shfl_xor_sync(0xffffffffu, s, 16);
-            if (t % 32 < 8) partial[t / 32 * 8 + t % 8] = s;
-            __syncthreads();
-            if (t < 8 && col < cols) {
-                float all = partial[t];
-#pragma unroll
-                for (int i = 1; i < THREADS / 32; ++i) all += partial[i * 8 + t];
-                finish(a, col, all);
-            }
+            add_chunks_of_warp(partial, s);
+            if (t < 8 && col < cols) finish(a, col, total_of_warps<THREADS / 32>(partial, t));
         }
     }
 };

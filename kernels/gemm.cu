@@ -275,7 +275,7 @@ struct Tiles {
 
 // ---------------------------------------- the way into shared memory
 
-// What one step of one group needs of one factor. A factor whose rows run along k (ALONG_K; [LEN, K] in memory) lies as
+// What one step of one group needs of one factor. A factor whose rows run along k (ALONG_K; [LEN, K] in memory) is as
 // [TILE][BK] in shared memory, another ([K, LEN] in memory) as [BK][TILE]; PAD elements between rows keep reads free of
 // bank conflicts. What is outside the factor is zero.
 template <class T, bool ALONG_K, int TILE, int BK, i64 LEN, int PAD, bool K_EXACT, int WIDTH> struct Slab {
@@ -730,7 +730,7 @@ template <int COUNT> DEV void read_words(u32* to, const void* from, bool inside)
 // What a warp needs of one factor for a chunk of k: 8 Q rows or columns, of which lane 4 g + t holds Q g to Q g + Q -
 // 1, each with the t-th quarter of the chunk's k as four words of 32 bits. A matrix instruction sums over k in any
 // order, and its rows and columns may stand for any of the tile: so a lane's elements are neighbours in memory
-// whichever way the factor lies, sixteen bytes of a row along k (ALONG_K) or Q elements of a row across it.
+// whichever way the factor is stored, sixteen bytes of a row along k (ALONG_K) or Q elements of a row across it.
 //
 // They come straight into registers, or through the group's room in shared memory (VIA), which holds what its WAYS
 // warps side by side need. Eight lanes that load into registers together touch two lines along k, but four across k,

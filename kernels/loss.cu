@@ -386,7 +386,7 @@ struct SoftmaxCeFused {
                 : min_i(ceil_div(ROWS, (i64)GROUPS * BLOCKS), Row::N <= 4 ? 4 : Row::N <= 8 ? 2 : 1);
             const int rounds = ceil_div(rows, (i64)GROUPS * blocks);
             const int lane = threadIdx.x % LANES, first = block * GROUPS + threadIdx.x / LANES;
-            // Groups past the end go on with rows that do not exist, so that whole warps meet at the shuffles.
+            // Groups past the end work on rows that do not exist, so that whole warps meet at the shuffles.
 #pragma unroll 1
             for (int round = 0; round < rounds; round += FLIGHT) {
                 Row scores[FLIGHT];

@@ -33,7 +33,7 @@ enum UpdateFinish {
 // parameters of type T, written where bound. With `scaler` bound, gradients are multiplied by scaler[2] first, and
 // where scaler[3] is 1 nothing but zero metrics is written.
 //
-// A unit is 64 elements, a group of 16 bytes for each of 16 threads; segments start at units, so that each unit lies in
+// A unit is 64 elements, a group of 16 bytes for each of 16 threads; segments start at units, so that each unit is in
 // one segment. A block of THREADS threads takes THREADS / 16 * EACH * ROUNDS units that follow one another, whatever
 // segments they belong to, with EACH groups of a thread under way. What it loads does not depend on where segments
 // start, so that the table of segments is searched meanwhile; padding is read with the rest and never written. Each

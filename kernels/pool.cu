@@ -118,22 +118,30 @@ template <> struct PositionOf<true> { using Type = u16; };
     class T, int N, int H, int W, int C, int KH, int KW, int SH, int SW, int PH, int PW, int HO, int WO
 #define POOL_SHAPE Windows<T, N, H, W, C, KH, KW, SH, SW, PH, PW, HO, WO>
 
+// A launch of one phase without shared memory, in which a thread takes one of GROUPS_ vectors.
+template <class S, i64 GROUPS_> struct PoolLaunch {
+    static constexpr int PHASES = 1, THREADS = S::THREADS;
+    static constexpr i64 WORK = 0, GROUPS = GROUPS_;
+    static constexpr int blocks(int) { return S::blocks_of(GROUPS); }
+    static constexpr int smem(int) { return 0; }
+};
+
+// The vectors of the gradient of a pooling's input: of its pixels, or of the cells of the grid of strides where windows
+// do not overlap.
+template <class S> constexpr i64 gradient_groups() { return S::DISJOINT ? S::CELLS : S::IN; }
+
 // ---------------------------------------- maximum
 
 // y [N, HO, WO, C] = maximum over each window of x [N, H, W, C], both of T, and index (u8, or u16 for windows of more
 // than 256) the position in the window, row by row, where slot 2 is bound. The first of equals wins, the first NaN wins
 // over every number, and a window that is all padding gives minus infinity and position 0. Overwrites; moves (IN + OUT)
 // * sizeof(T) + OUT * sizeof(index) bytes.
-template <POOL_PARAMETERS> struct MaxPool {
+template <POOL_PARAMETERS> struct MaxPool : PoolLaunch<POOL_SHAPE, POOL_SHAPE::OUT> {
     using Slots = slots::max_pool;
     using S = POOL_SHAPE;
     using Position = typename PositionOf<(S::SIZE > 256)>::Type;
-    static constexpr int PHASES = 1, THREADS = S::THREADS;
-    static constexpr i64 WORK = 0;
-    static constexpr int blocks(int) { return S::blocks_of(S::OUT); }
-    static constexpr int smem(int) { return 0; }
     template <int PHASE> static __device__ void run(const Args& a, int block, char*) {
-        const u32 at = (u32)block * THREADS + threadIdx.x;
+        const u32 at = (u32)block * S::THREADS + threadIdx.x;
         if (at >= S::OUT) return;
         const Place<S> p = place<S, HO, WO>(at);
         // All channels of a pixel share the first position that is no padding, which is the answer where every
@@ -175,16 +183,14 @@ template <POOL_PARAMETERS> struct MaxPool {
 // dx [N, H, W, C] = sum of the dy [N, HO, WO, C] whose windows chose the element, by index [N, HO, WO, C]. Each pixel
 // looks at the windows that cover it; where windows do not overlap, each window writes its pixels instead and reads its
 // dy once. Overwrites, zeros included; moves (IN + OUT) * sizeof(T) + OUT * sizeof(index) bytes.
-template <POOL_PARAMETERS> struct MaxPoolBwd {
+template <POOL_PARAMETERS>
+struct MaxPoolBwd : PoolLaunch<POOL_SHAPE, gradient_groups<POOL_SHAPE>()> {
     using Slots = slots::max_pool_bwd;
     using S = POOL_SHAPE;
     using Position = typename PositionOf<(S::SIZE > 256)>::Type;
-    static constexpr int PHASES = 1, THREADS = S::THREADS;
-    static constexpr i64 WORK = 0, GROUPS = S::DISJOINT ? S::CELLS : S::IN;
-    static constexpr int blocks(int) { return S::blocks_of(GROUPS); }
-    static constexpr int smem(int) { return 0; }
+    static constexpr i64 GROUPS = gradient_groups<S>();
     template <int PHASE> static __device__ void run(const Args& a, int block, char*) {
-        const u32 at = (u32)block * THREADS + threadIdx.x;
+        const u32 at = (u32)block * S::THREADS + threadIdx.x;
         if (at >= GROUPS) return;
         const T* dy = a.at<T>(Slots::DY);
         const Position* index = a.at<Position>(Slots::INDEX);
@@ -234,15 +240,11 @@ template <POOL_PARAMETERS> struct MaxPoolBwd {
 
 // y [N, HO, WO, C] = mean over each window of x [N, H, W, C], both of T; padding counts as zeros and in the divisor.
 // Overwrites; moves (IN + OUT) * sizeof(T) bytes.
-template <POOL_PARAMETERS> struct AvgPool {
+template <POOL_PARAMETERS> struct AvgPool : PoolLaunch<POOL_SHAPE, POOL_SHAPE::OUT> {
     using Slots = slots::avg_pool;
     using S = POOL_SHAPE;
-    static constexpr int PHASES = 1, THREADS = S::THREADS;
-    static constexpr i64 WORK = 0;
-    static constexpr int blocks(int) { return S::blocks_of(S::OUT); }
-    static constexpr int smem(int) { return 0; }
     template <int PHASE> static __device__ void run(const Args& a, int block, char*) {
-        const u32 at = (u32)block * THREADS + threadIdx.x;
+        const u32 at = (u32)block * S::THREADS + threadIdx.x;
         if (at >= S::OUT) return;
         float sum[S::V];
 #pragma unroll
@@ -260,15 +262,13 @@ template <POOL_PARAMETERS> struct AvgPool {
 
 // dx [N, H, W, C] = sum over the windows that cover a pixel of dy [N, HO, WO, C] / (KH * KW). Overwrites, zeros
 // included; moves (IN + OUT) * sizeof(T) bytes.
-template <POOL_PARAMETERS> struct AvgPoolBwd {
+template <POOL_PARAMETERS>
+struct AvgPoolBwd : PoolLaunch<POOL_SHAPE, gradient_groups<POOL_SHAPE>()> {
     using Slots = slots::avg_pool_bwd;
     using S = POOL_SHAPE;
-    static constexpr int PHASES = 1, THREADS = S::THREADS;
-    static constexpr i64 WORK = 0, GROUPS = S::DISJOINT ? S::CELLS : S::IN;
-    static constexpr int blocks(int) { return S::blocks_of(GROUPS); }
-    static constexpr int smem(int) { return 0; }
+    static constexpr i64 GROUPS = gradient_groups<S>();
     template <int PHASE> static __device__ void run(const Args& a, int block, char*) {
-        const u32 at = (u32)block * THREADS + threadIdx.x;
+        const u32 at = (u32)block * S::THREADS + threadIdx.x;
         if (at >= GROUPS) return;
         const T* dy = a.at<T>(Slots::DY);
         T* dx = a.at<T>(Slots::DX);
@@ -346,24 +346,10 @@ template <class T, int N, int HW, int C, int CHUNKS> struct GlobalAvgPool {
                     }
                 }
             }
-            if (lane < LANES) {
-#pragma unroll
-                for (int i = 0; i < V; ++i) partial[lane * WIDTH + t % TX * V + i] = sum[i];
-            }
-            __syncthreads();
-            float* shared_sums = partial + LANES * WIDTH;
-            if (t < SHARE * WIDTH) {
-                float s = 0.0f;
-#pragma unroll 8
-                for (int i = t / WIDTH; i < LANES; i += SHARE) s += partial[i * WIDTH + t % WIDTH];
-                shared_sums[t] = s;
-            }
-            __syncthreads();
+            const float* shared_sums = share_lanes(partial, sum, lane, LANES, TX, SHARE);
             const int c = strip * WIDTH + t;
             if (t < WIDTH && c < C) {
-                float s = shared_sums[t];
-#pragma unroll 8
-                for (int i = 1; i < SHARE; ++i) s += shared_sums[i * WIDTH + t];
+                const float s = total_of_shares(shared_sums, t, WIDTH, SHARE);
                 if constexpr (CHUNKS == 1) a.at<T>(Slots::Y)[(i64)sample * C + c] = narrow<T>(s * (1.0f / HW));
                 else a.at<float>(Slots::WORK)[(i64)part * C + c] = s;
             }
@@ -376,16 +362,9 @@ template <class T, int N, int HW, int C, int CHUNKS> struct GlobalAvgPool {
 #pragma unroll 8
                 for (int i = t / 8; i < CHUNKS; i += THREADS / 8) s += from[(i64)i * C];
             }
-            s += __shfl_xor_sync(0xffffffffu, s, 8);
-            s += __shfl_xor_sync(0xffffffffu, s, 16);
-            if (t % 32 < 8) partial[t / 32 * 8 + t % 8] = s;
-            __syncthreads();
-            if (t < 8 && out < (i64)N * C) {
-                float all = partial[t];
-#pragma unroll
-                for (int i = 1; i < THREADS / 32; ++i) all += partial[i * 8 + t];
-                a.at<T>(Slots::Y)[out] = narrow<T>(all * (1.0f / HW));
-            }
+            add_chunks_of_warp(partial, s);
+            if (t < 8 && out < (i64)N * C)
+                a.at<T>(Slots::Y)[out] = narrow<T>(total_of_warps<THREADS / 32>(partial, t) * (1.0f / HW));
         }
     }
 };

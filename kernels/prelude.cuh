@@ -86,7 +86,7 @@ template <class Op, class = void> struct Begins { static constexpr bool VALUE = 
 template <class Op> struct Begins<Op, decltype((void)Op::BEGINS)> { static constexpr bool VALUE = Op::BEGINS; };
 
 // The second launch bound of an operation; 0, which bounds nothing, where it names none. The compiler orders loads to
-// save registers unless it is told how many blocks have to fit: an operation that wants all its loads under way at once
+// save registers unless it knows how many blocks have to fit: an operation that wants all its loads under way at once
 // says 1.
 template <class Op, class = void> struct MinBlocks { static constexpr int VALUE = 0; };
 template <class Op> struct MinBlocks<Op, decltype((void)Op::MIN_BLOCKS)> {
@@ -415,6 +415,52 @@ template <class R, int THREADS> DEV float block_reduce(float v, float* scratch) 
     return out;
 }
 
+// The sums of V columns for each of `tx` neighbouring threads, of which `lanes` rows have a part each: the parts are
+// left in `partial`, and `shared_by` threads of each column add up every shared_by-th lane, in rising order. Returns
+// these shares, [shared_by, tx * V] floats behind the lanes, for `total_of_shares`.
+template <int V>
+DEV const float* share_lanes(float* partial, const float (&sum)[V], int lane, int lanes, int tx, int shared_by) {
+    const int t = threadIdx.x, width = tx * V;
+    if (lane < lanes) {
+#pragma unroll
+        for (int i = 0; i < V; ++i) partial[lane * width + t % tx * V + i] = sum[i];
+    }
+    __syncthreads();
+    float* shares = partial + lanes * width;
+    if (t < shared_by * width) {
+        float s = 0.0f;
+#pragma unroll 8
+        for (int i = t / width; i < lanes; i += shared_by) s += partial[i * width + t % width];
+        shares[t] = s;
+    }
+    __syncthreads();
+    return shares;
+}
+// The sum of one column, in rising order of its shares.
+DEV float total_of_shares(const float* shares, int column, int width, int shared_by) {
+    float s = shares[column];
+#pragma unroll 8
+    for (int i = 1; i < shared_by; ++i) s += shares[i * width + column];
+    return s;
+}
+
+// Eight columns, of which thread t has a part of column t % 8: adds up the four parts in each warp, and leaves a sum
+// for each warp and column in `partial`, for `total_of_warps`.
+DEV void add_chunks_of_warp(float* partial, float part) {
+    const int t = threadIdx.x;
+    part += __shfl_xor_sync(0xffffffffu, part, 8);
+    part += __shfl_xor_sync(0xffffffffu, part, 16);
+    if (t % 32 < 8) partial[t / 32 * 8 + t % 8] = part;
+    __syncthreads();
+}
+// The sum of one of the eight columns, in rising order of warps.
+template <int WARPS> DEV float total_of_warps(const float* partial, int column) {
+    float all = partial[column];
+#pragma unroll
+    for (int i = 1; i < WARPS; ++i) all += partial[i * 8 + column];
+    return all;
+}
+
 // ---------------------------------------- updates of parameters
 
 DEV float optimizer_constant(u64 bits) { return (float)__longlong_as_double((i64)bits); }
@@ -428,17 +474,26 @@ DEV float optimizer_root(float v) {
     return out;
 }
 
+// What every rule reads, from this slot: the learning rate and the weight decay.
+template <int FROM> struct RateAndDecay {
+    float lr, wd;
+    __device__ __forceinline__ void read(const Args& a) {
+        lr = a.at<float>(FROM)[0];
+        wd = a.at<float>(FROM)[1];
+    }
+};
+
 // Adam, or AdamW where DECOUPLED. The constants are the bits of f64 values.
-template <u64 BETA1, u64 BETA2, u64 EPS, bool DECOUPLED> struct Adam : slots::adam_step {
+template <u64 BETA1, u64 BETA2, u64 EPS, bool DECOUPLED>
+struct Adam : slots::adam_step, RateAndDecay<slots::adam_step::HYPER> {
     using Slots = slots::adam_step;
     static constexpr int STATES = 2;
     // The states follow one another.
     static constexpr int STATE_PREV = Slots::M_PREV, STATE = Slots::M;
     static_assert(Slots::V_PREV == STATE_PREV + 1 && Slots::V == STATE + 1, "states follow one another");
-    float lr, wd, corr0, corr1;
+    float corr0, corr1;
     __device__ __forceinline__ void read(const Args& a) {
-        lr = a.at<float>(HYPER)[0];
-        wd = a.at<float>(HYPER)[1];
+        RateAndDecay<HYPER>::read(a);
         corr0 = a.at<float>(CORR)[0];
         corr1 = a.at<float>(CORR)[1];
     }
@@ -454,17 +509,12 @@ template <u64 BETA1, u64 BETA2, u64 EPS, bool DECOUPLED> struct Adam : slots::ad
     }
 };
 
-// Gradient descent; the momentum's buffer is bound where FACTOR, the momentum, is not
-// zero. A parameter of the template must not have the name of a slot, which would hide it.
-template <u64 FACTOR, bool NESTEROV> struct Sgd : slots::sgd_step {
+// Gradient descent; the momentum's buffer is bound where FACTOR, the momentum, is not zero. A parameter of the template
+// must not have the name of a slot, which would hide it.
+template <u64 FACTOR, bool NESTEROV> struct Sgd : slots::sgd_step, RateAndDecay<slots::sgd_step::HYPER> {
     using Slots = slots::sgd_step;
     static constexpr int STATES = FACTOR << 1 != 0 ? 1 : 0;
     static constexpr int STATE_PREV = Slots::MOMENTUM_PREV, STATE = Slots::MOMENTUM;
-    float lr, wd;
-    __device__ __forceinline__ void read(const Args& a) {
-        lr = a.at<float>(HYPER)[0];
-        wd = a.at<float>(HYPER)[1];
-    }
     __device__ __forceinline__ float step(float old, float grad, float& buffer, float&) const {
         float g = grad + wd * old;
         if constexpr (STATES == 1) {
@@ -476,15 +526,10 @@ template <u64 FACTOR, bool NESTEROV> struct Sgd : slots::sgd_step {
 };
 
 // Lion; the constants are the bits of f64 values.
-template <u64 BETA1, u64 BETA2> struct Lion : slots::lion_step {
+template <u64 BETA1, u64 BETA2> struct Lion : slots::lion_step, RateAndDecay<slots::lion_step::HYPER> {
     using Slots = slots::lion_step;
     static constexpr int STATES = 1;
     static constexpr int STATE_PREV = Slots::M_PREV, STATE = Slots::M;
-    float lr, wd;
-    __device__ __forceinline__ void read(const Args& a) {
-        lr = a.at<float>(HYPER)[0];
-        wd = a.at<float>(HYPER)[1];
-    }
     __device__ __forceinline__ float step(float old, float grad, float& m, float&) const {
         // Products and their sum are rounded one by one, as on a CPU: where they nearly cancel, the sign must be the
         // same.

@@ -468,7 +468,7 @@ impl SplitArg {
 /// A stage of the compiler.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Stage {
-    /// The graph of meanings
+    /// The semantic graph of the step
     Ir,
     /// Operations with every dimension
     Lowered,

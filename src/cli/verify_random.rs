@@ -40,7 +40,7 @@ struct Kept {
 
 /// The whole report as JSON.
 #[derive(Serialize)]
-struct Told<'a> {
+struct Findings<'a> {
     device: &'a str,
     #[serde(flatten)]
     report: &'a RandomReport,
@@ -101,7 +101,7 @@ pub fn run(args: &VerifyArgs, count: u64) -> anyhow::Result<ExitCode> {
         return Err(error);
     }
     if args.json {
-        output::print_json(&Told { device: &name, report: &report, failures: &kept })?;
+        output::print_json(&Findings { device: &name, report: &report, failures: &kept })?;
     } else {
         output::print(&summary(&report, &name, kept.len()))?;
     }

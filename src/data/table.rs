@@ -17,7 +17,7 @@ use std::path::Path;
 
 /// The most bytes that a packed table may unpack to.
 const MOST_UNPACKED: u64 = 4 << 30;
-/// What stands for a missing value in common exports, in lower case.
+/// What means a missing value in common exports, in lower case.
 const MISSING: [&str; 8] = ["", "?", "na", "n/a", "nan", "null", "none", "-"];
 const NUMBERS_HELP: &str = "write numbers with a decimal point and no unit; only the target column may hold names";
 const MISSING_HELP: &str = "fill in or remove incomplete lines: there is no default for missing values";

@@ -64,7 +64,7 @@ impl Vocabulary {
         self.symbols.len()
     }
 
-    /// Whether no token stands for anything.
+    /// Whether no token means anything.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.symbols.is_empty()
@@ -154,7 +154,7 @@ impl Decoder {
         text
     }
 
-    /// What stands for the bytes of a character that did not become whole.
+    /// What replaces the bytes of a character that did not become whole.
     #[must_use]
     pub fn finish(self) -> String {
         String::from_utf8_lossy(&self.bytes).into_owned()

@@ -6,7 +6,8 @@
 use super::cpu::kernels::functions::{Numbers, evaluate};
 use super::cpu::{detect_isa, usable_cores};
 use super::cuda::{Gpu, GpuFunctions};
-use super::{ExecError, Function};
+use crate::exec::error::ExecError;
+use crate::exec::function::Function;
 use crate::select::Isa;
 use serde::{Deserialize, Serialize};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};

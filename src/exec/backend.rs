@@ -5,10 +5,14 @@
 //! operations.
 
 use super::block::Block;
-use super::cpu::{Floor, Pool};
+use super::cpu::ceilings::Floor;
+use super::cpu::pool::Pool;
 use super::store::StepMemory;
-use super::{BatchPlace, DataSet, ExecError, ReadyTimes, StepRecord};
 use crate::compile::Compiled;
+use crate::data::BatchPlace;
+use crate::exec::error::ExecError;
+use crate::exec::ready_times::ReadyTimes;
+use crate::exec::stream::{DataSet, StepRecord};
 use crate::lower::LValueId;
 use std::any::Any;
 use std::borrow::Cow;
@@ -212,16 +216,14 @@ pub trait StepBackend: BatchFeed + RecordedGraphs + Send {
         self.fill_bytes(id, &mut |out| out.copy_from_slice(bytes))
     }
 
-    /// Sets which values are read after every step, so that one copy fetches them.
+    /// Sets which values are read after every step, so that one copy fetches them. The copy is good for one revision of
+    /// the store.
     ///
     /// # Errors
     /// Where memory is short.
     fn watch(&mut self, _: &[LValueId]) -> Result<(), ExecError> {
         Ok(())
     }
-
-    /// Forgets copies of values that were fetched from a device: another step over the same store has run.
-    fn forget_copies(&self) {}
 
     /// Starts or stops keeping the ids of executed kernels.
     fn set_trace(&mut self, on: bool);

@@ -1,6 +1,6 @@
 //! A stretch of memory on whatever device, taken once.
 
-use super::ExecError;
+use crate::exec::error::ExecError;
 use std::any::Any;
 use std::ptr::NonNull;
 

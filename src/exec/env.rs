@@ -2,8 +2,10 @@
 
 use super::block::Block;
 use super::store::StepMemory;
-use super::{ExecError, advise, available_bytes};
+use crate::exec::error::ExecError;
+use crate::exec::memory::available_bytes;
 use crate::plan::{BindingPlan, Place};
+use crate::tensor::advise;
 use crate::tensor::{Bytes, Element, HUGE_PAGE};
 use std::alloc::{Layout, alloc, dealloc};
 use std::any::Any;

@@ -1,6 +1,6 @@
 //! What can go wrong while a step is prepared or run.
 
-use super::cuda::CudaError;
+use super::cuda::error::CudaError;
 use crate::compile::Compiled;
 use crate::plan::LayoutError;
 use crate::tensor::Bytes;

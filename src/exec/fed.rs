@@ -1,6 +1,9 @@
 //! Steps that fetch their own batches, launched ahead of what they report.
 
-use super::{BatchPlace, BatchTargets, DataSet, ExecError, Step, StepRecord};
+use crate::data::{BatchPlace, BatchTargets};
+use crate::exec::error::ExecError;
+use crate::exec::step::Step;
+use crate::exec::stream::{DataSet, StepRecord};
 use crate::lower::LValueId;
 
 impl Step {
@@ -41,6 +44,7 @@ impl Step {
     /// Where the ledger finds that memory, graph or a live constant is another than at capture (nothing was run then),
     /// or a call fails.
     pub fn launch(&mut self, counter: u64, places: &[BatchPlace]) -> Result<(), ExecError> {
+        self.store().revise();
         self.backend.launch(counter, places)
     }
 

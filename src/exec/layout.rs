@@ -1,7 +1,7 @@
 //! The order of a sample's elements, in memory and in logical shape.
 
-use super::room;
 use crate::lower::Layout;
+use crate::tensor::room;
 use bytemuck::Pod;
 use std::borrow::Cow;
 

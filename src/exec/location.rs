@@ -1,7 +1,7 @@
 //! Where the plan puts a value.
 
-use super::ExecError;
 use crate::compile::Compiled;
+use crate::exec::error::ExecError;
 use crate::lower::{LValue, LValueId};
 use crate::plan::Place;
 

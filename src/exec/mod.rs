@@ -47,9 +47,4 @@ pub use ready_times::{ReadyStage, ReadyTimes};
 pub use recording_pool::{Allowance, LentStep, Presence, RecordingPool};
 pub use step::{Executor, Step};
 pub use store::{ParamStore, StepArena, Turn};
-use stream::MAX_WATCHED;
 pub use stream::{DataSet, StepRecord};
-
-// The names under which the code for GPUs and CPUs imports them.
-pub use crate::data::{BatchPlace, BatchTargets};
-pub(crate) use crate::tensor::{advise, copied, room, zero_bytes};

@@ -1,7 +1,8 @@
 //! What captured graphs hold, read back from their nodes, and faults that show that the ledger finds them.
 
 use super::backend::{Fault, GraphRead, Undo};
-use super::{ExecError, Step};
+use crate::exec::error::ExecError;
+use crate::exec::step::Step;
 use std::path::Path;
 
 impl Step {

@@ -48,7 +48,7 @@ pub enum ReadyStage {
     /// The evaluation is recorded.
     Evaluation,
     /// Steps that gather their own batches are recorded.
-    Feed,
+    DataFeed,
 }
 
 impl ReadyStage {
@@ -73,7 +73,7 @@ impl ReadyStage {
         Self::Snapshot,
         Self::WarmUp,
         Self::Evaluation,
-        Self::Feed,
+        Self::DataFeed,
     ];
 
     /// Its name in tables.
@@ -99,7 +99,7 @@ impl ReadyStage {
             Self::Snapshot => "snapshot",
             Self::WarmUp => "warm up",
             Self::Evaluation => "evaluation",
-            Self::Feed => "data feed",
+            Self::DataFeed => "data feed",
         }
     }
 }

@@ -17,12 +17,13 @@
 //! - Of keys without a recording the 1,024 that were used last are remembered, so that a pool does not grow in a run
 //!   whose steps are always new. The id of a forgotten key is stale and is asked for anew.
 
+use super::backend::MemoryOf;
+use super::error::ExecError;
 use super::graph_key::{GraphKey, StepVariant};
 use super::pool_report::{EagerSteps, PoolCounts, PoolEventKind, PoolReport, RecordingFacts};
 use super::pool_state::{Absence, Entry, Held, MOST_REASONS, RecordingId, Room, State, Use};
 use super::step::Step;
 use super::store::{ParamStore, StepArena};
-use super::{ExecError, MemoryOf};
 use crate::compile::Compiled;
 use crate::tensor::Bytes;
 use std::collections::{HashMap, VecDeque};

@@ -1,13 +1,13 @@
 //! A compiled step in memory, on whatever device it was planned for.
 
-use super::ExecError;
 use super::backend::{Backend, Capabilities, Recording, ReferenceCheck, StepBackend};
 use super::cpu::{CpuBackend, Floor, Pool};
 use super::cuda::CudaBackend;
 use super::location::located;
 use super::ready_times::{ReadyStage, ReadyTimes};
-use super::store::{ParamStore, StepArena, StepImage, StepMemory};
+use super::store::{ParamStore, StepArena, StepImage, StepMemory, Turn};
 use crate::compile::Compiled;
+use crate::exec::error::ExecError;
 use crate::lower::LValueId;
 use crate::select::Device;
 use crate::tensor::{Bytes, DType, Element, HostTensor};
@@ -59,7 +59,7 @@ impl Step {
     pub fn with_room(compiled: Arc<Compiled>, others: &[Arc<Compiled>], threads: usize) -> Result<Self, ExecError> {
         let device = backend_of(&compiled.selection.target.device);
         let started = Instant::now();
-        let memory = StepMemory::new(&compiled.plan, others, |sizes| device.allocate(sizes))?;
+        let memory = StepMemory::new(&compiled, others, |sizes| device.allocate(sizes))?;
         let memory_took = started.elapsed();
         Ok(Self { backend: device.make_step(compiled, memory, threads)?, threads, memory_took })
     }
@@ -154,13 +154,20 @@ impl Step {
         &*self.backend
     }
 
+    /// The turn of this thread to use the memory, for what changes values in it.
+    fn turn_to_change(&self) -> Turn {
+        let turn = self.store().turn();
+        self.store().revise();
+        turn
+    }
+
     /// Runs the whole step once. On a GPU this returns before the step is done; reading a value waits for it.
     ///
     /// # Errors
     /// Where the ledger finds a recorded address that the plan does not have, or on a GPU that memory, graph or a live
     /// constant is another than at capture; nothing was run then.
     pub fn run(&mut self, executor: Executor, pool: &mut Pool) -> Result<(), ExecError> {
-        let _turn = self.store().turn();
+        let _turn = self.turn_to_change();
         match executor {
             Executor::Replay => self.backend.replay(pool),
             Executor::Eager => self.backend.run_ops(0, self.compiled().plan.program.ops.len(), pool),
@@ -172,7 +179,7 @@ impl Step {
     /// # Errors
     /// As [`Self::run`].
     pub fn replay(&mut self, pool: &mut Pool) -> Result<(), ExecError> {
-        let _turn = self.store().turn();
+        let _turn = self.turn_to_change();
         self.backend.replay(pool)
     }
 
@@ -181,7 +188,7 @@ impl Step {
     /// # Errors
     /// As [`Self::run`].
     pub fn replay_many(&mut self, count: usize, pool: &mut Pool) -> Result<(), ExecError> {
-        let _turn = self.store().turn();
+        let _turn = self.turn_to_change();
         self.backend.replay_many(count, pool)
     }
 
@@ -212,7 +219,7 @@ impl Step {
     /// # Errors
     /// Where a kernel is missing.
     pub fn run_ops(&mut self, from: usize, to: usize, pool: &mut Pool) -> Result<(), ExecError> {
-        let _turn = self.store().turn();
+        let _turn = self.turn_to_change();
         self.backend.run_ops(from, to, pool)
     }
 
@@ -286,7 +293,7 @@ impl Step {
     /// # Errors
     /// As [`Self::run`].
     pub fn time_calls(&mut self, rounds: usize, pool: &mut Pool) -> Result<Vec<f64>, ExecError> {
-        let _turn = self.store().turn();
+        let _turn = self.turn_to_change();
         self.backend.time_calls(rounds, pool)
     }
 
@@ -296,7 +303,7 @@ impl Step {
     /// # Errors
     /// As [`Self::run`].
     pub fn time_bookkeeping(&mut self, rounds: usize, pool: &mut Pool) -> Result<[f64; 2], ExecError> {
-        let _turn = self.store().turn();
+        let _turn = self.turn_to_change();
         self.backend.time_bookkeeping(rounds, pool)
     }
 
@@ -320,7 +327,7 @@ impl Step {
     /// # Errors
     /// Where the device fails. A difference is no error: it is in the result.
     pub fn compare_with_reference(&mut self, op: usize, seed: u64) -> Result<Option<ReferenceCheck>, ExecError> {
-        let _turn = self.store().turn();
+        let _turn = self.turn_to_change();
         self.backend.compare_with_reference(op, seed)
     }
 
@@ -330,11 +337,6 @@ impl Step {
     /// Where memory is short.
     pub fn watch(&mut self, ids: &[LValueId]) -> Result<(), ExecError> {
         self.backend.watch(ids)
-    }
-
-    /// Forgets copies of values that were fetched from a device: another step over the same store has run.
-    pub fn forget_copies(&self) {
-        self.backend.forget_copies();
     }
 
     /// A value's elements as they are in memory; real values of half width are widened to `f32`.
@@ -370,6 +372,7 @@ impl Step {
     pub fn fill<T: Element>(&mut self, id: LValueId, fill: impl FnOnce(&mut [T])) -> Result<(), ExecError> {
         let (_, value) = located(self.compiled(), id)?;
         let (dtype, len) = (value.dtype, value.shape.len());
+        self.store().revise();
         if dtype == T::DTYPE {
             let mut fill = Some(fill);
             return self.backend.fill_bytes(id, &mut |out| match bytemuck::try_cast_slice_mut(out) {

@@ -1,6 +1,6 @@
 //! The parameters, gradients and inputs of a step in their logical order.
 
-use super::ExecError;
+use super::error::ExecError;
 use super::layout::samples_to_stored;
 use super::step::Step;
 use crate::lower::{LValueId, Layout};
@@ -31,6 +31,7 @@ impl Step {
         }
         let stored = slot.order.to_stored(values);
         if self.compiled().plan.program.value(slot.value).dtype == T::DTYPE {
+            self.store().revise();
             return self.backend.write_once(slot.value, bytemuck::cast_slice(&stored));
         }
         self.write(slot.value, &stored)

@@ -2,10 +2,11 @@
 
 use super::block::Block;
 use super::turns::Turns;
-use super::{ExecError, copied, zero_bytes};
 use crate::compile::Compiled;
+use crate::exec::error::ExecError;
 use crate::plan::{BindingPlan, Home, Homes, StoreLayout};
 use crate::tensor::Bytes;
+use crate::tensor::{copied, zero_bytes};
 use std::marker::PhantomData;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -17,13 +18,21 @@ pub struct ParamStore {
     memory: Box<dyn Block>,
     /// Times that the host overwrote what is in it, as a whole.
     changed: AtomicU64,
+    /// Times that a step ran over it, or that the host wrote to it.
+    revision: AtomicU64,
     turns: Turns,
 }
 
 impl ParamStore {
     /// A store in memory of the layout's size.
     pub(super) fn new(layout: StoreLayout, memory: Box<dyn Block>) -> Arc<Self> {
-        Arc::new(Self { layout, memory, changed: AtomicU64::new(0), turns: Turns::default() })
+        Arc::new(Self {
+            layout,
+            memory,
+            changed: AtomicU64::new(0),
+            revision: AtomicU64::new(0),
+            turns: Turns::default(),
+        })
     }
 
     /// Where everything is in it.
@@ -36,9 +45,20 @@ impl ParamStore {
         &*self.memory
     }
 
-    /// Times that the host overwrote it: who keeps copies of what is in it compares this.
+    /// Times that the host overwrote all of it: what was derived from it then is compared with this.
     pub(super) fn changed(&self) -> u64 {
         self.changed.load(Ordering::Acquire)
+    }
+
+    /// Counts up whenever one of the steps over it runs or the host writes something: a copy of a value in it, or in an
+    /// arena of these steps, is good as long as this is what it was when the copy was made.
+    pub(super) fn revision(&self) -> u64 {
+        self.revision.load(Ordering::Acquire)
+    }
+
+    /// Notes that a step runs over it or that the host writes something: copies that any step has fetched are old.
+    pub(super) fn revise(&self) {
+        self.revision.fetch_add(1, Ordering::AcqRel);
     }
 
     /// Waits until no other thread uses the steps over this store, and keeps others out while the result lives. Steps
@@ -81,6 +101,7 @@ impl ParamStore {
     pub fn restore(self: &Arc<Self>, saved: &[u8]) -> Result<(), ExecError> {
         let _turn = self.turn();
         self.changed.fetch_add(1, Ordering::AcqRel);
+        self.revise();
         let len = saved.len().min(self.memory.bytes() as usize);
         self.memory.write(0, &saved[..len])
     }
@@ -142,17 +163,18 @@ pub struct StepMemory {
 
 impl StepMemory {
     /// The memory of a step by itself, in blocks that `allocate` takes: a store of its own, with what only `others`
-    /// need behind it, and an arena in which these can run too.
+    /// need behind it and counters for steps to come, and an arena in which the others can run too.
     ///
     /// # Errors
     /// Where memory is short, or the store lacks what one of the others needs.
     pub(super) fn new(
-        plan: &BindingPlan,
+        compiled: &Compiled,
         others: &[Arc<Compiled>],
         allocate: impl FnOnce(&[u64]) -> Result<Vec<Box<dyn Block>>, ExecError>,
     ) -> Result<Self, ExecError> {
+        let plan = &compiled.plan;
         let plans: Vec<&BindingPlan> = std::iter::once(plan).chain(others.iter().map(|other| &other.plan)).collect();
-        let layout = StoreLayout::of(&plans);
+        let layout = StoreLayout::of(&plans).with_spare_tickets(spare_tickets(compiled));
         let mut arena_bytes = layout.homes(plan)?.arena_bytes;
         for other in others {
             arena_bytes = arena_bytes.max(layout.homes(&other.plan)?.arena_bytes);
@@ -189,6 +211,15 @@ impl StepMemory {
     }
 }
 
+/// Counters of finished blocks that steps over a store may need besides those that are known: an update for each group
+/// of parameters, and a loss and a scale that the first step computes without one. Only GPUs count blocks.
+fn spare_tickets(compiled: &Compiled) -> usize {
+    /// Losses in parts, and the loss scale.
+    const OTHERS: usize = 8;
+    let groups = compiled.model.groups.iter().map(|group| *group as usize + 1).max().unwrap_or(0);
+    if compiled.selection.target.as_cuda().is_some() { groups + OTHERS } else { 0 }
+}
+
 /// A copy of all the memory that a step runs in.
 pub struct StepImage {
     pub(super) homes: Homes,
@@ -206,5 +237,64 @@ impl StepImage {
         };
         let end = (start + bytes).min(memory.len() as u64);
         memory.get(start as usize..end as usize).unwrap_or_default()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::compile::{Options, compile};
+    use crate::model::random::{Size, random_preset};
+    use crate::model::{Model, Precision, check, read_preset};
+    use crate::plan::{Buffer, StateKind};
+    use crate::select::{Isa, Target};
+
+    /// A network whose exit ends in more scores than a small classifier has, and whose layers behind it may be left out.
+    const EXIT: &str = r#"{"name": "n", "input": {"shape": [16], "batch": 8}, "layers": [{"type": "dense", "units": 24},
+        {"type": "early_exit", "layers": [{"type": "dense", "units": 8}, {"type": "activation", "function": "tanh"}],
+        "choose": {"by": "random", "weights": [1, 1]}}, {"type": "dense", "units": 8}],
+        "loss": {"type": "softmax_cross_entropy"}, "optimizer": {"type": "adam", "lr": 0.01}}"#;
+
+    #[test]
+    fn a_store_on_a_gpu_has_counters_for_paths_that_nobody_planned_ahead() {
+        let mut texts = vec![read_preset(EXIT).unwrap()];
+        texts.extend((0..150).map(|seed| random_preset(seed, Size::SMALL.choosing())));
+        let (mut paths, mut lacked) = (0, 0);
+        for (mut preset, precision) in
+            texts.into_iter().flat_map(|p| [(p.clone(), Precision::F32), (p, Precision::F16)])
+        {
+            preset.precision = precision;
+            let Some(model) = check(&preset).model.filter(Model::chooses) else { continue };
+            let on_gpu = |model: &Model| compile(model, &Options::train(Target::h200()));
+            let Ok(whole) = on_gpu(&model) else { continue };
+            let bare = StoreLayout::of(&[&whole.plan]);
+            let layout = bare.clone().with_spare_tickets(spare_tickets(&whole));
+            for path in model.foreseen(8).paths {
+                let Ok(compiled) = on_gpu(&model.along(&path)) else { continue };
+                let plan = &compiled.plan;
+                let homes = layout.homes(plan).unwrap_or_else(|error| panic!("{} {path}: {error}", preset.name));
+                paths += 1;
+                lacked += usize::from(bare.homes(plan).is_err());
+                // Every operation has a counter of its own, inside the store.
+                let tickets = plan.buffers.iter().zip(homes.all());
+                let is_ticket = |b: &Buffer| b.key.as_ref().is_some_and(|key| key.kind == StateKind::Ticket);
+                let mut places: Vec<u64> = tickets
+                    .filter(|(buffer, _)| is_ticket(buffer))
+                    .map(|(buffer, home)| match home {
+                        Home::Store(start) if start + buffer.bytes <= layout.bytes() => *start,
+                        other => panic!("{}: {other:?}", buffer.name),
+                    })
+                    .collect();
+                let count = places.len();
+                places.sort_unstable();
+                places.dedup();
+                assert_eq!(places.len(), count, "{} {path}", preset.name);
+            }
+        }
+        assert!(paths > 60 && lacked > 0, "{lacked} of {paths} paths need counters that the whole network has not");
+        // A CPU counts nothing.
+        let model = check(&read_preset(EXIT).unwrap()).model.unwrap();
+        let here = compile(&model, &Options::train(Target::cpu(Isa::Avx2, 1))).unwrap();
+        assert_eq!(spare_tickets(&here), 0);
     }
 }

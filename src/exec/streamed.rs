@@ -2,9 +2,11 @@
 
 use super::backend::MemoryOf;
 use super::layout::to_logical;
-use super::{ExecError, Step, zero_bytes};
+use crate::exec::error::ExecError;
+use crate::exec::step::Step;
 use crate::lower::{LValueId, Layout, ParamOrder};
 use crate::model::ParamId;
+use crate::tensor::zero_bytes;
 use crate::tensor::{DType, Element, HostTensor};
 use std::borrow::Cow;
 use std::io::{self, Read, Write};

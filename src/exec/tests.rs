@@ -1,8 +1,11 @@
 //! Several steps over one store: same addresses, same bits, and what a pool of them does.
 
 use super::cpu::{Pool, host_target};
-use super::{Allowance, ExecError, Executor, GraphKey, LentStep, Presence, RecordingPool, Step};
 use crate::compile::{Compiled, Options, compile};
+use crate::exec::error::ExecError;
+use crate::exec::graph_key::GraphKey;
+use crate::exec::recording_pool::{Allowance, LentStep, Presence, RecordingPool};
+use crate::exec::step::{Executor, Step};
 use crate::model::{Model, ParamId, check, init_values, read_preset};
 use crate::plan::{LayoutError, StateKind, StoreLayout};
 use std::sync::Arc;
@@ -184,6 +187,47 @@ fn variants_share_an_arena_of_the_largest() {
         drop(turn);
         assert!(entered.recv().is_ok());
     });
+}
+
+#[test]
+fn what_was_copied_is_old_once_any_step_over_the_store_runs_or_the_host_writes() {
+    let model = adam();
+    let mut pool = Pool::new(1).unwrap();
+    let mut whole = founded(&model, u64::MAX);
+    let mut short = lend(&whole, &training(&model, 3)).unwrap();
+    let store = Arc::clone(whole.store());
+    let saved = store.snapshot().unwrap();
+    let hyper = whole.find("hyper").unwrap();
+    let mut last = store.revision();
+    let mut is_new = |what: &str| {
+        let now = store.revision();
+        assert!(now > last, "{what}");
+        last = now;
+    };
+    // The step that runs is another one than the step that the host reads by.
+    short.run(Executor::Eager, &mut pool).unwrap();
+    is_new("op by op");
+    short.run(Executor::Replay, &mut pool).unwrap();
+    is_new("a replay");
+    short.replay(&mut pool).unwrap();
+    is_new("a replay alone");
+    short.replay_many(2, &mut pool).unwrap();
+    is_new("several");
+    short.run_ops(0, 1, &mut pool).unwrap();
+    is_new("one operation");
+    short.time_calls(1, &mut pool).unwrap();
+    is_new("timed calls");
+    whole.write(hyper, &[0.25f32, 0.0]).unwrap();
+    is_new("a value");
+    whole.set_param(ParamId(0), &vec![0.5f32; model.params[0].shape.len()]).unwrap();
+    is_new("a parameter");
+    store.restore(&saved).unwrap();
+    is_new("all of it");
+    // Reading makes nothing old.
+    let before = store.revision();
+    assert_eq!(whole.stored::<f32>(hyper).unwrap().len(), 2);
+    drop((store.snapshot().unwrap(), whole.image().unwrap()));
+    assert_eq!(store.revision(), before);
 }
 
 #[test]

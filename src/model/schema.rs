@@ -95,6 +95,9 @@ impl Range {
     const POSITIVE: Self = Self::Whole { least: 1, most: usize::MAX, help: None };
     /// The measures of a window, in pixels: beyond it sizes could no longer be computed safely.
     pub(super) const MEASURE: Self = Self::Whole { least: 1, most: MAX_MEASURE, help: None };
+    /// A share that leaves something of the whole.
+    pub(super) const SHARE: Self =
+        Self::Real { from: Bound::Included(0.0), to: Bound::Excluded(1.0), help: "from 0 up to, but not including, 1" };
 }
 
 /// The largest measure of a window.

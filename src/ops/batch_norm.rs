@@ -4,29 +4,25 @@ use super::Operation;
 use super::activation::activation_ps;
 use super::chunks::row_chunks;
 use super::geometry::{Epilogue, Scalar};
-use super::operation::operation;
-use super::slots::slots;
+use super::operation::{dims, operation};
 use crate::model::Activation;
-use serde::{Deserialize, Serialize};
 
 /// Numbers that a CPU's kernel keeps for each chunk of rows and channel: the rounded mean, what it was rounded by,
 /// and the squared deviations.
 pub const BATCH_NORM_MOMENTS: usize = 3;
 
-/// Training-mode batch normalisation of `x [rows, channels]`: statistics of the batch, running statistics updated in
-/// place with the unbiased variance: `running = (1 - momentum) running + momentum batch`. Where `residual [rows,
-/// channels]` is bound, it is added before the activation. `act` is applied last. `rows` is at least 2.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
-pub struct BatchNorm {
-    pub rows: usize,
-    pub channels: usize,
-    pub eps: Scalar,
-    pub momentum: Scalar,
-    pub act: Option<Activation>,
-}
-
-slots! {
-    pub mod batch_norm(op: BatchNorm) {
+operation! {
+    /// Training-mode batch normalisation of `x [rows, channels]`: statistics of the batch, running statistics updated
+    /// in place with the unbiased variance: `running = (1 - momentum) running + momentum batch`. Where `residual [rows,
+    /// channels]` is bound, it is added before the activation. `act` is applied last. `rows` is at least 2.
+    pub struct BatchNorm {
+        pub rows: usize,
+        pub channels: usize,
+        pub eps: Scalar,
+        pub momentum: Scalar,
+        pub act: Option<Activation>,
+    }
+    slots batch_norm(op) {
         X: in activation [op.rows * op.channels],
         GAMMA: in [op.channels],
         BETA: in [op.channels],
@@ -40,12 +36,9 @@ slots! {
         WORK: scratch,
         RESIDUAL: in activation [op.rows * op.channels] if OPTIONAL,
     }
-}
-
-operation! {
-    BatchNorm: batch_norm, "batch_norm", |op| {
+    "batch_norm" => {
         epilogue: Epilogue { act: op.act, ..Epilogue::default() },
-        dims: format!("rows={} channels={}", op.rows, op.channels),
+        dims: dims!(op: rows channels),
         flops: (7 * op.rows * op.channels) as u64,
         bytes_moved(elem): ((3 * op.rows * op.channels + 8 * op.channels) * elem) as u64,
         scratch_floats: BATCH_NORM_MOMENTS * row_chunks(op.rows, op.channels) * op.channels,
@@ -53,17 +46,10 @@ operation! {
     }
 }
 
-/// Evaluation-mode batch normalisation with the running statistics.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
-pub struct BatchNormEval {
-    pub rows: usize,
-    pub channels: usize,
-    pub eps: Scalar,
-    pub act: Option<Activation>,
-}
-
-slots! {
-    pub mod batch_norm_eval(op: BatchNormEval) {
+operation! {
+    /// Evaluation-mode batch normalisation with the running statistics.
+    pub struct BatchNormEval { pub rows: usize, pub channels: usize, pub eps: Scalar, pub act: Option<Activation> }
+    slots batch_norm_eval(op) {
         X: in activation [op.rows * op.channels],
         GAMMA: in [op.channels],
         BETA: in [op.channels],
@@ -71,31 +57,25 @@ slots! {
         RUNNING_VAR: in [op.channels],
         Y: out activation [op.rows * op.channels],
     }
-}
-
-operation! {
-    BatchNormEval: batch_norm_eval, "batch_norm_eval", |op| {
+    "batch_norm_eval" => {
         epilogue: Epilogue { act: op.act, ..Epilogue::default() },
-        dims: format!("rows={} channels={}", op.rows, op.channels),
+        dims: dims!(op: rows channels),
         flops: (3 * op.rows * op.channels) as u64,
-        bytes_moved(elem): ((2 * op.rows * op.channels + 4 * op.channels) * elem) as u64,
         in_place: &[(batch_norm_eval::X, batch_norm_eval::Y)],
         work_ps: op.rows * op.channels * (60 + op.act.map_or(0, activation_ps)),
     }
 }
 
-/// Gradients of training-mode batch normalisation: of its input, `gamma` and `beta`. With `act_grad`, `dy` is first
-/// multiplied by that function's derivative at `saved` (a function that keeps its output).
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
-pub struct BatchNormBwd {
-    pub rows: usize,
-    pub channels: usize,
-    pub act_grad: Option<Activation>,
-    pub accumulate: bool,
-}
-
-slots! {
-    pub mod batch_norm_bwd(op: BatchNormBwd) {
+operation! {
+    /// Gradients of training-mode batch normalisation: of its input, `gamma` and `beta`. With `act_grad`, `dy` is first
+    /// multiplied by that function's derivative at `saved` (a function that keeps its output).
+    pub struct BatchNormBwd {
+        pub rows: usize,
+        pub channels: usize,
+        pub act_grad: Option<Activation>,
+        pub accumulate: bool,
+    }
+    slots batch_norm_bwd(op) {
         DY: in activation [op.rows * op.channels],
         X: in activation [op.rows * op.channels],
         GAMMA: in [op.channels],
@@ -109,12 +89,9 @@ slots! {
         DBETA: out [op.channels],
         WORK: scratch,
     }
-}
-
-operation! {
-    BatchNormBwd: batch_norm_bwd, "batch_norm_bwd", |op| {
+    "batch_norm_bwd" => {
         epilogue: Epilogue { act_grad: op.act_grad, ..Epilogue::default() },
-        dims: format!("rows={} channels={}", op.rows, op.channels),
+        dims: dims!(op: rows channels),
         flops: (9 * op.rows * op.channels) as u64,
         bytes_moved(elem): {
             let passes = 5 + 2 * usize::from(op.act_grad.is_some());

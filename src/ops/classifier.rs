@@ -4,35 +4,32 @@ use super::Operation;
 use super::geometry::{Epilogue, Scalar, Trans};
 use super::operation::operation;
 use super::product::Gemm;
-use super::slots::slots;
 use super::softmax::softmax_ps;
-use serde::{Deserialize, Serialize};
 
-/// A last dense layer with its loss, and its gradients, `chunk` rows at a time, so that the scores of all rows are
-/// never there at once.
-///
-/// The scores are the product of `a [rows, features]` and `b [features, classes]`, or the transposed of
-/// `b [classes, features]` where `tied`, with `bias` where bound; `loss [1]` and `accuracy [1]` are those of
-/// `SoftmaxCeFused`. With `dlogits` as that operation has it, `dx [rows, features]` is the product of `dlogits` and `b`
-/// transposed, `dweight` that of `a` transposed and `dlogits` (where `tied`, the transposed of it), and `db [classes]`
-/// the sum of `dlogits` over rows. Where a gradient accumulates, it is added to what is there, chunk by chunk in order.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
-pub struct ClassifierCe {
-    pub rows: usize,
-    pub features: usize,
-    pub classes: usize,
-    pub smoothing: Scalar,
-    pub tied: bool,
-    pub bias: bool,
-    pub input_grad: bool,
-    pub accumulate: bool,
-    pub accumulate_bias: bool,
-    /// Rows whose scores are there at once; at least 1.
-    pub chunk: usize,
-}
-
-slots! {
-    pub mod classifier_ce(op: ClassifierCe) {
+operation! {
+    /// A last dense layer with its loss, and its gradients, `chunk` rows at a time, so that the scores of all rows are
+    /// never there at once.
+    ///
+    /// The scores are the product of `a [rows, features]` and `b [features, classes]`, or the transposed of `b
+    /// [classes, features]` where `tied`, with `bias` where bound; `loss [1]` and `accuracy [1]` are those of
+    /// `SoftmaxCeFused`. With `dlogits` as that operation has it, `dx [rows, features]` is the product of `dlogits` and
+    /// `b` transposed, `dweight` that of `a` transposed and `dlogits` (where `tied`, the transposed of it), and `db
+    /// [classes]` the sum of `dlogits` over rows. Where a gradient accumulates, it is added to what is there, chunk by
+    /// chunk in order.
+    pub struct ClassifierCe {
+        pub rows: usize,
+        pub features: usize,
+        pub classes: usize,
+        pub smoothing: Scalar,
+        pub tied: bool,
+        pub bias: bool,
+        pub input_grad: bool,
+        pub accumulate: bool,
+        pub accumulate_bias: bool,
+        /// Rows whose scores are there at once; at least 1.
+        pub chunk: usize,
+    }
+    slots classifier_ce(op) {
         A: in activation [op.rows * op.features],
         B: in [op.features * op.classes],
         BIAS: in [op.classes] if op.bias,
@@ -45,6 +42,29 @@ slots! {
         LOSS: out [1],
         ACCURACY: out [1] if OPTIONAL,
         WORK: scratch,
+    }
+    "classifier_ce" => {
+        dims: {
+            let Self { rows, features, classes, chunk, .. } = op;
+            format!("rows={rows} features={features} classes={classes} chunk={chunk}")
+        },
+        flops: op.least_flops() + (7 * op.rows * op.classes) as u64,
+        least_flops: 2 * op.multiplications() as u64,
+        bytes_moved(elem): {
+            let weight = op.features * op.classes;
+            let weights = weight * (2 + usize::from(op.accumulate)) + 2 * op.classes * usize::from(op.bias);
+            let inputs = op.rows * op.features * (1 + usize::from(op.input_grad));
+            ((weights + inputs + 2) * elem + op.rows * size_of::<i32>()) as u64
+        },
+        // The gradient of a chunk's input is written when nothing reads the chunk's input any more.
+        in_place: &[(classifier_ce::A, classifier_ce::DX)],
+        work_ps: {
+            /// What a core's multiply-add takes in a large product.
+            const MULTIPLY_PS: usize = 13;
+            op.multiplications() * MULTIPLY_PS + softmax_ps(op.rows, op.classes)
+        },
+        has_gpu_kernel: false,
+        weight: Some(classifier_ce::B),
     }
 }
 
@@ -93,32 +113,6 @@ impl ClassifierCe {
     /// Multiplications of all products.
     fn multiplications(&self) -> usize {
         self.rows * self.features * self.classes * if self.input_grad { 3 } else { 2 }
-    }
-}
-
-operation! {
-    ClassifierCe: classifier_ce, "classifier_ce", |op| {
-        dims: {
-            let Self { rows, features, classes, chunk, .. } = op;
-            format!("rows={rows} features={features} classes={classes} chunk={chunk}")
-        },
-        flops: op.least_flops() + (7 * op.rows * op.classes) as u64,
-        least_flops: 2 * op.multiplications() as u64,
-        bytes_moved(elem): {
-            let weight = op.features * op.classes;
-            let weights = weight * (2 + usize::from(op.accumulate)) + 2 * op.classes * usize::from(op.bias);
-            let inputs = op.rows * op.features * (1 + usize::from(op.input_grad));
-            ((weights + inputs + 2) * elem + op.rows * size_of::<i32>()) as u64
-        },
-        // The gradient of a chunk's input is written when nothing reads the chunk's input any more.
-        in_place: &[(classifier_ce::A, classifier_ce::DX)],
-        work_ps: {
-            /// What a core's multiply-add takes in a large product.
-            const MULTIPLY_PS: usize = 13;
-            op.multiplications() * MULTIPLY_PS + softmax_ps(op.rows, op.classes)
-        },
-        has_gpu_kernel: false,
-        weight: Some(classifier_ce::B),
     }
 }
 

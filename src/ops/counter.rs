@@ -2,7 +2,7 @@
 
 use super::Operation;
 use super::geometry::Scalar;
-use super::operation::operation;
+use super::operation::{dims, operation};
 use super::slots::slots;
 use serde::{Deserialize, Serialize};
 
@@ -31,51 +31,32 @@ operation! {
     }
 }
 
-/// `corr [2] = 1 / (1 - beta1^t), 1 / sqrt(1 - beta2^t)` with `t` the step of the counter, after `StepInc`, less the
-/// steps `skipped` for their overflow.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
-pub struct BiasCorr {
-    pub beta1: Scalar,
-    pub beta2: Scalar,
-}
-
-slots! {
-    pub mod bias_corr(op: BiasCorr) {
-        COUNTER: in [2],
-        CORR: out [2],
-        SKIPPED: in [1] if OPTIONAL,
-    }
-}
-
 operation! {
-    BiasCorr: bias_corr, "bias_corr", |op| {
+    /// `corr [2] = 1 / (1 - beta1^t), 1 / sqrt(1 - beta2^t)` with `t` the step of the counter, after `StepInc`, less
+    /// the steps `skipped` for their overflow.
+    pub struct BiasCorr { pub beta1: Scalar, pub beta2: Scalar }
+    slots bias_corr(op) { COUNTER: in [2], CORR: out [2], SKIPPED: in [1] if OPTIONAL }
+    "bias_corr" => {
         dims: String::new(),
         flops: 6,
         bytes_moved(elem): (2 * size_of::<i64>() + 2 * elem) as u64,
     }
 }
 
-/// Dynamic loss scaling over the flat gradient. `scaler [5]` holds the scale of the next step's loss, the steps since
-/// the last overflow, one over the scale of this step's gradients, 1 where this step overflowed, and the steps that
-/// did so far. An overflow halves the scale (not below 1), 2000 steps without one double it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
-pub struct ScaleUpdate {
-    pub len: usize,
-}
-
-slots! {
-    pub mod scale_update(op: ScaleUpdate) {
+operation! {
+    /// Dynamic loss scaling over the flat gradient. `scaler [5]` holds the scale of the next step's loss, the steps
+    /// since the last overflow, one over the scale of this step's gradients, 1 where this step overflowed, and the
+    /// steps that did so far. An overflow halves the scale (not below 1), 2000 steps without one double it.
+    pub struct ScaleUpdate { pub len: usize }
+    slots scale_update(op) {
         GRAD: in [op.len],
         SCALER_PREV: in [crate::ops::SCALER],
         SCALER: out [crate::ops::SCALER] if OPTIONAL,
         WORK: scratch,
         TICKET: in_out [1] if OPTIONAL,
     }
-}
-
-operation! {
-    ScaleUpdate: scale_update, "scale_update", |op| {
-        dims: format!("len={}", op.len),
+    "scale_update" => {
+        dims: dims!(op: len),
         flops: op.len as u64,
         bytes_moved(elem): {
             let _ = elem;

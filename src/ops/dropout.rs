@@ -2,9 +2,7 @@
 
 use super::Operation;
 use super::geometry::Scalar;
-use super::operation::operation;
-use super::slots::slots;
-use serde::{Deserialize, Serialize};
+use super::operation::{dims, operation};
 
 /// The smallest random number that keeps its element: `rate 2^32`, rounded up.
 #[must_use]
@@ -12,26 +10,17 @@ pub fn dropout_threshold(rate: f64) -> u32 {
     (rate * 4_294_967_296.0).ceil() as u32
 }
 
-/// `y = x * keep / (1 - rate)`; the bits of `keep` are drawn from (seed, stream, step counter) and kept in `mask`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
-pub struct Dropout {
-    pub len: usize,
-    pub rate: Scalar,
-    pub stream: u32,
-}
-
-slots! {
-    pub mod dropout(op: Dropout) {
+operation! {
+    /// `y = x * keep / (1 - rate)`; the bits of `keep` are drawn from (seed, stream, step counter) and kept in `mask`.
+    pub struct Dropout { pub len: usize, pub rate: Scalar, pub stream: u32 }
+    slots dropout(op) {
         X: in activation [op.len],
         COUNTER: in [2],
         Y: out activation [op.len],
         MASK: out [op.len.div_ceil(8)],
     }
-}
-
-operation! {
-    Dropout: dropout, "dropout", |op| {
-        dims: format!("len={}", op.len),
+    "dropout" => {
+        dims: dims!(op: len),
         flops: 2 * op.len as u64,
         bytes_moved(elem): (2 * op.len * elem + op.len.div_ceil(8)) as u64,
         in_place: &[(dropout::X, dropout::Y)],
@@ -39,25 +28,13 @@ operation! {
     }
 }
 
-/// `dx = dy * mask / (1 - rate)`, in place on `dy`. At rate 0 also the derivative of ReLU by
-/// [`SignBits`](super::SignBits).
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
-pub struct DropoutBwd {
-    pub len: usize,
-    pub rate: Scalar,
-}
-
-slots! {
-    pub mod dropout_bwd(op: DropoutBwd) {
-        DY: in activation [op.len],
-        MASK: in [op.len.div_ceil(8)],
-        DX: out activation [op.len],
-    }
-}
-
 operation! {
-    DropoutBwd: dropout_bwd, "dropout_bwd", |op| {
-        dims: format!("len={}", op.len),
+    /// `dx = dy * mask / (1 - rate)`, in place on `dy`. At rate 0 also the derivative of ReLU by
+    /// [`SignBits`](super::SignBits).
+    pub struct DropoutBwd { pub len: usize, pub rate: Scalar }
+    slots dropout_bwd(op) { DY: in activation [op.len], MASK: in [op.len.div_ceil(8)], DX: out activation [op.len] }
+    "dropout_bwd" => {
+        dims: dims!(op: len),
         flops: 2 * op.len as u64,
         bytes_moved(elem): (2 * op.len * elem + op.len.div_ceil(8)) as u64,
         in_place: &[(dropout_bwd::DY, dropout_bwd::DX)],

@@ -59,6 +59,23 @@ pub struct ConvGeometry {
 }
 
 impl ConvGeometry {
+    /// One image of one pixel, and a filter of one tap: what tests write other geometries from.
+    #[cfg(test)]
+    pub(crate) const UNIT: Self = Self {
+        n: 1,
+        h: 1,
+        w: 1,
+        c: 1,
+        f: 1,
+        kernel: [1; 2],
+        stride: [1; 2],
+        padding: [0; 2],
+        dilation: [1; 2],
+        groups: 1,
+        ho: 1,
+        wo: 1,
+    };
+
     /// Whether the padding is the same on both sides of each axis: the other one is then known from the output's size.
     #[must_use]
     pub fn is_padded_alike(&self) -> bool {

@@ -1,7 +1,8 @@
 //! Operations that put values beside each other, take parts of them, and multiply them element by element.
 
 use super::Operation;
-use super::operation::operation;
+use super::elementwise::pairwise;
+use super::operation::{dims, operation};
 use super::slots::slots;
 use serde::{Deserialize, Serialize};
 
@@ -60,24 +61,11 @@ operation! {
     }
 }
 
-/// `y [rows, width] = x [rows, cols]` from column `from` on.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
-pub struct Slice {
-    pub rows: usize,
-    pub cols: usize,
-    pub from: usize,
-    pub width: usize,
-}
-
-slots! {
-    pub mod slice(op: Slice) {
-        X: in activation [op.rows * op.cols],
-        Y: out activation [op.rows * op.width],
-    }
-}
-
 operation! {
-    Slice: slice, "slice", |op| {
+    /// `y [rows, width] = x [rows, cols]` from column `from` on.
+    pub struct Slice { pub rows: usize, pub cols: usize, pub from: usize, pub width: usize }
+    slots slice(op) { X: in activation [op.rows * op.cols], Y: out activation [op.rows * op.width] }
+    "slice" => {
         dims: format!("rows={} cols={}..{} of {}", op.rows, op.from, op.from + op.width, op.cols),
         flops: 0,
         bytes_moved(elem): (2 * op.rows * op.width * elem) as u64,
@@ -85,25 +73,7 @@ operation! {
     }
 }
 
-/// `y = a * b` for each element, in place on `a` or `b`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
-pub struct Multiply {
-    pub len: usize,
-}
-
-slots! {
-    pub mod multiply(op: Multiply) {
-        A: in activation [op.len],
-        B: in activation [op.len],
-        Y: out activation [op.len],
-    }
-}
-
-operation! {
-    Multiply: multiply, "multiply", |op| {
-        dims: format!("len={}", op.len),
-        flops: op.len as u64,
-        bytes_moved(elem): (3 * op.len * elem) as u64,
-        in_place: &[(multiply::A, multiply::Y), (multiply::B, multiply::Y)],
-    }
+pairwise! {
+    /// `y = a * b`, in place on `a` or `b`.
+    Multiply: multiply, "multiply"
 }

@@ -3,24 +3,20 @@
 use super::Operation;
 use super::chunks::row_chunks;
 use super::geometry::Scalar;
-use super::operation::operation;
-use super::slots::slots;
-use serde::{Deserialize, Serialize};
+use super::operation::{dims, operation};
 
-/// Normalisation of each row of `x [rows, cols]` with biased variance, then `gamma`, `beta [cols]`; where `rms`, each
-/// row is divided by its root mean square, then `gamma`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
-pub struct LayerNorm {
-    pub rows: usize,
-    pub cols: usize,
-    pub eps: Scalar,
-    /// Whether rows are not centred: there is neither a mean nor a shift.
-    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
-    pub rms: bool,
-}
-
-slots! {
-    pub mod layer_norm(op: LayerNorm) {
+operation! {
+    /// Normalisation of each row of `x [rows, cols]` with biased variance, then `gamma`, `beta [cols]`; where `rms`,
+    /// each row is divided by its root mean square, then `gamma`.
+    pub struct LayerNorm {
+        pub rows: usize,
+        pub cols: usize,
+        pub eps: Scalar,
+        /// Whether rows are not centred: there is neither a mean nor a shift.
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        pub rms: bool,
+    }
+    slots layer_norm(op) {
         X: in activation [op.rows * op.cols],
         GAMMA: in [op.cols],
         BETA: in [op.cols] if !op.rms,
@@ -28,42 +24,25 @@ slots! {
         MEAN: out [op.rows] if !op.rms,
         RSTD: out [op.rows],
     }
-}
-
-operation! {
-    LayerNorm: layer_norm, if op.rms { "rms_norm" } else { "layer_norm" }, |op| {
-        dims: format!("rows={} cols={}", op.rows, op.cols),
+    if op.rms { "rms_norm" } else { "layer_norm" } => {
+        dims: dims!(op: rows cols),
         flops: ((if op.rms { 4 } else { 7 }) * op.rows * op.cols) as u64,
-        bytes_moved(elem): {
-            let vectors = if op.rms { 1 } else { 2 };
-            ((2 * op.rows * op.cols + vectors * (op.cols + op.rows)) * elem) as u64
-        },
         work_ps: row_norm_ps(op.rows, op.cols),
     }
 }
 
-/// Gradients of [`LayerNorm`]: of its input, `gamma` and `beta`. Where `residual [rows, cols]` is bound, which only
-/// kernels for GPUs know, it is added to that of the input.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
-pub struct LayerNormBwd {
-    pub rows: usize,
-    pub cols: usize,
-    pub accumulate: bool,
-    /// As in [`LayerNorm`].
-    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
-    pub rms: bool,
-}
-
-impl LayerNormBwd {
-    /// Parameters whose gradients are computed.
-    #[must_use]
-    pub const fn parameters(&self) -> usize {
-        if self.rms { 1 } else { 2 }
+operation! {
+    /// Gradients of [`LayerNorm`]: of its input, `gamma` and `beta`. Where `residual [rows, cols]` is bound, which only
+    /// kernels for GPUs know, it is added to that of the input.
+    pub struct LayerNormBwd {
+        pub rows: usize,
+        pub cols: usize,
+        pub accumulate: bool,
+        /// As in [`LayerNorm`].
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        pub rms: bool,
     }
-}
-
-slots! {
-    pub mod layer_norm_bwd(op: LayerNormBwd) {
+    slots layer_norm_bwd(op) {
         DY: in activation [op.rows * op.cols],
         X: in activation [op.rows * op.cols],
         GAMMA: in [op.cols],
@@ -77,19 +56,19 @@ slots! {
         WORK: scratch,
         RESIDUAL: in activation [op.rows * op.cols] if OPTIONAL,
     }
-}
-
-operation! {
-    LayerNormBwd: layer_norm_bwd, if op.rms { "rms_norm_bwd" } else { "layer_norm_bwd" }, |op| {
-        dims: format!("rows={} cols={}", op.rows, op.cols),
+    if op.rms { "rms_norm_bwd" } else { "layer_norm_bwd" } => {
+        dims: dims!(op: rows cols),
         flops: ((if op.rms { 9 } else { 13 }) * op.rows * op.cols) as u64,
-        bytes_moved(elem): {
-            let parameters = op.parameters();
-            let vectors = 1 + parameters * (1 + usize::from(op.accumulate));
-            ((3 * op.rows * op.cols + vectors * op.cols + parameters * op.rows) * elem) as u64
-        },
         scratch_floats: op.parameters() * row_chunks(op.rows, op.cols) * op.cols,
         work_ps: row_norm_ps(op.rows, op.cols),
+    }
+}
+
+impl LayerNormBwd {
+    /// Parameters whose gradients are computed.
+    #[must_use]
+    pub const fn parameters(&self) -> usize {
+        if self.rms { 1 } else { 2 }
     }
 }
 

@@ -2,31 +2,23 @@
 
 use super::Operation;
 use super::geometry::Segment;
-use super::operation::operation;
+use super::operation::{dims, operation};
 use super::slots::slots;
 use serde::{Deserialize, Serialize};
 
-/// `update_max [1]` = largest of the segments', `grad_norm [1]` = square root of the sum of the squares of the
-/// segments' `grad_norm_seg`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
-pub struct UpdateMetrics {
-    pub segments: usize,
-}
-
-slots! {
-    pub mod update_metrics(op: UpdateMetrics) {
+operation! {
+    /// `update_max [1]` = largest of the segments', `grad_norm [1]` = square root of the sum of the squares of the
+    /// segments' `grad_norm_seg`.
+    pub struct UpdateMetrics { pub segments: usize }
+    slots update_metrics(op) {
         UPDATE_MAX_SEG: in [op.segments],
         GRAD_NORM_SEG: in [op.segments],
         UPDATE_MAX: out [1],
         GRAD_NORM: out [1],
     }
-}
-
-operation! {
-    UpdateMetrics: update_metrics, "update_metrics", |op| {
-        dims: format!("segments={}", op.segments),
+    "update_metrics" => {
+        dims: dims!(op: segments),
         flops: 2 * op.segments as u64,
-        bytes_moved(elem): ((2 * op.segments + 2) * elem) as u64,
     }
 }
 

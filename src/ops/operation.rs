@@ -51,8 +51,12 @@ pub trait Operation {
     }
 
     /// The bytes that it has to read and write when each of its arguments is touched once, with reals of `elem` bytes
-    /// and every optional output bound.
-    fn bytes_moved(&self, elem: usize) -> u64;
+    /// and every optional output bound. An operation says it where not all arguments that it needs are such reals, or
+    /// where some are touched in part or more than once.
+    fn bytes_moved(&self, elem: usize) -> u64 {
+        let needed = (0..self.slots().len()).filter(|&slot| self.is_needed(slot));
+        (needed.filter_map(|slot| self.extent(slot)).sum::<usize>() * elem) as u64
+    }
 
     /// The bytes that it must touch of an argument of `len` elements of `elem` bytes.
     fn least_bytes(&self, slot: usize, len: usize, elem: usize) -> u64 {
@@ -156,19 +160,41 @@ impl dyn Operation + '_ {
     }
 }
 
-/// Describes an operation by a table: its type, its table of slots, its name, and what [`Operation`] asks about it, one
-/// answer a row. What has a usual answer may be left out.
+/// Declares an operation by a table: its type, its slots (see [`slots!`](super::slots::slots)), its name, and what
+/// [`Operation`] asks about it, one answer a row. What has a usual answer may be left out.
 ///
 /// ```text
 /// operation! {
-///     Add: add, "add", |op| {
-///         dims: format!("len={}", op.len),
+///     /// `y = a + b`, in place on `a`.
+///     pub struct Add { pub len: usize }
+///     slots add(op) { A: in activation [op.len], B: in activation [op.len], Y: out activation [op.len] }
+///     "add" => {
+///         dims: dims!(op: len),
 ///         flops: op.len as u64,
-///         bytes_moved(elem): (3 * op.len * elem) as u64,
+///         in_place: &[(add::A, add::Y), (add::B, add::Y)],
 ///     }
 /// }
 /// ```
+///
+/// An operation whose type cannot be copied, or whose slots are those of others, declares these by itself and then
+/// `operation! { Concat: concat, "concat", |op| { .. } }`.
 macro_rules! operation {
+    (
+        $(#[$doc:meta])*
+        pub struct $Op:ident { $($(#[$attribute:meta])* pub $field:ident: $Field:ty),* $(,)? }
+        slots $table:ident($op:ident) { $($slots:tt)+ }
+        $name:expr => { $($row:ident $(($($arg:ident),+))?: $answer:expr,)* }
+    ) => {
+        $(#[$doc])*
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize)]
+        pub struct $Op {
+            $($(#[$attribute])* pub $field: $Field),*
+        }
+
+        crate::ops::slots::slots! { pub mod $table($op: $Op) { $($slots)+ } }
+
+        operation! { $Op: $table, $name, |$op| { $($row $(($($arg),+))?: $answer,)* } }
+    };
     ($Op:ident: $table:ident, $name:expr, |$op:ident| {
         $($row:ident $(($($arg:ident),+))?: $answer:expr,)+
     }) => {
@@ -207,3 +233,11 @@ macro_rules! operation {
     (@step_parts $($row:tt)+) => { operation!(@fn step_parts -> usize; $($row)+); };
 }
 pub(super) use operation;
+
+/// `dims!(op: rows cols)` is `rows=3 cols=5`, by the fields of an operation.
+macro_rules! dims {
+    ($op:ident: $($field:ident)+) => {
+        [$(format!(concat!(stringify!($field), "={}"), $op.$field)),+].join(" ")
+    };
+}
+pub(super) use dims;

@@ -2,172 +2,102 @@
 
 use super::Operation;
 use super::geometry::PoolGeometry;
-use super::operation::operation;
-use super::slots::slots;
+use super::operation::{dims, operation};
 use super::windows::{Windows, touched_bytes};
-use serde::{Deserialize, Serialize};
 
-/// Maximum over windows (padding counts as minus infinity); `index` holds the position inside the window, row by row:
-/// the first of equals, NaN wins. `u8` for windows up to 256, `u16` above.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
-pub struct MaxPool {
-    pub geometry: PoolGeometry,
-}
-
-slots! {
-    pub mod max_pool(op: MaxPool) {
+operation! {
+    /// Maximum over windows (padding counts as minus infinity); `index` holds the position inside the window, row by
+    /// row: the first of equals, NaN wins. `u8` for windows up to 256, `u16` above.
+    pub struct MaxPool { pub geometry: PoolGeometry }
+    slots max_pool(op) {
         X: in activation [op.geometry.inputs()],
         Y: out activation [op.geometry.outputs()],
         INDEX: out [op.geometry.outputs()] if OPTIONAL,
     }
-}
-
-operation! {
-    MaxPool: max_pool, "max_pool", |op| {
+    "max_pool" => {
         dims: pool_dims(&op.geometry),
         flops: op.geometry.reads() as u64,
-        bytes_moved(elem): {
-            let g = &op.geometry;
-            (g.inputs() * elem + g.outputs() * (elem + g.index_bytes())) as u64
-        },
-        least_bytes(slot, len, elem): {
-            let all = (len * elem) as u64;
-            if slot == max_pool::X { touched_bytes(all, Windows::of_pool(&op.geometry)) } else { all }
-        },
+        bytes_moved(elem): indexed_bytes(&op.geometry, elem),
+        least_bytes(slot, len, elem): pooled_bytes(&op.geometry, slot == max_pool::X, len * elem),
         work_ps: pool_ps(&op.geometry, 3_000),
     }
 }
 
-/// Gradient of the maximum pooling's input: each window's gradient goes to its maximum.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
-pub struct MaxPoolBwd {
-    pub geometry: PoolGeometry,
-}
-
-slots! {
-    pub mod max_pool_bwd(op: MaxPoolBwd) {
+operation! {
+    /// Gradient of the maximum pooling's input: each window's gradient goes to its maximum.
+    pub struct MaxPoolBwd { pub geometry: PoolGeometry }
+    slots max_pool_bwd(op) {
         DY: in activation [op.geometry.outputs()],
         INDEX: in [op.geometry.outputs()],
         DX: out activation [op.geometry.inputs()],
     }
-}
-
-operation! {
-    MaxPoolBwd: max_pool_bwd, "max_pool_bwd", |op| {
+    "max_pool_bwd" => {
         dims: pool_dims(&op.geometry),
         flops: op.geometry.outputs() as u64,
-        bytes_moved(elem): {
-            let g = &op.geometry;
-            (g.inputs() * elem + g.outputs() * (elem + g.index_bytes())) as u64
-        },
+        bytes_moved(elem): indexed_bytes(&op.geometry, elem),
         work_ps: pool_ps(&op.geometry, 4_000),
     }
 }
 
-/// Mean over windows; padding counts as zeros and in the divisor.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
-pub struct AvgPool {
-    pub geometry: PoolGeometry,
-}
-
-slots! {
-    pub mod avg_pool(op: AvgPool) {
+operation! {
+    /// Mean over windows; padding counts as zeros and in the divisor.
+    pub struct AvgPool { pub geometry: PoolGeometry }
+    slots avg_pool(op) {
         X: in activation [op.geometry.inputs()],
         Y: out activation [op.geometry.outputs()],
         WORK: scratch,
     }
-}
-
-operation! {
-    AvgPool: avg_pool, "avg_pool", |op| {
+    "avg_pool" => {
         dims: pool_dims(&op.geometry),
         flops: op.geometry.reads() as u64,
-        bytes_moved(elem): {
-            let g = &op.geometry;
-            ((g.inputs() + g.outputs()) * elem) as u64
-        },
-        least_bytes(slot, len, elem): {
-            let all = (len * elem) as u64;
-            if slot == avg_pool::X { touched_bytes(all, Windows::of_pool(&op.geometry)) } else { all }
-        },
+        least_bytes(slot, len, elem): pooled_bytes(&op.geometry, slot == avg_pool::X, len * elem),
         work_ps: pool_ps(&op.geometry, 3_000),
     }
 }
 
-/// Gradient of the mean pooling's input.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
-pub struct AvgPoolBwd {
-    pub geometry: PoolGeometry,
-}
-
-slots! {
-    pub mod avg_pool_bwd(op: AvgPoolBwd) {
-        DY: in activation [op.geometry.outputs()],
-        DX: out activation [op.geometry.inputs()],
-    }
-}
-
 operation! {
-    AvgPoolBwd: avg_pool_bwd, "avg_pool_bwd", |op| {
+    /// Gradient of the mean pooling's input.
+    pub struct AvgPoolBwd { pub geometry: PoolGeometry }
+    slots avg_pool_bwd(op) { DY: in activation [op.geometry.outputs()], DX: out activation [op.geometry.inputs()] }
+    "avg_pool_bwd" => {
         dims: pool_dims(&op.geometry),
         flops: op.geometry.reads() as u64,
-        bytes_moved(elem): {
-            let g = &op.geometry;
-            ((g.inputs() + g.outputs()) * elem) as u64
-        },
         work_ps: pool_ps(&op.geometry, 4_000),
     }
 }
 
-/// `y [n, c] = mean over hw of x [n, hw, c]`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
-pub struct GlobalAvgPool {
-    pub n: usize,
-    pub hw: usize,
-    pub c: usize,
-}
-
-slots! {
-    pub mod global_avg_pool(op: GlobalAvgPool) {
-        X: in activation [op.n * op.hw * op.c],
-        Y: out activation [op.n * op.c],
-        WORK: scratch,
-    }
-}
-
 operation! {
-    GlobalAvgPool: global_avg_pool, "global_avg_pool", |op| {
-        dims: format!("n={} hw={} c={}", op.n, op.hw, op.c),
+    /// `y [n, c] = mean over hw of x [n, hw, c]`.
+    pub struct GlobalAvgPool { pub n: usize, pub hw: usize, pub c: usize }
+    slots global_avg_pool(op) { X: in activation [op.n * op.hw * op.c], Y: out activation [op.n * op.c], WORK: scratch }
+    "global_avg_pool" => {
+        dims: dims!(op: n hw c),
         flops: (op.n * op.hw * op.c) as u64,
-        bytes_moved(elem): (op.n * op.c * (op.hw + 1) * elem) as u64,
-    }
-}
-
-/// Gradient of the global mean's input.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
-pub struct GlobalAvgPoolBwd {
-    pub n: usize,
-    pub hw: usize,
-    pub c: usize,
-}
-
-slots! {
-    pub mod global_avg_pool_bwd(op: GlobalAvgPoolBwd) {
-        DY: in activation [op.n * op.c],
-        DX: out activation [op.n * op.hw * op.c],
     }
 }
 
 operation! {
-    GlobalAvgPoolBwd: global_avg_pool_bwd, "global_avg_pool_bwd", |op| {
-        dims: format!("n={} hw={} c={}", op.n, op.hw, op.c),
+    /// Gradient of the global mean's input.
+    pub struct GlobalAvgPoolBwd { pub n: usize, pub hw: usize, pub c: usize }
+    slots global_avg_pool_bwd(op) { DY: in activation [op.n * op.c], DX: out activation [op.n * op.hw * op.c] }
+    "global_avg_pool_bwd" => {
+        dims: dims!(op: n hw c),
         flops: (op.n * op.c) as u64,
-        bytes_moved(elem): (op.n * op.c * (op.hw + 1) * elem) as u64,
     }
 }
 
 fn pool_dims(g: &PoolGeometry) -> String {
     format!("{}x{}x{}x{} {}x{} -> {}x{}", g.n, g.h, g.w, g.c, g.size[0], g.size[1], g.ho, g.wo)
+}
+
+/// Bytes of the input, the output and the index of a maximum pooling.
+fn indexed_bytes(g: &PoolGeometry, elem: usize) -> u64 {
+    (g.inputs() * elem + g.outputs() * (elem + g.index_bytes())) as u64
+}
+
+/// The bytes of an argument that a pooling must touch: of its input those that a window reaches.
+fn pooled_bytes(g: &PoolGeometry, is_input: bool, bytes: usize) -> u64 {
+    if is_input { touched_bytes(bytes as u64, Windows::of_pool(g)) } else { bytes as u64 }
 }
 
 /// Picoseconds of a pooling: those given and 1,000 for each position of the window, for each output and 16 channels.

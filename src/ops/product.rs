@@ -94,11 +94,6 @@ operation! {
         dims: format!("m={} n={} k={}", op.m, op.n, op.k),
         flops: (2 * op.m * op.n * op.k) as u64,
         least_flops: op.flops(),
-        bytes_moved(elem): {
-            let [a, b, c] = op.lens();
-            let result = (1 + usize::from(op.accumulate)) * c;
-            ((a + b + result + epilogue_elements(&op.epilogue, op.m, op.n)) * elem) as u64
-        },
         weight: (op.trans != Trans::Tn).then_some(product::B),
         is_activation(slot): match slot {
             product::A | product::SAVED | product::Z => true,
@@ -109,9 +104,32 @@ operation! {
     }
 }
 
-/// As `operation!`, with the answers that all convolutions share.
+/// As `operation!`, with the answers that all convolutions share; before them, which of input, weight and output are the
+/// two factors and the result, and whether the result is added to what is there.
 macro_rules! convolution {
-    ($Op:ident: $name:literal, |$op:ident| { $($rows:tt)+ }) => {
+    (
+        $Op:ident: $name:literal, |$x:ident, $weight:ident, $y:ident| $lens:expr, |$op:ident| {
+            accumulates: $accumulates:expr,
+            $($rows:tt)+
+        }
+    ) => {
+        impl Product for $Op {
+            fn lens(&self) -> [usize; 3] {
+                let [$x, $weight, $y] = self.geometry.elements();
+                $lens
+            }
+
+            fn columns(&self) -> usize {
+                self.geometry.f
+            }
+
+            fn accumulates(&self) -> bool {
+                let $op = self;
+                let _ = $op;
+                $accumulates
+            }
+        }
+
         operation! {
             $Op: product, $name, |$op| {
                 dims: conv_dims(&$op.geometry),
@@ -124,84 +142,31 @@ macro_rules! convolution {
     };
 }
 
-impl Product for Conv2d {
-    fn lens(&self) -> [usize; 3] {
-        let [x, weight, y] = self.geometry.elements();
-        [x, weight, y]
-    }
-
-    fn columns(&self) -> usize {
-        self.geometry.f
-    }
-}
-
 convolution! {
-    Conv2d: "conv2d", |op| {
+    Conv2d: "conv2d", |x, weight, y| [x, weight, y], |op| {
+        accumulates: false,
         epilogue: op.epilogue,
-        bytes_moved(elem): {
-            let g = &op.geometry;
-            let beside = epilogue_elements(&op.epilogue, g.n * g.ho * g.wo, g.f);
-            ((g.elements().iter().sum::<usize>() + beside) * elem) as u64
-        },
         least_bytes(slot, len, elem): conv_input_bytes(&op.geometry, slot, (len * elem) as u64),
         weight: Some(product::B),
         is_activation(slot): matches!(slot, product::A | product::SAVED | product::Z | product::C),
     }
 }
 
-impl Product for Conv2dBwdX {
-    fn lens(&self) -> [usize; 3] {
-        let [x, weight, y] = self.geometry.elements();
-        [y, weight, x]
-    }
-
-    fn columns(&self) -> usize {
-        self.geometry.f
-    }
-}
-
 convolution! {
-    Conv2dBwdX: "conv2d_bwd_x", |op| {
+    Conv2dBwdX: "conv2d_bwd_x", |x, weight, y| [y, weight, x], |op| {
+        accumulates: false,
         epilogue: op.epilogue,
-        bytes_moved(elem): {
-            let g = &op.geometry;
-            let beside = epilogue_elements(&op.epilogue, g.n * g.h * g.w, g.c);
-            ((g.elements().iter().sum::<usize>() + beside) * elem) as u64
-        },
         weight: Some(product::B),
         is_activation(slot): matches!(slot, product::A | product::SAVED | product::Z | product::C),
     }
 }
 
-impl Product for Conv2dBwdW {
-    fn lens(&self) -> [usize; 3] {
-        let [x, weight, y] = self.geometry.elements();
-        [x, y, weight]
-    }
-
-    fn columns(&self) -> usize {
-        self.geometry.f
-    }
-
-    fn accumulates(&self) -> bool {
-        self.accumulate
-    }
-}
-
 convolution! {
-    Conv2dBwdW: "conv2d_bwd_w", |op| {
-        bytes_moved(elem): {
-            let [x, weight, y] = op.geometry.elements();
-            ((x + weight * (1 + usize::from(op.accumulate)) + y) * elem) as u64
-        },
+    Conv2dBwdW: "conv2d_bwd_w", |x, weight, y| [x, y, weight], |op| {
+        accumulates: op.accumulate,
         least_bytes(slot, len, elem): conv_input_bytes(&op.geometry, slot, (len * elem) as u64),
         is_activation(slot): matches!(slot, product::A | product::B),
     }
-}
-
-/// Elements that an epilogue moves besides the result, for a result of `rows` by `cols`.
-fn epilogue_elements(e: &Epilogue, rows: usize, cols: usize) -> usize {
-    usize::from(e.bias) * cols + (usize::from(e.save_z) + usize::from(e.act_grad.is_some())) * rows * cols
 }
 
 fn conv_dims(g: &ConvGeometry) -> String {

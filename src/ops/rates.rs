@@ -53,36 +53,31 @@ operation! {
     }
 }
 
-/// `rates [2] = rate of this step, weight decay`, from `hyper [2]`, the base rate and the decay, by a schedule over the
-/// step of `counter` and the `steps` of the run. Where `clip_norm` is not zero, a third value is what gradients are
-/// multiplied by: `min(1, clip_norm / (norm + 1e-6))` with the norm of all segments; NaN where that is NaN. Where the
-/// gradient is the sum of several `batches`, that value is there in any case and divided by their number.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
-pub struct UpdateRates {
-    pub schedule: ScheduleKind,
-    pub warmup: usize,
-    #[serde(rename = "final")]
-    pub last: Scalar,
-    pub every: usize,
-    pub factor: Scalar,
-    pub clip_norm: Scalar,
-    pub segments: usize,
-    #[serde(default = "one", skip_serializing_if = "is_one")]
-    pub batches: usize,
-}
-
-slots! {
-    pub mod update_rates(op: UpdateRates) {
+operation! {
+    /// `rates [2] = rate of this step, weight decay`, from `hyper [2]`, the base rate and the decay, by a schedule over
+    /// the step of `counter` and the `steps` of the run. Where `clip_norm` is not zero, a third value is what gradients
+    /// are multiplied by: `min(1, clip_norm / (norm + 1e-6))` with the norm of all segments; NaN where that is NaN.
+    /// Where the gradient is the sum of several `batches`, that value is there in any case and divided by their number.
+    pub struct UpdateRates {
+        pub schedule: ScheduleKind,
+        pub warmup: usize,
+        #[serde(rename = "final")]
+        pub last: Scalar,
+        pub every: usize,
+        pub factor: Scalar,
+        pub clip_norm: Scalar,
+        pub segments: usize,
+        #[serde(default = "one", skip_serializing_if = "is_one")]
+        pub batches: usize,
+    }
+    slots update_rates(op) {
         HYPER: in [2],
         COUNTER: in [2] if !op.schedule().is_constant(),
         STEPS: in [1] if op.schedule.has_end(),
         GRAD_NORM_SEG: in [op.segments] if op.clips(),
         RATES: out [op.rates()],
     }
-}
-
-operation! {
-    UpdateRates: update_rates, "update_rates", |op| {
+    "update_rates" => {
         dims: match op.clips() {
             true => format!("{} segments={}", op.schedule.name(), op.segments),
             false => op.schedule.name().to_owned(),

@@ -2,35 +2,25 @@
 
 use super::Operation;
 use super::geometry::Scalar;
-use super::operation::operation;
+use super::operation::{dims, operation};
 use super::rates::{is_one, one};
-use super::slots::slots;
 use crate::model::Activation;
-use serde::{Deserialize, Serialize};
 
 /// Bytes of a label.
 const LABEL_BYTES: usize = size_of::<i32>();
 
-/// Row-wise softmax and cross entropy: `row_loss [rows]` and `probs [rows, classes]` (may be in place on the logits).
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
-pub struct SoftmaxCe {
-    pub rows: usize,
-    pub classes: usize,
-    pub smoothing: Scalar,
-}
-
-slots! {
-    pub mod softmax_ce(op: SoftmaxCe) {
+operation! {
+    /// Row-wise softmax and cross entropy: `row_loss [rows]` and `probs [rows, classes]` (may be in place on the
+    /// logits).
+    pub struct SoftmaxCe { pub rows: usize, pub classes: usize, pub smoothing: Scalar }
+    slots softmax_ce(op) {
         LOGITS: in activation [op.rows * op.classes],
         LABELS: in [op.rows],
         ROW_LOSS: out [op.rows],
         PROBS: out activation [op.rows * op.classes],
     }
-}
-
-operation! {
-    SoftmaxCe: softmax_ce, "softmax_ce", |op| {
-        dims: format!("rows={} classes={}", op.rows, op.classes),
+    "softmax_ce" => {
+        dims: dims!(op: rows classes),
         flops: (5 * op.rows * op.classes) as u64,
         bytes_moved(elem): ((2 * op.rows * op.classes + op.rows) * elem + op.rows * LABEL_BYTES) as u64,
         in_place: &[(softmax_ce::LOGITS, softmax_ce::PROBS)],
@@ -38,46 +28,35 @@ operation! {
     }
 }
 
-/// `dlogits = (probs - target) / rows`, in place on `probs`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
-pub struct SoftmaxCeGrad {
-    pub rows: usize,
-    pub classes: usize,
-    pub smoothing: Scalar,
-}
-
-slots! {
-    pub mod softmax_ce_grad(op: SoftmaxCeGrad) {
+operation! {
+    /// `dlogits = (probs - target) / rows`, in place on `probs`.
+    pub struct SoftmaxCeGrad { pub rows: usize, pub classes: usize, pub smoothing: Scalar }
+    slots softmax_ce_grad(op) {
         PROBS: in activation [op.rows * op.classes],
         LABELS: in [op.rows],
         DLOGITS: out activation [op.rows * op.classes],
         SCALE: in [1] if OPTIONAL,
     }
-}
-
-operation! {
-    SoftmaxCeGrad: softmax_ce_grad, "softmax_ce_grad", |op| {
-        dims: format!("rows={} classes={}", op.rows, op.classes),
+    "softmax_ce_grad" => {
+        dims: dims!(op: rows classes),
         flops: (2 * op.rows * op.classes) as u64,
         bytes_moved(elem): (2 * op.rows * op.classes * elem + op.rows * LABEL_BYTES) as u64,
         in_place: &[(softmax_ce_grad::PROBS, softmax_ce_grad::DLOGITS)],
     }
 }
 
-/// The four operations above in one pass: `loss [1]`, `accuracy [1]` (where bound) and `dlogits` in place on the
-/// logits (where bound).
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
-pub struct SoftmaxCeFused {
-    pub rows: usize,
-    pub classes: usize,
-    pub smoothing: Scalar,
-    /// How many parts of as many rows a batch has: `dlogits` is divided by the rows of all of them.
-    #[serde(default = "one", skip_serializing_if = "is_one")]
-    pub parts: usize,
-}
-
-slots! {
-    pub mod softmax_ce_fused(op: SoftmaxCeFused) {
+operation! {
+    /// The four operations above in one pass: `loss [1]`, `accuracy [1]` (where bound) and `dlogits` in place on the
+    /// logits (where bound).
+    pub struct SoftmaxCeFused {
+        pub rows: usize,
+        pub classes: usize,
+        pub smoothing: Scalar,
+        /// How many parts of as many rows a batch has: `dlogits` is divided by the rows of all of them.
+        #[serde(default = "one", skip_serializing_if = "is_one")]
+        pub parts: usize,
+    }
+    slots softmax_ce_fused(op) {
         LOGITS: in activation [op.rows * op.classes],
         LABELS: in [op.rows],
         DLOGITS: out activation [op.rows * op.classes],
@@ -87,13 +66,10 @@ slots! {
         SCALE: in [1] if OPTIONAL,
         TICKET: in_out [1] if OPTIONAL,
     }
-}
-
-operation! {
-    SoftmaxCeFused: softmax_ce_fused, "softmax_ce_fused", |op| {
+    "softmax_ce_fused" => {
         dims: match op.parts {
-            1 => format!("rows={} classes={}", op.rows, op.classes),
-            parts => format!("rows={} classes={} parts={parts}", op.rows, op.classes),
+            1 => dims!(op: rows classes),
+            _ => dims!(op: rows classes parts),
         },
         flops: (7 * op.rows * op.classes) as u64,
         bytes_moved(elem): ((2 * op.rows * op.classes + 2) * elem + op.rows * LABEL_BYTES) as u64,
@@ -103,26 +79,24 @@ operation! {
     }
 }
 
-/// A last dense layer of few classes with its loss, up to the gradient of its input, a row at a time. The scores are
-/// the product of `a [rows, features]` and `b [features, classes]`, with `bias` where bound; `row_loss [rows]` and
-/// `row_right [rows]` (1 where the largest score is at the label); `dlogits`, as `SoftmaxCeGrad` has it, and `dx
-/// [rows, features]`, its product with `b` transposed, times the derivative of `act_grad` at `saved`, which is `a`
-/// itself where `saved_is_input`, over `1 - dropout`: `a` may have gone through ReLU and then dropout at that rate,
-/// and is zero where either made it so.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
-pub struct DenseCe {
-    pub rows: usize,
-    pub features: usize,
-    pub classes: usize,
-    pub smoothing: Scalar,
-    pub bias: bool,
-    pub act_grad: Option<Activation>,
-    pub saved_is_input: bool,
-    pub dropout: Scalar,
-}
-
-slots! {
-    pub mod dense_ce(op: DenseCe) {
+operation! {
+    /// A last dense layer of few classes with its loss, up to the gradient of its input, a row at a time. The scores
+    /// are the product of `a [rows, features]` and `b [features, classes]`, with `bias` where bound; `row_loss [rows]`
+    /// and `row_right [rows]` (1 where the largest score is at the label); `dlogits`, as `SoftmaxCeGrad` has it, and
+    /// `dx [rows, features]`, its product with `b` transposed, times the derivative of `act_grad` at `saved`, which is
+    /// `a` itself where `saved_is_input`, over `1 - dropout`: `a` may have gone through ReLU and then dropout at that
+    /// rate, and is zero where either made it so.
+    pub struct DenseCe {
+        pub rows: usize,
+        pub features: usize,
+        pub classes: usize,
+        pub smoothing: Scalar,
+        pub bias: bool,
+        pub act_grad: Option<Activation>,
+        pub saved_is_input: bool,
+        pub dropout: Scalar,
+    }
+    slots dense_ce(op) {
         A: in activation [op.rows * op.features],
         B: in activation [op.features * op.classes],
         BIAS: in [op.classes] if op.bias,
@@ -134,11 +108,8 @@ slots! {
         ROW_RIGHT: out [op.rows],
         DX: out activation [op.rows * op.features],
     }
-}
-
-operation! {
-    DenseCe: dense_ce, "dense_ce", |op| {
-        dims: format!("rows={} features={} classes={}", op.rows, op.features, op.classes),
+    "dense_ce" => {
+        dims: dims!(op: rows features classes),
         flops: op.least_flops() + (7 * op.rows * op.classes) as u64,
         bytes_moved(elem): {
             let reals = 2 * op.rows * op.features + op.features * op.classes + op.rows * op.classes;

@@ -28,16 +28,11 @@ pub struct UpdateSlots {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct StepOptions {
     /// Whether `hyper` has a third value that gradients are multiplied by.
-    #[serde(default, skip_serializing_if = "is_false")]
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub clipped: bool,
     /// The segments, by number, whose parameters do not decay.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub exempt: Vec<usize>,
-}
-
-#[allow(clippy::trivially_copy_pass_by_ref, reason = "serde hands out references")]
-fn is_false(flag: &bool) -> bool {
-    !flag
 }
 
 impl StepOptions {

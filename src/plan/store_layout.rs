@@ -3,8 +3,8 @@
 //! A [`StoreLayout`] is made once for a model and its optimizer, from the plan of its training step. Every other step
 //! over these parameters (an evaluation, another batch size) finds its parameters and state in it by key and size.
 
-use super::BindingPlan;
-use super::state::StateKey;
+use super::state::{StateKey, StateKind};
+use super::{ALIGN, BindingPlan};
 use crate::tensor::Bytes;
 use std::collections::HashMap;
 use thiserror::Error;
@@ -33,6 +33,8 @@ pub struct StoreSlot {
 pub struct StoreLayout {
     slots: Vec<StoreSlot>,
     by_key: HashMap<StateKey, usize>,
+    /// The first byte of each counter that no plan has asked for yet.
+    spare_tickets: Vec<u64>,
     bytes: u64,
 }
 
@@ -80,7 +82,18 @@ impl StoreLayout {
         layout
     }
 
-    /// Everything in it, in order of addresses.
+    /// With `count` counters of finished blocks more, for the plans that come later: which kernels count blocks, and how
+    /// many of them there are, depends on the path and the size of a step.
+    #[must_use]
+    pub fn with_spare_tickets(mut self, count: usize) -> Self {
+        for _ in 0..count {
+            self.spare_tickets.push(self.bytes);
+            self.bytes += ALIGN;
+        }
+        self
+    }
+
+    /// Everything in it that has a key, in order of addresses.
     #[must_use]
     pub fn slots(&self) -> &[StoreSlot] {
         &self.slots
@@ -106,8 +119,14 @@ impl StoreLayout {
     pub fn homes(&self, plan: &BindingPlan) -> Result<Homes, LayoutError> {
         let mut by_buffer = Vec::with_capacity(plan.buffers.len());
         let mut own_bytes = 0;
+        let mut spare_tickets = self.spare_tickets.iter();
         for buffer in &plan.buffers {
             let home = match &buffer.key {
+                // A counter is zero between two steps, so that it does not matter which one it is.
+                Some(key) if self.slot(key).is_none() && key.kind == StateKind::Ticket && buffer.bytes <= ALIGN => {
+                    let spare = spare_tickets.next().ok_or_else(|| LayoutError::Missing { key: key.clone() })?;
+                    Some(Home::Store(*spare))
+                }
                 Some(key) => self.found(key, buffer.bytes)?.map(Home::Store),
                 // Its place follows once it is known what is in front of it.
                 None if !buffer.persistent => Some(Home::Arena(0)),

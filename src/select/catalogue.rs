@@ -1,7 +1,9 @@
 //! Every kernel there is, with its id, its preconditions and a rough cost.
 
-use super::{CpuFacts, Isa, Variant, cpu_attention, cpu_classifier, cpu_conv, cpu_gemm, cpu_recurrence, cpu_rest};
+use super::{cpu_attention, cpu_classifier, cpu_conv, cpu_gemm, cpu_recurrence, cpu_rest};
 use crate::ops::OpKind;
+use crate::select::target::{CpuFacts, Isa};
+use crate::select::variant::Variant;
 use crate::tensor::DType;
 
 /// A kernel's full id.

@@ -2,9 +2,10 @@
 
 use super::measured::Measured;
 use super::selection::{Policy, SelectError, Selection};
-use super::{Device, Target, cuda, on_cpu, on_gpu};
+use super::{cuda, on_cpu, on_gpu};
 use crate::lower::Program;
 use crate::model::Precision;
+use crate::select::target::{Device, Target};
 use crate::tensor::DType;
 
 /// Chooses a kernel for every operation of a program that was rewritten for this kind of machine: the fastest by the
@@ -31,8 +32,8 @@ pub fn select(
         }
         Device::Cuda(_) if program.real == DType::F64 => Err(SelectError::Real(target.name.clone())),
         Device::Cuda(gpu) => {
-            let choose = |index| on_gpu::choose(&program, index, (target, gpu), real, measured);
-            let choices = (0..program.ops.len()).map(choose).collect::<Result<Vec<_>, SelectError>>()?;
+            let mut chooser = on_gpu::Chooser::new(&program, (target, gpu), real, measured);
+            let choices = (0..program.ops.len()).map(|i| chooser.choose(i)).collect::<Result<Vec<_>, SelectError>>()?;
             let costs: Vec<f64> = choices.iter().map(|c| c.cost_us).collect();
             let (order, groups) = cuda::fuse_horizontally(&program, &costs);
             let ops = order.iter().map(|&i| program.ops[i].clone()).collect();

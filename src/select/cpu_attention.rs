@@ -1,8 +1,8 @@
 //! How the CPU's kernels cut attention: tiles of queries, blocks of keys, chunks of a head's work, and scratch memory.
 //! Nothing here but the number of scratch memories depends on the number of threads.
 
-use super::Isa;
 use crate::ops::{self, AttentionGeometry, OpKind};
+use crate::select::target::Isa;
 
 /// Keys whose scores with a tile of queries are held at once: scores and their gradients stay in the first-level cache,
 /// and dropped probabilities take whole groups of random numbers.

@@ -1,9 +1,9 @@
 //! How the CPU computes a classifier in chunks of rows: phases and scratch memory, as pure functions of shape and
 //! instruction set, which the kernel reads too. Only the size of scratch memory depends on the number of threads.
 
-use super::Isa;
 use super::cpu_gemm::{self, gemm_blocking};
 use crate::ops::{ClassifierCe, Gemm, OpKind};
+use crate::select::target::Isa;
 
 /// Floats in a line of the cache.
 const LINE: usize = 16;

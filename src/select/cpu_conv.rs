@@ -6,9 +6,9 @@
 //! rows of a matrix product whose left operand is never built: its rows are addresses in an image with its padding
 //! written out.
 
-use super::Isa;
 use super::cpu_gemm::{PARALLEL_US, tile_shape};
 use crate::ops::{self, ConvGeometry, OpKind};
+use crate::select::target::Isa;
 
 /// One tap of a class.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

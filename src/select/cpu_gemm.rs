@@ -4,8 +4,8 @@
 //! take their blocking from the same functions, so that plan and kernel cannot disagree. Nothing here depends on the
 //! number of threads except the size of scratch, and no result of a kernel does.
 
-use super::Isa;
 use crate::ops::{Gemm, OpKind, Trans};
+use crate::select::target::Isa;
 
 /// The register tile of an instruction set.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

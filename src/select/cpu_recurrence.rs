@@ -2,9 +2,10 @@
 //! set, which the kernels read too.
 
 use super::cpu_gemm::tile_shape;
-use super::{Isa, cpu_rest};
+use super::cpu_rest;
 use crate::model::Cell;
 use crate::ops::{OpKind, RecurrenceGeometry};
+use crate::select::target::Isa;
 
 /// Floats in a line of the cache.
 const LINE: usize = 16;

@@ -1,8 +1,8 @@
 //! What the CPU kernels that are neither products nor convolutions ask for: workspace, and whether an operation is
 //! worth sharing among threads.
 
-use super::Variant;
 use crate::ops::OpKind;
+use crate::select::variant::Variant;
 
 /// Work below which a second thread costs more than it saves, in nanoseconds.
 const PARALLEL_NS: u64 = 4_000;

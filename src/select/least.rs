@@ -29,7 +29,7 @@ pub fn bytes(program: &Program, op: &Op) -> u64 {
 mod tests {
     use crate::compile::{Options, compile};
     use crate::model::{BUNDLED, check, read_preset};
-    use crate::select::{Isa, Target};
+    use crate::select::target::{Isa, Target};
 
     #[test]
     fn what_is_needed_is_never_more_than_what_is_counted() {

@@ -1,6 +1,7 @@
 //! What selection is given of measurements.
 
-use super::{Tuning, cuda};
+use super::cuda;
+use crate::select::tuning::Tuning;
 
 /// What was measured on the machine before, and goes before estimates.
 #[derive(Clone, Copy, Debug, Default)]

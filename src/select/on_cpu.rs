@@ -1,9 +1,12 @@
 //! The choice of a kernel for one operation on a CPU.
 
 use super::selection::{Candidate, Choice, Policy, SelectError};
-use super::{CpuFacts, Target, Tuning, Variant, catalogue, least};
+use super::{catalogue, least};
 use crate::lower::Program;
 use crate::ops::OpKind;
+use crate::select::target::{CpuFacts, Target};
+use crate::select::tuning::Tuning;
+use crate::select::variant::Variant;
 use std::collections::HashMap;
 
 /// Chooses kernels for the operations of a program, for each kind of operation once.

@@ -1,11 +1,14 @@
-//! The choice of a kernel for one operation on a GPU.
+//! The choice of a kernel for each operation on a GPU.
 
 use super::measured::Measured;
 use super::selection::{Candidate, Choice, SelectError};
-use super::{CudaFacts, Target, Variant, cuda, least};
+use super::{cuda, least};
 use crate::lower::Program;
+use crate::ops::OpKind;
+use crate::select::target::{CudaFacts, Target};
+use crate::select::variant::Variant;
 use crate::tensor::Bytes;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 
 /// What may run an operation, and what is known of it.
 struct Offers<'a> {
@@ -58,32 +61,54 @@ impl Offers<'_> {
     }
 }
 
-/// The kernel of operation `index`.
-pub(super) fn choose(
-    program: &Program,
-    index: usize,
-    (target, gpu): (&Target, CudaFacts),
+/// Chooses kernels for the operations of a program, for each kind of operation once.
+pub(super) struct Chooser<'a> {
+    program: &'a Program,
+    target: &'a Target,
+    gpu: CudaFacts,
     real: cuda::Real,
-    measured: Measured<'_>,
-) -> Result<Choice, SelectError> {
-    let op = &program.ops[index];
-    let of = cuda::real_of(program, op, real);
-    let known = measured.gpu_times.and_then(|t| t.of(&op.kind, of));
-    let offers = Offers { stem: op.kind.stem(), all: cuda::offers(&op.kind, of, &gpu), known };
-    let Some((offer, cost_us)) = offers.best(measured.force) else {
-        return Err(no_kernel(program, index, (target, gpu), &offers));
-    };
-    Ok(Choice {
-        kernel: offers.kernel(offer),
-        variant: Variant::Cuda(offer.route),
-        shared: true,
-        cost_us,
-        workspace_bytes: offer.work_bytes,
-        flops: op.kind.flops(),
-        least_flops: op.kind.least_flops_with_tiles(),
-        bytes: least::bytes(program, op),
-        candidates: offers.candidates(offer, cost_us),
-    })
+    measured: Measured<'a>,
+    /// What was chosen before, by operation and by the type that its kernels work in, with the bytes of the operation
+    /// that it was chosen for.
+    chosen: HashMap<(&'a OpKind, cuda::Real), Choice>,
+}
+
+impl<'a> Chooser<'a> {
+    pub(super) fn new(
+        program: &'a Program,
+        (target, gpu): (&'a Target, CudaFacts),
+        real: cuda::Real,
+        measured: Measured<'a>,
+    ) -> Self {
+        Self { program, target, gpu, real, measured, chosen: HashMap::new() }
+    }
+
+    /// The kernel of operation `index`.
+    pub(super) fn choose(&mut self, index: usize) -> Result<Choice, SelectError> {
+        let op = &self.program.ops[index];
+        let (of, bytes) = (cuda::real_of(self.program, op, self.real), least::bytes(self.program, op));
+        if let Some(choice) = self.chosen.get(&(&op.kind, of)) {
+            return Ok(Choice { bytes, ..choice.clone() });
+        }
+        let known = self.measured.gpu_times.and_then(|t| t.of(&op.kind, of));
+        let offers = Offers { stem: op.kind.stem(), all: cuda::offers(&op.kind, of, &self.gpu), known };
+        let Some((offer, cost_us)) = offers.best(self.measured.force) else {
+            return Err(no_kernel(self.program, index, (self.target, self.gpu), &offers));
+        };
+        let choice = Choice {
+            kernel: offers.kernel(offer),
+            variant: Variant::Cuda(offer.route),
+            shared: true,
+            cost_us,
+            workspace_bytes: offer.work_bytes,
+            flops: op.kind.flops(),
+            least_flops: op.kind.least_flops_with_tiles(),
+            bytes,
+            candidates: offers.candidates(offer, cost_us),
+        };
+        self.chosen.insert((&op.kind, of), choice.clone());
+        Ok(choice)
+    }
 }
 
 /// Why there is none: most often because the network is too large for the machine.

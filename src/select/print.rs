@@ -1,7 +1,7 @@
 //! The selection as text.
 
-use super::Selection;
 use crate::lower::dims;
+use crate::select::selection::Selection;
 use std::fmt;
 
 /// A line an operation with its kernel and estimate, and one line for each candidate that lost.

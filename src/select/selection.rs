@@ -1,7 +1,9 @@
 //! What a choice of kernels consists of.
 
-use super::{Target, Variant, cuda};
+use super::cuda;
 use crate::lower::Program;
+use crate::select::target::Target;
+use crate::select::variant::Variant;
 use crate::tensor::Bytes;
 use serde::{Deserialize, Serialize};
 use thiserror::Error;

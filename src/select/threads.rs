@@ -5,9 +5,11 @@
 //! every core, one of small ones on few, and one without any large operation on one. The numbers of a step's results do
 //! not depend on it.
 
-use super::{CpuFacts, Isa, Variant, catalogue, cpu_conv, cpu_gemm, cpu_rest};
+use super::{catalogue, cpu_conv, cpu_gemm, cpu_rest};
 use crate::lower::Program;
 use crate::ops::OpKind;
+use crate::select::target::{CpuFacts, Isa};
+use crate::select::variant::Variant;
 use crate::tensor::plural;
 use serde::Serialize;
 

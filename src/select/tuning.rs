@@ -2,8 +2,11 @@
 //!
 //! Plain data. It is measured by `train::tune` and kept in a file by `train::remembered`; here it is only looked up.
 
-use super::{Candidate, CpuFacts, Isa, Target, Variant, catalogue};
+use super::catalogue;
 use crate::ops::OpKind;
+use crate::select::selection::Candidate;
+use crate::select::target::{CpuFacts, Isa, Target};
+use crate::select::variant::Variant;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 

@@ -1,7 +1,7 @@
 //! The implementations that an operation may have.
 
-use super::Isa;
 use super::cuda::Route;
+use crate::select::target::Isa;
 use serde::{Deserialize, Serialize};
 
 /// One implementation of an operation; the tail of a kernel id, such as `f32_avx512_v0`.

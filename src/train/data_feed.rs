@@ -135,6 +135,13 @@ impl DataFeed {
         Ok(Self::Batches { x, y, count, next: 0, batch: model.batch, shapes })
     }
 
+    /// Uses all samples and positions of every batch, also where a file says that it uses fewer.
+    pub(super) fn take_whole_batches(&mut self) {
+        if let Self::Batches { shapes, .. } = self {
+            *shapes = None;
+        }
+    }
+
     /// Whether it holds samples out.
     pub(super) fn holds_out(&self) -> bool {
         matches!(self, Self::Data { split, .. } if !split.held_out.is_empty())
@@ -352,7 +359,7 @@ impl DataFeed {
         }
     }
 
-    /// Goes on from a saved position.
+    /// Continues from a saved position.
     ///
     /// # Errors
     /// Where the position belongs to another feed.

@@ -67,7 +67,7 @@ impl Evaluator {
         self.step.recording().why_eager
     }
 
-    /// What a person is told where evaluations run op by op.
+    /// The notice to a person where evaluations run op by op.
     pub(super) fn eager_note(&self) -> Option<String> {
         self.why_eager().map(|why| format!("evaluations could not be captured and run op by op: {why}"))
     }

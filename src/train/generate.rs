@@ -39,7 +39,7 @@ pub enum GenerationEnd {
     Tokens,
     /// The stop text came.
     Stop,
-    /// The samples of its data are as long, and none goes on.
+    /// The samples of its data are as long, and none is longer.
     Line,
     /// Nobody wants more.
     Cancelled,

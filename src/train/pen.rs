@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum WritingEvent {
-    /// The network has the prompt, as it stands here; so many tokens follow at most.
+    /// The network has read the prompt, of which this is the text; so many tokens follow at most.
     Began {
         prompt: String,
         notes: Vec<String>,
@@ -21,7 +21,7 @@ pub enum WritingEvent {
         step: u64,
     },
     Ended(GenerationEnd),
-    /// Why it cannot be written, or does not go on.
+    /// Why it cannot be written, or cannot continue.
     Failed(String),
 }
 

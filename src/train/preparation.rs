@@ -166,7 +166,7 @@ impl Differing {
             DataChoice::Batches(_) => true,
             DataChoice::Resident => false,
         };
-        let may_differ = spec.varies() && (of_data || model.chooses());
+        let may_differ = spec.takes_paths() && (of_data && spec.takes_shapes() || model.chooses());
         may_differ.then(|| Self { planner: StepPlanner::new(model, options.clone(), seed, &wholes), outlook: None })
     }
 
@@ -282,7 +282,10 @@ fn load(spec: &SessionSpec, model: &Model, seed: u64, layouts: &[Layout]) -> Res
         DataChoice::Resident => Ok(None),
         DataChoice::Batches(path) => {
             let file = read_tensors(path)?;
-            let feed = DataFeed::batches(&file, path, model, layouts)?;
+            let mut feed = DataFeed::batches(&file, path, model, layouts)?;
+            if !spec.takes_shapes() {
+                feed.take_whole_batches();
+            }
             let compared = compare(feed.limit(model.accumulate))?;
             Ok(Some(Fed { notes: feed.left_out(model.accumulate).into_iter().collect(), feed, compared }))
         }
@@ -301,9 +304,9 @@ fn load(spec: &SessionSpec, model: &Model, seed: u64, layouts: &[Layout]) -> Res
             notes.extend(resumed.and_then(|(path, origin)| {
                 Origin::assumption(origin.as_ref(), &set.preprocessing, &path.display().to_string())
             }));
-            let last_batch = if spec.varies() { source.last_batch } else { LastBatch::Drop };
+            let last_batch = if spec.takes_shapes() { source.last_batch } else { LastBatch::Drop };
             let mut feed = DataFeed::data(set, Arc::new(split), model, layouts, seed, last_batch)?;
-            if spec.varies() {
+            if spec.takes_shapes() {
                 feed.vary(source, model, seed)?;
             }
             Ok(Some(Fed { feed, notes, compared }))

@@ -1,6 +1,6 @@
 //! A training run: one network, its data, its memory, stepped from outside.
 
-use super::checkpoint::Resumed;
+use super::checkpoint::{Compared, Resumed};
 use super::evaluate::{Evaluation, Evaluator};
 use super::moved::of_all_parameters;
 use super::nan_guard::{Guard, parameters_are_finite};
@@ -102,7 +102,7 @@ impl Session {
         notes.extend(evaluator.as_ref().and_then(Evaluator::eager_note));
         watch.report(ReadyStage::Evaluation);
         let streams = can_stream(spec, &train) && watched.hold(&mut train, &feed)?;
-        watch.report(ReadyStage::Feed);
+        watch.report(ReadyStage::DataFeed);
         let mut session = Self {
             preset: spec.preset.clone(),
             data_digest: OnceLock::new(),
@@ -132,10 +132,25 @@ impl Session {
             ready_times: ReadyTimes::default(),
             report_change: plant::report_change(),
         };
-        spec.init.iter().for_each(|path| session.began_from(path, origin.as_ref()));
-        spec.resume.as_deref().map(|path| session.load_compared(path, compared)).transpose()?;
+        session.begin(spec, origin.as_ref(), compared)?;
         session.ready_times = watch.stop();
         Ok(session)
+    }
+
+    /// Takes note of the parameters that are given, or continues from the checkpoint.
+    fn begin(
+        &mut self,
+        spec: &SessionSpec,
+        origin: Option<&Origin>,
+        compared: Option<Compared>,
+    ) -> Result<(), TrainError> {
+        if let Some(path) = &spec.init {
+            self.began_from(path, origin);
+        }
+        match &spec.resume {
+            Some(path) => self.load_compared(path, compared),
+            None => Ok(()),
+        }
     }
 
     /// Notes what given parameters of this `origin` were trained on.

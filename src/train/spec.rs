@@ -94,8 +94,14 @@ impl SessionSpec {
         }
     }
 
-    /// Whether the steps of the session differ as the run's do; proofs and measurements are of the whole step.
-    pub(super) const fn varies(&self) -> bool {
+    /// Whether each step of the session takes its own path, as in a run; measurements are of the whole step.
+    pub(super) const fn takes_paths(&self) -> bool {
+        matches!(self.purpose, Purpose::Train | Purpose::Capsule | Purpose::Verify)
+    }
+
+    /// Whether batches of the session use as many samples and positions as they do in a run; proofs and measurements
+    /// are of whole batches.
+    pub(super) const fn takes_shapes(&self) -> bool {
         matches!(self.purpose, Purpose::Train | Purpose::Capsule)
     }
 

@@ -141,10 +141,7 @@ impl TrainingStep {
     /// As [`Step::run`].
     pub(super) fn run_chosen(&mut self, executor: Executor, pool: &mut Pool) -> Result<(), ExecError> {
         let executor = if matches!(self.chosen, Chosen::Apart(_)) { Executor::Eager } else { executor };
-        self.chosen_mut().run(executor, pool)?;
-        // What the others have fetched of the memory that they share is old.
-        self.last.forget_copies();
-        Ok(())
+        self.chosen_mut().run(executor, pool)
     }
 
     /// The recording that updates the parameters, with the cache that it comes from.

@@ -289,9 +289,9 @@ fn times_that_cannot_be_remembered_are_measured_and_used_all_the_same() {
         assert_eq!(output.status.code(), Some(0), "{notes}");
         let report: Value = serde_json::from_str(&stdout(&output)).unwrap();
         assert_eq!(report["tuned_calls"], report["launches"], "{notes}");
-        let told = notes.lines().find(|line| line.contains("kernels timed")).unwrap();
-        assert!(told.contains("NOT remembered") && told.contains(place.to_str().unwrap()), "{told}");
-        assert!(told.contains("tuning.json cannot be written: ") && told.contains("XDG_CACHE_HOME"), "{told}");
+        let message = notes.lines().find(|line| line.contains("kernels timed")).unwrap();
+        assert!(message.contains("NOT remembered") && message.contains(place.to_str().unwrap()), "{message}");
+        assert!(message.contains("tuning.json cannot be written: ") && message.contains("XDG_CACHE_HOME"), "{message}");
     }
     assert_eq!(listing(folder.path()), ["file"]);
 }

@@ -95,7 +95,7 @@ fn without_libraries_own_kernels_do_everything() {
 fn kernels(capability: (u32, u32)) -> BTreeMap<String, KernelSpec> {
     let facts = CudaFacts { capability, ..Target::h200().as_cuda().unwrap() };
     let target = Target::cuda("some GPU", facts);
-    // What stands beside a step's operations.
+    // What is compiled beside a step's operations.
     let beside =
         ["bf16, 64, int, int, 1, 8, 1437, 5, 0, 256, false", "float, 3, float, float, 2, 7, 0, 5, 6, 256, true"];
     let feed = |arguments: &str| KernelSpec::new(KernelFile::Feed, "Feed", arguments.into());

@@ -1,4 +1,4 @@
-//! The style of the house, held by tests. A module holds rules of one kind, and shows on made-up text that they fail.
+//! The style of the code, held by tests. A module holds rules of one kind, and shows on made-up text that they fail.
 
 mod circles;
 mod functions;

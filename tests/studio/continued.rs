@@ -1,4 +1,4 @@
-//! Kept runs that go on: after a stop, after a restart, after a program that was killed.
+//! Kept runs that continue: after a stop, after a restart, after a program that was killed.
 
 use crate::robot::{Memory, Robot};
 use std::path::Path;
@@ -101,12 +101,12 @@ fn a_run_whose_program_was_killed_goes_on_from_its_checkpoint() {
     }
     child.kill().unwrap();
     child.wait().unwrap();
-    // The window tells at its start; who passes over it is not told again.
+    // The window shows a notice at its start, and does not repeat it to a person who ignores it.
     let memory: &'static mut Memory = Box::leak(Box::default());
     let mut robot = open(folder.path());
     robot.until("the notice", |app| app.studio.notice.is_some());
     assert!(robot.sees("digits-mlp was interrupted at step"));
-    // Both steps are told: how far it came, and where it continues.
+    // Both steps are shown: how far it came, and where it continues.
     let entry = robot.app().studio.runs.entries[0].clone();
     let from = stepgraph::train::checkpoint_step(&store.checkpoint(&entry.id)).unwrap();
     let exact = stepgraph::studio::view_models::format::exact;
@@ -128,7 +128,7 @@ fn a_run_whose_program_was_killed_goes_on_from_its_checkpoint() {
     robot.until("the list", |app| app.studio.runs.is_known);
     assert!(robot.app().studio.notice.is_none());
     drop(robot);
-    // Another network that is open gives way to the run's own.
+    // The run's own network replaces another one that is open.
     let mut robot = open(folder.path());
     robot.until("the notice", |app| app.studio.notice.is_some());
     perform(&mut robot, UiCommand::NewFromPreset(1));
@@ -217,9 +217,12 @@ fn a_changed_learning_rate_is_applied_and_reported_when_a_run_is_continued() {
     robot.until("more steps", |app| app.studio.training.done() > done + 20);
     let training = &robot.app().studio.training;
     assert_eq!((training.writer.id(), training.lr), (Some(id.as_str()), 0.0625));
-    let told = robot.app().studio.notice.as_ref().unwrap().text.clone();
-    assert!(told.contains("continues from step") && told.contains("optimizer.lr: the checkpoint has "), "{told}");
-    assert!(told.contains("continues with 0.0625"), "{told}");
+    let message = robot.app().studio.notice.as_ref().unwrap().text.clone();
+    assert!(
+        message.contains("continues from step") && message.contains("optimizer.lr: the checkpoint has "),
+        "{message}"
+    );
+    assert!(message.contains("continues with 0.0625"), "{message}");
     drop(robot);
     let store = RunStore::at(folder.path().join("runs"));
     assert_eq!(store.curves(&id).unwrap().values(Quantity::Lr).last(), Some(&0.0625));

@@ -43,7 +43,7 @@ fn an_edit_says_what_it_changed_and_is_undone_as_one() {
     robot.settle();
     let difference = robot.app().studio.difference.clone().expect("a difference");
     assert!(difference.starts_with("arena +"), "{difference}");
-    // What is planned while a number is typed is nothing to compare with: the whole edit is told.
+    // What is planned while a number is typed is nothing to compare with: the difference of the whole edit is shown.
     robot.press("Undo");
     robot.settle();
     let whole = |robot: &Robot| robot.app().studio.difference.clone();

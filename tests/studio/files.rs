@@ -256,7 +256,7 @@ fn the_next_start_opens_what_was_open_last() {
     let mut robot = Robot::start_with(asked, Some(memory));
     robot.settle();
     assert_eq!(robot.app().studio.document.preset().name, "xor");
-    // One that is gone is told of, and the first preset is open.
+    // A file that is gone is reported, and the first preset is open.
     std::fs::remove_file(&path).unwrap();
     let robot = again(memory);
     assert_eq!(robot.app().studio.document.preset().name, "digits-mlp");

@@ -202,9 +202,9 @@ fn a_refused_file_is_told_whole_and_told_again_on_demand() {
     robot.key(Modifiers::NONE, Key::Escape);
     assert!(!robot.sees("What went wrong"));
     perform(&mut robot, Request::Open(folder.path().join("none.json")));
-    let told =
+    let message =
         |app: &stepgraph::studio::StudioApp| app.studio.notice.as_ref().is_some_and(|n| n.text.contains("none.json"));
-    robot.until("the answer", told);
+    robot.until("the answer", message);
     robot.window.run_steps(2);
     assert!(robot.sees("Check the path"));
 }
@@ -277,7 +277,7 @@ fn the_capture_plan_folds_like_the_list_of_layers_and_is_walked_through() {
     robot.key(Modifiers::NONE, Key::ArrowLeft);
     robot.window.run_steps(2);
     assert_eq!(rows(&robot), folded);
-    // The sum of a folded row is told; what is selected elsewhere is unfolded here too.
+    // The sum of a folded row is shown; what is selected elsewhere is unfolded here too.
     robot.press("Show sizes in bytes");
     robot.window.run_steps(2);
     select(&mut robot, &[7, 1]);

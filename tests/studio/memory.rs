@@ -73,7 +73,7 @@ fn rows_are_filtered_sorted_and_walked_through_by_keys() {
     robot.window.get_by_role_and_label(Role::CheckBox, "Show backward").click();
     robot.window.run_steps(3);
     // The largest number of operations comes first.
-    // The column lies to the right of what is in view.
+    // The column is to the right of what is in view.
     robot.window.get_by_role_and_label(Role::Button, "Sort by FLOPs").click_accesskit();
     robot.window.run_steps(3);
     let most = plan.ops.iter().map(|o| o.flops).max().unwrap();
@@ -208,7 +208,7 @@ fn values_are_looked_at_along_the_step() {
     // ReLU of real digits: nothing below zero, many zeros, something above.
     assert!(s.min == 0.0 && s.zeros > 0 && s.max > 0.0 && s.nans == 0, "{s:?}");
     assert!(robot.sees("mean ± std"));
-    // Before its writer nothing lies there.
+    // Before its writer nothing is there.
     perform(&mut robot, UiCommand::Scrub(None));
     let first = plan.compiled.plan.buffers[y].writers[0];
     if first > 0 {
@@ -285,7 +285,7 @@ fn what_is_selected_stays_selected_through_an_edit() {
     let copy = UiCommand::OnLayer(layer, Box::new(UiCommand::Duplicate));
     robot.window.state_mut().perform(&ctx, copy);
     robot.settle();
-    // The copy is selected; the way back leads to the buffer, wherever it lies now.
+    // The copy is selected; the way back leads to the buffer, wherever it is now.
     while !matches!(robot.app().studio.selection.current(), Selection::Buffer(_)) {
         perform(&mut robot, UiCommand::Back);
     }

@@ -50,7 +50,7 @@ fn the_split_is_edited_where_it_is_seen() {
     let view = robot.app().studio.samples.view.clone().expect("a view");
     assert_eq!(view.split.held_out.len(), 600);
     assert!(robot.sees("Samples in the plane"));
-    // The field stands in two panels: the one beside the samples is the second.
+    // The field is in two panels: the one beside the samples is the second.
     let field = robot.window.query_all_by_role_and_label(Role::TextInput, "held out").last().expect("a field");
     field.focus();
     robot.window.step();
@@ -210,7 +210,7 @@ fn a_proof_names_what_it_verified_and_turns_stale() {
     let mut robot = Robot::open(Some("xor"));
     show(&mut robot, Tab::Verify);
     assert!(robot.sees("Nothing proved yet"));
-    // What it would take is told before it begins.
+    // What it would take is shown before it begins.
     let estimate = |app: &StudioApp| app.studio.proofs.estimate(app.studio.document.revision(), None);
     assert!(robot.sees("estimating what everything takes…") || estimate(robot.app()).is_some());
     robot.until("the estimate", |app| estimate(app).is_some());

@@ -109,7 +109,7 @@ fn one_selection_leads_to_the_map_of_a_layer() {
     map.focus();
     robot.window.run_steps(2);
     robot.key(egui::Modifiers::NONE, egui::Key::ArrowDown);
-    assert!(robot.sees("Attention of head 2: query"), "the chosen cell is told");
+    assert!(robot.sees("Attention of head 2: query"), "the chosen cell is described");
     robot.key(egui::Modifiers::NONE, egui::Key::ArrowRight);
     robot.key(egui::Modifiers::NONE, egui::Key::ArrowRight);
     assert!(robot.sees("masked, as it comes later"));
@@ -131,14 +131,14 @@ fn states_and_forecasts_are_shown_and_what_is_missing_is_told() {
             && robot.sees("repeating the last value")
             && robot.sees("of 1\u{2009}000 held-out")
     );
-    for (page, told) in [
+    for (page, message) in [
         (AnswersPage::Attention, "This network has no attention"),
         (AnswersPage::Writing, "This network predicts no tokens"),
         (AnswersPage::Tokens, "This network has no class at each position"),
         (AnswersPage::Confusion, "This network has nothing of the kind"),
     ] {
         perform(&mut robot, UiCommand::Predictions(PredictionsCommand::Show(page)));
-        assert!(robot.sees(told), "{told}");
+        assert!(robot.sees(message), "{message}");
     }
 }
 

@@ -1,15 +1,18 @@
 //! The CPU as a backend: its memory is the host's, and its recording is a list of calls.
 
-use super::Pool;
 use super::step::Step;
 use crate::compile::Compiled;
+use crate::exec::backend::Fault;
 use crate::exec::backend::{
     Backend, BatchFeed, Capabilities, MemoryOf, RecordedAs, RecordedGraphs, Recording, StepBackend, Undo,
 };
 use crate::exec::block::Block;
+use crate::exec::cpu::pool::Pool;
 use crate::exec::env::allocate;
+use crate::exec::error::ExecError;
+use crate::exec::memory::available_bytes;
+use crate::exec::ready_times::ReadyTimes;
 use crate::exec::store::StepMemory;
-use crate::exec::{ExecError, Fault, ReadyTimes, available_bytes};
 use crate::lower::LValueId;
 use std::borrow::Cow;
 use std::sync::Arc;

@@ -3,7 +3,8 @@
 use super::kernels::reference::bounded::{Bounded, take_undecided};
 use super::values::Values;
 use crate::compile::Compiled;
-use crate::exec::{ExecError, StepBackend};
+use crate::exec::backend::StepBackend;
+use crate::exec::error::ExecError;
 use crate::lower::LValueId;
 use crate::rewrite::stored_in_half;
 use std::sync::Arc;

@@ -9,7 +9,7 @@
 
 mod rates;
 
-use super::Pool;
+use crate::exec::cpu::pool::Pool;
 use crate::select::Isa;
 use rates::{Footprint, Sharing, arithmetic_rate, traffic_rate};
 use serde::Serialize;
@@ -192,7 +192,7 @@ fn size_of_text(text: &str) -> Option<u64> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::exec::cpu::detect_isa;
+    use crate::exec::cpu::detect::detect_isa;
 
     fn two_levels() -> Ceilings {
         let level = |name, holds_bytes, bytes_per_us| Level { name, holds_bytes, copied_bytes: 1, bytes_per_us };

@@ -4,7 +4,8 @@
 
 use super::values::Values;
 use crate::compile::Compiled;
-use crate::exec::{ExecError, StepBackend};
+use crate::exec::backend::StepBackend;
+use crate::exec::error::ExecError;
 use crate::lower::{LValueId, Program};
 use crate::model::Rng;
 use crate::ops::{OpKind, Trans};

@@ -2,8 +2,8 @@
 
 use super::call::{Call, MAX_ARGS};
 use crate::compile::Compiled;
-use crate::exec::ExecError;
 use crate::exec::env::SealedEnv;
+use crate::exec::error::ExecError;
 
 /// The planned address of every argument of every call.
 pub struct Ledger {

@@ -19,7 +19,7 @@
 mod backend;
 mod bounds;
 pub mod call;
-mod ceilings;
+pub(in crate::exec) mod ceilings;
 mod coarse;
 mod cores;
 mod detect;
@@ -27,7 +27,7 @@ pub mod kernels;
 mod ledger;
 #[doc(hidden)]
 pub mod plant;
-mod pool;
+pub(in crate::exec) mod pool;
 mod step;
 mod tensors;
 mod values;

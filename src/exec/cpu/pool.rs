@@ -8,7 +8,7 @@
 //! is woken for the next shared phase.
 
 use super::call::Part;
-use crate::exec::ExecError;
+use crate::exec::error::ExecError;
 use std::cell::UnsafeCell;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};

@@ -1,13 +1,15 @@
 //! A compiled step in memory: run op by op, or recorded and replayed.
 
 use super::call::{Call, KernelImpl, Part};
+use super::kernels;
 use super::ledger::Ledger;
 use super::plant::{plant_in, plant_in_plan};
-use super::{Pool, kernels};
 use crate::compile::Compiled;
+use crate::exec::cpu::pool::Pool;
 use crate::exec::env::SealedEnv;
+use crate::exec::error::ExecError;
+use crate::exec::ready_times::{ReadyStage, ReadyTimes};
 use crate::exec::store::StepMemory;
-use crate::exec::{ExecError, ReadyStage, ReadyTimes};
 use crate::ops::OpKind;
 use crate::select::Variant;
 use std::collections::HashMap;

@@ -1,7 +1,7 @@
 //! A step's values as bytes of its memory.
 
 use super::step::Step;
-use crate::exec::ExecError;
+use crate::exec::error::ExecError;
 use crate::exec::location::located;
 use crate::lower::LValueId;
 use std::sync::Arc;

@@ -3,7 +3,8 @@
 use super::call::{Call, MAX_ARGS, Part};
 use super::kernels::reference::{self, Real};
 use crate::compile::Compiled;
-use crate::exec::{ExecError, StepBackend};
+use crate::exec::backend::StepBackend;
+use crate::exec::error::ExecError;
 use crate::lower::LValueId;
 use crate::ops::Dir;
 use crate::tensor::DType;

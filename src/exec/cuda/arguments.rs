@@ -1,6 +1,6 @@
 //! The arguments of kernels: a row of addresses by slot with the flags of the launch, and where addresses come from.
 
-use crate::exec::ExecError;
+use crate::exec::error::ExecError;
 use crate::exec::store::StepMemory;
 use crate::plan::{BindingPlan, Place};
 

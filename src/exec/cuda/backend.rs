@@ -3,20 +3,25 @@
 use super::ceilings::GpuCeilings;
 use super::device_block::allocate;
 use super::faults::{Change, inject, undo};
-use super::gpu::{Gpu, gpu};
 use super::reference_check::compare;
 use super::step::Step;
 use super::timing::{library_of, time_bookkeeping, time_calls};
 use crate::compile::Compiled;
+use crate::data::BatchPlace;
 use crate::exec::backend::{
     Backend, BatchFeed, Capabilities, MemoryOf, RecordedAs, RecordedGraphs, Recording, ReferenceCheck, StepBackend,
     Undo,
 };
+use crate::exec::backend::{Fault, GraphRead};
 use crate::exec::block::Block;
 use crate::exec::cpu::{Floor, Pool};
+use crate::exec::cuda::gpu::{Gpu, gpu};
+use crate::exec::error::ExecError;
+use crate::exec::ready_times::ReadyTimes;
 use crate::exec::store::StepMemory;
-use crate::exec::{BatchPlace, DataSet, ExecError, Fault, GraphRead, ReadyTimes, StepRecord, zero_bytes};
+use crate::exec::stream::{DataSet, StepRecord};
 use crate::lower::LValueId;
+use crate::tensor::zero_bytes;
 use std::borrow::Cow;
 use std::path::Path;
 use std::sync::Arc;
@@ -122,10 +127,6 @@ impl StepBackend for Step {
 
     fn watch(&mut self, ids: &[LValueId]) -> Result<(), ExecError> {
         Ok(Self::watch(self, ids)?)
-    }
-
-    fn forget_copies(&self) {
-        self.transfers.forget_fetched();
     }
 
     fn set_trace(&mut self, on: bool) {

@@ -7,7 +7,7 @@ use super::draft::{ChosenPlan, Draft, Drafts};
 use super::error::CudaError;
 use super::kernel_store::{FoundKernel, Kernel};
 use crate::compile::Compiled;
-use crate::exec::ExecError;
+use crate::exec::error::ExecError;
 use crate::ops::OpKind;
 use crate::select::cuda;
 use std::sync::Arc;

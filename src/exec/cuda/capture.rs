@@ -8,7 +8,7 @@ use super::graph_reader::{Planned, library_words, planned, read_nodes};
 use super::launch::Launch;
 use super::library_nodes::Marks;
 use super::recording::Role;
-use crate::exec::ExecError;
+use crate::exec::error::ExecError;
 use std::collections::HashSet;
 
 /// Captures these launches, a data feed in front of each step and behind the last where there is one, and reads the

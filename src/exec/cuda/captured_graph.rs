@@ -2,10 +2,10 @@
 
 use super::clear_nodes::kernels_that_clear;
 use super::error::{CudaError, failed};
-use super::gpu::Gpu;
 use super::graph_nodes::{kernel_params, kind_of, nodes_of};
 use super::library_nodes::{LibraryWord, Marks};
 use super::planned_launch::KernelNode;
+use crate::exec::cuda::gpu::Gpu;
 use cudarc::driver::{result, sys};
 use std::ffi::CString;
 use std::path::Path;

@@ -1,10 +1,10 @@
 //! What a GPU can do at best: the ceilings that a step is held against.
 
 use super::error::{CudaError, failed};
-use super::gpu::Gpu;
 use super::memory::{DeviceMemory, Event};
-use crate::exec::ExecError;
 use crate::exec::cpu::Floor;
+use crate::exec::cuda::gpu::Gpu;
+use crate::exec::error::ExecError;
 use crate::select::cuda::Real;
 use cudarc::driver::{result, sys};
 use serde::Serialize;

@@ -2,9 +2,9 @@
 
 use super::arguments::MAX_ARGS;
 use super::error::{CudaError, failed};
-use super::gpu::Gpu;
 use super::graph_nodes::{kind_of, neighbours, nodes_of};
 use super::kernel_store::Kernel;
+use crate::exec::cuda::gpu::Gpu;
 use crate::select::cuda::{KernelFile, KernelSpec};
 use cudarc::driver::sys;
 use std::ffi::c_void;

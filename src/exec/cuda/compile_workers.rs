@@ -3,8 +3,8 @@
 //! 16 processors that wait for each other.
 
 use super::compiler::{Arch, compile_source};
-use super::probe::nvrtc_version;
-use crate::exec::available_bytes;
+use crate::exec::cuda::probe::nvrtc_version;
+use crate::exec::memory::available_bytes;
 use std::ffi::OsString;
 use std::io::{self, BufReader, Read, Write};
 use std::path::PathBuf;

@@ -1,7 +1,7 @@
 //! Kernels from source: the run-time compiler turns a source into machine code for this very device.
 
 use super::error::CudaError;
-use super::probe::nvrtc_version;
+use crate::exec::cuda::probe::nvrtc_version;
 use cudarc::nvrtc::sys;
 use std::ffi::{CStr, CString};
 use std::fmt;

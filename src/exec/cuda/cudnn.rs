@@ -1,8 +1,8 @@
 //! Convolutions through cuDNN's backend (graph) interface, which offers its fast kernels for channels-last images.
 //!
 //! A convolution with what follows it is described as a graph of operations on tensors of fixed shape. cuDNN's
-//! heuristics name engine configurations for the graph; each becomes a [`DnnPlan`] unless it breaks a rule of the
-//! house: results that differ from run to run, sums in reduced precision, inputs rounded further than the precision
+//! heuristics name engine configurations for the graph; each becomes a [`DnnPlan`] unless it breaks a rule of this
+//! program: results that differ from run to run, sums in reduced precision, inputs rounded further than the precision
 //! allows, too large a workspace. The caller times the plans and binds the fastest to its buffers ([`DnnCall`]). A
 //! bound call allocates nothing on the device, so that it can be captured.
 //!
@@ -51,9 +51,9 @@ impl Dnn {
         format!("{}.{}.{}", self.version / 10_000, self.version / 100 % 100, self.version % 100)
     }
 
-    /// Ways to compute a convolution that keep the rules of the house, the most promising first, at most `max`. Each is
-    /// ready to run; some were compiled for the purpose, which takes a fraction of a second each. Results are the same
-    /// from run to run.
+    /// Ways to compute a convolution that keep the rules at the top of this file, the most promising first, at most
+    /// `max`. Each is ready to run; some were compiled for the purpose, which takes a fraction of a second each.
+    /// Results are the same from run to run.
     ///
     /// Weight gradients are stored as float wherever cuDNN can, also in the 16-bit types: see [`DnnPlan::dw_is_float`].
     ///

@@ -1,11 +1,11 @@
 //! The memory of steps on a device.
 
 use super::error::failed;
-use super::gpu::Gpu;
 use super::half_parameters::HalfParameters;
 use super::memory::DeviceMemory;
-use crate::exec::ExecError;
 use crate::exec::block::Block;
+use crate::exec::cuda::gpu::Gpu;
+use crate::exec::error::ExecError;
 use crate::tensor::Bytes;
 use cudarc::driver::result;
 use std::any::Any;

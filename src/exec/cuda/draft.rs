@@ -3,11 +3,11 @@
 use super::cublaslt::LtPlan;
 use super::cudnn::{ConvKind, DnnPlan, Fused, PlanRequest};
 use super::error::CudaError;
-use super::gpu::Gpu;
 use super::libraries::LtRequest;
 use super::source::KernelSource;
 use crate::compile::Compiled;
-use crate::exec::ExecError;
+use crate::exec::cuda::gpu::Gpu;
+use crate::exec::error::ExecError;
 use crate::lower::Op;
 use crate::ops::{self, Epilogue, OpKind};
 use crate::select::cuda::{CustomKernel, KernelSpec, widening_kernel};

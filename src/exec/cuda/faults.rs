@@ -6,8 +6,9 @@ use super::device_block::allocate;
 use super::error::CudaError;
 use super::library_nodes::{WordPlace, can_read, set_word};
 use super::step::Step;
+use crate::exec::backend::Fault;
+use crate::exec::error::ExecError;
 use crate::exec::store::StepArena;
-use crate::exec::{ExecError, Fault};
 use std::sync::Arc;
 
 /// How far an address is moved.

@@ -3,8 +3,8 @@
 use super::arguments::MAX_ARGS;
 use super::bound_call::launch_phase;
 use super::error::CudaError;
-use super::gpu::Gpu;
 use super::kernel_store::Kernel;
+use crate::exec::cuda::gpu::Gpu;
 use std::sync::Arc;
 
 /// The data feed's arguments, by place; watched values follow.

@@ -3,10 +3,10 @@
 use super::arguments::MAX_ARGS;
 use super::bound_call::launch_kernel;
 use super::error::{CudaError, failed};
-use super::gpu::Gpu;
 use super::kernel_store::Kernel;
 use super::memory::DeviceMemory;
-use crate::exec::Function;
+use crate::exec::cuda::gpu::Gpu;
+use crate::exec::function::Function;
 use crate::ops::{self, OpKind};
 use crate::select::cuda::{KernelSpec, Real, custom_kernels, loss_function};
 use cudarc::driver::result;

@@ -3,9 +3,9 @@
 
 use super::bound_call::BoundCall;
 use super::error::{CudaError, failed};
-use super::gpu::Gpu;
 use super::memory::DeviceMemory;
 use super::source::META_LEN;
+use crate::exec::cuda::gpu::Gpu;
 use crate::select::cuda::KernelFamily;
 use cudarc::driver::{result, sys};
 use std::ffi::c_void;

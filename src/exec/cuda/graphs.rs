@@ -8,7 +8,7 @@ use super::feed_launch::FeedLaunches;
 use super::graph_reader::{live_constants, planned};
 use super::ledger::Ledger;
 use super::recording::{Recording, Role};
-use crate::exec::ExecError;
+use crate::exec::error::ExecError;
 
 /// Nodes in a graph of several steps, and steps in it, at most.
 const MAX_NODES: usize = 2_000;

@@ -4,10 +4,10 @@
 use super::arguments::{ArgRow, DeviceEnv, MAX_ARGS};
 use super::bound_call::launch_phase;
 use super::error::CudaError;
-use super::gpu::Gpu;
 use super::kernel_store::Kernel;
 use crate::compile::Compiled;
-use crate::exec::ExecError;
+use crate::exec::cuda::gpu::Gpu;
+use crate::exec::error::ExecError;
 use crate::ops::{self, OpKind};
 use crate::select::cuda;
 use std::sync::Arc;

@@ -4,7 +4,7 @@
 use super::bound_ops::BoundOps;
 use super::captured_graph::{CapturedGraph, Identity};
 use super::recording::Role;
-use crate::exec::ExecError;
+use crate::exec::error::ExecError;
 use crate::plan::Place;
 
 /// What was so when the graphs were read.

@@ -3,7 +3,7 @@
 use super::cublaslt::{Lt, LtPlan};
 use super::cudnn::{ConvKind, Dnn, DnnPlan, PlanRequest};
 use super::error::CudaError;
-use super::probe::Probe;
+use crate::exec::cuda::probe::Probe;
 use crate::ops::Gemm;
 use crate::select::cuda::{Real, dnn_offers};
 use std::collections::HashMap;

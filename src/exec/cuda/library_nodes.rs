@@ -3,8 +3,8 @@
 
 use super::arguments::Range;
 use super::error::{CudaError, failed};
-use super::gpu::Gpu;
 use super::graph_nodes::{kernel_params, nodes_of};
+use crate::exec::cuda::gpu::Gpu;
 use cudarc::driver::sys;
 use std::cell::RefCell;
 use std::collections::HashMap;

@@ -68,7 +68,7 @@ mod cudnn;
 mod device_block;
 mod device_feed;
 mod draft;
-mod error;
+pub(in crate::exec) mod error;
 mod extents;
 mod faults;
 mod feed_launch;

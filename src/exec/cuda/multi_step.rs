@@ -181,7 +181,7 @@ mod tests {
         let plain = MultiStep::default();
         assert_eq!(ops(&plain.steps(&launches, 2)), [0, 1, 2, 3, 0, 1, 2, 3]);
         assert_eq!(ops(&plain.fed(&launches)), [0, 1, 2, 3]);
-        // Number 9 stands for the first launch with the metrics of the step in front.
+        // Number 9 is the first launch with the metrics of the step in front.
         let multi = MultiStep {
             behind_step: Some(single(9)),
             takes_metrics: true,

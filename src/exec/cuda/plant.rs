@@ -2,7 +2,7 @@
 //!
 //! It is planted by a call, once for the whole process and before the first kernel is compiled: no file, option or
 //! variable of the environment brings it back. Compiled kernels are kept under their whole text, so that a changed
-//! one never stands in for the right one.
+//! one never replaces the right one.
 
 use std::borrow::Cow;
 use std::sync::OnceLock;

@@ -5,20 +5,23 @@ use super::bound_ops::BoundOps;
 use super::device_block::DeviceBlock;
 use super::device_feed::DeviceFeed;
 use super::error::{CudaError, failed};
-use super::gpu::Gpu;
 use super::graph_reader::{Planned, check_size, planned, read};
 use super::graphs::Graphs;
 use super::half_parameters::HalfParameters;
 use super::recording::{Recording, Role};
 use super::transfers::Transfers;
 use crate::compile::Compiled;
+use crate::data::BatchPlace;
+use crate::exec::backend::GraphRead;
+use crate::exec::cuda::gpu::Gpu;
+use crate::exec::error::ExecError;
 use crate::exec::location::located;
+use crate::exec::ready_times::{ReadyStage, ReadyTimes};
 use crate::exec::store::StepMemory;
-use crate::exec::{BatchPlace, DataSet, ExecError, GraphRead, MAX_WATCHED, ReadyStage, ReadyTimes, StepRecord};
+use crate::exec::stream::{DataSet, MAX_WATCHED, StepRecord};
 use crate::lower::LValueId;
 use crate::plan::StateKind;
 use cudarc::driver::result;
-use std::cell::Cell;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -35,8 +38,6 @@ pub(super) struct Step {
     feed: Option<Box<DeviceFeed>>,
     pub(super) half: Option<Arc<HalfParameters>>,
     pub(super) transfers: Transfers,
-    /// Times that the host had overwritten the store when values were last fetched.
-    seen: Cell<u64>,
     trace: Option<Vec<u32>>,
     /// How long each stage of its making took.
     pub(super) ready_times: ReadyTimes,
@@ -58,8 +59,7 @@ impl Step {
         let graphs = Graphs::new(&ops);
         let half = half_of(&ops)?;
         let transfers = Transfers::new(Arc::clone(&ops.gpu));
-        let seen = Cell::new(ops.env.memory.store.changed());
-        let mut step = Self { ops, recording, graphs, feed: None, half, transfers, seen, trace: None, ready_times };
+        let mut step = Self { ops, recording, graphs, feed: None, half, transfers, trace: None, ready_times };
         let started = Instant::now();
         step.warm()?;
         let whole = started.elapsed();
@@ -115,7 +115,6 @@ impl Step {
         if let Some(half) = &self.half {
             half.refresh(&self.ops.gpu, self.ops.env.memory.store.changed())?;
         }
-        self.transfers.forget_fetched();
         Ok(())
     }
 
@@ -203,12 +202,8 @@ impl Step {
     pub(super) fn bytes(&self, id: LValueId) -> Result<Vec<u8>, ExecError> {
         let (place, value) = located(&self.ops.compiled, id)?;
         let mut bytes = vec![0u8; value.bytes() as usize];
-        let changed = self.ops.env.memory.store.changed();
-        if self.seen.replace(changed) != changed {
-            self.transfers.forget_fetched();
-        }
         let address = self.ops.env.address(&self.ops.compiled.plan, place);
-        if !self.transfers.fetched(address, &mut bytes)? {
+        if !self.transfers.fetched(address, self.ops.env.memory.store.revision(), &mut bytes)? {
             self.transfers.read(address, &mut bytes)?;
         }
         Ok(bytes)
@@ -242,9 +237,8 @@ impl Step {
         Ok(self.transfers.write_directly(address, bytes)?)
     }
 
-    /// Notes that the host overwrites a value: copies of it are old.
+    /// Notes that the host overwrites a value.
     fn is_changed(&self, id: LValueId) {
-        self.transfers.forget_fetched();
         let plan = &self.ops.compiled.plan;
         let key = plan.place(id).and_then(|place| plan.buffer(place.buffer).key.as_ref());
         if key.is_some_and(|key| key.kind == StateKind::Params) {

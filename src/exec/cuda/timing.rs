@@ -7,7 +7,6 @@ use super::capture::capture;
 use super::captured_graph::CapturedGraph;
 use super::device_block::allocate;
 use super::error::CudaError;
-use super::gpu::Gpu;
 use super::graphs::MAX_STEPS;
 use super::half_parameters::HalfParameters;
 use super::launch::Launch;
@@ -15,7 +14,8 @@ use super::memory::Event;
 use super::recording::Role;
 use super::step::Step;
 use crate::compile::Compiled;
-use crate::exec::ExecError;
+use crate::exec::cuda::gpu::Gpu;
+use crate::exec::error::ExecError;
 use crate::exec::store::StepMemory;
 use std::sync::Arc;
 use std::time::Instant;
@@ -116,7 +116,7 @@ impl OpTimer {
     pub fn new(compiled: Arc<Compiled>, gpu: Arc<Gpu>, timed: &[bool]) -> Result<Self, ExecError> {
         gpu.enter()?;
         // A store of its own, where an evaluation would have the training step's.
-        let memory = StepMemory::new(&compiled.plan, &[], |sizes| allocate(sizes, &gpu))?;
+        let memory = StepMemory::new(&compiled, &[], |sizes| allocate(sizes, &gpu))?;
         let env = DeviceEnv::new(memory, &compiled.plan)?;
         let ops = BoundOps::new(compiled, gpu, env, Some(timed))?;
         let half = HalfParameters::new(&ops.compiled, &ops.gpu, &ops.env)?;

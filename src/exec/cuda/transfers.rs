@@ -1,8 +1,8 @@
 //! Copies between the host and a step's memory.
 
 use super::error::{CudaError, failed};
-use super::gpu::Gpu;
 use super::memory::{Event, Pinned};
+use crate::exec::cuda::gpu::Gpu;
 use cudarc::driver::result;
 use std::cell::RefCell;
 use std::collections::{HashMap, VecDeque};
@@ -13,7 +13,8 @@ struct Mirror {
     /// The address of the first byte.
     address: u64,
     memory: Pinned,
-    is_fresh: bool,
+    /// The revision of the store that it was fetched of; nothing before that.
+    of: Option<u64>,
 }
 
 /// Where the host prepares a value while the device may still be copying the one before.
@@ -35,13 +36,6 @@ impl Transfers {
         Self { gpu, mirror: RefCell::new(None), stages: RefCell::default() }
     }
 
-    /// Notes that the device's memory changes: what was fetched before is old.
-    pub(super) fn forget_fetched(&self) {
-        if let Some(mirror) = self.mirror.borrow_mut().as_mut() {
-            mirror.is_fresh = false;
-        }
-    }
-
     /// Copies bytes from the device; waits for everything before.
     ///
     /// # Errors
@@ -60,7 +54,6 @@ impl Transfers {
     /// What went wrong on the device.
     pub(super) fn write_directly(&self, address: u64, bytes: &[u8]) -> Result<(), CudaError> {
         self.gpu.enter()?;
-        self.forget_fetched();
         self.copy_in(address, bytes)?;
         self.gpu.synchronize()
     }
@@ -78,7 +71,6 @@ impl Transfers {
     /// Where memory is short, or a call fails.
     pub(super) fn stage(&self, address: u64, len: usize, fill: impl FnOnce(&mut [u8])) -> Result<(), CudaError> {
         self.gpu.enter()?;
-        self.forget_fetched();
         let mut stages = self.stages.borrow_mut();
         let queue = stages.entry(len).or_default();
         let mut stage = match queue.pop_front() {
@@ -110,25 +102,27 @@ impl Transfers {
         const MAX_BYTES: u64 = 64 << 10;
         if from < to && to - from <= MAX_BYTES {
             let memory = Pinned::new((to - from) as usize)?;
-            *self.mirror.borrow_mut() = Some(Mirror { address: from, memory, is_fresh: false });
+            *self.mirror.borrow_mut() = Some(Mirror { address: from, memory, of: None });
         }
         Ok(())
     }
 
-    /// Bytes at an address, from the copy of watched values; false where they are not all in it.
+    /// Bytes at an address, from the copy of watched values, which is fetched anew where the store has another
+    /// `revision` than it; false where they are not all in it.
     ///
     /// # Errors
     /// What went wrong on the device.
-    pub(super) fn fetched(&self, address: u64, out: &mut [u8]) -> Result<bool, CudaError> {
+    pub(super) fn fetched(&self, address: u64, revision: u64, out: &mut [u8]) -> Result<bool, CudaError> {
         let mut mirror = self.mirror.borrow_mut();
         let Some(mirror) = mirror.as_mut() else { return Ok(false) };
         let size = mirror.memory.bytes().len() as u64;
         if address < mirror.address || address + out.len() as u64 > mirror.address + size {
             return Ok(false);
         }
-        if !mirror.is_fresh {
+        if mirror.of != Some(revision) {
+            mirror.of = None;
             self.read(mirror.address, mirror.memory.bytes_mut())?;
-            mirror.is_fresh = true;
+            mirror.of = Some(revision);
         }
         let start = (address - mirror.address) as usize;
         out.copy_from_slice(&mirror.memory.bytes()[start..start + out.len()]);

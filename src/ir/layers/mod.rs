@@ -11,6 +11,7 @@ mod parallel;
 mod pool;
 mod recurrent;
 mod sequence;
+mod unary;
 
 use super::builder::{At, Builder, Forward};
 use super::value::ValueId;

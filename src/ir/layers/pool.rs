@@ -1,5 +1,6 @@
 //! `max_pool2d`, `avg_pool2d` and `global_avg_pool`.
 
+use super::unary::unary;
 use crate::ir::Mode;
 use crate::ir::builder::{At, Backward, Builder, Derivative, Forward};
 use crate::ir::nodes::{self, Over, PoolKind, Window};
@@ -54,20 +55,6 @@ impl Derivative for Pooled {
 
 impl Forward for GlobalAvgPool {
     fn forward(&self, b: &mut Builder<'_>, at: &At<'_>) -> ValueId {
-        let y = b.real("y", at.out.clone());
-        b.node(nodes::GlobalAvgPool {}, vec![at.x], vec![y]);
-        let input = b.shape(at.x);
-        b.record(Averaged { input });
-        y
-    }
-}
-
-struct Averaged {
-    input: Shape,
-}
-
-impl Derivative for Averaged {
-    fn backward(&self, b: &mut Builder<'_>, at: &Backward<'_>) -> Option<ValueId> {
-        b.input_gradient(at, nodes::GlobalAvgPoolBwd {}, vec![at.dy], self.input.clone())
+        unary(b, at, nodes::GlobalAvgPool {}, nodes::GlobalAvgPoolBwd {})
     }
 }

@@ -1,11 +1,11 @@
 //! `embedding`, `position` and `take`.
 
+use super::unary::unary;
 use crate::ir::builder::{At, Backward, Builder, Derivative, Forward};
 use crate::ir::nodes;
 use crate::ir::value::ValueId;
 use crate::model::ParamKind;
 use crate::model::layers::{Embedding, Position, PositionKind, Take};
-use crate::tensor::Shape;
 
 impl Forward for Embedding {
     fn forward(&self, b: &mut Builder<'_>, at: &At<'_>) -> ValueId {
@@ -62,22 +62,7 @@ impl Derivative for Positioned {
 
 impl Forward for Take {
     fn forward(&self, b: &mut Builder<'_>, at: &At<'_>) -> ValueId {
-        let y = b.real("y", at.out.clone());
-        let input = b.shape(at.x);
-        let position = self.at.position(input.0[1]);
-        b.node(nodes::Take { at: position }, vec![at.x], vec![y]);
-        b.record(Taken { at: position, input });
-        y
-    }
-}
-
-struct Taken {
-    at: usize,
-    input: Shape,
-}
-
-impl Derivative for Taken {
-    fn backward(&self, b: &mut Builder<'_>, at: &Backward<'_>) -> Option<ValueId> {
-        b.input_gradient(at, nodes::TakeBwd { at: self.at }, vec![at.dy], self.input.clone())
+        let at_position = self.at.position(b.shape(at.x).0[1]);
+        unary(b, at, nodes::Take { at: at_position }, nodes::TakeBwd { at: at_position })
     }
 }

@@ -1,6 +1,6 @@
 //! Losses, their gradients, and the accuracy.
 
-use super::node_type::{NodeType, Shapes, must, same};
+use super::node_type::{Shapes, must, same, shape_rules};
 use crate::model::losses::PointFn;
 use serde::{Deserialize, Serialize};
 
@@ -46,56 +46,22 @@ pub struct BinaryAccuracy {}
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Accuracy {}
 
-impl NodeType for SoftmaxCrossEntropy {
-    fn verify(&self, at: &Shapes<'_>) -> Result<(), String> {
+shape_rules! {
+    SoftmaxCrossEntropy: |at| {
         must(are_labels(at) && at.output(0) == [1], "one label a row, one loss")?;
         same(at.input(0), at.output(1))
-    }
-}
-
-impl NodeType for SoftmaxCrossEntropyGrad {
-    fn verify(&self, at: &Shapes<'_>) -> Result<(), String> {
-        same(at.input(0), at.output(0))
-    }
-}
-
-impl NodeType for Mse {
-    fn verify(&self, at: &Shapes<'_>) -> Result<(), String> {
+    };
+    Accuracy: |at| must(are_labels(at) && at.output(0) == [1], "one label a row");
+    SoftmaxCrossEntropyGrad, MseGrad: |at| same(at.input(0), at.output(0));
+    Mse: |at| same(at.input(0), at.input(1));
+    PointLoss, BinaryAccuracy: |at| {
+        must(at.output(0) == [1], "one number for all elements")?;
         same(at.input(0), at.input(1))
-    }
-}
-
-impl NodeType for MseGrad {
-    fn verify(&self, at: &Shapes<'_>) -> Result<(), String> {
-        same(at.input(0), at.output(0))
-    }
-}
-
-impl NodeType for PointLoss {
-    fn verify(&self, at: &Shapes<'_>) -> Result<(), String> {
-        must(at.output(0) == [1], "one loss")?;
-        same(at.input(0), at.input(1))
-    }
-}
-
-impl NodeType for PointLossGrad {
-    fn verify(&self, at: &Shapes<'_>) -> Result<(), String> {
+    };
+    PointLossGrad: |at| {
         same(at.input(0), at.input(1))?;
         same(at.input(0), at.output(0))
-    }
-}
-
-impl NodeType for BinaryAccuracy {
-    fn verify(&self, at: &Shapes<'_>) -> Result<(), String> {
-        must(at.output(0) == [1], "one accuracy")?;
-        same(at.input(0), at.input(1))
-    }
-}
-
-impl NodeType for Accuracy {
-    fn verify(&self, at: &Shapes<'_>) -> Result<(), String> {
-        must(are_labels(at) && at.output(0) == [1], "one label a row")
-    }
+    };
 }
 
 /// Whether the second input has a label for each row of the first: a sample's, or those of its positions.

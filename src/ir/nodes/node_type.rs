@@ -44,6 +44,21 @@ impl<'a> Shapes<'a> {
     }
 }
 
+/// `shape_rules! { Mse, MseGrad: |at| same(at.input(0), at.input(1)); }` makes kinds of nodes whose fields have no part in
+/// their rule: the same rule for all that are named together.
+macro_rules! shape_rules {
+    ($($($Node:ident),+: |$at:ident| $rule:expr;)+) => {
+        $($(
+            impl $crate::ir::nodes::NodeType for $Node {
+                fn verify(&self, $at: &$crate::ir::nodes::Shapes<'_>) -> Result<(), String> {
+                    $rule
+                }
+            }
+        )+)+
+    };
+}
+pub(super) use shape_rules;
+
 pub(super) fn must(holds: bool, rule: impl Into<String>) -> Result<(), String> {
     if holds { Ok(()) } else { Err(rule.into()) }
 }

@@ -1,6 +1,6 @@
 //! Normalisations and their gradients.
 
-use super::node_type::{NodeType, Shapes, must, same};
+use super::node_type::{NodeType, Shapes, must, same, shape_rules};
 use serde::{Deserialize, Serialize};
 
 /// `x, gamma, beta, running_mean, running_var -> y, mean, rstd, running_mean, running_var`
@@ -40,22 +40,9 @@ pub struct LayerNormBwd {
     pub rms: bool,
 }
 
-impl NodeType for BatchNorm {
-    fn verify(&self, at: &Shapes<'_>) -> Result<(), String> {
-        one_value_a_channel(at)
-    }
-}
-
-impl NodeType for BatchNormEval {
-    fn verify(&self, at: &Shapes<'_>) -> Result<(), String> {
-        one_value_a_channel(at)
-    }
-}
-
-impl NodeType for BatchNormBwd {
-    fn verify(&self, at: &Shapes<'_>) -> Result<(), String> {
-        gradients(at, 2)
-    }
+shape_rules! {
+    BatchNorm, BatchNormEval: |at| one_value_a_channel(at);
+    BatchNormBwd: |at| gradients(at, 2);
 }
 
 impl NodeType for LayerNorm {

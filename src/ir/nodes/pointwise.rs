@@ -1,6 +1,6 @@
 //! Functions of each element, sums, views, and what is kept for the backward pass.
 
-use super::node_type::{NodeType, Shapes, elements, must, same};
+use super::node_type::{elements, must, same, shape_rules};
 use crate::model::Activation as Function;
 use serde::{Deserialize, Serialize};
 
@@ -55,65 +55,13 @@ pub struct GradAdd {}
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Save {}
 
-impl NodeType for Activation {
-    fn verify(&self, at: &Shapes<'_>) -> Result<(), String> {
-        same(at.input(0), at.output(0))
-    }
-}
-
-impl NodeType for ActivationBwd {
-    fn verify(&self, at: &Shapes<'_>) -> Result<(), String> {
+shape_rules! {
+    Activation, Dropout, DropoutBwd, Scale, Save: |at| same(at.input(0), at.output(0));
+    ActivationBwd, Add, GradAdd: |at| {
         same(at.input(0), at.input(1))?;
         same(at.input(0), at.output(0))
-    }
-}
-
-impl NodeType for Dropout {
-    fn verify(&self, at: &Shapes<'_>) -> Result<(), String> {
-        same(at.input(0), at.output(0))
-    }
-}
-
-impl NodeType for DropoutBwd {
-    fn verify(&self, at: &Shapes<'_>) -> Result<(), String> {
-        same(at.input(0), at.output(0))
-    }
-}
-
-impl NodeType for Flatten {
-    fn verify(&self, at: &Shapes<'_>) -> Result<(), String> {
+    };
+    Flatten, FlattenBwd: |at| {
         must(elements(at.input(0)) == elements(at.output(0)), "a view keeps the number of elements")
-    }
-}
-
-impl NodeType for FlattenBwd {
-    fn verify(&self, at: &Shapes<'_>) -> Result<(), String> {
-        must(elements(at.input(0)) == elements(at.output(0)), "a view keeps the number of elements")
-    }
-}
-
-impl NodeType for Add {
-    fn verify(&self, at: &Shapes<'_>) -> Result<(), String> {
-        same(at.input(0), at.input(1))?;
-        same(at.input(0), at.output(0))
-    }
-}
-
-impl NodeType for Scale {
-    fn verify(&self, at: &Shapes<'_>) -> Result<(), String> {
-        same(at.input(0), at.output(0))
-    }
-}
-
-impl NodeType for GradAdd {
-    fn verify(&self, at: &Shapes<'_>) -> Result<(), String> {
-        same(at.input(0), at.input(1))?;
-        same(at.input(0), at.output(0))
-    }
-}
-
-impl NodeType for Save {
-    fn verify(&self, at: &Shapes<'_>) -> Result<(), String> {
-        same(at.input(0), at.output(0))
-    }
+    };
 }

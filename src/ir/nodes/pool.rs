@@ -1,6 +1,6 @@
 //! Pooling over images and its gradients.
 
-use super::node_type::{NodeType, Shapes, must};
+use super::node_type::{NodeType, Shapes, must, shape_rules};
 use super::window::{Window, image_dims};
 use serde::{Deserialize, Serialize};
 
@@ -60,16 +60,8 @@ impl NodeType for PoolBwd {
     }
 }
 
-impl NodeType for GlobalAvgPool {
-    fn verify(&self, at: &Shapes<'_>) -> Result<(), String> {
-        keeps_batch_and_channels(at)
-    }
-}
-
-impl NodeType for GlobalAvgPoolBwd {
-    fn verify(&self, at: &Shapes<'_>) -> Result<(), String> {
-        keeps_batch_and_channels(at)
-    }
+shape_rules! {
+    GlobalAvgPool, GlobalAvgPoolBwd: |at| keeps_batch_and_channels(at);
 }
 
 /// Of a global mean one side has neither rows nor columns nor positions.

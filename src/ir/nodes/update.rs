@@ -1,6 +1,6 @@
 //! The end of the step: counters, the update of the parameters, and what is measured of it.
 
-use super::node_type::{NodeType, Shapes, must, same};
+use super::node_type::{NodeType, Shapes, must, same, shape_rules};
 use crate::ir::value::Role;
 use crate::model::{ScheduleKind, UpdateRule};
 use serde::{Deserialize, Serialize};
@@ -54,7 +54,7 @@ pub struct OptimizerStep {
     pub rule: UpdateRule,
     pub measured: bool,
     /// Whether `hyper` has a third value that gradients are multiplied by. Their norms are then measured before.
-    #[serde(default, skip_serializing_if = "is_false")]
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub clipped: bool,
     /// The trained parameters, by number, that do not decay.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -64,25 +64,14 @@ pub struct OptimizerStep {
     pub groups: Vec<usize>,
 }
 
-#[allow(clippy::trivially_copy_pass_by_ref, reason = "serde hands out references")]
-fn is_false(flag: &bool) -> bool {
-    !flag
-}
-
 /// `update_max_seg, grad_norm_seg -> update_max, grad_norm`
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct UpdateMetrics {}
 
-impl NodeType for StepInc {
-    fn verify(&self, at: &Shapes<'_>) -> Result<(), String> {
-        same(at.input(0), at.output(0))
-    }
-}
-
-impl NodeType for BiasCorr {
-    fn verify(&self, at: &Shapes<'_>) -> Result<(), String> {
-        must(at.output(0) == [2], "two corrections")
-    }
+shape_rules! {
+    StepInc: |at| same(at.input(0), at.output(0));
+    BiasCorr: |at| must(at.output(0) == [2], "two corrections");
+    UpdateMetrics: |at| same(at.input(0), at.input(1));
 }
 
 impl NodeType for GradNorms {
@@ -107,11 +96,5 @@ impl NodeType for OptimizerStep {
     fn verify(&self, at: &Shapes<'_>) -> Result<(), String> {
         let ([before, after], [grads, _]) = (at.count(Role::Param), at.count(Role::Grad));
         must(before == after && before == grads, "each parameter has one gradient and one update")
-    }
-}
-
-impl NodeType for UpdateMetrics {
-    fn verify(&self, at: &Shapes<'_>) -> Result<(), String> {
-        same(at.input(0), at.input(1))
     }
 }

@@ -1,6 +1,7 @@
 //! Values one behind the other, parts of them, and products of each element.
 
 use super::Lower;
+use super::pointwise::pairwise;
 use crate::ir::{Node, ValueId, nodes};
 use crate::lower::lowerer::Lowerer;
 use crate::lower::program::{LValueId, Layout};
@@ -60,11 +61,6 @@ impl Lower for nodes::ConcatBwd {
 
 impl Lower for nodes::Multiply {
     fn lower(&self, l: &mut Lowerer<'_>, node: &Node) {
-        let a = l.lowered(node.inputs[0]);
-        let b = l.lowered(node.inputs[1]);
-        let (len, layout) = (l.lv(a).shape.len(), l.lv(a).layout);
-        let b = l.arranged(b, layout);
-        let y = l.lower_value(node.outputs[0], layout);
-        l.emit(OpKind::Multiply(ops::Multiply { len }), &[("a", Some(a)), ("b", Some(b)), ("y", Some(y))]);
+        pairwise(l, node, |len| OpKind::Multiply(ops::Multiply { len }));
     }
 }

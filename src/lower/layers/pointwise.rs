@@ -81,13 +81,13 @@ impl Lower for nodes::Save {
 
 impl Lower for nodes::Add {
     fn lower(&self, l: &mut Lowerer<'_>, node: &Node) {
-        sum(l, node);
+        pairwise(l, node, |len| OpKind::Add(ops::Add { len }));
     }
 }
 
 impl Lower for nodes::GradAdd {
     fn lower(&self, l: &mut Lowerer<'_>, node: &Node) {
-        sum(l, node);
+        pairwise(l, node, |len| OpKind::Add(ops::Add { len }));
     }
 }
 
@@ -101,11 +101,12 @@ impl Lower for nodes::Scale {
     }
 }
 
-fn sum(l: &mut Lowerer<'_>, node: &Node) {
+/// An operation on two values of one shape, element by element, of so many elements.
+pub(super) fn pairwise(l: &mut Lowerer<'_>, node: &Node, kind: fn(usize) -> OpKind) {
     let a = l.lowered(node.inputs[0]);
     let b = l.lowered(node.inputs[1]);
     let (len, layout) = (l.lv(a).shape.len(), l.lv(a).layout);
     let b = l.arranged(b, layout);
     let y = l.lower_value(node.outputs[0], layout);
-    l.emit(OpKind::Add(ops::Add { len }), &[("a", Some(a)), ("b", Some(b)), ("y", Some(y))]);
+    l.emit(kind(len), &[("a", Some(a)), ("b", Some(b)), ("y", Some(y))]);
 }

@@ -18,8 +18,7 @@ const FUNCTION: Lens<ActivationLayer, usize> = Lens {
 };
 
 impl LayerType for ActivationLayer {
-    const KIND: LayerKind =
-        LayerKind { type_name: "activation", class: "Activation", about: "A nonlinear function of each element." };
+    const KIND: LayerKind = LayerKind::new("activation", "Activation", "A nonlinear function of each element.");
     const FIELDS: &'static [FieldSpec<Self>] =
         &[FieldSpec::<Self>::choice("function", &Activation::NAMES, FUNCTION).help("The function of each element.")];
 

@@ -7,7 +7,6 @@ use crate::model::infer::Infer;
 use crate::model::param::ParamKind;
 use crate::model::schema::{FieldSpec, Range, lens};
 use crate::tensor::Shape;
-use std::ops::Bound;
 
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Attention {
@@ -24,15 +23,13 @@ pub struct Attention {
 }
 
 const HEADS: Range = Range::Whole { least: 1, most: usize::MAX, help: Some("attention needs at least 1 head") };
-const DROPOUT: Range =
-    Range::Real { from: Bound::Included(0.0), to: Bound::Excluded(1.0), help: "from 0 up to, but not including, 1" };
 
 impl LayerType for Attention {
-    const KIND: LayerKind = LayerKind {
-        type_name: "attention",
-        class: "Attention",
-        about: "Every position looks at the others, and takes from those that suit it.",
-    };
+    const KIND: LayerKind = LayerKind::new(
+        "attention",
+        "Attention",
+        "Every position looks at the others, and takes from those that suit it.",
+    );
     const FIELDS: &'static [FieldSpec<Self>] = &[
         FieldSpec::<Self>::count("heads", lens!(heads))
             .within(HEADS)
@@ -52,7 +49,7 @@ impl LayerType for Attention {
             .help("Adds learned offsets before and behind the attention."),
         FieldSpec::<Self>::real("dropout", lens!(dropout))
             .default(|_| FieldValue::Number(0.0))
-            .within(DROPOUT)
+            .within(Range::SHARE)
             .help("Share of the attention that is dropped while training, below 1."),
     ];
 

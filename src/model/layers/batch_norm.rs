@@ -21,11 +21,8 @@ pub struct BatchNorm {
 const MOMENTUM: Range = Range::Real { from: Bound::Included(0.0), to: Bound::Included(1.0), help: "from 0 to 1" };
 
 impl LayerType for BatchNorm {
-    const KIND: LayerKind = LayerKind {
-        type_name: "batch_norm",
-        class: "BatchNorm",
-        about: "Centres and scales each channel by its statistics over the batch.",
-    };
+    const KIND: LayerKind =
+        LayerKind::new("batch_norm", "BatchNorm", "Centres and scales each channel by its statistics over the batch.");
     const FIELDS: &'static [FieldSpec<Self>] = &[
         FieldSpec::<Self>::real("momentum", lens!(momentum))
             .default(|_| FieldValue::Number(0.1))

@@ -80,11 +80,8 @@ const ACTIVATION: Lens<Conv1d, usize> =
     Lens { get: |l| Activation::option(l.activation), set: |l, i| l.activation = Activation::of_option(i) };
 
 impl LayerType for Conv1d {
-    const KIND: LayerKind = LayerKind {
-        type_name: "conv1d",
-        class: "Conv1d",
-        about: "Slides small learned filters over the positions of a sequence.",
-    };
+    const KIND: LayerKind =
+        LayerKind::new("conv1d", "Conv1d", "Slides small learned filters over the positions of a sequence.");
     const FIELDS: &'static [FieldSpec<Self>] = &[
         FieldSpec::<Self>::count("filters", lens!(filters)).help("Output channels."),
         FieldSpec::<Self>::count("kernel", lens!(kernel))

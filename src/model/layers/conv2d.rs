@@ -73,8 +73,7 @@ const ACTIVATION: Lens<Conv2d, usize> =
     Lens { get: |l| Activation::option(l.activation), set: |l, i| l.activation = Activation::of_option(i) };
 
 impl LayerType for Conv2d {
-    const KIND: LayerKind =
-        LayerKind { type_name: "conv2d", class: "Conv2d", about: "Slides small learned filters over an image." };
+    const KIND: LayerKind = LayerKind::new("conv2d", "Conv2d", "Slides small learned filters over an image.");
     const FIELDS: &'static [FieldSpec<Self>] = &[
         FieldSpec::<Self>::count("filters", lens!(filters)).help("Output channels."),
         FieldSpec::<Self>::pair("kernel", lens!(kernel)).help("Height and width of a filter."),

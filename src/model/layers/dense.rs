@@ -26,11 +26,8 @@ const ACTIVATION: Lens<Dense, usize> =
 const TIED: Lens<Dense, String> = Lens { get: |l| l.tied.clone(), set: |l, text| l.tied = text };
 
 impl LayerType for Dense {
-    const KIND: LayerKind = LayerKind {
-        type_name: "dense",
-        class: "Dense",
-        about: "Every output is a weighted sum of every input, plus a bias.",
-    };
+    const KIND: LayerKind =
+        LayerKind::new("dense", "Dense", "Every output is a weighted sum of every input, plus a bias.");
     const FIELDS: &'static [FieldSpec<Self>] = &[
         FieldSpec::<Self>::count("units", lens!(units)).within(UNITS).help("Outputs of the layer."),
         FieldSpec::<Self>::option("activation", &Activation::OPTIONS, ACTIVATION).help(ACTIVATION_HELP),

@@ -5,7 +5,6 @@ use crate::model::draw::Draw;
 use crate::model::infer::Infer;
 use crate::model::schema::{FieldSpec, Range, lens};
 use crate::tensor::Shape;
-use std::ops::Bound;
 
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Dropout {
@@ -13,17 +12,10 @@ pub struct Dropout {
     pub rate: f64,
 }
 
-const RATE: Range =
-    Range::Real { from: Bound::Included(0.0), to: Bound::Excluded(1.0), help: "from 0 up to, but not including, 1" };
-
 impl LayerType for Dropout {
-    const KIND: LayerKind = LayerKind {
-        type_name: "dropout",
-        class: "Dropout",
-        about: "Silences a random share of elements while training.",
-    };
+    const KIND: LayerKind = LayerKind::new("dropout", "Dropout", "Silences a random share of elements while training.");
     const FIELDS: &'static [FieldSpec<Self>] = &[FieldSpec::<Self>::real("rate", lens!(rate))
-        .within(RATE)
+        .within(Range::SHARE)
         .help("Share of elements silenced while training, below 1.")];
 
     fn example() -> Self {

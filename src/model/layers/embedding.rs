@@ -12,11 +12,7 @@ pub struct Embedding {
 }
 
 impl LayerType for Embedding {
-    const KIND: LayerKind = LayerKind {
-        type_name: "embedding",
-        class: "Embedding",
-        about: "Turns each token into a learned row of numbers.",
-    };
+    const KIND: LayerKind = LayerKind::new("embedding", "Embedding", "Turns each token into a learned row of numbers.");
     const FIELDS: &'static [FieldSpec<Self>] =
         &[FieldSpec::<Self>::count("units", lens!(units)).help("Numbers that stand for a token.")];
     const OUTPUT_FIELD: Option<&'static str> = Some("units");

@@ -8,11 +8,8 @@ use crate::tensor::Shape;
 pub struct Flatten;
 
 impl LayerType for Flatten {
-    const KIND: LayerKind = LayerKind {
-        type_name: "flatten",
-        class: "Flatten",
-        about: "Sees an image or a sequence as one row of features; moves nothing.",
-    };
+    const KIND: LayerKind =
+        LayerKind::new("flatten", "Flatten", "Sees an image or a sequence as one row of features; moves nothing.");
 
     fn example() -> Self {
         Self

@@ -39,16 +39,13 @@ impl<const LONG: bool> Gated<LONG> {
     }
 }
 
-const GRU: LayerKind = LayerKind {
-    type_name: "gru",
-    class: "GRU",
-    about: "A state with gates that reset and keep it reads the sequence, position by position.",
-};
-const LSTM: LayerKind = LayerKind {
-    type_name: "lstm",
-    class: "LSTM",
-    about: "A state and a long-term memory behind gates read the sequence, position by position.",
-};
+const GRU: LayerKind =
+    LayerKind::new("gru", "GRU", "A state with gates that reset and keep it reads the sequence, position by position.");
+const LSTM: LayerKind = LayerKind::new(
+    "lstm",
+    "LSTM",
+    "A state and a long-term memory behind gates read the sequence, position by position.",
+);
 
 impl<const LONG: bool> LayerType for Gated<LONG> {
     const KIND: LayerKind = if LONG { LSTM } else { GRU };

@@ -8,11 +8,11 @@ use crate::tensor::Shape;
 pub struct GlobalAvgPool;
 
 impl LayerType for GlobalAvgPool {
-    const KIND: LayerKind = LayerKind {
-        type_name: "global_avg_pool",
-        class: "GlobalAvgPool",
-        about: "The mean of each channel over the whole image, or of each feature over all positions.",
-    };
+    const KIND: LayerKind = LayerKind::new(
+        "global_avg_pool",
+        "GlobalAvgPool",
+        "The mean of each channel over the whole image, or of each feature over all positions.",
+    );
 
     fn example() -> Self {
         Self

@@ -16,11 +16,8 @@ pub struct LayerNorm {
 }
 
 impl LayerType for LayerNorm {
-    const KIND: LayerKind = LayerKind {
-        type_name: "layer_norm",
-        class: "LayerNorm",
-        about: "Centres and scales each sample over its last axis.",
-    };
+    const KIND: LayerKind =
+        LayerKind::new("layer_norm", "LayerNorm", "Centres and scales each sample over its last axis.");
     const FIELDS: &'static [FieldSpec<Self>] = &[FieldSpec::<Self>::real("eps", lens!(eps))
         .default(|_| FieldValue::Number(1e-5))
         .within(NORM_EPS)

@@ -136,6 +136,12 @@ pub struct LayerKind {
     pub about: &'static str,
 }
 
+impl LayerKind {
+    const fn new(type_name: &'static str, class: &'static str, about: &'static str) -> Self {
+        Self { type_name, class, about }
+    }
+}
+
 /// What a layer means for the activation that meets the output of a layer before it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NextActivation {

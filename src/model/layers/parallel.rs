@@ -58,11 +58,11 @@ impl JoinKind {
 const JOIN: Lens<Parallel, usize> = choice_lens!(join: JoinKind);
 
 impl LayerType for Parallel {
-    const KIND: LayerKind = LayerKind {
-        type_name: "parallel",
-        class: "Parallel",
-        about: "Applies several lists of layers beside each other and joins what they give.",
-    };
+    const KIND: LayerKind = LayerKind::new(
+        "parallel",
+        "Parallel",
+        "Applies several lists of layers beside each other and joins what they give.",
+    );
     const FIELDS: &'static [FieldSpec<Self>] = &[FieldSpec::<Self>::choice("join", &JoinKind::NAMES, JOIN)
         .default(|_| FieldValue::Choice(0))
         .help("How the outputs of the branches become one: one behind the other, their sum, or their product.")];

@@ -42,9 +42,9 @@ impl<const MAX: bool> Pool<MAX> {
 
 impl<const MAX: bool> LayerType for Pool<MAX> {
     const KIND: LayerKind = if MAX {
-        LayerKind { type_name: "max_pool2d", class: "MaxPool2d", about: "Keeps the largest value of each window." }
+        LayerKind::new("max_pool2d", "MaxPool2d", "Keeps the largest value of each window.")
     } else {
-        LayerKind { type_name: "avg_pool2d", class: "AvgPool2d", about: "Keeps the mean of each window." }
+        LayerKind::new("avg_pool2d", "AvgPool2d", "Keeps the mean of each window.")
     };
     const FIELDS: &'static [FieldSpec<Self>] = &[
         FieldSpec::<Self>::pair("size", Self::SIZE).help("Height and width of a window."),

@@ -27,11 +27,8 @@ const KIND: Lens<Position, usize> = Lens {
 };
 
 impl LayerType for Position {
-    const KIND: LayerKind = LayerKind {
-        type_name: "position",
-        class: "Position",
-        about: "Adds to each position of a sequence a row of its own.",
-    };
+    const KIND: LayerKind =
+        LayerKind::new("position", "Position", "Adds to each position of a sequence a row of its own.");
     const FIELDS: &'static [FieldSpec<Self>] = &[FieldSpec::<Self>::option("kind", &["learned", "sinusoidal"], KIND)
         .help("Learned rows, or fixed sines and cosines.")];
 

@@ -16,11 +16,11 @@ pub struct RmsNorm {
 }
 
 impl LayerType for RmsNorm {
-    const KIND: LayerKind = LayerKind {
-        type_name: "rms_norm",
-        class: "RmsNorm",
-        about: "Scales each sample by the root mean square of its last axis, without centring it.",
-    };
+    const KIND: LayerKind = LayerKind::new(
+        "rms_norm",
+        "RmsNorm",
+        "Scales each sample by the root mean square of its last axis, without centring it.",
+    );
     const FIELDS: &'static [FieldSpec<Self>] = &[FieldSpec::<Self>::real("eps", lens!(eps))
         .default(|_| FieldValue::Number(1e-6))
         .within(NORM_EPS)

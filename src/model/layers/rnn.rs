@@ -37,11 +37,8 @@ impl Rnn {
 }
 
 impl LayerType for Rnn {
-    const KIND: LayerKind = LayerKind {
-        type_name: "rnn",
-        class: "RNN",
-        about: "A state that is mixed with each input reads the sequence, position by position.",
-    };
+    const KIND: LayerKind =
+        LayerKind::new("rnn", "RNN", "A state that is mixed with each input reads the sequence, position by position.");
     const FIELDS: &'static [FieldSpec<Self>] = &[
         recurrent::units(lens!(units)),
         FieldSpec::<Self>::option("nonlinearity", &NONLINEARITIES, NONLINEARITY).help("The function of the new state."),

@@ -50,7 +50,7 @@ const AT: Lens<Take, NumberOrName> = Lens {
 };
 
 impl LayerType for Take {
-    const KIND: LayerKind = LayerKind { type_name: "take", class: "Take", about: "Keeps one position of a sequence." };
+    const KIND: LayerKind = LayerKind::new("take", "Take", "Keeps one position of a sequence.");
     const FIELDS: &'static [FieldSpec<Self>] = &[FieldSpec::<Self>::named("at", NAMES, AT)
         .default(|_| FieldValue::Named(NumberOrName::Name(NAMES[0]), NAMES))
         .help("The position that is kept: last, first, or a number from 0.")];

@@ -118,12 +118,8 @@ pub(super) const fn weight_decay<T>(lens: Lens<T, f64>) -> FieldSpec<T> {
 
 /// The shares that two running means keep.
 pub(super) const fn betas<T>(lens: Lens<T, [f64; 2]>, default: fn(&T) -> FieldValue) -> FieldSpec<T> {
-    FieldSpec::reals("optimizer.betas", lens).default(default).within(SHARE).label("betas")
+    FieldSpec::reals("optimizer.betas", lens).default(default).within(Range::SHARE).label("betas")
 }
-
-/// Below 1, so that what is kept fades.
-pub(super) const SHARE: Range =
-    Range::Real { from: Bound::Included(0.0), to: Bound::Excluded(1.0), help: "from 0 up to, but not including, 1" };
 
 /// The fields in the order in which they are read and checked: those of every optimizer first.
 fn live_first<T: OptimizerType>() -> impl Iterator<Item = &'static FieldSpec<T>> {

@@ -1,9 +1,9 @@
 //! `sgd`: stochastic gradient descent, with or without momentum.
 
-use super::optimizer_type::{OptimizerType, SHARE, UpdateRule, lr, weight_decay};
+use super::optimizer_type::{OptimizerType, UpdateRule, lr, weight_decay};
 use crate::model::draw::Draw;
 use crate::model::field_value::FieldValue;
-use crate::model::schema::{FieldSpec, lens};
+use crate::model::schema::{FieldSpec, Range, lens};
 
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Sgd {
@@ -20,7 +20,7 @@ impl OptimizerType for Sgd {
         lr::<Self>(lens!(lr)),
         FieldSpec::<Self>::real("optimizer.momentum", lens!(momentum))
             .default(|_| FieldValue::Number(0.0))
-            .within(SHARE)
+            .within(Range::SHARE)
             .label("momentum")
             .help("Share of the last step's direction that is kept."),
         FieldSpec::<Self>::flag("optimizer.nesterov", lens!(nesterov))

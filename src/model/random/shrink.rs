@@ -329,7 +329,7 @@ impl Changes {
         }
     }
 
-    /// Layers are cut, and blocks give way to what is in them.
+    /// Layers are removed, and blocks are replaced by the layers in them.
     fn of_layers(&mut self, layers: &[Value], place: &mut Place) {
         self.cuts(layers.len(), place);
         for (index, layer) in layers.iter().enumerate() {

@@ -105,8 +105,6 @@ const SAMPLES: Range =
     Range::Whole { least: 4, most: 10_000_000, help: Some("expected a whole number from 4 to 10000000") };
 const CLASSES: Range = Range::Whole { least: 2, most: 100, help: Some("expected a whole number from 2 to 100") };
 const NOISE: Range = Range::Real { from: Bound::Included(0.0), to: Bound::Included(10.0), help: "from 0 to 10" };
-const FACTOR: Range =
-    Range::Real { from: Bound::Included(0.0), to: Bound::Excluded(1.0), help: "from 0 up to, but not including, 1" };
 
 macro_rules! samples {
     ($Kind:ident) => {
@@ -141,7 +139,7 @@ pub(super) const KINDS: &[SourceKind] = &[
         samples!(Circles),
         noise!(Circles),
         left_out!(real Number "data.factor": Circles.factor)
-            .within(FACTOR)
+            .within(Range::SHARE)
             .label("factor")
             .help("Radius of the inner circle over the outer."),
     ])

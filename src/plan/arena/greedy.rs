@@ -48,14 +48,12 @@ fn lowest_gap(placed: &[Placed], item: &Item) -> u64 {
 
 #[cfg(test)]
 mod tests {
-    use super::super::samples::{Rng, random_problem};
+    use super::super::samples::random_problems;
     use super::*;
 
     #[test]
     fn every_item_takes_the_lowest_offset_that_was_free() {
-        let mut rng = Rng::new(5);
-        for _ in 0..100 {
-            let problem = random_problem(&mut rng, 15);
+        for problem in random_problems(5, 100, 15) {
             let items = problem.items();
             let order: Vec<u32> = (0..items.len() as u32).rev().collect();
             let offsets = plan(&problem, &order).offsets;

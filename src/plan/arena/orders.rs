@@ -64,14 +64,13 @@ fn largest_totals(sections: &Sections) -> Vec<u64> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::samples::{Rng, random_problem};
+    use super::super::samples::random_problems;
     use super::*;
 
     #[test]
     fn the_largest_total_is_that_of_the_worst_section() {
-        let mut rng = Rng::new(3);
-        for _ in 0..50 {
-            let sections = Sections::new(&random_problem(&mut rng, 30));
+        for problem in random_problems(3, 50, 30) {
+            let sections = Sections::new(&problem);
             let plain: Vec<u64> =
                 sections.spans.iter().map(|s| sections.totals[s.first..s.end].iter().copied().max().unwrap()).collect();
             assert_eq!(largest_totals(&sections), plain);

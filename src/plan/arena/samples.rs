@@ -38,6 +38,12 @@ pub fn random_problem(rng: &mut Rng, most: u64) -> Problem {
     Problem::new(items).unwrap()
 }
 
+/// So many random problems of up to `most` items each.
+pub fn random_problems(seed: u64, count: usize, most: u64) -> impl Iterator<Item = Problem> {
+    let mut rng = Rng::new(seed);
+    (0..count).map(move |_| random_problem(&mut rng, most))
+}
+
 /// Items that fill `height` bytes at every time: what begins is as large as what ends, but in other pieces.
 ///
 /// New pieces may find no room in one place, so the bound is often out of reach.

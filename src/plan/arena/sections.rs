@@ -62,14 +62,12 @@ impl Sections {
 
 #[cfg(test)]
 mod tests {
-    use super::super::samples::{Rng, random_problem};
+    use super::super::samples::random_problems;
     use super::*;
 
     #[test]
     fn spans_meet_exactly_where_live_ranges_meet() {
-        let mut rng = Rng::new(7);
-        for _ in 0..50 {
-            let problem = random_problem(&mut rng, 20);
+        for problem in random_problems(7, 50, 20) {
             let sections = Sections::new(&problem);
             for (a, s) in problem.items().iter().zip(&sections.spans) {
                 for (b, t) in problem.items().iter().zip(&sections.spans) {

@@ -216,7 +216,7 @@ fn join(a: Node, b: Node) -> Node {
 
 #[cfg(test)]
 mod tests {
-    use super::super::samples::{Rng, full_problem, random_problem};
+    use super::super::samples::{Rng, full_problem, random_problems};
     use super::*;
 
     /// The same rule without a skyline: of all items the one that can be placed lowest, and of those the first in the
@@ -253,9 +253,7 @@ mod tests {
 
     #[test]
     fn items_without_bytes_lie_at_zero() {
-        let mut rng = Rng::new(10);
-        for _ in 0..50 {
-            let problem = random_problem(&mut rng, 12);
+        for problem in random_problems(10, 50, 12) {
             let order: Vec<u32> = (0..problem.items().len() as u32).collect();
             let placement = plan(&problem, &Sections::new(&problem), &order);
             for (item, offset) in problem.items().iter().zip(placement.offsets) {

@@ -4,7 +4,7 @@ use std::fs::File;
 use std::path::Path;
 use std::time::Duration;
 
-use super::samples::{Rng, cut_rectangle, full_problem, mlp_step, random_problem, training_step};
+use super::samples::{Rng, cut_rectangle, full_problem, mlp_step, random_problem, random_problems, training_step};
 use super::*;
 
 fn published(name: &str) -> csv::Table {
@@ -46,9 +46,7 @@ fn optimum(problem: &Problem) -> u64 {
 
 #[test]
 fn the_referee_accepts_every_planner_on_random_problems() {
-    let mut rng = Rng::new(1);
-    for _ in 0..150 {
-        let problem = random_problem(&mut rng, 40);
+    for problem in random_problems(1, 150, 40) {
         for planner in Planner::ALL {
             let placement = planner.plan(&problem);
             assert_eq!(referee::check(&problem, &placement), Ok(()), "{planner}");

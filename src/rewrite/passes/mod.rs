@@ -151,7 +151,7 @@ pub const PASSES: [Pass; 21] = [
     Pass::new(
         "relu_bit_mask",
         LARGE_MASKS,
-        "A bit an element replaces a saved ReLU output that is needed for nothing but its signs any more.",
+        "One bit for each element replaces a saved ReLU output of which only the signs are needed.",
         relu_bit_mask::run,
     ),
     Pass::new(

@@ -1,9 +1,11 @@
 //! Which types of `attention.cu` and `attention_mma.cu` do an operation, and with which tiles.
 
 use super::elementwise::dropout_scale;
-use super::{CustomKernel, KernelFile, KernelSpec, Real};
 use crate::ops::{self, AttentionGeometry, OpKind, dropout_threshold};
-use crate::select::CudaFacts;
+use crate::select::cuda::custom::CustomKernel;
+use crate::select::cuda::real::Real;
+use crate::select::cuda::spec::{KernelFile, KernelSpec};
+use crate::select::target::CudaFacts;
 
 /// Multiplications and additions of all multiprocessors in a microsecond, as far as these kernels come: in floats, and
 /// on tensor cores with factors of 16 bits and of TF32.
@@ -124,7 +126,7 @@ impl MmaTiles {
 mod tests {
     use super::*;
     use crate::ops::{MOST_HEAD_DIM, Scalar};
-    use crate::select::Target;
+    use crate::select::target::Target;
 
     #[test]
     fn tiles_fit_into_shared_memory() {

@@ -6,9 +6,12 @@
 
 mod special;
 
-use super::{CustomKernel, KernelFile, KernelSpec, Real, cpp_act};
+use super::speed::{BYTES_PER_US, LAUNCH_US};
 use crate::ops::{self, ConvGeometry, Epilogue, OpKind};
-use crate::select::CudaFacts;
+use crate::select::cuda::custom::{CustomKernel, cpp_act};
+use crate::select::cuda::real::Real;
+use crate::select::cuda::spec::{KernelFile, KernelSpec};
+use crate::select::target::CudaFacts;
 
 /// Candidates of any geometry for one operation at most.
 const MOST: usize = 4;
@@ -17,12 +20,6 @@ const MOST: usize = 4;
 /// as well: on an H200 none of these tiles was faster than both in any large convolution (1.2 to 2.2 times as slow),
 /// and compiling them is most of what the first preparation takes.
 const LONG_US: f64 = 15.0;
-
-/// What a launch costs, in microseconds.
-const PHASE_US: f64 = 1.5;
-
-/// Bytes that the memory moves in a microsecond.
-const MEMORY_BYTES_PER_US: f64 = 3.5e6;
 
 /// Clock cycles of a microsecond.
 const CYCLES_PER_US: f64 = 1_700.0;
@@ -209,7 +206,7 @@ impl Problem<'_> {
     fn memory_us(&self) -> f64 {
         let g = self.g;
         let images = g.n * g.h * g.w * g.c + g.n * g.ho * g.wo * g.f + self.extra;
-        (images * self.real.size() + weights(g) * 4) as f64 / MEMORY_BYTES_PER_US
+        (images * self.real.size() + weights(g) * 4) as f64 / BYTES_PER_US
     }
 
     /// Scratch memory of a sum that is taken in `splits` stretches.
@@ -302,7 +299,7 @@ impl Problem<'_> {
             let (each, mean_each) = (steps.div_ceil(splits), mean_steps.div_ceil(splits));
             let full = (blocks * mean_each) as f64 * step_us;
             let alone = (blocks.div_ceil(resident) * each) as f64 * least_us.max(step_us);
-            PHASE_US + 0.8 + full.max(alone).max(self.memory_us()) + self.second_phase_us(splits)
+            LAUNCH_US + 0.8 + full.max(alone).max(self.memory_us()) + self.second_phase_us(splits)
         };
         let mut best = (1, cost(1));
         let mut wanted = 2;
@@ -322,7 +319,7 @@ impl Problem<'_> {
     /// cache; a warp of the second phase adds a few of them one after the other.
     fn second_phase_us(&self, splits: usize) -> f64 {
         if splits > 1 {
-            PHASE_US + (2 * splits * self.results() * 4) as f64 / (2.0 * MEMORY_BYTES_PER_US) + splits as f64 * 0.01
+            LAUNCH_US + (2 * splits * self.results() * 4) as f64 / (2.0 * BYTES_PER_US) + splits as f64 * 0.01
         } else {
             0.0
         }
@@ -366,7 +363,7 @@ impl Problem<'_> {
             let spec = spec("ConvDirectBwdW", format!("{number}, {geometry}, {splits}, {}", self.accumulate));
             // Lanes beyond the last filter work in vain.
             let padded = products / g.f as f64 * g.f.next_multiple_of(32) as f64;
-            (splits, spec, padded / (1.2e6 * full) + if splits > 1 { PHASE_US } else { 0.0 })
+            (splits, spec, padded / (1.2e6 * full) + if splits > 1 { LAUNCH_US } else { 0.0 })
         } else {
             let kind = if self.kind == Kind::Forward { "CONV_FORWARD" } else { "CONV_BACKWARD_X" };
             let spec = spec("ConvDirect", format!("{kind}, {number}, {geometry}, {}", self.epilogue));
@@ -376,7 +373,7 @@ impl Problem<'_> {
             tail: format!("{}_direct_k{splits}_v0", self.real.name()),
             spec,
             work_bytes: self.work_bytes(splits),
-            cost_us: cost_us.max(self.memory_us()) + PHASE_US + 0.5,
+            cost_us: cost_us.max(self.memory_us()) + LAUNCH_US + 0.5,
         }
     }
 

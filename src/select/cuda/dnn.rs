@@ -1,14 +1,12 @@
 //! Which convolutions cuDNN is offered, and roughly how long it takes. Pure functions of the shape.
 
-use super::Real;
+use super::speed::LIBRARY_BYTES_PER_US;
 use crate::ops::{self, ConvGeometry, OpKind};
-use crate::select::CudaFacts;
+use crate::select::cuda::real::Real;
+use crate::select::target::CudaFacts;
 
 /// The least time of a call in microseconds.
 const FLOOR_US: f64 = 6.0;
-
-/// Bytes of memory traffic in a microsecond.
-const BYTES_PER_US: f64 = 4e6;
 
 /// Elements of the tile of results that one multiprocessor works on.
 const TILE: usize = 128 * 64;
@@ -89,7 +87,7 @@ pub fn cost_us(kind: &OpKind, real: Real, gpu: &CudaFacts) -> f64 {
     let multiprocessors = f64::from(gpu.multiprocessors.max(1));
     let busy = (tiles as f64).min(multiprocessors) / 132.0;
     let arithmetic = flops / (rate * busy * 1e6);
-    let memory = ((x + w + y) * real.size()) as f64 / BYTES_PER_US;
+    let memory = ((x + w + y) * real.size()) as f64 / LIBRARY_BYTES_PER_US;
     FLOOR_US + arithmetic.max(memory)
 }
 
@@ -98,22 +96,12 @@ mod tests {
     use super::*;
     use crate::ops::Epilogue;
 
-    const G: ConvGeometry = ConvGeometry {
-        n: 256,
-        h: 32,
-        w: 32,
-        c: 64,
-        f: 64,
-        kernel: [3, 3],
-        stride: [1, 1],
-        padding: [1, 1],
-        dilation: [1, 1],
-        groups: 1,
-        ho: 32,
-        wo: 32,
-    };
+    const G: ConvGeometry =
+        ConvGeometry { n: 256, h: 32, w: 32, c: 64, f: 64, kernel: [3, 3], padding: [1, 1], ho: 32, wo: 32, ..UNIT };
+    const UNIT: ConvGeometry = ConvGeometry::UNIT;
+
     fn gpu() -> CudaFacts {
-        crate::select::Target::h200().as_cuda().unwrap()
+        crate::select::target::Target::h200().as_cuda().unwrap()
     }
 
     #[test]

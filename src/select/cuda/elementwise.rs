@@ -1,16 +1,15 @@
 //! Which types of `elementwise.cu` do an operation, and into how many stretches sums over rows are cut.
 
 use super::optimizer::rule_type;
-use super::{CustomKernel, KernelFile, KernelSpec, Pdl, Real, cpp_act, cpp_bits};
+use super::speed::{BYTES_PER_US, LAUNCH_US};
 use crate::ops::{self, OpKind, dropout_threshold};
-use crate::select::CudaFacts;
+use crate::select::cuda::custom::{CustomKernel, cpp_act, cpp_bits};
+use crate::select::cuda::real::Real;
+use crate::select::cuda::spec::{KernelFile, KernelSpec, Pdl};
+use crate::select::target::CudaFacts;
 
-/// Bytes that all multiprocessors move in a microsecond, and what one moves alone.
-const BYTES_PER_US: f64 = 3.5e6;
+/// Bytes that one multiprocessor moves alone in a microsecond.
 const BYTES_PER_US_ALONE: f64 = 3e4;
-
-/// What a phase costs in microseconds.
-const PHASE_US: f64 = 1.5;
 
 /// Columns of a bias that a lane takes: few blocks leave room for those of products, with which they share a launch.
 const fn bias_columns(cols: usize) -> usize {
@@ -55,7 +54,7 @@ pub fn kernels(kind: &OpKind, real: Real, gpu: &CudaFacts) -> Vec<CustomKernel> 
                     tail: format!("{}_columns_v0", real.name()),
                     spec: spec.with_pdl(leaving_room(true)),
                     work_bytes: 0,
-                    cost_us: PHASE_US + 0.6 * rows.div_ceil(128) as f64,
+                    cost_us: LAUNCH_US + 0.6 * rows.div_ceil(128) as f64,
                 }]
             })
         }
@@ -217,7 +216,7 @@ fn flat(real: Real, spec: KernelSpec, bytes: usize) -> CustomKernel {
         tail: format!("{}_vec{}_v0", real.name(), 16 / real.size()),
         spec,
         work_bytes: 0,
-        cost_us: PHASE_US + bytes as f64 / BYTES_PER_US,
+        cost_us: LAUNCH_US + bytes as f64 / BYTES_PER_US,
     }
 }
 
@@ -227,7 +226,7 @@ fn single(real: &str, spec: KernelSpec, bytes: usize) -> CustomKernel {
         tail: format!("{real}_block_v0"),
         spec,
         work_bytes: 0,
-        cost_us: PHASE_US + bytes as f64 / BYTES_PER_US_ALONE,
+        cost_us: LAUNCH_US + bytes as f64 / BYTES_PER_US_ALONE,
     }
 }
 
@@ -250,7 +249,7 @@ pub(super) fn row_chunks(n: usize, rows: usize, row_bytes: usize, gpu: &CudaFact
 /// What sums over rows cost in microseconds with one phase, and with two.
 pub(super) fn row_sum_us(n: usize, rows: usize, row_bytes: usize) -> [f64; 2] {
     let (bytes, blocks) = ((n * rows * row_bytes) as f64, (n * row_bytes.div_ceil(128)) as f64);
-    [PHASE_US + bytes / (blocks * BYTES_PER_US_ALONE).min(BYTES_PER_US), 2.0 * PHASE_US + bytes / BYTES_PER_US]
+    [LAUNCH_US + bytes / (blocks * BYTES_PER_US_ALONE).min(BYTES_PER_US), 2.0 * LAUNCH_US + bytes / BYTES_PER_US]
 }
 
 fn bias_grad(real: Real, op: ops::BiasGrad, gpu: &CudaFacts) -> Vec<CustomKernel> {
@@ -285,14 +284,7 @@ mod tests {
     use crate::ops::Scalar;
 
     fn h200() -> CudaFacts {
-        CudaFacts {
-            ordinal: 0,
-            capability: (9, 0),
-            multiprocessors: 132,
-            memory_bytes: 140 << 30,
-            has_cublaslt: true,
-            has_cudnn: true,
-        }
+        crate::select::target::Target::h200().as_cuda().unwrap()
     }
 
     #[test]

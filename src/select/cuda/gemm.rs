@@ -3,32 +3,19 @@
 
 use super::elementwise::vec_width;
 use super::optimizer::rule_type;
-use super::{CustomKernel, KernelFile, KernelSpec, Pdl, Real, cpp_act};
+use super::speed::LAUNCH_US;
 use crate::ops::{self, Epilogue, Gemm, OpKind, Trans};
 use crate::rewrite::LONE_UPDATE_TILE;
-use crate::select::CudaFacts;
-
-/// What a launch costs in microseconds.
-const LAUNCH_US: f64 = 1.5;
+use crate::select::cuda::custom::{CustomKernel, cpp_act};
+use crate::select::cuda::real::Real;
+use crate::select::cuda::spec::{KernelFile, KernelSpec, Pdl};
+use crate::select::target::CudaFacts;
 
 /// What a direct kernel takes at least.
 const DIRECT_US: f64 = 1.31;
 
-/// Microseconds before the first step's factors have arrived, together with the last trip to memory.
-const FIRST_US: f64 = 0.5;
-
-/// Microseconds that a step of a block takes at least, with copies under way for the steps behind it.
-const STEP_US: f64 = 0.07;
-
-/// Bytes that a multiprocessor reads from L2 in a microsecond.
-const SM_BYTES_PER_US: f64 = 80e3;
-
-/// Bytes that a multiprocessor moves to or from its shared memory in a microsecond.
-const SHARED_BYTES_PER_US: f64 = 150e3;
-
-/// Bytes that all multiprocessors together read from L2, and from memory, in a microsecond.
+/// Bytes that all multiprocessors together read from L2 in a microsecond.
 const L2_BYTES_PER_US: f64 = 5.5e6;
-const MEMORY_BYTES_PER_US: f64 = 4.2e6;
 
 /// Multiprocessors of the machine that the rates of arithmetic below belong to.
 const RATED_MULTIPROCESSORS: f64 = 132.0;
@@ -383,6 +370,16 @@ impl Way {
 
     /// Microseconds, with `tiles` tiles, whose blocks take `steps` steps.
     fn estimate(&self, gemm: &Gemm, real: Real, tiles: usize, steps: usize, multiprocessors: usize) -> f64 {
+        /// Microseconds before the first step's factors have arrived, together with the last trip to memory.
+        const FIRST_US: f64 = 0.5;
+        /// Microseconds that a step of a block takes at least, with copies under way for the steps behind it.
+        const STEP_US: f64 = 0.07;
+        /// Bytes that a multiprocessor reads from L2 in a microsecond.
+        const SM_BYTES_PER_US: f64 = 80e3;
+        /// Bytes that a multiprocessor moves to or from its shared memory in a microsecond.
+        const SHARED_BYTES_PER_US: f64 = 150e3;
+        /// Bytes that all multiprocessors together read from memory in a microsecond.
+        const MEMORY_BYTES_PER_US: f64 = 4.2e6;
         let Tile { rows, cols, unit, groups, .. } = self.tile;
         let blocks = tiles * self.split;
         // Blocks that the busiest multiprocessor runs, and rounds of two blocks at a time.
@@ -442,14 +439,7 @@ mod tests {
     use super::*;
 
     fn h200() -> CudaFacts {
-        CudaFacts {
-            ordinal: 0,
-            capability: (9, 0),
-            multiprocessors: 132,
-            memory_bytes: 140 << 30,
-            has_cublaslt: true,
-            has_cudnn: true,
-        }
+        crate::select::target::Target::h200().as_cuda().unwrap()
     }
 
     fn offers(m: usize, n: usize, k: usize, trans: Trans, real: Real) -> Vec<CustomKernel> {

@@ -1,17 +1,18 @@
 //! Which types of `loss.cu` do an operation, and with how many threads and blocks.
 
 use super::elementwise::{dropout_scale, vec_width};
-use super::{CustomKernel, KernelFile, KernelSpec, Pdl, Real, cpp_act, cpp_bits};
+use super::speed::{BYTES_PER_US, LAUNCH_US};
 use crate::model::losses::PointFn;
 use crate::ops::{self, OpKind, Scalar};
-use crate::select::CudaFacts;
+use crate::select::cuda::custom::{CustomKernel, cpp_act, cpp_bits};
+use crate::select::cuda::real::Real;
+use crate::select::cuda::spec::{KernelFile, KernelSpec, Pdl};
+use crate::select::target::CudaFacts;
 
-/// Bytes that all multiprocessors move in a microsecond, and one alone.
-const BYTES_PER_US: f64 = 3.5e6;
+/// Bytes that one multiprocessor moves alone in a microsecond.
 const BYTES_PER_US_ALONE: f64 = 1e5;
 
-/// What a launch costs, and what it costs more where the last block adds up what the others found.
-const LAUNCH_US: f64 = 1.5;
+/// What it costs more, in microseconds, where the last block adds up what the others found.
 const TICKET_US: f64 = 1.0;
 
 /// Threads of a block where there are several.

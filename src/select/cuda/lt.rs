@@ -5,10 +5,11 @@
 //! type of the product it is added to, so a product of 16-bit type reads the bias from the 16-bit copy of the
 //! parameters.
 
-use super::Real;
+use super::speed::LIBRARY_BYTES_PER_US;
 use crate::model::Activation;
 use crate::ops::{Epilogue, Gemm, Trans};
-use crate::select::CudaFacts;
+use crate::select::cuda::real::Real;
+use crate::select::target::CudaFacts;
 
 /// Bytes of workspace offered for large products: what NVIDIA advises on Hopper.
 const WORKSPACE_BYTES: u64 = 32 << 20;
@@ -79,8 +80,6 @@ pub const fn done(gemm: &Gemm, _real: Real) -> Epilogue {
 pub fn cost_us(gemm: &Gemm, real: Real, gpu: &CudaFacts) -> f64 {
     /// What the smallest product takes.
     const FLOOR_US: f64 = 3.5;
-    /// Bytes moved in a microsecond.
-    const BYTES_PER_US: f64 = 4e6;
     let multiprocessors = f64::from(gpu.multiprocessors.max(1));
     // Operations in a microsecond on one multiprocessor, from what an H200 with 132 of them reaches at large shapes.
     let rate = match real {
@@ -100,7 +99,7 @@ pub fn cost_us(gemm: &Gemm, real: Real, gpu: &CudaFacts) -> f64 {
     let c_size = if stores_float(gemm, real) { 4 } else { real.size() };
     let c_passes = if gemm.accumulate { 2 } else { 1 };
     let bytes = real.size() * gemm.k * (gemm.m + gemm.n) + c_passes * c_size * gemm.m * gemm.n;
-    FLOOR_US + compute_us.max(bytes as f64 / BYTES_PER_US)
+    FLOOR_US + compute_us.max(bytes as f64 / LIBRARY_BYTES_PER_US)
 }
 
 #[cfg(test)]
@@ -108,7 +107,7 @@ mod tests {
     use super::*;
 
     fn gpu() -> CudaFacts {
-        crate::select::Target::h200().as_cuda().unwrap()
+        crate::select::target::Target::h200().as_cuda().unwrap()
     }
 
     fn gemm(trans: Trans, epilogue: Epilogue) -> Gemm {

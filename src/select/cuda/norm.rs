@@ -1,16 +1,15 @@
 //! Which types of `norm.cu` do an operation, and how they share its rows and columns among blocks.
 
 use super::elementwise::vec_width;
-use super::{CustomKernel, KernelFile, KernelSpec, Real, cpp_act, cpp_bits};
+use super::speed::{BYTES_PER_US, LAUNCH_US};
 use crate::model::Activation;
 use crate::ops::{self, OpKind, Scalar};
-use crate::select::CudaFacts;
+use crate::select::cuda::custom::{CustomKernel, cpp_act, cpp_bits};
+use crate::select::cuda::real::Real;
+use crate::select::cuda::spec::{KernelFile, KernelSpec};
+use crate::select::target::CudaFacts;
 use std::fmt::Display;
 
-/// Bytes that all multiprocessors move in a microsecond.
-const BYTES_PER_US: f64 = 3.5e6;
-/// What a phase costs in microseconds.
-const PHASE_US: f64 = 1.5;
 /// What it takes each block of a second phase to merge what the first one left, in microseconds.
 const MERGE_US: f64 = 0.7;
 /// Rows whose piece of at most 16 bytes one multiprocessor moves in a microsecond.
@@ -132,7 +131,7 @@ impl Shape {
         let pieces_us = (waves * self.rows * tx * tensors) as f64 / PIECES_PER_US;
         // Pieces of less than a sector make the second-level cache move more than they hold; it is faster than memory.
         let excess = (SECTOR_BYTES / (tx * vector * self.real.size()) as f64 * 0.6).max(1.0);
-        let cost_us = PHASE_US + pieces_us.max(excess * self.move_us(tensors));
+        let cost_us = LAUNCH_US + pieces_us.max(excess * self.move_us(tensors));
         Some(Small { vector, tx, threads: ty * tx, cost_us })
     }
 }
@@ -162,7 +161,7 @@ fn batch_norm(shape: &Shape, eps: Scalar, momentum: Scalar, act: Option<Activati
     let last = format!("{}, {}, {}", cpp_bits(eps.get()), cpp_bits(momentum.get()), cpp_act(act));
     let Chunks { tx, rows: chunk, threads, work_bytes } = shape.chunks();
     let ty = ("BatchNorm", format!("{t}, {rows}, {cols}, {tx}, {chunk}, {threads}, {last}"));
-    let mut out = vec![shape.code("chunks", ty, work_bytes, 2.0 * PHASE_US + MERGE_US + shape.move_us(3))];
+    let mut out = vec![shape.code("chunks", ty, work_bytes, 2.0 * LAUNCH_US + MERGE_US + shape.move_us(3))];
     if let Some(Small { vector, tx, threads, cost_us }) = shape.small(8, 2) {
         let ty = ("BatchNormSmall", format!("{t}, {rows}, {cols}, {vector}, {tx}, {threads}, {last}"));
         out.push(shape.code("small", ty, 0, cost_us));
@@ -182,7 +181,7 @@ fn batch_norm_eval(shape: &Shape, eps: Scalar, act: Option<Activation>) -> Custo
     let (chunk, t, act) = (threads / tx * each, real.cpp(), cpp_act(act));
     let ty =
         ("BatchNormEval", format!("{t}, {rows}, {cols}, {tx}, {chunk}, {threads}, {}, {act}", cpp_bits(eps.get())));
-    shape.code("rows", ty, 0, PHASE_US + shape.move_us(2))
+    shape.code("rows", ty, 0, LAUNCH_US + shape.move_us(2))
 }
 
 fn batch_norm_bwd(shape: &Shape, act_grad: Option<Activation>, accumulate: bool) -> Vec<CustomKernel> {
@@ -192,7 +191,7 @@ fn batch_norm_bwd(shape: &Shape, act_grad: Option<Activation>, accumulate: bool)
     let reads = 2 + usize::from(act_grad.is_some());
     let Chunks { tx, rows: chunk, threads, work_bytes } = shape.chunks();
     let ty = ("BatchNormBwd", format!("{t}, {rows}, {cols}, {tx}, {chunk}, {threads}, {last}"));
-    let cost_us = 2.0 * PHASE_US + MERGE_US + shape.move_us(2 * reads + 1);
+    let cost_us = 2.0 * LAUNCH_US + MERGE_US + shape.move_us(2 * reads + 1);
     let mut out = vec![shape.code("chunks", ty, work_bytes, cost_us)];
     if let Some(Small { vector, tx, threads, cost_us }) = shape.small(4, reads + 1) {
         let ty = ("BatchNormBwdSmall", format!("{t}, {rows}, {cols}, {vector}, {tx}, {threads}, {last}"));
@@ -221,7 +220,7 @@ fn layer_norm(shape: &Shape, eps: Scalar, rms: bool) -> CustomKernel {
     let passes = if is_held { 2 } else { 4 - usize::from(rms) };
     let last = row_arguments(cpp_bits(eps.get()), rms);
     let ty = ("LayerNorm", format!("{}, {rows}, {cols}, {per_row}, {threads}, {last}", real.cpp()));
-    shape.code("rows", ty, 0, PHASE_US + shape.move_us(passes))
+    shape.code("rows", ty, 0, LAUNCH_US + shape.move_us(passes))
 }
 
 fn layer_norm_bwd(shape: &Shape, op: &ops::LayerNormBwd) -> Vec<CustomKernel> {
@@ -239,7 +238,7 @@ fn layer_norm_bwd(shape: &Shape, op: &ops::LayerNormBwd) -> Vec<CustomKernel> {
     let columns_us = |threads: usize| rows.div_ceil(2 * threads / tx) as f64 * TRIP_US;
     if groups.div_ceil(per_row) * vector > 16 {
         let ty = ("LayerNormBwdApart", format!("{t}, {rows}, {cols}, 1024, {tx}, 1024, 2, {last}"));
-        let cost_us = 2.0 * PHASE_US + columns_us(1024) + shape.move_us(7);
+        let cost_us = 2.0 * LAUNCH_US + columns_us(1024) + shape.move_us(7);
         return vec![shape.code("long_rows", ty, 0, cost_us)];
     }
     let at_once = threads / per_row;
@@ -248,11 +247,11 @@ fn layer_norm_bwd(shape: &Shape, op: &ops::LayerNormBwd) -> Vec<CustomKernel> {
     let chunk = chunk.next_multiple_of(at_once);
     let work_bytes = rows.div_ceil(chunk) * op.parameters() * cols * 4;
     let ty = ("LayerNormBwd", format!("{t}, {rows}, {cols}, {per_row}, {chunk}, {threads}, {last}"));
-    let cost_us = 2.0 * PHASE_US + shape.move_us(3) + (2 * work_bytes) as f64 / BYTES_PER_US;
+    let cost_us = 2.0 * LAUNCH_US + shape.move_us(3) + (2 * work_bytes) as f64 / BYTES_PER_US;
     let mut out = vec![shape.code("chunks", ty, work_bytes, cost_us)];
     if rows <= 1_024 && rows * cols <= 1 << 20 {
         let ty = ("LayerNormBwdApart", format!("{t}, {rows}, {cols}, {per_row}, {tx}, {threads}, 1, {last}"));
-        out.push(shape.code("small", ty, 0, PHASE_US + columns_us(threads) + shape.move_us(5)));
+        out.push(shape.code("small", ty, 0, LAUNCH_US + columns_us(threads) + shape.move_us(5)));
     }
     out
 }

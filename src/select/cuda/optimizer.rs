@@ -1,23 +1,11 @@
-//! Which types of `optimizer.cu` do an operation, with the table of segments that stands before them.
+//! Which types of `optimizer.cu` do an operation, with the table of segments that is declared before them.
 
-use super::{CustomKernel, KernelFile, KernelSpec, Pdl, Real, cpp_bits};
+use super::speed::{CACHED_BYTES_PER_US, STREAM_BYTES_PER_US};
 use crate::ops::{self, FlatUpdate, OpKind, PARTS_ALIGN, RuleText, Segment};
-use crate::select::CudaFacts;
-
-/// Bytes moved in a microsecond: by arrays that the second-level cache holds, and by larger ones.
-const CACHED_BYTES_PER_US: f64 = 5e6;
-const BYTES_PER_US: f64 = 3.9e6;
-const CACHED_BYTES: usize = 32 << 20;
-
-/// Bytes that one multiprocessor reads in a microsecond.
-const ALONE_BYTES_PER_US: f64 = 8e4;
-
-/// What a launch costs in microseconds.
-const LAUNCH_US: f64 = 1.0;
-
-/// What the metrics cost more, through a second launch or through the last block.
-const PHASE_US: f64 = 1.6;
-const TICKET_US: f64 = 2.6;
+use crate::select::cuda::custom::{CustomKernel, cpp_bits};
+use crate::select::cuda::real::Real;
+use crate::select::cuda::spec::{KernelFile, KernelSpec, Pdl};
+use crate::select::target::CudaFacts;
 
 /// Elements of a unit: segments start at multiples of it.
 const UNIT: usize = 64;
@@ -53,6 +41,8 @@ pub(super) fn rule_type(kind: &OpKind) -> Option<String> {
 
 /// The sum of the parts of updates that ride on gradients.
 fn step_metrics(segments: &[Segment]) -> CustomKernel {
+    /// Bytes that one multiprocessor reads in a microsecond.
+    const ALONE_BYTES_PER_US: f64 = 8e4;
     let rows: Vec<String> =
         segments.iter().map(|s| format!("{}, {}", s.start / PARTS_ALIGN, s.len / PARTS_ALIGN)).collect();
     let (count, units) = (segments.len(), segments.iter().map(|s| s.len / PARTS_ALIGN).sum::<usize>());
@@ -141,6 +131,9 @@ impl Update<'_> {
 
     /// Blocks that leave their parts of the metrics to a second phase, or to the last block.
     fn spread(&self, threads: usize, each: usize, rounds: usize, by_phase: bool) -> CustomKernel {
+        /// What the metrics cost more, in microseconds: through a second launch, or through the last block.
+        const PHASE_US: f64 = 1.6;
+        const TICKET_US: f64 = 2.6;
         let (name, finish, more) = match by_phase {
             true => ("phases", "PHASE", if self.hopper { PHASE_US } else { 2.0 * PHASE_US }),
             false => ("ticket", "TICKET", TICKET_US),
@@ -199,12 +192,16 @@ impl Update<'_> {
 
 /// An update of the flat parameters by `rule`.
 fn update(rule: &str, flat: &FlatUpdate<'_>, (real, gpu): (Real, &CudaFacts)) -> Vec<CustomKernel> {
+    /// Bytes of arrays that the second-level cache holds.
+    const CACHED_BYTES: usize = 32 << 20;
+    /// What the launch costs in microseconds.
+    const LAUNCH_US: f64 = 1.0;
     let (segments, states) = (flat.segments, flat.slots.states.len());
     let Some((first, end, longest)) = bounds(segments) else { return Vec::new() };
     let elements: usize = segments.iter().map(|segment| segment.len).sum();
     let half = if real.half().is_some() { real.size() } else { 0 };
     let bytes = elements * (12 + 8 * states + half);
-    let pace = if bytes <= CACHED_BYTES { CACHED_BYTES_PER_US } else { BYTES_PER_US };
+    let pace = if bytes <= CACHED_BYTES { CACHED_BYTES_PER_US } else { STREAM_BYTES_PER_US };
     let update = Update {
         rule,
         real,
@@ -228,6 +225,6 @@ fn scale_update(len: usize, real: Real, gpu: &CudaFacts) -> CustomKernel {
         tail: format!("{}_flat_v0", real.name()),
         spec: KernelSpec::new(KernelFile::Optimizer, "ScaleUpdate", format!("{len}, {threads}, {blocks}")),
         work_bytes: 0,
-        cost_us: 1.5 + (4 * len) as f64 / BYTES_PER_US,
+        cost_us: 1.5 + (4 * len) as f64 / STREAM_BYTES_PER_US,
     }
 }

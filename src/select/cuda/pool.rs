@@ -1,15 +1,12 @@
 //! Which types of `pool.cu` do an operation.
 
 use super::elementwise::{row_chunks, row_sum_us, vec_width, width_name};
-use super::{CustomKernel, KernelFile, KernelSpec, Real};
+use super::speed::{BYTES_PER_US, LAUNCH_US};
 use crate::ops::{self, OpKind, PoolGeometry};
-use crate::select::CudaFacts;
-
-/// Bytes that all multiprocessors move in a microsecond.
-const BYTES_PER_US: f64 = 3.5e6;
-
-/// What a phase costs in microseconds.
-const PHASE_US: f64 = 1.5;
+use crate::select::cuda::custom::CustomKernel;
+use crate::select::cuda::real::Real;
+use crate::select::cuda::spec::{KernelFile, KernelSpec};
+use crate::select::target::CudaFacts;
 
 /// Every type of this family for an operation.
 #[must_use]
@@ -43,7 +40,7 @@ fn code(real: Real, channels: usize, (template, arguments): Type, bytes: usize) 
         tail: format!("{}_{}_v0", real.name(), width_name(vec_width(real, channels))),
         spec: KernelSpec::new(KernelFile::Pool, template, arguments),
         work_bytes: 0,
-        cost_us: PHASE_US + bytes as f64 / BYTES_PER_US,
+        cost_us: LAUNCH_US + bytes as f64 / BYTES_PER_US,
     }
 }
 
@@ -88,14 +85,7 @@ mod tests {
     fn the_geometry_is_written_out_in_the_order_of_the_kernels() {
         let geometry =
             PoolGeometry { n: 2, h: 8, w: 9, c: 16, size: [2, 3], stride: [1, 2], padding: [0, 1], ho: 7, wo: 5 };
-        let gpu = CudaFacts {
-            ordinal: 0,
-            capability: (9, 0),
-            multiprocessors: 132,
-            memory_bytes: 140 << 30,
-            has_cublaslt: true,
-            has_cudnn: true,
-        };
+        let gpu = crate::select::target::Target::h200().as_cuda().unwrap();
         let codes = kernels(&OpKind::MaxPool(ops::MaxPool { geometry }), Real::Bf16, &gpu);
         let types: Vec<String> = codes.iter().map(|code| code.spec.ty()).collect();
         assert_eq!(types, ["MaxPool<bf16, 2, 8, 9, 16, 2, 3, 1, 2, 0, 1, 7, 5>"]);

@@ -1,15 +1,12 @@
 //! Which types of `rates.cu` do an operation, with the table of runs that is declared before them.
 
-use super::{CustomKernel, KernelFile, KernelSpec, Real, cpp_bits};
+use super::speed::{LAUNCH_US, STREAM_BYTES_PER_US};
 use crate::model::ScheduleKind;
 use crate::ops::{self, OpKind, Segment};
-use crate::select::CudaFacts;
-
-/// Bytes that all multiprocessors read in a microsecond.
-const BYTES_PER_US: f64 = 3.9e6;
-
-/// What a launch costs in microseconds.
-const LAUNCH_US: f64 = 1.5;
+use crate::select::cuda::custom::{CustomKernel, cpp_bits};
+use crate::select::cuda::real::Real;
+use crate::select::cuda::spec::{KernelFile, KernelSpec};
+use crate::select::target::CudaFacts;
 
 /// Elements of a unit: segments start at multiples of it.
 const UNIT: usize = 64;
@@ -55,7 +52,7 @@ fn grad_norms(op: &ops::GradNorms) -> Option<CustomKernel> {
         tail: "f32_runs_v0".to_owned(),
         spec: KernelSpec { declarations, ..spec },
         work_bytes: 8 * runs as u64,
-        cost_us: 2.0 * LAUNCH_US + (4 * elements) as f64 / BYTES_PER_US,
+        cost_us: 2.0 * LAUNCH_US + (4 * elements) as f64 / STREAM_BYTES_PER_US,
     })
 }
 

@@ -1,6 +1,8 @@
 //! The type of the real numbers of a step on a GPU.
 
+use crate::lower::{LValueId, Op, Program};
 use crate::model::Precision;
+use crate::ops::OpKind;
 use crate::tensor::DType;
 use serde::{Deserialize, Serialize};
 
@@ -65,5 +67,16 @@ impl From<Precision> for Real {
             Precision::Bf16 => Self::Bf16,
             Precision::F16 => Self::F16,
         }
+    }
+}
+
+/// The type that an operation's kernels work in: that of the step, or `f32` where the operation touches none of the
+/// step's reals.
+#[must_use]
+pub fn real_of(program: &Program, op: &Op, real: Real) -> Real {
+    let is_half = |id: &LValueId| matches!(program.value(*id).dtype, DType::F16 | DType::Bf16);
+    match op.kind {
+        OpKind::Fill { .. } if !op.args.iter().flatten().any(is_half) => Real::F32,
+        _ => real,
     }
 }

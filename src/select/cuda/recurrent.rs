@@ -4,13 +4,13 @@
 //! into the shared memory of all blocks together, each has units of its own, and blocks meet at every position: there
 //! are never more of them than multiprocessors, so that all are resident. Otherwise blocks read the weight from memory.
 
-use super::{CustomKernel, KernelFile, KernelSpec, Real};
+use super::custom::CustomKernel;
+use super::real::Real;
+use super::spec::{KernelFile, KernelSpec};
+use super::speed::LAUNCH_US;
 use crate::model::Cell;
 use crate::ops::{self, OpKind, RecurrenceGeometry};
-use crate::select::CudaFacts;
-
-/// What a launch costs in microseconds.
-const LAUNCH_US: f64 = 1.5;
+use crate::select::target::CudaFacts;
 
 /// Clock cycles of a microsecond.
 const CYCLES_PER_US: f64 = 1_700.0;
@@ -276,7 +276,7 @@ const fn pitch(least: usize, step: usize) -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::select::Target;
+    use crate::select::target::Target;
 
     const SMALL: RecurrenceGeometry = RecurrenceGeometry {
         cell: Cell::Gru,

@@ -1,16 +1,12 @@
 //! Which types of `joined.cu` and `sequence.cu` do an operation.
 
 use super::elementwise::{vec_width, width_name};
-use super::{CustomKernel, KernelFile, KernelSpec, Real};
+use super::speed::{BYTES_PER_US, CACHED_BYTES_PER_US, LAUNCH_US};
 use crate::ops::{self, OpKind};
-use crate::select::CudaFacts;
-
-/// Bytes that all multiprocessors move in a microsecond, and read from the second-level cache.
-const BYTES_PER_US: f64 = 3.5e6;
-const CACHED_BYTES_PER_US: f64 = 5e6;
-
-/// What a launch costs in microseconds.
-const LAUNCH_US: f64 = 1.5;
+use crate::select::cuda::custom::CustomKernel;
+use crate::select::cuda::real::Real;
+use crate::select::cuda::spec::{KernelFile, KernelSpec};
+use crate::select::target::CudaFacts;
 
 /// Every type of these families for an operation.
 #[must_use]
@@ -85,7 +81,7 @@ const fn greatest_divisor(a: usize, b: usize) -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::select::Target;
+    use crate::select::target::Target;
 
     fn only(kind: &OpKind, real: Real) -> (String, String) {
         let gpu = Target::h200().as_cuda().unwrap();

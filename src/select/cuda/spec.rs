@@ -4,7 +4,7 @@
 //! Selection fills in a [`KernelSpec`], and the executor reads its fields. Nobody looks into the source text to find
 //! out what a kernel does.
 
-use crate::select::Kernels;
+use crate::select::target::Kernels;
 
 /// A file of kernels in `kernels/`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]

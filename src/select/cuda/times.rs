@@ -2,12 +2,12 @@
 //!
 //! Plain data. It is measured by `train::gpu_times` and kept in a file; here it is only looked up.
 
-use super::Real;
 use crate::ops::OpKind;
+use crate::select::cuda::real::Real;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
-/// The time that stands for an algorithm that a library turned out not to offer.
+/// The time that is kept for an algorithm that a library turned out not to offer.
 pub const NOT_OFFERED_US: f64 = 1e30;
 
 /// Measured times of one device with its driver and libraries.

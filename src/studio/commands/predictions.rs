@@ -65,9 +65,9 @@ impl AnswersPage {
             Self::Attention => "Which positions of a sample each position looks at, by layer and head",
             Self::States => "The states that a recurrent layer passes through as it reads a sample",
             Self::Forecasts => "What the network forecasts for a stretch of the series, beside what came",
-            Self::Plane => "What the network makes of every place in the plane",
+            Self::Plane => "The class that the network gives each point of the plane",
             Self::Fit => "Every value against what it should be",
-            Self::Confusion => "Which classes are taken for which",
+            Self::Confusion => "Which classes are mistaken for which",
             Self::Samples => "Samples with their answers, the worst first",
             Self::Filters => "The weights of the first layer as pictures",
         }
@@ -100,14 +100,14 @@ impl PredictionsCommand {
         match self {
             Self::Show(page) => Info::new(page.title(), icons::PREDICTIONS, None, page.about()),
             Self::LookAt(_) => {
-                Info::new("Look at sample", icons::SEARCH, None, "Looks into the network for this sample")
+                Info::new("Look at sample", icons::SEARCH, None, "Shows what is inside the network for this sample")
             }
             Self::ShowHead(_) => Info::new("Show head", icons::SEARCH, None, "Another head of the same attention"),
             Self::Write(_) => Info::new(
                 "Write",
                 icons::PLAY,
                 None,
-                "Continues the prompt with the weights as they are, token by token; training goes on",
+                "Continues the prompt with the current weights, token by token, while training continues",
             ),
             Self::StopWriting => Info::new("Stop writing", icons::STOP, None, "Ends the text that is being written"),
         }

@@ -33,7 +33,7 @@ pub enum Question {
     Unsaved(Action),
     /// This would lose trained weights that were not saved.
     Weights(Action),
-    /// Another file stands where a preset or weights are to be written.
+    /// Another file is where a preset or weights are to be written.
     Replace(DialogPurpose, PathBuf),
     /// The document's file was changed by others.
     Changed(PathBuf),

@@ -152,7 +152,7 @@ fn list_ui(ui: &mut Ui, found: &[UiCommand], offer: Offer, chosen: usize, moved:
         for (index, command) in found.iter().enumerate() {
             let info = command.info();
             let (kind, own) = command.kind_and_name();
-            // What is done to things of a kind stands back behind their own names.
+            // Commands on things of a kind come behind those things' own names.
             let kind = if offer == Offer::Layers { "" } else { kind };
             let kind = RichText::new(kind).color(theme::colors(ui).weak);
             let mut button = Button::selectable(index == chosen, (RichText::new(info.icon), kind, own))

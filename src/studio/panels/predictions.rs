@@ -344,7 +344,7 @@ fn boundary_ui(ui: &mut Ui, answers: &PredictionsView, plane: &Plane, panel: &mu
         let [low, high] = plane.range.map(|v| format::number(f64::from(v)));
         weak_ui(ui, format!("the first output, from {low} (blue) to {high} (orange)"));
     } else {
-        weak_ui(ui, "the colour of a place is the class the network takes it for, the stronger the surer");
+        weak_ui(ui, "each point has the colour of the class that the network gives it, stronger where it is surer");
     }
     let texture = panel.plane.of(ui, plane, generation).cloned();
     plane_ui(ui, "Decision boundary", &answers.set, &panel.over.1, texture.as_ref().map(|t| (t, bounds)));

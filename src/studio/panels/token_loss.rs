@@ -95,11 +95,11 @@ pub fn tokens_ui(ui: &mut Ui, view: &TokenLosses, page: &mut TokensPage) {
             }
         }
         let at = hovered.or(page.chosen).unwrap_or(view.hardest);
-        let told = view.tokens[at].about(at);
-        let label = format!("Loss of each token: {}; {told}", view.figures());
+        let message = view.tokens[at].about(at);
+        let label = format!("Loss of each token: {}; {message}", view.figures());
         response.widget_info(|| egui::WidgetInfo::labeled(egui::Role::Image, true, &label));
         if hovered.is_some() {
-            response.on_hover_text_at_pointer(told);
+            response.on_hover_text_at_pointer(message);
         }
     });
     let at = hovered.or(page.chosen);

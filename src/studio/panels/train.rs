@@ -166,7 +166,9 @@ fn numbers_ui(ui: &mut Ui, run: &RunView<'_>) {
         numbers.remove(3);
     }
     if run.predicts_tokens {
-        let about = format!("Among how many equally likely tokens a guess would be as good, over {samples}{rhythm}");
+        let about = format!(
+            "Perplexity: the network is as unsure as among so many equally likely tokens; over {samples}{rhythm}"
+        );
         numbers.insert(3, number("perplexity", last(&h.held_out_loss).map(|loss| format::number(loss.exp())), &about));
     }
     columns_ui(ui, &numbers);

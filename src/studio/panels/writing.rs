@@ -95,8 +95,8 @@ pub fn writing_ui(ui: &mut Ui, view: &PredictionsPanelView<'_>, page: &mut Writi
         command_ui(ui, write, view.can_write, commands);
         weak_ui(ui, view.writing.status());
         if view.is_running && view.writing.is_busy() {
-            let told = "Writing takes at most 3% of the run's time";
-            weak_ui(ui, "each token from the newest weights").on_hover_text(told);
+            let message = "Writing takes at most 3% of the run's time";
+            weak_ui(ui, "each token from the newest weights").on_hover_text(message);
         }
     });
     if let WritingState::Failed(why) = &view.writing.state {
@@ -126,8 +126,8 @@ fn text_ui(ui: &mut Ui, view: &PredictionsPanelView<'_>) {
         area.max_height((ui.available_height() - 8.0).max(60.0)).show(ui, |ui| {
             ui.set_min_width(ui.available_width());
             let label = ui.add(Label::new(job).wrap().selectable(true));
-            let told = format!("Written: {}{}", writing.prompt, writing.text);
-            label.widget_info(|| egui::WidgetInfo::labeled(egui::Role::Label, true, &told));
+            let message = format!("Written: {}{}", writing.prompt, writing.text);
+            label.widget_info(|| egui::WidgetInfo::labeled(egui::Role::Label, true, &message));
             if writing.text.is_empty() && writing.is_busy() {
                 ui.label(RichText::new("…").color(c.weak));
             }

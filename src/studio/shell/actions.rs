@@ -85,7 +85,7 @@ impl StudioApp {
         }
     }
 
-    /// Does what a person chose about files and the window; other commands go on to what they are about.
+    /// Does what a person chose about files and the window; other commands are passed to what they are about.
     fn apply_command(&mut self, ctx: &egui::Context, command: UiCommand) {
         match command {
             UiCommand::New => self.open_document(presets::empty(), None),
@@ -311,7 +311,7 @@ impl StudioApp {
             UiCommand::MoveDown if index + 1 < preset.list(&parent).map_or(0, <[_]>::len) => {
                 Edit::Move { from: path, parent, index: index + 2 }
             }
-            // From the end of a list a layer goes on to the next list of its block.
+            // From the end of a list a layer moves to the next list of its block.
             UiCommand::MoveUp if parent.list.number > 0 => {
                 let list = ListId { number: parent.list.number - 1, ..parent.list };
                 let parent = parent.block.list(list);

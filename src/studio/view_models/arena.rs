@@ -51,7 +51,7 @@ pub struct ArenaView {
     pub attempts: Vec<AttemptRow>,
     /// Live bytes at every operation.
     pub live_bytes: Vec<u64>,
-    /// Some buffers by size, the largest first; of equals the one that lies lower.
+    /// Some buffers by size, the largest first; of equals the one at the lower offset.
     pub largest: Vec<BufferId>,
 }
 

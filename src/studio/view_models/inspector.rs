@@ -9,7 +9,7 @@ use crate::studio::view_models::compiler_pages;
 use crate::studio::view_models::format;
 pub use crate::studio::view_models::inspector_page::InspectorView;
 use crate::studio::view_models::inspector_page::{
-    Group, Row, buffer_link, bytes, cut, fact, flops, memory_links, op_link,
+    Group, Row, buffer_link, bytes, cut, fact, flops, memory_links, offset, op_link,
 };
 use crate::studio::view_models::plan::PlanView;
 use crate::studio::view_models::related::{Related, selection_of_value};
@@ -192,11 +192,7 @@ fn buffer(id: BufferId, plan: &PlanView) -> InspectorView {
         fact("role", b.role.name()),
         fact("shape", format!("{}{}", b.dtype, b.shape)),
         bytes("size", b.bytes),
-        Row::Fact {
-            label: "offset".into(),
-            value: format!("{:#x}", b.offset),
-            exact: format!("{} bytes", format::exact(b.offset)),
-        },
+        offset(b.offset),
         fact(
             "live",
             if b.persistent {
@@ -246,11 +242,7 @@ fn part(id: BufferId, index: usize, plan: &PlanView) -> InspectorView {
         fact("role", buffer.role.name()),
         fact("shape", format!("{}{}", buffer.dtype, part.shape)),
         bytes("size", part.bytes),
-        Row::Fact {
-            label: "offset".into(),
-            value: format!("{from:#x}"),
-            exact: format!("{} bytes", format::exact(from)),
-        },
+        offset(from),
         buffer_link(plan, id, "part of"),
     ];
     if let Some(layer) = part.layer.and_then(|l| c.model.layers.get(l.0 as usize)) {

@@ -52,6 +52,10 @@ pub(super) fn bytes(label: &str, n: u64) -> Row {
     Row::Fact { label: label.into(), value: Bytes(n).to_string(), exact: format!("{} bytes", format::exact(n)) }
 }
 
+pub(super) fn offset(n: u64) -> Row {
+    Row::Fact { label: "offset".into(), value: format!("{n:#x}"), exact: format!("{} bytes", format::exact(n)) }
+}
+
 pub(super) fn flops(n: u64) -> Row {
     Row::Fact { label: "FLOPs".into(), value: format::count(n as f64), exact: format::exact(n) }
 }

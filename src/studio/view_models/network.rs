@@ -230,7 +230,7 @@ fn problem(d: &Diagnostic, prefix: &str) -> Problem {
     Problem { field: field.to_owned(), message: d.message.clone(), help: d.help.clone() }
 }
 
-/// What a person is told of a network that does not compile.
+/// The message about a network that does not compile.
 fn failed(failure: &str) -> Problem {
     Problem {
         field: String::new(),

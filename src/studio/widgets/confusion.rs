@@ -1,4 +1,4 @@
-//! A confusion matrix: true classes down, predicted ones across; the share of the row is the colour, the count stands
+//! A confusion matrix: true classes down, predicted ones across; the share of the row is the colour, and the count is
 //! in the cell.
 
 use crate::studio::theme;

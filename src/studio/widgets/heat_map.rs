@@ -22,7 +22,7 @@ pub struct HeatMapState {
 pub struct HeatMapSpec<'a> {
     /// What assistive tools call it.
     pub name: &'a str,
-    /// What stands over the columns and beside the rows.
+    /// What is above the columns and beside the rows.
     pub columns: &'a [String],
     pub rows: &'a [String],
     /// Whether values below 0 have a colour of their own.
@@ -128,12 +128,12 @@ pub fn heat_map_ui(ui: &mut Ui, map: &HeatMap, spec: &HeatMapSpec<'_>, state: &m
     if response.has_focus() {
         ui.painter().rect_stroke(rect.expand(2.0), 2, Stroke::new(1.0, c.accent), StrokeKind::Outside);
     }
-    let told = chosen.map(spec.about);
-    let label = format!("{}{}", spec.name, told.as_ref().map_or_else(String::new, |told| format!(": {told}")));
+    let message = chosen.map(spec.about);
+    let label = format!("{}{}", spec.name, message.as_ref().map_or_else(String::new, |message| format!(": {message}")));
     response.widget_info(|| egui::WidgetInfo::labeled(egui::Role::Image, true, &label));
-    weak_ui(ui, told.as_deref().unwrap_or("Point at a cell, or click one and use the arrow keys"));
-    if let Some(told) = told.filter(|_| hovered.is_some()) {
-        response.on_hover_text_at_pointer(told);
+    weak_ui(ui, message.as_deref().unwrap_or("Point at a cell, or click one and use the arrow keys"));
+    if let Some(message) = message.filter(|_| hovered.is_some()) {
+        response.on_hover_text_at_pointer(message);
     }
 }
 

@@ -27,7 +27,7 @@ fn marks((low, high): (f64, f64), room: f64) -> Vec<GridMark> {
     let mut found = of(FINE[0]);
     for fine in &FINE[1..] {
         let coarser = of(fine);
-        // One mark alone gives no scale: then every second or third of the finer ones stands.
+        // One mark alone gives no scale: then every second or third of the finer ones is drawn.
         if found.len() as f64 > room && coarser.len() >= 2 {
             found = coarser;
         }

@@ -37,8 +37,8 @@ impl Back {
     /// Gives the keyboard back once no dialog is in front of what had it. Nothing is taken from who has got it
     /// meanwhile.
     pub fn give(&mut self, ui: &Ui) {
-        let (stands, focused) = ui.memory(|m| (m.top_modal_layer().is_some(), m.focused()));
-        if let Some(back) = self.0.take_if(|_| !stands)
+        let (is_modal, focused) = ui.memory(|m| (m.top_modal_layer().is_some(), m.focused()));
+        if let Some(back) = self.0.take_if(|_| !is_modal)
             && focused.is_none()
         {
             ui.memory_mut(|m| m.request_focus(back));
@@ -151,14 +151,14 @@ impl FocusRing {
     /// Gives the keyboard back to a field whose text was entered, and to the control whose list was closed: the next
     /// Tab continues from there.
     fn keep(&mut self, ctx: &Context) {
-        let (focused, stands) = ctx.memory(|m| (m.focused(), m.top_modal_layer().is_some()));
+        let (focused, is_modal) = ctx.memory(|m| (m.focused(), m.top_modal_layer().is_some()));
         let is_on_panel = |id: Id| ctx.read_response(id).is_some_and(|r| r.layer_id.order == Order::Background);
         let popup = Popup::is_any_open(ctx);
         let is_closed = std::mem::replace(&mut self.had_popup, popup) && !popup;
         let entered = ctx.input(|i| i.key_pressed(Key::Enter));
         let last = std::mem::replace(&mut self.last, focused);
         let back = match focused {
-            _ if stands => None,
+            _ if is_modal => None,
             None if entered && !is_closed => last.filter(|id| is_on_panel(*id)),
             // What had the keyboard in the list is gone with it.
             _ if is_closed && self.by_keys => self.home.filter(|_| focused.is_none_or(|id| !is_on_panel(id))),
@@ -167,15 +167,15 @@ impl FocusRing {
         if let Some(back) = back {
             ctx.memory_mut(|m| m.request_focus(back));
             self.last = Some(back);
-        } else if !popup && !stands {
+        } else if !popup && !is_modal {
             self.home = focused.filter(|id| self.by_keys && is_on_panel(*id));
         }
     }
 
     /// Leads the keyboard to the first control of the next panel, or of the one before.
     fn lead(&mut self, ctx: &Context, areas: &[Rect]) {
-        let stands = ctx.memory(|m| m.top_modal_layer().is_some()) || Popup::is_any_open(ctx);
-        if stands {
+        let is_modal = ctx.memory(|m| m.top_modal_layer().is_some()) || Popup::is_any_open(ctx);
+        if is_modal {
             return;
         }
         let (next, before) = ctx.input_mut(|i| {

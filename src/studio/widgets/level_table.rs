@@ -31,56 +31,18 @@ impl Column {
     /// The columns of a level, in order.
     #[must_use]
     pub const fn of(level: Level) -> &'static [Self] {
+        use Column::{
+            Bytes, Detail, Dtypes, Estimate, Floor, Flops, Index, Kernel, Layer, Measured, Name, Phase, Phases,
+            Roofline, Shapes, Threads,
+        };
         match level {
-            Level::Ir => &[
-                Self::Phase,
-                Self::Index,
-                Self::Layer,
-                Self::Name,
-                Self::Kernel,
-                Self::Shapes,
-                Self::Dtypes,
-                Self::Detail,
-            ],
-            Level::Lowered => &[
-                Self::Phase,
-                Self::Index,
-                Self::Layer,
-                Self::Name,
-                Self::Kernel,
-                Self::Shapes,
-                Self::Dtypes,
-                Self::Flops,
-                Self::Bytes,
-                Self::Detail,
-            ],
+            Level::Ir => &[Phase, Index, Layer, Name, Kernel, Shapes, Dtypes, Detail],
+            Level::Lowered => &[Phase, Index, Layer, Name, Kernel, Shapes, Dtypes, Flops, Bytes, Detail],
             Level::Selected => &[
-                Self::Phase,
-                Self::Index,
-                Self::Layer,
-                Self::Name,
-                Self::Kernel,
-                Self::Measured,
-                Self::Floor,
-                Self::Roofline,
-                Self::Estimate,
-                Self::Flops,
-                Self::Bytes,
-                Self::Shapes,
-                Self::Dtypes,
-                Self::Detail,
+                Phase, Index, Layer, Name, Kernel, Measured, Floor, Roofline, Estimate, Flops, Bytes, Shapes, Dtypes,
+                Detail,
             ],
-            Level::Recorded => &[
-                Self::Phase,
-                Self::Index,
-                Self::Layer,
-                Self::Kernel,
-                Self::Phases,
-                Self::Threads,
-                Self::Measured,
-                Self::Bytes,
-                Self::Detail,
-            ],
+            Level::Recorded => &[Phase, Index, Layer, Kernel, Phases, Threads, Measured, Bytes, Detail],
         }
     }
 

@@ -436,12 +436,12 @@ mod tests {
         assert_eq!(Curves::read(&spoilt).unwrap().len(), 100);
         assert_eq!(Curves::read(b"a letter"), None);
         // Lengths that no file can have are no reason to take memory.
-        let mut lies = MAGIC.to_vec();
-        put_chunk(&mut lies, STEPS, |out| {
+        let mut wrong = MAGIC.to_vec();
+        put_chunk(&mut wrong, STEPS, |out| {
             out.extend([1u64.to_le_bytes(), u64::MAX.to_le_bytes(), [0; 8], [0; 8]].concat());
             out.extend([0; 64]);
         });
-        let curves = Curves::read(&lies).unwrap();
+        let curves = Curves::read(&wrong).unwrap();
         assert!(curves.is_torn && curves.is_empty());
     }
 

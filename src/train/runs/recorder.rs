@@ -72,7 +72,7 @@ impl Recorder {
         })
     }
 
-    /// Goes on with a kept run from `from`, as [`Self::begin_unseen`]: `record` says on what it is trained now.
+    /// Continues a kept run from `from`, as [`Self::begin_unseen`]: `record` says on what it is trained now.
     ///
     /// # Errors
     /// Where the system refuses a thread.

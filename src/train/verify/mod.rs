@@ -33,7 +33,7 @@ use crate::compile::compile;
 use crate::exec::{ExecError, Step};
 use crate::model::{Model, Preset, check};
 use options::session_spec;
-use over_paths::over_paths;
+use over_paths::{over_paths, paths_checked};
 use replay::ReplayHarness;
 use serde::Serialize;
 use std::sync::Arc;
@@ -73,7 +73,8 @@ pub fn price(preset: &Preset, options: &VerifyOptions) -> Result<Price, TrainErr
     let step = compile(&model, &options.compiling())?;
     let step_us = step.selection.choices.iter().map(|c| c.cost_us).sum();
     let replay_seconds = replay::endurance_cost(options.replays, step_us);
-    let seconds = seconds + training::seconds(step_us) + reference_kernels::seconds(&step);
+    let of_path = seconds + reference_kernels::seconds(&step);
+    let seconds = of_path * paths_checked(&model) as f64 + training::seconds(step_us);
     let bytes = bytes.max(needs(&session_spec(preset, options), &step).bytes());
     Ok(Price { seconds: seconds + replay_seconds, replay_seconds, bytes })
 }

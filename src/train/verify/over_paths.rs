@@ -3,9 +3,18 @@
 use super::{Check, Culprit};
 use crate::model::{Foreseen, Model};
 use crate::train::TrainError;
+use std::time::{Duration, Instant};
 
 /// Paths that are checked, at most: those that steps take first.
-const MOST: usize = 8;
+const MOST: usize = 64;
+/// Paths that are checked however long that takes, and the time after which a check begins no more than these.
+const AT_LEAST: usize = 8;
+const LONG: Duration = Duration::from_secs(60);
+
+/// The number of a network's paths that a check goes through, where it has the time.
+pub(super) fn paths_checked(model: &Model) -> usize {
+    model.foreseen(MOST).paths.len()
+}
 
 /// A check of every path of a network; of a network that does not choose, of the network.
 ///
@@ -13,21 +22,39 @@ const MOST: usize = 8;
 /// As the check.
 pub(super) fn over_paths(
     model: &Model,
+    check: impl FnMut(&Model) -> Result<Check, TrainError>,
+) -> Result<Check, TrainError> {
+    over_most_paths(model, MOST, LONG, check)
+}
+
+/// As [`over_paths`], of `most` paths, of which no more than the first few are begun when `long` is over. The figures
+/// say what was left out.
+fn over_most_paths(
+    model: &Model,
+    most: usize,
+    long: Duration,
     mut check: impl FnMut(&Model) -> Result<Check, TrainError>,
 ) -> Result<Check, TrainError> {
     if !model.chooses() {
         return check(model);
     }
-    let Foreseen { paths, are_all } = model.foreseen(MOST);
+    let Foreseen { paths, are_all } = model.foreseen(most);
+    let started = Instant::now();
     let mut checks = Vec::with_capacity(paths.len());
     for path in &paths {
+        if checks.len() >= AT_LEAST && started.elapsed() > long {
+            break;
+        }
         checks.push((path.to_string(), check(&model.along(path))?));
     }
-    let count = match (are_all, paths.len()) {
-        (true, count) => format!("all {count} paths"),
-        (false, count) => format!("the first {count} paths"),
+    let (count, found) = (checks.len(), paths.len());
+    let text = match (are_all, count < found) {
+        (true, false) => format!("all {count} paths"),
+        (false, false) => format!("the first {count} paths, the others were left out"),
+        (true, true) => format!("the first {count} of {found} paths in {} s, the others were left out", long.as_secs()),
+        (false, true) => format!("the first {count} paths in {} s, the others were left out", long.as_secs()),
     };
-    Ok(joined(&count, checks))
+    Ok(joined(&text, checks))
 }
 
 /// One check of several paths: what is farthest from right stands for all.
@@ -58,17 +85,22 @@ mod tests {
     use super::*;
     use crate::model::{check, read_preset};
 
-    fn model() -> Model {
-        let text = r#"{"name": "n", "input": {"shape": [6], "batch": 4}, "layers": [{"type": "dense", "units": 3},
-            {"type": "residual", "choose": {"by": "cycle", "values": [1, 0]},
-            "layers": [{"type": "dense", "units": 3}]}],
-            "loss": {"type": "mse"}, "optimizer": {"type": "sgd", "lr": 0.1}}"#;
-        check(&read_preset(text).unwrap()).model.unwrap()
+    /// A network of so many blocks that choose as `choose` says.
+    fn model(blocks: usize, choose: &str) -> Model {
+        let block =
+            format!(r#", {{"type": "residual", "layers": [{{"type": "dense", "units": 3}}], "choose": {choose}}}"#);
+        let text = format!(
+            r#"{{"name": "n", "input": {{"shape": [6], "batch": 4}}, "layers": [{{"type": "dense", "units": 3}}{}],
+            "loss": {{"type": "mse"}}, "optimizer": {{"type": "sgd", "lr": 0.1}}}}"#,
+            block.repeat(blocks)
+        );
+        check(&read_preset(&text).unwrap()).model.unwrap()
     }
 
     #[test]
     fn a_check_that_fails_on_one_path_fails() {
-        let model = model();
+        let many = model(4, r#"{"by": "random", "weights": [1, 1]}"#);
+        let model = model(1, r#"{"by": "cycle", "values": [1, 0]}"#);
         let on = |wrong: &str| {
             over_paths(&model, |model| {
                 let path = model.path().to_string();
@@ -82,6 +114,16 @@ mod tests {
         let failed = on("L1=0");
         assert_eq!(failed.figures, "all 2 paths; L1=0: figures of L1=0");
         assert_eq!((failed.passed, failed.detail.as_slice()), (Some(false), &["L1=0: off".to_owned()][..]));
+        // What was left out is said, for the number of paths as for the time.
+        let few = |most: usize, long: Duration| {
+            let done = |_: &Model| Ok(Check::new("check", true, "done".into()));
+            over_most_paths(&many, most, long, done).unwrap().figures
+        };
+        assert!(few(64, LONG).starts_with("all 16 paths; "));
+        assert!(few(10, LONG).starts_with("the first 10 paths, the others were left out; "));
+        assert!(few(64, Duration::ZERO).starts_with("the first 8 of 16 paths in 0 s, the others were left out; "));
+        assert!(few(10, Duration::ZERO).starts_with("the first 8 paths in 0 s, the others were left out; "));
+        assert_eq!((paths_checked(&many), paths_checked(&model)), (16, 2));
         let skipped = over_paths(&model, |_| Ok(Check::skipped("check", "no reason"))).unwrap();
         assert!(skipped.passed.is_none() && skipped.figures.ends_with("skipped: no reason"));
     }

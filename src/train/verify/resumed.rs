@@ -5,7 +5,7 @@ use super::options::{VerifyOptions, session_spec};
 use super::replay::ReplayHarness;
 use super::training::{Logged, make};
 use crate::exec::ExecError;
-use crate::model::Preset;
+use crate::model::{DataSpec, Preset};
 use crate::plan::StateKind;
 use crate::tensor::Bytes;
 use crate::train::{Purpose, Session, SessionSpec, TrainError};
@@ -38,7 +38,7 @@ impl ReplayHarness<'_> {
     pub(super) fn resumed_run(&mut self, preset: &Preset, options: &VerifyOptions) -> Result<Check, TrainError> {
         let folder = tempfile::tempdir().map_err(|cause| TrainError::Write { path: std::env::temp_dir(), cause })?;
         let path = folder.path().join("resumed.safetensors");
-        let expected = match self.uninterrupted_on_paths(preset, options, &path)? {
+        let expected = match self.uninterrupted_in_shapes(preset, options, &path)? {
             Ok(expected) => expected,
             Err(why) => return Ok(Check::skipped(NAME, &why)),
         };
@@ -55,18 +55,20 @@ impl ReplayHarness<'_> {
         self.compared_with(resumed, &expected)
     }
 
-    /// As [`Self::uninterrupted`]. Proofs are of one path and of whole batches; where steps differ, a session of its
-    /// own trains as a run does, each step on its own path, as the resumed one will.
-    fn uninterrupted_on_paths(
+    /// As [`Self::uninterrupted`]. Proofs are of whole batches: where those of a run are not, a session of its own
+    /// trains as a run does, as the resumed one will.
+    fn uninterrupted_in_shapes(
         &mut self,
         preset: &Preset,
         options: &VerifyOptions,
         path: &Path,
     ) -> Result<Result<Uninterrupted, String>, TrainError> {
-        if !self.steps_differ() || self.session.varies() {
+        let may_differ = options.batches.is_some() || preset.data.as_ref().is_some_and(DataSpec::has_varied_steps);
+        if !may_differ || options.anyway {
             return self.uninterrupted(preset, path);
         }
         let own = match Session::prepare(&SessionSpec { purpose: Purpose::Train, ..session_spec(preset, options) }) {
+            Ok(session) if !session.feed.varies() => return self.uninterrupted(preset, path),
             Ok(session) => session,
             Err(error) if is_shortage(&error) => return Ok(Err(no_room(&error))),
             Err(error) => return Err(error),
@@ -110,10 +112,11 @@ impl ReplayHarness<'_> {
         let mut logged = Vec::new();
         let ended = make(&mut self.session, count, &mut logged)?;
         let (total, state) = (self.session.total, self.session.train.snapshot()?);
+        let state = self.compared_part(state, self.session.feed.varies());
         self.rewind()?;
         Ok(match ended {
             Some(why) => Err(format!("the run diverges after its checkpoint: {why}")),
-            None => Ok(Uninterrupted { count, total, logged, state: self.compared_part(state) }),
+            None => Ok(Uninterrupted { count, total, logged, state }),
         })
     }
 
@@ -133,28 +136,24 @@ impl ReplayHarness<'_> {
             let why = ended.map_or_else(String::new, |why| format!(": {why}"));
             wrong.push((format!("{} steps were made instead of {}{why}", found.len(), expected.len()), None));
         }
-        let after = self.compared_part(resumed.train.snapshot()?);
+        let after = self.compared_part(resumed.train.snapshot()?, resumed.feed.varies());
         let different = after.iter().zip(state).filter(|(a, b)| a != b).count();
         if different > 0 && found.len() == expected.len() {
             wrong.push((self.first_difference(&after, state), None));
         }
         let figures = format!(
-            "{count} steps, a checkpoint, {count} steps more without a stop and in a new session: \
+            "{count} steps, a checkpoint, {count} steps more{} without a stop and in a new session: \
              {different} of {} bytes of the state differ",
+            self.paths_taken(2 * count),
             state.len()
         );
         Ok(Check::new(NAME, wrong.is_empty(), figures).detail(wrong))
     }
 
-    /// Whether the steps of a run differ: in their paths, or in the samples and positions that they use.
-    fn steps_differ(&self) -> bool {
-        self.session.model.chooses() || self.session.feed.varies()
-    }
-
-    /// What of a state must be equal. Where steps differ, what a step makes before it reads it is left out: of a path
-    /// that was not taken since the checkpoint, it is as old as the session.
-    fn compared_part(&self, mut state: Vec<u8>) -> Vec<u8> {
-        if !self.steps_differ() {
+    /// What of a state must be equal. Where steps differ, in their paths or, where the feed `varies`, in what they use,
+    /// what a step makes before it reads it is left out: of a step of another kind, it is as old as the session.
+    fn compared_part(&self, mut state: Vec<u8>, varies: bool) -> Vec<u8> {
+        if !varies && !self.session.model.chooses() {
             return state;
         }
         let plan = &self.session.compiled().plan;

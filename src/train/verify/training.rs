@@ -13,6 +13,7 @@ use crate::train::batch_file::Labels;
 use crate::train::data_feed::{rows_of, write_samples};
 use crate::train::training_step::BatchMeans;
 use crate::train::{DataFeed, Session, StepReport, TrainError};
+use std::collections::HashSet;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
@@ -284,7 +285,6 @@ impl ReplayHarness<'_> {
                 }
                 train.run_chosen(Executor::Eager, pool)?;
                 let (step, ids) = train.reports();
-                step.forget_copies();
                 means.add(step, ids.loss, ids.accuracy)?;
             }
             logged.push(Logged::read(self.session.train.chosen(), number + 1)?.with(&means));
@@ -296,14 +296,15 @@ impl ReplayHarness<'_> {
     fn trained(&mut self, count: u64, batches: &[Batch]) -> Result<Trained, TrainError> {
         self.begin_run()?;
         let (mut logged, mut other_batches, mut ended) = (Vec::new(), Vec::new(), None);
-        let looked_at = if batch_stays(&self.session.train) { batches.len() } else { 0 };
+        let mut looked_at = 0;
         let session = &mut self.session;
         for (number, batch) in (1..).zip(batches) {
             ended = make(session, 1, &mut logged)?;
             if ended.is_some() {
                 break;
             }
-            if looked_at > 0 {
+            if batch_stays(session.train.chosen()) {
+                looked_at += 1;
                 let found = Batch::read(session.train.chosen())?;
                 let same = found.y == batch.y && found.x.iter().zip(&batch.x).all(|(a, b)| bits(*a) == bits(*b));
                 if !same {
@@ -338,7 +339,8 @@ impl ReplayHarness<'_> {
         wrong.extend(differences.into_iter().take(4).map(|text| (text, None)));
         let made = trained.logged.len();
         let mut figures = format!(
-            "{made} steps in the way of a run and op by op, {} batches compared, {different} reports differ",
+            "{made} steps{} in the way of a run and op by op, {} batches compared, {different} reports differ",
+            self.paths_taken(made as u64),
             trained.looked_at
         );
         match &trained.ended {
@@ -355,6 +357,14 @@ impl ReplayHarness<'_> {
             }
         }
         Ok(Check::new(NAME, wrong.is_empty(), figures).detail(wrong))
+    }
+
+    /// How many paths the first steps of the run took, in words; nothing where there is one.
+    pub(super) fn paths_taken(&self, steps: u64) -> String {
+        let Some(dispatch) = self.session.train.dispatch() else { return String::new() };
+        let paths = dispatch.planner().paths();
+        let codes: HashSet<u64> = (1..=steps).map(|step| paths.code_at(step)).collect();
+        if paths.vary() { format!(" on {} paths", codes.len()) } else { String::new() }
     }
 
     /// The first value in which two states differ, in words.

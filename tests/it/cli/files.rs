@@ -141,10 +141,10 @@ fn one_result_that_cannot_be_written_costs_no_other() {
     std::fs::write(&path, preset).unwrap();
     let args = [&["train", &path, "--steps", "300", "--device", "cpu"][..], &results].concat();
     let output = limited_files(8, &args).output().unwrap();
-    let told = stderr(&output);
-    assert_eq!(output.status.code(), Some(1), "{told}");
-    assert!(told.contains("2 things failed") && told.contains("run.jsonl.part cannot be written"), "{told}");
-    assert!(told.contains("c.ckpt cannot be written"), "{told}");
+    let message = stderr(&output);
+    assert_eq!(output.status.code(), Some(1), "{message}");
+    assert!(message.contains("2 things failed") && message.contains("run.jsonl.part cannot be written"), "{message}");
+    assert!(message.contains("c.ckpt cannot be written"), "{message}");
     assert_eq!(listing(folder.path()), ["p.json", "run.jsonl.part", "w.safetensors"]);
     assert!(stepgraph::train::read_tensors(Path::new(&save)).unwrap().get("layers.0.weight").is_some());
     let summary = super::stdout(&output);
@@ -159,9 +159,9 @@ fn a_picture_that_cannot_be_written_is_named_with_a_remedy() {
     let folder = tempfile::tempdir().unwrap();
     let path = at(&folder, "arena.svg");
     let output = with_small_files(&["plan", "stress-200", "--stage", "arena", "--device", "cpu", "--svg", &path]);
-    let told = stderr(&output);
-    assert_eq!(output.status.code(), Some(1), "{told}");
-    assert!(told.contains("arena.svg cannot be written") && told.contains("choose another place"), "{told}");
+    let message = stderr(&output);
+    assert_eq!(output.status.code(), Some(1), "{message}");
+    assert!(message.contains("arena.svg cannot be written") && message.contains("choose another place"), "{message}");
     assert!(listing(folder.path()).is_empty());
 }
 
@@ -194,8 +194,8 @@ fn a_file_of_another_kind_is_never_replaced() {
         (&["predict", "xor", "--init", &weights, "--out", &letter], "table of answers"),
         (&["plan", "xor", "--svg", &letter], "SVG picture of this program"),
     ] {
-        let told = super::refused(args);
-        assert!(told.contains(&format!("is no {kind}, so it is not replaced")), "{told}");
+        let message = super::refused(args);
+        assert!(message.contains(&format!("is no {kind}, so it is not replaced")), "{message}");
         assert_eq!(std::fs::read(&letter).unwrap(), b"a letter\n");
     }
     assert_eq!(listing(folder.path()), ["letter.txt", "w.safetensors"]);
@@ -223,9 +223,9 @@ fn a_full_disk_is_status_1_whatever_is_written() {
     for args in exports.into_iter().chain(others) {
         let args: Vec<&str> = args.iter().map(String::as_str).collect();
         let output = small_files(&args).env("STEPGRAPH_RUNS", &runs).output().unwrap();
-        let told = stderr(&output);
-        assert_eq!(output.status.code(), Some(1), "{args:?}: {told}");
-        assert!(told.contains("cannot be written") && !told.contains("panicked"), "{args:?}: {told}");
+        let message = stderr(&output);
+        assert_eq!(output.status.code(), Some(1), "{args:?}: {message}");
+        assert!(message.contains("cannot be written") && !message.contains("panicked"), "{args:?}: {message}");
     }
     let left = listing(out.path());
     assert!(left.iter().all(|name| name == "events" || name == "run.jsonl.part"), "{left:?}");
@@ -279,8 +279,8 @@ fn a_place_that_takes_no_file_is_status_2_whatever_is_written() {
     }
     // The log grows beside its name.
     std::fs::create_dir(at(&folder, "run.jsonl.part")).unwrap();
-    let told = super::refused(&["train", "xor", "--steps", "1000000000", "--log", &at(&folder, "run.jsonl")]);
-    assert!(told.contains("run.jsonl.part") && told.contains("this is a folder; name a file in it"), "{told}");
+    let message = super::refused(&["train", "xor", "--steps", "1000000000", "--log", &at(&folder, "run.jsonl")]);
+    assert!(message.contains("run.jsonl.part") && message.contains("this is a folder; name a file in it"), "{message}");
     assert_eq!(listing(folder.path()), ["file", "run.jsonl.part", "runs"]);
 }
 
@@ -368,8 +368,11 @@ fn a_checkpoint_that_is_replaced_is_named_at_the_start() {
     };
     assert!(!train("5", &[]).contains("which this run's first checkpoint replaces"));
     assert!(!train("9", &["--resume", &checkpoint]).contains("which this run's first checkpoint replaces"));
-    let told = train("3", &[]);
-    assert!(told.contains("holds another run until step 9, which this run's first checkpoint replaces"), "{told}");
+    let message = train("3", &[]);
+    assert!(
+        message.contains("holds another run until step 9, which this run's first checkpoint replaces"),
+        "{message}"
+    );
 }
 
 #[test]
@@ -385,18 +388,18 @@ fn weights_of_another_network_are_set_aside() {
     };
     save("iris", "2");
     let of_iris = std::fs::read(&weights).unwrap();
-    let told = save("xor", "2");
-    assert!(told.contains("holds the weights of another network (layers."), "{told}");
-    assert!(told.contains(&format!("they get the name {first} when the new ones are saved")), "{told}");
+    let message = save("xor", "2");
+    assert!(message.contains("holds the weights of another network (layers."), "{message}");
+    assert!(message.contains(&format!("they get the name {first} when the new ones are saved")), "{message}");
     assert!(
-        told.contains(&format!("the weights of another network that were in {weights} are now in {first}")),
-        "{told}"
+        message.contains(&format!("the weights of another network that were in {weights} are now in {first}")),
+        "{message}"
     );
     assert_eq!(std::fs::read(&first).unwrap(), of_iris);
     // Those of the same network are replaced.
     let of_xor = std::fs::read(&weights).unwrap();
-    let told = save("xor", "3");
-    assert!(!told.contains("another network"), "{told}");
+    let message = save("xor", "3");
+    assert!(!message.contains("another network"), "{message}");
     assert_ne!(std::fs::read(&weights).unwrap(), of_xor);
     save("iris", "2");
     assert_eq!(std::fs::read(&first).unwrap(), of_iris);

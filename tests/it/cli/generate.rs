@@ -66,10 +66,10 @@ fn a_kept_run_writes_with_its_own_network() {
         assert_eq!(succeeded(&args, &here(&args)), "bc\nab\n");
     }
     let output = here(&["generate", "gpt-source", "--prompt", "a"]);
-    let told = stderr(&output);
-    assert!(output.status.code() == Some(2) && told.contains("--init FILE or --run RUN"), "{told}");
-    let told = stderr(&here(&["generate", "lasst"]));
-    assert!(told.contains("no bundled preset of that name"), "{told}");
+    let message = stderr(&output);
+    assert!(output.status.code() == Some(2) && message.contains("--init FILE or --run RUN"), "{message}");
+    let message = stderr(&here(&["generate", "lasst"]));
+    assert!(message.contains("no bundled preset of that name"), "{message}");
 }
 
 #[test]
@@ -77,10 +77,10 @@ fn what_cannot_be_continued_is_refused_with_what_to_do() {
     let folder = trained();
     let (preset, weights, xor) = (at(&folder, "abc.json"), at(&folder, "abc.safetensors"), at(&folder, "xor"));
     let with = |more: &[&str]| refused(&with(&preset, &weights, more));
-    let told = with(&["--prompt", "a?b\u{e4}?"]);
+    let message = with(&["--prompt", "a?b\u{e4}?"]);
     assert!(
-        told.contains("the characters '?', '\u{e4}', which the network does not know; it knows 4: \\nabc"),
-        "{told}"
+        message.contains("the characters '?', '\u{e4}', which the network does not know; it knows 4: \\nabc"),
+        "{message}"
     );
     for (option, value, expected) in [
         ("--temperature", "-1", "from 0"),
@@ -91,12 +91,12 @@ fn what_cannot_be_continued_is_refused_with_what_to_do() {
         ("--tokens", "-3", "at least 1"),
         ("--seed", "1.5", "a whole number"),
     ] {
-        let told = with(&["--prompt", "a", option, value]);
-        assert!(told.contains(option) && told.contains(expected), "{told}");
+        let message = with(&["--prompt", "a", option, value]);
+        assert!(message.contains(option) && message.contains(expected), "{message}");
     }
     succeed(&["train", "xor", "--steps", "2", "--save", &xor]);
-    let told = refused(&["generate", "xor", "--init", &xor, "--prompt", "a"]);
-    assert!(told.contains("the network xor predicts no tokens") && told.contains("gpt-source"), "{told}");
+    let message = refused(&["generate", "xor", "--init", &xor, "--prompt", "a"]);
+    assert!(message.contains("the network xor predicts no tokens") && message.contains("gpt-source"), "{message}");
     assert!(refused(&["generate", &preset, "--init", &xor, "--prompt", "a"]).contains("does not fit the network"));
     assert!(refused(&["generate", &preset, "--init", &weights, "--run", "last"]).contains("cannot be used with"));
     assert!(refused(&["generate", &preset, "--init", &at(&folder, "none")]).contains("cannot be read"));
@@ -133,7 +133,7 @@ fn an_addition_ends_where_its_line_does() {
         ("7*8=", "the character '*', which the network does not know; it knows 13:  +0123456789="),
     ] {
         let output = run_with(prompt, &[]);
-        let told = stderr(&output);
-        assert!(output.status.code() == Some(2) && output.stdout.is_empty() && told.contains(expected), "{told}");
+        let message = stderr(&output);
+        assert!(output.status.code() == Some(2) && output.stdout.is_empty() && message.contains(expected), "{message}");
     }
 }

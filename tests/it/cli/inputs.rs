@@ -1,4 +1,4 @@
-//! Inputs that have names, and tokens: what is wrong with them is told at its place, with exit status 2.
+//! Inputs that have names, and tokens: what is wrong with them is reported at its place, with exit status 2.
 
 use super::{SMALL, at, listing, refused, save, succeed, zeros};
 use stepgraph::tensor::HostTensor;
@@ -13,8 +13,8 @@ fn inputs_are_refused_at_their_place() {
             "optimizer": {{"type": "sgd", "lr": 0.1}}}}"#
         );
         std::fs::write(&path, text).unwrap();
-        let told = refused(&["train", &path, "--batches", &at(&folder, "none.safetensors")]);
-        wanted.iter().for_each(|wanted| assert!(told.contains(wanted), "{told}\ndoes not contain {wanted}"));
+        let message = refused(&["train", &path, "--batches", &at(&folder, "none.safetensors")]);
+        wanted.iter().for_each(|wanted| assert!(message.contains(wanted), "{message}\ndoes not contain {wanted}"));
         assert_eq!(listing(folder.path()), ["net.json"]);
     };
     let dense = r#"{"type": "dense", "units": 2}"#;
@@ -72,8 +72,8 @@ fn joined_data_are_refused_at_their_place() {
             "optimizer": {{"type": "sgd", "lr": 0.1}}, "data": {data}}}"#
         );
         std::fs::write(&path, text).unwrap();
-        let told = refused(&["train", &path, "--steps", "1", "--device", "cpu"]);
-        wanted.iter().for_each(|wanted| assert!(told.contains(wanted), "{told}\ndoes not contain {wanted}"));
+        let message = refused(&["train", &path, "--steps", "1", "--device", "cpu"]);
+        wanted.iter().for_each(|wanted| assert!(message.contains(wanted), "{message}\ndoes not contain {wanted}"));
     };
     let joined =
         |inputs: &str, target: &str| format!(r#"{{"type": "joined", "inputs": {{{inputs}}}, "target": "{target}"}}"#);

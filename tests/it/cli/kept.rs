@@ -122,8 +122,8 @@ fn a_kept_run_is_exported_and_nothing_is_replaced_unasked() {
     let log = at(&folder, "log.jsonl");
     succeed(here, &["train", "xor", "--steps", "30", "--keep", "--log", &log]);
     let path = at(&folder, "run.jsonl");
-    let told: Value = serde_json::from_str(&succeed(here, &["export", "last", &path, "--json"])).unwrap();
-    assert_eq!((&told["what"], &told["run"]), (&"xor".into(), &list(here)[0]["id"]));
+    let message: Value = serde_json::from_str(&succeed(here, &["export", "last", &path, "--json"])).unwrap();
+    assert_eq!((&message["what"], &message["run"]), (&"xor".into(), &list(here)[0]["id"]));
     // The exported lines are those that the run itself logs.
     let lines = |path: &str| -> Vec<Value> {
         std::fs::read_to_string(path).unwrap().lines().map(|l| serde_json::from_str(l).unwrap()).collect()
@@ -225,8 +225,8 @@ fn a_bad_folder_of_runs_is_told_before_anything_is_written() {
     let here = folder.path();
     std::fs::write(here.join("runs"), "a letter").unwrap();
     let log = at(&folder, "run.jsonl");
-    let told = refused(here, &["train", "xor", "--steps", "5", "--keep", "--log", &log]);
-    assert!(told.contains("runs cannot be kept there") && told.contains("STEPGRAPH_RUNS"), "{told}");
+    let message = refused(here, &["train", "xor", "--steps", "5", "--keep", "--log", &log]);
+    assert!(message.contains("runs cannot be kept there") && message.contains("STEPGRAPH_RUNS"), "{message}");
     assert_eq!(listing(here), ["runs"]);
     for args in [&["runs"][..], &["runs", "show", "last"], &["export", "last", &log]] {
         let output = run(here, args);
@@ -241,13 +241,16 @@ fn names_do_not_steer_the_terminal() {
     let file = at(&folder, "p.json");
     let named = |name: &str| std::fs::write(&file, super::SMALL.replace("\"small\"", name)).unwrap();
     named("\"a\\n\\u001b[2Jb\"");
-    let told = refused(here, &["plan", &file]);
-    assert!(told.contains("name: ") && told.contains("control characters") && !told.contains('\u{1b}'), "{told}");
+    let message = refused(here, &["plan", &file]);
+    assert!(
+        message.contains("name: ") && message.contains("control characters") && !message.contains('\u{1b}'),
+        "{message}"
+    );
     succeed(here, &["train", "xor", "--steps", "5", "--keep"]);
     let own = here.join("runs").join(list(here)[0]["id"].as_str().unwrap());
     std::fs::write(own.join("label.json"), "{\"name\": \"a\\n\\u001b[2Jb\"}").unwrap();
-    let told = succeed(here, &["runs"]);
-    assert!(told.lines().count() == 2 && told.contains("[2Jb") && !told.contains('\u{1b}'), "{told}");
+    let message = succeed(here, &["runs"]);
+    assert!(message.lines().count() == 2 && message.contains("[2Jb") && !message.contains('\u{1b}'), "{message}");
 }
 
 #[test]
@@ -260,8 +263,8 @@ fn exports_tell_what_they_wrote_and_what_they_lack() {
     assert!(report["notes"][0].as_str().unwrap().contains("--weights FILE"), "{report}");
     assert!(refused(here, &["export", "xor", &at(&folder, "no/such/x.onnx")]).contains("no"));
     succeed(here, &["train", "regression", "--steps", "10", "--keep"]);
-    let told = refused(here, &["export", "last", &at(&folder, "a.svg"), "--plot", "accuracy"]);
-    assert!(told.contains("has no accuracy; it has loss, "), "{told}");
+    let message = refused(here, &["export", "last", &at(&folder, "a.svg"), "--plot", "accuracy"]);
+    assert!(message.contains("has no accuracy; it has loss, "), "{message}");
     // A folder of that name is neither a run nor a preset.
     for name in ["xor", "last"] {
         std::fs::create_dir(here.join(name)).unwrap();
@@ -286,8 +289,8 @@ fn a_log_goes_on_with_the_run_that_goes_on() {
         lines.lines().map(|l| serde_json::from_str::<Value>(l).unwrap()["step"].as_u64().unwrap()).collect();
     assert_eq!(steps, (1..=30).collect::<Vec<_>>());
     succeed(here, &["train", "xor", "--steps", "10", "--log", &log]);
-    let told = refused(here, &["train", "xor", "--steps", "30", "--resume", &half, "--log", &log]);
-    assert!(told.contains("ends with step 10") && told.contains("another name"), "{told}");
+    let message = refused(here, &["train", "xor", "--steps", "30", "--resume", &half, "--log", &log]);
+    assert!(message.contains("ends with step 10") && message.contains("another name"), "{message}");
     assert_eq!(std::fs::read_to_string(&log).unwrap().lines().count(), 10);
     // Where nothing is left to do, the log stays as it is, with what follows the checkpoint.
     succeed(here, &["train", "xor", "--steps", "25", "--log", &log]);
@@ -304,11 +307,11 @@ fn a_stray_file_is_no_run_and_a_damaged_run_comes_back_by_the_name_that_was_told
     std::fs::write(here.join("runs/stray.txt"), "a letter").unwrap();
     let all = list(here);
     assert_eq!(all.len(), 1);
-    let told = refused(here, &["runs", "delete", "stray.txt"]);
-    assert!(told.contains("no run is called stray.txt") && here.join("runs/stray.txt").exists(), "{told}");
+    let message = refused(here, &["runs", "delete", "stray.txt"]);
+    assert!(message.contains("no run is called stray.txt") && here.join("runs/stray.txt").exists(), "{message}");
     std::fs::write(here.join("runs").join(all[0]["id"].as_str().unwrap()).join("run.json"), "{").unwrap();
-    let told = stderr(&run(here, &["runs", "delete", all[0]["id"].as_str().unwrap()]));
-    succeed(here, &["runs", "restore", told.trim().rsplit(' ').next().unwrap()]);
+    let message = stderr(&run(here, &["runs", "delete", all[0]["id"].as_str().unwrap()]));
+    succeed(here, &["runs", "restore", message.trim().rsplit(' ').next().unwrap()]);
     assert_eq!(list(here)[0]["id"], all[0]["id"]);
     // A folder that no list shows has a name as well.
     std::fs::create_dir_all(here.join("runs/trash/bare")).unwrap();
@@ -334,9 +337,9 @@ fn a_run_whose_files_are_missing_or_cut_short_says_so() {
             None => std::fs::remove_file(&curve).unwrap(),
         }
         damaged(what);
-        let told = refused(here, &["export", "last", &csv]);
-        assert!(told.contains(what) && !told.contains("no step yet"), "{told}");
-        assert!(!told.contains("export what can be read"), "{told}");
+        let message = refused(here, &["export", "last", &csv]);
+        assert!(message.contains(what) && !message.contains("no step yet"), "{message}");
+        assert!(!message.contains("export what can be read"), "{message}");
     }
     std::fs::write(&curve, &curves[..curves.len() - 1]).unwrap();
     damaged("its curves ");
@@ -356,8 +359,8 @@ fn a_run_whose_files_are_missing_or_cut_short_says_so() {
         std::fs::write(&checkpoint, left).unwrap();
         damaged(what);
         assert_eq!((&list(here)[0]["can_continue"], &list(here)[0]["has_weights"]), (&false.into(), &false.into()));
-        let told = succeed(here, &["runs", "show", "last"]);
-        assert!(told.lines().any(|l| l.starts_with("weights") && l.ends_with("damaged")), "{told}");
+        let message = succeed(here, &["runs", "show", "last"]);
+        assert!(message.lines().any(|l| l.starts_with("weights") && l.ends_with("damaged")), "{message}");
     }
     std::fs::write(&checkpoint, &weights).unwrap();
     assert_eq!(list(here)[0]["can_continue"], true);
@@ -382,13 +385,13 @@ fn a_checkpoint_that_lost_a_bit_is_refused_wherever_it_is_read() {
         &["export", "last", &at(&folder, "a.onnx")],
         &["export", "xor", &at(&folder, "a.safetensors"), "--weights", file],
     ] {
-        let told = refused(here, args);
-        assert!(told.contains("its contents do not match its checksum"), "{args:?}: {told}");
+        let message = refused(here, args);
+        assert!(message.contains("its contents do not match its checksum"), "{args:?}: {message}");
     }
-    let told = succeed(here, &["runs", "show", "last"]);
-    let line = |name: &str| told.lines().find(|l| l.starts_with(name)).unwrap_or_default();
-    assert!(line("state").contains("damaged: ") && line("state").contains("checksum"), "{told}");
-    assert!(line("weights").ends_with("damaged"), "{told}");
+    let message = succeed(here, &["runs", "show", "last"]);
+    let line = |name: &str| message.lines().find(|l| l.starts_with(name)).unwrap_or_default();
+    assert!(line("state").contains("damaged: ") && line("state").contains("checksum"), "{message}");
+    assert!(line("weights").ends_with("damaged"), "{message}");
     // Weights alone have no checksum.
     let plain = at(&folder, "w.safetensors");
     succeed(here, &["train", "xor", "--steps", "5", "--save", &plain]);
@@ -400,8 +403,8 @@ fn a_checkpoint_that_lost_a_bit_is_refused_wherever_it_is_read() {
 fn a_folder_that_takes_no_files_is_not_called_missing() {
     let folder = tempfile::tempdir().unwrap();
     succeed(folder.path(), &["train", "xor", "--steps", "5", "--keep"]);
-    let told = refused(folder.path(), &["export", "last", "/proc/x.csv"]);
-    assert!(told.contains("in the folder /proc") && !told.contains("there is no folder"), "{told}");
+    let message = refused(folder.path(), &["export", "last", "/proc/x.csv"]);
+    assert!(message.contains("in the folder /proc") && !message.contains("there is no folder"), "{message}");
 }
 
 #[cfg(unix)]
@@ -414,8 +417,8 @@ fn a_pipe_among_the_files_of_a_run_holds_nothing_up() {
     for name in ["lock", "label.json", "curve.bin", "run.json"] {
         std::fs::remove_file(own.join(name)).or_else(|_| std::fs::metadata(&own).map(drop)).unwrap();
         assert!(std::process::Command::new("mkfifo").arg(own.join(name)).status().unwrap().success());
-        let told = stderr(&run(here, &["runs"]));
-        assert!(!name.starts_with(['c', 'r']) || told.contains("a device or a pipe"), "{name}: {told}");
+        let message = stderr(&run(here, &["runs"]));
+        assert!(!name.starts_with(['c', 'r']) || message.contains("a device or a pipe"), "{name}: {message}");
     }
 }
 

@@ -58,7 +58,7 @@ fn a_run_of_large_parameters_takes_little_beside_its_arena() {
     // What continues is what went on without a pause.
     let resumed = run(&["--steps", "3", "--resume", &checkpoint]);
     assert_eq!(resumed["loss"], run(&["--steps", "3"])["loss"]);
-    // A snapshot that lies on the disk is gone with the program.
+    // A snapshot on the disk is gone with the program.
     let left = std::fs::read_dir(at(&folder, "cache/stepgraph"))
         .unwrap()
         .filter(|e| e.as_ref().unwrap().file_name().to_string_lossy().starts_with('.'));
@@ -74,9 +74,9 @@ fn a_run_that_turns_to_nan_goes_back_to_its_snapshot_on_the_disk() {
     let log = at(&folder, "log.jsonl");
     let args = ["train", &file, "--device", "cpu", "--steps", "5", "--log", &log];
     let output = command(&args).env("XDG_CACHE_HOME", at(&folder, "cache")).output().unwrap();
-    let told = stderr(&output);
-    assert_eq!(output.status.code(), Some(1), "{told}");
-    assert!(told.contains("the first value that is not finite is"), "{told}");
+    let message = stderr(&output);
+    assert_eq!(output.status.code(), Some(1), "{message}");
+    assert!(message.contains("the first value that is not finite is"), "{message}");
 }
 
 #[test]
@@ -86,10 +86,13 @@ fn what_does_not_fit_is_refused_before_it_is_taken() {
     std::fs::write(&file, preset(&[8192, 8192, 2], 2, MOONS)).unwrap();
     for command in ["train", "bench"] {
         let output = limited(900_000, &[command, &file, "--device", "cpu"]);
-        let told = stderr(&output);
-        assert_eq!(output.status.code(), Some(1), "{told}");
-        assert!(told.contains("this takes ") && told.contains("are free: 1.0 GiB for the step's arena"), "{told}");
-        assert!(told.contains("use fewer units or a smaller batch") && stdout(&output).is_empty(), "{told}");
+        let message = stderr(&output);
+        assert_eq!(output.status.code(), Some(1), "{message}");
+        assert!(
+            message.contains("this takes ") && message.contains("are free: 1.0 GiB for the step's arena"),
+            "{message}"
+        );
+        assert!(message.contains("use fewer units or a smaller batch") && stdout(&output).is_empty(), "{message}");
     }
     // Nothing that was given is wrong: every command has the same status.
     let [weights, capsule] = ["w.safetensors", "x.capsule"].map(|name| at(&folder, name));
@@ -102,9 +105,9 @@ fn what_does_not_fit_is_refused_before_it_is_taken() {
     ] {
         let kib = if args[0] == "export" { 250_000 } else { 900_000 };
         let output = limited(kib, args);
-        let told = stderr(&output);
-        assert_eq!((output.status.code(), stdout(&output).as_str()), (Some(1), ""), "{args:?}: {told}");
-        assert!(told.contains("of memory, and ") && told.contains(" are free"), "{args:?}: {told}");
+        let message = stderr(&output);
+        assert_eq!((output.status.code(), stdout(&output).as_str()), (Some(1), ""), "{args:?}: {message}");
+        assert!(message.contains("of memory, and ") && message.contains(" are free"), "{args:?}: {message}");
     }
     assert_eq!(super::listing(folder.path()), ["large.json", "w.safetensors"]);
 }
@@ -116,9 +119,9 @@ fn parameters_of_ten_gigabytes_are_refused_at_once() {
     std::fs::write(&file, preset(&[50_000, 50_000, 2], 2, MOONS)).unwrap();
     let started = Instant::now();
     let output = limited(24 << 20, &["train", &file, "--device", "cpu"]);
-    let told = stderr(&output);
-    assert_eq!(output.status.code(), Some(1), "{told}");
-    assert!(told.contains("37.3 GiB for the step's arena"), "{told}");
+    let message = stderr(&output);
+    assert_eq!(output.status.code(), Some(1), "{message}");
+    assert!(message.contains("37.3 GiB for the step's arena"), "{message}");
     assert!(started.elapsed() < Duration::from_secs(30), "{:?}", started.elapsed());
 }
 
@@ -129,13 +132,19 @@ fn an_export_that_has_no_room_is_refused_at_once() {
     std::fs::write(&file, preset(&[50_000, 50_000, 2], 2, MOONS)).unwrap();
     let started = Instant::now();
     let output = limited(4 << 20, &["export", &file, &at(&folder, "a.safetensors")]);
-    let told = stderr(&output);
-    assert_eq!(output.status.code(), Some(1), "{told}");
-    assert!(told.contains("this takes 18.7 GiB of memory") && told.contains("9.3 GiB for the parameters"), "{told}");
+    let message = stderr(&output);
+    assert_eq!(output.status.code(), Some(1), "{message}");
+    assert!(
+        message.contains("this takes 18.7 GiB of memory") && message.contains("9.3 GiB for the parameters"),
+        "{message}"
+    );
     // What the format does not allow is no matter of memory.
     let output = limited(4 << 20, &["export", &file, &at(&folder, "a.onnx")]);
-    let told = super::was_refused(&["export"], &output);
-    assert!(told.contains("take 9.3 GiB, and ONNX allows 2.0 GiB") && told.contains("export safetensors"), "{told}");
+    let message = super::was_refused(&["export"], &output);
+    assert!(
+        message.contains("take 9.3 GiB, and ONNX allows 2.0 GiB") && message.contains("export safetensors"),
+        "{message}"
+    );
     assert!(started.elapsed() < Duration::from_secs(5), "{:?}", started.elapsed());
     assert_eq!(super::listing(folder.path()), ["huge.json"]);
 }

@@ -170,10 +170,10 @@ fn options_that_cannot_be_are_usage_errors() {
 #[test]
 fn cuda_is_refused_where_it_was_asked_for() {
     for device in ["cuda", "cuda:1"] {
-        let told = refused(&["train", "xor", "--device", device]);
+        let message = refused(&["train", "xor", "--device", device]);
         assert!(
-            told.contains("cannot be used: STEPGRAPH_NO_CUDA is set") && told.contains("stepgraph doctor"),
-            "{told}"
+            message.contains("cannot be used: STEPGRAPH_NO_CUDA is set") && message.contains("stepgraph doctor"),
+            "{message}"
         );
     }
 }
@@ -194,12 +194,12 @@ fn results_that_cannot_be_written_are_found_before_training() {
     let same = at(&folder, "same");
     let dotted = at(&folder, "./same");
     for other in [&same, &dotted] {
-        let told = refused(&["train", "xor", "--save", &same, "--log", other]);
-        assert!(told.contains("two different results") && told.contains("the log"), "{told}");
+        let message = refused(&["train", "xor", "--save", &same, "--log", other]);
+        assert!(message.contains("two different results") && message.contains("the log"), "{message}");
     }
     let part = at(&folder, "run.part");
-    let told = refused(&["train", "xor", "--log", &at(&folder, "run"), "--save", &part]);
-    assert!(told.contains("two different results"), "{told}");
+    let message = refused(&["train", "xor", "--log", &at(&folder, "run"), "--save", &part]);
+    assert!(message.contains("two different results"), "{message}");
     assert_eq!(listing(folder.path()), ["file"]);
     assert_eq!(std::fs::read(folder.path().join("file")).unwrap(), b"kept");
     if cfg!(unix) {
@@ -225,8 +225,8 @@ fn results_never_replace_what_the_command_reads() {
     let contents = || listing(folder.path()).into_iter().map(|n| (std::fs::read(at(&folder, &n)).unwrap(), n));
     let before: Vec<(Vec<u8>, String)> = contents().collect();
     let fails = |args: &[&str], what: &str, input: &str| {
-        let told = refused(args);
-        assert!(told.contains(&format!("would replace {what} ")) && told.contains(input), "{args:?}: {told}");
+        let message = refused(args);
+        assert!(message.contains(&format!("would replace {what} ")) && message.contains(input), "{args:?}: {message}");
         assert_eq!(contents().collect::<Vec<_>>(), before, "{args:?}");
     };
     for option in ["--save", "--log", "--checkpoint"] {
@@ -248,8 +248,8 @@ fn results_never_replace_what_the_command_reads() {
     // The log grows beside its name, which must not replace a file either.
     let part = at(&folder, "x.part");
     std::fs::copy(&tabled, &part).unwrap();
-    let told = refused(&["train", &part, "--log", &at(&folder, "x")]);
-    assert!(told.contains("would replace the preset"), "{told}");
+    let message = refused(&["train", &part, "--log", &at(&folder, "x")]);
+    assert!(message.contains("would replace the preset"), "{message}");
     // A run that continues may renew its own checkpoint.
     super::succeed(&["train", &tabled, "--steps", "6", "--resume", &checkpoint, "--checkpoint", &checkpoint]);
 }
@@ -261,13 +261,13 @@ fn every_broken_preset_is_told_with_each_of_its_mistakes() {
     std::fs::write(&a, changed("\"units\": 5", "\"units\": 0").replace("\"lr\": 0.1", "\"lr\": -1")).unwrap();
     std::fs::write(&b, changed("\"batch\": 8", "\"batch\": 0")).unwrap();
     for command in ["verify", "bench"] {
-        let told = refused(&[command, &a, "xor", &b, &missing]);
+        let message = refused(&[command, &a, "xor", &b, &missing]);
         for part in
             ["a.json has 2 mistakes:", "layers[0].units", "optimizer.lr", "b.json has a mistake:", "input.batch"]
         {
-            assert!(told.contains(part), "{part} is not in\n{told}");
+            assert!(message.contains(part), "{part} is not in\n{message}");
         }
-        assert!(told.contains("missing.json: no such file"), "{told}");
+        assert!(message.contains("missing.json: no such file"), "{message}");
     }
 }
 
@@ -279,9 +279,9 @@ fn a_table_with_names_for_a_loss_on_numbers_says_which_loss_takes_them() {
     let data = "\"lr\": 0.1 }, \"data\": { \"type\": \"csv\", \"path\": \"t.csv\" }";
     let text = changed("\"lr\": 0.1 }", data).replace("[6]", "[1]").replace("softmax_cross_entropy", "mse");
     std::fs::write(&preset, text).unwrap();
-    let told = refused(&["train", &preset, "--steps", "1"]);
-    assert!(told.contains("t.csv, line 2, column 2 (kind): found \"cat\""), "{told}");
-    assert!(told.contains("mse needs numbers") && told.contains("softmax_cross_entropy"), "{told}");
+    let message = refused(&["train", &preset, "--steps", "1"]);
+    assert!(message.contains("t.csv, line 2, column 2 (kind): found \"cat\""), "{message}");
+    assert!(message.contains("mse needs numbers") && message.contains("softmax_cross_entropy"), "{message}");
 }
 
 #[test]
@@ -348,8 +348,8 @@ fn a_number_that_an_option_does_not_take_is_told_in_words() {
         ("--threads", "99", "expected a whole number from 1 to 64"),
         ("--held-out", "half", "expected a share below 1"),
     ] {
-        let told = refused(&["train", "xor", option, value]);
-        assert!(told.contains(value) && told.contains(wanted), "{told}");
+        let message = refused(&["train", "xor", option, value]);
+        assert!(message.contains(value) && message.contains(wanted), "{message}");
     }
 }
 
@@ -389,8 +389,8 @@ const FULL_OF_MISTAKES: &str = r#"{
 fn paths(folder: &tempfile::TempDir, text: &str) -> Vec<String> {
     let path = at(folder, "p.json");
     std::fs::write(&path, text).unwrap();
-    let told = refused(&["plan", &path]);
-    let lines = told.lines().skip(1);
+    let message = refused(&["plan", &path]);
+    let lines = message.lines().skip(1);
     lines.map(|l| l.split(": ").next().unwrap().to_owned()).collect()
 }
 

@@ -13,8 +13,8 @@ fn run(folder: &Path, args: &[&str]) -> Output {
 #[test]
 fn a_misspelt_preset_is_told_the_right_one() {
     for args in [&["train", "digits-mpl"][..], &["plan", "Digits-MLP"], &["plan", "digits-mlp.json"]] {
-        let told = refused(args);
-        assert!(told.contains("did you mean \"digits-mlp\"? bundled are "), "{told}");
+        let message = refused(args);
+        assert!(message.contains("did you mean \"digits-mlp\"? bundled are "), "{message}");
     }
     assert!(refused(&["presets", "spiral"]).contains("did you mean \"spirals\"? there are "));
     assert!(!refused(&["train", "no-such-preset"]).contains("did you mean"));
@@ -23,8 +23,8 @@ fn a_misspelt_preset_is_told_the_right_one() {
         assert!(refused(&["trian"]).contains("did you mean \"train\"?"));
     }
     for args in [["trian", "xor"], ["trian", "cls.json"], ["verfy", "iris"]] {
-        let told = refused(&args);
-        assert!(told.contains(&format!("there is no command {:?}; did you mean ", args[0])), "{told}");
+        let message = refused(&args);
+        assert!(message.contains(&format!("there is no command {:?}; did you mean ", args[0])), "{message}");
     }
     // Options are those that the parser knows.
     assert!(refused(&["train", "xor", "--stepz", "3"]).contains("--steps"));
@@ -37,12 +37,12 @@ fn a_misspelt_run_is_told_the_right_one() {
     let refused = |args: &[&str]| was_refused(args, &run(here, args));
     succeeded(&["train"], &run(here, &["train", "xor", "--steps", "3", "--keep"]));
     succeeded(&["rename"], &run(here, &["runs", "rename", "last", "first-try"]));
-    let told = refused(&["runs", "show", "frist-try"]);
-    assert!(told.contains("no run is called frist-try; did you mean \"first-try\"?"), "{told}");
-    let told = refused(&["export", "frist-try", "c.csv"]);
-    assert!(told.contains("no such file") && told.contains("a kept run is called \"first-try\""), "{told}");
-    let told = refused(&["runs", "show", "nobody"]);
-    assert!(told.contains("no run is called nobody") && !told.contains("did you mean"), "{told}");
+    let message = refused(&["runs", "show", "frist-try"]);
+    assert!(message.contains("no run is called frist-try; did you mean \"first-try\"?"), "{message}");
+    let message = refused(&["export", "frist-try", "c.csv"]);
+    assert!(message.contains("no such file") && message.contains("a kept run is called \"first-try\""), "{message}");
+    let message = refused(&["runs", "show", "nobody"]);
+    assert!(message.contains("no run is called nobody") && !message.contains("did you mean"), "{message}");
     assert!(refused(&["runs", "restore", "frist-try"]).contains("no run in the trash"));
 }
 
@@ -51,12 +51,12 @@ fn a_number_of_threads_that_is_none_is_refused() {
     let with = |args: &[&str], value: &str| command(args).env("STEPGRAPH_THREADS", value).output().unwrap();
     for value in ["abc", "0", "9999"] {
         for args in [&["train", "xor", "--steps", "1"][..], &["plan", "xor"], &["bench", "xor"], &["verify", "xor"]] {
-            let told = was_refused(args, &with(args, value));
+            let message = was_refused(args, &with(args, value));
             assert!(
-                told.contains(&format!("STEPGRAPH_THREADS is \"{value}\"; expected a whole number from 1")),
-                "{told}"
+                message.contains(&format!("STEPGRAPH_THREADS is \"{value}\"; expected a whole number from 1")),
+                "{message}"
             );
-            assert!(told.contains("unset it"), "{told}");
+            assert!(message.contains("unset it"), "{message}");
         }
         // What makes no step works as ever, and the doctor says what is wrong.
         succeeded(&["presets"], &with(&["presets"], value));
@@ -111,8 +111,11 @@ fn a_capsule_takes_its_data_from_one_place() {
     let file = at(&folder, "x.capsule");
     succeeded(&["capsule"], &run(folder.path(), &["capsule", "make", "xor", &file, "--steps", "1"]));
     let both = ["capsule", "replay", &file, "--base", ".", "--data", "t.csv"];
-    let told = was_refused(&both, &run(folder.path(), &both));
-    assert!(told.contains("--base") && told.contains("--data") && told.contains("cannot be used with"), "{told}");
+    let message = was_refused(&both, &run(folder.path(), &both));
+    assert!(
+        message.contains("--base") && message.contains("--data") && message.contains("cannot be used with"),
+        "{message}"
+    );
     let replayed = succeeded(&["capsule"], &run(folder.path(), &["capsule", "replay", &file]));
     assert!(replayed.contains("bit-equal over 1 step, parameters included"), "{replayed}");
 }
@@ -128,8 +131,11 @@ fn a_standard_output_that_is_full_is_named() {
     for args in [&["presets"][..], &["plan", "xor"], &["doctor", "--json"], &["train", "xor", "--steps", "1"]] {
         let output = command(args).stdout(full().unwrap()).output().unwrap();
         assert_eq!(output.status.code(), Some(1), "{args:?}");
-        let told = stderr(&output);
-        assert!(told.contains("error: standard output cannot be written: No space left on device"), "{args:?}: {told}");
+        let message = stderr(&output);
+        assert!(
+            message.contains("error: standard output cannot be written: No space left on device"),
+            "{args:?}: {message}"
+        );
         assert_eq!(stdout(&output), "");
     }
 }

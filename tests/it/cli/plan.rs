@@ -211,7 +211,7 @@ fn parameters_beyond_a_gpus_memory_are_told_once_with_what_to_do() {
         "loss": {"type": "softmax_cross_entropy"}, "optimizer": {"type": "adam", "lr": 0.001}}"#;
     std::fs::write(&path, text).unwrap();
     let out = run(&["plan", &path, "--device", "cuda"]);
-    let told = stderr(&out);
-    assert_eq!(out.status.code(), Some(1), "{told}");
-    assert!(told.matches("of memory; use fewer units").count() == 1, "{told}");
+    let message = stderr(&out);
+    assert_eq!(out.status.code(), Some(1), "{message}");
+    assert!(message.matches("of memory; use fewer units").count() == 1, "{message}");
 }

@@ -31,8 +31,8 @@ fn saved_weights_answer_as_their_run_did() {
         agreeing += usize::from(cells[1] == cells[2]);
     }
     assert_eq!((lines.count(), agreeing as f64 / 200.0), (200, right));
-    let told = succeed(&["predict", "circles", "--init", &weights]);
-    assert!(told.starts_with("circles: 200 held-out samples, loss ") && told.contains("precision"), "{told}");
+    let message = succeed(&["predict", "circles", "--init", &weights]);
+    assert!(message.starts_with("circles: 200 held-out samples, loss ") && message.contains("precision"), "{message}");
 }
 
 #[test]
@@ -57,8 +57,8 @@ fn weights_that_are_missing_or_of_another_network_are_refused() {
     assert!(refused(&["predict", "digits-mlp", "--init", &weights]).contains("shape"));
     let onto = refused(&["predict", "xor", "--init", &weights, "--out", &weights]);
     assert!(onto.contains("would replace the parameters"), "{onto}");
-    let told = refused(&["predict", "xor"]);
-    assert!(told.contains("--init <FILE>") && told.contains("--run <RUN>"), "{told}");
+    let message = refused(&["predict", "xor"]);
+    assert!(message.contains("--init <FILE>") && message.contains("--run <RUN>"), "{message}");
     assert!(refused(&["predict", "xor", "--init", &weights, "--run", "last"]).contains("cannot be used with"));
 }
 
@@ -74,14 +74,14 @@ fn texts_have_a_perplexity() {
     }"#;
     let (path, weights) = (at(&folder, "t.json"), at(&folder, "w.safetensors"));
     std::fs::write(&path, preset).unwrap();
-    let told = succeed(&["train", &path, "--save", &weights]);
-    assert!(told.contains(" %, perplexity ") && told.contains(", loss "), "{told}");
+    let message = succeed(&["train", &path, "--save", &weights]);
+    assert!(message.contains(" %, perplexity ") && message.contains(", loss "), "{message}");
     let found = json(&["predict", &path, "--init", &weights, "--json"]);
     let of = |key: &str| found[key].as_f64().unwrap();
     assert!((of("perplexity") - of("loss").exp()).abs() < 1e-9 && of("perplexity") > 1.0, "{found}");
     assert!((of("bits_per_token") - of("perplexity").log2()).abs() < 1e-9, "{found}");
-    let told = succeed(&["predict", &path, "--init", &weights]);
-    assert!(told.contains(&format!("perplexity {:.2}, {:.3} bits a token", of("perplexity"), of("bits_per_token"))));
+    let message = succeed(&["predict", &path, "--init", &weights]);
+    assert!(message.contains(&format!("perplexity {:.2}, {:.3} bits a token", of("perplexity"), of("bits_per_token"))));
     // Of classes of something else there is none.
     succeed(&["train", "xor", "--steps", "5", "--save", &weights]);
     assert!(json(&["predict", "xor", "--init", &weights, "--json"])["perplexity"].is_null());
@@ -132,9 +132,11 @@ fn a_series_is_forecast_beside_what_came_in_its_own_units() {
     let text = std::fs::read_to_string(&answers).unwrap();
     assert!(text.starts_with("sample,target_low t+1,target_high t+1,target_low t+2"), "{text}");
     assert_eq!((windows.len(), text.lines().count()), (40, 41));
-    let told = succeed(&["predict", &path, "--init", &weights]);
-    assert!(told.contains("forecasts of 3 lines from 12 lines: ") && told.contains("of repeating the last value"));
-    let head = told.lines().find(|line| line.starts_with("  line")).unwrap();
+    let message = succeed(&["predict", &path, "--init", &weights]);
+    assert!(
+        message.contains("forecasts of 3 lines from 12 lines: ") && message.contains("of repeating the last value")
+    );
+    let head = message.lines().find(|line| line.starts_with("  line")).unwrap();
     assert_eq!(head.split_whitespace().collect::<Vec<_>>(), ["line", "low", "forecast", "high", "forecast"]);
 }
 
@@ -170,8 +172,10 @@ fn answers_of_yes_and_no_have_probabilities() {
         assert!((cells[3] - p).abs() < 1e-6 && (cells[1] == 1.0) == row["target"][0].as_bool().unwrap());
     }
     assert_eq!(right as f64 / rows.len() as f64, found["accuracy"].as_f64().unwrap());
-    let told = succeed(&["predict", &preset, "--init", &weights]);
+    let message = succeed(&["predict", &preset, "--init", &weights]);
     assert!(
-        told.contains("answered yes") && told.contains("probability of yes and answer") && told.contains("(right)")
+        message.contains("answered yes")
+            && message.contains("probability of yes and answer")
+            && message.contains("(right)")
     );
 }

@@ -110,8 +110,8 @@ fn weights_answer_for_what_their_own_run_held_out() {
         let same = ask(&["--held-out", "50", "--split", "last", "--seed", "8"]);
         assert_eq!(same["loss"], found["loss"]);
         for options in [&["--held-out", "60"][..], &["--split", "shuffled"]] {
-            let told = place.refused(&[&["predict", "table.json"][..], &weights, options].concat());
-            assert!(told.contains("was trained with seed 3, held_out 50 and split \"last\""), "{told}");
+            let message = place.refused(&[&["predict", "table.json"][..], &weights, options].concat());
+            assert!(message.contains("was trained with seed 3, held_out 50 and split \"last\""), "{message}");
         }
     }
 }
@@ -148,26 +148,26 @@ fn another_file_is_prepared_as_the_training_file_was() {
             assert_eq!(names, ["no", "yes"]);
         }
     }
-    let told = stderr(&place.run(&["predict", &moved, "--run", "last"]));
-    assert!(told.contains("ignored: \"note\"") && told.contains("trained on other data"), "{told}");
+    let message = stderr(&place.run(&["predict", &moved, "--run", "last"]));
+    assert!(message.contains("ignored: \"note\"") && message.contains("trained on other data"), "{message}");
     let divided = place.json(&["predict", &moved, "--run", "last", "--held-out", "10", "--split", "last", "--json"]);
     assert_eq!((&divided["samples"], &divided["part"]), (&10.into(), &"held_out".into()));
     // What does not fit is named.
     let lacking = place.other("lacking", &table(0..9, "a,c,answer"));
-    let told = place.refused(&["predict", &lacking, "--run", "last"]);
-    assert!(told.contains("no column \"b\"") && told.contains("lacking.csv"), "{told}");
+    let message = place.refused(&["predict", &lacking, "--run", "last"]);
+    assert!(message.contains("no column \"b\"") && message.contains("lacking.csv"), "{message}");
     let unlabelled = place.other("unlabelled", &table(0..9, "a,b,c"));
-    let told = place.refused(&["predict", &unlabelled, "--run", "last"]);
-    assert!(told.contains("no column \"answer\""), "{told}");
+    let message = place.refused(&["predict", &unlabelled, "--run", "last"]);
+    assert!(message.contains("no column \"answer\""), "{message}");
     let strange = place.other("strange", &table(0..9, "a,b,c,answer").replace("yes", "perhaps"));
-    let told = place.refused(&["predict", &strange, "--run", "last"]);
+    let message = place.refused(&["predict", &strange, "--run", "last"]);
     assert!(
-        told.contains("line 2") && told.contains("the class \"perhaps\"") && told.contains("\"no\", \"yes\""),
-        "{told}"
+        message.contains("line 2") && message.contains("the class \"perhaps\"") && message.contains("\"no\", \"yes\""),
+        "{message}"
     );
     let narrow = place.other("narrow", "1,2,yes\n");
-    let told = place.refused(&["predict", &narrow, "--run", "last"]);
-    assert!(told.contains("2 features") && told.contains("\"a\", \"b\", \"c\""), "{told}");
+    let message = place.refused(&["predict", &narrow, "--run", "last"]);
+    assert!(message.contains("2 features") && message.contains("\"a\", \"b\", \"c\""), "{message}");
 }
 
 #[test]
@@ -201,8 +201,8 @@ fn answers_go_to_standard_output_alone() {
     assert!(!place.path().join("-").exists());
     place.run(&["predict", "table.json", "--run", "last", "--out", "answers.csv"]);
     assert_eq!(std::fs::read_to_string(place.path().join("answers.csv")).unwrap(), table);
-    let told = place.refused(&["predict", "table.json", "--run", "last", "--out", "-", "--json"]);
-    assert!(told.contains("--out - and --json both write to standard output"), "{told}");
+    let message = place.refused(&["predict", "table.json", "--run", "last", "--out", "-", "--json"]);
+    assert!(message.contains("--out - and --json both write to standard output"), "{message}");
 }
 
 /// The lines of a PyTorch script that say what its samples and outputs are.
@@ -250,8 +250,8 @@ fn a_run_that_is_resumed_prepares_its_samples_as_before() {
     let notes = resumed["notes"].as_array().unwrap();
     assert!(notes.iter().any(|n| n.as_str().unwrap().contains("may have been trained on")), "{notes:?}");
     place.write("table.csv", &table(0..120, "a,b,answer"));
-    let told = place.refused(&["train", "table.json", "--resume", "c.ckpt", "--steps", "300"]);
-    assert!(told.contains("no column \"c\""), "{told}");
+    let message = place.refused(&["train", "table.json", "--resume", "c.ckpt", "--steps", "300"]);
+    assert!(message.contains("no column \"c\""), "{message}");
 }
 
 /// The table that a run is resumed with: half of its 120 rows are others.
@@ -267,16 +267,19 @@ fn what_may_have_been_trained_on_before_is_never_called_held_out() {
     let files = ["--save", "w.safetensors", "--checkpoint", "d.ckpt", "--keep", "--log", "run.jsonl"];
     let args = [&["train", "table.json", "--resume", "c.ckpt", "--steps", "210"][..], &files].concat();
     let output = place.run(&args);
-    let told = succeeded(&args, &output);
-    assert!(told.contains("may have been trained on: accuracy ") && !told.contains("held out"), "{told}");
+    let message = succeeded(&args, &output);
+    assert!(message.contains("may have been trained on: accuracy ") && !message.contains("held out"), "{message}");
     let log = std::fs::read_to_string(place.path().join("run.jsonl")).unwrap();
     let last: Value = serde_json::from_str(log.lines().last().unwrap()).unwrap();
     assert!(last["maybe_trained_loss"].is_f64() && last.get("held_out_loss").is_none(), "{last}");
     let doubtful = |weights: [&str; 2], samples: u64| {
         let args = [&["predict", "table.json"][..], &weights].concat();
         let output = place.run(&args);
-        let (told, notes) = (succeeded(&args, &output), stderr(&output));
-        assert!(told.contains("samples that may have been trained on") && !told.contains("held-out"), "{told}");
+        let (message, notes) = (succeeded(&args, &output), stderr(&output));
+        assert!(
+            message.contains("samples that may have been trained on") && !message.contains("held-out"),
+            "{message}"
+        );
         assert!(notes.contains("may have been trained on") && !notes.contains(" held out, with"), "{notes}");
         let found = place.json(&[&args[..], &["--json"]].concat());
         assert_eq!((&found["part"], &found["samples"]), (&"maybe_trained".into(), &samples.into()), "{weights:?}");
@@ -341,14 +344,17 @@ fn a_capsule_finds_its_data_where_they_are_now() {
     std::fs::rename(place.path().join("table.csv"), folder.join("t.csv")).unwrap();
     place.write("wrong.csv", &table(1..121, "a,b,c,answer"));
     for file in ["preset.capsule", "run.capsule"] {
-        let told = place.refused(&["capsule", "replay", file]);
-        assert!(told.contains("table.csv: cannot be read") && told.contains("--data PATH"), "{told}");
+        let message = place.refused(&["capsule", "replay", file]);
+        assert!(message.contains("table.csv: cannot be read") && message.contains("--data PATH"), "{message}");
         let report = place.json(&["capsule", "replay", file, "--data", "elsewhere/t.csv", "--json"]);
         assert!(report["is_bit_equal"] == true && report["has_other_data"] == false, "{report}");
-        let told = place.refused(&["capsule", "replay", file, "--data", "wrong.csv"]);
-        assert!(told.contains("wrong.csv") && told.contains("samples that the capsule was made with"), "{told}");
-        let told = place.refused(&["capsule", "replay", file, "--data", "a", "--data", "b"]);
-        assert!(told.contains("2 paths of data are given, and the capsule's preset names 1"), "{told}");
+        let message = place.refused(&["capsule", "replay", file, "--data", "wrong.csv"]);
+        assert!(
+            message.contains("wrong.csv") && message.contains("samples that the capsule was made with"),
+            "{message}"
+        );
+        let message = place.refused(&["capsule", "replay", file, "--data", "a", "--data", "b"]);
+        assert!(message.contains("2 paths of data are given, and the capsule's preset names 1"), "{message}");
     }
 }
 

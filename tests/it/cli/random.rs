@@ -24,8 +24,8 @@ fn random_networks_are_proved_and_counted() {
 #[test]
 fn a_place_that_cannot_be_written_is_refused_before_the_first_network() {
     let folder = tempfile::tempdir().unwrap();
-    let told = refused(&["verify", "--random", "1000000", "--device", "cpu", "--out", &at(&folder, "none/a.json")]);
-    assert!(told.contains("the smallest network that fails cannot be written there"), "{told}");
+    let message = refused(&["verify", "--random", "1000000", "--device", "cpu", "--out", &at(&folder, "none/a.json")]);
+    assert!(message.contains("the smallest network that fails cannot be written there"), "{message}");
     assert!(refused(&["verify", "--random", "3", "xor"]).contains("cannot be used with"));
     assert!(refused(&["verify", "xor", "--out", "a.json"]).contains("cannot be used with"));
 }
@@ -42,11 +42,11 @@ fn a_signal_ends_after_the_current_check_with_what_was_found() {
         lines.read_line(&mut first).unwrap();
     }
     super::files::signal(&child, "INT");
-    let (mut told, mut printed) = (String::new(), String::new());
-    lines.read_to_string(&mut told).unwrap();
+    let (mut message, mut printed) = (String::new(), String::new());
+    lines.read_to_string(&mut message).unwrap();
     child.stdout.take().unwrap().read_to_string(&mut printed).unwrap();
-    assert_eq!(child.wait().unwrap().code(), Some(130), "{first}{told}");
-    assert!(told.contains("stopping after this check"), "{told}");
+    assert_eq!(child.wait().unwrap().code(), Some(130), "{first}{message}");
+    assert!(message.contains("stopping after this check"), "{message}");
     let report: serde_json::Value = serde_json::from_str(&printed).unwrap();
     assert!(report["cancelled"] == true && report["networks"].as_u64() > Some(0), "{report}");
 }

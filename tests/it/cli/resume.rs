@@ -50,10 +50,10 @@ fn another_batch_seed_or_data_set_is_refused_with_both_values() {
     other["input"]["batch"] = json!(batch + 1);
     let path = at(&folder, "other.json");
     std::fs::write(&path, other.to_string()).unwrap();
-    let told = refused(&["train", &path, "--steps", "9", "--resume", &half]);
-    assert!(told.contains(&format!("input.batch is {batch} there and {} here", batch + 1)), "{told}");
-    let told = refused(&["train", "digits-mlp", "--seed", "77", "--resume", &half]);
-    assert!(told.contains("train.seed is 0 there and 77 here"), "{told}");
+    let message = refused(&["train", &path, "--steps", "9", "--resume", &half]);
+    assert!(message.contains(&format!("input.batch is {batch} there and {} here", batch + 1)), "{message}");
+    let message = refused(&["train", "digits-mlp", "--seed", "77", "--resume", &half]);
+    assert!(message.contains("train.seed is 0 there and 77 here"), "{message}");
     assert_eq!(listing(folder.path()), ["half.ckpt", "other.json"]);
 }
 
@@ -64,15 +64,15 @@ fn the_log_of_another_run_is_refused_before_the_first_step() {
     succeed(&["train", "xor", "--steps", "20", "--checkpoint", &half, "--log", &log]);
     succeed(&["train", "xor", "--steps", "30", "--seed", "5", "--log", &other]);
     let (before, names) = (std::fs::read(&other).unwrap(), listing(folder.path()));
-    let told = refused(&["train", "xor", "--steps", "1000000000", "--resume", &half, "--log", &other]);
-    assert!(told.contains("other.jsonl belongs to another run: its line of step 20 has loss "), "{told}");
-    assert!(told.contains("give another name for the log") && !told.contains("step 21"), "{told}");
+    let message = refused(&["train", "xor", "--steps", "1000000000", "--resume", &half, "--log", &other]);
+    assert!(message.contains("other.jsonl belongs to another run: its line of step 20 has loss "), "{message}");
+    assert!(message.contains("give another name for the log") && !message.contains("step 21"), "{message}");
     assert_eq!((std::fs::read(&other).unwrap(), listing(folder.path())), (before, names));
     // Its own log may go on beyond the checkpoint: what is made again is removed, and that is said.
     let resume = |steps: &str| run(&["train", "xor", "--steps", steps, "--resume", &half, "--log", &log]);
     assert!(!stderr(&resume("30")).contains("removed"));
-    let told = stderr(&resume("25"));
-    assert!(told.contains("10 later lines were removed, they are from after the checkpoint"), "{told}");
+    let message = stderr(&resume("25"));
+    assert!(message.contains("10 later lines were removed, they are from after the checkpoint"), "{message}");
     let text = std::fs::read_to_string(&log).unwrap();
     let steps = text.lines().map(|l| serde_json::from_str::<Value>(l).unwrap()["step"].as_u64().unwrap());
     assert!(steps.eq(1..=25), "{text}");
@@ -98,8 +98,11 @@ fn a_name_that_is_too_long_is_refused_before_the_first_step() {
     let folder = tempfile::tempdir().unwrap();
     for (option, length) in [("--save", 256), ("--checkpoint", 256), ("--log", 256), ("--log", 252)] {
         let name = at(&folder, &"n".repeat(length));
-        let told = refused(&["train", "xor", "--steps", "3", option, &name]);
-        assert!(told.contains("longer than this file system allows") && !told.contains("step 1"), "{option}: {told}");
+        let message = refused(&["train", "xor", "--steps", "3", option, &name]);
+        assert!(
+            message.contains("longer than this file system allows") && !message.contains("step 1"),
+            "{option}: {message}"
+        );
     }
     let weights = at(&folder, "w");
     succeed(&["train", "xor", "--steps", "3", "--save", &weights]);
@@ -208,12 +211,12 @@ mod killed {
             println!("skipped: this machine was so slow that the run had a checkpoint");
             return;
         }
-        let told = stderr(&in_place(&["runs"]).output().unwrap());
+        let message = stderr(&in_place(&["runs"]).output().unwrap());
         assert!(
-            told.contains("was interrupted at step") && told.contains("ended before its first checkpoint"),
-            "{told}"
+            message.contains("was interrupted at step") && message.contains("ended before its first checkpoint"),
+            "{message}"
         );
-        assert!(told.contains("train it anew"), "{told}");
+        assert!(message.contains("train it anew"), "{message}");
         let shown = super::super::stdout(&in_place(&["runs", "show", "last"]).output().unwrap());
         assert!(
             shown.contains("ended before its first checkpoint") && shown.contains("stepgraph runs preset"),
@@ -222,8 +225,8 @@ mod killed {
         let own = own().unwrap();
         for path in [own.join("checkpoint.safetensors"), own.clone()] {
             let args = ["train", "xor", "--steps", "9", "--resume", path.to_str().unwrap()];
-            let told = super::super::was_refused(&args, &in_place(&args).output().unwrap());
-            assert!(told.contains("has no checkpoint") && told.contains("train it anew"), "{told}");
+            let message = super::super::was_refused(&args, &in_place(&args).output().unwrap());
+            assert!(message.contains("has no checkpoint") && message.contains("train it anew"), "{message}");
         }
         // The folder of a run that has one names it.
         let whole = ["train", "xor", "--steps", "9", "--keep"];
@@ -231,7 +234,7 @@ mod killed {
         let folders = std::fs::read_dir(&runs).unwrap().flatten().map(|e| e.path());
         let kept = folders.into_iter().find(|p| p.join("checkpoint.safetensors").is_file()).unwrap();
         let args = ["train", "xor", "--steps", "12", "--resume", kept.to_str().unwrap()];
-        let told = super::super::was_refused(&args, &in_place(&args).output().unwrap());
-        assert!(told.contains("is the file checkpoint.safetensors in that folder"), "{told}");
+        let message = super::super::was_refused(&args, &in_place(&args).output().unwrap());
+        assert!(message.contains("is the file checkpoint.safetensors in that folder"), "{message}");
     }
 }

@@ -18,13 +18,13 @@ fn a_run_without_results_says_that_nothing_was_saved() {
         let mut child = spawn(&ENDLESS);
         let mut lines = wait_for_steps(&mut child);
         signal(&child, name);
-        let mut told = String::new();
-        lines.read_to_string(&mut told).unwrap();
-        assert_eq!(child.wait().unwrap().code(), Some(status), "{told}");
-        assert!(told.contains("stopped after step ") && told.contains("nothing was saved; --save"), "{told}");
-        // What ends the run at once is told in words that fit how the signal came.
-        assert_eq!(told.contains("press Ctrl+C again"), name == "INT", "{told}");
-        assert!(name == "INT" || told.contains(&format!("SIG{name}")), "{told}");
+        let mut message = String::new();
+        lines.read_to_string(&mut message).unwrap();
+        assert_eq!(child.wait().unwrap().code(), Some(status), "{message}");
+        assert!(message.contains("stopped after step ") && message.contains("nothing was saved; --save"), "{message}");
+        // What ends the run at once is reported in words that fit how the signal came.
+        assert_eq!(message.contains("press Ctrl+C again"), name == "INT", "{message}");
+        assert!(name == "INT" || message.contains(&format!("SIG{name}")), "{message}");
     }
 }
 
@@ -54,10 +54,10 @@ fn a_run_that_has_made_no_step_ends_at_once() {
         return;
     }
     signal(&child, "TERM");
-    let mut told = String::new();
-    child.stderr.take().unwrap().read_to_string(&mut told).unwrap();
-    assert_eq!(child.wait().unwrap().code(), Some(143), "{told}");
-    assert!(told.contains("ended by SIGTERM: no step was made, and nothing was saved"), "{told}");
+    let mut message = String::new();
+    child.stderr.take().unwrap().read_to_string(&mut message).unwrap();
+    assert_eq!(child.wait().unwrap().code(), Some(143), "{message}");
+    assert!(message.contains("ended by SIGTERM: no step was made, and nothing was saved"), "{message}");
 }
 
 #[test]
@@ -71,10 +71,10 @@ fn other_long_commands_have_the_same_statuses() {
         let mut first = String::new();
         lines.read_line(&mut first).unwrap();
         signal(&child, name);
-        let mut told = String::new();
-        lines.read_to_string(&mut told).unwrap();
-        assert_eq!(child.wait().unwrap().code(), Some(status), "{args:?}: {first}{told}");
-        assert!(told.contains(&format!("ended by SIG{name}")), "{told}");
+        let mut message = String::new();
+        lines.read_to_string(&mut message).unwrap();
+        assert_eq!(child.wait().unwrap().code(), Some(status), "{args:?}: {first}{message}");
+        assert!(message.contains(&format!("ended by SIG{name}")), "{message}");
     }
 }
 
@@ -95,7 +95,7 @@ fn a_closed_terminal_that_is_ignored_stays_ignored() {
     std::thread::sleep(std::time::Duration::from_millis(200));
     assert!(child.try_wait().unwrap().is_none());
     signal(&child, "INT");
-    let mut told = String::new();
-    lines.read_to_string(&mut told).unwrap();
-    assert_eq!(child.wait().unwrap().code(), Some(130), "{told}");
+    let mut message = String::new();
+    lines.read_to_string(&mut message).unwrap();
+    assert_eq!(child.wait().unwrap().code(), Some(130), "{message}");
 }

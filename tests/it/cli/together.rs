@@ -11,17 +11,17 @@ fn preset(layers: &str, data: &str) -> String {
 }
 
 /// The paths of the mistakes in a document that a command reports, in order, and all that it says.
-fn told(folder: &tempfile::TempDir, command: &[&str], text: &str) -> (Vec<String>, String) {
+fn refusal(folder: &tempfile::TempDir, command: &[&str], text: &str) -> (Vec<String>, String) {
     let path = at(folder, "p.json");
     std::fs::write(&path, text).unwrap();
     let before = listing(folder.path());
-    let told = refused(&[&command[..1], &[path.as_str()], &command[1..]].concat());
+    let message = refused(&[&command[..1], &[path.as_str()], &command[1..]].concat());
     assert_eq!(listing(folder.path()), before);
-    (told.lines().skip(1).map(|l| l.split(": ").next().unwrap().to_owned()).collect(), told)
+    (message.lines().skip(1).map(|l| l.split(": ").next().unwrap().to_owned()).collect(), message)
 }
 
 fn paths(layers: &str) -> Vec<String> {
-    told(&tempfile::tempdir().unwrap(), &["plan"], &preset(layers, "")).0
+    refusal(&tempfile::tempdir().unwrap(), &["plan"], &preset(layers, "")).0
 }
 
 const WIDER: &str = r#"{ "type": "conv2d", "filters": 5, "kernel": 3, "padding": "same" }"#;
@@ -67,25 +67,25 @@ fn missing_files_of_data_are_reported_beside_the_network() {
     let block = format!(r#"{{ "type": "residual", "layers": [{WIDER}] }}, {{ "type": "global_avg_pool" }}"#);
     let npy = r#", "data": { "type": "npy", "x": "x.npy", "y": "y.npy" }"#;
     for command in [&["train"][..], &["plan"], &["verify"]] {
-        let (paths, told) = told(&folder, command, &preset(&block, npy));
-        assert_eq!(paths, ["layers[0].layers", "data", "data"], "{told}");
-        assert!(told.contains("p.json has 3 mistakes:") && told.contains("x.npy: cannot be read"), "{told}");
-        assert!(told.contains("y.npy: cannot be read") && told.contains("the preset's folder"), "{told}");
+        let (paths, message) = refusal(&folder, command, &preset(&block, npy));
+        assert_eq!(paths, ["layers[0].layers", "data", "data"], "{message}");
+        assert!(message.contains("p.json has 3 mistakes:") && message.contains("x.npy: cannot be read"), "{message}");
+        assert!(message.contains("y.npy: cannot be read") && message.contains("the preset's folder"), "{message}");
     }
     // Fields that cannot be read and the files of others are one list as well.
     let unread = preset(r#"{ "type": "dense", "units": "many" }"#, npy);
-    assert_eq!(told(&folder, &["train"], &unread).0, ["layers[0].units", "data", "data"]);
+    assert_eq!(refusal(&folder, &["train"], &unread).0, ["layers[0].units", "data", "data"]);
     // Where batches are given, or none are needed, the files do not matter.
     let batches = ["train", "--batches", "none.safetensors"];
-    assert_eq!(told(&folder, &batches, &preset(&block, npy)).0, ["layers[0].layers"]);
-    assert_eq!(told(&folder, &["bench"], &preset(&block, npy)).0, ["layers[0].layers"]);
+    assert_eq!(refusal(&folder, &batches, &preset(&block, npy)).0, ["layers[0].layers"]);
+    assert_eq!(refusal(&folder, &["bench"], &preset(&block, npy)).0, ["layers[0].layers"]);
     // A network without mistakes is planned without its data, and where it is trained all missing files are named.
     let sound = preset(r#"{ "type": "global_avg_pool" }, { "type": "dense", "units": 2 }"#, npy);
     let path = at(&folder, "sound.json");
     std::fs::write(&path, &sound).unwrap();
     succeed(&["plan", &path, "--device", "cpu"]);
-    let told = refused(&["train", &path, "--steps", "1"]);
-    assert!(told.contains("x.npy: cannot be read") && told.contains("y.npy: cannot be read"), "{told}");
+    let message = refused(&["train", &path, "--steps", "1"]);
+    assert!(message.contains("x.npy: cannot be read") && message.contains("y.npy: cannot be read"), "{message}");
 }
 
 #[test]
@@ -97,19 +97,19 @@ fn mistakes_in_data_are_reported_beside_the_network() {
         preset(layers, &data).replace("[3, 8, 8]", "[2]")
     };
     let wrong = r#"{ "type": "dense", "units": 0 }"#;
-    let (paths, text) = told(&folder, &["train"], &flat(wrong, ""));
+    let (paths, text) = refusal(&folder, &["train"], &flat(wrong, ""));
     assert_eq!(paths, ["layers[0].units", "data"]);
     assert!(text.contains("t.csv, line 3, column 2 (b): found \"x\", expected a finite number"), "{text}");
     std::fs::write(folder.path().join("t.csv"), "a,b,c,y\n1,2,3,0\n3,4,5,1\n5,6,7,1\n").unwrap();
-    let (paths, text) = told(&folder, &["verify"], &flat(wrong, ""));
+    let (paths, text) = refusal(&folder, &["verify"], &flat(wrong, ""));
     assert_eq!(paths, ["layers[0].units", "input.shape"]);
     assert!(text.contains("found samples of shape [3], expected [2]"), "{text}");
     // The number of classes is compared with an output, which is not known here; nor is a shape that is wrong itself.
     std::fs::write(folder.path().join("t.csv"), "a,b,y\n1,2,0\n3,4,7\n5,6,1\n").unwrap();
-    assert_eq!(told(&folder, &["train"], &flat(wrong, "")).0, ["layers[0].units"]);
+    assert_eq!(refusal(&folder, &["train"], &flat(wrong, "")).0, ["layers[0].units"]);
     let shapeless = flat(r#"{ "type": "dense", "units": 2 }"#, "").replace("[2]", "[0]");
-    assert_eq!(told(&folder, &["train"], &shapeless).0, ["input.shape"]);
+    assert_eq!(refusal(&folder, &["train"], &shapeless).0, ["input.shape"]);
     // With a mistake in its fields, the data are not looked at.
     let field = flat(wrong, r#", "held_out": -1"#);
-    assert_eq!(told(&folder, &["train"], &field).0, ["data.held_out", "layers[0].units"]);
+    assert_eq!(refusal(&folder, &["train"], &field).0, ["data.held_out", "layers[0].units"]);
 }

@@ -57,8 +57,8 @@ fn the_log_has_every_step_in_order() {
     );
     assert_eq!(read(&log).iter().filter(|b| **b == b'\n').count(), 3);
     std::fs::write(&log, "a letter\n").unwrap();
-    let told = super::refused(&["train", "xor", "--steps", "3", "--log", &log]);
-    assert!(told.contains("is no log of a run, so it is not replaced") && read(&log) == b"a letter\n", "{told}");
+    let message = super::refused(&["train", "xor", "--steps", "3", "--log", &log]);
+    assert!(message.contains("is no log of a run, so it is not replaced") && read(&log) == b"a letter\n", "{message}");
     assert_eq!(super::listing(folder.path()), ["run.jsonl"]);
 }
 
@@ -139,8 +139,8 @@ fn a_resumed_run_ends_where_an_unbroken_one_does() {
     assert!(super::refused(&["train", "digits-mlp", "--resume", &whole]).contains("not a checkpoint"));
     let other = at(&folder, "other.json");
     std::fs::write(&other, succeed(&["presets", "digits-mlp"]).replace("relu", "tanh")).unwrap();
-    let told = super::refused(&["train", &other, "--resume", &half]);
-    assert!(told.contains("half.ckpt: was made with another recipe") && told.contains("tanh"), "{told}");
+    let message = super::refused(&["train", &other, "--resume", &half]);
+    assert!(message.contains("half.ckpt: was made with another recipe") && message.contains("tanh"), "{message}");
 }
 
 #[test]
@@ -153,17 +153,20 @@ fn a_run_goes_on_with_the_split_that_it_began_with() {
     assert!(run_on(with(&["--steps", "10", "--checkpoint", &checkpoint])).status.success());
     for more in [&["--held-out", "0.2", "--split", "last"][..], &["--held-out", "0.3", "--split", "shuffled"], &[]] {
         let args = [&["train", "iris", "--steps", "20", "--resume", &checkpoint][..], more].concat();
-        let told = super::refused(&args);
-        assert!(told.contains("data.held_out is 0.3 there") || told.contains("data.split is last there"), "{told}");
+        let message = super::refused(&args);
+        assert!(
+            message.contains("data.held_out is 0.3 there") || message.contains("data.split is last there"),
+            "{message}"
+        );
     }
     let output = run_on(with(&["--steps", "20", "--resume", &checkpoint]));
     assert!(output.status.success(), "{}", stderr(&output));
     // Where every step was made before, the summary has no speed to tell.
     let output = run_on(with(&["--steps", "10", "--resume", &checkpoint]));
     assert!(output.status.success(), "{}", stderr(&output));
-    let told = super::stdout(&output);
-    assert!(told.contains("nothing was left to do, as step 10 was made before"), "{told}");
-    assert!(!told.contains("samples/s") && !stderr(&output).contains("made already"), "{told}");
+    let message = super::stdout(&output);
+    assert!(message.contains("nothing was left to do, as step 10 was made before"), "{message}");
+    assert!(!message.contains("samples/s") && !stderr(&output).contains("made already"), "{message}");
 }
 
 #[test]

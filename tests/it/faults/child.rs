@@ -60,7 +60,7 @@ impl Child<'_> {
 }
 
 impl Ended {
-    /// What stands behind a tag and a tabulator, in each line that has them.
+    /// What follows a tag and a tabulator, in each line that has them.
     pub fn after<'a>(&'a self, tag: &'a str) -> impl Iterator<Item = &'a str> {
         self.text.lines().filter_map(move |line| line.split_once(tag)?.1.strip_prefix('\t'))
     }

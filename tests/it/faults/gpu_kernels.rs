@@ -181,13 +181,13 @@ fn elementwise() -> Vec<KernelFault> {
         ),
         twin(
             "a residual sum is a difference",
-            [ELEMENTS, "to_float(in.a.v[i]) + to_float(in.b.v[i])", "to_float(in.a.v[i]) - to_float(in.b.v[i])"],
+            [ELEMENTS, "combine(float a, float b) { return a + b; }", "combine(float a, float b) { return a - b; }"],
             &[CLASSES, IMAGES],
         ),
         twin(
             "a bias's gradient leaves out lanes",
             [
-                ELEMENTS,
+                PRELUDE,
                 "for (int i = t / width; i < lanes; i += shared_by)",
                 "for (int i = t / width + shared_by; i < lanes; i += shared_by)",
             ],
@@ -196,9 +196,9 @@ fn elementwise() -> Vec<KernelFault> {
         twin(
             "a bias's gradient does not wait for its lanes",
             [
-                ELEMENTS,
-                "__syncthreads();\n            float* shared_sums = partial + lanes * width;",
-                "float* shared_sums = partial + lanes * width;",
+                PRELUDE,
+                "__syncthreads();\n    float* shares = partial + lanes * width;",
+                "float* shares = partial + lanes * width;",
             ],
             &[CLASSES, VALUES, IMAGES],
         ),

@@ -11,6 +11,11 @@ pub const RECURRENT: &str = r#"{"version": 1, "name": "recurrent", "input": {"sh
     {"type": "dense", "units": 3}], "loss": {"type": "softmax_cross_entropy"},
     "optimizer": {"type": "adam", "lr": 0.01}}"#;
 
+/// A layer whose weight threads hold, of which each has the sums of two units on the way back.
+pub const PAIRS: &str = r#"{"version": 1, "name": "pairs", "input": {"shape": [5, 4], "batch": 3}, "layers": [
+    {"type": "gru", "units": 128}, {"type": "dense", "units": 3}],
+    "loss": {"type": "mse"}, "optimizer": {"type": "sgd", "lr": 0.01}}"#;
+
 /// Layers whose weights blocks hold together.
 pub const WIDE: &str = r#"{"version": 1, "name": "wide", "input": {"shape": [4, 6], "batch": 20}, "layers": [
     {"type": "lstm", "units": 160}, {"type": "gru", "units": 190, "return": "last"}, {"type": "dense", "units": 3}],
@@ -123,11 +128,17 @@ fn ways() -> Vec<KernelFault> {
         twin(
             "sums of threads that hold a weight are not spread",
             ["all[e] = spread(sum[e], slice);", "all[e] = warp_reduce<Sum, SLICES>(sum[e][0]);"],
-            &[RECURRENT],
+            &[PAIRS],
         ),
+        // One block is late and the others are not early: on the way back they then read what it sent two positions
+        // before, which is in the same memory.
         twin(
             "blocks do not wait for each other",
-            ["while (counted_in(counter) < count) {}", "counted_in(counter);"],
+            [
+                "while (counted_in(counter) < count) {}",
+                "const long long from = clock64();\n\
+                 while (clock64() - from < (blockIdx.x == 1 ? 400000 : 20000)) counted_in(counter);",
+            ],
             &[WIDE],
         ),
         twin(

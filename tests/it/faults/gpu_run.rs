@@ -3,7 +3,7 @@
 
 use super::child::{Child, processors, side_by_side};
 use super::gpu::{self, BLOCK, HALF_HEADS, HEADS, KernelFault, MANY, REFERENCES, SEGMENTS, TENSOR, WORDS};
-use super::gpu_recurrent::{self, RECURRENT, STREAMED, WIDE, WIDE_HALF};
+use super::gpu_recurrent::{self, PAIRS, RECURRENT, STREAMED, WIDE, WIDE_HALF};
 use super::gpu_sequences::TOKENS;
 use super::{CLASSES, FAST, IMAGES, VALUES, gpu_kernels, gpu_sequences, proof_of};
 use std::path::Path;
@@ -23,9 +23,9 @@ const CHILD: &str = "faults::gpu_run::one_fault_in_a_process_of_its_own";
 /// A fault that takes longer hangs.
 const PATIENCE: Duration = Duration::from_secs(150);
 
-pub const NETWORKS: [&str; 15] = [
-    CLASSES, IMAGES, VALUES, TENSOR, MANY, SEGMENTS, TOKENS, RECURRENT, WIDE, WIDE_HALF, STREAMED, HEADS, HALF_HEADS,
-    WORDS, BLOCK,
+pub const NETWORKS: [&str; 16] = [
+    CLASSES, IMAGES, VALUES, TENSOR, MANY, SEGMENTS, TOKENS, RECURRENT, PAIRS, WIDE, WIDE_HALF, STREAMED, HEADS,
+    HALF_HEADS, WORDS, BLOCK,
 ];
 
 fn table() -> Vec<KernelFault> {
@@ -80,6 +80,7 @@ fn networks_have_the_kernels_that_they_are_there_for() {
         has(RECURRENT, &format!("{cell}_f32"), "held");
         has(RECURRENT, &format!("{cell}_bwd_f32"), "held");
     }
+    has(PAIRS, "gru_bwd_f32", "held2x");
     for op in ["lstm", "lstm_bwd", "gru", "gru_bwd"] {
         has(WIDE, &format!("{op}_f32"), "grid_simt");
         has(WIDE_HALF, &format!("{op}_bf16"), "grid_mma");

@@ -101,11 +101,7 @@ fn branches() -> Vec<KernelFault> {
         ),
         twin(
             "a product of branches is their sum",
-            [
-                ELEMENTS,
-                "narrow<T>(to_float(in.a.v[i]) * to_float(in.b.v[i]))",
-                "narrow<T>(to_float(in.a.v[i]) + to_float(in.b.v[i]))",
-            ],
+            [ELEMENTS, "combine(float a, float b) { return a * b; }", "combine(float a, float b) { return a + b; }"],
         ),
         twin(
             "Huber's slope grows beyond its limit",

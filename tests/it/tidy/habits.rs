@@ -60,7 +60,7 @@ fn unsafe_code_lives_in_exec_and_says_why_it_is_sound() {
             if !(tail.starts_with('{') || tail.starts_with("impl")) {
                 continue;
             }
-            // The comment stands above the statement that the block belongs to.
+            // The comment is above the statement that the block belongs to.
             let before = &lines[index.saturating_sub(6)..=index];
             if !before.iter().any(|l| l.contains("SAFETY:")) {
                 mistakes.push(format!("{}:{} unsafe without SAFETY", source.name, index + 1));

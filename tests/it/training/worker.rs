@@ -86,7 +86,7 @@ fn the_worker_obeys_and_reports_every_step_once() {
     assert!(worker.send(Command::Stop));
     until(&worker, &mut seen, |e| is_state(e, &RunState::Stopped));
     assert!(woken.load(std::sync::atomic::Ordering::SeqCst) > 5, "the window is woken");
-    // The result of a run that was ended can still be saved, and a failure to do so is told with its place.
+    // The result of a run that was ended can still be saved, and a failure to do so is reported with its place.
     let (weights, nowhere) = (folder.path().join("w.safetensors"), folder.path().join("no/such/w.safetensors"));
     assert!(worker.send(Command::SaveWeights(weights.clone())) && worker.send(Command::SaveWeights(nowhere.clone())));
     until(&worker, &mut seen, |e| matches!(e, Event::Saved(p) if *p == weights));

@@ -80,7 +80,7 @@ fn a_text_is_written_while_the_run_trains_and_hardly_slows_it() {
     let (text, at) = written(&seen);
     assert!(text.is_empty() || (text.chars().all(|c| "abc".contains(c)) && at.is_sorted()), "{text}");
     assert!(matches!(seen.last(), Some(Event::Writing(WritingEvent::Ended(GenerationEnd::Cancelled)))));
-    // Nobody writes any more: an order to stop says nothing, and the run goes on.
+    // Nobody writes any more: an order to stop says nothing, and the run continues.
     assert!(worker.send(Command::StopWriting) && worker.send(Command::Pause));
     let seen = until(&worker, |event| matches!(event, Event::State(RunState::Paused)));
     assert!(!seen.iter().any(is_end));

@@ -1,7 +1,7 @@
 //! Loops that do nothing but move numbers or compute with them, and how fast this machine runs them at best.
 
-use crate::exec::cpu::Pool;
 use crate::exec::cpu::kernels::lanes::{self, LANES, Lanes};
+use crate::exec::cpu::pool::Pool;
 use crate::select::Isa;
 use std::hint::black_box;
 use std::sync::{Mutex, PoisonError};

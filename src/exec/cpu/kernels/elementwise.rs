@@ -14,11 +14,11 @@ use crate::select::{Isa, cpu_rest};
 /// Elements at whose multiples a flat array is cut between threads.
 pub const GRAIN: usize = 1_024;
 
-/// Stands for a function that is known only when the kernel runs, where functions are numbered by their place in
+/// Means a function that is known only when the kernel runs, where functions are numbered by their place in
 /// [`Activation::ALL`].
 pub const ANY: usize = Activation::ALL.len();
 
-/// Stands for no function.
+/// Means no function.
 pub const NONE: usize = ANY + 1;
 
 /// The function numbered `F`; `func` for [`ANY`]. What is written after it is compiled for the function alone where `F`

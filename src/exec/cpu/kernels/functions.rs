@@ -3,8 +3,8 @@
 use super::elementwise::for_flat;
 use super::lanes::{LANES, Lanes, for_isa};
 use super::{math, resolve};
-use crate::exec::Function;
 use crate::exec::cpu::call::{Call, KernelImpl, MAX_ARGS, Part};
+use crate::exec::function::Function;
 use crate::model::Activation;
 use crate::ops::{
     self, OpKind,
@@ -67,7 +67,7 @@ unsafe fn logarithm<V: Lanes>(call: &Call, part: Part) {
 pub fn evaluate(function: Function, isa: Isa, x: &Numbers, y: &mut Numbers) {
     assert_eq!(x.len, y.len, "every input has one result");
     let len = x.len;
-    // What no function is asked of stands for the length alone.
+    // Where there is no function, the length alone counts.
     let unary = OpKind::Act(ops::Act { func: Activation::Relu, len });
     let (op, kernel) = match function {
         Function::Exp => (unary, Some(KernelImpl::simple(for_isa!(isa, exponential), false))),

@@ -67,7 +67,7 @@ unsafe fn layer_norm<V: Lanes>(call: &Call, part: Part) {
     let (from, to) = part.range(rows, 1);
     for row in from..to {
         let start = row * cols;
-        // SAFETY: the row lies within the matrices, and the vectors hold the row or the columns.
+        // SAFETY: the row is within the matrices, and the vectors hold the row or the columns.
         unsafe {
             let mean = if rms { 0.0 } else { flat_sums::<V, 1, _>(&Values(x), start, cols)[0] * inverse };
             let [deviations, squares] = flat_sums::<V, 2, _>(&Deviations { x, mean }, start, cols);
@@ -141,7 +141,7 @@ unsafe fn layer_norm_bwd<V: Lanes>(call: &Call, part: Part) {
     for chunk in first..last {
         for row in chunk * size..(chunk * size + size).min(rows) {
             let start = row * cols;
-            // SAFETY: the row lies within the matrices, the chunk within the workspace.
+            // SAFETY: the row is within the matrices, the chunk within the workspace.
             unsafe {
                 let row_mean = if rms { 0.0 } else { *mean.add(row) };
                 let (sums, row_rstd) = (work.add(chunk * stride), *rstd.add(row));

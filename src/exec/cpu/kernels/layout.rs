@@ -54,7 +54,7 @@ unsafe fn transpose(call: &Call, part: Part) {
     }
 }
 
-/// Floats of joined rows that a thread writes before it goes on to the next source: they are still in the nearest cache
+/// Floats of joined rows that a thread writes before it continues with the next source: they are still in the nearest cache
 /// when the next source fills the gaps between them.
 const BAND: usize = 4_096;
 

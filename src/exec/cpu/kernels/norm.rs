@@ -57,7 +57,7 @@ struct Deviations<'a> {
 impl<V: Lanes> Term<V, 2> for Deviations<'_> {
     #[inline(always)]
     unsafe fn at(&self, at: usize, j: usize, n: usize) -> [V; 2] {
-        // SAFETY: promised by the caller; a stretch of the tile lies within the tile.
+        // SAFETY: promised by the caller; a stretch of the tile is within the tile.
         unsafe {
             let deviation = (V::load_n(self.x.add(at), n) - self.mean.lanes::<V>(j)).first(n);
             [deviation, deviation * deviation]
@@ -266,7 +266,7 @@ struct Gradients<'a, const F: usize> {
 impl<V: Lanes, const F: usize> Term<V, 2> for Gradients<'_, F> {
     #[inline(always)]
     unsafe fn at(&self, at: usize, j: usize, n: usize) -> [V; 2] {
-        // SAFETY: promised by the caller; a stretch of the tile lies within the tile.
+        // SAFETY: promised by the caller; a stretch of the tile is within the tile.
         unsafe {
             let dy = V::load_n(self.dy.add(at), n);
             let g = deactivate(known::<F>(self.func), dy, self.saved.wrapping_add(at), n);

@@ -43,8 +43,8 @@ impl Problem<'_> {
         let waves = (tiles * splits).div_ceil(self.multiprocessors) * self.multiprocessors;
         // What a block does, on all multiprocessors at once.
         let each = units.div_ceil(splits) * rows * g.wo.next_multiple_of(8) * 64 * channels * 9 * 2;
-        let second = if splits > 1 { PHASE_US + (2 * splits * self.results() * 4) as f64 / 9e6 } else { 0.0 };
-        ((each * waves) as f64 / rate).max(self.memory_us()) + second + PHASE_US + 1.0
+        let second = if splits > 1 { LAUNCH_US + (2 * splits * self.results() * 4) as f64 / 9e6 } else { 0.0 };
+        ((each * waves) as f64 / rate).max(self.memory_us()) + second + LAUNCH_US + 1.0
     }
 
     /// The gradient of the weight of all taps at once by the matrix instructions of warpgroups, which are Hopper's
@@ -127,7 +127,7 @@ impl Problem<'_> {
                 format!("{}_thin_{filters}x{rows}_k{splits}_v0", self.real.name()),
                 spec("ConvThinBwdW", format!("{number}, {geometry}, {filters}, {rows}, {splits}, {}", self.accumulate)),
                 self.work_bytes(splits),
-                2.0 * PHASE_US + 2.5 + 1.15 * self.memory_us(),
+                2.0 * LAUNCH_US + 2.5 + 1.15 * self.memory_us(),
             ))
         } else {
             let blocks = (2 * self.multiprocessors).div_ceil(tiles).min(units);
@@ -138,7 +138,7 @@ impl Problem<'_> {
                     format!("{number}, {geometry}, {filters}, {rows}, {blocks}, {}", self.epilogue),
                 ),
                 0,
-                PHASE_US + 1.5 + 1.15 * self.memory_us(),
+                LAUNCH_US + 1.5 + 1.15 * self.memory_us(),
             ))
         }
     }
@@ -173,7 +173,7 @@ impl Problem<'_> {
                 format!("{kind}, {geometry}, {}, {}, {slices}, {}", tile[0], tile[1], self.epilogue),
             ),
             work_bytes: 0,
-            cost_us: PHASE_US + 1.0 + blocks.div_ceil(self.multiprocessors) as f64 * (0.4 + 0.35 * each as f64),
+            cost_us: LAUNCH_US + 1.0 + blocks.div_ceil(self.multiprocessors) as f64 * (0.4 + 0.35 * each as f64),
         })
     }
 }

@@ -272,8 +272,8 @@ impl Training {
     /// not be prepared says nothing about another network.
     #[must_use]
     pub fn failure_stands(&self, preset: &Preset) -> bool {
-        let stands = |(of, is_over): &(Arc<Preset>, bool)| !is_over && **of == *preset;
-        let has_failed = matches!(self.state, Some(RunState::Failed(_))) && self.unprepared.as_ref().is_none_or(stands);
+        let holds = |(of, is_over): &(Arc<Preset>, bool)| !is_over && **of == *preset;
+        let has_failed = matches!(self.state, Some(RunState::Failed(_))) && self.unprepared.as_ref().is_none_or(holds);
         has_failed || self.problem.is_some()
     }
 

@@ -33,7 +33,7 @@ pub enum Found {
 /// Where a head of attention looks.
 #[derive(Clone, Debug)]
 pub struct AttentionView {
-    /// What stands at each position.
+    /// What is at each position.
     pub names: Vec<String>,
     pub causal: bool,
     /// A row for each query, and a column for each key.
@@ -71,7 +71,7 @@ impl AttentionView {
 /// The states of a recurrent layer.
 #[derive(Clone, Debug)]
 pub struct StatesView {
-    /// What stands at each position.
+    /// What is at each position.
     pub names: Vec<String>,
     /// A row for each unit, and a column for each position.
     pub map: HeatMap,
@@ -103,7 +103,7 @@ impl StatesView {
     }
 }
 
-/// What stands at a position, in words.
+/// What is at a position, in words.
 fn place(names: &[String], position: usize) -> String {
     let number = (position + 1).to_string();
     match names.get(position) {

@@ -114,7 +114,7 @@ fn token_name(symbols: &[String], token: i64) -> String {
     known.map_or_else(|| token.to_string(), |symbol| visible(symbol))
 }
 
-/// What stands at each position of a sample: its tokens, or the numbers of its positions from 1 on where it has
+/// What is at each position of a sample: its tokens, or the numbers of its positions from 1 on where it has
 /// values.
 #[must_use]
 pub fn position_names(set: &Dataset, sample: u32, positions: usize) -> Vec<String> {

@@ -86,8 +86,8 @@ fn attention_and_states_are_named_by_what_stands_there() {
     let layer = SequenceFacts::of(digits.model(), &data(&digits).0, &source).recurrent[0].path.clone();
     let Found::States(view) = found(&mut digits, Inside { sample: 0, layer: Some(layer), head: 0 }) else { panic!() };
     assert_eq!((view.map.columns, view.map.rows, view.directions), (8, 192, 2));
-    let told = view.about([7, 100]);
-    assert!(told.starts_with("unit 4 of the reverse direction after position 8: "), "{told}");
+    let message = view.about([7, 100]);
+    assert!(message.starts_with("unit 4 of the reverse direction after position 8: "), "{message}");
     assert!(view.scale > 0.0 && view.scale <= 1.0);
 }
 

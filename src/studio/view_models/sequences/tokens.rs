@@ -25,11 +25,12 @@ pub struct TokenLosses {
     pub tokens: Vec<TokenLoss>,
     /// The mean over the tokens.
     pub loss: f64,
-    /// Among how many equally likely tokens a guess would be as good; nothing where classes are no tokens.
+    /// The perplexity: the network is as unsure as among so many equally likely tokens; nothing where classes are no
+    /// tokens.
     pub perplexity: Option<f64>,
     /// The place of the token with the largest loss.
     pub hardest: usize,
-    /// Whether each token is what is read next: a text that goes on.
+    /// Whether each token is the one that the sample reads next, as in a text.
     pub goes_on: bool,
 }
 

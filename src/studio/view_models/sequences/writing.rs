@@ -104,11 +104,11 @@ mod tests {
         view.take(WritingEvent::Wrote { text: " ".into(), tokens: 1, step: 7 });
         view.take(WritingEvent::Wrote { text: "2".into(), tokens: 2, step: 1007 });
         assert_eq!((&*view.text, view.prompt.as_str(), view.is_busy()), (" 2", "1+1=", true));
-        let told = view.status();
-        assert!(told.contains("2 of 2 tokens") && told.contains("from step 7 to 1\u{2009}007"), "{told}");
+        let message = view.status();
+        assert!(message.contains("2 of 2 tokens") && message.contains("from step 7 to 1\u{2009}007"), "{message}");
         view.take(WritingEvent::Ended(GenerationEnd::Line));
-        let told = view.status();
-        assert!(!view.is_busy() && told.starts_with("2 tokens; the samples are as long"), "{told}");
+        let message = view.status();
+        assert!(!view.is_busy() && message.starts_with("2 tokens; the samples are as long"), "{message}");
         view.take(WritingEvent::Failed("no".into()));
         assert_eq!((view.state.clone(), view.status()), (WritingState::Failed("no".into()), String::new()));
     }

@@ -200,7 +200,7 @@ unsafe fn multiply<M: Machine>(g: &ConvGeometry, s: &Sizes, epilogue: &Epilogue,
             let (image, index) = (unit / stripes, unit % stripes);
             let (row_from, row_to) = stripe(s.out_dims[0], stripes, index);
             let x = x.add(image * s.in_dims[0] * s.in_dims[1] * s.in_c);
-            // Where input row 0, column `first_column` lies or would lie.
+            // Where input row 0, column `first_column` is, or would be.
             let origin = if in_place {
                 x
             } else {

@@ -1,7 +1,8 @@
 //! Attention with whole rows of scores, and its gradient.
 
-use super::{Args, Buf, Real};
 use crate::exec::cpu::kernels::dropout::random;
+use crate::exec::cpu::kernels::reference::args::{Args, Buf};
+use crate::exec::cpu::kernels::reference::real::Real;
 use crate::ops::{self, AttentionGeometry, OpKind, dropout_threshold as threshold};
 use std::f64::consts::{LN_2, LOG2_E};
 

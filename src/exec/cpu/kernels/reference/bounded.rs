@@ -5,7 +5,7 @@
 //! operation adds what it rounds by, and passes on what its operands are off by, to first order and above where the
 //! operation is not linear.
 
-use super::Real;
+use crate::exec::cpu::kernels::reference::real::Real;
 use crate::model::Activation;
 use std::cell::Cell;
 use std::cmp::Ordering;

@@ -1,7 +1,8 @@
 //! A classifier with its loss and its gradients, row by row.
 
 use super::loss::{class, is_right, log_sum_exp, row_loss, target};
-use super::{Args, Buf, Real};
+use crate::exec::cpu::kernels::reference::args::{Args, Buf};
+use crate::exec::cpu::kernels::reference::real::Real;
 use crate::ops::{ClassifierCe, OpKind};
 
 /// Runs an operation of this family, and says whether it is one.

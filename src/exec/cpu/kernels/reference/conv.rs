@@ -1,6 +1,7 @@
 //! Convolutions: `x [n, h, w, c]`, weight `[kh, kw, c / groups, f]`, `y [n, ho, wo, f]`.
 
-use super::{Args, Buf, Real, Tail};
+use crate::exec::cpu::kernels::reference::args::{Args, Buf, Tail};
+use crate::exec::cpu::kernels::reference::real::Real;
 use crate::ops::{self, ConvGeometry, Epilogue, OpKind};
 
 /// Runs an operation of this family, and says whether it is one.

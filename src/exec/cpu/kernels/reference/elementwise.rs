@@ -1,7 +1,8 @@
 //! Operations that treat each element alone, column sums, and dropout.
 
-use super::{Args, Buf, Real};
 use crate::exec::cpu::kernels::dropout::random;
+use crate::exec::cpu::kernels::reference::args::{Args, Buf};
+use crate::exec::cpu::kernels::reference::real::Real;
 use crate::model::Activation;
 use crate::ops::{self, OpKind, dropout_threshold as threshold};
 

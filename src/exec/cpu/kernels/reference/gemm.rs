@@ -1,6 +1,7 @@
 //! Matrix products.
 
-use super::{Args, Buf, Real, Tail};
+use crate::exec::cpu::kernels::reference::args::{Args, Buf, Tail};
+use crate::exec::cpu::kernels::reference::real::Real;
 use crate::ops::{Gemm, OpKind, Trans};
 
 /// Runs an operation of this family, and says whether it is one.

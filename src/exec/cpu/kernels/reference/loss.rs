@@ -1,6 +1,7 @@
 //! Losses, their gradients and the accuracy.
 
-use super::{Args, Buf, Real};
+use crate::exec::cpu::kernels::reference::args::{Args, Buf};
+use crate::exec::cpu::kernels::reference::real::Real;
 use crate::ops::{self, OpKind};
 
 /// Runs an operation of this family, and says whether it is one.

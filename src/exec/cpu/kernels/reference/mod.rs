@@ -21,7 +21,7 @@ pub mod real;
 mod recurrence;
 mod sequence;
 
-use self::args::{Args, Buf, Tail};
+use self::args::Args;
 use crate::exec::cpu::call::{Call, KernelImpl, Part};
 use crate::ops::OpKind;
 pub use attention::attention_map;

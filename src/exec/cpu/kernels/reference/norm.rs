@@ -1,6 +1,7 @@
 //! Normalisations. Means and variances are taken in two passes.
 
-use super::{Args, Buf, Real};
+use crate::exec::cpu::kernels::reference::args::{Args, Buf};
+use crate::exec::cpu::kernels::reference::real::Real;
 use crate::model::Activation;
 use crate::ops::{self, OpKind};
 

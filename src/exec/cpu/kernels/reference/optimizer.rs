@@ -1,6 +1,7 @@
 //! Optimizers over the flat parameter vector, the step counter and the metrics of an update.
 
-use super::{Args, Buf, Real};
+use crate::exec::cpu::kernels::reference::args::{Args, Buf};
+use crate::exec::cpu::kernels::reference::real::Real;
 use crate::ops::{self, MOST_STATES, OfKind, OpKind, Rates, Rule, with_rule};
 
 /// Runs an operation of this family, and says whether it is one.

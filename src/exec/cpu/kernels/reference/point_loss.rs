@@ -1,6 +1,7 @@
 //! Losses that are the mean of a function of each output and its target.
 
-use super::{Args, Buf, Real};
+use crate::exec::cpu::kernels::reference::args::{Args, Buf};
+use crate::exec::cpu::kernels::reference::real::Real;
 use crate::model::losses::PointFn;
 use crate::ops::{self, OpKind};
 

@@ -1,6 +1,7 @@
 //! Pooling: `x [n, h, w, c]`, `y [n, ho, wo, c]`.
 
-use super::{Args, Buf, Real};
+use crate::exec::cpu::kernels::reference::args::{Args, Buf};
+use crate::exec::cpu::kernels::reference::real::Real;
 use crate::ops::{self, OpKind, PoolGeometry};
 
 /// Runs an operation of this family, and says whether it is one.

@@ -1,6 +1,7 @@
 //! Recurrent layers, position by position, as [`Cell`] says.
 
-use super::{Args, Buf, Real};
+use crate::exec::cpu::kernels::reference::args::{Args, Buf};
+use crate::exec::cpu::kernels::reference::real::Real;
 use crate::model::{Activation, Cell};
 use crate::ops::{OpKind, RecurrenceGeometry};
 

@@ -1,6 +1,7 @@
 //! Sequences: rows of a table by token, fixed positions, one position of many.
 
-use super::{Args, Buf, Real};
+use crate::exec::cpu::kernels::reference::args::{Args, Buf};
+use crate::exec::cpu::kernels::reference::real::Real;
 use crate::ops::{self, OpKind};
 
 /// Runs an operation of this family, and says whether it is one.

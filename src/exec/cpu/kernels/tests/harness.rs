@@ -306,7 +306,7 @@ impl Guarded {
 pub struct How {
     pub variant: Variant,
     pub parts: usize,
-    /// Pairs of an output and the input on which it lies.
+    /// Pairs of an output and the input whose memory it has.
     pub aliases: Vec<(&'static str, &'static str)>,
     /// Slots that are not bound.
     pub unbound: Vec<&'static str>,

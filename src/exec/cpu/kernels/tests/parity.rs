@@ -464,15 +464,8 @@ fn optimizers() {
     }
     let (segments, len) = segments(&[100, 20_000]);
     let options = ops::StepOptions::default();
-    let op = OpKind::AdamStep(ops::AdamStep {
-        len,
-        segments: segments.clone(),
-        beta1,
-        beta2,
-        eps,
-        decoupled: true,
-        options,
-    });
+    let adam = ops::AdamStep { len, segments: segments.clone(), beta1, beta2, eps, decoupled: true, options };
+    let op = OpKind::AdamStep(adam);
     check_unbound(&op, &["update_max", "grad_norm_seg"]);
     let options = ops::StepOptions::default();
     let op = OpKind::LionStep(ops::LionStep { len, segments: segments.clone(), beta1, beta2, options });

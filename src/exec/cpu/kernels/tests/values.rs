@@ -1,7 +1,7 @@
 //! Kernels against values that are known from elsewhere: written out by hand, or from a recurrence in f64.
 
 use super::harness::{How, Values, isas, run};
-use crate::model::Activation;
+use crate::model::{Activation, UpdateRule};
 use crate::ops::{self, ConvGeometry, Epilogue, Gemm, OpKind, PoolGeometry, Scalar, Segment, Trans};
 use crate::select::Variant;
 
@@ -52,20 +52,8 @@ fn products_of_each_layout() {
 /// sum of `y`.
 #[test]
 fn gradients_of_convolutions_agree_with_differences() {
-    let g = ConvGeometry {
-        n: 2,
-        h: 5,
-        w: 6,
-        c: 4,
-        f: 6,
-        kernel: [3, 2],
-        stride: [2, 1],
-        padding: [1, 2],
-        dilation: [1, 2],
-        groups: 2,
-        ho: 3,
-        wo: 8,
-    };
+    let images = ConvGeometry { n: 2, h: 5, w: 6, c: 4, f: 6, ho: 3, wo: 8, ..ConvGeometry::UNIT };
+    let g = ConvGeometry { kernel: [3, 2], stride: [2, 1], padding: [1, 2], dilation: [1, 2], groups: 2, ..images };
     let series = |len: usize, seed: f64| -> Vec<f64> { (0..len).map(|i| (seed + i as f64 * 1.7).sin()).collect() };
     let (x, weight) = (series(2 * 5 * 6 * 4, 0.3), series(3 * 2 * 2 * 6, 1.1));
     let dy = series(2 * 3 * 8 * 6, 2.2);
@@ -95,20 +83,7 @@ fn gradients_of_convolutions_agree_with_differences() {
 #[test]
 fn a_convolution_written_out() {
     // Cross-correlation of [[1 2 3] [4 5 6]] with [[1 0] [0 -1]] and a bias of 10.
-    let geometry = ConvGeometry {
-        n: 1,
-        h: 2,
-        w: 3,
-        c: 1,
-        f: 1,
-        kernel: [2, 2],
-        stride: [1, 1],
-        padding: [0, 0],
-        dilation: [1, 1],
-        groups: 1,
-        ho: 1,
-        wo: 2,
-    };
+    let geometry = ConvGeometry { n: 1, h: 2, w: 3, c: 1, f: 1, kernel: [2, 2], ho: 1, wo: 2, ..ConvGeometry::UNIT };
     let op = OpKind::Conv2d(ops::Conv2d { geometry, epilogue: Epilogue { bias: true, ..Epilogue::default() } });
     let inputs = [("a", &[1.0, 2.0, 3.0, 4.0, 5.0, 6.0][..]), ("b", &[1.0, 0.0, 0.0, -1.0]), ("bias", &[10.0])];
     assert_eq!(run(&op, &values(&inputs), &How::new(Variant::RefF32))["c"], [6.0, 6.0]);
@@ -260,15 +235,8 @@ fn adam_follows_its_recurrence() {
         }
         let segments = vec![Segment { start: 0, len: 1 }];
         let (beta1, beta2) = (Scalar::new(b1), Scalar::new(b2));
-        let step = OpKind::AdamStep(ops::AdamStep {
-            len: 64,
-            segments,
-            beta1,
-            beta2,
-            eps: Scalar::new(eps),
-            decoupled,
-            options: ops::StepOptions::default(),
-        });
+        let rule = UpdateRule::Adam { betas: [b1, b2], eps, decoupled };
+        let step = OpKind::flat_step(rule, 64, segments, ops::StepOptions::default());
         for variant in variants() {
             let mut state = values(&[("counter_prev", &[0.0, 0.0]), ("p", &[0.5]), ("m", &[0.0]), ("v", &[0.0])]);
             for (t, expected) in (1..=10).zip(&expected) {
@@ -377,16 +345,7 @@ fn a_gradient_that_is_not_a_number_shows_in_the_metrics() {
     let segments = vec![Segment { start: 0, len: 40 }, Segment { start: 64, len: 40 }];
     let mut grad = vec![0.1; 128];
     grad[77] = f64::NAN;
-    let (beta1, beta2, eps) = (Scalar::new(0.9), Scalar::new(0.999), Scalar::new(1e-8));
-    let op = OpKind::AdamStep(ops::AdamStep {
-        len: 128,
-        segments,
-        beta1,
-        beta2,
-        eps,
-        decoupled: true,
-        options: ops::StepOptions::default(),
-    });
+    let op = OpKind::flat_step(ADAMW, 128, segments, ops::StepOptions::default());
     let zeros = vec![0.0; 128];
     let mut inputs = values(&[("grad", &grad), ("hyper", &[0.01, 0.0]), ("corr", &[10.0, 31.6])]);
     inputs.extend(values(&[("param_prev", &zeros), ("m_prev", &zeros), ("v_prev", &zeros)]));
@@ -399,28 +358,16 @@ fn a_gradient_that_is_not_a_number_shows_in_the_metrics() {
     }
 }
 
+const ADAMW: UpdateRule = UpdateRule::Adam { betas: [0.9, 0.999], eps: 1e-8, decoupled: true };
+const SGD: UpdateRule = UpdateRule::Sgd { momentum: 0.0, nesterov: false };
+
 /// Squares of these gradients are beyond `f32` on either side; their norms are not.
 #[test]
 fn norms_of_very_large_and_very_small_gradients_are_finite() {
     let segments = vec![Segment { start: 0, len: 40 }, Segment { start: 64, len: 20_000 }];
     let len = 64 + 20_032;
-    let (beta1, beta2, eps) = (Scalar::new(0.9), Scalar::new(0.999), Scalar::new(1e-8));
-    let adam = OpKind::AdamStep(ops::AdamStep {
-        len,
-        segments: segments.clone(),
-        beta1,
-        beta2,
-        eps,
-        decoupled: true,
-        options: ops::StepOptions::default(),
-    });
-    let sgd = OpKind::SgdStep(ops::SgdStep {
-        len,
-        segments,
-        momentum: Scalar::new(0.0),
-        nesterov: false,
-        options: ops::StepOptions::default(),
-    });
+    let adam = OpKind::flat_step(ADAMW, len, segments.clone(), ops::StepOptions::default());
+    let sgd = OpKind::flat_step(SGD, len, segments, ops::StepOptions::default());
     let zeros = vec![0.0; len];
     for size in [1e25, 1e-25] {
         let grad = vec![size; len];

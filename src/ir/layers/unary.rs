@@ -1,0 +1,31 @@
+//! Layers of one node whose derivative needs nothing but the gradient of the output.
+
+use crate::ir::builder::{At, Backward, Builder, Derivative};
+use crate::ir::nodes::NodeKind;
+use crate::ir::value::ValueId;
+use crate::tensor::Shape;
+
+/// `y = node(x)`, with `dx = gradient(dy)`.
+pub(super) fn unary(
+    b: &mut Builder<'_>,
+    at: &At<'_>,
+    node: impl Into<NodeKind>,
+    gradient: impl Into<NodeKind>,
+) -> ValueId {
+    let y = b.real("y", at.out.clone());
+    b.node(node, vec![at.x], vec![y]);
+    let input = b.shape(at.x);
+    b.record(Unary { gradient: gradient.into(), input });
+    y
+}
+
+struct Unary {
+    gradient: NodeKind,
+    input: Shape,
+}
+
+impl Derivative for Unary {
+    fn backward(&self, b: &mut Builder<'_>, at: &Backward<'_>) -> Option<ValueId> {
+        b.input_gradient(at, self.gradient.clone(), vec![at.dy], self.input.clone())
+    }
+}

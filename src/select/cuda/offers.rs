@@ -1,0 +1,123 @@
+//! Every way to run an operation on a GPU: custom kernels, and the algorithms of libraries.
+
+use super::custom::CustomKernel;
+use super::real::Real;
+use super::route::Route;
+use super::speed::{BYTES_PER_US, LAUNCH_US};
+use super::{attention, conv, dnn, elementwise, gemm, loss, lt, norm, optimizer, pool, rates, recurrent, sequence};
+use crate::model::Activation;
+use crate::ops::{self, OpKind};
+use crate::select::target::CudaFacts;
+
+/// Every custom kernel for an operation, in rising order of preference among equals.
+#[must_use]
+pub fn custom_kernels(kind: &OpKind, real: Real, gpu: &CudaFacts) -> Vec<CustomKernel> {
+    let families = [
+        gemm::kernels,
+        conv::kernels,
+        norm::kernels,
+        pool::kernels,
+        elementwise::kernels,
+        sequence::kernels,
+        attention::kernels,
+        recurrent::kernels,
+        loss::kernels,
+        optimizer::kernels,
+        rates::kernels,
+    ];
+    families.iter().flat_map(|family| family(kind, real, gpu)).collect()
+}
+
+/// Algorithms of cuBLASLt and plans of cuDNN that are offered for an operation.
+const LT_OFFERS: u8 = 4;
+/// Plans of cuDNN that are offered for a convolution: on the networks measured, the fastest was among these or within a
+/// few percent of one of them. Custom kernels are faster at nearly every gradient of weights. A plan with a derivative
+/// behind the gradient of an input is compiled for the purpose, which takes a second or more; the others are ready in
+/// milliseconds.
+pub(crate) const fn dnn_offers(is_weight_gradient: bool, has_derivative: bool) -> u8 {
+    if has_derivative {
+        2
+    } else if is_weight_gradient {
+        3
+    } else {
+        5
+    }
+}
+
+/// A way to run an operation, with its id, its scratch memory and its estimated time; or why it cannot be.
+pub(crate) struct Offer {
+    pub route: Route,
+    pub tail: String,
+    pub work_bytes: u64,
+    pub cost: Result<f64, String>,
+}
+
+/// Every way to run an operation on a GPU.
+pub(crate) fn offers(kind: &OpKind, real: Real, gpu: &CudaFacts) -> Vec<Offer> {
+    let mut out: Vec<Offer> = custom_kernels(kind, real, gpu)
+        .into_iter()
+        .zip(0u8..)
+        .map(|(code, i)| Offer {
+            route: Route::Own(i),
+            tail: code.tail,
+            work_bytes: code.work_bytes,
+            cost: Ok(code.cost_us),
+        })
+        .collect();
+    let refused = attention::refused(kind, real, gpu);
+    out.extend(refused.map(|(tail, why)| Offer { route: Route::Own(u8::MAX), tail, work_bytes: 0, cost: Err(why) }));
+    let rest = epilogue_us(kind, real);
+    // The library ranks its algorithms itself, and is often wrong: several are offered, to be timed.
+    let several = |route: fn(u8) -> Route, name: &str, count: u8, work_bytes: u64, cost: Result<f64, String>| {
+        (0..count)
+            .map(|i| Offer {
+                route: route(i),
+                tail: if i == 0 {
+                    format!("{}_{name}_v0", real.name())
+                } else {
+                    format!("{}_{name}_a{i}_v0", real.name())
+                },
+                work_bytes,
+                cost: cost.clone().map(|us| us * (1.0 + 0.001 * f64::from(i))),
+            })
+            .collect::<Vec<_>>()
+    };
+    match kind {
+        OpKind::Gemm(gemm) => {
+            let cost = match lt::lt_supports(gemm, real) {
+                _ if !gpu.has_cublaslt => Err("there is no cuBLASLt".into()),
+                Ok(()) => Ok(lt::cost_us(gemm, real, gpu) + rest),
+                Err(why) => Err(why),
+            };
+            let count = if cost.is_ok() { LT_OFFERS } else { 1 };
+            out.extend(several(Route::Lt, "cublaslt", count, lt::workspace_bytes(gemm), cost));
+        }
+        OpKind::Conv2d { .. } | OpKind::Conv2dBwdX { .. } | OpKind::Conv2dBwdW { .. } => {
+            let cost = match dnn::dnn_supports(kind, real) {
+                _ if !gpu.has_cudnn => Err("there is no cuDNN".into()),
+                Ok(()) => Ok(dnn::cost_us(kind, real, gpu) + rest),
+                Err(why) => Err(why),
+            };
+            let is_weight_gradient = matches!(kind, OpKind::Conv2dBwdW { .. });
+            let has_derivative =
+                matches!(kind, OpKind::Conv2dBwdX(ops::Conv2dBwdX { epilogue, .. }) if epilogue.act_grad.is_some());
+            let count = if cost.is_ok() { dnn_offers(is_weight_gradient, has_derivative) } else { 1 };
+            out.extend(several(Route::Dnn, "cudnn", count, dnn::workspace_bytes(kind), cost));
+        }
+        _ => {}
+    }
+    out
+}
+
+/// What the epilogue costs as passes of its own behind a library's product, in microseconds.
+fn epilogue_us(kind: &OpKind, real: Real) -> f64 {
+    let (epilogue, len) = match kind {
+        OpKind::Gemm(g) => (g.epilogue, g.m * g.n),
+        OpKind::Conv2d(ops::Conv2d { geometry: g, epilogue }) => (*epilogue, g.n * g.ho * g.wo * g.f),
+        OpKind::Conv2dBwdX(ops::Conv2dBwdX { geometry: g, epilogue }) => (*epilogue, g.n * g.h * g.w * g.c),
+        _ => return 0.0,
+    };
+    let fused_act = epilogue.act == Some(Activation::Relu) && !epilogue.save_z;
+    let passes = usize::from(epilogue.act_grad.is_some()) + usize::from(epilogue.act.is_some() && !fused_act);
+    passes as f64 * (LAUNCH_US + (3 * len * real.size()) as f64 / BYTES_PER_US)
+}
