@@ -15,7 +15,9 @@ fn recordings_are_told_apart_by_their_paths() {
     let mut robot = Robot::open(Some("stochastic-depth"));
     perform(&mut robot, UiCommand::ShowTab(Tab::Recordings));
     assert!(robot.sees("No recordings yet") && robot.sees("Press Train"));
+    perform(&mut robot, UiCommand::ShowTab(Tab::Train));
     robot.train_to_the_end(60);
+    perform(&mut robot, UiCommand::ShowTab(Tab::Recordings));
     robot.until("the recordings", |app| {
         app.studio.training.recordings.as_ref().is_some_and(|seen| seen.recordings.len() > 3)
     });
@@ -23,7 +25,7 @@ fn recordings_are_told_apart_by_their_paths() {
     for told in [
         "path L3=1 L9=1, training",
         "path L3=0 L9=1, training",
-        "recorded because",
+        "a coming step needs it",
         "In all of them: x f32[64, 1, 8, 8], y i32[64], f32",
         "Recording of each of 60 steps",
         "What happened, the newest first",
@@ -58,7 +60,9 @@ fn the_last_batch_and_the_lengths_of_a_step_are_edited() {
 #[test]
 fn positions_are_counted_and_named_apart_from_samples() {
     let mut robot = Robot::open(Some("gpt-sums"));
-    robot.train_to_the_end(4);
+    robot.train(100_000);
+    robot.until("some steps", |app| app.studio.training.done() > 2);
+    robot.press("Pause");
     perform(&mut robot, UiCommand::ShowTab(Tab::Predictions));
     robot.until("the pages", |app| app.studio.predictions.facts.has_positions);
     robot.press("Samples");
@@ -80,7 +84,9 @@ fn a_page_that_was_chosen_for_one_network_gives_way_in_another() {
     perform(&mut robot, UiCommand::Predictions(PredictionsCommand::Show(AnswersPage::States)));
     perform(&mut robot, UiCommand::NewFromPreset(presets::index("digits-mlp").unwrap()));
     robot.settle();
+    perform(&mut robot, UiCommand::ShowTab(Tab::Train));
     robot.train_to_the_end(4);
+    perform(&mut robot, UiCommand::ShowTab(Tab::Predictions));
     robot.until("the answers", |app| app.studio.predictions.view.is_some());
     robot.window.run_steps(2);
     assert!(!robot.sees("This network has no recurrent layer") && robot.sees("% right"));

@@ -134,7 +134,8 @@ fn recording_ui(row: &mut TableRow<'_, '_>, seen: &RecordingSeen, names: &KeyNam
             let why = reason(seen);
             let weak = theme::colors(ui).weak;
             ui.add(line(RichText::new(names.name(&seen.key)))).on_hover_text(format!("{}\n\n{ABOUT_KEY}", seen.key));
-            ui.add(line(RichText::new(&why).size(12.0).color(weak))).on_hover_text(why);
+            let about = format!("Why it was recorded: {why}");
+            ui.add(line(RichText::new(&why).size(12.0).color(weak))).on_hover_text(about);
         });
     });
     for text in cells(seen) {

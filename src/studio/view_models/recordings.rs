@@ -42,15 +42,7 @@ pub fn reason(seen: &RecordingSeen) -> String {
     match &seen.why_eager {
         Some(why) => format!("runs op by op: {why}"),
         None if seen.why.is_empty() => "not recorded yet".into(),
-        None => format!("recorded because {}", because(&seen.why)),
-    }
-}
-
-/// A reason as the rest of a sentence.
-fn because(why: &str) -> String {
-    match why {
-        "the first step of the network" => "it is the first step of the network".into(),
-        other => other.into(),
+        None => seen.why.clone(),
     }
 }
 
@@ -98,7 +90,8 @@ impl KeyNames {
         });
         let is_other = |a: &str, b: &str| a != b && first_word(a) == first_word(b);
         let differs = |part: &&str| once.iter().any(|other| is_other(part, other));
-        let (different, common): (Vec<&str>, Vec<&str>) = once.iter().copied().partition(|part| differs(part));
+        let (different, mut common): (Vec<&str>, Vec<&str>) = once.iter().copied().partition(|part| differs(part));
+        common.retain(|part| *part != "path whole");
         let mut words: Vec<String> = different.into_iter().map(|part| first_word(part).to_owned()).collect();
         words.dedup();
         Self { common: common.join(", "), different: words }
@@ -223,7 +216,7 @@ mod tests {
     fn a_recording_is_told_in_words() {
         let text = cells(&seen());
         assert_eq!((&text[0][..], &text[2][..], &text[4][..], &text[5][..]), ("there", "7", "12", "2.0 KiB"));
-        assert_eq!(reason(&seen()), "recorded because a coming step needs it");
+        assert_eq!(reason(&seen()), "a coming step needs it");
         let dropped = cells(&RecordingSeen { is_there: false, bytes: 0, ..seen() });
         assert_eq!((&dropped[0][..], &dropped[5][..]), ("dropped", "–"));
         assert_eq!(cells(&RecordingSeen { is_pinned: true, ..seen() })[0], "pinned");
@@ -259,15 +252,9 @@ mod tests {
             "x i32[16, 8], y i32[16, 8], bf16, path whole, training",
         ];
         let names = KeyNames::of(keys);
-        assert_eq!(
-            (&*names.common, &*names.name(keys[1])),
-            ("bf16, path whole", "training, x i32[16, 8], y i32[16, 8]")
-        );
+        assert_eq!((&*names.common, &*names.name(keys[1])), ("bf16", "training, x i32[16, 8], y i32[16, 8]"));
         let alone = KeyNames::of([keys[0]]);
-        assert_eq!(
-            (&*alone.common, &*alone.name(keys[0])),
-            ("x i32[16, 64], y i32[16, 64], bf16, path whole", "training")
-        );
+        assert_eq!((&*alone.common, &*alone.name(keys[0])), ("x i32[16, 64], y i32[16, 64], bf16", "training"));
     }
 
     #[test]

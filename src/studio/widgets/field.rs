@@ -181,6 +181,8 @@ fn text_ui(
         edit.margin(egui::Margin::symmetric(6, 2)).min_size(Vec2::new(0.0, 24.0)).align(egui::Align2::LEFT_CENTER);
     let mut shown = ui.name_inputs(options.name, |ui| edit.show(ui));
     let response = shown.response.response.on_hover_text(field.help);
+    // A hint would take the place of the name.
+    ui.ctx().accesskit_node_builder(response.id, |node| node.set_label(options.name.to_owned()));
     let by_pointer = ui.input(|i| i.pointer.any_down() || i.pointer.any_released());
     if options.is_entered || (response.gained_focus() && !by_pointer) {
         // Whom the keys lead here writes another value: the first letter takes the place of this one.
