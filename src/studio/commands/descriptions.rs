@@ -143,12 +143,6 @@ impl UiCommand {
                 None,
                 "Times steps op by op and replayed in turn, and puts everything back",
             ),
-            Self::CompareRecording(_) => Info::new(
-                "Compare recording",
-                icons::TRAIN,
-                None,
-                "Shows what the steps of two recordings have different",
-            ),
             Self::MeasurePrices => Info::new(
                 "Measure what metrics cost",
                 icons::LIVE,
@@ -229,6 +223,12 @@ impl UiCommand {
                 icons::ARENA,
                 None,
                 "Runs every planner on this step, and plans it in f32, tf32, bf16 and f16 for a GPU",
+            ),
+            Self::CompareRecording(_) => Info::new(
+                "Compare recording",
+                icons::TRAIN,
+                None,
+                "Shows what the steps of two recordings have different",
             ),
             Self::ShowValues => Info::new(
                 "Show values",

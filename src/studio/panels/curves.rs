@@ -6,6 +6,7 @@ use crate::studio::commands::{CommandQueue, UiCommand};
 use crate::studio::theme;
 use crate::studio::view_models::format;
 use crate::studio::view_models::panels::train::{MetricsView, PlotsView, RunView, TrainView};
+use crate::studio::view_models::recordings::KeyNames;
 use crate::studio::view_models::status::state_name;
 use crate::studio::widgets::axis::{tick, time_tick};
 use crate::studio::widgets::button::{command_ui, empty_ui, weak_ui};
@@ -277,7 +278,9 @@ fn strip_ui(ui: &mut Ui, view: &PlotsView<'_>, frame: PlotFrame) {
     let [left, right] = [first as f64 - 0.5, last as f64 + 0.5].map(|step| frame.x.clamp(frame.x_of(step)));
     let x = egui::Rangef::new(left.max(rect.left()), right.min(rect.right()));
     let kinds = &view.kinds[first - 1..last];
-    recording_strip_ui(ui, response, &StripSpec { kinds, first, x, recordings: view.recordings });
+    let names = KeyNames::of(view.recordings.iter().map(|seen| &*seen.key));
+    let spec = StripSpec { kinds, first, x, recordings: view.recordings, names: &names };
+    recording_strip_ui(ui, response, &spec);
 }
 
 /// The first and the last step, counted from 1, between two ends of an axis; nothing where there is none.

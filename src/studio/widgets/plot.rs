@@ -192,6 +192,11 @@ pub struct PlotFrame {
 }
 
 impl PlotFrame {
+    fn of(plot: &PlotTransform) -> Self {
+        let steps = plot.bounds().range_x();
+        Self { steps: [*steps.start(), *steps.end()], x: plot.frame().x_range() }
+    }
+
     /// Where a step is on the screen, inside the plot or not.
     #[must_use]
     pub fn x_of(&self, step: f64) -> f32 {
@@ -200,8 +205,8 @@ impl PlotFrame {
     }
 }
 
-/// Shows a plot of this height, and gives where its curves are. Dragging zooms into a box, or along one axis, dragging with the secondary button
-/// pans, a double click fits the whole run.
+/// Shows a plot of this height, and gives where its curves are. Dragging zooms into a box, or along one axis, dragging
+/// with the secondary button pans, a double click fits the whole run.
 pub fn plot_ui(
     ui: &mut Ui,
     spec: &PlotSpec<'_>,
@@ -263,8 +268,7 @@ pub fn plot_ui(
     let (r, transform) = (response.response, response.transform);
     r.widget_info(|| egui::WidgetInfo::labeled(egui::Role::Image, true, format!("{} against step", spec.title)));
     steer(ui, spec, view, &r, &transform, commands);
-    let bounds = transform.bounds().range_x();
-    PlotFrame { steps: [*bounds.start(), *bounds.end()], x: transform.frame().x_range() }
+    PlotFrame::of(&transform)
 }
 
 /// Draws what is being zoomed to, and zooms there where the pointer is released.

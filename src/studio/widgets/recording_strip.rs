@@ -1,6 +1,6 @@
 //! A strip of which recording every step of a run used, one colour for each.
 
-use crate::studio::view_models::recordings::{Stretch, strip};
+use crate::studio::view_models::recordings::{KeyNames, Stretch, shares, strip};
 use crate::train::RecordingSeen;
 use egui::{Color32, Rangef, Rect, Response, Ui};
 
@@ -17,19 +17,25 @@ pub struct StripSpec<'a> {
     pub kinds: &'a [u16],
     pub first: usize,
     pub x: Rangef,
-    /// What the numbers stand for.
+    /// What the numbers stand for, and what these are called.
     pub recordings: &'a [RecordingSeen],
+    pub names: &'a KeyNames,
 }
 
-/// Draws the steps of a strip at the height of `response`, from the earliest on the left to the newest on the right;
-/// says under the pointer which recording ran.
+/// Draws the steps of a strip at the height of `response`, from the earliest on the left to the newest on the right:
+/// each recording of a stretch has its share of the height. Says under the pointer which ones ran.
 pub fn recording_strip_ui(ui: &Ui, response: Response, spec: &StripSpec<'_>) {
     let stretches = strip(spec.kinds, spec.x.span() as usize);
     let each = spec.x.span() / stretches.len().max(1) as f32;
     for (at, stretch) in stretches.iter().enumerate() {
         let left = spec.x.min + at as f32 * each;
-        let cell = Rect::from_x_y_ranges(left..=left + each, response.rect.y_range());
-        ui.painter().rect_filled(cell, 0, recording_color(stretch.kind));
+        let mut top = response.rect.top();
+        for (kind, share) in shares(&spec.kinds[stretch.from..stretch.to]) {
+            let bottom = top + share * response.rect.height();
+            let cell = Rect::from_x_y_ranges(left..=left + each, top..=bottom);
+            ui.painter().rect_filled(cell, 0, recording_color(kind));
+            top = bottom;
+        }
     }
     let name = format!("Recording of each of {} steps", spec.kinds.len());
     response.widget_info(|| egui::WidgetInfo::labeled(egui::Role::Image, true, &name));
@@ -40,12 +46,21 @@ pub fn recording_strip_ui(ui: &Ui, response: Response, spec: &StripSpec<'_>) {
     }
 }
 
-/// Which steps a stretch is of, and which recording most of them used.
+/// Which steps a stretch is of, and how many of them used which recording.
 fn stretch_text(stretch: &Stretch, spec: &StripSpec<'_>) -> String {
-    let recording = spec.recordings.iter().find(|seen| seen.kind == u32::from(stretch.kind));
+    let called = |kind: u16| {
+        let known = spec.recordings.iter().find(|seen| seen.kind == u32::from(kind));
+        known.map_or_else(|| "not known any more".to_owned(), |seen| spec.names.name(&seen.key))
+    };
     let (first, last) = (spec.first + stretch.from, spec.first + stretch.to - 1);
-    let steps = if first == last { format!("step {first}") } else { format!("most of steps {first} to {last}") };
-    format!("{steps}: {}", recording.map_or("not known", |seen| &seen.key))
+    if first == last {
+        return format!("step {first}: {}", called(stretch.kind));
+    }
+    let mut text = format!("steps {first} to {last}");
+    for (kind, share) in shares(&spec.kinds[stretch.from..stretch.to]) {
+        text += &format!("\n{:.0} × {}", share * (stretch.to - stretch.from) as f32, called(kind));
+    }
+    text
 }
 
 #[cfg(test)]
@@ -55,11 +70,14 @@ mod tests {
 
     #[test]
     fn a_stretch_names_its_steps_and_its_recording() {
-        let recordings = [RecordingSeen { key: "path 1".into(), kind: 2, facts: RecordingFacts::default() }];
-        let spec = StripSpec { kinds: &[1, 2, 2], first: 11, x: Rangef::new(0.0, 3.0), recordings: &recordings };
+        let facts = RecordingFacts::default();
+        let recordings = [RecordingSeen { key: "f32, path 1, training".into(), kind: 2, facts }];
+        let names = KeyNames::of(["f32, path 1, training", "f32, path 2, training"]);
+        let x = Rangef::new(0.0, 3.0);
+        let spec = StripSpec { kinds: &[1, 2, 2], first: 11, x, recordings: &recordings, names: &names };
         let text = |from, to, kind| stretch_text(&Stretch { from, to, kind }, &spec);
-        assert_eq!(text(0, 1, 1), "step 11: not known");
-        assert_eq!(text(1, 3, 2), "most of steps 12 to 13: path 1");
+        assert_eq!(text(0, 1, 1), "step 11: not known any more");
+        assert_eq!(text(1, 3, 2), "steps 12 to 13\n2 × path 1, training");
         let colors: std::collections::HashSet<_> = (1..40).map(recording_color).collect();
         assert_eq!(colors.len(), 39);
     }
