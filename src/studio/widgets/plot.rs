@@ -85,6 +85,14 @@ const LAYER_POINTS: usize = 12_000;
 const LISTED: usize = 12;
 
 impl PlotSpec<'_> {
+    /// Draws the curve of the baseline between two steps, where there is one.
+    fn baseline_line(&self, plot: &mut egui_plot::PlotUi<'_>, [from, to]: [f64; 2], pixels: usize, c: &theme::Colors) {
+        let Some((name, series)) = self.baseline else { return };
+        let points = series.points(from, to, pixels).into_iter().filter(|p| p[1].is_finite());
+        let points: PlotPoints<'_> = points.map(|[x, y]| [x, scale(self.log, y)]).collect();
+        plot.line(Line::new(format!("baseline {name}"), points).color(c.weak).width(1.5).allow_hover(false));
+    }
+
     /// Draws the curves between two steps.
     fn lines<'b>(&self, plot: &mut egui_plot::PlotUi<'b>, from: f64, to: f64, pixels: usize, c: &theme::Colors) {
         let log = self.log;
@@ -255,11 +263,7 @@ pub fn plot_ui(
     let plot = with_values(plot, log, tick, inner);
     let response = plot.show(ui, |plot| {
         let (from, to) = set_bounds(plot, spec, zoom, [following, fits_y], steps);
-        if let Some((name, series)) = spec.baseline {
-            let points = series.points(from, to, pixels).into_iter().filter(|p| p[1].is_finite());
-            let points: PlotPoints<'_> = points.map(|[x, y]| [x, scale(log, y)]).collect();
-            plot.line(Line::new(format!("baseline {name}"), points).color(c.weak).width(1.5).allow_hover(false));
-        }
+        spec.baseline_line(plot, [from, to], pixels, c);
         spec.lines(plot, from, to, pixels, c);
         if let Some(step) = cursor {
             plot.vline(VLine::new("", step).color(c.weak).width(1.0).allow_hover(false));
