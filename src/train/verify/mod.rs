@@ -73,7 +73,8 @@ pub fn price(preset: &Preset, options: &VerifyOptions) -> Result<Price, TrainErr
     let step = compile(&model, &options.compiling())?;
     let step_us = step.selection.choices.iter().map(|c| c.cost_us).sum();
     let replay_seconds = replay::endurance_cost(options.replays, step_us);
-    let seconds = seconds + training::seconds(step_us) + reference_kernels::seconds(&step);
+    let of_steps = seconds + reference_kernels::seconds(&step);
+    let seconds = over_paths::count(&model) as f64 * of_steps + training::seconds(step_us);
     let bytes = bytes.max(needs(&session_spec(preset, options), &step).bytes());
     Ok(Price { seconds: seconds + replay_seconds, replay_seconds, bytes })
 }

@@ -7,6 +7,11 @@ use crate::train::TrainError;
 /// Paths that are checked, at most: those that steps take first.
 const MOST: usize = 8;
 
+/// How many paths of a network are checked; one of a network that does not choose.
+pub(super) fn count(model: &Model) -> usize {
+    if model.chooses() { model.foreseen(MOST).paths.len().max(1) } else { 1 }
+}
+
 /// A check of every path of a network; of a network that does not choose, of the network.
 ///
 /// # Errors
