@@ -28,6 +28,7 @@ pub mod layers;
 pub mod losses;
 mod mistakes;
 mod nearest;
+mod one_list;
 pub mod optimizers;
 mod other_formats;
 mod padding;
@@ -39,6 +40,8 @@ pub mod random;
 mod read;
 mod resized;
 mod rng;
+#[cfg(test)]
+pub(crate) mod sample;
 mod schedule;
 pub mod schema;
 mod settings;
