@@ -6,47 +6,13 @@ use crate::studio::document::edit::split_path;
 use crate::studio::document::fields::layer::layer_fields;
 use crate::studio::document::fields::preset::preset_fields;
 use crate::studio::document::fields::value::{Field, FieldValue};
-use crate::studio::view_models::format;
 use crate::studio::view_models::format::plain_count;
 use crate::studio::view_models::hints::Hint;
 pub use crate::studio::view_models::list_head::{ListHead, Problem};
 use crate::studio::view_models::list_head::{heads, is_same};
-use crate::studio::view_models::plan::{LayerUse, PlanView};
-use crate::tensor::Bytes;
+use crate::studio::view_models::plan::PlanView;
+use crate::studio::view_models::totals::Totals;
 use std::collections::HashMap;
-
-/// What a layer, or several, have and take.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct Totals {
-    /// Trained values.
-    pub params: usize,
-    /// What the step takes for them, where it is compiled.
-    pub step: Option<LayerUse>,
-}
-
-impl Totals {
-    fn add(&mut self, other: Self) {
-        self.params = self.params.saturating_add(other.params);
-        if let Some(other) = other.step {
-            let sum = self.step.get_or_insert_default();
-            sum.share += other.share;
-            sum.bytes += other.bytes;
-        }
-    }
-
-    /// Parameters, bytes and share of the work in a line.
-    fn facts(self) -> String {
-        let mut parts = Vec::new();
-        if self.params > 0 {
-            parts.push(format!("{} params", format::count(self.params as f64)));
-        }
-        if let Some(LayerUse { share, bytes }) = self.step {
-            parts.extend((bytes > 0).then(|| Bytes(bytes).to_string()));
-            parts.extend((share > 0.0).then(|| format!("{} of FLOPs", format::percent(share))));
-        }
-        parts.join(" · ")
-    }
-}
 
 /// One layer.
 #[derive(Clone, Debug, PartialEq)]
@@ -460,6 +426,7 @@ mod tests {
     use super::*;
     use crate::model::check;
     use crate::studio::document::presets;
+    use crate::studio::view_models::format;
 
     #[test]
     fn a_block_has_the_share_of_its_layers() {
