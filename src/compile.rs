@@ -292,7 +292,7 @@ pub fn compile(model: &Model, options: &Options) -> Result<Compiled, CompileErro
 mod tests {
     use super::*;
     use crate::exec::cpu::host_target;
-    use crate::model::sample::checked_network;
+    use crate::model::checked_network;
     use crate::ops::OpKind;
 
     fn model(input: &str, layers: &str) -> Model {

@@ -41,7 +41,7 @@ mod read;
 mod resized;
 mod rng;
 #[cfg(test)]
-pub(crate) mod sample;
+mod sample;
 mod schedule;
 pub mod schema;
 mod settings;
@@ -77,6 +77,8 @@ pub use preset::{
 pub use read::{MAX_PRESET_BYTES, Rejected, read_partly, read_preset, read_preset_file, read_value};
 pub use resized::UnsuitedLength;
 pub use rng::Rng;
+#[cfg(test)]
+pub(crate) use sample::checked_network;
 pub use schedule::{Schedule, ScheduleKind};
 pub use spec::Fields;
 pub use update::{Decay, UpdateSpec};

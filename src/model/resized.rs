@@ -122,7 +122,7 @@ fn is_prefix(short: &Param, whole: &Param) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::model::sample::checked_network;
+    use crate::model::checked_network;
 
     fn model(input: &str, layers: &str) -> Model {
         let checked = checked_network(&format!("{input}, \"batch\": 4"), layers, "softmax_cross_entropy");

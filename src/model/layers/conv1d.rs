@@ -191,7 +191,7 @@ impl LayerType for Conv1d {
 
 #[cfg(test)]
 mod tests {
-    use crate::model::sample::checked_network;
+    use crate::model::checked_network;
     use crate::model::{Checked, read_preset};
 
     fn checked(input: &str, layers: &str) -> Checked {

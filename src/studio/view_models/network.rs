@@ -243,6 +243,7 @@ impl NetworkView {
             let id = fact.and_then(|_| ids.get(path)).copied();
             let own = diagnostics.iter().filter(|d| d.layer.as_ref() == Some(path));
             let is_block = layer.is_block();
+            let params = if is_block { 0 } else { fact.map_or(0, |f| f.params) };
             let problems: Vec<Problem> = own.map(|d| problem(d, &path.to_string())).collect();
             let lists = heads(layer, path, &problems);
             let is_of_list = |p: &Problem| lists.iter().any(|head| head.problems.iter().any(|own| is_same(own, p)));
@@ -252,10 +253,7 @@ impl NetworkView {
                 about: layer.kind().about,
                 fields: layer_fields(path, layer),
                 output: fact.and_then(|f| f.output.as_ref()).map(ToString::to_string),
-                own: Totals {
-                    params: if is_block { 0 } else { fact.map_or(0, |f| f.params) },
-                    step: id.and_then(|i| plan.map(|p| p.layers[i])),
-                },
+                own: Totals { params, step: id.and_then(|i| plan.map(|p| p.layers[i])) },
                 problems: problems.iter().filter(|p| !is_of_list(p)).cloned().collect(),
                 hint: None,
                 children: is_block.then(|| layer.inside().count()),
