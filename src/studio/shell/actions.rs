@@ -365,6 +365,7 @@ impl StudioApp {
         self.studio.document.replace(preset, path);
         self.studio.forget_plan();
         self.panels.drafts.clear();
+        self.panels.network.begin();
         self.studio.forget_notice();
         self.studio.end_run();
     }
