@@ -2,7 +2,7 @@
 
 use crate::studio::view_models::format::{counted, exact, micros};
 use crate::tensor::Bytes;
-use crate::train::{RecordingSeen, RecordingsSeen};
+use crate::train::{OperationsApart, RecordingSeen, RecordingsSeen, StepDifference, StepFigures};
 
 /// The columns of the table behind the key, with what each means.
 pub const COLUMNS: [(&str, &str); 6] = [
@@ -17,22 +17,28 @@ pub const COLUMNS: [(&str, &str); 6] = [
 /// The text of each column for a recording.
 #[must_use]
 pub fn cells(seen: &RecordingSeen) -> [String; COLUMNS.len()] {
-    let state = match (seen.is_there, seen.is_pinned) {
-        _ if seen.why_eager.is_some() => "op by op",
+    let facts = &seen.facts;
+    let state = match (facts.is_there, facts.is_pinned) {
+        _ if facts.why_eager.is_some() => "op by op",
         (true, true) => "pinned",
         (true, false) => "there",
-        (false, _) if seen.captures > 0 => "dropped",
+        (false, _) if facts.captures > 0 => "dropped",
         (false, _) => "none",
     };
     let or_dash = |is_known: bool, text: String| if is_known { text } else { "–".to_owned() };
-    let nodes = if seen.nodes > 0 { seen.nodes } else { seen.calls };
+    let nodes = if facts.nodes > 0 { facts.nodes } else { facts.calls };
     [
         state.to_owned(),
-        exact(seen.hits),
-        or_dash(seen.last_step > 0, exact(seen.last_step)),
-        or_dash(seen.captures > 0, micros(seen.capture_us as f64)),
+        exact(facts.hits),
+        or_dash(facts.last_step > 0, exact(facts.last_step)),
+        or_dash(facts.captures > 0, micros(facts.capture_us as f64)),
         or_dash(nodes > 0, exact(nodes as u64)),
+<<<<<<< HEAD
         or_dash(seen.bytes > 0, Bytes(seen.bytes).to_string()),
+=======
+        or_dash(facts.bytes > 0, Bytes(facts.bytes).to_string()),
+        facts.why_eager.clone().unwrap_or_else(|| facts.why.to_string()),
+>>>>>>> h-pool-2
     ]
 }
 
@@ -147,6 +153,37 @@ pub fn counts_text(seen: &RecordingsSeen) -> String {
     text
 }
 
+/// What is compared of two recordings, with the text for one of them.
+const COMPARED: [(&str, fn(&StepFigures) -> String); 6] = [
+    ("Operations", |figures| exact(figures.operations as u64)),
+    ("Kernels", |figures| exact(figures.kernels as u64)),
+    ("Arithmetic", |figures| exact(figures.flops)),
+    ("Bytes moved", |figures| Bytes(figures.bytes_moved).to_string()),
+    ("Transient memory", |figures| Bytes(figures.transient_bytes).to_string()),
+    ("Estimated time", |figures| micros(figures.estimated_us)),
+];
+
+/// The figures of two recordings: what each line compares, and the text of either.
+#[must_use]
+pub fn compared(difference: &StepDifference) -> Vec<[String; 3]> {
+    let line = |(what, of): (&str, fn(&StepFigures) -> String)| {
+        let [a, b] = difference.figures.each_ref().map(of);
+        [what.to_owned(), a, b]
+    };
+    COMPARED.into_iter().map(line).collect()
+}
+
+/// What only one of two recordings has, in lines: its operations in their order, and its kernels.
+#[must_use]
+pub fn only_lines(operations: &[OperationsApart], kernels: &[String]) -> Vec<String> {
+    let line = |apart: &OperationsApart| {
+        let times = if apart.count > 1 { format!(" ({} times)", apart.count) } else { String::new() };
+        format!("{}: {} {}{times}", apart.owner, apart.kernel, apart.dims)
+    };
+    let kernels = (!kernels.is_empty()).then(|| format!("kernels of it alone: {}", kernels.join(", ")));
+    operations.iter().map(line).chain(kernels).collect()
+}
+
 /// A stretch of the strip: the steps `from..to`, counted from 0, and the number of the recording that most of them
 /// used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -192,30 +229,31 @@ fn most_frequent(kinds: &[u16]) -> u16 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::exec::PoolCounts;
+    use crate::exec::{PoolCounts, RecordingFacts};
 
-    fn seen() -> RecordingSeen {
-        RecordingSeen {
-            key: "x f32[8, 4], y i32[8], f32, path whole, training".into(),
-            kind: 1,
+    fn seen(facts: RecordingFacts) -> RecordingSeen {
+        RecordingSeen { key: "x f32[8, 4], y i32[8], f32, path whole, training".into(), kind: 1, facts }
+    }
+
+    fn facts() -> RecordingFacts {
+        RecordingFacts {
             is_there: true,
-            is_pinned: false,
             hits: 1200,
             last_step: 7,
             captures: 1,
             capture_us: 1500,
-            nodes: 0,
             calls: 12,
             bytes: 2048,
             why: "a coming step needs it".into(),
-            why_eager: None,
+            ..RecordingFacts::default()
         }
     }
 
     #[test]
-    fn a_recording_is_told_in_words() {
-        let text = cells(&seen());
+    fn a_recording_is_described_in_words() {
+        let text = cells(&seen(facts()));
         assert_eq!((&text[0][..], &text[2][..], &text[4][..], &text[5][..]), ("there", "7", "12", "2.0 KiB"));
+<<<<<<< HEAD
         assert_eq!(reason(&seen()), "a coming step needs it");
         let dropped = cells(&RecordingSeen { is_there: false, bytes: 0, ..seen() });
         assert_eq!((&dropped[0][..], &dropped[5][..]), ("dropped", "–"));
@@ -223,12 +261,21 @@ mod tests {
         let eager = cells(&RecordingSeen { why_eager: Some("no".into()), ..seen() });
         assert_eq!(eager[0], "op by op");
         assert_eq!(reason(&RecordingSeen { why_eager: Some("no".into()), ..seen() }), "runs op by op: no");
+=======
+        assert_eq!(text[6], "a coming step needs it");
+        let dropped = cells(&seen(RecordingFacts { is_there: false, bytes: 0, ..facts() }));
+        assert_eq!((&dropped[0][..], &dropped[5][..]), ("dropped", "–"));
+        assert_eq!(cells(&seen(RecordingFacts { is_pinned: true, ..facts() }))[0], "pinned");
+        let eager = cells(&seen(RecordingFacts { why_eager: Some("no".into()), ..facts() }));
+        assert_eq!((&eager[0][..], &eager[6][..]), ("op by op", "no"));
+>>>>>>> h-pool-2
         let counts = PoolCounts { eager_steps: 2, waits: 1, recordings: 3, ..PoolCounts::default() };
         let text = counts_text(&RecordingsSeen { counts, ..RecordingsSeen::default() });
         assert!(text.starts_with("3 there, 0 hits") && text.ends_with("1 step waited; 2 steps ran op by op"), "{text}");
     }
 
     #[test]
+<<<<<<< HEAD
     fn keys_are_named_by_what_tells_them_apart() {
         let path = |path: &str, end: &str| format!("x f32[64, 1, 8, 8], y i32[64], f32, path {path}, {end}");
         let keys = [
@@ -262,6 +309,25 @@ mod tests {
         let found = shares(&[1, 1, 2, 1]);
         assert_eq!(found, [(1, 0.75), (2, 0.25)]);
         assert_eq!(shares(&[]), []);
+=======
+    fn a_difference_is_lines_of_figures_and_of_operations() {
+        let figures = |operations| StepFigures { operations, bytes_moved: 2048, ..StepFigures::default() };
+        let difference = StepDifference { figures: [figures(9), figures(7)], ..StepDifference::default() };
+        let lines = compared(&difference);
+        assert_eq!(lines[0], ["Operations", "9", "7"].map(str::to_owned));
+        assert_eq!(lines[3][1], "2.0 KiB");
+        let apart = |count| OperationsApart {
+            owner: "L2:Dense".into(),
+            kernel: "gemm".into(),
+            dims: "m=4 n=3 k=3".into(),
+            count,
+        };
+        let lines = only_lines(&[apart(1), apart(2)], &["gemm".into(), "fill".into()]);
+        assert_eq!(lines[0], "L2:Dense: gemm m=4 n=3 k=3");
+        assert_eq!(lines[1], "L2:Dense: gemm m=4 n=3 k=3 (2 times)");
+        assert_eq!((lines[2].as_str(), lines.len()), ("kernels of it alone: gemm, fill", 3));
+        assert!(only_lines(&[], &[]).is_empty());
+>>>>>>> h-pool-2
     }
 
     #[test]
