@@ -254,6 +254,12 @@ impl<'g> Lowerer<'g> {
         if kept.are_counted {
             self.of_all_groups("counters", DType::I64);
             self.of_all_groups("corrs", real);
+            // An evaluation may choose what no step chooses, and leave out what every step runs.
+            if kept.regions.iter().any(|region| region.group == 0) && self.graph.values.iter().all(|v| v.name != "corr")
+            {
+                let corr = self.vector("corr".into(), Role::State, real, 2);
+                self.values[corr.0 as usize].persistent = true;
+            }
         }
         if self.keeps_gradients {
             kept.regions.iter().for_each(|region| {

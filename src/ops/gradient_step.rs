@@ -14,8 +14,8 @@ pub const PARTS_ALIGN: usize = 32;
 /// The gradient `a [k, m]^T b [k, n]` of a dense layer's weight and its Adam step in one pass: the gradient is never
 /// in memory. Where bound, `parts` holds the largest |change| and the norm of the gradients of tiles of `grain` by 16
 /// elements, row by row, padded with zeros to a multiple of 32 pairs; where a kernel's own tile is larger, its first
-/// pair holds the values of all of it. `together` counts the tiles of 96 by 64 elements of all such operations that end a step
-/// at the same time; 0 of those in its middle.
+/// pair holds the values of all of it. `together` counts the tiles of 96 by 64 elements of all such operations that end
+/// a step at the same time; 0 of those in its middle.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct WeightStep {
     pub m: usize,

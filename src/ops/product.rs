@@ -104,8 +104,8 @@ operation! {
     }
 }
 
-/// As `operation!`, with the answers that all convolutions share; before them, which of input, weight and output are the
-/// two factors and the result, and whether the result is added to what is there.
+/// As `operation!`, with the answers that all convolutions share; before them, which of input, weight and output are
+/// the two factors and the result, and whether the result is added to what is there.
 macro_rules! convolution {
     (
         $Op:ident: $name:literal, |$x:ident, $weight:ident, $y:ident| $lens:expr, |$op:ident| {
@@ -156,6 +156,12 @@ convolution! {
     Conv2dBwdX: "conv2d_bwd_x", |x, weight, y| [y, weight, x], |op| {
         accumulates: false,
         epilogue: op.epilogue,
+        // The result is an input: a bias would have as many values as that has channels.
+        bytes_moved(elem): {
+            let [x, weight, y] = op.geometry.elements();
+            let beside = usize::from(op.epilogue.save_z) + usize::from(op.epilogue.act_grad.is_some());
+            ((y + weight + (1 + beside) * x + usize::from(op.epilogue.bias) * op.geometry.c) * elem) as u64
+        },
         weight: Some(product::B),
         is_activation(slot): matches!(slot, product::A | product::SAVED | product::Z | product::C),
     }

@@ -62,7 +62,8 @@ mod tests {
             (vec!["a".into(), "".into(), "".into(), "".into()], true)
         );
         assert_eq!(passed("\n", &["one\ntwo"]), (vec!["one".into()], true));
-        // A beginning that does not become the whole text is passed on with what follows; here a later one begins inside of it.
+        // A beginning that does not become the whole text is passed on with what follows; here a later one begins
+        // inside of it.
         let pieces = ["a", "a", "b", "a", "a", "c"];
         let (out, is_over) = passed("aac", &pieces);
         assert_eq!((out.concat(), is_over), ("aab".to_owned(), true));

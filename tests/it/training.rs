@@ -203,7 +203,8 @@ fn a_checkpoint_of_another_seed_continues_with_its_own_data() {
     first.save_checkpoint(&path, &preset(MLP_ADAM)).unwrap();
     let expected = bits(&steps(&mut first, 60));
     let mut second = Session::prepare(&SessionSpec { seed: Some(77), ..spec(MLP_ADAM) }).unwrap();
-    // Either the run continues exactly, or it is refused: to continue with other batches without a message would be wrong.
+    // Either the run continues exactly, or it is refused: to continue with other batches without a message would be
+    // wrong.
     match second.load_checkpoint(&path) {
         Ok(()) => assert_eq!(bits(&steps(&mut second, 60)), expected),
         Err(error) => assert!(error.to_string().contains("seed"), "{error}"),

@@ -44,8 +44,8 @@ impl<'a> Shapes<'a> {
     }
 }
 
-/// `shape_rules! { Mse, MseGrad: |at| same(at.input(0), at.input(1)); }` makes kinds of nodes whose fields have no part in
-/// their rule: the same rule for all that are named together.
+/// `shape_rules! { Mse, MseGrad: |at| same(at.input(0), at.input(1)); }` makes kinds of nodes whose fields have no part
+/// in their rule: the same rule for all that are named together.
 macro_rules! shape_rules {
     ($($($Node:ident),+: |$at:ident| $rule:expr;)+) => {
         $($(

@@ -17,6 +17,7 @@ mod embedding;
 mod flatten;
 mod gated;
 mod global_avg_pool;
+mod kind;
 mod layer_norm;
 mod nested;
 mod parallel;
@@ -43,6 +44,7 @@ pub use embedding::Embedding;
 pub use flatten::Flatten;
 pub use gated::{Gru, Lstm};
 pub use global_avg_pool::GlobalAvgPool;
+pub use kind::LayerKind;
 pub use layer_norm::LayerNorm;
 pub use parallel::{Branch, JoinKind, Parallel};
 pub use pool::{AvgPool2d, MaxPool2d, Pool, window_output};
@@ -124,23 +126,6 @@ macro_rules! each_layer {
 pub(crate) use each_layer;
 
 each_layer!(define);
-
-/// What a layer is, without its fields: the palette's entries.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct LayerKind {
-    /// The name in presets.
-    pub type_name: &'static str,
-    /// The name in listings: `Conv2d`.
-    pub class: &'static str,
-    /// One sentence that says what it does.
-    pub about: &'static str,
-}
-
-impl LayerKind {
-    const fn new(type_name: &'static str, class: &'static str, about: &'static str) -> Self {
-        Self { type_name, class, about }
-    }
-}
 
 /// What a layer means for the activation that meets the output of a layer before it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

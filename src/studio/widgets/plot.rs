@@ -14,7 +14,7 @@ use crate::studio::widgets::layer_curves::layer_rows_ui;
 use crate::studio::widgets::plot_head::head_ui;
 pub use crate::studio::widgets::plot_spec::{Curve, PlotSpec};
 use crate::studio::widgets::smoothing::smoothed_points;
-use egui::{Id, PointerButton, Pos2, Rect, Response, Stroke, StrokeKind, Ui};
+use egui::{Id, PointerButton, Pos2, Rangef, Rect, Response, Stroke, StrokeKind, Ui};
 use egui_plot::{GridMark, Line, Plot, PlotPoints, PlotTransform, Points, VLine};
 use std::collections::HashSet;
 
@@ -184,9 +184,31 @@ fn set_bounds(
     (from, to)
 }
 
-/// Shows a plot of this height. Dragging zooms into a box, or along one axis, dragging with the secondary button
+/// Where a plot was drawn: the steps at its left and its right end, and these ends on the screen.
+#[derive(Clone, Copy, Debug)]
+pub struct PlotFrame {
+    pub steps: [f64; 2],
+    pub x: Rangef,
+}
+
+impl PlotFrame {
+    /// Where a step is on the screen, inside the plot or not.
+    #[must_use]
+    pub fn x_of(&self, step: f64) -> f32 {
+        let [from, to] = self.steps;
+        self.x.min + ((step - from) / (to - from).max(1e-9)) as f32 * self.x.span()
+    }
+}
+
+/// Shows a plot of this height, and gives where its curves are. Dragging zooms into a box, or along one axis, dragging with the secondary button
 /// pans, a double click fits the whole run.
-pub fn plot_ui(ui: &mut Ui, spec: &PlotSpec<'_>, height: f32, view: &mut PlotView, commands: &mut CommandQueue) {
+pub fn plot_ui(
+    ui: &mut Ui,
+    spec: &PlotSpec<'_>,
+    height: f32,
+    view: &mut PlotView,
+    commands: &mut CommandQueue,
+) -> PlotFrame {
     let c = theme::colors(ui);
     let lacks_room = head_ui(ui, spec, view.cursor, commands);
     // What the names of layers take, the plot leaves.
@@ -241,6 +263,8 @@ pub fn plot_ui(ui: &mut Ui, spec: &PlotSpec<'_>, height: f32, view: &mut PlotVie
     let (r, transform) = (response.response, response.transform);
     r.widget_info(|| egui::WidgetInfo::labeled(egui::Role::Image, true, format!("{} against step", spec.title)));
     steer(ui, spec, view, &r, &transform, commands);
+    let bounds = transform.bounds().range_x();
+    PlotFrame { steps: [*bounds.start(), *bounds.end()], x: transform.frame().x_range() }
 }
 
 /// Draws what is being zoomed to, and zooms there where the pointer is released.

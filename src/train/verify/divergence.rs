@@ -3,14 +3,14 @@
 use super::options::{VerifyOptions, session_spec};
 use crate::exec::cpu::{BoundedStep, Pool, Storage, host_target};
 use crate::exec::{MemoryOf, Step};
-use crate::lower::Op;
+use crate::lower::{LValueId, Op};
 use crate::model::Preset;
 use crate::ops::Dir;
 use crate::tensor::DType;
 use crate::train::{FeedPosition, Session, TrainError};
 
 /// Numbers from here on have no square in `f32`: what kernels make of them in between leaves its range.
-const LARGE: f32 = 1e18;
+const LARGE: f64 = 1e18;
 
 /// Whether training on this machine's CPU leaves the numbers of `f32` within so many steps, and is right to: the first
 /// operation whose results are not finite has arguments that have no squares in `f32`, or results on plain loops in
@@ -35,14 +35,43 @@ pub(super) fn diverges(preset: &Preset, options: &VerifyOptions, steps: u64) -> 
 /// Whether an operation that is about to run has arguments that have no squares in `f32`: what its kernel computes in
 /// between may be infinite where the result is not.
 pub(super) fn has_large_arguments(step: &Step, op: &Op) -> Result<bool, TrainError> {
-    let program = &step.compiled().plan.program;
-    for (_, id) in op.bound(Dir::In).filter(|(_, id)| program.value(*id).dtype == DType::F32) {
-        // A NaN is not below anything.
-        if !step.stored::<f32>(id)?.iter().all(|v| v.abs() < LARGE) {
+    for (_, id) in op.bound(Dir::In) {
+        if reals_of(step, id)?.into_iter().any(is_large) {
             return Ok(true);
         }
     }
     Ok(false)
+}
+
+/// Whether a number has no square in `f32`, or is none.
+pub(super) fn is_large(value: f64) -> bool {
+    value.is_nan() || value.abs() >= LARGE
+}
+
+/// The numbers of a value; none of one that holds no reals.
+fn reals_of(step: &Step, id: LValueId) -> Result<Vec<f64>, TrainError> {
+    Ok(match step.compiled().plan.program.value(id).dtype {
+        DType::F32 => step.stored::<f32>(id)?.iter().map(|v| f64::from(*v)).collect(),
+        DType::F64 => step.stored::<f64>(id)?.to_vec(),
+        _ => Vec::new(),
+    })
+}
+
+/// Runs operations `0..until` of a step, and says whether they come to results that are not finite, and are right to:
+/// the first operation that does has arguments that have no squares in `f32`.
+pub(super) fn leaves_numbers(step: &mut Step, pool: &mut Pool, until: usize) -> Result<bool, TrainError> {
+    let compiled = std::sync::Arc::clone(step.compiled());
+    let mut is_right = None;
+    for (index, op) in compiled.plan.program.ops.iter().enumerate().take(until) {
+        let has_large = is_right.is_none() && has_large_arguments(step, op)?;
+        step.run_ops(index, index + 1, pool)?;
+        for (_, id) in op.bound(Dir::Out) {
+            if is_right.is_none() && reals_of(step, id)?.iter().any(|v| !v.is_finite()) {
+                is_right = Some(has_large);
+            }
+        }
+    }
+    Ok(is_right == Some(true))
 }
 
 /// Runs a step operation by operation up to the first result that is not finite, and says whether that is right;
@@ -107,5 +136,19 @@ mod tests {
             step.set_param(ParamId(index as u32), &huge).unwrap();
         }
         assert_eq!(first_not_finite(&mut step, &mut pool).unwrap(), Some(true));
+    }
+
+    #[test]
+    fn only_large_arguments_excuse_a_step_on_plain_loops_that_leaves_the_numbers() {
+        let model = check(&preset(0.01, "")).model.unwrap();
+        let leaves = |weight: f64| {
+            let (mut step, mut pool) = prepared(&model, &Options::reference_f64(host_target(1)), 1).unwrap();
+            for index in [0, 2, 4] {
+                step.set_param(ParamId(index), &vec![weight; model.params[index as usize].shape.len()]).unwrap();
+            }
+            let until = step.compiled().plan.program.ops.len();
+            leaves_numbers(&mut step, &mut pool, until).unwrap()
+        };
+        assert_eq!([1e-3, 1e10, 1e150, f64::NAN].map(leaves), [false, false, true, true]);
     }
 }

@@ -4,6 +4,7 @@
 use super::Check;
 use super::bound::{error_text, ratio};
 use super::by_length::{extrapolated, tolerance};
+use super::divergence::is_large;
 use super::gradient_step::EMULATED;
 use super::replay::ReplayHarness;
 use crate::compile::{Options, compile};
@@ -14,6 +15,7 @@ use crate::exec::{Executor, Step};
 use crate::ir::Mode;
 use crate::model::losses::{PointFn, is_right};
 use crate::model::{LossRule, LossSpec, Model, ParamId, Targets};
+use crate::ops::Dir;
 use crate::select::cuda::Real;
 use crate::tensor::DType;
 use crate::train::data_feed::{rows_of, write_samples};
@@ -34,8 +36,14 @@ const AT_ONCE: usize = 32;
 /// By how much two sums of the same numbers may differ, relative to what is summed.
 const SUMMED: f64 = 1e-10;
 
+/// Instead of an error, where a kernel may leave the range of `f32`.
+const BEYOND: &str = "not judged, an operation's arguments have no squares in f32";
+
 /// Outputs of a batch, and what each may be off by.
 type Outputs = Vec<(f64, f64)>;
+
+/// The outputs of a batch, and whether an operation has arguments that have no squares in `f32`.
+type Bounds = (Outputs, bool);
 
 /// Loss and answers by the plain loops over some samples.
 #[derive(Default)]
@@ -50,6 +58,9 @@ struct Exact {
     right: usize,
     /// Samples whose answer rounding decides.
     undecided: usize,
+    /// Whether an operation has arguments that have no squares in `f32`: what a kernel computes in between may be
+    /// infinite where the result is not.
+    is_beyond: bool,
 }
 
 impl Exact {
@@ -138,9 +149,12 @@ fn largest(row: &[(f64, f64)]) -> (usize, (f64, f64)) {
 }
 
 /// How far the mean of `n` losses may be from that of plain loops, whose own error is known: where bounds say less than
-/// the size of the loss, it is judged by that, and by how far emulated arithmetic is. What leaves the range of its type
-/// there may be anything.
+/// the size of the loss, it is judged by that, and by how far emulated arithmetic is. What leaves the range of its type,
+/// there or inside a kernel, may be anything.
 fn allowed_for(exact: &Exact, n: f64, tolerance: f64) -> f64 {
+    if exact.is_beyond {
+        return f64::INFINITY;
+    }
     let (loss, bound) = (exact.loss / n, exact.error / n + SUMMED * (exact.loss / n).abs().max(1.0));
     if bound <= tolerance * loss.abs() {
         return bound;
@@ -210,7 +224,7 @@ impl ReplayHarness<'_> {
             (split.held_out.len() - 1) % batch + 1,
             by_hand.loss,
             exact.samples,
-            error_text(error, allowed),
+            if exact.is_beyond { BEYOND.to_owned() } else { error_text(error, allowed) },
         );
         Ok(Check::new(NAME, wrong.is_empty(), figures).ratio(ratio(error, allowed)).detail(wrong))
     }
@@ -297,12 +311,13 @@ fn against_reference(session: &Session, set: &Dataset, held_out: &[u32]) -> Resu
     let count = held_out.len().min(((FLOPS / of_one) as usize).max(2));
     let model = session.model.with_batch(count.clamp(2, AT_ONCE));
     let real = session.compiled().selection.real;
-    let pass = |step: &mut Step, outputs: &dyn Fn(&Step) -> Result<Outputs, TrainError>| {
+    let pass = |step: &mut Step, outputs: &dyn Fn(&Step) -> Result<Bounds, TrainError>| {
         let mut exact = Exact::default();
         for chunk in held_out[..count].chunks(model.batch) {
             let filled: Vec<u32> = chunk.iter().cycle().copied().take(model.batch).collect();
             write_samples(step, &rows_of(set, &filled)?)?;
-            let outputs = outputs(step)?;
+            let (outputs, is_beyond) = outputs(step)?;
+            exact.is_beyond |= is_beyond;
             let width = outputs.len() / model.batch;
             for (sample, row) in chunk.iter().zip(outputs.chunks_exact(width)) {
                 exact.add(&model.loss, row, set, *sample)?;
@@ -313,7 +328,7 @@ fn against_reference(session: &Session, set: &Dataset, held_out: &[u32]) -> Resu
     let mut step = evaluating(session, &model, &reference)?;
     let mut exact = pass(&mut step, &|step| outputs(step, real))?;
     let is_known = exact.error <= tolerance(real) * exact.loss.abs();
-    if exact.loss.is_finite() && !is_known {
+    if exact.loss.is_finite() && !is_known && !exact.is_beyond {
         // The operations that a GPU's evaluation fuses are fused, and values are stored where it stores them.
         let fused = Options { mode: Mode::Eval, ..Options::train(host_target(1)) };
         let mut step = evaluating(session, &model, &fused)?;
@@ -340,16 +355,16 @@ fn evaluating(session: &Session, model: &Model, options: &Options) -> Result<Ste
 }
 
 /// The outputs of the batch in `step` by plain loops that round as `real` does, at random with a seed.
-fn emulated(step: &Step, real: Real, seed: Option<u64>) -> Result<Outputs, TrainError> {
+fn emulated(step: &Step, real: Real, seed: Option<u64>) -> Result<Bounds, TrainError> {
     let compiled = step.compiled();
     let mut coarse = CoarseStep::new(Arc::clone(compiled), real, 1.0, seed);
     coarse.load_state(step.backend())?;
     coarse.run(0, compiled.plan.program.ops.len())?;
-    Ok(coarse.reals(compiled.plan.program.output).iter().map(|v| (f64::from(*v), 0.0)).collect())
+    Ok((coarse.reals(compiled.plan.program.output).iter().map(|v| (f64::from(*v), 0.0)).collect(), false))
 }
 
 /// The outputs of the batch in `step`, each with a bound for kernels that compute as `real` does.
-fn outputs(step: &Step, real: Real) -> Result<Outputs, TrainError> {
+fn outputs(step: &Step, real: Real) -> Result<Bounds, TrainError> {
     let half = |relative: f64, absolute: f64, largest: f64| Storage { relative, absolute, largest };
     match real {
         Real::F32 => bounded::<24, 24>(step, Storage::default()),
@@ -359,13 +374,16 @@ fn outputs(step: &Step, real: Real) -> Result<Outputs, TrainError> {
     }
 }
 
-fn bounded<const SUM: i32, const PRODUCT: i32>(step: &Step, storage: Storage) -> Result<Outputs, TrainError> {
+fn bounded<const SUM: i32, const PRODUCT: i32>(step: &Step, storage: Storage) -> Result<Bounds, TrainError> {
     let compiled = step.compiled();
     let mut bounded = BoundedStep::<SUM, PRODUCT>::new(Arc::clone(compiled), storage);
     bounded.load_state(step.backend())?;
     bounded.run(0, compiled.plan.program.ops.len())?;
+    let program = &compiled.plan.program;
     let of = |real: &Bounded<SUM, PRODUCT>| (real.value, real.error);
-    Ok(bounded.reals(compiled.plan.program.output).unwrap_or(&[]).iter().map(of).collect())
+    let mut arguments = program.ops.iter().flat_map(|op| op.bound(Dir::In));
+    let is_beyond = arguments.any(|(_, id)| bounded.reals(id).unwrap_or(&[]).iter().any(|v| is_large(v.value)));
+    Ok((bounded.reals(program.output).unwrap_or(&[]).iter().map(of).collect(), is_beyond))
 }
 
 #[cfg(test)]
@@ -389,9 +407,9 @@ mod tests {
     fn outputs_may_be_off_by_what_storing_them_rounds() {
         let step = shifted(0.3);
         for (real, relative) in [(Real::Bf16, 2f64.powi(-8)), (Real::F16, 2f64.powi(-11)), (Real::F32, 0.0)] {
-            let found = outputs(&step, real).unwrap();
+            let (found, is_beyond) = outputs(&step, real).unwrap();
             let is_right = |(v, e): &(f64, f64)| *v == 0.3 && (e - 0.3 * relative).abs() < 1e-7;
-            assert!(found.len() == 2 && found.iter().all(is_right), "{real:?}: {found:?}");
+            assert!(!is_beyond && found.len() == 2 && found.iter().all(is_right), "{real:?}: {found:?}");
         }
     }
 
@@ -399,13 +417,16 @@ mod tests {
     fn outputs_beyond_the_range_of_half_width_are_known_to_leave_it() {
         let step = shifted(7e4);
         for (real, is_beyond) in [(Real::F16, true), (Real::Bf16, false), (Real::Tf32, false), (Real::F32, false)] {
-            let found = outputs(&step, real).unwrap();
+            let (found, _) = outputs(&step, real).unwrap();
             assert!(found.iter().all(|(v, e)| *v == 7e4 && e.is_infinite() == is_beyond), "{real:?}: {found:?}");
-            let emulated = emulated(&step, real, None).unwrap();
+            let (emulated, _) = emulated(&step, real, None).unwrap();
             assert!(emulated.iter().all(|(v, _)| v.is_infinite() == is_beyond), "{real:?}: {emulated:?}");
         }
         let loss =
             |emulated: f64| Exact { loss: 0.5, error: f64::INFINITY, emulated: vec![emulated], ..Exact::default() };
+        let beyond = Exact { is_beyond: true, error: 0.0, ..loss(0.5) };
+        assert!(allowed_for(&beyond, 1.0, tolerance(Real::F32)).is_infinite());
+        assert!(outputs(&shifted(1e19), Real::F32).unwrap().1);
         // A loss that is not a number is excused where the emulated one is not finite either, and only there.
         assert!(allowed_for(&loss(f64::NAN), 1.0, tolerance(Real::F16)).is_infinite());
         assert!(allowed_for(&loss(0.6), 1.0, tolerance(Real::F16)) < 0.5);

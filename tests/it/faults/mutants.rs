@@ -15,9 +15,11 @@ use std::fmt;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
+use stepgraph::compile::{Options, compile};
 use stepgraph::exec::cuda::{self, plant};
-use stepgraph::model::{Precision, read_preset};
+use stepgraph::model::{Precision, check, read_preset};
 use stepgraph::select::Target;
+use stepgraph::select::cuda::{KernelFile, custom_kernels, real_of};
 use stepgraph::train::{DataChoice, Session, SessionSpec, VerifyOptions, verify};
 
 const COUNT: &str = "STEPGRAPH_TEST_MUTANTS";
@@ -169,6 +171,47 @@ fn losses(network: &str, machine: &Target) -> Result<Vec<f32>, String> {
     Ok(losses)
 }
 
+/// Families of kernels that only some networks have.
+const FAMILIES: [KernelFile; 7] = [
+    KernelFile::Conv,
+    KernelFile::Norm,
+    KernelFile::Pool,
+    KernelFile::Sequence,
+    KernelFile::Attention,
+    KernelFile::AttentionMma,
+    KernelFile::Recurrent,
+];
+
+/// Whether the step of a network may have a kernel of a file: one of all that its operations could have on a machine.
+fn may_have(network: &str, file: &str, machine: &Target) -> bool {
+    if FAMILIES.iter().all(|family| family.name() != file) {
+        return true;
+    }
+    let model = check(&read_preset(network).unwrap()).model.unwrap();
+    let compiled = compile(&model, &Options::train(machine.clone())).unwrap();
+    let (selection, facts) = (&compiled.selection, machine.as_cuda().unwrap());
+    selection.program.ops.iter().any(|op| {
+        let kernels = custom_kernels(&op.kind, real_of(&selection.program, op, selection.real), &facts);
+        let mut files = kernels.iter().flat_map(|kernel| [Some(kernel.spec.file), kernel.spec.file.base()]).flatten();
+        files.any(|has| has.name() == file)
+    })
+}
+
+#[test]
+fn a_change_is_tried_on_the_networks_that_may_have_its_kernels() {
+    let of = |file: &str| {
+        let having = networks().into_iter().filter(|network| may_have(network, file, &Target::h200()));
+        having.map(|network| read_preset(network).unwrap().name).collect::<Vec<_>>()
+    };
+    assert_eq!(of("pool.cu"), ["images", "half"]);
+    assert_eq!(of("attention_mma.cu"), ["heads", "half-heads"]);
+    assert_eq!(of("recurrent.cu"), ["recurrent", "pairs", "wide", "wide-half", "streamed"]);
+    for file in ["prelude.cuh", "gemm.cu", "feed.cu", "optimizer.cu", "elementwise.cu"] {
+        assert_eq!(of(file).len(), networks().len(), "{file}");
+    }
+    assert!(FAMILIES.iter().all(|family| !of(family.name()).is_empty()));
+}
+
 /// The share by which losses of a network may differ and count as the same.
 fn limit(network: &str) -> f32 {
     if read_preset(network).unwrap().precision == Precision::F32 { OFF } else { OFF_HALF }
@@ -194,6 +237,9 @@ fn one_mutant_in_a_process_of_its_own() {
     let right: Vec<f32> = right.split_whitespace().map(|loss| loss.parse().unwrap()).collect();
     let machine = cuda::gpu(0).unwrap().target();
     for (index, network) in networks().into_iter().enumerate() {
+        if mutant.is_some_and(|mutant| !may_have(network, mutant.file, &machine)) {
+            continue;
+        }
         let found = match losses(network, &machine) {
             Ok(found) => found,
             Err(error) => return println!("LOUD\t{}", error.replace('\n', " ")),

@@ -38,10 +38,13 @@ fn kernels_name_their_operands() {
 /// the slot's number where it means the parameter.
 fn hidden_parameters(file: &str, text: &str, slots: &str) -> Vec<String> {
     let mut out = Vec::new();
-    for (n, line) in text.lines().enumerate() {
+    let above = std::iter::once("").chain(text.lines());
+    for (n, (line, above)) in text.lines().zip(above).enumerate() {
+        // The parameters of a long declaration have a line of their own.
+        let line = if line.starts_with("struct ") { format!("{above} {line}") } else { line.to_owned() };
         let Some((head, base)) = line.split_once(" : slots::") else { continue };
         let Some(parameters) = head.strip_prefix("template <").and_then(|h| h.rsplit_once('>')) else { continue };
-        let base = base.trim_end_matches(" {");
+        let base = base.split(',').next().unwrap_or_default().trim_end_matches(" {");
         let Some((_, body)) = slots.split_once(&format!("struct {base} {{ enum : int {{ ")) else {
             out.push(format!("{file}:{}: no slots are named {base}", n + 1));
             continue;
@@ -62,6 +65,10 @@ fn a_hidden_parameter_is_seen() {
     let slots = "struct sgd_step { enum : int { GRAD = 0, MOMENTUM_PREV = 1,\n    MOMENTUM = 2 }; };";
     let mistakes = |text: &str| hidden_parameters("k.cuh", text, slots);
     assert_eq!(mistakes("template <u64 MOMENTUM, bool NESTEROV> struct Sgd : slots::sgd_step {\n").len(), 1);
+    assert_eq!(
+        mistakes("template <u64 MOMENTUM>\nstruct Sgd : slots::sgd_step, Rate<slots::sgd_step::GRAD> {\n").len(),
+        1
+    );
     assert_eq!(mistakes("template <class Rule> struct Sgd : slots::other_step {\n").len(), 1);
     assert!(mistakes("template <u64 FACTOR, bool NESTEROV> struct Sgd : slots::sgd_step {\n").is_empty());
 }

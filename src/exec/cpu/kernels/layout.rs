@@ -54,8 +54,8 @@ unsafe fn transpose(call: &Call, part: Part) {
     }
 }
 
-/// Floats of joined rows that a thread writes before it continues with the next source: they are still in the nearest cache
-/// when the next source fills the gaps between them.
+/// Floats of joined rows that a thread writes before it continues with the next source: they are still in the nearest
+/// cache when the next source fills the gaps between them.
 const BAND: usize = 4_096;
 
 /// The sources `[rows, widths[i]]` beside each other to `y [rows, cols]`. Threads share bands of rows.

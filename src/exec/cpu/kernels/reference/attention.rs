@@ -79,9 +79,9 @@ fn scores<T: Real>(g: &AttentionGeometry, q: &Features<T>, k: &Features<T>, posi
     (0..g.keys(position)).map(|key| dot(q.of(position), k.of(key)) * scale * to_powers).collect()
 }
 
-/// Two to a power.
+/// Two to a power; kernels give 0 where that is below the normal numbers.
 fn exp2<T: Real>(power: T) -> T {
-    (power * T::of(LN_2)).exp()
+    (power * T::of(LN_2)).exp().zero_below_normal()
 }
 
 /// The probabilities of a row of scores, and the logarithm of the sum of their exponentials.

@@ -246,6 +246,12 @@ impl<const SUM: i32, const PRODUCT: i32> Real for Bounded<SUM, PRODUCT> {
         Self::off(most * self.value.signum(), error)
     }
 
+    fn zero_below_normal(self) -> Self {
+        let least = (self.value.abs() - self.error).max(0.0);
+        let lost = if least < Self::NORMAL { self.value.abs().min(Self::NORMAL) } else { 0.0 };
+        Self { error: self.error + lost, ..self }
+    }
+
     fn without_error(self) -> Self {
         Self::exact(self.value)
     }
@@ -437,6 +443,15 @@ mod tests {
         // Normal numbers are scaled without rounding, and their signs are decided.
         assert_eq!((Single::exact(3.0) * Single::exact(0.25)).error, 0.0);
         assert_eq!((Single::exact(power_of_two(-120)) * Single::of(0.1)).signum_or_zero().error, 0.0);
+    }
+
+    #[test]
+    fn what_kernels_may_leave_out_is_no_more_than_the_smallest_normal_number() {
+        let normal = power_of_two(-126);
+        let error = |value: f64, error: f64| Single::off(value, error).zero_below_normal().error;
+        assert_eq!((error(0.5 * normal, 0.0), error(2.0 * normal, 0.0), error(0.0, 0.0)), (0.5 * normal, 0.0, 0.0));
+        // Whether it is below the normal numbers may be left to rounding.
+        assert_eq!((error(1.5 * normal, normal), error(1.0, 1e-7)), (2.0 * normal, 1e-7));
     }
 
     #[test]

@@ -50,6 +50,11 @@ pub trait Real:
         self
     }
 
+    /// The same number where kernels give 0 for what is below the normal numbers of their type.
+    fn zero_below_normal(self) -> Self {
+        self
+    }
+
     /// The same number without what it may be off by.
     fn without_error(self) -> Self {
         self

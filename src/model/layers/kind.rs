@@ -1,0 +1,18 @@
+//! What a layer is called, and what it does.
+
+/// What a layer is, without its fields: the palette's entries.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct LayerKind {
+    /// The name in presets.
+    pub type_name: &'static str,
+    /// The name in listings: `Conv2d`.
+    pub class: &'static str,
+    /// One sentence that says what it does.
+    pub about: &'static str,
+}
+
+impl LayerKind {
+    pub(super) const fn new(type_name: &'static str, class: &'static str, about: &'static str) -> Self {
+        Self { type_name, class, about }
+    }
+}
