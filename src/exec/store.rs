@@ -249,10 +249,12 @@ mod tests {
     use crate::plan::{Buffer, StateKind};
     use crate::select::{Isa, Target};
 
-    /// A network whose exit ends in more scores than a small classifier has, and whose layers behind it may be left out.
-    const EXIT: &str = r#"{"name": "n", "input": {"shape": [16], "batch": 8}, "layers": [{"type": "dense", "units": 24},
+    /// A network whose exit ends in what is no small classifier, and whose layers behind it may be left out.
+    const EXIT: &str = r#"{"name": "n", "input": {"shape": [16], "batch": 8}, "layers": [
+        {"type": "dense", "units": 24},
         {"type": "early_exit", "layers": [{"type": "dense", "units": 8}, {"type": "activation", "function": "tanh"}],
-        "choose": {"by": "random", "weights": [1, 1]}}, {"type": "dense", "units": 8}],
+            "choose": {"by": "random", "weights": [1, 1]}},
+        {"type": "dense", "units": 8}],
         "loss": {"type": "softmax_cross_entropy"}, "optimizer": {"type": "adam", "lr": 0.01}}"#;
 
     #[test]

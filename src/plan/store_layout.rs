@@ -82,8 +82,8 @@ impl StoreLayout {
         layout
     }
 
-    /// With `count` counters of finished blocks more, for the plans that come later: which kernels count blocks, and how
-    /// many of them there are, depends on the path and the size of a step.
+    /// With `count` counters of finished blocks more, for the plans that come later: which kernels count blocks, and
+    /// how many of them there are, depends on the path and the size of a step.
     #[must_use]
     pub fn with_spare_tickets(mut self, count: usize) -> Self {
         for _ in 0..count {
