@@ -250,9 +250,11 @@ mod tests {
     use crate::select::{Isa, Target};
 
     /// A network whose exit ends in more scores than a small classifier has; layers behind it may be left out.
-    const EXIT: &str = r#"{"name": "n", "input": {"shape": [16], "batch": 8}, "layers": [{"type": "dense", "units": 24},
+    const EXIT: &str = r#"{"name": "n", "input": {"shape": [16], "batch": 8}, "layers": [
+        {"type": "dense", "units": 24},
         {"type": "early_exit", "layers": [{"type": "dense", "units": 8}, {"type": "activation", "function": "tanh"}],
-        "choose": {"by": "random", "weights": [1, 1]}}, {"type": "dense", "units": 8}],
+            "choose": {"by": "random", "weights": [1, 1]}},
+        {"type": "dense", "units": 8}],
         "loss": {"type": "softmax_cross_entropy"}, "optimizer": {"type": "adam", "lr": 0.01}}"#;
 
     #[test]

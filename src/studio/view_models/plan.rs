@@ -65,6 +65,13 @@ impl PlanView {
         }
     }
 
+    /// The path that it is the plan of, `path L1=0 L4=2`; nothing where the network does not choose.
+    #[must_use]
+    pub fn path_text(&self) -> Option<String> {
+        let path = self.compiled.model.path();
+        (!path.is_whole()).then(|| format!("path {path}"))
+    }
+
     /// The first byte of a part of a flat vector in the arena, and one past its last.
     #[must_use]
     pub fn part_bytes(&self, id: BufferId, part: usize) -> Option<[u64; 2]> {
