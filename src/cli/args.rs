@@ -161,7 +161,8 @@ pub struct TrainArgs {
   stepgraph plan digits-mlp --json | jq .arena_bytes
   stepgraph plan digits-mlp --stage ir --dot | dot -Tsvg > ir.svg
   stepgraph plan stress-200 --svg arena.svg --stage arena
-  stepgraph plan digits-cnn --stage arena --planner greedy_by_size")]
+  stepgraph plan digits-cnn --stage arena --planner greedy_by_size
+  stepgraph plan early-exit --path L1=0 --against L1=1")]
 pub struct PlanArgs {
     /// What to plan for: auto, cpu, cuda or cuda:N; a GPU that is not here is planned for as an H200
     #[arg(long, default_value = "auto", value_name = "DEVICE")]
@@ -193,6 +194,9 @@ pub struct PlanArgs {
     /// "evaluation"
     #[arg(long, value_name = "PATH")]
     pub path: Option<String>,
+    /// Print what the step of --path and that of this other path have different, in place of a stage
+    #[arg(long, value_name = "PATH", conflicts_with_all = ["stage", "pass", "svg", "dot"])]
+    pub against: Option<String>,
     /// Place buffers with this planner alone
     #[arg(long, value_name = "NAME", conflicts_with = "time_budget")]
     pub planner: Option<PlannerArg>,

@@ -26,6 +26,7 @@ mod notes;
 mod numbers;
 mod output;
 mod plan;
+mod plan_against;
 mod plan_json;
 mod plan_passes;
 mod plan_text;

@@ -208,8 +208,8 @@ pub fn text(s: &Summary) -> String {
 /// with the reasons.
 fn recordings_text(report: &PoolReport) -> Option<String> {
     let counts = &report.counts;
-    let training = report.keys.iter().filter(|facts| facts.key.variant().trains()).count();
-    let differs = training > 1 && report.keys.iter().filter(|facts| facts.key.variant().updates()).count() > 1;
+    let training = report.keys.iter().filter(|known| known.key.variant().trains()).count();
+    let differs = training > 1 && report.keys.iter().filter(|known| known.key.variant().updates()).count() > 1;
     if !differs && report.eager.is_empty() {
         return None;
     }

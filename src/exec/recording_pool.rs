@@ -20,7 +20,7 @@
 use super::backend::MemoryOf;
 use super::error::ExecError;
 use super::graph_key::{GraphKey, StepVariant};
-use super::pool_report::{EagerSteps, PoolCounts, PoolEventKind, PoolReport, RecordingFacts};
+use super::pool_report::{EagerSteps, KnownKey, PoolCounts, PoolEventKind, PoolReport, RecordingFacts};
 use super::pool_state::{Absence, Entry, Held, MOST_REASONS, RecordingId, Room, State, Use};
 use super::step::Step;
 use super::store::{ParamStore, StepArena};
@@ -316,14 +316,14 @@ impl RecordingPool {
     #[must_use]
     pub fn report(&self) -> PoolReport {
         let state = self.state();
-        let facts = |entry: &Entry| {
+        let known = |entry: &Entry| {
             let is_there = matches!(entry.held, Held::Lent | Held::Idle(_));
-            RecordingFacts { is_there, ..entry.facts.clone() }
+            KnownKey { key: entry.key.clone(), facts: RecordingFacts { is_there, ..entry.facts.clone() } }
         };
         PoolReport {
             counts: state.counted(),
             eager: state.eager.clone(),
-            keys: state.entries.iter().map(facts).collect(),
+            keys: state.entries.iter().map(known).collect(),
             events: state.events.iter().cloned().collect(),
         }
     }

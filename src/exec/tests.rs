@@ -416,7 +416,7 @@ fn the_pool_keeps_its_budget_by_what_was_not_used_for_longest() {
         format!("it was dropped to keep the budget of {budget}")
     });
     let report = recordings.report();
-    let facts = report.keys.iter().find(|f| f.key == GraphKey::of(&compiled[2])).unwrap();
+    let facts = &report.keys.iter().find(|f| f.key == GraphKey::of(&compiled[2])).unwrap().facts;
     assert_eq!((facts.hits, facts.last_step, facts.captures, facts.is_there), (1, 9, 1, true));
     assert_eq!((report.counts.made_ahead, report.counts.evictions, report.counts.misses), (1, 3, 7));
     assert!(report.counts.peak_bytes <= report.counts.budget_bytes + one);
@@ -465,7 +465,7 @@ fn changing_between_recordings_counts_hits_and_takes_no_time() {
     let of = |batch: usize| {
         recordings.report().keys.iter().find(|f| f.key.to_string().contains(&format!("x f32[{batch}"))).cloned()
     };
-    assert_eq!(of(3).map(|f| f.hits + of(5).unwrap().hits), Some(ROUNDS));
+    assert_eq!(of(3).map(|f| f.facts.hits + of(5).unwrap().facts.hits), Some(ROUNDS));
 }
 
 #[test]

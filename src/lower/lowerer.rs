@@ -143,18 +143,7 @@ impl<'g> Lowerer<'g> {
 
     /// A vector of its own.
     fn vector(&mut self, name: String, role: Role, dtype: DType, len: usize) -> LValueId {
-        self.push(LValue {
-            name,
-            role,
-            dtype,
-            shape: Shape::from([len]),
-            layout: Layout::Plain,
-            alias: None,
-            persistent: false,
-            layer: None,
-            pass: 0,
-            param: None,
-        })
+        self.push(LValue::vector(name, role, dtype, len))
     }
 
     /// The flat gradient of a group of parameters, of so many elements.
@@ -265,6 +254,12 @@ impl<'g> Lowerer<'g> {
         if kept.are_counted {
             self.of_all_groups("counters", DType::I64);
             self.of_all_groups("corrs", real);
+            // An evaluation may choose what no step chooses, and leave out what every step runs.
+            if kept.regions.iter().any(|region| region.group == 0) && self.graph.values.iter().all(|v| v.name != "corr")
+            {
+                let corr = self.vector("corr".into(), Role::State, real, 2);
+                self.values[corr.0 as usize].persistent = true;
+            }
         }
         if self.keeps_gradients {
             kept.regions.iter().for_each(|region| {

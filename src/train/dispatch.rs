@@ -16,6 +16,7 @@ use super::step_cases::{ByCase, Case, StepPlanner};
 use super::step_maker::{Job, StepMaker};
 use super::watched::Reported;
 use super::{DataFeed, Names, TrainError};
+use crate::compile::Compiled;
 use crate::exec::{ExecError, Executor, GraphKey, LentStep, MemoryOf, Presence, RecordingId, RecordingPool, Step};
 use crate::ir::Share;
 use std::sync::Arc;
@@ -418,6 +419,12 @@ impl Dispatch {
     /// The number of a key that came up; 0 for any other.
     pub(super) fn kind_of(&self, key: &GraphKey) -> u32 {
         self.known.iter().find(|known| known.key == *key).map_or(0, |known| known.kind)
+    }
+
+    /// The step of the key with this number, planned anew; nothing where no case had it.
+    pub(super) fn planned(&self, kind: u32) -> Option<Result<Arc<Compiled>, TrainError>> {
+        let known = self.known.iter().find(|known| known.kind == kind && kind > 0)?;
+        Some(self.planner.plan(known.case, known.step))
     }
 
     /// The names behind these numbers.

@@ -1,6 +1,6 @@
 //! The recordings of a run as a window shows them: plain data.
 
-use crate::exec::{PoolCounts, PoolEvent, PoolEventKind, PoolReport, RecordingFacts};
+use crate::exec::{GraphKey, KnownKey, PoolCounts, PoolEvent, PoolEventKind, PoolReport, RecordingFacts};
 use serde::{Deserialize, Serialize};
 
 /// Events that are reported at most, the newest.
@@ -12,18 +12,8 @@ pub struct RecordingSeen {
     pub key: String,
     /// The number by which reports of steps name it; 0 where none does.
     pub kind: u32,
-    pub is_there: bool,
-    pub is_pinned: bool,
-    pub hits: u64,
-    pub last_step: u64,
-    pub captures: u64,
-    pub capture_us: u64,
-    /// Nodes of its graph on a GPU, and calls.
-    pub nodes: usize,
-    pub calls: usize,
-    pub bytes: u64,
-    pub why: String,
-    pub why_eager: Option<String>,
+    #[serde(flatten)]
+    pub facts: RecordingFacts,
 }
 
 /// Something that happened to recordings.
@@ -48,22 +38,9 @@ pub struct RecordingsSeen {
 
 impl RecordingsSeen {
     /// What a report says, with the number by which steps name each key.
-    pub(super) fn of(report: PoolReport, step: u64, kind: impl Fn(&RecordingFacts) -> u32) -> Self {
-        let seen = |facts: RecordingFacts| RecordingSeen {
-            key: facts.key.to_string(),
-            kind: kind(&facts),
-            is_there: facts.is_there,
-            is_pinned: facts.is_pinned,
-            hits: facts.hits,
-            last_step: facts.last_step,
-            captures: facts.captures,
-            capture_us: facts.capture_us,
-            nodes: facts.nodes,
-            calls: facts.calls,
-            bytes: facts.bytes,
-            why: facts.why.to_owned(),
-            why_eager: facts.why_eager,
-        };
+    pub(super) fn of(report: PoolReport, step: u64, kind: impl Fn(&GraphKey) -> u32) -> Self {
+        let seen =
+            |known: KnownKey| RecordingSeen { key: known.key.to_string(), kind: kind(&known.key), facts: known.facts };
         let event = |event: PoolEvent| {
             let PoolEvent { number, kind, key, about } = event;
             RecordingEvent { number, kind, key: key.to_string(), about }

@@ -340,6 +340,10 @@ impl RunService<'_> {
                 let outputs = self.session.predict(&indices)?;
                 self.link.send(Event::Predicted { step: self.session.done(), indices, outputs });
             }
+            Command::CompareRecordings(kinds) => {
+                let difference = self.session.recordings_compared(kinds);
+                self.link.send_outcome(difference.map(|found| Event::RecordingsCompared(kinds, Box::new(found))));
+            }
             Command::Query(query) => self.link.query = Some(query),
             Command::Write(asked) => {
                 let begun = self.pen.begin(&mut self.session, &asked);

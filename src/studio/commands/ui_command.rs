@@ -77,6 +77,8 @@ pub enum UiCommand {
     SetReplays(Option<u64>),
     /// Times eager and replayed steps of the run side by side.
     TimeBothWays,
+    /// Chooses a recording of the run, by its number, to be compared with another, or no longer.
+    CompareRecording(u32),
     /// Linear or logarithmic, for one plot.
     SetPlotLog(&'static str, bool),
     /// Shows or hides a plot.

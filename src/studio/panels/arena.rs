@@ -131,6 +131,9 @@ fn side_ui(
     ui.spacing_mut().item_spacing.y = 2.0;
     ui.spacing_mut().interact_size.y = 18.0;
     ui.spacing_mut().button_padding = Vec2::new(2.0, 1.0);
+    if let Some(path) = plan.path_text() {
+        weak_ui(ui, path).on_hover_text("The path of evaluations, whose plan this is");
+    }
     numbers_ui(ui, &plan.arena);
     largest_ui(ui, plan, view, commands);
     title_ui(ui, "Who owns a byte");

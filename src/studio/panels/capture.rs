@@ -67,6 +67,9 @@ pub fn capture_ui(ui: &mut Ui, view: &CapturePanelView<'_>, panel: &mut CaptureP
     ui.horizontal(|ui| {
         ui.label(RichText::new("Buffers by layer").font(theme::strong(13.0)));
         weak_ui(ui, view.recorded.as_str()).on_hover_text(view.recording.as_str());
+        if let Some(path) = plan.path_text() {
+            weak_ui(ui, path).on_hover_text("The path of evaluations, whose plan this is");
+        }
     });
     ui.horizontal(|ui| {
         ui.spacing_mut().item_spacing.x = 2.0;

@@ -12,7 +12,8 @@ use crate::studio::widgets::button::{command_ui, empty_ui, weak_ui};
 use crate::studio::widgets::classes::{HIGH, LOW};
 use crate::studio::widgets::field::problem_ui;
 use crate::studio::widgets::histogram::{Bars, histogram_ui};
-use crate::studio::widgets::plot::{Curve, PlotSpec, PlotView, plot_ui};
+use crate::studio::widgets::plot::{Curve, PlotFrame, PlotSpec, PlotView, plot_ui};
+use crate::studio::widgets::recording_strip::{StripSpec, recording_strip_ui};
 use egui::{Align, Layout, Ui, Vec2};
 
 /// Every plot by its title, and what it shows.
@@ -28,6 +29,8 @@ const PLOTS: [(&str, &str); 7] = [
 
 /// The least height of a plot with its title, in points.
 const LEAST: f32 = 168.0;
+/// The height of the strip of recordings, in points.
+const STRIP: f32 = 10.0;
 
 /// The menu that shows and hides plots, and says what the next run measures.
 pub fn plots_menu_ui(ui: &mut Ui, view: &TrainView<'_>, commands: &mut CommandQueue) {
@@ -244,7 +247,13 @@ pub fn plots_ui(ui: &mut Ui, view: &TrainView<'_>, axes: &mut PlotView, commands
                         ui.set_width(width);
                         ui.spacing_mut().item_spacing = Vec2::new(8.0, 4.0);
                         match spec {
-                            Some(spec) => plot_ui(ui, spec, height - 8.0, axes, commands),
+                            Some(spec) if spec.title == "Loss" && has_strip(view) => {
+                                let frame = plot_ui(ui, spec, height - 8.0 - STRIP - 4.0, axes, commands);
+                                strip_ui(ui, shown, frame);
+                            }
+                            Some(spec) => {
+                                plot_ui(ui, spec, height - 8.0, axes, commands);
+                            }
                             None => times_ui(ui, shown, height - 8.0, commands),
                         }
                     });
@@ -252,6 +261,30 @@ pub fn plots_ui(ui: &mut Ui, view: &TrainView<'_>, axes: &mut PlotView, commands
             });
         }
     });
+}
+
+/// Whether the steps of the run differ in their recordings, and it is known which each used.
+fn has_strip(view: &TrainView<'_>) -> bool {
+    let kinds = view.plots.kinds;
+    kinds.len() == view.run.history.loss.raw.len() && kinds.iter().any(|kind| *kind > 0)
+}
+
+/// Which recording ran at each step, below the curve of the same steps.
+fn strip_ui(ui: &mut Ui, view: &PlotsView<'_>, frame: PlotFrame) {
+    let (rect, response) = ui.allocate_exact_size(Vec2::new(ui.available_width(), STRIP), egui::Sense::hover());
+    let Some((first, last)) = steps_in(frame.steps, view.kinds.len()) else { return };
+    // A step has the room from half a step before it to half a step after it.
+    let [left, right] = [first as f64 - 0.5, last as f64 + 0.5].map(|step| frame.x.clamp(frame.x_of(step)));
+    let x = egui::Rangef::new(left.max(rect.left()), right.min(rect.right()));
+    let kinds = &view.kinds[first - 1..last];
+    recording_strip_ui(ui, response, &StripSpec { kinds, first, x, recordings: view.recordings });
+}
+
+/// The first and the last step, counted from 1, between two ends of an axis; nothing where there is none.
+fn steps_in([from, to]: [f64; 2], count: usize) -> Option<(usize, usize)> {
+    let (first, last) = (from.ceil().max(1.0) as usize, to.floor().max(0.0) as usize);
+    let last = last.min(count);
+    (first <= last).then_some((first, last))
 }
 
 /// The histogram of step times, with eager beside replay where that was measured.
@@ -278,4 +311,19 @@ fn times_ui(ui: &mut Ui, view: &PlotsView<'_>, height: f32, commands: &mut Comma
             (None, false) => {}
         }
     });
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_strip_shows_the_steps_that_the_plot_shows() {
+        assert_eq!(steps_in([0.0, 100.0], 30), Some((1, 30)));
+        assert_eq!(steps_in([4.2, 9.8], 30), Some((5, 9)));
+        assert_eq!(steps_in([40.0, 50.0], 30), None);
+        assert_eq!(steps_in([-3.0, 0.5], 30), None);
+        let frame = PlotFrame { steps: [10.0, 20.0], x: egui::Rangef::new(100.0, 200.0) };
+        assert_eq!([frame.x_of(10.0), frame.x_of(15.0), frame.x_of(25.0)], [100.0, 150.0, 250.0]);
+    }
 }

@@ -432,7 +432,8 @@ fn table_ui(ui: &mut Ui, data: &DataView, list: &[u32]) {
                         }
                         Some(column) => {
                             let text = sample_text(&data.set, column.input, index).unwrap_or_default();
-                            ui.add(egui::Label::new(mono(text.clone())).truncate()).on_hover_text(text);
+                            ui.add(egui::Label::new(mono(text.clone())).truncate().show_tooltip_when_elided(false))
+                                .on_hover_text(text);
                         }
                         None => {}
                     },

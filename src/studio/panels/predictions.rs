@@ -10,7 +10,8 @@ use crate::studio::theme::icons;
 use crate::studio::view_models::data::spread;
 use crate::studio::view_models::format;
 use crate::studio::view_models::panels::predictions::PredictionsPanelView;
-use crate::studio::view_models::predictions::{Filters, Fit, Plane, PredictionsView};
+use crate::studio::view_models::predictions::filters::Filters;
+use crate::studio::view_models::predictions::{Fit, Plane, PredictionsView};
 use crate::studio::view_models::status::state_name;
 use crate::studio::widgets::button::{command_ui, empty_ui, weak_ui};
 use crate::studio::widgets::classes::{HIGH, LOW, signed};
@@ -18,6 +19,7 @@ use crate::studio::widgets::confusion::{confusion_ui, matrix_width};
 use crate::studio::widgets::pictures::{Strips, picture_ui};
 use crate::studio::widgets::plane::{PlaneTexture, plane_ui};
 use crate::studio::widgets::segments::segments_ui;
+use egui::text::{LayoutJob, TextFormat, TextWrapping};
 use egui::{
     Align, Align2, ColorImage, FontId, Layout, Rect, RichText, ScrollArea, Sense, TextureHandle, TextureOptions, Ui,
     Vec2,
@@ -222,11 +224,12 @@ fn matrix_ui(ui: &mut Ui, answers: &PredictionsView, panel: &mut PredictionsPane
             ui.set_width(side);
             let title = match panel.cell {
                 Some((truth, guess)) => format!("is {}, taken for {}", answers.name(truth), answers.name(guess)),
+                None if answers.positions > 1 => "all positions, wrong ones first".to_owned(),
                 None => "all samples, wrong ones first".to_owned(),
             };
             ui.horizontal(|ui| {
                 ui.add(egui::Label::new(RichText::new(title).font(theme::strong(12.0))).truncate());
-                weak_ui(ui, panel.list.len().to_string());
+                weak_ui(ui, format::exact(panel.list.len() as u64));
             });
             cards_ui(ui, answers, panel);
         });
@@ -320,7 +323,9 @@ fn card_ui(ui: &Ui, answers: &PredictionsView, at: usize, card: Rect, text: Rect
         ];
         for (line, words) in lines.iter().enumerate() {
             let place = text.min + Vec2::new(0.0, 18.0 + 18.0 * line as f32);
-            painter.text(place, Align2::LEFT_TOP, words, font.clone(), c.weak);
+            let mut job = LayoutJob::single_section(words.clone(), TextFormat::simple(font.clone(), c.weak));
+            job.wrap = TextWrapping::truncate_at_width(text.width() - 4.0);
+            painter.galley(place, painter.layout_job(job), c.weak);
         }
         about = format!("sample {}: {}", answered.index, lines.join(", "));
     }

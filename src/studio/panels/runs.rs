@@ -283,7 +283,8 @@ fn details_ui(ui: &mut Ui, view: &RunsPanelView<'_>, panel: &mut RunsPanel, comm
                 tool_ui(ui, view, RunsCommand::CopyFolder, "Copy", commands);
                 ui.with_layout(Layout::left_to_right(Align::Center), |ui| {
                     let text = RichText::new(path).font(theme::mono()).color(theme::colors(ui).weak);
-                    ui.add(egui::Label::new(text).truncate().selectable(true)).on_hover_text(path);
+                    ui.add(egui::Label::new(text).truncate().show_tooltip_when_elided(false).selectable(true))
+                        .on_hover_text(path);
                 });
             });
         });

@@ -152,6 +152,8 @@ impl Predictions {
             self.model = training.compiled.as_ref().map(|c| Arc::new(c.model.clone()));
             if let (Some(model), Some(source), Some((set, _))) = (&self.model, source_of(training), &training.data) {
                 self.facts = SequenceFacts::of(model, set, &source);
+                // A page that was chosen for another network does not stay where this one has nothing for it.
+                self.chosen = self.chosen.filter(|page| self.facts.offers(*page));
             }
         }
         self.model.clone()

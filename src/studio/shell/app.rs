@@ -386,7 +386,7 @@ impl Behavior<Tab> for Tabs<'_> {
                 Tab::Verify => {
                     panels::verify::verify_ui(ui, &self.studio.verify_view(), &mut self.panels.verify, self.commands)
                 }
-                Tab::Recordings => panels::recordings::recordings_ui(ui, &self.studio.recordings_view()),
+                Tab::Recordings => panels::recordings::recordings_ui(ui, &self.studio.recordings_view(), self.commands),
                 Tab::Runs => panels::runs::runs_ui(
                     ui,
                     &self.studio.runs_view(self.enabled),

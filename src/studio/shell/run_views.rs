@@ -79,8 +79,13 @@ impl Studio {
     /// What the Recordings tab shows.
     #[must_use]
     pub fn recordings_view(&self) -> RecordingsPanelView<'_> {
-        let run = &self.training;
-        RecordingsPanelView { seen: run.recordings.as_deref(), kinds: &run.kinds }
+        let recordings = &self.training.recordings;
+        RecordingsPanelView {
+            seen: recordings.seen.as_deref(),
+            kinds: &recordings.kinds,
+            chosen: &recordings.chosen,
+            difference: recordings.difference.as_deref(),
+        }
     }
 
     fn run_view(&self) -> RunView<'_> {
@@ -118,6 +123,8 @@ impl Studio {
             marked,
             baseline: self.runs.baseline.as_deref().map(|pinned| (self.runs.name(&pinned.id), pinned)),
             is_timed_on_device: run.recording.as_ref().is_some_and(|r| r.steps_a_launch > 0),
+            kinds: &run.recordings.kinds,
+            recordings: run.recordings.list(),
             times: &run.rates.times,
             both_ways: run.both_ways.as_ref(),
             is_timing: run.is_timing,

@@ -6,10 +6,16 @@ use crate::model::losses::{answer, probability};
 use crate::model::{DataSource, Model, ParamId, ParamKind, Targets};
 use crate::studio::commands::AnswersPage;
 use crate::studio::view_models::data::{Picture, class_name, picture, target_text};
-use crate::tensor::{HostTensor, figure};
+use crate::studio::view_models::format::exact;
+use crate::studio::view_models::sequences::visible;
+use crate::tensor::figure;
 use crate::train::{Forecast, Look, Looked, argmax};
 use std::fmt;
 use std::sync::Arc;
+
+pub mod filters;
+
+use filters::{Filters, filters};
 
 /// Samples that are answered for at most, and values of their answers.
 const ANSWERED: usize = 5000;
@@ -18,8 +24,6 @@ const VALUES: usize = 8 << 20;
 const MAX_CONFUSION: usize = 256;
 /// Points on each side of the grid on which the plane is asked for.
 pub const GRID: usize = 96;
-/// Filters that are drawn at most.
-const FILTERS: usize = 96;
 
 /// A network, its data, and what it answered: everything that a view is made of.
 pub struct AnsweredQuery {
@@ -34,11 +38,11 @@ pub struct AnsweredQuery {
     pub answer: Box<Looked>,
 }
 
-/// One sample with its answer; of several answers of yes and no, one of them.
+/// One sample with its answer; of several answers of yes and no, and of a class for each position, one of them.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Answered {
     pub index: u32,
-    /// The output that answers yes or no; 0 for classes and values.
+    /// The output that answers yes or no, or the position whose class it is; 0 otherwise.
     pub output: usize,
     /// The true class; 0 for values. Of yes and no, yes is 1.
     pub truth: usize,
@@ -83,21 +87,6 @@ pub struct Fit {
     pub r2: f64,
 }
 
-/// Weights drawn as pictures; negative and positive values lie on the two sides of 0.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Filters {
-    /// The parameter and what the pictures are.
-    pub title: String,
-    pub height: usize,
-    pub width: usize,
-    /// The largest magnitude, which has the full colour.
-    pub scale: f32,
-    /// Each picture's values, row by row.
-    pub pictures: Vec<Vec<f32>>,
-    /// All pictures there are, of which `pictures` are the first.
-    pub total: usize,
-}
-
 /// The answers, ready to be drawn.
 #[derive(Clone, Debug)]
 pub struct PredictionsView {
@@ -109,6 +98,8 @@ pub struct PredictionsView {
     pub step: u64,
     /// What was asked: "360 held-out samples".
     pub what: String,
+    /// Classes of a sample: more than 1 where each position has its own.
+    pub positions: usize,
     /// Wrong ones first, the surest mistake at the top; right ones behind, the least sure first.
     pub answered: Vec<Answered>,
     /// Values of an answer: the outputs of a sample; of yes and no the two probabilities.
@@ -214,9 +205,9 @@ pub fn view(question: &AnsweredQuery) -> PredictionsView {
         false => (format!("{part} "), ""),
     };
     let what = if count < all.len() {
-        format!("the first {count} of {} {part}{noun}{doubt}", all.len())
+        format!("the first {} of {} {part}{noun}{doubt}", exact(count as u64), exact(all.len() as u64))
     } else {
-        format!("{count} {part}{noun}{doubt}")
+        format!("{} {part}{noun}{doubt}", exact(count as u64))
     };
     let shape = picture(set, source);
     let mut out = PredictionsView {
@@ -225,6 +216,7 @@ pub fn view(question: &AnsweredQuery) -> PredictionsView {
         picture: shape,
         step: answer.step,
         what,
+        positions: 1,
         answered: Vec::with_capacity(count),
         outputs,
         values: Vec::with_capacity(answer.outputs.len()),
@@ -256,7 +248,10 @@ impl PredictionsView {
         // Each position of a sample is an answer of its own.
         let (width, positions) = (model.classes().max(1), model.labels().len().max(1));
         let labels = self.set.target.labels(indices).unwrap_or_default();
-        self.outputs = width;
+        (self.outputs, self.positions) = (width, positions);
+        if positions > 1 {
+            self.what = format!("{} positions of {}", exact((logits.len() / width) as u64), self.what);
+        }
         let mut probabilities = Vec::with_capacity(logits.len());
         logits.chunks_exact(width).for_each(|row| softmax(row, &mut probabilities));
         let mut rows: Vec<(Answered, usize)> = Vec::with_capacity(indices.len());
@@ -272,10 +267,13 @@ impl PredictionsView {
             }
             self.loss -= f64::from(row.get(truth).copied().unwrap_or(0.0).max(1e-30).ln());
             let confidence = row.get(guess).copied().unwrap_or(f32::NAN);
-            rows.push((Answered { index, output: 0, truth, guess, confidence }, at));
+            rows.push((Answered { index, output: at % positions, truth, guess, confidence }, at));
         }
         self.loss /= rows.len().max(1) as f64;
-        let names = (0..width).map(|c| class_name(&self.set, c)).collect();
+        // Tokens that cannot be seen, such as a blank, have names that can.
+        let is_text = matches!(self.set.target, Target::Windows(_));
+        let shown = |name: String| if is_text { visible(&name) } else { name };
+        let names = (0..width).map(|c| shown(class_name(&self.set, c))).collect();
         self.take_answers(rows, &probabilities, names);
     }
 
@@ -411,6 +409,9 @@ impl PredictionsView {
                 None => format!("output {}: {name}", answered.output),
             };
         }
+        if self.positions > 1 {
+            return format!("{} at position {}", self.name(answered.truth), answered.output + 1);
+        }
         target_text(&self.set, answered.index)
     }
 }
@@ -439,41 +440,6 @@ fn plane(bounds: [f64; 4], answers: &[f32], outputs: usize, targets: Targets) ->
         out.shades.extend(first().map(|v| (v - low) / (high - low).max(1e-12)));
     }
     out
-}
-
-fn filters(model: &Model, weight: &HostTensor, id: Option<ParamId>, shape: Option<Picture>) -> Option<Filters> {
-    let values = weight.to_vec::<f32>().ok()?;
-    let name = &model.param(id?).name;
-    let mut out = match weight.shape.0[..] {
-        [filters, channels, h, w] => Filters {
-            title: format!("{name}: {filters} filters of {channels} × {h} × {w}"),
-            height: h,
-            width: w,
-            scale: 0.0,
-            pictures: values.chunks_exact(h * w).take(FILTERS).map(<[f32]>::to_vec).collect(),
-            total: filters * channels,
-        },
-        [inputs, units] => {
-            let p = shape.filter(|p| p.channels * p.height * p.width == inputs)?;
-            // A column is a unit; of several channels the mean is drawn.
-            let area = p.height * p.width;
-            let of = |unit: usize, i: usize| {
-                (0..p.channels).map(|c| values[(c * area + i) * units + unit]).sum::<f32>() / p.channels as f32
-            };
-            Filters {
-                title: format!("{name}: the weights of {units} units on {} × {} values", p.height, p.width),
-                height: p.height,
-                width: p.width,
-                scale: 0.0,
-                pictures: (0..units.min(FILTERS)).map(|u| (0..area).map(|i| of(u, i)).collect()).collect(),
-                total: units,
-            }
-        }
-        _ => return None,
-    };
-    let largest = out.pictures.iter().flatten().fold(0.0f32, |m, v| m.max(v.abs()));
-    out.scale = largest.max(1e-12);
-    Some(out)
 }
 
 /// The figures, the confusion matrix, and the first samples.

@@ -2,40 +2,131 @@
 
 use crate::studio::view_models::format::{counted, exact, micros};
 use crate::tensor::Bytes;
-use crate::train::{RecordingSeen, RecordingsSeen};
+use crate::train::{OperationsApart, RecordingSeen, RecordingsSeen, StepDifference, StepFigures};
 
 /// The columns of the table behind the key, with what each means.
-pub const COLUMNS: [(&str, &str); 7] = [
+pub const COLUMNS: [(&str, &str); 6] = [
     ("State", "Whether the recording is there, and whether it may be dropped"),
     ("Steps", "Steps and other uses that found it there"),
     ("Last step", "The last step that used it"),
     ("Recorded in", "Planning and recording, the last time"),
     ("Nodes", "Nodes of its graph on a GPU, otherwise calls of kernels"),
     ("Memory", "What it takes besides the transient memory that all share"),
-    ("Why", "Why it was recorded"),
 ];
 
 /// The text of each column for a recording.
 #[must_use]
 pub fn cells(seen: &RecordingSeen) -> [String; COLUMNS.len()] {
-    let state = match (seen.is_there, seen.is_pinned) {
-        _ if seen.why_eager.is_some() => "op by op",
+    let facts = &seen.facts;
+    let state = match (facts.is_there, facts.is_pinned) {
+        _ if facts.why_eager.is_some() => "op by op",
         (true, true) => "pinned",
         (true, false) => "there",
-        (false, _) if seen.captures > 0 => "dropped",
+        (false, _) if facts.captures > 0 => "dropped",
         (false, _) => "none",
     };
     let or_dash = |is_known: bool, text: String| if is_known { text } else { "–".to_owned() };
-    let nodes = if seen.nodes > 0 { seen.nodes } else { seen.calls };
+    let nodes = if facts.nodes > 0 { facts.nodes } else { facts.calls };
     [
         state.to_owned(),
-        exact(seen.hits),
-        or_dash(seen.last_step > 0, exact(seen.last_step)),
-        or_dash(seen.captures > 0, micros(seen.capture_us as f64)),
+        exact(facts.hits),
+        or_dash(facts.last_step > 0, exact(facts.last_step)),
+        or_dash(facts.captures > 0, micros(facts.capture_us as f64)),
         or_dash(nodes > 0, exact(nodes as u64)),
+<<<<<<< HEAD
         or_dash(seen.bytes > 0, Bytes(seen.bytes).to_string()),
-        seen.why_eager.clone().unwrap_or_else(|| seen.why.clone()),
+=======
+        or_dash(facts.bytes > 0, Bytes(facts.bytes).to_string()),
+        facts.why_eager.clone().unwrap_or_else(|| facts.why.to_string()),
+>>>>>>> h-pool-2
     ]
+}
+
+/// Why it was recorded, or why its steps run op by op.
+#[must_use]
+pub fn reason(seen: &RecordingSeen) -> String {
+    match &seen.why_eager {
+        Some(why) => format!("runs op by op: {why}"),
+        None if seen.why.is_empty() => "not recorded yet".into(),
+        None => seen.why.clone(),
+    }
+}
+
+/// The parts of a key: its inputs, the precision, the path, and what it is for.
+fn parts(key: &str) -> Vec<&str> {
+    let (mut out, mut from, mut depth) = (Vec::new(), 0, 0_i32);
+    for (at, c) in key.char_indices() {
+        match c {
+            '[' => depth += 1,
+            ']' => depth -= 1,
+            ',' if depth == 0 => {
+                out.push(key[from..at].trim());
+                from = at + 1;
+            }
+            _ => {}
+        }
+    }
+    out.push(key[from..].trim());
+    out
+}
+
+/// Keys by what tells them apart.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct KeyNames {
+    /// The inputs and the precision that differ nowhere, and the path where all have one.
+    pub common: String,
+    /// First words of parts that differ: names of inputs, or `path`.
+    different: Vec<String>,
+}
+
+impl KeyNames {
+    /// The names of these keys.
+    #[must_use]
+    pub fn of<'a>(keys: impl IntoIterator<Item = &'a str>) -> Self {
+        let mut found: Vec<&str> = Vec::new();
+        for key in keys {
+            let what = purpose(key);
+            found.extend(parts(key).into_iter().filter(|part| !what.contains(part)));
+        }
+        let mut once: Vec<&str> = Vec::new();
+        found.into_iter().for_each(|part| {
+            if !once.contains(&part) {
+                once.push(part);
+            }
+        });
+        let is_other = |a: &str, b: &str| a != b && first_word(a) == first_word(b);
+        let differs = |part: &&str| once.iter().any(|other| is_other(part, other));
+        let (different, mut common): (Vec<&str>, Vec<&str>) = once.iter().copied().partition(|part| differs(part));
+        common.retain(|part| *part != "path whole");
+        let mut words: Vec<String> = different.into_iter().map(|part| first_word(part).to_owned()).collect();
+        words.dedup();
+        Self { common: common.join(", "), different: words }
+    }
+
+    /// What tells a key from the others: the path and what it is for, then inputs.
+    #[must_use]
+    pub fn name(&self, key: &str) -> String {
+        let what = purpose(key);
+        let own: Vec<&str> = parts(key)
+            .into_iter()
+            .filter(|part| !what.contains(part) && self.different.iter().any(|word| word == first_word(part)))
+            .collect();
+        let is_path = |part: &&&str| part.starts_with("path ");
+        let path = own.iter().filter(is_path).copied();
+        let inputs = own.iter().filter(|part| !is_path(part)).copied();
+        path.chain(what).chain(inputs).collect::<Vec<_>>().join(", ")
+    }
+}
+
+fn first_word(part: &str) -> &str {
+    part.split(' ').next().unwrap_or(part)
+}
+
+/// What a key is for: what stands behind its path.
+fn purpose(key: &str) -> Vec<&str> {
+    let all = parts(key);
+    let path = all.iter().position(|part| part.starts_with("path "));
+    path.map_or_else(Vec::new, |path| all[path + 1..].to_vec())
 }
 
 /// The counts in one line.
@@ -43,7 +134,7 @@ pub fn cells(seen: &RecordingSeen) -> [String; COLUMNS.len()] {
 pub fn counts_text(seen: &RecordingsSeen) -> String {
     let c = &seen.counts;
     let mut text = format!(
-        "{} there, {}, {} ({} made ahead), {}; {} of {} with {} of transient memory",
+        "{} there, {}, {} ({} made ahead), {}; {} of a budget of {}, {} of it transient memory that all share",
         exact(c.recordings as u64),
         counted(c.hits, "hit"),
         counted(c.misses, "miss"),
@@ -60,6 +151,37 @@ pub fn counts_text(seen: &RecordingsSeen) -> String {
         text.push_str(&format!("; {} ran op by op", counted(c.eager_steps, "step")));
     }
     text
+}
+
+/// What is compared of two recordings, with the text for one of them.
+const COMPARED: [(&str, fn(&StepFigures) -> String); 6] = [
+    ("Operations", |figures| exact(figures.operations as u64)),
+    ("Kernels", |figures| exact(figures.kernels as u64)),
+    ("Arithmetic", |figures| exact(figures.flops)),
+    ("Bytes moved", |figures| Bytes(figures.bytes_moved).to_string()),
+    ("Transient memory", |figures| Bytes(figures.transient_bytes).to_string()),
+    ("Estimated time", |figures| micros(figures.estimated_us)),
+];
+
+/// The figures of two recordings: what each line compares, and the text of either.
+#[must_use]
+pub fn compared(difference: &StepDifference) -> Vec<[String; 3]> {
+    let line = |(what, of): (&str, fn(&StepFigures) -> String)| {
+        let [a, b] = difference.figures.each_ref().map(of);
+        [what.to_owned(), a, b]
+    };
+    COMPARED.into_iter().map(line).collect()
+}
+
+/// What only one of two recordings has, in lines: its operations in their order, and its kernels.
+#[must_use]
+pub fn only_lines(operations: &[OperationsApart], kernels: &[String]) -> Vec<String> {
+    let line = |apart: &OperationsApart| {
+        let times = if apart.count > 1 { format!(" ({} times)", apart.count) } else { String::new() };
+        format!("{}: {} {}{times}", apart.owner, apart.kernel, apart.dims)
+    };
+    let kernels = (!kernels.is_empty()).then(|| format!("kernels of it alone: {}", kernels.join(", ")));
+    operations.iter().map(line).chain(kernels).collect()
 }
 
 /// A stretch of the strip: the steps `from..to`, counted from 0, and the number of the recording that most of them
@@ -82,6 +204,20 @@ pub fn strip(kinds: &[u16], width: usize) -> Vec<Stretch> {
     (0..count).map(stretch).collect()
 }
 
+/// The shares of recordings in a stretch of steps, by number.
+#[must_use]
+pub fn shares(kinds: &[u16]) -> Vec<(u16, f32)> {
+    let mut counts: Vec<(u16, usize)> = Vec::new();
+    for kind in kinds {
+        match counts.iter_mut().find(|(known, _)| known == kind) {
+            Some((_, count)) => *count += 1,
+            None => counts.push((*kind, 1)),
+        }
+    }
+    counts.sort_unstable();
+    counts.into_iter().map(|(kind, count)| (kind, count as f32 / kinds.len() as f32)).collect()
+}
+
 /// The number that comes most often; of equals the smallest.
 fn most_frequent(kinds: &[u16]) -> u16 {
     let mut sorted = kinds.to_vec();
@@ -93,39 +229,105 @@ fn most_frequent(kinds: &[u16]) -> u16 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::exec::PoolCounts;
+    use crate::exec::{PoolCounts, RecordingFacts};
 
-    fn seen() -> RecordingSeen {
-        RecordingSeen {
-            key: "x f32[8, 4], y i32[8], f32, path whole, training".into(),
-            kind: 1,
+    fn seen(facts: RecordingFacts) -> RecordingSeen {
+        RecordingSeen { key: "x f32[8, 4], y i32[8], f32, path whole, training".into(), kind: 1, facts }
+    }
+
+    fn facts() -> RecordingFacts {
+        RecordingFacts {
             is_there: true,
-            is_pinned: false,
             hits: 1200,
             last_step: 7,
             captures: 1,
             capture_us: 1500,
-            nodes: 0,
             calls: 12,
             bytes: 2048,
             why: "a coming step needs it".into(),
-            why_eager: None,
+            ..RecordingFacts::default()
         }
     }
 
     #[test]
-    fn a_recording_is_told_in_words() {
-        let text = cells(&seen());
+    fn a_recording_is_described_in_words() {
+        let text = cells(&seen(facts()));
         assert_eq!((&text[0][..], &text[2][..], &text[4][..], &text[5][..]), ("there", "7", "12", "2.0 KiB"));
-        assert_eq!(text[6], "a coming step needs it");
+<<<<<<< HEAD
+        assert_eq!(reason(&seen()), "a coming step needs it");
         let dropped = cells(&RecordingSeen { is_there: false, bytes: 0, ..seen() });
         assert_eq!((&dropped[0][..], &dropped[5][..]), ("dropped", "–"));
         assert_eq!(cells(&RecordingSeen { is_pinned: true, ..seen() })[0], "pinned");
         let eager = cells(&RecordingSeen { why_eager: Some("no".into()), ..seen() });
+        assert_eq!(eager[0], "op by op");
+        assert_eq!(reason(&RecordingSeen { why_eager: Some("no".into()), ..seen() }), "runs op by op: no");
+=======
+        assert_eq!(text[6], "a coming step needs it");
+        let dropped = cells(&seen(RecordingFacts { is_there: false, bytes: 0, ..facts() }));
+        assert_eq!((&dropped[0][..], &dropped[5][..]), ("dropped", "–"));
+        assert_eq!(cells(&seen(RecordingFacts { is_pinned: true, ..facts() }))[0], "pinned");
+        let eager = cells(&seen(RecordingFacts { why_eager: Some("no".into()), ..facts() }));
         assert_eq!((&eager[0][..], &eager[6][..]), ("op by op", "no"));
+>>>>>>> h-pool-2
         let counts = PoolCounts { eager_steps: 2, waits: 1, recordings: 3, ..PoolCounts::default() };
         let text = counts_text(&RecordingsSeen { counts, ..RecordingsSeen::default() });
         assert!(text.starts_with("3 there, 0 hits") && text.ends_with("1 step waited; 2 steps ran op by op"), "{text}");
+    }
+
+    #[test]
+<<<<<<< HEAD
+    fn keys_are_named_by_what_tells_them_apart() {
+        let path = |path: &str, end: &str| format!("x f32[64, 1, 8, 8], y i32[64], f32, path {path}, {end}");
+        let keys = [
+            path("L3=1 L9=0", "training"),
+            path("L3=1 L9=1", "training without metrics, first batch of a step"),
+            "x f32[64, 1, 8, 8], f32, path L3=1 L9=1, evaluation".into(),
+        ];
+        let names = KeyNames::of(keys.iter().map(String::as_str));
+        assert_eq!(names.common, "x f32[64, 1, 8, 8], y i32[64], f32");
+        let named: Vec<String> = keys.iter().map(|key| names.name(key)).collect();
+        assert_eq!(
+            named,
+            [
+                "path L3=1 L9=0, training",
+                "path L3=1 L9=1, training without metrics, first batch of a step",
+                "path L3=1 L9=1, evaluation"
+            ]
+        );
+        let keys = [
+            "x i32[16, 64], y i32[16, 64], bf16, path whole, training",
+            "x i32[16, 8], y i32[16, 8], bf16, path whole, training",
+        ];
+        let names = KeyNames::of(keys);
+        assert_eq!((&*names.common, &*names.name(keys[1])), ("bf16", "training, x i32[16, 8], y i32[16, 8]"));
+        let alone = KeyNames::of([keys[0]]);
+        assert_eq!((&*alone.common, &*alone.name(keys[0])), ("x i32[16, 64], y i32[16, 64], bf16", "training"));
+    }
+
+    #[test]
+    fn what_few_steps_use_has_its_share() {
+        let found = shares(&[1, 1, 2, 1]);
+        assert_eq!(found, [(1, 0.75), (2, 0.25)]);
+        assert_eq!(shares(&[]), []);
+=======
+    fn a_difference_is_lines_of_figures_and_of_operations() {
+        let figures = |operations| StepFigures { operations, bytes_moved: 2048, ..StepFigures::default() };
+        let difference = StepDifference { figures: [figures(9), figures(7)], ..StepDifference::default() };
+        let lines = compared(&difference);
+        assert_eq!(lines[0], ["Operations", "9", "7"].map(str::to_owned));
+        assert_eq!(lines[3][1], "2.0 KiB");
+        let apart = |count| OperationsApart {
+            owner: "L2:Dense".into(),
+            kernel: "gemm".into(),
+            dims: "m=4 n=3 k=3".into(),
+            count,
+        };
+        let lines = only_lines(&[apart(1), apart(2)], &["gemm".into(), "fill".into()]);
+        assert_eq!(lines[0], "L2:Dense: gemm m=4 n=3 k=3");
+        assert_eq!(lines[1], "L2:Dense: gemm m=4 n=3 k=3 (2 times)");
+        assert_eq!((lines[2].as_str(), lines.len()), ("kernels of it alone: gemm, fill", 3));
+        assert!(only_lines(&[], &[]).is_empty());
+>>>>>>> h-pool-2
     }
 
     #[test]

@@ -167,7 +167,7 @@ fn cursor_ui(ui: &mut Ui, runs: &[Compared<'_>], spec: &CompareSpec<'_>, cursor:
     let lines = listed(runs, spec, cursor);
     ui.with_layout(egui::Layout::right_to_left(egui::Align::Center), |ui| {
         let text = RichText::new(lines.join("  ")).size(12.0).color(theme::colors(ui).weak);
-        ui.add(egui::Label::new(text).truncate()).on_hover_text(lines.join("\n"));
+        ui.add(egui::Label::new(text).truncate().show_tooltip_when_elided(false)).on_hover_text(lines.join("\n"));
     });
 }
 

@@ -287,4 +287,26 @@ mod tests {
         });
         assert!(matches!(ended, Err(TrainError::Cancelled)));
     }
+
+    #[test]
+    fn checks_of_a_run_take_the_path_of_each_step() {
+        let text = r#"{"name": "n", "input": {"shape": [64], "batch": 32}, "layers": [{"type": "dense", "units": 12},
+            {"type": "branch", "paths": [[{"type": "dense", "units": 12}], [], [{"type": "activation",
+            "function": "tanh"}]], "choose": {"by": "cycle", "values": [0, 1, 2]}}, {"type": "batch_norm"},
+            {"type": "dense", "units": 10}], "loss": {"type": "softmax_cross_entropy"},
+            "optimizer": {"type": "adam", "lr": 0.01}, "data": {"type": "digits", "last_batch": "short"},
+            "train": {"steps": 60, "accumulate": 2}}"#;
+        let preset = crate::model::read_preset(text).unwrap();
+        let options = VerifyOptions { threads: 1, ..VerifyOptions::default() };
+        let cancel = Arc::new(AtomicBool::new(false));
+        let report = verify_some(&preset, &options, &[Proof::TrainingRun], &cancel, |_| {}).unwrap();
+        assert!(report.passed, "{:#?}", report.checks);
+        let figures = |name: &str| {
+            let check = report.checks.iter().find(|check| check.name == name).unwrap();
+            assert_eq!(check.passed, Some(true), "{check:#?}");
+            check.figures.clone()
+        };
+        assert!(figures(training::NAME).contains("steps on 3 paths"), "{}", figures(training::NAME));
+        assert!(figures(resumed::NAME).contains("steps more on 3 paths"), "{}", figures(resumed::NAME));
+    }
 }

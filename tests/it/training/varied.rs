@@ -258,7 +258,7 @@ fn a_pool_that_is_too_small_keeps_the_bits_and_its_budget() {
     let spec = spec(&text(8, 8, r#"{"type": "dense", "units": 9}"#, CLASSES), &file);
     let all = session(&spec).recordings();
     assert_eq!(all.counts.recordings, 64, "{:?}", all.counts);
-    let one = all.keys.iter().map(|facts| facts.bytes).max().unwrap();
+    let one = all.keys.iter().map(|known| known.facts.bytes).max().unwrap();
     let budget = all.counts.arena_bytes + 8 * one;
     let eager = {
         let mut session = session(&SessionSpec { executor: Executor::Eager, ..spec.clone() });

@@ -5,7 +5,7 @@ use crate::model::Preset;
 use crate::studio::view_models::curves::{Histogram, History, TwoWays};
 use crate::studio::view_models::loaded_run::LoadedRun;
 use crate::studio::view_models::readiness::Readiness;
-use crate::train::RunState;
+use crate::train::{RecordingSeen, RunState};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// What the Train tab shows.
@@ -67,6 +67,9 @@ pub struct PlotsView<'a> {
     pub baseline: Option<(&'a str, &'a LoadedRun)>,
     /// True where steps are timed by the device's clock.
     pub is_timed_on_device: bool,
+    /// The number of the recording that each step used, and what the numbers stand for.
+    pub kinds: &'a [u16],
+    pub recordings: &'a [RecordingSeen],
     /// Step times of the recent past.
     pub times: &'a Histogram,
     /// Steps timed eagerly and replayed.
