@@ -292,15 +292,11 @@ pub fn compile(model: &Model, options: &Options) -> Result<Compiled, CompileErro
 mod tests {
     use super::*;
     use crate::exec::cpu::host_target;
-    use crate::model::{check, read_preset};
+    use crate::model::checked_network;
     use crate::ops::OpKind;
 
     fn model(input: &str, layers: &str) -> Model {
-        let text = format!(
-            r#"{{"version": 1, "name": "t", "input": {{{input}, "batch": 3}}, "layers": [{layers}],
-            "loss": {{"type": "mse"}}, "optimizer": {{"type": "sgd", "lr": 0.1}}}}"#
-        );
-        check(&read_preset(&text).unwrap()).model.unwrap()
+        checked_network(&format!("{input}, \"batch\": 3"), layers, "mse").model.unwrap()
     }
 
     #[test]

@@ -143,18 +143,7 @@ impl<'g> Lowerer<'g> {
 
     /// A vector of its own.
     fn vector(&mut self, name: String, role: Role, dtype: DType, len: usize) -> LValueId {
-        self.push(LValue {
-            name,
-            role,
-            dtype,
-            shape: Shape::from([len]),
-            layout: Layout::Plain,
-            alias: None,
-            persistent: false,
-            layer: None,
-            pass: 0,
-            param: None,
-        })
+        self.push(LValue::vector(name, role, dtype, len))
     }
 
     /// The flat gradient of a group of parameters, of so many elements.

@@ -66,6 +66,23 @@ pub struct LValue {
 }
 
 impl LValue {
+    /// A vector with memory of its own, which belongs to no layer and lasts no longer than the step.
+    #[must_use]
+    pub fn vector(name: String, role: Role, dtype: DType, len: usize) -> Self {
+        Self {
+            name,
+            role,
+            dtype,
+            shape: Shape::from([len]),
+            layout: Layout::Plain,
+            alias: None,
+            persistent: false,
+            layer: None,
+            pass: 0,
+            param: None,
+        }
+    }
+
     /// Bytes of its elements, without padding.
     #[must_use]
     pub fn bytes(&self) -> u64 {

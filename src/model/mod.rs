@@ -28,6 +28,7 @@ pub mod layers;
 pub mod losses;
 mod mistakes;
 mod nearest;
+mod one_list;
 pub mod optimizers;
 mod other_formats;
 mod padding;
@@ -39,6 +40,8 @@ pub mod random;
 mod read;
 mod resized;
 mod rng;
+#[cfg(test)]
+mod sample;
 mod schedule;
 pub mod schema;
 mod settings;
@@ -74,6 +77,8 @@ pub use preset::{
 pub use read::{MAX_PRESET_BYTES, Rejected, read_partly, read_preset, read_preset_file, read_value};
 pub use resized::UnsuitedLength;
 pub use rng::Rng;
+#[cfg(test)]
+pub(crate) use sample::checked_network;
 pub use schedule::{Schedule, ScheduleKind};
 pub use spec::Fields;
 pub use update::{Decay, UpdateSpec};

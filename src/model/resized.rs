@@ -122,14 +122,10 @@ fn is_prefix(short: &Param, whole: &Param) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::model::read_preset;
+    use crate::model::checked_network;
 
     fn model(input: &str, layers: &str) -> Model {
-        let text = format!(
-            r#"{{"version": 1, "name": "t", "input": {{{input}, "batch": 4}}, "layers": [{layers}],
-            "loss": {{"type": "softmax_cross_entropy"}}, "optimizer": {{"type": "sgd", "lr": 0.1}}}}"#
-        );
-        let checked = check(&read_preset(&text).unwrap());
+        let checked = checked_network(&format!("{input}, \"batch\": 4"), layers, "softmax_cross_entropy");
         assert_eq!(checked.diagnostics, []);
         checked.model.unwrap()
     }

@@ -1,6 +1,6 @@
 //! Kept runs that continue: after a stop, after a restart, after a program that was killed.
 
-use crate::robot::{Memory, Robot};
+use crate::robot::{Memory, Robot, open_runs as open, perform};
 use std::path::Path;
 use std::time::{Duration, Instant};
 use stepgraph::studio::Startup;
@@ -8,18 +8,6 @@ use stepgraph::studio::commands::RunsCommand;
 use stepgraph::studio::commands::{Tab, UiCommand};
 use stepgraph::train::RunState;
 use stepgraph::train::runs::{Quantity, RunEnd, RunStore};
-
-fn open(folder: &Path) -> Robot {
-    let mut robot = Robot::start(Startup { runs: Some(RunStore::at(folder.join("runs"))), ..Startup::default() });
-    robot.until("the list", |app| app.studio.runs.problem.is_none());
-    robot
-}
-
-fn perform(robot: &mut Robot, command: UiCommand) {
-    let ctx = robot.window.ctx.clone();
-    robot.window.state_mut().perform(&ctx, command);
-    robot.window.run_steps(3);
-}
 
 /// Selects the only run there is.
 fn select(robot: &mut Robot) -> String {
@@ -186,8 +174,7 @@ fn a_run_of_another_network_than_the_open_one_asks_first() {
     let folder = tempfile::tempdir().unwrap();
     let done = train_a_while(folder.path());
     let mut robot = open(folder.path());
-    robot.write("L0 units", "32");
-    robot.settle();
+    robot.set("L0 units", "32");
     let id = select(&mut robot);
     robot.press("Continue the selected run");
     robot.window.run_steps(2);
@@ -210,8 +197,7 @@ fn a_changed_learning_rate_is_applied_and_reported_when_a_run_is_continued() {
     let folder = tempfile::tempdir().unwrap();
     let done = train_a_while(folder.path());
     let mut robot = open(folder.path());
-    robot.write("learning rate", "0.0625");
-    robot.settle();
+    robot.set("learning rate", "0.0625");
     let id = select(&mut robot);
     robot.press("Continue the selected run");
     robot.until("more steps", |app| app.studio.training.done() > done + 20);
@@ -238,8 +224,7 @@ fn a_stopped_run_goes_on_from_the_train_tab() {
     robot.press("Stop");
     robot.until("the stop", |app| app.studio.training.state == Some(RunState::Stopped));
     let done = robot.app().studio.training.done();
-    robot.write("L0 units", "32");
-    robot.settle();
+    robot.set("L0 units", "32");
     robot.press("Continue");
     assert!(
         robot.app().studio.notice.as_ref().is_some_and(|n| n.text.contains("the network and the device that it began"))

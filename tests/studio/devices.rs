@@ -32,8 +32,7 @@ fn a_plan_for_an_absent_gpu_is_shown_and_not_trained() {
     assert_eq!(target(robot.app()), "NVIDIA H200");
     assert!(!robot.app().studio.is_enabled(&UiCommand::Train) && robot.sees("plan only: choose a device"));
     // Edits are planned for it too.
-    robot.write("batch", "32");
-    robot.settle();
+    robot.set("batch", "32");
     assert_eq!(target(robot.app()), "NVIDIA H200");
     let cpu = robot.app().studio.devices.list()[0].name.clone();
     choose(&mut robot, &cpu);

@@ -11,13 +11,11 @@ use stepgraph::studio::document::fields::value::{FieldValue, Owner};
 fn a_mistake_appears_on_its_card_and_goes_when_it_is_mended() {
     let mut robot = Robot::open(None);
     assert_eq!(robot.app().studio.problems(), 0);
-    robot.write("L1 rate", "1.5");
-    robot.settle();
+    robot.set("L1 rate", "1.5");
     assert!(robot.sees("found 1.5") && robot.sees("expected a number from 0 up to"));
     assert!(robot.sees("1 problem"));
     assert!(!robot.app().studio.is_ready() && robot.app().studio.plan.is_some());
-    robot.write("L1 rate", "0.3");
-    robot.settle();
+    robot.set("L1 rate", "0.3");
     assert!(!robot.sees("found 1.5"));
     assert!(robot.app().studio.is_ready());
 }
@@ -25,8 +23,7 @@ fn a_mistake_appears_on_its_card_and_goes_when_it_is_mended() {
 #[test]
 fn a_wrong_text_stays_as_it_was_typed_until_it_is_undone() {
     let mut robot = Robot::open(None);
-    robot.write("L0 units", "many");
-    robot.settle();
+    robot.set("L0 units", "many");
     assert_eq!(robot.value("L0 units"), "many");
     assert!(robot.sees("expected a whole number, at least 1") && robot.sees("1 problem"));
     assert!(!robot.app().studio.is_ready() && !robot.app().studio.document.is_dirty());
@@ -39,16 +36,14 @@ fn a_wrong_text_stays_as_it_was_typed_until_it_is_undone() {
 #[test]
 fn an_edit_says_what_it_changed_and_is_undone_as_one() {
     let mut robot = Robot::open(None);
-    robot.write("L0 units", "256");
-    robot.settle();
+    robot.set("L0 units", "256");
     let difference = robot.app().studio.difference.clone().expect("a difference");
     assert!(difference.starts_with("arena +"), "{difference}");
     // What is planned while a number is typed is nothing to compare with: the difference of the whole edit is shown.
     robot.press("Undo");
     robot.settle();
     let whole = |robot: &Robot| robot.app().studio.difference.clone();
-    robot.write("L0 units", "96");
-    robot.settle();
+    robot.set("L0 units", "96");
     let once = whole(&robot).expect("a difference");
     robot.press("Undo");
     robot.settle();
@@ -67,8 +62,7 @@ fn an_edit_says_what_it_changed_and_is_undone_as_one() {
     assert!(once.starts_with("arena −") && whole(&robot) == Some(once));
     robot.press("Undo");
     robot.settle();
-    robot.write("L0 units", "256");
-    robot.settle();
+    robot.set("L0 units", "256");
     robot.press("Undo");
     robot.settle();
     assert_eq!(robot.value("L0 units"), "128");
@@ -98,8 +92,7 @@ fn a_network_is_built_from_nothing_by_keyboard() {
     robot.press("Add inside L1:Residual");
     robot.press("LayerNorm");
     robot.settle();
-    robot.write("L2 units", "10");
-    robot.settle();
+    robot.set("L2 units", "10");
     let text = robot.app().studio.network.to_string();
     assert!(text.contains("  1.0 LayerNorm eps=1e-5 -> [64]"), "{text}");
     assert!(robot.app().studio.is_ready(), "{text}");
@@ -201,10 +194,8 @@ fn the_delete_key_removes_the_selected_layer_and_in_a_field_a_letter() {
 fn scores_that_are_unusual_are_told_on_the_layer_and_train_all_the_same() {
     let mut robot = Robot::open(None);
     assert!(!robot.sees("the data has 10 classes"));
-    robot.write("L2 units", "64");
-    robot.settle();
+    robot.set("L2 units", "64");
     assert!(robot.sees("the data has 10 classes: give this layer 10 units") && robot.app().studio.is_ready());
-    robot.write("L2 units", "10");
-    robot.settle();
+    robot.set("L2 units", "10");
     assert!(!robot.sees("the data has 10 classes"));
 }

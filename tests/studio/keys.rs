@@ -1,19 +1,13 @@
 //! What is done by keyboard alone, and the list of layers with its folds.
 
-use crate::robot::Robot;
+use crate::robot::{Robot, perform};
 use egui::accesskit::Role;
 use egui::{Key, Modifiers};
 use egui_kittest::kittest::{NodeT as _, Queryable as _};
 use stepgraph::model::LayerPath;
 use stepgraph::studio::commands::Selection;
-use stepgraph::studio::commands::{Action, Request, Tab, UiCommand};
+use stepgraph::studio::commands::{Request, Tab, UiCommand};
 use stepgraph::studio::view_models::network::Row;
-
-fn perform(robot: &mut Robot, action: impl Into<Action>) {
-    let ctx = robot.window.ctx.clone();
-    robot.window.state_mut().perform(&ctx, action);
-    robot.window.run_steps(3);
-}
 
 fn is_focused(robot: &Robot, role: Role, name: &str) -> bool {
     robot.window.get_by_role_and_label(role, name).accesskit_node().is_focused()
@@ -104,8 +98,7 @@ fn mistakes_inside_of_folds_are_not_hidden() {
     robot.press("Unfold L1 to L49 of 49 × Residual");
     robot.press("Unfold L1:Residual");
     robot.window.run_steps(2);
-    robot.write("L1.2 units", "7");
-    robot.settle();
+    robot.set("L1.2 units", "7");
     robot.press("Fold L1:Residual");
     robot.window.run_steps(2);
     assert!(robot.sees("1 problem inside"));
@@ -152,8 +145,7 @@ fn the_focus_is_seen_once_keys_lead_it() {
 #[test]
 fn dialogs_are_confirmed_by_enter_and_cancelled_by_escape() {
     let mut robot = Robot::open(None);
-    robot.write("batch", "32");
-    robot.settle();
+    robot.set("batch", "32");
     robot.key(Modifiers::COMMAND, Key::N);
     robot.window.run_steps(2);
     robot.key(Modifiers::NONE, Key::Escape);
@@ -212,8 +204,7 @@ fn a_refused_file_is_told_whole_and_told_again_on_demand() {
 #[test]
 fn shortcuts_rest_behind_an_open_dialog() {
     let mut robot = Robot::open(None);
-    robot.write("batch", "32");
-    robot.settle();
+    robot.set("batch", "32");
     robot.key(Modifiers::COMMAND, Key::N);
     assert!(robot.sees("Save the changes to"));
     robot.key(Modifiers::NONE, Key::F5);
@@ -288,8 +279,7 @@ fn the_capture_plan_folds_like_the_list_of_layers_and_is_walked_through() {
 #[test]
 fn a_run_that_was_stopped_goes_on_by_its_own_key() {
     let mut robot = Robot::open(None);
-    robot.write("steps", "100000000");
-    robot.settle();
+    robot.set("steps", "100000000");
     robot.key(Modifiers::NONE, Key::F5);
     robot.until("some steps", |app| app.studio.training.done() > 20);
     robot.key(Modifiers::SHIFT, Key::F5);

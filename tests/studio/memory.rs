@@ -1,6 +1,6 @@
 //! The step graph, the arena, one selection, values, what an edit changes, and the tour.
 
-use crate::robot::Robot;
+use crate::robot::{Robot, perform};
 use egui::accesskit::Role;
 use egui::{Key, Modifiers};
 use egui_kittest::kittest::Queryable as _;
@@ -12,12 +12,6 @@ use stepgraph::studio::view_models::levels::Level;
 use stepgraph::studio::view_models::tour::TourStep;
 use stepgraph::studio::{Startup, StudioApp};
 use stepgraph::train::RunState;
-
-fn perform(robot: &mut Robot, command: UiCommand) {
-    let ctx = robot.window.ctx.clone();
-    robot.window.state_mut().perform(&ctx, command);
-    robot.window.run_steps(3);
-}
 
 fn page(robot: &Robot) -> String {
     robot.app().studio.inspector.to_string()
@@ -104,8 +98,7 @@ fn operations_are_measured_on_request_and_another_plan_is_not_told_their_times()
     assert!(robot.sees("a step, measured"));
     perform(&mut robot, UiCommand::Select(Selection::Op(0)));
     assert!(robot.sees("roofline share"));
-    robot.write("L0 units", "96");
-    robot.settle();
+    robot.set("L0 units", "96");
     assert!(!is_measured(robot.app()));
     assert!(robot.sees("a step, estimated"));
     // The machine's ceilings hold for every plan: the floor is part of the difference from now on. A GPU's floor of
@@ -222,8 +215,7 @@ fn values_are_looked_at_along_the_step() {
     robot.until("the values again", |app| {
         app.studio.measurements.values.shown.as_ref().is_some_and(|s| s.summary.is_some())
     });
-    robot.write("steps", "40");
-    robot.settle();
+    robot.set("steps", "40");
     robot.press("Train");
     robot.until("the end", |app| app.studio.training.state == Some(RunState::Finished));
     perform(&mut robot, UiCommand::UseWeights(Weights::Run));
@@ -322,8 +314,7 @@ fn the_tour_leads_through_three_steps_and_is_remembered() {
     perform(&mut robot, UiCommand::SelectLargestBuffer);
     assert_eq!(robot.app().studio.tour.shown(), Some((TourStep::Memory, true)));
     robot.press("Next this step of the tour");
-    robot.write("L0 units", "64");
-    robot.settle();
+    robot.set("L0 units", "64");
     assert_eq!(robot.app().studio.tour.shown(), Some((TourStep::Edit, true)));
     robot.press("Finish this step of the tour");
     assert_eq!(robot.app().studio.tour.shown(), None);

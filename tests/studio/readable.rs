@@ -100,8 +100,7 @@ fn a_notice_and_what_an_edit_changed_are_both_shown() {
     let mut robot = Robot::open(None);
     robot.press("Train this network");
     robot.until("the end", |app| app.studio.training.state == Some(RunState::Finished));
-    robot.write("L0 units", "96");
-    robot.settle();
+    robot.set("L0 units", "96");
     robot.until("the difference", |app| app.studio.difference.is_some());
     robot.window.state_mut().studio.say("The run digits-mlp is kept, and this is a notice of a usual length.");
     for size in SIZES {

@@ -3,13 +3,29 @@
 use egui::accesskit::Role;
 use egui_kittest::Harness;
 use egui_kittest::kittest::Queryable as _;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
+use stepgraph::studio::commands::Action;
 use stepgraph::studio::{Startup, StudioApp};
 use stepgraph::train::RunState;
+use stepgraph::train::runs::RunStore;
 
 pub struct Robot {
     pub window: Harness<'static, StudioApp>,
+}
+
+/// Does what a person asked for, and draws it.
+pub fn perform(robot: &mut Robot, action: impl Into<Action>) {
+    let ctx = robot.window.ctx.clone();
+    robot.window.state_mut().perform(&ctx, action);
+    robot.window.run_steps(3);
+}
+
+/// A window whose kept runs are in this folder, once it has listed them.
+pub fn open_runs(folder: &Path) -> Robot {
+    let mut robot = Robot::start(Startup { runs: Some(RunStore::at(folder.join("runs"))), ..Startup::default() });
+    robot.until("the list", |app| app.studio.runs.problem.is_none());
+    robot
 }
 
 impl Robot {
@@ -93,6 +109,12 @@ impl Robot {
         self.window.get_by_role_and_label(Role::TextInput, name).type_text(text);
         self.window.step();
         self.window.step();
+    }
+
+    /// Replaces the text of a field, and waits for what comes of it.
+    pub fn set(&mut self, name: &str, text: &str) {
+        self.write(name, text);
+        self.settle();
     }
 
     pub fn value(&self, name: &str) -> String {

@@ -82,8 +82,7 @@ fn data_that_cannot_be_read_says_what_to_do_and_keeps_the_old_samples() {
     perform(&mut robot, UiCommand::Undo);
     robot.settle();
     robot.until("the digits again", |app| app.studio.samples.is_current);
-    robot.write("L2 units", "4");
-    robot.settle();
+    robot.set("L2 units", "4");
     robot.until("the misfit", |app| app.studio.samples.view.as_ref().is_some_and(|v| v.misfit.is_some()));
     robot.window.step();
     assert!(robot.sees("does not fit the network") && robot.sees("sample 0, 0, training"));
@@ -176,8 +175,7 @@ fn predictions_follow_the_run_and_a_cell_shows_its_samples() {
 fn the_boundary_is_asked_for_while_the_run_goes_on() {
     let mut robot = Robot::open(Some("spirals"));
     show(&mut robot, Tab::Predictions);
-    robot.write("steps", "100000000");
-    robot.settle();
+    robot.set("steps", "100000000");
     robot.press("Train");
     robot.until("a boundary", |app| app.studio.predictions.view.as_ref().is_some_and(|v| v.plane.is_some()));
     let first = robot.app().studio.predictions.view.as_ref().map_or(0, |v| v.step);
@@ -227,8 +225,7 @@ fn a_proof_names_what_it_verified_and_turns_stale() {
     robot.until("four checks", |app| !app.studio.proofs.is_running() && app.studio.proofs.proved.len() == 4);
     robot.window.step();
     assert!(robot.sees("buffers compared"));
-    robot.write("L0 units", "32");
-    robot.settle();
+    robot.set("L0 units", "32");
     assert!(robot.sees("edited since") && robot.sees("stale, of revision"));
 }
 
@@ -270,8 +267,7 @@ fn what_metrics_cost_is_measured_before_a_run() {
     assert!(
         (robot.sees("% of a step") || robot.sees("no measurable cost")) && robot.app().studio.training.state.is_none()
     );
-    robot.write("L0 units", "32");
-    robot.settle();
+    robot.set("L0 units", "32");
     assert!(robot.sees("Measure what they cost"), "prices of another network are not shown");
 }
 
@@ -293,8 +289,7 @@ fn a_long_stress_is_cancelled() {
 fn a_broken_network_is_not_proved() {
     let mut robot = Robot::open(None);
     show(&mut robot, Tab::Verify);
-    robot.write("L1 rate", "1.5");
-    robot.settle();
+    robot.set("L1 rate", "1.5");
     assert!(robot.sees("Fix the network to prove its step"));
     perform(&mut robot, UiCommand::Prove(None));
     assert!(!robot.app().studio.proofs.is_running());
@@ -356,8 +351,7 @@ fn layers_have_curves_and_plots_are_hidden_and_freed() {
 #[test]
 fn a_run_without_update_metrics_shows_no_updates() {
     let mut robot = Robot::open(None);
-    robot.write("steps", "20");
-    robot.settle();
+    robot.set("steps", "20");
     robot.window.get_by_label("Updates and gradient norm").click();
     robot.window.step();
     robot.window.step();

@@ -49,16 +49,13 @@ fn a_finished_run_is_made_longer_and_an_edited_one_begins_anew() {
     robot.press("Step");
     robot.until("one step more", |app| state(app) == Some(RunState::Finished) && app.studio.training.done() == 61);
     // More steps are no other network: the run continues to the end that is asked for.
-    robot.write("steps", "75");
-    robot.settle();
+    robot.set("steps", "75");
     assert!(!robot.sees("edited since"));
     robot.press("Train on");
     robot.until("the end asked for", |app| state(app) == Some(RunState::Finished) && app.studio.training.done() == 75);
-    robot.write("steps", "30");
-    robot.settle();
+    robot.set("steps", "30");
     // The network is another now: the old run cannot train it.
-    robot.write("L0 units", "32");
-    robot.settle();
+    robot.set("L0 units", "32");
     robot.press("Train anew");
     robot.until("the end of the other", |app| {
         state(app) == Some(RunState::Finished) && app.studio.training.done() == 30
@@ -71,16 +68,14 @@ fn a_run_that_was_edited_meanwhile_says_so() {
     let mut robot = Robot::open(None);
     robot.key(Modifiers::NONE, Key::F10);
     robot.until("one step", |app| state(app) == Some(RunState::Paused));
-    robot.write("L0 units", "32");
-    robot.settle();
+    robot.set("L0 units", "32");
     assert!(robot.sees("edited since"));
 }
 
 #[test]
 fn a_run_that_cannot_start_says_why() {
     let mut robot = Robot::open(None);
-    robot.write("sample shape", "32");
-    robot.settle();
+    robot.set("sample shape", "32");
     robot.press("Train");
     robot.until("the failure", |app| matches!(state(app), Some(RunState::Failed(_))));
     assert!(robot.sees("does not fit the network"));
@@ -90,8 +85,7 @@ fn a_run_that_cannot_start_says_why() {
 #[test]
 fn the_layer_that_does_not_fit_the_data_is_marked() {
     let mut robot = Robot::open(None);
-    robot.write("L2 units", "7");
-    robot.settle();
+    robot.set("L2 units", "7");
     assert_eq!(robot.app().studio.problems(), 0);
     robot.press("Train");
     robot.until("the failure", |app| matches!(state(app), Some(RunState::Failed(_))));
@@ -101,15 +95,12 @@ fn the_layer_that_does_not_fit_the_data_is_marked() {
     assert_eq!((marked, network.first_problem.as_ref().map(|p| p.number())), (vec!["units"], Some("2".into())));
     assert!(robot.sees("give the last layer 10 units") && robot.sees("expected 0 to 6"));
     // Another network has not shown its mistakes, and the old one has.
-    robot.write("L2 units", "10");
-    robot.settle();
+    robot.set("L2 units", "10");
     assert_eq!(robot.app().studio.problems(), 0);
-    robot.write("L2 units", "7");
-    robot.settle();
+    robot.set("L2 units", "7");
     assert_eq!(robot.app().studio.problems(), 1);
     // Whoever looks at the data sees the same without a run.
-    robot.write("L2 units", "8");
-    robot.settle();
+    robot.set("L2 units", "8");
     let ctx = robot.window.ctx.clone();
     robot.window.state_mut().perform(&ctx, UiCommand::ShowTab(Tab::Data));
     robot.until("the misfit", |app| app.studio.problems() == 1);
@@ -121,8 +112,7 @@ fn a_run_that_cannot_be_prepared_is_told_wherever_train_was_pressed() {
     let mut robot = Robot::open(None);
     let ctx = robot.window.ctx.clone();
     robot.window.state_mut().perform(&ctx, UiCommand::ShowTab(Tab::Arena));
-    robot.write("L0 units", "4000000000");
-    robot.settle();
+    robot.set("L0 units", "4000000000");
     robot.press("Train");
     robot.until("the refusal", |app| matches!(app.studio.training.state, Some(RunState::Failed(_))));
     robot.window.run_steps(2);
@@ -144,8 +134,7 @@ fn a_run_that_cannot_be_prepared_leaves_the_curves_of_the_one_before() {
     robot.train_to_the_end(30);
     let first = robot.app().studio.training.history.loss.raw.values().to_vec();
     let own = robot.value("sample shape");
-    robot.write("sample shape", "32");
-    robot.settle();
+    robot.set("sample shape", "32");
     robot.press("Train anew");
     robot.until("the failure", |app| matches!(state(app), Some(RunState::Failed(_))));
     robot.window.run_steps(2);
@@ -155,8 +144,7 @@ fn a_run_that_cannot_be_prepared_leaves_the_curves_of_the_one_before() {
     robot.press("Train anew");
     robot.until("the failure", |app| matches!(state(app), Some(RunState::Failed(_))));
     assert_eq!(robot.app().studio.training.done(), 30);
-    robot.write("sample shape", &own);
-    robot.settle();
+    robot.set("sample shape", &own);
     robot.press("Train anew");
     robot.until("the end", |app| state(app) == Some(RunState::Finished));
     assert!(!robot.app().studio.training.shows_previous && robot.app().studio.training.done() == 30);

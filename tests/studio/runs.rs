@@ -1,25 +1,16 @@
 //! Kept runs in the window: trained, listed, compared, exported, deleted, replayed.
 
-use crate::robot::{Memory, Robot};
+use crate::robot::{Memory, Robot, open_runs as open};
 use egui::accesskit::Role;
 use egui_kittest::kittest::{NodeT as _, Queryable as _};
-use std::path::Path;
 use std::sync::atomic::Ordering;
 use stepgraph::studio::commands::{Request, RunsCommand, Tab, UiCommand};
 use stepgraph::studio::{Startup, StudioApp};
 use stepgraph::train::RunState;
 use stepgraph::train::runs::{RunEnd, RunStore};
 
-fn open(folder: &Path) -> Robot {
-    let mut robot = Robot::start(Startup { runs: Some(RunStore::at(folder.join("runs"))), ..Startup::default() });
-    robot.until("the list", |app| app.studio.runs.problem.is_none());
-    robot
-}
-
 fn perform(robot: &mut Robot, command: RunsCommand) {
-    let ctx = robot.window.ctx.clone();
-    robot.window.state_mut().perform(&ctx, UiCommand::Runs(command));
-    robot.window.run_steps(3);
+    crate::robot::perform(robot, UiCommand::Runs(command));
 }
 
 fn request(robot: &mut Robot, request: Request) {
@@ -35,8 +26,7 @@ fn show(robot: &mut Robot, tab: Tab) {
 }
 
 fn train(robot: &mut Robot, steps: &str) {
-    robot.write("steps", steps);
-    robot.settle();
+    robot.set("steps", steps);
     let ctx = robot.window.ctx.clone();
     let before = robot.app().studio.runs.entries.len();
     robot.window.state_mut().perform(&ctx, UiCommand::Reset);
@@ -103,8 +93,7 @@ fn runs_are_kept_compared_named_and_pinned() {
     train(&mut robot, "40");
     // What is kept is not lost: nothing asks about weights.
     assert!(!robot.app().studio.training.has_unsaved_weights());
-    robot.write("L0 units", "32");
-    robot.settle();
+    robot.set("L0 units", "32");
     train(&mut robot, "25");
     show(&mut robot, Tab::Runs);
     let newest = ids(robot.app())[0].clone();
@@ -269,8 +258,7 @@ fn a_capsule_is_made_and_replayed_to_the_bit() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("net.capsule");
     let mut robot = open(folder.path());
-    robot.write("steps", "15");
-    robot.settle();
+    robot.set("steps", "15");
     request(&mut robot, Request::MakeCapsule { path: path.clone(), replace: false });
     robot.until("the capsule", |_| path.exists());
     robot.until("the end of the making", |app| app.studio.runs.service.as_ref().is_some_and(|d| !d.is_busy()));
@@ -290,8 +278,7 @@ fn a_capsule_that_is_cancelled_leaves_no_file() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("net.capsule");
     let mut robot = open(folder.path());
-    robot.write("steps", "100000000");
-    robot.settle();
+    robot.set("steps", "100000000");
     request(&mut robot, Request::MakeCapsule { path: path.clone(), replace: false });
     let capsule =
         |app: &StudioApp| app.studio.runs.service.as_ref().map(|d| (d.is_busy(), d.progress.load(Ordering::Relaxed)));
@@ -303,8 +290,7 @@ fn a_capsule_that_is_cancelled_leaves_no_file() {
     assert!(!notice.is_error && notice.text.contains("No capsule was written to"), "{}", notice.text);
     assert!(!path.exists());
     // The next one is made as if there had been none before.
-    robot.write("steps", "15");
-    robot.settle();
+    robot.set("steps", "15");
     request(&mut robot, Request::MakeCapsule { path: path.clone(), replace: false });
     robot.until("the capsule", |_| path.exists());
 }

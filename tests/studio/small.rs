@@ -86,8 +86,7 @@ fn held_out_points_stand_at_multiples_of_a_round_number() {
 #[test]
 fn nothing_in_the_top_bar_stands_over_another_thing() {
     let mut robot = Robot::open(None);
-    robot.write("steps", "100000000");
-    robot.settle();
+    robot.set("steps", "100000000");
     let check = |robot: &Robot, when: &str| {
         let mut found: Vec<(String, egui::Rect)> = Vec::new();
         for node in robot.window.query_all(egui_kittest::kittest::By::new()) {

@@ -191,14 +191,11 @@ impl LayerType for Conv1d {
 
 #[cfg(test)]
 mod tests {
-    use crate::model::{Checked, check, read_preset};
+    use crate::model::checked_network;
+    use crate::model::{Checked, read_preset};
 
     fn checked(input: &str, layers: &str) -> Checked {
-        let text = format!(
-            r#"{{"version": 1, "name": "t", "input": {{{input}, "batch": 2}}, "layers": [{layers}],
-            "loss": {{"type": "mse"}}, "optimizer": {{"type": "sgd", "lr": 0.1}}}}"#
-        );
-        check(&read_preset(&text).unwrap())
+        checked_network(&format!("{input}, \"batch\": 2"), layers, "mse")
     }
 
     /// The outputs of all layers.

@@ -4,8 +4,9 @@ use super::{LayerKind, LayerSpec, LayerType};
 use crate::model::choose::{Choice, Choose};
 use crate::model::choose_field::{check_evaluation, choose_field, evaluate_field};
 use crate::model::draw::Draw;
-use crate::model::infer::{Infer, Join};
+use crate::model::infer::Join;
 use crate::model::mistakes::FieldChecks;
+use crate::model::one_list::one_list;
 use crate::model::path::ListField;
 use crate::model::schema::FieldSpec;
 use crate::tensor::Shape;
@@ -50,22 +51,12 @@ impl LayerType for EarlyExit {
         check_evaluation(self.evaluate, true, (1, WHAT), fields);
     }
 
-    fn infer(&self, _cx: &mut Infer<'_>) -> Option<Shape> {
-        unreachable!("the checker goes through the layers inside")
-    }
-
     fn join(&self, cx: &mut Join<'_>) -> Option<Shape> {
         // What is behind it takes what it takes; the checker compares the head's output with the network's.
         cx.input.cloned()
     }
 
-    fn lists(&self) -> Vec<&Vec<LayerSpec>> {
-        vec![&self.layers]
-    }
-
-    fn lists_mut(&mut self) -> Vec<&mut Vec<LayerSpec>> {
-        vec![&mut self.layers]
-    }
+    one_list!();
 
     fn must_keep_shape(&self) -> bool {
         true

@@ -4,8 +4,8 @@ use super::{LayerKind, LayerSpec, LayerType};
 use crate::model::choose::{Choice, Choose};
 use crate::model::choose_field::{check_evaluation, choose_field, evaluate_field};
 use crate::model::draw::Draw;
-use crate::model::infer::Infer;
 use crate::model::mistakes::FieldChecks;
+use crate::model::one_list::one_list;
 use crate::model::path::ListField;
 use crate::model::schema::{FieldSpec, lens};
 use crate::tensor::Shape;
@@ -46,17 +46,7 @@ impl LayerType for Repeat {
         Self { times, layers: Vec::new(), choose: None, evaluate: None }
     }
 
-    fn infer(&self, _cx: &mut Infer<'_>) -> Option<Shape> {
-        unreachable!("the checker goes through the layers inside")
-    }
-
-    fn lists(&self) -> Vec<&Vec<LayerSpec>> {
-        vec![&self.layers]
-    }
-
-    fn lists_mut(&mut self) -> Vec<&mut Vec<LayerSpec>> {
-        vec![&mut self.layers]
-    }
+    one_list!();
 
     fn times(&self) -> Option<usize> {
         Some(self.times)

@@ -5,11 +5,10 @@ use crate::model::choose::{Choice, Choose};
 use crate::model::choose_field::{check_evaluation, choose_field, evaluate_field};
 use crate::model::draw::Draw;
 use crate::model::field_value::FieldValue;
-use crate::model::infer::Infer;
 use crate::model::mistakes::FieldChecks;
+use crate::model::one_list::one_list;
 use crate::model::path::ListField;
 use crate::model::schema::{FieldSpec, Range, lens};
-use crate::tensor::Shape;
 use std::ops::Bound;
 
 /// `x + f(x)`; `x` alone in steps that choose 0. With `keep` below 1, `x + f(x) / keep` in training with that
@@ -60,17 +59,7 @@ impl LayerType for Residual {
         check_evaluation(self.evaluate, self.choose.is_some() || self.keep != 1.0, (1, WHAT), fields);
     }
 
-    fn infer(&self, _cx: &mut Infer<'_>) -> Option<Shape> {
-        unreachable!("the checker goes through the layers inside")
-    }
-
-    fn lists(&self) -> Vec<&Vec<LayerSpec>> {
-        vec![&self.layers]
-    }
-
-    fn lists_mut(&mut self) -> Vec<&mut Vec<LayerSpec>> {
-        vec![&mut self.layers]
-    }
+    one_list!();
 
     fn must_keep_shape(&self) -> bool {
         true

@@ -143,6 +143,12 @@ impl UiCommand {
                 None,
                 "Times steps op by op and replayed in turn, and puts everything back",
             ),
+            Self::CompareRecording(_) => Info::new(
+                "Compare recording",
+                icons::TRAIN,
+                None,
+                "Shows what the steps of two recordings have different",
+            ),
             Self::MeasurePrices => Info::new(
                 "Measure what metrics cost",
                 icons::LIVE,

@@ -34,6 +34,7 @@ pub mod series;
 pub mod status;
 pub mod step_graph;
 pub mod text_samples;
+pub mod totals;
 pub mod tour;
 pub mod transport;
 pub mod values;

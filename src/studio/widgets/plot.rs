@@ -71,18 +71,12 @@ impl PlotView {
     }
 }
 
-/// Held-out points up to this number are marked.
-const MARKED: usize = 40;
 /// The least width of the vertical axis, in points.
 const Y_AXIS: f32 = 52.0;
 /// The height of the step axis, in points, at least.
 const X_AXIS: f32 = 18.0;
 /// The room for a mark of the step axis with its label: below it, labels fade.
 const STEP_MARK: f32 = 84.0;
-/// Points that the curves of all layers have together, at most about.
-const LAYER_POINTS: usize = 12_000;
-/// Layers whose values are listed at the pointer.
-const LISTED: usize = 12;
 
 impl PlotSpec<'_> {
     /// Draws the curve of the baseline between two steps, where there is one.
@@ -95,6 +89,10 @@ impl PlotSpec<'_> {
 
     /// Draws the curves between two steps.
     fn lines<'b>(&self, plot: &mut egui_plot::PlotUi<'b>, from: f64, to: f64, pixels: usize, c: &theme::Colors) {
+        /// Held-out points up to this number are marked.
+        const MARKED: usize = 40;
+        /// Points that the curves of all layers have together, at most about.
+        const LAYER_POINTS: usize = 12_000;
         let log = self.log;
         let shown = |points: Vec<[f64; 2]>| -> PlotPoints<'b> {
             points.into_iter().filter(|p| p[1].is_finite()).map(|[x, y]| [x, scale(log, y)]).collect()
@@ -150,6 +148,8 @@ impl PlotSpec<'_> {
 
 /// The values of a plot at a step, a line each.
 fn listed(spec: &PlotSpec<'_>, step: f64) -> String {
+    /// Layers whose values are listed at the pointer.
+    const LISTED: usize = 12;
     let values = spec.values_at(Some(step));
     let mut lines: Vec<String> =
         values.iter().take(LISTED).map(|(name, v)| format!("{name} {}", (spec.value)(*v))).collect();
