@@ -19,7 +19,7 @@ fn recordings_are_told_apart_by_their_paths() {
     robot.train_to_the_end(60);
     perform(&mut robot, UiCommand::ShowTab(Tab::Recordings));
     robot.until("the recordings", |app| {
-        app.studio.training.recordings.as_ref().is_some_and(|seen| seen.recordings.len() > 3)
+        app.studio.training.recordings.seen.as_ref().is_some_and(|seen| seen.recordings.len() > 3)
     });
     robot.window.run_steps(2);
     for told in [
