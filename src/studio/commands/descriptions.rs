@@ -143,12 +143,6 @@ impl UiCommand {
                 None,
                 "Times steps op by op and replayed in turn, and puts everything back",
             ),
-            Self::CompareRecording(_) => Info::new(
-                "Compare recording",
-                icons::TRAIN,
-                None,
-                "Shows what the steps of two recordings have different",
-            ),
             Self::MeasurePrices => Info::new(
                 "Measure what metrics cost",
                 icons::LIVE,
@@ -197,12 +191,12 @@ impl UiCommand {
             Self::ReduceMotion => {
                 Info::new("Reduce motion", icons::PAUSE, None, "Switches the fading of buffers off, or on")
             }
-            other => other.measure_info(),
+            other => other.proof_info(),
         }
     }
 
-    /// What is measured, proved and looked into on request.
-    fn measure_info(&self) -> Info {
+    /// What is proved on request.
+    fn proof_info(&self) -> Info {
         match self {
             Self::Prove(None) => {
                 Info::new("Verify everything", icons::CHECK, None, "Runs every proof on the step of the document")
@@ -217,12 +211,25 @@ impl UiCommand {
             Self::SetReplays(_) => {
                 Info::new("Set replays", icons::CHECK, None, "How often the step is replayed to prove it")
             }
+            other => other.measure_info(),
+        }
+    }
+
+    /// What is measured and looked into on request.
+    fn measure_info(&self) -> Info {
+        match self {
             Self::MeasureOps => Info::new(
                 "Measure operations",
                 icons::RECENT,
                 keys(CTRL, Key::M),
                 "Times every operation on a thread of its own, and what the machine could do at best; takes about a \
                  second",
+            ),
+            Self::CompareRecording(_) => Info::new(
+                "Compare recording",
+                icons::TRAIN,
+                None,
+                "Shows what the steps of two recordings have different",
             ),
             Self::ComparePlans => Info::new(
                 "Compare planners and precisions",

@@ -5,7 +5,6 @@ use crate::studio::commands::Edit;
 use crate::studio::commands::fold::{Fold, FoldCommand};
 use crate::studio::commands::selection::Selection;
 use crate::studio::commands::{CommandQueue, UiCommand};
-use crate::studio::document::fields::value::Field;
 use crate::studio::theme;
 use crate::studio::theme::icons;
 use crate::studio::view_models::format::plain_count;
@@ -167,18 +166,6 @@ fn menu_ui(ui: &mut Ui, card: &Card, label: &str, commands: &mut CommandQueue) {
     });
 }
 
-/// The fields line by line: two beside each other, and how a layer chooses in a line of its own.
-fn lines(fields: &[Field]) -> Vec<&[Field]> {
-    let is_wide = |at: usize| fields.get(at).is_none_or(|field| matches!(field.value, FieldValue::Choose(_)));
-    let (mut out, mut at) = (Vec::with_capacity(fields.len()), 0);
-    while at < fields.len() {
-        let count = if is_wide(at) || is_wide(at + 1) { 1 } else { 2 };
-        out.push(&fields[at..at + count]);
-        at += count;
-    }
-    out
-}
-
 /// Letters of a name that has room before its editor.
 const SHORT_NAME: usize = 10;
 
@@ -193,7 +180,7 @@ fn fields_ui(ui: &mut Ui, card: &Card, entered: bool, drafts: &mut Drafts, comma
     let gap = 12.0;
     let whole = ui.available_width();
     let half = ((whole - gap) / 2.0).floor();
-    for pair in lines(&card.fields) {
+    for pair in card.field_lines() {
         ui.horizontal_top(|ui| {
             ui.spacing_mut().item_spacing.x = gap;
             for field in pair {

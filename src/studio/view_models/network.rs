@@ -41,6 +41,20 @@ pub struct Card {
 }
 
 impl Card {
+    /// The fields line by line: two beside each other, and how a layer chooses in a line of its own.
+    #[must_use]
+    pub fn field_lines(&self) -> Vec<&[Field]> {
+        let fields = &self.fields;
+        let is_wide = |at: usize| fields.get(at).is_none_or(|field| matches!(field.value, FieldValue::Choose(_)));
+        let (mut out, mut at) = (Vec::with_capacity(fields.len()), 0);
+        while at < fields.len() {
+            let count = if is_wide(at) || is_wide(at + 1) { 1 } else { 2 };
+            out.push(&fields[at..at + count]);
+            at += count;
+        }
+        out
+    }
+
     /// The place in the network, such as `1.0`.
     #[must_use]
     pub fn number(&self) -> String {
