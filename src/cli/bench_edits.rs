@@ -71,8 +71,7 @@ impl Edits {
             let started = Instant::now();
             // What the window does: the network before it is gone when the next one is made.
             drop(last);
-            let us = |more: f64| started.elapsed().as_secs_f64() * 1e6 - more;
-            let dropped = us(0.0);
+            let dropped = started.elapsed().as_secs_f64() * 1e6;
             let (session, took) = first_step(&changed, prepare)?;
             let ready = session.ready_times().clone();
             edits.push(Edit { place: place.pointer.clone(), from, to, us: dropped + took, ready });
@@ -113,7 +112,7 @@ impl Edits {
 
 /// A session of the document, which is read and checked as one that a person changed.
 fn prepare(found: &Loaded, args: &BenchArgs, target: &Target, document: &Value) -> anyhow::Result<Session> {
-    let preset = read_value(document).map_err(|rejected| wrong(rejected.to_string()))?;
+    let preset = read_value(document).map_err(TrainError::Preset)?;
     let threads = super::device::threads(args.threads, &found.model).count;
     let data = if preset.data.is_some() { DataChoice::Preset } else { DataChoice::Resident };
     let machine = Some(target.clone());
@@ -127,7 +126,7 @@ fn first_step(document: &Value, prepare: impl Fn(&Value) -> anyhow::Result<Sessi
     let started = Instant::now();
     let mut session = prepare(document)?;
     session.step()?;
-    session.step_mut().0.synchronize().map_err(TrainError::from)?;
+    session.step_mut().0.synchronize()?;
     Ok((session, started.elapsed().as_secs_f64() * 1e6))
 }
 
@@ -179,14 +178,13 @@ mod tests {
 
     #[test]
     fn sizes_that_targets_do_not_fix_may_be_changed() {
-        let text = r#"{"version": 1, "name": "t", "input": {"shape": [8, 8, 1], "batch": 32}, "layers": [
-            {"type": "residual", "layers": [{"type": "conv2d", "filters": 4, "kernel": [3, 3], "padding": "same"}],
-             "shortcut": [{"type": "conv2d", "filters": 4, "kernel": [1, 1]}]},
+        let text = r#"{"version": 1, "name": "t", "input": {"shape": [4, 8, 8], "batch": 32}, "layers": [
+            {"type": "residual", "layers": [{"type": "conv2d", "filters": 4, "kernel": 3, "padding": "same"}]},
             {"type": "flatten"}, {"type": "dense", "units": 100}, {"type": "dense", "units": 10}],
             "loss": {"type": "softmax_cross_entropy"}, "optimizer": {"type": "sgd", "lr": 0.1}}"#;
         let document: Value = serde_json::from_str(&write_preset(&read_preset(text).unwrap())).unwrap();
         let found: Vec<(String, u64)> = changeable(&document).into_iter().map(|p| (p.pointer, p.value)).collect();
-        // Both paths of the block have as many filters.
+        // The block gives the shape that it takes.
         assert_eq!(found, [("/layers/2/units".to_owned(), 100), ("/input/batch".to_owned(), 32)]);
     }
 }

@@ -46,6 +46,9 @@ const ROW_NORM: &str = "type, whether rows are centred, threads, vectors, classe
 const ROWS: &str = "type, vectors";
 /// What general members of functions of an output and its target are compiled for.
 const POINTS: &str = "type, function, threads, loads under way";
+/// What general members of poolings are compiled for, and what they read.
+const WINDOW: &str = "type, window, stride, padding, vectors";
+const IMAGES: &[&str] = &["samples", "rows", "columns", "channels", "rows of the output", "columns of the output"];
 
 /// All of them.
 pub const FAMILIES: [KernelFamily; 84] = [
@@ -68,12 +71,17 @@ pub const FAMILIES: [KernelFamily; 84] = [
     family(Norm, "LayerNorm", ROW_NORM, &["rows", "columns", "epsilon"]),
     family(Norm, "LayerNormBwd", ROW_NORM, &["rows", "columns", "rows of a chunk"]),
     family(Norm, "LayerNormBwdApart", ROW_NORM, &["rows", "columns"]),
-    family(Pool, "MaxPool", SIZES, &[]),
-    family(Pool, "MaxPoolBwd", SIZES, &[]),
-    family(Pool, "AvgPool", SIZES, &[]),
-    family(Pool, "AvgPoolBwd", SIZES, &[]),
-    family(Pool, "GlobalAvgPool", SIZES, &[]),
-    family(Pool, "GlobalAvgPoolBwd", SIZES, &[]),
+    family(Pool, "MaxPool", WINDOW, IMAGES),
+    family(Pool, "MaxPoolBwd", WINDOW, IMAGES),
+    family(Pool, "AvgPool", WINDOW, IMAGES),
+    family(Pool, "AvgPoolBwd", WINDOW, IMAGES),
+    family(
+        Pool,
+        "GlobalAvgPool",
+        "type, one phase or two, lanes, vectors",
+        &["samples", "pixels", "channels", "chunks"],
+    ),
+    family(Pool, "GlobalAvgPoolBwd", "type, two classes of size, vectors", &["samples", "pixels", "channels"]),
     family(Elementwise, "Fill", ARRAY, &["length"]),
     family(Elementwise, "Copy", ARRAY, &["length"]),
     family(Elementwise, "Cast", ARRAY, &["length"]),

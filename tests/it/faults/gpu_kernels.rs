@@ -260,7 +260,7 @@ fn pools_and_convolutions() -> Vec<KernelFault> {
         twin("a whole image's mean lacks a pixel", [POOL, "if (pixel < end) {", "if (pixel + 1 < end) {"], &[IMAGES]),
         twin(
             "the gradient of a whole image's mean is a sum's",
-            [POOL, "narrow<T>(to_float(v[i].v[j]) * (1.0f / HW))", "narrow<T>(to_float(v[i].v[j]))"],
+            [POOL, "narrow<T>(to_float(v[i].v[j]) * (1.0f / (float)hw))", "narrow<T>(to_float(v[i].v[j]))"],
             &[IMAGES],
         ),
         twin("padding is one too few", [CONV, "axis.origin = -P,", "axis.origin = 1 - P,"], &[IMAGES]),
