@@ -1,19 +1,19 @@
 //! `stepgraph bench --edits`: how long it takes from a change of one size of a network until its first replayed step.
 //!
-//! The preset trains first, so that everything that changes share is there. Each change is made to the preset as it is,
-//! gives a size that was not there before, and counts from the document on: it is read, checked, compiled, recorded,
-//! and makes one step on the preset's data where it names some, otherwise on one random batch.
+//! The preset trains first, so that everything that changes share is there. Each change makes one
+//! size of the network before it a little larger, so that it was not there before: the network is checked, compiled, recorded, and makes one step on the
+//! preset's data where it names some, otherwise on one random batch. Where kernels are general, those for small changes
+//! are compiled before each change, as the window does while nobody waits for them.
 
 use super::args::BenchArgs;
 use super::error::wrong;
 use super::output::{self, Distribution};
 use super::presets::Loaded;
 use crate::exec::ReadyTimes;
-use crate::model::{check, read_value, write_preset};
+use crate::model::{Preset, Sizes};
 use crate::select::Target;
-use crate::train::{DataChoice, Session, SessionSpec, TrainError};
+use crate::train::{DataChoice, Session, SessionSpec, compile_for_edits};
 use serde::Serialize;
-use serde_json::Value;
 use std::time::Instant;
 
 /// What `--json` prints for a preset.
@@ -37,6 +37,8 @@ struct Edit {
     from: u64,
     to: u64,
     us: f64,
+    /// Kernels that were compiled for small changes before it, while nobody waited.
+    ahead: usize,
     /// The stages until the step could be made.
     ready: ReadyTimes,
 }
@@ -52,30 +54,28 @@ impl Edits {
         (target, device): (&Target, &str),
         count: u64,
     ) -> anyhow::Result<Self> {
-        let document: Value = serde_json::from_str(&write_preset(&found.preset))?;
-        let places = changeable(&document);
-        if places.is_empty() {
+        if Sizes::of(&found.preset).places.is_empty() {
             let name = &found.preset.name;
             return Err(wrong(format!("{name} has no units, filters or batch that --edits could change")));
         }
-        let prepare = |document: &Value| prepare(found, args, target, document);
-        let (mut last, first_us) = first_step(&document, prepare)?;
+        let (mut last, first_us) = first_step(found, args, target, found.preset.clone())?;
+        let mut before = found.preset.clone();
         let mut edits = Vec::new();
         for number in 0..count {
-            let place = &places[(number % places.len() as u64) as usize];
-            let (from, to) = (place.value, place.value + 1 + number / places.len() as u64);
-            let mut changed = document.clone();
-            if let Some(value) = changed.pointer_mut(&place.pointer) {
-                *value = to.into();
-            }
+            let sizes = Sizes::of(&before);
+            let Some(place) = sizes.places.get((number % sizes.places.len().max(1) as u64) as usize) else { break };
+            // Sizes that are odd and even, and multiples of what vectors hold.
+            let (from, to) = (place.value, place.value + 1 + 5 * number % 11);
+            let Some(changed) = sizes.changed(place, to) else { continue };
+            let ahead = compile_for_edits(&before, target, || true);
             let started = Instant::now();
             // What the window does: the network before it is gone when the next one is made.
             drop(last);
             let dropped = started.elapsed().as_secs_f64() * 1e6;
-            let (session, took) = first_step(&changed, prepare)?;
+            let (session, took) = first_step(found, args, target, changed.clone())?;
             let ready = session.ready_times().clone();
-            edits.push(Edit { place: place.pointer.clone(), from, to, us: dropped + took, ready });
-            last = session;
+            edits.push(Edit { place: place.pointer.clone(), from, to, us: dropped + took, ahead, ready });
+            (last, before) = (session, changed);
         }
         let mut times: Vec<f64> = edits.iter().map(|edit| edit.us).collect();
         Ok(Self {
@@ -110,81 +110,16 @@ impl Edits {
     }
 }
 
-/// A session of the document, which is read and checked as one that a person changed.
-fn prepare(found: &Loaded, args: &BenchArgs, target: &Target, document: &Value) -> anyhow::Result<Session> {
-    let preset = read_value(document).map_err(TrainError::Preset)?;
+/// A session of a network after its first step, and the microseconds until then.
+fn first_step(found: &Loaded, args: &BenchArgs, target: &Target, preset: Preset) -> anyhow::Result<(Session, f64)> {
+    let started = Instant::now();
     let threads = super::device::threads(args.threads, &found.model).count;
     let data = if preset.data.is_some() { DataChoice::Preset } else { DataChoice::Resident };
     let machine = Some(target.clone());
     let tuning = super::device::tuning(target);
     let spec = SessionSpec { threads, machine, data, tuning, ..SessionSpec::new(preset, found.base.clone()) };
-    Ok(Session::prepare(&spec)?)
-}
-
-/// A session after its first step, and the microseconds until then.
-fn first_step(document: &Value, prepare: impl Fn(&Value) -> anyhow::Result<Session>) -> anyhow::Result<(Session, f64)> {
-    let started = Instant::now();
-    let mut session = prepare(document)?;
+    let mut session = Session::prepare(&spec)?;
     session.step()?;
     session.step_mut().0.synchronize()?;
     Ok((session, started.elapsed().as_secs_f64() * 1e6))
-}
-
-/// A size that may be changed.
-struct Place {
-    pointer: String,
-    value: u64,
-}
-
-/// The units and filters of all layers but the last one with such a number, which the targets ask for; then the batch.
-/// A size that the checker refuses to grow is left out.
-fn changeable(document: &Value) -> Vec<Place> {
-    let mut places = Vec::new();
-    collect(&document["layers"], "/layers", &mut places);
-    places.pop();
-    collect(&document["input"], "/input", &mut places);
-    let grows = |place: &Place| {
-        let mut changed = document.clone();
-        let Some(value) = changed.pointer_mut(&place.pointer) else { return false };
-        *value = (place.value + 1).into();
-        read_value(&changed).is_ok_and(|preset| check(&preset).model.is_some())
-    };
-    places.retain(grows);
-    places
-}
-
-/// The sizes in a part of a document.
-fn collect(part: &Value, pointer: &str, places: &mut Vec<Place>) {
-    match part {
-        Value::Object(fields) => {
-            for (name, field) in fields {
-                match field.as_u64().filter(|_| matches!(&name[..], "units" | "filters" | "batch")) {
-                    Some(value) => places.push(Place { pointer: format!("{pointer}/{name}"), value }),
-                    None => collect(field, &format!("{pointer}/{name}"), places),
-                }
-            }
-        }
-        Value::Array(items) => {
-            items.iter().enumerate().for_each(|(index, item)| collect(item, &format!("{pointer}/{index}"), places));
-        }
-        _ => {}
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::model::read_preset;
-
-    #[test]
-    fn sizes_that_targets_do_not_fix_may_be_changed() {
-        let text = r#"{"version": 1, "name": "t", "input": {"shape": [4, 8, 8], "batch": 32}, "layers": [
-            {"type": "residual", "layers": [{"type": "conv2d", "filters": 4, "kernel": 3, "padding": "same"}]},
-            {"type": "flatten"}, {"type": "dense", "units": 100}, {"type": "dense", "units": 10}],
-            "loss": {"type": "softmax_cross_entropy"}, "optimizer": {"type": "sgd", "lr": 0.1}}"#;
-        let document: Value = serde_json::from_str(&write_preset(&read_preset(text).unwrap())).unwrap();
-        let found: Vec<(String, u64)> = changeable(&document).into_iter().map(|p| (p.pointer, p.value)).collect();
-        // The block gives the shape that it takes.
-        assert_eq!(found, [("/layers/2/units".to_owned(), 100), ("/input/batch".to_owned(), 32)]);
-    }
 }

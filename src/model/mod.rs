@@ -45,6 +45,7 @@ mod sample;
 mod schedule;
 pub mod schema;
 mod settings;
+mod sizes;
 mod sources;
 mod spec;
 mod ties;
@@ -80,6 +81,7 @@ pub use rng::Rng;
 #[cfg(test)]
 pub(crate) use sample::checked_network;
 pub use schedule::{Schedule, ScheduleKind};
+pub use sizes::Sizes;
 pub use spec::Fields;
 pub use update::{Decay, UpdateSpec};
 pub use write::write_preset;

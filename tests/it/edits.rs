@@ -1,18 +1,19 @@
-//! What a change of one size leaves to the compiler of kernels, as plans for a GPU say.
+//! What changes of a network's sizes leave to the compiler of kernels, as plans for a GPU say.
 
-use serde_json::Value;
 use std::collections::BTreeSet;
 use stepgraph::compile::{CpuOnly, Options, compile};
-use stepgraph::model::{BUNDLED, Model, check, read_preset, read_value, write_preset};
+use stepgraph::model::{BUNDLED, Preset, Sizes, check, read_preset};
 use stepgraph::ops::{Epilogue, OpKind};
 use stepgraph::select::cuda::{KernelSpec, Real, Route, custom_kernels, epilogue_ops, real_of};
 use stepgraph::select::{CudaFacts, Kernels, Target, Variant};
+use stepgraph::train::after_small_edits;
 
 /// The kernels of a network's training step on an H200, with the passes behind products of libraries.
-fn kernels_of(model: &Model) -> Vec<KernelSpec> {
+fn kernels_of(preset: &Preset) -> Vec<KernelSpec> {
+    let model = check(preset).model.unwrap();
     let target = Target::h200();
     let facts = target.as_cuda().unwrap();
-    let compiled = compile(model, &Options::train(target)).unwrap();
+    let compiled = compile(&model, &Options::train(target)).unwrap();
     let program = &compiled.plan.program;
     let cheapest = |kind: &OpKind, real: Real, facts: &CudaFacts| {
         let all = custom_kernels(kind, real, facts).into_iter();
@@ -34,86 +35,96 @@ fn kernels_of(model: &Model) -> Vec<KernelSpec> {
     found
 }
 
-/// What the compiler is given for kernels, each alone.
-fn compiled(specs: &[KernelSpec], kernels: Kernels) -> BTreeSet<String> {
-    let text = |spec: &KernelSpec| {
-        let spec = spec.clone().of(kernels).compiled();
+/// What the compiler is given for the kernels of a network, each alone.
+fn sources_of(preset: &Preset, kernels: Kernels) -> BTreeSet<String> {
+    let text = |spec: KernelSpec| {
+        let spec = spec.of(kernels).compiled();
         format!("{}\n{}", spec.declarations, spec.ty())
     };
-    specs.iter().map(text).collect()
+    kernels_of(preset).into_iter().map(text).collect()
 }
 
-/// The first number of this name in a document.
-fn first<'a>(value: &'a mut Value, name: &str) -> Option<&'a mut Value> {
-    match value {
-        Value::Object(fields) => {
-            if fields.get(name).is_some_and(Value::is_u64) {
-                return fields.get_mut(name);
-            }
-            fields.iter_mut().find_map(|(_, field)| first(field, name))
+/// Every bundled network that a GPU trains and that is planned quickly.
+fn networks() -> impl Iterator<Item = Preset> {
+    let presets = BUNDLED.iter().map(|bundled| read_preset(bundled.text).unwrap());
+    presets.filter(|preset| {
+        let model = check(preset).model.unwrap();
+        CpuOnly::of(&model).is_none() && model.trained_len() <= 2_000_000
+    })
+}
+
+/// The network after changes of its first size of a name, one after the other: by numbers of all remainders, each of
+/// which is larger than what is compiled ahead. Nothing where it has none, or one is a mistake.
+fn changes(preset: &Preset, name: &str, count: u64) -> Option<Vec<Preset>> {
+    let sizes = Sizes::of(preset);
+    let place = sizes.places.iter().find(|place| place.pointer.ends_with(name))?;
+    (0..count).map(|number| sizes.changed(place, place.value + 9 + 7 * number)).collect()
+}
+
+/// How many kernels the compiler is given for the networks, one after the other, while a person waits: what is neither
+/// a kernel of a network before nor, where `is_ahead`, one of a small change of these.
+fn waited_for(first: &Preset, networks: &[Preset], kernels: Kernels, is_ahead: bool) -> usize {
+    let mut known = BTreeSet::new();
+    let mut count = 0;
+    for (number, preset) in [first].into_iter().chain(networks).enumerate() {
+        let sources = sources_of(preset, kernels);
+        if number > 0 {
+            count += sources.difference(&known).count();
         }
-        Value::Array(items) => items.iter_mut().find_map(|item| first(item, name)),
-        _ => None,
-    }
-}
-
-/// The network with this much more in the first size of a name; nothing where it has none, or that is a mistake.
-fn grown(document: &Value, name: &str, by: u64) -> Option<Model> {
-    let mut document = document.clone();
-    let part = if name == "batch" { "input" } else { "layers" };
-    let size = first(&mut document[part], name)?;
-    *size = (size.as_u64()? + by).into();
-    check(&read_value(&document).ok()?).model
-}
-
-/// How many kernels the compiler is given for each network after the one before it, beyond those of all before.
-fn counts(networks: &[Vec<KernelSpec>], kernels: Kernels) -> Vec<usize> {
-    let mut known = compiled(&networks[0], kernels);
-    let mut count = |after: &Vec<KernelSpec>| {
-        let before = known.len();
-        known.extend(compiled(after, kernels));
-        known.len() - before
-    };
-    networks[1..].iter().map(&mut count).collect()
-}
-
-/// A sum over the halves of a sequence, as text.
-fn halves(counts: &[usize]) -> String {
-    let (first, last) = counts.split_at(counts.len() / 2);
-    format!("{} + {}", first.iter().sum::<usize>(), last.iter().sum::<usize>())
-}
-
-/// Every bundled network with sizes that grow by one, [`EDITS`] times one after the other: kernels that the compiler is
-/// given in the first and in the second half of these, where all are specialised, and where general ones are taken.
-/// Kernels are counted one by one, of one training step.
-#[test]
-fn changes_of_one_size_leave_fewer_and_fewer_general_kernels_to_the_compiler() {
-    /// Changes of each size.
-    const EDITS: u64 = 24;
-    let mut out = String::new();
-    for bundled in BUNDLED {
-        let preset = read_preset(bundled.text).unwrap();
-        let model = check(&preset).model.unwrap();
-        // The plans of large networks take long.
-        if CpuOnly::of(&model).is_some() || model.trained_len() > 2_000_000 {
-            continue;
-        }
-        let document: Value = serde_json::from_str(&write_preset(&preset)).unwrap();
-        for name in ["units", "filters", "batch"] {
-            let changed: Option<Vec<Model>> = (1..=EDITS).map(|by| grown(&document, name, by)).collect();
-            let Some(changed) = changed else { continue };
-            let networks: Vec<_> = [&model].into_iter().chain(&changed).map(kernels_of).collect();
-            let [specialised, general] =
-                [Kernels::Specialised, Kernels::General].map(|kernels| counts(&networks, kernels));
-            let (all, some) = (specialised.iter().sum::<usize>(), general.iter().sum::<usize>());
-            assert!(some <= all, "{}, {name}: {some} of {all}", model.name);
-            let line = [halves(&specialised), halves(&general)].join("; ");
-            out.push_str(&format!("{}, {name}: {line}\n", model.name));
+        known.extend(sources);
+        if is_ahead {
+            known.extend(after_small_edits(preset).flat_map(|near| sources_of(&near, kernels)));
         }
     }
-    let path = "tests/data/edits.txt";
+    count
+}
+
+/// Compares a table with the one that is kept, or writes it where that is asked for.
+fn compare(file: &str, found: &str) {
+    let path = format!("tests/data/{file}");
     if std::env::var_os("UPDATE_GOLDENS").is_some() {
-        std::fs::write(path, &out).unwrap();
+        std::fs::write(&path, found).unwrap();
     }
-    assert_eq!(out, std::fs::read_to_string(path).unwrap(), "UPDATE_GOLDENS=1 writes {path} anew");
+    assert_eq!(found, std::fs::read_to_string(&path).unwrap(), "{file}: UPDATE_GOLDENS=1 writes it anew");
+}
+
+/// Kernels for eight changes of a size: specialised ones, and general ones.
+#[test]
+fn changes_of_a_size_leave_few_general_kernels_to_the_compiler() {
+    let mut out = String::new();
+    let mut sums = [0, 0];
+    for preset in networks() {
+        for name in ["/units", "/filters", "/batch"] {
+            let Some(networks) = changes(&preset, name, 8) else { continue };
+            let counts =
+                [Kernels::Specialised, Kernels::General].map(|kernels| waited_for(&preset, &networks, kernels, false));
+            sums.iter_mut().zip(counts).for_each(|(sum, count)| *sum += count);
+            out.push_str(&format!(
+                "{} {}: {} specialised, {} general\n",
+                preset.name,
+                &name[1..],
+                counts[0],
+                counts[1]
+            ));
+        }
+    }
+    out.push_str(&format!("all: {} specialised, {} general\n", sums[0], sums[1]));
+    compare("edits.txt", &out);
+}
+
+/// Where general kernels for small changes were compiled ahead, larger changes find nearly all of theirs.
+#[test]
+fn what_is_compiled_ahead_of_small_changes_is_what_larger_ones_need() {
+    let mut out = String::new();
+    for preset in
+        networks().filter(|preset| ["digits-mlp", "mlp-gelu-layernorm", "digits-cnn"].contains(&&*preset.name))
+    {
+        for name in ["/units", "/filters", "/batch"] {
+            let Some(networks) = changes(&preset, name, 4) else { continue };
+            let counts = [false, true].map(|is_ahead| waited_for(&preset, &networks, Kernels::General, is_ahead));
+            let [alone, ahead] = counts;
+            out.push_str(&format!("{} {}: {alone} general, {ahead} with others ahead\n", preset.name, &name[1..]));
+        }
+    }
+    compare("edits_ahead.txt", &out);
 }

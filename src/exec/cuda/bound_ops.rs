@@ -164,3 +164,16 @@ pub fn prefetch(gpu: &Gpu, ops: &[(&Compiled, usize)]) -> Result<(), ExecError> 
         }
     })
 }
+
+/// Compiles the custom kernels of a step that are not kept yet, one after the other, as long as `goes_on`, and leaves
+/// them on the disk: no module is loaded, so that a step may run and be captured meanwhile. What stands behind products
+/// of libraries is not known before they were asked, and is left out. Gives the number of kernels.
+///
+/// # Errors
+/// Where an operation can be done in no way.
+pub fn compile_ahead(gpu: &Gpu, compiled: &Compiled, goes_on: impl Fn() -> bool) -> Result<usize, ExecError> {
+    let custom = (0..compiled.plan.program.ops.len()).filter(|index| !asks_library(compiled, *index));
+    let custom: Vec<(&Compiled, usize)> = custom.map(|index| (compiled, index)).collect();
+    let sources: Vec<KernelSource> = draft_all(gpu, &custom)?.iter().flat_map(|d| d.sources()).collect();
+    Ok(gpu.compile_ahead(&sources, goes_on))
+}
