@@ -1,9 +1,9 @@
 //! `stepgraph bench --edits`: how long it takes from a change of one size of a network until its first replayed step.
 //!
-//! The preset trains first, so that everything that changes share is there. Each change makes one
-//! size of the network before it a little larger, so that it was not there before: the network is checked, compiled, recorded, and makes one step on the
-//! preset's data where it names some, otherwise on one random batch. Where kernels are general, those for small changes
-//! are compiled before each change, as the window does while nobody waits for them.
+//! The preset trains first, so that everything that changes share is there. Each change makes one size of the network
+//! before it a little larger, so that it was not there before: the network is checked, compiled, recorded, and makes
+//! one step on the preset's data where it names some, otherwise on one random batch. Where kernels are general, those
+//! for small changes are compiled before each change, as the window does while nobody waits for them.
 
 use super::args::BenchArgs;
 use super::error::wrong;

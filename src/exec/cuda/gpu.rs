@@ -165,8 +165,8 @@ impl Gpu {
         self.kernels.get(self.arch(), sources)
     }
 
-    /// Compiles what is neither loaded nor on the disk, and leaves it on the disk, as long as `goes_on`. Gives the number
-    /// of kernels.
+    /// Compiles what is neither loaded nor on the disk, and leaves it on the disk, as long as `goes_on`. Gives the
+    /// number of kernels.
     pub(super) fn compile_ahead(&self, sources: &[KernelSource], goes_on: impl Fn() -> bool) -> usize {
         self.kernels.compile_ahead(self.arch(), sources, goes_on)
     }
