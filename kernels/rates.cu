@@ -65,9 +65,9 @@ template <class Runs, int EACH, int BATCHES> struct GradNorms {
 
 enum ScheduleKind { SCHEDULE_CONSTANT = 0, SCHEDULE_LINEAR = 1, SCHEDULE_COSINE = 2, SCHEDULE_STEP = 3 };
 
-// rates [2 or 3] (float): the rate at the step of `counter`, the decay, and, where SEGMENTS is not zero or BATCHES not
-// one, what gradients are multiplied by. CLIP, LAST and FACTOR are the bits of f64 values. One warp; everything is
-// computed in double and rounded.
+// rates [2 or 3] (float): the rate at the step of `counter`, the decay, and, where CLIP is not zero or BATCHES not one,
+// what gradients are multiplied by; without SEGMENTS their norm is zero. CLIP, LAST and FACTOR are the bits of f64
+// values. One warp; everything is computed in double and rounded.
 template <int KIND, i64 WARMUP, u64 LAST, i64 EVERY, u64 FACTOR, u64 CLIP, int SEGMENTS, int BATCHES>
 struct UpdateRates {
     using Slots = slots::update_rates;
@@ -106,9 +106,9 @@ struct UpdateRates {
         }
         rates[0] = lr;
         rates[1] = hyper[1];
-        if constexpr (SEGMENTS > 0 || BATCHES > 1) {
+        if constexpr (CLIP != 0 || BATCHES > 1) {
             double limit = 1.0;
-            if constexpr (SEGMENTS > 0) limit = number(CLIP) / (sqrt(square) + 1e-6);
+            if constexpr (CLIP != 0) limit = number(CLIP) / (sqrt(square) + 1e-6);
             // A NaN stays one.
             rates[2] = (float)((limit > 1.0 ? 1.0 : limit) / BATCHES);
         }

@@ -1,6 +1,7 @@
 //! Batches that a file holds: read, and compared with what the network takes.
 
 use super::batch_shape::BatchShape;
+use super::lone_samples::without_statistics;
 use super::{TensorFile, TrainError};
 use crate::data::Samples;
 use crate::model::{Content, Model, NamedInput, Targets};
@@ -115,6 +116,13 @@ impl BatchFile<'_> {
     fn shapes(&self, count: usize) -> Result<Option<Vec<BatchShape>>, TrainError> {
         let model = self.model;
         let rows = self.used("batch.rows", count, model.batch, "samples")?;
+        if let Some(at) = rows.iter().flatten().position(|rows| *rows == 1)
+            && let Some(layer) = without_statistics(model)
+        {
+            let message =
+                format!("batch.rows holds 1 in batch {at}: {} has no variance of a single value", layer.label());
+            return Err(TrainError::file(self.path, message, "give batches of 2 samples or more"));
+        }
         let lengths = match (self.file.get("batch.length"), model.length()) {
             (Some(_), None) => {
                 let message = "has batch.length, and the network has no sequences of one length".to_owned();

@@ -23,6 +23,7 @@ mod inside;
 mod kept_state;
 mod launches;
 mod loaded_data;
+mod lone_samples;
 mod memory_needs;
 mod messages;
 mod moved;

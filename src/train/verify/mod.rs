@@ -288,6 +288,39 @@ mod tests {
         assert!(matches!(ended, Err(TrainError::Cancelled)));
     }
 
+    /// A step that trains nothing has the rate of its schedule and no gradient to be clipped; and the network on the
+    /// path of its evaluations may leave out what every step runs.
+    #[test]
+    fn runs_of_paths_that_train_nothing_or_always_exit_are_right() {
+        let text = |layers: &str, train: &str, optimizer: &str| {
+            format!(
+                r#"{{"name": "n", "input": {{"shape": [2], "batch": 1}}, "layers": [{layers}], "loss": {{"type": "mse"}},
+                "optimizer": {{{optimizer}}}, "train": {{{train}}}, "data": {{"type": "regression", "samples": 24,
+                "held_out": 0.25, "noise": 0.1}}}}"#
+            )
+        };
+        const EXIT: &str = r#""type": "early_exit", "layers": [{"type": "dense", "units": 2}]"#;
+        let by_chance = format!(r#"{{{EXIT}, "choose": {{"by": "random", "weights": [0.5, 0.1]}}}}"#);
+        let always = format!(
+            r#"{{"type": "dense", "units": 2}}, {{{EXIT}, "choose": {{"by": "schedule", "at": [[0, 1], [1, 1]]}}}}"#
+        );
+        const CLIPPED: &str = r#""type": "adamw", "lr": 0.01, "clip_norm": 0.5, "schedule": {"type": "cosine"}"#;
+        const PLAIN: &str = r#""type": "sgd", "lr": 0.1, "momentum": 0.5"#;
+        for (layers, train, optimizer) in [
+            (&by_chance, r#""steps": 40"#, CLIPPED),
+            (&by_chance, r#""steps": 40, "accumulate": 3"#, PLAIN),
+            (&always, r#""steps": 8, "accumulate": 2"#, PLAIN),
+            (&always, r#""steps": 8, "accumulate": 3"#, CLIPPED),
+        ] {
+            let preset = crate::model::read_preset(&text(layers, train, optimizer)).unwrap();
+            let options = VerifyOptions { threads: 1, replays: Some(10), ..VerifyOptions::default() };
+            let report = verify(&preset, &options, |_| {}).unwrap();
+            assert!(report.passed, "{layers} {train}: {:#?}", report.checks);
+            let resumed = report.checks.iter().find(|check| check.name == resumed::NAME).unwrap();
+            assert_eq!(resumed.passed, Some(true), "{resumed:#?}");
+        }
+    }
+
     #[test]
     fn checks_of_a_run_take_the_path_of_each_step() {
         let text = r#"{"name": "n", "input": {"shape": [64], "batch": 32}, "layers": [{"type": "dense", "units": 12},

@@ -305,13 +305,11 @@ impl<'a> ReplayHarness<'a> {
         let finite = magnitudes.iter().all(|m| m.is_finite());
         // Updates that alternate when they are made op by op too are the network's own, not those of a reused buffer.
         let alternating = alternates(&magnitudes) && self.steps(Executor::Eager, count)?.0 != first;
-        let span = magnitudes.iter().fold((f32::INFINITY, 0f32), |(a, b), &m| (a.min(m), b.max(m)));
+        let (least, most) = magnitudes.iter().fold((f32::INFINITY, 0f32), |(a, b), &m| (a.min(m), b.max(m)));
+        let span = if magnitudes.is_empty() { "none".to_owned() } else { format!("{least:.1e} to {most:.1e}") };
         let figures = format!(
-            "{count} replays twice, {}; update magnitudes {:.1e} to {:.1e}, finite: {finite}, alternating: \
-             {alternating}",
+            "{count} replays twice, {}; update magnitudes {span}, finite: {finite}, alternating: {alternating}",
             if same { "bit-equal" } else { "different" },
-            span.0,
-            span.1
         );
         self.rewind()?;
         let wrong = [(!same, "two runs differ"), (!finite, NOT_FINITE), (alternating, "updates alternate")];
