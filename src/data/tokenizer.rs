@@ -66,15 +66,22 @@ impl Tokenizer {
     /// # Errors
     /// Where it cannot be read, is no file of a tokenizer, or one of another kind than byte-pair encodings.
     pub(super) fn read(path: &Path) -> Result<Self, DataError> {
-        let (bytes, file) = (read_file(path)?, shown(path));
-        let (document, facts) = checked(&bytes, &file)?;
+        Self::parse(&read_file(path)?, &shown(path))
+    }
+
+    /// The tokenizer that the bytes of a file describe.
+    ///
+    /// # Errors
+    /// As [`Self::read`].
+    fn parse(bytes: &[u8], file: &str) -> Result<Self, DataError> {
+        let (document, facts) = checked(bytes, file)?;
         let read = guarded(|| tokenizers::Tokenizer::from_bytes(document));
         let inner = read.map_err(|why| {
             let help = "save it again with Tokenizer.save of a recent version of the tokenizers library";
-            DataError::content(&file, Place::Whole, format!("a tokenizer that cannot be used ({why})"), EXPECTED, help)
+            DataError::content(file, Place::Whole, format!("a tokenizer that cannot be used ({why})"), EXPECTED, help)
         })?;
         let symbols = symbols_of(&inner, &facts);
-        Ok(Self { inner, symbols, facts, digest: Fnv::of(&bytes), file })
+        Ok(Self { inner, symbols, facts, digest: Fnv::of(bytes), file: file.to_owned() })
     }
 
     /// A text for each token. Tokens that are no whole characters have escapes.

@@ -1,6 +1,7 @@
 //! A tokenizer of 300 merges over bytes that was trained on this program's source, and others that are made here.
 
 use super::*;
+use crate::data::mutation::throw;
 use serde_json::{Value, json};
 
 fn path(name: &str) -> std::path::PathBuf {
@@ -137,4 +138,19 @@ fn a_file_that_is_no_tokenizer_is_refused_with_the_reason() {
     let error = Tokenizer::read(&text).unwrap_err().to_string();
     assert!(error.contains("t.json, line 2: found no JSON (") && error.contains("tokenizer.json"), "{error}");
     assert!(Tokenizer::read(Path::new("/nowhere.json")).unwrap_err().to_string().contains("cannot be read"));
+}
+
+#[test]
+fn damaged_files_are_refused_or_read_and_never_end_the_program() {
+    let small = json!({"version": "1.0", "added_tokens": [{"id": 3, "content": "<s>", "single_word": false,
+        "lstrip": false, "rstrip": false, "normalized": false, "special": true}],
+        "pre_tokenizer": {"type": "ByteLevel", "add_prefix_space": false, "trim_offsets": true, "use_regex": true},
+        "decoder": {"type": "ByteLevel", "add_prefix_space": true, "trim_offsets": true, "use_regex": true},
+        "model": {"type": "BPE", "vocab": {"a": 0, "b": 1, "ab": 2}, "merges": [["a", "b"]]}});
+    throw(&[small.to_string().as_bytes()], 2000, |bytes| {
+        if let Ok(tokenizer) = Tokenizer::parse(bytes, "t") {
+            let _ = tokenizer.encode("abba \u{e4}\n<s>");
+            assert!(tokenizer.decode(&[0, 1, 2, 3, 1 << 20]).len() < 100);
+        }
+    });
 }
