@@ -7,6 +7,7 @@ use super::optimizers::OptimizerSpec;
 use super::path::{LayerPath, ListId, ListPath};
 use super::update::UpdateSpec;
 use serde::{Deserialize, Serialize};
+use std::borrow::Cow;
 use std::path::{Path, PathBuf};
 
 /// A network with its loss, optimizer, data and training length: one JSON file.
@@ -279,24 +280,35 @@ pub enum DataSource {
 }
 
 /// What the tokens of a text are.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Tokens {
     /// Each byte is the token of its value.
     #[default]
     Bytes,
     /// Each character that is in the text is a token; they are numbered by code point.
     Chars,
+    /// Those of a tokenizer in this file.
+    File(PathBuf),
 }
 
 impl Tokens {
-    pub const ALL: [Self; 2] = [Self::Bytes, Self::Chars];
-
-    /// The name used in presets.
+    /// How they are written in presets: a name, or the path of a file.
     #[must_use]
-    pub const fn name(self) -> &'static str {
+    pub fn name(&self) -> Cow<'_, str> {
         match self {
-            Self::Bytes => "bytes",
-            Self::Chars => "chars",
+            Self::Bytes => "bytes".into(),
+            Self::Chars => "chars".into(),
+            Self::File(path) => path.to_string_lossy(),
+        }
+    }
+
+    /// The tokens of this name, or of a file whose path ends as those of tokenizers do: `.json`.
+    #[must_use]
+    pub fn named(name: &str) -> Option<Self> {
+        match name {
+            "bytes" => Some(Self::Bytes),
+            "chars" => Some(Self::Chars),
+            path => path.to_lowercase().ends_with(".json").then(|| Self::File(path.into())),
         }
     }
 }
@@ -342,11 +354,11 @@ impl DataSource {
     /// As [`Self::paths`], to change them.
     pub fn paths_mut(&mut self) -> Vec<&mut PathBuf> {
         match self {
-            Self::Csv { path, .. }
-            | Self::Npz { path, .. }
-            | Self::Images { path }
-            | Self::Text { path, .. }
-            | Self::Series { path, .. } => vec![path],
+            Self::Csv { path, .. } | Self::Npz { path, .. } | Self::Images { path } | Self::Series { path, .. } => {
+                vec![path]
+            }
+            Self::Text { path, tokens: Tokens::File(tokenizer) } => vec![path, tokenizer],
+            Self::Text { path, .. } => vec![path],
             Self::Npy { x, y } => vec![x, y],
             Self::Idx { images, labels } => vec![images, labels],
             Self::Cifar10 { paths } => paths.iter_mut().collect(),

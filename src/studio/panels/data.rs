@@ -1,5 +1,6 @@
 //! The data: where it comes from, what is held out, what its samples, classes and features look like.
 
+use crate::data::tokenized_share;
 use crate::model::DataSource;
 use crate::studio::commands::{CommandQueue, DataField, UiCommand};
 use crate::studio::panels::network::section_ui;
@@ -19,6 +20,10 @@ use crate::studio::widgets::plane::plane_ui;
 use crate::studio::widgets::segments::segments_ui;
 use egui::{Align, ComboBox, Layout, Rect, RichText, ScrollArea, Sense, Ui, Vec2};
 use egui_extras::{Column, TableBuilder};
+use std::time::Duration;
+
+/// Time between two drawings of how far a text is.
+const DRAW_EVERY: Duration = Duration::from_millis(100);
 
 /// What is shown of the samples.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -124,9 +129,8 @@ fn choose_ui(ui: &mut Ui, view: &DataPanelView<'_>, commands: &mut CommandQueue)
 /// A button for every file that a source names; `input` is the one that it belongs to, where several are joined.
 fn files_ui(ui: &mut Ui, source: &DataSource, input: Option<(usize, &String)>, commands: &mut CommandQueue) {
     let files: &[(&str, &'static str)] = match source {
-        DataSource::Csv { .. } | DataSource::Npz { .. } | DataSource::Text { .. } | DataSource::Series { .. } => {
-            &[("Choose file…", "data.path")]
-        }
+        DataSource::Csv { .. } | DataSource::Npz { .. } | DataSource::Series { .. } => &[("Choose file…", "data.path")],
+        DataSource::Text { .. } => &[("Choose file…", "data.path"), ("Choose tokenizer…", "data.tokens")],
         DataSource::Npy { .. } => &[("Choose samples…", "data.x"), ("Choose targets…", "data.y")],
         DataSource::Idx { .. } => &[("Choose images…", "data.images"), ("Choose labels…", "data.labels")],
         DataSource::Cifar10 { .. } => &[("Choose batch…", "data.paths")],
@@ -152,7 +156,18 @@ fn nothing_ui(ui: &mut Ui, view: &DataPanelView<'_>) {
     } else if view.has_problem {
         empty_ui(ui, "The data cannot be loaded", "What is wrong is said at the left, with what to do about it.");
     } else {
-        empty_ui(ui, "Loading the data", "It appears here as soon as it is read.");
+        loading_ui(ui);
+    }
+}
+
+fn loading_ui(ui: &mut Ui) {
+    match tokenized_share() {
+        Some(share) => {
+            let done = format!("{:.0} % of the text is tokens. They are kept for the next time.", 100.0 * share);
+            empty_ui(ui, "Making the tokens of the text", &done);
+            ui.ctx().request_repaint_after(DRAW_EVERY);
+        }
+        None => empty_ui(ui, "Loading the data", "It appears here as soon as it is read."),
     }
 }
 

@@ -1,5 +1,6 @@
 //! What runs in the background: one list with a name, a progress and a way to end it for each, whatever tab began it.
 
+use crate::data::tokenized_share;
 use crate::studio::commands::UiCommand;
 use crate::studio::commands::choices::JobKind;
 use crate::studio::commands::tab::Tab;
@@ -28,7 +29,9 @@ impl Studio {
         };
         let measurements = &self.measurements;
         add(self.is_compiling(), K::Compile, "Plan the step", None);
-        add(self.samples.is_loading(), K::Data, "Load the data", None);
+        let share = tokenized_share();
+        let loading = if share.is_some() { "Make the tokens of the text" } else { "Load the data" };
+        add(self.samples.is_loading(), K::Data, loading, share);
         add(measurements.is_measuring(), K::Measure, "Measure operations", None);
         add(measurements.is_comparing(), K::Compare, "Compare planners", measurements.compared());
         add(measurements.is_searching(), K::Search, "Find the first NaN", None);
