@@ -1,7 +1,6 @@
 //! Batches that a file holds: read, and compared with what the network takes.
 
 use super::batch_shape::BatchShape;
-use super::lone_samples::without_statistics;
 use super::{TensorFile, TrainError};
 use crate::data::Samples;
 use crate::model::{Content, Model, NamedInput, Targets};
@@ -117,7 +116,7 @@ impl BatchFile<'_> {
         let model = self.model;
         let rows = self.used("batch.rows", count, model.batch, "samples")?;
         if let Some(at) = rows.iter().flatten().position(|rows| *rows == 1)
-            && let Some(layer) = without_statistics(model)
+            && let Some(layer) = model.without_statistics_of_one()
         {
             let message =
                 format!("batch.rows holds 1 in batch {at}: {} has no variance of a single value", layer.label());

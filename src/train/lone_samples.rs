@@ -1,28 +1,7 @@
 //! Batches of a single sample, of which some layers have no statistics.
 
 use super::TrainError;
-use crate::model::{Diagnostic, Layer, LayerSpec, Model};
-
-/// Paths that are looked through for such a layer; where there are more, every layer is taken to be run.
-const MOST_PATHS: usize = 64;
-
-/// The first layer whose statistics over a batch of one sample would be those of a single value, on a path that steps
-/// may take: the variance of it is none.
-pub(super) fn without_statistics(model: &Model) -> Option<&Layer> {
-    let has_single_values = |layer: &Layer| match (&layer.spec, &layer.input.0[..]) {
-        (LayerSpec::BatchNorm(_), [_]) => true,
-        (LayerSpec::BatchNorm(_), [_, height, width]) => height * width == 1,
-        _ => false,
-    };
-    model.layers.iter().find(|layer| has_single_values(layer))?;
-    let foreseen = model.foreseen(MOST_PATHS);
-    let mut is_run = vec![!foreseen.are_all; model.layers.len()];
-    for path in &foreseen.paths {
-        is_run.iter_mut().zip(model.along(path).run_layers()).for_each(|(any, this)| *any |= this);
-    }
-    let mut layers = model.layers.iter().zip(is_run);
-    layers.find(|(layer, is_run)| *is_run && has_single_values(layer)).map(|(layer, _)| layer)
-}
+use crate::model::{Diagnostic, Model};
 
 /// Refuses data whose last batch of an epoch, out of `train` samples, is a single one where a layer needs more.
 ///
@@ -32,7 +11,7 @@ pub(super) fn refuse_last_batch(model: &Model, train: usize) -> Result<(), Train
     if train % model.batch != 1 || model.batch == 1 {
         return Ok(());
     }
-    let Some(layer) = without_statistics(model) else { return Ok(()) };
+    let Some(layer) = model.without_statistics_of_one() else { return Ok(()) };
     let message = format!(
         "the last batch of an epoch is the 1 sample that {train} leave at {} a batch, and {} has no variance of a \
          single value",
