@@ -11,7 +11,7 @@ use std::collections::HashSet;
 use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 /// What the tokens of a text are, with all that is needed to write them as text.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -51,6 +51,9 @@ impl PartialEq for Tokenizer {
 
 impl Eq for Tokenizer {}
 
+/// The tokenizer that was read last: data, their view and what is written with them want the same one.
+static LAST: Mutex<Option<Arc<Tokenizer>>> = Mutex::new(None);
+
 /// Why a text has no tokens.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum NoTokens {
@@ -65,8 +68,16 @@ impl Tokenizer {
     ///
     /// # Errors
     /// Where it cannot be read, is no file of a tokenizer, or one of another kind than byte-pair encodings.
-    pub(super) fn read(path: &Path) -> Result<Self, DataError> {
-        Self::parse(&read_file(path)?, &shown(path))
+    pub(super) fn read(path: &Path) -> Result<Arc<Self>, DataError> {
+        let (bytes, file) = (read_file(path)?, shown(path));
+        let digest = Fnv::of(&bytes);
+        let last = || LAST.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(found) = last().as_ref().filter(|last| last.digest == digest && last.file == file) {
+            return Ok(Arc::clone(found));
+        }
+        let read = Arc::new(Self::parse(&bytes, &file)?);
+        *last() = Some(Arc::clone(&read));
+        Ok(read)
     }
 
     /// The tokenizer that the bytes of a file describe.

@@ -9,14 +9,14 @@ fn path(name: &str) -> std::path::PathBuf {
 }
 
 fn of_source() -> Arc<Tokenizer> {
-    Arc::new(Tokenizer::read(&path("tokenizer.json")).unwrap())
+    Tokenizer::read(&path("tokenizer.json")).unwrap()
 }
 
 fn document() -> Value {
     serde_json::from_slice(&std::fs::read(path("tokenizer.json")).unwrap()).unwrap()
 }
 
-fn read(document: &Value) -> Result<Tokenizer, DataError> {
+fn read(document: &Value) -> Result<Arc<Tokenizer>, DataError> {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("t.json");
     std::fs::write(&path, document.to_string()).unwrap();
