@@ -123,7 +123,7 @@ fn bytes(path: &Path, layout: RowLayout) -> Result<TokenRows, DataError> {
 pub(super) fn tokenizer_of(path: &Path, known: Option<&Preprocessing>) -> Result<Arc<Tokenizer>, DataError> {
     let tokenizer = Tokenizer::read(path)?;
     let known = known.map(|known| &known.classes[..]).filter(|symbols| !symbols.is_empty());
-    let Some(known) = known.filter(|known| *known != tokenizer.symbols()) else { return Ok(Arc::new(tokenizer)) };
+    let Some(known) = known.filter(|known| *known != tokenizer.symbols()) else { return Ok(tokenizer) };
     let own = tokenizer.symbols();
     let at = known.iter().zip(own).position(|(known, own)| known != own).unwrap_or(known.len().min(own.len()));
     let named = |symbols: &[String]| symbols.get(at).map_or_else(|| "nothing".to_owned(), |symbol| quoted(symbol));

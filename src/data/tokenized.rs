@@ -205,7 +205,7 @@ mod tests {
     use std::io::Cursor;
 
     fn of_source() -> Arc<Tokenizer> {
-        Arc::new(Tokenizer::read(&Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/tokenizer.json")).unwrap())
+        Tokenizer::read(&Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/tokenizer.json")).unwrap()
     }
 
     #[test]

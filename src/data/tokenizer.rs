@@ -11,7 +11,7 @@ use std::collections::HashSet;
 use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 /// What the tokens of a text are, with all that is needed to write them as text.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -51,6 +51,9 @@ impl PartialEq for Tokenizer {
 
 impl Eq for Tokenizer {}
 
+/// The tokenizer that was read last: data, their view and what is written with them want the same one.
+static LAST: Mutex<Option<Arc<Tokenizer>>> = Mutex::new(None);
+
 /// Why a text has no tokens.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum NoTokens {
@@ -65,8 +68,16 @@ impl Tokenizer {
     ///
     /// # Errors
     /// Where it cannot be read, is no file of a tokenizer, or one of another kind than byte-pair encodings.
-    pub(super) fn read(path: &Path) -> Result<Self, DataError> {
-        Self::parse(&read_file(path)?, &shown(path))
+    pub(super) fn read(path: &Path) -> Result<Arc<Self>, DataError> {
+        let (bytes, file) = (read_file(path)?, shown(path));
+        let digest = Fnv::of(&bytes);
+        let last = || LAST.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(found) = last().as_ref().filter(|last| last.digest == digest && last.file == file) {
+            return Ok(Arc::clone(found));
+        }
+        let read = Arc::new(Self::parse(&bytes, &file)?);
+        *last() = Some(Arc::clone(&read));
+        Ok(read)
     }
 
     /// The tokenizer that the bytes of a file describe.
@@ -104,13 +115,26 @@ impl Tokenizer {
     /// # Errors
     /// Where no token stands for a character of it.
     pub(super) fn encode(&self, text: &str) -> Result<Vec<u32>, NoTokens> {
-        if self.facts.covers_all {
-            let found = guarded(|| self.inner.encode_fast(text, false)).map_err(NoTokens::Failed)?;
-            return Ok(found.get_ids().to_vec());
+        let unknown = if self.facts.covers_all { Vec::new() } else { self.unknown(text)? };
+        if unknown.is_empty() { self.tokens(text) } else { Err(NoTokens::Unknown(unknown)) }
+    }
+
+    fn tokens(&self, text: &str) -> Result<Vec<u32>, NoTokens> {
+        let found = guarded(|| self.inner.encode_fast(text, false)).map_err(NoTokens::Failed)?;
+        Ok(found.get_ids().to_vec())
+    }
+
+    /// Characters but blanks that no token stands for, each once: the library leaves them out without a word.
+    fn unknown(&self, text: &str) -> Result<Vec<(usize, char)>, NoTokens> {
+        /// One that no text has, and that no token stands for.
+        const NONE: &str = "\u{10ffff}";
+        let (nothing, mut seen, mut unknown) = (self.tokens(NONE)?, HashSet::new(), Vec::new());
+        for (at, c) in text.char_indices().filter(|(_, c)| !c.is_whitespace()) {
+            if seen.insert(c) && self.tokens(c.encode_utf8(&mut [0; 4]))? == nothing {
+                unknown.push((at, c));
+            }
         }
-        let found = guarded(|| self.inner.encode(text, false)).map_err(NoTokens::Failed)?;
-        let unknown = uncovered(text, found.get_offsets());
-        if unknown.is_empty() { Ok(found.get_ids().to_vec()) } else { Err(NoTokens::Unknown(unknown)) }
+        Ok(unknown)
     }
 
     /// The text of tokens. Bytes that are no UTF-8 become U+FFFD; numbers that are no tokens are left out.
@@ -129,20 +153,6 @@ fn guarded<T>(work: impl FnOnce() -> tokenizers::Result<T>) -> Result<T, String>
 
 fn decoded(inner: &tokenizers::Tokenizer, tokens: &[u32]) -> String {
     guarded(|| inner.decode(tokens, false)).unwrap_or_default()
-}
-
-/// Characters but blanks that no token covers, each once; a token has the bytes from its first to before its last.
-fn uncovered(text: &str, tokens: &[(usize, usize)]) -> Vec<(usize, char)> {
-    let (mut unknown, mut found) = (Vec::new(), HashSet::new());
-    let mut tokens = tokens.iter().copied().peekable();
-    for (at, c) in text.char_indices() {
-        while tokens.next_if(|(_, end)| *end <= at).is_some() {}
-        let is_covered = tokens.peek().is_some_and(|(start, _)| *start < at + c.len_utf8());
-        if !is_covered && !c.is_whitespace() && found.insert(c) {
-            unknown.push((at, c));
-        }
-    }
-    unknown
 }
 
 /// A text for each token, each another one: as it is written behind itself, escapes where it is no whole characters.

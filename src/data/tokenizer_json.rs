@@ -73,6 +73,14 @@ fn facts(document: &Value) -> Result<Facts, Wrong> {
     let has_bytes = || (0..=u8::MAX).all(|byte| vocab.contains_key(&format!("<{byte:#04X}>")));
     let has_characters = || characters_of_bytes().all(|c| vocab.contains_key(&c.to_string()));
     let covers_all = unknown.is_some() || falls_back && has_bytes() || is_of_bytes && has_characters();
+    let other = ["continuing_subword_prefix", "end_of_word_suffix"]
+        .into_iter()
+        .find(|part| model.get(*part).and_then(Value::as_str).is_some_and(|text| !text.is_empty()));
+    if let Some(other) = other.filter(|_| !covers_all) {
+        let article = if other.starts_with('e') { "an" } else { "a" };
+        let help = "train it with an unk_token: nobody could say which characters are left out";
+        return Err((format!("{article} {other} without an unk_token"), "a token for what is unknown", help));
+    }
     let has_decoder = document.get("decoder").is_some_and(|decoder| !decoder.is_null());
     Ok(Facts { covers_all, is_of_bytes, has_decoder })
 }

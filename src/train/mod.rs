@@ -80,6 +80,7 @@ pub use evaluate::{Evaluation, argmax, evaluated};
 pub use file_contents::{Contents, Holding, Layout};
 pub use file_header::check_header;
 pub use forecast::{Forecast, ForecastError, ForecastWindow};
+pub(crate) use forecast::{Units as SeriesUnits, columns as series_columns};
 pub use generate::{GenerateError, Generated, Generation, GenerationEnd, Writing, perplexity, vocabulary_of};
 pub use gpu_times::{gpu_times, known_gpu_times};
 pub use inside::{AttentionMap, HiddenStates, Inside, Insight, PositionAnswer};

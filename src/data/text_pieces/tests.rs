@@ -6,7 +6,7 @@ use std::path::Path;
 
 /// Trained on this program's source.
 fn of_source() -> Arc<Tokenizer> {
-    Arc::new(Tokenizer::read(&Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/tokenizer.json")).unwrap())
+    Tokenizer::read(&Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/tokenizer.json")).unwrap()
 }
 
 /// Without a part that divides texts into words; blanks are written as characters of their own, one of which comes in
@@ -32,7 +32,7 @@ fn of_sentences() -> Arc<Tokenizer> {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("t.json");
     std::fs::write(&path, document.to_string()).unwrap();
-    Arc::new(Tokenizer::read(&path).unwrap())
+    Tokenizer::read(&path).unwrap()
 }
 
 /// The tokens of a text by its pieces, and their number.

@@ -9,14 +9,14 @@ fn path(name: &str) -> std::path::PathBuf {
 }
 
 fn of_source() -> Arc<Tokenizer> {
-    Arc::new(Tokenizer::read(&path("tokenizer.json")).unwrap())
+    Tokenizer::read(&path("tokenizer.json")).unwrap()
 }
 
 fn document() -> Value {
     serde_json::from_slice(&std::fs::read(path("tokenizer.json")).unwrap()).unwrap()
 }
 
-fn read(document: &Value) -> Result<Tokenizer, DataError> {
+fn read(document: &Value) -> Result<Arc<Tokenizer>, DataError> {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("t.json");
     std::fs::write(&path, document.to_string()).unwrap();
@@ -94,7 +94,11 @@ fn characters_without_a_token_are_named() {
     let tokenizer = read(&small).unwrap();
     assert_eq!(tokenizer.encode("abba").unwrap(), [2, 1, 0]);
     assert_eq!(tokenizer.symbols(), ["a", "b", "ab"]);
-    assert_eq!(tokenizer.encode("ab\u{e4}b\u{e4}c"), Err(NoTokens::Unknown(vec![(2, '\u{e4}'), (5, 'c')])));
+    assert_eq!(tokenizer.encode("ab\u{e4}b\u{e4}c"), Err(NoTokens::Unknown(vec![(2, '\u{e4}'), (7, 'c')])));
+    // Letters that are others inside a word may have no token there.
+    let mut inside = small.clone();
+    inside["model"]["end_of_word_suffix"] = json!("</w>");
+    assert!(read(&inside).unwrap_err().to_string().contains("an end_of_word_suffix without an unk_token"));
     // One for what is unknown stands for all of them.
     let mut known = small;
     known["model"]["vocab"]["?"] = json!(3);

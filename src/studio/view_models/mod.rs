@@ -38,5 +38,6 @@ pub mod totals;
 pub mod tour;
 pub mod transport;
 pub mod values;
+pub mod whole_series;
 
 pub use plan::PlanView;
