@@ -6,6 +6,7 @@
 mod arena;
 pub mod args;
 mod bench;
+mod bench_edits;
 mod bench_kinds;
 mod bench_steps;
 mod capsule;
