@@ -28,6 +28,7 @@ impl Studio {
         };
         let measurements = &self.measurements;
         add(self.is_compiling(), K::Compile, "Plan the step", None);
+        add(self.recording.is_planning(), K::Recording, "Plan the recording", None);
         add(self.samples.is_loading(), K::Data, "Load the data", None);
         add(measurements.is_measuring(), K::Measure, "Measure operations", None);
         add(measurements.is_comparing(), K::Compare, "Compare planners", measurements.compared());
@@ -50,6 +51,7 @@ impl Studio {
     pub(super) fn cancel_job(&mut self, kind: JobKind) {
         match kind {
             JobKind::Compile => self.cancel_compile(),
+            JobKind::Recording => self.show_recording(None),
             JobKind::Data => self.samples.cancel(),
             JobKind::Measure | JobKind::Compare | JobKind::Values | JobKind::Search => self.measurements.cancel(kind),
             JobKind::Prices => self.prices.cancel(),
