@@ -137,6 +137,8 @@ fn row_ui(
     }
     let shown = ui.vertical(|ui| {
         ui.spacing_mut().item_spacing.y = 2.0;
+        ui.spacing_mut().interact_size.y = 16.0;
+        ui.spacing_mut().button_padding = Vec2::ZERO;
         ui.add_space(3.0);
         let name = view.names.name(&seen.key);
         let text = RichText::new(&name).color(ui.visuals().text_color());

@@ -83,7 +83,7 @@ impl Studio {
             && !Arc::ptr_eq(before, after)
         {
             self.selection.replace(|s| selection_in_plan(s, before, after));
-            self.measurements.scrub = None;
+            self.measurements.scrub = self.measurements.scrub.filter(|op| *op < after.ops.len());
         }
     }
 }

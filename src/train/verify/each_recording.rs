@@ -12,14 +12,16 @@ use crate::train::step_cases::Case;
 use crate::train::{DataFeed, Purpose, Session, SessionSpec, TrainError};
 use std::sync::atomic::Ordering;
 
-/// A check of the recording that a harness keeps, or of the one that was chosen.
-type OfRecording = fn(&mut ReplayHarness<'_>) -> Result<Check, TrainError>;
+/// A check of the recording that a harness keeps.
+type OfWhole = fn(&mut ReplayHarness<'_>) -> Result<Check, TrainError>;
+/// A check of the recording that was chosen, from a state with a batch for it.
+type OfChosen = fn(&mut ReplayHarness<'_>, &[u8]) -> Result<Check, TrainError>;
 
 /// What is checked of the recording that updates the whole network, and of each of the others.
 pub(super) struct OfEach {
     pub(super) name: &'static str,
-    whole: OfRecording,
-    chosen: OfRecording,
+    whole: OfWhole,
+    chosen: OfChosen,
 }
 
 impl OfEach {
@@ -27,11 +29,14 @@ impl OfEach {
     pub(super) const EAGER_AGAINST_REPLAY: Self = Self {
         name: "eager against replay",
         whole: |harness| harness.eager_against_replay(),
-        chosen: |harness| harness.chosen_against_replay(),
+        chosen: |harness, start| harness.chosen_against_replay(start),
     };
     /// The ledger must be silent.
-    pub(super) const LEDGER: Self =
-        Self { name: "pointer ledger", whole: |harness| harness.ledger(), chosen: |harness| harness.ledger_of_chosen() };
+    pub(super) const LEDGER: Self = Self {
+        name: "pointer ledger",
+        whole: |harness| harness.ledger(),
+        chosen: |harness, start| harness.ledger_of_chosen(start),
+    };
 }
 
 impl ReplayHarness<'_> {
@@ -84,6 +89,7 @@ impl ReplayHarness<'_> {
         let mut cases = dispatch.cases();
         let are_all = dispatch.knows_all() && cases.len() <= MOST;
         cases.truncate(MOST);
+        let buffers = whole.compared.clone();
         let mut whole = Some(whole);
         let mut check = over_each(&cases, are_all, "recordings", LONG, |(case, step)| {
             if self.cancel.load(Ordering::Relaxed) {
@@ -101,8 +107,10 @@ impl ReplayHarness<'_> {
         })?;
         if let Some(whole) = whole {
             // No step of the run takes the path of evaluations.
-            check = joined(&check.figures.clone(), vec![("whole".to_owned(), whole), (String::new(), check)]);
+            let checks = vec![("the whole step".to_owned(), whole), ("a run".to_owned(), check)];
+            check = joined("the whole step and those of a run", checks);
         }
+        check.compared = buffers;
         if let Some(why) = left_out {
             check.figures += &format!("; recordings of other shapes were left out: {why}");
         }
@@ -124,15 +132,15 @@ impl ReplayHarness<'_> {
         }
         let model = session.train.chosen().compiled().model.clone();
         DataFeed::resident(session.train.chosen_mut(), &model, seed)?;
-        session.train.snapshot_into(start)?;
-        or_failed(of.name, (of.chosen)(self))
+        let start = session.train.snapshot()?;
+        or_failed(of.name, (of.chosen)(self, &start))
     }
 
     /// As [`Self::eager_against_replay`], of the recording that was chosen, on a batch that stays.
-    fn chosen_against_replay(&mut self) -> Result<Check, TrainError> {
+    fn chosen_against_replay(&mut self, start: &[u8]) -> Result<Check, TrainError> {
         let mut made = |executor: Executor| -> Result<(StepImage, Vec<String>), TrainError> {
             let Session { train, pool, .. } = &mut self.session;
-            train.restore(&self.start)?;
+            train.restore(start)?;
             train.chosen_mut().set_trace(true);
             (0..STEPS).try_for_each(|_| train.run_chosen(executor, pool))?;
             let made = (train.chosen().image()?, train.chosen().trace());
@@ -144,8 +152,9 @@ impl ReplayHarness<'_> {
     }
 
     /// As [`Self::ledger`], of the recording that was chosen.
-    fn ledger_of_chosen(&mut self) -> Result<Check, TrainError> {
+    fn ledger_of_chosen(&mut self, start: &[u8]) -> Result<Check, TrainError> {
         let Session { train, pool, .. } = &mut self.session;
+        train.restore(start)?;
         train.run_chosen(Executor::Replay, pool)?;
         train.chosen().synchronize()?;
         Ok(held(train.chosen()))
