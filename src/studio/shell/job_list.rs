@@ -29,6 +29,7 @@ impl Studio {
         };
         let measurements = &self.measurements;
         add(self.is_compiling(), K::Compile, "Plan the step", None);
+        add(self.recording.is_planning(), K::Recording, "Plan the recording", None);
         let share = tokenized_share();
         let loading = if share.is_some() { "Make the tokens of the text" } else { "Load the data" };
         add(self.samples.is_loading(), K::Data, loading, share);
@@ -53,6 +54,7 @@ impl Studio {
     pub(super) fn cancel_job(&mut self, kind: JobKind) {
         match kind {
             JobKind::Compile => self.cancel_compile(),
+            JobKind::Recording => self.show_recording(None),
             JobKind::Data => self.samples.cancel(),
             JobKind::Measure | JobKind::Compare | JobKind::Values | JobKind::Search => self.measurements.cancel(kind),
             JobKind::Prices => self.prices.cancel(),

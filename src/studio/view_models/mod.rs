@@ -33,6 +33,7 @@ pub mod sequences;
 pub mod series;
 pub mod status;
 pub mod step_graph;
+pub mod step_kinds;
 pub mod text_samples;
 pub mod totals;
 pub mod tour;

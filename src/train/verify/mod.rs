@@ -8,6 +8,7 @@ mod bound;
 mod bounds;
 mod by_length;
 mod divergence;
+mod each_recording;
 mod evaluation;
 mod exact;
 mod fast;
@@ -30,11 +31,12 @@ pub use random::{Failure, RandomEvent, RandomReport, RandomRun, Tally, verify_ra
 
 use super::{TrainError, needs};
 use crate::compile::compile;
-use crate::exec::{ExecError, Step};
+use crate::exec::Step;
 use crate::model::{Model, Preset, check};
+use each_recording::OfEach;
 use options::session_spec;
 use over_paths::{over_paths, paths_checked};
-use replay::ReplayHarness;
+use replay::{ReplayHarness, or_failed};
 use serde::Serialize;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -153,11 +155,12 @@ fn verify_with(
         let mut harness = ReplayHarness::new(preset, &model, options, cancel)?;
         spoil(harness.step_mut());
         run(EagerAgainstReplay, "warm-up leaves no trace", &mut || harness.warm_up())?;
-        let [against, ledger, fault, endurance] =
-            ["eager against replay", "pointer ledger", "an injected fault is caught", "endurance and determinism"];
-        run(EagerAgainstReplay, against, &mut || harness.recorded(against, ReplayHarness::eager_against_replay))?;
+        let [fault, endurance] = ["an injected fault is caught", "endurance and determinism"];
+        let of = OfEach::EAGER_AGAINST_REPLAY;
+        run(EagerAgainstReplay, of.name, &mut || harness.each_recording(&of, preset, options))?;
         run(Determinism, "threads do not change results", &mut || harness.threads(&model, options))?;
-        run(PointerLedger, ledger, &mut || harness.recorded(ledger, ReplayHarness::ledger))?;
+        let of = OfEach::LEDGER;
+        run(PointerLedger, of.name, &mut || harness.each_recording(&of, preset, options))?;
         if options.machine().as_cuda().is_some() {
             run(PointerLedger, "graph nodes", &mut || harness.recorded("graph nodes", ReplayHarness::graph_nodes))?;
         }
@@ -176,21 +179,6 @@ fn check_of_kernels(options: &VerifyOptions) -> (&'static str, OfStep) {
     match options.machine().as_cuda() {
         None => ("each kernel against its reference", bounds::each_kernel),
         Some(_) => ("kernels against their references", reference_kernels::compare),
-    }
-}
-
-/// A check that the ledger stopped has failed: a spoilt recording belongs in the report, with the call that the ledger
-/// names, and is no error.
-fn or_failed(name: &str, outcome: Result<Check, TrainError>) -> Result<Check, TrainError> {
-    match outcome {
-        Err(TrainError::Exec(
-            error @ (ExecError::Ledger { .. } | ExecError::ArenaMoved { .. } | ExecError::Graph { .. }),
-        )) => {
-            let culprit = if let ExecError::Ledger { op, .. } = &error { Some(Culprit::Op(*op)) } else { None };
-            let lines = vec![(error.to_string(), culprit)];
-            Ok(Check::new(name, false, "the recording is not the planned one".into()).detail(lines))
-        }
-        other => other,
     }
 }
 
