@@ -7,7 +7,7 @@
 use super::args::BenchArgs;
 use super::error::wrong;
 use super::output::{self, Distribution};
-use super::presets::Loaded;
+use super::presets::{Loaded, mistakes};
 use crate::exec::ReadyTimes;
 use crate::model::{check, read_value, write_preset};
 use crate::select::Target;
@@ -113,7 +113,7 @@ impl Edits {
 
 /// A session of the document, which is read and checked as one that a person changed.
 fn prepare(found: &Loaded, args: &BenchArgs, target: &Target, document: &Value) -> anyhow::Result<Session> {
-    let preset = read_value(document).map_err(|rejected| wrong(rejected.to_string()))?;
+    let preset = read_value(document).map_err(|found| mistakes(&document["name"].to_string(), &found))?;
     let threads = super::device::threads(args.threads, &found.model).count;
     let data = if preset.data.is_some() { DataChoice::Preset } else { DataChoice::Resident };
     let machine = Some(target.clone());
