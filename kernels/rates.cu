@@ -92,10 +92,10 @@ template <class Runs, i64 EACH, i64 BATCHES> struct GradNorms {
 
 enum ScheduleKind { SCHEDULE_CONSTANT = 0, SCHEDULE_LINEAR = 1, SCHEDULE_COSINE = 2, SCHEDULE_STEP = 3 };
 
-// rates [2 or 3] (float): the rate at the step of `counter`, the decay, and, where SEGMENTS is not zero or BATCHES not
-// one, what gradients are multiplied by. CLIP, LAST and FACTOR are the bits of f64 values. One warp; everything is
-// computed in double and rounded. All but KIND are numbers, in this order; a general member is compiled for whether
-// SEGMENTS is zero and whether BATCHES is one.
+// rates [2 or 3] (float): the rate at the step of `counter`, the decay, and, where CLIP is not zero or BATCHES not one,
+// what gradients are multiplied by; without SEGMENTS their norm is zero. CLIP, LAST and FACTOR are the bits of f64
+// values. One warp; everything is computed in double and rounded. All but KIND are numbers, in this order; a general
+// member is compiled for whether CLIP and SEGMENTS are zero and whether BATCHES is one.
 template <int KIND, i64 WARMUP, u64 LAST, i64 EVERY, u64 FACTOR, u64 CLIP, i64 SEGMENTS, i64 BATCHES>
 struct UpdateRates {
     using Slots = slots::update_rates;
@@ -142,9 +142,9 @@ struct UpdateRates {
         }
         rates[0] = lr;
         rates[1] = hyper[1];
-        if constexpr (SEGMENTS != 0 || BATCHES != 1) {
+        if constexpr (CLIP != 0 || BATCHES != 1) {
             double limit = 1.0;
-            if constexpr (SEGMENTS != 0) limit = number(Number<(i64)CLIP, 4>(a)) / (sqrt(square) + 1e-6);
+            if constexpr (CLIP != 0) limit = number(Number<(i64)CLIP, 4>(a)) / (sqrt(square) + 1e-6);
             // A NaN stays one.
             rates[2] = (float)((limit > 1.0 ? 1.0 : limit) / (double)(i64)Number<BATCHES, 6>(a));
         }

@@ -43,6 +43,7 @@ mod signals;
 mod step_log;
 mod step_times;
 mod studio;
+mod text_progress;
 mod train;
 mod train_summary;
 mod verify;

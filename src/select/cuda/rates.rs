@@ -73,7 +73,8 @@ fn update_rates(op: &ops::UpdateRates) -> CustomKernel {
     let arguments = format!("{kind}, {warmup}, {last}, {every}, {factor}, {clip}, {segments}, {}", op.batches);
     let any = |number: usize, least: usize| if number == least { least.to_string() } else { "ANY".to_owned() };
     let (clips, accumulates, bits) = (any(segments, 0), any(op.batches, 1), "(u64)ANY");
-    let general = format!("{kind}, ANY, {bits}, ANY, {bits}, {bits}, {clips}, {accumulates}");
+    let clip_bits = if op.clips() { bits } else { "0" };
+    let general = format!("{kind}, ANY, {bits}, ANY, {bits}, {clip_bits}, {clips}, {accumulates}");
     let [last, factor, clip] = [op.last, op.factor, op.clip_norm].map(|number| number.get().to_bits());
     let numbers = vec![warmup as u64, last, every as u64, factor, clip, segments as u64, op.batches as u64];
     CustomKernel {
