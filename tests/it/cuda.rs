@@ -490,37 +490,3 @@ fn the_nodes_of_every_graph_are_read_and_a_fault_in_one_is_named() {
     step.replay(pool).unwrap();
     step.synchronize().unwrap();
 }
-
-#[test]
-fn zz_dump() {
-    let target = Target::h200();
-    let facts = target.as_cuda().unwrap();
-    let mut found: BTreeMap<String, KernelSpec> = BTreeMap::new();
-    for (n, k) in kernels((9, 0)) {
-        found.insert(format!("base {n}"), k);
-    }
-    let mut counts: BTreeMap<String, usize> = BTreeMap::new();
-    for model in models() {
-        for precision in precisions_of(&model) {
-            for eval in [false, true] {
-                let compiled = planned(&model, precision, eval, &target);
-                for op in &compiled.selection.program.ops {
-                    let real = real_of(&compiled.selection.program, op, Real::from(precision));
-                    for kernel in custom_kernels(&op.kind, real, &facts) {
-                        let name = format!("{} {}", kernel.tail, kernel.spec.ty());
-                        let n = counts.entry(format!("{} {}", kernel.spec.template, kernel.tail)).or_default();
-                        if *n < 4 && !found.contains_key(&name) {
-                            *n += 1;
-                            found.insert(name, kernel.spec);
-                        }
-                    }
-                }
-            }
-        }
-    }
-    std::fs::create_dir_all("/tmp/att-src").unwrap();
-    for (i, (name, spec)) in found.iter().filter(|(_, s)| !s.is_general()).enumerate() {
-        let text = KernelSource::from(KernelSpec::clone(spec)).text();
-        std::fs::write(format!("/tmp/att-src/{i:05}.cu"), format!("//NAME {} {}\n{text}", spec.file.name(), name.replace('\n', " "))).unwrap();
-    }
-}
