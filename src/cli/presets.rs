@@ -166,7 +166,7 @@ fn near_bundled(given: &str) -> String {
 }
 
 /// What is wrong with the preset that was given, a mistake a line.
-pub fn mistakes(given: &str, diagnostics: &[Diagnostic]) -> anyhow::Error {
+fn mistakes(given: &str, diagnostics: &[Diagnostic]) -> anyhow::Error {
     let lines: Vec<String> = diagnostics.iter().map(ToString::to_string).collect();
     // What is wrong with the whole file is no mistake in it.
     if let ([line], true) = (lines.as_slice(), diagnostics.iter().all(|d| d.path.is_empty() && d.layer.is_none())) {

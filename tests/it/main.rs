@@ -2,7 +2,6 @@
 
 mod cli;
 mod cuda;
-mod edits;
 mod faults;
 mod golden;
 mod kernel_text;

@@ -4,7 +4,7 @@ use super::elementwise::vec_width;
 use super::speed::{BYTES_PER_US, LAUNCH_US};
 use crate::model::Activation;
 use crate::ops::{self, OpKind, Scalar};
-use crate::select::cuda::custom::{CustomKernel, cpp_act, cpp_bits};
+use crate::select::cuda::custom::{CustomKernel, cpp_act, cpp_bits, general};
 use crate::select::cuda::real::Real;
 use crate::select::cuda::spec::{KernelFile, KernelSpec};
 use crate::select::target::CudaFacts;
@@ -139,11 +139,6 @@ impl Shape {
 /// The smaller one.
 const fn at_most(a: usize, b: usize) -> usize {
     if a < b { a } else { b }
-}
-
-/// A kernel with the general member of its family: the template's arguments and the numbers.
-fn general(kernel: CustomKernel, arguments: String, numbers: &[u64]) -> CustomKernel {
-    CustomKernel { spec: kernel.spec.with_general(arguments, numbers.to_vec()), ..kernel }
 }
 
 /// What stands for a constant that a general member reads.

@@ -3,7 +3,7 @@
 use super::elementwise::{row_chunks, row_sum_us, vec_width, width_name};
 use super::speed::{BYTES_PER_US, LAUNCH_US};
 use crate::ops::{self, OpKind, PoolGeometry};
-use crate::select::cuda::custom::CustomKernel;
+use crate::select::cuda::custom::{CustomKernel, general};
 use crate::select::cuda::real::Real;
 use crate::select::cuda::spec::{KernelFile, KernelSpec};
 use crate::select::target::CudaFacts;
@@ -24,7 +24,7 @@ pub fn kernels(kind: &OpKind, real: Real, gpu: &CudaFacts) -> Vec<CustomKernel> 
             let ty = ("GlobalAvgPoolBwd", format!("{t}, {n}, {hw}, {c}"));
             let each = if n * hw * (c / v) >= 1 << 18 { 2 } else { 1 };
             let code = code(real, *c, ty, n * (hw + 1) * c * real.size());
-            vec![general(code, format!("{t}, ANY, ANY, ANY, {v}, {each}"), &[*n, *hw, *c])]
+            vec![general(code, format!("{t}, ANY, ANY, ANY, {v}, {each}"), &[*n, *hw, *c].map(|n| n as u64))]
         }
         _ => Vec::new(),
     }
@@ -47,12 +47,6 @@ fn code(real: Real, channels: usize, (template, arguments): Type, bytes: usize) 
     }
 }
 
-/// The kernel with the general member that does the same.
-fn general(kernel: CustomKernel, arguments: String, numbers: &[usize]) -> CustomKernel {
-    let numbers = numbers.iter().map(|number| *number as u64).collect();
-    CustomKernel { spec: kernel.spec.with_general(arguments, numbers), ..kernel }
-}
-
 /// A type over windows; `index` is the bytes of a position, where positions are moved.
 fn windows(name: &'static str, g: &PoolGeometry, real: Real, index: usize) -> Vec<CustomKernel> {
     let (inputs, outputs) = (g.n * g.h * g.w * g.c, g.n * g.ho * g.wo * g.c);
@@ -68,7 +62,7 @@ fn windows(name: &'static str, g: &PoolGeometry, real: Real, index: usize) -> Ve
     let arguments = format!("{t}, {n}, {h}, {w}, {c}, {window}, {ho}, {wo}");
     let code = code(real, c, (name, arguments), (inputs + outputs) * real.size() + outputs * index);
     let any = format!("{t}, ANY, ANY, ANY, ANY, {window}, ANY, ANY, {v}, {padded}");
-    vec![general(code, any, &[n, h, w, c, ho, wo])]
+    vec![general(code, any, &[n, h, w, c, ho, wo].map(|n| n as u64))]
 }
 
 fn global(real: Real, n: usize, hw: usize, c: usize, gpu: &CudaFacts) -> Vec<CustomKernel> {
@@ -79,7 +73,11 @@ fn global(real: Real, n: usize, hw: usize, c: usize, gpu: &CudaFacts) -> Vec<Cus
     let of = |chunks: usize| {
         let ty = ("GlobalAvgPool", format!("{t}, {n}, {hw}, {c}, {chunks}"));
         let any = if chunks == 1 { "1" } else { "ANY" };
-        general(code(real, c, ty, 0), format!("{t}, ANY, ANY, ANY, {any}, {v}, {tx}"), &[n, hw, c, chunks])
+        general(
+            code(real, c, ty, 0),
+            format!("{t}, ANY, ANY, ANY, {any}, {v}, {tx}"),
+            &[n, hw, c, chunks].map(|n| n as u64),
+        )
     };
     let whole = CustomKernel { cost_us: one, ..of(1) };
     match row_chunks(n, hw, row_bytes, gpu) {
