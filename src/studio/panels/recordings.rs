@@ -80,7 +80,12 @@ fn strip_ui(ui: &mut Ui, kinds: &StepKinds, recordings: &[RecordingSeen], names:
 }
 
 /// A line for each recording.
-fn table_ui(ui: &mut Ui, recordings: &[RecordingSeen], view: &RecordingsPanelView<'_>, commands: &mut CommandQueue) {
+fn table_ui(
+    ui: &mut Ui,
+    recordings: &[RecordingSeen],
+    view: &RecordingsPanelView<'_>,
+    commands: &mut CommandQueue,
+) {
     let mut table = TableBuilder::new(ui)
         .id_salt("recordings")
         .sense(Sense::click())
@@ -115,7 +120,12 @@ fn table_ui(ui: &mut Ui, recordings: &[RecordingSeen], view: &RecordingsPanelVie
 }
 
 /// A recording: what tells it from the others, with its reason below. True where it was chosen to be shown.
-fn row_ui(ui: &mut Ui, seen: &RecordingSeen, view: &RecordingsPanelView<'_>, commands: &mut CommandQueue) -> bool {
+fn row_ui(
+    ui: &mut Ui,
+    seen: &RecordingSeen,
+    view: &RecordingsPanelView<'_>,
+    commands: &mut CommandQueue,
+) -> bool {
     if seen.kind > 0 {
         compare_ui(ui, seen, view.chosen, commands);
     } else {
