@@ -231,7 +231,7 @@ impl RecordingPool {
     /// Where the arena is too small for it, or the store lacks what it needs.
     pub fn apart(&self, compiled: Arc<Compiled>) -> Result<LentStep, ExecError> {
         let arena = self.state().arena(Room::Common).ok_or(ExecError::AllocationRefused(Bytes(0)))?;
-        Ok(LentStep::alone(Step::over(compiled, &self.store, &arena, self.threads)?))
+        Ok(LentStep::alone(Step::bound_over(compiled, &self.store, &arena, self.threads)?))
     }
 
     /// Takes out an idle recording; nothing where there is none, which this thread is then to make.

@@ -7,8 +7,8 @@
 //! Before the first step the recordings of the cases that the run will meet are made in the order of their use, as far
 //! as they are foreseen, as the budget goes, and for a limited time. What is left of them a thread makes while the run
 //! trains, some steps ahead. Where a step's recording is not there all the same, the step is planned and runs op by op,
-//! and that thread records the plan; each such step is counted with its reason. Where a device cannot record beside a
-//! run, or another thread is making the recording already, the step waits for it, which is counted, too.
+//! and that thread records the plan; each such step is counted with its reason. Where another thread is making the
+//! recording already, and where the transient memory must grow for it, the step waits for it, which is counted, too.
 
 use super::batch_shape::BatchShape;
 use super::outlook::{Foreseen, Outlook};
@@ -17,7 +17,7 @@ use super::step_maker::{Job, StepMaker};
 use super::watched::Reported;
 use super::{DataFeed, Names, SeenStep, TrainError};
 use crate::compile::Compiled;
-use crate::exec::{ExecError, Executor, GraphKey, LentStep, MemoryOf, Presence, RecordingId, RecordingPool, Step};
+use crate::exec::{ExecError, Executor, GraphKey, LentStep, Presence, RecordingId, RecordingPool, Step};
 use crate::ir::Share;
 use std::sync::Arc;
 
@@ -108,8 +108,8 @@ impl Dispatch {
     ) -> Result<Option<Self>, TrainError> {
         let Some(pool) = whole.pool() else { return Ok(None) };
         let (pool, planner) = (Arc::clone(pool), Arc::new(planner));
-        let is_here = whole.capabilities().memory == MemoryOf::Host;
-        let maker = is_here.then(|| StepMaker::start(Arc::clone(&pool), Arc::clone(&planner))).transpose()?;
+        let records_beside = whole.capabilities().records_beside;
+        let maker = records_beside.then(|| StepMaker::start(Arc::clone(&pool), Arc::clone(&planner))).transpose()?;
         let mut dispatch = Self {
             pool,
             planner,

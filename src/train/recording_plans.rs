@@ -1,10 +1,10 @@
 //! The steps behind a run's recordings, planned anew for those who show them, on whatever thread they ask from.
 
+use super::TrainError;
 use super::batch_shape::BatchShape;
 use super::evaluate::compiled_evaluation;
 use super::recordings_seen::{RecordingSeen, SeenStep};
 use super::step_cases::{Case, StepPlanner};
-use super::TrainError;
 use crate::compile::Compiled;
 use crate::model::Model;
 use std::fmt;
@@ -30,11 +30,7 @@ impl fmt::Debug for RecordingPlans {
 
 impl RecordingPlans {
     /// Plans the steps of a run of a network. Its first kept step is that which trains.
-    pub(super) fn new(
-        kept: Vec<(String, Arc<Compiled>)>,
-        planner: Option<Arc<StepPlanner>>,
-        model: &Model,
-    ) -> Self {
+    pub(super) fn new(kept: Vec<(String, Arc<Compiled>)>, planner: Option<Arc<StepPlanner>>, model: &Model) -> Self {
         Self { kept, planner, model: Arc::new(model.clone()) }
     }
 

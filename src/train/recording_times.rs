@@ -29,7 +29,7 @@ pub struct KindTimes {
     /// Replayed again and again.
     pub alone_us: f64,
     /// Replayed in turn with the other kinds: finding the recording, and replaying it.
-    pub turn_us: f64,
+    pub in_turn_us: f64,
     /// Op by op.
     pub eager_us: f64,
     /// Planned, bound and run op by op: a step whose recording is not there. Absent where that was not measured.
@@ -45,6 +45,10 @@ pub struct RecordingTimes {
     pub cycle_us: f64,
     /// A step of the same kinds, each replayed again and again.
     pub alone_us: f64,
+    /// The same two where nobody waits for a step before the next one: in turn, and each kind alone. Absent where steps
+    /// cannot be queued.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub queued_us: Option<[f64; 2]>,
     /// A step of the first kind, replayed by two recordings of it in turn: what changing between recordings takes where
     /// both run the same kernels.
     pub same_us: f64,
@@ -60,6 +64,7 @@ pub struct RecordingTimes {
 struct Samples {
     alone: Vec<f64>,
     turn: Vec<f64>,
+    queued: Vec<f64>,
     eager: Vec<f64>,
 }
 
@@ -92,11 +97,37 @@ impl Measured<'_> {
         (0..count).map(|_| self.timed(case, executor)).collect()
     }
 
+    /// The mean time of a step of these cases in turn, `count` turns of them, none of which is waited for.
+    fn queued(&mut self, cases: &[(Case, u64)], count: usize) -> Result<f64, TrainError> {
+        self.train.restore(&self.start)?;
+        let mut begun = Instant::now();
+        for turn in 0..BEFORE + count {
+            if turn == BEFORE {
+                self.train.synchronize()?;
+                begun = Instant::now();
+            }
+            for (case, step) in cases {
+                self.train.choose_case(*case, *step)?;
+                self.train.run_chosen(Executor::Replay, self.pool)?;
+            }
+        }
+        self.train.synchronize()?;
+        Ok(begun.elapsed().as_secs_f64() * 1e6 / (count * cases.len()) as f64)
+    }
+
     /// One round of every measurement: what changes about the machine in the meantime changes all of them.
-    fn round(&mut self, samples: &mut [Samples]) -> Result<(), TrainError> {
+    fn round(&mut self, samples: &mut [Samples], queued: &mut Vec<f64>) -> Result<(), TrainError> {
+        let cases = self.cases;
+        let queues = self.train.capabilities().queues_steps;
         for (case, samples) in samples.iter_mut().enumerate() {
             samples.alone.extend(self.repeated(case, Executor::Replay, STEPS)?);
             samples.eager.extend(self.repeated(case, Executor::Eager, EAGER_STEPS)?);
+            if queues {
+                samples.queued.push(self.queued(&cases[case..=case], STEPS)?);
+            }
+        }
+        if queues {
+            queued.push(self.queued(cases, STEPS)?);
         }
         self.train.restore(&self.start)?;
         for turn in 0..BEFORE + STEPS {
@@ -185,9 +216,9 @@ impl Session {
         let mut measured = Measured { train, pool, start, cases: &cases };
         let mut samples: Vec<Samples> = cases.iter().map(|_| Samples::default()).collect();
         let until = Instant::now() + Duration::from_secs_f64(seconds);
-        let mut rounds = 0;
+        let (mut rounds, mut queued) = (0, Vec::new());
         while rounds < ROUNDS || Instant::now() < until {
-            measured.round(&mut samples)?;
+            measured.round(&mut samples, &mut queued)?;
             rounds += 1;
         }
         let same_us = measured.same()?;
@@ -198,15 +229,17 @@ impl Session {
             let (case, step) = cases[number];
             let Some(dispatch) = measured.train.dispatch_mut() else { return Ok(None) };
             let key = dispatch.key(case, step)?;
-            let [alone_us, turn_us, eager_us] =
+            let [alone_us, in_turn_us, eager_us] =
                 [&mut samples.alone, &mut samples.turn, &mut samples.eager].map(|times| median(times));
-            kinds.push(KindTimes { key, alone_us, turn_us, eager_us, miss_us });
+            kinds.push(KindTimes { key, alone_us, in_turn_us, eager_us, miss_us });
         }
         measured.train.restore(&measured.start)?;
         let of = |time: fn(&KindTimes) -> f64| mean(kinds.iter().map(time)).unwrap_or(f64::NAN);
         let [alone_us, cycle_us, eager_us] =
-            [of(|kind| kind.alone_us), of(|kind| kind.turn_us), of(|kind| kind.eager_us)];
+            [of(|kind| kind.alone_us), of(|kind| kind.in_turn_us), of(|kind| kind.eager_us)];
+        let queued_alone_us = mean(samples.iter_mut().map(|samples| median(&mut samples.queued)));
+        let queued_us = (!queued.is_empty()).then(|| [median(&mut queued), queued_alone_us.unwrap_or(f64::NAN)]);
         let miss_us = mean(kinds.iter().filter_map(|kind| kind.miss_us));
-        Ok(Some(RecordingTimes { kinds, cycle_us, alone_us, same_us, eager_us, miss_us, find_ns }))
+        Ok(Some(RecordingTimes { kinds, cycle_us, alone_us, queued_us, same_us, eager_us, miss_us, find_ns }))
     }
 }

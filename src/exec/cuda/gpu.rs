@@ -12,7 +12,8 @@ use cudarc::driver::{result, sys};
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
-/// A device that is open. A step is used by the thread that made it: each thread works on a stream of its own.
+/// A device that is open. A step is used by one thread at a time, and what it does is put
+/// on the stream of that thread.
 pub struct Gpu {
     info: DeviceInfo,
     context: sys::CUcontext,

@@ -57,7 +57,9 @@ impl JobKind {
     /// The time after which a job is shown: what is mostly done at once would only flicker.
     pub const fn delay(self) -> Duration {
         match self {
-            Self::Compile | Self::Data | Self::Recording | Self::Values | Self::Runs | Self::Files => Duration::from_millis(300),
+            Self::Compile | Self::Data | Self::Recording | Self::Values | Self::Runs | Self::Files => {
+                Duration::from_millis(300)
+            }
             _ => Duration::ZERO,
         }
     }

@@ -152,7 +152,13 @@ impl UiCommand {
         out.extend(Proof::ALL.map(|p| Self::Prove(Some(p))));
         out.extend([Self::CancelProofs, Self::Predictions(PredictionsCommand::StopWriting)]);
         out.extend(RunsCommand::listed().into_iter().map(Self::Runs));
-        out.extend([Self::MeasureOps, Self::ComparePlans, Self::ShowValues, Self::FindFirstBad, Self::ShowRecording(None)]);
+        out.extend([
+            Self::MeasureOps,
+            Self::ComparePlans,
+            Self::ShowValues,
+            Self::FindFirstBad,
+            Self::ShowRecording(None),
+        ]);
         out.extend([
             Self::SelectLargestBuffer,
             Self::ShowProblem,

@@ -80,12 +80,7 @@ fn strip_ui(ui: &mut Ui, kinds: &StepKinds, recordings: &[RecordingSeen], names:
 }
 
 /// A line for each recording.
-fn table_ui(
-    ui: &mut Ui,
-    recordings: &[RecordingSeen],
-    view: &RecordingsPanelView<'_>,
-    commands: &mut CommandQueue,
-) {
+fn table_ui(ui: &mut Ui, recordings: &[RecordingSeen], view: &RecordingsPanelView<'_>, commands: &mut CommandQueue) {
     let mut table = TableBuilder::new(ui)
         .id_salt("recordings")
         .sense(Sense::click())
@@ -120,12 +115,7 @@ fn table_ui(
 }
 
 /// A recording: what tells it from the others, with its reason below. True where it was chosen to be shown.
-fn row_ui(
-    ui: &mut Ui,
-    seen: &RecordingSeen,
-    view: &RecordingsPanelView<'_>,
-    commands: &mut CommandQueue,
-) -> bool {
+fn row_ui(ui: &mut Ui, seen: &RecordingSeen, view: &RecordingsPanelView<'_>, commands: &mut CommandQueue) -> bool {
     if seen.kind > 0 {
         compare_ui(ui, seen, view.chosen, commands);
     } else {

@@ -184,7 +184,10 @@ fn head_ui(
                 Some(m) => (m.times.replay_us, "measured"),
                 None => (plan.cost_us, "estimated"),
             };
-            let path = plan.path_text().filter(|_| view.recording.is_none()).map_or_else(String::new, |path| format!("{path}: "));
+            let path = plan
+                .path_text()
+                .filter(|_| view.recording.is_none())
+                .map_or_else(String::new, |path| format!("{path}: "));
             let text =
                 format!("{path}{} FLOP · {} a step, {what}", format::count(plan.flops as f64), format::micros(us));
             let text = RichText::new(text).size(12.0).color(theme::colors(ui).weak);

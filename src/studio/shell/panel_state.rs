@@ -66,7 +66,8 @@ pub(super) fn tab_spacing(ui: &egui::Ui, width: f32) -> f32 {
     /// What the row keeps free at its ends.
     const ENDS: f32 = 8.0;
     let font = egui::TextStyle::Button.resolve(ui.style());
-    let text = |tab: Tab| ui.painter().layout_no_wrap(tab.title().to_owned(), font.clone(), egui::Color32::WHITE).size().x;
+    let text =
+        |tab: Tab| ui.painter().layout_no_wrap(tab.title().to_owned(), font.clone(), egui::Color32::WHITE).size().x;
     let names: f32 = Tab::ALL.into_iter().map(text).sum();
     ((width - ENDS - names) / (2 * Tab::ALL.len()) as f32).clamp(ROOM[1], ROOM[0])
 }

@@ -205,7 +205,12 @@ mod tests {
     use crate::train::SeenStep;
 
     fn seen(facts: RecordingFacts) -> RecordingSeen {
-        RecordingSeen { key: "x f32[8, 4], y i32[8], f32, path whole, training".into(), kind: 1, of: SeenStep::Kept, facts }
+        RecordingSeen {
+            key: "x f32[8, 4], y i32[8], f32, path whole, training".into(),
+            kind: 1,
+            of: SeenStep::Kept,
+            facts,
+        }
     }
 
     fn facts() -> RecordingFacts {

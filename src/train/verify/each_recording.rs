@@ -1,10 +1,10 @@
 //! Checks of every recording of a run whose steps differ: of its paths, and of what its batches use.
 
+use super::Check;
 use super::options::{VerifyOptions, session_spec};
 use super::over_paths::{LONG, MOST, joined, over_each};
 use super::replay::{ReplayHarness, STEPS, compared, held, or_failed};
 use super::resumed::{is_shortage, no_room};
-use super::Check;
 use crate::exec::{Executor, GraphKey, StepImage};
 use crate::ir::Share;
 use crate::model::{DataSpec, Model, Preset};
@@ -77,13 +77,7 @@ impl ReplayHarness<'_> {
     }
 
     /// The check of the whole network's recording together with those of the others.
-    fn others(
-        &mut self,
-        whole: Check,
-        of: &OfEach,
-        seed: u64,
-        left_out: Option<&str>,
-    ) -> Result<Check, TrainError> {
+    fn others(&mut self, whole: Check, of: &OfEach, seed: u64, left_out: Option<&str>) -> Result<Check, TrainError> {
         let Some(dispatch) = self.session.train.dispatch() else { return Ok(whole) };
         let planner = std::sync::Arc::clone(dispatch.planner());
         let mut cases = dispatch.cases();
