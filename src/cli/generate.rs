@@ -141,7 +141,7 @@ pub fn run(args: &GenerateArgs) -> anyhow::Result<()> {
 
 /// The network with its weights, and the name of the device that it runs on.
 fn prepare(source: &Source, preset: Preset, model: &Model, args: &GenerateArgs) -> anyhow::Result<(Session, String)> {
-    let threads = device::threads(args.threads, model).count;
+    let threads = device::threads(args.cpu.threads, model).count;
     let (target, device) = device::choose(args.device, threads, [model])?;
     let spec = SessionSpec {
         threads,

@@ -160,7 +160,7 @@ fn print(figures: &str, table: Option<String>) -> anyhow::Result<()> {
 
 /// The network with these weights, and the name of the device that it answers on.
 fn prepare(found: &Loaded, weights: &Weights, args: &PredictArgs) -> anyhow::Result<(Session, String)> {
-    let threads = super::device::threads(args.threads, &found.model).count;
+    let threads = super::device::threads(args.cpu.threads, &found.model).count;
     let (target, device) = super::device::choose(args.device, threads, [&found.model])?;
     let spec = SessionSpec {
         threads,

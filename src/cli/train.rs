@@ -43,7 +43,7 @@ pub fn run(args: &TrainArgs) -> anyhow::Result<ExitCode> {
         return Err(wrong(format!("{}: {help}", path.display())));
     }
     let outputs = outputs(args, &found)?;
-    let chosen = device::threads(args.threads, &found.model);
+    let chosen = device::threads(args.cpu.threads, &found.model);
     let threads = chosen.count;
     let (target, device_name) = device::choose(args.device, threads, [&found.model])?;
     device::note_threads(&target, &chosen);

@@ -54,7 +54,7 @@ fn a_stopped_run_goes_on_in_the_same_curves_after_a_restart() {
     assert!(!robot.sees("those before it were not kept"));
     let training = &robot.app().studio.training;
     assert_eq!((training.writer.id(), training.total > done), (Some(id.as_str()), true));
-    assert_eq!(&training.history.loss.raw.values()[..done as usize], first.values(Quantity::Loss));
+    assert_eq!(&training.history.curves.loss.raw.values()[..done as usize], first.values(Quantity::Loss));
     // The learning rate is the one that it had, and not the preset's.
     assert_eq!(Some(&training.lr), first.values(Quantity::Lr).last());
     drop(robot);
@@ -250,18 +250,18 @@ fn the_baseline_is_remembered_through_a_restart() {
     let memory: &'static Memory = memory;
     let startup = Startup { runs: Some(RunStore::at(folder.path().join("runs"))), ..Startup::default() };
     let mut robot = Robot::start_with(startup.clone(), Some(memory));
-    robot.until("the baseline", |app| app.studio.runs.baseline.is_some());
-    assert_eq!(robot.app().studio.runs.baseline_id.as_deref(), Some(id.as_str()));
+    robot.until("the baseline", |app| app.studio.runs.baseline.run.is_some());
+    assert_eq!(robot.app().studio.runs.baseline.id.as_deref(), Some(id.as_str()));
     drop(robot);
     // One that is gone by now is forgotten without a word, until it is back.
     let store = RunStore::at(folder.path().join("runs"));
     store.delete(&id).unwrap();
     let mut robot = Robot::start_with(startup, Some(memory));
-    robot.until("the list", |app| app.studio.runs.baseline_id.is_none());
+    robot.until("the list", |app| app.studio.runs.baseline.id.is_none());
     assert!(robot.app().studio.notice.is_none());
     perform(&mut robot, UiCommand::ShowTab(Tab::Runs));
     store.restore(&id).unwrap();
-    robot.until("the baseline", |app| app.studio.runs.baseline.is_some());
+    robot.until("the baseline", |app| app.studio.runs.baseline.run.is_some());
 }
 
 #[test]
@@ -287,7 +287,7 @@ fn a_run_that_gave_way_to_another_network_goes_on_from_its_notice() {
     let studio = &robot.app().studio;
     assert_eq!((studio.document.preset().name.as_str(), studio.training.writer.id()), ("spirals", Some(id.as_str())));
     // Nothing of it is lost: it continues from its last step.
-    assert!(studio.training.history.loss.raw.len() as u64 > done + 20);
+    assert!(studio.training.history.curves.loss.raw.len() as u64 > done + 20);
     drop(robot);
     let store = RunStore::at(folder.path().join("runs"));
     assert_eq!(store.list().unwrap().len(), 1);

@@ -156,8 +156,8 @@ fn the_window_holds_no_more_of_a_long_run_than_of_a_short_one() {
             training.steps(&reports);
             for i in 0..100 {
                 let point = [(training.done() + i) as f64, 1.0];
-                training.history.held_out_loss.push(point);
-                training.history.held_out_accuracy.push(point);
+                training.history.curves.held_out_loss.push(point);
+                training.history.curves.held_out_accuracy.push(point);
             }
         }
         training.history.bytes_held()

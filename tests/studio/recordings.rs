@@ -72,7 +72,7 @@ fn positions_are_counted_and_named_apart_from_samples() {
     assert!(robot.sees(" at position "));
     // A blank has a name that can be seen.
     let view = robot.app().studio.predictions.view.clone().unwrap();
-    assert!(view.scores.iter().any(|score| score.name == "·") && view.positions == 11);
+    assert!(view.quality.scores.iter().any(|score| score.name == "·") && view.rows.positions == 11);
 }
 
 #[test]

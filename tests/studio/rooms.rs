@@ -148,21 +148,21 @@ fn predictions_follow_the_run_and_a_cell_shows_its_samples() {
     robot.press("Step");
     robot.until("answers", |app| app.studio.predictions.view.as_ref().is_some_and(|v| v.step == 1));
     let early = robot.app().studio.predictions.view.clone().expect("answers");
-    assert!(robot.sees("360 held-out samples, at step 1") && early.accuracy.is_some_and(|a| a < 0.7));
+    assert!(robot.sees("360 held-out samples, at step 1") && early.quality.accuracy.is_some_and(|a| a < 0.7));
     robot.press("Train");
     robot.until("the end", |app| state(app) == Some(RunState::Finished));
     robot.until("the last answers", |app| {
         app.studio.predictions.view.as_ref().is_some_and(|v| v.step == app.studio.training.done())
     });
     let last = robot.app().studio.predictions.view.clone().expect("answers");
-    assert!(last.accuracy.is_some_and(|a| a > 0.9), "{last}");
+    assert!(last.quality.accuracy.is_some_and(|a| a > 0.9), "{last}");
     robot.window.step();
     assert!(robot.sees("all samples, wrong ones first"));
     let cell = robot.window.query_all_by_label_contains("true 3, predicted 3: ").next().expect("a cell");
     cell.click_accesskit();
     robot.window.step();
     robot.window.step();
-    assert!(robot.sees("is 3, taken for 3") && robot.sees(&last.confusion[3][3].to_string()));
+    assert!(robot.sees("is 3, taken for 3") && robot.sees(&last.quality.confusion[3][3].to_string()));
     robot.press("Filters");
     assert!(robot.sees("layers.0.weight") && robot.sees("filter 95"));
     // Another run begins without the old one's answers.
@@ -307,7 +307,7 @@ fn an_empty_network_is_told_to_want_a_layer() {
 fn eager_is_measured_beside_replay_without_touching_the_run() {
     let mut robot = Robot::open(None);
     robot.train_to_the_end(40);
-    let loss = robot.app().studio.training.history.loss.raw.values().to_vec();
+    let loss = robot.app().studio.training.history.curves.loss.raw.values().to_vec();
     perform(&mut robot, UiCommand::TimeBothWays);
     robot.until("both ways", |app| app.studio.training.both_ways.is_some());
     let two = robot.app().studio.training.both_ways.clone().expect("times");
@@ -324,7 +324,8 @@ fn eager_is_measured_beside_replay_without_touching_the_run() {
     other.settle();
     other.press("Train this network");
     other.until("its end", |app| app.studio.training.done() == 80);
-    let (a, b) = (&robot.app().studio.training.history.loss.raw, &other.app().studio.training.history.loss.raw);
+    let (a, b) =
+        (&robot.app().studio.training.history.curves.loss.raw, &other.app().studio.training.history.curves.loss.raw);
     assert_eq!(a.values(), b.values());
     assert_eq!(&a.values()[..40], &loss[..]);
 }

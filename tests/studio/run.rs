@@ -40,11 +40,11 @@ fn a_finished_run_is_made_longer_and_an_edited_one_begins_anew() {
     let mut robot = Robot::open(None);
     robot.train_to_the_end(30);
     assert_eq!(robot.app().studio.training.done(), 30);
-    let first = robot.app().studio.training.history.loss.raw.values().to_vec();
+    let first = robot.app().studio.training.history.curves.loss.raw.values().to_vec();
     // The button says what it does: the run continues for as many steps again, and its curve with it.
     robot.press("Train on");
     robot.until("the end of more", |app| state(app) == Some(RunState::Finished) && app.studio.training.done() == 60);
-    let longer = robot.app().studio.training.history.loss.raw.values().to_vec();
+    let longer = robot.app().studio.training.history.curves.loss.raw.values().to_vec();
     assert_eq!((robot.app().studio.training.total, &longer[..30]), (60, &first[..]));
     robot.press("Step");
     robot.until("one step more", |app| state(app) == Some(RunState::Finished) && app.studio.training.done() == 61);
@@ -60,7 +60,7 @@ fn a_finished_run_is_made_longer_and_an_edited_one_begins_anew() {
     robot.until("the end of the other", |app| {
         state(app) == Some(RunState::Finished) && app.studio.training.done() == 30
     });
-    assert_ne!(robot.app().studio.training.history.loss.raw.values(), &first[..]);
+    assert_ne!(robot.app().studio.training.history.curves.loss.raw.values(), &first[..]);
 }
 
 #[test]
@@ -132,14 +132,14 @@ fn a_run_that_cannot_be_prepared_is_told_wherever_train_was_pressed() {
 fn a_run_that_cannot_be_prepared_leaves_the_curves_of_the_one_before() {
     let mut robot = Robot::open(None);
     robot.train_to_the_end(30);
-    let first = robot.app().studio.training.history.loss.raw.values().to_vec();
+    let first = robot.app().studio.training.history.curves.loss.raw.values().to_vec();
     let own = robot.value("sample shape");
     robot.set("sample shape", "32");
     robot.press("Train anew");
     robot.until("the failure", |app| matches!(state(app), Some(RunState::Failed(_))));
     robot.window.run_steps(2);
     assert!(robot.sees("does not fit the network") && robot.sees("The curves below are those of the run before"));
-    assert_eq!((robot.app().studio.training.history.loss.raw.values(), first.len()), (&first[..], 30));
+    assert_eq!((robot.app().studio.training.history.curves.loss.raw.values(), first.len()), (&first[..], 30));
     // A second failure takes nothing away either, and the next run has the tab for itself.
     robot.press("Train anew");
     robot.until("the failure", |app| matches!(state(app), Some(RunState::Failed(_))));

@@ -192,10 +192,10 @@ fn the_trash_lists_what_was_deleted_with_both_ways_out() {
     let (store, all) = (RunStore::at(folder.path().join("runs")), ids(robot.app()));
     robot.until("the recorder's end", |_| all.iter().all(|id| !store.is_busy(id)));
     perform(&mut robot, RunsCommand::ShowTrash);
-    robot.until("the trash", |app| app.studio.runs.trash.is_some());
+    robot.until("the trash", |app| app.studio.runs.trash.runs.is_some());
     assert!(robot.sees("The trash is empty"));
     request(&mut robot, Request::DeleteRuns(all.clone()));
-    let count = |app: &StudioApp| app.studio.runs.trash.as_ref().map_or(0, |t| t.rows.len());
+    let count = |app: &StudioApp| app.studio.runs.trash.runs.as_ref().map_or(0, |t| t.rows.len());
     robot.until("both in the trash", |app| count(app) == 2 && app.studio.runs.entries.is_empty());
     robot.window.get_all_by_label("Restore digits-mlp").next().expect("a way back").click();
     robot.until("one of them back", |app| count(app) == 1 && app.studio.runs.entries.len() == 1);
@@ -215,7 +215,7 @@ fn the_trash_lists_what_was_deleted_with_both_ways_out() {
     assert!(!store.trash().path(gone).exists() && store.path(back).is_dir());
     // The undo of the deletion has nothing left that is not there.
     robot.press("Trash");
-    robot.until("the runs", |app| !app.studio.runs.shows_trash);
+    robot.until("the runs", |app| !app.studio.runs.trash.is_shown);
     assert!(robot.sees("Run digits-mlp"));
 }
 
@@ -325,7 +325,7 @@ fn a_run_that_gives_way_to_another_network_is_told_to_be_kept() {
     assert!(robot.app().studio.training.state.is_none() && robot.sees("The run digits-mlp is kept."));
     // Its curves stand behind those of the next run, where that is wanted.
     robot.press("Pin run as baseline");
-    assert_eq!(robot.app().studio.runs.baseline_id.as_ref(), Some(&id));
+    assert_eq!(robot.app().studio.runs.baseline.id.as_ref(), Some(&id));
     robot.window.state_mut().perform(&ctx, UiCommand::Train);
     robot.until("some steps", |app| app.studio.training.done() > 10);
     assert!(robot.sees("baseline digits-mlp"));
@@ -382,11 +382,11 @@ fn the_run_on_the_train_tab_is_deleted_once_it_rests_and_its_pin_comes_back_with
     robot.press("Delete");
     robot.until("the deletion", |app| app.studio.runs.entries.is_empty());
     let studio = &robot.app().studio;
-    assert!(studio.training.state.is_none() && studio.runs.baseline_id.is_none());
+    assert!(studio.training.state.is_none() && studio.runs.baseline.id.is_none());
     assert!(RunStore::at(folder.path().join("runs")).trash().path(&id).is_dir());
     robot.press("Bring back deleted runs");
-    robot.until("the baseline", |app| app.studio.runs.baseline.is_some());
-    assert_eq!(robot.app().studio.runs.baseline_id.as_ref(), Some(&id));
+    robot.until("the baseline", |app| app.studio.runs.baseline.run.is_some());
+    assert_eq!(robot.app().studio.runs.baseline.id.as_ref(), Some(&id));
     assert!(robot.app().studio.runs.entries[0].can_continue);
 }
 

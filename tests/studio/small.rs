@@ -77,7 +77,7 @@ fn held_out_points_stand_at_multiples_of_a_round_number() {
     let every = training.evaluated_every.expect("chosen");
     let digits = every.to_string();
     assert!(["1", "2", "5"].contains(&digits.trim_end_matches('0')), "{every}");
-    let points = &training.history.held_out_loss;
+    let points = &training.history.curves.held_out_loss;
     let (last, before) = points.split_last().expect("a point at the end");
     assert_eq!(last[0] as u64, training.total);
     assert!(before.iter().all(|p| (p[0] as u64).is_multiple_of(every)), "{points:?}");

@@ -25,11 +25,11 @@ pub struct EarlyExit {
 const WHAT: &str = "1 where the step ends here, 0 where it goes on";
 
 impl LayerType for EarlyExit {
-    const KIND: LayerKind = LayerKind {
-        type_name: "early_exit",
-        class: "EarlyExit",
-        about: "Ends some steps here, with a head of its own in place of the layers behind it.",
-    };
+    const KIND: LayerKind = LayerKind::new(
+        "early_exit",
+        "EarlyExit",
+        "Ends some steps here, with a head of its own in place of the layers behind it.",
+    );
     const FIELDS: &'static [FieldSpec<Self>] = &[
         choose_field!(required)
             .help("Which steps end here (1): cycle 0, 1 or random 0.2, 0.8 or schedule 1: 0, 100: 1."),

@@ -24,11 +24,8 @@ pub struct Repeat {
 const WHAT: &str = "how often the layers are applied";
 
 impl LayerType for Repeat {
-    const KIND: LayerKind = LayerKind {
-        type_name: "repeat",
-        class: "Repeat",
-        about: "Applies the same layers, with the same weights, several times.",
-    };
+    const KIND: LayerKind =
+        LayerKind::new("repeat", "Repeat", "Applies the same layers, with the same weights, several times.");
     const FIELDS: &'static [FieldSpec<Self>] = &[
         FieldSpec::<Self>::count("times", lens!(times)).help("How often the block is applied, with the same weights."),
         choose_field!(optional)

@@ -32,8 +32,7 @@ const KEEP: Range = Range::Real {
 };
 
 impl LayerType for Residual {
-    const KIND: LayerKind =
-        LayerKind { type_name: "residual", class: "Residual", about: "Adds the block's input to its output." };
+    const KIND: LayerKind = LayerKind::new("residual", "Residual", "Adds the block's input to its output.");
     const FIELDS: &'static [FieldSpec<Self>] = &[
         choose_field!(optional).help(
             "Which steps run the layers (1): cycle 1, 0 or random 0.2, 0.8 or schedule 1: 0, 100: 1. Empty: all.",

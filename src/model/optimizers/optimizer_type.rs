@@ -143,12 +143,8 @@ pub(super) fn write_into<T: OptimizerType>(optimizer: &T, map: &mut Map<String, 
     T::FIELDS.iter().for_each(|field| field.write_always(optimizer, map));
 }
 
-pub(super) fn views<T: OptimizerType>(optimizer: &T) -> Vec<FieldView> {
-    T::FIELDS.iter().map(|field| field.view(optimizer)).collect()
-}
-
-pub(super) fn set_in<T: OptimizerType>(optimizer: &mut T, name: &str, value: &FieldValue) -> bool {
-    T::FIELDS.iter().find(|field| field.name == name).is_some_and(|field| field.set(optimizer, value))
+pub(super) const fn fields_of<T: OptimizerType>(_optimizer: &T) -> &'static [FieldSpec<T>] {
+    T::FIELDS
 }
 
 pub(super) fn number<T: OptimizerType>(optimizer: &T, name: &str) -> f64 {

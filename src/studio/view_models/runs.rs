@@ -17,6 +17,14 @@ pub struct RunRow {
     pub is_hidden: bool,
 }
 
+/// How the table is sorted, and which runs it lists.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct RunsOrder {
+    pub column: Column,
+    pub is_reversed: bool,
+    pub shows_hidden: bool,
+}
+
 /// The table.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct RunsView {
@@ -84,13 +92,13 @@ impl RunsView {
     /// The rows of these runs, best or newest first by `column`, or the other way round; those that are hidden only
     /// where `all` asks for them.
     #[must_use]
-    pub fn new(entries: &[RunEntry], column: Column, reversed: bool, all: bool, now_ms: u64) -> Self {
-        let mut shown: Vec<&RunEntry> = entries.iter().filter(|e| all || !e.label.hidden).collect();
+    pub fn new(entries: &[RunEntry], by: RunsOrder, now_ms: u64) -> Self {
+        let mut shown: Vec<&RunEntry> = entries.iter().filter(|e| by.shows_hidden || !e.label.hidden).collect();
         let hidden = entries.len() - shown.len();
         shown.sort_by(|a, b| {
-            let by = order(column, a, b);
+            let found = order(by.column, a, b);
             // Runs of equal worth stay with the newest first.
-            (if reversed { by.reverse() } else { by }).then(b.record.started_ms.cmp(&a.record.started_ms))
+            (if by.is_reversed { found.reverse() } else { found }).then(b.record.started_ms.cmp(&a.record.started_ms))
         });
         let changes_at = shown.iter().filter_map(|e| changes_at(e.record.started_ms, now_ms)).min();
         Self { rows: shown.into_iter().map(|e| row(e, now_ms)).collect(), hidden, changes_at }
@@ -165,15 +173,15 @@ mod tests {
     fn rows_are_sorted_and_hidden() {
         let all =
             [entry("a", 1000, Some(0.5), false), entry("b", 3000, None, false), entry("c", 2000, Some(0.1), true)];
-        let ids = |column, reversed, hidden| {
-            let view = RunsView::new(&all, column, reversed, hidden, 10_000);
+        let ids = |column, is_reversed, shows_hidden| {
+            let view = RunsView::new(&all, RunsOrder { column, is_reversed, shows_hidden }, 10_000);
             view.rows.iter().map(|r| r.id.as_str()).collect::<String>()
         };
         assert_eq!(ids(Column::Started, false, true), "bca");
         assert_eq!(ids(Column::Started, true, true), "acb");
         assert_eq!(ids(Column::Loss, false, true), "cab");
         assert_eq!(ids(Column::Loss, false, false), "ab");
-        let view = RunsView::new(&all, Column::Loss, false, false, 10_000);
+        let view = RunsView::new(&all, RunsOrder { column: Column::Loss, ..RunsOrder::default() }, 10_000);
         assert_eq!((view.hidden, view.rows[0].cells[4].as_str(), view.rows[1].cells[4].as_str()), (1, "0.5000", "–"));
     }
 

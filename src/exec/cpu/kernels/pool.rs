@@ -231,6 +231,13 @@ unsafe fn sum_of<V: Lanes, S: Source<V>, const K: usize>(
     sum
 }
 
+/// The samples of a part, out of `n`, each with its tiles of channels by their first one.
+#[inline(always)]
+fn tiles_of_samples(n: usize, c: usize, part: Part) -> impl Iterator<Item = (usize, usize)> {
+    let (from, to) = part.range(n, 1);
+    (from..to).flat_map(move |sample| (0..c).step_by(TILE).map(move |tile| (sample, tile)))
+}
+
 /// Slots: x `[n, hw, c]`, y `[n, c]`, work.
 #[inline(always)]
 unsafe fn global_avg_pool<V: Lanes>(call: &Call, part: Part) {
@@ -238,17 +245,14 @@ unsafe fn global_avg_pool<V: Lanes>(call: &Call, part: Part) {
     let OpKind::GlobalAvgPool(ops::GlobalAvgPool { n, hw, c }) = call.op else { return };
     let (x, y) = (call.arg::<f32>(slot::X), call.arg::<f32>(slot::Y));
     let grid = Grid::new(c);
-    let (from, to) = part.range(n, 1);
-    for sample in from..to {
-        for tile in (0..c).step_by(TILE) {
-            let width = grid.tile_cols(tile);
-            // SAFETY: the sample's pixels are in `x`, its channels in `y`.
-            unsafe {
-                let rows = (sample * hw, (sample + 1) * hw);
-                let [sums] = column_sums::<V, 1, _>(&Values(x), grid, tile, width, rows.0, rows.1);
-                for (i, sum) in sums.0[..width].iter().enumerate() {
-                    *y.add(sample * c + tile + i) = sum / hw as f32;
-                }
+    for (sample, tile) in tiles_of_samples(n, c, part) {
+        let width = grid.tile_cols(tile);
+        // SAFETY: the sample's pixels are in `x`, its channels in `y`.
+        unsafe {
+            let rows = (sample * hw, (sample + 1) * hw);
+            let [sums] = column_sums::<V, 1, _>(&Values(x), grid, tile, width, rows.0, rows.1);
+            for (i, sum) in sums.0[..width].iter().enumerate() {
+                *y.add(sample * c + tile + i) = sum / hw as f32;
             }
         }
     }
@@ -261,16 +265,13 @@ unsafe fn global_avg_pool_bwd<V: Lanes>(call: &Call, part: Part) {
     let OpKind::GlobalAvgPoolBwd(ops::GlobalAvgPoolBwd { n, hw, c }) = call.op else { return };
     let (dy, dx) = (call.arg::<f32>(slot::DY), call.arg::<f32>(slot::DX));
     let grid = Grid::new(c);
-    let (from, to) = part.range(n, 1);
-    for sample in from..to {
-        for tile in (0..c).step_by(TILE) {
-            // SAFETY: the sample's channels are in `dy`, its pixels in `dx`.
-            unsafe {
-                let share = grid.spread(tile, |i| *dy.add(sample * c + tile + i) / hw as f32);
-                for_stretches!(grid, tile, sample * hw, (sample + 1) * hw, |at, j, n| {
-                    share.lanes::<V>(j).store_n(dx.add(at), n);
-                });
-            }
+    for (sample, tile) in tiles_of_samples(n, c, part) {
+        // SAFETY: the sample's channels are in `dy`, its pixels in `dx`.
+        unsafe {
+            let share = grid.spread(tile, |i| *dy.add(sample * c + tile + i) / hw as f32);
+            for_stretches!(grid, tile, sample * hw, (sample + 1) * hw, |at, j, n| {
+                share.lanes::<V>(j).store_n(dx.add(at), n);
+            });
         }
     }
 }

@@ -296,10 +296,7 @@ impl Training {
 
     pub fn set_smoothing(&mut self, weight: f32) {
         self.smoothing = weight;
-        let h = &mut self.history;
-        for curve in [&mut h.loss, &mut h.accuracy, &mut h.step_us, &mut h.update_max] {
-            curve.set_weight(weight);
-        }
+        self.history.curves.set_smoothing(weight);
     }
 }
 
