@@ -11,7 +11,7 @@ use crate::data::{Dataset, Target};
 use crate::model::losses::{answer, is_right, probability};
 use crate::model::{Model, Targets};
 use crate::tensor::{figure, plural, write_advice, write_atomic};
-use crate::train::{DataChoice, Forecast, Purpose, Session, SessionSpec, TrainError, argmax, perplexity};
+use crate::train::{DataChoice, Forecast, Purpose, Session, SessionSpec, Start, TrainError, argmax, perplexity};
 use serde::Serialize;
 use std::path::Path;
 
@@ -165,7 +165,7 @@ fn prepare(found: &Loaded, weights: &Weights, args: &PredictArgs) -> anyhow::Res
     let spec = SessionSpec {
         threads,
         machine: Some(target.clone()),
-        init: Some(weights.path.clone()),
+        start: Start::from_weights(weights.path.clone()),
         // Nothing is trained: the samples are brought to it later, and may be fewer than a batch.
         data: DataChoice::Resident,
         tuning: super::device::tuning(&target),

@@ -56,7 +56,7 @@ struct KeptForGroups {
 impl KeptForGroups {
     /// Nothing for evaluations, and for networks that do not choose.
     fn of(graph: &Graph, model: &Model) -> Option<Self> {
-        let are_several = model.groups.iter().any(|group| *group > 0);
+        let are_several = model.params.iter().any(|param| param.group > 0);
         let updates = graph.share.is_none_or(|share| share == Share::Last);
         if !are_several || graph.mode == Mode::Eval {
             return None;

@@ -53,8 +53,6 @@ pub struct Model {
     /// The outermost layers in order.
     pub roots: Vec<LayerId>,
     pub params: Vec<Param>,
-    /// The group of each parameter: those of one run in the same steps, and those of group 0 in every step.
-    pub groups: Vec<u32>,
     /// The path whose layers alone `roots` and lists hold; `None` where they hold all layers.
     pub path: Option<Path>,
     /// The whole network, in the model of a path.

@@ -83,7 +83,7 @@ mod tests {
             "optimizer": {{"type": "sgd", "lr": 0.1}}}}"#
         );
         let model = check(&read_preset(&text).unwrap()).model.unwrap();
-        model.params.iter().map(|param| param.name.clone()).zip(model.groups).collect()
+        model.params.into_iter().map(|param| (param.name, param.group)).collect()
     }
 
     fn expect(layers: &str, expected: &[(&str, u32)]) {

@@ -58,6 +58,7 @@ pub use check::check;
 pub use checked::{Checked, Layer, LayerFacts, Model};
 pub use choices::{Foreseen, NoSuchPath};
 pub use choose::{Choice, Choose};
+pub use choose_field::Choosing;
 pub use chosen_path::Path;
 pub use diagnostic::Diagnostic;
 pub use field_value::{FieldValue, NumberOrName};

@@ -112,4 +112,6 @@ pub struct Param {
     /// `[in, gates units]`.
     pub shape: Shape,
     pub init: Init,
+    /// Its group: parameters of one run in the same steps, and those of group 0 in every step.
+    pub group: u32,
 }

@@ -12,6 +12,8 @@ pub mod number_text;
 pub mod path_text;
 mod philox;
 mod shape;
+#[cfg(test)]
+pub(crate) mod temporary;
 
 pub use bytes::{Bytes, align_up};
 pub use dtype::DType;

@@ -37,12 +37,12 @@ fn a_wrong_text_stays_as_it_was_typed_until_it_is_undone() {
 fn an_edit_says_what_it_changed_and_is_undone_as_one() {
     let mut robot = Robot::open(None);
     robot.set("L0 units", "256");
-    let difference = robot.app().studio.difference.clone().expect("a difference");
+    let difference = robot.app().studio.last_edit.difference.clone().expect("a difference");
     assert!(difference.starts_with("arena +"), "{difference}");
     // What is planned while a number is typed is nothing to compare with: the difference of the whole edit is shown.
     robot.press("Undo");
     robot.settle();
-    let whole = |robot: &Robot| robot.app().studio.difference.clone();
+    let whole = |robot: &Robot| robot.app().studio.last_edit.difference.clone();
     robot.set("L0 units", "96");
     let once = whole(&robot).expect("a difference");
     robot.press("Undo");

@@ -103,7 +103,7 @@ fn operations_are_measured_on_request_and_another_plan_is_not_told_their_times()
     assert!(robot.sees("a step, estimated"));
     // The machine's ceilings hold for every plan: the floor is part of the difference from now on. A GPU's floor of
     // so small a step is its launches.
-    let difference = robot.app().studio.difference.clone().unwrap();
+    let difference = robot.app().studio.last_edit.difference.clone().unwrap();
     let on_gpu = robot.app().studio.devices.current().choice != DeviceChoice::Cpu;
     assert!(difference.contains("floor −") || on_gpu, "{difference}");
 }
@@ -290,13 +290,13 @@ fn the_status_line_lists_what_came_and_went() {
     robot.press("Select L0:Dense");
     robot.key(Modifiers::COMMAND, Key::D);
     robot.settle();
-    let changes = robot.app().studio.changes.clone().expect("changes");
-    assert!(!changes.ops_came.is_empty() && !changes.buffers_came.is_empty(), "{changes}");
-    let difference = robot.app().studio.difference.clone().unwrap();
+    let changes = robot.app().studio.last_edit.changes.clone().expect("changes");
+    assert!(!changes.ops.came.is_empty() && !changes.buffers.came.is_empty(), "{changes}");
+    let difference = robot.app().studio.last_edit.difference.clone().unwrap();
     robot.press(&format!("What the last edit changed: {difference}"));
     robot.window.run_steps(3);
     assert!(robot.sees("Planned in ") && robot.sees("Operations that came"));
-    let op = &changes.ops_came[0];
+    let op = &changes.ops.came[0];
     robot.press(&format!("+ {} {}  {}", op.index, op.kernel, op.layer));
     assert_eq!(*robot.app().studio.selection.current(), Selection::Op(op.index));
 }

@@ -101,7 +101,7 @@ fn a_notice_and_what_an_edit_changed_are_both_shown() {
     robot.press("Train this network");
     robot.until("the end", |app| app.studio.training.state == Some(RunState::Finished));
     robot.set("L0 units", "96");
-    robot.until("the difference", |app| app.studio.difference.is_some());
+    robot.until("the difference", |app| app.studio.last_edit.difference.is_some());
     robot.window.state_mut().studio.say("The run digits-mlp is kept, and this is a notice of a usual length.");
     for size in SIZES {
         resize(&mut robot, size);

@@ -264,7 +264,7 @@ fn a_capsule_is_made_and_replayed_to_the_bit() {
     robot.until("the end of the making", |app| app.studio.runs.service.as_ref().is_some_and(|d| !d.is_busy()));
     request(&mut robot, Request::ReplayCapsule(path));
     robot.until("the report", |app| app.studio.runs.replayed.is_some());
-    assert!(robot.app().studio.runs.replayed.as_ref().unwrap().1.is_bit_equal);
+    assert!(robot.app().studio.runs.replayed.as_ref().unwrap().1.bits.is_bit_equal);
     show(&mut robot, Tab::Runs);
     assert!(robot.sees("bit-equal over 15 steps") && robot.sees("Replay of net.capsule"));
     std::fs::write(folder.path().join("letter"), "x").unwrap();

@@ -237,12 +237,6 @@ impl UiCommand {
                 None,
                 "Runs every planner on this step, and plans it in f32, tf32, bf16 and f16 for a GPU",
             ),
-            Self::CompareRecording(_) => Info::new(
-                "Compare recording",
-                icons::TRAIN,
-                None,
-                "Shows what the steps of two recordings have different",
-            ),
             Self::ShowValues => Info::new(
                 "Show values",
                 icons::SEARCH,

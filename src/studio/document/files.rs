@@ -337,11 +337,11 @@ impl FileWorker {
 mod tests {
     use super::*;
     use crate::studio::document::presets::digits;
+    use crate::tensor::temporary::temporary_file;
 
     #[test]
     fn what_is_saved_reads_back() {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("a.json");
+        let (_folder, path) = temporary_file("a.json");
         let saved = FileWorker::default().carry_out(Job::Save(path.clone(), Arc::new(digits()), Overwrite::Own(None)));
         assert!(matches!(saved, Some(FileEvent::Saved(..))), "{saved:?}");
         assert_eq!(read(&path), Ok(digits()));

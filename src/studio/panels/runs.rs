@@ -86,7 +86,8 @@ fn report_ui(ui: &mut Ui, view: &RunsPanelView<'_>, commands: &mut CommandQueue)
     theme::card(ui, false).show(ui, |ui| {
         ui.set_width(ui.available_width());
         ui.horizontal(|ui| {
-            let (icon, color) = if report.is_bit_equal { (icons::CHECK, c.accent) } else { (icons::WARNING, c.error) };
+            let (icon, color) =
+                if report.bits.is_bit_equal { (icons::CHECK, c.accent) } else { (icons::WARNING, c.error) };
             let name = path.file_name().unwrap_or(path.as_os_str()).to_string_lossy();
             ui.label(RichText::new(icon).color(color));
             ui.label(RichText::new(format!("Replay of {name}")).font(theme::strong(13.0)));

@@ -174,7 +174,7 @@ impl StudioApp {
         let path = if path.extension().is_none() { path.with_extension(format.extension()) } else { path };
         let runs = &self.studio.runs;
         let across = if runs.by_time { Across::Time } else { Across::Step };
-        let options = PlotOptions { across, log: self.studio.settings.log_axis, ..PlotOptions::default() };
+        let options = PlotOptions { across, log: self.studio.settings.plots.log_axis, ..PlotOptions::default() };
         let order = ExportOrder { ids: runs.selected.clone(), format, path, options, replace };
         if !runs.give(RunJob::Export(order)) {
             self.studio.complain("Too much is being done with runs at once. Try again.");
@@ -272,7 +272,7 @@ impl StudioApp {
             }
             CapsuleEvent::Replayed(path, report) => {
                 let verdict = report.to_string().lines().next().unwrap_or_default().to_owned();
-                if report.is_bit_equal {
+                if report.bits.is_bit_equal {
                     self.studio.say(verdict)
                 } else {
                     self.studio.complain(verdict)

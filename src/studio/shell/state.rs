@@ -52,6 +52,17 @@ type ViewKey = (u64, u64, u64, Vec<Diagnostic>, Option<usize>);
 /// compiled; the steps of the run whose changes it shows.
 type PageKey = (Selection, (u64, u64, bool), usize);
 
+/// What the last edit changed about the plan.
+#[derive(Default)]
+pub struct EditEffect {
+    /// In words.
+    pub difference: Option<String>,
+    /// What came and went.
+    pub changes: Option<Arc<PlanChanges>>,
+    /// How long the compiler took from request to answer.
+    pub took: Duration,
+}
+
 /// The state of the window.
 pub struct Studio {
     pub document: Document,
@@ -72,11 +83,7 @@ pub struct Studio {
     /// The newest plan of a document without mistakes, and the revision it belongs to.
     pub plan: Option<Arc<PlanView>>,
     pub plan_revision: u64,
-    /// What the last edit changed about the plan.
-    pub difference: Option<String>,
-    /// What came and went with the last edit, and how long the compiler took from request to answer.
-    pub changes: Option<Arc<PlanChanges>>,
-    pub compile_took: Duration,
+    pub last_edit: EditEffect,
     /// What is found out on request.
     pub measurements: Measurements,
     /// What runs in the background.
@@ -140,9 +147,7 @@ impl Studio {
             draft_mistakes: 0,
             plan: None,
             plan_revision: 0,
-            difference: None,
-            changes: None,
-            compile_took: Duration::ZERO,
+            last_edit: EditEffect::default(),
             measurements: Measurements::new(Arc::clone(&wake)),
             jobs: Jobs::default(),
             tour: Tour::default(),
@@ -319,12 +324,11 @@ impl Studio {
         self.checked = Some(answer.checked);
         if let Some(plan) = answer.plan {
             let numbers = |plan: &PlanView| PlanNumbers::of(plan, self.measurements.ceilings.as_ref());
-            self.difference = self.before.as_ref().and_then(|before| numbers(&plan).difference(&numbers(before)));
+            let difference = self.before.as_ref().and_then(|before| numbers(&plan).difference(&numbers(before)));
             if let Some(before) = &self.plan {
                 self.selection.replace(|s| selection_in_plan(s, before, &plan));
             }
-            self.changes = answer.changes.map(Arc::new);
-            self.compile_took = answer.took;
+            self.last_edit = EditEffect { difference, changes: answer.changes.map(Arc::new), took: answer.took };
             self.plan = Some(plan);
             self.plan_revision = answer.revision;
         }
@@ -332,8 +336,8 @@ impl Studio {
 
     /// Another document is open: what belonged to the old one goes.
     pub(super) fn forget_plan(&mut self) {
-        (self.plan, self.before, self.difference, self.checked, self.failure) = (None, None, None, None, None);
-        self.changes = None;
+        (self.plan, self.before, self.checked, self.failure) = (None, None, None, None);
+        self.last_edit = EditEffect::default();
         self.measurements.clear();
         self.selection.clear();
         self.folds.forget();

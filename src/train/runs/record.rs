@@ -2,7 +2,6 @@
 
 use super::{Curves, Quantity};
 use crate::exec::Executor;
-use crate::exec::cpu::host_target;
 use crate::model::{Preset, TrainSpec, read_preset, write_preset};
 use crate::tensor::path_text;
 use crate::train::SessionSpec;
@@ -97,18 +96,16 @@ impl RunRecord {
     /// The record of a run as it is asked for, on the device that it names or on this machine's CPU.
     #[must_use]
     pub fn of(spec: &SessionSpec) -> Self {
-        let train = spec.preset.train;
-        let seed = spec.seed.or(train.map(|t| t.seed)).unwrap_or(0);
         let mut record = Self {
             base: std::path::absolute(&spec.base).unwrap_or_else(|_| spec.base.clone()),
-            seed,
-            device: spec.machine.clone().unwrap_or_else(|| host_target(spec.threads)).name,
+            seed: spec.seed(),
+            device: spec.trains_on().name,
             executor: if spec.executor == Executor::Eager { "eager" } else { "replay" }.to_owned(),
             threads: spec.shared_by(),
-            total: spec.steps.or(train.map(|t| t.steps)).unwrap_or(1000) as u64,
+            total: spec.total(None),
             ..Self::default()
         };
-        let train = train.map(|t| TrainSpec { seed, ..t });
+        let train = spec.preset.train.map(|t| TrainSpec { seed: record.seed, ..t });
         record.set_preset(&Preset { train, ..spec.preset.clone() });
         record
     }

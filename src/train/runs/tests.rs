@@ -2,7 +2,7 @@
 
 use super::record::started_of;
 use super::*;
-use crate::train::{Evaluation, Session, SessionSpec, StepReport, checkpoint_step};
+use crate::train::{Evaluation, Overrides, Session, SessionSpec, StepReport, checkpoint_step};
 use std::time::{Duration, Instant};
 
 fn report(step: u64) -> StepReport {
@@ -326,7 +326,11 @@ fn a_run_goes_on_only_from_its_own_checkpoint() {
     let store = RunStore::at(folder.path());
     let preset = record().read_preset().unwrap();
     let trained = |seed: u64, steps: u64| {
-        let spec = SessionSpec { threads: 1, seed: Some(seed), ..SessionSpec::new(preset.clone(), ".".into()) };
+        let spec = SessionSpec {
+            threads: 1,
+            overrides: Overrides::seed(seed),
+            ..SessionSpec::new(preset.clone(), ".".into())
+        };
         let (mut session, mut reports) = (Session::prepare(&spec).unwrap(), Vec::new());
         session.steps(steps, Duration::from_secs(60), |report| reports.push(*report)).unwrap();
         (session, reports)

@@ -340,16 +340,17 @@ fn batches_must_fit() {
 }
 
 #[test]
-fn a_number_that_an_option_does_not_take_is_told_in_words() {
-    for (option, value, wanted) in [
-        ("--steps", "ten", "expected a whole number, at least 1"),
-        ("--steps", "-1", "expected a whole number, at least 1"),
-        ("--seed", "1.5", "expected a whole number, at least 0"),
-        ("--threads", "99", "expected a whole number from 1 to 64"),
-        ("--held-out", "half", "expected a share below 1"),
+fn a_number_that_an_option_does_not_take_is_reported_in_words() {
+    for (option, wrong, wanted) in [
+        ("--steps", &["ten", "-1"][..], "expected a whole number, at least 1"),
+        ("--seed", &["1.5"], "expected a whole number, at least 0"),
+        ("--threads", &["99"], "expected a whole number from 1 to 64"),
+        ("--held-out", &["half"], "expected a share below 1"),
     ] {
-        let message = refused(&["train", "xor", option, value]);
-        assert!(message.contains(value) && message.contains(wanted), "{message}");
+        for value in wrong {
+            let message = refused(&["train", "xor", option, value]);
+            assert!(message.contains(value) && message.contains(wanted), "{message}");
+        }
     }
 }
 

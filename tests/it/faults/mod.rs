@@ -2,6 +2,7 @@
 //! check of `verify` that is named with it.
 
 mod child;
+mod files;
 mod gpu;
 mod gpu_kernels;
 mod gpu_recurrent;

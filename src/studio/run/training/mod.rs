@@ -137,7 +137,7 @@ impl Training {
         self.writer.prepare(&spec, from.as_ref().map(|f| f.point.clone()));
         let preset = &spec.preset;
         self.lr = preset.optimizer.lr() as f32;
-        self.total = spec.steps.or(preset.train.map(|t| t.steps)).unwrap_or(1000) as u64;
+        self.total = spec.total(None);
         if let Some(from) = from {
             self.history = from.history;
             self.lr = self.history.lr.last().filter(|lr| lr.is_finite()).unwrap_or(self.lr);
