@@ -177,7 +177,7 @@ fn the_boundary_is_asked_for_while_the_run_goes_on() {
     show(&mut robot, Tab::Predictions);
     robot.set("steps", "100000000");
     robot.press("Train");
-    robot.until("a boundary", |app| app.studio.predictions.view.as_ref().is_some_and(|v| v.plane.is_some()));
+    robot.until("a boundary", |app| app.studio.predictions.view.as_ref().is_some_and(|v| v.pages.plane.is_some()));
     let first = robot.app().studio.predictions.view.as_ref().map_or(0, |v| v.step);
     robot.until("a later one", |app| app.studio.predictions.view.as_ref().is_some_and(|v| v.step > first));
     assert_eq!(state(robot.app()), Some(RunState::Running));

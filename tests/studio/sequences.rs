@@ -124,7 +124,8 @@ fn states_and_forecasts_are_shown_and_what_is_missing_is_told() {
     robot.window.run_steps(2);
     assert!(robot.sees("Hidden states") && robot.sees("units down, positions across"));
     robot.press("Forecasts");
-    robot.until("the forecasts", |app| app.studio.predictions.view.as_ref().is_some_and(|v| v.forecast.is_some()));
+    robot
+        .until("the forecasts", |app| app.studio.predictions.view.as_ref().is_some_and(|v| v.pages.forecast.is_some()));
     robot.window.run_steps(2);
     assert!(
         robot.sees("Forecast of sample")

@@ -2,7 +2,7 @@
 
 use crate::model::draw::Draw;
 use crate::model::field_value::FieldValue;
-use crate::model::schema::{FieldSpec, FieldView, Lens, Range};
+use crate::model::schema::{FieldSpec, Lens, Range};
 use crate::model::spec::Fields;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};

@@ -9,7 +9,7 @@ mod special;
 use super::speed::{BYTES_PER_US, LAUNCH_US};
 use crate::ops::{self, ConvGeometry, Epilogue, OpKind};
 use crate::select::cuda::custom::{CustomKernel, cpp_act};
-use crate::select::cuda::real::Real;
+use crate::select::cuda::real::{Real, elements_at_once};
 use crate::select::cuda::spec::{KernelFile, KernelSpec};
 use crate::select::target::CudaFacts;
 
@@ -174,19 +174,6 @@ const fn weights(g: &ConvGeometry) -> usize {
     g.f * g.kernel[0] * g.kernel[1] * (g.c / g.groups)
 }
 
-/// Elements that one copy moves where `count` elements are together, as `vec_width` in the prelude.
-const fn copy_width(count: usize, elem: usize) -> usize {
-    if count.is_multiple_of(16 / elem) {
-        16 / elem
-    } else if count.is_multiple_of(8 / elem) {
-        8 / elem
-    } else if elem == 2 && count.is_multiple_of(2) {
-        2
-    } else {
-        1
-    }
-}
-
 /// The greatest common divisor.
 const fn gcd(a: usize, b: usize) -> usize {
     if b == 0 { a } else { gcd(b, a % b) }
@@ -247,7 +234,7 @@ impl Problem<'_> {
         match self.kind {
             Kind::Forward => {
                 let k = taps * group_c;
-                let widths = [copy_width(group_c, elem), copy_width(k, elem)];
+                let widths = [elements_at_once(elem, group_c), elements_at_once(elem, k)];
                 Extent { rows: positions, cols: group_f, classes: 1, longest: k, mean: k, widths }
             }
             Kind::BackwardX => Extent {
@@ -256,7 +243,7 @@ impl Problem<'_> {
                 classes: g.stride[0] * g.stride[1],
                 longest: g.kernel[0].div_ceil(g.stride[0]) * g.kernel[1].div_ceil(g.stride[1]) * group_f,
                 mean: (taps * group_f).div_ceil(g.stride[0] * g.stride[1]),
-                widths: [copy_width(group_f, elem), copy_width(group_c, elem)],
+                widths: [elements_at_once(elem, group_f), elements_at_once(elem, group_c)],
             },
             Kind::BackwardW => Extent {
                 rows: group_f,
@@ -264,7 +251,7 @@ impl Problem<'_> {
                 classes: 1,
                 longest: positions,
                 mean: positions,
-                widths: [copy_width(group_f, elem), copy_width(group_c, elem)],
+                widths: [elements_at_once(elem, group_f), elements_at_once(elem, group_c)],
             },
         }
     }

@@ -6,6 +6,19 @@ use crate::ops::OpKind;
 use crate::tensor::DType;
 use serde::{Deserialize, Serialize};
 
+/// Elements of so many bytes that one access moves where `count` of them are together: `vec_width` of the prelude.
+pub(super) const fn elements_at_once(size: usize, count: usize) -> usize {
+    if count.is_multiple_of(16 / size) {
+        16 / size
+    } else if count.is_multiple_of(8 / size) {
+        8 / size
+    } else if size == 2 && count.is_multiple_of(2) {
+        2
+    } else {
+        1
+    }
+}
+
 /// What real values are made of in a step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]

@@ -106,21 +106,21 @@ fn answers_ui(
     match page {
         AnswersPage::Confusion => matrix_ui(ui, answers, panel),
         AnswersPage::Plane => {
-            if let Some(plane) = &answers.plane {
+            if let Some(plane) = &answers.pages.plane {
                 boundary_ui(ui, answers, plane, panel, view.generation);
             }
         }
         AnswersPage::Fit => {
-            if let Some(fit) = &answers.fit {
+            if let Some(fit) = &answers.pages.fit {
                 fit_ui(ui, fit);
             }
         }
         AnswersPage::Filters => {
-            if let Some(filters) = &answers.filters {
+            if let Some(filters) = &answers.pages.filters {
                 filters_ui(ui, filters, panel, view.generation);
             }
         }
-        AnswersPage::Forecasts => match &answers.forecast {
+        AnswersPage::Forecasts => match &answers.pages.forecast {
             Some(forecast) => forecast_ui(ui, forecast, &answers.set, view.part, &mut panel.forecast),
             None => empty_ui(ui, "No forecast", "No window of the series is left to forecast; give a longer series."),
         },
@@ -189,7 +189,7 @@ fn figures_ui(ui: &mut Ui, view: &PredictionsPanelView<'_>, answers: &Prediction
             let wrong = answers.rows.answered.iter().take_while(|a| a.truth != a.guess).count();
             text = format!("{:.2}% right, {wrong} wrong · {text}", accuracy * 100.0);
         }
-        if let Some(fit) = answers.fit.as_ref().filter(|_| view.page != Some(AnswersPage::Forecasts)) {
+        if let Some(fit) = answers.pages.fit.as_ref().filter(|_| view.page != Some(AnswersPage::Forecasts)) {
             let number = format::number;
             text = format!("RMSE {} · MAE {} · R² {:.4}", number(fit.rmse), number(fit.mae), fit.r2);
         }
@@ -279,7 +279,7 @@ fn card_ui(ui: &Ui, answers: &PredictionsView, at: usize, card: Rect, text: Rect
     let painter = ui.painter().with_clip_rect(card.intersect(ui.clip_rect()));
     let font = FontId::proportional(12.0);
     let truth = answers.truth_text(at);
-    let is_class = answers.fit.is_none();
+    let is_class = answers.pages.fit.is_none();
     let wrong = is_class && answered.truth != answered.guess;
     let head = match (is_class, wrong) {
         (true, true) => format!("{}  is {truth}", icons::CLOSE),

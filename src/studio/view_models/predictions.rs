@@ -30,8 +30,7 @@ pub struct AnsweredQuery {
     pub run: u64,
     pub model: Arc<Model>,
     pub source: DataSource,
-    pub set: Arc<Dataset>,
-    pub split: Arc<Split>,
+    pub data: (Arc<Dataset>, Arc<Split>),
     /// Whether what is held out may have been trained on before.
     pub maybe_trained: bool,
     pub answer: Box<Looked>,
@@ -111,6 +110,16 @@ pub struct Quality {
     pub scores: Vec<ClassScore>,
 }
 
+/// What there is to see of some networks and data alone, on a page each.
+#[derive(Clone, Debug, Default)]
+pub struct SpecialPages {
+    pub plane: Option<Plane>,
+    pub fit: Option<Fit>,
+    pub filters: Option<Filters>,
+    /// Forecasts of a series, in the units of the data.
+    pub forecast: Option<Forecast>,
+}
+
 /// The answers, ready to be drawn.
 #[derive(Clone, Debug)]
 pub struct PredictionsView {
@@ -124,11 +133,7 @@ pub struct PredictionsView {
     pub what: String,
     pub rows: AnswerRows,
     pub quality: Quality,
-    pub plane: Option<Plane>,
-    pub fit: Option<Fit>,
-    pub filters: Option<Filters>,
-    /// Forecasts of a series, in the units of the data.
-    pub forecast: Option<Forecast>,
+    pub pages: SpecialPages,
     pub took_us: f64,
 }
 
@@ -206,7 +211,7 @@ fn softmax(row: &[f32], out: &mut Vec<f32>) {
 /// Makes the view of an answer.
 #[must_use]
 pub fn view(question: &AnsweredQuery) -> PredictionsView {
-    let AnsweredQuery { run, model, source, set, split, maybe_trained, answer } = question;
+    let AnsweredQuery { run, model, source, data: (set, split), maybe_trained, answer } = question;
     let outputs = model.output.len().max(1);
     let (all, part) = asked_part(split);
     let count = answer.outputs.len() / outputs;
@@ -235,10 +240,10 @@ pub fn view(question: &AnsweredQuery) -> PredictionsView {
             values: Vec::with_capacity(answer.outputs.len()),
         },
         quality: Quality::default(),
-        plane: None,
-        fit: None,
-        forecast: None,
-        filters: answer.weight.as_ref().and_then(|w| filters(model, w, answer.question.weight, shape)),
+        pages: SpecialPages {
+            filters: answer.weight.as_ref().and_then(|w| filters(model, w, answer.question.weight, shape)),
+            ..SpecialPages::default()
+        },
         took_us: answer.took_us,
     };
     let indices = &answer.question.samples[..count.min(answer.question.samples.len())];
@@ -247,9 +252,9 @@ pub fn view(question: &AnsweredQuery) -> PredictionsView {
         Targets::Binary => out.take_binary(indices, &answer.outputs, model),
         Targets::Values => out.take_values(indices, &answer.outputs, model),
     }
-    out.forecast = Forecast::of(source, set, indices, &answer.outputs);
+    out.pages.forecast = Forecast::of(source, set, indices, &answer.outputs);
     let targets = model.loss.targets();
-    out.plane =
+    out.pages.plane =
         bounds(set).filter(|_| !answer.at_points.is_empty()).map(|b| plane(b, &answer.at_points, outputs, targets));
     out
 }
@@ -374,7 +379,7 @@ impl PredictionsView {
         let squares: f64 = pairs.iter().map(|p| (p[0] - p[1]).powi(2)).sum();
         let spread: f64 = pairs.iter().map(|p| (p[0] - mean).powi(2)).sum();
         let mae = pairs.iter().map(|p| (p[0] - p[1]).abs()).sum::<f64>() / n;
-        self.fit = Some(Fit { rmse: (squares / n).sqrt(), mae, r2: 1.0 - squares / spread.max(1e-30), pairs });
+        self.pages.fit = Some(Fit { rmse: (squares / n).sqrt(), mae, r2: 1.0 - squares / spread.max(1e-30), pairs });
     }
 
     /// The answer at a position of `answered`: probabilities, or values.

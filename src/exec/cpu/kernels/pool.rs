@@ -54,6 +54,16 @@ impl<V: Lanes> Best<V> {
     }
 }
 
+/// The rows of outputs of a part: the number of each, its span of input rows, and the first element of these.
+#[inline(always)]
+fn output_rows(g: &PoolGeometry, part: Part) -> impl Iterator<Item = (usize, Span, usize)> {
+    let (from, to) = part.range(g.n * g.ho, 1);
+    (from..to).map(move |unit| {
+        let down = Span::new(g, 0, unit % g.ho);
+        (unit, down, (unit / g.ho * g.h + down.input) * g.w * g.c)
+    })
+}
+
 /// Slots: x, y, index.
 #[inline(always)]
 unsafe fn max_pool<V: Lanes>(call: &Call, part: Part) {
@@ -61,11 +71,8 @@ unsafe fn max_pool<V: Lanes>(call: &Call, part: Part) {
     let OpKind::MaxPool(ops::MaxPool { geometry }) = call.op else { return };
     let g = &geometry;
     let (x, y, index) = (call.arg::<f32>(slot::X), call.arg::<f32>(slot::Y), Index::new(call.arg(slot::INDEX), g));
-    let (from, to) = part.range(g.n * g.ho, 1);
-    for unit in from..to {
-        let (sample, oy) = (unit / g.ho, unit % g.ho);
-        let down = Span::new(g, 0, oy);
-        let rows = x.wrapping_add((sample * g.h + down.input) * g.w * g.c);
+    for (unit, down, input) in output_rows(g, part) {
+        let rows = x.wrapping_add(input);
         let mut ox = 0;
         while ox < g.wo {
             let across = Span::new(g, 1, ox);
@@ -175,11 +182,8 @@ unsafe fn avg_pool<V: Lanes>(call: &Call, part: Part) {
     let g = &geometry;
     let (x, y) = (call.arg::<f32>(slot::X), call.arg::<f32>(slot::Y));
     let inverse = V::splat(1.0 / (g.size[0] * g.size[1]) as f32);
-    let (from, to) = part.range(g.n * g.ho, 1);
-    for unit in from..to {
-        let (sample, oy) = (unit / g.ho, unit % g.ho);
-        let down = Span::new(g, 0, oy);
-        let rows = x.wrapping_add((sample * g.h + down.input) * g.w * g.c);
+    for (unit, down, input) in output_rows(g, part) {
+        let rows = x.wrapping_add(input);
         let mut ox = 0;
         while ox < g.wo {
             let across = Span::new(g, 1, ox);

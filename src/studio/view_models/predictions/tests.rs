@@ -15,7 +15,7 @@ fn asked(name: &str, change: impl Fn(&mut crate::model::Preset)) -> (Predictions
     let (set, split) = session.dataset().map(|(d, s)| (Arc::clone(d), Arc::clone(s))).unwrap();
     let model = Arc::new(session.model().clone());
     let answer = Box::new(session.query(query(&model, &set, &split, &source)).unwrap());
-    (view(&AnsweredQuery { run: 1, model, source, set, split, maybe_trained: false, answer }), session)
+    (view(&AnsweredQuery { run: 1, model, source, data: (set, split), maybe_trained: false, answer }), session)
 }
 
 #[test]
@@ -34,7 +34,7 @@ fn the_matrix_and_the_loss_are_those_of_the_evaluation() {
         assert_eq!(top[0], (a.guess, a.confidence));
         assert!((view.row(at).iter().sum::<f32>() - 1.0).abs() < 1e-4 && top[1].1 >= top[2].1);
     }
-    let filters = view.filters.as_ref().unwrap();
+    let filters = view.pages.filters.as_ref().unwrap();
     assert_eq!((filters.pictures.len(), filters.total, filters.width), (96, 128, 8));
     let cell = view.of_cell(Some((3, 3)));
     assert_eq!(cell.len() as u32, view.quality.confusion[3][3]);
@@ -46,7 +46,7 @@ fn the_matrix_and_the_loss_are_those_of_the_evaluation() {
 fn the_plane_is_asked_for_from_the_top() {
     let (view, _) = asked("spirals", |p| p.data.as_mut().unwrap().held_out = 0.0);
     assert!(view.what.contains("training samples"), "{}", view.what);
-    let plane = view.plane.as_ref().unwrap();
+    let plane = view.pages.plane.as_ref().unwrap();
     assert_eq!((plane.classes.len(), plane.shades.len()), (GRID * GRID, GRID * GRID));
     assert!(plane.shades.iter().all(|s| (0.3..=1.0).contains(s)));
     let q = query(
@@ -56,13 +56,13 @@ fn the_plane_is_asked_for_from_the_top() {
         &DataSource::Digits,
     );
     assert!(q.points[1] > q.points[2 * GRID * GRID - 1] && q.points[0] < q.points[2]);
-    assert!(view.filters.is_none());
+    assert!(view.pages.filters.is_none());
 }
 
 #[test]
 fn values_are_held_against_the_truth() {
     let (view, mut session) = asked("regression", |_| {});
-    let fit = view.fit.as_ref().unwrap();
+    let fit = view.pages.fit.as_ref().unwrap();
     let found = session.evaluate().unwrap().unwrap();
     assert!(
         (view.quality.loss - found.loss).abs() < 1e-5 * found.loss.max(1.0)
@@ -77,7 +77,7 @@ fn values_are_held_against_the_truth() {
 #[test]
 fn filters_of_a_convolution_are_pictures() {
     let (view, _) = asked("digits-cnn", |_| {});
-    let filters = view.filters.unwrap();
+    let filters = view.pages.filters.unwrap();
     assert!((filters.height, filters.width) == (3, 3) && filters.total == filters.pictures.len(), "{}", filters.title);
 }
 
@@ -97,7 +97,7 @@ fn answers_of_yes_and_no_are_classes_with_probabilities() {
         (view.quality.loss - found.loss).abs() < 1e-6 * found.loss.max(1.0) && view.quality.accuracy == found.accuracy,
         "{view}"
     );
-    assert!(view.fit.is_none() && view.rows.outputs == 2 && view.rows.answered.len() == found.samples);
+    assert!(view.pages.fit.is_none() && view.rows.outputs == 2 && view.rows.answered.len() == found.samples);
     assert_eq!(view.quality.confusion.iter().flatten().sum::<u32>() as usize, found.samples);
     for (at, a) in view.rows.answered.iter().enumerate() {
         let row = view.row(at);
@@ -106,7 +106,7 @@ fn answers_of_yes_and_no_are_classes_with_probabilities() {
         );
         assert_eq!(view.truth_text(at), view.name(a.truth));
     }
-    let plane = view.plane.as_ref().unwrap();
+    let plane = view.pages.plane.as_ref().unwrap();
     assert_eq!((plane.classes.len(), plane.shades.len()), (GRID * GRID, GRID * GRID));
     assert!(plane.shades.iter().all(|s| (0.5..=1.0).contains(s)) && plane.classes.iter().all(|c| *c <= 1));
 }

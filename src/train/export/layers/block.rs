@@ -2,7 +2,7 @@
 
 use super::{At, Exported};
 use crate::model::Layer;
-use crate::model::layers::{BranchLayer, EarlyExit, Repeat, Residual};
+use crate::model::layers::{BranchLayer, EarlyExit, LayerType, Repeat, Residual};
 use crate::train::export::onnx_graph::Writer;
 
 impl Exported for Residual {
@@ -35,30 +35,23 @@ impl Exported for Repeat {
     }
 }
 
-impl Exported for BranchLayer {
-    fn pytorch(&self, layer: &Layer) -> String {
-        unreachable!("{} always chooses", layer.label())
-    }
+/// A block that always chooses: of it an export has the layers of a path.
+macro_rules! always_chooses {
+    ($($Block:ident),*) => {
+        $(impl Exported for $Block {
+            fn pytorch(&self, layer: &Layer) -> String {
+                unreachable!("{} always chooses", layer.label())
+            }
 
-    fn pytorch_choosing(&self, _layer: &Layer, choice: &str) -> String {
-        format!("Branch({choice}, ")
-    }
+            fn pytorch_choosing(&self, _layer: &Layer, choice: &str) -> String {
+                format!("{}({choice}, ", Self::KIND.class)
+            }
 
-    fn onnx(&self, _w: &mut Writer, at: At<'_>) -> String {
-        unreachable!("{} is written as the layers of a path", at.layer.label())
-    }
+            fn onnx(&self, _w: &mut Writer, at: At<'_>) -> String {
+                unreachable!("{} is written as the layers of a path", at.layer.label())
+            }
+        })*
+    };
 }
 
-impl Exported for EarlyExit {
-    fn pytorch(&self, layer: &Layer) -> String {
-        unreachable!("{} always chooses", layer.label())
-    }
-
-    fn pytorch_choosing(&self, _layer: &Layer, choice: &str) -> String {
-        format!("EarlyExit({choice}, ")
-    }
-
-    fn onnx(&self, _w: &mut Writer, at: At<'_>) -> String {
-        unreachable!("{} is written as the layers of a path", at.layer.label())
-    }
-}
+always_chooses!(BranchLayer, EarlyExit);
