@@ -69,6 +69,13 @@ fn founded(model: &Model, room_bytes: u64) -> LentStep {
     step
 }
 
+/// A step of 8 samples, and one of 3 over the same store.
+fn whole_and_short(model: &Model) -> (Pool, [LentStep; 2]) {
+    let whole = founded(model, u64::MAX);
+    let short = lend(&whole, &training(model, 3)).unwrap();
+    (Pool::new(1).unwrap(), [whole, short])
+}
+
 /// Lends a step that was compiled here.
 fn lend(first: &LentStep, compiled: &Arc<Compiled>) -> Result<LentStep, ExecError> {
     let recordings = first.pool().unwrap();
@@ -78,9 +85,7 @@ fn lend(first: &LentStep, compiled: &Arc<Compiled>) -> Result<LentStep, ExecErro
 #[test]
 fn steps_of_two_batch_sizes_and_an_evaluation_have_the_same_parameters() {
     let model = adam();
-    let mut pool = Pool::new(1).unwrap();
-    let mut whole = founded(&model, u64::MAX);
-    let mut short = lend(&whole, &training(&model, 3)).unwrap();
+    let (mut pool, [mut whole, mut short]) = whole_and_short(&model);
     let mut tested = lend(&whole, &evaluation(&model, 8)).unwrap();
     for param in 0..model.params.len() {
         assert_eq!([address(&short, param), address(&tested, param)], [address(&whole, param); 2]);
@@ -103,9 +108,7 @@ fn steps_of_two_batch_sizes_and_an_evaluation_have_the_same_parameters() {
 #[test]
 fn replay_equals_eager_over_one_store() {
     let model = adam();
-    let mut pool = Pool::new(1).unwrap();
-    let mut whole = founded(&model, u64::MAX);
-    let mut short = lend(&whole, &training(&model, 3)).unwrap();
+    let (mut pool, [mut whole, mut short]) = whole_and_short(&model);
     let start = whole.store().snapshot().unwrap();
     let mut run = |executor| {
         whole.store().restore(&start).unwrap();
@@ -192,9 +195,7 @@ fn variants_share_an_arena_of_the_largest() {
 #[test]
 fn what_was_copied_is_old_once_any_step_over_the_store_runs_or_the_host_writes() {
     let model = adam();
-    let mut pool = Pool::new(1).unwrap();
-    let mut whole = founded(&model, u64::MAX);
-    let mut short = lend(&whole, &training(&model, 3)).unwrap();
+    let (mut pool, [mut whole, mut short]) = whole_and_short(&model);
     let store = Arc::clone(whole.store());
     let saved = store.snapshot().unwrap();
     let hyper = whole.find("hyper").unwrap();

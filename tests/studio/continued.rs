@@ -169,14 +169,21 @@ fn a_run_that_was_deleted_meanwhile_is_offered_no_more() {
     });
 }
 
+/// Trains for a while, changes a field in a new window, and continues the run there: that window, the steps that were
+/// made before, and the run.
+fn continued_after(folder: &Path, field: &str, text: &str) -> (Robot, u64, String) {
+    let done = train_a_while(folder);
+    let mut robot = open(folder);
+    robot.set(field, text);
+    let id = select(&mut robot);
+    robot.press("Continue the selected run");
+    (robot, done, id)
+}
+
 #[test]
 fn a_run_of_another_network_than_the_open_one_asks_first() {
     let folder = tempfile::tempdir().unwrap();
-    let done = train_a_while(folder.path());
-    let mut robot = open(folder.path());
-    robot.set("L0 units", "32");
-    let id = select(&mut robot);
-    robot.press("Continue the selected run");
+    let (mut robot, done, id) = continued_after(folder.path(), "L0 units", "32");
     robot.window.run_steps(2);
     assert!(robot.sees("Open the network of digits-mlp to continue it?") && robot.sees("layers[0].units 32"));
     robot.press("Cancel");
@@ -195,11 +202,7 @@ fn a_run_of_another_network_than_the_open_one_asks_first() {
 #[test]
 fn a_changed_learning_rate_is_applied_and_reported_when_a_run_is_continued() {
     let folder = tempfile::tempdir().unwrap();
-    let done = train_a_while(folder.path());
-    let mut robot = open(folder.path());
-    robot.set("learning rate", "0.0625");
-    let id = select(&mut robot);
-    robot.press("Continue the selected run");
+    let (mut robot, done, id) = continued_after(folder.path(), "learning rate", "0.0625");
     robot.until("more steps", |app| app.studio.training.done() > done + 20);
     let training = &robot.app().studio.training;
     assert_eq!((training.writer.id(), training.lr), (Some(id.as_str()), 0.0625));

@@ -27,8 +27,7 @@ fn a_wrong_text_stays_as_it_was_typed_until_it_is_undone() {
     assert_eq!(robot.value("L0 units"), "many");
     assert!(robot.sees("expected a whole number, at least 1") && robot.sees("1 problem"));
     assert!(!robot.app().studio.is_ready() && !robot.app().studio.document.is_dirty());
-    robot.key(Modifiers::COMMAND, Key::Z);
-    robot.settle();
+    robot.command_key(Key::Z);
     assert_eq!(robot.value("L0 units"), "128");
     assert!(robot.app().studio.is_ready());
 }
@@ -74,8 +73,7 @@ fn an_edit_says_what_it_changed_and_is_undone_as_one() {
 #[test]
 fn a_network_is_built_from_nothing_by_keyboard() {
     let mut robot = Robot::open(None);
-    robot.key(Modifiers::COMMAND, Key::N);
-    robot.settle();
+    robot.command_key(Key::N);
     assert!(robot.sees("the network has no layers"));
     for layer in ["dense", "residual", "dense"] {
         robot.key(Modifiers::COMMAND, Key::L);
@@ -83,7 +81,7 @@ fn a_network_is_built_from_nothing_by_keyboard() {
             robot.window.event(egui::Event::Text(letter.to_string()));
         }
         robot.window.step();
-        robot.key(Modifiers::NONE, Key::Enter);
+        robot.keys(&[Key::Enter]);
         robot.settle();
     }
     let text = robot.app().studio.network.to_string();
@@ -105,11 +103,9 @@ fn layers_move_and_go_by_shortcut() {
     robot.key(Modifiers::ALT, Key::ArrowUp);
     robot.settle();
     assert!(robot.app().studio.network.to_string().starts_with("0 Dropout"));
-    robot.key(Modifiers::COMMAND, Key::D);
-    robot.settle();
+    robot.command_key(Key::D);
     assert_eq!(robot.app().studio.network.cards.len(), 4);
-    robot.key(Modifiers::COMMAND, Key::Backspace);
-    robot.settle();
+    robot.command_key(Key::Backspace);
     assert_eq!(robot.app().studio.network.cards.len(), 3);
 }
 
@@ -138,7 +134,7 @@ fn the_palette_finds_any_command() {
         robot.window.event(egui::Event::Text(letter.to_string()));
     }
     robot.window.step();
-    robot.key(Modifiers::NONE, Key::Enter);
+    robot.keys(&[Key::Enter]);
     robot.settle();
     assert_eq!(robot.app().studio.document.preset().name, "spirals");
 }
@@ -146,9 +142,7 @@ fn the_palette_finds_any_command() {
 #[test]
 fn undoing_an_added_layer_selects_the_network() {
     let mut robot = Robot::open(None);
-    robot.press("Select L2:Dense");
-    robot.key(Modifiers::COMMAND, Key::D);
-    robot.settle();
+    robot.duplicate("L2:Dense");
     assert!(robot.app().studio.inspector.to_string().starts_with("Layer: L3:Dense"));
     robot.press("Undo");
     robot.settle();
@@ -177,16 +171,15 @@ fn the_delete_key_removes_the_selected_layer_and_in_a_field_a_letter() {
     };
     select(&mut robot);
     robot.write("L1 rate", "0.25");
-    robot.key(Modifiers::NONE, Key::Delete);
+    robot.keys(&[Key::Delete]);
     assert_eq!(robot.app().studio.document.preset().layers.len(), 3, "the key belongs to the field");
-    robot.key(Modifiers::NONE, Key::Enter);
+    robot.keys(&[Key::Enter]);
     robot.settle();
     select(&mut robot);
-    robot.key(Modifiers::NONE, Key::Delete);
+    robot.keys(&[Key::Delete]);
     robot.settle();
     assert_eq!(robot.app().studio.document.preset().layers.len(), 2);
-    robot.key(Modifiers::COMMAND, Key::Z);
-    robot.settle();
+    robot.command_key(Key::Z);
     assert_eq!(robot.app().studio.document.preset().layers.len(), 3);
 }
 

@@ -129,7 +129,7 @@ fn trained_weights_are_saved_and_not_lost_unasked() {
 #[test]
 fn weights_can_be_let_go() {
     let mut robot = Robot::open(None);
-    robot.key(Modifiers::NONE, Key::F10);
+    robot.keys(&[Key::F10]);
     robot.until("one step", |app| app.studio.training.state == Some(RunState::Paused));
     perform(&mut robot, UiCommand::New);
     robot.press("Continue without");
@@ -174,11 +174,7 @@ fn a_bundled_preset_is_no_recent_file_and_lost_files_leave_the_list() {
 
 #[test]
 fn a_broken_file_says_what_is_wrong_and_changes_nothing() {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("broken.json");
-    std::fs::write(&path, "{\"name\": 3}").unwrap();
-    let mut robot = Robot::open(path.to_str());
-    robot.until("the answer", |app| app.studio.notice.is_some());
+    let robot = Robot::open_broken("{\"name\": 3}");
     assert!(robot.app().studio.notice.as_ref().unwrap().text.contains("name: found 3"));
     assert_eq!(robot.app().studio.document.preset().name, "digits-mlp");
 }

@@ -100,6 +100,33 @@ impl Robot {
         self.window.step();
     }
 
+    /// Presses keys one after another, without modifiers.
+    pub fn keys(&mut self, keys: &[egui::Key]) {
+        keys.iter().for_each(|key| self.key(egui::Modifiers::NONE, *key));
+    }
+
+    /// Presses the key of a command, and waits for what comes of it.
+    pub fn command_key(&mut self, key: egui::Key) {
+        self.key(egui::Modifiers::COMMAND, key);
+        self.settle();
+    }
+
+    /// Selects a layer by its label, and adds another one like it behind it.
+    pub fn duplicate(&mut self, layer: &str) {
+        self.press(&format!("Select {layer}"));
+        self.command_key(egui::Key::D);
+    }
+
+    /// A window that was given a file with this text, which is no preset, and has said so.
+    pub fn open_broken(text: &str) -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("broken.json");
+        std::fs::write(&path, text).unwrap();
+        let mut robot = Self::open(path.to_str());
+        robot.until("the answer", |app| app.studio.notice.is_some());
+        robot
+    }
+
     /// Replaces the text of a field.
     pub fn write(&mut self, name: &str, text: &str) {
         self.window.get_by_role_and_label(Role::TextInput, name).focus();

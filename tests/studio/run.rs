@@ -1,7 +1,7 @@
 //! Training from the window.
 
 use crate::robot::Robot;
-use egui::{Key, Modifiers};
+use egui::Key;
 use stepgraph::studio::commands::{Tab, UiCommand};
 use stepgraph::train::RunState;
 
@@ -66,7 +66,7 @@ fn a_finished_run_is_made_longer_and_an_edited_one_begins_anew() {
 #[test]
 fn a_run_that_was_edited_meanwhile_says_so() {
     let mut robot = Robot::open(None);
-    robot.key(Modifiers::NONE, Key::F10);
+    robot.keys(&[Key::F10]);
     robot.until("one step", |app| state(app) == Some(RunState::Paused));
     robot.set("L0 units", "32");
     assert!(robot.sees("edited since"));

@@ -103,7 +103,7 @@ fn runs_are_kept_compared_named_and_pinned() {
     robot.until("the curves", |app| app.studio.runs.loaded.contains_key(&newest));
     assert_eq!(robot.app().studio.runs.loaded[&newest].loss.raw.len(), 25);
     robot.write("Run name", "narrow");
-    robot.key(egui::Modifiers::NONE, egui::Key::Enter);
+    robot.keys(&[egui::Key::Enter]);
     robot.until("the name", |app| app.studio.runs.entries.iter().any(|e| e.name() == "narrow"));
     let other = ids(robot.app())[1].clone();
     // A click anywhere in a row selects its run.
@@ -157,8 +157,7 @@ fn a_run_is_hidden_deleted_after_a_question_and_brought_back() {
     let folder = tempfile::tempdir().unwrap();
     let mut robot = open(folder.path());
     train(&mut robot, "10");
-    let ctx = robot.window.ctx.clone();
-    robot.window.state_mut().perform(&ctx, UiCommand::Reset);
+    crate::robot::perform(&mut robot, UiCommand::Reset);
     show(&mut robot, Tab::Runs);
     let id = ids(robot.app())[0].clone();
     perform(&mut robot, RunsCommand::Select(id.clone()));
@@ -187,8 +186,7 @@ fn the_trash_lists_what_was_deleted_with_both_ways_out() {
     let mut robot = open(folder.path());
     train(&mut robot, "10");
     train(&mut robot, "12");
-    let ctx = robot.window.ctx.clone();
-    robot.window.state_mut().perform(&ctx, UiCommand::Reset);
+    crate::robot::perform(&mut robot, UiCommand::Reset);
     let (store, all) = (RunStore::at(folder.path().join("runs")), ids(robot.app()));
     robot.until("the recorder's end", |_| all.iter().all(|id| !store.is_busy(id)));
     perform(&mut robot, RunsCommand::ShowTrash);
@@ -204,7 +202,7 @@ fn the_trash_lists_what_was_deleted_with_both_ways_out() {
     robot.window.run_steps(2);
     // Enter gives the answer that destroys nothing.
     assert!(robot.sees("Delete digits-mlp for good?"));
-    robot.key(egui::Modifiers::NONE, egui::Key::Enter);
+    robot.keys(&[egui::Key::Enter]);
     robot.window.run_steps(2);
     assert!(!robot.sees("Delete digits-mlp for good?"));
     assert!(store.trash().path(gone).is_dir());
@@ -368,7 +366,7 @@ fn the_run_on_the_train_tab_is_deleted_once_it_rests_and_its_pin_comes_back_with
     robot.window.run_steps(60);
     assert!(robot.sees("is being trained. Stop it on the Train tab, then delete it."));
     robot.press("Run digits-mlp");
-    robot.key(egui::Modifiers::NONE, egui::Key::Delete);
+    robot.keys(&[egui::Key::Delete]);
     assert!(robot.app().studio.notice.as_ref().is_some_and(|n| n.is_error && n.text.contains("is being trained")));
     robot.press("Pin run as baseline");
     robot.press("Stop");
@@ -376,7 +374,7 @@ fn the_run_on_the_train_tab_is_deleted_once_it_rests_and_its_pin_comes_back_with
     robot.window.run_steps(3);
     // The question tells what becomes of the tab.
     robot.press("Run digits-mlp");
-    robot.key(egui::Modifiers::NONE, egui::Key::Delete);
+    robot.keys(&[egui::Key::Delete]);
     robot.window.run_steps(2);
     assert!(robot.sees("Delete digits-mlp?") && robot.sees("The Train tab, which shows this run, is reset."));
     robot.press("Delete");
@@ -392,7 +390,7 @@ fn the_run_on_the_train_tab_is_deleted_once_it_rests_and_its_pin_comes_back_with
 
 #[test]
 fn the_table_of_runs_is_walked_through_and_thinned_out_by_keyboard() {
-    use egui::{Key, Modifiers};
+    use egui::Key;
     let folder = tempfile::tempdir().unwrap();
     let mut robot = open(folder.path());
     for steps in ["10", "12", "14"] {
@@ -405,15 +403,15 @@ fn the_table_of_runs_is_walked_through_and_thinned_out_by_keyboard() {
     robot.window.run_steps(2);
     let newest = ids(robot.app());
     for index in [0, 1, 2, 2] {
-        robot.key(Modifiers::NONE, Key::ArrowDown);
+        robot.keys(&[Key::ArrowDown]);
         assert_eq!(robot.app().studio.runs.selected, std::slice::from_ref(&newest[index]));
     }
     for left in [2, 1] {
-        robot.key(Modifiers::NONE, Key::Delete);
+        robot.keys(&[Key::Delete]);
         robot.window.run_steps(2);
         assert!(robot.sees("Delete digits-mlp?"));
         // Enter confirms; the keyboard is back on the table, and on the run that takes the place.
-        robot.key(Modifiers::NONE, Key::Enter);
+        robot.keys(&[Key::Enter]);
         robot.until("the deletion", |app| app.studio.runs.entries.len() == left);
         robot.until("the neighbour", |app| app.studio.runs.selected == [newest[left - 1].clone()]);
     }
@@ -421,7 +419,7 @@ fn the_table_of_runs_is_walked_through_and_thinned_out_by_keyboard() {
     robot.press("Undo");
     robot.window.get_by_role_and_label(Role::CheckBox, "Compare digits-mlp").click();
     robot.window.run_steps(3);
-    robot.key(Modifiers::NONE, Key::Delete);
+    robot.keys(&[Key::Delete]);
     assert_eq!(robot.app().studio.document.preset().layers.len(), layers);
     assert!(robot.app().studio.runs.selected.is_empty() && robot.app().studio.runs.entries.len() == 1);
 }

@@ -108,10 +108,9 @@ fn one_selection_leads_to_the_map_of_a_layer() {
     let map = robot.window.get_by_role_and_label(Role::Image, "Attention of head 2");
     map.focus();
     robot.window.run_steps(2);
-    robot.key(egui::Modifiers::NONE, egui::Key::ArrowDown);
+    robot.keys(&[egui::Key::ArrowDown]);
     assert!(robot.sees("Attention of head 2: query"), "the chosen cell is described");
-    robot.key(egui::Modifiers::NONE, egui::Key::ArrowRight);
-    robot.key(egui::Modifiers::NONE, egui::Key::ArrowRight);
+    robot.keys(&[egui::Key::ArrowRight, egui::Key::ArrowRight]);
     assert!(robot.sees("masked, as it comes later"));
 }
 
