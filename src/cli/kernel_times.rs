@@ -1,5 +1,5 @@
-//! `--tune` of `stepgraph bench`: times steps and kernels, and remembers the times where the user's cache folder takes
-//! them.
+//! `--tune` of `stepgraph bench`: times steps and kernels, and remembers the times where the user's cache folder can be
+//! written to.
 
 use super::device;
 use super::error::wrong;
@@ -11,7 +11,7 @@ use crate::train::{TuningFile, processor, tune, tune_threads, tuning_is_off};
 use std::io;
 use std::sync::Arc;
 
-/// Refuses to measure what every command is asked to ignore.
+/// Refuses to measure where STEPGRAPH_NO_TUNING makes every command ignore what was measured.
 fn check_wanted() -> anyhow::Result<()> {
     if tuning_is_off() {
         return Err(wrong("--tune would remember times that STEPGRAPH_NO_TUNING makes every command ignore; unset it"));
@@ -80,7 +80,7 @@ fn moved(found: &Loaded, target: &Target, times: &Arc<Tuning>) -> anyhow::Result
     Ok((after.selection.choices.len(), moved))
 }
 
-/// Has the user's file take times, and says where that is.
+/// Adds times to the user's file, and says where that is.
 ///
 /// # Errors
 /// Why they are not remembered, with what to do.

@@ -255,7 +255,7 @@ mod tests {
     }
 
     #[test]
-    fn a_run_that_goes_on_appends_to_its_log() {
+    fn a_run_that_continues_appends_to_its_log() {
         let (folder, path) = temporary_file("run.jsonl");
         let write = |from: Option<Continuation>, steps: std::ops::RangeInclusive<u64>| {
             let mut log = StepLog::open(&path, from).unwrap();

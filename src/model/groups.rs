@@ -9,7 +9,7 @@ use super::param::LayerId;
 use std::collections::HashMap;
 
 /// One thing that must have been chosen for a layer to run: a choosing layer, and the number of its list; nothing for
-/// the list that goes on behind an exit.
+/// the list that follows an exit.
 type Condition = (LayerId, Option<usize>);
 
 /// The group of each of `count` parameters, by number.

@@ -147,7 +147,7 @@ impl DataFeed {
         matches!(self, Self::Data { split, .. } if !split.held_out.is_empty())
     }
 
-    /// Writes one random batch into the step, to stay: for benchmarks and checks.
+    /// Writes one random batch into the step, where it stays: for benchmarks and checks.
     ///
     /// # Errors
     /// Never for a training step of this model.

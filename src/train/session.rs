@@ -1,4 +1,4 @@
-//! A training run: one network, its data, its memory, stepped from outside.
+//! A training run: one network, its data and its memory; its owner asks for each step.
 
 use super::checkpoint::{Compared, Resumed};
 use super::evaluate::{Evaluation, Evaluator};

@@ -285,7 +285,7 @@ fn document(seed: u64) -> Value {
 }
 
 #[test]
-fn a_wrong_type_anywhere_is_named_where_it_stands() {
+fn a_wrong_type_anywhere_is_named_where_it_is() {
     let (mut mutations, mut missed) = (0, Vec::new());
     for seed in 0..120 {
         let good = document(seed);

@@ -33,7 +33,7 @@ fn train_a_while(folder: &Path) -> u64 {
 }
 
 #[test]
-fn a_stopped_run_goes_on_in_the_same_curves_after_a_restart() {
+fn a_stopped_run_continues_in_the_same_curves_after_a_restart() {
     let folder = tempfile::tempdir().unwrap();
     let done = train_a_while(folder.path());
     let store = RunStore::at(folder.path().join("runs"));
@@ -72,7 +72,7 @@ fn a_stopped_run_goes_on_in_the_same_curves_after_a_restart() {
 }
 
 #[test]
-fn a_run_whose_program_was_killed_goes_on_from_its_checkpoint() {
+fn a_run_whose_program_was_killed_continues_from_its_checkpoint() {
     let folder = tempfile::tempdir().unwrap();
     let store = RunStore::at(folder.path().join("runs"));
     let mut child = std::process::Command::new(env!("CARGO_BIN_EXE_stepgraph"))
@@ -219,7 +219,7 @@ fn a_changed_learning_rate_is_applied_and_reported_when_a_run_is_continued() {
 }
 
 #[test]
-fn a_stopped_run_goes_on_from_the_train_tab() {
+fn a_stopped_run_continues_from_the_train_tab() {
     let folder = tempfile::tempdir().unwrap();
     let mut robot = open(folder.path());
     robot.train(100_000_000);
@@ -268,7 +268,7 @@ fn the_baseline_is_remembered_through_a_restart() {
 }
 
 #[test]
-fn a_run_that_gave_way_to_another_network_goes_on_from_its_notice() {
+fn a_run_that_another_network_replaced_continues_from_its_notice() {
     let folder = tempfile::tempdir().unwrap();
     let mut robot = open(folder.path());
     perform(&mut robot, UiCommand::NewFromPreset(stepgraph::studio::document::presets::index("spirals").unwrap()));

@@ -8,7 +8,7 @@ use stepgraph::studio::commands::UiCommand;
 use stepgraph::studio::document::fields::value::{FieldValue, Owner};
 
 #[test]
-fn a_mistake_appears_on_its_card_and_goes_when_it_is_mended() {
+fn a_mistake_appears_on_its_card_and_goes_when_it_is_fixed() {
     let mut robot = Robot::open(None);
     assert_eq!(robot.app().studio.problems(), 0);
     robot.set("L1 rate", "1.5");
@@ -184,7 +184,7 @@ fn the_delete_key_removes_the_selected_layer_and_in_a_field_a_letter() {
 }
 
 #[test]
-fn scores_that_are_unusual_are_told_on_the_layer_and_train_all_the_same() {
+fn scores_that_are_unusual_are_reported_on_the_layer_and_train_all_the_same() {
     let mut robot = Robot::open(None);
     assert!(!robot.sees("the data has 10 classes"));
     robot.set("L2 units", "64");

@@ -68,7 +68,7 @@ fn a_file_that_others_changed_is_not_overwritten_unasked() {
 }
 
 #[test]
-fn a_missing_folder_is_told_without_advice_about_space() {
+fn a_missing_folder_is_reported_without_advice_about_space() {
     let folder = tempfile::tempdir().unwrap();
     let mut robot = Robot::open(None);
     perform(&mut robot, Request::Save { path: folder.path().join("no/such/mine.json"), replace: false });
@@ -127,7 +127,7 @@ fn trained_weights_are_saved_and_not_lost_unasked() {
 }
 
 #[test]
-fn weights_can_be_let_go() {
+fn weights_can_be_discarded() {
     let mut robot = Robot::open(None);
     robot.keys(&[Key::F10]);
     robot.until("one step", |app| app.studio.training.state == Some(RunState::Paused));
@@ -214,7 +214,7 @@ fn the_next_start_opens_what_was_open_last() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("mine.json");
     let again = |memory| Robot::start_with(Startup::default(), Some(memory));
-    // A bundled one, as it is: edits that the person has let go are gone.
+    // A bundled one, as it is: edits that the person has discarded are gone.
     let mut robot = Robot::open(Some("spirals"));
     robot.set("batch", "32");
     let robot = &mut again(Memory::of(&mut robot));

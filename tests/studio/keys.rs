@@ -167,7 +167,7 @@ fn dialogs_are_confirmed_by_enter_and_cancelled_by_escape() {
 }
 
 #[test]
-fn a_refused_file_is_told_whole_and_told_again_on_demand() {
+fn a_refused_file_is_reported_whole_and_again_on_demand() {
     let mut robot = Robot::open_broken("{\"name\": 3, \"loss\": 4}");
     robot.window.run_steps(3);
     assert!(robot.sees("What went wrong"));
@@ -267,7 +267,7 @@ fn the_capture_plan_folds_like_the_list_of_layers_and_is_walked_through() {
 }
 
 #[test]
-fn a_run_that_was_stopped_goes_on_by_its_own_key() {
+fn a_run_that_was_stopped_continues_by_its_own_key() {
     let mut robot = Robot::open(None);
     robot.set("steps", "100000000");
     robot.keys(&[Key::F5]);

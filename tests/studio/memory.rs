@@ -86,7 +86,7 @@ fn rows_are_filtered_sorted_and_walked_through_by_keys() {
 }
 
 #[test]
-fn operations_are_measured_on_request_and_another_plan_is_not_told_their_times() {
+fn operations_are_measured_on_request_and_another_plan_does_not_show_their_times() {
     let mut robot = Robot::open(None);
     perform(&mut robot, UiCommand::ShowTab(Tab::StepGraph));
     robot.press("Measure operations");

@@ -22,7 +22,7 @@ fn recordings_are_told_apart_by_their_paths() {
         app.studio.training.recordings.seen.as_ref().is_some_and(|seen| seen.recordings.len() > 3)
     });
     robot.window.run_steps(2);
-    for told in [
+    for expected in [
         "path L3=1 L9=1, training",
         "path L3=0 L9=1, training",
         "a coming step needs it",
@@ -31,7 +31,7 @@ fn recordings_are_told_apart_by_their_paths() {
         "What happened, the newest first",
         " of a budget of ",
     ] {
-        assert!(robot.sees(told), "{told}");
+        assert!(robot.sees(expected), "{expected}");
     }
     // The other views say whose plan they show.
     perform(&mut robot, UiCommand::ShowTab(Tab::StepGraph));
@@ -76,7 +76,7 @@ fn positions_are_counted_and_named_apart_from_samples() {
 }
 
 #[test]
-fn a_page_that_was_chosen_for_one_network_gives_way_in_another() {
+fn a_page_that_was_chosen_for_one_network_is_replaced_in_another() {
     let mut robot = Robot::open(Some("gru-digits"));
     robot.train_to_the_end(4);
     perform(&mut robot, UiCommand::ShowTab(Tab::Predictions));

@@ -172,7 +172,7 @@ fn predictions_follow_the_run_and_a_cell_shows_its_samples() {
 }
 
 #[test]
-fn the_boundary_is_asked_for_while_the_run_goes_on() {
+fn the_boundary_is_asked_for_while_the_run_continues() {
     let mut robot = Robot::open(Some("spirals"));
     show(&mut robot, Tab::Predictions);
     robot.set("steps", "100000000");
@@ -218,7 +218,7 @@ fn a_proof_names_what_it_verified_and_turns_stale() {
     robot.window.step();
     assert!(robot.sees("an injected fault is caught") && robot.sees("moved addresses named with op and layer"));
     assert!(robot.sees("2 passed, 0 failed, 0 skipped") && robot.sees("of xor, revision"));
-    // The figures end where the tab does, whatever the lines above them tell.
+    // The figures end where the tab does, whatever the lines above them say.
     let figures = robot.window.query_all_by_label_contains("moved addresses named").next().expect("figures");
     assert!(figures.rect().right() < 1280.0 - 256.0, "{:?}", figures.rect());
     robot.press("Eager against replay");
@@ -246,7 +246,7 @@ fn a_failure_leads_to_its_operation_and_its_buffer() {
     let proved = Proved { proof, check, revision, document, seconds: 0.5 };
     robot.window.state_mut().studio.proofs.proved.push(proved);
     show(&mut robot, Tab::Verify);
-    // The line that tells what everything takes comes above the results.
+    // The line that says what everything takes comes above the results.
     robot.until("the estimate", |app| app.studio.proofs.estimate(app.studio.document.revision(), None).is_some());
     assert!(robot.sees("0 passed, 1 failed, 0 skipped") && robot.sees("failed"));
     robot.press("params differs in 4 of 256 bytes; first written by op 3 gemm");
@@ -296,7 +296,7 @@ fn a_broken_network_is_not_proved() {
 }
 
 #[test]
-fn an_empty_network_is_told_to_want_a_layer() {
+fn an_empty_network_asks_for_a_layer() {
     let mut robot = Robot::open(None);
     perform(&mut robot, UiCommand::New);
     robot.settle();

@@ -108,7 +108,7 @@ fn the_layer_that_does_not_fit_the_data_is_marked() {
 }
 
 #[test]
-fn a_run_that_cannot_be_prepared_is_told_wherever_train_was_pressed() {
+fn a_run_that_cannot_be_prepared_is_reported_wherever_train_was_pressed() {
     let mut robot = Robot::open(None);
     let ctx = robot.window.ctx.clone();
     robot.window.state_mut().perform(&ctx, UiCommand::ShowTab(Tab::Arena));
@@ -120,7 +120,7 @@ fn a_run_that_cannot_be_prepared_is_told_wherever_train_was_pressed() {
     robot.press("Show Train");
     robot.window.run_steps(2);
     assert!(robot.app().studio.shown.contains(&Tab::Train) && robot.sees("change what is named here"));
-    // Where the tab is shown, it tells by itself.
+    // Where the tab is shown, it says so by itself.
     robot.window.state_mut().perform(&ctx, UiCommand::DismissNotice);
     robot.press("Train anew");
     robot.until("the refusal", |app| matches!(app.studio.training.state, Some(RunState::Failed(_))));

@@ -70,7 +70,7 @@ fn a_window_that_can_keep_no_runs_says_why() {
 }
 
 #[test]
-fn a_run_that_rests_is_told_as_paused() {
+fn a_run_that_is_paused_is_listed_as_paused() {
     let folder = tempfile::tempdir().unwrap();
     let mut robot = open(folder.path());
     robot.train(100_000_000);
@@ -294,7 +294,7 @@ fn a_capsule_that_is_cancelled_leaves_no_file() {
 }
 
 #[test]
-fn a_run_that_is_let_go_keeps_its_weights_and_its_curve() {
+fn a_run_that_is_discarded_keeps_its_weights_and_its_curve() {
     let folder = tempfile::tempdir().unwrap();
     let store = RunStore::at(folder.path().join("runs"));
     let mut robot = open(folder.path());
@@ -310,7 +310,7 @@ fn a_run_that_is_let_go_keeps_its_weights_and_its_curve() {
 }
 
 #[test]
-fn a_run_that_gives_way_to_another_network_is_told_to_be_kept() {
+fn a_run_that_another_network_replaces_is_reported_as_kept() {
     let folder = tempfile::tempdir().unwrap();
     let mut robot = open(folder.path());
     train(&mut robot, "20");
@@ -341,13 +341,13 @@ fn a_run_that_gives_way_to_another_network_is_told_to_be_kept() {
     robot.press("Show in Runs");
     robot.until("the table", |app| app.studio.shown.contains(&Tab::Runs));
     assert!(robot.app().studio.runs.selected.len() == 1 && robot.app().studio.runs.selected[0] != id);
-    // Without a run there is nothing to tell.
+    // Without a run there is nothing to report.
     robot.window.state_mut().perform(&ctx, UiCommand::New);
     robot.until("no notice", |app| app.studio.notice.is_none());
 }
 
 #[test]
-fn the_run_on_the_train_tab_is_deleted_once_it_rests_and_its_pin_comes_back_with_it() {
+fn the_run_on_the_train_tab_is_deleted_once_it_is_stopped_and_its_pin_comes_back_with_it() {
     let folder = tempfile::tempdir().unwrap();
     let mut robot = open(folder.path());
     robot.train(100_000_000);
@@ -372,7 +372,7 @@ fn the_run_on_the_train_tab_is_deleted_once_it_rests_and_its_pin_comes_back_with
     robot.press("Stop");
     robot.until("the stop", |app| app.studio.training.is_stopped());
     robot.window.run_steps(3);
-    // The question tells what becomes of the tab.
+    // The question says what becomes of the tab.
     robot.press("Run digits-mlp");
     robot.keys(&[egui::Key::Delete]);
     robot.window.run_steps(2);
@@ -430,7 +430,7 @@ fn a_pinned_baseline_is_remembered_at_once_and_a_loss_is_one_number() {
     let mut robot = open(folder.path());
     train(&mut robot, "40");
     let id = ids(robot.app())[0].clone();
-    // The Train tab tells the loss that the table of runs tells.
+    // The Train tab shows the loss that the table of runs shows.
     let loss = robot.app().studio.runs.entries[0].record.loss.expect("a loss");
     assert!(robot.sees(&stepgraph::studio::view_models::format::number(loss)), "{loss}");
     let stats = robot.app().studio.training.rates.statistics;

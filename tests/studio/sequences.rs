@@ -85,7 +85,7 @@ fn a_text_is_written_while_the_run_trains_and_after_it() {
     robot.until("the end", |app| app.studio.training.state == Some(RunState::Stopped));
     robot.write("prompt", "1+2=");
     robot.press("Write");
-    robot.until("a text of a run that rests", ended(GenerationEnd::Line));
+    robot.until("a text of a run that is paused", ended(GenerationEnd::Line));
 }
 
 #[test]
@@ -115,7 +115,7 @@ fn one_selection_leads_to_the_map_of_a_layer() {
 }
 
 #[test]
-fn states_and_forecasts_are_shown_and_what_is_missing_is_told() {
+fn states_and_forecasts_are_shown_and_what_is_missing_is_named() {
     let mut robot = trained("lstm-waves");
     robot.until("the pages", |app| app.studio.predictions.facts.forecasts);
     robot.press("States");

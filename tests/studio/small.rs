@@ -14,7 +14,7 @@ fn show(robot: &mut Robot, tab: Tab) {
 }
 
 #[test]
-fn in_a_small_window_the_panels_give_way_and_nothing_sticks_out() {
+fn in_a_small_window_the_panels_are_hidden_and_nothing_sticks_out() {
     for [width, height] in [[900.0, 600.0], [720.0, 480.0]] {
         let mut robot = Robot::open(Some("stress-200"));
         robot.window.set_size(Vec2::new(width, height));
@@ -69,7 +69,7 @@ fn a_flat_drag_zooms_the_steps_and_a_steep_one_the_values() {
 }
 
 #[test]
-fn held_out_points_stand_at_multiples_of_a_round_number() {
+fn held_out_points_are_at_multiples_of_a_round_number() {
     let mut robot = Robot::open(None);
     robot.press("Train this network");
     robot.until("the end", |app| app.studio.training.state == Some(RunState::Finished));
@@ -84,7 +84,7 @@ fn held_out_points_stand_at_multiples_of_a_round_number() {
 }
 
 #[test]
-fn nothing_in_the_top_bar_stands_over_another_thing() {
+fn nothing_in_the_top_bar_covers_another_thing() {
     let mut robot = Robot::open(None);
     robot.set("steps", "100000000");
     let check = |robot: &Robot, when: &str| {

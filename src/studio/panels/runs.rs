@@ -238,11 +238,11 @@ fn cell_ui(ui: &mut Ui, view: &RunsPanelView<'_>, run: &RunRow, column: Field, t
         return response.clicked();
     }
     if column == Field::State {
-        // That a run rests is known to its own window only.
-        let rests = view.paused == Some(run.id.as_str());
-        let text = if rests && run.state == RunEnd::Running { "paused" } else { text };
+        // That a run is paused is known to its own window only.
+        let is_paused = view.paused == Some(run.id.as_str());
+        let text = if is_paused && run.state == RunEnd::Running { "paused" } else { text };
         let (icon, color) = match run.state {
-            RunEnd::Running if rests => (icons::PAUSE, c.accent),
+            RunEnd::Running if is_paused => (icons::PAUSE, c.accent),
             RunEnd::Running => (icons::PLAY, c.accent),
             RunEnd::Finished => (icons::CHECK, c.text),
             RunEnd::Stopped => (icons::STOP, c.weak),

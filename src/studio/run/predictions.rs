@@ -98,7 +98,7 @@ impl Predictions {
         }
     }
 
-    /// The page on screen: the one that was chosen, or the first that tells most of this network.
+    /// The page on screen: the one that was chosen, or the first that shows most of this network.
     #[must_use]
     pub fn page(&self) -> Option<AnswersPage> {
         let first = || AnswersPage::ALL.into_iter().find(|page| self.facts.offers(*page));

@@ -57,7 +57,7 @@ impl Studio {
     pub fn train_view(&self) -> TrainView<'_> {
         let run = &self.training;
         let preset = self.document.preset();
-        let is_over = !run.failure_stands(preset);
+        let is_over = !run.failure_applies(preset);
         let failure = match &run.state {
             Some(RunState::Failed(error)) if !is_over => Some(error.as_str()),
             _ => None,

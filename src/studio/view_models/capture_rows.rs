@@ -223,7 +223,7 @@ mod tests {
     }
 
     #[test]
-    fn equal_tensors_are_told_once_and_different_ones_counted() {
+    fn equal_tensors_are_listed_once_and_different_ones_counted() {
         let cell = |shape: &str, bytes: u64, offset: u64| Cell {
             part: None,
             texts: [shape.into(), "f32".into(), Bytes(bytes).to_string(), format!("{offset:#x}"), "–".into()],

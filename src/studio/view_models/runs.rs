@@ -124,7 +124,7 @@ fn row(e: &RunEntry, now_ms: u64) -> RunRow {
         format::counted(r.total, "step"),
         crate::tensor::Bytes(e.bytes)
     );
-    if let Some(way) = e.way_on(format::exact) {
+    if let Some(way) = e.how_to_continue(format::exact) {
         tooltip.push_str(&format!("\ninterrupted at step {}; {way}", format::exact(r.steps)));
     }
     if r.maybe_trained {
@@ -186,7 +186,7 @@ mod tests {
     }
 
     #[test]
-    fn times_of_day_are_told_as_people_do() {
+    fn times_of_day_are_written_as_people_say_them() {
         let at = |ago_s: u64| started(1_700_000_000_000 - ago_s * 1000, 1_700_000_000_000);
         assert_eq!([at(5), at(125), at(7300), at(200_000)], ["just now", "2 min ago", "2 h ago", "2023-11-12"]);
         // The text is the same until then, and another one from then on.

@@ -264,7 +264,7 @@ mod tests {
     }
 
     #[test]
-    fn another_plan_is_told_by_its_kernels() {
+    fn another_plan_is_recognised_by_its_kernels() {
         let mut capsule = Capsule::make(&spec("xor"), 3, |_| true).unwrap();
         capsule.header.plan.ops[0] = "gemm another_kernel forward L0:Dense".into();
         capsule.header.data_hash = Some("0".into());

@@ -37,7 +37,7 @@ fn refused(text: &str, path: &Path) -> String {
 }
 
 #[test]
-fn what_a_checkpoint_cannot_go_on_with_is_refused_with_both_values() {
+fn what_a_checkpoint_cannot_continue_with_is_refused_with_both_values() {
     let (folder, path) = temporary_file("run.ckpt");
     session(TEXT).save_checkpoint(&path, &preset(TEXT)).unwrap();
     assert_eq!(checkpoint_step(&path).unwrap(), 0);

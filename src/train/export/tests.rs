@@ -68,7 +68,7 @@ fn nothing_is_replaced_unasked() {
 }
 
 #[test]
-fn a_script_lies_beside_its_weights_and_its_samples() {
+fn a_script_is_written_beside_its_weights_and_its_samples() {
     let (_folder, path) = temporary_file("net.py");
     let files = subject("iris").write(Format::PyTorch, &path, PlotOptions::default(), Replace::Nothing).unwrap();
     let names: Vec<String> = files.iter().map(|f| f.file_name().unwrap().to_string_lossy().into_owned()).collect();

@@ -138,7 +138,7 @@ impl RunWriter {
         Ok(writer)
     }
 
-    /// Takes up the folder of a run that was let go, or is let go in a moment.
+    /// Takes up the folder of a run that was released, or is released in a moment.
     pub(super) fn reopen(
         store: &RunStore,
         from: &ResumePoint,

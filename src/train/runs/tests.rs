@@ -96,7 +96,7 @@ fn a_run_is_kept_listed_renamed_deleted_and_brought_back() {
 }
 
 #[test]
-fn how_far_layers_moved_is_kept_and_goes_on_from_a_checkpoint() {
+fn how_far_layers_moved_is_kept_and_continues_from_a_checkpoint() {
     let folder = tempfile::tempdir().unwrap();
     let store = RunStore::at(folder.path());
     let compiled = || {
@@ -321,7 +321,7 @@ fn a_checkpoint_takes_its_place_when_the_curve_reaches_it() {
 }
 
 #[test]
-fn a_run_goes_on_only_from_its_own_checkpoint() {
+fn a_run_continues_only_from_its_own_checkpoint() {
     let folder = tempfile::tempdir().unwrap();
     let store = RunStore::at(folder.path());
     let preset = record().read_preset().unwrap();

@@ -29,7 +29,7 @@ fn with<'a>(preset: &'a str, weights: &'a str, more: &[&'a str]) -> Vec<&'a str>
 }
 
 #[test]
-fn a_text_goes_on_behind_the_prompt_and_is_the_same_for_the_same_seed() {
+fn a_text_continues_behind_the_prompt_and_is_the_same_for_the_same_seed() {
     let folder = trained();
     let (preset, weights) = (at(&folder, "abc.json"), at(&folder, "abc.safetensors"));
     let text = succeed(&with(&preset, &weights, &["--prompt", "ab", "--tokens", "6", "--temperature", "0"]));

@@ -155,7 +155,7 @@ fn an_export_that_has_no_room_is_refused_at_once() {
 }
 
 #[test]
-fn the_number_of_threads_and_its_reason_are_told() {
+fn the_number_of_threads_and_its_reason_are_reported() {
     let counts = |summary: &Value| (summary["threads"].as_u64(), summary["threads_why"]["by"].clone());
     let train = ["train", "digits-mlp", "--device", "cpu", "--steps", "1", "--json"];
     let (count, by) = counts(&json(&train));

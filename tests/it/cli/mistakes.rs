@@ -63,7 +63,7 @@ fn wrong_types_and_zero_sizes_say_what_was_found_and_expected() {
 }
 
 #[test]
-fn several_mistakes_are_told_at_once_one_a_line() {
+fn several_mistakes_are_reported_at_once_one_a_line() {
     let text = changed("\"units\": 5", "\"units\": 0").replace("\"lr\": 0.1", "\"lr\": -1");
     check(text.as_bytes(), &["2 mistakes:", "\nlayers[0].units: found 0", "\noptimizer.lr: found -1"]);
     let text = changed("\"sgd\", \"lr\": 0.1", "\"adam\", \"lr\": 0.1, \"betas\": [1, 1]");
@@ -255,7 +255,7 @@ fn results_never_replace_what_the_command_reads() {
 }
 
 #[test]
-fn every_broken_preset_is_told_with_each_of_its_mistakes() {
+fn every_broken_preset_is_refused_with_each_of_its_mistakes() {
     let folder = tempfile::tempdir().unwrap();
     let [a, b, missing] = ["a.json", "b.json", "missing.json"].map(|n| at(&folder, n));
     std::fs::write(&a, changed("\"units\": 5", "\"units\": 0").replace("\"lr\": 0.1", "\"lr\": -1")).unwrap();

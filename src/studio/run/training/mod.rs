@@ -276,7 +276,7 @@ impl Training {
     /// True where the run has a failure or a problem that a person who looks at `preset` should know of: one that could
     /// not be prepared says nothing about another network.
     #[must_use]
-    pub fn failure_stands(&self, preset: &Preset) -> bool {
+    pub fn failure_applies(&self, preset: &Preset) -> bool {
         let holds = |(of, is_over): &(Arc<Preset>, bool)| !is_over && **of == *preset;
         let has_failed = matches!(self.state, Some(RunState::Failed(_))) && self.unprepared.as_ref().is_none_or(holds);
         has_failed || self.problem.is_some()

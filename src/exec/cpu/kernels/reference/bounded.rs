@@ -11,8 +11,8 @@ use std::cell::Cell;
 use std::cmp::Ordering;
 use std::ops::{Add, Div, Mul, Neg, Sub};
 
-/// An `f64` value and a bound for what a kernel may be off by that adds with unit roundoff `2^-SUM` and whose products
-/// round their operands to `2^-PRODUCT`.
+/// An `f64` value and a bound for the error of a kernel that computes it with a unit roundoff of `2^-SUM` in sums, and
+/// that rounds the operands of products to `2^-PRODUCT`.
 #[derive(Clone, Copy, Debug, Default)]
 #[repr(C)]
 pub struct Bounded<const SUM: i32, const PRODUCT: i32> {
