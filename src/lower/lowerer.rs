@@ -354,6 +354,12 @@ impl<'g> Lowerer<'g> {
         }
     }
 
+    /// The lowered form of a value of the graph, as [`Self::image`].
+    pub fn lowered_image(&mut self, id: ValueId) -> LValueId {
+        let lowered = self.lowered(id);
+        self.image(lowered)
+    }
+
     /// The stored order of a parameter whose rows count the elements of a value with `layout`; fixed at its first use.
     /// Gives the layout that its inputs must have.
     fn row_order(&mut self, param: ValueId, layout: Layout, cols: usize) -> Layout {

@@ -59,6 +59,24 @@ macro_rules! family {
 }
 pub(super) use family;
 
+/// The methods of a family's enum that name a member in documents and in sentences.
+macro_rules! names {
+    ($each:ident, $name:ident, $title:ident) => {
+        /// The name used in presets.
+        #[must_use]
+        pub fn name(&self) -> &'static str {
+            $each!(self, owner => $name(owner))
+        }
+
+        /// The name in sentences; of an optimizer that of PyTorch's class.
+        #[must_use]
+        pub fn title(&self) -> &'static str {
+            $each!(self, owner => $title(owner))
+        }
+    };
+}
+pub(super) use names;
+
 /// The methods of a family's enum that show its fields and set them by name: `$each` binds the struct that it holds,
 /// and `$table` gives the table of that struct's fields.
 macro_rules! fields_by_name {

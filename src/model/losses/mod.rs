@@ -24,7 +24,7 @@ use self::loss_type::{
 };
 use super::draw::Draw;
 use super::field_value::FieldValue;
-use super::schema::{FieldView, fields_by_name};
+use super::schema::{FieldView, fields_by_name, names};
 use super::spec::Fields;
 use crate::tensor::Shape;
 use serde_json::{Map, Value};
@@ -61,17 +61,7 @@ impl LossSpec {
     /// The mean squared error.
     pub const MSE: Self = Self::Mse(Mse {});
 
-    /// The name used in presets.
-    #[must_use]
-    pub fn name(&self) -> &'static str {
-        each_loss!(self, loss => name_of(loss))
-    }
-
-    /// The name in sentences.
-    #[must_use]
-    pub fn title(&self) -> &'static str {
-        each_loss!(self, loss => title_of(loss))
-    }
+    names!(each_loss, name_of, title_of);
 
     /// One line that says what it is for.
     #[must_use]

@@ -19,7 +19,7 @@ use self::optimizer_type::{
 };
 use super::draw::Draw;
 use super::field_value::FieldValue;
-use super::schema::{FieldView, fields_by_name};
+use super::schema::{FieldView, fields_by_name, names};
 use super::spec::Fields;
 use serde_json::{Map, Value};
 
@@ -59,17 +59,7 @@ impl OptimizerSpec {
         Self::Sgd(Sgd { lr, momentum: 0.0, nesterov: false, weight_decay: 0.0 })
     }
 
-    /// The name used in presets.
-    #[must_use]
-    pub fn name(&self) -> &'static str {
-        each_optimizer!(self, o => name_of(o))
-    }
-
-    /// The name for people, which is that of PyTorch's class.
-    #[must_use]
-    pub fn title(&self) -> &'static str {
-        each_optimizer!(self, o => title_of(o))
-    }
+    names!(each_optimizer, name_of, title_of);
 
     /// The text of the class of that name in Python, where PyTorch has none.
     #[must_use]
