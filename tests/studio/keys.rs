@@ -1,6 +1,6 @@
 //! What is done by keyboard alone, and the list of layers with its folds.
 
-use crate::robot::{Robot, perform};
+use crate::robot::{Robot, perform, refusing};
 use egui::accesskit::Role;
 use egui::{Key, Modifiers};
 use egui_kittest::kittest::{NodeT as _, Queryable as _};
@@ -174,11 +174,7 @@ fn dialogs_are_confirmed_by_enter_and_cancelled_by_escape() {
 
 #[test]
 fn a_refused_file_is_told_whole_and_told_again_on_demand() {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("broken.json");
-    std::fs::write(&path, "{\"name\": 3, \"loss\": 4}").unwrap();
-    let mut robot = Robot::open(path.to_str());
-    robot.until("the answer", |app| app.studio.notice.is_some());
+    let (folder, mut robot) = refusing("{\"name\": 3, \"loss\": 4}");
     robot.window.run_steps(3);
     assert!(robot.sees("What went wrong"));
     let text = robot.app().studio.notice.clone().unwrap().text;

@@ -5,8 +5,7 @@ use stepgraph::studio::commands::{AnswersPage, PredictionsCommand, Tab, UiComman
 use stepgraph::studio::document::presets;
 
 fn perform(robot: &mut Robot, command: UiCommand) {
-    let ctx = robot.window.ctx.clone();
-    robot.window.state_mut().perform(&ctx, command);
+    robot.choose(command);
     robot.window.run_steps(2);
 }
 

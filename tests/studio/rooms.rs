@@ -19,8 +19,7 @@ fn show(robot: &mut Robot, tab: Tab) {
 }
 
 fn perform(robot: &mut Robot, action: impl Into<Action>) {
-    let ctx = robot.window.ctx.clone();
-    robot.window.state_mut().perform(&ctx, action);
+    robot.choose(action);
     robot.window.step();
     robot.window.step();
 }

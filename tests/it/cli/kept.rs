@@ -2,7 +2,7 @@
 
 use super::{at, command, listing, stderr, stdout, succeeded, was_refused};
 use serde_json::Value;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Output;
 use std::time::{Duration, Instant};
 
@@ -21,6 +21,12 @@ fn refused(folder: &Path, args: &[&str]) -> String {
 
 fn list(folder: &Path) -> Vec<Value> {
     serde_json::from_str(&succeed(folder, &["runs", "--json", "--all"])).unwrap()
+}
+
+/// Keeps a run of 20 steps of `xor`, and gives its folder.
+fn kept_run(here: &Path) -> PathBuf {
+    succeed(here, &["train", "xor", "--steps", "20", "--keep"]);
+    here.join("runs").join(list(here)[0]["id"].as_str().unwrap())
 }
 
 #[test]
@@ -323,8 +329,7 @@ fn a_stray_file_is_no_run_and_a_damaged_run_comes_back_by_the_name_that_was_told
 fn a_run_whose_files_are_missing_or_cut_short_says_so() {
     let folder = tempfile::tempdir().unwrap();
     let here = folder.path();
-    succeed(here, &["train", "xor", "--steps", "20", "--keep"]);
-    let own = here.join("runs").join(list(here)[0]["id"].as_str().unwrap());
+    let own = kept_run(here);
     let (csv, curve, checkpoint) = (at(&folder, "a.csv"), own.join("curve.bin"), own.join("checkpoint.safetensors"));
     let [curves, weights] = [&curve, &checkpoint].map(|p| std::fs::read(p).unwrap());
     let damaged = |what: &str| {
@@ -412,8 +417,7 @@ fn a_folder_that_takes_no_files_is_not_called_missing() {
 fn a_pipe_among_the_files_of_a_run_holds_nothing_up() {
     let folder = tempfile::tempdir().unwrap();
     let here = folder.path();
-    succeed(here, &["train", "xor", "--steps", "20", "--keep"]);
-    let own = here.join("runs").join(list(here)[0]["id"].as_str().unwrap());
+    let own = kept_run(here);
     for name in ["lock", "label.json", "curve.bin", "run.json"] {
         std::fs::remove_file(own.join(name)).or_else(|_| std::fs::metadata(&own).map(drop)).unwrap();
         assert!(std::process::Command::new("mkfifo").arg(own.join(name)).status().unwrap().success());
