@@ -186,7 +186,7 @@ impl Model {
         self.along(&self.evaluation_path())
     }
 
-    /// A list of layers with what a path runs of it, and whether the network goes on behind it.
+    /// A list of layers with what a path runs of it, and whether the network continues behind it.
     fn settled(&self, list: &[LayerId], path: &Path, layers: &mut [super::Layer]) -> (Vec<LayerId>, bool) {
         let mut out = Vec::with_capacity(list.len());
         for id in list {

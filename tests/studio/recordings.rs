@@ -21,7 +21,7 @@ fn recordings_are_told_apart_by_their_paths() {
         app.studio.training.recordings.seen.as_ref().is_some_and(|seen| seen.recordings.len() > 3)
     });
     robot.window.run_steps(2);
-    for told in [
+    for text in [
         "path L3=1 L9=1, training",
         "path L3=0 L9=1, training",
         "a coming step needs it",
@@ -30,7 +30,7 @@ fn recordings_are_told_apart_by_their_paths() {
         "What happened, the newest first",
         " of a budget of ",
     ] {
-        assert!(robot.sees(told), "{told}");
+        assert!(robot.sees(text), "{text}");
     }
     // The other views say whose plan they show.
     perform(&mut robot, UiCommand::ShowTab(Tab::StepGraph));

@@ -60,7 +60,7 @@ pub fn recordings_ui(ui: &mut Ui, view: &RecordingsPanelView<'_>, commands: &mut
     }
 }
 
-/// A weak line that goes on below where it is too long.
+/// A weak line, which wraps where it is too long.
 fn small_ui(ui: &mut Ui, text: String) {
     ui.add(Label::new(RichText::new(text).size(12.0).color(theme::colors(ui).weak)).wrap());
 }
