@@ -15,7 +15,7 @@ use super::train_summary::{HeldOut, MadeSteps, Outcome, text};
 use super::{device, output, presets};
 use crate::exec::{ExecError, Executor};
 use crate::model::Preset;
-use crate::select::{Target, Threads};
+use crate::select::Target;
 use crate::tensor::Bytes;
 use crate::train::runs::{RunEnd, missing_checkpoint};
 use crate::train::{

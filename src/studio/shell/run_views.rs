@@ -117,9 +117,9 @@ impl Studio {
             _ => None,
         };
         PlotsView {
-            log_axis: settings.plots.log_axis,
-            plot_log: &settings.plots.plot_log,
-            hidden: &settings.plots.hidden_plots,
+            log_axis: settings.log_axis,
+            plot_log: &settings.plot_log,
+            hidden: &settings.hidden_plots,
             marked,
             baseline: self.runs.baseline.as_deref().map(|pinned| (self.runs.name(&pinned.id), pinned)),
             is_timed_on_device: run.recording.as_ref().is_some_and(|r| r.steps_a_launch > 0),
@@ -223,7 +223,7 @@ impl Studio {
             is_reversed: runs.is_reversed,
             shows_hidden: runs.shows_hidden,
             by_time: runs.by_time,
-            log_axis: self.settings.plots.log_axis,
+            log_axis: self.settings.log_axis,
             loaded: &runs.loaded,
             baseline: runs.baseline_id.as_deref(),
             differences: &runs.differences,
