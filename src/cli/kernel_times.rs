@@ -51,7 +51,7 @@ pub fn measured(found: &Loaded, target: &Target) -> anyhow::Result<Option<Arc<Tu
     let is_kept = remembered.is_ok();
     let kept = remembered.unwrap_or_else(not_remembered);
     output::note(&format!(
-        "{}: {} timed for {}; {moved} of {} run otherwise than by estimate; {kept}",
+        "{}: {} timed for {}; {moved} of {} differ from the choice by estimates; {kept}",
         found.preset.name,
         output::counted(timed as u64, "kernel"),
         output::counted(distinct as u64, "distinct operation"),
@@ -70,7 +70,8 @@ fn not_remembered(why: String) -> String {
     format!("NOT remembered, and used by this command alone: {why}")
 }
 
-/// The calls of a preset's step, and how many of them run otherwise with these times than by estimate.
+/// The calls of a preset's step, and for how many of them these times choose another kernel, or another number of
+/// threads, than estimates do.
 fn moved(found: &Loaded, target: &Target, times: &Arc<Tuning>) -> anyhow::Result<(usize, usize)> {
     let before = compile(&found.model, &Options::train(target.clone()))?;
     let options = Options { tuning: Some(Arc::clone(times)), ..Options::train(target.clone()) };

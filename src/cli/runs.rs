@@ -224,8 +224,8 @@ fn shown(entry: &RunEntry, store: &RunStore) -> String {
     if entry.label.hidden {
         line("hidden", "yes: `stepgraph runs` lists it with --all alone".to_owned());
     }
-    line("started", format!("{} UTC", day(r.started_ms)));
-    if let Some(ended) = r.ended_ms {
+    line("started", format!("{} UTC", day(r.span.started_ms)));
+    if let Some(ended) = r.span.ended_ms {
         line("ended", format!("{} UTC", day(ended)));
     }
     line("preset", r.preset_name.clone());

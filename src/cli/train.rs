@@ -15,7 +15,7 @@ use super::train_summary::{HeldOut, MadeSteps, Outcome, text};
 use super::{device, output, presets};
 use crate::exec::{ExecError, Executor};
 use crate::model::Preset;
-use crate::select::{Target, Threads};
+use crate::select::Target;
 use crate::tensor::Bytes;
 use crate::train::runs::{RunEnd, missing_checkpoint};
 use crate::train::{
@@ -92,7 +92,9 @@ pub fn run(args: &TrainArgs) -> anyhow::Result<ExitCode> {
     let signal = signals::asked().filter(|_| session.done() < session.total());
     let held = run.save(&mut session, &outputs, &found.preset, signal);
     let mut failures = std::mem::take(&mut run.failures);
-    let summary = run.outcome(held, signal, prepare_ms, device_name, chosen).summary(&session, args);
+    let files: Vec<PathBuf> = run.saved.iter().map(|(_, path)| path.clone()).collect();
+    let outcome = Outcome { made: run.made, prepare_ms, signal, device: device_name, threads: chosen };
+    let summary = outcome.summary(&session, args, held.as_ref(), &files);
     let printed = if args.json { output::print_json(&summary) } else { output::print(&text(&summary)) };
     failures.extend(printed.err());
     one_error(failures)?;
@@ -382,19 +384,6 @@ impl Run {
             return "nothing was saved; --save, --checkpoint, --log and --keep say what a run saves".to_owned();
         }
         format!("saved after step {}: {}", output::count(step), parts.join(", "))
-    }
-
-    fn outcome(
-        self,
-        held: Option<Evaluation>,
-        signal: Option<Signal>,
-        prepare_ms: f64,
-        device: String,
-        threads: Threads,
-    ) -> Outcome {
-        let Self { made, saved, .. } = self;
-        let files = saved.into_iter().map(|(_, path)| path).collect();
-        Outcome { made, held, prepare_ms, files, signal, device, threads }
     }
 
     /// What the user wants between steps.

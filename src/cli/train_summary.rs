@@ -115,10 +115,7 @@ pub struct MadeSteps {
 /// What a run has to show at its end.
 pub struct Outcome {
     pub made: MadeSteps,
-    pub held: Option<Evaluation>,
     pub prepare_ms: f64,
-    /// The results that were written.
-    pub files: Vec<PathBuf>,
     /// The signal that ended the run before its last step.
     pub signal: Option<Signal>,
     pub device: String,
@@ -126,13 +123,13 @@ pub struct Outcome {
 }
 
 impl Outcome {
-    /// The summary of a run that is over.
+    /// The summary of a run that is over, with its evaluation on held-out samples and the results that were written.
     #[must_use]
-    pub fn summary(self, session: &Session, args: &TrainArgs) -> Summary {
+    pub fn summary(self, session: &Session, args: &TrainArgs, held: Option<&Evaluation>, files: &[PathBuf]) -> Summary {
         let (compiled, step) = (session.compiled(), session.done());
         let mut steps = self.made;
         let made = (step - steps.first) as f64;
-        let last = self.held.as_ref().map(|h| HeldOut::new(session.model(), step, h));
+        let last = held.map(|h| HeldOut::new(session.model(), step, h));
         steps.evaluations.extend(last.clone());
         let (held_out, maybe_trained) = if session.is_maybe_trained() { (None, last) } else { (last, None) };
         let rate = if steps.seconds > 0.0 { made / steps.seconds } else { 0.0 };
@@ -167,7 +164,7 @@ impl Outcome {
             parameters: session.model().trained_len(),
             launches: session.calls(),
             recordings: session.recordings(),
-            files: self.files.iter().map(|file| file.display().to_string()).collect(),
+            files: files.iter().map(|file| file.display().to_string()).collect(),
             notes: notes.cloned().collect(),
             recipe_changes: resumed.map(|r| r.changes.iter().map(RecipeChange::to_json).collect()).unwrap_or_default(),
         }

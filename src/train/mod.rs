@@ -89,7 +89,7 @@ pub use pen::WritingEvent;
 pub use probe::{FirstBad, Held, OpTimes, Probe, Snapshot, held, held_part, measure_ops};
 pub use query::{BothWays, Pace, Query, QueryResult};
 pub use recipe::{Policy, Recipe, RecipeChange, Rule, refusal};
-pub use recording_times::{KindTimes, RecordingTimes};
+pub use recording_times::{KindTimes, RecordingTimes, WayTimes};
 pub use recordings_seen::{RecordingEvent, RecordingSeen, RecordingsSeen};
 pub use replace::{NotReplaced, ResultKind, name_aside, replaceable, set_aside};
 pub use sampling::Sampling;

@@ -18,10 +18,9 @@ const FINDS: u64 = 10_000;
 /// Times that planning is measured at most.
 const PLANNED: usize = 8;
 
-/// The times of one kind of step, in microseconds; medians.
-#[derive(Clone, Debug, Serialize)]
-pub struct KindTimes {
-    pub key: GraphKey,
+/// The times of a step in each way of running it, in microseconds.
+#[derive(Clone, Copy, Debug, Serialize)]
+pub struct WayTimes {
     /// Replayed again and again.
     pub alone_us: f64,
     /// Op by op.
@@ -31,17 +30,23 @@ pub struct KindTimes {
     pub miss_us: Option<f64>,
 }
 
+/// The times of one kind of step; medians.
+#[derive(Clone, Debug, Serialize)]
+pub struct KindTimes {
+    pub key: GraphKey,
+    #[serde(flatten)]
+    pub times: WayTimes,
+}
+
 /// The times of steps that differ, in microseconds. Means over all kinds, each as often as the others.
 #[derive(Clone, Debug, Serialize)]
 pub struct RecordingTimes {
     pub kinds: Vec<KindTimes>,
     /// A step of a turn through all kinds, whose recordings are there: finding each, and replaying it.
     pub cycle_us: f64,
-    /// A step of the same kinds, each replayed again and again.
-    pub alone_us: f64,
-    pub eager_us: f64,
-    /// Of those that were measured.
-    pub miss_us: Option<f64>,
+    /// Steps of the same kinds; of those that are not there, the ones that were measured.
+    #[serde(flatten)]
+    pub times: WayTimes,
     /// Finding the recording of a step that differs from the one before, in nanoseconds.
     pub find_ns: f64,
 }
@@ -151,15 +156,17 @@ impl Session {
             let eager_us = measured.median(Executor::Eager, each)?;
             let miss_us = (number < PLANNED).then(|| measured.miss(*case, *step)).transpose()?;
             let Some(dispatch) = measured.train.dispatch_mut() else { return Ok(None) };
-            kinds.push(KindTimes { key: dispatch.key(*case, *step)?, alone_us, eager_us, miss_us });
+            let times = WayTimes { alone_us, eager_us, miss_us };
+            kinds.push(KindTimes { key: dispatch.key(*case, *step)?, times });
         }
         measured.until = Instant::now() + Duration::from_secs_f64(seconds / 3.0);
         let cycle_us = measured.turns(&cases)?;
         let find_ns = measured.finds(&cases)?;
         measured.train.restore(&measured.start)?;
         let of = |time: fn(&KindTimes) -> f64| mean(kinds.iter().map(time)).unwrap_or(f64::NAN);
-        let (alone_us, eager_us) = (of(|kind| kind.alone_us), of(|kind| kind.eager_us));
-        let miss_us = mean(kinds.iter().filter_map(|kind| kind.miss_us));
-        Ok(Some(RecordingTimes { kinds, cycle_us, alone_us, eager_us, miss_us, find_ns }))
+        let (alone_us, eager_us) = (of(|kind| kind.times.alone_us), of(|kind| kind.times.eager_us));
+        let miss_us = mean(kinds.iter().filter_map(|kind| kind.times.miss_us));
+        let times = WayTimes { alone_us, eager_us, miss_us };
+        Ok(Some(RecordingTimes { kinds, cycle_us, times, find_ns }))
     }
 }

@@ -60,7 +60,7 @@ fn a_stopped_run_continues_in_the_same_curves_after_a_restart() {
     drop(robot);
     let after = store.entry(&id).unwrap();
     assert_eq!(store.list().unwrap().len(), 1);
-    assert!(after.record.steps > done + 20 && after.record.started_ms == before.record.started_ms);
+    assert!(after.record.steps > done + 20 && after.record.span.started_ms == before.record.span.started_ms);
     let curves = store.curves(&id).unwrap();
     assert_eq!((curves.before, curves.last_step()), (0, after.record.steps));
     assert!(curves.values(Quantity::Loss).iter().all(|v| v.is_finite()) && !curves.is_torn);
@@ -169,9 +169,9 @@ fn a_run_that_was_deleted_meanwhile_is_offered_no_more() {
     });
 }
 
-/// Trains for a while, changes a field in a new window, and continues the run there: that window, the steps that were
-/// made before, and the run.
-fn continued_after(folder: &Path, field: &str, text: &str) -> (Robot, u64, String) {
+/// A window in which a run was selected and asked to continue while a field of the document is another one than the
+/// run's; how many steps the run had made, and its id.
+fn continued_with(folder: &Path, field: &str, text: &str) -> (Robot, u64, String) {
     let done = train_a_while(folder);
     let mut robot = open(folder);
     robot.set(field, text);
@@ -183,7 +183,7 @@ fn continued_after(folder: &Path, field: &str, text: &str) -> (Robot, u64, Strin
 #[test]
 fn a_run_of_another_network_than_the_open_one_asks_first() {
     let folder = tempfile::tempdir().unwrap();
-    let (mut robot, done, id) = continued_after(folder.path(), "L0 units", "32");
+    let (mut robot, done, id) = continued_with(folder.path(), "L0 units", "32");
     robot.window.run_steps(2);
     assert!(robot.sees("Open the network of digits-mlp to continue it?") && robot.sees("layers[0].units 32"));
     robot.press("Cancel");
@@ -202,7 +202,7 @@ fn a_run_of_another_network_than_the_open_one_asks_first() {
 #[test]
 fn a_changed_learning_rate_is_applied_and_reported_when_a_run_is_continued() {
     let folder = tempfile::tempdir().unwrap();
-    let (mut robot, done, id) = continued_after(folder.path(), "learning rate", "0.0625");
+    let (mut robot, done, id) = continued_with(folder.path(), "learning rate", "0.0625");
     robot.until("more steps", |app| app.studio.training.done() > done + 20);
     let training = &robot.app().studio.training;
     assert_eq!((training.writer.id(), training.lr), (Some(id.as_str()), 0.0625));

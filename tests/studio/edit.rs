@@ -53,9 +53,8 @@ fn an_edit_says_what_it_changed_and_is_undone_as_one() {
             value: FieldValue::Count(units),
         })
     };
-    let ctx = robot.window.ctx.clone();
     for units in [9, 96] {
-        robot.window.state_mut().perform(&ctx, typed(units));
+        robot.choose(typed(units));
         robot.settle();
     }
     assert!(once.starts_with("arena −") && whole(&robot) == Some(once));
@@ -142,7 +141,7 @@ fn the_palette_finds_any_command() {
 #[test]
 fn undoing_an_added_layer_selects_the_network() {
     let mut robot = Robot::open(None);
-    robot.duplicate("L2:Dense");
+    robot.copy_layer("L2:Dense");
     assert!(robot.app().studio.inspector.to_string().starts_with("Layer: L3:Dense"));
     robot.press("Undo");
     robot.settle();
@@ -165,8 +164,7 @@ fn the_delete_key_removes_the_selected_layer_and_in_a_field_a_letter() {
     use stepgraph::studio::commands::Selection;
     let mut robot = Robot::open(None);
     let select = |robot: &mut Robot| {
-        let ctx = robot.window.ctx.clone();
-        robot.window.state_mut().perform(&ctx, UiCommand::Select(Selection::Layer(LayerPath::from([1]))));
+        robot.choose(UiCommand::Select(Selection::Layer(LayerPath::from([1]))));
         robot.window.step();
     };
     select(&mut robot);

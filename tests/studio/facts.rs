@@ -1,4 +1,4 @@
-//! What is shown is of the network on screen, and of what was asked for; what is not looks so, or is not shown.
+//! The window shows facts of the network on screen alone; what belongs to an older one is marked as older, or hidden.
 
 use crate::robot::{Robot, perform};
 use egui_kittest::kittest::Queryable as _;

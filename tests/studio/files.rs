@@ -1,6 +1,6 @@
 //! Saving, opening, closing, and what survives a crash.
 
-use crate::robot::{Memory, Robot, perform};
+use crate::robot::{Memory, Robot, perform, refusing};
 use egui::{Key, Modifiers};
 use std::path::Path;
 use stepgraph::studio::Startup;
@@ -143,8 +143,7 @@ fn a_preset_is_saved_by_a_typed_path_and_opened_again() {
     let path = folder.path().join("mine.json");
     let mut robot = Robot::open(None);
     robot.set("L0 units", "77");
-    let ctx = robot.window.ctx.clone();
-    robot.window.state_mut().perform(&ctx, UiCommand::SaveByPath);
+    robot.choose(UiCommand::SaveByPath);
     robot.window.run_steps(3);
     robot.write("Path", &path.display().to_string());
     robot.press("Save");
@@ -166,15 +165,14 @@ fn a_bundled_preset_is_no_recent_file_and_lost_files_leave_the_list() {
     let folder = tempfile::tempdir().unwrap();
     let lost = folder.path().join("lost.json");
     robot.window.state_mut().studio.settings.recent.push(lost.clone());
-    let ctx = robot.window.ctx.clone();
-    robot.window.state_mut().perform(&ctx, Request::Open(lost));
+    robot.choose(Request::Open(lost));
     robot.until("the answer", |app| app.studio.notice.is_some());
     assert!(robot.app().studio.settings.recent.is_empty());
 }
 
 #[test]
 fn a_broken_file_says_what_is_wrong_and_changes_nothing() {
-    let robot = Robot::open_broken("{\"name\": 3}");
+    let (_folder, robot) = refusing("{\"name\": 3}");
     assert!(robot.app().studio.notice.as_ref().unwrap().text.contains("name: found 3"));
     assert_eq!(robot.app().studio.document.preset().name, "digits-mlp");
 }

@@ -1,6 +1,6 @@
 //! What is done by keyboard alone, and the list of layers with its folds.
 
-use crate::robot::{Robot, perform};
+use crate::robot::{Robot, perform, refusing};
 use egui::accesskit::Role;
 use egui::{Key, Modifiers};
 use egui_kittest::kittest::{NodeT as _, Queryable as _};
@@ -168,7 +168,7 @@ fn dialogs_are_confirmed_by_enter_and_cancelled_by_escape() {
 
 #[test]
 fn a_refused_file_is_reported_whole_and_again_on_demand() {
-    let mut robot = Robot::open_broken("{\"name\": 3, \"loss\": 4}");
+    let (folder, mut robot) = refusing("{\"name\": 3, \"loss\": 4}");
     robot.window.run_steps(3);
     assert!(robot.sees("What went wrong"));
     let text = robot.app().studio.notice.clone().unwrap().text;
@@ -183,7 +183,6 @@ fn a_refused_file_is_reported_whole_and_again_on_demand() {
     assert!(robot.sees("What went wrong"));
     robot.keys(&[Key::Escape]);
     assert!(!robot.sees("What went wrong"));
-    let folder = tempfile::tempdir().unwrap();
     perform(&mut robot, Request::Open(folder.path().join("none.json")));
     let message =
         |app: &stepgraph::studio::StudioApp| app.studio.notice.as_ref().is_some_and(|n| n.text.contains("none.json"));
@@ -382,8 +381,7 @@ fn a_network_is_built_from_nothing_by_keyboard_alone() {
         robot.window.event(egui::Event::Text(text.into()));
         robot.window.run_steps(3);
     };
-    robot.key(Modifiers::COMMAND, Key::N);
-    robot.settle();
+    robot.command_key(Key::N);
     for layer in ["conv", "maxpool", "flatten", "dense"] {
         robot.key(Modifiers::COMMAND, Key::L);
         type_text(&mut robot, layer);

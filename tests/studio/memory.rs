@@ -272,10 +272,9 @@ fn what_is_selected_stays_selected_through_an_edit() {
     let last = buffers.iter().rposition(|b| b.name.starts_with("L0:")).expect("a buffer of the first layer");
     perform(&mut robot, UiCommand::Select(Selection::Buffer(stepgraph::plan::BufferId(last as u32))));
     let before = name(&robot);
-    let ctx = robot.window.ctx.clone();
     let layer = stepgraph::model::LayerPath::from([2]);
     let copy = UiCommand::OnLayer(layer, Box::new(UiCommand::Duplicate));
-    robot.window.state_mut().perform(&ctx, copy);
+    robot.choose(copy);
     robot.settle();
     // The copy is selected; the way back leads to the buffer, wherever it is now.
     while !matches!(robot.app().studio.selection.current(), Selection::Buffer(_)) {
@@ -287,7 +286,7 @@ fn what_is_selected_stays_selected_through_an_edit() {
 #[test]
 fn the_status_line_lists_what_came_and_went() {
     let mut robot = Robot::open(None);
-    robot.duplicate("L0:Dense");
+    robot.copy_layer("L0:Dense");
     let changes = robot.app().studio.last_edit.changes.clone().expect("changes");
     assert!(!changes.ops.came.is_empty() && !changes.buffers.came.is_empty(), "{changes}");
     let difference = robot.app().studio.last_edit.difference.clone().unwrap();

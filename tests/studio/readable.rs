@@ -17,8 +17,7 @@ use stepgraph::train::runs::RunStore;
 const SIZES: [Vec2; 3] = [Vec2::new(1280.0, 800.0), Vec2::new(1024.0, 700.0), Vec2::new(900.0, 600.0)];
 
 fn perform(robot: &mut Robot, command: UiCommand) {
-    let ctx = robot.window.ctx.clone();
-    robot.window.state_mut().perform(&ctx, command);
+    robot.choose(command);
     robot.window.run_steps(6);
 }
 
@@ -72,8 +71,7 @@ fn a_job_is_seen_from_every_tab_and_can_be_cancelled() {
     let mut robot = Robot::open(Some("stress-200"));
     for tab in [Tab::Train, Tab::Data, Tab::Verify] {
         perform(&mut robot, UiCommand::ShowTab(tab));
-        let ctx = robot.window.ctx.clone();
-        robot.window.state_mut().perform(&ctx, UiCommand::ComparePlans);
+        robot.choose(UiCommand::ComparePlans);
         robot.window.step();
         assert!(robot.sees("Job: Compare planners"), "{tab:?}");
         let cancel = robot.window.get_by_role_and_label(Role::Button, "Cancel: Compare planners").rect();

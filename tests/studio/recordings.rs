@@ -5,8 +5,7 @@ use stepgraph::studio::commands::{AnswersPage, PredictionsCommand, Tab, UiComman
 use stepgraph::studio::document::presets;
 
 fn perform(robot: &mut Robot, command: UiCommand) {
-    let ctx = robot.window.ctx.clone();
-    robot.window.state_mut().perform(&ctx, command);
+    robot.choose(command);
     robot.window.run_steps(2);
 }
 
@@ -22,7 +21,7 @@ fn recordings_are_told_apart_by_their_paths() {
         app.studio.training.recordings.seen.as_ref().is_some_and(|seen| seen.recordings.len() > 3)
     });
     robot.window.run_steps(2);
-    for expected in [
+    for text in [
         "path L3=1 L9=1, training",
         "path L3=0 L9=1, training",
         "a coming step needs it",
@@ -31,7 +30,7 @@ fn recordings_are_told_apart_by_their_paths() {
         "What happened, the newest first",
         " of a budget of ",
     ] {
-        assert!(robot.sees(expected), "{expected}");
+        assert!(robot.sees(text), "{text}");
     }
     // The other views say whose plan they show.
     perform(&mut robot, UiCommand::ShowTab(Tab::StepGraph));

@@ -9,6 +9,7 @@ use stepgraph::studio::commands::Action;
 use stepgraph::studio::{Startup, StudioApp};
 use stepgraph::train::RunState;
 use stepgraph::train::runs::RunStore;
+use tempfile::TempDir;
 
 pub struct Robot {
     pub window: Harness<'static, StudioApp>,
@@ -16,9 +17,19 @@ pub struct Robot {
 
 /// Does what a person asked for, and draws it.
 pub fn perform(robot: &mut Robot, action: impl Into<Action>) {
-    let ctx = robot.window.ctx.clone();
-    robot.window.state_mut().perform(&ctx, action);
+    robot.choose(action);
     robot.window.run_steps(3);
+}
+
+/// A window that was asked to open a file with this text, which is no preset, once it has said so; and the folder of
+/// the file.
+pub fn refusing(text: &str) -> (TempDir, Robot) {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("broken.json");
+    std::fs::write(&path, text).unwrap();
+    let mut robot = Robot::open(path.to_str());
+    robot.until("the answer", |app| app.studio.notice.is_some());
+    (folder, robot)
 }
 
 /// A window whose kept runs are in this folder, once it has listed them.
@@ -48,6 +59,18 @@ impl Robot {
         let mut robot = Self { window };
         robot.settle();
         robot
+    }
+
+    /// Does what a person asked for; nothing is drawn.
+    pub fn choose(&mut self, action: impl Into<Action>) {
+        let ctx = self.window.ctx.clone();
+        self.window.state_mut().perform(&ctx, action);
+    }
+
+    /// Selects a layer by its label, and puts a copy behind it.
+    pub fn copy_layer(&mut self, label: &str) {
+        self.press(&format!("Select {label}"));
+        self.command_key(egui::Key::D);
     }
 
     pub fn app(&self) -> &StudioApp {
@@ -109,22 +132,6 @@ impl Robot {
     pub fn command_key(&mut self, key: egui::Key) {
         self.key(egui::Modifiers::COMMAND, key);
         self.settle();
-    }
-
-    /// Selects a layer by its label, and adds another one like it behind it.
-    pub fn duplicate(&mut self, layer: &str) {
-        self.press(&format!("Select {layer}"));
-        self.command_key(egui::Key::D);
-    }
-
-    /// A window that was given a file with this text, which is no preset, and has said so.
-    pub fn open_broken(text: &str) -> Self {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("broken.json");
-        std::fs::write(&path, text).unwrap();
-        let mut robot = Self::open(path.to_str());
-        robot.until("the answer", |app| app.studio.notice.is_some());
-        robot
     }
 
     /// Replaces the text of a field.

@@ -19,8 +19,7 @@ fn show(robot: &mut Robot, tab: Tab) {
 }
 
 fn perform(robot: &mut Robot, action: impl Into<Action>) {
-    let ctx = robot.window.ctx.clone();
-    robot.window.state_mut().perform(&ctx, action);
+    robot.choose(action);
     robot.window.step();
     robot.window.step();
 }
@@ -342,7 +341,7 @@ fn layers_have_curves_and_plots_are_hidden_and_freed() {
     perform(&mut robot, UiCommand::ShowPlot("Loss", false));
     assert!(!robot.sees("Loss against step"));
     robot.press("Update: logarithmic axis");
-    assert_eq!(robot.app().studio.settings.plots.plot_log.get("Update"), Some(&true));
+    assert_eq!(robot.app().studio.settings.plot_log.get("Update"), Some(&true));
     robot.press("Freeze");
     assert!(robot.app().panels.train.view.frozen);
     robot.press("Follow");

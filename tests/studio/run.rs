@@ -101,8 +101,7 @@ fn the_layer_that_does_not_fit_the_data_is_marked() {
     assert_eq!(robot.app().studio.problems(), 1);
     // Whoever looks at the data sees the same without a run.
     robot.set("L2 units", "8");
-    let ctx = robot.window.ctx.clone();
-    robot.window.state_mut().perform(&ctx, UiCommand::ShowTab(Tab::Data));
+    robot.choose(UiCommand::ShowTab(Tab::Data));
     robot.until("the misfit", |app| app.studio.problems() == 1);
     assert_eq!(robot.app().studio.network.cards[2].problems[0].field, "units");
 }
@@ -110,8 +109,7 @@ fn the_layer_that_does_not_fit_the_data_is_marked() {
 #[test]
 fn a_run_that_cannot_be_prepared_is_reported_wherever_train_was_pressed() {
     let mut robot = Robot::open(None);
-    let ctx = robot.window.ctx.clone();
-    robot.window.state_mut().perform(&ctx, UiCommand::ShowTab(Tab::Arena));
+    robot.choose(UiCommand::ShowTab(Tab::Arena));
     robot.set("L0 units", "4000000000");
     robot.press("Train");
     robot.until("the refusal", |app| matches!(app.studio.training.state, Some(RunState::Failed(_))));
@@ -121,7 +119,7 @@ fn a_run_that_cannot_be_prepared_is_reported_wherever_train_was_pressed() {
     robot.window.run_steps(2);
     assert!(robot.app().studio.shown.contains(&Tab::Train) && robot.sees("change what is named here"));
     // Where the tab is shown, it says so by itself.
-    robot.window.state_mut().perform(&ctx, UiCommand::DismissNotice);
+    robot.choose(UiCommand::DismissNotice);
     robot.press("Train anew");
     robot.until("the refusal", |app| matches!(app.studio.training.state, Some(RunState::Failed(_))));
     robot.window.run_steps(2);

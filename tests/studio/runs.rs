@@ -14,24 +14,21 @@ fn perform(robot: &mut Robot, command: RunsCommand) {
 }
 
 fn request(robot: &mut Robot, request: Request) {
-    let ctx = robot.window.ctx.clone();
-    robot.window.state_mut().perform(&ctx, request);
+    robot.choose(request);
     robot.window.run_steps(3);
 }
 
 fn show(robot: &mut Robot, tab: Tab) {
-    let ctx = robot.window.ctx.clone();
-    robot.window.state_mut().perform(&ctx, UiCommand::ShowTab(tab));
+    robot.choose(UiCommand::ShowTab(tab));
     robot.window.run_steps(2);
 }
 
 fn train(robot: &mut Robot, steps: &str) {
     robot.set("steps", steps);
-    let ctx = robot.window.ctx.clone();
     let before = robot.app().studio.runs.entries.len();
-    robot.window.state_mut().perform(&ctx, UiCommand::Reset);
+    robot.choose(UiCommand::Reset);
     robot.window.run_steps(2);
-    robot.window.state_mut().perform(&ctx, UiCommand::Train);
+    robot.choose(UiCommand::Train);
     robot.until("the end", |app| app.studio.training.state == Some(RunState::Finished));
     robot.until("its weights", |app| app.studio.training.writer.has_kept(app.studio.training.done()));
     robot.until("the run in the list", |app| {
@@ -157,7 +154,7 @@ fn a_run_is_hidden_deleted_after_a_question_and_brought_back() {
     let folder = tempfile::tempdir().unwrap();
     let mut robot = open(folder.path());
     train(&mut robot, "10");
-    crate::robot::perform(&mut robot, UiCommand::Reset);
+    robot.choose(UiCommand::Reset);
     show(&mut robot, Tab::Runs);
     let id = ids(robot.app())[0].clone();
     perform(&mut robot, RunsCommand::Select(id.clone()));
@@ -186,7 +183,7 @@ fn the_trash_lists_what_was_deleted_with_both_ways_out() {
     let mut robot = open(folder.path());
     train(&mut robot, "10");
     train(&mut robot, "12");
-    crate::robot::perform(&mut robot, UiCommand::Reset);
+    robot.choose(UiCommand::Reset);
     let (store, all) = (RunStore::at(folder.path().join("runs")), ids(robot.app()));
     robot.until("the recorder's end", |_| all.iter().all(|id| !store.is_busy(id)));
     perform(&mut robot, RunsCommand::ShowTrash);
@@ -315,8 +312,7 @@ fn a_run_that_another_network_replaces_is_reported_as_kept() {
     let mut robot = open(folder.path());
     train(&mut robot, "20");
     let id = ids(robot.app())[0].clone();
-    let ctx = robot.window.ctx.clone();
-    robot.window.state_mut().perform(&ctx, UiCommand::NewFromPreset(1));
+    robot.choose(UiCommand::NewFromPreset(1));
     robot.window.run_steps(2);
     robot.press("Discard changes");
     robot.settle();
@@ -324,11 +320,11 @@ fn a_run_that_another_network_replaces_is_reported_as_kept() {
     // Its curves stand behind those of the next run, where that is wanted.
     robot.press("Pin run as baseline");
     assert_eq!(robot.app().studio.runs.baseline.id.as_ref(), Some(&id));
-    robot.window.state_mut().perform(&ctx, UiCommand::Train);
+    robot.choose(UiCommand::Train);
     robot.until("some steps", |app| app.studio.training.done() > 10);
     assert!(robot.sees("baseline digits-mlp"));
     robot.until("its place", |app| app.studio.training.writer.id().is_some());
-    robot.window.state_mut().perform(&ctx, UiCommand::New);
+    robot.choose(UiCommand::New);
     robot.until("the notice", |app| app.studio.notice.as_ref().is_some_and(|n| n.actions.len() == 2));
     assert!(robot.sees("was stopped at step") && robot.sees("the run is kept."));
     assert!(matches!(
@@ -342,7 +338,7 @@ fn a_run_that_another_network_replaces_is_reported_as_kept() {
     robot.until("the table", |app| app.studio.shown.contains(&Tab::Runs));
     assert!(robot.app().studio.runs.selected.len() == 1 && robot.app().studio.runs.selected[0] != id);
     // Without a run there is nothing to report.
-    robot.window.state_mut().perform(&ctx, UiCommand::New);
+    robot.choose(UiCommand::New);
     robot.until("no notice", |app| app.studio.notice.is_none());
 }
 

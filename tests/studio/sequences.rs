@@ -11,8 +11,7 @@ use stepgraph::studio::view_models::sequences::writing::WritingState;
 use stepgraph::train::{GenerationEnd, RunState};
 
 fn perform(robot: &mut Robot, command: UiCommand) {
-    let ctx = robot.window.ctx.clone();
-    robot.window.state_mut().perform(&ctx, command);
+    robot.choose(command);
     robot.window.run_steps(2);
 }
 

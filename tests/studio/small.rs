@@ -8,8 +8,7 @@ use stepgraph::studio::commands::{Tab, UiCommand};
 use stepgraph::train::RunState;
 
 fn show(robot: &mut Robot, tab: Tab) {
-    let ctx = robot.window.ctx.clone();
-    robot.window.state_mut().perform(&ctx, UiCommand::ShowTab(tab));
+    robot.choose(UiCommand::ShowTab(tab));
     robot.window.run_steps(4);
 }
 

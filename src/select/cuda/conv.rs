@@ -9,7 +9,7 @@ mod special;
 use super::speed::{BYTES_PER_US, LAUNCH_US};
 use crate::ops::{self, ConvGeometry, Epilogue, OpKind};
 use crate::select::cuda::custom::{CustomKernel, cpp_act};
-use crate::select::cuda::real::{Real, elements_at_once};
+use crate::select::cuda::real::{Real, copy_width};
 use crate::select::cuda::spec::{KernelFile, KernelSpec};
 use crate::select::target::CudaFacts;
 
@@ -234,7 +234,7 @@ impl Problem<'_> {
         match self.kind {
             Kind::Forward => {
                 let k = taps * group_c;
-                let widths = [elements_at_once(elem, group_c), elements_at_once(elem, k)];
+                let widths = [copy_width(group_c, elem), copy_width(k, elem)];
                 Extent { rows: positions, cols: group_f, classes: 1, longest: k, mean: k, widths }
             }
             Kind::BackwardX => Extent {
@@ -243,7 +243,7 @@ impl Problem<'_> {
                 classes: g.stride[0] * g.stride[1],
                 longest: g.kernel[0].div_ceil(g.stride[0]) * g.kernel[1].div_ceil(g.stride[1]) * group_f,
                 mean: (taps * group_f).div_ceil(g.stride[0] * g.stride[1]),
-                widths: [elements_at_once(elem, group_f), elements_at_once(elem, group_c)],
+                widths: [copy_width(group_f, elem), copy_width(group_c, elem)],
             },
             Kind::BackwardW => Extent {
                 rows: group_f,
@@ -251,7 +251,7 @@ impl Problem<'_> {
                 classes: 1,
                 longest: positions,
                 mean: positions,
-                widths: [elements_at_once(elem, group_f), elements_at_once(elem, group_c)],
+                widths: [copy_width(group_f, elem), copy_width(group_c, elem)],
             },
         }
     }

@@ -4,7 +4,7 @@ use super::optimizer::rule_type;
 use super::speed::{BYTES_PER_US, LAUNCH_US};
 use crate::ops::{self, OpKind, dropout_threshold};
 use crate::select::cuda::custom::{CustomKernel, cpp_act, cpp_bits};
-use crate::select::cuda::real::{Real, elements_at_once};
+use crate::select::cuda::real::{Real, copy_width};
 use crate::select::cuda::spec::{KernelFile, KernelSpec, Pdl};
 use crate::select::target::CudaFacts;
 
@@ -193,7 +193,7 @@ fn scale_bits(rate: f64) -> u32 {
 
 /// Elements that one access moves where rows have `cols` elements; equals `vec_width` of the prelude.
 pub(super) const fn vec_width(real: Real, cols: usize) -> usize {
-    elements_at_once(real.size(), cols)
+    copy_width(cols, real.size())
 }
 
 /// How a kernel's id calls the length of its vectors.

@@ -6,19 +6,6 @@ use crate::ops::OpKind;
 use crate::tensor::DType;
 use serde::{Deserialize, Serialize};
 
-/// Elements of so many bytes that one access moves where `count` of them are together: `vec_width` of the prelude.
-pub(super) const fn elements_at_once(size: usize, count: usize) -> usize {
-    if count.is_multiple_of(16 / size) {
-        16 / size
-    } else if count.is_multiple_of(8 / size) {
-        8 / size
-    } else if size == 2 && count.is_multiple_of(2) {
-        2
-    } else {
-        1
-    }
-}
-
 /// What real values are made of in a step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
@@ -91,5 +78,18 @@ pub fn real_of(program: &Program, op: &Op, real: Real) -> Real {
     match op.kind {
         OpKind::Fill { .. } if !op.args.iter().flatten().any(is_half) => Real::F32,
         _ => real,
+    }
+}
+
+/// Elements of `elem` bytes that one copy moves where `count` elements are together, as `vec_width` in the prelude.
+pub(super) const fn copy_width(count: usize, elem: usize) -> usize {
+    if count.is_multiple_of(16 / elem) {
+        16 / elem
+    } else if count.is_multiple_of(8 / elem) {
+        8 / elem
+    } else if elem == 2 && count.is_multiple_of(2) {
+        2
+    } else {
+        1
     }
 }

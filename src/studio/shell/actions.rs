@@ -178,19 +178,19 @@ impl StudioApp {
             UiCommand::ResetLayout => self.panels.tabs = first_layout(),
             UiCommand::ShowSide(side) => settings.toggle(side, ctx.content_rect().width()),
             UiCommand::SetPlotLog(plot, log) => {
-                settings.plots.plot_log.insert(plot.to_owned(), log);
+                settings.plot_log.insert(plot.to_owned(), log);
             }
             UiCommand::ShowPlot(plot, true) => {
-                settings.plots.hidden_plots.remove(plot);
+                settings.hidden_plots.remove(plot);
             }
             UiCommand::ShowPlot(plot, false) => {
-                settings.plots.hidden_plots.insert(plot.to_owned());
+                settings.hidden_plots.insert(plot.to_owned());
             }
             UiCommand::FitArena => self.panels.arena.fit(),
             UiCommand::FollowPlots => self.panels.train.fit(),
             UiCommand::ToggleLogAxis => {
-                settings.plots.log_axis ^= true;
-                settings.plots.plot_log.clear();
+                settings.log_axis ^= true;
+                settings.plot_log.clear();
             }
             UiCommand::ToggleTheme => {
                 let dark = ctx.theme() != egui::Theme::Dark;

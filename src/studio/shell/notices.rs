@@ -98,8 +98,8 @@ impl Studio {
             return;
         }
         let Some(run) = self.runs.entries.first() else { return };
-        let is_told = run.label.hidden || self.settings.passed_over.as_ref() == Some(&run.id);
-        if run.record.state != RunEnd::Interrupted || is_told || self.training.state.is_some() {
+        let is_known = run.label.hidden || self.settings.passed_over.as_ref() == Some(&run.id);
+        if run.record.state != RunEnd::Interrupted || is_known || self.training.state.is_some() {
             return;
         }
         let way = run.how_to_continue(format::exact).map_or_else(String::new, |way| format!("; {way}"));

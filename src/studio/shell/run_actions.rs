@@ -174,7 +174,7 @@ impl StudioApp {
         let path = if path.extension().is_none() { path.with_extension(format.extension()) } else { path };
         let runs = &self.studio.runs;
         let across = if runs.by_time { Across::Time } else { Across::Step };
-        let options = PlotOptions { across, log: self.studio.settings.plots.log_axis, ..PlotOptions::default() };
+        let options = PlotOptions { across, log: self.studio.settings.log_axis, ..PlotOptions::default() };
         let order = ExportOrder { ids: runs.selected.clone(), format, path, options, replace };
         if !runs.give(RunJob::Export(order)) {
             self.studio.complain("Too much is being done with runs at once. Try again.");

@@ -117,9 +117,9 @@ impl Studio {
             _ => None,
         };
         PlotsView {
-            log_axis: settings.plots.log_axis,
-            plot_log: &settings.plots.plot_log,
-            hidden: &settings.plots.hidden_plots,
+            log_axis: settings.log_axis,
+            plot_log: &settings.plot_log,
+            hidden: &settings.hidden_plots,
             marked,
             baseline: self.runs.baseline.run.as_deref().map(|pinned| (self.runs.name(&pinned.id), pinned)),
             is_timed_on_device: run.recording.as_ref().is_some_and(|r| r.steps_a_launch > 0),
@@ -221,7 +221,7 @@ impl Studio {
             folder: store.map(|(store, run)| store.path(&run.id).display().to_string()),
             order: runs.order,
             by_time: runs.by_time,
-            log_axis: self.settings.plots.log_axis,
+            log_axis: self.settings.log_axis,
             loaded: &runs.loaded,
             baseline: runs.baseline.id.as_deref(),
             differences: &runs.differences,

@@ -15,11 +15,14 @@ pub struct Settings {
     pub recent: Vec<PathBuf>,
     /// What was open last; `None` before the first start.
     pub last: Option<LastOpened>,
+    pub log_axis: bool,
     /// `None` follows the system.
     pub dark: Option<bool>,
     pub device: DeviceChoice,
-    #[serde(flatten)]
-    pub plots: PlotSettings,
+    /// Plots whose axis a person chose, by name: logarithmic or linear.
+    pub plot_log: BTreeMap<String, bool>,
+    /// Plots that are hidden, by name.
+    pub hidden_plots: BTreeSet<String>,
     /// Replays of a stress; `None` takes what a few seconds allow.
     pub replays: Option<u64>,
     /// Metrics that the next run leaves out of its step.
@@ -31,30 +34,11 @@ pub struct Settings {
     pub baseline: Option<String>,
     /// The interrupted run that the person does not want to be reminded of again.
     pub passed_over: Option<String>,
-    #[serde(flatten)]
-    pub panels: PanelSettings,
-    /// Nothing fades; `None` follows the system.
-    pub still: Option<bool>,
-}
-
-/// How plots are drawn.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-#[serde(default)]
-pub struct PlotSettings {
-    /// Whether the axis of a plot that nobody chose one for is logarithmic.
-    pub log_axis: bool,
-    /// Plots whose axis a person chose, by name: logarithmic or linear.
-    pub plot_log: BTreeMap<String, bool>,
-    /// Plots that are hidden, by name.
-    pub hidden_plots: BTreeSet<String>,
-}
-
-/// The panels beside the tabs; `None` shows them where there is room.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-#[serde(default)]
-pub struct PanelSettings {
+    /// Panels beside the tabs; `None` shows them where there is room.
     pub show_network: Option<bool>,
     pub show_inspector: Option<bool>,
+    /// Nothing fades; `None` follows the system.
+    pub still: Option<bool>,
 }
 
 impl Settings {
@@ -93,8 +77,8 @@ impl Settings {
     #[must_use]
     pub fn shows(&self, side: Side, width: f32) -> bool {
         let chosen = match side {
-            Side::Network => self.panels.show_network,
-            Side::Inspector => self.panels.show_inspector,
+            Side::Network => self.show_network,
+            Side::Inspector => self.show_inspector,
         };
         chosen.unwrap_or(width >= side.least_width())
     }
@@ -104,8 +88,8 @@ impl Settings {
         let show = !self.shows(side, width);
         let choice = (show != (width >= side.least_width())).then_some(show);
         match side {
-            Side::Network => self.panels.show_network = choice,
-            Side::Inspector => self.panels.show_inspector = choice,
+            Side::Network => self.show_network = choice,
+            Side::Inspector => self.show_inspector = choice,
         }
     }
 }

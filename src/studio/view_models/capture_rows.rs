@@ -163,7 +163,7 @@ impl CaptureView {
             *most = lines.iter().map(|l| text(l, column)).max().unwrap_or_default();
         }
         // Below the layers, the first column holds what belongs to none.
-        let others = [&self.loss, &self.x, &self.y].into_iter().flatten().chain(self.more.iter().map(|(_, c)| c));
+        let others = self.others.iter().filter_map(|(_, cell)| cell.as_ref());
         out[0] = others.map(|c| c.texts[shown as usize].chars().count()).fold(out[0], usize::max);
         out
     }

@@ -117,7 +117,7 @@ fn first_word(part: &str) -> &str {
     part.split(' ').next().unwrap_or(part)
 }
 
-/// What a key is for: what follows its path.
+/// What a key is for: the text behind its path.
 fn purpose(key: &str) -> Vec<&str> {
     let all = parts(key);
     let path = all.iter().position(|part| part.starts_with("path "));

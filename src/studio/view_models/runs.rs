@@ -74,7 +74,7 @@ fn order(column: Column, a: &RunEntry, b: &RunEntry) -> Ordering {
     let (x, y) = (&a.record, &b.record);
     match column {
         Column::Name => a.name().to_lowercase().cmp(&b.name().to_lowercase()),
-        Column::Started => y.started_ms.cmp(&x.started_ms),
+        Column::Started => y.span.started_ms.cmp(&x.span.started_ms),
         Column::Preset => x.preset_name.cmp(&y.preset_name),
         Column::Device => x.device.cmp(&y.device),
         Column::Precision => x.precision.cmp(&y.precision),
@@ -98,9 +98,10 @@ impl RunsView {
         shown.sort_by(|a, b| {
             let found = order(by.column, a, b);
             // Runs of equal worth stay with the newest first.
-            (if by.is_reversed { found.reverse() } else { found }).then(b.record.started_ms.cmp(&a.record.started_ms))
+            (if by.is_reversed { found.reverse() } else { found })
+                .then(b.record.span.started_ms.cmp(&a.record.span.started_ms))
         });
-        let changes_at = shown.iter().filter_map(|e| changes_at(e.record.started_ms, now_ms)).min();
+        let changes_at = shown.iter().filter_map(|e| changes_at(e.record.span.started_ms, now_ms)).min();
         Self { rows: shown.into_iter().map(|e| row(e, now_ms)).collect(), hidden, changes_at }
     }
 }
@@ -113,7 +114,7 @@ fn row(e: &RunEntry, now_ms: u64) -> RunRow {
         (None, Some(loss)) => format::number(loss),
         (None, None) => dash(),
     };
-    let [y, mo, d, h, mi, s] = calendar(r.started_ms);
+    let [y, mo, d, h, mi, s] = calendar(r.span.started_ms);
     let mut tooltip = format!(
         "{}\n{}\nstarted {y:04}-{mo:02}-{d:02} {h:02}:{mi:02}:{s:02} UTC\nseed {}, plan {}\n{} of {}, {} on disk",
         e.name(),
@@ -136,7 +137,7 @@ fn row(e: &RunEntry, now_ms: u64) -> RunRow {
     let cells = vec![
         e.name().to_owned(),
         r.state.name().to_owned(),
-        started(r.started_ms, now_ms),
+        started(r.span.started_ms, now_ms),
         format::exact(r.steps),
         r.loss.map_or_else(dash, format::number),
         held_out,
@@ -152,10 +153,15 @@ fn row(e: &RunEntry, now_ms: u64) -> RunRow {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::train::runs::{Label, RunRecord};
+    use crate::train::runs::{Label, RunRecord, RunSpan};
 
     fn entry(id: &str, started_ms: u64, loss: Option<f64>, hidden: bool) -> RunEntry {
-        let record = RunRecord { preset_name: "net".into(), started_ms, loss, ..RunRecord::default() };
+        let record = RunRecord {
+            preset_name: "net".into(),
+            span: RunSpan { started_ms, ended_ms: None },
+            loss,
+            ..RunRecord::default()
+        };
         RunEntry {
             id: id.into(),
             record,

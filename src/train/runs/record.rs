@@ -41,7 +41,15 @@ impl RunEnd {
     }
 }
 
-/// What is known of a run besides its curves. Times of day are milliseconds since 1970, UTC.
+/// When a run began and ended, in milliseconds since 1970, UTC.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct RunSpan {
+    pub started_ms: u64,
+    pub ended_ms: Option<u64>,
+}
+
+/// What is known of a run besides its curves.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct RunRecord {
@@ -61,8 +69,8 @@ pub struct RunRecord {
     pub total: u64,
     /// The checksum of the plan: operations, kernels, offsets.
     pub plan_hash: String,
-    pub started_ms: u64,
-    pub ended_ms: Option<u64>,
+    #[serde(flatten)]
+    pub span: RunSpan,
     pub state: RunEnd,
     /// Why it failed, or what is damaged.
     pub error: Option<String>,

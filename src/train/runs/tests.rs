@@ -78,7 +78,7 @@ fn a_run_is_kept_listed_renamed_deleted_and_brought_back() {
     let entry = store.find(&id[..12]).unwrap();
     let r = &entry.record;
     assert_eq!((r.steps, r.state, r.seed, r.held_out_accuracy), (100, RunEnd::Finished, 3, Some(0.75)));
-    assert!(r.ended_ms.unwrap() >= r.started_ms && r.step_us == Some(10.0) && r.read_preset().is_some());
+    assert!(r.span.ended_ms.unwrap() >= r.span.started_ms && r.step_us == Some(10.0) && r.read_preset().is_some());
     assert_eq!(r.plan_hash, store.plan(&id).unwrap().sum());
     let curves = store.curves(&id).unwrap();
     assert_eq!((curves.len(), curves.evaluations.len(), curves.is_torn), (100, 1, false));
@@ -239,7 +239,7 @@ fn a_damaged_run_is_listed_with_what_is_wrong_and_what_can_be_read() {
         assert_eq!((list.len(), list[0].record.state, list[0].record.steps), (1, RunEnd::Damaged, 20));
         assert!(list[0].record.error.as_ref().is_some_and(|e| e.contains("run.json is damaged")), "{list:?}");
         assert_eq!((list[0].name(), list[0].record.read_preset().is_some()), ("digits-mlp", preset));
-        assert!(list[0].record.started_ms > 0 && store.curves(&id).unwrap().len() == 20);
+        assert!(list[0].record.span.started_ms > 0 && store.curves(&id).unwrap().len() == 20);
     }
     std::fs::remove_file(&path).unwrap();
     assert!(store.find(&id).unwrap().record.error.unwrap().contains("not there"));

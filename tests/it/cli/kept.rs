@@ -23,6 +23,12 @@ fn list(folder: &Path) -> Vec<Value> {
     serde_json::from_str(&succeed(folder, &["runs", "--json", "--all"])).unwrap()
 }
 
+/// Keeps a run of 20 steps of `xor`, and gives its folder.
+fn kept_run(here: &Path) -> PathBuf {
+    succeed(here, &["train", "xor", "--steps", "20", "--keep"]);
+    here.join("runs").join(list(here)[0]["id"].as_str().unwrap())
+}
+
 #[test]
 fn a_run_is_kept_where_that_is_asked() {
     let folder = tempfile::tempdir().unwrap();

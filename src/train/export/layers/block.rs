@@ -2,7 +2,7 @@
 
 use super::{At, Exported};
 use crate::model::Layer;
-use crate::model::layers::{BranchLayer, EarlyExit, LayerType, Repeat, Residual};
+use crate::model::layers::{BranchLayer, EarlyExit, Repeat, Residual};
 use crate::train::export::onnx_graph::Writer;
 
 impl Exported for Residual {
@@ -35,23 +35,24 @@ impl Exported for Repeat {
     }
 }
 
-/// A block that always chooses: of it an export has the layers of a path.
-macro_rules! always_chooses {
-    ($($Block:ident),*) => {
-        $(impl Exported for $Block {
+/// A layer that chooses in any network: the class of its module in Python, which takes the choice first. ONNX gets the
+/// layers of a path in its place.
+macro_rules! always_choosing {
+    ($($Layer:ident: $class:literal),+) => {$(
+        impl Exported for $Layer {
             fn pytorch(&self, layer: &Layer) -> String {
                 unreachable!("{} always chooses", layer.label())
             }
 
             fn pytorch_choosing(&self, _layer: &Layer, choice: &str) -> String {
-                format!("{}({choice}, ", Self::KIND.class)
+                format!(concat!($class, "({}, "), choice)
             }
 
             fn onnx(&self, _w: &mut Writer, at: At<'_>) -> String {
                 unreachable!("{} is written as the layers of a path", at.layer.label())
             }
-        })*
-    };
+        }
+    )+};
 }
 
-always_chooses!(BranchLayer, EarlyExit);
+always_choosing! { BranchLayer: "Branch", EarlyExit: "EarlyExit" }

@@ -482,14 +482,6 @@ pub fn assert_same(what: &str, found: &Values, expected: &Values) {
     }
 }
 
-/// Asserts that an operation in parts gives `found`, which it gives as a whole.
-pub fn assert_same_in_parts(what: &str, op: &OpKind, inputs: &Values, how: &How, found: &Values) {
-    for parts in [2, 3, 5] {
-        let again = run(op, inputs, &How { parts, ..how.clone() });
-        assert_same(&format!("{what}, {parts} parts"), &again, found);
-    }
-}
-
 /// Asserts that outputs agree to `tolerance` of each tensor's largest magnitude.
 pub fn assert_close(what: &str, found: &Values, expected: &Values, tolerance: f64) {
     for (name, values) in found {
