@@ -325,12 +325,6 @@ fn a_stray_file_is_no_run_and_a_damaged_run_comes_back_by_the_name_that_was_repo
     assert!(here.join("runs/bare").is_dir());
 }
 
-/// Makes a run that is kept, and returns its folder.
-fn kept_run(here: &Path) -> PathBuf {
-    succeed(here, &["train", "xor", "--steps", "20", "--keep"]);
-    here.join("runs").join(list(here)[0]["id"].as_str().unwrap())
-}
-
 #[test]
 fn a_run_whose_files_are_missing_or_cut_short_says_so() {
     let folder = tempfile::tempdir().unwrap();
