@@ -1,6 +1,6 @@
 //! Saving, opening, closing, and what survives a crash.
 
-use crate::robot::{Memory, Robot, perform, refusing};
+use crate::robot::{Memory, Robot, asking_to_save, perform, refusing};
 use egui::{Key, Modifiers};
 use std::path::Path;
 use stepgraph::studio::Startup;
@@ -179,10 +179,7 @@ fn a_broken_file_says_what_is_wrong_and_changes_nothing() {
 
 #[test]
 fn unsaved_changes_are_asked_about() {
-    let mut robot = Robot::open(None);
-    robot.set("batch", "32");
-    robot.key(Modifiers::COMMAND, Key::N);
-    assert!(robot.sees("Save the changes to digits-mlp?"));
+    let mut robot = asking_to_save();
     robot.press("Cancel");
     assert_eq!(robot.value("batch"), "32");
     robot.key(Modifiers::COMMAND, Key::N);

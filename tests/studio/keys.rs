@@ -1,6 +1,6 @@
 //! What is done by keyboard alone, and the list of layers with its folds.
 
-use crate::robot::{Robot, perform, refusing};
+use crate::robot::{Robot, asking_to_save, perform, refusing};
 use egui::accesskit::Role;
 use egui::{Key, Modifiers};
 use egui_kittest::kittest::{NodeT as _, Queryable as _};
@@ -138,9 +138,7 @@ fn the_focus_is_seen_once_keys_lead_it() {
 
 #[test]
 fn dialogs_are_confirmed_by_enter_and_cancelled_by_escape() {
-    let mut robot = Robot::open(None);
-    robot.set("batch", "32");
-    robot.key(Modifiers::COMMAND, Key::N);
+    let mut robot = asking_to_save();
     robot.window.run_steps(2);
     robot.keys(&[Key::Escape]);
     assert!(!robot.sees("Save the changes to") && robot.value("batch") == "32");
@@ -193,10 +191,7 @@ fn a_refused_file_is_reported_whole_and_again_on_demand() {
 
 #[test]
 fn shortcuts_rest_behind_an_open_dialog() {
-    let mut robot = Robot::open(None);
-    robot.set("batch", "32");
-    robot.key(Modifiers::COMMAND, Key::N);
-    assert!(robot.sees("Save the changes to"));
+    let mut robot = asking_to_save();
     robot.keys(&[Key::F5]);
     robot.key(Modifiers::COMMAND, Key::Z);
     robot.key(Modifiers::COMMAND, Key::Num3);

@@ -32,6 +32,15 @@ pub fn refusing(text: &str) -> (TempDir, Robot) {
     (folder, robot)
 }
 
+/// A window with a change that is not saved, which asks about it before a new network takes its place.
+pub fn asking_to_save() -> Robot {
+    let mut robot = Robot::open(None);
+    robot.set("batch", "32");
+    robot.key(egui::Modifiers::COMMAND, egui::Key::N);
+    assert!(robot.sees("Save the changes to digits-mlp?"));
+    robot
+}
+
 /// A window whose kept runs are in this folder, once it has listed them.
 pub fn open_runs(folder: &Path) -> Robot {
     let mut robot = Robot::start(Startup { runs: Some(RunStore::at(folder.join("runs"))), ..Startup::default() });

@@ -37,6 +37,14 @@ fn train(robot: &mut Robot, steps: &str) {
     });
 }
 
+/// A window that made runs of so many steps, and has reset the last one.
+fn with_runs(folder: &std::path::Path, steps: &[&str]) -> Robot {
+    let mut robot = open(folder);
+    steps.iter().for_each(|steps| train(&mut robot, steps));
+    robot.choose(UiCommand::Reset);
+    robot
+}
+
 fn ids(app: &StudioApp) -> Vec<String> {
     app.studio.runs.entries.iter().map(|e| e.id.clone()).collect()
 }
@@ -152,9 +160,7 @@ fn a_run_of_another_program_appears_in_the_table() {
 #[test]
 fn a_run_is_hidden_deleted_after_a_question_and_brought_back() {
     let folder = tempfile::tempdir().unwrap();
-    let mut robot = open(folder.path());
-    train(&mut robot, "10");
-    robot.choose(UiCommand::Reset);
+    let mut robot = with_runs(folder.path(), &["10"]);
     show(&mut robot, Tab::Runs);
     let id = ids(robot.app())[0].clone();
     perform(&mut robot, RunsCommand::Select(id.clone()));
@@ -180,10 +186,7 @@ fn a_run_is_hidden_deleted_after_a_question_and_brought_back() {
 #[test]
 fn the_trash_lists_what_was_deleted_with_both_ways_out() {
     let folder = tempfile::tempdir().unwrap();
-    let mut robot = open(folder.path());
-    train(&mut robot, "10");
-    train(&mut robot, "12");
-    robot.choose(UiCommand::Reset);
+    let mut robot = with_runs(folder.path(), &["10", "12"]);
     let (store, all) = (RunStore::at(folder.path().join("runs")), ids(robot.app()));
     robot.until("the recorder's end", |_| all.iter().all(|id| !store.is_busy(id)));
     perform(&mut robot, RunsCommand::ShowTrash);

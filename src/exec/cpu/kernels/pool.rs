@@ -235,11 +235,11 @@ unsafe fn sum_of<V: Lanes, S: Source<V>, const K: usize>(
     sum
 }
 
-/// The samples of a part, out of `n`, each with its tiles of channels by their first one.
+/// The grid of the channels, and the samples of a part, out of `n`, each with its tiles of channels by their first one.
 #[inline(always)]
-fn tiles_of_samples(n: usize, c: usize, part: Part) -> impl Iterator<Item = (usize, usize)> {
-    let (from, to) = part.range(n, 1);
-    (from..to).flat_map(move |sample| (0..c).step_by(TILE).map(move |tile| (sample, tile)))
+fn tiles_of_samples(n: usize, c: usize, part: Part) -> impl Iterator<Item = (Grid, usize, usize)> {
+    let (grid, (from, to)) = (Grid::new(c), part.range(n, 1));
+    (from..to).flat_map(move |sample| (0..c).step_by(TILE).map(move |tile| (grid, sample, tile)))
 }
 
 /// Slots: x `[n, hw, c]`, y `[n, c]`, work.
@@ -248,8 +248,7 @@ unsafe fn global_avg_pool<V: Lanes>(call: &Call, part: Part) {
     use crate::ops::slot::global_avg_pool as slot;
     let OpKind::GlobalAvgPool(ops::GlobalAvgPool { n, hw, c }) = call.op else { return };
     let (x, y) = (call.arg::<f32>(slot::X), call.arg::<f32>(slot::Y));
-    let grid = Grid::new(c);
-    for (sample, tile) in tiles_of_samples(n, c, part) {
+    for (grid, sample, tile) in tiles_of_samples(n, c, part) {
         let width = grid.tile_cols(tile);
         // SAFETY: the sample's pixels are in `x`, its channels in `y`.
         unsafe {
@@ -268,8 +267,7 @@ unsafe fn global_avg_pool_bwd<V: Lanes>(call: &Call, part: Part) {
     use crate::ops::slot::global_avg_pool_bwd as slot;
     let OpKind::GlobalAvgPoolBwd(ops::GlobalAvgPoolBwd { n, hw, c }) = call.op else { return };
     let (dy, dx) = (call.arg::<f32>(slot::DY), call.arg::<f32>(slot::DX));
-    let grid = Grid::new(c);
-    for (sample, tile) in tiles_of_samples(n, c, part) {
+    for (grid, sample, tile) in tiles_of_samples(n, c, part) {
         // SAFETY: the sample's channels are in `dy`, its pixels in `dx`.
         unsafe {
             let share = grid.spread(tile, |i| *dy.add(sample * c + tile + i) / hw as f32);
