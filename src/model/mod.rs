@@ -55,7 +55,7 @@ pub use activation::Activation;
 pub use bundled::{BUNDLED, Bundled};
 pub use cell::Cell;
 pub use check::check;
-pub use checked::{Checked, Layer, LayerFacts, Model};
+pub use checked::{Checked, Layer, LayerFacts, Model, PathOf};
 pub use choices::{Foreseen, NoSuchPath};
 pub use choose::{Choice, Choose};
 pub use choose_field::Choosing;

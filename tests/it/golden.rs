@@ -181,7 +181,11 @@ fn first_step(name: &str, target: &Target) {
         let expected = of(&param.name);
         if compiled.plan.program.params[index].grad.is_none() {
             // The step has no gradient of what its path leaves out, which PyTorch's zeros stand for.
-            assert!(model.path.is_some() && expected.iter().all(|v| *v == 0.0), "{name}: {} is left out", param.name);
+            assert!(
+                model.of_path.is_some() && expected.iter().all(|v| *v == 0.0),
+                "{name}: {} is left out",
+                param.name
+            );
             continue;
         }
         let found = widen(&step.grad::<f32>(ParamId(index as u32)).unwrap());
