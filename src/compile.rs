@@ -148,7 +148,7 @@ impl CpuOnly {
 
     /// A loss that is scaled is looked at for all parameters at once, and steps of paths update some of them.
     fn of_precision(model: &Model) -> Option<Self> {
-        let updates_some = model.precision == Precision::F16 && model.groups.iter().any(|group| *group > 0);
+        let updates_some = model.precision == Precision::F16 && model.params.iter().any(|param| param.group > 0);
         updates_some.then(|| Self { op: "the scaled update", owner: "layers that choose (f16)".to_owned() })
     }
 

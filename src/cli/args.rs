@@ -1,6 +1,6 @@
 //! The command line as clap reads it: raw values, one struct a command, with examples in the help of each.
 
-use super::choices::{Device, Format};
+use super::choices::{CpuThreads, Device, Format};
 use super::functions::FunctionsArgs;
 use super::generate_args::GenerateArgs;
 use super::numbers;
@@ -127,9 +127,8 @@ pub struct TrainArgs {
     /// Print the closing summary as one JSON object
     #[arg(long)]
     pub json: bool,
-    /// Threads that share a step on a CPU; without it, as many as its cost or `bench --tune` says
-    #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = numbers::threads)]
-    pub threads: Option<u16>,
+    #[command(flatten)]
+    pub cpu: CpuThreads,
     /// Write everything needed to resume later, at the end of the run
     #[arg(long, value_name = "FILE")]
     pub checkpoint: Option<PathBuf>,
@@ -203,9 +202,8 @@ pub struct PlanArgs {
     /// Seconds to search for a smaller arena, where the quick planners leave a gap
     #[arg(long, value_name = "SECONDS", allow_negative_numbers = true)]
     pub time_budget: Option<Seconds>,
-    /// Threads that share a step on a CPU; without it, as many as its cost or `bench --tune` says
-    #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = numbers::threads)]
-    pub threads: Option<u16>,
+    #[command(flatten)]
+    pub cpu: CpuThreads,
 }
 
 /// Check the step: gradients, eager against replay, pointers, determinism
@@ -253,9 +251,8 @@ pub struct VerifyArgs {
     /// Replay on batch.x and batch.y of a safetensors file
     #[arg(long, value_name = "FILE")]
     pub batches: Option<PathBuf>,
-    /// Threads that share a step on a CPU; without it, as many as its cost or `bench --tune` says
-    #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = numbers::threads)]
-    pub threads: Option<u16>,
+    #[command(flatten)]
+    pub cpu: CpuThreads,
     /// Print the reports as JSON: one object, or a list for several presets
     #[arg(long)]
     pub json: bool,
@@ -301,9 +298,8 @@ pub struct PredictArgs {
     /// Which samples are held out; those of the weights' run without
     #[arg(long, value_enum)]
     pub split: Option<SplitArg>,
-    /// Threads that share a step on a CPU; without it, as many as its cost or `bench --tune` says
-    #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = numbers::threads)]
-    pub threads: Option<u16>,
+    #[command(flatten)]
+    pub cpu: CpuThreads,
     /// Print the metrics as one JSON object
     #[arg(long)]
     pub json: bool,
@@ -335,9 +331,8 @@ pub struct BenchArgs {
     /// Seconds to measure for, each preset
     #[arg(long, default_value = "2", value_name = "SECONDS", allow_negative_numbers = true)]
     pub seconds: Seconds,
-    /// Threads that share a step on a CPU; without it, as many as its cost or `bench --tune` says
-    #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = numbers::threads)]
-    pub threads: Option<u16>,
+    #[command(flatten)]
+    pub cpu: CpuThreads,
     /// Print the time of each operation too
     #[arg(long)]
     pub per_op: bool,

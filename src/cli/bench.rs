@@ -135,7 +135,7 @@ pub fn run(args: &BenchArgs) -> anyhow::Result<()> {
     let mut places = Places::default();
     loaded.iter().for_each(|found| places.reads_preset(found));
     let graph = places.writes("the graph", Kind::Graph, args.graph.as_deref())?;
-    let first = device::threads(args.threads, &loaded[0].model);
+    let first = device::threads(args.cpu.threads, &loaded[0].model);
     let chosen = device::choose(args.device, first.count, loaded.iter().map(|found| &found.model))?;
     if let Some(count) = args.edits {
         return run_edits(args, &loaded, &chosen, count);
@@ -181,10 +181,10 @@ fn machine(
     (target, name): &(Target, String),
     known: Option<Machine>,
 ) -> anyhow::Result<Machine> {
-    let threads = if args.tune && args.threads.is_none() && target.as_cpu().is_some() {
+    let threads = if args.tune && args.cpu.threads.is_none() && target.as_cpu().is_some() {
         kernel_times::fastest_threads(found)?
     } else {
-        device::threads(args.threads, &found.model)
+        device::threads(args.cpu.threads, &found.model)
     };
     let (target, name) = device::with_threads(target, name, threads.count);
     device::note_threads(&target, &threads);

@@ -71,8 +71,8 @@ fn planned(args: &PlanArgs, found: &Loaded, path: Option<&str>, named: &str) -> 
     let front = Front::new(&model, Options { budget, gpu_times, ..options })?;
     // An evaluation has as many threads as the training step.
     let threads = target.as_cpu().map(|_| match args.eval {
-        true => device::threads(args.threads, &found.model),
-        false => device::threads_of_step(args.threads, front.rewritten()),
+        true => device::threads(args.cpu.threads, &found.model),
+        false => device::threads_of_step(args.cpu.threads, front.rewritten()),
     });
     let target = threads.map_or(target, |threads| host_target(threads.count));
     let front = front.on(target.clone(), device::tuning(&target));

@@ -317,6 +317,7 @@ pub(super) fn byte_symbols() -> Vec<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::tensor::temporary::temporary_file;
 
     fn windows(width: usize) -> RowLayout {
         RowLayout { stride: width + 1, width, target_at: 1, targets: width, is_single: false }
@@ -325,8 +326,7 @@ mod tests {
     #[test]
     fn rows_are_the_same_wherever_tokens_are() {
         let bytes: Vec<u8> = (0..=255).cycle().take(1000).collect();
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("t");
+        let (_folder, path) = temporary_file("t");
         std::fs::write(&path, &bytes).unwrap();
         for width in [1, 2, 3, 7, 64, 999] {
             let layout = windows(width);
@@ -350,8 +350,7 @@ mod tests {
 
     #[test]
     fn a_file_that_became_shorter_is_an_error_and_no_crash() {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("t");
+        let (_folder, path) = temporary_file("t");
         std::fs::write(&path, vec![65; 100]).unwrap();
         let rows = TokenRows::of_file(File::open(&path).unwrap(), 100, windows(9), "t").unwrap();
         std::fs::write(&path, vec![65; 50]).unwrap();

@@ -12,8 +12,8 @@
 //! - One budget in bytes covers arenas and recordings. Above it, idle recordings that are not pinned are dropped, the
 //!   ones not used for longest first. One that has no room even when all those are gone is marked, and is not made
 //!   again.
-//! - Making goes on outside the lock, on the thread that asks: that of a run, or one that makes recordings ahead. What
-//!   fails or panics midway leaves the pool as it was, with the reason in the entry.
+//! - Recordings are made outside the lock, on the thread that asks: that of a run, or one that makes recordings ahead.
+//!   What fails or panics midway leaves the pool as it was, with the reason in the entry.
 //! - Of keys without a recording the 1,024 that were used last are remembered, so that a pool does not grow in a run
 //!   whose steps are always new. The id of a forgotten key is stale and is asked for anew.
 

@@ -216,7 +216,7 @@ impl StepMemory {
 fn spare_tickets(compiled: &Compiled) -> usize {
     /// Losses in parts, and the loss scale.
     const OTHERS: usize = 8;
-    let groups = compiled.model.groups.iter().map(|group| *group as usize + 1).max().unwrap_or(0);
+    let groups = compiled.model.params.iter().map(|param| param.group as usize + 1).max().unwrap_or(0);
     if compiled.selection.target.as_cuda().is_some() { groups + OTHERS } else { 0 }
 }
 

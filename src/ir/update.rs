@@ -17,7 +17,7 @@ impl Builder<'_> {
         let hyper = self.source("hyper", Role::State, Shape::from([2]), real);
         let mut trained: Vec<usize> = (0..params.len()).filter(|&i| self.grads[i].is_some()).collect();
         // Groups of parameters come one after the other, as in the flat vectors.
-        trained.sort_by_key(|i| self.model.groups[*i]);
+        trained.sort_by_key(|i| self.model.params[*i].group);
         let groups = self.groups(&trained);
         if trained.is_empty() {
             // Nothing that is trained is on the path; the step is counted, and has its rate, all the same.
@@ -108,7 +108,7 @@ impl Builder<'_> {
     fn groups(&self, trained: &[usize]) -> Vec<(u32, Range<usize>)> {
         let mut groups: Vec<(u32, Range<usize>)> = Vec::new();
         for (place, param) in trained.iter().enumerate() {
-            let group = self.model.groups[*param];
+            let group = self.model.params[*param].group;
             match groups.last_mut().filter(|(last, _)| *last == group) {
                 Some((_, places)) => places.end = place + 1,
                 None => groups.push((group, place..place + 1)),

@@ -91,7 +91,7 @@ pub fn segments(model: &Model) -> Vec<(ParamId, Segment)> {
     let mut start = 0;
     let mut out = Vec::new();
     let mut trained: Vec<usize> = (0..model.params.len()).filter(|i| model.params[*i].kind.is_trained()).collect();
-    trained.sort_by_key(|index| model.groups[*index]);
+    trained.sort_by_key(|index| model.params[*index].group);
     for index in trained {
         let len = model.params[index].shape.len();
         out.push((ParamId(index as u32), Segment { start, len }));

@@ -56,7 +56,7 @@ struct KeptForGroups {
 impl KeptForGroups {
     /// Nothing for evaluations, and for networks that do not choose.
     fn of(graph: &Graph, model: &Model) -> Option<Self> {
-        let are_several = model.groups.iter().any(|group| *group > 0);
+        let are_several = model.params.iter().any(|param| param.group > 0);
         let updates = graph.share.is_none_or(|share| share == Share::Last);
         if !are_several || graph.mode == Mode::Eval {
             return None;
@@ -352,6 +352,12 @@ impl<'g> Lowerer<'g> {
             [_, c, h, w] => self.arranged(id, Layout::image(c, h, w)),
             _ => id,
         }
+    }
+
+    /// The lowered form of a value of the graph, as [`Self::image`].
+    pub fn lowered_image(&mut self, id: ValueId) -> LValueId {
+        let lowered = self.lowered(id);
+        self.image(lowered)
     }
 
     /// The stored order of a parameter whose rows count the elements of a value with `layout`; fixed at its first use.

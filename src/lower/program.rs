@@ -4,14 +4,14 @@ use super::flat::ParamOrder;
 use crate::ir::{Inputs, Mode, NodeId, Phase, Role};
 use crate::model::{LayerId, OptimizerSpec, ParamId};
 use crate::ops::{Dir, OpKind, Segment};
-use crate::tensor::{DType, Shape};
+use crate::tensor::{DType, Shape, position_id};
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
-/// A value of a program: its position in [`Program::values`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-#[serde(transparent)]
-pub struct LValueId(pub u32);
+position_id! {
+    /// A value of a program: its position in [`Program::values`].
+    LValueId
+}
 
 impl fmt::Display for LValueId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

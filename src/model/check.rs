@@ -165,7 +165,7 @@ impl Checker<'_> {
         for (kind, shape, init) in params {
             let param = ParamId(self.params.len() as u32);
             let name = format!("{}.{}", path.dotted(), kind.file_name());
-            self.params.push(Param { name, layer: id, kind, shape, init });
+            self.params.push(Param { name, layer: id, kind, shape, init, group: 0 });
             self.layers[id.0 as usize].params.push(param);
         }
         output
@@ -376,10 +376,14 @@ pub(super) fn check_after(preset: &Preset, read: Vec<Diagnostic>) -> Checked {
     let output = output.map(|flow| flow.shape);
     checker.tie();
     output.iter().for_each(|output| checker.check_heads(output));
-    let Checker { layers, params, facts, .. } = checker;
+    let Checker { layers, mut params, facts, .. } = checker;
     if let Some(output) = &output {
         check_output(preset, output, &mut mistakes);
         check_trained(preset, &facts, &params, &mut mistakes);
+    }
+    let of_params = groups(&layers, &roots, params.len());
+    for (param, group) in params.iter_mut().zip(of_params) {
+        param.group = group;
     }
     let diagnostics = mistakes.into_list();
     let model = match output {
@@ -387,9 +391,7 @@ pub(super) fn check_after(preset: &Preset, read: Vec<Diagnostic>) -> Checked {
             name: preset.name.clone(),
             inputs,
             batch,
-            groups: groups(&layers, &roots, params.len()),
-            path: None,
-            whole: None,
+            of_path: None,
             layers,
             roots,
             params,

@@ -2,7 +2,7 @@
 
 use super::batch_file::{GivenBatches, Labels, given_batches};
 use super::batch_shape::{BatchShape, Lengths};
-use super::gather::{Given, gather, gather_targets};
+use super::gather::{FileBatch, gather, gather_targets};
 use super::{TensorFile, TrainError};
 use crate::data::{BatchPlace, BatchTargets, Batches, Dataset, Position, RowPart, Samples, SamplesRef, Split, Target};
 use crate::exec::{Step, samples_to_stored};
@@ -147,7 +147,7 @@ impl DataFeed {
         matches!(self, Self::Data { split, .. } if !split.held_out.is_empty())
     }
 
-    /// Writes one random batch into the step, to stay: for benchmarks and checks.
+    /// Writes one random batch into the step, where it stays: for benchmarks and checks.
     ///
     /// # Errors
     /// Never for a training step of this model.
@@ -259,7 +259,7 @@ impl DataFeed {
                 if *next >= *count {
                     return Ok(false);
                 }
-                let given = Given { number: *next, count: *count, rows: compiled.model.batch, whole: *batch };
+                let given = FileBatch { number: *next, count: *count, rows: compiled.model.batch, whole: *batch };
                 for (x, samples) in inputs.zip(&*samples) {
                     match samples {
                         Samples::Real(values) => given.write(step, x, values)?,

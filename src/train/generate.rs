@@ -1,4 +1,4 @@
-//! Writing with a network of tokens: each token is drawn from what the network expects after those before it.
+//! Writing a text with a network of tokens: each token is drawn from what the network expects after those before it.
 //!
 //! An evaluation of the whole window gives the logits of one token, so that a network needs no step of its own for
 //! this. A network that has an output for each position is given the text from its first position on, and the rest of
@@ -39,9 +39,9 @@ pub enum GenerationEnd {
     Tokens,
     /// The stop text came.
     Stop,
-    /// The samples of its data are as long, and none is longer.
+    /// It is as long as the samples of its data.
     Line,
-    /// Nobody wants more.
+    /// Its receiver wants no more.
     Cancelled,
 }
 

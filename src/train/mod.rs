@@ -101,7 +101,7 @@ pub use replace::{NotReplaced, ResultKind, name_aside, replaceable, set_aside};
 pub use sampling::Sampling;
 pub use session::Session;
 pub use spans::{Spans, Stretches, longest_from};
-pub use spec::{DataChoice, Purpose, SessionSpec};
+pub use spec::{DataChoice, Overrides, Purpose, RecordingRules, SessionSpec, Start};
 pub use step_difference::{OperationsApart, StepDifference, StepFigures};
 pub use step_report::StepReport;
 pub use summary::{Histogram, Picture, Statistics, Summary};

@@ -189,7 +189,7 @@ impl Differing {
     /// Records what was planned.
     fn record(self, spec: &SessionSpec, train: &mut TrainingStep) -> Result<(), TrainError> {
         let Some(outlook) = self.outlook else { return Ok(()) };
-        let manner = Manner { executor: spec.executor, is_strict: spec.is_strict };
+        let manner = Manner { executor: spec.executor, is_strict: spec.recordings.is_strict };
         let dispatch = Dispatch::new(train.last(), self.planner, outlook, manner)?;
         train.vary(dispatch);
         Ok(())
@@ -278,7 +278,7 @@ fn joined<T>(handle: thread::ScopedJoinHandle<'_, T>) -> T {
 fn load(spec: &SessionSpec, model: &Model, seed: u64, layouts: &[Layout]) -> Result<Option<Fed>, TrainError> {
     let compare = |limit: Option<usize>| {
         let own = Recipe::of(&spec.preset, seed, spec.data == DataChoice::Preset).of_steps(spec.total(limit));
-        spec.resume.as_ref().map_or(Ok(None), |path| Compared::ahead(path, &own))
+        spec.start.resume.as_ref().map_or(Ok(None), |path| Compared::ahead(path, &own))
     };
     match &spec.data {
         DataChoice::Resident => Ok(None),
@@ -296,7 +296,7 @@ fn load(spec: &SessionSpec, model: &Model, seed: u64, layouts: &[Layout]) -> Res
             let request = Request::of(model, seed);
             let compared = compare(None)?;
             // A checkpoint that cannot be read is refused where its parameters are.
-            let resumed = spec.resume.as_ref().map(|path| (path, Origin::read(path).ok().flatten()));
+            let resumed = spec.start.resume.as_ref().map(|path| (path, Origin::read(path).ok().flatten()));
             let of_checkpoint = resumed.as_ref().and_then(|(_, origin)| origin.as_ref()?.preprocessing.as_ref());
             let known = spec.preprocessing.as_ref().or(of_checkpoint);
             let set = loaded_data::load(source, &request, &spec.base, known)?;

@@ -78,7 +78,7 @@ impl StepDifference {
     }
 }
 
-/// What tells one operation of a network from another: its owner, its kernel and its dimensions.
+/// What distinguishes one operation of a network from another: its owner, its kernel and its dimensions.
 type Operation = (String, String, String);
 
 /// The operations of a step, with their number and the place of the first.

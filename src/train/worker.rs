@@ -295,10 +295,10 @@ impl RunService<'_> {
     /// Reports steps that were made, and evaluates where it is time.
     fn after_steps(&mut self) {
         let over = self.session.done() >= self.session.total();
-        let rests = self.budget == 0 || over;
-        self.send_layer_updates(rests);
-        self.link.send_reports(rests);
-        self.send_recordings(rests);
+        let is_idle = self.budget == 0 || over;
+        self.send_layer_updates(is_idle);
+        self.link.send_reports(is_idle);
+        self.send_recordings(is_idle);
         self.choose_interval();
         if over || self.schedule.is_due(self.session.done()) {
             self.evaluate();
@@ -306,7 +306,7 @@ impl RunService<'_> {
         if over {
             self.budget = 0;
         }
-        if rests {
+        if is_idle {
             self.send_state(if over { RunState::Finished } else { RunState::Paused });
         }
     }
@@ -393,9 +393,9 @@ impl RunService<'_> {
 
     /// Reports how far each layer moved, where it is time; while the listener is behind, only before a rest, which
     /// nothing follows.
-    fn send_layer_updates(&mut self, rests: bool) {
+    fn send_layer_updates(&mut self, is_idle: bool) {
         let (session, link) = (&mut self.session, &mut self.link);
-        if !rests && (link.updates_sent.elapsed() < REPORT_EVERY || link.outbox.is_full()) {
+        if !is_idle && (link.updates_sent.elapsed() < REPORT_EVERY || link.outbox.is_full()) {
             return;
         }
         link.updates_sent = Instant::now();
@@ -407,17 +407,17 @@ impl RunService<'_> {
     }
 
     /// Reports the recordings, where it is time; while the listener is behind, only before a rest.
-    fn send_recordings(&mut self, rests: bool) {
+    fn send_recordings(&mut self, is_idle: bool) {
         let (session, link) = (&self.session, &mut self.link);
-        if !rests && (link.recordings_sent.elapsed() < RECORDINGS_EVERY || link.outbox.is_full()) {
+        if !is_idle && (link.recordings_sent.elapsed() < RECORDINGS_EVERY || link.outbox.is_full()) {
             return;
         }
         link.recordings_sent = Instant::now();
         link.send(Event::Recordings(Box::new(session.recordings_seen())));
     }
 
-    /// Answers the question that waits, where there is one: at once while the run rests, otherwise where questions have
-    /// taken little time of late.
+    /// Answers the question that waits, where there is one: at once while the run is paused, otherwise where questions
+    /// have taken little time of late.
     fn answer(&mut self) {
         let link = &mut self.link;
         if link.query.is_none() {

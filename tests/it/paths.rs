@@ -188,14 +188,14 @@ fn what_a_path_leaves_out_stays_as_it_is_and_replay_equals_eager() {
 fn each_group_has_its_own_count_of_updates() {
     let model = nested(OPTIMIZERS[0]);
     let mut steps = Steps::new(&model, 1, |index| init_values(&model.params[index], index, 3));
-    let groups = model.groups.iter().max().unwrap() + 1;
+    let groups = model.params.iter().map(|param| param.group).max().unwrap() + 1;
     let mut expected = vec![0i64; groups as usize];
     for step in 1..=20 {
         let (x, y) = batch(&model, step);
         steps.run(step, Executor::Replay, &x, &y);
         let runs = model.along(&model.path_at(step, 0)).runs();
         for group in 1..groups {
-            let of = (0..runs.len()).filter(|i| model.groups[*i] == group && model.params[*i].kind.is_trained());
+            let of = (0..runs.len()).filter(|i| model.params[*i].group == group && model.params[*i].kind.is_trained());
             let run: Vec<bool> = of.map(|i| runs[i]).collect();
             assert!(run.iter().all(|is_run| *is_run == run[0]), "a group runs as one");
             expected[group as usize] += i64::from(run[0]);

@@ -67,6 +67,13 @@ fn every_network_compiles_in_every_mode_and_both_referees_agree() {
     assert!(*worst <= 1.01, "{name} takes {worst:.4} of the lower bound");
 }
 
+/// A third of the networks with their plans, each with random numbers of its own.
+fn plans_with_numbers(stream: u64) -> impl Iterator<Item = (Compiled, Rng)> {
+    let options = Options::train(target());
+    let numbered = (0..).zip(presets(NETWORKS / 3));
+    numbered.map(move |(seed, preset)| (compiled(&preset, &options), Rng::new(seed, stream)))
+}
+
 /// Moves a buffer with everything in it.
 fn moved(plan: &BindingPlan, id: BufferId, offset: u64) -> BindingPlan {
     let mut plan = plan.clone();
@@ -81,10 +88,8 @@ fn moved(plan: &BindingPlan, id: BufferId, offset: u64) -> BindingPlan {
 #[test]
 fn a_buffer_in_the_wrong_place_is_refused() {
     let (mut tried, mut by_dataflow) = (0, 0);
-    for (seed, preset) in presets(NETWORKS / 3).enumerate() {
-        let compiled = compiled(&preset, &Options::train(target()));
+    for (compiled, mut rng) in plans_with_numbers(1) {
         let plan = &compiled.plan;
-        let mut rng = Rng::new(seed as u64, 1);
         let transient: Vec<u32> =
             (0..plan.buffers.len() as u32).filter(|i| !plan.buffers[*i as usize].persistent).collect();
         for _ in 0..20 {
@@ -138,10 +143,8 @@ fn overwrites(b: &Buffer, victim: &Buffer) -> bool {
 #[test]
 fn a_live_range_cut_short_is_refused() {
     let (mut tried, mut spoiled_count) = (0, 0);
-    for (seed, preset) in presets(NETWORKS / 3).enumerate() {
-        let compiled = compiled(&preset, &Options::train(target()));
+    for (compiled, mut rng) in plans_with_numbers(2) {
         let plan = &compiled.plan;
-        let mut rng = Rng::new(seed as u64, 2);
         let (problem, ids, _) = placement(plan);
         let long: Vec<usize> = (0..ids.len()).filter(|&i| lives_long(plan.buffer(ids[i]))).collect();
         if long.is_empty() {
@@ -285,7 +288,7 @@ fn document(seed: u64) -> Value {
 }
 
 #[test]
-fn a_wrong_type_anywhere_is_named_where_it_stands() {
+fn a_wrong_type_anywhere_is_named_where_it_is() {
     let (mut mutations, mut missed) = (0, Vec::new());
     for seed in 0..120 {
         let good = document(seed);

@@ -1,4 +1,4 @@
-//! What is shown is of the network on screen, and of what was asked for; what is not looks so, or is not shown.
+//! The window shows facts of the network on screen alone; what belongs to an older one is marked as older, or hidden.
 
 use crate::robot::{Robot, perform};
 use egui_kittest::kittest::Queryable as _;
@@ -156,8 +156,8 @@ fn the_window_holds_no_more_of_a_long_run_than_of_a_short_one() {
             training.steps(&reports);
             for i in 0..100 {
                 let point = [(training.done() + i) as f64, 1.0];
-                training.history.held_out_loss.push(point);
-                training.history.held_out_accuracy.push(point);
+                training.history.curves.held_out_loss.push(point);
+                training.history.curves.held_out_accuracy.push(point);
             }
         }
         training.history.bytes_held()

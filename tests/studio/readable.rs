@@ -17,8 +17,7 @@ use stepgraph::train::runs::RunStore;
 const SIZES: [Vec2; 3] = [Vec2::new(1280.0, 800.0), Vec2::new(1024.0, 700.0), Vec2::new(900.0, 600.0)];
 
 fn perform(robot: &mut Robot, command: UiCommand) {
-    let ctx = robot.window.ctx.clone();
-    robot.window.state_mut().perform(&ctx, command);
+    robot.choose(command);
     robot.window.run_steps(6);
 }
 
@@ -72,8 +71,7 @@ fn a_job_is_seen_from_every_tab_and_can_be_cancelled() {
     let mut robot = Robot::open(Some("stress-200"));
     for tab in [Tab::Train, Tab::Data, Tab::Verify] {
         perform(&mut robot, UiCommand::ShowTab(tab));
-        let ctx = robot.window.ctx.clone();
-        robot.window.state_mut().perform(&ctx, UiCommand::ComparePlans);
+        robot.choose(UiCommand::ComparePlans);
         robot.window.step();
         assert!(robot.sees("Job: Compare planners"), "{tab:?}");
         let cancel = robot.window.get_by_role_and_label(Role::Button, "Cancel: Compare planners").rect();
@@ -101,7 +99,7 @@ fn a_notice_and_what_an_edit_changed_are_both_shown() {
     robot.press("Train this network");
     robot.until("the end", |app| app.studio.training.state == Some(RunState::Finished));
     robot.set("L0 units", "96");
-    robot.until("the difference", |app| app.studio.difference.is_some());
+    robot.until("the difference", |app| app.studio.last_edit.difference.is_some());
     robot.window.state_mut().studio.say("The run digits-mlp is kept, and this is a notice of a usual length.");
     for size in SIZES {
         resize(&mut robot, size);

@@ -8,8 +8,7 @@ use stepgraph::studio::commands::{AnswersPage, PredictionsCommand, Selection, Ta
 use stepgraph::studio::document::presets;
 
 fn perform(robot: &mut Robot, command: UiCommand) {
-    let ctx = robot.window.ctx.clone();
-    robot.window.state_mut().perform(&ctx, command);
+    robot.choose(command);
     robot.window.run_steps(2);
 }
 
@@ -25,7 +24,7 @@ fn recordings_are_told_apart_by_their_paths() {
         app.studio.training.recordings.seen.as_ref().is_some_and(|seen| seen.recordings.len() > 3)
     });
     robot.window.run_steps(2);
-    for told in [
+    for text in [
         "path L3=1 L9=1, training",
         "path L3=0 L9=1, training",
         "a coming step needs it",
@@ -34,7 +33,7 @@ fn recordings_are_told_apart_by_their_paths() {
         "What happened, the newest first",
         " of a budget of ",
     ] {
-        assert!(robot.sees(told), "{told}");
+        assert!(robot.sees(text), "{text}");
     }
     // The other views say whose plan they show.
     perform(&mut robot, UiCommand::ShowTab(Tab::StepGraph));
@@ -179,11 +178,11 @@ fn positions_are_counted_and_named_apart_from_samples() {
     assert!(robot.sees(" at position "));
     // A blank has a name that can be seen.
     let view = robot.app().studio.predictions.view.clone().unwrap();
-    assert!(view.scores.iter().any(|score| score.name == "·") && view.positions == 11);
+    assert!(view.quality.scores.iter().any(|score| score.name == "·") && view.rows.positions == 11);
 }
 
 #[test]
-fn a_page_that_was_chosen_for_one_network_gives_way_in_another() {
+fn a_page_that_was_chosen_for_one_network_is_replaced_in_another() {
     let mut robot = Robot::open(Some("gru-digits"));
     robot.train_to_the_end(4);
     perform(&mut robot, UiCommand::ShowTab(Tab::Predictions));

@@ -70,7 +70,7 @@ fn the_arena_adds_up() {
 }
 
 #[test]
-fn the_capture_plan_tells_frozen_from_live() {
+fn the_capture_plan_distinguishes_frozen_from_live() {
     let view = plan().capture;
     assert_eq!(view.layers.iter().map(|l| l.name.as_str()).collect::<Vec<_>>(), ["L0:Dense", "L1:Dropout", "L2:Dense"]);
     assert_eq!(view.layers[0].cells[0].as_ref().expect("y").texts[0], "[64, 128]");

@@ -115,7 +115,7 @@ fn what_is_wrong_with_a_text_is_said_with_its_place() {
 }
 
 #[test]
-fn a_network_of_numbers_is_told_to_take_tokens() {
+fn a_network_of_numbers_is_advised_to_take_tokens() {
     let folder = folder(b"abcdef");
     let inputs = vec![NamedInput::only([4].into())];
     let request = Request { inputs, ..asked(4, 256) };

@@ -3,6 +3,7 @@
 
 use super::compile_workers::{Compiler, crew_for};
 use super::compiler::{Arch, compile_source, compiler_and_options};
+use super::crew::share_work;
 use super::error::{CudaError, failed};
 use super::kernel_cache::KernelCache;
 use super::source::{KernelSource, META_LEN};
@@ -206,15 +207,7 @@ impl KernelStore {
                 compiled.lock().unwrap_or_else(PoisonError::into_inner).push((index, code));
             }
         };
-        std::thread::scope(|scope| {
-            for number in 1..threads {
-                let spawned = std::thread::Builder::new().name(format!("compile-{number}")).spawn_scoped(scope, work);
-                if let Err(error) = spawned {
-                    log::warn!("a compiling thread could not be started: {error}");
-                }
-            }
-            work();
-        });
+        share_work(threads, "compile", "compiles kernels", &work);
         let compiled = compiled.into_inner().unwrap_or_else(PoisonError::into_inner);
         let mut crew = Crew { store: self, cache: cache.as_ref(), arch, has_workers: false, worker: None };
         let load = |(index, code): (usize, Result<Machine, CudaError>)| {

@@ -63,6 +63,7 @@ mod ceilings;
 mod clear_nodes;
 mod compile_workers;
 mod compiler;
+mod crew;
 mod cublaslt;
 mod cudnn;
 mod device_block;

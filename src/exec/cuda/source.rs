@@ -161,8 +161,8 @@ impl KernelSource {
         text
     }
 
-    /// What tells it from every other source, of other versions of the program too: checksums of the files that it
-    /// begins with, and all that follows them.
+    /// What distinguishes it from every other source, of other versions of the program too: checksums of the files that
+    /// it begins with, and all that follows them.
     pub(super) fn key(&self) -> String {
         let sum = |number: usize| {
             let (bytes, sum) = file_sums()[number];

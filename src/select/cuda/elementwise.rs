@@ -4,7 +4,7 @@ use super::optimizer::rule_type;
 use super::speed::{BYTES_PER_US, LAUNCH_US};
 use crate::ops::{self, OpKind, dropout_threshold};
 use crate::select::cuda::custom::{CustomKernel, cpp_act, cpp_bits};
-use crate::select::cuda::real::Real;
+use crate::select::cuda::real::{Real, copy_width};
 use crate::select::cuda::spec::{KernelFile, KernelSpec, Pdl};
 use crate::select::target::CudaFacts;
 
@@ -195,16 +195,7 @@ pub(super) fn scale_bits(rate: f64) -> u32 {
 
 /// Elements that one access moves where rows have `cols` elements; equals `vec_width` of the prelude.
 pub(super) const fn vec_width(real: Real, cols: usize) -> usize {
-    let size = real.size();
-    if cols.is_multiple_of(16 / size) {
-        16 / size
-    } else if cols.is_multiple_of(8 / size) {
-        8 / size
-    } else if size == 2 && cols.is_multiple_of(2) {
-        2
-    } else {
-        1
-    }
+    copy_width(cols, real.size())
 }
 
 /// How a kernel's id calls the length of its vectors.

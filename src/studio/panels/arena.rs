@@ -151,8 +151,8 @@ fn shown_map_ui(
     let arena = &plan.arena;
     let axis = axis_of(view, panel);
     let fading = view.changes.zip(fade_share(ui, view, panel)).map(|(changes, share)| Fading {
-        came: &changes.buffers_came,
-        went: &changes.buffers_went,
+        came: &changes.buffers.came,
+        went: &changes.buffers.went,
         share,
     });
     let window = panel.window.get_or_insert_with(|| Window::fit(arena, &axis));

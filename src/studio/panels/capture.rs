@@ -112,9 +112,7 @@ fn layers_ui(
     commands: &mut CommandQueue,
 ) {
     let shown = panel.shown;
-    let mut extra = vec![("loss dY", buffers.loss.as_ref()), ("input x", buffers.x.as_ref())];
-    extra.extend(buffers.more.iter().map(|(name, cell)| (name.as_str(), Some(cell))));
-    extra.push(("input y", buffers.y.as_ref()));
+    let extra = &buffers.others;
     let rows = panel.lines.len() + extra.len();
     let half = (ui.available_height() * 0.58).max(120.0).min((rows + 1) as f32 * 28.0);
     let id = Id::unique("capture rows");
@@ -148,8 +146,8 @@ fn layers_ui(
                     });
                 } else if let Some((name, cell)) = extra.get(index - lines.len()) {
                     frozen.row_ui(&mut row, COLUMNS.len() + 1, Ground::default(), |ui, at| match at {
-                        0 => drop(ui.label(RichText::new(*name).font(theme::mono()))),
-                        1 => cell_ui(ui, *cell, &drawn, commands),
+                        0 => drop(ui.label(RichText::new(name.as_str()).font(theme::mono()))),
+                        1 => cell_ui(ui, cell.as_ref(), &drawn, commands),
                         _ => {}
                     });
                 }

@@ -112,7 +112,7 @@ fn plot_of<'a>(view: &TrainView<'a>, title: &'static str, unit: &'static str, cu
         points_name: "",
         points_every: None,
         baseline: None,
-        steps: view.run.history.loss.raw.len(),
+        steps: view.run.history.curves.loss.raw.len(),
         log: log_of(view, title, view.plots.log_axis),
         can_log: true,
         range: None,
@@ -138,11 +138,11 @@ impl Notes {
     fn of(run: &RunView<'_>) -> Self {
         let h = run.history;
         // A run that an older version began has none of its first steps.
-        let late = h.layers.first_step().filter(|first| first * 10 > h.loss.raw.len() as u64 && *first > 1);
+        let late = h.layers.first_step().filter(|first| first * 10 > h.curves.loss.raw.len() as u64 && *first > 1);
         let since = |first| {
             format!("Changes by layer are known from step {} on: those before it were not kept.", format::exact(first))
         };
-        let loss = if h.held_out_loss.is_empty() { String::new() } else { loss_note(run.preset) };
+        let loss = if h.curves.held_out_loss.is_empty() { String::new() } else { loss_note(run.preset) };
         Self { loss, layers: late.map_or_else(String::new, since) }
     }
 }
@@ -155,20 +155,20 @@ fn learning_plots<'a>(view: &TrainView<'a>, notes: &'a Notes) -> Vec<PlotSpec<'a
     let mut plots = vec![PlotSpec {
         note: &notes.loss,
         exponential: run.predicts_tokens.then_some("perplexity"),
-        points: &h.held_out_loss,
+        points: &h.curves.held_out_loss,
         points_name,
         points_every: run.evaluated_every,
-        ..plot_of(view, "Loss", "", Curve::Smoothed(&h.loss))
+        ..plot_of(view, "Loss", "", Curve::Smoothed(&h.curves.loss))
     }];
-    if h.accuracy.raw.last().is_some_and(f32::is_finite) || !h.held_out_accuracy.is_empty() {
+    if h.curves.accuracy.raw.last().is_some_and(f32::is_finite) || !h.curves.held_out_accuracy.is_empty() {
         plots.push(PlotSpec {
-            points: &h.held_out_accuracy,
+            points: &h.curves.held_out_accuracy,
             points_name,
             points_every: run.evaluated_every,
             range: Some((0.0, 1.0)),
             log: false,
             can_log: false,
-            ..plot_of(view, "Accuracy", "", Curve::Smoothed(&h.accuracy))
+            ..plot_of(view, "Accuracy", "", Curve::Smoothed(&h.curves.accuracy))
         });
     }
     plots
@@ -181,10 +181,10 @@ fn plots<'a>(view: &TrainView<'a>, notes: &'a Notes) -> Vec<PlotSpec<'a>> {
     // A machine that does something else for a moment makes a step a hundred times longer: only a logarithmic axis
     // shows both.
     let clock = if shown.is_timed_on_device { "by the device's clock" } else { "on the host" };
-    let time = plot_of(view, "Step time", clock, Curve::Smoothed(&h.step_us));
+    let time = plot_of(view, "Step time", clock, Curve::Smoothed(&h.curves.step_us));
     plots.push(PlotSpec { value: format::micros, tick: time_tick, log: log_of(view, "Step time", true), ..time });
-    if h.update_max.raw.last().is_some_and(|v| v > 0.0) {
-        plots.push(plot_of(view, "Update", "largest change of a parameter", Curve::Smoothed(&h.update_max)));
+    if h.curves.update_max.raw.last().is_some_and(|v| v > 0.0) {
+        plots.push(plot_of(view, "Update", "largest change of a parameter", Curve::Smoothed(&h.curves.update_max)));
     }
     if !h.layers.is_empty() {
         let curve = Curve::Layers { curves: &h.layers, marked: shown.marked };
@@ -195,10 +195,10 @@ fn plots<'a>(view: &TrainView<'a>, notes: &'a Notes) -> Vec<PlotSpec<'a>> {
     if let Some((name, pinned)) = shown.baseline {
         for spec in &mut plots {
             let curve = match spec.title {
-                "Loss" => &pinned.loss,
-                "Accuracy" => &pinned.accuracy,
-                "Step time" => &pinned.step_us,
-                "Update" => &pinned.update_max,
+                "Loss" => &pinned.curves.loss,
+                "Accuracy" => &pinned.curves.accuracy,
+                "Step time" => &pinned.curves.step_us,
+                "Update" => &pinned.curves.update_max,
                 _ => continue,
             };
             spec.baseline = Some((name, &curve.smooth));
@@ -211,7 +211,7 @@ fn plots<'a>(view: &TrainView<'a>, notes: &'a Notes) -> Vec<PlotSpec<'a>> {
 /// Shows the plots.
 pub fn plots_ui(ui: &mut Ui, view: &TrainView<'_>, axes: &mut PlotView, commands: &mut CommandQueue) {
     let (run, shown) = (&view.run, &view.plots);
-    if run.history.loss.raw.is_empty() {
+    if run.history.curves.loss.raw.is_empty() {
         return empty_ui(ui, state_name(run.state), "Curves begin with the first step.");
     }
     axes.begin();
@@ -266,7 +266,7 @@ pub fn plots_ui(ui: &mut Ui, view: &TrainView<'_>, axes: &mut PlotView, commands
 /// Whether the steps of the run differ in their recordings, and it is known which each used.
 fn has_strip(view: &TrainView<'_>) -> bool {
     let kinds = view.plots.kinds;
-    kinds.len() == view.run.history.loss.raw.len() && kinds.are_known()
+    kinds.len() == view.run.history.curves.loss.raw.len() && kinds.are_known()
 }
 
 /// Which recording ran at each step, below the curve of the same steps.

@@ -25,7 +25,7 @@ const SIDES: [&str; 2] = ["A", "B"];
 /// The side of the button that chooses one of them, in points.
 const SIDE: f32 = 18.0;
 /// What the parts of a key mean.
-const ABOUT_KEY: &str = "What tells a recording from the others: the path through the network, what it is for, and its \
+const ABOUT_KEY: &str = "How a recording differs from the others: the path through the network, what it is for, and its \
                          inputs. L3=1 says that layer 3 chose 1: the path of a branch, the passes of a repeat, 1 for a \
                          residual that runs its layers, 1 for an early exit that was taken.";
 
@@ -67,7 +67,7 @@ pub fn recordings_ui(ui: &mut Ui, view: &RecordingsPanelView<'_>, commands: &mut
     }
 }
 
-/// A weak line that goes on below where it is too long.
+/// A weak line, which wraps where it is too long.
 fn small_ui(ui: &mut Ui, text: String) {
     ui.add(Label::new(RichText::new(text).size(12.0).color(theme::colors(ui).weak)).wrap());
 }
@@ -114,7 +114,7 @@ fn table_ui(ui: &mut Ui, recordings: &[RecordingSeen], view: &RecordingsPanelVie
     });
 }
 
-/// A recording: what tells it from the others, with its reason below. True where it was chosen to be shown.
+/// A recording: how it differs from the others, with its reason below. True where it was chosen to be shown.
 fn row_ui(ui: &mut Ui, seen: &RecordingSeen, view: &RecordingsPanelView<'_>, commands: &mut CommandQueue) -> bool {
     if seen.kind > 0 {
         compare_ui(ui, seen, view.chosen, commands);

@@ -99,7 +99,7 @@ impl StudioApp {
         }
         if let Some(store) = &startup.runs {
             studio.keep_runs_in(store.clone());
-            studio.runs.baseline_id.clone_from(&studio.settings.baseline);
+            studio.runs.baseline.id.clone_from(&studio.settings.baseline);
         }
         if let Some(folder) = &startup.recovery {
             studio.recover_in(folder);
@@ -181,7 +181,7 @@ impl StudioApp {
     pub fn remember(&mut self, storage: Option<&mut (dyn eframe::Storage + 'static)>) {
         self.remember_open();
         let runs = &self.studio.runs;
-        self.studio.settings.baseline = runs.baseline_id.clone().or_else(|| runs.lost_baseline.clone());
+        self.studio.settings.baseline = runs.baseline.remembered();
         let (settings, shown) = (&self.studio.settings, &self.panels.shown);
         let Some(storage) = storage else { return };
         if self.written.as_ref().is_some_and(|(s, tabs)| s == settings && tabs == shown) {
@@ -327,7 +327,7 @@ impl eframe::App for StudioApp {
 
     fn save(&mut self, storage: &mut dyn eframe::Storage) {
         let runs = &self.studio.runs;
-        self.studio.settings.baseline = runs.baseline_id.clone().or_else(|| runs.lost_baseline.clone());
+        self.studio.settings.baseline = runs.baseline.remembered();
         eframe::set_value(storage, eframe::APP_KEY, &self.studio.settings);
         if let Ok(text) = serde_json::to_string(&self.panels.tabs) {
             storage.set_string(TABS_KEY, text);

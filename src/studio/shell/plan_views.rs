@@ -95,7 +95,7 @@ impl Studio {
             shown: self.plan_on_screen(),
             values: self.values_view(),
             scrub: self.measurements.scrub,
-            changes: self.changes.as_deref().filter(|_| !self.shows_recording()),
+            changes: self.last_edit.changes.as_deref().filter(|_| !self.shows_recording()),
             is_still: self.settings.is_still(self.motion.is_reduced()),
             comparison: self.measurements.comparison(self.revision_shown()),
             is_comparing: self.measurements.is_comparing(),
@@ -122,7 +122,7 @@ impl Studio {
     pub fn status_view(&self) -> StatusView<'_> {
         let problems = self.problems();
         let stale = if self.is_plan_stale() && problems > 0 { " (before the problem)" } else { "" };
-        let changes = self.changes.as_deref();
+        let changes = self.last_edit.changes.as_deref();
         StatusView {
             notice: self.notice.as_ref(),
             jobs: &self.jobs.shown,
@@ -130,9 +130,9 @@ impl Studio {
             run: self.training.progress().map_or_else(String::new, |p| p.text()),
             problems,
             plan: self.plan.as_ref().map(|plan| format!("{}{stale}", plan_text(plan))),
-            difference: self.difference.as_deref().map(|text| DifferenceView {
+            difference: self.last_edit.difference.as_deref().map(|text| DifferenceView {
                 text,
-                took: self.compile_took,
+                took: self.last_edit.took,
                 changes,
             }),
             is_plan_outdated: self.is_plan_outdated(),

@@ -52,6 +52,17 @@ type ViewKey = (u64, u64, u64, Vec<Diagnostic>, Option<usize>);
 /// compiled; the steps of the run whose changes it shows.
 type PageKey = (Selection, (u64, u64, bool), usize);
 
+/// What the last edit changed about the plan.
+#[derive(Default)]
+pub struct EditEffect {
+    /// In words.
+    pub difference: Option<String>,
+    /// What came and went.
+    pub changes: Option<Arc<PlanChanges>>,
+    /// How long the compiler took from request to answer.
+    pub took: Duration,
+}
+
 /// The state of the window.
 pub struct Studio {
     pub document: Document,
@@ -74,11 +85,7 @@ pub struct Studio {
     pub plan_revision: u64,
     /// The recording whose plan the views show in place of it.
     pub recording: ShownRecording,
-    /// What the last edit changed about the plan.
-    pub difference: Option<String>,
-    /// What came and went with the last edit, and how long the compiler took from request to answer.
-    pub changes: Option<Arc<PlanChanges>>,
-    pub compile_took: Duration,
+    pub last_edit: EditEffect,
     /// What is found out on request.
     pub measurements: Measurements,
     /// What runs in the background.
@@ -143,9 +150,7 @@ impl Studio {
             plan: None,
             plan_revision: 0,
             recording: ShownRecording::default(),
-            difference: None,
-            changes: None,
-            compile_took: Duration::ZERO,
+            last_edit: EditEffect::default(),
             measurements: Measurements::new(Arc::clone(&wake)),
             jobs: Jobs::default(),
             tour: Tour::default(),
@@ -323,10 +328,9 @@ impl Studio {
         self.checked = Some(answer.checked);
         if let Some(plan) = answer.plan {
             let numbers = |plan: &PlanView| PlanNumbers::of(plan, self.measurements.ceilings.as_ref());
-            self.difference = self.before.as_ref().and_then(|before| numbers(&plan).difference(&numbers(before)));
+            let difference = self.before.as_ref().and_then(|before| numbers(&plan).difference(&numbers(before)));
             let shown = self.plan_shown().cloned();
-            self.changes = answer.changes.map(Arc::new);
-            self.compile_took = answer.took;
+            self.last_edit = EditEffect { difference, changes: answer.changes.map(Arc::new), took: answer.took };
             self.plan = Some(plan);
             self.plan_revision = answer.revision;
             self.follow_plan(shown.as_ref());
@@ -335,8 +339,8 @@ impl Studio {
 
     /// Another document is open: what belonged to the old one goes.
     pub(super) fn forget_plan(&mut self) {
-        (self.plan, self.before, self.difference, self.checked, self.failure) = (None, None, None, None, None);
-        self.changes = None;
+        (self.plan, self.before, self.checked, self.failure) = (None, None, None, None);
+        self.last_edit = EditEffect::default();
         self.recording.clear();
         self.measurements.clear();
         self.selection.clear();
@@ -423,7 +427,7 @@ impl Studio {
         // A page shows changes of parameters too, but only those of the same network.
         let updates = &self.training.history.layer_updates;
         let shown =
-            if self.is_stale() { 0 } else { updates.first().map_or(0, |_| self.training.history.loss.raw.len()) };
+            if self.is_stale() { 0 } else { updates.first().map_or(0, |_| self.training.history.curves.loss.raw.len()) };
         let made_of = (self.document.revision(), self.revision_shown(), self.is_answered());
         let key = (self.selection.current().clone(), made_of, shown);
         // Until the compiler answers, the page of the same thing stays: an edit does not make it flicker.

@@ -66,7 +66,7 @@ fn parts(key: &str) -> Vec<&str> {
     out
 }
 
-/// Keys by what tells them apart.
+/// Keys by what differs between them.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct KeyNames {
     /// The inputs and the precision that differ nowhere, and the path where all have one.
@@ -102,7 +102,7 @@ impl KeyNames {
         Self { common: common.join(", "), different: different.into_iter().map(str::to_owned).collect() }
     }
 
-    /// What tells a key from the others: the path and what it is for, then inputs.
+    /// How a key differs from the others: the path and what it is for, then inputs.
     #[must_use]
     pub fn name(&self, key: &str) -> String {
         let what = purpose(key);
@@ -121,7 +121,7 @@ fn first_word(part: &str) -> &str {
     part.split(' ').next().unwrap_or(part)
 }
 
-/// What a key is for: what stands behind its path.
+/// What a key is for: the text behind its path.
 fn purpose(key: &str) -> Vec<&str> {
     let all = parts(key);
     let path = all.iter().position(|part| part.starts_with("path "));

@@ -117,7 +117,7 @@ mod tests {
     }
 
     #[test]
-    fn a_network_that_leaves_the_numbers_of_its_type_is_told_from_one_that_does_not() {
+    fn a_network_that_leaves_the_numbers_of_its_type_is_distinguished_from_one_that_does_not() {
         let options = VerifyOptions { seed: 1, ..VerifyOptions::default() };
         for data in ["", r#", "data": {"type": "regression", "samples": 40, "noise": 0.1}"#] {
             assert!(diverges(&preset(1000.0, data), &options, 30).unwrap());

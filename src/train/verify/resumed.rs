@@ -8,7 +8,7 @@ use crate::exec::ExecError;
 use crate::model::{DataSpec, Preset};
 use crate::plan::StateKind;
 use crate::tensor::Bytes;
-use crate::train::{Purpose, Session, SessionSpec, TrainError};
+use crate::train::{Purpose, Session, SessionSpec, Start, TrainError};
 use std::path::Path;
 use std::time::Duration;
 
@@ -42,7 +42,11 @@ impl ReplayHarness<'_> {
             Ok(expected) => expected,
             Err(why) => return Ok(Check::skipped(NAME, &why)),
         };
-        let spec = SessionSpec { resume: Some(path), purpose: Purpose::Train, ..session_spec(preset, options) };
+        let spec = SessionSpec {
+            start: Start::from_checkpoint(path),
+            purpose: Purpose::Train,
+            ..session_spec(preset, options)
+        };
         let resumed = match Session::prepare(&spec) {
             Ok(session) => session,
             Err(error) if is_shortage(&error) => return Ok(Check::skipped(NAME, &no_room(&error))),

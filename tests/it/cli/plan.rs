@@ -203,7 +203,7 @@ fn arena_names_the_line_of_a_mistake() {
 }
 
 #[test]
-fn parameters_beyond_a_gpus_memory_are_told_once_with_what_to_do() {
+fn parameters_beyond_a_gpus_memory_are_reported_once_with_what_to_do() {
     let folder = tempfile::tempdir().unwrap();
     let path = at(&folder, "p.json");
     let text = r#"{"version": 1, "name": "huge", "input": {"shape": [64], "batch": 8},

@@ -21,7 +21,7 @@ impl Training {
             // Where the run cannot take it now, it is asked again after its next steps.
             let _ = self.worker.as_ref().is_some_and(|w| w.send(Command::SaveCheckpoint(path)));
         }
-        self.rates.measure(self.history.step_us.raw.values());
+        self.rates.measure(self.history.curves.step_us.raw.values());
         false
     }
 
@@ -51,8 +51,7 @@ impl Training {
                 self.history.layer_updates = values;
             }
             Event::Evaluated { step, result } => {
-                self.history.held_out_loss.push([step as f64, result.loss]);
-                self.history.held_out_accuracy.extend(result.accuracy.map(|a| [step as f64, a]));
+                self.history.curves.push_held_out(step, result.loss, result.accuracy);
             }
             Event::EvaluatedEvery(steps) => self.evaluated_every = Some(steps),
             Event::Problem(text) => {
@@ -106,10 +105,10 @@ impl Training {
     pub fn steps(&mut self, reports: &[StepReport]) {
         let h = &mut self.history;
         for r in reports {
-            h.loss.push(r.loss);
-            h.accuracy.push(r.accuracy);
-            h.step_us.push(r.step_us);
-            h.update_max.push(r.update_max);
+            h.curves.loss.push(r.loss);
+            h.curves.accuracy.push(r.accuracy);
+            h.curves.step_us.push(r.step_us);
+            h.curves.update_max.push(r.update_max);
             h.lr.push(r.lr);
         }
         self.recordings.steps(reports);

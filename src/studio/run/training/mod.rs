@@ -137,7 +137,7 @@ impl Training {
         self.writer.prepare(&spec, from.as_ref().map(|f| f.point.clone()));
         let preset = &spec.preset;
         self.lr = preset.optimizer.lr() as f32;
-        self.total = spec.steps.or(preset.train.map(|t| t.steps)).unwrap_or(1000) as u64;
+        self.total = spec.total(None);
         if let Some(from) = from {
             self.history = from.history;
             self.lr = self.history.lr.last().filter(|lr| lr.is_finite()).unwrap_or(self.lr);
@@ -276,7 +276,7 @@ impl Training {
     /// True where the run has a failure or a problem that a person who looks at `preset` should know of: one that could
     /// not be prepared says nothing about another network.
     #[must_use]
-    pub fn failure_stands(&self, preset: &Preset) -> bool {
+    pub fn failure_applies(&self, preset: &Preset) -> bool {
         let holds = |(of, is_over): &(Arc<Preset>, bool)| !is_over && **of == *preset;
         let has_failed = matches!(self.state, Some(RunState::Failed(_))) && self.unprepared.as_ref().is_none_or(holds);
         has_failed || self.problem.is_some()
@@ -296,10 +296,7 @@ impl Training {
 
     pub fn set_smoothing(&mut self, weight: f32) {
         self.smoothing = weight;
-        let h = &mut self.history;
-        for curve in [&mut h.loss, &mut h.accuracy, &mut h.step_us, &mut h.update_max] {
-            curve.set_weight(weight);
-        }
+        self.history.curves.set_smoothing(weight);
     }
 }
 

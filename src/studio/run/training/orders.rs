@@ -54,7 +54,7 @@ impl Training {
     /// Steps made.
     #[must_use]
     pub fn done(&self) -> u64 {
-        self.history.loss.raw.len() as u64
+        self.history.curves.loss.raw.len() as u64
     }
 
     /// How far the run is; `None` where there is none.
