@@ -163,7 +163,7 @@ pub fn run(args: &BenchArgs) -> anyhow::Result<()> {
 fn run_edits(args: &BenchArgs, loaded: &[Loaded], (target, name): &(Target, String), count: u64) -> anyhow::Result<()> {
     let mut reports = Vec::with_capacity(loaded.len());
     for found in loaded {
-        let (target, name) = device::with_threads(target, name, device::threads(args.threads, &found.model).count);
+        let (target, name) = device::with_threads(target, name, device::threads(args.cpu.threads, &found.model).count);
         let report = Edits::measure(found, args, (&target, &name), count)?;
         if !args.json {
             output::print(&report.text())?;

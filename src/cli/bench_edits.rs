@@ -113,7 +113,7 @@ impl Edits {
 /// A session of a network after its first step, and the microseconds until then.
 fn first_step(found: &Loaded, args: &BenchArgs, target: &Target, preset: Preset) -> anyhow::Result<(Session, f64)> {
     let started = Instant::now();
-    let threads = super::device::threads(args.threads, &found.model).count;
+    let threads = super::device::threads(args.cpu.threads, &found.model).count;
     let data = if preset.data.is_some() { DataChoice::Preset } else { DataChoice::Resident };
     let machine = Some(target.clone());
     let tuning = super::device::tuning(target);

@@ -117,7 +117,7 @@ pub(super) fn regions(model: &Model, is_run: impl Fn(&ParamId) -> bool) -> Vec<R
     let mut out: Vec<Region> = Vec::new();
     let mut place = 0;
     for (param, segment) in segments(model) {
-        let group = model.groups[param.0 as usize];
+        let group = model.param(param).group;
         if out.last().is_none_or(|last| last.group != group) {
             out.push(Region { group, segments: place..place, start: segment.start, len: 0 });
         }

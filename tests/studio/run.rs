@@ -28,8 +28,8 @@ fn a_run_is_trained_paused_stepped_and_stopped() {
     robot.press("Stop");
     robot.until("the end", |app| state(app) == Some(RunState::Stopped));
     let h = &robot.app().studio.training.history;
-    assert_eq!(h.loss.raw.len() as u64, done + 1);
-    assert!(!h.held_out_accuracy.is_empty());
+    assert_eq!(h.curves.loss.raw.len() as u64, done + 1);
+    assert!(!h.curves.held_out_accuracy.is_empty());
     assert!(robot.sees("held-out acc.") && robot.sees("Train anew"));
     robot.press("Reset");
     assert_eq!(state(robot.app()), None);

@@ -106,7 +106,7 @@ fn runs_are_kept_compared_named_and_pinned() {
     robot.press("Run digits-mlp (layers[0].units 32)");
     robot.window.run_steps(3);
     robot.until("the curves", |app| app.studio.runs.loaded.contains_key(&newest));
-    assert_eq!(robot.app().studio.runs.loaded[&newest].loss.raw.len(), 25);
+    assert_eq!(robot.app().studio.runs.loaded[&newest].curves.loss.raw.len(), 25);
     robot.write("Run name", "narrow");
     robot.keys(&[egui::Key::Enter]);
     robot.until("the name", |app| app.studio.runs.entries.iter().any(|e| e.name() == "narrow"));

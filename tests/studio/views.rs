@@ -1,6 +1,7 @@
 //! View models as text.
 
 use stepgraph::compile::{Options, compile};
+use stepgraph::data::Request;
 use stepgraph::model::{DataSource, DataSpec, Header, LastBatch, LayerPath, LossSpec, SplitKind, TargetColumn, check};
 use stepgraph::select::{Isa, Target};
 use stepgraph::studio::document::presets;
@@ -114,10 +115,13 @@ fn the_notes_of_data_say_what_training_lacks() {
             last_batch: LastBatch::Drop,
             buckets: Vec::new(),
         },
-        inputs: vec![stepgraph::model::NamedInput::only([2].into())],
-        output: Some([2].into()),
-        loss,
-        seed: 0,
+        request: Request {
+            inputs: vec![stepgraph::model::NamedInput::only([2].into())],
+            output: [2].into(),
+            loss,
+            seed: 0,
+        },
+        has_network: true,
         base: folder.path().to_owned(),
     };
     let text = load_view(&key(LossSpec::SOFTMAX_CROSS_ENTROPY, TargetColumn::Last)).unwrap().to_string();

@@ -6,7 +6,7 @@ use crate::data::{
 use crate::model::{DataSource, DataSpec};
 use crate::studio::view_models::format;
 use crate::studio::view_models::whole_series::WholeSeries;
-use crate::tensor::{Shape, plural};
+use crate::tensor::plural;
 use std::fmt;
 use std::path::PathBuf;
 use std::sync::Arc;
