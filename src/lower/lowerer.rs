@@ -45,8 +45,10 @@ pub(super) struct Lowerer<'g> {
 struct KeptForGroups {
     /// The vectors that the optimizer keeps.
     states: &'static [&'static str],
-    /// Whether updates are counted, because moments are corrected.
-    are_counted: bool,
+    /// Whether there are several groups.
+    are_several: bool,
+    /// Whether moments are corrected by the number of their updates.
+    are_corrected: bool,
     /// The stretch of each group.
     regions: Vec<Region>,
     /// The parameters that the step does not run.
@@ -54,20 +56,22 @@ struct KeptForGroups {
 }
 
 impl KeptForGroups {
-    /// Nothing for evaluations, and for networks that do not choose.
+    /// Nothing for evaluations, and for steps that run all parameters of a network with a single group. The path of
+    /// evaluations, which a run begins with, may leave some out that every step runs.
     fn of(graph: &Graph, model: &Model) -> Option<Self> {
         let are_several = model.params.iter().any(|param| param.group > 0);
         let updates = graph.share.is_none_or(|share| share == Share::Last);
-        if !are_several || graph.mode == Mode::Eval {
+        let is_left_out = |(param, _): &(ParamId, Segment)| graph.grads[param.0 as usize].is_none();
+        let left_out: Vec<_> = segments(model).into_iter().filter(is_left_out).collect();
+        if graph.mode == Mode::Eval || (!are_several && left_out.is_empty()) {
             return None;
         }
-        let all = segments(model);
-        let is_left_out = |(param, _): &&(ParamId, Segment)| graph.grads[param.0 as usize].is_none();
         Some(Self {
             states: if updates { model.optimizer.rule().states() } else { &[] },
-            are_counted: updates && model.optimizer.corrected().is_some(),
+            are_several,
+            are_corrected: updates && model.optimizer.corrected().is_some(),
             regions: regions(model, |_| true),
-            left_out: all.iter().filter(is_left_out).copied().collect(),
+            left_out,
         })
     }
 }
@@ -251,9 +255,11 @@ impl<'g> Lowerer<'g> {
                 self.push(LValue { alias: Some(Alias { of, start: segment.start }), ..moment });
             }
         }
-        if kept.are_counted {
-            self.of_all_groups("counters", DType::I64);
-            self.of_all_groups("corrs", real);
+        if kept.are_corrected {
+            if kept.are_several {
+                self.of_all_groups("counters", DType::I64);
+                self.of_all_groups("corrs", real);
+            }
             // An evaluation may choose what no step chooses, and leave out what every step runs.
             if kept.regions.iter().any(|region| region.group == 0) && self.graph.values.iter().all(|v| v.name != "corr")
             {

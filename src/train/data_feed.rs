@@ -243,6 +243,9 @@ impl DataFeed {
     ///
     /// # Errors
     /// Never for a step of the model that the feed was made for.
+    ///
+    /// # Panics
+    /// Where the step is not one of as many samples as the batch has.
     pub fn next(&mut self, step: &mut Step) -> Result<bool, TrainError> {
         let compiled = Arc::clone(step.compiled());
         let (inputs, y) = (compiled.plan.program.all_samples(), compiled.plan.program.targets());
@@ -250,6 +253,8 @@ impl DataFeed {
             Self::Resident => {}
             Self::Data { set, stored, batches, .. } => {
                 let indices = batches.next();
+                let (found, expected) = (indices.len(), compiled.model.batch);
+                assert!(found == expected, "a batch of {found} samples for a step of {expected}");
                 for ((x, stored), input) in inputs.zip(stored.views()).zip(&set.inputs) {
                     gather(step, x, stored, indices, Some(input.sample.len()))?;
                 }

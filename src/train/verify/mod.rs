@@ -292,6 +292,7 @@ mod tests {
         let always = format!(
             r#"{{"type": "dense", "units": 2}}, {{{EXIT}, "choose": {{"by": "schedule", "at": [[0, 1], [1, 1]]}}}}"#
         );
+        let only = format!(r#"{{{EXIT}, "choose": {{"by": "cycle", "values": [1]}}}}"#);
         const CLIPPED: &str = r#""type": "adamw", "lr": 0.01, "clip_norm": 0.5, "schedule": {"type": "cosine"}"#;
         const PLAIN: &str = r#""type": "sgd", "lr": 0.1, "momentum": 0.5"#;
         for (layers, train, optimizer) in [
@@ -299,6 +300,9 @@ mod tests {
             (&by_chance, r#""steps": 40, "accumulate": 3"#, PLAIN),
             (&always, r#""steps": 8, "accumulate": 2"#, PLAIN),
             (&always, r#""steps": 8, "accumulate": 3"#, CLIPPED),
+            // No parameter is on the path of evaluations.
+            (&only, r#""steps": 40"#, PLAIN),
+            (&only, r#""steps": 40, "accumulate": 2"#, CLIPPED),
         ] {
             let preset = crate::model::read_preset(&text(layers, train, optimizer)).unwrap();
             let options = VerifyOptions { threads: 1, replays: Some(10), ..VerifyOptions::default() };
