@@ -137,8 +137,8 @@ fn batches() -> Vec<KernelFault> {
             "targets are those of the next sample",
             [
                 FEED,
-                "if (first < WY) to[first] = Fed<Y>::of(target);",
-                "if (first < WY) to[(first + 1) % WY] = Fed<Y>::of(target);",
+                "if (first < wy) to[first] = Fed<Y>::of(target);",
+                "if (first < wy) to[(first + 1) % wy] = Fed<Y>::of(target);",
             ],
             &[VALUES],
             LOG,

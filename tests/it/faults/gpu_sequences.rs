@@ -65,7 +65,7 @@ fn sequences() -> Vec<KernelFault> {
     vec![
         by_reference(
             "a token has the row behind its own",
-            [SEQUENCE, "(i64)row * UNITS + unit);", "(i64)((row + 1) % VOCAB) * UNITS + unit);"],
+            [SEQUENCE, "(i64)row * units + unit);", "(i64)((row + 1) % Number<VOCAB, 1>(a)) * units + unit);"],
         ),
         by_reference(
             "the gradient of a token's row lacks its last position",
@@ -74,11 +74,11 @@ fn sequences() -> Vec<KernelFault> {
         by_reference("sines are cosines", [SEQUENCE, "to_float(x[0]) + (float)sine", "to_float(x[0]) + (float)cosine"]),
         by_reference(
             "the position in front is taken",
-            [SEQUENCE, "(sample * POSITIONS + AT) * COLS", "(sample * POSITIONS + AT - 1) * COLS"],
+            [SEQUENCE, "Number<AT, 3>(a)) * cols", "Number<AT, 3>(a) - 1) * cols"],
         ),
         by_reference(
             "every position gets the gradient of one",
-            [SEQUENCE, "if (row % POSITIONS == AT) dx", "if (row % POSITIONS <= AT) dx"],
+            [SEQUENCE, "if (row % positions == Number<AT, 3>(a)) dx", "if (row % positions <= Number<AT, 3>(a)) dx"],
         ),
     ]
 }
@@ -91,7 +91,7 @@ fn branches() -> Vec<KernelFault> {
         ),
         by_reference(
             "every branch gets the gradient of the first",
-            [JOINED, "const i64 col = FROM + group", "const i64 col = group"],
+            [JOINED, "const i64 col = Number<FROM, 2>(a) + group", "const i64 col = group"],
         ),
         by_reference(
             "a product of branches is their sum",
@@ -112,7 +112,7 @@ fn recipes() -> Vec<KernelFault> {
         ),
         by_reference(
             "gradients are limited by the square of their norm",
-            [RATES, "number(CLIP) / (sqrt(square) + 1e-6)", "number(CLIP) / (square + 1e-6)"],
+            [RATES, "4>(a)) / (sqrt(square) + 1e-6)", "4>(a)) / (square + 1e-6)"],
         ),
         by_reference(
             "the norm of a parameter's gradient lacks its first run",
@@ -122,9 +122,6 @@ fn recipes() -> Vec<KernelFault> {
                 "for (u32 i = first + 1 + lane; i < past; i += 32)",
             ],
         ),
-        by_reference(
-            "parameters that are exempt decay",
-            [OPTIMIZER, "Segments::exempt(of) ? 0.0f :", "false ? 0.0f :"],
-        ),
+        by_reference("parameters that are exempt decay", [OPTIMIZER, "table.exempt(of) ? 0.0f :", "false ? 0.0f :"]),
     ]
 }
