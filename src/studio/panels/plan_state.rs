@@ -44,6 +44,8 @@ pub(super) fn recording_ui(ui: &mut egui::Ui, recording: &RecordingOnScreen<'_>,
     let colors = theme::colors(ui);
     ui.horizontal_wrapped(|ui| {
         ui.spacing_mut().item_spacing.x = 8.0;
+        // The inspector's own buttons are mere texts.
+        ui.spacing_mut().button_padding = egui::Vec2::new(6.0, 2.0);
         let strong = egui::RichText::new(format!("Recording: {}", recording.name)).size(12.0).color(colors.accent);
         ui.label(strong).on_hover_text("What is shown here is the step of this recording of the run");
         if recording.is_planning {
