@@ -104,7 +104,7 @@ fn a_buffer_in_the_wrong_place_is_refused() {
             let by_arena = arena::referee::check(&problem, &placement).is_err();
             let dataflow = referee::check(&spoiled);
             by_dataflow += usize::from(dataflow.is_err());
-            assert!(by_arena, "{}: {} on {} passes the arena's referee", preset.name, x.name, y.name);
+            assert!(by_arena, "{}: {} on {} passes the arena's referee", compiled.model.name, x.name, y.name);
             // What is written, read later, and overwritten in between is lost: the addresses alone must show it.
             let reads = |r: &[usize], from: usize, to: usize| r.iter().any(|&op| from < op && op >= to);
             let overlaps = x
@@ -114,7 +114,13 @@ fn a_buffer_in_the_wrong_place_is_refused() {
                 || y.writers.iter().any(|&w| x.writers.first().is_some_and(|&f| f < w) && reads(&x.readers, w, w + 1));
             let flat = |b: &stepgraph::plan::Buffer| !b.parts.is_empty();
             if overlaps && !flat(x) && !flat(y) {
-                assert!(dataflow.is_err(), "{}: {} on {} passes the plan's referee", preset.name, x.name, y.name);
+                assert!(
+                    dataflow.is_err(),
+                    "{}: {} on {} passes the plan's referee",
+                    compiled.model.name,
+                    x.name,
+                    y.name
+                );
             }
         }
     }
@@ -168,7 +174,7 @@ fn a_live_range_cut_short_is_refused() {
         assert!(
             truly.is_err() || dataflow.is_ok(),
             "{}: the plan's referee refuses a sound plan: {dataflow:?}",
-            preset.name
+            compiled.model.name
         );
         let victim = spoiled.buffer(ids[cut]);
         let overwritten = ids.iter().any(|id| *id != ids[cut] && overwrites(spoiled.buffer(*id), victim));
@@ -177,7 +183,7 @@ fn a_live_range_cut_short_is_refused() {
             assert!(
                 dataflow.is_err(),
                 "{}: {} is overwritten before its last reader, and the plan's referee accepts",
-                preset.name,
+                compiled.model.name,
                 victim.name
             );
         }
