@@ -342,6 +342,9 @@ pub struct BenchArgs {
     /// Time every kernel of every operation first, and remember the times: from then on the fastest is chosen
     #[arg(long)]
     pub tune: bool,
+    /// Only time how long N changes of a size take, each until the first replayed step
+    #[arg(long, value_name = "N", conflicts_with_all = ["tune", "graph", "per_op"], value_parser = numbers::positive)]
+    pub edits: Option<u64>,
     /// Print the results as JSON: one object, or a list for several presets
     #[arg(long)]
     pub json: bool,

@@ -11,6 +11,7 @@
 //! operations; on a GPU, those of a group share a launch.
 
 use super::args::BenchArgs;
+use super::bench_edits::Edits;
 use super::bench_kinds::Kinds;
 use super::bench_steps::Bench;
 use super::ceilings::Limits;
@@ -136,6 +137,9 @@ pub fn run(args: &BenchArgs) -> anyhow::Result<()> {
     let graph = places.writes("the graph", Kind::Graph, args.graph.as_deref())?;
     let first = device::threads(args.cpu.threads, &loaded[0].model);
     let chosen = device::choose(args.device, first.count, loaded.iter().map(|found| &found.model))?;
+    if let Some(count) = args.edits {
+        return run_edits(args, &loaded, &chosen, count);
+    }
     let mut reports = Vec::with_capacity(loaded.len());
     let mut known: Option<Machine> = None;
     for found in &loaded {
@@ -153,6 +157,20 @@ pub fn run(args: &BenchArgs) -> anyhow::Result<()> {
         ([one], true) => output::print_json(one),
         (several, true) => output::print_json(&several),
     }
+}
+
+/// Measures changes of every preset instead.
+fn run_edits(args: &BenchArgs, loaded: &[Loaded], (target, name): &(Target, String), count: u64) -> anyhow::Result<()> {
+    let mut reports = Vec::with_capacity(loaded.len());
+    for found in loaded {
+        let (target, name) = device::with_threads(target, name, device::threads(args.cpu.threads, &found.model).count);
+        let report = Edits::measure(found, args, (&target, &name), count)?;
+        if !args.json {
+            output::print(&report.text())?;
+        }
+        reports.push(report);
+    }
+    if args.json { output::print_json(&reports) } else { Ok(()) }
 }
 
 /// What a preset is measured on: as many threads as are asked for or fastest, which are measured first where that is

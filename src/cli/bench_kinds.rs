@@ -6,7 +6,7 @@ use super::presets::Loaded;
 use crate::exec::PoolReport;
 use crate::model::DataSpec;
 use crate::tensor::Bytes;
-use crate::train::{DataChoice, Purpose, RecordingTimes, Session, SessionSpec, WayTimes};
+use crate::train::{DataChoice, Purpose, RecordingTimes, Session, SessionSpec};
 use serde::Serialize;
 
 /// What was measured of the kinds of steps of a run, in microseconds.
@@ -37,8 +37,7 @@ impl Kinds {
     /// As text, for people.
     #[must_use]
     pub fn text(&self) -> String {
-        let RecordingTimes { kinds, cycle_us, times, find_ns } = &self.times;
-        let WayTimes { alone_us, eager_us, miss_us } = times;
+        let RecordingTimes { kinds, cycle_us, alone_us, same_us, eager_us, miss_us, find_ns } = &self.times;
         let counts = &self.recordings.counts;
         let mut out = format!(
             "  {} of steps: {} a step in turn, {} each alone, {} op by op{}; a recording is found in {find_ns:.0} ns\n",
@@ -54,10 +53,14 @@ impl Kinds {
             Bytes(counts.bytes),
             output::micros(counts.capture_us as f64)
         ));
+        out.push_str(&format!("  {} a step of the first kind by two recordings in turn\n", output::micros(*same_us)));
         for kind in kinds {
-            let miss = kind.times.miss_us.map_or_else(|| "-".to_owned(), output::micros);
-            let [alone, eager] = [kind.times.alone_us, kind.times.eager_us].map(output::micros);
-            out.push_str(&format!("    alone {alone:>9}, op by op {eager:>9}, miss {miss:>9}  {}\n", kind.key));
+            let miss = kind.miss_us.map_or_else(|| "-".to_owned(), output::micros);
+            let [alone, turn, eager] = [kind.alone_us, kind.turn_us, kind.eager_us].map(output::micros);
+            out.push_str(&format!(
+                "    in turn {turn:>9}, alone {alone:>9}, op by op {eager:>9}, miss {miss:>9}  {}\n",
+                kind.key
+            ));
         }
         out
     }

@@ -6,6 +6,7 @@
 mod arena;
 pub mod args;
 mod bench;
+mod bench_edits;
 mod bench_kinds;
 mod bench_steps;
 mod capsule;
@@ -42,6 +43,7 @@ mod signals;
 mod step_log;
 mod step_times;
 mod studio;
+mod text_progress;
 mod train;
 mod train_summary;
 mod verify;

@@ -11,6 +11,7 @@ use super::result_places::{Kind, Places, WeightsFile};
 use super::signals::{self, Signal};
 use super::step_log::StepLog;
 use super::step_times::Times;
+use super::text_progress::TextProgress;
 use super::train_summary::{HeldOut, MadeSteps, Outcome, text};
 use super::{device, output, presets};
 use crate::exec::{ExecError, Executor};
@@ -134,6 +135,7 @@ fn one_error(mut failures: Vec<anyhow::Error>) -> anyhow::Result<()> {
 /// Prepares the run. Where the user left the choice of device open and the GPU has not the memory, the CPU takes over,
 /// and says so.
 fn prepare(spec: &SessionSpec, asked: Device, name: String) -> anyhow::Result<(Session, String)> {
+    let _progress = TextProgress::start();
     match Session::prepare(spec) {
         Err(error @ (TrainError::Exec(ExecError::OutOfMemory { .. }) | TrainError::Shortage(_)))
             if asked == Device::Auto && spec.machine.as_ref().is_some_and(|m| m.as_cuda().is_some()) =>

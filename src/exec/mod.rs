@@ -46,5 +46,5 @@ pub use pool_state::RecordingId;
 pub use ready_times::{ReadyStage, ReadyTimes};
 pub use recording_pool::{Allowance, LentStep, Presence, RecordingPool};
 pub use step::{Executor, Step};
-pub use store::{ParamStore, StepArena, Turn};
+pub use store::{ParamStore, StepArena, StepImage, Turn};
 pub use stream::{DataSet, StepRecord};

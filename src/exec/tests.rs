@@ -108,7 +108,7 @@ fn steps_of_two_batch_sizes_and_an_evaluation_have_the_same_parameters() {
 
 #[test]
 fn replay_equals_eager_over_one_store() {
-    let (model, mut whole, mut short) = whole_and_short();
+    let (_, mut whole, mut short) = whole_and_short();
     let mut pool = Pool::new(1).unwrap();
     let start = whole.store().snapshot().unwrap();
     let mut run = |executor| {

@@ -66,7 +66,7 @@ impl KeptForGroups {
         Some(Self {
             states: if updates { model.optimizer.rule().states() } else { &[] },
             are_counted: updates && model.optimizer.corrected().is_some(),
-            regions: regions(model, &all),
+            regions: regions(model, |_| true),
             left_out: all.iter().filter(is_left_out).copied().collect(),
         })
     }
@@ -81,7 +81,7 @@ impl<'g> Lowerer<'g> {
         let is_run = |param: &ParamId| graph.mode == Mode::Eval || graph.grads[param.0 as usize].is_some();
         let segments: Vec<(ParamId, Segment)> = segments.into_iter().filter(|(param, _)| is_run(param)).collect();
         Self {
-            regions: regions(model, &segments),
+            regions: regions(model, is_run),
             kept: KeptForGroups::of(graph, model),
             flat_gradients: HashMap::new(),
             graph,

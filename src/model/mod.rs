@@ -45,6 +45,7 @@ mod sample;
 mod schedule;
 pub mod schema;
 mod settings;
+mod single_values;
 mod sources;
 mod spec;
 mod ties;

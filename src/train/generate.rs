@@ -349,6 +349,10 @@ impl Session {
     /// # Errors
     /// Where the network predicts no tokens, or its data do not say what they stand for.
     pub(super) fn vocabulary(&self) -> Result<Vocabulary, GenerateError> {
+        let of_data = self.dataset().and_then(|(set, _)| Vocabulary::of_tokenized(set));
+        if let (Some(vocabulary), Some(_)) = (of_data, predicted_tokens(self.model())) {
+            return Ok(vocabulary);
+        }
         let known = self
             .dataset()
             .map(|(set, _)| Preprocessing { classes: set.target.names().to_vec(), ..Preprocessing::default() });

@@ -205,7 +205,7 @@ mod tests {
     use crate::model::{BUNDLED, LayerPath, ParamId, read_preset};
     use crate::train::{
         AttentionMap, GenerationEnd, HiddenStates, Inside, Insight, OperationsApart, PositionAnswer, RecordingSeen,
-        Session, SessionSpec, StepFigures,
+        SeenStep, Session, SessionSpec, StepFigures,
     };
     use serde::de::DeserializeOwned;
     use std::fmt::Debug;
@@ -244,8 +244,12 @@ mod tests {
         let facts =
             RecordingFacts { is_there: true, hits: 3, why: "a step needed it".into(), ..RecordingFacts::default() };
         let eager = RecordingFacts { why_eager: Some("no room".into()), ..facts.clone() };
-        let seen =
-            [facts, eager].into_iter().zip(1..).map(|(facts, kind)| RecordingSeen { key: "key".into(), kind, facts });
+        let seen = [facts, eager].into_iter().zip(1..).map(|(facts, kind)| RecordingSeen {
+            key: "key".into(),
+            kind,
+            of: SeenStep::Answers,
+            facts,
+        });
         RecordingsSeen { step: 9, recordings: seen.collect(), ..RecordingsSeen::default() }
     }
 

@@ -12,7 +12,9 @@ use super::recipe::Recipe;
 use super::step_cases::StepPlanner;
 use super::stopwatch::Stopwatch;
 use super::training_step::TrainingStep;
-use super::{DataChoice, DataFeed, Origin, Purpose, SessionSpec, TrainError, gpu_times, loaded_data, read_tensors};
+use super::{
+    DataChoice, DataFeed, Origin, Purpose, SessionSpec, TrainError, gpu_times, loaded_data, lone_samples, read_tensors,
+};
 use crate::compile::{Compiled, Options, compile};
 use crate::data::{self, Request};
 use crate::exec::{LentStep, ReadyStage, ReadyTimes, RecordingPool, Step};
@@ -304,6 +306,9 @@ fn load(spec: &SessionSpec, model: &Model, seed: u64, layouts: &[Layout]) -> Res
             notes.extend(resumed.and_then(|(path, origin)| {
                 Origin::assumption(origin.as_ref(), &set.preprocessing, &path.display().to_string())
             }));
+            if source.last_batch == LastBatch::Short && spec.trains() {
+                lone_samples::refuse_last_batch(model, split.train.len())?;
+            }
             let last_batch = if spec.takes_shapes() { source.last_batch } else { LastBatch::Drop };
             let mut feed = DataFeed::data(set, Arc::new(split), model, layouts, seed, last_batch)?;
             if spec.takes_shapes() {

@@ -1,9 +1,10 @@
 //! What a session says of its recordings.
 
 use super::dispatch::Dispatch;
-use super::{Names, RecordingsSeen, Session, StepDifference, TrainError};
+use super::evaluate::Evaluator;
+use super::{Names, RecordingPlans, RecordingsSeen, SeenStep, Session, StepDifference, TrainError};
 use crate::compile::Compiled;
-use crate::exec::{EagerSteps, Executor, GraphKey, PoolReport};
+use crate::exec::{EagerSteps, Executor, GraphKey, PoolReport, StepVariant};
 use std::sync::Arc;
 
 impl Session {
@@ -63,11 +64,25 @@ impl Session {
         Ok(StepDifference::between([&a, &b]))
     }
 
+    /// What plans the steps of its recordings.
+    #[must_use]
+    pub fn recording_plans(&self) -> RecordingPlans {
+        let trained = self.train.recordings().map(|(step, _)| step.compiled());
+        let evaluated = self.evaluator.as_ref().map(Evaluator::compiled);
+        let kept = trained.chain(evaluated).map(|step| (GraphKey::of(step).to_string(), Arc::clone(step)));
+        let planner = self.train.dispatch().map(|dispatch| Arc::clone(dispatch.planner()));
+        RecordingPlans::new(kept.collect(), planner, &self.model)
+    }
+
     /// The recordings as a window shows them.
     #[must_use]
     pub fn recordings_seen(&self) -> RecordingsSeen {
-        let kind = |key: &GraphKey| self.train.dispatch().map_or(0, |dispatch| dispatch.kind_of(key));
-        RecordingsSeen::of(self.recordings(), self.done, kind)
+        let known = |key: &GraphKey| match (key.variant(), self.train.dispatch()) {
+            (StepVariant::Inference, _) => (0, SeenStep::Answers),
+            (_, Some(dispatch)) => dispatch.seen(key),
+            (_, None) => (0, SeenStep::Kept),
+        };
+        RecordingsSeen::of(self.recordings(), self.done, known)
     }
 }
 
@@ -79,10 +94,7 @@ mod tests {
 
     #[test]
     fn two_recordings_of_a_run_are_compared_by_the_numbers_in_its_reports() {
-        let bundled = BUNDLED.iter().find(|b| b.name == "early-exit").unwrap();
-        let preset = read_preset(bundled.text).unwrap();
-        let mut session =
-            Session::prepare(&SessionSpec { threads: 1, ..SessionSpec::new(preset, ".".into()) }).unwrap();
+        let mut session = session("early-exit");
         let kinds: Vec<u32> = (0..40).map(|_| session.step().unwrap().unwrap().kind).collect();
         let other = *kinds.iter().find(|kind| **kind != kinds[0]).unwrap();
         let found = session.recordings_compared([kinds[0], other]).unwrap();
@@ -94,5 +106,40 @@ mod tests {
         let seen = session.recordings_seen();
         let hits = |kind: u32| seen.recordings.iter().find(|seen| seen.kind == kind).unwrap().facts.hits;
         assert_eq!(hits(kinds[0]) + hits(other), 40);
+    }
+
+    fn session(name: &str) -> Session {
+        let bundled = BUNDLED.iter().find(|b| b.name == name).unwrap();
+        let preset = read_preset(bundled.text).unwrap();
+        Session::prepare(&SessionSpec { threads: 1, ..SessionSpec::new(preset, ".".into()) }).unwrap()
+    }
+
+    #[test]
+    fn every_recording_of_a_run_is_planned_anew_as_it_was_recorded() {
+        for name in ["early-exit", "short-batches", "stochastic-depth", "digits-mlp"] {
+            let mut session = session(name);
+            let plans = session.recording_plans();
+            for _ in 0..30 {
+                session.step().unwrap();
+            }
+            session.evaluate().unwrap();
+            let seen = session.recordings_seen().recordings;
+            assert!(seen.len() >= 2, "{name}: {seen:#?}");
+            for recording in &seen {
+                let compiled = plans.plan(recording).unwrap();
+                assert_eq!(GraphKey::of(&compiled).to_string(), recording.key, "{name}");
+                let calls = recording.facts.calls;
+                assert!(calls == 0 || calls == compiled.plan.program.ops.len(), "{name}: {}", recording.key);
+            }
+        }
+    }
+
+    #[test]
+    fn a_recording_of_another_run_is_refused() {
+        let (mut other, plans) = (session("early-exit"), session("digits-mlp").recording_plans());
+        other.step().unwrap();
+        let seen = other.recordings_seen().recordings;
+        let of_path = seen.iter().find(|seen| matches!(seen.of, SeenStep::Batch { .. })).unwrap();
+        assert!(matches!(plans.plan(of_path), Err(TrainError::NoRecording(_))));
     }
 }

@@ -148,6 +148,11 @@ impl SessionSpec {
         matches!(self.purpose, Purpose::Train | Purpose::Capsule)
     }
 
+    /// Whether it is for a run that trains, or proves one.
+    pub(super) const fn trains(&self) -> bool {
+        matches!(self.purpose, Purpose::Train | Purpose::Capsule | Purpose::Verify)
+    }
+
     /// What recordings and their memory may take.
     pub(super) fn allowance(&self) -> Allowance {
         /// What recordings of a run may take besides that of its training step and the memory that this runs in.

@@ -199,7 +199,7 @@ fn run(spec: &SessionSpec, mut link: Link) {
 fn prepared(session: &Session, artefacts: &OnceLock<(RunKey, RunArtefacts)>) -> Event {
     let run = RunKey::new(session.plan_key());
     let data = session.dataset().map(|(set, split)| (Arc::clone(set), Arc::clone(split)));
-    let shared = RunArtefacts { compiled: Arc::clone(session.compiled()), data };
+    let shared = RunArtefacts { compiled: Arc::clone(session.compiled()), plans: session.recording_plans(), data };
     // A worker prepares one run.
     let _ = artefacts.set((run, shared));
     Event::Prepared {

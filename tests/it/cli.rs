@@ -18,6 +18,7 @@ mod random;
 mod resume;
 mod signals;
 mod together;
+mod tokenizers;
 mod train;
 
 use serde_json::Value;

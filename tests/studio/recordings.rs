@@ -1,7 +1,10 @@
 //! What the window shows of steps that change: their recordings, and the fields that make them differ.
 
 use crate::robot::Robot;
-use stepgraph::studio::commands::{AnswersPage, PredictionsCommand, Tab, UiCommand};
+use egui::accesskit::Role;
+use egui_kittest::kittest::Queryable as _;
+use stepgraph::exec::GraphKey;
+use stepgraph::studio::commands::{AnswersPage, PredictionsCommand, Selection, Tab, UiCommand};
 use stepgraph::studio::document::presets;
 
 fn perform(robot: &mut Robot, command: UiCommand) {
@@ -35,6 +38,110 @@ fn recordings_are_told_apart_by_their_paths() {
     // The other views say whose plan they show.
     perform(&mut robot, UiCommand::ShowTab(Tab::StepGraph));
     assert!(robot.sees("path L3=1 L9=1"));
+}
+
+/// A run of a network whose steps take several paths, with its recordings on screen.
+fn with_recordings() -> Robot {
+    let mut robot = Robot::open(Some("early-exit"));
+    robot.train_to_the_end(40);
+    perform(&mut robot, UiCommand::ShowTab(Tab::Recordings));
+    robot.until("the recordings", |app| app.studio.training.recordings.list().len() > 2);
+    robot.window.run_steps(2);
+    robot
+}
+
+/// The path of the plan that the views show.
+fn shown_path(robot: &Robot) -> String {
+    robot.app().studio.plan_shown().unwrap().compiled.model.path().to_string()
+}
+
+fn shown_ops(robot: &Robot) -> usize {
+    robot.app().studio.plan_on_screen().plan.unwrap().ops.len()
+}
+
+#[test]
+fn a_chosen_recording_is_shown_in_every_view_and_left_again() {
+    let mut robot = with_recordings();
+    assert!(robot.sees("Choose one to look at its step graph, arena and capture plan"));
+    let (own, own_revision) = (shown_ops(&robot), robot.app().studio.revision_shown());
+    assert_eq!(shown_path(&robot), "L1=0");
+    robot.press("Show recording path L1=1, training");
+    robot.until("the plan", |app| app.studio.shows_recording());
+    robot.window.run_steps(2);
+    assert_eq!(shown_path(&robot), "L1=1");
+    assert!(shown_ops(&robot) < own && robot.app().studio.revision_shown() != own_revision);
+    // The plan is the run's own: as many calls as were recorded.
+    let recordings = &robot.app().studio.training.recordings;
+    let seen = recordings.list().iter().find(|seen| seen.key.contains("L1=1")).unwrap();
+    assert_eq!(seen.facts.calls, shown_ops(&robot));
+    for tab in [Tab::StepGraph, Tab::Arena, Tab::Capture, Tab::Recordings] {
+        perform(&mut robot, UiCommand::ShowTab(tab));
+        assert!(robot.sees("Recording: path L1=1, training"), "{tab:?}");
+        assert!(robot.sees("Show the network's own plan"), "{tab:?}");
+    }
+    // What only runs the network's own plan says so.
+    perform(&mut robot, UiCommand::MeasureOps);
+    assert!(!robot.app().studio.measurements.is_measuring() && robot.sees("Only the network's own plan is run"));
+    robot.press("Show the network's own plan");
+    assert_eq!((shown_path(&robot), shown_ops(&robot)), ("L1=0".to_owned(), own));
+    assert_eq!(robot.app().studio.revision_shown(), own_revision);
+    assert!(!robot.sees("Recording: path L1=1, training"));
+}
+
+#[test]
+fn a_selection_stays_the_same_thing_in_the_plan_of_a_recording() {
+    let mut robot = with_recordings();
+    let plan = robot.app().studio.plan_shown().cloned().unwrap();
+    let last = plan.ops.iter().rposition(|op| op.layer.starts_with("L0:")).unwrap();
+    let kernel = plan.ops[last].kernel.clone();
+    perform(&mut robot, UiCommand::Select(Selection::Op(last)));
+    robot.press("Show recording path L1=1, training");
+    robot.until("the plan", |app| app.studio.shows_recording());
+    let Selection::Op(now) = *robot.app().studio.selection.current() else { panic!("an operation") };
+    let shown = robot.app().studio.plan_shown().cloned().unwrap();
+    assert!(now < last && shown.ops[now].layer == plan.ops[last].layer && shown.ops[now].kernel == kernel);
+    // What the recording does not have is selected no more.
+    perform(&mut robot, UiCommand::ShowRecording(None));
+    let of_end = plan.ops.iter().position(|op| op.layer.starts_with("L3:")).unwrap();
+    perform(&mut robot, UiCommand::Select(Selection::Op(of_end)));
+    robot.press("Show recording path L1=1, training");
+    robot.until("the plan", |app| app.studio.shows_recording());
+    assert_eq!(*robot.app().studio.selection.current(), Selection::Nothing);
+}
+
+#[test]
+fn every_row_can_be_shown_and_an_edit_shows_the_network_again() {
+    let mut robot = with_recordings();
+    let all = robot.app().studio.training.recordings.list().to_vec();
+    for seen in &all {
+        perform(&mut robot, UiCommand::ShowRecording(Some(seen.key.clone())));
+        robot.until("the plan", |app| app.studio.recording.plan().is_some() && !app.studio.recording.is_planning());
+        let compiled = &robot.app().studio.plan_shown().unwrap().compiled;
+        assert_eq!(GraphKey::of(compiled).to_string(), seen.key);
+    }
+    robot.write("batch", "32");
+    robot.settle();
+    assert!(!robot.app().studio.shows_recording() && robot.app().studio.recording.key().is_none());
+    assert_eq!(robot.app().studio.plan_shown().unwrap().compiled.model.batch, 32);
+    perform(&mut robot, UiCommand::ShowRecording(Some(all[0].key.clone())));
+    assert!(robot.app().studio.recording.key().is_none());
+    assert!(robot.sees("The run trains another network than the one on screen"));
+}
+
+#[test]
+fn all_tabs_are_seen_whole_in_a_small_window() {
+    for width in [1240.0, 1280.0] {
+        let mut robot = Robot::open(Some("early-exit"));
+        robot.window.set_size(egui::vec2(width, 720.0));
+        robot.window.run_steps(6);
+        let heads = robot.window.query_all_by_label("Inspector").map(|head| head.rect().left());
+        let end = heads.fold(0.0, f32::max);
+        for tab in Tab::ALL {
+            let mut tabs = robot.window.query_all_by_role_and_label(Role::Button, tab.title()).map(|tab| tab.rect());
+            let is_whole = |rect: egui::Rect| rect.right() <= end && rect.width() > 20.0 && rect.top() < 120.0;
+            assert!(tabs.any(is_whole), "{} at a width of {width}", tab.title());
+        }
+    }
 }
 
 #[test]

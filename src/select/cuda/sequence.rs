@@ -20,6 +20,10 @@ pub fn kernels(kind: &OpKind, real: Real, _: &CudaFacts) -> Vec<CustomKernel> {
         work_bytes: 0,
         cost_us: LAUNCH_US + bytes as f64 / BYTES_PER_US,
     };
+    let general = |kernel: CustomKernel, arguments: String, numbers: &[usize]| CustomKernel {
+        spec: kernel.spec.with_general(arguments, numbers.iter().map(|number| *number as u64).collect()),
+        ..kernel
+    };
     let bytes = kind.bytes_moved(real.size()) as usize;
     vec![match kind {
         OpKind::Concat(op) if op.rows * op.cols() > 0 => {
@@ -29,12 +33,14 @@ pub fn kernels(kind: &OpKind, real: Real, _: &CudaFacts) -> Vec<CustomKernel> {
         }
         &OpKind::Slice(ops::Slice { rows, cols, from, width: wide }) if rows * wide > 0 => {
             let v = width(&[cols, from, wide]);
-            of(KernelFile::Joined, "Slice", format!("{t}, {rows}, {v}, {cols}, {from}, {wide}"), v, bytes)
+            let kernel = of(KernelFile::Joined, "Slice", format!("{t}, {rows}, {v}, {cols}, {from}, {wide}"), v, bytes);
+            general(kernel, format!("{t}, ANY, {v}, ANY, ANY, ANY"), &[rows, cols, from, wide])
         }
         &OpKind::Embedding(ops::Embedding { rows, vocab, units }) if rows * units > 0 => {
             // Rows of the table are floats.
             let v = vec_width(Real::F32, units);
-            of(KernelFile::Sequence, "Embedding", format!("{t}, {rows}, {vocab}, {units}, {v}"), v, bytes)
+            let kernel = of(KernelFile::Sequence, "Embedding", format!("{t}, {rows}, {vocab}, {units}, {v}"), v, bytes);
+            general(kernel, format!("{t}, ANY, ANY, ANY, {v}"), &[rows, vocab, units])
         }
         &OpKind::EmbeddingBwd(ops::EmbeddingBwd { rows, vocab, units, accumulate }) if rows * units > 0 => {
             let v = width(&[units]);
@@ -54,11 +60,15 @@ pub fn kernels(kind: &OpKind, real: Real, _: &CudaFacts) -> Vec<CustomKernel> {
         }
         &OpKind::Take(ops::Take { n, positions, cols, at }) if n * cols > 0 => {
             let v = width(&[cols]);
-            of(KernelFile::Sequence, "Take", format!("{t}, {n}, {positions}, {cols}, {at}, {v}"), v, bytes)
+            let kernel =
+                of(KernelFile::Sequence, "Take", format!("{t}, {n}, {positions}, {cols}, {at}, {v}"), v, bytes);
+            general(kernel, format!("{t}, ANY, ANY, ANY, ANY, {v}"), &[n, positions, cols, at])
         }
         &OpKind::TakeBwd(ops::TakeBwd { n, positions, cols, at }) if n * positions * cols > 0 => {
             let v = width(&[cols]);
-            of(KernelFile::Sequence, "TakeBwd", format!("{t}, {n}, {positions}, {cols}, {at}, {v}"), v, bytes)
+            let kernel =
+                of(KernelFile::Sequence, "TakeBwd", format!("{t}, {n}, {positions}, {cols}, {at}, {v}"), v, bytes);
+            general(kernel, format!("{t}, ANY, ANY, ANY, ANY, {v}"), &[n, positions, cols, at])
         }
         _ => return Vec::new(),
     }]

@@ -237,6 +237,18 @@ impl UiCommand {
                 None,
                 "Runs every planner on this step, and plans it in f32, tf32, bf16 and f16 for a GPU",
             ),
+            Self::ShowRecording(None) => Info::new(
+                "Show the network's own plan",
+                icons::BACK,
+                None,
+                "Step graph, arena, capture plan and inspector show the plan of the network again, not of a recording",
+            ),
+            Self::ShowRecording(Some(_)) => Info::new(
+                "Show recording",
+                icons::STEP,
+                None,
+                "Step graph, arena, capture plan and inspector show the plan of this recording",
+            ),
             Self::ShowValues => Info::new(
                 "Show values",
                 icons::SEARCH,

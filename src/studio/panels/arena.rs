@@ -50,7 +50,7 @@ pub fn arena_ui(ui: &mut Ui, view: &ArenaPanelView<'_>, panel: &mut ArenaPanel, 
     let Some(plan) = view.shown.plan else {
         return empty_ui(ui, "No arena yet", "Fix the problems in the network; its memory plan appears here at once.");
     };
-    crate::studio::panels::plan_state::outdated_ui(ui, view.shown.is_outdated, commands);
+    crate::studio::panels::plan_state::plan_head_ui(ui, &view.shown, commands);
     let arena = &plan.arena;
     if panel.made_for.0 != view.shown.revision {
         panel.op = panel.op.min(arena.ops.saturating_sub(1));
@@ -131,9 +131,7 @@ fn side_ui(
     ui.spacing_mut().item_spacing.y = 2.0;
     ui.spacing_mut().interact_size.y = 18.0;
     ui.spacing_mut().button_padding = Vec2::new(2.0, 1.0);
-    if let Some(path) = plan.path_text() {
-        weak_ui(ui, path).on_hover_text("The path of evaluations, whose plan this is");
-    }
+    crate::studio::panels::plan_state::path_ui(ui, &view.shown);
     numbers_ui(ui, &plan.arena);
     largest_ui(ui, plan, view, commands);
     title_ui(ui, "Who owns a byte");

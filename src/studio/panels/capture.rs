@@ -62,14 +62,12 @@ pub fn capture_ui(ui: &mut Ui, view: &CapturePanelView<'_>, panel: &mut CaptureP
             "Fix the problems in the network; its buffers appear here at once.",
         );
     };
-    crate::studio::panels::plan_state::outdated_ui(ui, view.shown.is_outdated, commands);
+    crate::studio::panels::plan_state::plan_head_ui(ui, &view.shown, commands);
     let buffers = &plan.capture;
     ui.horizontal(|ui| {
         ui.label(RichText::new("Buffers by layer").font(theme::strong(13.0)));
         weak_ui(ui, view.recorded.as_str()).on_hover_text(view.recording.as_str());
-        if let Some(path) = plan.path_text() {
-            weak_ui(ui, path).on_hover_text("The path of evaluations, whose plan this is");
-        }
+        crate::studio::panels::plan_state::path_ui(ui, &view.shown);
     });
     ui.horizontal(|ui| {
         ui.spacing_mut().item_spacing.x = 2.0;

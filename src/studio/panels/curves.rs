@@ -6,7 +6,6 @@ use crate::studio::commands::{CommandQueue, UiCommand};
 use crate::studio::theme;
 use crate::studio::view_models::format;
 use crate::studio::view_models::panels::train::{MetricsView, PlotsView, RunView, TrainView};
-use crate::studio::view_models::recordings::KeyNames;
 use crate::studio::view_models::status::state_name;
 use crate::studio::widgets::axis::{tick, time_tick};
 use crate::studio::widgets::button::{command_ui, empty_ui, weak_ui};
@@ -267,7 +266,7 @@ pub fn plots_ui(ui: &mut Ui, view: &TrainView<'_>, axes: &mut PlotView, commands
 /// Whether the steps of the run differ in their recordings, and it is known which each used.
 fn has_strip(view: &TrainView<'_>) -> bool {
     let kinds = view.plots.kinds;
-    kinds.len() == view.run.history.curves.loss.raw.len() && kinds.iter().any(|kind| *kind > 0)
+    kinds.len() == view.run.history.curves.loss.raw.len() && kinds.are_known()
 }
 
 /// Which recording ran at each step, below the curve of the same steps.
@@ -277,9 +276,8 @@ fn strip_ui(ui: &mut Ui, view: &PlotsView<'_>, frame: PlotFrame) {
     // A step has the room from half a step before it to half a step after it.
     let [left, right] = [first as f64 - 0.5, last as f64 + 0.5].map(|step| frame.x.clamp(frame.x_of(step)));
     let x = egui::Rangef::new(left.max(rect.left()), right.min(rect.right()));
-    let kinds = &view.kinds[first - 1..last];
-    let names = KeyNames::of(view.recordings.iter().map(|seen| &*seen.key));
-    let spec = StripSpec { kinds, first, x, recordings: view.recordings, names: &names };
+    let (kinds, steps) = (view.kinds, [first - 1, last]);
+    let spec = StripSpec { kinds, steps, x, recordings: view.recordings, names: view.names };
     recording_strip_ui(ui, response, &spec);
 }
 

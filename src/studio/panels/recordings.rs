@@ -1,10 +1,12 @@
 //! The recordings of a run: one line for each, a strip of which one every step used, and what happened to them.
 
 use crate::studio::commands::{CommandQueue, UiCommand};
+use crate::studio::panels::plan_state::recording_ui;
 use crate::studio::theme;
 use crate::studio::view_models::format::with_micro_signs;
 use crate::studio::view_models::panels::recordings::RecordingsPanelView;
 use crate::studio::view_models::recordings::{COLUMNS, KeyNames, cells, compared, counts_text, only_lines, reason};
+use crate::studio::view_models::step_kinds::StepKinds;
 use crate::studio::widgets::button::{empty_ui, named, weak_ui};
 use crate::studio::widgets::recording_strip::{StripSpec, recording_color, recording_strip_ui};
 use crate::train::{RecordingSeen, RecordingsSeen, StepDifference};
@@ -23,9 +25,9 @@ const SIDES: [&str; 2] = ["A", "B"];
 /// The side of the button that chooses one of them, in points.
 const SIDE: f32 = 18.0;
 /// What the parts of a key mean.
-const ABOUT_KEY: &str = "How a recording differs from the others: the path through the network, what it is for, and its \
-                         inputs. L3=1 says that layer 3 chose 1: the path of a branch, the passes of a repeat, 1 for a \
-                         residual that runs its layers, 1 for an early exit that was taken.";
+const ABOUT_KEY: &str = "How a recording differs from the others: the path through the network, what it is for, and \
+                         its inputs. L3=1 says that layer 3 chose 1: the path of a branch, the passes of a repeat, 1 \
+                         for a residual that runs its layers, 1 for an early exit that was taken.";
 
 /// Shows the panel.
 pub fn recordings_ui(ui: &mut Ui, view: &RecordingsPanelView<'_>, commands: &mut CommandQueue) {
@@ -36,27 +38,32 @@ pub fn recordings_ui(ui: &mut Ui, view: &RecordingsPanelView<'_>, commands: &mut
             "Press Train: each kind of step of the run is recorded once, and listed here.",
         );
     };
-    let names = KeyNames::of(seen.recordings.iter().map(|recording| &*recording.key));
+    let names = view.names;
     ui.label(RichText::new("Recordings").font(theme::strong(13.0)));
     small_ui(ui, counts_text(seen));
     if !names.common.is_empty() {
         small_ui(ui, format!("In all of them: {}", names.common));
     }
-    if view.kinds.iter().any(|kind| *kind > 0) {
-        strip_ui(ui, view.kinds, &seen.recordings, &names);
+    if view.kinds.are_known() {
+        strip_ui(ui, view.kinds, &seen.recordings, names);
     } else {
         weak_ui(ui, "All steps of this run use one recording.");
     }
+    if let Some(recording) = &view.on_screen {
+        recording_ui(ui, recording, commands);
+    } else {
+        weak_ui(ui, "Choose one to look at its step graph, arena and capture plan.");
+    }
     let height = (ui.available_height() - EVENTS).max(96.0);
     let width = ui.available_width();
-    ui.allocate_ui(Vec2::new(width, height), |ui| table_ui(ui, &seen.recordings, &names, view.chosen, commands));
+    ui.allocate_ui(Vec2::new(width, height), |ui| table_ui(ui, &seen.recordings, view, commands));
     ui.separator();
     match view.difference {
         Some(difference) => ui.columns(2, |sides| {
-            events_ui(&mut sides[0], seen, &names);
+            events_ui(&mut sides[0], seen, names);
             difference_ui(&mut sides[1], difference);
         }),
-        None => events_ui(ui, seen, &names),
+        None => events_ui(ui, seen, names),
     }
 }
 
@@ -66,15 +73,17 @@ fn small_ui(ui: &mut Ui, text: String) {
 }
 
 /// Which recordings every stretch of steps used, from the first on the left to the newest on the right.
-fn strip_ui(ui: &mut Ui, kinds: &[u16], recordings: &[RecordingSeen], names: &KeyNames) {
+fn strip_ui(ui: &mut Ui, kinds: &StepKinds, recordings: &[RecordingSeen], names: &KeyNames) {
     let (rect, response) = ui.allocate_exact_size(Vec2::new(ui.available_width(), STRIP), Sense::hover());
-    recording_strip_ui(ui, response, &StripSpec { kinds, first: 1, x: rect.x_range(), recordings, names });
+    let spec = StripSpec { kinds, steps: [0, kinds.len()], x: rect.x_range(), recordings, names };
+    recording_strip_ui(ui, response, &spec);
 }
 
 /// A line for each recording.
-fn table_ui(ui: &mut Ui, recordings: &[RecordingSeen], names: &KeyNames, chosen: &[u32], commands: &mut CommandQueue) {
+fn table_ui(ui: &mut Ui, recordings: &[RecordingSeen], view: &RecordingsPanelView<'_>, commands: &mut CommandQueue) {
     let mut table = TableBuilder::new(ui)
         .id_salt("recordings")
+        .sense(Sense::click())
         .auto_shrink([false, false])
         .cell_layout(Layout::left_to_right(Align::Center))
         .column(Column::remainder().at_least(120.0).at_most(KEY).clip(true));
@@ -90,18 +99,25 @@ fn table_ui(ui: &mut Ui, recordings: &[RecordingSeen], names: &KeyNames, chosen:
     table.body(|body| {
         body.rows(ROW, recordings.len(), |mut row| {
             let Some(seen) = recordings.get(row.index()) else { return };
-            row.col(|ui| recording_ui(ui, seen, names, chosen, commands));
+            let is_shown = view.shown == Some(&*seen.key);
+            row.set_selected(is_shown);
+            let mut is_chosen = false;
+            row.col(|ui| is_chosen = row_ui(ui, seen, view, commands));
             for text in cells(seen) {
                 row.col(|ui| drop(ui.add(Label::new(RichText::new(&text).size(12.0)).truncate().selectable(false))));
+            }
+            if is_chosen || row.response().clicked() {
+                // Once more shows the network's own plan again.
+                commands.push(UiCommand::ShowRecording((!is_shown).then(|| seen.key.clone())));
             }
         });
     });
 }
 
-/// A recording: how it differs from the others, with its reason below.
-fn recording_ui(ui: &mut Ui, seen: &RecordingSeen, names: &KeyNames, chosen: &[u32], commands: &mut CommandQueue) {
+/// A recording: how it differs from the others, with its reason below. True where it was chosen to be shown.
+fn row_ui(ui: &mut Ui, seen: &RecordingSeen, view: &RecordingsPanelView<'_>, commands: &mut CommandQueue) -> bool {
     if seen.kind > 0 {
-        compare_ui(ui, seen, chosen, commands);
+        compare_ui(ui, seen, view.chosen, commands);
     } else {
         ui.add_space(SIDE + ui.spacing().item_spacing.x);
     }
@@ -109,16 +125,24 @@ fn recording_ui(ui: &mut Ui, seen: &RecordingSeen, names: &KeyNames, chosen: &[u
     if seen.kind > 0 {
         ui.painter().rect_filled(square, 2, recording_color(u16::try_from(seen.kind).unwrap_or(u16::MAX)));
     }
-    ui.vertical(|ui| {
+    let shown = ui.vertical(|ui| {
         ui.spacing_mut().item_spacing.y = 2.0;
+        ui.spacing_mut().interact_size.y = 16.0;
+        ui.spacing_mut().button_padding = Vec2::ZERO;
         ui.add_space(3.0);
-        let line = |text: RichText| Label::new(text).truncate().selectable(false).show_tooltip_when_elided(false);
+        let name = view.names.name(&seen.key);
+        let text = RichText::new(&name).color(ui.visuals().text_color());
+        let label = ui.add(Button::new(text).frame(false).truncate());
+        named(&label, &format!("Show recording {name}"), view.can_show);
+        let about = format!("{}\n\n{}\n\n{ABOUT_KEY}", seen.key, UiCommand::ShowRecording(Some(name)).info().about);
+        let label = label.on_hover_text(about);
         let why = reason(seen);
-        let weak = theme::colors(ui).weak;
-        ui.add(line(RichText::new(names.name(&seen.key)))).on_hover_text(format!("{}\n\n{ABOUT_KEY}", seen.key));
-        let about = format!("Why it was recorded: {why}");
-        ui.add(line(RichText::new(&why).size(12.0).color(weak))).on_hover_text(about);
+        let weak = RichText::new(&why).size(12.0).color(theme::colors(ui).weak);
+        let line = Label::new(weak).truncate().selectable(false).show_tooltip_when_elided(false);
+        ui.add(line).on_hover_text(format!("Why it was recorded: {why}"));
+        label.clicked()
     });
+    shown.inner
 }
 
 /// Takes a recording into the comparison of two, or out of it; the first is marked A, the second B.

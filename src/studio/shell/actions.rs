@@ -161,6 +161,7 @@ impl StudioApp {
             UiCommand::Predictions(command) => self.studio.predictions.perform(command, &mut self.studio.training),
             UiCommand::TimeBothWays => training.time_both_ways(BOTH_WAYS),
             UiCommand::CompareRecording(kind) => training.compare_recording(kind),
+            UiCommand::ShowRecording(key) => self.studio.show_recording(key.as_deref()),
             UiCommand::ChooseDevice(choice) => self.studio.settings.device = choice,
             UiCommand::SetMetrics(metrics) => {
                 let settings = &mut self.studio.settings;

@@ -10,7 +10,7 @@ use crate::studio::panels;
 use crate::studio::panels::modals::{Answer, Question};
 use crate::studio::panels::tour::Parts;
 use crate::studio::shell::motion::Motion;
-use crate::studio::shell::panel_state::{Panels, first_layout, with_new_tabs};
+use crate::studio::shell::panel_state::{Panels, first_layout, tab_spacing, with_new_tabs};
 use crate::studio::shell::settings::Settings;
 use crate::studio::shell::shortcuts;
 use crate::studio::shell::state::Studio;
@@ -250,7 +250,8 @@ impl StudioApp {
             let mut tabs = std::mem::replace(&mut panels.tabs, egui_tiles::Tree::empty(egui::Id::unique("no tabs")));
             panels.shown.clear();
             let reveals = panels.row.reveals(&studio.shown, ui.available_width());
-            tabs.ui(&mut Tabs { studio, panels, enabled: &enabled, commands, reveals }, ui);
+            let spacing = tab_spacing(ui, ui.available_width());
+            tabs.ui(&mut Tabs { studio, panels, enabled: &enabled, commands, reveals, spacing }, ui);
             if reveals {
                 ui.ctx().request_repaint();
             }
@@ -346,6 +347,8 @@ struct Tabs<'a> {
     commands: &'a mut CommandQueue,
     /// True where the tabs that are shown are brought into view in their row.
     reveals: bool,
+    /// The room on either side of a tab's name, in points.
+    spacing: f32,
 }
 
 impl Behavior<Tab> for Tabs<'_> {
@@ -407,7 +410,7 @@ impl Behavior<Tab> for Tabs<'_> {
     }
 
     fn tab_title_spacing(&self, _visuals: &egui::Visuals) -> f32 {
-        12.0
+        self.spacing
     }
 
     fn tab_bar_color(&self, visuals: &egui::Visuals) -> egui::Color32 {

@@ -82,6 +82,10 @@ impl Studio {
         let recordings = &self.training.recordings;
         RecordingsPanelView {
             seen: recordings.seen.as_deref(),
+            names: &recordings.names,
+            shown: self.recording.key(),
+            on_screen: self.recording_on_screen(),
+            can_show: self.can_show_recordings(),
             kinds: &recordings.kinds,
             chosen: &recordings.chosen,
             difference: recordings.difference.as_deref(),
@@ -125,6 +129,7 @@ impl Studio {
             is_timed_on_device: run.recording.as_ref().is_some_and(|r| r.steps_a_launch > 0),
             kinds: &run.recordings.kinds,
             recordings: run.recordings.list(),
+            names: &run.recordings.names,
             times: &run.rates.times,
             both_ways: run.both_ways.as_ref(),
             is_timing: run.is_timing,

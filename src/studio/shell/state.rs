@@ -17,13 +17,13 @@ use crate::studio::jobs::list::Jobs;
 use crate::studio::jobs::measurements::Measurements;
 use crate::studio::jobs::prices::PriceList;
 use crate::studio::jobs::proofs::Proofs;
+use crate::studio::jobs::shown_recording::ShownRecording;
 use crate::studio::run::kept::KeptRuns;
 use crate::studio::run::predictions::Predictions;
 use crate::studio::run::samples::{Samples, key_of};
 use crate::studio::run::training::Training;
 use crate::studio::shell::motion::Motion;
 use crate::studio::shell::selection_history::SelectionHistory;
-use crate::studio::shell::selection_in_plan::selection_in_plan;
 use crate::studio::shell::settings::Settings;
 use crate::studio::shell::tour::Tour;
 use crate::studio::view_models::changes::PlanChanges;
@@ -83,6 +83,8 @@ pub struct Studio {
     /// The newest plan of a document without mistakes, and the revision it belongs to.
     pub plan: Option<Arc<PlanView>>,
     pub plan_revision: u64,
+    /// The recording whose plan the views show in place of it.
+    pub recording: ShownRecording,
     pub last_edit: EditEffect,
     /// What is found out on request.
     pub measurements: Measurements,
@@ -147,6 +149,7 @@ impl Studio {
             draft_mistakes: 0,
             plan: None,
             plan_revision: 0,
+            recording: ShownRecording::default(),
             last_edit: EditEffect::default(),
             measurements: Measurements::new(Arc::clone(&wake)),
             jobs: Jobs::default(),
@@ -261,6 +264,7 @@ impl Studio {
         let revision = self.document.revision();
         let preset = Arc::clone(self.document.preset());
         self.compiler.ask(revision, &preset, self.before.as_ref());
+        self.follow_recording();
         if let Some(answer) = self.compiler.poll() {
             self.take_answer(answer);
         }
@@ -325,12 +329,11 @@ impl Studio {
         if let Some(plan) = answer.plan {
             let numbers = |plan: &PlanView| PlanNumbers::of(plan, self.measurements.ceilings.as_ref());
             let difference = self.before.as_ref().and_then(|before| numbers(&plan).difference(&numbers(before)));
-            if let Some(before) = &self.plan {
-                self.selection.replace(|s| selection_in_plan(s, before, &plan));
-            }
+            let shown = self.plan_shown().cloned();
             self.last_edit = EditEffect { difference, changes: answer.changes.map(Arc::new), took: answer.took };
             self.plan = Some(plan);
             self.plan_revision = answer.revision;
+            self.follow_plan(shown.as_ref());
         }
     }
 
@@ -338,6 +341,7 @@ impl Studio {
     pub(super) fn forget_plan(&mut self) {
         (self.plan, self.before, self.checked, self.failure) = (None, None, None, None);
         self.last_edit = EditEffect::default();
+        self.recording.clear();
         self.measurements.clear();
         self.selection.clear();
         self.folds.forget();
@@ -427,7 +431,7 @@ impl Studio {
         } else {
             updates.first().map_or(0, |_| self.training.history.curves.loss.raw.len())
         };
-        let made_of = (self.document.revision(), self.plan_revision, self.is_answered());
+        let made_of = (self.document.revision(), self.revision_shown(), self.is_answered());
         let key = (self.selection.current().clone(), made_of, shown);
         // Until the compiler answers, the page of the same thing stays: an edit does not make it flicker.
         let waits = !self.is_answered() && self.inspected.as_ref().is_some_and(|k| k.0 == key.0);
@@ -437,7 +441,8 @@ impl Studio {
             let is_layer = matches!(key.0, Selection::Layer(_));
             // A plan of another network has other layers at these places, and other numbers.
             let is_of_document = is_layer || key.0 == Selection::Nothing;
-            let plan = self.plan.as_deref().filter(|_| !(is_of_document && self.is_plan_stale()));
+            let is_older = is_of_document && self.is_plan_stale() && !self.shows_recording();
+            let plan = self.recording.plan().or(self.plan.as_ref()).filter(|_| !is_older).map(|plan| &**plan);
             if !same {
                 self.related = Related::new(self.selection.current(), plan.map(|p| &*p.compiled));
             }

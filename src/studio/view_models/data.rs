@@ -5,6 +5,7 @@ use crate::data::{
 };
 use crate::model::{DataSource, DataSpec};
 use crate::studio::view_models::format;
+use crate::studio::view_models::whole_series::WholeSeries;
 use crate::tensor::plural;
 use std::fmt;
 use std::path::PathBuf;
@@ -65,6 +66,8 @@ pub struct DataView {
     pub features: Vec<FeatureStats>,
     /// Samples drawn in the plane, where a sample has two values; at most `SCATTERED`, spread evenly.
     pub scatter: Vec<u32>,
+    /// The series that the samples are stretches of, where they are.
+    pub series: Option<WholeSeries>,
     /// Why the network cannot be trained on it.
     pub misfit: Option<Arc<DataError>>,
 }
@@ -154,7 +157,8 @@ impl DataView {
         let scatter = if set.sample().len() == 2 { spread(set.len(), SCATTERED) } else { Vec::new() };
         let classes = classes(&set, &held);
         let features = features(&set, picture);
-        Self { set: Arc::new(set), split, held, picture, classes, features, scatter, misfit }
+        let series = WholeSeries::of(&set, &split, source);
+        Self { set: Arc::new(set), split, held, picture, classes, features, scatter, series, misfit }
     }
 
     /// True where sample `index` is held out.

@@ -3,6 +3,7 @@
 use crate::studio::view_models::format::{counted, exact, micros};
 use crate::tensor::Bytes;
 use crate::train::{OperationsApart, RecordingSeen, RecordingsSeen, StepDifference, StepFigures};
+use std::collections::HashMap;
 
 /// The columns of the table behind the key, with what each means.
 pub const COLUMNS: [(&str, &str); 6] = [
@@ -78,24 +79,27 @@ impl KeyNames {
     /// The names of these keys.
     #[must_use]
     pub fn of<'a>(keys: impl IntoIterator<Item = &'a str>) -> Self {
-        let mut found: Vec<&str> = Vec::new();
+        // The values of each part by its first word, in the order in which they come up.
+        let mut words: Vec<&str> = Vec::new();
+        let mut values: HashMap<&str, Vec<&str>> = HashMap::new();
         for key in keys {
             let what = purpose(key);
-            found.extend(parts(key).into_iter().filter(|part| !what.contains(part)));
-        }
-        let mut once: Vec<&str> = Vec::new();
-        found.into_iter().for_each(|part| {
-            if !once.contains(&part) {
-                once.push(part);
+            for part in parts(key).into_iter().filter(|part| !what.contains(part)) {
+                let word = first_word(part);
+                let known = values.entry(word).or_insert_with(|| {
+                    words.push(word);
+                    Vec::new()
+                });
+                // Two are enough to know that they differ.
+                if known.len() < 2 && !known.contains(&part) {
+                    known.push(part);
+                }
             }
-        });
-        let is_other = |a: &str, b: &str| a != b && first_word(a) == first_word(b);
-        let differs = |part: &&str| once.iter().any(|other| is_other(part, other));
-        let (different, mut common): (Vec<&str>, Vec<&str>) = once.iter().copied().partition(|part| differs(part));
+        }
+        let (different, same): (Vec<&str>, Vec<&str>) = words.into_iter().partition(|word| values[word].len() > 1);
+        let mut common: Vec<&str> = same.into_iter().map(|word| values[word][0]).collect();
         common.retain(|part| *part != "path whole");
-        let mut words: Vec<String> = different.into_iter().map(|part| first_word(part).to_owned()).collect();
-        words.dedup();
-        Self { common: common.join(", "), different: words }
+        Self { common: common.join(", "), different: different.into_iter().map(str::to_owned).collect() }
     }
 
     /// How a key differs from the others: the path and what it is for, then inputs.
@@ -179,55 +183,34 @@ pub fn only_lines(operations: &[OperationsApart], kernels: &[String]) -> Vec<Str
     operations.iter().map(line).chain(kernels).collect()
 }
 
-/// A stretch of the strip: the steps `from..to`, counted from 0, and the number of the recording that most of them
-/// used.
+/// A stretch of the strip: the steps `from..to`, counted from 0.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Stretch {
     pub from: usize,
     pub to: usize,
-    pub kind: u16,
 }
 
-/// The stretches of a strip that is `width` wide at most; each is a step where there are no more than that.
-#[must_use]
-pub fn strip(kinds: &[u16], width: usize) -> Vec<Stretch> {
-    let count = kinds.len().min(width.max(1));
-    let stretch = |at: usize| {
-        let (from, to) = (at * kinds.len() / count, (at + 1) * kinds.len() / count);
-        Stretch { from, to, kind: most_frequent(&kinds[from..to]) }
-    };
-    (0..count).map(stretch).collect()
-}
-
-/// The shares of recordings in a stretch of steps, by number.
-#[must_use]
-pub fn shares(kinds: &[u16]) -> Vec<(u16, f32)> {
-    let mut counts: Vec<(u16, usize)> = Vec::new();
-    for kind in kinds {
-        match counts.iter_mut().find(|(known, _)| known == kind) {
-            Some((_, count)) => *count += 1,
-            None => counts.push((*kind, 1)),
-        }
-    }
-    counts.sort_unstable();
-    counts.into_iter().map(|(kind, count)| (kind, count as f32 / kinds.len() as f32)).collect()
-}
-
-/// The number that comes most often; of equals the smallest.
-fn most_frequent(kinds: &[u16]) -> u16 {
-    let mut sorted = kinds.to_vec();
-    sorted.sort_unstable();
-    let runs = sorted.chunk_by(|a, b| a == b);
-    runs.fold((0, 0), |best, run| if run.len() > best.1 { (run[0], run.len()) } else { best }).0
+/// The steps `from..to` in stretches for a strip that is `width` wide at most; each is a step where there are no more
+/// than that.
+pub fn strip(from: usize, to: usize, width: usize) -> impl ExactSizeIterator<Item = Stretch> {
+    let steps = to.saturating_sub(from);
+    let count = steps.min(width.max(1));
+    (0..count).map(move |at| Stretch { from: from + at * steps / count, to: from + (at + 1) * steps / count })
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::exec::{PoolCounts, RecordingFacts};
+    use crate::train::SeenStep;
 
     fn seen(facts: RecordingFacts) -> RecordingSeen {
-        RecordingSeen { key: "x f32[8, 4], y i32[8], f32, path whole, training".into(), kind: 1, facts }
+        RecordingSeen {
+            key: "x f32[8, 4], y i32[8], f32, path whole, training".into(),
+            kind: 1,
+            of: SeenStep::Kept,
+            facts,
+        }
     }
 
     fn facts() -> RecordingFacts {
@@ -290,13 +273,6 @@ mod tests {
     }
 
     #[test]
-    fn what_few_steps_use_has_its_share() {
-        let found = shares(&[1, 1, 2, 1]);
-        assert_eq!(found, [(1, 0.75), (2, 0.25)]);
-        assert_eq!(shares(&[]), []);
-    }
-
-    #[test]
     fn a_difference_is_lines_of_figures_and_of_operations() {
         let figures = |operations| StepFigures { operations, bytes_moved: 2048, ..StepFigures::default() };
         let difference = StepDifference { figures: [figures(9), figures(7)], ..StepDifference::default() };
@@ -317,13 +293,13 @@ mod tests {
     }
 
     #[test]
-    fn a_strip_shows_what_most_steps_of_a_stretch_used() {
-        assert_eq!(strip(&[], 10), []);
-        let of = |kinds: &[u16], width| strip(kinds, width).iter().map(|s| s.kind).collect::<Vec<_>>();
-        assert_eq!(of(&[1, 2, 3], 10), [1, 2, 3]);
-        assert_eq!(of(&[1, 1, 2, 3, 3, 2, 3, 3, 3], 3), [1, 3, 3]);
-        let all = strip(&[7; 1000], 64);
-        assert_eq!((all.len(), all[0].from, all[63].to), (64, 0, 1000));
-        assert!(all.windows(2).all(|pair| pair[0].to == pair[1].from));
+    fn a_strip_has_every_step_once() {
+        assert_eq!(strip(4, 4, 10).len(), 0);
+        let of = |from, to, width| strip(from, to, width).map(|s| (s.from, s.to)).collect::<Vec<_>>();
+        assert_eq!(of(5, 8, 10), [(5, 6), (6, 7), (7, 8)]);
+        assert_eq!(of(0, 9, 3), [(0, 3), (3, 6), (6, 9)]);
+        let all = of(7, 1007, 64);
+        assert_eq!((all.len(), all[0].0, all[63].1), (64, 7, 1007));
+        assert!(all.windows(2).all(|pair| pair[0].1 == pair[1].0));
     }
 }

@@ -177,10 +177,10 @@ impl ReplayHarness<'_> {
 }
 
 /// Whether memory did not suffice.
-const fn is_shortage(error: &TrainError) -> bool {
+pub(super) const fn is_shortage(error: &TrainError) -> bool {
     matches!(error, TrainError::Shortage(_) | TrainError::Exec(ExecError::OutOfMemory { .. }))
 }
 
-fn no_room(error: &TrainError) -> String {
+pub(super) fn no_room(error: &TrainError) -> String {
     format!("there is no room for a second session: {error}")
 }

@@ -82,7 +82,7 @@ fn feed() -> Vec<KernelFault> {
         ),
         fault(
             "the log leaves out the values that belong into it",
-            [FEED, "(LEFT >> threadIdx.x & 1) == 0)", "(LEFT >> threadIdx.x & 1) != 0)"],
+            [FEED, "(left >> threadIdx.x & 1) == 0)", "(left >> threadIdx.x & 1) != 0)"],
             &[CLASSES, TENSOR],
             LOG,
         ),
@@ -123,13 +123,13 @@ fn batches() -> Vec<KernelFault> {
         ),
         fault(
             "every target is the first of its sample",
-            [FEED, "[sample * WY + first];", "[sample * WY];"],
+            [FEED, "[sample * wy + first];", "[sample * wy];"],
             &[VALUES],
             LOG,
         ),
         fault(
             "a batch's last sample is not brought",
-            [FEED, "at < BATCH * (WX / V)", "at < (BATCH - 1) * (WX / V)"],
+            [FEED, "at < (int)half_number<BATCH, 1, false>(a) *", "at < (int)(half_number<BATCH, 1, false>(a) - 1) *"],
             &[CLASSES, VALUES],
             LOG,
         ),

@@ -117,7 +117,7 @@ fn fused_and_squared_losses() -> Vec<KernelFault> {
             "the fused classifier's gradient is of a sum",
             [
                 LOSS,
-                "(a.has(Slots::SCALE) ? *a.at<float>(Slots::SCALE) : 1.0f) / ROWS;\n        if (!early)",
+                "(a.has(Slots::SCALE) ? *a.at<float>(Slots::SCALE) : 1.0f) / (float)rows;\n        if (!early)",
                 "(a.has(Slots::SCALE) ? *a.at<float>(Slots::SCALE) : 1.0f);\n        if (!early)",
             ],
             &[TENSOR],
@@ -210,7 +210,7 @@ fn normalisations() -> Vec<KernelFault> {
         ),
         by_reference(
             "a batch's last row counts twice",
-            [NORM, "if (ROWS % TY == 0 || t.ty + r * TY < ROWS) sum[i] += d[r][i];", "sum[i] += d[r][i];"],
+            [NORM, "if (EVEN || t.ty + r * TY < rows) sum[i] += d[r][i];", "sum[i] += d[r][i];"],
             &[IMAGES, CLASSES],
         ),
         by_reference(
@@ -224,12 +224,12 @@ fn normalisations() -> Vec<KernelFault> {
         ),
         by_reference(
             "a normalisation's gradient leaves the mean out",
-            [NORM, "offset[i] = -gamma[i] * (sum[i] * (1.0f / ROWS));", "offset[i] = 0.0f;"],
+            [NORM, "offset[i] = -gamma[i] * (sum[i] * (1.0f / (float)rows));", "offset[i] = 0.0f;"],
             &[CLASSES, IMAGES],
         ),
         by_reference(
             "a layer normalisation's gradient leaves the mean out",
-            [NORM, "(g[n][i] - (RMS ? 0.0f : sum[0]) * (1.0f / COLS) -", "(g[n][i] -"],
+            [NORM, "(g[n][i] - (RMS ? 0.0f : sum[0]) * (1.0f / (float)cols) -", "(g[n][i] -"],
             &[CLASSES],
         ),
     ]

@@ -33,7 +33,8 @@ impl Training {
             Event::State(state) => self.take_state(state),
             Event::Prepared { run, recording, ready_times, total, notes, resumed, maybe_trained, lr } => {
                 let artefacts = self.worker.as_ref().and_then(|worker| worker.artefacts(run));
-                let Some(RunArtefacts { compiled, data }) = artefacts else { return };
+                let Some(RunArtefacts { compiled, plans, data }) = artefacts else { return };
+                self.recordings.plans = Some(plans);
                 self.writer.begin(&compiled, total, maybe_trained);
                 (self.recording, self.ready_times, self.previous) = (Some(recording), Some(ready_times), None);
                 let before = std::mem::take(&mut self.history.layers);
@@ -67,7 +68,7 @@ impl Training {
                 self.saves.push_back(Ok(path));
             }
             Event::NotSaved(_, why) => self.saves.push_back(Err(why)),
-            Event::Recordings(seen) => self.recordings.seen = Some(seen),
+            Event::Recordings(seen) => self.recordings.take(seen),
             Event::RecordingsCompared(kinds, difference) => self.recordings.compared(kinds, difference),
             Event::QueryResult(answer) => self.query_answer = Some(answer),
             Event::Writing(event) => self.writing.take(event),

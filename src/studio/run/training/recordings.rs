@@ -1,15 +1,21 @@
 //! The recordings of a run as the window knows them: what was last reported, which ran at each step, and which two are
 //! compared.
 
-use crate::train::{RecordingSeen, RecordingsSeen, StepDifference, StepReport};
+use crate::studio::view_models::recordings::KeyNames;
+use crate::studio::view_models::step_kinds::StepKinds;
+use crate::train::{RecordingPlans, RecordingSeen, RecordingsSeen, StepDifference, StepReport};
 
 /// The recordings of a run.
 #[derive(Default)]
 pub struct RunRecordings {
     /// As last reported.
     pub seen: Option<Box<RecordingsSeen>>,
+    /// What these are called.
+    pub names: KeyNames,
+    /// What plans their steps, once the run is prepared.
+    pub plans: Option<RecordingPlans>,
     /// The number of the recording that each step used.
-    pub kinds: Vec<u16>,
+    pub kinds: StepKinds,
     /// The numbers of those that are chosen to be compared, two at most.
     pub chosen: Vec<u32>,
     /// What the two have different, once it is known.
@@ -20,6 +26,15 @@ impl RunRecordings {
     /// Takes in which recordings these steps used.
     pub(super) fn steps(&mut self, reports: &[StepReport]) {
         self.kinds.extend(reports.iter().map(|report| u16::try_from(report.kind).unwrap_or(u16::MAX)));
+    }
+
+    /// Takes in what is reported of the recordings.
+    pub(super) fn take(&mut self, seen: Box<RecordingsSeen>) {
+        let keys = seen.recordings.iter().map(|recording| &*recording.key);
+        if !self.list().iter().map(|recording| &*recording.key).eq(keys.clone()) {
+            self.names = KeyNames::of(keys);
+        }
+        self.seen = Some(seen);
     }
 
     /// The recordings, as last reported; none before the first report.
