@@ -306,7 +306,8 @@ pub(super) fn held(step: &Step) -> Check {
     Check::new("pointer ledger", true, figures)
 }
 
-/// The check of `steps` steps that were made eagerly and replayed: what was in memory behind them, and which kernels ran.
+/// The check of `steps` steps that were made eagerly and replayed: what was in memory behind them, and which kernels
+/// ran.
 pub(super) fn compared(compiled: &Compiled, steps: u64, made: &[(StepImage, Vec<String>); 2]) -> Check {
     let [(eager, eager_trace), (replayed, replayed_trace)] = made;
     let same_kernels = eager_trace == replayed_trace;
