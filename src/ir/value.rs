@@ -6,7 +6,8 @@ use serde::{Deserialize, Serialize};
 use std::fmt;
 
 position_id! {
-    /// A node of a graph: its position in [`nodes`](crate::ir::Graph::nodes), which is its place in the order of execution.
+    /// A node of a graph: its position in [`nodes`](crate::ir::Graph::nodes), which is its place in the order of
+    /// execution.
     NodeId
 }
 

@@ -1,5 +1,5 @@
-//! What all optimizers have in common: where they find what they update, and the formula of their rule, which is written
-//! once for every kind of number.
+//! What all optimizers have in common: where they find what they update, and the formula of their rule, which is
+//! written once for every kind of number.
 
 use super::chunks::FLAT_CHUNK;
 use super::geometry::Segment;

@@ -38,9 +38,9 @@ mod tests {
     /// A run of batches of 4 out of 12 samples and `left`, whose last batch is as `last` says.
     fn spec(shape: &str, layers: &str, left: usize, last: &str) -> SessionSpec {
         let text = format!(
-            r#"{{"name": "n", "input": {{"shape": {shape}, "batch": 4}}, "layers": [{layers}], "loss": {{"type": "mse"}},
-            "optimizer": {{"type": "sgd", "lr": 0.1}}, "train": {{"steps": 8}}, "data": {{"type": "regression",
-            "samples": {}, "held_out": 0.0, "last_batch": "{last}"}}}}"#,
+            r#"{{"name": "n", "input": {{"shape": {shape}, "batch": 4}}, "layers": [{layers}],
+            "loss": {{"type": "mse"}}, "optimizer": {{"type": "sgd", "lr": 0.1}}, "train": {{"steps": 8}},
+            "data": {{"type": "regression", "samples": {}, "held_out": 0.0, "last_batch": "{last}"}}}}"#,
             12 + left
         );
         SessionSpec::new(read_preset(&text).unwrap(), PathBuf::from("."))

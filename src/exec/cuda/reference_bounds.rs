@@ -200,8 +200,8 @@ mod tests {
         assert!(wrong.ratio > 1.0 && wrong.text.contains("of its length"), "{}", wrong.text);
     }
 
-    /// A weight gradient of one element at the beginning of a vector, whose terms cancel for the most part: it is off by
-    /// more of itself than a single product may be, and by less than rounding its factors allows.
+    /// A weight gradient of one element at the beginning of a vector, whose terms cancel for the most part: it is off
+    /// by more of itself than a single product may be, and by less than rounding its factors allows.
     #[test]
     fn a_single_sum_beside_zeros_is_held_to_its_own_bound() {
         type Coarsened = Bounded<24, 11>;

@@ -25,9 +25,9 @@ const SIDES: [&str; 2] = ["A", "B"];
 /// The side of the button that chooses one of them, in points.
 const SIDE: f32 = 18.0;
 /// What the parts of a key mean.
-const ABOUT_KEY: &str = "How a recording differs from the others: the path through the network, what it is for, and its \
-                         inputs. L3=1 says that layer 3 chose 1: the path of a branch, the passes of a repeat, 1 for a \
-                         residual that runs its layers, 1 for an early exit that was taken.";
+const ABOUT_KEY: &str = "How a recording differs from the others: the path through the network, what it is for, and \
+                         its inputs. L3=1 says that layer 3 chose 1: the path of a branch, the passes of a repeat, 1 \
+                         for a residual that runs its layers, 1 for an early exit that was taken.";
 
 /// Shows the panel.
 pub fn recordings_ui(ui: &mut Ui, view: &RecordingsPanelView<'_>, commands: &mut CommandQueue) {

@@ -282,9 +282,9 @@ mod tests {
     fn runs_of_paths_that_train_nothing_or_always_exit_are_right() {
         let text = |layers: &str, train: &str, optimizer: &str| {
             format!(
-                r#"{{"name": "n", "input": {{"shape": [2], "batch": 1}}, "layers": [{layers}], "loss": {{"type": "mse"}},
-                "optimizer": {{{optimizer}}}, "train": {{{train}}}, "data": {{"type": "regression", "samples": 24,
-                "held_out": 0.25, "noise": 0.1}}}}"#
+                r#"{{"name": "n", "input": {{"shape": [2], "batch": 1}}, "layers": [{layers}],
+                "loss": {{"type": "mse"}}, "optimizer": {{{optimizer}}}, "train": {{{train}}},
+                "data": {{"type": "regression", "samples": 24, "held_out": 0.25, "noise": 0.1}}}}"#
             )
         };
         const EXIT: &str = r#""type": "early_exit", "layers": [{"type": "dense", "units": 2}]"#;

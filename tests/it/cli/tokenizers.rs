@@ -1,4 +1,5 @@
-//! Texts by the tokenizer of a file: trained on, continued, answered; the same tokens as in Python; and what is refused.
+//! Texts by the tokenizer of a file: trained on, continued, answered; the same tokens as in Python; and what is
+//! refused.
 
 use super::{at, json, listing, refused, stderr, succeed};
 use std::process::Command;

@@ -35,9 +35,9 @@ pub fn take_undecided() -> u64 {
 
 /// How far the partial sums of another order are from those of this one, as a share of the root of the sum of squared
 /// terms. No order of up to nine terms is farther away; of more terms, one order in thirty million is: the partial sums
-/// of a random order are a bridge from zero to the whole sum, which leaves its middle line by `x` roots with probability
-/// `2 exp(-2 x^2)` (Higham and Mary, *A new approach to probabilistic rounding error analysis*, 2019, take orders as
-/// random).
+/// of a random order are a bridge from zero to the whole sum, which leaves its middle line by `x` roots with
+/// probability `2 exp(-2 x^2)` (Higham and Mary, *A new approach to probabilistic rounding error analysis*, 2019,
+/// take orders as random).
 const OTHER_ORDERS: f64 = 3.0;
 
 /// A bound for the second derivative of a smooth activation, and for the derivative of what is saved of it.
