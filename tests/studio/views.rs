@@ -132,7 +132,8 @@ fn the_notes_of_data_say_what_training_lacks() {
     assert!(text.contains("note: the table is read without a header, so columns are taken by position"), "{text}");
     std::fs::write(folder.path().join("t.csv"), "a,a,y\n1,2,1000\n2,1,3000\n".to_owned() + &"1,1,0\n".repeat(2))
         .unwrap();
-    let values = DataKey { output: Some([1].into()), ..key(LossSpec::MSE, TargetColumn::Last) };
+    let mut values = key(LossSpec::MSE, TargetColumn::Last);
+    values.request.output = [1].into();
     let text = load_view(&values).unwrap().to_string();
     assert!(text.contains("note: the header repeats names") && text.contains("\"a.1\""), "{text}");
     assert!(text.contains("the standard deviation of the target \"y\" is 1000 over the training samples"), "{text}");
