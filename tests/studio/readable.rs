@@ -58,7 +58,9 @@ fn the_plots_of_runs_read_the_curves_at_the_pointer() {
         format::number(f64::from(series.at(step).expect("a value at the step")))
     };
     assert!((2..60).contains(&step), "{shown}");
-    for wanted in [format!("smoothed {}", of(&loaded.curves.loss.smooth)), format!("raw {}", of(&loaded.curves.loss.raw))] {
+    for wanted in
+        [format!("smoothed {}", of(&loaded.curves.loss.smooth)), format!("raw {}", of(&loaded.curves.loss.raw))]
+    {
         assert!(shown.contains(&wanted), "{shown}: {wanted}");
     }
     // The other plots read theirs at the same step.

@@ -426,8 +426,11 @@ impl Studio {
         }
         // A page shows changes of parameters too, but only those of the same network.
         let updates = &self.training.history.layer_updates;
-        let shown =
-            if self.is_stale() { 0 } else { updates.first().map_or(0, |_| self.training.history.curves.loss.raw.len()) };
+        let shown = if self.is_stale() {
+            0
+        } else {
+            updates.first().map_or(0, |_| self.training.history.curves.loss.raw.len())
+        };
         let made_of = (self.document.revision(), self.revision_shown(), self.is_answered());
         let key = (self.selection.current().clone(), made_of, shown);
         // Until the compiler answers, the page of the same thing stays: an edit does not make it flicker.
