@@ -178,7 +178,8 @@ impl DataFeed {
                     step.write(y, &labels)?;
                 }
                 Targets::Values => {
-                    let targets: Vec<f64> = (0..model.batch * model.output.len()).map(|_| f64::from(rng.normal() as f32)).collect();
+                    let targets: Vec<f64> =
+                        (0..model.batch * model.output.len()).map(|_| f64::from(rng.normal() as f32)).collect();
                     write_real(step, y, real, &targets)?;
                 }
                 Targets::Binary => {
