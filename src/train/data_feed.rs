@@ -147,7 +147,8 @@ impl DataFeed {
         matches!(self, Self::Data { split, .. } if !split.held_out.is_empty())
     }
 
-    /// Writes one random batch into the step, where it stays: for benchmarks and checks.
+    /// Writes one random batch into the step, where it stays: for benchmarks and checks. Its numbers are those of `f32`,
+    /// so that a step in `f64` computes on the same ones.
     ///
     /// # Errors
     /// Never for a training step of this model.
@@ -160,7 +161,7 @@ impl DataFeed {
             let len = model.batch * input.shape.len();
             match input.content {
                 Content::Real => {
-                    let samples: Vec<f64> = (0..len).map(|_| rng.normal()).collect();
+                    let samples: Vec<f64> = (0..len).map(|_| f64::from(rng.normal() as f32)).collect();
                     write_real(step, x, real, &samples)?;
                 }
                 Content::Tokens { vocab } => {
@@ -177,7 +178,8 @@ impl DataFeed {
                     step.write(y, &labels)?;
                 }
                 Targets::Values => {
-                    let targets: Vec<f64> = (0..model.batch * model.output.len()).map(|_| rng.normal()).collect();
+                    let targets: Vec<f64> =
+                        (0..model.batch * model.output.len()).map(|_| f64::from(rng.normal() as f32)).collect();
                     write_real(step, y, real, &targets)?;
                 }
                 Targets::Binary => {

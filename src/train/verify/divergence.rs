@@ -132,10 +132,12 @@ mod tests {
     fn a_step_of_several_batches_is_followed_through_all_of_them() {
         let norms = r#"{"type": "batch_norm"}, {"type": "batch_norm"}"#;
         let text = format!(
-            r#"{{"name": "wild", "input": {{"shape": [4, 1, 1], "batch": 3}}, "layers": [{{"type": "dense", "units": 1}},
-            {{"type": "repeat", "times": 2, "layers": [{{"type": "repeat", "times": 3, "layers": [{norms}]}}]}},
-            {{"type": "flatten"}}], "loss": {{"type": "softmax_cross_entropy"}}, "optimizer": {{"type": "sgd", "lr": 0.1}},
-            "data": {{"type": "iris", "split": "last"}}, "train": {{"steps": 9, "accumulate": 3}}}}"#
+            r#"{{"name": "wild", "input": {{"shape": [4, 1, 1], "batch": 3}}, "layers": [
+            {{"type": "dense", "units": 1}}, {{"type": "repeat", "times": 2, "layers": [
+            {{"type": "repeat", "times": 3, "layers": [{norms}]}}]}},
+            {{"type": "flatten"}}], "loss": {{"type": "softmax_cross_entropy"}},
+            "optimizer": {{"type": "sgd", "lr": 0.1}}, "data": {{"type": "iris", "split": "last"}},
+            "train": {{"steps": 9, "accumulate": 3}}}}"#
         );
         let options = VerifyOptions { seed: 911_843, ..VerifyOptions::default() };
         let preset = read_preset(&text).unwrap();
