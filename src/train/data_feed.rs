@@ -147,8 +147,8 @@ impl DataFeed {
         matches!(self, Self::Data { split, .. } if !split.held_out.is_empty())
     }
 
-    /// Writes one random batch into the step, where it stays: for benchmarks and checks. Its numbers are those of `f32`,
-    /// so that a step in `f64` computes on the same ones.
+    /// Writes one random batch into the step, where it stays: for benchmarks and checks. Its numbers are those of
+    /// `f32`, so that a step in `f64` computes on the same ones.
     ///
     /// # Errors
     /// Never for a training step of this model.
