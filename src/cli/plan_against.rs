@@ -5,7 +5,7 @@ use super::error::wrong;
 use super::output;
 use crate::compile::Compiled;
 use crate::tensor::Bytes;
-use crate::train::{OperationsApart, StepDifference, StepFigures};
+use crate::train::{ComparedFigure, OperationsApart, StepDifference};
 use serde::Serialize;
 use std::fmt::Write as _;
 
@@ -30,7 +30,7 @@ pub(super) fn shown(names: [&str; 2], steps: [&Compiled; 2], format: Format) -> 
 }
 
 /// What is compared, with its text for a step.
-const FIGURES: [(&str, fn(&StepFigures) -> String); 6] = [
+const FIGURES: [ComparedFigure; 6] = [
     ("operations", |figures| output::count(figures.operations as u64)),
     ("kernels", |figures| output::count(figures.kernels as u64)),
     ("arithmetic", |figures| output::count(figures.flops)),

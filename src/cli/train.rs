@@ -10,7 +10,6 @@ use super::progress::Progress;
 use super::result_places::{Kind, Places, WeightsFile};
 use super::signals::{self, Signal};
 use super::step_log::StepLog;
-use super::step_times::Times;
 use super::text_progress::TextProgress;
 use super::train_summary::{HeldOut, MadeSteps, Outcome, text};
 use super::{device, output, presets};
@@ -74,19 +73,7 @@ pub fn run(args: &TrainArgs) -> anyhow::Result<ExitCode> {
     }
     let keep = store.map(|store| Keeper::begin(&store, &session, &spec, &device_name)).transpose()?;
     let prepare_ms = started.elapsed().as_secs_f64() * 1e3;
-    let mut run = Run {
-        keep,
-        log,
-        made: MadeSteps {
-            first: session.done(),
-            last: None,
-            evaluations: Vec::new(),
-            times: Times::new(session.total()),
-            seconds: 0.0,
-        },
-        saved: Vec::new(),
-        failures: Vec::new(),
-    };
+    let mut run = Run { keep, log, made: MadeSteps::none(&session), saved: Vec::new(), failures: Vec::new() };
     // A run that fails at step n keeps the log of the steps before it, and nothing else: its parameters are those of no
     // finished run.
     run.steps(&mut session, args, &outputs, &found.preset)?;

@@ -112,6 +112,14 @@ pub struct MadeSteps {
     pub seconds: f64,
 }
 
+impl MadeSteps {
+    /// None so far of a session that begins or continues.
+    pub fn none(session: &Session) -> Self {
+        let times = Times::new(session.total());
+        Self { first: session.done(), last: None, evaluations: Vec::new(), times, seconds: 0.0 }
+    }
+}
+
 /// What a run has to show at its end.
 pub struct Outcome {
     pub made: MadeSteps,

@@ -294,7 +294,7 @@ mod tests {
         let tokens = found.tokens(text, 557).unwrap();
         assert_eq!((found.len(), tokens.len(), through(&found, &tokens)), (557, 12, text.to_owned()));
         // A network of fewer tokens does not know the rest; each character is named once.
-        assert_eq!(found.tokens("pub pub", 400), Err(vec!['p', 'u', 'b', ' ']));
+        assert_eq!(found.tokens("pub pub", 400), Err(vec!['p', 'u', 'b']));
         let known = Preprocessing { classes: vec!["a".into()], ..Preprocessing::default() };
         assert!(Vocabulary::of(Some(&source), Path::new(""), Some(&known)).is_err());
         let known = Preprocessing { classes: found.symbols().to_vec(), ..Preprocessing::default() };

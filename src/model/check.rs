@@ -343,6 +343,14 @@ fn check_trained(preset: &Preset, facts: &[LayerFacts], params: &[Param], mistak
     }
 }
 
+/// Writes into each parameter which group it belongs to.
+fn put_groups(layers: &[Layer], roots: &[LayerId], params: &mut [Param]) {
+    let of_params = groups(layers, roots, params.len());
+    for (param, group) in params.iter_mut().zip(of_params) {
+        param.group = group;
+    }
+}
+
 /// Checks a document of which the reader found `read` wrong, as far as it could be read.
 pub(super) fn check_after(preset: &Preset, read: Vec<Diagnostic>) -> Checked {
     let mut mistakes = Mistakes::after(read);
@@ -381,10 +389,7 @@ pub(super) fn check_after(preset: &Preset, read: Vec<Diagnostic>) -> Checked {
         check_output(preset, output, &mut mistakes);
         check_trained(preset, &facts, &params, &mut mistakes);
     }
-    let of_params = groups(&layers, &roots, params.len());
-    for (param, group) in params.iter_mut().zip(of_params) {
-        param.group = group;
-    }
+    put_groups(&layers, &roots, &mut params);
     let diagnostics = mistakes.into_list();
     let model = match output {
         Some(output) if diagnostics.is_empty() => Some(Model {

@@ -49,12 +49,12 @@ pub struct ForecastWindow {
 }
 
 /// The units of the columns that standardised values come from.
-pub(crate) struct Units {
+pub(crate) struct SeriesUnits {
     mean: Vec<f64>,
     scale: Vec<f64>,
 }
 
-impl Units {
+impl SeriesUnits {
     /// Those of the columns of a data set; values that are not standardised keep theirs.
     pub(crate) fn of(set: &Dataset, columns: usize) -> Self {
         let scaling = set.preprocessing.scaling.as_ref().filter(|s| s.mean.len() >= columns);
@@ -99,7 +99,7 @@ impl Forecast {
         if samples.is_empty() || width == 0 || seen < width || len != horizon * width {
             return None;
         }
-        let units = Units::of(set, width);
+        let units = SeriesUnits::of(set, width);
         // The sums of squared errors and of their sizes: of forecasts, and of repeating the last value.
         let mut sums = vec![[0.0f64; 4]; width];
         let mut windows = Vec::with_capacity(samples.len());
@@ -137,7 +137,7 @@ impl Forecast {
     #[must_use]
     pub fn seen(&self, set: &Dataset, sample: u32) -> Vec<Vec<f32>> {
         let width = self.columns.len().max(1);
-        let units = Units::of(set, width);
+        let units = SeriesUnits::of(set, width);
         set.sample_slice(sample as usize).chunks_exact(width).map(|line| units.line(line)).collect()
     }
 

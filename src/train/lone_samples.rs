@@ -95,7 +95,7 @@ mod tests {
         let path = folder.path().join("b.safetensors");
         let values = HostTensor::from_slice(Shape::from([2, 4, 3]), &[0.5f32; 24]).unwrap();
         for (rows, is_right) in [([4, 1], false), ([4, 2], true)] {
-            let rows = HostTensor::from_slice([2], &rows.map(|rows| rows as i32)).unwrap();
+            let rows = HostTensor::from_slice([2], &rows).unwrap();
             let tensors = [("batch.x", values.clone()), ("batch.y", values.clone()), ("batch.rows", rows)];
             let tensors = tensors.map(|(name, tensor)| (name.to_owned(), tensor)).to_vec();
             TensorFile { tensors, ..TensorFile::default() }.write(&path).unwrap();

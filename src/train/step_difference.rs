@@ -4,6 +4,9 @@ use crate::compile::Compiled;
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 
+/// A line that compares two steps: what it is called, and what it says of one.
+pub type ComparedFigure = (&'static str, fn(&StepFigures) -> String);
+
 /// What a step has and takes, as far as plans say it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct StepFigures {

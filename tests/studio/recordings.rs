@@ -6,6 +6,7 @@ use egui_kittest::kittest::Queryable as _;
 use stepgraph::exec::GraphKey;
 use stepgraph::studio::commands::{AnswersPage, PredictionsCommand, Selection, Tab, UiCommand};
 use stepgraph::studio::document::presets;
+use stepgraph::train::RunState;
 
 fn perform(robot: &mut Robot, command: UiCommand) {
     robot.choose(command);
@@ -190,8 +191,12 @@ fn a_page_that_was_chosen_for_one_network_is_replaced_in_another() {
     perform(&mut robot, UiCommand::Predictions(PredictionsCommand::Show(AnswersPage::States)));
     perform(&mut robot, UiCommand::NewFromPreset(presets::index("digits-mlp").unwrap()));
     robot.settle();
-    perform(&mut robot, UiCommand::ShowTab(Tab::Train));
-    robot.train_to_the_end(4);
+    robot.write("steps", "5");
+    robot.settle();
+    perform(&mut robot, UiCommand::Train);
+    robot.until("the end of the other run", |app| {
+        app.studio.training.state == Some(RunState::Finished) && app.studio.training.history.curves.loss.raw.len() == 5
+    });
     perform(&mut robot, UiCommand::ShowTab(Tab::Predictions));
     robot.until("the answers", |app| app.studio.predictions.view.is_some());
     robot.window.run_steps(2);

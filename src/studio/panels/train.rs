@@ -115,6 +115,9 @@ fn columns_ui(ui: &mut Ui, numbers: &[Number]) {
     }
 }
 
+/// What the numbers of a run's pace are.
+const ABOUT_PACE: &str = "Over the last second; over the steps' own time where the run was shorter";
+
 fn numbers_ui(ui: &mut Ui, run: &RunView<'_>) {
     let h = run.history;
     let last = |points: &[[f64; 2]]| points.last().map(|p| p[1]);
@@ -153,16 +156,8 @@ fn numbers_ui(ui: &mut Ui, run: &RunView<'_>) {
             &format!("Mean loss over {samples}{rhythm}"),
         ),
         number(accuracy_name, accuracy, &format!("Share that it classifies right of {samples}{rhythm}")),
-        number(
-            "steps/s",
-            rate(run.steps_per_s),
-            "Over the last second; over the steps' own time where the run was shorter",
-        ),
-        number(
-            "samples/s",
-            rate(run.steps_per_s * batch),
-            "Over the last second; over the steps' own time where the run was shorter",
-        ),
+        number("steps/s", rate(run.steps_per_s), ABOUT_PACE),
+        number("samples/s", rate(run.steps_per_s * batch), ABOUT_PACE),
         number("median step", time(run.median_us), "Median host time over the last 4096 steps"),
         number("p99 step", time(run.p99_us), "99th percentile of the host time over the last 4096 steps"),
     ];

@@ -2,7 +2,7 @@
 
 use crate::studio::view_models::format::{counted, exact, micros};
 use crate::tensor::Bytes;
-use crate::train::{OperationsApart, RecordingSeen, RecordingsSeen, StepDifference, StepFigures};
+use crate::train::{ComparedFigure, OperationsApart, RecordingSeen, RecordingsSeen, StepDifference};
 use std::collections::HashMap;
 
 /// The columns of the table behind the key, with what each means.
@@ -153,7 +153,7 @@ pub fn counts_text(seen: &RecordingsSeen) -> String {
 }
 
 /// What is compared of two recordings, with the text for one of them.
-const COMPARED: [(&str, fn(&StepFigures) -> String); 6] = [
+const COMPARED: [ComparedFigure; 6] = [
     ("Operations", |figures| exact(figures.operations as u64)),
     ("Kernels", |figures| exact(figures.kernels as u64)),
     ("Arithmetic", |figures| exact(figures.flops)),
@@ -165,7 +165,7 @@ const COMPARED: [(&str, fn(&StepFigures) -> String); 6] = [
 /// The figures of two recordings: what each line compares, and the text of either.
 #[must_use]
 pub fn compared(difference: &StepDifference) -> Vec<[String; 3]> {
-    let line = |(what, of): (&str, fn(&StepFigures) -> String)| {
+    let line = |(what, of): ComparedFigure| {
         let [a, b] = difference.figures.each_ref().map(of);
         [what.to_owned(), a, b]
     };
@@ -203,6 +203,7 @@ mod tests {
     use super::*;
     use crate::exec::{PoolCounts, RecordingFacts};
     use crate::train::SeenStep;
+    use crate::train::StepFigures;
 
     fn seen(facts: RecordingFacts) -> RecordingSeen {
         RecordingSeen {

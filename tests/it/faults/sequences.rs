@@ -33,8 +33,11 @@ pub fn table() -> Vec<Fault> {
     [attention(), tokens(), recurrences(), branches(), recipes()].into_iter().flatten().collect()
 }
 
+/// Two names, and what is done to an operation.
+type NamedFault = ([&'static str; 2], fn(&Faulty<'_>));
+
 /// The faults of attention, which its derivative may have too: the name of each in both.
-const OF_ATTENTION: [([&str; 2], fn(&Faulty<'_>)); 3] = [
+const OF_ATTENTION: [NamedFault; 3] = [
     (
         [
             "positions attend to what comes after them",
@@ -52,7 +55,7 @@ const OF_ATTENTION: [([&str; 2], fn(&Faulty<'_>)); 3] = [
 ];
 
 fn attention() -> Vec<Fault> {
-    let of = |(names, spoil): ([&'static str; 2], fn(&Faulty<'_>))| {
+    let of = |(names, spoil): NamedFault| {
         let [forward, backward] = names;
         [kernel(forward, SEQUENCES, "attention", spoil), kernel(backward, SEQUENCES, "attention_bwd", spoil)]
     };
