@@ -349,53 +349,76 @@ struct BiasGrad {
 // rows, four bytes at a time where rows allow. Small samples are one tile; thin ones are cut along their long side
 // only, which keeps the short side's rows together in memory. The tile's rows are padded so that columns fall into
 // different banks.
-template <class T, int N, int ROWS, int COLS> struct Transpose {
+//
+// N, ROWS and COLS are the numbers 0 to 2. A general member is compiled for how many elements an access reads and
+// writes, and for whether there are a million elements or more.
+template <class T, i64 N, i64 ROWS, i64 COLS, int RV = COLS % (4 / (int)sizeof(T)) == 0 ? 4 / (int)sizeof(T) : 1,
+    int WV = ROWS % (4 / (int)sizeof(T)) == 0 ? 4 / (int)sizeof(T) : 1, bool LARGE_ = N * ROWS * COLS >= 1 << 20>
+struct Transpose {
     using Slots = slots::transpose;
+    static constexpr bool FIXED = is_fixed(N);
     static constexpr int PHASES = 1, THREADS = 256;
     static constexpr i64 WORK = 0;
-    static constexpr bool LARGE = (i64)N * ROWS * COLS >= 1 << 20;
-    static constexpr int CAPACITY = LARGE ? 4096 : 1024, SIDE = LARGE ? 64 : 32;
-    static constexpr bool WHOLE = (i64)ROWS * COLS <= CAPACITY;
+    static constexpr int CAPACITY = LARGE_ ? 4096 : 1024, SIDE = LARGE_ ? 64 : 32, PAIR = 4 / (int)sizeof(T);
     // The length of a tile along a side of `own`, where the other side is `other`.
     static constexpr int along(int own, int other) {
-        return WHOLE || own <= SIDE ? own : other <= SIDE ? min_i(own, CAPACITY / other / 32 * 32) : SIDE;
+        return (i64)own * other <= CAPACITY || own <= SIDE ? own
+            : other <= SIDE                                ? min_i(own, CAPACITY / other / 32 * 32)
+                                                           : SIDE;
     }
-    static constexpr int TR = along(ROWS, COLS), TC = along(COLS, ROWS);
-    static constexpr int DOWN = ceil_div(ROWS, TR), OVER = ceil_div(COLS, TC);
-    static constexpr int PAIR = 4 / (int)sizeof(T);
-    static constexpr int RV = COLS % PAIR == 0 ? PAIR : 1, WV = ROWS % PAIR == 0 ? PAIR : 1;
-    static constexpr int PITCH = PAIR == 1 ? TC | 1 : (TC + 1) / 2 % 2 == 1 ? (TC + 1) / 2 * 2 : (TC + 1) / 2 * 2 + 2;
-    static constexpr int TILE_READS = TR * (TC / RV), TILE_WRITES = TC * (TR / WV);
-    static constexpr int READS = ceil_div(TILE_READS, THREADS), WRITES = ceil_div(TILE_WRITES, THREADS);
-    static_assert(TC % RV == 0 && TR % WV == 0, "tiles are cut at vectors");
-    static constexpr int blocks(int) { return N * DOWN * OVER; }
-    static constexpr int smem(int) { return TR * PITCH * (int)sizeof(T); }
+    static constexpr int pitch_of(int tc) {
+        return PAIR == 1 ? tc | 1 : (tc + 1) / 2 % 2 == 1 ? (tc + 1) / 2 * 2 : (tc + 1) / 2 * 2 + 2;
+    }
+    static constexpr int blocks_of(i64 n, int rows, int cols) {
+        return (int)n * ceil_div(rows, along(rows, cols)) * ceil_div(cols, along(cols, rows));
+    }
+    static constexpr int TR = along((int)ROWS, (int)COLS), TC = along((int)COLS, (int)ROWS);
+    // What a thread has at most of a tile.
+    static constexpr int READS = ceil_div(FIXED ? TR * (TC / RV) : CAPACITY / RV, THREADS),
+                         WRITES = ceil_div(FIXED ? TC * (TR / WV) : CAPACITY / WV, THREADS);
+    static_assert(!FIXED || (TC % RV == 0 && TR % WV == 0), "tiles are cut at vectors");
+    static constexpr int blocks(int) { return blocks_of(N, (int)ROWS, (int)COLS); }
+    DEV int blocks_for(const Args& a, int) {
+        const Number<N, 0> n(a);
+        const Number<ROWS, 1> rows(a);
+        const Number<COLS, 2> cols(a);
+        return blocks_of(n, (int)rows, (int)cols);
+    }
+    // Padding makes rows twice as long at most.
+    static constexpr int smem(int) {
+        return (FIXED ? TR * pitch_of(TC) : 2 * CAPACITY) * (int)sizeof(T);
+    }
     template <int PHASE> static __device__ void run(const Args& a, int block, char* smem) {
+        const Number<ROWS, 1> given_rows(a);
+        const Number<COLS, 2> given_cols(a);
+        const int rows = (int)given_rows, cols = (int)given_cols, tr = along(rows, cols), tc = along(cols, rows);
+        const int down = ceil_div(rows, tr), over = ceil_div(cols, tc), pitch = pitch_of(tc);
+        const int tile_reads = tr * (tc / RV), tile_writes = tc * (tr / WV);
         T* tile = (T*)smem;
-        const int col0 = block % OVER * TC, row0 = block / OVER % DOWN * TR;
-        const i64 sample = (i64)(block / (OVER * DOWN)) * ROWS * COLS;
+        const int col0 = block % over * tc, row0 = block / over % down * tr;
+        const i64 sample = (i64)(block / (over * down)) * rows * cols;
         const T* x = a.at<T>(Slots::X) + sample;
         T* y = a.at<T>(Slots::Y) + sample;
         Vec<T, RV> in[READS];
 #pragma unroll
         for (int i = 0; i < READS; ++i) {
-            const int at = i * THREADS + threadIdx.x, row = row0 + at / (TC / RV), col = col0 + at % (TC / RV) * RV;
-            if (at < TILE_READS && row < ROWS && col < COLS) in[i] = load<T, RV>(x + (i64)row * COLS + col);
+            const int at = i * THREADS + threadIdx.x, row = row0 + at / (tc / RV), col = col0 + at % (tc / RV) * RV;
+            if (at < tile_reads && row < rows && col < cols) in[i] = load<T, RV>(x + (i64)row * cols + col);
         }
 #pragma unroll
         for (int i = 0; i < READS; ++i) {
             const int at = i * THREADS + threadIdx.x;
-            if (at < TILE_READS) store(tile + at / (TC / RV) * PITCH + at % (TC / RV) * RV, in[i]);
+            if (at < tile_reads) store(tile + at / (tc / RV) * pitch + at % (tc / RV) * RV, in[i]);
         }
         __syncthreads();
 #pragma unroll
         for (int i = 0; i < WRITES; ++i) {
-            const int at = i * THREADS + threadIdx.x, c = at / (TR / WV), r = at % (TR / WV) * WV;
-            if (at < TILE_WRITES && row0 + r < ROWS && col0 + c < COLS) {
+            const int at = i * THREADS + threadIdx.x, c = at / (tr / WV), r = at % (tr / WV) * WV;
+            if (at < tile_writes && row0 + r < rows && col0 + c < cols) {
                 Vec<T, WV> out;
 #pragma unroll
-                for (int j = 0; j < WV; ++j) out.v[j] = tile[(r + j) * PITCH + c];
-                store(y + (i64)(col0 + c) * ROWS + row0 + r, out);
+                for (int j = 0; j < WV; ++j) out.v[j] = tile[(r + j) * pitch + c];
+                store(y + (i64)(col0 + c) * rows + row0 + r, out);
             }
         }
     }
@@ -557,7 +580,8 @@ struct StepInc {
 };
 
 // corr [2] = 1 / (1 - beta1^t), 1 / sqrt(1 - beta2^t), with t the step of the counter less the steps that changed
-// nothing, where `skipped` (slot 2, float) is bound; BETA1 and BETA2 are the bits of doubles. One thread works on each,
+// nothing, where `skipped` (slot 2, float) is bound; BETA1 and BETA2 are the bits of doubles and the
+// numbers 0 and 1. One thread works on each,
 // in double precision; the block's size as for StepInc. The power is taken by squaring, which is a fraction of the
 // library function's latency; its error of about t units of the last place vanishes beside the one rounding to float,
 // because the power itself is gone before t is large.
@@ -566,10 +590,13 @@ template <u64 BETA1, u64 BETA2> struct BiasCorr {
     static constexpr int PHASES = 1, THREADS = 256;
     static constexpr i64 WORK = 0;
     static constexpr int blocks(int) { return 1; }
+    DEV int blocks_for(const Args&, int) { return 1; }
     static constexpr int smem(int) { return 0; }
     template <int PHASE> static __device__ void run(const Args& a, int, char*) {
         if (threadIdx.x >= 2) return;
-        double square = __longlong_as_double((i64)(threadIdx.x == 0 ? BETA1 : BETA2)), power = 1.0;
+        const Number<(i64)BETA1, 0> beta1(a);
+        const Number<(i64)BETA2, 1> beta2(a);
+        double square = __longlong_as_double(threadIdx.x == 0 ? (i64)beta1 : (i64)beta2), power = 1.0;
         const u64 skipped = a.has(Slots::SKIPPED) ? (u64)a.at<float>(Slots::SKIPPED)[0] : 0;
         for (u64 t = (u64)a.at<i64>(Slots::COUNTER)[1] - skipped; t != 0; t >>= 1) {
             if (t & 1) power *= square;

@@ -459,26 +459,33 @@ DEV float warp_max(float v) {
 // threads hold b in registers, each the rows of b of some features, and give their share of the scores, which are
 // summed in a fixed order. Scores and their gradient stay float in between. Overwrites; deterministic. Moves a and dx
 // once and b once a block; b is fetched early where it is old.
-template <class T, int ROWS, int FEATURES, int CLASSES, u64 SMOOTHING, int ACT_GRAD, bool SAVED_IS_INPUT, u32 KEPT,
-    int EACH_ROWS, int THREADS_>
+//
+// ROWS and FEATURES are the numbers 0 and 1, and KEPT number 2 where it is the bits of ANY. A general member is
+// compiled for EACH, the features of a thread.
+template <class T, i64 ROWS, i64 FEATURES, int CLASSES, u64 SMOOTHING, int ACT_GRAD, bool SAVED_IS_INPUT, u32 KEPT,
+    int EACH_ROWS, int THREADS_, int EACH = ceil_div(FEATURES, THREADS_)>
 struct DenseCe {
     using Slots = slots::dense_ce;
     static constexpr int PHASES = 1, THREADS = THREADS_, WARPS = THREADS / 32, P = head::power_above(CLASSES);
     static constexpr bool BEGINS = true;
-    static constexpr int EACH = ceil_div(FEATURES, THREADS), V = min_i(vec_width<T>(CLASSES), 4);
+    static constexpr int V = min_i(vec_width<T>(CLASSES), 4);
     static constexpr i64 WORK = 0;
+    static constexpr bool FIXED = is_fixed(ROWS);
     static_assert(CLASSES <= 32, "a warp holds the scores of a row");
     static constexpr int blocks(int) { return ceil_div(ROWS, EACH_ROWS); }
+    DEV int blocks_for(const Args& a, int) { return ceil_div(Number<ROWS, 0>(a), EACH_ROWS); }
     // The warps' shares of the scores.
     static constexpr int smem(int) { return 4 * EACH_ROWS * P * WARPS; }
     using Target = LossTarget<CLASSES, SMOOTHING>;
 
     template <int PHASE> static __device__ void run(const Args& a, int block, char* smem) {
         const Target target(a);
+        const int rows = (int)Number<ROWS, 0>(a), features = (int)Number<FEATURES, 1>(a);
+        const u32 kept = (u32)Number<(KEPT == (u32)ANY ? ANY : (i64)KEPT), 2>(a);
         float* const shares = (float*)smem;
         const int lane = threadIdx.x % 32, warp = threadIdx.x / 32, row0 = block * EACH_ROWS;
         const auto feature = [](int e) { return (int)threadIdx.x + e * THREADS; };
-        const auto inside = [&](int e) { return FEATURES % THREADS == 0 || feature(e) < FEATURES; };
+        const auto inside = [&](int e) { return (FIXED && FEATURES % THREADS == 0) || feature(e) < features; };
         float w[EACH][CLASSES];
         const auto read_weight = [&] {
 #pragma unroll
@@ -499,8 +506,8 @@ struct DenseCe {
         for (int r = 0; r < EACH_ROWS; ++r)
 #pragma unroll
             for (int e = 0; e < EACH; ++e) {
-                const bool valid = inside(e) && (ROWS % EACH_ROWS == 0 || row0 + r < ROWS);
-                const i64 at = (i64)(row0 + r) * FEATURES + feature(e);
+                const bool valid = inside(e) && ((FIXED && ROWS % EACH_ROWS == 0) || row0 + r < rows);
+                const i64 at = (i64)(row0 + r) * features + feature(e);
                 x[r][e] = valid ? to_float(a.at<T>(Slots::A)[at]) : 0.0f;
                 saved[r][e] = x[r][e];
                 if constexpr (ACT_GRAD != NONE && !SAVED_IS_INPUT)
@@ -510,10 +517,10 @@ struct DenseCe {
         // are fewer than 32.
         int label[EACH_ROWS];
 #pragma unroll
-        for (int r = 0; r < EACH_ROWS; ++r) label[r] = row0 + r < ROWS ? a.at<int>(Slots::LABELS)[row0 + r] : 0;
+        for (int r = 0; r < EACH_ROWS; ++r) label[r] = row0 + r < rows ? a.at<int>(Slots::LABELS)[row0 + r] : 0;
         const int own_class = lane % P;
         const float bias = a.has(Slots::BIAS) && own_class < CLASSES ? a.at<float>(Slots::BIAS)[own_class] : 0.0f;
-        const float scale = (a.has(Slots::SCALE) ? *a.at<float>(Slots::SCALE) : 1.0f) / ROWS;
+        const float scale = (a.has(Slots::SCALE) ? *a.at<float>(Slots::SCALE) : 1.0f) / (float)rows;
         if (!early) read_weight();
 #pragma unroll
         for (int r = 0; r < EACH_ROWS; ++r) {
@@ -544,16 +551,16 @@ struct DenseCe {
             for (int c = 0; c < CLASSES; ++c) grads[c] = __shfl_sync(0xffffffffu, grad, c);
 #pragma unroll
             for (int e = 0; e < EACH; ++e) {
-                if (!inside(e) || (ROWS % EACH_ROWS != 0 && row >= ROWS)) continue;
+                if (!inside(e) || ((!FIXED || ROWS % EACH_ROWS != 0) && row >= rows)) continue;
                 float dx = 0.0f;
 #pragma unroll
                 for (int c = 0; c < CLASSES; ++c) dx = fmaf(grads[c], w[e][c], dx);
-                if constexpr (KEPT != 0x3f800000u) dx *= __uint_as_float(KEPT);
+                if constexpr (KEPT != 0x3f800000u) dx *= __uint_as_float(kept);
                 if constexpr (ACT_GRAD != NONE) dx *= activate_grad<ACT_GRAD, T>(saved[r][e]);
-                a.at<T>(Slots::DX)[(i64)row * FEATURES + feature(e)] = narrow<T>(dx);
+                a.at<T>(Slots::DX)[(i64)row * features + feature(e)] = narrow<T>(dx);
             }
             // What is left is one warp's work.
-            if (warp != r % WARPS || row >= ROWS) continue;
+            if (warp != r % WARPS || row >= rows) continue;
             const bool names = target.names_class(label[r]);
             const float own = names ? __shfl_sync(0xffffffffu, score, names ? label[r] : 0) : loss_nan();
             const bool wrong = own_class < CLASSES && !(own_class < label[r] ? score < own : score <= own);
@@ -753,11 +760,11 @@ template <int FUNC, u64 DELTA> struct PointTerm {
 
 // Adds this thread's shares of the values and of right answers to `sums`; writes `dy = factor f'(y, target)` where `dy`
 // is not null.
-template <class Term, class T, i64 LEN, int THREADS, int BLOCKS>
-DEV void point_terms(const T* y, const T* target, T* dy, float factor, int block, float (&sums)[2]) {
-    constexpr int FLIGHT = error_flight<T>(LEN, (i64)THREADS * BLOCKS);
-    constexpr bool TAIL = LEN % (16 / (int)sizeof(T)) != 0;
-    loss_pairs<T, THREADS, FLIGHT, TAIL>(LEN, BLOCKS, y, target, dy, block, [&](float have, float want) {
+template <class Term, class T, int THREADS, int FLIGHT, i64 LEN, class Blocks>
+DEV void point_terms(const Number<LEN, 0> len, const Blocks count, const T* y, const T* target, T* dy, float factor,
+    int block, float (&sums)[2]) {
+    constexpr bool TAIL = !is_fixed(LEN) || LEN % (16 / (int)sizeof(T)) != 0;
+    loss_pairs<T, THREADS, FLIGHT, TAIL>(len, count, y, target, dy, block, [&](float have, float want) {
         sums[0] += Term::value(have, want);
         sums[1] += Term::right(have, want);
         return factor * Term::slope(have, want);
@@ -766,42 +773,55 @@ DEV void point_terms(const T* y, const T* target, T* dy, float factor, int block
 
 // Slots: 0 y [len] T, 1 target [len] T, 2 loss [1] float, 3 work.
 // The mean of the function; as `Mse`.
-template <int FUNC, u64 DELTA, class T, i64 LEN, int THREADS_, int BLOCKS> struct PointLoss {
+template <int FUNC, u64 DELTA, class T, i64 LEN, int THREADS_, i64 BLOCKS,
+    int FLIGHT = error_flight<T>(LEN, THREADS_ * BLOCKS)>
+struct PointLoss {
     using Slots = slots::point_loss;
-    static constexpr int PHASES = BLOCKS > 1 ? 2 : 1, THREADS = THREADS_;
+    using Blocks = LossBlocks<BLOCKS, 1>;
+    static constexpr int PHASES = BLOCKS == 1 ? 1 : 2, THREADS = THREADS_;
     static constexpr int blocks(int phase) { return phase == 0 ? BLOCKS : 1; }
+    DEV int blocks_for(const Args& a, int phase) { return phase == 0 ? (int)Blocks(a) : 1; }
     static constexpr int smem(int) { return loss_smem<1>(); }
     static constexpr i64 WORK = BLOCKS > 1 ? 4ll * BLOCKS : 0;
     template <int PHASE> static __device__ void run(const Args& a, int block, char* smem) {
+        const Number<LEN, 0> len(a);
+        const Blocks count(a);
+        const int blocks = (int)count;
         float sum[1] = {0.0f};
         if constexpr (PHASE == 0) {
             float sums[2] = {0.0f, 0.0f};
-            point_terms<PointTerm<FUNC, DELTA>, T, LEN, THREADS, BLOCKS>(
+            point_terms<PointTerm<FUNC, DELTA>, T, THREADS, FLIGHT>(len, count,
                 a.at<T>(Slots::Y), a.at<T>(Slots::TARGET), (T*)nullptr, 0.0f, block, sums);
             sum[0] = sums[0];
         } else {
 #pragma unroll 4
-            for (int i = threadIdx.x; i < BLOCKS; i += THREADS) sum[0] += a.at<float>(Slots::WORK)[i];
+            for (int i = threadIdx.x; i < blocks; i += THREADS) sum[0] += a.at<float>(Slots::WORK)[i];
         }
         loss_block_sum<1, THREADS>(sum, (float*)smem);
         if (threadIdx.x != 0) return;
         if constexpr (PHASE + 1 < PHASES) a.at<float>(Slots::WORK)[block] = sum[0];
-        else *a.at<float>(Slots::LOSS) = sum[0] / LEN;
+        else *a.at<float>(Slots::LOSS) = sum[0] / (float)(i64)len;
     }
 };
 
 // Slots: 0 y [len] T, 1 target [len] T, 2 dy [len] T, 3 scale [1] float; dy may share the memory of y.
 // `dy = f'(y, target) / len scale`; as `MseGrad`.
-template <int FUNC, u64 DELTA, class T, i64 LEN, int THREADS_, int BLOCKS> struct PointLossGrad {
+template <int FUNC, u64 DELTA, class T, i64 LEN, int THREADS_, i64 BLOCKS,
+    int FLIGHT = error_flight<T>(LEN, THREADS_ * BLOCKS)>
+struct PointLossGrad {
     using Slots = slots::point_loss_grad;
+    using Blocks = LossBlocks<BLOCKS, 1>;
     static constexpr int PHASES = 1, THREADS = THREADS_;
     static constexpr int blocks(int) { return BLOCKS; }
+    DEV int blocks_for(const Args& a, int) { return (int)Blocks(a); }
     static constexpr int smem(int) { return 0; }
     static constexpr i64 WORK = 0;
     template <int PHASE> static __device__ void run(const Args& a, int block, char*) {
-        const float factor = (float)(1.0 / LEN) * (a.has(Slots::SCALE) ? *a.at<float>(Slots::SCALE) : 1.0f);
+        const Number<LEN, 0> len(a);
+        const Blocks count(a);
+        const float factor = (float)(1.0 / len) * (a.has(Slots::SCALE) ? *a.at<float>(Slots::SCALE) : 1.0f);
         float sums[2] = {0.0f, 0.0f};
-        point_terms<PointTerm<FUNC, DELTA>, T, LEN, THREADS, BLOCKS>(
+        point_terms<PointTerm<FUNC, DELTA>, T, THREADS, FLIGHT>(len, count,
             a.at<T>(Slots::Y), a.at<T>(Slots::TARGET), a.at<T>(Slots::DY), factor, block, sums);
     }
 };
@@ -809,21 +829,26 @@ template <int FUNC, u64 DELTA, class T, i64 LEN, int THREADS_, int BLOCKS> struc
 // Slots: 0 y [len] T, 1 target [len] T, 2 dy [len] T or unbound, 3 loss [1] float, 4 accuracy [1] float, 5 work, 6
 // scale [1] float, 7 ticket u32; dy may share the memory of y. All of the above and `BinaryAccuracy` in one launch; as
 // `MseFused`, with two floats of work for each block.
-template <int FUNC, u64 DELTA, class T, i64 LEN, int THREADS_, int BLOCKS> struct PointLossFused {
+template <int FUNC, u64 DELTA, class T, i64 LEN, int THREADS_, i64 BLOCKS,
+    int FLIGHT = error_flight<T>(LEN, THREADS_ * BLOCKS)>
+struct PointLossFused {
     using Slots = slots::point_loss_fused;
+    using Blocks = LossBlocks<BLOCKS, 1>;
     static constexpr int PHASES = 1, THREADS = THREADS_;
     static constexpr int blocks(int) { return BLOCKS; }
+    DEV int blocks_for(const Args& a, int) { return (int)Blocks(a); }
     static constexpr int smem(int) { return loss_smem<2>(); }
     static constexpr i64 WORK = BLOCKS > 1 ? 8ll * BLOCKS : 0;
     template <int PHASE> static __device__ void run(const Args& a, int block, char* smem) {
-        const float factor = (float)(1.0 / LEN) * (a.has(Slots::SCALE) ? *a.at<float>(Slots::SCALE) : 1.0f);
+        const Number<LEN, 0> len(a);
+        const Blocks count(a);
+        const float factor = (float)(1.0 / len) * (a.has(Slots::SCALE) ? *a.at<float>(Slots::SCALE) : 1.0f);
         float sums[2] = {0.0f, 0.0f};
-        point_terms<PointTerm<FUNC, DELTA>, T, LEN, THREADS, BLOCKS>(
+        point_terms<PointTerm<FUNC, DELTA>, T, THREADS, FLIGHT>(len, count,
             a.at<T>(Slots::Y), a.at<T>(Slots::TARGET), a.at<T>(Slots::DY), factor, block, sums);
-        const LossBlocks<BLOCKS, 1> count(a);
         if (loss_total<2, THREADS>(sums, count, a.at<float>(Slots::WORK), a.at<u32>(Slots::TICKET), block, smem)) {
-            if (a.has(Slots::LOSS)) *a.at<float>(Slots::LOSS) = sums[0] / LEN;
-            if (a.has(Slots::ACCURACY)) *a.at<float>(Slots::ACCURACY) = sums[1] / LEN;
+            if (a.has(Slots::LOSS)) *a.at<float>(Slots::LOSS) = sums[0] / (float)(i64)len;
+            if (a.has(Slots::ACCURACY)) *a.at<float>(Slots::ACCURACY) = sums[1] / (float)(i64)len;
         }
     }
 };
@@ -834,15 +859,17 @@ template <class T, i64 LEN, int THREADS_> struct BinaryAccuracy {
     using Slots = slots::binary_accuracy;
     static constexpr int PHASES = 1, THREADS = THREADS_;
     static constexpr int blocks(int) { return 1; }
+    DEV int blocks_for(const Args&, int) { return 1; }
     static constexpr int smem(int) { return loss_smem<2>(); }
     static constexpr i64 WORK = 0;
     template <int PHASE> static __device__ void run(const Args& a, int block, char* smem) {
+        const Number<LEN, 0> len(a);
         float sums[2] = {0.0f, 0.0f};
-        for (i64 i = threadIdx.x; i < LEN; i += THREADS)
+        for (i64 i = threadIdx.x; i < len; i += THREADS)
             sums[1] +=
                 PointTerm<BINARY_CE, 0>::right(to_float(a.at<T>(Slots::Y)[i]), to_float(a.at<T>(Slots::TARGET)[i]));
         loss_block_sum<2, THREADS>(sums, (float*)smem);
-        if (threadIdx.x == 0) *a.at<float>(Slots::ACCURACY) = sums[1] / LEN;
+        if (threadIdx.x == 0) *a.at<float>(Slots::ACCURACY) = sums[1] / (float)(i64)len;
     }
 };
 

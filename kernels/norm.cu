@@ -101,9 +101,6 @@ template <int V> DEV void floats(const Args& a, int slot, int at, float otherwis
     if (slot >= 0 && a.has(slot)) fetch<float, V>(a.at<float>(slot) + at).widen(out);
 }
 
-// A constant of the operation from the bits of its f64.
-DEV double real(u64 bits) { return __longlong_as_double((i64)bits); }
-
 // What V channels of a gradient are added to: their values where ACCUMULATE, else zeros. Read early, so that nothing
 // waits for it later.
 template <bool ACCUMULATE, int V> DEV void previous(const Args& a, int slot, int at, float (&out)[V]) {
@@ -209,37 +206,56 @@ DEV void walk(Item (&now)[U], int j, int count, Get get, Use use) {
 // How [ROWS, C] is shared among blocks: TX groups of V neighbouring channels wide and CHUNK rows high, TY rows at a
 // time. Neighbouring blocks work on neighbouring memory. Idle threads of the last tile look at the last group and
 // write nothing.
-template <int ROWS, int C, int V, int THREADS, int TX, int CHUNK> struct Tiles {
-    static constexpr int GROUPS = C / V, TY = THREADS / TX, WIDE = TX * V, ACROSS = ceil_div(GROUPS, TX),
-                         CHUNKS = ceil_div(ROWS, CHUNK);
-    static_assert(C % V == 0 && THREADS % TX == 0 && WIDE <= THREADS, "a tile has a thread for each of its channels");
+//
+// ROWS, C and CHUNK are the numbers 0, 1 and CHUNK_AT.
+template <i64 ROWS, i64 C, int V, int THREADS, int TX, i64 CHUNK, int CHUNK_AT = 2> struct Tiles {
+    static constexpr bool FIXED = is_fixed(ROWS);
+    static constexpr int TY = THREADS / TX, WIDE = TX * V;
+    static_assert((!FIXED || C % V == 0) && THREADS % TX == 0 && WIDE <= THREADS,
+        "a tile has a thread for each of its channels");
+    static __host__ __device__ constexpr int across_of(i64 c) { return ceil_div(c / V, TX); }
+    static constexpr int ACROSS = across_of(C), CHUNKS = ceil_div(ROWS, CHUNK);
+    int rows, cols, height, across, chunks;
     int tile, chunk, tx, ty, channel, count;
     size_t first;  // The first element of this thread's channels in the chunk.
     bool valid;
-    DEV Tiles of(int block) {
+    DEV int across_for(const Args& a) { return across_of(Number<C, 1>(a)); }
+    DEV int chunks_for(const Args& a) { return ceil_div(Number<ROWS, 0>(a), Number<CHUNK, CHUNK_AT>(a)); }
+    DEV Tiles of(const Args& a, int block) {
         Tiles t;
-        t.tile = block % ACROSS;
-        t.chunk = block / ACROSS;
+        t.rows = (int)Number<ROWS, 0>(a);
+        t.cols = (int)Number<C, 1>(a);
+        t.height = (int)Number<CHUNK, CHUNK_AT>(a);
+        t.across = across_for(a);
+        t.chunks = chunks_for(a);
+        const int groups = t.cols / V;
+        t.tile = block % t.across;
+        t.chunk = block / t.across;
         t.tx = threadIdx.x % TX;
         t.ty = threadIdx.x / TX;
         const int group = t.tile * TX + t.tx;
-        t.valid = GROUPS % TX == 0 || group < GROUPS;
-        t.channel = min_i(group, GROUPS - 1) * V;
-        t.count = rows_of(t.chunk);
-        t.first = (size_t)t.chunk * CHUNK * C + t.channel;
+        t.valid = (FIXED && C / V % TX == 0) || group < groups;
+        t.channel = min_i(group, groups - 1) * V;
+        t.count = t.rows_of(t.chunk);
+        t.first = (size_t)t.chunk * t.height * t.cols + t.channel;
         return t;
     }
-    static __host__ __device__ constexpr int rows_of(int chunk) {
-        return ROWS % CHUNK == 0 ? CHUNK : min_i(CHUNK, ROWS - chunk * CHUNK);
+    __device__ __forceinline__ int rows_of(int chunk) const {
+        return FIXED && ROWS % CHUNK == 0 ? height : min_i(height, rows - chunk * height);
     }
-    // Whether every chunk is made of full batches of U rows a thread.
+    // Whether every chunk is made of full batches of U rows a thread, as far as the compiler knows.
     template <int U> static __host__ __device__ constexpr bool even() {
-        return ROWS % CHUNK == 0 && CHUNK % (U * TY) == 0;
+        return FIXED && ROWS % CHUNK == 0 && CHUNK % (U * TY) == 0;
     }
 };
 
-// The running statistics of V channels before and after a batch.
-template <int ROWS, u64 MOMENTUM, int V> struct Statistics {
+// A constant of the operation from the bits of its f64, or from number INDEX.
+template <u64 BITS, int INDEX> DEV double real_number(const Args& a) {
+    return __longlong_as_double(Number<(i64)BITS, INDEX>(a));
+}
+
+// The running statistics of V channels before and after a batch; MOMENTUM is number 4.
+template <u64 MOMENTUM, int V> struct Statistics {
     using Slots = slots::batch_norm;
     float mean_before[V], var_before[V];
     // Read early, so that nothing waits for them later.
@@ -249,9 +265,10 @@ template <int ROWS, u64 MOMENTUM, int V> struct Statistics {
     }
     // Writes what is wanted.
     __device__ __forceinline__ void put(
-        const Args& a, int channel, const float (&mean)[V], const float (&var)[V], const float (&rstd)[V]) const {
-        const float keep = (float)(1.0 - real(MOMENTUM)), take = (float)real(MOMENTUM),
-                    unbiased = (float)(ROWS / (ROWS - 1.0));
+        const Args& a, int rows, int channel, const float (&mean)[V], const float (&var)[V],
+        const float (&rstd)[V]) const {
+        const double momentum = real_number<MOMENTUM, 4>(a);
+        const float keep = (float)(1.0 - momentum), take = (float)momentum, unbiased = (float)(rows / (rows - 1.0));
         float next[V];
         if (a.has(Slots::MEAN)) norms::put<float, V>(a.at<float>(Slots::MEAN) + channel, mean);
         if (a.has(Slots::RSTD)) norms::put<float, V>(a.at<float>(Slots::RSTD) + channel, rstd);
@@ -275,27 +292,35 @@ template <int ROWS, u64 MOMENTUM, int V> struct Statistics {
 // thread (tx, ty) the rows ty, ty + TY, ... of ROWS. Mean and variance take two passes over the registers. Overwrites;
 // the order of all sums is fixed. Reads x once, writes y once. Rows of C elements are moved in groups of V, which has
 // to divide C.
-template <class T, int ROWS, int C, int V, int TX, int THREADS_, u64 EPS, u64 MOMENTUM, int ACT> struct BatchNormSmall {
+//
+// EPS is number 3. A general member is compiled for the rows of a thread, R, rounded up to a power of two.
+template <class T, i64 ROWS, i64 C, int V, int TX, int THREADS_, u64 EPS, u64 MOMENTUM, int ACT,
+    int R = ceil_div(ROWS, THREADS_ / TX)>
+struct BatchNormSmall {
     using Slots = slots::batch_norm;
     static constexpr int PHASES = 1, THREADS = THREADS_;
-    using Tile = norms::Tiles<ROWS, C, V, THREADS, TX, ROWS>;
-    static constexpr int TY = Tile::TY, R = ceil_div(ROWS, TY);
+    using Tile = norms::Tiles<ROWS, C, V, THREADS, TX, ROWS, 0>;
+    static constexpr int TY = Tile::TY;
+    static constexpr bool EVEN = is_fixed(ROWS) && ROWS % TY == 0;
     static constexpr long long WORK = 0;
     static constexpr int blocks(int) { return Tile::ACROSS; }
+    DEV int blocks_for(const Args& a, int) { return Tile::across_for(a); }
     static constexpr int smem(int) { return norms::column_floats(THREADS, TX, V) * 4; }
 
     template <int PHASE> static __device__ void run(const Args& a, int block, char* smem) {
         float* scratch = (float*)smem;
-        const Tile t = Tile::of(block);
+        const Tile t = Tile::of(a, block);
+        const int rows = t.rows;
+        const size_t cols = t.cols;
         const T* x = a.at<T>(Slots::X) + t.channel;
         norms::Raw<T, V> raw[R];
 #pragma unroll
-        for (int r = 0; r < R; ++r) raw[r] = norms::fetch<T, V>(x + (size_t)min_i(t.ty + r * TY, ROWS - 1) * C);
+        for (int r = 0; r < R; ++r) raw[r] = norms::fetch<T, V>(x + (size_t)min_i(t.ty + r * TY, rows - 1) * cols);
         float shift[V], gamma[V], beta[V], d[R][V], sum[V], square[V];
         norms::fetch<T, V>(x).widen(shift);
         norms::floats(a, Slots::GAMMA, t.channel, 1.0f, gamma);
         norms::floats(a, Slots::BETA, t.channel, 0.0f, beta);
-        norms::Statistics<ROWS, MOMENTUM, V> statistics;
+        norms::Statistics<MOMENTUM, V> statistics;
         if (t.ty == 0) statistics.get(a, t.channel);
 #pragma unroll
         for (int i = 0; i < V; ++i) sum[i] = square[i] = 0.0f;
@@ -305,45 +330,45 @@ template <class T, int ROWS, int C, int V, int TX, int THREADS_, u64 EPS, u64 MO
 #pragma unroll
             for (int i = 0; i < V; ++i) {
                 d[r][i] -= shift[i];
-                if (ROWS % TY == 0 || t.ty + r * TY < ROWS) sum[i] += d[r][i];
+                if (EVEN || t.ty + r * TY < rows) sum[i] += d[r][i];
             }
         }
         norms::column_sum<THREADS, TX>(sum, scratch);
 #pragma unroll
-        for (int i = 0; i < V; ++i) sum[i] *= 1.0f / ROWS;
+        for (int i = 0; i < V; ++i) sum[i] *= 1.0f / (float)rows;
 #pragma unroll
         for (int r = 0; r < R; ++r)
 #pragma unroll
             for (int i = 0; i < V; ++i) {
                 d[r][i] -= sum[i];
-                if (ROWS % TY == 0 || t.ty + r * TY < ROWS) square[i] += d[r][i] * d[r][i];
+                if (EVEN || t.ty + r * TY < rows) square[i] += d[r][i] * d[r][i];
             }
         norms::column_sum<THREADS, TX>(square, scratch);
         float rstd[V];
 #pragma unroll
         for (int i = 0; i < V; ++i) {
             shift[i] += sum[i];
-            square[i] *= 1.0f / ROWS;
-            rstd[i] = rsqrtf(square[i] + (float)norms::real(EPS));
+            square[i] *= 1.0f / (float)rows;
+            rstd[i] = rsqrtf(square[i] + (float)norms::real_number<EPS, 3>(a));
             gamma[i] *= rstd[i];
         }
-        if (t.ty == 0 && t.valid) statistics.put(a, t.channel, shift, square, rstd);
+        if (t.ty == 0 && t.valid) statistics.put(a, rows, t.channel, shift, square, rstd);
         T* y = a.at<T>(Slots::Y) + t.channel;
 #pragma unroll
         for (int r = 0; r < R; ++r) {
             const int row = t.ty + r * TY;
 #pragma unroll
             for (int i = 0; i < V; ++i) d[r][i] = d[r][i] * gamma[i] + beta[i];
-            if (t.valid && row < ROWS) {
+            if (t.valid && row < rows) {
                 if (a.has(Slots::RESIDUAL)) {
                     float beside[V];
-                    norms::fetch<T, V>(a.at<T>(Slots::RESIDUAL) + t.channel + (size_t)row * C).widen(beside);
+                    norms::fetch<T, V>(a.at<T>(Slots::RESIDUAL) + t.channel + (size_t)row * cols).widen(beside);
 #pragma unroll
                     for (int i = 0; i < V; ++i) d[r][i] += beside[i];
                 }
 #pragma unroll
                 for (int i = 0; i < V; ++i) d[r][i] = activate<ACT, T>(d[r][i]);
-                norms::put<T, V>(y + (size_t)row * C, d[r]);
+                norms::put<T, V>(y + (size_t)row * cols, d[r]);
             }
         }
     }
@@ -357,15 +382,21 @@ template <class T, int ROWS, int C, int V, int TX, int THREADS_, u64 EPS, u64 MO
 // same fixed order, the first one writes the statistics, and all normalise their rows, last row first, because the last
 // ones read are the likeliest to be still in the second-level cache. Overwrites; deterministic. Reads x twice, writes y
 // once; rows move in groups of V = vec_width(C) elements.
-template <class T, int ROWS, int C, int TX, int CHUNK, int THREADS_, u64 EPS, u64 MOMENTUM, int ACT> struct BatchNorm {
+//
+// EPS is number 3. A general member is compiled for V, and for the chunks that a thread merges, rounded up to a power
+// of two.
+template <class T, i64 ROWS, i64 C, int TX, i64 CHUNK, int THREADS_, u64 EPS, u64 MOMENTUM, int ACT,
+    int V = vec_width<T>(C), int MERGES = ceil_div(ceil_div(ROWS, CHUNK), THREADS_ / (TX * V))>
+struct BatchNorm {
     using Slots = slots::batch_norm;
-    static constexpr int PHASES = 2, THREADS = THREADS_, V = vec_width<T>(C);
+    static constexpr int PHASES = 2, THREADS = THREADS_;
     using Tile = norms::Tiles<ROWS, C, V, THREADS, TX, CHUNK>;
-    static constexpr int TY = Tile::TY, U = norms::batch(4, CHUNK / TY), WIDE = Tile::WIDE, PARTS = THREADS / WIDE,
-                         MERGES = ceil_div(Tile::CHUNKS, PARTS);
+    static constexpr int TY = Tile::TY, U = Tile::FIXED ? norms::batch(4, (int)(CHUNK / TY)) : 4, WIDE = Tile::WIDE,
+                         PARTS = THREADS / WIDE;
     static constexpr int SCRATCH = max_i(norms::column_floats(THREADS, TX, V), norms::column_floats(THREADS, WIDE, 1));
     static constexpr long long WORK = (long long)Tile::CHUNKS * C * 8;
     static constexpr int blocks(int) { return Tile::ACROSS * Tile::CHUNKS; }
+    DEV int blocks_for(const Args& a, int) { return Tile::across_for(a) * Tile::chunks_for(a); }
     static constexpr int smem(int) { return (SCRATCH + 2 * WIDE) * 4; }
     using Item = norms::Raw<T, V>;
 
@@ -375,9 +406,10 @@ template <class T, int ROWS, int C, int TX, int CHUNK, int THREADS_, u64 EPS, u6
     }
 
     DEV void moments(const Args& a, int block, float* scratch) {
-        const Tile t = Tile::of(block);
+        const Tile t = Tile::of(a, block);
+        const int cols = t.cols;
         const T* x = a.at<T>(Slots::X) + t.first;
-        const auto get = [&](int j) { return norms::fetch<T, V>(x + (size_t)j * C); };
+        const auto get = [&](int j) { return norms::fetch<T, V>(x + (size_t)j * cols); };
         Item now[U];
         norms::get_batch<U, TY, Tile::template even<U>()>(now, t.ty, t.count, get);
         float origin[V], shift[V], sum[V], square[V], mean[V], v[V];
@@ -412,19 +444,20 @@ template <class T, int ROWS, int C, int TX, int CHUNK, int THREADS_, u64 EPS, u6
         }
         norms::column_sum<THREADS, TX>(square, scratch);
         if (t.ty == 0 && t.valid) {
-            float* work = a.at<float>(Slots::WORK) + 2 * ((size_t)t.chunk * C + t.channel);
+            float* work = a.at<float>(Slots::WORK) + 2 * ((size_t)t.chunk * cols + t.channel);
 #pragma unroll
             for (int i = 0; i < V; ++i) *(float2*)(work + 2 * i) = make_float2(sum[i], square[i]);
         }
     }
 
     DEV void normalise(const Args& a, int block, float* scratch) {
-        const Tile t = Tile::of(block);
-        const size_t last = t.first + (size_t)(t.count - 1) * C;
+        const Tile t = Tile::of(a, block);
+        const int cols = t.cols;
+        const size_t last = t.first + (size_t)(t.count - 1) * cols;
         const T* x = a.at<T>(Slots::X) + last;
         T* y = a.at<T>(Slots::Y) + last;
         const T* beside = a.has(Slots::RESIDUAL) ? a.at<T>(Slots::RESIDUAL) + last : nullptr;
-        const auto get = [&](int j) { return norms::fetch<T, V>(x - (size_t)j * C); };
+        const auto get = [&](int j) { return norms::fetch<T, V>(x - (size_t)j * cols); };
         Item now[U];
         norms::get_batch<U, TY, Tile::template even<U>()>(now, t.ty, t.count, get);
         float origin[V], v[V];
@@ -433,7 +466,7 @@ template <class T, int ROWS, int C, int TX, int CHUNK, int THREADS_, u64 EPS, u6
         // One thread for each channel and part of the chunks.
         float* param = scratch + SCRATCH;
         const int column = threadIdx.x % WIDE, part = threadIdx.x / WIDE, channel = t.tile * WIDE + column;
-        const bool known = C % WIDE == 0 || channel < C;
+        const bool known = (Tile::FIXED && C % WIDE == 0) || channel < cols;
         float2 partial[MERGES];
         float rows[MERGES], merged[1] = {0.0f}, square[1] = {0.0f}, gamma[1], beta[1], from = 0.0f;
 #pragma unroll
@@ -441,12 +474,12 @@ template <class T, int ROWS, int C, int TX, int CHUNK, int THREADS_, u64 EPS, u6
             const int chunk = part + k * PARTS;
             partial[k] = make_float2(0.0f, 0.0f);
             rows[k] = 0.0f;
-            if (known && (Tile::CHUNKS % PARTS == 0 || chunk < Tile::CHUNKS)) {
-                partial[k] = *(const float2*)(a.at<float>(Slots::WORK) + 2 * ((size_t)chunk * C + channel));
-                rows[k] = (float)Tile::rows_of(chunk);
+            if (known && ((Tile::FIXED && Tile::CHUNKS % PARTS == 0) || chunk < t.chunks)) {
+                partial[k] = *(const float2*)(a.at<float>(Slots::WORK) + 2 * ((size_t)chunk * cols + channel));
+                rows[k] = (float)t.rows_of(chunk);
             }
         }
-        norms::Statistics<ROWS, MOMENTUM, 1> statistics;
+        norms::Statistics<MOMENTUM, 1> statistics;
         const bool writes = part == 0 && known && t.chunk == 0;
         if (part == 0 && known) {
             norms::floats(a, Slots::GAMMA, channel, 1.0f, gamma);
@@ -457,17 +490,18 @@ template <class T, int ROWS, int C, int TX, int CHUNK, int THREADS_, u64 EPS, u6
 #pragma unroll
         for (int k = 0; k < MERGES; ++k) merged[0] += rows[k] * partial[k].x;
         norms::column_sum<THREADS, WIDE>(merged, scratch);
-        const float mean = merged[0] * (1.0f / ROWS);
+        const float mean = merged[0] * (1.0f / (float)t.rows);
 #pragma unroll
         for (int k = 0; k < MERGES; ++k)
-            square[0] += partial[k].y + rows[k] * (partial[k].x - mean) * (partial[k].x - mean);
+            if (Tile::FIXED || rows[k] > 0.0f)
+                square[0] += partial[k].y + rows[k] * (partial[k].x - mean) * (partial[k].x - mean);
         norms::column_sum<THREADS, WIDE>(square, scratch);
         if (part == 0 && known) {
-            square[0] *= 1.0f / ROWS;
-            const float rstd[1] = {rsqrtf(square[0] + (float)norms::real(EPS))}, value[1] = {from + mean};
+            square[0] *= 1.0f / (float)t.rows;
+            const float rstd[1] = {rsqrtf(square[0] + (float)norms::real_number<EPS, 3>(a))}, value[1] = {from + mean};
             param[column] = gamma[0] * rstd[0];
             param[WIDE + column] = beta[0] - mean * (gamma[0] * rstd[0]);
-            if (writes) statistics.put(a, channel, value, square, rstd);
+            if (writes) statistics.put(a, t.rows, channel, value, square, rstd);
         }
         __syncthreads();
         float scale[V], offset[V];
@@ -482,34 +516,38 @@ template <class T, int ROWS, int C, int TX, int CHUNK, int THREADS_, u64 EPS, u6
             for (int i = 0; i < V; ++i) v[i] = (v[i] - origin[i]) * scale[i] + offset[i];
             if (beside) {
                 float more[V];
-                norms::fetch<T, V>(beside - (size_t)j * C).widen(more);
+                norms::fetch<T, V>(beside - (size_t)j * cols).widen(more);
 #pragma unroll
                 for (int i = 0; i < V; ++i) v[i] += more[i];
             }
 #pragma unroll
             for (int i = 0; i < V; ++i) v[i] = activate<ACT, T>(v[i]);
-            if (t.valid) norms::put<T, V>(y - (size_t)j * C, v);
+            if (t.valid) norms::put<T, V>(y - (size_t)j * cols, v);
         });
     }
 };
 
 // Slots: x, gamma, beta, running_mean, running_var, y (which may be x). One phase over the blocks of `Tiles`; a thread
 // makes the factors of its channels once and then walks rows. Overwrites. Reads x once, writes y once.
-template <class T, int ROWS, int C, int TX, int CHUNK, int THREADS_, u64 EPS, int ACT> struct BatchNormEval {
+// EPS is number 3.
+template <class T, i64 ROWS, i64 C, int TX, i64 CHUNK, int THREADS_, u64 EPS, int ACT, int V = vec_width<T>(C)>
+struct BatchNormEval {
     using Slots = slots::batch_norm_eval;
-    static constexpr int PHASES = 1, THREADS = THREADS_, V = vec_width<T>(C);
+    static constexpr int PHASES = 1, THREADS = THREADS_;
     using Tile = norms::Tiles<ROWS, C, V, THREADS, TX, CHUNK>;
-    static constexpr int TY = Tile::TY, U = norms::batch(4, CHUNK / TY);
+    static constexpr int TY = Tile::TY, U = Tile::FIXED ? norms::batch(4, (int)(CHUNK / TY)) : 4;
     static constexpr long long WORK = 0;
     static constexpr int blocks(int) { return Tile::ACROSS * Tile::CHUNKS; }
+    DEV int blocks_for(const Args& a, int) { return Tile::across_for(a) * Tile::chunks_for(a); }
     static constexpr int smem(int) { return 0; }
     using Item = norms::Raw<T, V>;
 
     template <int PHASE> static __device__ void run(const Args& a, int block, char*) {
-        const Tile t = Tile::of(block);
+        const Tile t = Tile::of(a, block);
+        const int cols = t.cols;
         const T* x = a.at<T>(Slots::X) + t.first;
         T* y = a.at<T>(Slots::Y) + t.first;
-        const auto get = [&](int j) { return norms::fetch<T, V>(x + (size_t)j * C); };
+        const auto get = [&](int j) { return norms::fetch<T, V>(x + (size_t)j * cols); };
         Item now[U];
         norms::get_batch<U, TY, Tile::template even<U>()>(now, t.ty, t.count, get);
         float scale[V], beta[V], mean[V], var[V], v[V];
@@ -518,12 +556,12 @@ template <class T, int ROWS, int C, int TX, int CHUNK, int THREADS_, u64 EPS, in
         norms::floats(a, Slots::RUNNING_MEAN, t.channel, 0.0f, mean);
         norms::floats(a, Slots::RUNNING_VAR, t.channel, 1.0f, var);
 #pragma unroll
-        for (int i = 0; i < V; ++i) scale[i] *= rsqrtf(var[i] + (float)norms::real(EPS));
+        for (int i = 0; i < V; ++i) scale[i] *= rsqrtf(var[i] + (float)norms::real_number<EPS, 3>(a));
         norms::walk<U, TY, Tile::template even<U>()>(now, t.ty, t.count, get, [&](int j, const Item& item) {
             item.widen(v);
 #pragma unroll
             for (int i = 0; i < V; ++i) v[i] = activate<ACT, T>((v[i] - mean[i]) * scale[i] + beta[i]);
-            if (t.valid) norms::put<T, V>(y + (size_t)j * C, v);
+            if (t.valid) norms::put<T, V>(y + (size_t)j * cols, v);
         });
     }
 };
@@ -565,22 +603,27 @@ template <class T, int V, int ACT_GRAD> struct BwdItem {
 // For small tensors: one phase, no work; a block owns TX groups of V channels and keeps all their rows in registers. dx
 // overwrites, dgamma and dbeta accumulate where ACCUMULATE; the order of all sums is fixed. Reads dy, x (and saved)
 // once, writes dx once.
-template <class T, int ROWS, int C, int V, int TX, int THREADS_, int ACT_GRAD, bool ACCUMULATE>
+template <class T, i64 ROWS, i64 C, int V, int TX, int THREADS_, int ACT_GRAD, bool ACCUMULATE,
+    int R = ceil_div(ROWS, THREADS_ / TX)>
 struct BatchNormBwdSmall {
     using Slots = slots::batch_norm_bwd;
     static constexpr int PHASES = 1, THREADS = THREADS_;
-    using Tile = norms::Tiles<ROWS, C, V, THREADS, TX, ROWS>;
-    static constexpr int TY = Tile::TY, R = ceil_div(ROWS, TY);
+    using Tile = norms::Tiles<ROWS, C, V, THREADS, TX, ROWS, 0>;
+    static constexpr int TY = Tile::TY;
+    static constexpr bool EVEN = is_fixed(ROWS) && ROWS % TY == 0;
     static constexpr long long WORK = 0;
     static constexpr int blocks(int) { return Tile::ACROSS; }
+    DEV int blocks_for(const Args& a, int) { return Tile::across_for(a); }
     static constexpr int smem(int) { return norms::column_floats(THREADS, TX, 2 * V) * 4; }
     using Item = norms::BwdItem<T, V, ACT_GRAD>;
 
     template <int PHASE> static __device__ void run(const Args& a, int block, char* smem) {
-        const Tile t = Tile::of(block);
+        const Tile t = Tile::of(a, block);
+        const int rows = t.rows;
+        const size_t cols = t.cols;
         Item raw[R];
 #pragma unroll
-        for (int r = 0; r < R; ++r) raw[r] = Item::of(a, t.first + (size_t)min_i(t.ty + r * TY, ROWS - 1) * C);
+        for (int r = 0; r < R; ++r) raw[r] = Item::of(a, t.first + (size_t)min_i(t.ty + r * TY, rows - 1) * cols);
         float gamma[V], mean[V], rstd[V], g[R][V], centred[R][V], sum[2 * V];
         norms::floats(a, Slots::GAMMA, t.channel, 1.0f, gamma);
         norms::floats(a, Slots::MEAN, t.channel, 0.0f, mean);
@@ -598,7 +641,7 @@ struct BatchNormBwdSmall {
             raw[r].take(mean, g[r], centred[r]);
 #pragma unroll
             for (int i = 0; i < V; ++i)
-                if (ROWS % TY == 0 || t.ty + r * TY < ROWS) {
+                if (EVEN || t.ty + r * TY < rows) {
                     sum[i] += g[r][i];
                     sum[V + i] += g[r][i] * centred[r][i];
                 }
@@ -609,8 +652,8 @@ struct BatchNormBwdSmall {
         for (int i = 0; i < V; ++i) {
             sum[V + i] *= rstd[i];
             gamma[i] *= rstd[i];
-            slope[i] = -gamma[i] * rstd[i] * (sum[V + i] * (1.0f / ROWS));
-            offset[i] = -gamma[i] * (sum[i] * (1.0f / ROWS));
+            slope[i] = -gamma[i] * rstd[i] * (sum[V + i] * (1.0f / (float)rows));
+            offset[i] = -gamma[i] * (sum[i] * (1.0f / (float)rows));
         }
         if (writes) {
             norms::put_gradient(a, Slots::DGAMMA, t.channel, dgamma, sum + V);
@@ -623,7 +666,7 @@ struct BatchNormBwdSmall {
             const int row = t.ty + r * TY;
 #pragma unroll
             for (int i = 0; i < V; ++i) g[r][i] = gamma[i] * g[r][i] + (slope[i] * centred[r][i] + offset[i]);
-            if (row < ROWS) norms::put<T, V>(dx + (size_t)row * C, g[r]);
+            if (row < rows) norms::put<T, V>(dx + (size_t)row * cols, g[r]);
         }
     }
 };
@@ -632,27 +675,30 @@ struct BatchNormBwdSmall {
 // mean) of each chunk into the work slot: float pairs [chunks][C]. Phase 1: every block adds the chunks' sums of its
 // channels in the same fixed order, the first one writes dgamma and dbeta, and all make dx of their rows, last row
 // first. Reads dy, x (and saved) twice, writes dx once.
-template <class T, int ROWS, int C, int TX, int CHUNK, int THREADS_, int ACT_GRAD, bool ACCUMULATE>
+template <class T, i64 ROWS, i64 C, int TX, i64 CHUNK, int THREADS_, int ACT_GRAD, bool ACCUMULATE,
+    int V = vec_width<T>(C)>
 struct BatchNormBwd {
     using Slots = slots::batch_norm_bwd;
-    static constexpr int PHASES = 2, THREADS = THREADS_, V = vec_width<T>(C);
+    static constexpr int PHASES = 2, THREADS = THREADS_;
     using Tile = norms::Tiles<ROWS, C, V, THREADS, TX, CHUNK>;
-    static constexpr int TY = Tile::TY, U = norms::batch(2, CHUNK / TY), WIDE = Tile::WIDE, PARTS = THREADS / WIDE,
-                         MERGES = ceil_div(Tile::CHUNKS, PARTS);
+    static constexpr int TY = Tile::TY, U = Tile::FIXED ? norms::batch(2, (int)(CHUNK / TY)) : 2, WIDE = Tile::WIDE,
+                         PARTS = THREADS / WIDE;
     static constexpr int SCRATCH =
         max_i(norms::column_floats(THREADS, TX, 2 * V), norms::column_floats(THREADS, WIDE, 2));
     static constexpr long long WORK = (long long)Tile::CHUNKS * C * 8;
     static constexpr int blocks(int) { return Tile::ACROSS * Tile::CHUNKS; }
+    DEV int blocks_for(const Args& a, int) { return Tile::across_for(a) * Tile::chunks_for(a); }
     static constexpr int smem(int) { return (SCRATCH + 3 * WIDE) * 4; }
     using Item = norms::BwdItem<T, V, ACT_GRAD>;
 
     template <int PHASE> static __device__ void run(const Args& a, int block, char* smem) {
         float* scratch = (float*)smem;
-        const Tile t = Tile::of(block);
+        const Tile t = Tile::of(a, block);
+        const int cols = t.cols, merges = ceil_div(t.chunks, PARTS);
         float mean[V], g[V], centred[V];
         Item now[U];
         if constexpr (PHASE == 0) {
-            const auto get = [&](int j) { return Item::of(a, t.first + (size_t)j * C); };
+            const auto get = [&](int j) { return Item::of(a, t.first + (size_t)j * cols); };
             norms::get_batch<U, TY, Tile::template even<U>()>(now, t.ty, t.count, get);
             norms::floats(a, Slots::MEAN, t.channel, 0.0f, mean);
             float sum[2 * V];
@@ -668,19 +714,19 @@ struct BatchNormBwd {
             });
             norms::column_sum<THREADS, TX>(sum, scratch);
             if (t.ty == 0 && t.valid) {
-                float* work = a.at<float>(Slots::WORK) + 2 * ((size_t)t.chunk * C + t.channel);
+                float* work = a.at<float>(Slots::WORK) + 2 * ((size_t)t.chunk * cols + t.channel);
 #pragma unroll
                 for (int i = 0; i < V; ++i) *(float2*)(work + 2 * i) = make_float2(sum[i], sum[V + i]);
             }
         } else {
-            const size_t last = t.first + (size_t)(t.count - 1) * C;
-            const auto get = [&](int j) { return Item::of(a, last - (size_t)j * C); };
+            const size_t last = t.first + (size_t)(t.count - 1) * cols;
+            const auto get = [&](int j) { return Item::of(a, last - (size_t)j * cols); };
             norms::get_batch<U, TY, Tile::template even<U>()>(now, t.ty, t.count, get);
             norms::floats(a, Slots::MEAN, t.channel, 0.0f, mean);
 
             float* param = scratch + SCRATCH;
             const int column = threadIdx.x % WIDE, part = threadIdx.x / WIDE, channel = t.tile * WIDE + column;
-            const bool known = C % WIDE == 0 || channel < C;
+            const bool known = (Tile::FIXED && C % WIDE == 0) || channel < cols;
             float sum[2] = {0.0f, 0.0f}, rstd = 0.0f, gamma[1], dgamma[1], dbeta[1];
             if (part == 0 && known) {
                 rstd = a.at<float>(Slots::RSTD)[channel];
@@ -691,11 +737,11 @@ struct BatchNormBwd {
                 }
             }
 #pragma unroll
-            for (int k = 0; k < MERGES; ++k) {
+            for (int k = 0; k < merges; ++k) {
                 const int chunk = part + k * PARTS;
                 float2 partial = make_float2(0.0f, 0.0f);
-                if (known && (Tile::CHUNKS % PARTS == 0 || chunk < Tile::CHUNKS))
-                    partial = *(const float2*)(a.at<float>(Slots::WORK) + 2 * ((size_t)chunk * C + channel));
+                if (known && ((Tile::FIXED && Tile::CHUNKS % PARTS == 0) || chunk < t.chunks))
+                    partial = *(const float2*)(a.at<float>(Slots::WORK) + 2 * ((size_t)chunk * cols + channel));
                 sum[0] += partial.x;
                 sum[1] += partial.y;
             }
@@ -708,8 +754,8 @@ struct BatchNormBwd {
                     norms::put_gradient(a, Slots::DBETA, channel, dbeta, sum);
                 }
                 param[column] = scale;
-                param[WIDE + column] = -scale * rstd * (sum[1] * (1.0f / ROWS));
-                param[2 * WIDE + column] = -scale * (sum[0] * (1.0f / ROWS));
+                param[WIDE + column] = -scale * rstd * (sum[1] * (1.0f / (float)t.rows));
+                param[2 * WIDE + column] = -scale * (sum[0] * (1.0f / (float)t.rows));
             }
             __syncthreads();
             if (!a.has(Slots::DX)) return;
@@ -725,7 +771,7 @@ struct BatchNormBwd {
                 item.take(mean, g, centred);
 #pragma unroll
                 for (int i = 0; i < V; ++i) g[i] = scale[i] * g[i] + (slope[i] * centred[i] + offset[i]);
-                if (t.valid) norms::put<T, V>(dx - (size_t)j * C, g);
+                if (t.valid) norms::put<T, V>(dx - (size_t)j * cols, g);
             });
         }
     }
@@ -741,20 +787,27 @@ struct BatchNormBwd {
 //
 // RMS: rows are divided by their root mean square. They are not centred, so the squares are those of the elements, long
 // rows are read twice, and beta and mean are unused.
-template <class T, int ROWS, int COLS, int TPR, int THREADS_, u64 EPS, bool RMS = false> struct LayerNorm {
+//
+// ROWS, COLS and EPS are the numbers 0 to 2. A general member is compiled for V, and for N, the groups of a thread,
+// rounded up to a power of two.
+template <class T, i64 ROWS, i64 COLS, int TPR, int THREADS_, u64 EPS, bool RMS = false, int V = vec_width<T>(COLS),
+    int N = ceil_div(COLS / V, TPR)>
+struct LayerNorm {
     using Slots = slots::layer_norm;
-    static constexpr int PHASES = 1, THREADS = THREADS_, V = vec_width<T>(COLS), GROUPS = COLS / V,
-                         N = ceil_div(GROUPS, TPR), AT_ONCE = THREADS / TPR;
+    static constexpr int PHASES = 1, THREADS = THREADS_, AT_ONCE = THREADS / TPR;
+    static constexpr bool EVEN = is_fixed(COLS) && COLS / V % TPR == 0;
     static constexpr bool KEEP = N * V <= 32;
     static constexpr long long WORK = 0;
     static constexpr int blocks(int) { return ceil_div(ROWS, AT_ONCE); }
+    DEV int blocks_for(const Args& a, int) { return ceil_div(Number<ROWS, 0>(a), AT_ONCE); }
     static constexpr int smem(int) { return THREADS / 32 * 4; }
 
     template <int PHASE> static __device__ void run(const Args& a, int block, char* smem) {
         float* scratch = (float*)smem;
+        const int rows = (int)Number<ROWS, 0>(a), cols = (int)Number<COLS, 1>(a), groups = cols / V;
         const int lane = threadIdx.x % TPR, row = block * AT_ONCE + threadIdx.x / TPR;
-        const bool valid = row < ROWS;
-        const size_t first = (size_t)min_i(row, ROWS - 1) * COLS;
+        const bool valid = row < rows;
+        const size_t first = (size_t)min_i(row, rows - 1) * cols;
         const T* x = a.at<T>(Slots::X) + first;
         T* y = a.at<T>(Slots::Y) + first;
         const float origin = RMS ? 0.0f : to_float(x[0]);
@@ -764,10 +817,10 @@ template <class T, int ROWS, int COLS, int TPR, int THREADS_, u64 EPS, bool RMS 
             if constexpr (KEEP) {
 #pragma unroll
                 for (int n = 0; n < N; ++n)
-                    if (GROUPS % TPR == 0 || lane + n * TPR < GROUPS) use(lane + n * TPR, kept[n]);
+                    if (EVEN || lane + n * TPR < groups) use(lane + n * TPR, kept[n]);
             } else {
 #pragma unroll 4
-                for (int group = lane; group < GROUPS; group += TPR) {
+                for (int group = lane; group < groups; group += TPR) {
                     norms::fetch<T, V>(x + group * V).widen(kept[0]);
 #pragma unroll
                     for (int i = 0; i < V; ++i) kept[0][i] -= origin;
@@ -778,7 +831,7 @@ template <class T, int ROWS, int COLS, int TPR, int THREADS_, u64 EPS, bool RMS 
         if constexpr (KEEP) {
             norms::Raw<T, V> raw[N];
 #pragma unroll
-            for (int n = 0; n < N; ++n) raw[n] = norms::fetch<T, V>(x + min_i(lane + n * TPR, GROUPS - 1) * V);
+            for (int n = 0; n < N; ++n) raw[n] = norms::fetch<T, V>(x + min_i(lane + n * TPR, groups - 1) * V);
 #pragma unroll
             for (int n = 0; n < N; ++n) {
                 raw[n].widen(kept[n]);
@@ -793,13 +846,13 @@ template <class T, int ROWS, int COLS, int TPR, int THREADS_, u64 EPS, bool RMS 
             });
             norms::row_sum<THREADS, TPR>(sum, scratch);
         }
-        const float mean = sum[0] * (1.0f / COLS);
+        const float mean = sum[0] * (1.0f / (float)cols);
         each([&](int, float(&d)[V]) {
 #pragma unroll
             for (int i = 0; i < V; ++i) square[0] += (d[i] - mean) * (d[i] - mean);
         });
         norms::row_sum<THREADS, TPR>(square, scratch);
-        const float rstd = rsqrtf(square[0] * (1.0f / COLS) + (float)norms::real(EPS));
+        const float rstd = rsqrtf(square[0] * (1.0f / (float)cols) + (float)norms::real_number<EPS, 2>(a));
         if (!valid) return;
         if (lane == 0) {
             if (!RMS && a.has(Slots::MEAN)) a.at<float>(Slots::MEAN)[row] = origin + mean;
@@ -827,17 +880,19 @@ template <bool RMS> DEV float row_mean(const Args& a, int row) {
 
 // dx of one row by TPR threads, the row held in registers (N groups of V a thread). Where SUMS, the row's dy x^ and dy
 // are added to `column`. Sums over a row: g, which is left out where RMS, and g x^ at the index GX.
-template <class T, int COLS, int TPR, int THREADS, bool SUMS, int N, int V, bool RMS> DEV void layer_norm_row(
+template <class T, i64 COLS, int TPR, int THREADS, bool SUMS, int N, int V, bool RMS> DEV void layer_norm_row(
     const Args& a, int row, bool valid, float (&column)[row_parameters(RMS) * N * V], float* scratch) {
     using Slots = slots::layer_norm_bwd;
-    constexpr int GROUPS = COLS / V, GX = RMS ? 0 : 1;
+    constexpr bool EVEN = is_fixed(COLS) && COLS / V % TPR == 0;
+    constexpr int GX = RMS ? 0 : 1;
+    const int cols = (int)Number<COLS, 1>(a), groups = cols / V;
     const int lane = threadIdx.x % TPR;
-    const size_t first = (size_t)row * COLS;
+    const size_t first = (size_t)row * cols;
     Raw<T, V> raw[2][N], residual[N];
     const bool adds = a.has(Slots::RESIDUAL);
 #pragma unroll
     for (int n = 0; n < N; ++n) {
-        const size_t at = first + min_i(lane + n * TPR, GROUPS - 1) * V;
+        const size_t at = first + min_i(lane + n * TPR, groups - 1) * V;
         raw[0][n] = fetch<T, V>(a.at<T>(Slots::DY) + at);
         raw[1][n] = fetch<T, V>(a.at<T>(Slots::X) + at);
         if (adds) residual[n] = fetch<T, V>(a.at<T>(Slots::RESIDUAL) + at);
@@ -846,9 +901,9 @@ template <class T, int COLS, int TPR, int THREADS, bool SUMS, int N, int V, bool
     float g[N][V], normal[N][V], sum[GX + 1] = {};
 #pragma unroll
     for (int n = 0; n < N; ++n) {
-        const bool in = valid && (GROUPS % TPR == 0 || lane + n * TPR < GROUPS);
+        const bool in = valid && (EVEN || lane + n * TPR < groups);
         float gamma[V];
-        floats(a, Slots::GAMMA, min_i(lane + n * TPR, GROUPS - 1) * V, 1.0f, gamma);
+        floats(a, Slots::GAMMA, min_i(lane + n * TPR, groups - 1) * V, 1.0f, gamma);
         raw[0][n].widen(g[n]);
         raw[1][n].widen(normal[n]);
 #pragma unroll
@@ -869,11 +924,12 @@ template <class T, int COLS, int TPR, int THREADS, bool SUMS, int N, int V, bool
     if (!a.has(Slots::DX) || !valid) return;
 #pragma unroll
     for (int n = 0; n < N; ++n) {
-        if (GROUPS % TPR != 0 && lane + n * TPR >= GROUPS) continue;
+        if (!EVEN && lane + n * TPR >= groups) continue;
 #pragma unroll
         for (int i = 0; i < V; ++i)
             g[n][i] =
-                rstd * (g[n][i] - (RMS ? 0.0f : sum[0]) * (1.0f / COLS) - normal[n][i] * (sum[GX] * (1.0f / COLS)));
+                rstd * (g[n][i] - (RMS ? 0.0f : sum[0]) * (1.0f / (float)cols) -
+                    normal[n][i] * (sum[GX] * (1.0f / (float)cols)));
         if (adds) {
             residual[n].widen(normal[n]);
 #pragma unroll
@@ -884,11 +940,12 @@ template <class T, int COLS, int TPR, int THREADS, bool SUMS, int N, int V, bool
 }
 
 // The same by a whole block for rows that registers cannot hold: they are read twice.
-template <class T, int COLS, int THREADS, int V, bool RMS>
+template <class T, i64 COLS, int THREADS, int V, bool RMS>
 DEV void layer_norm_long_row(const Args& a, int row, float* scratch) {
     using Slots = slots::layer_norm_bwd;
     constexpr int GX = RMS ? 0 : 1;
-    const size_t first = (size_t)row * COLS;
+    const int cols = (int)Number<COLS, 1>(a);
+    const size_t first = (size_t)row * cols;
     const float mean = row_mean<RMS>(a, row), rstd = a.at<float>(Slots::RSTD)[row];
     float g[V], normal[V], gamma[V], sum[GX + 1] = {};
     const auto get = [&](int col) {
@@ -902,7 +959,7 @@ DEV void layer_norm_long_row(const Args& a, int row, float* scratch) {
         }
     };
 #pragma unroll 2
-    for (int col = threadIdx.x * V; col < COLS; col += THREADS * V) {
+    for (int col = threadIdx.x * V; col < cols; col += THREADS * V) {
         get(col);
 #pragma unroll
         for (int i = 0; i < V; ++i) {
@@ -913,11 +970,12 @@ DEV void layer_norm_long_row(const Args& a, int row, float* scratch) {
     row_sum<THREADS, THREADS>(sum, scratch);
     if (!a.has(Slots::DX)) return;
 #pragma unroll 2
-    for (int col = threadIdx.x * V; col < COLS; col += THREADS * V) {
+    for (int col = threadIdx.x * V; col < cols; col += THREADS * V) {
         get(col);
 #pragma unroll
         for (int i = 0; i < V; ++i)
-            g[i] = rstd * (g[i] - (RMS ? 0.0f : sum[0]) * (1.0f / COLS) - normal[i] * (sum[GX] * (1.0f / COLS)));
+            g[i] = rstd * (g[i] - (RMS ? 0.0f : sum[0]) * (1.0f / (float)cols) -
+                normal[i] * (sum[GX] * (1.0f / (float)cols)));
         if (a.has(Slots::RESIDUAL)) {
             fetch<T, V>(a.at<T>(Slots::RESIDUAL) + first + col).widen(normal);
 #pragma unroll
@@ -941,54 +999,64 @@ DEV void layer_norm_long_row(const Args& a, int row, float* scratch) {
 //
 // RMS: the derivative of rows that are not centred. mean, dbeta_prev and dbeta are unused, and work is
 // [chunks][1][COLS].
-template <class T, int ROWS, int COLS, int TPR, int CHUNK, int THREADS_, bool ACCUMULATE, bool RMS = false>
+//
+// ROWS, COLS and CHUNK are the numbers 0 to 2. A general member is compiled for V, and for N, the groups of a thread,
+// rounded up to a power of two.
+template <class T, i64 ROWS, i64 COLS, int TPR, i64 CHUNK, int THREADS_, bool ACCUMULATE, bool RMS = false,
+    int V = vec_width<T>(COLS), int N = ceil_div(COLS / V, TPR)>
 struct LayerNormBwd {
     using Slots = slots::layer_norm_bwd;
-    static constexpr int PHASES = 2, THREADS = THREADS_, V = vec_width<T>(COLS), GROUPS = COLS / V,
-                         N = ceil_div(GROUPS, TPR), AT_ONCE = THREADS / TPR;
+    static constexpr int PHASES = 2, THREADS = THREADS_, AT_ONCE = THREADS / TPR;
+    static constexpr bool EVEN = is_fixed(COLS) && COLS / V % TPR == 0;
     static constexpr int CHUNKS = ceil_div(ROWS, CHUNK), P = norms::row_parameters(RMS);
     static constexpr long long WORK = (long long)CHUNKS * P * COLS * 4;
     static constexpr int SCRATCH = max_i(
         max_i(norms::column_floats(THREADS, TPR, P * N * V), norms::column_floats(THREADS, 32, 1)), THREADS / 32 * 2);
     static constexpr int blocks(int phase) { return phase == 0 ? CHUNKS : ceil_div(P * COLS, 32); }
+    DEV int chunks_for(const Args& a) { return ceil_div(Number<ROWS, 0>(a), Number<CHUNK, 2>(a)); }
+    DEV int blocks_for(const Args& a, int phase) {
+        return phase == 0 ? chunks_for(a) : ceil_div(P * Number<COLS, 1>(a), 32);
+    }
     static constexpr int smem(int) { return SCRATCH * 4; }
 
     template <int PHASE> static __device__ void run(const Args& a, int block, char* smem) {
         float* scratch = (float*)smem;
+        const int rows = (int)Number<ROWS, 0>(a), cols = (int)Number<COLS, 1>(a), height = (int)Number<CHUNK, 2>(a),
+                  chunks = chunks_for(a);
         if constexpr (PHASE == 0) {
-            const int lane = threadIdx.x % TPR, end = min_i((block + 1) * CHUNK, ROWS);
+            const int lane = threadIdx.x % TPR, end = min_i((block + 1) * height, rows);
             float column[P * N * V];
 #pragma unroll
             for (int i = 0; i < P * N * V; ++i) column[i] = 0.0f;
 #pragma unroll 1
-            for (int from = block * CHUNK; from < end; from += AT_ONCE) {
+            for (int from = block * height; from < end; from += AT_ONCE) {
                 const int row = from + threadIdx.x / TPR;
                 norms::layer_norm_row<T, COLS, TPR, THREADS, true, N, V, RMS>(
                     a, min_i(row, end - 1), row < end, column, scratch);
             }
             norms::column_sum<THREADS, TPR>(column, scratch);
             if (threadIdx.x < TPR) {
-                float* work = a.at<float>(Slots::WORK) + (size_t)block * P * COLS;
+                float* work = a.at<float>(Slots::WORK) + (size_t)block * P * cols;
 #pragma unroll
                 for (int n = 0; n < P * N; ++n) {
                     const int group = lane + n % N * TPR;
-                    if (GROUPS % TPR == 0 || group < GROUPS)
-                        norms::put<float, V>(work + n / N * COLS + group * V, *(const float (*)[V])(column + n * V));
+                    if (EVEN || group < cols / V)
+                        norms::put<float, V>(work + n / N * cols + group * V, *(const float (*)[V])(column + n * V));
                 }
             }
         } else {
             const int column = block * 32 + threadIdx.x % 32;
             const float* work = a.at<float>(Slots::WORK) + column;
-            const bool writes = threadIdx.x < 32 && column < P * COLS;
+            const bool writes = threadIdx.x < 32 && column < P * cols;
             float sum[1] = {0.0f}, before[1];
-            if (writes) norms::previous<ACCUMULATE>(a, column < COLS ? 8 : 9, column % COLS, before);
-            if (column < P * COLS) {
+            if (writes) norms::previous<ACCUMULATE>(a, column < cols ? 8 : 9, column % cols, before);
+            if (column < P * cols) {
 #pragma unroll 8
-                for (int chunk = threadIdx.x / 32; chunk < CHUNKS; chunk += THREADS / 32)
-                    sum[0] += work[(size_t)chunk * P * COLS];
+                for (int chunk = threadIdx.x / 32; chunk < chunks; chunk += THREADS / 32)
+                    sum[0] += work[(size_t)chunk * P * cols];
             }
             norms::column_sum<THREADS, 32>(sum, scratch);
-            if (writes) norms::put_gradient(a, column < COLS ? 8 : 9, column % COLS, before, sum);
+            if (writes) norms::put_gradient(a, column < cols ? 8 : 9, column % cols, before, sum);
         }
     }
 };
@@ -998,16 +1066,22 @@ struct LayerNormBwd {
 //
 // STEPS = 1, for small tensors: all of them in one phase, so dx must not be dy. STEPS = 2, for rows of any length (a
 // block a row, TPR = THREADS, nothing held in registers): columns in phase 0, rows in phase 1, and dx may be dy.
-template <class T, int ROWS, int COLS, int TPR, int TX, int THREADS_, int STEPS, bool ACCUMULATE, bool RMS = false>
+//
+// ROWS and COLS are the numbers 0 and 1; V and N as of `LayerNormBwd`.
+template <class T, i64 ROWS, i64 COLS, int TPR, int TX, int THREADS_, int STEPS, bool ACCUMULATE, bool RMS = false,
+    int V = vec_width<T>(COLS), int N = ceil_div(COLS / V, TPR)>
 struct LayerNormBwdApart {
     using Slots = slots::layer_norm_bwd;
-    static constexpr int PHASES = STEPS, THREADS = THREADS_, V = vec_width<T>(COLS), GROUPS = COLS / V,
-                         N = ceil_div(GROUPS, TPR), AT_ONCE = THREADS / TPR, U = 2;
-    using Tile = norms::Tiles<ROWS, COLS, V, THREADS, TX, ROWS>;
+    static constexpr int PHASES = STEPS, THREADS = THREADS_, AT_ONCE = THREADS / TPR, U = 2;
+    using Tile = norms::Tiles<ROWS, COLS, V, THREADS, TX, ROWS, 0>;
     static constexpr int TY = Tile::TY, ROW_BLOCKS = ceil_div(ROWS, AT_ONCE), P = norms::row_parameters(RMS);
     static constexpr long long WORK = 0;
     static constexpr int blocks(int phase) {
         return STEPS == 1 ? Tile::ACROSS + ROW_BLOCKS : phase == 0 ? Tile::ACROSS : ROW_BLOCKS;
+    }
+    DEV int blocks_for(const Args& a, int phase) {
+        const int across = Tile::across_for(a), row_blocks = ceil_div(Number<ROWS, 0>(a), AT_ONCE);
+        return STEPS == 1 ? across + row_blocks : phase == 0 ? across : row_blocks;
     }
     static constexpr int smem(int) { return max_i(norms::column_floats(THREADS, TX, P * V), THREADS / 32 * 2) * 4; }
     struct Item {
@@ -1017,13 +1091,14 @@ struct LayerNormBwdApart {
 
     template <int PHASE> static __device__ void run(const Args& a, int block, char* smem) {
         float* scratch = (float*)smem;
+        const int rows = (int)Number<ROWS, 0>(a), across = Tile::across_for(a);
         if constexpr (STEPS == 1) {
-            if (block < Tile::ACROSS) columns(a, block, scratch);
+            if (block < across) columns(a, block, scratch);
             else {
-                const int row = (block - Tile::ACROSS) * AT_ONCE + threadIdx.x / TPR;
+                const int row = (block - across) * AT_ONCE + threadIdx.x / TPR;
                 float unused[P * N * V];
                 norms::layer_norm_row<T, COLS, TPR, THREADS, false, N, V, RMS>(
-                    a, min_i(row, ROWS - 1), row < ROWS, unused, scratch);
+                    a, min_i(row, rows - 1), row < rows, unused, scratch);
             }
         } else if constexpr (PHASE == 0) {
             columns(a, block, scratch);
@@ -1033,16 +1108,17 @@ struct LayerNormBwdApart {
     }
 
     DEV void columns(const Args& a, int block, float* scratch) {
-        const Tile t = Tile::of(block);
+        const Tile t = Tile::of(a, block);
+        const int rows = t.rows;
         const auto get = [&](int j) {
             Item item;
-            item.row = norms::BwdItem<T, V, NONE>::of(a, t.first + (size_t)j * COLS);
+            item.row = norms::BwdItem<T, V, NONE>::of(a, t.first + (size_t)j * t.cols);
             item.mean = norms::row_mean<RMS>(a, j);
             item.rstd = a.at<float>(Slots::RSTD)[j];
             return item;
         };
         Item now[U];
-        norms::get_batch<U, TY, Tile::template even<U>()>(now, t.ty, ROWS, get);
+        norms::get_batch<U, TY, Tile::template even<U>()>(now, t.ty, rows, get);
         // The sums for beta come first, where there are any.
         constexpr int GAMMA_SUMS = (P - 1) * V;
         float sum[P * V], mean[V], g[V], centred[V], dgamma[V], dbeta[V];
@@ -1053,7 +1129,7 @@ struct LayerNormBwdApart {
         }
 #pragma unroll
         for (int i = 0; i < P * V; ++i) sum[i] = 0.0f;
-        norms::walk<U, TY, Tile::template even<U>()>(now, t.ty, ROWS, get, [&](int, const Item& item) {
+        norms::walk<U, TY, Tile::template even<U>()>(now, t.ty, rows, get, [&](int, const Item& item) {
 #pragma unroll
             for (int i = 0; i < V; ++i) mean[i] = item.mean;
             item.row.take(mean, g, centred);

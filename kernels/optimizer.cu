@@ -17,6 +17,40 @@
 // SCALED says that gradients are multiplied by the third value of `hyper`, EXEMPTS that some segments do not decay:
 // those for which `exempt` is true.
 
+// Segments that a general member reads from memory; number 0 is the address: COUNT, FIRST, END and the two words of
+// LEN, then the rows of the segments, and behind them a bit for each segment that does not decay. DIRECT: every partial
+// result holds something and a tile holds all of them. SHARE: threads that add up the parts of a segment. ALONE: one
+// block takes all units; the other clusters of general members have eight blocks, of which some may have no unit.
+template <bool DIRECT, bool SCALED_, bool EXEMPTS_, int SHARE_, bool ALONE_> struct AnySegments {
+    static constexpr i64 COUNT = ANY, FIRST = 0, END = 0, LEN = ANY;
+    static constexpr u32 LONGEST = 0;
+    static constexpr bool DENSE = DIRECT, SCALED = SCALED_, EXEMPTS = EXEMPTS_, ALONE = ALONE_;
+    static constexpr int SHARE = SHARE_;
+};
+
+// The rows of segments, their number and their bounds: constants where the kernel is compiled for them.
+template <class Segments, bool FIXED> struct SegmentTable {
+    static constexpr int count = Segments::COUNT;
+    static constexpr u32 first = Segments::FIRST, end = Segments::END;
+    static constexpr i64 len = Segments::LEN;
+    __device__ __forceinline__ explicit SegmentTable(const Args&) {}
+    DEV const u32* rows() { return Segments::rows(); }
+    DEV bool exempt(int segment) { return Segments::exempt(segment); }
+};
+template <class Segments> struct SegmentTable<Segments, false> {
+    const u32* words;
+    int count;
+    u32 first, end;
+    i64 len;
+    __device__ __forceinline__ explicit SegmentTable(const Args& a) : words((const u32*)(i64)Number<ANY, 0>(a)) {
+        count = (int)words[0], first = words[1], end = words[2], len = (i64)((u64)words[4] << 32 | words[3]);
+    }
+    __device__ __forceinline__ const u32* rows() const { return words + 5; }
+    __device__ __forceinline__ bool exempt(int segment) const {
+        return rows()[count * 2 + segment / 32] >> segment % 32 & 1;
+    }
+};
+
 // ---------------------------------------- update
 
 // How the metrics come together.
@@ -42,63 +76,89 @@ enum UpdateFinish {
 template <class Rule, class T, class Segments, int THREADS_, int EACH, int ROUNDS, int FINISH> struct Update {
     static constexpr int PHASES = FINISH == FINISH_PHASE ? 2 : 1, THREADS = THREADS_, WARPS = THREADS / 32;
     static constexpr bool BEGINS = true;
-    static constexpr int COUNT = Segments::COUNT, STATES = Rule::STATES, V = 4, UNIT = 64, LANES = UNIT / V;
-    static constexpr u32 FIRST = Segments::FIRST, END = Segments::END;
+    static constexpr bool FIXED = is_fixed(Segments::COUNT);
+    static constexpr int STATES = Rule::STATES, V = 4, UNIT = 64, LANES = UNIT / V;
     static constexpr int STRIDE = THREADS / LANES, PER_BLOCK = STRIDE * EACH * ROUNDS;
-    static constexpr int BLOCKS = ceil_div(END - FIRST, PER_BLOCK);
     static constexpr bool CLUSTER = FINISH == FINISH_CLUSTER;
+    using Table = SegmentTable<Segments, FIXED>;
+
+    static constexpr int blocks_of(i64 units) { return ceil_div(units, PER_BLOCK); }
     // Partial results: one for each pair of a block and a segment, or for each unit.
-    static constexpr int PARTS = CLUSTER ? (int)(END - FIRST) : BLOCKS + COUNT - 1;
-    static constexpr int TILE = CLUSTER ? PARTS : min_i(PARTS, 1024);
-    static constexpr int HEAD = 8 * 32 + 16, SMEM = HEAD + 8 * COUNT + 8 * max_i(TILE, CLUSTER ? 0 : PER_BLOCK);
+    static constexpr int parts_of(i64 units, int count) { return CLUSTER ? (int)units : blocks_of(units) + count - 1; }
+    static constexpr int tile_of(int parts) { return CLUSTER ? parts : min_i(parts, 1024); }
+    DEV int parts(const Table& table) { return parts_of(table.end - table.first, table.count); }
+
+    static constexpr i64 UNITS = (i64)Segments::END - (i64)Segments::FIRST, LEN = Segments::LEN;
+    static constexpr int COUNT = (int)Segments::COUNT, BLOCKS = blocks_of(UNITS), PARTS = parts_of(UNITS, COUNT);
+    // What a general member has room for in shared memory.
+    static constexpr int MOST_SEGMENTS = FIXED ? COUNT : 1024;
+    static constexpr int MOST_PARTS = FIXED ? tile_of(PARTS) : CLUSTER ? 512 : 1024;
+    static constexpr int HEAD = 8 * 32 + 16;
+    static constexpr int SMEM = HEAD + 8 * MOST_SEGMENTS + 8 * max_i(MOST_PARTS, CLUSTER ? 0 : PER_BLOCK);
     static constexpr int blocks(int phase) { return phase == 0 ? BLOCKS : 1; }
+    DEV int blocks_for(const Args& a, int phase) {
+        const Table table(a);
+        if (REMOTE) return 8;
+        return phase == 0 ? blocks_of(table.end - table.first) : 1;
+    }
     static constexpr int smem(int phase) {
-        return FINISH == FINISH_PHASE && phase == 0 ? HEAD + 8 * COUNT + 8 * PER_BLOCK : SMEM;
+        return FINISH == FINISH_PHASE && phase == 0 ? HEAD + 8 * MOST_SEGMENTS + 8 * PER_BLOCK : SMEM;
     }
     static constexpr i64 WORK = CLUSTER ? 0 : 8ll * PARTS;
     // Threads that add up the parts of a segment.
-    static constexpr int SHARE = COUNT * 32 <= THREADS ? 32 : COUNT * 16 <= THREADS ? 16 : COUNT * 8 <= THREADS ? 8 : 4;
-    // Steps that they need for the longest segment.
-    static constexpr int STEPS =
-        ceil_div(min_i(TILE, CLUSTER ? (int)Segments::LONGEST : (int)(Segments::LONGEST / PER_BLOCK) + 2), SHARE);
+    static constexpr int share() {
+        constexpr int EACH_SEGMENT = THREADS / (FIXED ? COUNT : 1);
+        if constexpr (FIXED) return EACH_SEGMENT >= 32 ? 32 : EACH_SEGMENT >= 16 ? 16 : EACH_SEGMENT >= 8 ? 8 : 4;
+        else return Segments::SHARE;
+    }
+    static constexpr int SHARE = share();
+    // Steps that they need for the longest segment; a general member does not count them.
+    static constexpr int STEPS = !FIXED
+        ? 1 << 20
+        : ceil_div(min_i(MOST_PARTS, CLUSTER ? (int)Segments::LONGEST : (int)(Segments::LONGEST / PER_BLOCK) + 2),
+              SHARE);
     // Whether every partial result holds something, so that their sum needs no segments.
-    static constexpr bool DIRECT = CLUSTER || (Segments::DENSE && PARTS <= TILE);
+    static constexpr bool DIRECT = CLUSTER || (Segments::DENSE && (!FIXED || PARTS <= MOST_PARTS));
     // Rows of the table that a thread holds; a warp holds the table, or looks for a segment in memory.
-    static constexpr int HELD = COUNT <= 128 ? ceil_div(COUNT, 32) : 1;
+    static constexpr bool HOLDS = FIXED && COUNT <= 128;
+    static constexpr int HELD = HOLDS ? ceil_div(COUNT, 32) : 1;
 
     // A segment: its first unit and its elements.
     struct Row { u32 start; int len; };
     static __device__ __forceinline__ u32 units(const Row& row) { return (u32)(row.len + UNIT - 1) / UNIT; }
-    static __device__ __forceinline__ Row row_at(int s) {
-        const u32* rows = Segments::rows();
-        return s < COUNT ? Row{rows[s * 2], (int)rows[s * 2 + 1]} : Row{0xffffffffu, 0};
+    static __device__ __forceinline__ Row row_at(const Table& table, int s) {
+        const u32* rows = table.rows();
+        return s < table.count ? Row{rows[s * 2], (int)rows[s * 2 + 1]} : Row{0xffffffffu, 0};
     }
-    struct Table {
+    struct Finder {
         Row held[HELD];
-        __device__ __forceinline__ void read() {
+        __device__ __forceinline__ void read(const Table& table) {
+            if constexpr (HOLDS || FIXED) {
 #pragma unroll
-            for (int k = 0; k < HELD; ++k) held[k] = row_at(k * 32 + threadIdx.x % 32);
+                for (int k = 0; k < HELD; ++k) held[k] = row_at(table, k * 32 + threadIdx.x % 32);
+            }
         }
         // The segment of a unit, which is the same for the whole warp.
-        __device__ __forceinline__ int find(u32 unit, Row& row) const {
+        __device__ __forceinline__ int find(const Table& table, u32 unit, Row& row) const {
             int before = 0;
-            if constexpr (COUNT <= 128) {
+            if constexpr (HOLDS) {
 #pragma unroll
                 for (int k = 0; k < HELD; ++k) before += __popc(__ballot_sync(0xffffffffu, held[k].start <= unit));
             } else {
 #pragma unroll 4
-                for (int k = 0; k < COUNT; k += 32)
-                    before += __popc(__ballot_sync(0xffffffffu, row_at(k + threadIdx.x % 32).start <= unit));
+                for (int k = 0; k < table.count; k += 32)
+                    before +=
+                        __popc(__ballot_sync(0xffffffffu, row_at(table, k + threadIdx.x % 32).start <= unit));
             }
             const int s = max_i(before - 1, 0);
-            if constexpr (COUNT <= 128) {
+            if constexpr (HOLDS) {
 #pragma unroll
                 for (int k = 0; k < HELD; ++k) {
                     const u32 start = __shfl_sync(0xffffffffu, held[k].start, s % 32);
                     const int len = __shfl_sync(0xffffffffu, held[k].len, s % 32);
                     if (k == s / 32) row = Row{start, len};
                 }
-            } else row = row_at(s);
+            } else row = row_at(table, s);
             return s;
         }
     };
@@ -109,10 +169,12 @@ template <class Rule, class T, class Segments, int THREADS_, int EACH, int ROUND
         if constexpr (PHASE == 1) {
             begin(a);
             if (!metrics || overflowed(a)) return;
-            reduce(a, smem, row_at(threadIdx.x / SHARE));
+            const Table table(a);
+            reduce(a, table, smem, row_at(table, threadIdx.x / SHARE));
         } else {
+            const Table table(a);
             Row mine;
-            if (update(a, block, metrics, smem, mine)) reduce(a, smem, mine);
+            if (update(a, table, block, metrics, smem, mine)) reduce(a, table, smem, mine);
         }
     }
 
@@ -129,16 +191,21 @@ template <class Rule, class T, class Segments, int THREADS_, int EACH, int ROUND
 
     // Metrics of units travel to the first block of the cluster by stores that count themselves in at a barrier in its
     // shared memory. Others may use it once the whole cluster has met; the first half of that meeting does not wait.
-    static constexpr bool REMOTE = CLUSTER && BLOCKS > 1;
+    static constexpr bool remote() {
+        if constexpr (FIXED) return CLUSTER && BLOCKS > 1;
+        else return CLUSTER && !Segments::ALONE;
+    }
+    static constexpr bool REMOTE = remote();
     static __device__ __forceinline__ void* arrivals(char* smem) { return smem + HEAD - 8; }
-    static __device__ __forceinline__ void meet(int block, char* smem) {
+    static __device__ __forceinline__ void meet(const Table& table, int block, char* smem) {
 #if __CUDA_ARCH__ >= 900
         if constexpr (REMOTE) {
             if (block == 0 && threadIdx.x == 0) {
                 const u32 at = shared_address(arrivals(smem));
                 asm volatile("mbarrier.init.shared::cta.b64 [%0], 1;" ::"r"(at) : "memory");
                 asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
-                asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(at), "n"(8 * PARTS)
+                asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(at),
+                    "r"(8 * parts(table))
                     : "memory");
             }
             __syncwarp();
@@ -188,15 +255,18 @@ template <class Rule, class T, class Segments, int THREADS_, int EACH, int ROUND
     struct Group { Vec<float, V> p, g, s[2]; };
 
     // Updates the block's units; true where this block has to add up the metrics.
-    static __device__ __forceinline__ bool update(const Args& a, int block, bool metrics, char* smem, Row& mine) {
-        meet(block, smem);
-        UpdateMetric *scratch = (UpdateMetric*)smem, *shared = (UpdateMetric*)(smem + HEAD + 8 * COUNT);
+    static __device__ __forceinline__ bool update(
+        const Args& a, const Table& table, int block, bool metrics, char* smem, Row& mine) {
+        meet(table, block, smem);
+        const int count = table.count, blocks = blocks_of(table.end - table.first);
+        const u32 start = table.first, end = table.end;
+        UpdateMetric *scratch = (UpdateMetric*)smem, *shared = (UpdateMetric*)(smem + HEAD + 8 * count);
         const int lane = threadIdx.x % 32, warp = threadIdx.x / 32, half = lane / LANES;
         float* param = a.at<float>(Rule::PARAM);
         const float* param_prev = a.has(Rule::PARAM_PREV) ? a.at<float>(Rule::PARAM_PREV) : param;
         const float* grad = a.at<float>(Rule::GRAD);
         T* shadow = a.at<T>(Rule::SHADOW);
-        const u32 first = FIRST + block * PER_BLOCK, past = first + PER_BLOCK < END ? first + PER_BLOCK : END;
+        const u32 first = start + block * PER_BLOCK, past = first + PER_BLOCK < end ? first + PER_BLOCK : end;
         // The first unit of a warp in a round.
         const auto unit_of = [&](int round, int e) { return first + (round * EACH + e) * STRIDE + warp * 2; };
         Group own[EACH];
@@ -205,12 +275,12 @@ template <class Rule, class T, class Segments, int THREADS_, int EACH, int ROUND
 #pragma unroll
             for (int e = 0; e < EACH; ++e) {
                 const u32 unit = unit_of(round, e) + half;
-                if (unit >= END) continue;
+                if (unit >= end) continue;
                 const i64 at = (i64)unit * UNIT + lane % LANES * V;
-                own[e].p = read_group(param_prev, at);
+                own[e].p = read_group(table, param_prev, at);
 #pragma unroll
                 for (int k = 0; k < STATES; ++k)
-                    own[e].s[k] = read_group(
+                    own[e].s[k] = read_group(table,
                         a.has(Rule::STATE_PREV + k) ? a.at<float>(Rule::STATE_PREV + k) : a.at<float>(Rule::STATE + k),
                         at);
             }
@@ -219,7 +289,7 @@ template <class Rule, class T, class Segments, int THREADS_, int EACH, int ROUND
 #pragma unroll
             for (int e = 0; e < EACH; ++e) {
                 const u32 unit = unit_of(round, e) + half;
-                if (unit < END) own[e].g = read_group(grad, (i64)unit * UNIT + lane % LANES * V);
+                if (unit < end) own[e].g = read_group(table, grad, (i64)unit * UNIT + lane % LANES * V);
             }
         };
         const bool early = launch_flags(a) & EARLY_ENDS;
@@ -233,15 +303,15 @@ template <class Rule, class T, class Segments, int THREADS_, int EACH, int ROUND
         if constexpr (Segments::SCALED) shrink = a.at<float>(Rule::HYPER)[2];
         const float unscale = a.has(Rule::SCALER) ? a.at<float>(Rule::SCALER)[2] : 1.0f;
         const bool overflow = overflowed(a);
-        Table table;
-        table.read();
-        mine = row_at(threadIdx.x / SHARE);
+        Finder finder;
+        finder.read(table);
+        mine = row_at(table, threadIdx.x / SHARE);
         Row low, high;
-        const int low_s = table.find(first, low), high_s = table.find(past - 1, high);
+        const int low_s = finder.find(table, first, low), high_s = finder.find(table, past - 1, high);
         const bool single = low_s == high_s;
         if (overflow) {
             met();
-            if (block == 0) write_zeros(a);
+            if (block == 0) write_zeros(a, count);
             return false;
         }
 
@@ -277,12 +347,13 @@ template <class Rule, class T, class Segments, int THREADS_, int EACH, int ROUND
                 int of = low_s;
                 if (!single) {
                     Row next;
-                    const int here = table.find(unit - half, row), there = table.find(unit - half + 1, next);
+                    const int here = finder.find(table, unit - half, row),
+                              there = finder.find(table, unit - half + 1, next);
                     if (half == 1) row = next;
                     if constexpr (Segments::EXEMPTS) of = half == 1 ? there : here;
                 }
-                if constexpr (Segments::EXEMPTS) rule.wd = Segments::exempt(of) ? 0.0f : a.at<float>(Rule::HYPER)[1];
-                const int rest = unit < END ? row.len - (int)(unit - row.start) * UNIT - lane % LANES * V : 0;
+                if constexpr (Segments::EXEMPTS) rule.wd = table.exempt(of) ? 0.0f : a.at<float>(Rule::HYPER)[1];
+                const int rest = unit < end ? row.len - (int)(unit - row.start) * UNIT - lane % LANES * V : 0;
                 valid[e] = max_i(min_i(rest, V), 0);
                 UpdateSum m = {0u, 0.0f, 0.0f};
 #pragma unroll
@@ -299,7 +370,7 @@ template <class Rule, class T, class Segments, int THREADS_, int EACH, int ROUND
                     const UpdateMetric all = lanes_metric<LANES>(m).stored();
                     if (REMOTE && !waited) met(), waited = true;
                     if constexpr (CLUSTER) {
-                        if (lane % LANES == 0 && unit < END) post(shared + (unit - FIRST), all, smem);
+                        if (lane % LANES == 0 && unit < end) post(shared + (unit - start), all, smem);
                     } else if (lane % LANES == 0) shared[unit - first] = all;
                 }
             }
@@ -331,7 +402,7 @@ template <class Rule, class T, class Segments, int THREADS_, int EACH, int ROUND
             } else {
                 __syncthreads();
                 for (int s = low_s + warp; s <= high_s; s += WARPS) {
-                    const Row row = row_at(s);
+                    const Row row = row_at(table, s);
                     const int from = row.start > first ? row.start - first : 0,
                               to = (int)(min(row.start + units(row), past) - first);
                     UpdateSum m = {0u, 0.0f, 0.0f};
@@ -341,13 +412,13 @@ template <class Rule, class T, class Segments, int THREADS_, int EACH, int ROUND
                 }
                 __syncthreads();
             }
-            if (FINISH == FINISH_TICKET && BLOCKS > 1 && threadIdx.x == 0) drawn = draw(a.at<u32>(Rule::TICKET));
+            if (FINISH == FINISH_TICKET && blocks > 1 && threadIdx.x == 0) drawn = draw(a.at<u32>(Rule::TICKET));
             write_late();
             if constexpr (FINISH == FINISH_TICKET) {
                 u32* is_last = (u32*)(smem + HEAD - 16);
                 if (threadIdx.x == 0) {
-                    *is_last = BLOCKS == 1 || drawn == BLOCKS - 1;
-                    if (BLOCKS > 1 && drawn == BLOCKS - 1) {
+                    *is_last = blocks == 1 || drawn == blocks - 1;
+                    if (blocks > 1 && drawn == blocks - 1) {
                         *a.at<u32>(Rule::TICKET) = 0;
                         __threadfence();
                     }
@@ -359,13 +430,14 @@ template <class Rule, class T, class Segments, int THREADS_, int EACH, int ROUND
         return last;
     }
 
-    template <class E> static __device__ __forceinline__ Vec<E, V> read_group(const E* from, i64 at) {
-        if constexpr (Segments::LEN % V != 0) {
+    template <class E> static __device__ __forceinline__ Vec<E, V> read_group(
+        const Table& table, const E* from, i64 at) {
+        if constexpr (!FIXED || LEN % V != 0) {
             Vec<E, V> out;
-            if (at + V > Segments::LEN) {
+            if (at + V > table.len) {
 #pragma unroll
                 for (int j = 0; j < V; ++j) {
-                    if (at + j < Segments::LEN) out.v[j] = from[at + j];
+                    if (at + j < table.len) out.v[j] = from[at + j];
                 }
                 return out;
             }
@@ -385,30 +457,31 @@ template <class Rule, class T, class Segments, int THREADS_, int EACH, int ROUND
 
     // The metrics of every segment and of all of them, from the partial results: SHARE neighbouring threads for each
     // segment. `mine` is the row of this thread's first segment.
-    static __device__ __forceinline__ void reduce(const Args& a, char* smem, const Row& mine) {
-        UpdateMetric *results = (UpdateMetric*)(smem + HEAD), *staged = (UpdateMetric*)(smem + HEAD + 8 * COUNT);
+    static __device__ __forceinline__ void reduce(const Args& a, const Table& table, char* smem, const Row& mine) {
+        const int count = table.count, all_parts = parts(table), tile_parts = tile_of(all_parts);
+        UpdateMetric *results = (UpdateMetric*)(smem + HEAD), *staged = (UpdateMetric*)(smem + HEAD + 8 * count);
         const int lane = threadIdx.x % 32, share = threadIdx.x % SHARE;
 #pragma unroll 1
-        for (int tile = 0; tile < PARTS; tile += TILE) {
+        for (int tile = 0; tile < all_parts; tile += tile_parts) {
             if constexpr (!CLUSTER) {
                 const float2* work = a.at<float2>(Rule::WORK) + tile;
                 if (tile > 0) __syncthreads();
 #pragma unroll
-                for (int i = threadIdx.x; i < TILE; i += THREADS) {
+                for (int i = threadIdx.x; i < tile_parts; i += THREADS) {
                     // Other blocks wrote it, so the second-level cache is the nearest place that has it.
-                    if (tile + i < PARTS) *(float2*)(staged + i) = __ldcg(work + i);
+                    if (tile + i < all_parts) *(float2*)(staged + i) = __ldcg(work + i);
                 }
                 __syncthreads();
             }
 #pragma unroll 1
-            for (int base = 0; base < COUNT; base += THREADS / SHARE) {
+            for (int base = 0; base < count; base += THREADS / SHARE) {
                 const int s = base + threadIdx.x / SHARE;
-                const Row row = base == 0 ? mine : row_at(s);
+                const Row row = base == 0 ? mine : row_at(table, s);
                 int from = 0, to = 0;
-                if (s < COUNT && row.len > 0) {
-                    from = row.start - FIRST, to = from + units(row);
+                if (s < count && row.len > 0) {
+                    from = row.start - table.first, to = from + units(row);
                     if constexpr (!CLUSTER) from = from / PER_BLOCK + s, to = (to - 1) / PER_BLOCK + s + 1;
-                    from = max_i(from - tile, 0), to = min_i(to - tile, TILE);
+                    from = max_i(from - tile, 0), to = min_i(to - tile, tile_parts);
                 }
                 UpdateSum m = {0u, 0.0f, 0.0f};
                 if constexpr (STEPS <= 8) {
@@ -426,10 +499,10 @@ template <class Rule, class T, class Segments, int THREADS_, int EACH, int ROUND
                     for (int i = from + share; i < to; i += SHARE) m.add(staged[i]);
                 }
                 m = lanes_metric<SHARE>(m);
-                if (share != 0 || s >= COUNT) continue;
+                if (share != 0 || s >= count) continue;
                 if (tile > 0) m.add(results[s]);
                 if constexpr (!DIRECT) results[s] = m.stored();
-                if (tile + TILE < PARTS) continue;
+                if (tile + tile_parts < all_parts) continue;
                 if (a.has(Rule::UPDATE_MAX)) a.at<u32>(Rule::UPDATE_MAX)[s] = m.max;
                 if (a.has(Rule::GRAD_NORM_SEG)) a.at<float>(Rule::GRAD_NORM_SEG)[s] = m.norm();
             }
@@ -440,11 +513,11 @@ template <class Rule, class T, class Segments, int THREADS_, int EACH, int ROUND
             // The last warp, which has the fewest segments, does not wait for the others.
             if (threadIdx.x / 32 != WARPS - 1) return;
 #pragma unroll 8
-            for (int i = lane; i < PARTS; i += 32) total.add(staged[i]);
+            for (int i = lane; i < all_parts; i += 32) total.add(staged[i]);
         } else {
             __syncthreads();
             if (threadIdx.x >= 32) return;
-            for (int s = lane; s < COUNT; s += 32) total.add(results[s]);
+            for (int s = lane; s < count; s += 32) total.add(results[s]);
         }
         total = lanes_metric(total);
         if (lane != 0) return;
@@ -453,8 +526,8 @@ template <class Rule, class T, class Segments, int THREADS_, int EACH, int ROUND
     }
 
     // What a step that overflowed reports.
-    static __device__ __forceinline__ void write_zeros(const Args& a) {
-        for (int s = threadIdx.x; s < COUNT; s += THREADS) {
+    static __device__ __forceinline__ void write_zeros(const Args& a, int count) {
+        for (int s = threadIdx.x; s < count; s += THREADS) {
             if (a.has(Rule::UPDATE_MAX)) a.at<float>(Rule::UPDATE_MAX)[s] = 0.0f;
             if (a.has(Rule::GRAD_NORM_SEG)) a.at<float>(Rule::GRAD_NORM_SEG)[s] = 0.0f;
         }
@@ -471,41 +544,45 @@ template <class Rule, class T, class Segments, int THREADS_, int EACH, int ROUND
 // one of them is not finite, and the steps that were skipped for that since the run began. An overflow halves the
 // scale; 2000 steps without one double it. BLOCKS (at most 1024) blocks of THREADS threads stride over groups of 16
 // bytes. Blocks count themselves in the lower half of the ticket and overflows in the upper half; the last one decides
-// and puts the ticket back to zero, so work is not used. Overwrites; deterministic. Reads the gradients once.
-template <i64 LEN, int THREADS_, int BLOCKS> struct ScaleUpdate {
+// and puts the ticket back to zero, so work is not used. LEN and BLOCKS are the numbers 0 and 1. Overwrites;
+// deterministic. Reads the gradients once.
+template <i64 LEN, int THREADS_, i64 BLOCKS> struct ScaleUpdate {
     using Slots = slots::scale_update;
     static constexpr int PHASES = 1, THREADS = THREADS_, FLIGHT = 4;
     static constexpr int blocks(int) { return BLOCKS; }
+    DEV int blocks_for(const Args& a, int) { return (int)Number<BLOCKS, 1>(a); }
     static constexpr int smem(int) { return 0; }
     static constexpr i64 WORK = 0;
     static_assert(BLOCKS <= 1024, "the ticket's halves hold 16 bits each");
     template <int PHASE> static __device__ void run(const Args& a, int block, char*) {
-        constexpr i64 VECS = LEN / 4;
+        const Number<LEN, 0> len(a);
+        const Number<BLOCKS, 1> all(a);
+        const i64 vecs = len / 4, blocks = all;
         const u32* grad = a.at<u32>(Slots::GRAD);
         // Without its sign, a float is finite if its bits are below infinity's.
         u32 largest = 0;
 #pragma unroll 1
-        for (i64 base = (i64)block * (THREADS * FLIGHT) + threadIdx.x; base < VECS;
-            base += (i64)BLOCKS * (THREADS * FLIGHT)) {
+        for (i64 base = (i64)block * (THREADS * FLIGHT) + threadIdx.x; base < vecs;
+            base += blocks * (THREADS * FLIGHT)) {
 #pragma unroll
             for (int f = 0; f < FLIGHT; ++f) {
                 const i64 at = base + f * THREADS;
-                if (at >= VECS) continue;
+                if (at >= vecs) continue;
                 const Vec<u32, 4> g = load<u32, 4>(grad + at * 4);
 #pragma unroll
                 for (int j = 0; j < 4; ++j) largest = max(largest, g.v[j] & 0x7fffffffu);
             }
         }
-        if constexpr (VECS * 4 < LEN) {
-            if (block == 0 && threadIdx.x < LEN - VECS * 4)
-                largest = max(largest, grad[VECS * 4 + threadIdx.x] & 0x7fffffffu);
+        if constexpr (!is_fixed(LEN) || LEN % 4 != 0) {
+            if (block == 0 && threadIdx.x < len - vecs * 4)
+                largest = max(largest, grad[vecs * 4 + threadIdx.x] & 0x7fffffffu);
         }
         bool overflow = __syncthreads_or(largest >= 0x7f800000u) != 0;
         if (threadIdx.x != 0) return;
-        if constexpr (BLOCKS > 1) {
+        if constexpr (BLOCKS != 1) {
             const u32 own = overflow ? 0x10001u : 1u;
             const u32 count = atomicAdd(a.at<u32>(Slots::TICKET), own) + own;
-            if ((count & 0xffffu) != BLOCKS) return;
+            if ((count & 0xffffu) != (u32)blocks) return;
             *a.at<u32>(Slots::TICKET) = 0;
             overflow = count >> 16 != 0;
         }
@@ -529,29 +606,56 @@ template <i64 LEN, int THREADS_, int BLOCKS> struct ScaleUpdate {
 // above; UNITS are all of them. Slots: parts, update_max_seg, grad_norm_seg, update_max, grad_norm, each output where
 // bound. One block, which adds in a fixed order; all parts are under way before the first is used. Moves 256 bytes a
 // unit.
-template <class Segments, int UNITS> struct StepMetrics {
+//
+// A general member reads the segments from memory at the address that is number 0: COUNT, UNITS, then the rows; it has
+// room for MOST_UNITS and MOST_SEGMENTS.
+struct AnyMetrics {
+    static constexpr i64 COUNT = ANY;
+    static constexpr int MOST_UNITS = 2048, MOST_SEGMENTS = 512;
+};
+template <class Segments, i64 UNITS> struct MetricTable {
+    static constexpr int count = Segments::COUNT, units = UNITS;
+    __device__ __forceinline__ explicit MetricTable(const Args&) {}
+    DEV const u32* rows() { return Segments::rows(); }
+};
+template <class Segments> struct MetricTable<Segments, ANY> {
+    const u32* words;
+    int count, units;
+    __device__ __forceinline__ explicit MetricTable(const Args& a) : words((const u32*)(i64)Number<ANY, 0>(a)) {
+        count = (int)words[0], units = (int)words[1];
+    }
+    __device__ __forceinline__ const u32* rows() const { return words + 2; }
+};
+
+template <class Segments, i64 UNITS, int WARPS_ = min_i(8, max_i(4, (int)UNITS))> struct StepMetrics {
     using Slots = slots::step_metrics;
-    static constexpr int PHASES = 1, COUNT = Segments::COUNT;
-    static constexpr int WARPS = min_i(8, max_i(4, UNITS)), THREADS = 32 * WARPS, EACH = ceil_div(UNITS, WARPS),
-                         FLIGHT = min_i(EACH, 16);
+    using Table = MetricTable<Segments, UNITS>;
+    static constexpr int PHASES = 1, WARPS = WARPS_, THREADS = 32 * WARPS,
+                         FLIGHT = is_fixed(UNITS) ? min_i(ceil_div(UNITS, WARPS), 16) : 8;
     static constexpr i64 WORK = 0;
     static constexpr int blocks(int) { return 1; }
-    static constexpr int smem(int) { return 8 * (UNITS + COUNT); }
+    DEV int blocks_for(const Args&, int) { return 1; }
+    static constexpr int smem(int) {
+        if constexpr (is_fixed(UNITS)) return 8 * (int)(UNITS + Segments::COUNT);
+        else return 8 * (Segments::MOST_UNITS + Segments::MOST_SEGMENTS);
+    }
     template <int PHASE> static __device__ void run(const Args& a, int, char* smem) {
-        UpdateMetric *units = (UpdateMetric*)smem, *results = units + UNITS;
+        const Table table(a);
+        const int all_units = table.units, segments = table.count, each = ceil_div(all_units, WARPS);
+        UpdateMetric *units = (UpdateMetric*)smem, *results = units + all_units;
         const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
         // A warp's first segment: looked up while the parts are on their way.
-        const u32* const rows = Segments::rows();
+        const u32* const rows = table.rows();
         u32 first = 0, count = 0;
-        if (warp < COUNT) first = rows[warp * 2], count = rows[warp * 2 + 1];
+        if (warp < segments) first = rows[warp * 2], count = rows[warp * 2 + 1];
         const float2* const parts = a.at<float2>(Slots::PARTS);
 #pragma unroll 1
-        for (int base = 0; base < EACH; base += FLIGHT) {
+        for (int base = 0; base < each; base += FLIGHT) {
             float2 part[FLIGHT];
 #pragma unroll
             for (int i = 0; i < FLIGHT; ++i) {
                 const int unit = warp + (base + i) * WARPS;
-                part[i] = unit < UNITS ? parts[unit * 32 + lane] : float2{0.0f, 0.0f};
+                part[i] = unit < all_units ? parts[unit * 32 + lane] : float2{0.0f, 0.0f};
             }
 #pragma unroll
             for (int i = 0; i < FLIGHT; ++i) {
@@ -559,11 +663,11 @@ template <class Segments, int UNITS> struct StepMetrics {
                 UpdateSum sum = {0u, 0.0f, 0.0f};
                 sum.add(UpdatePart{__float_as_uint(part[i].x), part[i].y});
                 sum = lanes_metric(sum);
-                if (lane == 0 && unit < UNITS) units[unit] = sum.stored();
+                if (lane == 0 && unit < all_units) units[unit] = sum.stored();
             }
         }
         __syncthreads();
-        for (int s = warp; s < COUNT; s += WARPS) {
+        for (int s = warp; s < segments; s += WARPS) {
             if (s != warp) first = rows[s * 2], count = rows[s * 2 + 1];
             UpdateSum sum = {0u, 0.0f, 0.0f};
             for (u32 i = lane; i < count; i += 32) sum.add(units[first + i]);
@@ -577,7 +681,7 @@ template <class Segments, int UNITS> struct StepMetrics {
         __syncthreads();
         if (warp != 0) return;
         UpdateSum total = {0u, 0.0f, 0.0f};
-        for (int s = lane; s < COUNT; s += 32) total.add(results[s]);
+        for (int s = lane; s < segments; s += 32) total.add(results[s]);
         total = lanes_metric(total);
         if (lane != 0) return;
         if (a.has(Slots::UPDATE_MAX)) *a.at<u32>(Slots::UPDATE_MAX) = total.max;

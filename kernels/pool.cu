@@ -4,50 +4,63 @@
 // The geometry that the kernels of a window share. A thread handles one pixel's V neighbouring channels, up to 16 bytes
 // as C allows, and neighbouring threads handle neighbouring channels, then pixels, so that windows that overlap find
 // each other in the first-level cache.
-template <class T, int N_, int H_, int W_, int C_, int KH_, int KW_, int SH_, int SW_, int PH_, int PW_, int HO_,
-    int WO_>
+//
+// N, H, W, C, HO and WO are the numbers 0 to 5. A general member is compiled for the window, for V, and for PADDED,
+// whether a window may reach beyond the image.
+template <class T, i64 N, i64 H, i64 W, i64 C, int KH_, int KW_, int SH_, int SW_, int PH_, int PW_, i64 HO, i64 WO,
+    int V_, bool PADDED_>
 struct Windows {
-    static constexpr int N = N_, H = H_, W = W_, C = C_, KH = KH_, KW = KW_, SH = SH_, SW = SW_, PH = PH_, PW = PW_,
-                         HO = HO_, WO = WO_;
-    static constexpr int V = vec_width<T>(C), CV = C / V, SIZE = KH * KW;
-    static constexpr i64 IN = (i64)N * H * W * CV, OUT = (i64)N * HO * WO * CV;
-    static_assert(IN <= 0xffffffffll && OUT <= 0xffffffffll, "vectors are counted in 32 bits");
-    // Whether a window may reach beyond the image.
-    static constexpr bool PADDED = PH > 0 || PW > 0 || (HO - 1) * SH + KH > H || (WO - 1) * SW + KW > W;
+    static constexpr int KH = KH_, KW = KW_, SH = SH_, SW = SW_, PH = PH_, PW = PW_, V = V_, SIZE = KH * KW;
+    static constexpr bool FIXED = is_fixed(N), PADDED = PADDED_;
     // Whether windows neither overlap nor reach beyond the image, so that a window knows the whole gradient of its
     // pixels.
     static constexpr bool DISJOINT = KH <= SH && KW <= SW && SH * SW <= 16 && !PADDED;
     // Windows that cover one pixel, at most.
     static constexpr int OVER_H = ceil_div(KH, SH), OVER_W = ceil_div(KW, SW), OVER = OVER_H * OVER_W;
-    // The grid of strides that covers the image, with the windows at its upper left.
-    static constexpr int CELLS_H = max_i(HO, ceil_div(H, SH)), CELLS_W = max_i(WO, ceil_div(W, SW));
-    static constexpr i64 CELLS = (i64)N * CELLS_H * CELLS_W * CV;
     static constexpr int THREADS = 256;
+    static constexpr i64 vectors(i64 n, i64 h, i64 w, i64 c) { return n * h * w * (c / V); }
+    static_assert(!FIXED || (vectors(N, H, W, C) <= 0xffffffffll && vectors(N, HO, WO, C) <= 0xffffffffll),
+        "vectors are counted in 32 bits");
+    // The grid of strides that covers the image, with the windows at its upper left.
+    static constexpr int cells(int out, int in, int stride) { return max_i(out, ceil_div(in, stride)); }
+    static constexpr i64 outputs(i64 n, i64 c, i64 ho, i64 wo) { return vectors(n, ho, wo, c); }
+    // The vectors of the gradient of a pooling's input: of its pixels, or of the cells of the grid of strides where
+    // windows do not overlap.
+    static constexpr i64 gradients(i64 n, i64 h, i64 w, i64 c, i64 ho, i64 wo) {
+        return DISJOINT ? vectors(n, cells((int)ho, (int)h, SH), cells((int)wo, (int)w, SW), c) : vectors(n, h, w, c);
+    }
     static constexpr int blocks_of(i64 groups) { return ceil_div(groups, THREADS); }
+
+    int n, h, w, c, ho, wo;
+    __device__ __forceinline__ explicit Windows(const Args& a)
+        : n((int)Number<N, 0>(a)), h((int)Number<H, 1>(a)), w((int)Number<W, 2>(a)), c((int)Number<C, 3>(a)),
+          ho((int)Number<HO, 4>(a)), wo((int)Number<WO, 5>(a)) {}
 };
 
 // How many of `n` positions are loaded together before the first is used.
 __host__ __device__ constexpr int batch_of(int n) { return n <= 9 ? n : 4; }
 
-template <class S> struct Place { int sample, row, col, group; };
-// Takes the number of a vector apart, over images of `H` by `W` pixels.
-template <class S, int H, int W> DEV Place<S> place(u32 at) {
-    Place<S> p;
-    p.group = at % S::CV;
-    at /= S::CV;
-    p.col = at % W;
-    at /= W;
-    p.row = at % H;
-    p.sample = at / H;
+struct Place { int sample, row, col, group; };
+// Takes the number of a vector apart, over images of `h` by `w` pixels.
+template <class S> DEV Place place(const S& s, u32 at, int h, int w) {
+    const u32 cv = (u32)(s.c / S::V);
+    Place p;
+    p.group = at % cv;
+    at /= cv;
+    p.col = at % (u32)w;
+    at /= (u32)w;
+    p.row = at % (u32)h;
+    p.sample = at / (u32)h;
     return p;
 }
-// The first element of a vector, in images of `H` by `W` pixels.
-template <class S, int H, int W> DEV i64 element(const Place<S>& p, int row, int col) {
-    return ((((i64)p.sample * H + row) * W + col) * S::CV + p.group) * S::V;
+// The first element of a vector, in images of `h` by `w` pixels.
+template <class S> DEV i64 element(const S& s, const Place& p, int row, int col, int h, int w) {
+    return ((((i64)p.sample * h + row) * w + col) * (s.c / S::V) + p.group) * S::V;
 }
 
 // Runs `use(k, value)` over the positions `k` of an output pixel's window that are in the image, in rising order.
-template <class S, class T, class Use> DEV void each_in_window(const T* x, const Place<S>& p, const Use& use) {
+template <class S, class T, class Use>
+DEV void each_in_window(const S& s, const T* x, const Place& p, const Use& use) {
     constexpr int BATCH = batch_of(S::SIZE), UNROLL = S::SIZE <= 16 ? ceil_div(S::SIZE, BATCH) : 1;
     const int row0 = p.row * S::SH - S::PH, col0 = p.col * S::SW - S::PW;
 #pragma unroll UNROLL
@@ -57,8 +70,9 @@ template <class S, class T, class Use> DEV void each_in_window(const T* x, const
 #pragma unroll
         for (int i = 0; i < BATCH; ++i) {
             const int k = k0 + i, row = row0 + k / S::KW, col = col0 + k % S::KW;
-            valid[i] = (S::SIZE % BATCH == 0 || k < S::SIZE) && (!S::PADDED || ((u32)row < S::H && (u32)col < S::W));
-            if (valid[i]) v[i] = load<T, S::V>(x + element<S, S::H, S::W>(p, row, col));
+            valid[i] =
+                (S::SIZE % BATCH == 0 || k < S::SIZE) && (!S::PADDED || ((u32)row < (u32)s.h && (u32)col < (u32)s.w));
+            if (valid[i]) v[i] = load<T, S::V>(x + element(s, p, row, col, s.h, s.w));
         }
 #pragma unroll
         for (int i = 0; i < BATCH; ++i)
@@ -70,7 +84,7 @@ template <class S, class T, class Use> DEV void each_in_window(const T* x, const
 // `at` is the first element of the window's output and `k` the pixel's position in the window. Takes come in batches of
 // `i` in 0..OVER, before their uses.
 template <class S, class Take, class Use>
-DEV void each_over_pixel(const Place<S>& p, const Take& take, const Use& use) {
+DEV void each_over_pixel(const S& s, const Place& p, const Take& take, const Use& use) {
     constexpr int BATCH = batch_of(S::OVER), UNROLL = S::OVER <= 16 ? ceil_div(S::OVER, BATCH) : 1;
     const int row = p.row + S::PH, col = p.col + S::PW;
     const int first_row = row / S::SH - (S::OVER_H - 1), first_col = col / S::SW - (S::OVER_W - 1);
@@ -81,10 +95,10 @@ DEV void each_over_pixel(const Place<S>& p, const Take& take, const Use& use) {
         for (int i = 0; i < BATCH; ++i) {
             const int j = j0 + i, oy = first_row + j / S::OVER_W, ox = first_col + j % S::OVER_W;
             const int ky = row - oy * S::SH, kx = col - ox * S::SW;
-            const bool covers =
-                (S::OVER % BATCH == 0 || j < S::OVER) && (u32)oy < S::HO && (u32)ox < S::WO && ky < S::KH && kx < S::KW;
+            const bool covers = (S::OVER % BATCH == 0 || j < S::OVER) && (u32)oy < (u32)s.ho && (u32)ox < (u32)s.wo &&
+                ky < S::KH && kx < S::KW;
             k[i] = covers ? ky * S::KW + kx : -1;
-            if (covers) take(i, element<S, S::HO, S::WO>(p, oy, ox));
+            if (covers) take(i, element(s, p, oy, ox, s.ho, s.wo));
         }
 #pragma unroll
         for (int i = 0; i < BATCH; ++i)
@@ -94,17 +108,17 @@ DEV void each_over_pixel(const Place<S>& p, const Take& take, const Use& use) {
 
 // Writes the SH x SW pixels of a cell of the grid of strides: `value(k)` at position `k` of the window, zeros where
 // there is none.
-template <class S, class T, class Value> DEV void write_cell(T* dx, const Place<S>& p, const Value& value) {
-    const bool has_window = p.row < S::HO && p.col < S::WO;
+template <class S, class T, class Value> DEV void write_cell(const S& s, T* dx, const Place& p, const Value& value) {
+    const bool has_window = p.row < s.ho && p.col < s.wo;
 #pragma unroll
     for (int ky = 0; ky < S::SH; ++ky) {
 #pragma unroll
         for (int kx = 0; kx < S::SW; ++kx) {
             const int row = p.row * S::SH + ky, col = p.col * S::SW + kx;
-            if (row < S::H && col < S::W) {
+            if (row < s.h && col < s.w) {
                 Vec<T, S::V> out{};
                 if (has_window && ky < S::KH && kx < S::KW) out = value(ky * S::KW + kx);
-                store(dx + element<S, S::H, S::W>(p, row, col), out);
+                store(dx + element(s, p, row, col, s.h, s.w), out);
             }
         }
     }
@@ -115,20 +129,29 @@ template <bool WIDE> struct PositionOf { using Type = u8; };
 template <> struct PositionOf<true> { using Type = u16; };
 
 #define POOL_PARAMETERS \
-    class T, int N, int H, int W, int C, int KH, int KW, int SH, int SW, int PH, int PW, int HO, int WO
-#define POOL_SHAPE Windows<T, N, H, W, C, KH, KW, SH, SW, PH, PW, HO, WO>
+    class T, i64 N, i64 H, i64 W, i64 C, int KH, int KW, int SH, int SW, int PH, int PW, i64 HO, i64 WO, \
+        int V = vec_width<T>(C), bool PADDED = (PH > 0 || PW > 0 || (HO - 1) * SH + KH > H || (WO - 1) * SW + KW > W)
+#define POOL_SHAPE Windows<T, N, H, W, C, KH, KW, SH, SW, PH, PW, HO, WO, V, PADDED>
 
-// A launch of one phase without shared memory, in which a thread takes one of GROUPS_ vectors.
-template <class S, i64 GROUPS_> struct PoolLaunch {
+// A launch of one phase without shared memory, in which a thread takes a vector.
+template <class S> struct PoolLaunch {
     static constexpr int PHASES = 1, THREADS = S::THREADS;
-    static constexpr i64 WORK = 0, GROUPS = GROUPS_;
-    static constexpr int blocks(int) { return S::blocks_of(GROUPS); }
+    static constexpr i64 WORK = 0;
     static constexpr int smem(int) { return 0; }
 };
-
-// The vectors of the gradient of a pooling's input: of its pixels, or of the cells of the grid of strides where windows
-// do not overlap.
-template <class S> constexpr i64 gradient_groups() { return S::DISJOINT ? S::CELLS : S::IN; }
+// One that takes the vectors of the output, and one that takes those of the gradient of the input.
+template <class S, i64 N, i64 C, i64 HO, i64 WO> struct PoolForward : PoolLaunch<S> {
+    static constexpr int blocks(int) { return S::blocks_of(S::outputs(N, C, HO, WO)); }
+    DEV i64 groups_for(const S& s) { return S::outputs(s.n, s.c, s.ho, s.wo); }
+    DEV int blocks_for(const Args& a, int) { return S::blocks_of(groups_for(S(a))); }
+};
+template <class S, i64 N, i64 H, i64 W, i64 C, i64 HO, i64 WO> struct PoolBackward : PoolLaunch<S> {
+    static constexpr int blocks(int) { return S::blocks_of(S::gradients(N, H, W, C, HO, WO)); }
+    DEV i64 groups_for(const S& s) { return S::gradients(s.n, s.h, s.w, s.c, s.ho, s.wo); }
+    DEV int blocks_for(const Args& a, int) { return S::blocks_of(groups_for(S(a))); }
+};
+#define POOL_FORWARD PoolForward<POOL_SHAPE, N, C, HO, WO>
+#define POOL_BACKWARD PoolBackward<POOL_SHAPE, N, H, W, C, HO, WO>
 
 // ---------------------------------------- maximum
 
@@ -136,21 +159,22 @@ template <class S> constexpr i64 gradient_groups() { return S::DISJOINT ? S::CEL
 // than 256) the position in the window, row by row, where slot 2 is bound. The first of equals wins, the first NaN wins
 // over every number, and a window that is all padding gives minus infinity and position 0. Overwrites; moves (IN + OUT)
 // * sizeof(T) + OUT * sizeof(index) bytes.
-template <POOL_PARAMETERS> struct MaxPool : PoolLaunch<POOL_SHAPE, POOL_SHAPE::OUT> {
+template <POOL_PARAMETERS> struct MaxPool : POOL_FORWARD {
     using Slots = slots::max_pool;
     using S = POOL_SHAPE;
     using Position = typename PositionOf<(S::SIZE > 256)>::Type;
     template <int PHASE> static __device__ void run(const Args& a, int block, char*) {
+        const S s(a);
         const u32 at = (u32)block * S::THREADS + threadIdx.x;
-        if (at >= S::OUT) return;
-        const Place<S> p = place<S, HO, WO>(at);
+        if (at >= POOL_FORWARD::groups_for(s)) return;
+        const Place p = place(s, at, s.ho, s.wo);
         // All channels of a pixel share the first position that is no padding, which is the answer where every
         // value is minus infinity.
         int first = 0;
         if constexpr (S::PADDED) {
             const int row0 = p.row * SH - PH, col0 = p.col * SW - PW, ky = row0 < 0 ? -row0 : 0,
                       kx = col0 < 0 ? -col0 : 0;
-            if (ky < KH && kx < KW && row0 + ky < H && col0 + kx < W) first = ky * KW + kx;
+            if (ky < KH && kx < KW && row0 + ky < s.h && col0 + kx < s.w) first = ky * KW + kx;
         }
         float best[S::V];
         int where[S::V];
@@ -159,7 +183,7 @@ template <POOL_PARAMETERS> struct MaxPool : PoolLaunch<POOL_SHAPE, POOL_SHAPE::O
             best[i] = __int_as_float((int)0xff800000);
             where[i] = first;
         }
-        each_in_window<S>(a.at<T>(Slots::X), p, [&](int k, const Vec<T, S::V>& v) {
+        each_in_window(s, a.at<T>(Slots::X), p, [&](int k, const Vec<T, S::V>& v) {
 #pragma unroll
             for (int i = 0; i < S::V; ++i) {
                 const float value = to_float(v.v[i]);
@@ -183,43 +207,42 @@ template <POOL_PARAMETERS> struct MaxPool : PoolLaunch<POOL_SHAPE, POOL_SHAPE::O
 // dx [N, H, W, C] = sum of the dy [N, HO, WO, C] whose windows chose the element, by index [N, HO, WO, C]. Each pixel
 // looks at the windows that cover it; where windows do not overlap, each window writes its pixels instead and reads its
 // dy once. Overwrites, zeros included; moves (IN + OUT) * sizeof(T) + OUT * sizeof(index) bytes.
-template <POOL_PARAMETERS>
-struct MaxPoolBwd : PoolLaunch<POOL_SHAPE, gradient_groups<POOL_SHAPE>()> {
+template <POOL_PARAMETERS> struct MaxPoolBwd : POOL_BACKWARD {
     using Slots = slots::max_pool_bwd;
     using S = POOL_SHAPE;
     using Position = typename PositionOf<(S::SIZE > 256)>::Type;
-    static constexpr i64 GROUPS = gradient_groups<S>();
     template <int PHASE> static __device__ void run(const Args& a, int block, char*) {
+        const S s(a);
         const u32 at = (u32)block * S::THREADS + threadIdx.x;
-        if (at >= GROUPS) return;
+        if (at >= POOL_BACKWARD::groups_for(s)) return;
         const T* dy = a.at<T>(Slots::DY);
         const Position* index = a.at<Position>(Slots::INDEX);
         T* dx = a.at<T>(Slots::DX);
         if constexpr (S::DISJOINT) {
-            const Place<S> p = place<S, S::CELLS_H, S::CELLS_W>(at);
+            const Place p = place(s, at, S::cells(s.ho, s.h, S::SH), S::cells(s.wo, s.w, S::SW));
             Vec<T, S::V> v{};
             Vec<Position, S::V> chosen{};
-            if (p.row < HO && p.col < WO) {
-                const i64 from = element<S, HO, WO>(p, p.row, p.col);
+            if (p.row < s.ho && p.col < s.wo) {
+                const i64 from = element(s, p, p.row, p.col, s.ho, s.wo);
                 v = load<T, S::V>(dy + from);
                 chosen = load<Position, S::V>(index + from);
             }
-            write_cell<S>(dx, p, [&](int k) {
+            write_cell(s, dx, p, [&](int k) {
                 Vec<T, S::V> out;
 #pragma unroll
                 for (int i = 0; i < S::V; ++i) out.v[i] = chosen.v[i] == k ? v.v[i] : T{};
                 return out;
             });
         } else {
-            const Place<S> p = place<S, H, W>(at);
+            const Place p = place(s, at, s.h, s.w);
             constexpr int BATCH = batch_of(S::OVER);
             Vec<T, S::V> v[BATCH];
             Vec<Position, S::V> chosen[BATCH];
             float sum[S::V];
 #pragma unroll
             for (int i = 0; i < S::V; ++i) sum[i] = 0.0f;
-            each_over_pixel<S>(
-                p,
+            each_over_pixel(
+                s, p,
                 [&](int slot, i64 from) {
                     v[slot] = load<T, S::V>(dy + from);
                     chosen[slot] = load<Position, S::V>(index + from);
@@ -240,16 +263,17 @@ struct MaxPoolBwd : PoolLaunch<POOL_SHAPE, gradient_groups<POOL_SHAPE>()> {
 
 // y [N, HO, WO, C] = mean over each window of x [N, H, W, C], both of T; padding counts as zeros and in the divisor.
 // Overwrites; moves (IN + OUT) * sizeof(T) bytes.
-template <POOL_PARAMETERS> struct AvgPool : PoolLaunch<POOL_SHAPE, POOL_SHAPE::OUT> {
+template <POOL_PARAMETERS> struct AvgPool : POOL_FORWARD {
     using Slots = slots::avg_pool;
     using S = POOL_SHAPE;
     template <int PHASE> static __device__ void run(const Args& a, int block, char*) {
+        const S s(a);
         const u32 at = (u32)block * S::THREADS + threadIdx.x;
-        if (at >= S::OUT) return;
+        if (at >= POOL_FORWARD::groups_for(s)) return;
         float sum[S::V];
 #pragma unroll
         for (int i = 0; i < S::V; ++i) sum[i] = 0.0f;
-        each_in_window<S>(a.at<T>(Slots::X), place<S, HO, WO>(at), [&](int, const Vec<T, S::V>& v) {
+        each_in_window(s, a.at<T>(Slots::X), place(s, at, s.ho, s.wo), [&](int, const Vec<T, S::V>& v) {
 #pragma unroll
             for (int i = 0; i < S::V; ++i) sum[i] += to_float(v.v[i]);
         });
@@ -262,14 +286,13 @@ template <POOL_PARAMETERS> struct AvgPool : PoolLaunch<POOL_SHAPE, POOL_SHAPE::O
 
 // dx [N, H, W, C] = sum over the windows that cover a pixel of dy [N, HO, WO, C] / (KH * KW). Overwrites, zeros
 // included; moves (IN + OUT) * sizeof(T) bytes.
-template <POOL_PARAMETERS>
-struct AvgPoolBwd : PoolLaunch<POOL_SHAPE, gradient_groups<POOL_SHAPE>()> {
+template <POOL_PARAMETERS> struct AvgPoolBwd : POOL_BACKWARD {
     using Slots = slots::avg_pool_bwd;
     using S = POOL_SHAPE;
-    static constexpr i64 GROUPS = gradient_groups<S>();
     template <int PHASE> static __device__ void run(const Args& a, int block, char*) {
+        const S s(a);
         const u32 at = (u32)block * S::THREADS + threadIdx.x;
-        if (at >= GROUPS) return;
+        if (at >= POOL_BACKWARD::groups_for(s)) return;
         const T* dy = a.at<T>(Slots::DY);
         T* dx = a.at<T>(Slots::DX);
         float sum[S::V];
@@ -277,17 +300,17 @@ struct AvgPoolBwd : PoolLaunch<POOL_SHAPE, gradient_groups<POOL_SHAPE>()> {
         for (int i = 0; i < S::V; ++i) sum[i] = 0.0f;
         Vec<T, S::V> out;
         if constexpr (S::DISJOINT) {
-            const Place<S> p = place<S, S::CELLS_H, S::CELLS_W>(at);
+            const Place p = place(s, at, S::cells(s.ho, s.h, S::SH), S::cells(s.wo, s.w, S::SW));
             Vec<T, S::V> v{};
-            if (p.row < HO && p.col < WO) v = load<T, S::V>(dy + element<S, HO, WO>(p, p.row, p.col));
+            if (p.row < s.ho && p.col < s.wo) v = load<T, S::V>(dy + element(s, p, p.row, p.col, s.ho, s.wo));
 #pragma unroll
             for (int i = 0; i < S::V; ++i) out.v[i] = narrow<T>(to_float(v.v[i]) * (1.0f / S::SIZE));
-            write_cell<S>(dx, p, [&](int) { return out; });
+            write_cell(s, dx, p, [&](int) { return out; });
         } else {
-            const Place<S> p = place<S, H, W>(at);
+            const Place p = place(s, at, s.h, s.w);
             Vec<T, S::V> v[batch_of(S::OVER)];
-            each_over_pixel<S>(
-                p, [&](int slot, i64 from) { v[slot] = load<T, S::V>(dy + from); },
+            each_over_pixel(
+                s, p, [&](int slot, i64 from) { v[slot] = load<T, S::V>(dy + from); },
                 [&](int slot, int) {
 #pragma unroll
                     for (int i = 0; i < S::V; ++i) sum[i] += to_float(v[slot].v[i]);
@@ -308,39 +331,51 @@ struct AvgPoolBwd : PoolLaunch<POOL_SHAPE, gradient_groups<POOL_SHAPE>()> {
 // LANES pixels are read at once; the lanes are then added up through shared memory. With CHUNKS = 1 a block sees all
 // pixels and writes y. Otherwise it sees one of CHUNKS stretches of them and leaves its sums in work [N, CHUNKS, C],
 // which phase 1 adds up, eight channels a block.
-template <class T, int N, int HW, int C, int CHUNKS> struct GlobalAvgPool {
+//
+// N, HW, C and CHUNKS are the numbers 0 to 3. A general member is compiled for V, TX, and whether CHUNKS = 1.
+template <class T, i64 N, i64 HW, i64 C, i64 CHUNKS, int V = vec_width<T>(C),
+    int TX = min_i((int)(C / V), HW <= 64 ? 32 : 8)>
+struct GlobalAvgPool {
     using Slots = slots::global_avg_pool;
     static constexpr int PHASES = CHUNKS == 1 ? 1 : 2, THREADS = 256;
     static constexpr i64 WORK = CHUNKS == 1 ? 0 : 4ll * N * CHUNKS * C;
-    static constexpr int V = vec_width<T>(C), GROUPS = C / V;
     // Few pixels leave nothing to do for many lanes, so strips are wider then.
-    static constexpr int TX = min_i(GROUPS, HW <= 64 ? 32 : 8), LANES = THREADS / TX, STRIPS = ceil_div(GROUPS, TX),
-                         WIDTH = TX * V;
-    static constexpr int CHUNK_PIXELS = ceil_div(HW, CHUNKS), STEPS = ceil_div(CHUNK_PIXELS, LANES),
+    static constexpr int LANES = THREADS / TX, WIDTH = TX * V;
+    static constexpr int STEPS = is_fixed(HW) && is_fixed(CHUNKS) ? ceil_div(ceil_div(HW, CHUNKS), LANES) : 8,
                          UNROLL = STEPS < 8 ? STEPS : 8;
     // Threads that share the final sum of one channel.
     static constexpr int SHARE = max_i(1, min_i(THREADS / WIDTH, LANES));
-    static constexpr int blocks(int phase) { return phase == 0 ? N * CHUNKS * STRIPS : ceil_div((i64)N * C, 8); }
+    static constexpr int blocks_of(int phase, i64 n, i64 c, i64 chunks) {
+        return phase == 0 ? (int)(n * chunks * ceil_div(c / V, TX)) : ceil_div(n * c, 8);
+    }
+    static constexpr int blocks(int phase) { return blocks_of(phase, N, C, CHUNKS); }
+    DEV int blocks_for(const Args& a, int phase) {
+        return blocks_of(phase, Number<N, 0>(a), Number<C, 2>(a), Number<CHUNKS, 3>(a));
+    }
     static constexpr int smem(int phase) { return phase == 0 ? 4 * (LANES + SHARE) * WIDTH : 4 * 8 * 8; }
     static_assert(WIDTH <= THREADS, "a thread for each channel of a strip");
 
     template <int PHASE> static __device__ void run(const Args& a, int block, char* smem) {
         const int t = threadIdx.x;
+        const int n = (int)Number<N, 0>(a), hw = (int)Number<HW, 1>(a), c_all = (int)Number<C, 2>(a),
+                  chunks = (int)Number<CHUNKS, 3>(a);
         float* partial = (float*)smem;
         if constexpr (PHASE == 0) {
-            const int strip = block % STRIPS, part = block / STRIPS, chunk = part % CHUNKS, sample = part / CHUNKS;
-            const int lane = t / TX, group = strip * TX + t % TX, start = chunk * CHUNK_PIXELS,
-                      end = min_i(start + CHUNK_PIXELS, HW);
+            const int groups = c_all / V, strips = ceil_div(groups, TX), chunk_pixels = ceil_div(hw, chunks),
+                      steps = ceil_div(chunk_pixels, LANES);
+            const int strip = block % strips, part = block / strips, chunk = part % chunks, sample = part / chunks;
+            const int lane = t / TX, group = strip * TX + t % TX, start = chunk * chunk_pixels,
+                      end = min_i(start + chunk_pixels, hw);
             float sum[V];
 #pragma unroll
             for (int i = 0; i < V; ++i) sum[i] = 0.0f;
-            if (lane < LANES && group < GROUPS) {
-                const T* x = a.at<T>(Slots::X) + (i64)sample * HW * C + group * V;
+            if (lane < LANES && group < groups) {
+                const T* x = a.at<T>(Slots::X) + (i64)sample * hw * c_all + group * V;
 #pragma unroll UNROLL
-                for (int step = 0; step < STEPS; ++step) {
+                for (int step = 0; step < steps; ++step) {
                     const int pixel = start + step * LANES + lane;
                     if (pixel < end) {
-                        const Vec<T, V> v = load<T, V>(x + (i64)pixel * C);
+                        const Vec<T, V> v = load<T, V>(x + (i64)pixel * c_all);
 #pragma unroll
                         for (int i = 0; i < V; ++i) sum[i] += to_float(v.v[i]);
                     }
@@ -348,53 +383,61 @@ template <class T, int N, int HW, int C, int CHUNKS> struct GlobalAvgPool {
             }
             const float* shared_sums = share_lanes(partial, sum, lane, LANES, TX, SHARE);
             const int c = strip * WIDTH + t;
-            if (t < WIDTH && c < C) {
+            if (t < WIDTH && c < c_all) {
                 const float s = total_of_shares(shared_sums, t, WIDTH, SHARE);
-                if constexpr (CHUNKS == 1) a.at<T>(Slots::Y)[(i64)sample * C + c] = narrow<T>(s * (1.0f / HW));
-                else a.at<float>(Slots::WORK)[(i64)part * C + c] = s;
+                if constexpr (CHUNKS == 1)
+                    a.at<T>(Slots::Y)[(i64)sample * c_all + c] = narrow<T>(s * (1.0f / (float)hw));
+                else a.at<float>(Slots::WORK)[(i64)part * c_all + c] = s;
             }
         } else {
             // Four chunks of eight channels in each warp.
             const i64 out = (i64)block * 8 + t % 8;
             float s = 0.0f;
-            if (out < (i64)N * C) {
-                const float* from = a.at<float>(Slots::WORK) + out / C * CHUNKS * C + out % C;
+            if (out < (i64)n * c_all) {
+                const float* from = a.at<float>(Slots::WORK) + out / c_all * chunks * c_all + out % c_all;
 #pragma unroll 8
-                for (int i = t / 8; i < CHUNKS; i += THREADS / 8) s += from[(i64)i * C];
+                for (int i = t / 8; i < chunks; i += THREADS / 8) s += from[(i64)i * c_all];
             }
             add_chunks_of_warp(partial, s);
-            if (t < 8 && out < (i64)N * C)
-                a.at<T>(Slots::Y)[out] = narrow<T>(total_of_warps<THREADS / 32>(partial, t) * (1.0f / HW));
+            if (t < 8 && out < (i64)n * c_all)
+                a.at<T>(Slots::Y)[out] = narrow<T>(total_of_warps<THREADS / 32>(partial, t) * (1.0f / (float)hw));
         }
     }
 };
 
 // dx [N, HW, C] = dy [N, C] / HW, both of T. Overwrites; moves N * (HW + 1) * C * sizeof(T) bytes. A thread writes up
 // to two vectors, a block apart.
-template <class T, int N, int HW, int C> struct GlobalAvgPoolBwd {
+//
+// N, HW and C are the numbers 0 to 2. A general member is compiled for V, and for EACH, the vectors of a thread.
+template <class T, i64 N, i64 HW, i64 C, int V = vec_width<T>(C), int EACH = N * HW * (C / V) >= 1 << 18 ? 2 : 1>
+struct GlobalAvgPoolBwd {
     using Slots = slots::global_avg_pool_bwd;
     static constexpr int PHASES = 1, THREADS = 256;
-    static constexpr int V = vec_width<T>(C), CV = C / V;
-    static constexpr i64 WORK = 0, GROUPS = (i64)N * HW * CV;
-    static_assert(GROUPS <= 0xffffffffll, "vectors are counted in 32 bits");
-    static constexpr int EACH = GROUPS >= 1 << 18 ? 2 : 1;
-    static constexpr int blocks(int) { return ceil_div(GROUPS, THREADS * EACH); }
+    static constexpr i64 WORK = 0;
+    static constexpr int blocks_of(i64 n, i64 hw, i64 c) { return ceil_div(n * hw * (c / V), THREADS * EACH); }
+    static_assert(!is_fixed(N) || N * HW * (C / V) <= 0xffffffffll, "vectors are counted in 32 bits");
+    static constexpr int blocks(int) { return blocks_of(N, HW, C); }
+    DEV int blocks_for(const Args& a, int) {
+        return blocks_of(Number<N, 0>(a), Number<HW, 1>(a), Number<C, 2>(a));
+    }
     static constexpr int smem(int) { return 0; }
     template <int PHASE> static __device__ void run(const Args& a, int block, char*) {
+        const int hw = (int)Number<HW, 1>(a), cv = (int)Number<C, 2>(a) / V;
+        const i64 groups = Number<N, 0>(a) * (i64)hw * cv;
         const i64 first = (i64)block * (THREADS * EACH) + threadIdx.x;
         Vec<T, V> v[EACH];
 #pragma unroll
         for (int i = 0; i < EACH; ++i) {
             const i64 at = first + i * THREADS;
-            if (at < GROUPS)
-                v[i] = load<T, V>(a.at<T>(Slots::DY) + ((i64)((u32)at / (u32)(HW * CV)) * CV + (u32)at % (u32)CV) * V);
+            if (at < groups)
+                v[i] = load<T, V>(a.at<T>(Slots::DY) + ((i64)((u32)at / (u32)(hw * cv)) * cv + (u32)at % (u32)cv) * V);
         }
 #pragma unroll
         for (int i = 0; i < EACH; ++i) {
             const i64 at = first + i * THREADS;
-            if (at >= GROUPS) continue;
+            if (at >= groups) continue;
 #pragma unroll
-            for (int j = 0; j < V; ++j) v[i].v[j] = narrow<T>(to_float(v[i].v[j]) * (1.0f / HW));
+            for (int j = 0; j < V; ++j) v[i].v[j] = narrow<T>(to_float(v[i].v[j]) * (1.0f / (float)hw));
             store(a.at<T>(Slots::DX) + at * V, v[i]);
         }
     }
@@ -402,3 +445,5 @@ template <class T, int N, int HW, int C> struct GlobalAvgPoolBwd {
 
 #undef POOL_PARAMETERS
 #undef POOL_SHAPE
+#undef POOL_FORWARD
+#undef POOL_BACKWARD

@@ -13,17 +13,42 @@
 // grad_norm_seg [COUNT] (float): the norm of each segment of grad (float), divided by BATCHES. With `scaler` bound,
 // gradients are multiplied by scaler[2] first. A warp takes a run, and its lanes groups of 16 bytes; a second phase
 // adds up the runs of each segment in order, a warp a segment. Reads the segments once.
-template <class Runs, int EACH, int BATCHES> struct GradNorms {
+//
+// EACH and BATCHES are the numbers 1 and 2. A general member reads the segments from memory at the address that is
+// number 0: COUNT, RUNS, then the rows.
+struct AnyRuns {
+    static constexpr i64 COUNT = ANY, RUNS = ANY;
+};
+template <class Runs, bool FIXED> struct RunTable {
+    static constexpr int count = Runs::COUNT, runs = Runs::RUNS;
+    __device__ __forceinline__ explicit RunTable(const Args&) {}
+    DEV const u32* rows() { return Runs::rows(); }
+};
+template <class Runs> struct RunTable<Runs, false> {
+    const u32* words;
+    int count, runs;
+    __device__ __forceinline__ explicit RunTable(const Args& a) : words((const u32*)(i64)Number<ANY, 0>(a)) {
+        count = (int)words[0], runs = (int)words[1];
+    }
+    __device__ __forceinline__ const u32* rows() const { return words + 2; }
+};
+
+template <class Runs, i64 EACH, i64 BATCHES> struct GradNorms {
     using Slots = slots::grad_norms;
     static constexpr int PHASES = 2, THREADS = 256, WARPS = THREADS / 32;
+    using Table = RunTable<Runs, is_fixed(Runs::COUNT)>;
     static constexpr i64 WORK = 8ll * Runs::RUNS;
     static constexpr int blocks(int phase) { return ceil_div(phase == 0 ? Runs::RUNS : Runs::COUNT, WARPS); }
+    DEV int blocks_for(const Args& a, int phase) {
+        const Table table(a);
+        return ceil_div(phase == 0 ? table.runs : table.count, WARPS);
+    }
     static constexpr int smem(int) { return 0; }
 
     // The segment of a run: the last that begins at it or before.
-    DEV int segment_of(u32 run) {
-        const u32* rows = Runs::rows();
-        int low = 0, high = Runs::COUNT;
+    DEV int segment_of(const Table& table, u32 run) {
+        const u32* rows = table.rows();
+        int low = 0, high = table.count;
         while (high - low > 1) {
             const int middle = (low + high) / 2;
             if (rows[middle * 3] <= run) low = middle;
@@ -33,13 +58,15 @@ template <class Runs, int EACH, int BATCHES> struct GradNorms {
     }
     template <int PHASE> static __device__ void run(const Args& a, int block, char*) {
         const int warp = block * WARPS + threadIdx.x / 32, lane = threadIdx.x % 32;
+        const Table table(a);
         UpdateSum sum = {0u, 0.0f, 0.0f};
         if constexpr (PHASE == 0) {
-            if (warp >= Runs::RUNS) return;
-            const u32* row = Runs::rows() + segment_of(warp) * 3;
-            const i64 before = (i64)(warp - row[0]) * EACH;
+            if (warp >= table.runs) return;
+            const Number<EACH, 1> each(a);
+            const u32* row = table.rows() + segment_of(table, warp) * 3;
+            const i64 before = (i64)(warp - row[0]) * each;
             const float* from = a.at<float>(Slots::GRAD) + (i64)row[1] * 64 + before;
-            const int count = (int)((i64)row[2] - before < EACH ? (i64)row[2] - before : EACH);
+            const int count = (int)((i64)row[2] - before < each ? (i64)row[2] - before : (i64)each);
             const float unscale = a.has(Slots::SCALER) ? a.at<float>(Slots::SCALER)[2] : 1.0f;
 #pragma unroll 4
             for (int i = lane * 4; i < count; i += 128) {
@@ -52,44 +79,53 @@ template <class Runs, int EACH, int BATCHES> struct GradNorms {
             sum = lanes_metric(sum);
             if (lane == 0) a.at<UpdateMetric>(Slots::WORK)[warp] = sum.stored();
         } else {
-            if (warp >= Runs::COUNT) return;
-            const u32 first = Runs::rows()[warp * 3];
-            const u32 past = warp + 1 < Runs::COUNT ? Runs::rows()[warp * 3 + 3] : (u32)Runs::RUNS;
+            if (warp >= table.count) return;
+            const u32 first = table.rows()[warp * 3];
+            const u32 past = warp + 1 < table.count ? table.rows()[warp * 3 + 3] : (u32)table.runs;
 #pragma unroll 4
             for (u32 i = first + lane; i < past; i += 32) sum.add(a.at<UpdateMetric>(Slots::WORK)[i]);
             sum = lanes_metric(sum);
-            if (lane == 0) a.at<float>(Slots::GRAD_NORM_SEG)[warp] = sum.norm() / BATCHES;
+            if (lane == 0) a.at<float>(Slots::GRAD_NORM_SEG)[warp] = sum.norm() / (float)(i64)Number<BATCHES, 2>(a);
         }
     }
 };
 
 enum ScheduleKind { SCHEDULE_CONSTANT = 0, SCHEDULE_LINEAR = 1, SCHEDULE_COSINE = 2, SCHEDULE_STEP = 3 };
 
-// rates [2 or 3] (float): the rate at the step of `counter`, the decay, and, where SEGMENTS is not zero or BATCHES not
-// one, what gradients are multiplied by. CLIP, LAST and FACTOR are the bits of f64 values. One warp; everything is
-// computed in double and rounded.
-template <int KIND, i64 WARMUP, u64 LAST, i64 EVERY, u64 FACTOR, u64 CLIP, int SEGMENTS, int BATCHES>
+// rates [2 or 3] (float): the rate at the step of `counter`, the decay, and, where CLIP is not zero or BATCHES not one,
+// what gradients are multiplied by; without SEGMENTS their norm is zero. CLIP, LAST and FACTOR are the bits of f64
+// values. One warp; everything is computed in double and rounded. All but KIND are numbers, in this order; a general
+// member is compiled for whether CLIP and SEGMENTS are zero and whether BATCHES is one.
+template <int KIND, i64 WARMUP, u64 LAST, i64 EVERY, u64 FACTOR, u64 CLIP, i64 SEGMENTS, i64 BATCHES>
 struct UpdateRates {
     using Slots = slots::update_rates;
     static constexpr int PHASES = 1, THREADS = 32;
     static constexpr i64 WORK = 0;
     static constexpr int blocks(int) { return 1; }
+    DEV int blocks_for(const Args&, int) { return 1; }
     static constexpr int smem(int) { return 0; }
-    DEV double number(u64 bits) { return __longlong_as_double((i64)bits); }
-    DEV double rate(double lr, i64 step, i64 total) {
-        if (step <= WARMUP) return lr * (double)step / (double)WARMUP;
-        const double length = (double)total - (double)WARMUP;
-        const double p = step < total ? ((double)step - (double)WARMUP) / length : 1.0;
-        if constexpr (KIND == SCHEDULE_LINEAR) return lr * (1.0 - (1.0 - number(LAST)) * p);
+    DEV double number(i64 bits) { return __longlong_as_double(bits); }
+    DEV double rate(const Args& a, double lr, i64 step, i64 total) {
+        const Number<WARMUP, 0> given_warmup(a);
+        const Number<(i64)LAST, 1> last(a);
+        const i64 warmup = given_warmup;
+        if (step <= warmup) return lr * (double)step / (double)warmup;
+        const double length = (double)total - (double)warmup;
+        const double p = step < total ? ((double)step - (double)warmup) / length : 1.0;
+        if constexpr (KIND == SCHEDULE_LINEAR) return lr * (1.0 - (1.0 - number(last)) * p);
         if constexpr (KIND == SCHEDULE_COSINE)
-            return lr * (number(LAST) + (1.0 - number(LAST)) * (1.0 + cos(3.14159265358979312 * p)) / 2.0);
-        if constexpr (KIND == SCHEDULE_STEP) return lr * pow(number(FACTOR), (double)((step - 1) / EVERY));
+            return lr * (number(last) + (1.0 - number(last)) * (1.0 + cos(3.14159265358979312 * p)) / 2.0);
+        if constexpr (KIND == SCHEDULE_STEP) {
+            const double factor = number(Number<(i64)FACTOR, 3>(a));
+            return lr * pow(factor, (double)((step - 1) / Number<EVERY, 2>(a)));
+        }
         return lr;
     }
     template <int PHASE> static __device__ void run(const Args& a, int, char*) {
         double square = 0.0;
-        if constexpr (SEGMENTS > 0) {
-            for (int i = threadIdx.x; i < SEGMENTS; i += 32) {
+        if constexpr (SEGMENTS != 0) {
+            const Number<SEGMENTS, 5> segments(a);
+            for (int i = threadIdx.x; i < (int)segments; i += 32) {
                 const double norm = a.at<float>(Slots::GRAD_NORM_SEG)[i];
                 square += norm * norm;
             }
@@ -102,15 +138,15 @@ struct UpdateRates {
         float lr = hyper[0];
         if (a.has(Slots::COUNTER)) {
             const i64 total = a.has(Slots::STEPS) ? *a.at<i64>(Slots::STEPS) : 0;
-            lr = (float)rate(hyper[0], a.at<i64>(Slots::COUNTER)[1], total);
+            lr = (float)rate(a, hyper[0], a.at<i64>(Slots::COUNTER)[1], total);
         }
         rates[0] = lr;
         rates[1] = hyper[1];
-        if constexpr (SEGMENTS > 0 || BATCHES > 1) {
+        if constexpr (CLIP != 0 || BATCHES != 1) {
             double limit = 1.0;
-            if constexpr (SEGMENTS > 0) limit = number(CLIP) / (sqrt(square) + 1e-6);
+            if constexpr (CLIP != 0) limit = number(Number<(i64)CLIP, 4>(a)) / (sqrt(square) + 1e-6);
             // A NaN stays one.
-            rates[2] = (float)((limit > 1.0 ? 1.0 : limit) / BATCHES);
+            rates[2] = (float)((limit > 1.0 ? 1.0 : limit) / (double)(i64)Number<BATCHES, 6>(a));
         }
     }
 };

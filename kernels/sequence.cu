@@ -1,26 +1,29 @@
 // Sequences: rows of a table by token, fixed positions, and one position of many.
 
 // The row of a table of VOCAB rows that a token names; below zero where it names none.
-template <int VOCAB> DEV int token_row(int token) { return (u32)token < (u32)VOCAB ? token : -1; }
+DEV int token_row(int token, i64 vocab) { return (u32)token < (u32)vocab ? token : -1; }
 
 // y [ROWS, UNITS] (T): the row of weight [VOCAB, UNITS] (float) that each of tokens [ROWS] (int) names; NaN for a token
 // that names none. V divides UNITS. Overwrites; moves ROWS * (UNITS * (4 + sizeof(T)) + 4) bytes.
-template <class T, i64 ROWS, int VOCAB, int UNITS, int V> struct Embedding {
+template <class T, i64 ROWS, i64 VOCAB, i64 UNITS, int V> struct Embedding {
     using Slots = slots::embedding;
     static constexpr int PHASES = 1, THREADS = 256;
     static constexpr i64 WORK = 0, GROUPS = ROWS * (UNITS / V);
     static constexpr int blocks(int) { return ceil_div(GROUPS, THREADS); }
+    DEV i64 groups_of(const Args& a) { return Number<ROWS, 0>(a) * (Number<UNITS, 2>(a) / V); }
+    DEV int blocks_for(const Args& a, int) { return ceil_div(groups_of(a), THREADS); }
     static constexpr int smem(int) { return 0; }
     template <int PHASE> static __device__ void run(const Args& a, int block, char*) {
         const i64 group = (i64)block * THREADS + threadIdx.x;
-        if (group >= GROUPS) return;
-        const int row = token_row<VOCAB>(a.at<int>(Slots::TOKENS)[group / (UNITS / V)]);
-        const int unit = (int)(group % (UNITS / V)) * V;
+        if (group >= groups_of(a)) return;
+        const i64 units = Number<UNITS, 2>(a), across = units / V;
+        const int row = token_row(a.at<int>(Slots::TOKENS)[group / across], Number<VOCAB, 1>(a));
+        const int unit = (int)(group % across) * V;
         Vec<T, V> y;
 #pragma unroll
         for (int i = 0; i < V; ++i) y.v[i] = narrow<T>(__int_as_float(0x7fffffff));
         if (row >= 0) {
-            const Vec<float, V> found = load<float, V>(a.at<float>(Slots::WEIGHT) + (i64)row * UNITS + unit);
+            const Vec<float, V> found = load<float, V>(a.at<float>(Slots::WEIGHT) + (i64)row * units + unit);
 #pragma unroll
             for (int i = 0; i < V; ++i) y.v[i] = narrow<T>(found.v[i]);
         }
@@ -199,34 +202,42 @@ template <class T, int N, int POSITIONS, int COLS> struct AddSinusoids {
 
 // y [N, COLS]: position AT of each sample of x [N, POSITIONS, COLS], elements of T. V divides COLS. Overwrites; moves
 // 2 * N * COLS * sizeof(T) bytes.
-template <class T, int N, int POSITIONS, int COLS, int AT, int V> struct Take {
+template <class T, i64 N, i64 POSITIONS, i64 COLS, i64 AT, int V> struct Take {
     using Slots = slots::take;
     static constexpr int PHASES = 1, THREADS = 256;
-    static constexpr i64 WORK = 0, GROUPS = (i64)N * (COLS / V);
+    static constexpr i64 WORK = 0, GROUPS = N * (COLS / V);
     static constexpr int blocks(int) { return ceil_div(GROUPS, THREADS); }
+    DEV i64 groups_of(const Args& a) { return Number<N, 0>(a) * (Number<COLS, 2>(a) / V); }
+    DEV int blocks_for(const Args& a, int) { return ceil_div(groups_of(a), THREADS); }
     static constexpr int smem(int) { return 0; }
     template <int PHASE> static __device__ void run(const Args& a, int block, char*) {
-        const i64 group = (i64)block * THREADS + threadIdx.x, sample = group / (COLS / V);
-        if (group >= GROUPS) return;
-        const i64 from = (sample * POSITIONS + AT) * COLS + group % (COLS / V) * V;
+        const i64 cols = Number<COLS, 2>(a), across = cols / V;
+        const i64 group = (i64)block * THREADS + threadIdx.x, sample = group / across;
+        if (group >= groups_of(a)) return;
+        const i64 from = (sample * Number<POSITIONS, 1>(a) + Number<AT, 3>(a)) * cols + group % across * V;
         store(a.at<T>(Slots::Y) + group * V, load<T, V>(a.at<T>(Slots::X) + from));
     }
 };
 
 // dx [N, POSITIONS, COLS]: dy [N, COLS] at position AT, zero at the others; elements of T. V divides COLS. Overwrites;
 // moves N * (POSITIONS + 1) * COLS * sizeof(T) bytes.
-template <class T, int N, int POSITIONS, int COLS, int AT, int V> struct TakeBwd {
+template <class T, i64 N, i64 POSITIONS, i64 COLS, i64 AT, int V> struct TakeBwd {
     using Slots = slots::take_bwd;
     static constexpr int PHASES = 1, THREADS = 256;
-    static constexpr i64 WORK = 0, GROUPS = (i64)N * POSITIONS * (COLS / V);
+    static constexpr i64 WORK = 0, GROUPS = N * POSITIONS * (COLS / V);
     static constexpr int blocks(int) { return ceil_div(GROUPS, THREADS); }
+    DEV i64 groups_of(const Args& a) {
+        return Number<N, 0>(a) * Number<POSITIONS, 1>(a) * (Number<COLS, 2>(a) / V);
+    }
+    DEV int blocks_for(const Args& a, int) { return ceil_div(groups_of(a), THREADS); }
     static constexpr int smem(int) { return 0; }
     template <int PHASE> static __device__ void run(const Args& a, int block, char*) {
-        const i64 group = (i64)block * THREADS + threadIdx.x, row = group / (COLS / V);
-        if (group >= GROUPS) return;
-        const i64 sample = row / POSITIONS, col = group % (COLS / V) * V;
+        const i64 cols = Number<COLS, 2>(a), across = cols / V, positions = Number<POSITIONS, 1>(a);
+        const i64 group = (i64)block * THREADS + threadIdx.x, row = group / across;
+        if (group >= groups_of(a)) return;
+        const i64 sample = row / positions, col = group % across * V;
         Vec<T, V> dx{};
-        if (row % POSITIONS == AT) dx = load<T, V>(a.at<T>(Slots::DY) + sample * COLS + col);
+        if (row % positions == Number<AT, 3>(a)) dx = load<T, V>(a.at<T>(Slots::DY) + sample * cols + col);
         store(a.at<T>(Slots::DX) + group * V, dx);
     }
 };

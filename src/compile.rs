@@ -148,7 +148,7 @@ impl CpuOnly {
 
     /// A loss that is scaled is looked at for all parameters at once, and steps of paths update some of them.
     fn of_precision(model: &Model) -> Option<Self> {
-        let updates_some = model.precision == Precision::F16 && model.groups.iter().any(|group| *group > 0);
+        let updates_some = model.precision == Precision::F16 && model.params.iter().any(|param| param.group > 0);
         updates_some.then(|| Self { op: "the scaled update", owner: "layers that choose (f16)".to_owned() })
     }
 
@@ -292,15 +292,11 @@ pub fn compile(model: &Model, options: &Options) -> Result<Compiled, CompileErro
 mod tests {
     use super::*;
     use crate::exec::cpu::host_target;
-    use crate::model::{check, read_preset};
+    use crate::model::checked_network;
     use crate::ops::OpKind;
 
     fn model(input: &str, layers: &str) -> Model {
-        let text = format!(
-            r#"{{"version": 1, "name": "t", "input": {{{input}, "batch": 3}}, "layers": [{layers}],
-            "loss": {{"type": "mse"}}, "optimizer": {{"type": "sgd", "lr": 0.1}}}}"#
-        );
-        check(&read_preset(&text).unwrap()).model.unwrap()
+        checked_network(&format!("{input}, \"batch\": 3"), layers, "mse").model.unwrap()
     }
 
     #[test]

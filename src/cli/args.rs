@@ -1,6 +1,6 @@
 //! The command line as clap reads it: raw values, one struct a command, with examples in the help of each.
 
-use super::choices::{Device, Format};
+use super::choices::{CpuThreads, Device, Format};
 use super::functions::FunctionsArgs;
 use super::generate_args::GenerateArgs;
 use super::numbers;
@@ -127,9 +127,8 @@ pub struct TrainArgs {
     /// Print the closing summary as one JSON object
     #[arg(long)]
     pub json: bool,
-    /// Threads that share a step on a CPU; without it, as many as its cost or `bench --tune` says
-    #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = numbers::threads)]
-    pub threads: Option<u16>,
+    #[command(flatten)]
+    pub cpu: CpuThreads,
     /// Write everything needed to resume later, at the end of the run
     #[arg(long, value_name = "FILE")]
     pub checkpoint: Option<PathBuf>,
@@ -161,7 +160,8 @@ pub struct TrainArgs {
   stepgraph plan digits-mlp --json | jq .arena_bytes
   stepgraph plan digits-mlp --stage ir --dot | dot -Tsvg > ir.svg
   stepgraph plan stress-200 --svg arena.svg --stage arena
-  stepgraph plan digits-cnn --stage arena --planner greedy_by_size")]
+  stepgraph plan digits-cnn --stage arena --planner greedy_by_size
+  stepgraph plan early-exit --path L1=0 --against L1=1")]
 pub struct PlanArgs {
     /// What to plan for: auto, cpu, cuda or cuda:N; a GPU that is not here is planned for as an H200
     #[arg(long, default_value = "auto", value_name = "DEVICE")]
@@ -193,15 +193,17 @@ pub struct PlanArgs {
     /// "evaluation"
     #[arg(long, value_name = "PATH")]
     pub path: Option<String>,
+    /// Print what the step of --path and that of this other path have different, in place of a stage
+    #[arg(long, value_name = "PATH", conflicts_with_all = ["stage", "pass", "svg", "dot"])]
+    pub against: Option<String>,
     /// Place buffers with this planner alone
     #[arg(long, value_name = "NAME", conflicts_with = "time_budget")]
     pub planner: Option<PlannerArg>,
     /// Seconds to search for a smaller arena, where the quick planners leave a gap
     #[arg(long, value_name = "SECONDS", allow_negative_numbers = true)]
     pub time_budget: Option<Seconds>,
-    /// Threads that share a step on a CPU; without it, as many as its cost or `bench --tune` says
-    #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = numbers::threads)]
-    pub threads: Option<u16>,
+    #[command(flatten)]
+    pub cpu: CpuThreads,
 }
 
 /// Check the step: gradients, eager against replay, pointers, determinism
@@ -249,9 +251,8 @@ pub struct VerifyArgs {
     /// Replay on batch.x and batch.y of a safetensors file
     #[arg(long, value_name = "FILE")]
     pub batches: Option<PathBuf>,
-    /// Threads that share a step on a CPU; without it, as many as its cost or `bench --tune` says
-    #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = numbers::threads)]
-    pub threads: Option<u16>,
+    #[command(flatten)]
+    pub cpu: CpuThreads,
     /// Print the reports as JSON: one object, or a list for several presets
     #[arg(long)]
     pub json: bool,
@@ -297,9 +298,8 @@ pub struct PredictArgs {
     /// Which samples are held out; those of the weights' run without
     #[arg(long, value_enum)]
     pub split: Option<SplitArg>,
-    /// Threads that share a step on a CPU; without it, as many as its cost or `bench --tune` says
-    #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = numbers::threads)]
-    pub threads: Option<u16>,
+    #[command(flatten)]
+    pub cpu: CpuThreads,
     /// Print the metrics as one JSON object
     #[arg(long)]
     pub json: bool,
@@ -331,9 +331,8 @@ pub struct BenchArgs {
     /// Seconds to measure for, each preset
     #[arg(long, default_value = "2", value_name = "SECONDS", allow_negative_numbers = true)]
     pub seconds: Seconds,
-    /// Threads that share a step on a CPU; without it, as many as its cost or `bench --tune` says
-    #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = numbers::threads)]
-    pub threads: Option<u16>,
+    #[command(flatten)]
+    pub cpu: CpuThreads,
     /// Print the time of each operation too
     #[arg(long)]
     pub per_op: bool,
@@ -343,6 +342,9 @@ pub struct BenchArgs {
     /// Time every kernel of every operation first, and remember the times: from then on the fastest is chosen
     #[arg(long)]
     pub tune: bool,
+    /// Only time how long N changes of a size take, each until the first replayed step
+    #[arg(long, value_name = "N", conflicts_with_all = ["tune", "graph", "per_op"], value_parser = numbers::positive)]
+    pub edits: Option<u64>,
     /// Print the results as JSON: one object, or a list for several presets
     #[arg(long)]
     pub json: bool,

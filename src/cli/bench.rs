@@ -11,6 +11,7 @@
 //! operations; on a GPU, those of a group share a launch.
 
 use super::args::BenchArgs;
+use super::bench_edits::Edits;
 use super::bench_kinds::Kinds;
 use super::bench_steps::Bench;
 use super::ceilings::Limits;
@@ -134,8 +135,11 @@ pub fn run(args: &BenchArgs) -> anyhow::Result<()> {
     let mut places = Places::default();
     loaded.iter().for_each(|found| places.reads_preset(found));
     let graph = places.writes("the graph", Kind::Graph, args.graph.as_deref())?;
-    let first = device::threads(args.threads, &loaded[0].model);
+    let first = device::threads(args.cpu.threads, &loaded[0].model);
     let chosen = device::choose(args.device, first.count, loaded.iter().map(|found| &found.model))?;
+    if let Some(count) = args.edits {
+        return run_edits(args, &loaded, &chosen, count);
+    }
     let mut reports = Vec::with_capacity(loaded.len());
     let mut known: Option<Machine> = None;
     for found in &loaded {
@@ -155,6 +159,20 @@ pub fn run(args: &BenchArgs) -> anyhow::Result<()> {
     }
 }
 
+/// Measures changes of every preset instead.
+fn run_edits(args: &BenchArgs, loaded: &[Loaded], (target, name): &(Target, String), count: u64) -> anyhow::Result<()> {
+    let mut reports = Vec::with_capacity(loaded.len());
+    for found in loaded {
+        let (target, name) = device::with_threads(target, name, device::threads(args.cpu.threads, &found.model).count);
+        let report = Edits::measure(found, args, (&target, &name), count)?;
+        if !args.json {
+            output::print(&report.text())?;
+        }
+        reports.push(report);
+    }
+    if args.json { output::print_json(&reports) } else { Ok(()) }
+}
+
 /// What a preset is measured on: as many threads as are asked for or fastest, which are measured first where that is
 /// wanted. What a machine for another preset is `known` to reach is not measured again.
 fn machine(
@@ -163,10 +181,10 @@ fn machine(
     (target, name): &(Target, String),
     known: Option<Machine>,
 ) -> anyhow::Result<Machine> {
-    let threads = if args.tune && args.threads.is_none() && target.as_cpu().is_some() {
+    let threads = if args.tune && args.cpu.threads.is_none() && target.as_cpu().is_some() {
         kernel_times::fastest_threads(found)?
     } else {
-        device::threads(args.threads, &found.model)
+        device::threads(args.cpu.threads, &found.model)
     };
     let (target, name) = device::with_threads(target, name, threads.count);
     device::note_threads(&target, &threads);

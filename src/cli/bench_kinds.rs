@@ -37,7 +37,7 @@ impl Kinds {
     /// As text, for people.
     #[must_use]
     pub fn text(&self) -> String {
-        let RecordingTimes { kinds, cycle_us, alone_us, eager_us, miss_us, find_ns } = &self.times;
+        let RecordingTimes { kinds, cycle_us, alone_us, queued_us, same_us, eager_us, miss_us, find_ns } = &self.times;
         let counts = &self.recordings.counts;
         let mut out = format!(
             "  {} of steps: {} a step in turn, {} each alone, {} op by op{}; a recording is found in {find_ns:.0} ns\n",
@@ -53,10 +53,17 @@ impl Kinds {
             Bytes(counts.bytes),
             output::micros(counts.capture_us as f64)
         ));
+        if let Some([turn, alone]) = queued_us.map(|both| both.map(output::micros)) {
+            out.push_str(&format!("  queued without waiting for each: {turn} a step in turn, {alone} each alone\n"));
+        }
+        out.push_str(&format!("  {} a step of the first kind by two recordings in turn\n", output::micros(*same_us)));
         for kind in kinds {
             let miss = kind.miss_us.map_or_else(|| "-".to_owned(), output::micros);
-            let [alone, eager] = [kind.alone_us, kind.eager_us].map(output::micros);
-            out.push_str(&format!("    alone {alone:>9}, op by op {eager:>9}, miss {miss:>9}  {}\n", kind.key));
+            let [alone, turn, eager] = [kind.alone_us, kind.in_turn_us, kind.eager_us].map(output::micros);
+            out.push_str(&format!(
+                "    in turn {turn:>9}, alone {alone:>9}, op by op {eager:>9}, miss {miss:>9}  {}\n",
+                kind.key
+            ));
         }
         out
     }

@@ -53,7 +53,7 @@ fn make(args: &MakeArgs) -> anyhow::Result<ExitCode> {
         return Err(wrong(format!("{} exists; give --replace, or another name", file.display())));
     }
     let (mut spec, kept) = source(args)?;
-    spec.seed = args.seed.or(spec.seed);
+    spec.overrides.seed = args.seed.or(spec.overrides.seed);
     let threads = args.threads.map_or(spec.threads, usize::from);
     let (target, _) = device::choose(args.device, threads, &check(&spec.preset).model)?;
     let purpose = Purpose::Capsule;
@@ -110,7 +110,7 @@ fn replay(args: &ReplayArgs) -> anyhow::Result<ExitCode> {
     } else {
         output::print(&report.to_string())?
     }
-    Ok(if report.is_bit_equal { ExitCode::SUCCESS } else { ExitCode::from(1) })
+    Ok(if report.bits.is_bit_equal { ExitCode::SUCCESS } else { ExitCode::from(1) })
 }
 
 /// The error of a replay; where the data are not at their place, it says how to name another.

@@ -1,6 +1,7 @@
 //! Choices that several commands offer.
 
-use clap::ValueEnum;
+use super::numbers;
+use clap::{Args, ValueEnum};
 use std::str::FromStr;
 
 /// The device that the user asks for.
@@ -33,4 +34,12 @@ pub enum Format {
     Text,
     Json,
     Dot,
+}
+
+// The threads of commands that run a step. A documentation comment here would be shown as the help of those commands.
+#[derive(Clone, Copy, Debug, Args)]
+pub struct CpuThreads {
+    /// Threads that share a step on a CPU; without it, as many as its cost or `bench --tune` says
+    #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = numbers::threads)]
+    pub threads: Option<u16>,
 }

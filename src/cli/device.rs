@@ -104,8 +104,8 @@ pub fn choose<'a>(
     match device {
         Device::Cuda(number) => match cuda::gpu(number) {
             Ok(gpu) => {
-                super::output::note(&format!("device: cuda:{number} ({}), as asked", gpu.info().name));
-                Ok((gpu.target(), format!("cuda:{number} ({})", gpu.info().name)))
+                super::output::note(&format!("device: {}, as asked", gpu.label()));
+                Ok((gpu.target(), gpu.label()))
             }
             Err(why) => Err(wrong(format!(
                 "cuda:{number} cannot be used: {why}; `stepgraph doctor` says what is missing; use --device cpu, or \
@@ -119,8 +119,8 @@ pub fn choose<'a>(
                     Ok((target, name))
                 }
                 None => {
-                    super::output::note(&format!("device: cuda:0 ({}), because a GPU works here", gpu.info().name));
-                    Ok((gpu.target(), format!("cuda:0 ({})", gpu.info().name)))
+                    super::output::note(&format!("device: {}, because a GPU works here", gpu.label()));
+                    Ok((gpu.target(), gpu.label()))
                 }
             },
             Err(why) => {

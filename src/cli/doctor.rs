@@ -102,7 +102,7 @@ fn examine(kernel_cache: Option<Cache>) -> Report {
         advice.push(format!("{}: {}.", library.name, library.help));
     }
     let (executors, auto_device) = match gpu(0) {
-        Ok(gpu) => (vec!["cpu", "cuda"], format!("cuda:0 ({}), because a GPU works here", gpu.info().name)),
+        Ok(gpu) => (vec!["cpu", "cuda"], format!("{}, because a GPU works here", gpu.label())),
         Err(why) => (vec!["cpu"], format!("the CPU, because no GPU can be used: {why}")),
     };
     for folder in folders.iter().filter(|f| !f.writable) {

@@ -182,6 +182,7 @@ impl Progress {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::tensor::temporary::temporary_file;
 
     #[test]
     fn what_is_the_same_on_all_instruction_sets_takes_one_line() {
@@ -202,8 +203,7 @@ mod tests {
         let accuracy = Accuracy { inputs: 3, units: 0.8, units_at: -1.5, wrong_at: Some(7), ..Accuracy::default() };
         let rows = vec![Row { function: "exp".into(), on: "portable".into(), accuracy }];
         let report = Report { device: "a CPU".into(), every: 2, rows };
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("kept.json");
+        let (_folder, path) = temporary_file("kept.json");
         std::fs::write(&path, serde_json::to_string(&report).unwrap()).unwrap();
         assert_eq!(text(&kept(&path).unwrap()), text(&report));
         std::fs::write(&path, "{}").unwrap();

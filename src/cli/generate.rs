@@ -8,7 +8,7 @@ use super::runs::{Named, find};
 use super::{device, output};
 use crate::model::{InputSpec, Model, Preset, TrainSpec, check};
 use crate::train::{
-    DataChoice, Generation, GenerationEnd, Purpose, Sampling, Session, SessionSpec, TrainError, vocabulary_of,
+    DataChoice, Generation, GenerationEnd, Purpose, Sampling, Session, SessionSpec, Start, TrainError, vocabulary_of,
 };
 use serde::Serialize;
 use std::path::PathBuf;
@@ -141,12 +141,12 @@ pub fn run(args: &GenerateArgs) -> anyhow::Result<()> {
 
 /// The network with its weights, and the name of the device that it runs on.
 fn prepare(source: &Source, preset: Preset, model: &Model, args: &GenerateArgs) -> anyhow::Result<(Session, String)> {
-    let threads = device::threads(args.threads, model).count;
+    let threads = device::threads(args.cpu.threads, model).count;
     let (target, device) = device::choose(args.device, threads, [model])?;
     let spec = SessionSpec {
         threads,
         machine: Some(target.clone()),
-        init: Some(source.weights.path.clone()),
+        start: Start::from_weights(source.weights.path.clone()),
         data: DataChoice::Resident,
         tuning: device::tuning(&target),
         purpose: Purpose::Predict,

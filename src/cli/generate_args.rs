@@ -1,6 +1,6 @@
 //! The arguments of `generate` as clap reads them.
 
-use super::choices::Device;
+use super::choices::{CpuThreads, Device};
 use super::numbers;
 use clap::Args;
 use std::ffi::OsString;
@@ -56,9 +56,8 @@ pub struct GenerateArgs {
     /// Where to run: auto, cpu, cuda or cuda:N
     #[arg(long, default_value = "auto", value_name = "DEVICE")]
     pub device: Device,
-    /// Threads that share a step on a CPU; without it, as many as its cost or `bench --tune` says
-    #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = numbers::threads)]
-    pub threads: Option<u16>,
+    #[command(flatten)]
+    pub cpu: CpuThreads,
     /// Print the text and how it was made as one JSON object at the end
     #[arg(long)]
     pub json: bool,

@@ -1,5 +1,5 @@
-//! `--tune` of `stepgraph bench`: times steps and kernels, and remembers the times where the user's cache folder takes
-//! them.
+//! `--tune` of `stepgraph bench`: times steps and kernels, and remembers the times where the user's cache folder can be
+//! written to.
 
 use super::device;
 use super::error::wrong;
@@ -11,7 +11,7 @@ use crate::train::{TuningFile, processor, tune, tune_threads, tuning_is_off};
 use std::io;
 use std::sync::Arc;
 
-/// Refuses to measure what every command is asked to ignore.
+/// Refuses to measure where STEPGRAPH_NO_TUNING makes every command ignore what was measured.
 fn check_wanted() -> anyhow::Result<()> {
     if tuning_is_off() {
         return Err(wrong("--tune would remember times that STEPGRAPH_NO_TUNING makes every command ignore; unset it"));
@@ -51,7 +51,7 @@ pub fn measured(found: &Loaded, target: &Target) -> anyhow::Result<Option<Arc<Tu
     let is_kept = remembered.is_ok();
     let kept = remembered.unwrap_or_else(not_remembered);
     output::note(&format!(
-        "{}: {} timed for {}; {moved} of {} run otherwise than by estimate; {kept}",
+        "{}: {} timed for {}; {moved} of {} differ from the choice by estimates; {kept}",
         found.preset.name,
         output::counted(timed as u64, "kernel"),
         output::counted(distinct as u64, "distinct operation"),
@@ -70,7 +70,8 @@ fn not_remembered(why: String) -> String {
     format!("NOT remembered, and used by this command alone: {why}")
 }
 
-/// The calls of a preset's step, and how many of them run otherwise with these times than by estimate.
+/// The calls of a preset's step, and for how many of them these times choose another kernel, or another number of
+/// threads, than estimates do.
 fn moved(found: &Loaded, target: &Target, times: &Arc<Tuning>) -> anyhow::Result<(usize, usize)> {
     let before = compile(&found.model, &Options::train(target.clone()))?;
     let options = Options { tuning: Some(Arc::clone(times)), ..Options::train(target.clone()) };
@@ -80,7 +81,7 @@ fn moved(found: &Loaded, target: &Target, times: &Arc<Tuning>) -> anyhow::Result
     Ok((after.selection.choices.len(), moved))
 }
 
-/// Has the user's file take times, and says where that is.
+/// Adds times to the user's file, and says where that is.
 ///
 /// # Errors
 /// Why they are not remembered, with what to do.

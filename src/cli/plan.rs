@@ -3,9 +3,9 @@
 use super::args::{PlanArgs, Stage};
 use super::choices::Format;
 use super::error::wrong;
-use super::presets::DataLook;
+use super::presets::{DataLook, Loaded};
 use super::result_places::{Kind, Places};
-use super::{device, output, plan_json, plan_passes, plan_text, presets};
+use super::{device, output, plan_against, plan_json, plan_passes, plan_text, presets};
 use crate::compile::{Compiled, Front, Options, compile};
 use crate::exec::cpu::host_target;
 use crate::ir::Share;
@@ -29,22 +29,50 @@ pub fn run(args: &PlanArgs) -> anyhow::Result<()> {
     } else {
         args.format
     };
+    let step = planned(args, &found, args.path.as_deref(), "--path")?;
+    presets::warn_of_precision(&found.preset, &step.compiled.selection.target);
+    if let Some(other) = &args.against {
+        let against = planned(args, &found, Some(other), "--against")?;
+        let names = [args.path.as_deref().unwrap_or("evaluation"), other];
+        return output::print(&plan_against::shown(names, [&step.compiled, &against.compiled], format)?);
+    }
+    let text = match (args.stage, args.pass.as_deref()) {
+        (Some(Stage::Passes), pass) | (None, pass @ Some(_)) => plan_passes::shown(&step.compiled, pass, format)?,
+        (Some(_), Some(_)) => return Err(wrong("--pass belongs to --stage passes; leave one of them out")),
+        (stage, None) => shown(&step, stage, format)?,
+    };
+    output::print(&text)?;
+    if let Some(path) = svg {
+        output::write_picture(&path, &arena_svg(&step.compiled.plan, &found.preset.name))?;
+    }
+    Ok(())
+}
+
+/// A compiled step, and how it was compiled.
+struct Planned {
+    compiled: Compiled,
+    options: Options,
+    threads: Option<Threads>,
+}
+
+/// Compiles the step of a path, which the option `named` gave; of the usual path where none is given.
+fn planned(args: &PlanArgs, found: &Loaded, path: Option<&str>, named: &str) -> anyhow::Result<Planned> {
     let target = device::choose_to_plan(args.device, &found.model);
     let (model, options) = match args.eval {
         true => (evaluated(&found.model, &target), Options::eval(target.clone())),
         false => (found.model.clone(), Options::train(target.clone())),
     };
     let seed = found.preset.train.map_or(0, |train| train.seed);
-    let path = args.path.as_ref().map(|text| model.path_named(text, seed)).transpose();
-    let path = path.map_err(|why| wrong(format!("--path: {why}")))?;
+    let path = path.map(|text| model.path_named(text, seed)).transpose();
+    let path = path.map_err(|why| wrong(format!("{named}: {why}")))?;
     let model = path.map_or_else(|| model.in_evaluation(), |path| model.along(&path));
     let budget = Budget { time: args.time_budget.map(|s| Duration::from_secs_f64(s.0)) };
     let gpu_times = crate::train::known_gpu_times(&target);
     let front = Front::new(&model, Options { budget, gpu_times, ..options })?;
     // An evaluation has as many threads as the training step.
     let threads = target.as_cpu().map(|_| match args.eval {
-        true => device::threads(args.threads, &found.model),
-        false => device::threads_of_step(args.threads, front.rewritten()),
+        true => device::threads(args.cpu.threads, &found.model),
+        false => device::threads_of_step(args.cpu.threads, front.rewritten()),
     });
     let target = threads.map_or(target, |threads| host_target(threads.count));
     let front = front.on(target.clone(), device::tuning(&target));
@@ -53,17 +81,7 @@ pub fn run(args: &PlanArgs) -> anyhow::Result<()> {
     if let Some(planner) = args.planner {
         place_again(&mut compiled.plan, planner.0)?;
     }
-    presets::warn_of_precision(&found.preset, &target);
-    let text = match (args.stage, args.pass.as_deref()) {
-        (Some(Stage::Passes), pass) | (None, pass @ Some(_)) => plan_passes::shown(&compiled, pass, format)?,
-        (Some(_), Some(_)) => return Err(wrong("--pass belongs to --stage passes; leave one of them out")),
-        (stage, None) => shown(&compiled, &options, threads, stage, format)?,
-    };
-    output::print(&text)?;
-    if let Some(path) = svg {
-        output::write_picture(&path, &arena_svg(&compiled.plan, &found.preset.name))?;
-    }
-    Ok(())
+    Ok(Planned { compiled, options, threads })
 }
 
 /// The recordings of the step, where several batches make one.
@@ -78,13 +96,9 @@ fn variants(compiled: &Compiled, options: &Options) -> anyhow::Result<Vec<plan_j
     Ok(variants)
 }
 
-fn shown(
-    compiled: &Compiled,
-    options: &Options,
-    threads: Option<Threads>,
-    stage: Option<Stage>,
-    format: Format,
-) -> anyhow::Result<String> {
+fn shown(step: &Planned, stage: Option<Stage>, format: Format) -> anyhow::Result<String> {
+    let Planned { compiled, options, threads } = step;
+    let threads = *threads;
     let stage_or_all = stage.unwrap_or(Stage::All);
     match format {
         Format::Text => Ok(plan_text::text(compiled, threads, stage_or_all)),

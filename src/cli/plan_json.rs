@@ -184,11 +184,11 @@ pub(super) fn document(compiled: &Compiled, threads: Option<Threads>, variants: 
     Document {
         preset: &model.name,
         mode: plan.program.mode,
-        path: model.path.as_ref().map(ToString::to_string),
+        path: model.of_path.as_ref().map(|of| of.path.to_string()),
         paths: model
-            .whole
+            .of_path
             .as_ref()
-            .map_or_else(Vec::new, |whole| whole.foreseen(MOST_PATHS).paths.iter().map(ToString::to_string).collect()),
+            .map_or_else(Vec::new, |of| of.whole.foreseen(MOST_PATHS).paths.iter().map(ToString::to_string).collect()),
         batch: model.batch,
         parameters: model.trained_len(),
         target: &compiled.selection.target,

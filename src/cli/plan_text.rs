@@ -4,7 +4,7 @@ use super::args::Stage;
 use super::{output, plan_passes};
 use crate::compile::Compiled;
 use crate::ir::{Phase, Role};
-use crate::model::{Foreseen, LayerId, Model, inputs_text};
+use crate::model::{Foreseen, LayerId, Model, PathOf, inputs_text};
 use crate::plan::{BindingPlan, CapturePlan};
 use crate::select::Threads;
 use crate::tensor::Bytes;
@@ -85,7 +85,7 @@ fn summary(compiled: &Compiled, threads: Option<Threads>) -> String {
 
 /// The path that is planned, among those that steps take.
 fn path(model: &Model) -> String {
-    let (Some(path), Some(whole)) = (&model.path, &model.whole) else { return String::new() };
+    let Some(PathOf { path, whole }) = &model.of_path else { return String::new() };
     let Foreseen { paths, are_all } = whole.foreseen(SHOWN_PATHS);
     let more = if are_all { "" } else { ", ..." };
     let others = paths.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");

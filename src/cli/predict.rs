@@ -11,7 +11,7 @@ use crate::data::{Dataset, Target};
 use crate::model::losses::{answer, is_right, probability};
 use crate::model::{Model, Targets};
 use crate::tensor::{figure, plural, write_advice, write_atomic};
-use crate::train::{DataChoice, Forecast, Purpose, Session, SessionSpec, TrainError, argmax, perplexity};
+use crate::train::{DataChoice, Forecast, Purpose, Session, SessionSpec, Start, TrainError, argmax, perplexity};
 use serde::Serialize;
 use std::path::Path;
 
@@ -160,12 +160,12 @@ fn print(figures: &str, table: Option<String>) -> anyhow::Result<()> {
 
 /// The network with these weights, and the name of the device that it answers on.
 fn prepare(found: &Loaded, weights: &Weights, args: &PredictArgs) -> anyhow::Result<(Session, String)> {
-    let threads = super::device::threads(args.threads, &found.model).count;
+    let threads = super::device::threads(args.cpu.threads, &found.model).count;
     let (target, device) = super::device::choose(args.device, threads, [&found.model])?;
     let spec = SessionSpec {
         threads,
         machine: Some(target.clone()),
-        init: Some(weights.path.clone()),
+        start: Start::from_weights(weights.path.clone()),
         // Nothing is trained: the samples are brought to it later, and may be fewer than a batch.
         data: DataChoice::Resident,
         tuning: super::device::tuning(&target),

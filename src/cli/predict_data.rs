@@ -4,6 +4,7 @@
 use super::args::PredictArgs;
 use super::error::wrong;
 use super::presets::Loaded;
+use super::text_progress::TextProgress;
 use crate::data::{self, Dataset, Preprocessing, Request};
 use crate::model::{DataSpec, Model};
 use crate::train::export::ExportError;
@@ -125,10 +126,12 @@ pub fn choose(found: &Loaded, model: &Model, weights: &Weights, args: &PredictAr
     origin.iter().for_each(|origin| origin.divide(&mut own.data));
     let asked = own.clone().asked(args);
     let request = Request::of(model, asked.seed);
+    let progress = TextProgress::start();
     let set = match origin.and_then(|o| o.preprocessing.as_ref()) {
         Some(known) => data::load_as(&asked.data, &request, &found.base, known),
         None => data::load(&asked.data, &request, &found.base),
     };
+    drop(progress);
     let set = set.map_err(TrainError::from)?;
     let mut notes = set.notes.clone();
     notes.extend(Origin::assumption(origin, &set.preprocessing, &weights.name));

@@ -148,7 +148,7 @@ mod tests {
     }
 
     #[test]
-    fn a_forecast_stands_beside_what_came() {
+    fn a_forecast_is_beside_what_came() {
         let text = text(&found());
         assert!(text.starts_with("forecasts of 2 lines from 24 lines: 6.25% of the squared error of"), "{text}");
         let sample = "\nsample 7\n  line  sun, spots  forecast\n  last";

@@ -143,7 +143,7 @@ fn list(store: &RunStore, args: &RunsArgs) -> anyhow::Result<()> {
     }
     output::print(&rows_of(&shown))?;
     // The window reports the newest run alone, too.
-    if let Some((e, way)) = shown.first().and_then(|e| Some((e, e.way_on(output::count)?))) {
+    if let Some((e, way)) = shown.first().and_then(|e| Some((e, e.how_to_continue(output::count)?))) {
         output::note(&format!("note: {} was interrupted at step {}; {way}", e.id, output::count(e.record.steps)));
     }
     let doubtful: Vec<&str> = shown.iter().filter(|e| e.record.maybe_trained).map(|e| e.id.as_str()).collect();
@@ -224,8 +224,8 @@ fn shown(entry: &RunEntry, store: &RunStore) -> String {
     if entry.label.hidden {
         line("hidden", "yes: `stepgraph runs` lists it with --all alone".to_owned());
     }
-    line("started", format!("{} UTC", day(r.started_ms)));
-    if let Some(ended) = r.ended_ms {
+    line("started", format!("{} UTC", day(r.span.started_ms)));
+    if let Some(ended) = r.span.ended_ms {
         line("ended", format!("{} UTC", day(ended)));
     }
     line("preset", r.preset_name.clone());
@@ -250,7 +250,7 @@ fn shown(entry: &RunEntry, store: &RunStore) -> String {
         (false, false) => "none",
     };
     line("weights", weights.to_owned());
-    if let Some(way) = entry.way_on(output::count) {
+    if let Some(way) = entry.how_to_continue(output::count) {
         let how = match entry.can_continue {
             true => "in the studio, or with train --resume and the checkpoint in its folder".to_owned(),
             false => format!("stepgraph runs preset {} prints its preset", entry.id),

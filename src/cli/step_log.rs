@@ -234,6 +234,7 @@ impl StepLog {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::tensor::temporary::temporary_file;
 
     /// A run of these tests continues from `step`, whose loss is 0 in every line.
     fn from(step: u64) -> Option<Continuation> {
@@ -242,8 +243,7 @@ mod tests {
 
     #[test]
     fn two_runs_never_share_a_log() {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("run.jsonl");
+        let (_folder, path) = temporary_file("run.jsonl");
         let mut first = StepLog::open(&path, None).unwrap();
         first.add(&StepReport { step: 1, ..StepReport::default() }, Instant::now()).unwrap();
         let message = StepLog::open(&path, None).map(|_| ()).unwrap_err().to_string();
@@ -255,9 +255,8 @@ mod tests {
     }
 
     #[test]
-    fn a_run_that_goes_on_appends_to_its_log() {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("run.jsonl");
+    fn a_run_that_continues_appends_to_its_log() {
+        let (folder, path) = temporary_file("run.jsonl");
         let write = |from: Option<Continuation>, steps: std::ops::RangeInclusive<u64>| {
             let mut log = StepLog::open(&path, from).unwrap();
             steps.for_each(|step| log.add(&StepReport { step, ..StepReport::default() }, Instant::now()).unwrap());
@@ -292,8 +291,7 @@ mod tests {
 
     #[test]
     fn an_evaluation_is_in_the_line_of_its_step() {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("run.jsonl");
+        let (_folder, path) = temporary_file("run.jsonl");
         let mut log = StepLog::open(&path, None).unwrap();
         let found = Evaluation { samples: 3, loss: 0.5, accuracy: Some(0.75), exact: None, confusion: Vec::new() };
         for step in 1..=4u64 {
@@ -318,8 +316,7 @@ mod tests {
 
     #[test]
     fn a_log_is_never_behind_a_checkpoint_after_it() {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("run.jsonl");
+        let (_folder, path) = temporary_file("run.jsonl");
         let mut log = StepLog::open(&path, None).unwrap();
         (1..=7).for_each(|step| log.add(&StepReport { step, ..StepReport::default() }, Instant::now()).unwrap());
         log.sync().unwrap();
@@ -337,8 +334,7 @@ mod tests {
 
     #[test]
     fn nothing_but_a_log_is_replaced() {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("run.jsonl");
+        let (folder, path) = temporary_file("run.jsonl");
         for name in ["run.jsonl", "run.jsonl.part"] {
             let other = folder.path().join(name);
             std::fs::write(&other, "a letter\n").unwrap();
@@ -357,8 +353,7 @@ mod tests {
 
     #[test]
     fn a_log_is_as_it_was_where_no_step_is_made() {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("run.jsonl");
+        let (folder, path) = temporary_file("run.jsonl");
         let untouched = |names: &[&str]| {
             let before: Vec<_> = names.iter().map(|n| std::fs::read(folder.path().join(n)).unwrap()).collect();
             for from in [None, from(3)] {
@@ -384,8 +379,7 @@ mod tests {
 
     #[test]
     fn the_log_of_another_run_is_refused_and_left_as_it_is() {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("run.jsonl");
+        let (folder, path) = temporary_file("run.jsonl");
         let write = |steps: u64, loss: f32| {
             let mut log = StepLog::open(&path, None).unwrap();
             let report = |step| StepReport { step, loss, ..StepReport::default() };

@@ -10,15 +10,17 @@ use super::progress::Progress;
 use super::result_places::{Kind, Places, WeightsFile};
 use super::signals::{self, Signal};
 use super::step_log::StepLog;
-use super::step_times::Times;
-use super::train_summary::{HeldOut, Outcome, text};
+use super::text_progress::TextProgress;
+use super::train_summary::{HeldOut, MadeSteps, Outcome, text};
 use super::{device, output, presets};
 use crate::exec::{ExecError, Executor};
 use crate::model::Preset;
-use crate::select::{Target, Threads};
+use crate::select::Target;
 use crate::tensor::Bytes;
 use crate::train::runs::{RunEnd, missing_checkpoint};
-use crate::train::{DataChoice, Evaluation, Layout, Session, SessionSpec, StepReport, TrainError, checkpoint_step};
+use crate::train::{
+    DataChoice, Evaluation, Layout, Overrides, RecordingRules, Session, SessionSpec, Start, TrainError, checkpoint_step,
+};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
@@ -43,7 +45,7 @@ pub fn run(args: &TrainArgs) -> anyhow::Result<ExitCode> {
         return Err(wrong(format!("{}: {help}", path.display())));
     }
     let outputs = outputs(args, &found)?;
-    let chosen = device::threads(args.threads, &found.model);
+    let chosen = device::threads(args.cpu.threads, &found.model);
     let threads = chosen.count;
     let (target, device_name) = device::choose(args.device, threads, [&found.model])?;
     device::note_threads(&target, &chosen);
@@ -71,24 +73,16 @@ pub fn run(args: &TrainArgs) -> anyhow::Result<ExitCode> {
     }
     let keep = store.map(|store| Keeper::begin(&store, &session, &spec, &device_name)).transpose()?;
     let prepare_ms = started.elapsed().as_secs_f64() * 1e3;
-    let mut run = Run {
-        keep,
-        log,
-        first: session.done(),
-        last: None,
-        evaluations: Vec::new(),
-        times: Times::new(session.total()),
-        seconds: 0.0,
-        saved: Vec::new(),
-        failures: Vec::new(),
-    };
+    let mut run = Run { keep, log, made: MadeSteps::none(&session), saved: Vec::new(), failures: Vec::new() };
     // A run that fails at step n keeps the log of the steps before it, and nothing else: its parameters are those of no
     // finished run.
     run.steps(&mut session, args, &outputs, &found.preset)?;
     let signal = signals::asked().filter(|_| session.done() < session.total());
     let held = run.save(&mut session, &outputs, &found.preset, signal);
     let mut failures = std::mem::take(&mut run.failures);
-    let summary = run.outcome(held, signal, prepare_ms, device_name, chosen).summary(&session, args);
+    let files: Vec<PathBuf> = run.saved.iter().map(|(_, path)| path.clone()).collect();
+    let outcome = Outcome { made: run.made, prepare_ms, signal, device: device_name, threads: chosen };
+    let summary = outcome.summary(&session, args, held.as_ref(), &files);
     let printed = if args.json { output::print_json(&summary) } else { output::print(&text(&summary)) };
     failures.extend(printed.err());
     one_error(failures)?;
@@ -101,14 +95,14 @@ fn spec(args: &TrainArgs, found: &Loaded, target: &Target, threads: usize) -> Se
         executor: if args.executor == ExecutorArg::Eager { Executor::Eager } else { Executor::Replay },
         threads,
         machine: Some(target.clone()),
-        steps: args.steps.map(|s| usize::try_from(s).unwrap_or(usize::MAX)),
-        seed: args.seed,
-        init: args.init.clone(),
-        resume: args.resume.clone(),
+        overrides: Overrides { steps: args.steps.map(|s| usize::try_from(s).unwrap_or(usize::MAX)), seed: args.seed },
+        start: Start { init: args.init.clone(), resume: args.resume.clone() },
         tuning: device::tuning(target),
         data: args.batches.clone().map_or(DataChoice::Preset, DataChoice::Batches),
-        recordings_bytes: args.recordings_mib.map(|mib| (mib * f64::from(1 << 20)) as u64),
-        is_strict: args.strict,
+        recordings: RecordingRules {
+            bytes: args.recordings_mib.map(|mib| (mib * f64::from(1 << 20)) as u64),
+            is_strict: args.strict,
+        },
         ..SessionSpec::new(found.preset.clone(), found.base.clone())
     }
 }
@@ -128,6 +122,7 @@ fn one_error(mut failures: Vec<anyhow::Error>) -> anyhow::Result<()> {
 /// Prepares the run. Where the user left the choice of device open and the GPU has not the memory, the CPU takes over,
 /// and says so.
 fn prepare(spec: &SessionSpec, asked: Device, name: String) -> anyhow::Result<(Session, String)> {
+    let _progress = TextProgress::start();
     match Session::prepare(spec) {
         Err(error @ (TrainError::Exec(ExecError::OutOfMemory { .. }) | TrainError::Shortage(_)))
             if asked == Device::Auto && spec.machine.as_ref().is_some_and(|m| m.as_cuda().is_some()) =>
@@ -239,12 +234,7 @@ fn until_due(done: u64, args: &TrainArgs) -> u64 {
 struct Run {
     keep: Option<Keeper>,
     log: Option<StepLog>,
-    /// Steps made before.
-    first: u64,
-    last: Option<StepReport>,
-    evaluations: Vec<HeldOut>,
-    times: Times,
-    seconds: f64,
+    made: MadeSteps,
     /// Results that were written, and what each is.
     saved: Vec<(&'static str, PathBuf)>,
     /// Results that could not be written.
@@ -277,7 +267,7 @@ impl Run {
         outputs: &Outputs,
         preset: &Preset,
     ) -> anyhow::Result<()> {
-        let mut progress = Progress::new(self.first, session.total(), session.model().samples_a_step());
+        let mut progress = Progress::new(self.made.first, session.total(), session.model().samples_a_step());
         let started = Instant::now();
         let mut failure: Option<anyhow::Error> = None;
         while failure.is_none() && signals::asked().is_none() {
@@ -287,9 +277,9 @@ impl Run {
                 self.with_log(|text| progress.say(text), |log| log.add(report, now));
                 let removed = self.log.as_mut().and_then(StepLog::take_removed);
                 removed.iter().for_each(|text| progress.say(text));
-                self.times.add(report);
+                self.made.times.add(report);
                 self.keep.iter_mut().for_each(|k| k.step(report, now));
-                self.last = Some(*report);
+                self.made.last = Some(*report);
                 progress.step(report, now);
             });
             self.keep.iter_mut().for_each(|k| k.moved(session));
@@ -302,7 +292,7 @@ impl Run {
                 Err(error) => failure = Some(error.into()),
             }
         }
-        self.seconds = started.elapsed().as_secs_f64();
+        self.made.seconds = started.elapsed().as_secs_f64();
         progress.finish();
         if signals::asked().is_some() {
             output::note(&format!("stopped after step {} of {}", session.done(), session.total()));
@@ -385,19 +375,6 @@ impl Run {
         format!("saved after step {}: {}", output::count(step), parts.join(", "))
     }
 
-    fn outcome(
-        self,
-        held: Option<Evaluation>,
-        signal: Option<Signal>,
-        prepare_ms: f64,
-        device: String,
-        threads: Threads,
-    ) -> Outcome {
-        let Self { first, last, evaluations, times, seconds, saved, .. } = self;
-        let files = saved.into_iter().map(|(_, path)| path).collect();
-        Outcome { first, last, evaluations, held, times, seconds, prepare_ms, files, signal, device, threads }
-    }
-
     /// What the user wants between steps.
     fn between(
         &mut self,
@@ -415,7 +392,7 @@ impl Run {
             progress.evaluated(step, &evaluated.text(session.is_maybe_trained()));
             self.with_log(|text| progress.say(text), |log| log.evaluated(step, &found));
             self.keep.iter_mut().for_each(|k| k.evaluated(step, &found));
-            self.evaluations.push(evaluated);
+            self.made.evaluations.push(evaluated);
         }
         if let Some(Err(error)) = self.keep.as_mut().map(|k| k.save_in_time(session)) {
             progress.say(&format!("note: {error}; the run continues"));

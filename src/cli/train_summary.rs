@@ -102,18 +102,28 @@ impl HeldOut {
     }
 }
 
-/// What a run has to show at its end.
-pub struct Outcome {
+/// The steps of a run.
+pub struct MadeSteps {
     /// Steps made before.
     pub first: u64,
     pub last: Option<StepReport>,
     pub evaluations: Vec<HeldOut>,
-    pub held: Option<Evaluation>,
     pub times: Times,
     pub seconds: f64,
+}
+
+impl MadeSteps {
+    /// None so far of a session that begins or continues.
+    pub fn none(session: &Session) -> Self {
+        let times = Times::new(session.total());
+        Self { first: session.done(), last: None, evaluations: Vec::new(), times, seconds: 0.0 }
+    }
+}
+
+/// What a run has to show at its end.
+pub struct Outcome {
+    pub made: MadeSteps,
     pub prepare_ms: f64,
-    /// The results that were written.
-    pub files: Vec<PathBuf>,
     /// The signal that ended the run before its last step.
     pub signal: Option<Signal>,
     pub device: String,
@@ -121,15 +131,16 @@ pub struct Outcome {
 }
 
 impl Outcome {
-    /// The summary of a run that is over.
+    /// The summary of a run that is over, with its evaluation on held-out samples and the results that were written.
     #[must_use]
-    pub fn summary(mut self, session: &Session, args: &TrainArgs) -> Summary {
+    pub fn summary(self, session: &Session, args: &TrainArgs, held: Option<&Evaluation>, files: &[PathBuf]) -> Summary {
         let (compiled, step) = (session.compiled(), session.done());
-        let made = (step - self.first) as f64;
-        let last = self.held.as_ref().map(|h| HeldOut::new(session.model(), step, h));
-        self.evaluations.extend(last.clone());
+        let mut steps = self.made;
+        let made = (step - steps.first) as f64;
+        let last = held.map(|h| HeldOut::new(session.model(), step, h));
+        steps.evaluations.extend(last.clone());
         let (held_out, maybe_trained) = if session.is_maybe_trained() { (None, last) } else { (last, None) };
-        let rate = if self.seconds > 0.0 { made / self.seconds } else { 0.0 };
+        let rate = if steps.seconds > 0.0 { made / steps.seconds } else { 0.0 };
         let resumed = session.resumed();
         let notes = session.notes().iter().chain(resumed.iter().flat_map(|r| &r.notes));
         Summary {
@@ -140,18 +151,18 @@ impl Outcome {
             threads_why: self.threads,
             seed: session.seed(),
             steps: step,
-            first_step: self.first + 1,
+            first_step: steps.first + 1,
             interrupted: self.signal.is_some(),
             signal: self.signal.map(|s| s.name),
-            loss: self.last.map(|r| r.loss),
+            loss: steps.last.map(|r| r.loss),
             held_out,
             maybe_trained,
-            evaluations: self.evaluations,
-            seconds: self.seconds,
+            evaluations: steps.evaluations,
+            seconds: steps.seconds,
             steps_per_s: rate,
             samples_per_s: rate * session.model().samples_a_step() as f64,
-            step_us: Distribution::of(&mut self.times.step_us),
-            feed_us: Distribution::of(&mut self.times.feed_us).median,
+            step_us: Distribution::of(&mut steps.times.step_us),
+            feed_us: Distribution::of(&mut steps.times.feed_us).median,
             prepare_ms: self.prepare_ms,
             compile_ms: compiled.times.total().as_secs_f64() * 1e3,
             arena_bytes: compiled.plan.arena_bytes,
@@ -161,7 +172,7 @@ impl Outcome {
             parameters: session.model().trained_len(),
             launches: session.calls(),
             recordings: session.recordings(),
-            files: self.files.iter().map(|file| file.display().to_string()).collect(),
+            files: files.iter().map(|file| file.display().to_string()).collect(),
             notes: notes.cloned().collect(),
             recipe_changes: resumed.map(|r| r.changes.iter().map(RecipeChange::to_json).collect()).unwrap_or_default(),
         }
@@ -208,8 +219,8 @@ pub fn text(s: &Summary) -> String {
 /// with the reasons.
 fn recordings_text(report: &PoolReport) -> Option<String> {
     let counts = &report.counts;
-    let training = report.keys.iter().filter(|facts| facts.key.variant().trains()).count();
-    let differs = training > 1 && report.keys.iter().filter(|facts| facts.key.variant().updates()).count() > 1;
+    let training = report.keys.iter().filter(|known| known.key.variant().trains()).count();
+    let differs = training > 1 && report.keys.iter().filter(|known| known.key.variant().updates()).count() > 1;
     if !differs && report.eager.is_empty() {
         return None;
     }

@@ -43,7 +43,7 @@ pub fn run(args: &VerifyArgs) -> anyhow::Result<ExitCode> {
     let looks = if args.batches.is_some() { DataLook::Ignore } else { DataLook::Report };
     // Every preset is read before the first is verified: a misspelt name should not cost minutes.
     let loaded = presets::load_all(names, looks)?;
-    let threads_of = |found: &Loaded| device::threads(args.threads, &found.model).count;
+    let threads_of = |found: &Loaded| device::threads(args.cpu.threads, &found.model).count;
     let (machine, name) =
         device::choose(args.device, loaded.first().map_or(1, threads_of), loaded.iter().map(|found| &found.model))?;
     let options_of = |found: &Loaded| {

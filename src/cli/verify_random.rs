@@ -52,7 +52,7 @@ struct Findings<'a> {
 /// # Errors
 /// Where the device cannot be used, or a network that fails cannot be written.
 pub fn run(args: &VerifyArgs, count: u64) -> anyhow::Result<ExitCode> {
-    let threads = args.threads.unwrap_or(THREADS);
+    let threads = args.cpu.threads.unwrap_or(THREADS);
     let (machine, name) = device::choose(args.device, threads.into(), [])?;
     let out = args.out.as_deref().map(|path| output::writable(path, "the smallest network that fails")).transpose()?;
     let options = VerifyOptions {

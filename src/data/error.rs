@@ -74,6 +74,8 @@ pub enum Place {
     Byte(u64),
     /// A character of a text, counted from 0.
     Character(u64),
+    /// A token of a text, counted from 0.
+    Token(u64),
     /// A sample, counted from 0.
     Sample(usize),
 }
@@ -90,6 +92,7 @@ impl fmt::Display for Place {
             Self::Cell { line, column, name } => write!(f, ", line {line}, column {} ({name})", column + 1),
             Self::Byte(byte) => write!(f, ", byte {byte}"),
             Self::Character(character) => write!(f, ", character {character}"),
+            Self::Token(token) => write!(f, ", token {token}"),
             Self::Sample(sample) => write!(f, ", sample {sample}"),
         }
     }

@@ -39,7 +39,13 @@ mod split;
 mod synthetic;
 mod table;
 mod text;
+mod text_pieces;
+mod token_file;
 mod token_rows;
+mod token_store;
+mod tokenized;
+mod tokenizer;
+mod tokenizer_json;
 mod vocabulary;
 
 pub use array::Array;
@@ -62,6 +68,7 @@ pub use size::{DataSize, expected_size};
 pub use split::{Split, split};
 pub use table::{CsvOptions, FeatureColumns, Table, read_csv};
 pub use token_rows::{RowPart, TokenRows};
+pub use tokenized::tokenized_share;
 pub use vocabulary::{Decoder, Vocabulary};
 
 use crate::model::{DataSource, DataSpec};
@@ -122,7 +129,8 @@ pub fn problems(spec: &DataSpec, request: Option<&Request>, base: &Path) -> Vec<
     let closed = file::closed(&spec.source.paths(), base);
     let size = |request: &&Request| expected_size(&spec.source, request, base);
     let request = request.filter(|_| closed.is_empty());
-    let found = request.filter(|r| size(r).held.saturating_add(size(r).reading) <= MOST_READ);
+    let takes_long = spec.source.parts().any(|part| tokenized::takes_long(part, base));
+    let found = request.filter(|r| !takes_long && size(r).held.saturating_add(size(r).reading) <= MOST_READ);
     match found.map(|request| load(spec, request, base)) {
         Some(Err(DataError::Fit { side: Side::Output, .. })) | Some(Ok(_)) | None => closed,
         Some(Err(error)) => vec![error],

@@ -3,6 +3,7 @@
 
 use super::Request;
 use super::text::MOST_HELD;
+use super::tokenized::MOST_IN_MEMORY;
 use crate::model::{DataSource, Tokens, sample_len};
 use std::fs::{self, File};
 use std::io::{Read, Seek, SeekFrom};
@@ -50,7 +51,7 @@ pub fn expected_size(source: &DataSource, request: &Request, base: &Path) -> Dat
         DataSource::Waves { samples, .. } => of_samples(*samples),
         DataSource::Sums { samples } => DataSize::new(*samples as u64 * 24, 0),
         DataSource::SourceCode => DataSize::new(1 << 19, 0),
-        DataSource::Text { path, tokens } => running_text(&base.join(path), *tokens),
+        DataSource::Text { path, tokens } => running_text(&base.join(path), tokens),
         DataSource::Series { path, window, horizon, .. } => {
             // A line is part of as many samples as it has neighbours.
             let table = text(&base.join(path));
@@ -80,12 +81,17 @@ fn len(path: &Path) -> u64 {
 }
 
 /// A text: its bytes, unless they stay in the file; characters while they are numbered.
-fn running_text(path: &Path, tokens: Tokens) -> DataSize {
+fn running_text(path: &Path, tokens: &Tokens) -> DataSize {
+    /// What a tokenizer, and the pieces that its threads work on, take at most.
+    const TOKENIZER: u64 = 128 << 20;
     let len = len(path);
     match tokens {
         Tokens::Bytes if len > MOST_HELD => DataSize::default(),
         Tokens::Bytes => DataSize::new(len, 0),
         Tokens::Chars => DataSize::new(len, len.saturating_mul(5)),
+        Tokens::File(_) if len > MOST_IN_MEMORY => DataSize::new(0, TOKENIZER),
+        // A token of four bytes stands for a byte at least.
+        Tokens::File(_) => DataSize::new(len.saturating_mul(4), TOKENIZER),
     }
 }
 

@@ -43,12 +43,10 @@ pub fn split(n: usize, spec: &DataSpec, seed: u64) -> Result<Split, DataError> {
     if share >= 1.0 && share.fract() != 0.0 {
         return refused("a whole number of samples, as it is not below 1".to_owned());
     }
-    // The small allowance keeps 0.1 of 70 at 7 where the product comes out a hair above.
-    let wanted = if share < 1.0 { (share * n as f64 - 1e-9).ceil().max(0.0) } else { share };
-    if n > 0 && wanted >= n as f64 {
+    let held = spec.held_out_of(n);
+    if n > 0 && held == n {
         return refused(format!("fewer than the {n} samples there are"));
     }
-    let held = (wanted as usize).min(n);
     let mut train: Vec<u32> = (0..total).collect();
     if spec.split == SplitKind::Shuffled {
         Rng::new(seed, STREAM).shuffle(&mut train);

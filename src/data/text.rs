@@ -3,6 +3,8 @@
 use super::dataset::Loaded;
 use super::file::{read_file, shown};
 use super::token_rows::{RowLayout, TokenRows};
+use super::tokenized::tokenized;
+use super::tokenizer::Tokenizer;
 use super::{DataError, Dataset, InputSamples, Place, Preprocessing, Request, Samples, Target};
 use crate::data::error::{Side, quoted};
 use crate::model::{DataSource, NamedInput, Rng, Tokens, inputs_text};
@@ -50,6 +52,11 @@ pub(super) fn load(
     };
     let rows = match source {
         DataSource::Text { path, tokens: Tokens::Chars } => characters(&base.join(path), windows, known)?,
+        DataSource::Text { path, tokens: Tokens::File(tokenizer) } => {
+            let tokenizer = tokenizer_of(&base.join(tokenizer), known)?;
+            let tokens = tokenized(&base.join(path), &tokenizer)?;
+            TokenRows::of_tokenizer(tokens, tokenizer, windows, &shown(&base.join(path)))?
+        }
         DataSource::Text { path, .. } => bytes(&base.join(path), windows)?,
         DataSource::Sums { samples } => sums(*samples, request.seed)?,
         _ => TokenRows::of_bytes(SOURCE.to_vec(), windows, "source"),
@@ -107,6 +114,23 @@ fn bytes(path: &Path, layout: RowLayout) -> Result<TokenRows, DataError> {
     let help = "check the path and its permissions; relative paths start at the preset's folder";
     let opened = File::open(path).map_err(|cause| DataError::Read { file: shown(path), cause, help })?;
     TokenRows::of_file(opened, len, layout, &shown(path))
+}
+
+/// A tokenizer, which is to have the tokens that `known` weights were trained with.
+///
+/// # Errors
+/// Where it cannot be read, is no tokenizer, or another one.
+pub(super) fn tokenizer_of(path: &Path, known: Option<&Preprocessing>) -> Result<Arc<Tokenizer>, DataError> {
+    let tokenizer = Tokenizer::read(path)?;
+    let known = known.map(|known| &known.classes[..]).filter(|symbols| !symbols.is_empty());
+    let Some(known) = known.filter(|known| *known != tokenizer.symbols()) else { return Ok(tokenizer) };
+    let own = tokenizer.symbols();
+    let at = known.iter().zip(own).position(|(known, own)| known != own).unwrap_or(known.len().min(own.len()));
+    let named = |symbols: &[String]| symbols.get(at).map_or_else(|| "nothing".to_owned(), |symbol| quoted(symbol));
+    let found = format!("{} as its token {at}", named(own));
+    let expected = format!("{}, as the weights were trained with", named(known));
+    let help = "give the tokenizer that the weights were trained with, or train the network again";
+    Err(DataError::fit(Side::Input, tokenizer.file(), Place::Whole, found, expected, help))
 }
 
 /// A text without its byte order mark.

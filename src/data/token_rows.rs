@@ -1,24 +1,15 @@
 //! Samples that are rows of one long sequence of tokens: windows of a text, or lines of characters.
 //!
-//! A sample takes a byte where there are up to 256 kinds of tokens, and of a large file of bytes nothing at all: its
-//! rows are read when a batch needs them, so that a text may be larger than the memory.
+//! A sample takes a byte where there are up to 256 kinds of tokens, and of a large text nothing at all: its rows are
+//! read from a file when a batch needs them, so that a text may be larger than the memory.
 
+use super::token_store::{TokenStore, Tokenized, Width};
+use super::tokenizer::{TokenKind, Tokenizer};
 use super::{DataError, Place};
-use crate::model::Tokens;
-use crate::tensor::{Fnv, Shape};
+use crate::tensor::Shape;
 use std::fs::File;
 use std::io;
-
-/// Where tokens are.
-#[derive(Debug)]
-enum Store {
-    /// In memory, where there are at most 256 kinds.
-    Bytes(Vec<u8>),
-    /// In memory.
-    Words(Vec<u32>),
-    /// In a file whose bytes they are.
-    File(File),
-}
+use std::sync::Arc;
 
 /// How a sequence is cut into rows, and a row into a sample and its target.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -38,12 +29,12 @@ pub(super) struct RowLayout {
 /// Samples that are rows of one long sequence of tokens.
 #[derive(Debug)]
 pub struct TokenRows {
-    store: Store,
+    store: TokenStore,
     /// Tokens in all.
     len: u64,
     layout: RowLayout,
-    kind: Tokens,
-    /// A text for each token.
+    kind: TokenKind,
+    /// A text for each token, but of a tokenizer, which has them itself.
     symbols: Vec<String>,
     digest: u64,
     /// As messages name it.
@@ -53,7 +44,7 @@ pub struct TokenRows {
 impl PartialEq for TokenRows {
     /// Whether both have the same tokens in the same rows.
     fn eq(&self, other: &Self) -> bool {
-        (self.digest, self.len, self.layout, &self.symbols) == (other.digest, other.len, other.layout, &other.symbols)
+        (self.digest, self.len, self.layout, self.symbols()) == (other.digest, other.len, other.layout, other.symbols())
     }
 }
 
@@ -70,26 +61,27 @@ const PIECE: usize = 1 << 16;
 impl TokenRows {
     /// Tokens in memory, each below `symbols.len()`.
     pub(super) fn new(tokens: Vec<u32>, symbols: Vec<String>, layout: RowLayout, file: &str) -> Self {
-        let (len, kind) = (tokens.len() as u64, Tokens::Chars);
+        let len = tokens.len() as u64;
         let narrow: Option<Vec<u8>> = tokens.iter().map(|token| u8::try_from(*token).ok()).collect();
-        let (store, digest) = match narrow {
-            Some(bytes) => {
-                let digest = Fnv::of(&bytes);
-                (Store::Bytes(bytes), digest)
-            }
-            None => {
-                let mut hash = Fnv::new();
-                tokens.iter().for_each(|token| hash.add(&token.to_le_bytes()));
-                (Store::Words(tokens), hash.sum())
-            }
-        };
-        Self { store, len, layout, kind, symbols, digest, file: file.to_owned() }
+        let store = narrow.map_or_else(|| TokenStore::Words(tokens.into()), TokenStore::Bytes);
+        Self::in_memory(store, len, (TokenKind::Chars, symbols), layout, file)
     }
 
     /// Bytes in memory, each the token of its value.
     pub(super) fn of_bytes(bytes: Vec<u8>, layout: RowLayout, file: &str) -> Self {
-        let (len, digest) = (bytes.len() as u64, Fnv::of(&bytes));
-        let (store, kind, symbols) = (Store::Bytes(bytes), Tokens::Bytes, byte_symbols());
+        let len = bytes.len() as u64;
+        Self::in_memory(TokenStore::Bytes(bytes), len, (TokenKind::Bytes, byte_symbols()), layout, file)
+    }
+
+    fn in_memory(
+        store: TokenStore,
+        len: u64,
+        (kind, symbols): (TokenKind, Vec<String>),
+        layout: RowLayout,
+        file: &str,
+    ) -> Self {
+        // What is in memory can be read.
+        let digest = store.digest(len).unwrap_or(0);
         Self { store, len, layout, kind, symbols, digest, file: file.to_owned() }
     }
 
@@ -98,9 +90,31 @@ impl TokenRows {
     /// # Errors
     /// Where it cannot be read.
     pub(super) fn of_file(opened: File, len: u64, layout: RowLayout, file: &str) -> Result<Self, DataError> {
-        let (store, kind, symbols) = (Store::File(opened), Tokens::Bytes, byte_symbols());
+        let store = TokenStore::File(Arc::new(opened), Width::One);
+        Self::checked(Tokenized { store, len }, (TokenKind::Bytes, byte_symbols()), layout, file)
+    }
+
+    /// The tokens of a tokenizer.
+    ///
+    /// # Errors
+    /// Where they cannot be read.
+    pub(super) fn of_tokenizer(
+        tokens: Tokenized,
+        tokenizer: Arc<Tokenizer>,
+        layout: RowLayout,
+        file: &str,
+    ) -> Result<Self, DataError> {
+        Self::checked(tokens, (TokenKind::File(tokenizer), Vec::new()), layout, file)
+    }
+
+    fn checked(
+        Tokenized { store, len }: Tokenized,
+        (kind, symbols): (TokenKind, Vec<String>),
+        layout: RowLayout,
+        file: &str,
+    ) -> Result<Self, DataError> {
         let mut rows = Self { store, len, layout, kind, symbols, digest: 0, file: file.to_owned() };
-        rows.digest = rows.digest_of_pieces()?;
+        rows.digest = rows.store.digest(len).map_err(|cause| rows.refused(cause))?;
         Ok(rows)
     }
 
@@ -137,7 +151,12 @@ impl TokenRows {
     /// A text for each token.
     #[must_use]
     pub fn symbols(&self) -> &[String] {
-        &self.symbols
+        if let TokenKind::File(tokenizer) = &self.kind { tokenizer.symbols() } else { &self.symbols }
+    }
+
+    /// What the tokens are.
+    pub(super) const fn kind(&self) -> &TokenKind {
+        &self.kind
     }
 
     /// The checksum of the tokens; of a large file that of its length and of pieces all over it.
@@ -199,28 +218,7 @@ impl TokenRows {
 
     /// Copies tokens from `at` on.
     fn read(&self, at: u64, out: &mut [i32]) -> Result<(), DataError> {
-        let start = at as usize;
-        match &self.store {
-            Store::Bytes(bytes) => {
-                let own = &bytes[start..start + out.len()];
-                out.iter_mut().zip(own).for_each(|(out, byte)| *out = i32::from(*byte));
-            }
-            Store::Words(words) => {
-                let own = &words[start..start + out.len()];
-                out.iter_mut().zip(own).for_each(|(out, word)| *out = *word as i32);
-            }
-            Store::File(file) => {
-                // The bytes are read into the last quarter of their place and widened from the front: none is
-                // overwritten before it is read.
-                let count = out.len();
-                read_at(file, &mut bytemuck::cast_slice_mut(out)[3 * count..], at).map_err(|e| self.refused(e))?;
-                for i in 0..count {
-                    let byte = bytemuck::cast_slice::<i32, u8>(out)[3 * count + i];
-                    out[i] = i32::from(byte);
-                }
-            }
-        }
-        Ok(())
+        self.store.read(at, out).map_err(|cause| self.refused(cause))
     }
 
     /// The tokens of a sample as text; bytes that are no UTF-8 are escapes.
@@ -228,8 +226,8 @@ impl TokenRows {
     pub fn text(&self, row: u32, part: RowPart) -> String {
         // What cannot be read is an error where a batch needs it.
         let tokens = self.rows(&[row], part).unwrap_or_default();
-        match self.kind {
-            Tokens::Bytes => {
+        match &self.kind {
+            TokenKind::Bytes => {
                 let bytes: Vec<u8> = tokens.iter().filter_map(|token| u8::try_from(*token).ok()).collect();
                 let mut text = String::with_capacity(bytes.len());
                 for chunk in bytes.utf8_chunks() {
@@ -238,7 +236,11 @@ impl TokenRows {
                 }
                 text
             }
-            Tokens::Chars => {
+            TokenKind::File(tokenizer) => {
+                let tokens: Vec<u32> = tokens.iter().filter_map(|token| u32::try_from(*token).ok()).collect();
+                tokenizer.decode(&tokens)
+            }
+            TokenKind::Chars => {
                 let symbol = |token: &i32| self.symbols.get(usize::try_from(*token).ok()?);
                 tokens.iter().filter_map(symbol).map(String::as_str).collect()
             }
@@ -247,7 +249,7 @@ impl TokenRows {
 
     /// Where each token is for the first time, counted in tokens.
     fn firsts(&self) -> Result<Vec<Option<u64>>, DataError> {
-        let mut firsts = vec![None; self.symbols.len()];
+        let mut firsts = vec![None; self.symbols().len()];
         let mut piece = vec![0; PIECE];
         let mut at = 0;
         while at < self.len {
@@ -270,7 +272,7 @@ impl TokenRows {
     /// # Errors
     /// Where the file cannot be read.
     pub(super) fn beyond(&self, vocab: usize) -> Result<Option<Beyond>, DataError> {
-        if vocab >= self.symbols.len() {
+        if vocab >= self.symbols().len() {
             return Ok(None);
         }
         let firsts = self.firsts()?;
@@ -278,32 +280,16 @@ impl TokenRows {
         let enough = places.clone().map(|(_, token)| token + 1).max().unwrap_or(0);
         let first = places.filter(|(_, token)| *token >= vocab).min();
         Ok(first.map(|(at, token)| {
-            let place = match self.kind {
+            let place = match &self.kind {
                 _ if self.layout.target_at >= self.layout.width => {
                     Place::Sample((at / self.layout.stride as u64) as usize)
                 }
-                Tokens::Bytes => Place::Byte(at),
-                Tokens::Chars => Place::Character(at),
+                TokenKind::Bytes => Place::Byte(at),
+                TokenKind::Chars => Place::Character(at),
+                TokenKind::File(_) => Place::Token(at),
             };
-            Beyond { token, symbol: self.symbols[token].clone(), place, enough }
+            Beyond { token, symbol: self.symbols()[token].clone(), place, enough }
         }))
-    }
-
-    /// A checksum of the length and of pieces all over the file.
-    fn digest_of_pieces(&self) -> Result<u64, DataError> {
-        /// Pieces that are looked at.
-        const PIECES: u64 = 1024;
-        let mut hash = Fnv::new();
-        hash.add(&self.len.to_le_bytes());
-        let mut piece = [0; 4096];
-        let Store::File(file) = &self.store else { return Ok(hash.sum()) };
-        for i in 0..PIECES {
-            let last = self.len.saturating_sub(piece.len() as u64);
-            let count = self.len.min(piece.len() as u64) as usize;
-            read_at(file, &mut piece[..count], last / PIECES * i).map_err(|e| self.refused(e))?;
-            hash.add(&piece[..count]);
-        }
-        Ok(hash.sum())
     }
 
     fn refused(&self, cause: io::Error) -> DataError {
@@ -328,22 +314,10 @@ pub(super) fn byte_symbols() -> Vec<String> {
     (0..=u8::MAX).map(symbol).collect()
 }
 
-#[cfg(unix)]
-fn read_at(file: &File, out: &mut [u8], at: u64) -> io::Result<()> {
-    std::os::unix::fs::FileExt::read_exact_at(file, out, at)
-}
-
-#[cfg(not(unix))]
-fn read_at(file: &File, out: &mut [u8], at: u64) -> io::Result<()> {
-    use std::io::{Read, Seek, SeekFrom};
-    let mut file = file;
-    file.seek(SeekFrom::Start(at))?;
-    file.read_exact(out)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::tensor::temporary::temporary_file;
 
     fn windows(width: usize) -> RowLayout {
         RowLayout { stride: width + 1, width, target_at: 1, targets: width, is_single: false }
@@ -352,8 +326,7 @@ mod tests {
     #[test]
     fn rows_are_the_same_wherever_tokens_are() {
         let bytes: Vec<u8> = (0..=255).cycle().take(1000).collect();
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("t");
+        let (_folder, path) = temporary_file("t");
         std::fs::write(&path, &bytes).unwrap();
         for width in [1, 2, 3, 7, 64, 999] {
             let layout = windows(width);
@@ -377,8 +350,7 @@ mod tests {
 
     #[test]
     fn a_file_that_became_shorter_is_an_error_and_no_crash() {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("t");
+        let (_folder, path) = temporary_file("t");
         std::fs::write(&path, vec![65; 100]).unwrap();
         let rows = TokenRows::of_file(File::open(&path).unwrap(), 100, windows(9), "t").unwrap();
         std::fs::write(&path, vec![65; 50]).unwrap();

@@ -1,17 +1,20 @@
 //! The texts that tokens stand for: a person's text becomes tokens, and tokens become text again.
 
-use super::text::{SUM_LEN, characters_of, padded_sum, sum_symbols};
+use super::text::{SUM_LEN, characters_of, padded_sum, sum_symbols, tokenizer_of};
 use super::token_rows::byte_symbols;
-use super::{DataError, Preprocessing};
+use super::tokenizer::{Continued, NoTokens, TokenKind, Tokenizer};
+use super::{DataError, Dataset, Preprocessing, Target};
 use crate::model::{DataSource, Tokens};
 use std::borrow::Cow;
 use std::path::Path;
+use std::sync::Arc;
 
 /// The texts that a network's tokens stand for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Vocabulary {
-    kind: Tokens,
-    /// The text of each token. That of a byte is its escape where it cannot be printed.
+    kind: TokenKind,
+    /// The text of each token, but of a tokenizer, which has them itself. That of a byte is its escape where it cannot
+    /// be printed.
     symbols: Vec<String>,
     /// The tokens of a whole text, where each sample begins one: an addition. Nothing where samples are stretches of a
     /// long text.
@@ -23,18 +26,22 @@ impl Vocabulary {
     /// gives no tokens, or neither a source nor symbols are known.
     ///
     /// # Errors
-    /// Where the characters of a text are to be read from its file, and it cannot be read or is not UTF-8.
+    /// Where the characters of a text are to be read from its file, and it cannot be read or is not UTF-8; where a
+    /// tokenizer cannot be read, or is another one than that of the weights.
     pub fn of(
         source: Option<&DataSource>,
         base: &Path,
         known: Option<&Preprocessing>,
     ) -> Result<Option<Self>, DataError> {
         let line = matches!(source, Some(DataSource::Sums { .. })).then_some(SUM_LEN);
+        if let Some(DataSource::Text { tokens: Tokens::File(path), .. }) = source {
+            return Ok(Some(Self::of_tokenizer(tokenizer_of(&base.join(path), known)?)));
+        }
         let own = known.map(|known| &known.classes[..]).filter(|symbols| !symbols.is_empty());
         if let Some(found) = own.and_then(Self::of_symbols) {
             return Ok(Some(Self { line, ..found }));
         }
-        let chars = |symbols| Self { kind: Tokens::Chars, symbols, line };
+        let chars = |symbols| Self { kind: TokenKind::Chars, symbols, line };
         Ok(match source {
             Some(DataSource::SourceCode | DataSource::Text { tokens: Tokens::Bytes, .. }) => Some(Self::bytes()),
             Some(DataSource::Text { path, .. }) => Some(chars(characters_of(&base.join(path))?)),
@@ -43,9 +50,24 @@ impl Vocabulary {
         })
     }
 
+    /// That of a data set whose tokens are those of a tokenizer.
+    #[must_use]
+    pub fn of_tokenized(set: &Dataset) -> Option<Self> {
+        let Target::Windows(rows) = &set.target else { return None };
+        if let TokenKind::File(tokenizer) = rows.kind() {
+            return Some(Self::of_tokenizer(Arc::clone(tokenizer)));
+        }
+        None
+    }
+
+    /// The tokens of a tokenizer.
+    const fn of_tokenizer(tokenizer: Arc<Tokenizer>) -> Self {
+        Self { kind: TokenKind::File(tokenizer), symbols: Vec::new(), line: None }
+    }
+
     /// All 256 bytes.
     fn bytes() -> Self {
-        Self { kind: Tokens::Bytes, symbols: byte_symbols(), line: None }
+        Self { kind: TokenKind::Bytes, symbols: byte_symbols(), line: None }
     }
 
     /// The vocabulary whose tokens have these names, where each is a character, or they are those of bytes.
@@ -55,25 +77,30 @@ impl Vocabulary {
             return Some(bytes);
         }
         let are_chars = symbols.iter().all(|symbol| symbol.chars().count() == 1);
-        are_chars.then(|| Self { kind: Tokens::Chars, symbols: symbols.to_vec(), line: None })
+        are_chars.then(|| Self { kind: TokenKind::Chars, symbols: symbols.to_vec(), line: None })
+    }
+
+    /// The text of each token.
+    fn symbols(&self) -> &[String] {
+        if let TokenKind::File(tokenizer) = &self.kind { tokenizer.symbols() } else { &self.symbols }
     }
 
     /// The number of tokens that stand for something.
     #[must_use]
     pub fn len(&self) -> usize {
-        self.symbols.len()
+        self.symbols().len()
     }
 
     /// Whether no token means anything.
     #[must_use]
     pub fn is_empty(&self) -> bool {
-        self.symbols.is_empty()
+        self.symbols().is_empty()
     }
 
     /// What a token is called: its character, or a byte's escape.
     #[must_use]
     pub fn symbol(&self, token: usize) -> &str {
-        self.symbols.get(token).map_or("", String::as_str)
+        self.symbols().get(token).map_or("", String::as_str)
     }
 
     /// A person's text as samples have it: the numbers of an addition padded with blanks. Any other text is left as it
@@ -89,28 +116,51 @@ impl Vocabulary {
     /// # Errors
     /// The characters that no token below `vocab` stands for, each once, in their order in the text.
     pub fn tokens(&self, text: &str, vocab: usize) -> Result<Vec<i32>, Vec<char>> {
-        let known = self.symbols.len().min(vocab);
+        let known = self.len().min(vocab);
+        if let TokenKind::File(tokenizer) = &self.kind {
+            return self.of_text(tokenizer, text, known);
+        }
         let mut tokens = Vec::with_capacity(text.len());
         let mut unknown = Vec::new();
         let mut buffer = [0; 4];
         for c in text.chars() {
             let written = &*c.encode_utf8(&mut buffer);
             let before = tokens.len();
-            match self.kind {
-                Tokens::Bytes => {
-                    tokens.extend(written.bytes().filter(|b| usize::from(*b) < known).map(i32::from));
-                }
-                Tokens::Chars => {
-                    tokens.extend(self.symbols[..known].iter().position(|s| s == written).map(|token| token as i32));
-                }
+            let is_bytes = self.kind == TokenKind::Bytes;
+            if is_bytes {
+                tokens.extend(written.bytes().filter(|b| usize::from(*b) < known).map(i32::from));
+            } else {
+                tokens.extend(self.symbols[..known].iter().position(|s| s == written).map(|token| token as i32));
             }
-            let expected = if self.kind == Tokens::Bytes { written.len() } else { 1 };
+            let expected = if is_bytes { written.len() } else { 1 };
             if tokens.len() - before != expected && !unknown.contains(&c) {
                 unknown.push(c);
             }
         }
         if unknown.is_empty() { Ok(tokens) } else { Err(unknown) }
     }
+
+    /// What a tokenizer makes of a text, all below `known`.
+    fn of_text(&self, tokenizer: &Tokenizer, text: &str, known: usize) -> Result<Vec<i32>, Vec<char>> {
+        let tokens = tokenizer.encode(text).map_err(|why| match why {
+            NoTokens::Unknown(unknown) => unknown.into_iter().map(|(_, c)| c).collect(),
+            NoTokens::Failed(_) => each_once(text.chars()),
+        })?;
+        let beyond = tokens.iter().filter(|token| **token as usize >= known);
+        let unknown = each_once(beyond.flat_map(|token| self.symbol(*token as usize).chars()));
+        if unknown.is_empty() { Ok(tokens.into_iter().map(|token| token as i32).collect()) } else { Err(unknown) }
+    }
+}
+
+/// Characters in their order, each once.
+fn each_once(chars: impl Iterator<Item = char>) -> Vec<char> {
+    let mut found = Vec::new();
+    chars.for_each(|c| {
+        if !found.contains(&c) {
+            found.push(c);
+        }
+    });
+    found
 }
 
 /// Turns tokens that come one by one into text.
@@ -118,15 +168,21 @@ impl Vocabulary {
 pub struct Decoder {
     /// The first bytes of a character whose others have not come yet.
     bytes: Vec<u8>,
+    /// Where the tokens are those of a tokenizer.
+    continued: Option<Continued>,
 }
 
 impl Decoder {
     /// The text that a token completes: nothing in the middle of a character of several bytes. Bytes that are no UTF-8
     /// become U+FFFD.
     pub fn push(&mut self, vocabulary: &Vocabulary, token: usize) -> String {
-        match vocabulary.kind {
-            Tokens::Chars => vocabulary.symbol(token).to_owned(),
-            Tokens::Bytes => {
+        match &vocabulary.kind {
+            TokenKind::Chars => vocabulary.symbol(token).to_owned(),
+            TokenKind::File(tokenizer) => {
+                let continued = self.continued.get_or_insert_with(|| Continued::new(Arc::clone(tokenizer)));
+                u32::try_from(token).map(|token| continued.push(token)).unwrap_or_default()
+            }
+            TokenKind::Bytes => {
                 self.bytes.extend(u8::try_from(token));
                 self.complete()
             }
@@ -157,6 +213,9 @@ impl Decoder {
     /// What replaces the bytes of a character that did not become whole.
     #[must_use]
     pub fn finish(self) -> String {
+        if let Some(continued) = self.continued {
+            return continued.finish();
+        }
         String::from_utf8_lossy(&self.bytes).into_owned()
     }
 }
@@ -224,5 +283,21 @@ mod tests {
         let found = Vocabulary::of(Some(&source), folder.path(), None).unwrap().unwrap();
         assert_eq!((found.len(), found.tokens("\u{e4}ab", 3)), (3, Ok(vec![2, 0, 1])));
         assert!(Vocabulary::of(Some(&source), Path::new("/nowhere"), None).is_err());
+    }
+
+    #[test]
+    fn tokens_of_a_tokenizer_become_the_same_text_again() {
+        let own = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/tokenizer.json");
+        let source = DataSource::Text { path: "t.txt".into(), tokens: Tokens::File(own) };
+        let found = of(&source);
+        let text = "pub fn l\u{e4}uft() {}\n";
+        let tokens = found.tokens(text, 557).unwrap();
+        assert_eq!((found.len(), tokens.len(), through(&found, &tokens)), (557, 12, text.to_owned()));
+        // A network of fewer tokens does not know the rest; each character is named once.
+        assert_eq!(found.tokens("pub pub", 400), Err(vec!['p', 'u', 'b']));
+        let known = Preprocessing { classes: vec!["a".into()], ..Preprocessing::default() };
+        assert!(Vocabulary::of(Some(&source), Path::new(""), Some(&known)).is_err());
+        let known = Preprocessing { classes: found.symbols().to_vec(), ..Preprocessing::default() };
+        assert_eq!(Vocabulary::of(Some(&source), Path::new(""), Some(&known)).unwrap(), Some(found));
     }
 }

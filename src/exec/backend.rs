@@ -39,6 +39,20 @@ pub trait Backend {
         threads: usize,
     ) -> Result<Box<dyn StepBackend>, ExecError>;
 
+    /// As [`Self::make_step`], of a step that will only run op by op: what recording it takes is left out where a
+    /// device can do so.
+    ///
+    /// # Errors
+    /// As [`Self::make_step`].
+    fn bind_step(
+        &self,
+        compiled: Arc<Compiled>,
+        memory: StepMemory,
+        threads: usize,
+    ) -> Result<Box<dyn StepBackend>, ExecError> {
+        self.make_step(compiled, memory, threads)
+    }
+
     /// Bytes of the memory of steps that are free now, where that is known.
     ///
     /// # Errors
@@ -53,6 +67,8 @@ pub struct Capabilities {
     pub record: RecordedAs,
     /// A call returns before its step is done, so that the host is out of the way only where steps are queued.
     pub queues_steps: bool,
+    /// Whether a thread can record steps while another one runs some over the same store.
+    pub records_beside: bool,
 }
 
 /// Whose memory the values of a step are in.

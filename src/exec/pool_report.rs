@@ -2,6 +2,7 @@
 
 use super::graph_key::GraphKey;
 use serde::{Deserialize, Serialize};
+use std::borrow::Cow;
 
 /// What became of the look-ups in a pool, and what it holds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -48,11 +49,10 @@ pub struct EagerSteps {
     pub last_step: u64,
 }
 
-/// What is known of one key.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+/// What is known of the recordings of one key.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RecordingFacts {
-    pub key: GraphKey,
-    /// Whether its recording is there.
+    /// Whether a recording is there.
     pub is_there: bool,
     pub is_pinned: bool,
     /// Steps and other uses that found it there.
@@ -70,30 +70,18 @@ pub struct RecordingFacts {
     /// Bytes of the recording without its transient memory; 0 where it is not there.
     pub bytes: u64,
     /// Why it was recorded.
-    pub why: &'static str,
+    pub why: Cow<'static, str>,
     /// Why a replay of it runs op by op, where it does.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub why_eager: Option<String>,
 }
 
-impl RecordingFacts {
-    /// Of a key that was never recorded.
-    pub(super) const fn of(key: GraphKey) -> Self {
-        Self {
-            key,
-            is_there: false,
-            is_pinned: false,
-            hits: 0,
-            last_step: 0,
-            captures: 0,
-            capture_us: 0,
-            nodes: 0,
-            calls: 0,
-            bytes: 0,
-            why: "",
-            why_eager: None,
-        }
-    }
+/// A key, and what is known of its recordings.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct KnownKey {
+    pub key: GraphKey,
+    #[serde(flatten)]
+    pub facts: RecordingFacts,
 }
 
 /// What kind of event it is.
@@ -125,7 +113,7 @@ pub struct PoolReport {
     pub counts: PoolCounts,
     /// Why steps ran op by op.
     pub eager: Vec<EagerSteps>,
-    pub keys: Vec<RecordingFacts>,
+    pub keys: Vec<KnownKey>,
     /// The newest events, in order.
     #[serde(skip)]
     pub events: Vec<PoolEvent>,

@@ -118,7 +118,7 @@ impl State {
         }
         let used = self.lookups;
         let held = Held::Absent(Absence::New);
-        let facts = RecordingFacts::of(key.clone());
+        let facts = RecordingFacts::default();
         let forgotten = (self.entries.len() >= MOST_KNOWN).then(|| self.least_used(false)).flatten();
         let (slot, stamp) = match forgotten {
             Some(slot) => {
@@ -182,7 +182,7 @@ impl State {
         let entry = self.entry(slot);
         let facts = &mut entry.facts;
         (facts.bytes, facts.nodes, facts.calls) = (bytes, recording.nodes, recording.calls);
-        (facts.capture_us, facts.why, facts.captures) = (us, why, facts.captures + 1);
+        (facts.capture_us, facts.why, facts.captures) = (us, why.into(), facts.captures + 1);
         facts.why_eager = recording.why_eager;
         let key = entry.key.clone();
         self.recorded += bytes;

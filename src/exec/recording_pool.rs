@@ -12,15 +12,15 @@
 //! - One budget in bytes covers arenas and recordings. Above it, idle recordings that are not pinned are dropped, the
 //!   ones not used for longest first. One that has no room even when all those are gone is marked, and is not made
 //!   again.
-//! - Making goes on outside the lock, on the thread that asks: that of a run, or one that makes recordings ahead. What
-//!   fails or panics midway leaves the pool as it was, with the reason in the entry.
+//! - Recordings are made outside the lock, on the thread that asks: that of a run, or one that makes recordings ahead.
+//!   What fails or panics midway leaves the pool as it was, with the reason in the entry.
 //! - Of keys without a recording the 1,024 that were used last are remembered, so that a pool does not grow in a run
 //!   whose steps are always new. The id of a forgotten key is stale and is asked for anew.
 
 use super::backend::MemoryOf;
 use super::error::ExecError;
 use super::graph_key::{GraphKey, StepVariant};
-use super::pool_report::{EagerSteps, PoolCounts, PoolEventKind, PoolReport, RecordingFacts};
+use super::pool_report::{EagerSteps, KnownKey, PoolCounts, PoolEventKind, PoolReport, RecordingFacts};
 use super::pool_state::{Absence, Entry, Held, MOST_REASONS, RecordingId, Room, State, Use};
 use super::step::Step;
 use super::store::{ParamStore, StepArena};
@@ -231,7 +231,7 @@ impl RecordingPool {
     /// Where the arena is too small for it, or the store lacks what it needs.
     pub fn apart(&self, compiled: Arc<Compiled>) -> Result<LentStep, ExecError> {
         let arena = self.state().arena(Room::Common).ok_or(ExecError::AllocationRefused(Bytes(0)))?;
-        Ok(LentStep::alone(Step::over(compiled, &self.store, &arena, self.threads)?))
+        Ok(LentStep::alone(Step::bound_over(compiled, &self.store, &arena, self.threads)?))
     }
 
     /// Takes out an idle recording; nothing where there is none, which this thread is then to make.
@@ -316,14 +316,14 @@ impl RecordingPool {
     #[must_use]
     pub fn report(&self) -> PoolReport {
         let state = self.state();
-        let facts = |entry: &Entry| {
+        let known = |entry: &Entry| {
             let is_there = matches!(entry.held, Held::Lent | Held::Idle(_));
-            RecordingFacts { is_there, ..entry.facts.clone() }
+            KnownKey { key: entry.key.clone(), facts: RecordingFacts { is_there, ..entry.facts.clone() } }
         };
         PoolReport {
             counts: state.counted(),
             eager: state.eager.clone(),
-            keys: state.entries.iter().map(facts).collect(),
+            keys: state.entries.iter().map(known).collect(),
             events: state.events.iter().cloned().collect(),
         }
     }

@@ -79,6 +79,22 @@ impl Step {
         Ok(Self { backend: device.make_step(compiled, memory, threads)?, threads, memory_took: Duration::ZERO })
     }
 
+    /// As [`Self::over`], of a step that will only run op by op: what recording it takes is left out where a device can
+    /// do so.
+    ///
+    /// # Errors
+    /// As [`Self::over`].
+    pub(super) fn bound_over(
+        compiled: Arc<Compiled>,
+        store: &Arc<ParamStore>,
+        arena: &Arc<StepArena>,
+        threads: usize,
+    ) -> Result<Self, ExecError> {
+        let device = backend_of(&compiled.selection.target.device);
+        let memory = StepMemory { store: Arc::clone(store), arena: Arc::clone(arena), is_new: false };
+        Ok(Self { backend: device.bind_step(compiled, memory, threads)?, threads, memory_took: Duration::ZERO })
+    }
+
     /// An arena of so many bytes where a compiled step runs.
     ///
     /// # Errors

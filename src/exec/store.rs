@@ -216,7 +216,7 @@ impl StepMemory {
 fn spare_tickets(compiled: &Compiled) -> usize {
     /// Losses in parts, and the loss scale.
     const OTHERS: usize = 8;
-    let groups = compiled.model.groups.iter().map(|group| *group as usize + 1).max().unwrap_or(0);
+    let groups = compiled.model.params.iter().map(|param| param.group as usize + 1).max().unwrap_or(0);
     if compiled.selection.target.as_cuda().is_some() { groups + OTHERS } else { 0 }
 }
 
@@ -250,9 +250,11 @@ mod tests {
     use crate::select::{Isa, Target};
 
     /// A network whose exit ends in more scores than a small classifier has; layers behind it may be left out.
-    const EXIT: &str = r#"{"name": "n", "input": {"shape": [16], "batch": 8}, "layers": [{"type": "dense", "units": 24},
+    const EXIT: &str = r#"{"name": "n", "input": {"shape": [16], "batch": 8}, "layers": [
+        {"type": "dense", "units": 24},
         {"type": "early_exit", "layers": [{"type": "dense", "units": 8}, {"type": "activation", "function": "tanh"}],
-        "choose": {"by": "random", "weights": [1, 1]}}, {"type": "dense", "units": 8}],
+            "choose": {"by": "random", "weights": [1, 1]}},
+        {"type": "dense", "units": 8}],
         "loss": {"type": "softmax_cross_entropy"}, "optimizer": {"type": "adam", "lr": 0.01}}"#;
 
     #[test]

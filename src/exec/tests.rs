@@ -75,12 +75,18 @@ fn lend(first: &LentStep, compiled: &Arc<Compiled>) -> Result<LentStep, ExecErro
     recordings.lend(&GraphKey::of(compiled), || Ok(Arc::clone(compiled)))
 }
 
+/// A network, its step of a whole batch, and one of three samples over the same store.
+fn whole_and_short() -> (Model, LentStep, LentStep) {
+    let model = adam();
+    let whole = founded(&model, u64::MAX);
+    let short = lend(&whole, &training(&model, 3)).unwrap();
+    (model, whole, short)
+}
+
 #[test]
 fn steps_of_two_batch_sizes_and_an_evaluation_have_the_same_parameters() {
-    let model = adam();
+    let (model, mut whole, mut short) = whole_and_short();
     let mut pool = Pool::new(1).unwrap();
-    let mut whole = founded(&model, u64::MAX);
-    let mut short = lend(&whole, &training(&model, 3)).unwrap();
     let mut tested = lend(&whole, &evaluation(&model, 8)).unwrap();
     for param in 0..model.params.len() {
         assert_eq!([address(&short, param), address(&tested, param)], [address(&whole, param); 2]);
@@ -102,10 +108,8 @@ fn steps_of_two_batch_sizes_and_an_evaluation_have_the_same_parameters() {
 
 #[test]
 fn replay_equals_eager_over_one_store() {
-    let model = adam();
+    let (_, mut whole, mut short) = whole_and_short();
     let mut pool = Pool::new(1).unwrap();
-    let mut whole = founded(&model, u64::MAX);
-    let mut short = lend(&whole, &training(&model, 3)).unwrap();
     let start = whole.store().snapshot().unwrap();
     let mut run = |executor| {
         whole.store().restore(&start).unwrap();
@@ -191,10 +195,8 @@ fn variants_share_an_arena_of_the_largest() {
 
 #[test]
 fn what_was_copied_is_old_once_any_step_over_the_store_runs_or_the_host_writes() {
-    let model = adam();
+    let (model, mut whole, mut short) = whole_and_short();
     let mut pool = Pool::new(1).unwrap();
-    let mut whole = founded(&model, u64::MAX);
-    let mut short = lend(&whole, &training(&model, 3)).unwrap();
     let store = Arc::clone(whole.store());
     let saved = store.snapshot().unwrap();
     let hyper = whole.find("hyper").unwrap();
@@ -416,7 +418,7 @@ fn the_pool_keeps_its_budget_by_what_was_not_used_for_longest() {
         format!("it was dropped to keep the budget of {budget}")
     });
     let report = recordings.report();
-    let facts = report.keys.iter().find(|f| f.key == GraphKey::of(&compiled[2])).unwrap();
+    let facts = &report.keys.iter().find(|f| f.key == GraphKey::of(&compiled[2])).unwrap().facts;
     assert_eq!((facts.hits, facts.last_step, facts.captures, facts.is_there), (1, 9, 1, true));
     assert_eq!((report.counts.made_ahead, report.counts.evictions, report.counts.misses), (1, 3, 7));
     assert!(report.counts.peak_bytes <= report.counts.budget_bytes + one);
@@ -465,7 +467,7 @@ fn changing_between_recordings_counts_hits_and_takes_no_time() {
     let of = |batch: usize| {
         recordings.report().keys.iter().find(|f| f.key.to_string().contains(&format!("x f32[{batch}"))).cloned()
     };
-    assert_eq!(of(3).map(|f| f.hits + of(5).unwrap().hits), Some(ROUNDS));
+    assert_eq!(of(3).map(|f| f.facts.hits + of(5).unwrap().facts.hits), Some(ROUNDS));
 }
 
 #[test]

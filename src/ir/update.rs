@@ -17,12 +17,12 @@ impl Builder<'_> {
         let hyper = self.source("hyper", Role::State, Shape::from([2]), real);
         let mut trained: Vec<usize> = (0..params.len()).filter(|&i| self.grads[i].is_some()).collect();
         // Groups of parameters come one after the other, as in the flat vectors.
-        trained.sort_by_key(|i| self.model.groups[*i]);
+        trained.sort_by_key(|i| self.model.params[*i].group);
         let groups = self.groups(&trained);
         if trained.is_empty() {
-            // Nothing that is trained is on the path; the step is counted all the same.
-            self.counters(&groups, updates);
-            self.keep_rates();
+            // Nothing that is trained is on the path; the step is counted, and has its rate, all the same.
+            let (counter, _) = self.counters(&groups, updates);
+            self.rates(hyper, counter, None);
             return;
         }
         let (counter, corr) = self.counters(&groups, updates);
@@ -65,15 +65,16 @@ impl Builder<'_> {
         self.model.accumulate > 1 || self.model.update.clips()
     }
 
-    /// What the update is scaled by in this step, where that does not stay as it is in `hyper`.
+    /// What the update is scaled by in this step, where that does not stay as it is in `hyper`. Without `norms` nothing
+    /// is updated.
     fn rates(&mut self, hyper: ValueId, counter: Option<ValueId>, norms: Option<ValueId>) -> Option<ValueId> {
         let UpdateSpec { schedule, clip_norm, .. } = self.model.update;
         let counter = counter.filter(|_| !schedule.is_constant());
-        if counter.is_none() && norms.is_none() {
+        if counter.is_none() && !self.scales() {
             return None;
         }
         let steps = schedule.kind.has_end().then(|| self.source("steps", Role::State, Shape::from([1]), DType::I64));
-        let count = if norms.is_some() { 3 } else { 2 };
+        let count = if self.scales() { 3 } else { 2 };
         let rates = self.value("rates".into(), Role::State, Shape::from([count]), self.real);
         let Schedule { kind, warmup, last, every, factor } = schedule;
         let batches = self.model.accumulate;
@@ -82,19 +83,6 @@ impl Builder<'_> {
         let inputs = std::iter::once(hyper).chain(counter).chain(steps).chain(norms).collect();
         self.node(node, inputs, vec![rates]);
         Some(rates)
-    }
-
-    /// What the steps of other paths scale their update by, so that a store that begins with this step has room for it.
-    fn keep_rates(&mut self) {
-        let schedule = self.model.update.schedule;
-        if schedule.is_constant() && !self.scales() {
-            return;
-        }
-        if schedule.kind.has_end() {
-            self.source("steps", Role::State, Shape::from([1]), DType::I64);
-        }
-        let count = if self.scales() { 3 } else { 2 };
-        self.source("rates", Role::State, Shape::from([count]), self.real);
     }
 
     /// The value that one which survives the step becomes.
@@ -120,7 +108,7 @@ impl Builder<'_> {
     fn groups(&self, trained: &[usize]) -> Vec<(u32, Range<usize>)> {
         let mut groups: Vec<(u32, Range<usize>)> = Vec::new();
         for (place, param) in trained.iter().enumerate() {
-            let group = self.model.groups[*param];
+            let group = self.model.params[*param].group;
             match groups.last_mut().filter(|(last, _)| *last == group) {
                 Some((_, places)) => places.end = place + 1,
                 None => groups.push((group, place..place + 1)),

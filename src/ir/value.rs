@@ -1,19 +1,20 @@
 //! The values of a graph: shapes of any rank, with a type and a role.
 
 use crate::model::{LayerId, ParamId};
-use crate::tensor::{DType, Shape};
+use crate::tensor::{DType, Shape, position_id};
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
-/// A node of a graph: its position in [`nodes`](crate::ir::Graph::nodes), which is its place in the order of execution.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-#[serde(transparent)]
-pub struct NodeId(pub u32);
+position_id! {
+    /// A node of a graph: its position in [`nodes`](crate::ir::Graph::nodes), which is its place in the order of
+    /// execution.
+    NodeId
+}
 
-/// A value of a graph: its position in [`values`](crate::ir::Graph::values).
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-#[serde(transparent)]
-pub struct ValueId(pub u32);
+position_id! {
+    /// A value of a graph: its position in [`values`](crate::ir::Graph::values).
+    ValueId
+}
 
 impl fmt::Display for ValueId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -18,8 +18,8 @@ pub fn lower(graph: &Graph, model: &Model) -> Program {
 #[must_use]
 pub fn lower_for(graph: &Graph, model: &Model, filters: FilterOrder) -> Program {
     let mut l = Lowerer::new(graph, model, filters);
-    if let Some(whole) = &model.whole {
-        l.orders = orders(whole, filters);
+    if let Some(of) = &model.of_path {
+        l.orders = orders(&of.whole, filters);
     }
     lower_all(&mut l);
     let output = l.lowered(graph.output);

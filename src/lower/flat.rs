@@ -91,7 +91,7 @@ pub fn segments(model: &Model) -> Vec<(ParamId, Segment)> {
     let mut start = 0;
     let mut out = Vec::new();
     let mut trained: Vec<usize> = (0..model.params.len()).filter(|i| model.params[*i].kind.is_trained()).collect();
-    trained.sort_by_key(|index| model.groups[*index]);
+    trained.sort_by_key(|index| model.params[*index].group);
     for index in trained {
         let len = model.params[index].shape.len();
         out.push((ParamId(index as u32), Segment { start, len }));
@@ -104,30 +104,30 @@ pub fn segments(model: &Model) -> Vec<(ParamId, Segment)> {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Region {
     pub group: u32,
-    /// Their places among the segments.
+    /// The places of those that a step updates among its segments.
     pub segments: Range<usize>,
-    /// The first element, and how many there are, padding included.
+    /// The first element of the group, and how many it has, padding included: the same for every step.
     pub start: usize,
     pub len: usize,
 }
 
-/// The regions of these segments, which come group by group.
-pub(super) fn regions(model: &Model, segments: &[(ParamId, Segment)]) -> Vec<Region> {
+/// The regions of a network, of which `is_run` says what a step updates, where that is anything. All steps have the
+/// stretch of the whole group: an evaluation's path, which no step may take, can leave out some of a group.
+pub(super) fn regions(model: &Model, is_run: impl Fn(&ParamId) -> bool) -> Vec<Region> {
     let mut out: Vec<Region> = Vec::new();
-    for (place, (param, segment)) in segments.iter().enumerate() {
-        let group = model.groups[param.0 as usize];
-        let end = (segment.start + segment.len).next_multiple_of(FLAT_ALIGN);
-        match out.last_mut().filter(|last| last.group == group) {
-            Some(last) => {
-                last.segments.end = place + 1;
-                last.len = end - last.start;
-            }
-            None => {
-                let start = segment.start;
-                out.push(Region { group, segments: place..place + 1, start, len: end - start });
-            }
+    let mut place = 0;
+    for (param, segment) in segments(model) {
+        let group = model.param(param).group;
+        if out.last().is_none_or(|last| last.group != group) {
+            out.push(Region { group, segments: place..place, start: segment.start, len: 0 });
+        }
+        place += usize::from(is_run(&param));
+        if let Some(last) = out.last_mut() {
+            last.segments.end = place;
+            last.len = (segment.start + segment.len).next_multiple_of(FLAT_ALIGN) - last.start;
         }
     }
+    out.retain(|region| !region.segments.is_empty());
     out
 }
 

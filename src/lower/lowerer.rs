@@ -45,8 +45,10 @@ pub(super) struct Lowerer<'g> {
 struct KeptForGroups {
     /// The vectors that the optimizer keeps.
     states: &'static [&'static str],
-    /// Whether updates are counted, because moments are corrected.
-    are_counted: bool,
+    /// Whether there are several groups.
+    are_several: bool,
+    /// Whether moments are corrected by the number of their updates.
+    are_corrected: bool,
     /// The stretch of each group.
     regions: Vec<Region>,
     /// The parameters that the step does not run.
@@ -54,20 +56,22 @@ struct KeptForGroups {
 }
 
 impl KeptForGroups {
-    /// Nothing for evaluations, and for networks that do not choose.
+    /// Nothing for evaluations, and for steps that run all parameters of a network with a single group. The path of
+    /// evaluations, which a run begins with, may leave some out that every step runs.
     fn of(graph: &Graph, model: &Model) -> Option<Self> {
-        let are_several = model.groups.iter().any(|group| *group > 0);
+        let are_several = model.params.iter().any(|param| param.group > 0);
         let updates = graph.share.is_none_or(|share| share == Share::Last);
-        if !are_several || graph.mode == Mode::Eval {
+        let is_left_out = |(param, _): &(ParamId, Segment)| graph.grads[param.0 as usize].is_none();
+        let left_out: Vec<_> = segments(model).into_iter().filter(is_left_out).collect();
+        if graph.mode == Mode::Eval || (!are_several && left_out.is_empty()) {
             return None;
         }
-        let all = segments(model);
-        let is_left_out = |(param, _): &&(ParamId, Segment)| graph.grads[param.0 as usize].is_none();
         Some(Self {
             states: if updates { model.optimizer.rule().states() } else { &[] },
-            are_counted: updates && model.optimizer.corrected().is_some(),
-            regions: regions(model, &all),
-            left_out: all.iter().filter(is_left_out).copied().collect(),
+            are_several,
+            are_corrected: updates && model.optimizer.corrected().is_some(),
+            regions: regions(model, |_| true),
+            left_out,
         })
     }
 }
@@ -81,7 +85,7 @@ impl<'g> Lowerer<'g> {
         let is_run = |param: &ParamId| graph.mode == Mode::Eval || graph.grads[param.0 as usize].is_some();
         let segments: Vec<(ParamId, Segment)> = segments.into_iter().filter(|(param, _)| is_run(param)).collect();
         Self {
-            regions: regions(model, &segments),
+            regions: regions(model, is_run),
             kept: KeptForGroups::of(graph, model),
             flat_gradients: HashMap::new(),
             graph,
@@ -143,18 +147,7 @@ impl<'g> Lowerer<'g> {
 
     /// A vector of its own.
     fn vector(&mut self, name: String, role: Role, dtype: DType, len: usize) -> LValueId {
-        self.push(LValue {
-            name,
-            role,
-            dtype,
-            shape: Shape::from([len]),
-            layout: Layout::Plain,
-            alias: None,
-            persistent: false,
-            layer: None,
-            pass: 0,
-            param: None,
-        })
+        self.push(LValue::vector(name, role, dtype, len))
     }
 
     /// The flat gradient of a group of parameters, of so many elements.
@@ -262,9 +255,11 @@ impl<'g> Lowerer<'g> {
                 self.push(LValue { alias: Some(Alias { of, start: segment.start }), ..moment });
             }
         }
-        if kept.are_counted {
-            self.of_all_groups("counters", DType::I64);
-            self.of_all_groups("corrs", real);
+        if kept.are_corrected {
+            if kept.are_several {
+                self.of_all_groups("counters", DType::I64);
+                self.of_all_groups("corrs", real);
+            }
             // An evaluation may choose what no step chooses, and leave out what every step runs.
             if kept.regions.iter().any(|region| region.group == 0) && self.graph.values.iter().all(|v| v.name != "corr")
             {
@@ -363,6 +358,12 @@ impl<'g> Lowerer<'g> {
             [_, c, h, w] => self.arranged(id, Layout::image(c, h, w)),
             _ => id,
         }
+    }
+
+    /// The lowered form of a value of the graph, as [`Self::image`].
+    pub fn lowered_image(&mut self, id: ValueId) -> LValueId {
+        let lowered = self.lowered(id);
+        self.image(lowered)
     }
 
     /// The stored order of a parameter whose rows count the elements of a value with `layout`; fixed at its first use.

@@ -4,14 +4,14 @@ use super::flat::ParamOrder;
 use crate::ir::{Inputs, Mode, NodeId, Phase, Role};
 use crate::model::{LayerId, OptimizerSpec, ParamId};
 use crate::ops::{Dir, OpKind, Segment};
-use crate::tensor::{DType, Shape};
+use crate::tensor::{DType, Shape, position_id};
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
-/// A value of a program: its position in [`Program::values`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-#[serde(transparent)]
-pub struct LValueId(pub u32);
+position_id! {
+    /// A value of a program: its position in [`Program::values`].
+    LValueId
+}
 
 impl fmt::Display for LValueId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -66,6 +66,23 @@ pub struct LValue {
 }
 
 impl LValue {
+    /// A vector with memory of its own, which belongs to no layer and lasts no longer than the step.
+    #[must_use]
+    pub fn vector(name: String, role: Role, dtype: DType, len: usize) -> Self {
+        Self {
+            name,
+            role,
+            dtype,
+            shape: Shape::from([len]),
+            layout: Layout::Plain,
+            alias: None,
+            persistent: false,
+            layer: None,
+            pass: 0,
+            param: None,
+        }
+    }
+
     /// Bytes of its elements, without padding.
     #[must_use]
     pub fn bytes(&self) -> u64 {

@@ -165,7 +165,7 @@ impl Checker<'_> {
         for (kind, shape, init) in params {
             let param = ParamId(self.params.len() as u32);
             let name = format!("{}.{}", path.dotted(), kind.file_name());
-            self.params.push(Param { name, layer: id, kind, shape, init });
+            self.params.push(Param { name, layer: id, kind, shape, init, group: 0 });
             self.layers[id.0 as usize].params.push(param);
         }
         output
@@ -343,6 +343,14 @@ fn check_trained(preset: &Preset, facts: &[LayerFacts], params: &[Param], mistak
     }
 }
 
+/// Writes into each parameter which group it belongs to.
+fn put_groups(layers: &[Layer], roots: &[LayerId], params: &mut [Param]) {
+    let of_params = groups(layers, roots, params.len());
+    for (param, group) in params.iter_mut().zip(of_params) {
+        param.group = group;
+    }
+}
+
 /// Checks a document of which the reader found `read` wrong, as far as it could be read.
 pub(super) fn check_after(preset: &Preset, read: Vec<Diagnostic>) -> Checked {
     let mut mistakes = Mistakes::after(read);
@@ -376,20 +384,19 @@ pub(super) fn check_after(preset: &Preset, read: Vec<Diagnostic>) -> Checked {
     let output = output.map(|flow| flow.shape);
     checker.tie();
     output.iter().for_each(|output| checker.check_heads(output));
-    let Checker { layers, params, facts, .. } = checker;
+    let Checker { layers, mut params, facts, .. } = checker;
     if let Some(output) = &output {
         check_output(preset, output, &mut mistakes);
         check_trained(preset, &facts, &params, &mut mistakes);
     }
+    put_groups(&layers, &roots, &mut params);
     let diagnostics = mistakes.into_list();
     let model = match output {
         Some(output) if diagnostics.is_empty() => Some(Model {
             name: preset.name.clone(),
             inputs,
             batch,
-            groups: groups(&layers, &roots, params.len()),
-            path: None,
-            whole: None,
+            of_path: None,
             layers,
             roots,
             params,

@@ -41,6 +41,14 @@ impl Layer {
     }
 }
 
+/// One of the paths of a network whose layers choose.
+#[derive(Clone, Debug, PartialEq)]
+pub struct PathOf {
+    pub path: Path,
+    /// The whole network.
+    pub whole: Arc<Model>,
+}
+
 /// A network without mistakes.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Model {
@@ -53,12 +61,8 @@ pub struct Model {
     /// The outermost layers in order.
     pub roots: Vec<LayerId>,
     pub params: Vec<Param>,
-    /// The group of each parameter: those of one run in the same steps, and those of group 0 in every step.
-    pub groups: Vec<u32>,
     /// The path whose layers alone `roots` and lists hold; `None` where they hold all layers.
-    pub path: Option<Path>,
-    /// The whole network, in the model of a path.
-    pub whole: Option<Arc<Self>>,
+    pub of_path: Option<PathOf>,
     /// One sample's output.
     pub output: Shape,
     pub loss: LossSpec,

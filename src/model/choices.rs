@@ -15,7 +15,7 @@
 //! graph uses. Parameters that some steps leave out belong to a [group](super::groups) that is updated as one, with a
 //! count of its own of the updates that it had.
 
-use super::checked::Model;
+use super::checked::{Model, PathOf};
 use super::choose::Choice;
 use super::chosen_path::Path;
 use super::param::LayerId;
@@ -48,13 +48,13 @@ impl Model {
     /// Whether layers choose at every step; not in the model of one path.
     #[must_use]
     pub fn chooses(&self) -> bool {
-        self.path.is_none() && self.layers.iter().any(|layer| layer.spec.choice().is_some())
+        self.of_path.is_none() && self.layers.iter().any(|layer| layer.spec.choice().is_some())
     }
 
     /// The path that this is the model of; the empty one of a network that does not choose.
     #[must_use]
     pub fn path(&self) -> Path {
-        self.path.clone().unwrap_or_default()
+        self.of_path.as_ref().map(|of| of.path.clone()).unwrap_or_default()
     }
 
     /// The path of a step, counted from 1, in a run with this seed.
@@ -108,7 +108,7 @@ impl Model {
     /// The path on which each layer chooses as `choose` says, which is given the layer's number.
     fn path_by(&self, mut choose: impl FnMut(u32, &Choice) -> usize) -> Path {
         let mut taken = Vec::new();
-        if self.path.is_none() {
+        if self.of_path.is_none() {
             self.follow(&self.roots, &mut taken, &mut choose);
         }
         Path(taken.into())
@@ -143,8 +143,7 @@ impl Model {
         }
         let mut model = self.clone();
         model.roots = self.settled(&self.roots, path, &mut model.layers).0;
-        model.path = Some(path.clone());
-        model.whole = Some(Arc::new(self.clone()));
+        model.of_path = Some(PathOf { path: path.clone(), whole: Arc::new(self.clone()) });
         model
     }
 
@@ -186,7 +185,7 @@ impl Model {
         self.along(&self.evaluation_path())
     }
 
-    /// A list of layers with what a path runs of it, and whether the network goes on behind it.
+    /// A list of layers with what a path runs of it, and whether the network continues behind it.
     fn settled(&self, list: &[LayerId], path: &Path, layers: &mut [super::Layer]) -> (Vec<LayerId>, bool) {
         let mut out = Vec::with_capacity(list.len());
         for id in list {

@@ -1,6 +1,7 @@
 //! The fields `choose` and `evaluate` of layers that choose: how they are read, checked and edited.
 
-use super::choose::Choose;
+use super::choose::{Choice, Choose};
+use super::draw::Draw;
 use super::field_value::{FieldValue, NumberOrName};
 use super::mistakes::FieldChecks;
 use super::spec::{Fields, describe};
@@ -146,23 +147,63 @@ pub(super) const fn usual_evaluation() -> FieldValue {
     FieldValue::Named(NumberOrName::Name(USUAL[0]), USUAL)
 }
 
-/// Reports a value in evaluation that a layer does not have, or that says nothing because it does not choose.
-pub(super) fn check_evaluation(
-    evaluate: Option<usize>,
-    chooses: bool,
-    (most, what): (usize, &str),
-    fields: &mut FieldChecks<'_>,
-) {
-    let Some(value) = evaluate else { return };
-    if !chooses {
-        let help = "add `choose`, or leave `evaluate` out";
-        fields.fail("evaluate", "the layer chooses nothing", help);
-    } else if value > most {
-        fields.fail("evaluate", format!("found {value}"), format!("expected 0 to {most}: {what}"));
+/// What a layer does at each step where it chooses, and in evaluation. Its values are 0 to `most`, of which `what` says
+/// what they are.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Choosing {
+    /// How each step chooses; nothing where all do the same.
+    pub how: Option<Choose>,
+    /// The value in evaluation; the layer's usual one where nothing is said.
+    pub evaluate: Option<usize>,
+}
+
+impl Choosing {
+    /// One value and the other in turn.
+    pub(super) fn example() -> Self {
+        Self { how: Some(Choose::Cycle(vec![0, 1])), evaluate: None }
+    }
+
+    /// A drawn way to choose, and sometimes a value in evaluation.
+    pub(super) fn drawn(draw: &mut Draw, most: usize) -> Self {
+        Self { how: Some(draw.choose(most)), evaluate: Self::drawn_evaluation(draw, most) }
+    }
+
+    /// Sometimes a value in evaluation.
+    pub(super) fn drawn_evaluation(draw: &mut Draw, most: usize) -> Option<usize> {
+        draw.coin(0.3).then(|| draw.between(0, most))
+    }
+
+    /// What the layer chooses, where it does; `usual` is its value in evaluation where nothing is said.
+    pub(super) fn choice(&self, most: usize, usual: usize) -> Option<Choice> {
+        Some(Choice { how: self.how.clone()?, most, evaluation: self.evaluate.unwrap_or(usual) })
+    }
+
+    /// Reports what is wrong in both fields of a layer that may choose.
+    pub(super) fn check(&self, most: usize, what: &str, fields: &mut FieldChecks<'_>) {
+        self.how.iter().for_each(|how| how.check(most, what, fields));
+        if self.evaluate.is_some() && self.how.is_none() {
+            let help = "add `choose`, or leave `evaluate` out";
+            fields.fail("evaluate", "the layer chooses nothing", help);
+        } else {
+            self.check_evaluation(most, what, fields);
+        }
+    }
+
+    /// Reports what is wrong in both fields of a layer that chooses in any case. That `choose` is missing is reported
+    /// where it is read.
+    pub(super) fn check_required(&self, most: usize, what: &str, fields: &mut FieldChecks<'_>) {
+        self.how.iter().for_each(|how| how.check(most, what, fields));
+        self.check_evaluation(most, what, fields);
+    }
+
+    fn check_evaluation(&self, most: usize, what: &str, fields: &mut FieldChecks<'_>) {
+        if let Some(value) = self.evaluate.filter(|value| *value > most) {
+            fields.fail("evaluate", format!("found {value}"), format!("expected 0 to {most}: {what}"));
+        }
     }
 }
 
-/// The field `choose` of a layer with a field of this name and type `Option<Choose>`.
+/// The field `choose` of a layer with a field `choosing`.
 macro_rules! choose_field {
     (required) => {
         $crate::model::choose_field::choose_field!(@ true).required()
@@ -175,18 +216,18 @@ macro_rules! choose_field {
         $crate::model::schema::FieldSpec::<Self>::own(
             "choose",
             $crate::model::schema::Own {
-                get: |layer| $crate::model::field_value::FieldValue::Choose(layer.choose.clone()),
+                get: |layer| $crate::model::field_value::FieldValue::Choose(layer.choosing.how.clone()),
                 set: |layer, value| match value {
                     $crate::model::field_value::FieldValue::Choose(choose) => {
-                        layer.choose.clone_from(choose);
+                        layer.choosing.how.clone_from(choose);
                         true
                     }
                     _ => false,
                 },
                 read: |layer, f, name| {
-                    layer.choose = $crate::model::choose::Choose::read(f, name, $is_required);
+                    layer.choosing.how = $crate::model::choose::Choose::read(f, name, $is_required);
                 },
-                json: |layer| layer.choose.as_ref().map($crate::model::choose::Choose::json),
+                json: |layer| layer.choosing.how.as_ref().map($crate::model::choose::Choose::json),
                 options: &[],
             },
         )
@@ -194,15 +235,15 @@ macro_rules! choose_field {
 }
 pub(super) use choose_field;
 
-/// The field `evaluate` of a layer with a field of this name and type `Option<usize>`.
+/// The field `evaluate` of a layer with a field `choosing`.
 macro_rules! evaluate_field {
     () => {
         $crate::model::schema::FieldSpec::<Self>::named(
             "evaluate",
             $crate::model::choose_field::USUAL,
             $crate::model::schema::Lens {
-                get: |layer| $crate::model::choose_field::evaluation_field(layer.evaluate),
-                set: |layer, value| layer.evaluate = $crate::model::choose_field::evaluation_of(value),
+                get: |layer| $crate::model::choose_field::evaluation_field(layer.choosing.evaluate),
+                set: |layer, value| layer.choosing.evaluate = $crate::model::choose_field::evaluation_of(value),
             },
         )
         .default(|_| $crate::model::choose_field::usual_evaluation())

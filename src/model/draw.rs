@@ -15,7 +15,7 @@ pub struct Size {
     pub batch: usize,
     /// The share of fields that take a value at an end of what is allowed: a stride beyond the window, a rate near 1.
     pub extreme: f64,
-    /// The share of networks with layers that choose.
+    /// The share of networks with layers that choose, and of those with short batches where there are data.
     pub choosing: f64,
 }
 

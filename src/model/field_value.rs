@@ -23,6 +23,8 @@ pub enum FieldValue {
     /// With the names that the field may have in place of a number.
     Named(NumberOrName, &'static [&'static str]),
     Shape(Vec<usize>),
+    /// Different lengths, the shortest first; none where all are the same.
+    Lengths(Vec<usize>),
     Text(String),
     Flag(bool),
     /// One of the field's options, by position.
@@ -45,7 +47,9 @@ impl FieldValue {
             Self::Pair(p) | Self::Padding(Padding::Fixed(p)) => pair(p),
             Self::Padding(Padding::Same) => "same".into(),
             Self::Padding(Padding::Valid) => "valid".into(),
-            Self::Shape(dims) => dims.iter().map(ToString::to_string).collect::<Vec<_>>().join(", "),
+            Self::Shape(dims) | Self::Lengths(dims) => {
+                dims.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ")
+            }
             Self::Text(text) => text.clone(),
             Self::Flag(flag) => flag.to_string(),
             Self::Choice(index) => index.to_string(),
@@ -94,6 +98,11 @@ impl FieldValue {
                 let dims = list().filter(|d| !d.is_empty());
                 Self::Shape(dims.ok_or("expected a size, or channels, height, width: 64 or 1, 28, 28")?)
             }
+            Self::Lengths(_) => {
+                let rises = |lengths: &[usize]| lengths.windows(2).all(|pair| pair[0] < pair[1]);
+                let lengths = list().filter(|lengths| rises(lengths) && lengths.first() != Some(&0));
+                Self::Lengths(lengths.ok_or("expected lengths from the shortest on, such as 16, 32, 64, or nothing")?)
+            }
             Self::Text(_) => Self::Text(text.to_owned()),
             Self::Choose(_) if text.is_empty() => Self::Choose(None),
             Self::Choose(_) => Self::Choose(Some(Choose::parse(text)?)),
@@ -111,7 +120,7 @@ impl FieldValue {
             Self::Numbers(numbers) => numbers.as_slice().into(),
             Self::Pair(p) | Self::Padding(Padding::Fixed(p)) => pair_value(*p),
             Self::Padding(Padding::Same | Padding::Valid) | Self::Text(_) => self.text().into(),
-            Self::Shape(dims) => dims.as_slice().into(),
+            Self::Shape(dims) | Self::Lengths(dims) => dims.as_slice().into(),
             Self::Flag(flag) => (*flag).into(),
             Self::Choice(index) => options.get(*index).copied().into(),
             Self::Choose(choose) => choose.as_ref().map(Choose::json).into(),

@@ -9,7 +9,7 @@ use super::param::LayerId;
 use std::collections::HashMap;
 
 /// One thing that must have been chosen for a layer to run: a choosing layer, and the number of its list; nothing for
-/// the list that goes on behind an exit.
+/// the list that follows an exit.
 type Condition = (LayerId, Option<usize>);
 
 /// The group of each of `count` parameters, by number.
@@ -83,7 +83,7 @@ mod tests {
             "optimizer": {{"type": "sgd", "lr": 0.1}}}}"#
         );
         let model = check(&read_preset(&text).unwrap()).model.unwrap();
-        model.params.iter().map(|param| param.name.clone()).zip(model.groups).collect()
+        model.params.into_iter().map(|param| (param.name, param.group)).collect()
     }
 
     fn expect(layers: &str, expected: &[(&str, u32)]) {

@@ -1,17 +1,17 @@
 //! The parameters of a model: what they are called, their shapes, and how they start.
 
-use crate::tensor::Shape;
+use crate::tensor::{Shape, position_id};
 use serde::{Deserialize, Serialize};
 
-/// A layer of a model: its position in [`layers`](crate::model::Model::layers).
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-#[serde(transparent)]
-pub struct LayerId(pub u32);
+position_id! {
+    /// A layer of a model: its position in [`layers`](crate::model::Model::layers).
+    LayerId
+}
 
-/// A parameter of a model: its position in [`params`](crate::model::Model::params).
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-#[serde(transparent)]
-pub struct ParamId(pub u32);
+position_id! {
+    /// A parameter of a model: its position in [`params`](crate::model::Model::params).
+    ParamId
+}
 
 /// What a parameter is to its layer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -112,4 +112,6 @@ pub struct Param {
     /// `[in, gates units]`.
     pub shape: Shape,
     pub init: Init,
+    /// Its group: parameters of one run in the same steps, and those of group 0 in every step.
+    pub group: u32,
 }

@@ -7,6 +7,7 @@ use super::optimizers::OptimizerSpec;
 use super::path::{LayerPath, ListId, ListPath};
 use super::update::UpdateSpec;
 use serde::{Deserialize, Serialize};
+use std::borrow::Cow;
 use std::path::{Path, PathBuf};
 
 /// A network with its loss, optimizer, data and training length: one JSON file.
@@ -172,6 +173,15 @@ impl DataSpec {
     pub fn has_varied_steps(&self) -> bool {
         self.last_batch == LastBatch::Short || !self.buckets.is_empty()
     }
+
+    /// Samples out of `count` that are held out.
+    #[must_use]
+    pub fn held_out_of(&self, count: usize) -> usize {
+        let share = self.held_out;
+        // The small allowance keeps 0.1 of 70 at 7 where the product comes out a hair above.
+        let wanted = if share < 1.0 { (share * count as f64 - 1e-9).ceil().max(0.0) } else { share };
+        (wanted as usize).min(count)
+    }
 }
 
 /// What becomes of the samples at the end of an epoch that are fewer than a batch.
@@ -279,24 +289,35 @@ pub enum DataSource {
 }
 
 /// What the tokens of a text are.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Tokens {
     /// Each byte is the token of its value.
     #[default]
     Bytes,
     /// Each character that is in the text is a token; they are numbered by code point.
     Chars,
+    /// Those of a tokenizer in this file.
+    File(PathBuf),
 }
 
 impl Tokens {
-    pub const ALL: [Self; 2] = [Self::Bytes, Self::Chars];
-
-    /// The name used in presets.
+    /// How they are written in presets: a name, or the path of a file.
     #[must_use]
-    pub const fn name(self) -> &'static str {
+    pub fn name(&self) -> Cow<'_, str> {
         match self {
-            Self::Bytes => "bytes",
-            Self::Chars => "chars",
+            Self::Bytes => "bytes".into(),
+            Self::Chars => "chars".into(),
+            Self::File(path) => path.to_string_lossy(),
+        }
+    }
+
+    /// The tokens of this name, or of a file whose path ends as those of tokenizers do: `.json`.
+    #[must_use]
+    pub fn named(name: &str) -> Option<Self> {
+        match name {
+            "bytes" => Some(Self::Bytes),
+            "chars" => Some(Self::Chars),
+            path => path.to_lowercase().ends_with(".json").then(|| Self::File(path.into())),
         }
     }
 }
@@ -342,11 +363,11 @@ impl DataSource {
     /// As [`Self::paths`], to change them.
     pub fn paths_mut(&mut self) -> Vec<&mut PathBuf> {
         match self {
-            Self::Csv { path, .. }
-            | Self::Npz { path, .. }
-            | Self::Images { path }
-            | Self::Text { path, .. }
-            | Self::Series { path, .. } => vec![path],
+            Self::Csv { path, .. } | Self::Npz { path, .. } | Self::Images { path } | Self::Series { path, .. } => {
+                vec![path]
+            }
+            Self::Text { path, tokens: Tokens::File(tokenizer) } => vec![path, tokenizer],
+            Self::Text { path, .. } => vec![path],
             Self::Npy { x, y } => vec![x, y],
             Self::Idx { images, labels } => vec![images, labels],
             Self::Cifar10 { paths } => paths.iter_mut().collect(),

@@ -1,7 +1,7 @@
 //! The same network for steps of another size: fewer samples, or sequences of fewer positions.
 
 use super::check::check;
-use super::checked::Model;
+use super::checked::{Model, PathOf};
 use super::input::{InputSpec, NamedInput};
 use super::layers::{LayerSpec, Position};
 use super::param::Param;
@@ -51,7 +51,7 @@ impl Model {
     /// number.
     pub fn with_length(&self, length: usize) -> Result<Self, UnsuitedLength> {
         let refused = |why: String| UnsuitedLength { length, why };
-        if let (Some(path), Some(whole)) = (&self.path, &self.whole) {
+        if let Some(PathOf { path, whole }) = &self.of_path {
             return Ok(whole.with_batch(self.batch).with_length(length)?.along(path));
         }
         let whole = self.length().ok_or_else(|| refused("its inputs are no sequences of one length".into()))?;
@@ -122,14 +122,10 @@ fn is_prefix(short: &Param, whole: &Param) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::model::read_preset;
+    use crate::model::checked_network;
 
     fn model(input: &str, layers: &str) -> Model {
-        let text = format!(
-            r#"{{"version": 1, "name": "t", "input": {{{input}, "batch": 4}}, "layers": [{layers}],
-            "loss": {{"type": "softmax_cross_entropy"}}, "optimizer": {{"type": "sgd", "lr": 0.1}}}}"#
-        );
-        let checked = check(&read_preset(&text).unwrap());
+        let checked = checked_network(&format!("{input}, \"batch\": 4"), layers, "softmax_cross_entropy");
         assert_eq!(checked.diagnostics, []);
         checked.model.unwrap()
     }

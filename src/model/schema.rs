@@ -34,6 +34,69 @@ macro_rules! choice_lens {
 }
 pub(crate) use choice_lens;
 
+/// The enum of a family of layers, losses or optimizers whose members are structs, one variant for each, with their
+/// names and examples. The members have `NAME` and `example`.
+macro_rules! family {
+    ($(#[$about:meta])* $Spec:ident: $($Name:ident)*) => {
+        $(#[$about])*
+        #[derive(Clone, Copy, Debug, PartialEq)]
+        pub enum $Spec {
+            $($Name($Name),)*
+        }
+
+        impl $Spec {
+            /// The names of all of them in presets.
+            pub const NAMES: [&'static str; [$(stringify!($Name)),*].len()] = [$($Name::NAME),*];
+
+            /// The one of this name with sensible fields.
+            #[must_use]
+            pub fn example(name: &str) -> Option<Self> {
+                $(if name == $Name::NAME { return Some(Self::$Name($Name::example())); })*
+                None
+            }
+        }
+    };
+}
+pub(super) use family;
+
+/// The methods of a family's enum that name a member in documents and in sentences.
+macro_rules! names {
+    ($each:ident, $name:ident, $title:ident) => {
+        /// The name used in presets.
+        #[must_use]
+        pub fn name(&self) -> &'static str {
+            $each!(self, owner => $name(owner))
+        }
+
+        /// The name in sentences; of an optimizer that of PyTorch's class.
+        #[must_use]
+        pub fn title(&self) -> &'static str {
+            $each!(self, owner => $title(owner))
+        }
+    };
+}
+pub(super) use names;
+
+/// The methods of a family's enum that show its fields and set them by name: `$each` binds the struct that it holds,
+/// and `$table` gives the table of that struct's fields.
+macro_rules! fields_by_name {
+    ($each:ident, $table:ident) => {
+        /// The fields with their values, in the order in which they are shown.
+        #[must_use]
+        pub fn fields(&self) -> Vec<FieldView> {
+            $each!(self, owner => $table(owner).iter().map(|field| field.view(owner)).collect())
+        }
+
+        /// Sets a field; false where there is no field of this name or the value is of another kind.
+        pub fn set(&mut self, name: &str, value: &FieldValue) -> bool {
+            $each!(self, owner => {
+                $table(owner).iter().find(|field| field.name == name).is_some_and(|field| field.set(owner, value))
+            })
+        }
+    };
+}
+pub(super) use fields_by_name;
+
 /// What a field holds.
 pub enum Kind<T> {
     Count(Lens<T, usize>),

@@ -138,19 +138,28 @@ slots! {
     }
 }
 
-operation! {
-    Attention: attention, "attention", |op| {
-        dims: op.geometry.dims(),
-        flops: (op.geometry.pairs() * (4 * op.geometry.head_dim + 4)) as u64,
-        least_flops: (op.geometry.pairs() * 4 * op.geometry.head_dim) as u64,
-        bytes_moved(elem): {
-            let g = &op.geometry;
-            (g.rows() * (g.packed() + g.width() + g.heads) * elem) as u64
-        },
-        work_ps: work_ps(&op.geometry, 2),
-        has_gpu_kernel: op.geometry.head_dim <= MOST_HEAD_DIM,
-    }
+/// The answers of one direction: products over all pairs, FLOPs of a pair's softmax, and how often the matrices of
+/// queries, keys and values and those of heads side by side are read or written.
+macro_rules! direction {
+    ($Direction:ident: $slots:ident, $name:literal, products $products:literal, softmax $softmax:literal,
+        packed $packed:literal, width $width:literal) => {
+        operation! {
+            $Direction: $slots, $name, |op| {
+                dims: op.geometry.dims(),
+                flops: (op.geometry.pairs() * (2 * $products * op.geometry.head_dim + $softmax)) as u64,
+                least_flops: (op.geometry.pairs() * 2 * $products * op.geometry.head_dim) as u64,
+                bytes_moved(elem): {
+                    let g = &op.geometry;
+                    (g.rows() * ($packed * g.packed() + $width * g.width() + g.heads) * elem) as u64
+                },
+                work_ps: work_ps(&op.geometry, $products),
+                has_gpu_kernel: op.geometry.head_dim <= MOST_HEAD_DIM,
+            }
+        }
+    };
 }
+
+direction!(Attention: attention, "attention", products 2, softmax 4, packed 1, width 1);
 
 /// The gradient of what [`Attention`] reads. Probabilities are computed again from `lse`, dropped ones from the same
 /// random numbers.
@@ -171,19 +180,7 @@ slots! {
     }
 }
 
-operation! {
-    AttentionBwd: attention_bwd, "attention_bwd", |op| {
-        dims: op.geometry.dims(),
-        flops: (op.geometry.pairs() * (10 * op.geometry.head_dim + 6)) as u64,
-        least_flops: (op.geometry.pairs() * 10 * op.geometry.head_dim) as u64,
-        bytes_moved(elem): {
-            let g = &op.geometry;
-            (g.rows() * (2 * g.packed() + 2 * g.width() + g.heads) * elem) as u64
-        },
-        work_ps: work_ps(&op.geometry, 5),
-        has_gpu_kernel: op.geometry.head_dim <= MOST_HEAD_DIM,
-    }
-}
+direction!(AttentionBwd: attention_bwd, "attention_bwd", products 5, softmax 6, packed 2, width 2);
 
 /// Picoseconds of so many products over all pairs, with an exponential of each pair.
 fn work_ps(g: &AttentionGeometry, products: usize) -> usize {

@@ -105,10 +105,11 @@ operation! {
 }
 
 /// As `operation!`, with the answers that all convolutions share; before them, which of input, weight and output are
-/// the two factors and the result, and whether the result is added to what is there.
+/// the two factors and the result, the channels of the result, and whether it is added to what is there.
 macro_rules! convolution {
     (
         $Op:ident: $name:literal, |$x:ident, $weight:ident, $y:ident| $lens:expr, |$op:ident| {
+            columns: $columns:expr,
             accumulates: $accumulates:expr,
             $($rows:tt)+
         }
@@ -120,7 +121,8 @@ macro_rules! convolution {
             }
 
             fn columns(&self) -> usize {
-                self.geometry.f
+                let $op = self;
+                $columns
             }
 
             fn accumulates(&self) -> bool {
@@ -144,6 +146,7 @@ macro_rules! convolution {
 
 convolution! {
     Conv2d: "conv2d", |x, weight, y| [x, weight, y], |op| {
+        columns: op.geometry.f,
         accumulates: false,
         epilogue: op.epilogue,
         least_bytes(slot, len, elem): conv_input_bytes(&op.geometry, slot, (len * elem) as u64),
@@ -154,14 +157,9 @@ convolution! {
 
 convolution! {
     Conv2dBwdX: "conv2d_bwd_x", |x, weight, y| [y, weight, x], |op| {
+        columns: op.geometry.c,
         accumulates: false,
         epilogue: op.epilogue,
-        // The result is an input: a bias would have as many values as that has channels.
-        bytes_moved(elem): {
-            let [x, weight, y] = op.geometry.elements();
-            let beside = usize::from(op.epilogue.save_z) + usize::from(op.epilogue.act_grad.is_some());
-            ((y + weight + (1 + beside) * x + usize::from(op.epilogue.bias) * op.geometry.c) * elem) as u64
-        },
         weight: Some(product::B),
         is_activation(slot): matches!(slot, product::A | product::SAVED | product::Z | product::C),
     }
@@ -169,6 +167,7 @@ convolution! {
 
 convolution! {
     Conv2dBwdW: "conv2d_bwd_w", |x, weight, y| [x, y, weight], |op| {
+        columns: op.geometry.f,
         accumulates: op.accumulate,
         least_bytes(slot, len, elem): conv_input_bytes(&op.geometry, slot, (len * elem) as u64),
         is_activation(slot): matches!(slot, product::A | product::B),
@@ -213,5 +212,15 @@ mod tests {
         let epilogue = Epilogue { bias: true, save_z: true, ..Epilogue::default() };
         let op = Gemm { accumulate: true, epilogue, ..gemm };
         assert_eq!(op.bytes_moved(8), 8 * (10 + 15 + 12 + 3 + 6));
+    }
+
+    #[test]
+    fn a_bias_has_a_value_for_each_channel_of_the_result() {
+        let geometry = ConvGeometry { c: 2, f: 3, ..ConvGeometry::UNIT };
+        let epilogue = Epilogue { bias: true, ..Epilogue::default() };
+        let (forward, backward) = (Conv2d { geometry, epilogue }, Conv2dBwdX { geometry, epilogue });
+        assert_eq!((forward.columns(), backward.columns()), (3, 2));
+        assert_eq!(forward.bytes_moved(4), 4 * (2 + 6 + 3 + 3));
+        assert_eq!(backward.bytes_moved(4), 4 * (3 + 6 + 2 + 2));
     }
 }

@@ -56,8 +56,9 @@ operation! {
 operation! {
     /// `rates [2] = rate of this step, weight decay`, from `hyper [2]`, the base rate and the decay, by a schedule over
     /// the step of `counter` and the `steps` of the run. Where `clip_norm` is not zero, a third value is what gradients
-    /// are multiplied by: `min(1, clip_norm / (norm + 1e-6))` with the norm of all segments; NaN where that is NaN.
-    /// Where the gradient is the sum of several `batches`, that value is there in any case and divided by their number.
+    /// are multiplied by: `min(1, clip_norm / (norm + 1e-6))` with the norm of all segments, 0 where there is none; NaN
+    /// where that is NaN. Where the gradient is the sum of several `batches`, that value is there in any case and
+    /// divided by their number.
     pub struct UpdateRates {
         pub schedule: ScheduleKind,
         pub warmup: usize,
@@ -74,7 +75,7 @@ operation! {
         HYPER: in [2],
         COUNTER: in [2] if !op.schedule().is_constant(),
         STEPS: in [1] if op.schedule.has_end(),
-        GRAD_NORM_SEG: in [op.segments] if op.clips(),
+        GRAD_NORM_SEG: in [op.segments] if op.clips() && op.segments > 0,
         RATES: out [op.rates()],
     }
     "update_rates" => {

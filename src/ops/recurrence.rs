@@ -33,19 +33,27 @@ slots! {
     }
 }
 
-operation! {
-    Recurrence: recurrence, op.geometry.cell.name(), |op| {
-        dims: dims(&op.geometry),
-        flops: (op.geometry.product_flops() + op.geometry.rows() * op.geometry.wide() * 4) as u64,
-        least_flops: least_flops(&op.geometry),
-        bytes_moved(elem): bytes(op, elem),
-        in_place: &[(recurrence::X, recurrence::GATES)],
-        work_ps: {
-            let g = &op.geometry;
-            g.product_ps() + g.rows() * g.wide() * GATE_PS
-        },
-    }
+/// The answers of one way over the positions: its slots and name, the arguments that may share memory, and what the
+/// functions of a gate take, in FLOPs and picoseconds.
+macro_rules! walk {
+    ($Walk:ident: $slots:ident, $name:ident, [$read:ident, $written:ident], $flops:literal, $gate_ps:ident) => {
+        operation! {
+            $Walk: $slots, op.geometry.cell.$name(), |op| {
+                dims: dims(&op.geometry),
+                flops: (op.geometry.product_flops() + op.geometry.rows() * op.geometry.wide() * $flops) as u64,
+                least_flops: least_flops(&op.geometry),
+                bytes_moved(elem): bytes(op, elem),
+                in_place: &[($slots::$read, $slots::$written)],
+                work_ps: {
+                    let g = &op.geometry;
+                    g.product_ps() + g.rows() * g.wide() * $gate_ps
+                },
+            }
+        }
+    };
 }
+
+walk!(Recurrence: recurrence, name, [X, GATES], 4, GATE_PS);
 
 /// The derivative of [`Recurrence`]: the gradient `dx` of the input part, which may be in place of the gates, and
 /// where it differs from that the gradient `dhidden` of the state's product and bias. `dy` is the gradient of the
@@ -68,19 +76,7 @@ slots! {
     }
 }
 
-operation! {
-    RecurrenceBwd: recurrence_bwd, op.geometry.cell.backward_name(), |op| {
-        dims: dims(&op.geometry),
-        flops: (op.geometry.product_flops() + op.geometry.rows() * op.geometry.wide() * 6) as u64,
-        least_flops: least_flops(&op.geometry),
-        bytes_moved(elem): bytes(op, elem),
-        in_place: &[(recurrence_bwd::GATES, recurrence_bwd::DX)],
-        work_ps: {
-            let g = &op.geometry;
-            g.product_ps() + g.rows() * g.wide() * GATE_GRADIENT_PS
-        },
-    }
-}
+walk!(RecurrenceBwd: recurrence_bwd, backward_name, [GATES, DX], 6, GATE_GRADIENT_PS);
 
 /// Picoseconds of the functions of a gate, and of its derivative.
 const GATE_PS: usize = 1_500;

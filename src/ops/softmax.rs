@@ -46,8 +46,8 @@ operation! {
 }
 
 operation! {
-    /// The four operations above in one pass: `loss [1]`, `accuracy [1]` (where bound) and `dlogits` in place on the
-    /// logits (where bound).
+    /// Softmax, the mean of the rows' losses, the accuracy and the gradient in one pass: `loss [1]`, `accuracy [1]`
+    /// (where bound) and `dlogits` in place on the logits (where bound).
     pub struct SoftmaxCeFused {
         pub rows: usize,
         pub classes: usize,

@@ -1,5 +1,5 @@
-//! What all optimizers have in common: where they find what they step, and the formula of their rule, which is written
-//! once for every kind of number.
+//! What all optimizers have in common: where they find what they update, and the formula of their rule, which is
+//! written once for every kind of number.
 
 use super::chunks::FLAT_CHUNK;
 use super::geometry::Segment;
@@ -9,8 +9,8 @@ use std::ops::{Add, Div, Mul, Sub};
 /// A vector that an update replaces: the slot of its value before the update, and of the one after it.
 pub type UpdatedSlots = [usize; 2];
 
-/// Where an optimizer finds what it steps. Who cuts, joins or moves updates goes by this, whatever the optimizer's
-/// rule.
+/// Where an optimizer finds what it updates. Passes that cut, join or move updates read this, whatever the rule of the
+/// optimizer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct UpdateSlots {
     pub param: UpdatedSlots,
@@ -49,7 +49,7 @@ impl StepOptions {
     }
 }
 
-/// An update of the flat parameters, whatever its rule. Elements outside the segments are left alone.
+/// An update of the flat parameters, whatever its rule. Elements outside the segments are not changed.
 #[derive(Clone, Copy, Debug)]
 pub struct FlatUpdate<'a> {
     /// Elements of the flat vectors.

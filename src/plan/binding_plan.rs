@@ -6,14 +6,14 @@ use crate::ir::Role;
 use crate::lower::{LValueId, Op, Program};
 use crate::model::LayerId;
 use crate::ops::Dir;
-use crate::tensor::{DType, Shape};
+use crate::tensor::{DType, Shape, position_id};
 use serde::{Deserialize, Serialize};
 use std::ops::Range;
 
-/// A buffer of a plan: its position in [`BindingPlan::buffers`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-#[serde(transparent)]
-pub struct BufferId(pub u32);
+position_id! {
+    /// A buffer of a plan: its position in [`BindingPlan::buffers`].
+    BufferId
+}
 
 /// A stretch of memory with one owner at a time.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]

@@ -1,4 +1,4 @@
-//! Which operations take an epilogue, and with another one.
+//! Which operations take an epilogue, and the same operations with another one.
 
 use crate::ir::Phase;
 use crate::lower::Op;

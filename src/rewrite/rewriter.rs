@@ -6,7 +6,7 @@
 
 use super::history::{Change, How, PassRun, absorb, parts};
 use crate::ir::Role;
-use crate::lower::{Alias, LValue, LValueId, Layout, Op, Program};
+use crate::lower::{Alias, LValue, LValueId, Op, Program};
 use crate::model::ParamId;
 use crate::ops::OpKind;
 use crate::tensor::{DType, Shape};
@@ -90,18 +90,7 @@ impl Rewriter {
 
     /// Adds a value of its own that survives the step.
     pub(super) fn state(&mut self, name: String, dtype: DType, len: usize) -> LValueId {
-        self.push(LValue {
-            name,
-            role: Role::State,
-            dtype,
-            shape: Shape::from([len]),
-            layout: Layout::Plain,
-            alias: None,
-            persistent: true,
-            layer: None,
-            pass: 0,
-            param: None,
-        })
+        self.push(LValue { persistent: true, ..LValue::vector(name, Role::State, dtype, len) })
     }
 
     /// Adds a view of a value, from its first element on.

@@ -22,7 +22,17 @@ pub(super) fn network(layers: &str, optimizer: &str, batch: usize) -> Model {
     check(&read_preset(&text).unwrap()).model.unwrap()
 }
 
-/// Its training step with all metrics.
+/// A network of tokens with a vocabulary of 20,000, for a batch of samples with this number of positions.
+pub(super) fn of_tokens(layers: &str, optimizer: &str, [batch, positions]: [usize; 2]) -> Model {
+    let text = format!(
+        r#"{{"name": "v", "input": {{"type": "tokens", "shape": [{positions}], "vocab": 20000, "batch": {batch}}},
+        "layers": [{{"type": "embedding", "units": 24}}, {layers}], "loss": {{"type": "softmax_cross_entropy"}},
+        "optimizer": {{"type": "{optimizer}", "lr": 0.1}}}}"#
+    );
+    check(&read_preset(&text).unwrap()).model.unwrap()
+}
+
+/// The training step of a network with all metrics.
 pub(super) fn lowered(model: &Model, filters: FilterOrder) -> Program {
     lower_for(&build(model, Mode::Train, Metrics::default(), DType::F32), model, filters)
 }

@@ -54,6 +54,18 @@ impl Kernels {
     const fn is_specialised(&self) -> bool {
         matches!(self, Self::Specialised)
     }
+
+    /// The kind with this name, `specialised` or `general`; an empty name stands for the default.
+    ///
+    /// # Errors
+    /// For other names, in words.
+    pub fn named(name: &str) -> Result<Self, String> {
+        match name.trim() {
+            "" | "specialised" => Ok(Self::Specialised),
+            "general" => Ok(Self::General),
+            other => Err(format!("there are no {other:?} kernels; write `specialised` or `general`")),
+        }
+    }
 }
 
 /// What kind of device it is, with the facts that planning needs.
@@ -136,5 +148,17 @@ impl Target {
             Device::Cpu(facts) => Some(*facts),
             Device::Cuda(_) => None,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn kinds_of_kernels_have_names_and_others_are_refused() {
+        assert_eq!(Kernels::named("general"), Ok(Kernels::General));
+        assert_eq!([Kernels::named(""), Kernels::named("specialised")], [const { Ok(Kernels::Specialised) }; 2]);
+        assert!(Kernels::named("fast").unwrap_err().contains("\"fast\""));
     }
 }

@@ -156,6 +156,7 @@ pub fn write_advice(error: &io::Error) -> &'static str {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::tensor::temporary::temporary_file;
 
     #[test]
     fn what_nobody_writes_any_more_is_removed() {
@@ -178,8 +179,7 @@ mod tests {
 
     #[test]
     fn a_failed_write_leaves_the_old_file_and_nothing_else() {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("a.json");
+        let (folder, path) = temporary_file("a.json");
         write_atomic(&path, b"old").unwrap();
         let failed = write_atomic_with(&path, |out| {
             out.write_all(b"half")?;

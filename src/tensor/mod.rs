@@ -6,11 +6,14 @@ mod figure;
 mod files;
 mod hash;
 mod host;
+mod id;
 mod large_pages;
 pub mod number_text;
 pub mod path_text;
 mod philox;
 mod shape;
+#[cfg(test)]
+pub(crate) mod temporary;
 
 pub use bytes::{Bytes, align_up};
 pub use dtype::DType;
@@ -20,6 +23,7 @@ pub use files::{
 };
 pub use hash::Fnv;
 pub use host::{Element, HostTensor, TensorError};
+pub(crate) use id::position_id;
 pub(crate) use large_pages::{HUGE_PAGE, advise, copied, read_file, room, try_room, zero_bytes};
 pub use philox::random_words;
 pub use shape::Shape;

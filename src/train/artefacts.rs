@@ -3,6 +3,7 @@
 //! Both are too large to be sent, and neither changes while the run lasts. A listener elsewhere makes them from the
 //! run's description, and compares the key of the plan that it gets.
 
+use super::RecordingPlans;
 use crate::compile::Compiled;
 use crate::data::{Dataset, Split};
 use crate::tensor::Fnv;
@@ -60,6 +61,8 @@ impl RunKey {
 #[derive(Clone, Debug)]
 pub struct RunArtefacts {
     pub compiled: Arc<Compiled>,
+    /// What plans the steps of its recordings.
+    pub plans: RecordingPlans,
     /// The data set with its split, where there is one.
     pub data: Option<(Arc<Dataset>, Arc<Split>)>,
 }

@@ -115,6 +115,13 @@ impl BatchFile<'_> {
     fn shapes(&self, count: usize) -> Result<Option<Vec<BatchShape>>, TrainError> {
         let model = self.model;
         let rows = self.used("batch.rows", count, model.batch, "samples")?;
+        if let Some(at) = rows.iter().flatten().position(|rows| *rows == 1)
+            && let Some(layer) = model.without_statistics_of_one()
+        {
+            let message =
+                format!("batch.rows holds 1 in batch {at}: {} has no variance of a single value", layer.label());
+            return Err(TrainError::file(self.path, message, "give batches of 2 samples or more"));
+        }
         let lengths = match (self.file.get("batch.length"), model.length()) {
             (Some(_), None) => {
                 let message = "has batch.length, and the network has no sequences of one length".to_owned();

@@ -2,7 +2,7 @@
 
 use super::batch_file::{GivenBatches, Labels, given_batches};
 use super::batch_shape::{BatchShape, Lengths};
-use super::gather::{Given, gather, gather_targets};
+use super::gather::{FileBatch, gather, gather_targets};
 use super::{TensorFile, TrainError};
 use crate::data::{BatchPlace, BatchTargets, Batches, Dataset, Position, RowPart, Samples, SamplesRef, Split, Target};
 use crate::exec::{Step, samples_to_stored};
@@ -147,7 +147,8 @@ impl DataFeed {
         matches!(self, Self::Data { split, .. } if !split.held_out.is_empty())
     }
 
-    /// Writes one random batch into the step, to stay: for benchmarks and checks.
+    /// Writes one random batch into the step, where it stays: for benchmarks and checks. Its numbers are those of
+    /// `f32`, so that a step in `f64` computes on the same ones.
     ///
     /// # Errors
     /// Never for a training step of this model.
@@ -160,7 +161,7 @@ impl DataFeed {
             let len = model.batch * input.shape.len();
             match input.content {
                 Content::Real => {
-                    let samples: Vec<f64> = (0..len).map(|_| rng.normal()).collect();
+                    let samples: Vec<f64> = (0..len).map(|_| f64::from(rng.normal() as f32)).collect();
                     write_real(step, x, real, &samples)?;
                 }
                 Content::Tokens { vocab } => {
@@ -177,7 +178,8 @@ impl DataFeed {
                     step.write(y, &labels)?;
                 }
                 Targets::Values => {
-                    let targets: Vec<f64> = (0..model.batch * model.output.len()).map(|_| rng.normal()).collect();
+                    let targets: Vec<f64> =
+                        (0..model.batch * model.output.len()).map(|_| f64::from(rng.normal() as f32)).collect();
                     write_real(step, y, real, &targets)?;
                 }
                 Targets::Binary => {
@@ -243,6 +245,9 @@ impl DataFeed {
     ///
     /// # Errors
     /// Never for a step of the model that the feed was made for.
+    ///
+    /// # Panics
+    /// Where the step is not one of as many samples as the batch has.
     pub fn next(&mut self, step: &mut Step) -> Result<bool, TrainError> {
         let compiled = Arc::clone(step.compiled());
         let (inputs, y) = (compiled.plan.program.all_samples(), compiled.plan.program.targets());
@@ -250,6 +255,8 @@ impl DataFeed {
             Self::Resident => {}
             Self::Data { set, stored, batches, .. } => {
                 let indices = batches.next();
+                let (found, expected) = (indices.len(), compiled.model.batch);
+                assert!(found == expected, "a batch of {found} samples for a step of {expected}");
                 for ((x, stored), input) in inputs.zip(stored.views()).zip(&set.inputs) {
                     gather(step, x, stored, indices, Some(input.sample.len()))?;
                 }
@@ -259,7 +266,7 @@ impl DataFeed {
                 if *next >= *count {
                     return Ok(false);
                 }
-                let given = Given { number: *next, count: *count, rows: compiled.model.batch, whole: *batch };
+                let given = FileBatch { number: *next, count: *count, rows: compiled.model.batch, whole: *batch };
                 for (x, samples) in inputs.zip(&*samples) {
                     match samples {
                         Samples::Real(values) => given.write(step, x, values)?,

@@ -7,16 +7,17 @@
 //! Before the first step the recordings of the cases that the run will meet are made in the order of their use, as far
 //! as they are foreseen, as the budget goes, and for a limited time. What is left of them a thread makes while the run
 //! trains, some steps ahead. Where a step's recording is not there all the same, the step is planned and runs op by op,
-//! and that thread records the plan; each such step is counted with its reason. Where a device cannot record beside a
-//! run, or another thread is making the recording already, the step waits for it, which is counted, too.
+//! and that thread records the plan; each such step is counted with its reason. Where another thread is making the
+//! recording already, and where the transient memory must grow for it, the step waits for it, which is counted, too.
 
 use super::batch_shape::BatchShape;
 use super::outlook::{Foreseen, Outlook};
 use super::step_cases::{ByCase, Case, StepPlanner};
 use super::step_maker::{Job, StepMaker};
 use super::watched::Reported;
-use super::{DataFeed, Names, TrainError};
-use crate::exec::{ExecError, Executor, GraphKey, LentStep, MemoryOf, Presence, RecordingId, RecordingPool, Step};
+use super::{DataFeed, Names, SeenStep, TrainError};
+use crate::compile::Compiled;
+use crate::exec::{ExecError, Executor, GraphKey, LentStep, Presence, RecordingId, RecordingPool, Step};
 use crate::ir::Share;
 use std::sync::Arc;
 
@@ -77,6 +78,8 @@ pub(super) struct Dispatch {
     maker: Option<StepMaker>,
     /// Whether all that the run will meet was made, so that nobody needs to look ahead.
     is_complete: bool,
+    /// Whether all that the run will meet was foreseen.
+    knows_all: bool,
     /// The last step that was looked at ahead.
     seen: u64,
     /// Batches that used the recordings that the session keeps, and the step of the last one.
@@ -105,8 +108,8 @@ impl Dispatch {
     ) -> Result<Option<Self>, TrainError> {
         let Some(pool) = whole.pool() else { return Ok(None) };
         let (pool, planner) = (Arc::clone(pool), Arc::new(planner));
-        let is_here = whole.capabilities().memory == MemoryOf::Host;
-        let maker = is_here.then(|| StepMaker::start(Arc::clone(&pool), Arc::clone(&planner))).transpose()?;
+        let records_beside = whole.capabilities().records_beside;
+        let maker = records_beside.then(|| StepMaker::start(Arc::clone(&pool), Arc::clone(&planner))).transpose()?;
         let mut dispatch = Self {
             pool,
             planner,
@@ -119,6 +122,7 @@ impl Dispatch {
             apart: None,
             maker,
             is_complete: outlook.is_all,
+            knows_all: outlook.is_all,
             seen: 0,
             of_whole: (0, 0),
             varies_in_rows: false,
@@ -351,6 +355,33 @@ impl Dispatch {
         Ok(())
     }
 
+    /// Makes the recording of a case where it is not there. The inner error says why there is none.
+    ///
+    /// # Errors
+    /// Where the step cannot be planned.
+    pub(super) fn record(&mut self, case: Case, step: u64) -> Result<Result<(), String>, TrainError> {
+        let number = self.number_of(case, step)?;
+        let known = &mut self.known[number as usize];
+        if known.is_whole {
+            return Ok(Ok(()));
+        }
+        known.id = self.pool.id_of(&known.key);
+        let (id, planner) = (known.id, Arc::clone(&self.planner));
+        // The recording that is lent may be dropped to make room for it.
+        if self.lent_for != number {
+            self.lent = None;
+        }
+        self.pool.wait(id);
+        self.pool.make(id, "it was asked for", || planner.plan(case, step))?;
+        let is_there = self.pool.presence(id) == Some(Presence::There);
+        Ok(if is_there { Ok(()) } else { Err(self.pool.why_absent(id)) })
+    }
+
+    /// Whether the run will meet nothing but the cases that came up.
+    pub(super) const fn knows_all(&self) -> bool {
+        self.knows_all
+    }
+
     /// The cases that came up, each with a step of it.
     pub(super) fn cases(&self) -> Vec<(Case, u64)> {
         self.known.iter().map(|known| (known.case, known.step)).collect()
@@ -415,9 +446,17 @@ impl Dispatch {
         self.noted
     }
 
-    /// The number of a key that came up; 0 for any other.
-    pub(super) fn kind_of(&self, key: &GraphKey) -> u32 {
-        self.known.iter().find(|known| known.key == *key).map_or(0, |known| known.kind)
+    /// The number of a key that came up, and a batch that has it; 0 for any other.
+    pub(super) fn seen(&self, key: &GraphKey) -> (u32, SeenStep) {
+        let Some(known) = self.known.iter().find(|known| known.key == *key) else { return (0, SeenStep::Kept) };
+        let Case { shape: BatchShape { rows, length }, share, .. } = known.case;
+        (known.kind, SeenStep::Batch { step: known.step, rows, length, share })
+    }
+
+    /// The step of the key with this number, planned anew; nothing where no case had it.
+    pub(super) fn planned(&self, kind: u32) -> Option<Result<Arc<Compiled>, TrainError>> {
+        let known = self.known.iter().find(|known| known.kind == kind && kind > 0)?;
+        Some(self.planner.plan(known.case, known.step))
     }
 
     /// The names behind these numbers.

@@ -42,6 +42,8 @@ pub enum TrainError {
          without --strict"
     )]
     OpByOp { step: u64, key: String, why: String },
+    #[error("no step of the run used a recording with the number {0}")]
+    NoRecording(u32),
     #[error("cancelled")]
     Cancelled,
     #[error("the worker thread could not be started: {0}")]
@@ -61,6 +63,7 @@ impl TrainError {
             | Self::Shortage(_)
             | Self::Diverged { .. }
             | Self::OpByOp { .. }
+            | Self::NoRecording(_)
             | Self::Cancelled
             | Self::Thread(_) => false,
         }

@@ -72,6 +72,11 @@ impl Evaluator {
         self.why_eager().map(|why| format!("evaluations could not be captured and run op by op: {why}"))
     }
 
+    /// The planned step of the evaluation.
+    pub(super) fn compiled(&self) -> &Arc<Compiled> {
+        self.step.compiled()
+    }
+
     /// The evaluation's step.
     pub(super) fn step_mut(&mut self) -> &mut Step {
         &mut self.step

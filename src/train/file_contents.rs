@@ -174,6 +174,7 @@ impl Contents {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::tensor::temporary::temporary_file;
     use crate::tensor::{DType, HostTensor};
     use crate::train::TensorFile;
 
@@ -182,8 +183,7 @@ mod tests {
     }
 
     fn holding(names: &[&str], metadata: HashMap<String, String>) -> Option<Holding> {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("t.safetensors");
+        let (_folder, path) = temporary_file("t.safetensors");
         TensorFile { tensors: tensors(names), metadata }.write(&path).unwrap();
         Contents::read(&path).unwrap().map(|c| c.holding)
     }
@@ -218,8 +218,7 @@ mod tests {
 
     #[test]
     fn what_is_no_safetensors_file_has_no_contents() {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("letter");
+        let (_folder, path) = temporary_file("letter");
         for bytes in
             [&b""[..], b"a letter", b"a longer letter {", b"\x02\0\0\0\0\0\0\0[]", b"\x09\0\0\0\0\0\0\0{\"a\": 12}"]
         {

@@ -49,14 +49,14 @@ pub struct ForecastWindow {
 }
 
 /// The units of the columns that standardised values come from.
-struct Units {
+pub(crate) struct SeriesUnits {
     mean: Vec<f64>,
     scale: Vec<f64>,
 }
 
-impl Units {
+impl SeriesUnits {
     /// Those of the columns of a data set; values that are not standardised keep theirs.
-    fn of(set: &Dataset, columns: usize) -> Self {
+    pub(crate) fn of(set: &Dataset, columns: usize) -> Self {
         let scaling = set.preprocessing.scaling.as_ref().filter(|s| s.mean.len() >= columns);
         let part = |values: &[f64]| values[..columns].to_vec();
         let plain = || Self { mean: vec![0.0; columns], scale: vec![1.0; columns] };
@@ -64,7 +64,7 @@ impl Units {
     }
 
     /// A line of standardised values in the units of the data. A column that never changes has its only value.
-    fn line(&self, values: &[f32]) -> Vec<f32> {
+    pub(crate) fn line(&self, values: &[f32]) -> Vec<f32> {
         let of = |((value, mean), scale): ((&f32, &f64), &f64)| {
             let above = if *scale > 0.0 { f64::from(*value) / scale } else { 0.0 };
             (mean + above) as f32
@@ -74,7 +74,7 @@ impl Units {
 }
 
 /// The names of the columns of a series, and how many lines are forecast; nothing for data that are no series.
-fn columns(source: &DataSource, set: &Dataset) -> Option<(Vec<String>, usize)> {
+pub(crate) fn columns(source: &DataSource, set: &Dataset) -> Option<(Vec<String>, usize)> {
     match source {
         DataSource::Series { columns, horizon, .. } => {
             let plain = |target: &String| target.strip_suffix(" t+1").unwrap_or(target).to_owned();
@@ -99,7 +99,7 @@ impl Forecast {
         if samples.is_empty() || width == 0 || seen < width || len != horizon * width {
             return None;
         }
-        let units = Units::of(set, width);
+        let units = SeriesUnits::of(set, width);
         // The sums of squared errors and of their sizes: of forecasts, and of repeating the last value.
         let mut sums = vec![[0.0f64; 4]; width];
         let mut windows = Vec::with_capacity(samples.len());
@@ -137,7 +137,7 @@ impl Forecast {
     #[must_use]
     pub fn seen(&self, set: &Dataset, sample: u32) -> Vec<Vec<f32>> {
         let width = self.columns.len().max(1);
-        let units = Units::of(set, width);
+        let units = SeriesUnits::of(set, width);
         set.sample_slice(sample as usize).chunks_exact(width).map(|line| units.line(line)).collect()
     }
 

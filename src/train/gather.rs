@@ -8,7 +8,7 @@ use crate::tensor::Element;
 
 /// One of the batches of a file.
 #[derive(Clone, Copy)]
-pub(super) struct Given {
+pub(super) struct FileBatch {
     pub(super) number: usize,
     /// Batches of the file.
     pub(super) count: usize,
@@ -17,7 +17,7 @@ pub(super) struct Given {
     pub(super) whole: usize,
 }
 
-impl Given {
+impl FileBatch {
     /// Writes this batch of all values `[count, whole, ...]`: the first samples, of each the first elements.
     pub(super) fn write<T: Element>(self, step: &mut Step, to: LValueId, all: &[T]) -> Result<(), TrainError> {
         let batch = &all[self.number * (all.len() / self.count)..][..all.len() / self.count];

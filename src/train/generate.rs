@@ -1,4 +1,4 @@
-//! Writing with a network of tokens: each token is drawn from what the network expects after those before it.
+//! Writing a text with a network of tokens: each token is drawn from what the network expects after those before it.
 //!
 //! An evaluation of the whole window gives the logits of one token, so that a network needs no step of its own for
 //! this. A network that has an output for each position is given the text from its first position on, and the rest of
@@ -39,9 +39,9 @@ pub enum GenerationEnd {
     Tokens,
     /// The stop text came.
     Stop,
-    /// The samples of its data are as long, and none is longer.
+    /// It is as long as the samples of its data.
     Line,
-    /// Nobody wants more.
+    /// Its receiver wants no more.
     Cancelled,
 }
 
@@ -349,6 +349,10 @@ impl Session {
     /// # Errors
     /// Where the network predicts no tokens, or its data do not say what they stand for.
     pub(super) fn vocabulary(&self) -> Result<Vocabulary, GenerateError> {
+        let of_data = self.dataset().and_then(|(set, _)| Vocabulary::of_tokenized(set));
+        if let (Some(vocabulary), Some(_)) = (of_data, predicted_tokens(self.model())) {
+            return Ok(vocabulary);
+        }
         let known = self
             .dataset()
             .map(|(set, _)| Preprocessing { classes: set.target.names().to_vec(), ..Preprocessing::default() });

@@ -82,11 +82,11 @@ fn key_of(spec: &DataSpec, request: &Request, base: &Path, known: Option<&Prepro
 mod tests {
     use super::*;
     use crate::model::{DataSource, check, read_preset};
+    use crate::tensor::temporary::temporary_file;
 
     #[test]
     fn data_are_loaded_once_and_again_when_their_file_or_what_is_asked_changes() {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("t.csv");
+        let (folder, path) = temporary_file("t.csv");
         let write = |text: &str, age: u64| {
             std::fs::write(&path, text).unwrap();
             let file = std::fs::File::options().write(true).open(&path).unwrap();

@@ -4,7 +4,7 @@
 //! counted first, item by item, and held against what the machine offers. What a GPU's memory must hold is compared
 //! with it by `Step::check_room`; what its run takes here is counted here.
 
-use super::{DataChoice, Purpose, SessionSpec};
+use super::{DataChoice, Purpose, SessionSpec, Start};
 use crate::compile::Compiled;
 use crate::data::{DataSize, Request, expected_size};
 use crate::exec::available_bytes;
@@ -177,7 +177,7 @@ fn in_transit(spec: &SessionSpec, plan: &BindingPlan, here: bool) -> u64 {
     let bytes = |slot: &crate::lower::ParamSlot| 4 * plan.program.value(slot.value).shape.len() as u64;
     let any = slots.iter().map(bytes).max().unwrap_or(0);
     let reordered = slots.iter().filter(|s| s.order != ParamOrder::Plain).map(bytes).max().unwrap_or(0);
-    let of_files = if spec.init.is_some() || spec.resume.is_some() { any } else { 0 };
+    let of_files = if spec.start == Start::default() { 0 } else { any };
     of_files + 2 * reordered + if here { 0 } else { 2 * any }
 }
 
@@ -240,13 +240,13 @@ mod tests {
         assert_eq!(resident(Purpose::Time), of(Purpose::Time, false).bytes() - 1000 * 3 * 4);
         let more = needs(&text(512, 2000), |_| {}, false).0;
         assert_eq!(more.bytes(), run.bytes() + 1000 * 3 * 4);
-        let resumed = needs(&text(512, 1000), |s| s.resume = Some("x".into()), false).0;
+        let resumed = needs(&text(512, 1000), |s| s.start.resume = Some("x".into()), false).0;
         assert_eq!(resumed.bytes(), run.bytes() + 512 * 512 * 4);
     }
 
     #[test]
     fn a_run_of_large_parameters_takes_little_beside_its_arena() {
-        let (run, compiled) = needs(&text(4000, 1000), |s| s.resume = Some("x".into()), false);
+        let (run, compiled) = needs(&text(4000, 1000), |s| s.start.resume = Some("x".into()), false);
         assert!(run.bytes() as f64 <= 1.3 * compiled.plan.arena_bytes as f64 + f64::from(64 << 20), "{run:?}");
     }
 

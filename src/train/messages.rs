@@ -4,8 +4,8 @@
 //! in the same process gets them from [`super::Worker::artefacts`].
 
 use super::{
-    BothWays, Evaluation, Generation, Query, QueryResult, RecordingsSeen, RunKey, Snapshot, Spans, StepReport,
-    WritingEvent,
+    BothWays, Evaluation, Generation, Query, QueryResult, RecordingsSeen, RunKey, Snapshot, Spans, StepDifference,
+    StepReport, WritingEvent,
 };
 use crate::exec::{ReadyTimes, Recording};
 use crate::model::Diagnostic;
@@ -31,6 +31,8 @@ pub enum Command {
     Evaluate,
     /// The network's outputs for these samples of the data set.
     Predict(Vec<u32>),
+    /// Compares the steps of two recordings, by the numbers that reports of steps name them by.
+    CompareRecordings([u32; 2]),
     /// A question about the network as it is now. While running it is answered when time allows, in place of an older
     /// one that still waits.
     Query(Query),
@@ -113,6 +115,8 @@ pub enum Event {
     },
     /// The recordings of the run, where they were looked at.
     Recordings(Box<RecordingsSeen>),
+    /// What the steps of these two recordings have different.
+    RecordingsCompared([u32; 2], Box<StepDifference>),
     QueryResult(Box<QueryResult>),
     Writing(WritingEvent),
     TimedBothWays(BothWays),
@@ -197,9 +201,11 @@ mod step_reports {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::exec::RecordingFacts;
     use crate::model::{BUNDLED, LayerPath, ParamId, read_preset};
     use crate::train::{
-        AttentionMap, GenerationEnd, HiddenStates, Inside, Insight, PositionAnswer, Session, SessionSpec,
+        AttentionMap, GenerationEnd, HiddenStates, Inside, Insight, OperationsApart, PositionAnswer, RecordingSeen,
+        SeenStep, Session, SessionSpec, StepFigures,
     };
     use serde::de::DeserializeOwned;
     use std::fmt::Debug;
@@ -234,6 +240,29 @@ mod tests {
         Query { samples: vec![3, 5], points: vec![0.1, f32::NEG_INFINITY], weight: Some(ParamId(0)), inside }
     }
 
+    fn recordings() -> RecordingsSeen {
+        let facts =
+            RecordingFacts { is_there: true, hits: 3, why: "a step needed it".into(), ..RecordingFacts::default() };
+        let eager = RecordingFacts { why_eager: Some("no room".into()), ..facts.clone() };
+        let seen = [facts, eager].into_iter().zip(1..).map(|(facts, kind)| RecordingSeen {
+            key: "key".into(),
+            kind,
+            of: SeenStep::Answers,
+            facts,
+        });
+        RecordingsSeen { step: 9, recordings: seen.collect(), ..RecordingsSeen::default() }
+    }
+
+    fn difference() -> StepDifference {
+        let apart = OperationsApart { owner: "L1".into(), kernel: "k".into(), dims: "n=1".into(), count: 2 };
+        let figures = StepFigures { operations: 4, estimated_us: 0.1, ..StepFigures::default() };
+        StepDifference {
+            figures: [figures, StepFigures::default()],
+            operations: [vec![apart], Vec::new()],
+            kernels: [vec!["k".into()], Vec::new()],
+        }
+    }
+
     #[test]
     fn every_command_is_the_same_after_json() {
         let commands = [
@@ -245,6 +274,7 @@ mod tests {
             Command::SetTotal(7),
             Command::Evaluate,
             Command::Predict(vec![0, u32::MAX]),
+            Command::CompareRecordings([1, u32::MAX]),
             Command::Query(query()),
             Command::Write(Generation { prompt: "1+1=".into(), tokens: Some(3), ..Generation::default() }),
             Command::StopWriting,
@@ -319,6 +349,8 @@ mod tests {
             Event::LayerUpdates { step: 4, values: vec![1.0, f32::NAN], spans: vec![spans, Spans::default()] },
             Event::Evaluated { step: 4, result: infinite },
             Event::EvaluatedEvery(50),
+            Event::Recordings(Box::new(recordings())),
+            Event::RecordingsCompared([1, 2], Box::new(difference())),
             Event::Predicted { step: 4, indices: vec![8], outputs: vec![f32::MAX, f32::NEG_INFINITY] },
             Event::Writing(WritingEvent::Began { prompt: "a".into(), notes: vec!["b".into()], most: 9 }),
             Event::Writing(WritingEvent::Wrote { text: "\u{e4}".into(), tokens: 1, step: 7 }),

@@ -12,7 +12,9 @@ use super::recipe::Recipe;
 use super::step_cases::StepPlanner;
 use super::stopwatch::Stopwatch;
 use super::training_step::TrainingStep;
-use super::{DataChoice, DataFeed, Origin, Purpose, SessionSpec, TrainError, gpu_times, loaded_data, read_tensors};
+use super::{
+    DataChoice, DataFeed, Origin, Purpose, SessionSpec, TrainError, gpu_times, loaded_data, lone_samples, read_tensors,
+};
 use crate::compile::{Compiled, Options, compile};
 use crate::data::{self, Request};
 use crate::exec::{LentStep, ReadyStage, ReadyTimes, RecordingPool, Step};
@@ -187,7 +189,7 @@ impl Differing {
     /// Records what was planned.
     fn record(self, spec: &SessionSpec, train: &mut TrainingStep) -> Result<(), TrainError> {
         let Some(outlook) = self.outlook else { return Ok(()) };
-        let manner = Manner { executor: spec.executor, is_strict: spec.is_strict };
+        let manner = Manner { executor: spec.executor, is_strict: spec.recordings.is_strict };
         let dispatch = Dispatch::new(train.last(), self.planner, outlook, manner)?;
         train.vary(dispatch);
         Ok(())
@@ -276,7 +278,7 @@ fn joined<T>(handle: thread::ScopedJoinHandle<'_, T>) -> T {
 fn load(spec: &SessionSpec, model: &Model, seed: u64, layouts: &[Layout]) -> Result<Option<Fed>, TrainError> {
     let compare = |limit: Option<usize>| {
         let own = Recipe::of(&spec.preset, seed, spec.data == DataChoice::Preset).of_steps(spec.total(limit));
-        spec.resume.as_ref().map_or(Ok(None), |path| Compared::ahead(path, &own))
+        spec.start.resume.as_ref().map_or(Ok(None), |path| Compared::ahead(path, &own))
     };
     match &spec.data {
         DataChoice::Resident => Ok(None),
@@ -294,7 +296,7 @@ fn load(spec: &SessionSpec, model: &Model, seed: u64, layouts: &[Layout]) -> Res
             let request = Request::of(model, seed);
             let compared = compare(None)?;
             // A checkpoint that cannot be read is refused where its parameters are.
-            let resumed = spec.resume.as_ref().map(|path| (path, Origin::read(path).ok().flatten()));
+            let resumed = spec.start.resume.as_ref().map(|path| (path, Origin::read(path).ok().flatten()));
             let of_checkpoint = resumed.as_ref().and_then(|(_, origin)| origin.as_ref()?.preprocessing.as_ref());
             let known = spec.preprocessing.as_ref().or(of_checkpoint);
             let set = loaded_data::load(source, &request, &spec.base, known)?;
@@ -304,6 +306,9 @@ fn load(spec: &SessionSpec, model: &Model, seed: u64, layouts: &[Layout]) -> Res
             notes.extend(resumed.and_then(|(path, origin)| {
                 Origin::assumption(origin.as_ref(), &set.preprocessing, &path.display().to_string())
             }));
+            if source.last_batch == LastBatch::Short && spec.trains() {
+                lone_samples::refuse_last_batch(model, split.train.len())?;
+            }
             let last_batch = if spec.takes_shapes() { source.last_batch } else { LastBatch::Drop };
             let mut feed = DataFeed::data(set, Arc::new(split), model, layouts, seed, last_batch)?;
             if spec.takes_shapes() {

@@ -189,7 +189,7 @@ impl Pace {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::train::SessionSpec;
+    use crate::train::{Overrides, SessionSpec};
 
     fn session(name: &str) -> Session {
         let bundled = crate::model::BUNDLED.iter().find(|b| b.name == name).unwrap();
@@ -252,7 +252,11 @@ mod tests {
         use crate::train::{Command, Event, RunState, Worker};
         let bundled = crate::model::BUNDLED.iter().find(|b| b.name == "spirals").unwrap();
         let preset = crate::model::read_preset(bundled.text).unwrap();
-        let spec = SessionSpec { threads: 1, steps: Some(100_000_000), ..SessionSpec::new(preset, ".".into()) };
+        let spec = SessionSpec {
+            threads: 1,
+            overrides: Overrides::steps(100_000_000),
+            ..SessionSpec::new(preset, ".".into())
+        };
         let worker = Worker::spawn(spec, || {}).unwrap();
         assert!(worker.send(Command::Start));
         let question =

@@ -11,19 +11,25 @@ use std::time::{Duration, Instant};
 
 /// Kinds of steps that are measured; the first ones of a run.
 const MOST: usize = 64;
-/// The fewest runs of each.
-const FEWEST: usize = 3;
+/// Rounds of a measurement at least, and in each the steps of a kind alone, in turn with the others, and op by op.
+const ROUNDS: usize = 3;
+const STEPS: usize = 16;
+const EAGER_STEPS: usize = 4;
+/// Steps in front of those that are timed: they find nothing in caches that another measurement left there.
+const BEFORE: usize = 2;
 /// How often the finding of a recording is timed.
 const FINDS: u64 = 10_000;
 /// Times that planning is measured at most.
 const PLANNED: usize = 8;
 
-/// The times of one kind of step, in microseconds; medians.
+/// The times of one kind of step, in microseconds; medians over single steps.
 #[derive(Clone, Debug, Serialize)]
 pub struct KindTimes {
     pub key: GraphKey,
     /// Replayed again and again.
     pub alone_us: f64,
+    /// Replayed in turn with the other kinds: finding the recording, and replaying it.
+    pub in_turn_us: f64,
     /// Op by op.
     pub eager_us: f64,
     /// Planned, bound and run op by op: a step whose recording is not there. Absent where that was not measured.
@@ -39,6 +45,13 @@ pub struct RecordingTimes {
     pub cycle_us: f64,
     /// A step of the same kinds, each replayed again and again.
     pub alone_us: f64,
+    /// The same two where nobody waits for a step before the next one: in turn, and each kind alone. Absent where steps
+    /// cannot be queued.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub queued_us: Option<[f64; 2]>,
+    /// A step of the first kind, replayed by two recordings of it in turn: what changing between recordings takes where
+    /// both run the same kernels.
+    pub same_us: f64,
     pub eager_us: f64,
     /// Of those that were measured.
     pub miss_us: Option<f64>,
@@ -46,57 +59,112 @@ pub struct RecordingTimes {
     pub find_ns: f64,
 }
 
+/// What was measured of one kind: every step by itself, in microseconds.
+#[derive(Default)]
+struct Samples {
+    alone: Vec<f64>,
+    turn: Vec<f64>,
+    queued: Vec<f64>,
+    eager: Vec<f64>,
+}
+
 /// Steps under measurement, with the state that each measurement starts from.
 struct Measured<'a> {
     train: &'a mut TrainingStep,
     pool: &'a mut Pool,
     start: Vec<u8>,
-    until: Instant,
+    cases: &'a [(Case, u64)],
 }
 
 impl Measured<'_> {
-    /// Runs the step that was chosen, and gives the microseconds.
-    fn run(&mut self, executor: Executor) -> Result<f64, TrainError> {
+    /// Chooses and runs a step of a case, and gives the microseconds. Every way of running steps is timed by this, so
+    /// that what is compared differs in nothing but the steps in front.
+    fn timed(&mut self, case: usize, executor: Executor) -> Result<f64, TrainError> {
+        let (case, step) = self.cases[case];
         let started = Instant::now();
+        self.train.choose_case(case, step)?;
         self.train.run_chosen(executor, self.pool)?;
         self.train.chosen().synchronize()?;
         Ok(started.elapsed().as_secs_f64() * 1e6)
     }
 
-    /// The median time of the step that was chosen.
-    fn median(&mut self, executor: Executor, time: Duration) -> Result<f64, TrainError> {
+    /// Times `count` steps of a case that follow one another.
+    fn repeated(&mut self, case: usize, executor: Executor, count: usize) -> Result<Vec<f64>, TrainError> {
+        self.train.restore(&self.start)?;
+        for _ in 0..BEFORE {
+            self.timed(case, executor)?;
+        }
+        (0..count).map(|_| self.timed(case, executor)).collect()
+    }
+
+    /// The mean time of a step of these cases in turn, `count` turns of them, none of which is waited for.
+    fn queued(&mut self, cases: &[(Case, u64)], count: usize) -> Result<f64, TrainError> {
+        self.train.restore(&self.start)?;
+        let mut begun = Instant::now();
+        for turn in 0..BEFORE + count {
+            if turn == BEFORE {
+                self.train.synchronize()?;
+                begun = Instant::now();
+            }
+            for (case, step) in cases {
+                self.train.choose_case(*case, *step)?;
+                self.train.run_chosen(Executor::Replay, self.pool)?;
+            }
+        }
+        self.train.synchronize()?;
+        Ok(begun.elapsed().as_secs_f64() * 1e6 / (count * cases.len()) as f64)
+    }
+
+    /// One round of every measurement: what changes about the machine in the meantime changes all of them.
+    fn round(&mut self, samples: &mut [Samples], queued: &mut Vec<f64>) -> Result<(), TrainError> {
+        let cases = self.cases;
+        let queues = self.train.capabilities().queues_steps;
+        for (case, samples) in samples.iter_mut().enumerate() {
+            samples.alone.extend(self.repeated(case, Executor::Replay, STEPS)?);
+            samples.eager.extend(self.repeated(case, Executor::Eager, EAGER_STEPS)?);
+            if queues {
+                samples.queued.push(self.queued(&cases[case..=case], STEPS)?);
+            }
+        }
+        if queues {
+            queued.push(self.queued(cases, STEPS)?);
+        }
+        self.train.restore(&self.start)?;
+        for turn in 0..BEFORE + STEPS {
+            for (case, samples) in samples.iter_mut().enumerate() {
+                let us = self.timed(case, Executor::Replay)?;
+                if turn >= BEFORE {
+                    samples.turn.push(us);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// The median time of a step of the first case that is replayed by two recordings in turn.
+    fn same(&mut self) -> Result<f64, TrainError> {
+        let Some(dispatch) = self.train.dispatch() else { return Ok(f64::NAN) };
+        let mut other = dispatch.planned_now(self.cases[0].0, self.cases[0].1)?;
         let mut times = Vec::new();
         self.train.restore(&self.start)?;
-        self.run(executor)?;
-        let end = Instant::now() + time;
-        while times.len() < FEWEST || Instant::now() < end {
-            times.push(self.run(executor)?);
+        for turn in 0..BEFORE + ROUNDS * STEPS {
+            let own = self.timed(0, Executor::Replay)?;
+            let started = Instant::now();
+            other.run(Executor::Replay, self.pool)?;
+            other.synchronize()?;
+            if turn >= BEFORE {
+                times.extend([own, started.elapsed().as_secs_f64() * 1e6]);
+            }
         }
         Ok(median(&mut times))
     }
 
-    /// The mean time of a step over all cases in turn.
-    fn turns(&mut self, cases: &[(Case, u64)]) -> Result<f64, TrainError> {
-        let mut turns = Vec::new();
-        self.train.restore(&self.start)?;
-        while turns.len() < FEWEST || Instant::now() < self.until {
-            let started = Instant::now();
-            for (case, step) in cases {
-                self.train.choose_case(*case, *step)?;
-                self.train.run_chosen(Executor::Replay, self.pool)?;
-                self.train.chosen().synchronize()?;
-            }
-            turns.push(started.elapsed().as_secs_f64() * 1e6 / cases.len() as f64);
-        }
-        Ok(median(&mut turns))
-    }
-
     /// The mean time to find a recording, over all cases in turn, in nanoseconds.
-    fn finds(&mut self, cases: &[(Case, u64)]) -> Result<f64, TrainError> {
+    fn finds(&mut self) -> Result<f64, TrainError> {
         let started = Instant::now();
         let mut found = 0;
         while found < FINDS {
-            for (case, step) in cases {
+            for (case, step) in self.cases {
                 self.train.choose_case(*case, *step)?;
                 found += 1;
             }
@@ -105,10 +173,10 @@ impl Measured<'_> {
     }
 
     /// A step of a case that is planned first, and run op by op.
-    fn miss(&mut self, case: Case, step: u64) -> Result<f64, TrainError> {
+    fn miss(&mut self, case: usize) -> Result<f64, TrainError> {
         let started = Instant::now();
         let Some(dispatch) = self.train.dispatch() else { return Ok(f64::NAN) };
-        let mut planned = dispatch.planned_now(case, step)?;
+        let mut planned = dispatch.planned_now(self.cases[case].0, self.cases[case].1)?;
         planned.run(Executor::Eager, self.pool)?;
         planned.synchronize()?;
         Ok(started.elapsed().as_secs_f64() * 1e6)
@@ -139,27 +207,39 @@ impl Session {
         if cases.len() < 2 {
             return Ok(None);
         }
-        let start = train.snapshot()?;
-        let each = Duration::from_secs_f64(seconds / 3.0 / cases.len() as f64);
-        let mut measured = Measured { train, pool, start, until: Instant::now() };
-        let mut kinds = Vec::new();
-        for (number, (case, step)) in cases.iter().enumerate() {
-            measured.train.choose_case(*case, *step)?;
-            let model = measured.train.chosen().compiled().model.clone();
-            DataFeed::resident(measured.train.chosen_mut(), &model, seed)?;
-            let alone_us = measured.median(Executor::Replay, each)?;
-            let eager_us = measured.median(Executor::Eager, each)?;
-            let miss_us = (number < PLANNED).then(|| measured.miss(*case, *step)).transpose()?;
-            let Some(dispatch) = measured.train.dispatch_mut() else { return Ok(None) };
-            kinds.push(KindTimes { key: dispatch.key(*case, *step)?, alone_us, eager_us, miss_us });
+        for (case, step) in &cases {
+            train.choose_case(*case, *step)?;
+            let model = train.chosen().compiled().model.clone();
+            DataFeed::resident(train.chosen_mut(), &model, seed)?;
         }
-        measured.until = Instant::now() + Duration::from_secs_f64(seconds / 3.0);
-        let cycle_us = measured.turns(&cases)?;
-        let find_ns = measured.finds(&cases)?;
+        let start = train.snapshot()?;
+        let mut measured = Measured { train, pool, start, cases: &cases };
+        let mut samples: Vec<Samples> = cases.iter().map(|_| Samples::default()).collect();
+        let until = Instant::now() + Duration::from_secs_f64(seconds);
+        let (mut rounds, mut queued) = (0, Vec::new());
+        while rounds < ROUNDS || Instant::now() < until {
+            measured.round(&mut samples, &mut queued)?;
+            rounds += 1;
+        }
+        let same_us = measured.same()?;
+        let find_ns = measured.finds()?;
+        let mut kinds = Vec::with_capacity(cases.len());
+        for (number, samples) in samples.iter_mut().enumerate() {
+            let miss_us = (number < PLANNED).then(|| measured.miss(number)).transpose()?;
+            let (case, step) = cases[number];
+            let Some(dispatch) = measured.train.dispatch_mut() else { return Ok(None) };
+            let key = dispatch.key(case, step)?;
+            let [alone_us, in_turn_us, eager_us] =
+                [&mut samples.alone, &mut samples.turn, &mut samples.eager].map(|times| median(times));
+            kinds.push(KindTimes { key, alone_us, in_turn_us, eager_us, miss_us });
+        }
         measured.train.restore(&measured.start)?;
         let of = |time: fn(&KindTimes) -> f64| mean(kinds.iter().map(time)).unwrap_or(f64::NAN);
-        let (alone_us, eager_us) = (of(|kind| kind.alone_us), of(|kind| kind.eager_us));
+        let [alone_us, cycle_us, eager_us] =
+            [of(|kind| kind.alone_us), of(|kind| kind.in_turn_us), of(|kind| kind.eager_us)];
+        let queued_alone_us = mean(samples.iter_mut().map(|samples| median(&mut samples.queued)));
+        let queued_us = (!queued.is_empty()).then(|| [median(&mut queued), queued_alone_us.unwrap_or(f64::NAN)]);
         let miss_us = mean(kinds.iter().filter_map(|kind| kind.miss_us));
-        Ok(Some(RecordingTimes { kinds, cycle_us, alone_us, eager_us, miss_us, find_ns }))
+        Ok(Some(RecordingTimes { kinds, cycle_us, alone_us, queued_us, same_us, eager_us, miss_us, find_ns }))
     }
 }

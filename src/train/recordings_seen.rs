@@ -1,10 +1,31 @@
 //! The recordings of a run as a window shows them: plain data.
 
-use crate::exec::{PoolCounts, PoolEvent, PoolEventKind, PoolReport, RecordingFacts};
+use crate::exec::{GraphKey, KnownKey, PoolCounts, PoolEvent, PoolEventKind, PoolReport, RecordingFacts};
+use crate::ir::Share;
 use serde::{Deserialize, Serialize};
 
 /// Events that are reported at most, the newest.
 const MOST_EVENTS: usize = 200;
+
+/// Which step a recording is of, by which it can be planned anew.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum SeenStep {
+    /// One that the session keeps for itself: the training step of the whole network, or its evaluation.
+    #[default]
+    Kept,
+    /// One of the batches of a training step.
+    Batch {
+        /// A step that uses the recording, counted from 1.
+        step: u64,
+        rows: usize,
+        /// Positions; nothing where all steps of the run have the network's own.
+        length: Option<usize>,
+        share: Share,
+    },
+    /// The evaluation of a single sample.
+    Answers,
+}
 
 /// A recording, or a key that has none now.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -12,18 +33,10 @@ pub struct RecordingSeen {
     pub key: String,
     /// The number by which reports of steps name it; 0 where none does.
     pub kind: u32,
-    pub is_there: bool,
-    pub is_pinned: bool,
-    pub hits: u64,
-    pub last_step: u64,
-    pub captures: u64,
-    pub capture_us: u64,
-    /// Nodes of its graph on a GPU, and calls.
-    pub nodes: usize,
-    pub calls: usize,
-    pub bytes: u64,
-    pub why: String,
-    pub why_eager: Option<String>,
+    #[serde(default)]
+    pub of: SeenStep,
+    #[serde(flatten)]
+    pub facts: RecordingFacts,
 }
 
 /// Something that happened to recordings.
@@ -47,22 +60,11 @@ pub struct RecordingsSeen {
 }
 
 impl RecordingsSeen {
-    /// What a report says, with the number by which steps name each key.
-    pub(super) fn of(report: PoolReport, step: u64, kind: impl Fn(&RecordingFacts) -> u32) -> Self {
-        let seen = |facts: RecordingFacts| RecordingSeen {
-            key: facts.key.to_string(),
-            kind: kind(&facts),
-            is_there: facts.is_there,
-            is_pinned: facts.is_pinned,
-            hits: facts.hits,
-            last_step: facts.last_step,
-            captures: facts.captures,
-            capture_us: facts.capture_us,
-            nodes: facts.nodes,
-            calls: facts.calls,
-            bytes: facts.bytes,
-            why: facts.why.to_owned(),
-            why_eager: facts.why_eager,
+    /// What a report says, with the number by which steps name each key, and the step that it is of.
+    pub(super) fn of(report: PoolReport, step: u64, known: impl Fn(&GraphKey) -> (u32, SeenStep)) -> Self {
+        let seen = |recording: KnownKey| {
+            let (kind, of) = known(&recording.key);
+            RecordingSeen { key: recording.key.to_string(), kind, of, facts: recording.facts }
         };
         let event = |event: PoolEvent| {
             let PoolEvent { number, kind, key, about } = event;

@@ -200,11 +200,11 @@ impl ResultKind<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::tensor::temporary::temporary_file;
 
     #[test]
     fn nothing_but_its_own_kind_is_replaced() {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("result");
+        let (_folder, path) = temporary_file("result");
         let svg = "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 9 9\" font-family=\"sans-serif\">";
         let own: [(ResultKind<'_>, &[u8]); 9] = [
             (ResultKind::Log, b"{\"step\":1}"),
@@ -251,8 +251,7 @@ mod tests {
 
     #[test]
     fn what_other_programs_made_in_the_same_format_is_kept() {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("result");
+        let (_folder, path) = temporary_file("result");
         let others: [(ResultKind<'_>, &str); 6] = [
             (ResultKind::Picture, "<?xml version=\"1.0\"?><settings/>"),
             (ResultKind::Picture, "<?xml version=\"1.0\"?><svg xmlns=\"http://www.w3.org/2000/svg\">"),

@@ -1,4 +1,4 @@
-//! A training run: one network, its data, its memory, stepped from outside.
+//! A training run: one network, its data and its memory; its owner asks for each step.
 
 use super::checkpoint::{Compared, Resumed};
 use super::evaluate::{Evaluation, Evaluator};
@@ -17,7 +17,7 @@ use super::{DataFeed, Origin, PlanKey, Purpose, SessionSpec, StepReport, Stretch
 use crate::compile::Compiled;
 use crate::data::{self, BatchPlace, Dataset};
 use crate::exec::ExecError;
-use crate::exec::cpu::{Pool, host_target};
+use crate::exec::cpu::Pool;
 use crate::exec::{Executor, GraphKey, ReadyStage, ReadyTimes, Recording, Step, StepRecord};
 use crate::lower::LValueId;
 use crate::model::{Model, Preset, check};
@@ -80,14 +80,15 @@ impl Session {
     pub fn prepare(spec: &SessionSpec) -> Result<Self, TrainError> {
         let checked = check(&spec.preset);
         let model = checked.model.ok_or(TrainError::Preset(checked.diagnostics))?;
-        let seed = spec.seed.or(spec.preset.train.map(|t| t.seed)).unwrap_or(0);
-        let machine = spec.machine.clone().unwrap_or_else(|| host_target(spec.threads));
+        let seed = spec.seed();
+        let machine = spec.trains_on();
         let mut watch = Stopwatch::start();
         let mut pool = Pool::new(spec.shared_by())?;
         let BroughtUp { mut train, mut feed, mut notes, compared, kept, evaluation } =
             bring_up(spec, &model, &machine, seed, &mut watch)?;
         plant::change_feed(&mut feed);
-        let origin = spec.init.as_deref().map(|path| given_parameters(&mut train, &model, path)).transpose()?.flatten();
+        let origin =
+            spec.start.init.as_deref().map(|path| given_parameters(&mut train, &model, path)).transpose()?.flatten();
         let watched = Watched::new(&train)?;
         let total = total_of(spec, &model, &feed)?;
         watched.write_start(&mut train, &model, seed, total)?;
@@ -144,10 +145,10 @@ impl Session {
         origin: Option<&Origin>,
         compared: Option<Compared>,
     ) -> Result<(), TrainError> {
-        if let Some(path) = &spec.init {
+        if let Some(path) = &spec.start.init {
             self.began_from(path, origin);
         }
-        match &spec.resume {
+        match &spec.start.resume {
             Some(path) => self.load_compared(path, compared),
             None => Ok(()),
         }
@@ -465,7 +466,7 @@ fn eager_note(executor: Executor, train: &Step) -> Option<String> {
 
 /// Refuses a step that could not be captured, where none may run op by op.
 fn refuse_eager(spec: &SessionSpec, train: &TrainingStep) -> Result<(), TrainError> {
-    let why = train.recording().why_eager.filter(|_| spec.is_strict && spec.executor == Executor::Replay);
+    let why = train.recording().why_eager.filter(|_| spec.recordings.is_strict && spec.executor == Executor::Replay);
     let key = || GraphKey::of(train.compiled()).to_string();
     why.map_or(Ok(()), |why| Err(TrainError::OpByOp { step: 1, key: key(), why }))
 }

@@ -67,14 +67,15 @@ mod tests {
     use super::*;
     use crate::data::Preprocessing;
     use crate::model::{BUNDLED, SplitKind, read_preset};
+    use crate::tensor::temporary::temporary_file;
     use crate::train::file_keys::ORIGIN;
-    use crate::train::{SessionSpec, TensorFile, read_tensors};
+    use crate::train::{Overrides, SessionSpec, TensorFile, read_tensors};
     use std::collections::HashMap;
 
     fn session(name: &str, seed: u64) -> Session {
         let text = BUNDLED.iter().find(|b| b.name == name).unwrap().text;
         let spec = SessionSpec::new(read_preset(text).unwrap(), ".".into());
-        Session::prepare(&SessionSpec { threads: 1, seed: Some(seed), ..spec }).unwrap()
+        Session::prepare(&SessionSpec { threads: 1, overrides: Overrides::seed(seed), ..spec }).unwrap()
     }
 
     #[test]
@@ -106,8 +107,7 @@ mod tests {
 
     #[test]
     fn weights_without_an_origin_are_assumed_to_be_of_the_presets_data() {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("old.safetensors");
+        let (_folder, path) = temporary_file("old.safetensors");
         let session = session("iris", 0);
         TensorFile { tensors: session.weights().unwrap(), metadata: HashMap::default() }.write(&path).unwrap();
         assert_eq!(Origin::read(&path).unwrap(), None);

@@ -1,8 +1,11 @@
 //! What a session says of its recordings.
 
 use super::dispatch::Dispatch;
-use super::{Names, RecordingsSeen, Session};
-use crate::exec::{EagerSteps, Executor, GraphKey, PoolReport};
+use super::evaluate::Evaluator;
+use super::{Names, RecordingPlans, RecordingsSeen, SeenStep, Session, StepDifference, TrainError};
+use crate::compile::Compiled;
+use crate::exec::{EagerSteps, Executor, GraphKey, PoolReport, StepVariant};
+use std::sync::Arc;
 
 impl Session {
     /// Whether its steps differ, each with a recording of its own.
@@ -32,9 +35,9 @@ impl Session {
         let lent = self.train.dispatch().and_then(Dispatch::lent_use);
         for (key, hits, last_step) in lent.into_iter().chain([(&whole, hits, last_step)]) {
             report.counts.hits += hits;
-            if let Some(facts) = report.keys.iter_mut().find(|facts| facts.key == *key) {
-                facts.hits += hits;
-                facts.last_step = facts.last_step.max(last_step);
+            if let Some(known) = report.keys.iter_mut().find(|known| known.key == *key) {
+                known.facts.hits += hits;
+                known.facts.last_step = known.facts.last_step.max(last_step);
             }
         }
         let why = self.recording().why_eager.filter(|_| !self.varies() && self.executor == Executor::Replay);
@@ -47,10 +50,96 @@ impl Session {
         report
     }
 
+    /// What the steps of two recordings have different, by the numbers that reports of steps name them by.
+    ///
+    /// # Errors
+    /// Where no step had one of these numbers, and where a step cannot be planned.
+    pub fn recordings_compared(&self, kinds: [u32; 2]) -> Result<StepDifference, TrainError> {
+        let planned = |kind: u32| -> Result<Arc<Compiled>, TrainError> {
+            let dispatch = self.train.dispatch();
+            dispatch.and_then(|dispatch| dispatch.planned(kind)).unwrap_or(Err(TrainError::NoRecording(kind)))
+        };
+        let [a, b] = kinds;
+        let (a, b) = (planned(a)?, planned(b)?);
+        Ok(StepDifference::between([&a, &b]))
+    }
+
+    /// What plans the steps of its recordings.
+    #[must_use]
+    pub fn recording_plans(&self) -> RecordingPlans {
+        let trained = self.train.recordings().map(|(step, _)| step.compiled());
+        let evaluated = self.evaluator.as_ref().map(Evaluator::compiled);
+        let kept = trained.chain(evaluated).map(|step| (GraphKey::of(step).to_string(), Arc::clone(step)));
+        let planner = self.train.dispatch().map(|dispatch| Arc::clone(dispatch.planner()));
+        RecordingPlans::new(kept.collect(), planner, &self.model)
+    }
+
     /// The recordings as a window shows them.
     #[must_use]
     pub fn recordings_seen(&self) -> RecordingsSeen {
-        let kind = |key: &GraphKey| self.train.dispatch().map_or(0, |dispatch| dispatch.kind_of(key));
-        RecordingsSeen::of(self.recordings(), self.done, |facts| kind(&facts.key))
+        let known = |key: &GraphKey| match (key.variant(), self.train.dispatch()) {
+            (StepVariant::Inference, _) => (0, SeenStep::Answers),
+            (_, Some(dispatch)) => dispatch.seen(key),
+            (_, None) => (0, SeenStep::Kept),
+        };
+        RecordingsSeen::of(self.recordings(), self.done, known)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::{BUNDLED, read_preset};
+    use crate::train::SessionSpec;
+
+    #[test]
+    fn two_recordings_of_a_run_are_compared_by_the_numbers_in_its_reports() {
+        let mut session = session("early-exit");
+        let kinds: Vec<u32> = (0..40).map(|_| session.step().unwrap().unwrap().kind).collect();
+        let other = *kinds.iter().find(|kind| **kind != kinds[0]).unwrap();
+        let found = session.recordings_compared([kinds[0], other]).unwrap();
+        assert!(!found.is_empty() && found.figures[0] != found.figures[1], "{found:?}");
+        assert!(session.recordings_compared([other, other]).unwrap().is_empty());
+        let unknown = session.recordings_compared([kinds[0], 99]).err().unwrap().to_string();
+        assert!(unknown.contains("99"), "{unknown}");
+        // What a window shows has both numbers, with the steps that used them.
+        let seen = session.recordings_seen();
+        let hits = |kind: u32| seen.recordings.iter().find(|seen| seen.kind == kind).unwrap().facts.hits;
+        assert_eq!(hits(kinds[0]) + hits(other), 40);
+    }
+
+    fn session(name: &str) -> Session {
+        let bundled = BUNDLED.iter().find(|b| b.name == name).unwrap();
+        let preset = read_preset(bundled.text).unwrap();
+        Session::prepare(&SessionSpec { threads: 1, ..SessionSpec::new(preset, ".".into()) }).unwrap()
+    }
+
+    #[test]
+    fn every_recording_of_a_run_is_planned_anew_as_it_was_recorded() {
+        for name in ["early-exit", "short-batches", "stochastic-depth", "digits-mlp"] {
+            let mut session = session(name);
+            let plans = session.recording_plans();
+            for _ in 0..30 {
+                session.step().unwrap();
+            }
+            session.evaluate().unwrap();
+            let seen = session.recordings_seen().recordings;
+            assert!(seen.len() >= 2, "{name}: {seen:#?}");
+            for recording in &seen {
+                let compiled = plans.plan(recording).unwrap();
+                assert_eq!(GraphKey::of(&compiled).to_string(), recording.key, "{name}");
+                let calls = recording.facts.calls;
+                assert!(calls == 0 || calls == compiled.plan.program.ops.len(), "{name}: {}", recording.key);
+            }
+        }
+    }
+
+    #[test]
+    fn a_recording_of_another_run_is_refused() {
+        let (mut other, plans) = (session("early-exit"), session("digits-mlp").recording_plans());
+        other.step().unwrap();
+        let seen = other.recordings_seen().recordings;
+        let of_path = seen.iter().find(|seen| matches!(seen.of, SeenStep::Batch { .. })).unwrap();
+        assert!(matches!(plans.plan(of_path), Err(TrainError::NoRecording(_))));
     }
 }

@@ -1,6 +1,7 @@
 //! What is asked of a session: a preset, a machine, and where batches and parameters come from.
 
 use crate::data::Preprocessing;
+use crate::exec::cpu::host_target;
 use crate::exec::{Allowance, Executor};
 use crate::ir::Metrics;
 use crate::model::Preset;
@@ -38,6 +39,59 @@ pub enum DataChoice {
     Resident,
 }
 
+/// What is asked in place of the preset's training length and seed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Overrides {
+    pub steps: Option<usize>,
+    pub seed: Option<u64>,
+}
+
+impl Overrides {
+    /// Another training length.
+    #[must_use]
+    pub const fn steps(steps: usize) -> Self {
+        Self { steps: Some(steps), seed: None }
+    }
+
+    /// Another seed.
+    #[must_use]
+    pub const fn seed(seed: u64) -> Self {
+        Self { steps: None, seed: Some(seed) }
+    }
+}
+
+/// What a run starts from; from freshly drawn parameters where neither file is given.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Start {
+    /// The file of the initial parameters.
+    pub init: Option<PathBuf>,
+    /// The checkpoint to continue from.
+    pub resume: Option<PathBuf>,
+}
+
+impl Start {
+    /// From given parameters.
+    #[must_use]
+    pub const fn from_weights(init: PathBuf) -> Self {
+        Self { init: Some(init), resume: None }
+    }
+
+    /// From a checkpoint.
+    #[must_use]
+    pub const fn from_checkpoint(resume: PathBuf) -> Self {
+        Self { init: None, resume: Some(resume) }
+    }
+}
+
+/// What a session does about its recordings.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct RecordingRules {
+    /// Bytes that they and their transient memory may take; where none are given, 256 MiB besides the whole step's.
+    pub bytes: Option<u64>,
+    /// Whether a step that would run op by op ends the run.
+    pub is_strict: bool,
+}
+
 /// What to train and how.
 #[derive(Clone, Debug)]
 pub struct SessionSpec {
@@ -48,12 +102,8 @@ pub struct SessionSpec {
     pub threads: usize,
     /// The machine that trains; this one's CPU where none is given.
     pub machine: Option<Machine>,
-    /// Overrides of the preset's training length and seed.
-    pub steps: Option<usize>,
-    pub seed: Option<u64>,
-    pub init: Option<PathBuf>,
-    /// The checkpoint to continue from.
-    pub resume: Option<PathBuf>,
+    pub overrides: Overrides,
+    pub start: Start,
     pub data: DataChoice,
     /// How the preset's data are prepared; where nothing is given, as the checkpoint to continue from says, or by their
     /// own training part.
@@ -63,11 +113,7 @@ pub struct SessionSpec {
     pub tuning: Option<Arc<Tuning>>,
     /// What else will take memory beside the session.
     pub purpose: Purpose,
-    /// Bytes that recordings and their transient memory may take; where none are given, 256 MiB besides the whole
-    /// step's.
-    pub recordings_bytes: Option<u64>,
-    /// Whether a step that would run op by op ends the run.
-    pub is_strict: bool,
+    pub recordings: RecordingRules,
 }
 
 impl SessionSpec {
@@ -80,17 +126,14 @@ impl SessionSpec {
             executor: Executor::Replay,
             threads: crate::exec::cpu::default_threads(),
             machine: None,
-            steps: None,
-            seed: None,
-            init: None,
-            resume: None,
+            overrides: Overrides::default(),
+            start: Start::default(),
             data: DataChoice::Preset,
             preprocessing: None,
             metrics: Metrics::default(),
             tuning: None,
             purpose: Purpose::Train,
-            recordings_bytes: None,
-            is_strict: false,
+            recordings: RecordingRules::default(),
         }
     }
 
@@ -105,16 +148,32 @@ impl SessionSpec {
         matches!(self.purpose, Purpose::Train | Purpose::Capsule)
     }
 
+    /// Whether it is for a run that trains, or proves one.
+    pub(super) const fn trains(&self) -> bool {
+        matches!(self.purpose, Purpose::Train | Purpose::Capsule | Purpose::Verify)
+    }
+
     /// What recordings and their memory may take.
     pub(super) fn allowance(&self) -> Allowance {
         /// What recordings of a run may take besides that of its training step and the memory that this runs in.
         const ROOM_BYTES: u64 = 256 << 20;
-        self.recordings_bytes.map_or(Allowance::Beside(ROOM_BYTES), Allowance::Total)
+        self.recordings.bytes.map_or(Allowance::Beside(ROOM_BYTES), Allowance::Total)
+    }
+
+    /// The machine that trains.
+    pub(super) fn trains_on(&self) -> Machine {
+        self.machine.clone().unwrap_or_else(|| host_target(self.threads))
+    }
+
+    /// The run's seed.
+    pub(super) fn seed(&self) -> u64 {
+        self.overrides.seed.or(self.preset.train.map(|t| t.seed)).unwrap_or(0)
     }
 
     /// Steps of the whole run, where there are batches for at most `limit` of them.
-    pub(super) fn total(&self, limit: Option<usize>) -> u64 {
-        let steps = self.steps.or(self.preset.train.map(|t| t.steps)).or(limit).unwrap_or(1000);
+    #[must_use]
+    pub fn total(&self, limit: Option<usize>) -> u64 {
+        let steps = self.overrides.steps.or(self.preset.train.map(|t| t.steps)).or(limit).unwrap_or(1000);
         limit.map_or(steps, |limit| steps.min(limit)) as u64
     }
 

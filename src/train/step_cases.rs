@@ -1,4 +1,4 @@
-//! What tells the steps of one run apart, and how the step of each case is planned.
+//! How the steps of one run differ, and how the step of each case is planned.
 
 use super::TrainError;
 use super::batch_shape::BatchShape;
@@ -11,7 +11,7 @@ use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
 use std::sync::Arc;
 
-/// What tells a batch of a run from the others.
+/// How a batch of a run differs from the others.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Case {
     pub(super) shape: BatchShape,

@@ -179,7 +179,7 @@ mod tests {
     }
 
     #[test]
-    fn an_empty_or_all_bad_tensor_is_told_without_numbers() {
+    fn an_empty_or_all_bad_tensor_is_described_without_numbers() {
         let look = Summary::of(&tensor(&[2], &[f32::NAN, f32::NAN]), 0);
         assert!(look.statistics.mean.is_nan() && look.histogram.counts.is_empty());
         assert!(look.picture.cells.iter().all(|c| c.is_nan()));

@@ -135,13 +135,13 @@ fn header_of(order: &[&Stream<'_>], metadata: &HashMap<String, String>) -> io::R
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::tensor::temporary::temporary_file;
     use crate::train::{TensorFile, read_tensors};
     use safetensors::tensor::TensorView;
 
     #[test]
     fn a_streamed_file_is_the_one_that_the_library_writes() {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("a.safetensors");
+        let (_folder, path) = temporary_file("a.safetensors");
         let tensor =
             |name: &str, values: &[f32]| (name.to_owned(), HostTensor::from_slice([values.len()], values).unwrap());
         let mut tensors = vec![tensor("b", &[1.0, 2.5]), tensor("a", &[-0.0, f32::MAX, 3.0]), tensor("none", &[])];

@@ -298,7 +298,8 @@ mod tests {
     use crate::model::{Model, check, read_preset, write_preset};
     use crate::select::Target;
     use crate::tensor::Fnv;
-    use crate::train::{Recipe, Session, SessionSpec, StepReport};
+    use crate::tensor::temporary::temporary_file;
+    use crate::train::{Recipe, Session, SessionSpec, Start, StepReport};
 
     /// A network with statistics and dropout, of which `accumulate` batches of 24 samples or less make a step.
     fn text(batch: usize, accumulate: usize, layers: &str) -> String {
@@ -400,8 +401,7 @@ mod tests {
 
     #[test]
     fn a_checkpoint_continues_with_the_same_bits() {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("c.safetensors");
+        let (_folder, path) = temporary_file("c.safetensors");
         let spec = spec(&text(24, 3, RANDOM), Executor::Replay, 1);
         let mut session = Session::prepare(&spec).unwrap();
         for _ in 0..4 {
@@ -413,7 +413,7 @@ mod tests {
         };
         let expected = rest(&mut session);
         assert_eq!((expected.len(), expected[0].0), (5, 5));
-        let resume = SessionSpec { resume: Some(path.clone()), ..spec.clone() };
+        let resume = SessionSpec { start: Start::from_checkpoint(path.clone()), ..spec.clone() };
         assert_eq!(rest(&mut Session::prepare(&resume).unwrap()), expected);
         // Another number of batches is refused.
         let mut other = resume;

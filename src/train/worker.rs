@@ -4,6 +4,7 @@
 //! not fit into the channel stay with the worker and are sent with the next event, so that none is lost and none delays
 //! a step.
 
+use super::edits_ahead::EditsAhead;
 use super::pen::Pen;
 use super::schedule::Schedule;
 use super::{
@@ -187,6 +188,7 @@ fn run(spec: &SessionSpec, mut link: Link) {
             link.send(prepared);
             link.send(Event::Recordings(Box::new(session.recordings_seen())));
             link.send(Event::State(RunState::Ready));
+            let _ahead = EditsAhead::start(&spec.preset, spec.machine.as_ref());
             let (schedule, pen) = Default::default();
             let mut service = RunService { session, preset: &spec.preset, link, budget: 0, schedule, pen };
             service.serve();
@@ -199,7 +201,7 @@ fn run(spec: &SessionSpec, mut link: Link) {
 fn prepared(session: &Session, artefacts: &OnceLock<(RunKey, RunArtefacts)>) -> Event {
     let run = RunKey::new(session.plan_key());
     let data = session.dataset().map(|(set, split)| (Arc::clone(set), Arc::clone(split)));
-    let shared = RunArtefacts { compiled: Arc::clone(session.compiled()), data };
+    let shared = RunArtefacts { compiled: Arc::clone(session.compiled()), plans: session.recording_plans(), data };
     // A worker prepares one run.
     let _ = artefacts.set((run, shared));
     Event::Prepared {
@@ -293,10 +295,10 @@ impl RunService<'_> {
     /// Reports steps that were made, and evaluates where it is time.
     fn after_steps(&mut self) {
         let over = self.session.done() >= self.session.total();
-        let rests = self.budget == 0 || over;
-        self.send_layer_updates(rests);
-        self.link.send_reports(rests);
-        self.send_recordings(rests);
+        let is_idle = self.budget == 0 || over;
+        self.send_layer_updates(is_idle);
+        self.link.send_reports(is_idle);
+        self.send_recordings(is_idle);
         self.choose_interval();
         if over || self.schedule.is_due(self.session.done()) {
             self.evaluate();
@@ -304,7 +306,7 @@ impl RunService<'_> {
         if over {
             self.budget = 0;
         }
-        if rests {
+        if is_idle {
             self.send_state(if over { RunState::Finished } else { RunState::Paused });
         }
     }
@@ -339,6 +341,10 @@ impl RunService<'_> {
             Command::Predict(indices) => {
                 let outputs = self.session.predict(&indices)?;
                 self.link.send(Event::Predicted { step: self.session.done(), indices, outputs });
+            }
+            Command::CompareRecordings(kinds) => {
+                let difference = self.session.recordings_compared(kinds);
+                self.link.send_outcome(difference.map(|found| Event::RecordingsCompared(kinds, Box::new(found))));
             }
             Command::Query(query) => self.link.query = Some(query),
             Command::Write(asked) => {
@@ -387,9 +393,9 @@ impl RunService<'_> {
 
     /// Reports how far each layer moved, where it is time; while the listener is behind, only before a rest, which
     /// nothing follows.
-    fn send_layer_updates(&mut self, rests: bool) {
+    fn send_layer_updates(&mut self, is_idle: bool) {
         let (session, link) = (&mut self.session, &mut self.link);
-        if !rests && (link.updates_sent.elapsed() < REPORT_EVERY || link.outbox.is_full()) {
+        if !is_idle && (link.updates_sent.elapsed() < REPORT_EVERY || link.outbox.is_full()) {
             return;
         }
         link.updates_sent = Instant::now();
@@ -401,17 +407,17 @@ impl RunService<'_> {
     }
 
     /// Reports the recordings, where it is time; while the listener is behind, only before a rest.
-    fn send_recordings(&mut self, rests: bool) {
+    fn send_recordings(&mut self, is_idle: bool) {
         let (session, link) = (&self.session, &mut self.link);
-        if !rests && (link.recordings_sent.elapsed() < RECORDINGS_EVERY || link.outbox.is_full()) {
+        if !is_idle && (link.recordings_sent.elapsed() < RECORDINGS_EVERY || link.outbox.is_full()) {
             return;
         }
         link.recordings_sent = Instant::now();
         link.send(Event::Recordings(Box::new(session.recordings_seen())));
     }
 
-    /// Answers the question that waits, where there is one: at once while the run rests, otherwise where questions have
-    /// taken little time of late.
+    /// Answers the question that waits, where there is one: at once while the run is paused, otherwise where questions
+    /// have taken little time of late.
     fn answer(&mut self) {
         let link = &mut self.link;
         if link.query.is_none() {

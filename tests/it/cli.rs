@@ -18,6 +18,7 @@ mod random;
 mod resume;
 mod signals;
 mod together;
+mod tokenizers;
 mod train;
 
 use serde_json::Value;
@@ -157,7 +158,7 @@ fn presets_are_listed_and_printed() {
 }
 
 #[test]
-fn doctor_tells_what_is_there_and_what_is_not() {
+fn doctor_reports_what_is_there_and_what_is_not() {
     let report = json(&["doctor", "--json"]);
     assert_eq!(report["version"], env!("CARGO_PKG_VERSION"));
     assert_eq!(report["executors"], serde_json::json!(["cpu"]));

@@ -98,9 +98,20 @@ fn kernels(capability: (u32, u32)) -> BTreeMap<String, KernelSpec> {
     // What is compiled beside a step's operations.
     let beside =
         ["bf16, 64, int, int, 1, 8, 1437, 5, 0, 256, false", "float, 3, float, float, 2, 7, 0, 5, 6, 256, true"];
-    let feed = |arguments: &str| KernelSpec::new(KernelFile::Feed, "Feed", arguments.into());
+    let feed = |arguments: &str| {
+        let general = match arguments.split(", ").next() {
+            Some("bf16") => "bf16, ANY, int, int, ANY, ANY, ANY, ANY, ANY, 256, false, 4",
+            _ => "float, ANY, float, float, ANY, ANY, 0, ANY, ANY, 256, true, 1",
+        };
+        let spec = KernelSpec::new(KernelFile::Feed, "Feed", arguments.into());
+        spec.with_general(general.into(), vec![64 | 1 << 32, 8 | 1437 << 32, 5])
+    };
     let mut found: BTreeMap<_, _> =
         beside.map(|arguments| (format!("Feed {arguments}"), feed(arguments))).into_iter().collect();
+    for arguments in beside {
+        let general = feed(arguments).of(Kernels::General);
+        found.insert(format!("general {}", general.ty()), general);
+    }
     found.insert("Clear".into(), clear());
     // No preset is so large that signs take the place of its activations.
     for t in ["bf16", "float"] {

@@ -10,7 +10,7 @@ use stepgraph::exec::{Executor, Step};
 use stepgraph::ir::Phase;
 use stepgraph::model::{ParamId, check, read_preset};
 use stepgraph::select::{Isa, Target};
-use stepgraph::train::{DataChoice, Session, SessionSpec, read_tensors};
+use stepgraph::train::{DataChoice, Overrides, Session, SessionSpec, Start, read_tensors};
 
 fn folder() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/golden")
@@ -50,7 +50,8 @@ fn spec(name: &str, executor: Executor) -> SessionSpec {
     let preset = read_preset(&std::fs::read_to_string(folder().join(format!("{name}.json"))).unwrap()).unwrap();
     let file = folder().join(format!("{name}.safetensors"));
     let data = DataChoice::Batches(file.clone());
-    SessionSpec { executor, init: Some(file), data, steps: Some(usize::MAX), ..SessionSpec::new(preset, folder()) }
+    let (start, overrides) = (Start::from_weights(file), Overrides::steps(usize::MAX));
+    SessionSpec { executor, start, data, overrides, ..SessionSpec::new(preset, folder()) }
 }
 
 fn trajectory(name: &str, executor: Executor, machine: Option<Target>) {
@@ -180,7 +181,11 @@ fn first_step(name: &str, target: &Target) {
         let expected = of(&param.name);
         if compiled.plan.program.params[index].grad.is_none() {
             // The step has no gradient of what its path leaves out, which PyTorch's zeros stand for.
-            assert!(model.path.is_some() && expected.iter().all(|v| *v == 0.0), "{name}: {} is left out", param.name);
+            assert!(
+                model.of_path.is_some() && expected.iter().all(|v| *v == 0.0),
+                "{name}: {} is left out",
+                param.name
+            );
             continue;
         }
         let found = widen(&step.grad::<f32>(ParamId(index as u32)).unwrap());
@@ -218,7 +223,7 @@ fn outputs_and_gradients_on_every_instruction_set() {
 #[test]
 fn a_file_of_initial_values_must_fit() {
     let mut wrong = spec("mlp-ce-sgd", Executor::Replay);
-    wrong.init = Some(folder().join("mlp-mse-sgd.safetensors"));
+    wrong.start.init = Some(folder().join("mlp-mse-sgd.safetensors"));
     let message = Session::prepare(&wrong).err().unwrap().to_string();
     assert!(message.contains("layers.0.weight has shape [8, 16], the network needs [32, 64]"), "{message}");
 }

@@ -2,6 +2,7 @@
 
 mod cli;
 mod cuda;
+mod edits;
 mod faults;
 mod golden;
 mod kernel_text;

@@ -279,24 +279,18 @@ fn corner_cases_of_axes_and_orders() {
         "mse",
     );
     // A flattened image in both orders: the weight after it is permuted, a normalisation after it cannot be.
-    case(
-        r#"[{"type": "conv2d", "filters": 4, "kernel": 3}, {"type": "flatten"}, {"type": "batch_norm"},
-            {"type": "dense", "units": 3}]"#,
-        "[2, 6, 6]",
-        "softmax_cross_entropy",
-    );
-    case(
-        r#"[{"type": "conv2d", "filters": 4, "kernel": 3}, {"type": "flatten"}, {"type": "layer_norm"},
-            {"type": "dropout", "rate": 0.3}, {"type": "dense", "units": 3}]"#,
-        "[2, 6, 6]",
-        "softmax_cross_entropy",
-    );
-    case(
-        r#"[{"type": "conv2d", "filters": 4, "kernel": 3}, {"type": "flatten"}, {"type": "rms_norm"},
-            {"type": "dense", "units": 3}]"#,
-        "[2, 6, 6]",
-        "softmax_cross_entropy",
-    );
+    let behind = [
+        r#"{"type": "batch_norm"}"#,
+        r#"{"type": "layer_norm"}, {"type": "dropout", "rate": 0.3}"#,
+        r#"{"type": "rms_norm"}"#,
+    ];
+    for layers in behind {
+        let layers = format!(
+            r#"[{{"type": "conv2d", "filters": 4, "kernel": 3}}, {{"type": "flatten"}}, {layers},
+            {{"type": "dense", "units": 3}}]"#
+        );
+        case(&layers, "[2, 6, 6]", "softmax_cross_entropy");
+    }
     case(r#"[{"type": "conv2d", "filters": 4, "kernel": 3}, {"type": "flatten"}]"#, "[2, 6, 6]", "mse");
 }
 

@@ -6,10 +6,12 @@ use std::path::{Path as File, PathBuf};
 use std::sync::Arc;
 use stepgraph::compile::{Compiled, Options, compile};
 use stepgraph::exec::cpu::{Pool, host_target};
+use stepgraph::exec::cuda::gpu;
 use stepgraph::exec::{Executor, Step};
 use stepgraph::model::random::{Size, random_preset};
-use stepgraph::model::{Model, ParamId, Path, check, init_values, read_preset};
-use stepgraph::train::read_tensors;
+use stepgraph::model::{Model, ParamId, Path, Preset, check, init_values, read_preset};
+use stepgraph::select::Target;
+use stepgraph::train::{Session, SessionSpec, read_tensors};
 
 fn folder() -> PathBuf {
     File::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/golden")
@@ -186,14 +188,14 @@ fn what_a_path_leaves_out_stays_as_it_is_and_replay_equals_eager() {
 fn each_group_has_its_own_count_of_updates() {
     let model = nested(OPTIMIZERS[0]);
     let mut steps = Steps::new(&model, 1, |index| init_values(&model.params[index], index, 3));
-    let groups = model.groups.iter().max().unwrap() + 1;
+    let groups = model.params.iter().map(|param| param.group).max().unwrap() + 1;
     let mut expected = vec![0i64; groups as usize];
     for step in 1..=20 {
         let (x, y) = batch(&model, step);
         steps.run(step, Executor::Replay, &x, &y);
         let runs = model.along(&model.path_at(step, 0)).runs();
         for group in 1..groups {
-            let of = (0..runs.len()).filter(|i| model.groups[*i] == group && model.params[*i].kind.is_trained());
+            let of = (0..runs.len()).filter(|i| model.params[*i].group == group && model.params[*i].kind.is_trained());
             let run: Vec<bool> = of.map(|i| runs[i]).collect();
             assert!(run.iter().all(|is_run| *is_run == run[0]), "a group runs as one");
             expected[group as usize] += i64::from(run[0]);
@@ -251,4 +253,47 @@ fn every_path_of_random_networks_compiles_for_cpu_and_gpu_over_one_store() {
         }
     }
     assert!(networks > 40, "{networks} networks choose");
+}
+
+/// A network of seven blocks that are left out at random: 128 paths, more than are recorded before the first step.
+fn many_paths() -> Preset {
+    let block = r#"{"type": "residual", "layers": [{"type": "dense", "units": 16, "activation": "relu"}],
+        "choose": {"by": "random", "weights": [1, 1]}, "evaluate": 1}"#;
+    let text = format!(
+        r#"{{"name": "many-paths", "input": {{"shape": [64], "batch": 16}}, "layers": [{{"type": "dense", "units": 16}},
+        {}, {{"type": "dense", "units": 10}}], "loss": {{"type": "softmax_cross_entropy"}},
+        "optimizer": {{"type": "adam", "lr": 0.01}}, "data": {{"type": "digits"}}, "train": {{"steps": 600}}}}"#,
+        [block; 7].join(", ")
+    );
+    read_preset(&text).unwrap()
+}
+
+/// Recordings are made on another thread while steps run, and steps whose recording is not there run op by op: neither
+/// changes a bit.
+fn recordings_beside_a_run_on(machine: &Target) {
+    let [replayed, eager] = [Executor::Replay, Executor::Eager].map(|executor| {
+        let machine = Some(machine.clone());
+        let spec = SessionSpec { executor, machine, ..SessionSpec::new(many_paths(), PathBuf::new()) };
+        let mut session = Session::prepare(&spec).unwrap();
+        let mut losses = Vec::new();
+        for _ in 0..600 {
+            let report = session.step().unwrap().unwrap();
+            losses.push((report.loss.to_bits(), report.update_max.to_bits()));
+        }
+        let counts = session.recordings().counts;
+        (losses, session.step_mut().0.snapshot().unwrap(), counts)
+    });
+    println!("{}: {:?}", machine.name, replayed.2);
+    let other = replayed.0.iter().zip(&eager.0).position(|(a, b)| a != b);
+    assert!(other.is_none() && replayed.1 == eager.1, "first other report: {other:?}");
+    assert!(replayed.2.recordings > 8 && replayed.2.hits > 0 && replayed.2.failures == 0, "{:?}", replayed.2);
+}
+
+#[test]
+fn recordings_are_made_beside_a_run_with_the_same_bits() {
+    recordings_beside_a_run_on(&host_target(1));
+    match gpu(0) {
+        Ok(gpu) => recordings_beside_a_run_on(&gpu.target()),
+        Err(why) => println!("the GPU is skipped: no CUDA device: {why}"),
+    }
 }

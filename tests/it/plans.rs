@@ -67,6 +67,13 @@ fn every_network_compiles_in_every_mode_and_both_referees_agree() {
     assert!(*worst <= 1.01, "{name} takes {worst:.4} of the lower bound");
 }
 
+/// A third of the networks with their plans, each with random numbers of its own.
+fn plans_with_numbers(stream: u64) -> impl Iterator<Item = (Compiled, Rng)> {
+    let options = Options::train(target());
+    let numbered = (0..).zip(presets(NETWORKS / 3));
+    numbered.map(move |(seed, preset)| (compiled(&preset, &options), Rng::new(seed, stream)))
+}
+
 /// Moves a buffer with everything in it.
 fn moved(plan: &BindingPlan, id: BufferId, offset: u64) -> BindingPlan {
     let mut plan = plan.clone();
@@ -81,10 +88,8 @@ fn moved(plan: &BindingPlan, id: BufferId, offset: u64) -> BindingPlan {
 #[test]
 fn a_buffer_in_the_wrong_place_is_refused() {
     let (mut tried, mut by_dataflow) = (0, 0);
-    for (seed, preset) in presets(NETWORKS / 3).enumerate() {
-        let compiled = compiled(&preset, &Options::train(target()));
+    for (compiled, mut rng) in plans_with_numbers(1) {
         let plan = &compiled.plan;
-        let mut rng = Rng::new(seed as u64, 1);
         let transient: Vec<u32> =
             (0..plan.buffers.len() as u32).filter(|i| !plan.buffers[*i as usize].persistent).collect();
         for _ in 0..20 {
@@ -99,7 +104,7 @@ fn a_buffer_in_the_wrong_place_is_refused() {
             let by_arena = arena::referee::check(&problem, &placement).is_err();
             let dataflow = referee::check(&spoiled);
             by_dataflow += usize::from(dataflow.is_err());
-            assert!(by_arena, "{}: {} on {} passes the arena's referee", preset.name, x.name, y.name);
+            assert!(by_arena, "{}: {} on {} passes the arena's referee", compiled.model.name, x.name, y.name);
             // What is written, read later, and overwritten in between is lost: the addresses alone must show it.
             let reads = |r: &[usize], from: usize, to: usize| r.iter().any(|&op| from < op && op >= to);
             let overlaps = x
@@ -109,7 +114,13 @@ fn a_buffer_in_the_wrong_place_is_refused() {
                 || y.writers.iter().any(|&w| x.writers.first().is_some_and(|&f| f < w) && reads(&x.readers, w, w + 1));
             let flat = |b: &stepgraph::plan::Buffer| !b.parts.is_empty();
             if overlaps && !flat(x) && !flat(y) {
-                assert!(dataflow.is_err(), "{}: {} on {} passes the plan's referee", preset.name, x.name, y.name);
+                assert!(
+                    dataflow.is_err(),
+                    "{}: {} on {} passes the plan's referee",
+                    compiled.model.name,
+                    x.name,
+                    y.name
+                );
             }
         }
     }
@@ -138,10 +149,8 @@ fn overwrites(b: &Buffer, victim: &Buffer) -> bool {
 #[test]
 fn a_live_range_cut_short_is_refused() {
     let (mut tried, mut spoiled_count) = (0, 0);
-    for (seed, preset) in presets(NETWORKS / 3).enumerate() {
-        let compiled = compiled(&preset, &Options::train(target()));
+    for (compiled, mut rng) in plans_with_numbers(2) {
         let plan = &compiled.plan;
-        let mut rng = Rng::new(seed as u64, 2);
         let (problem, ids, _) = placement(plan);
         let long: Vec<usize> = (0..ids.len()).filter(|&i| lives_long(plan.buffer(ids[i]))).collect();
         if long.is_empty() {
@@ -165,7 +174,7 @@ fn a_live_range_cut_short_is_refused() {
         assert!(
             truly.is_err() || dataflow.is_ok(),
             "{}: the plan's referee refuses a sound plan: {dataflow:?}",
-            preset.name
+            compiled.model.name
         );
         let victim = spoiled.buffer(ids[cut]);
         let overwritten = ids.iter().any(|id| *id != ids[cut] && overwrites(spoiled.buffer(*id), victim));
@@ -174,7 +183,7 @@ fn a_live_range_cut_short_is_refused() {
             assert!(
                 dataflow.is_err(),
                 "{}: {} is overwritten before its last reader, and the plan's referee accepts",
-                preset.name,
+                compiled.model.name,
                 victim.name
             );
         }
@@ -285,7 +294,7 @@ fn document(seed: u64) -> Value {
 }
 
 #[test]
-fn a_wrong_type_anywhere_is_named_where_it_stands() {
+fn a_wrong_type_anywhere_is_named_where_it_is() {
     let (mut mutations, mut missed) = (0, Vec::new());
     for seed in 0..120 {
         let good = document(seed);

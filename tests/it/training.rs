@@ -10,7 +10,9 @@ use stepgraph::exec::Executor;
 use stepgraph::exec::{ExecError, Fault};
 use stepgraph::model::{Preset, read_preset};
 use stepgraph::tensor::HostTensor;
-use stepgraph::train::{Session, SessionSpec, StepReport, TensorFile, TrainError, VerifyOptions, read_tensors, verify};
+use stepgraph::train::{
+    Overrides, Session, SessionSpec, StepReport, TensorFile, TrainError, VerifyOptions, read_tensors, verify,
+};
 use tempfile::TempDir;
 
 const MLP_ADAM: &str = r#"{"version": 1, "name": "mlp-adam", "input": {"shape": [64], "batch": 32},
@@ -202,7 +204,7 @@ fn a_checkpoint_of_another_seed_continues_with_its_own_data() {
     steps(&mut first, 50);
     first.save_checkpoint(&path, &preset(MLP_ADAM)).unwrap();
     let expected = bits(&steps(&mut first, 60));
-    let mut second = Session::prepare(&SessionSpec { seed: Some(77), ..spec(MLP_ADAM) }).unwrap();
+    let mut second = Session::prepare(&SessionSpec { overrides: Overrides::seed(77), ..spec(MLP_ADAM) }).unwrap();
     // Either the run continues exactly, or it is refused: to continue with other batches without a message would be
     // wrong.
     match second.load_checkpoint(&path) {

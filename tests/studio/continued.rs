@@ -1,6 +1,6 @@
 //! Kept runs that continue: after a stop, after a restart, after a program that was killed.
 
-use crate::robot::{Memory, Robot};
+use crate::robot::{Memory, Robot, open_runs as open, perform};
 use std::path::Path;
 use std::time::{Duration, Instant};
 use stepgraph::studio::Startup;
@@ -8,18 +8,6 @@ use stepgraph::studio::commands::RunsCommand;
 use stepgraph::studio::commands::{Tab, UiCommand};
 use stepgraph::train::RunState;
 use stepgraph::train::runs::{Quantity, RunEnd, RunStore};
-
-fn open(folder: &Path) -> Robot {
-    let mut robot = Robot::start(Startup { runs: Some(RunStore::at(folder.join("runs"))), ..Startup::default() });
-    robot.until("the list", |app| app.studio.runs.problem.is_none());
-    robot
-}
-
-fn perform(robot: &mut Robot, command: UiCommand) {
-    let ctx = robot.window.ctx.clone();
-    robot.window.state_mut().perform(&ctx, command);
-    robot.window.run_steps(3);
-}
 
 /// Selects the only run there is.
 fn select(robot: &mut Robot) -> String {
@@ -45,7 +33,7 @@ fn train_a_while(folder: &Path) -> u64 {
 }
 
 #[test]
-fn a_stopped_run_goes_on_in_the_same_curves_after_a_restart() {
+fn a_stopped_run_continues_in_the_same_curves_after_a_restart() {
     let folder = tempfile::tempdir().unwrap();
     let done = train_a_while(folder.path());
     let store = RunStore::at(folder.path().join("runs"));
@@ -66,13 +54,13 @@ fn a_stopped_run_goes_on_in_the_same_curves_after_a_restart() {
     assert!(!robot.sees("those before it were not kept"));
     let training = &robot.app().studio.training;
     assert_eq!((training.writer.id(), training.total > done), (Some(id.as_str()), true));
-    assert_eq!(&training.history.loss.raw.values()[..done as usize], first.values(Quantity::Loss));
+    assert_eq!(&training.history.curves.loss.raw.values()[..done as usize], first.values(Quantity::Loss));
     // The learning rate is the one that it had, and not the preset's.
     assert_eq!(Some(&training.lr), first.values(Quantity::Lr).last());
     drop(robot);
     let after = store.entry(&id).unwrap();
     assert_eq!(store.list().unwrap().len(), 1);
-    assert!(after.record.steps > done + 20 && after.record.started_ms == before.record.started_ms);
+    assert!(after.record.steps > done + 20 && after.record.span.started_ms == before.record.span.started_ms);
     let curves = store.curves(&id).unwrap();
     assert_eq!((curves.before, curves.last_step()), (0, after.record.steps));
     assert!(curves.values(Quantity::Loss).iter().all(|v| v.is_finite()) && !curves.is_torn);
@@ -84,7 +72,7 @@ fn a_stopped_run_goes_on_in_the_same_curves_after_a_restart() {
 }
 
 #[test]
-fn a_run_whose_program_was_killed_goes_on_from_its_checkpoint() {
+fn a_run_whose_program_was_killed_continues_from_its_checkpoint() {
     let folder = tempfile::tempdir().unwrap();
     let store = RunStore::at(folder.path().join("runs"));
     let mut child = std::process::Command::new(env!("CARGO_BIN_EXE_stepgraph"))
@@ -181,15 +169,21 @@ fn a_run_that_was_deleted_meanwhile_is_offered_no_more() {
     });
 }
 
+/// A window in which a run was selected and asked to continue while a field of the document is another one than the
+/// run's; how many steps the run had made, and its id.
+fn continued_with(folder: &Path, field: &str, text: &str) -> (Robot, u64, String) {
+    let done = train_a_while(folder);
+    let mut robot = open(folder);
+    robot.set(field, text);
+    let id = select(&mut robot);
+    robot.press("Continue the selected run");
+    (robot, done, id)
+}
+
 #[test]
 fn a_run_of_another_network_than_the_open_one_asks_first() {
     let folder = tempfile::tempdir().unwrap();
-    let done = train_a_while(folder.path());
-    let mut robot = open(folder.path());
-    robot.write("L0 units", "32");
-    robot.settle();
-    let id = select(&mut robot);
-    robot.press("Continue the selected run");
+    let (mut robot, done, id) = continued_with(folder.path(), "L0 units", "32");
     robot.window.run_steps(2);
     assert!(robot.sees("Open the network of digits-mlp to continue it?") && robot.sees("layers[0].units 32"));
     robot.press("Cancel");
@@ -208,12 +202,7 @@ fn a_run_of_another_network_than_the_open_one_asks_first() {
 #[test]
 fn a_changed_learning_rate_is_applied_and_reported_when_a_run_is_continued() {
     let folder = tempfile::tempdir().unwrap();
-    let done = train_a_while(folder.path());
-    let mut robot = open(folder.path());
-    robot.write("learning rate", "0.0625");
-    robot.settle();
-    let id = select(&mut robot);
-    robot.press("Continue the selected run");
+    let (mut robot, done, id) = continued_with(folder.path(), "learning rate", "0.0625");
     robot.until("more steps", |app| app.studio.training.done() > done + 20);
     let training = &robot.app().studio.training;
     assert_eq!((training.writer.id(), training.lr), (Some(id.as_str()), 0.0625));
@@ -230,7 +219,7 @@ fn a_changed_learning_rate_is_applied_and_reported_when_a_run_is_continued() {
 }
 
 #[test]
-fn a_stopped_run_goes_on_from_the_train_tab() {
+fn a_stopped_run_continues_from_the_train_tab() {
     let folder = tempfile::tempdir().unwrap();
     let mut robot = open(folder.path());
     robot.train(100_000_000);
@@ -238,8 +227,7 @@ fn a_stopped_run_goes_on_from_the_train_tab() {
     robot.press("Stop");
     robot.until("the stop", |app| app.studio.training.state == Some(RunState::Stopped));
     let done = robot.app().studio.training.done();
-    robot.write("L0 units", "32");
-    robot.settle();
+    robot.set("L0 units", "32");
     robot.press("Continue");
     assert!(
         robot.app().studio.notice.as_ref().is_some_and(|n| n.text.contains("the network and the device that it began"))
@@ -265,22 +253,22 @@ fn the_baseline_is_remembered_through_a_restart() {
     let memory: &'static Memory = memory;
     let startup = Startup { runs: Some(RunStore::at(folder.path().join("runs"))), ..Startup::default() };
     let mut robot = Robot::start_with(startup.clone(), Some(memory));
-    robot.until("the baseline", |app| app.studio.runs.baseline.is_some());
-    assert_eq!(robot.app().studio.runs.baseline_id.as_deref(), Some(id.as_str()));
+    robot.until("the baseline", |app| app.studio.runs.baseline.run.is_some());
+    assert_eq!(robot.app().studio.runs.baseline.id.as_deref(), Some(id.as_str()));
     drop(robot);
     // One that is gone by now is forgotten without a word, until it is back.
     let store = RunStore::at(folder.path().join("runs"));
     store.delete(&id).unwrap();
     let mut robot = Robot::start_with(startup, Some(memory));
-    robot.until("the list", |app| app.studio.runs.baseline_id.is_none());
+    robot.until("the list", |app| app.studio.runs.baseline.id.is_none());
     assert!(robot.app().studio.notice.is_none());
     perform(&mut robot, UiCommand::ShowTab(Tab::Runs));
     store.restore(&id).unwrap();
-    robot.until("the baseline", |app| app.studio.runs.baseline.is_some());
+    robot.until("the baseline", |app| app.studio.runs.baseline.run.is_some());
 }
 
 #[test]
-fn a_run_that_gave_way_to_another_network_goes_on_from_its_notice() {
+fn a_run_that_another_network_replaced_continues_from_its_notice() {
     let folder = tempfile::tempdir().unwrap();
     let mut robot = open(folder.path());
     perform(&mut robot, UiCommand::NewFromPreset(stepgraph::studio::document::presets::index("spirals").unwrap()));
@@ -302,7 +290,7 @@ fn a_run_that_gave_way_to_another_network_goes_on_from_its_notice() {
     let studio = &robot.app().studio;
     assert_eq!((studio.document.preset().name.as_str(), studio.training.writer.id()), ("spirals", Some(id.as_str())));
     // Nothing of it is lost: it continues from its last step.
-    assert!(studio.training.history.loss.raw.len() as u64 > done + 20);
+    assert!(studio.training.history.curves.loss.raw.len() as u64 > done + 20);
     drop(robot);
     let store = RunStore::at(folder.path().join("runs"));
     assert_eq!(store.list().unwrap().len(), 1);

@@ -32,8 +32,7 @@ fn a_plan_for_an_absent_gpu_is_shown_and_not_trained() {
     assert_eq!(target(robot.app()), "NVIDIA H200");
     assert!(!robot.app().studio.is_enabled(&UiCommand::Train) && robot.sees("plan only: choose a device"));
     // Edits are planned for it too.
-    robot.write("batch", "32");
-    robot.settle();
+    robot.set("batch", "32");
     assert_eq!(target(robot.app()), "NVIDIA H200");
     let cpu = robot.app().studio.devices.list()[0].name.clone();
     choose(&mut robot, &cpu);
@@ -64,14 +63,18 @@ fn a_gpu_trains_from_the_window() {
     robot.train(1_000_000);
     robot.until("many steps and an evaluation", |app| {
         let run = &app.studio.training;
-        run.done() > 20_000 && !run.history.held_out_accuracy.is_empty()
+        run.done() > 20_000 && !run.history.curves.held_out_accuracy.is_empty()
     });
     robot.press("Pause");
     robot.until("the pause", |app| app.studio.training.state == Some(RunState::Paused));
     let run = &robot.app().studio.training;
     let recording = run.recording.clone().expect("a recording");
     assert!(recording.nodes > 0 && recording.steps_a_launch > 1 && recording.why_eager.is_none(), "{recording:?}");
-    assert!(run.history.held_out_accuracy.last().is_some_and(|p| p[1] > 0.9), "{:?}", run.history.held_out_accuracy);
+    assert!(
+        run.history.curves.held_out_accuracy.last().is_some_and(|p| p[1] > 0.9),
+        "{:?}",
+        run.history.curves.held_out_accuracy
+    );
     println!("{:.0} steps/s, median {} us", run.rates.statistics.steps_per_s, run.rates.statistics.median_us);
     let done = run.done();
     robot.press("Step");

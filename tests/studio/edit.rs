@@ -8,16 +8,14 @@ use stepgraph::studio::commands::UiCommand;
 use stepgraph::studio::document::fields::value::{FieldValue, Owner};
 
 #[test]
-fn a_mistake_appears_on_its_card_and_goes_when_it_is_mended() {
+fn a_mistake_appears_on_its_card_and_goes_when_it_is_fixed() {
     let mut robot = Robot::open(None);
     assert_eq!(robot.app().studio.problems(), 0);
-    robot.write("L1 rate", "1.5");
-    robot.settle();
+    robot.set("L1 rate", "1.5");
     assert!(robot.sees("found 1.5") && robot.sees("expected a number from 0 up to"));
     assert!(robot.sees("1 problem"));
     assert!(!robot.app().studio.is_ready() && robot.app().studio.plan.is_some());
-    robot.write("L1 rate", "0.3");
-    robot.settle();
+    robot.set("L1 rate", "0.3");
     assert!(!robot.sees("found 1.5"));
     assert!(robot.app().studio.is_ready());
 }
@@ -25,13 +23,11 @@ fn a_mistake_appears_on_its_card_and_goes_when_it_is_mended() {
 #[test]
 fn a_wrong_text_stays_as_it_was_typed_until_it_is_undone() {
     let mut robot = Robot::open(None);
-    robot.write("L0 units", "many");
-    robot.settle();
+    robot.set("L0 units", "many");
     assert_eq!(robot.value("L0 units"), "many");
     assert!(robot.sees("expected a whole number, at least 1") && robot.sees("1 problem"));
     assert!(!robot.app().studio.is_ready() && !robot.app().studio.document.is_dirty());
-    robot.key(Modifiers::COMMAND, Key::Z);
-    robot.settle();
+    robot.command_key(Key::Z);
     assert_eq!(robot.value("L0 units"), "128");
     assert!(robot.app().studio.is_ready());
 }
@@ -39,16 +35,14 @@ fn a_wrong_text_stays_as_it_was_typed_until_it_is_undone() {
 #[test]
 fn an_edit_says_what_it_changed_and_is_undone_as_one() {
     let mut robot = Robot::open(None);
-    robot.write("L0 units", "256");
-    robot.settle();
-    let difference = robot.app().studio.difference.clone().expect("a difference");
+    robot.set("L0 units", "256");
+    let difference = robot.app().studio.last_edit.difference.clone().expect("a difference");
     assert!(difference.starts_with("arena +"), "{difference}");
     // What is planned while a number is typed is nothing to compare with: the difference of the whole edit is shown.
     robot.press("Undo");
     robot.settle();
-    let whole = |robot: &Robot| robot.app().studio.difference.clone();
-    robot.write("L0 units", "96");
-    robot.settle();
+    let whole = |robot: &Robot| robot.app().studio.last_edit.difference.clone();
+    robot.set("L0 units", "96");
     let once = whole(&robot).expect("a difference");
     robot.press("Undo");
     robot.settle();
@@ -59,16 +53,14 @@ fn an_edit_says_what_it_changed_and_is_undone_as_one() {
             value: FieldValue::Count(units),
         })
     };
-    let ctx = robot.window.ctx.clone();
     for units in [9, 96] {
-        robot.window.state_mut().perform(&ctx, typed(units));
+        robot.choose(typed(units));
         robot.settle();
     }
     assert!(once.starts_with("arena −") && whole(&robot) == Some(once));
     robot.press("Undo");
     robot.settle();
-    robot.write("L0 units", "256");
-    robot.settle();
+    robot.set("L0 units", "256");
     robot.press("Undo");
     robot.settle();
     assert_eq!(robot.value("L0 units"), "128");
@@ -80,8 +72,7 @@ fn an_edit_says_what_it_changed_and_is_undone_as_one() {
 #[test]
 fn a_network_is_built_from_nothing_by_keyboard() {
     let mut robot = Robot::open(None);
-    robot.key(Modifiers::COMMAND, Key::N);
-    robot.settle();
+    robot.command_key(Key::N);
     assert!(robot.sees("the network has no layers"));
     for layer in ["dense", "residual", "dense"] {
         robot.key(Modifiers::COMMAND, Key::L);
@@ -89,7 +80,7 @@ fn a_network_is_built_from_nothing_by_keyboard() {
             robot.window.event(egui::Event::Text(letter.to_string()));
         }
         robot.window.step();
-        robot.key(Modifiers::NONE, Key::Enter);
+        robot.keys(&[Key::Enter]);
         robot.settle();
     }
     let text = robot.app().studio.network.to_string();
@@ -98,8 +89,7 @@ fn a_network_is_built_from_nothing_by_keyboard() {
     robot.press("Add inside L1:Residual");
     robot.press("LayerNorm");
     robot.settle();
-    robot.write("L2 units", "10");
-    robot.settle();
+    robot.set("L2 units", "10");
     let text = robot.app().studio.network.to_string();
     assert!(text.contains("  1.0 LayerNorm eps=1e-5 -> [64]"), "{text}");
     assert!(robot.app().studio.is_ready(), "{text}");
@@ -112,11 +102,9 @@ fn layers_move_and_go_by_shortcut() {
     robot.key(Modifiers::ALT, Key::ArrowUp);
     robot.settle();
     assert!(robot.app().studio.network.to_string().starts_with("0 Dropout"));
-    robot.key(Modifiers::COMMAND, Key::D);
-    robot.settle();
+    robot.command_key(Key::D);
     assert_eq!(robot.app().studio.network.cards.len(), 4);
-    robot.key(Modifiers::COMMAND, Key::Backspace);
-    robot.settle();
+    robot.command_key(Key::Backspace);
     assert_eq!(robot.app().studio.network.cards.len(), 3);
 }
 
@@ -145,7 +133,7 @@ fn the_palette_finds_any_command() {
         robot.window.event(egui::Event::Text(letter.to_string()));
     }
     robot.window.step();
-    robot.key(Modifiers::NONE, Key::Enter);
+    robot.keys(&[Key::Enter]);
     robot.settle();
     assert_eq!(robot.app().studio.document.preset().name, "spirals");
 }
@@ -153,9 +141,7 @@ fn the_palette_finds_any_command() {
 #[test]
 fn undoing_an_added_layer_selects_the_network() {
     let mut robot = Robot::open(None);
-    robot.press("Select L2:Dense");
-    robot.key(Modifiers::COMMAND, Key::D);
-    robot.settle();
+    robot.copy_layer("L2:Dense");
     assert!(robot.app().studio.inspector.to_string().starts_with("Layer: L3:Dense"));
     robot.press("Undo");
     robot.settle();
@@ -178,33 +164,29 @@ fn the_delete_key_removes_the_selected_layer_and_in_a_field_a_letter() {
     use stepgraph::studio::commands::Selection;
     let mut robot = Robot::open(None);
     let select = |robot: &mut Robot| {
-        let ctx = robot.window.ctx.clone();
-        robot.window.state_mut().perform(&ctx, UiCommand::Select(Selection::Layer(LayerPath::from([1]))));
+        robot.choose(UiCommand::Select(Selection::Layer(LayerPath::from([1]))));
         robot.window.step();
     };
     select(&mut robot);
     robot.write("L1 rate", "0.25");
-    robot.key(Modifiers::NONE, Key::Delete);
+    robot.keys(&[Key::Delete]);
     assert_eq!(robot.app().studio.document.preset().layers.len(), 3, "the key belongs to the field");
-    robot.key(Modifiers::NONE, Key::Enter);
+    robot.keys(&[Key::Enter]);
     robot.settle();
     select(&mut robot);
-    robot.key(Modifiers::NONE, Key::Delete);
+    robot.keys(&[Key::Delete]);
     robot.settle();
     assert_eq!(robot.app().studio.document.preset().layers.len(), 2);
-    robot.key(Modifiers::COMMAND, Key::Z);
-    robot.settle();
+    robot.command_key(Key::Z);
     assert_eq!(robot.app().studio.document.preset().layers.len(), 3);
 }
 
 #[test]
-fn scores_that_are_unusual_are_told_on_the_layer_and_train_all_the_same() {
+fn scores_that_are_unusual_are_reported_on_the_layer_and_train_all_the_same() {
     let mut robot = Robot::open(None);
     assert!(!robot.sees("the data has 10 classes"));
-    robot.write("L2 units", "64");
-    robot.settle();
+    robot.set("L2 units", "64");
     assert!(robot.sees("the data has 10 classes: give this layer 10 units") && robot.app().studio.is_ready());
-    robot.write("L2 units", "10");
-    robot.settle();
+    robot.set("L2 units", "10");
     assert!(!robot.sees("the data has 10 classes"));
 }

@@ -1,20 +1,14 @@
-//! What is shown is of the network on screen, and of what was asked for; what is not looks so, or is not shown.
+//! The window shows facts of the network on screen alone; what belongs to an older one is marked as older, or hidden.
 
-use crate::robot::Robot;
+use crate::robot::{Robot, perform};
 use egui_kittest::kittest::Queryable as _;
 use stepgraph::model::LayerPath;
 use stepgraph::studio::commands::Edit;
 use stepgraph::studio::commands::Selection;
-use stepgraph::studio::commands::{Action, DataField, Request, Tab, UiCommand};
+use stepgraph::studio::commands::{DataField, Request, Tab, UiCommand};
 use stepgraph::studio::document::fields::value::{FieldValue, Owner};
 use stepgraph::studio::{Startup, StudioApp};
 use stepgraph::train::{RunState, StepReport};
-
-fn perform(robot: &mut Robot, action: impl Into<Action>) {
-    let ctx = robot.window.ctx.clone();
-    robot.window.state_mut().perform(&ctx, action);
-    robot.window.run_steps(3);
-}
 
 fn holds(app: &StudioApp) -> String {
     app.studio.values_shown().map_or_else(String::new, |s| s.holds.clone())
@@ -138,15 +132,13 @@ fn a_mistake_in_the_data_is_said_once_and_goes_when_its_file_is_put_right() {
 fn a_run_that_could_not_be_prepared_is_no_matter_of_another_network() {
     let mut robot = Robot::open(None);
     let own = robot.value("sample shape");
-    robot.write("sample shape", "32");
-    robot.settle();
+    robot.set("sample shape", "32");
     perform(&mut robot, UiCommand::ShowTab(Tab::Arena));
     robot.press("Train");
     robot.until("the failure", |app| app.studio.notice.is_some());
     robot.window.run_steps(2);
     assert!(robot.sees("Training failed:"));
-    robot.write("sample shape", &own);
-    robot.settle();
+    robot.set("sample shape", &own);
     assert!(robot.app().studio.notice.is_none() && robot.app().studio.problems() == 0);
     perform(&mut robot, UiCommand::ShowTab(Tab::Train));
     assert!(!robot.sees("does not fit the network") && robot.sees("Train this network"));
@@ -164,8 +156,8 @@ fn the_window_holds_no_more_of_a_long_run_than_of_a_short_one() {
             training.steps(&reports);
             for i in 0..100 {
                 let point = [(training.done() + i) as f64, 1.0];
-                training.history.held_out_loss.push(point);
-                training.history.held_out_accuracy.push(point);
+                training.history.curves.held_out_loss.push(point);
+                training.history.curves.held_out_accuracy.push(point);
             }
         }
         training.history.bytes_held()

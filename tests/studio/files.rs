@@ -1,17 +1,11 @@
 //! Saving, opening, closing, and what survives a crash.
 
-use crate::robot::{Memory, Robot};
+use crate::robot::{Memory, Robot, asking_to_save, perform, refusing};
 use egui::{Key, Modifiers};
 use std::path::Path;
 use stepgraph::studio::Startup;
-use stepgraph::studio::commands::{Action, Request, UiCommand};
+use stepgraph::studio::commands::{Request, UiCommand};
 use stepgraph::train::RunState;
-
-fn perform(robot: &mut Robot, action: impl Into<Action>) {
-    let ctx = robot.window.ctx.clone();
-    robot.window.state_mut().perform(&ctx, action);
-    robot.window.run_steps(3);
-}
 
 /// Draws until this text is seen.
 fn wait_for(robot: &mut Robot, text: &str) {
@@ -46,8 +40,7 @@ fn another_file_is_replaced_only_after_a_question() {
     robot.until("the file", |app| app.studio.document.path().is_some());
     assert!(text_of(&path).contains("digits-mlp"));
     // The document's own file needs no question, however often it is saved.
-    robot.write("batch", "32");
-    robot.settle();
+    robot.set("batch", "32");
     robot.key(Modifiers::COMMAND, Key::S);
     robot.until("the save", |app| !app.studio.document.is_dirty());
     assert!(!robot.sees("changed on disk"));
@@ -60,8 +53,7 @@ fn a_file_that_others_changed_is_not_overwritten_unasked() {
     let mut robot = Robot::open(None);
     perform(&mut robot, Request::Save { path: path.clone(), replace: false });
     robot.until("the file", |app| app.studio.document.path().is_some());
-    robot.write("batch", "32");
-    robot.settle();
+    robot.set("batch", "32");
     std::fs::write(&path, "written by another program").unwrap();
     robot.key(Modifiers::COMMAND, Key::S);
     wait_for(&mut robot, "shared.json changed on disk. Save anyway?");
@@ -76,7 +68,7 @@ fn a_file_that_others_changed_is_not_overwritten_unasked() {
 }
 
 #[test]
-fn a_missing_folder_is_told_without_advice_about_space() {
+fn a_missing_folder_is_reported_without_advice_about_space() {
     let folder = tempfile::tempdir().unwrap();
     let mut robot = Robot::open(None);
     perform(&mut robot, Request::Save { path: folder.path().join("no/such/mine.json"), replace: false });
@@ -107,8 +99,7 @@ fn trained_weights_are_saved_and_not_lost_unasked() {
     let path = folder.path().join("trained.safetensors");
     let mut robot = Robot::open(None);
     assert!(!robot.app().studio.is_enabled(&UiCommand::SaveWeights));
-    robot.write("steps", "30");
-    robot.settle();
+    robot.set("steps", "30");
     perform(&mut robot, Request::Save { path: folder.path().join("mine.json"), replace: false });
     robot.until("the file", |app| app.studio.document.path().is_some());
     robot.press("Train this network");
@@ -136,9 +127,9 @@ fn trained_weights_are_saved_and_not_lost_unasked() {
 }
 
 #[test]
-fn weights_can_be_let_go() {
+fn weights_can_be_discarded() {
     let mut robot = Robot::open(None);
-    robot.key(Modifiers::NONE, Key::F10);
+    robot.keys(&[Key::F10]);
     robot.until("one step", |app| app.studio.training.state == Some(RunState::Paused));
     perform(&mut robot, UiCommand::New);
     robot.press("Continue without");
@@ -151,10 +142,8 @@ fn a_preset_is_saved_by_a_typed_path_and_opened_again() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("mine.json");
     let mut robot = Robot::open(None);
-    robot.write("L0 units", "77");
-    robot.settle();
-    let ctx = robot.window.ctx.clone();
-    robot.window.state_mut().perform(&ctx, UiCommand::SaveByPath);
+    robot.set("L0 units", "77");
+    robot.choose(UiCommand::SaveByPath);
     robot.window.run_steps(3);
     robot.write("Path", &path.display().to_string());
     robot.press("Save");
@@ -176,30 +165,21 @@ fn a_bundled_preset_is_no_recent_file_and_lost_files_leave_the_list() {
     let folder = tempfile::tempdir().unwrap();
     let lost = folder.path().join("lost.json");
     robot.window.state_mut().studio.settings.recent.push(lost.clone());
-    let ctx = robot.window.ctx.clone();
-    robot.window.state_mut().perform(&ctx, Request::Open(lost));
+    robot.choose(Request::Open(lost));
     robot.until("the answer", |app| app.studio.notice.is_some());
     assert!(robot.app().studio.settings.recent.is_empty());
 }
 
 #[test]
 fn a_broken_file_says_what_is_wrong_and_changes_nothing() {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("broken.json");
-    std::fs::write(&path, "{\"name\": 3}").unwrap();
-    let mut robot = Robot::open(path.to_str());
-    robot.until("the answer", |app| app.studio.notice.is_some());
+    let (_folder, robot) = refusing("{\"name\": 3}");
     assert!(robot.app().studio.notice.as_ref().unwrap().text.contains("name: found 3"));
     assert_eq!(robot.app().studio.document.preset().name, "digits-mlp");
 }
 
 #[test]
 fn unsaved_changes_are_asked_about() {
-    let mut robot = Robot::open(None);
-    robot.write("batch", "32");
-    robot.settle();
-    robot.key(Modifiers::COMMAND, Key::N);
-    assert!(robot.sees("Save the changes to digits-mlp?"));
+    let mut robot = asking_to_save();
     robot.press("Cancel");
     assert_eq!(robot.value("batch"), "32");
     robot.key(Modifiers::COMMAND, Key::N);
@@ -229,17 +209,15 @@ fn the_next_start_opens_what_was_open_last() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("mine.json");
     let again = |memory| Robot::start_with(Startup::default(), Some(memory));
-    // A bundled one, as it is: edits that the person has let go are gone.
+    // A bundled one, as it is: edits that the person has discarded are gone.
     let mut robot = Robot::open(Some("spirals"));
-    robot.write("batch", "32");
-    robot.settle();
+    robot.set("batch", "32");
     let robot = &mut again(Memory::of(&mut robot));
     let document = &robot.app().studio.document;
     assert_eq!((document.preset().name.as_str(), document.is_dirty()), ("spirals", false));
     assert_ne!(robot.value("batch"), "32");
     // A file, as it is on the disk by then.
-    robot.write("batch", "48");
-    robot.settle();
+    robot.set("batch", "48");
     perform(robot, Request::Save { path: path.clone(), replace: false });
     robot.until("the file", |app| app.studio.document.path().is_some());
     let memory = Memory::of(robot);
@@ -247,8 +225,7 @@ fn the_next_start_opens_what_was_open_last() {
     let mut robot = again(memory);
     assert_eq!((robot.value("batch").as_str(), robot.app().studio.document.path()), ("24", Some(path.as_path())));
     // A save onto it is no change by others.
-    robot.write("batch", "16");
-    robot.settle();
+    robot.set("batch", "16");
     robot.key(Modifiers::COMMAND, Key::S);
     robot.until("the save", |app| !app.studio.document.is_dirty());
     // What is asked for comes first.

@@ -1,19 +1,13 @@
 //! What is done by keyboard alone, and the list of layers with its folds.
 
-use crate::robot::Robot;
+use crate::robot::{Robot, asking_to_save, perform, refusing};
 use egui::accesskit::Role;
 use egui::{Key, Modifiers};
 use egui_kittest::kittest::{NodeT as _, Queryable as _};
 use stepgraph::model::LayerPath;
 use stepgraph::studio::commands::Selection;
-use stepgraph::studio::commands::{Action, Request, Tab, UiCommand};
+use stepgraph::studio::commands::{Request, Tab, UiCommand};
 use stepgraph::studio::view_models::network::Row;
-
-fn perform(robot: &mut Robot, action: impl Into<Action>) {
-    let ctx = robot.window.ctx.clone();
-    robot.window.state_mut().perform(&ctx, action);
-    robot.window.run_steps(3);
-}
 
 fn is_focused(robot: &Robot, role: Role, name: &str) -> bool {
     robot.window.get_by_role_and_label(role, name).accesskit_node().is_focused()
@@ -21,11 +15,9 @@ fn is_focused(robot: &Robot, role: Role, name: &str) -> bool {
 
 /// Opens the list that has the keyboard and takes the second choice below.
 fn choose_by_keys(robot: &mut Robot) {
-    robot.key(Modifiers::NONE, Key::Enter);
+    robot.keys(&[Key::Enter]);
     robot.window.run_steps(2);
-    robot.key(Modifiers::NONE, Key::ArrowDown);
-    robot.key(Modifiers::NONE, Key::ArrowDown);
-    robot.key(Modifiers::NONE, Key::Enter);
+    robot.keys(&[Key::ArrowDown, Key::ArrowDown, Key::Enter]);
     robot.window.run_steps(4);
 }
 
@@ -33,14 +25,14 @@ fn choose_by_keys(robot: &mut Robot) {
 fn the_keyboard_stays_with_a_field_that_was_entered() {
     let mut robot = Robot::open(None);
     robot.write("sample shape", "64");
-    robot.key(Modifiers::NONE, Key::Enter);
+    robot.keys(&[Key::Enter]);
     robot.window.run_steps(3);
     assert!(is_focused(&robot, Role::TextInput, "sample shape"));
-    robot.key(Modifiers::NONE, Key::Tab);
+    robot.keys(&[Key::Tab]);
     assert!(is_focused(&robot, Role::ComboBox, "type"));
-    robot.key(Modifiers::NONE, Key::Tab);
+    robot.keys(&[Key::Tab]);
     assert!(is_focused(&robot, Role::TextInput, "batch"));
-    robot.key(Modifiers::NONE, Key::Tab);
+    robot.keys(&[Key::Tab]);
     choose_by_keys(&mut robot);
     assert!(is_focused(&robot, Role::ComboBox, "precision"));
     assert_ne!(robot.app().studio.document.preset().precision, stepgraph::model::Precision::F32);
@@ -68,7 +60,7 @@ fn a_key_leads_from_panel_to_panel() {
     assert!(at(&mut robot, Modifiers::SHIFT).x < network.right());
     let top = at(&mut robot, Modifiers::SHIFT);
     assert!(top.y < network.top() && is_focused(&robot, Role::Button, "File"));
-    robot.key(Modifiers::NONE, Key::F1);
+    robot.keys(&[Key::F1]);
     assert!(robot.sees("F6, Shift+F6"));
 }
 
@@ -104,8 +96,7 @@ fn mistakes_inside_of_folds_are_not_hidden() {
     robot.press("Unfold L1 to L49 of 49 × Residual");
     robot.press("Unfold L1:Residual");
     robot.window.run_steps(2);
-    robot.write("L1.2 units", "7");
-    robot.settle();
+    robot.set("L1.2 units", "7");
     robot.press("Fold L1:Residual");
     robot.window.run_steps(2);
     assert!(robot.sees("1 problem inside"));
@@ -118,23 +109,19 @@ fn the_list_of_layers_is_walked_through_by_keyboard() {
     robot.window.run_steps(2);
     let selected = |robot: &Robot| robot.app().studio.selection.current().clone();
     let layer = |path: &[usize]| Selection::Layer(LayerPath::from(path));
-    robot.key(Modifiers::NONE, Key::ArrowDown);
+    robot.keys(&[Key::ArrowDown]);
     assert_eq!(selected(&robot), layer(&[0]));
     // The folded run is passed over without unfolding it, unless it is asked to.
-    robot.key(Modifiers::NONE, Key::ArrowDown);
-    robot.key(Modifiers::NONE, Key::ArrowDown);
+    robot.keys(&[Key::ArrowDown, Key::ArrowDown]);
     assert_eq!(selected(&robot), layer(&[50]));
-    robot.key(Modifiers::NONE, Key::ArrowUp);
-    robot.key(Modifiers::NONE, Key::ArrowRight);
-    robot.key(Modifiers::NONE, Key::ArrowDown);
+    robot.keys(&[Key::ArrowUp, Key::ArrowRight, Key::ArrowDown]);
     assert_eq!(selected(&robot), layer(&[1]));
-    robot.key(Modifiers::NONE, Key::ArrowRight);
-    robot.key(Modifiers::NONE, Key::ArrowDown);
+    robot.keys(&[Key::ArrowRight, Key::ArrowDown]);
     assert_eq!(selected(&robot), layer(&[1, 0]));
-    robot.key(Modifiers::NONE, Key::End);
+    robot.keys(&[Key::End]);
     assert_eq!(selected(&robot), layer(&[52]));
     // The keyboard is on the list, not in a field: the key removes the layer.
-    robot.key(Modifiers::NONE, Key::Delete);
+    robot.keys(&[Key::Delete]);
     robot.settle();
     assert_eq!(robot.app().studio.document.preset().layers.len(), 52);
 }
@@ -143,7 +130,7 @@ fn the_list_of_layers_is_walked_through_by_keyboard() {
 fn the_focus_is_seen_once_keys_lead_it() {
     let mut robot = Robot::open(None);
     assert!(!robot.app().panels.ring.is_shown());
-    robot.key(Modifiers::NONE, Key::Tab);
+    robot.keys(&[Key::Tab]);
     assert!(robot.app().panels.ring.is_shown());
     robot.press("Select L1:Dropout");
     assert!(!robot.app().panels.ring.is_shown());
@@ -151,12 +138,9 @@ fn the_focus_is_seen_once_keys_lead_it() {
 
 #[test]
 fn dialogs_are_confirmed_by_enter_and_cancelled_by_escape() {
-    let mut robot = Robot::open(None);
-    robot.write("batch", "32");
-    robot.settle();
-    robot.key(Modifiers::COMMAND, Key::N);
+    let mut robot = asking_to_save();
     robot.window.run_steps(2);
-    robot.key(Modifiers::NONE, Key::Escape);
+    robot.keys(&[Key::Escape]);
     assert!(!robot.sees("Save the changes to") && robot.value("batch") == "32");
     robot.key(Modifiers::COMMAND, Key::N);
     robot.window.run_steps(2);
@@ -166,40 +150,36 @@ fn dialogs_are_confirmed_by_enter_and_cancelled_by_escape() {
     assert!(answers.map(left).is_sorted() && is_focused(&robot, Role::Button, "Save changes"));
     robot.key(Modifiers::SHIFT, Key::Tab);
     assert!(is_focused(&robot, Role::Button, "Cancel"));
-    robot.key(Modifiers::NONE, Key::Enter);
+    robot.keys(&[Key::Enter]);
     assert!(!robot.sees("Save the changes to") && robot.value("batch") == "32");
     perform(&mut robot, UiCommand::OpenByPath);
     assert!(robot.sees("Open a preset by its path"));
-    robot.key(Modifiers::NONE, Key::Escape);
+    robot.keys(&[Key::Escape]);
     assert!(!robot.sees("Open a preset by its path"));
     for page in [UiCommand::ShowShortcuts, UiCommand::ShowAbout] {
         perform(&mut robot, page);
         assert!(robot.sees("Close"));
-        robot.key(Modifiers::NONE, Key::Escape);
+        robot.keys(&[Key::Escape]);
         assert!(!robot.sees("Close"));
     }
 }
 
 #[test]
-fn a_refused_file_is_told_whole_and_told_again_on_demand() {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("broken.json");
-    std::fs::write(&path, "{\"name\": 3, \"loss\": 4}").unwrap();
-    let mut robot = Robot::open(path.to_str());
-    robot.until("the answer", |app| app.studio.notice.is_some());
+fn a_refused_file_is_reported_whole_and_again_on_demand() {
+    let (folder, mut robot) = refusing("{\"name\": 3, \"loss\": 4}");
     robot.window.run_steps(3);
     assert!(robot.sees("What went wrong"));
     let text = robot.app().studio.notice.clone().unwrap().text;
     assert!(text.lines().count() > 2 && robot.sees(text.lines().nth(2).unwrap()), "{text}");
     // Enter closes it; the status line opens it again.
-    robot.key(Modifiers::NONE, Key::Enter);
+    robot.keys(&[Key::Enter]);
     robot.window.run_steps(2);
     assert!(!robot.sees("What went wrong"));
     let line = robot.app().studio.notice.as_ref().unwrap().line();
     robot.press(&line);
     robot.window.run_steps(2);
     assert!(robot.sees("What went wrong"));
-    robot.key(Modifiers::NONE, Key::Escape);
+    robot.keys(&[Key::Escape]);
     assert!(!robot.sees("What went wrong"));
     perform(&mut robot, Request::Open(folder.path().join("none.json")));
     let message =
@@ -211,21 +191,17 @@ fn a_refused_file_is_told_whole_and_told_again_on_demand() {
 
 #[test]
 fn shortcuts_rest_behind_an_open_dialog() {
-    let mut robot = Robot::open(None);
-    robot.write("batch", "32");
-    robot.settle();
-    robot.key(Modifiers::COMMAND, Key::N);
-    assert!(robot.sees("Save the changes to"));
-    robot.key(Modifiers::NONE, Key::F5);
+    let mut robot = asking_to_save();
+    robot.keys(&[Key::F5]);
     robot.key(Modifiers::COMMAND, Key::Z);
     robot.key(Modifiers::COMMAND, Key::Num3);
     assert!(robot.app().studio.training.state.is_none() && robot.value("batch") == "32");
     assert!(robot.app().studio.shown.contains(&stepgraph::studio::commands::Tab::Train));
-    robot.key(Modifiers::NONE, Key::Escape);
+    robot.keys(&[Key::Escape]);
     robot.key(Modifiers::COMMAND, Key::Z);
     assert_eq!(robot.value("batch"), "64");
     // The list of keys is searched at once, and names the keys by their signs.
-    robot.key(Modifiers::NONE, Key::F1);
+    robot.keys(&[Key::F1]);
     assert!(robot.sees("Ctrl+[") && !robot.sees("OpenBracket"));
     robot.window.event(egui::Event::Text("fold".into()));
     robot.window.run_steps(2);
@@ -237,10 +213,9 @@ fn a_click_on_a_card_gives_the_keyboard_to_the_list() {
     let mut robot = Robot::open(Some("stress-200"));
     let selected = |robot: &Robot| robot.app().studio.selection.current().clone();
     robot.press("Select L0:Dense");
-    robot.key(Modifiers::NONE, Key::ArrowDown);
-    robot.key(Modifiers::NONE, Key::ArrowRight);
+    robot.keys(&[Key::ArrowDown, Key::ArrowRight]);
     assert!(robot.sees("Select L1:Residual"));
-    robot.key(Modifiers::NONE, Key::ArrowDown);
+    robot.keys(&[Key::ArrowDown]);
     assert_eq!(selected(&robot), Selection::Layer(LayerPath::from([1])));
     robot.press("Fold all layers");
     robot.window.get_by_label("49 × Residual").click();
@@ -265,16 +240,16 @@ fn the_capture_plan_folds_like_the_list_of_layers_and_is_walked_through() {
     robot.window.get_by_role_and_label(Role::Table, &table).focus();
     robot.window.run_steps(2);
     // Down to the first layer, and to the run behind it.
-    robot.key(Modifiers::NONE, Key::Home);
+    robot.keys(&[Key::Home]);
     assert!(matches!(robot.app().studio.selection.current(), Selection::Layer(_)));
     let run = robot.app().studio.rows.iter().position(|r| matches!(r, Row::Run { .. })).expect("a run");
     for _ in 0..run {
-        robot.key(Modifiers::NONE, Key::ArrowDown);
+        robot.keys(&[Key::ArrowDown]);
     }
-    robot.key(Modifiers::NONE, Key::ArrowRight);
+    robot.keys(&[Key::ArrowRight]);
     robot.window.run_steps(2);
     assert!(rows(&robot) > folded + 40, "{}", rows(&robot));
-    robot.key(Modifiers::NONE, Key::ArrowLeft);
+    robot.keys(&[Key::ArrowLeft]);
     robot.window.run_steps(2);
     assert_eq!(rows(&robot), folded);
     // The sum of a folded row is shown; what is selected elsewhere is unfolded here too.
@@ -286,11 +261,10 @@ fn the_capture_plan_folds_like_the_list_of_layers_and_is_walked_through() {
 }
 
 #[test]
-fn a_run_that_was_stopped_goes_on_by_its_own_key() {
+fn a_run_that_was_stopped_continues_by_its_own_key() {
     let mut robot = Robot::open(None);
-    robot.write("steps", "100000000");
-    robot.settle();
-    robot.key(Modifiers::NONE, Key::F5);
+    robot.set("steps", "100000000");
+    robot.keys(&[Key::F5]);
     robot.until("some steps", |app| app.studio.training.done() > 20);
     robot.key(Modifiers::SHIFT, Key::F5);
     robot.until("the stop", |app| app.studio.training.is_stopped());
@@ -309,7 +283,7 @@ fn a_dialog_takes_tooltips_away_and_opens_at_its_top() {
     robot.window.get_by_role_and_label(Role::Button, "Add layer…").hover();
     robot.window.run_steps(60);
     assert!(robot.sees(tooltip));
-    robot.key(Modifiers::NONE, Key::F1);
+    robot.keys(&[Key::F1]);
     robot.window.run_steps(4);
     assert!(robot.sees("Keyboard shortcuts") && robot.sees("Find a key or a command"));
     let tooltips = |robot: &Robot| robot.window.query_all_by_role_and_label(Role::Tooltip, tooltip).count();
@@ -329,9 +303,9 @@ fn a_dialog_takes_tooltips_away_and_opens_at_its_top() {
     });
     robot.window.run_steps(30);
     assert!(top(&robot) < at_first - 100.0, "{} {at_first}", top(&robot));
-    robot.key(Modifiers::NONE, Key::Escape);
+    robot.keys(&[Key::Escape]);
     robot.window.run_steps(4);
-    robot.key(Modifiers::NONE, Key::F1);
+    robot.keys(&[Key::F1]);
     robot.window.run_steps(4);
     assert!((top(&robot) - at_first).abs() < 1.0, "{} {at_first}", top(&robot));
 }
@@ -345,27 +319,27 @@ fn arrows_to_the_side_lead_out_of_a_block_and_into_it() {
     robot.window.get_by_role_and_label(Role::Table, "List of layers, 200 layers").focus();
     robot.window.run_steps(2);
     // Out of the block to its head, which folds next.
-    robot.key(Modifiers::NONE, Key::ArrowLeft);
+    robot.keys(&[Key::ArrowLeft]);
     assert_eq!(selected(&robot), layer(&[7]));
     assert!(robot.sees("Select L7.1:Dense"));
-    robot.key(Modifiers::NONE, Key::ArrowLeft);
+    robot.keys(&[Key::ArrowLeft]);
     assert!(!robot.sees("Select L7.1:Dense") && selected(&robot) == layer(&[7]));
     // Out of the run of equal blocks to its head, which folds next, and to the neighbour above.
-    robot.key(Modifiers::NONE, Key::ArrowLeft);
+    robot.keys(&[Key::ArrowLeft]);
     assert!(robot.sees("Select L7:Residual"));
-    robot.key(Modifiers::NONE, Key::ArrowLeft);
+    robot.keys(&[Key::ArrowLeft]);
     assert!(!robot.sees("Select L7:Residual"));
-    robot.key(Modifiers::NONE, Key::ArrowLeft);
+    robot.keys(&[Key::ArrowLeft]);
     assert_eq!(selected(&robot), layer(&[0]));
-    robot.key(Modifiers::NONE, Key::ArrowLeft);
+    robot.keys(&[Key::ArrowLeft]);
     assert_eq!(selected(&robot), layer(&[0]));
     // Back in: unfold, and go to what is inside.
-    robot.key(Modifiers::NONE, Key::ArrowDown);
+    robot.keys(&[Key::ArrowDown]);
     for _ in 0..4 {
-        robot.key(Modifiers::NONE, Key::ArrowRight);
+        robot.keys(&[Key::ArrowRight]);
     }
     assert_eq!(selected(&robot), layer(&[1, 0]));
-    robot.key(Modifiers::NONE, Key::ArrowRight);
+    robot.keys(&[Key::ArrowRight]);
     assert_eq!(selected(&robot), layer(&[1, 0]));
 }
 
@@ -384,13 +358,13 @@ fn the_palette_puts_names_first_and_knows_what_commands_do() {
         if typed == "residual" {
             assert!(first < top("New from preset: digits-residual"));
         }
-        robot.key(Modifiers::NONE, Key::Escape);
+        robot.keys(&[Key::Escape]);
     }
     let dark = robot.window.ctx.theme();
     robot.key(Modifiers::COMMAND, Key::K);
     robot.window.event(egui::Event::Text("light".into()));
     robot.window.run_steps(3);
-    robot.key(Modifiers::NONE, Key::Enter);
+    robot.keys(&[Key::Enter]);
     robot.window.run_steps(3);
     assert_ne!(robot.window.ctx.theme(), dark);
 }
@@ -402,26 +376,25 @@ fn a_network_is_built_from_nothing_by_keyboard_alone() {
         robot.window.event(egui::Event::Text(text.into()));
         robot.window.run_steps(3);
     };
-    robot.key(Modifiers::COMMAND, Key::N);
-    robot.settle();
+    robot.command_key(Key::N);
     for layer in ["conv", "maxpool", "flatten", "dense"] {
         robot.key(Modifiers::COMMAND, Key::L);
         type_text(&mut robot, layer);
-        robot.key(Modifiers::NONE, Key::Enter);
+        robot.keys(&[Key::Enter]);
         robot.settle();
     }
     // The keyboard is on the list: Enter leads into the fields of the layer, whose values the first letter replaces,
     // and back out.
-    robot.key(Modifiers::NONE, Key::Enter);
+    robot.keys(&[Key::Enter]);
     robot.window.run_steps(2);
     type_text(&mut robot, "10");
     assert_eq!(robot.value("L3 units"), "10");
-    robot.key(Modifiers::NONE, Key::Enter);
+    robot.keys(&[Key::Enter]);
     robot.window.run_steps(2);
-    robot.key(Modifiers::NONE, Key::ArrowUp);
+    robot.keys(&[Key::ArrowUp]);
     assert_eq!(*robot.app().studio.selection.current(), Selection::Layer(LayerPath::from([2])));
     // The mistake is a key away, and from the list it is a few keys to what causes it.
-    robot.key(Modifiers::NONE, Key::F8);
+    robot.keys(&[Key::F8]);
     assert_eq!(*robot.app().studio.selection.current(), Selection::Layer(LayerPath::from([0])));
     for _ in 0..4 {
         robot.key(Modifiers::SHIFT, Key::Tab);
@@ -432,17 +405,16 @@ fn a_network_is_built_from_nothing_by_keyboard_alone() {
     // A text that is no value is a problem like any other: the key leads to its layer, and Enter to the field.
     perform(&mut robot, UiCommand::Select(Selection::Layer(LayerPath::from([3]))));
     robot.write("L0 kernel", "x");
-    robot.key(Modifiers::NONE, Key::Escape);
+    robot.keys(&[Key::Escape]);
     perform(&mut robot, UiCommand::Select(Selection::Layer(LayerPath::from([3]))));
-    robot.key(Modifiers::NONE, Key::F8);
-    robot.key(Modifiers::NONE, Key::Enter);
+    robot.keys(&[Key::F8, Key::Enter]);
     robot.window.run_steps(2);
     type_text(&mut robot, "3");
     assert!(robot.value("L0 kernel") == "3" && robot.app().studio.problems() == 0);
     robot.window.get_by_role_and_label(Role::TextInput, "batch").focus();
     robot.window.run_steps(2);
     // A choice is made by keys, too, and its list is gone behind it.
-    robot.key(Modifiers::NONE, Key::Tab);
+    robot.keys(&[Key::Tab]);
     choose_by_keys(&mut robot);
     let listed = |robot: &Robot| robot.window.query_all_by_role_and_label(Role::Button, "bf16").count();
     assert_eq!(listed(&robot), 0);

@@ -8,6 +8,7 @@ mod files;
 mod keys;
 mod memory;
 mod readable;
+mod recordings;
 mod robot;
 mod rooms;
 mod run;

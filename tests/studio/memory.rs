@@ -1,6 +1,6 @@
 //! The step graph, the arena, one selection, values, what an edit changes, and the tour.
 
-use crate::robot::Robot;
+use crate::robot::{Robot, perform};
 use egui::accesskit::Role;
 use egui::{Key, Modifiers};
 use egui_kittest::kittest::Queryable as _;
@@ -12,12 +12,6 @@ use stepgraph::studio::view_models::levels::Level;
 use stepgraph::studio::view_models::tour::TourStep;
 use stepgraph::studio::{Startup, StudioApp};
 use stepgraph::train::RunState;
-
-fn perform(robot: &mut Robot, command: UiCommand) {
-    let ctx = robot.window.ctx.clone();
-    robot.window.state_mut().perform(&ctx, command);
-    robot.window.run_steps(3);
-}
 
 fn page(robot: &Robot) -> String {
     robot.app().studio.inspector.to_string()
@@ -79,20 +73,20 @@ fn rows_are_filtered_sorted_and_walked_through_by_keys() {
     let most = plan.ops.iter().map(|o| o.flops).max().unwrap();
     let heaviest = plan.ops.iter().find(|o| o.flops == most).unwrap();
     robot.press(&format!("Op {} {}", heaviest.index, heaviest.kernel));
-    robot.key(Modifiers::NONE, Key::ArrowDown);
+    robot.keys(&[Key::ArrowDown]);
     let Selection::Op(second) = *robot.app().studio.selection.current() else { panic!("an operation") };
     assert_ne!(second, heaviest.index);
     let more = plan.ops.iter().filter(|o| o.flops > plan.ops[second].flops).count();
     assert!(more <= 1, "op {second} is the second heaviest");
-    robot.key(Modifiers::NONE, Key::End);
+    robot.keys(&[Key::End]);
     let Selection::Op(last) = *robot.app().studio.selection.current() else { panic!("an operation") };
     assert_eq!(plan.ops[last].flops, plan.ops.iter().map(|o| o.flops).min().unwrap());
-    robot.key(Modifiers::NONE, Key::Home);
+    robot.keys(&[Key::Home]);
     assert_eq!(*robot.app().studio.selection.current(), Selection::Op(heaviest.index));
 }
 
 #[test]
-fn operations_are_measured_on_request_and_another_plan_is_not_told_their_times() {
+fn operations_are_measured_on_request_and_another_plan_does_not_show_their_times() {
     let mut robot = Robot::open(None);
     perform(&mut robot, UiCommand::ShowTab(Tab::StepGraph));
     robot.press("Measure operations");
@@ -104,13 +98,12 @@ fn operations_are_measured_on_request_and_another_plan_is_not_told_their_times()
     assert!(robot.sees("a step, measured"));
     perform(&mut robot, UiCommand::Select(Selection::Op(0)));
     assert!(robot.sees("roofline share"));
-    robot.write("L0 units", "96");
-    robot.settle();
+    robot.set("L0 units", "96");
     assert!(!is_measured(robot.app()));
     assert!(robot.sees("a step, estimated"));
     // The machine's ceilings hold for every plan: the floor is part of the difference from now on. A GPU's floor of
     // so small a step is its launches.
-    let difference = robot.app().studio.difference.clone().unwrap();
+    let difference = robot.app().studio.last_edit.difference.clone().unwrap();
     let on_gpu = robot.app().studio.devices.current().choice != DeviceChoice::Cpu;
     assert!(difference.contains("floor −") || on_gpu, "{difference}");
 }
@@ -138,13 +131,13 @@ fn a_byte_is_typed_and_its_owners_are_listed() {
     let mut robot = Robot::open(Some("digits-cnn"));
     perform(&mut robot, UiCommand::ShowTab(Tab::Arena));
     robot.write("Byte or stretch of the arena", "0x0..0x100");
-    robot.key(Modifiers::NONE, Key::Enter);
+    robot.keys(&[Key::Enter]);
     assert_eq!(*robot.app().studio.selection.current(), Selection::Bytes([0, 256]));
     let related = &robot.app().studio.related;
     assert!(!related.buffers.is_empty() && !related.ops.is_empty() && related.bytes == Some([0, 256]));
     assert!(page(&robot).starts_with("Bytes of the arena: bytes 0x0 to 0xff"), "{}", page(&robot));
     robot.write("Byte or stretch of the arena", "12 apples");
-    robot.key(Modifiers::NONE, Key::Enter);
+    robot.keys(&[Key::Enter]);
     assert!(robot.sees("No byte of the arena"));
 }
 
@@ -222,8 +215,7 @@ fn values_are_looked_at_along_the_step() {
     robot.until("the values again", |app| {
         app.studio.measurements.values.shown.as_ref().is_some_and(|s| s.summary.is_some())
     });
-    robot.write("steps", "40");
-    robot.settle();
+    robot.set("steps", "40");
     robot.press("Train");
     robot.until("the end", |app| app.studio.training.state == Some(RunState::Finished));
     perform(&mut robot, UiCommand::UseWeights(Weights::Run));
@@ -280,10 +272,9 @@ fn what_is_selected_stays_selected_through_an_edit() {
     let last = buffers.iter().rposition(|b| b.name.starts_with("L0:")).expect("a buffer of the first layer");
     perform(&mut robot, UiCommand::Select(Selection::Buffer(stepgraph::plan::BufferId(last as u32))));
     let before = name(&robot);
-    let ctx = robot.window.ctx.clone();
     let layer = stepgraph::model::LayerPath::from([2]);
     let copy = UiCommand::OnLayer(layer, Box::new(UiCommand::Duplicate));
-    robot.window.state_mut().perform(&ctx, copy);
+    robot.choose(copy);
     robot.settle();
     // The copy is selected; the way back leads to the buffer, wherever it is now.
     while !matches!(robot.app().studio.selection.current(), Selection::Buffer(_)) {
@@ -295,16 +286,14 @@ fn what_is_selected_stays_selected_through_an_edit() {
 #[test]
 fn the_status_line_lists_what_came_and_went() {
     let mut robot = Robot::open(None);
-    robot.press("Select L0:Dense");
-    robot.key(Modifiers::COMMAND, Key::D);
-    robot.settle();
-    let changes = robot.app().studio.changes.clone().expect("changes");
-    assert!(!changes.ops_came.is_empty() && !changes.buffers_came.is_empty(), "{changes}");
-    let difference = robot.app().studio.difference.clone().unwrap();
+    robot.copy_layer("L0:Dense");
+    let changes = robot.app().studio.last_edit.changes.clone().expect("changes");
+    assert!(!changes.ops.came.is_empty() && !changes.buffers.came.is_empty(), "{changes}");
+    let difference = robot.app().studio.last_edit.difference.clone().unwrap();
     robot.press(&format!("What the last edit changed: {difference}"));
     robot.window.run_steps(3);
     assert!(robot.sees("Planned in ") && robot.sees("Operations that came"));
-    let op = &changes.ops_came[0];
+    let op = &changes.ops.came[0];
     robot.press(&format!("+ {} {}  {}", op.index, op.kernel, op.layer));
     assert_eq!(*robot.app().studio.selection.current(), Selection::Op(op.index));
 }
@@ -322,8 +311,7 @@ fn the_tour_leads_through_three_steps_and_is_remembered() {
     perform(&mut robot, UiCommand::SelectLargestBuffer);
     assert_eq!(robot.app().studio.tour.shown(), Some((TourStep::Memory, true)));
     robot.press("Next this step of the tour");
-    robot.write("L0 units", "64");
-    robot.settle();
+    robot.set("L0 units", "64");
     assert_eq!(robot.app().studio.tour.shown(), Some((TourStep::Edit, true)));
     robot.press("Finish this step of the tour");
     assert_eq!(robot.app().studio.tour.shown(), None);
@@ -339,7 +327,7 @@ fn the_tour_leads_through_three_steps_and_is_remembered() {
 #[test]
 fn help_lists_the_keys_and_says_what_this_is() {
     let mut robot = Robot::open(None);
-    robot.key(Modifiers::NONE, Key::F1);
+    robot.keys(&[Key::F1]);
     assert!(robot.sees("Keyboard shortcuts") && robot.sees("Single step") | robot.sees("Makes a single step"));
     robot.write("Find a key or a command", "measure");
     assert!(robot.sees("Measure operations") && !robot.sees("Makes a single step"));

@@ -17,8 +17,7 @@ use stepgraph::train::runs::RunStore;
 const SIZES: [Vec2; 3] = [Vec2::new(1280.0, 800.0), Vec2::new(1024.0, 700.0), Vec2::new(900.0, 600.0)];
 
 fn perform(robot: &mut Robot, command: UiCommand) {
-    let ctx = robot.window.ctx.clone();
-    robot.window.state_mut().perform(&ctx, command);
+    robot.choose(command);
     robot.window.run_steps(6);
 }
 
@@ -59,11 +58,13 @@ fn the_plots_of_runs_read_the_curves_at_the_pointer() {
         format::number(f64::from(series.at(step).expect("a value at the step")))
     };
     assert!((2..60).contains(&step), "{shown}");
-    for wanted in [format!("smoothed {}", of(&loaded.loss.smooth)), format!("raw {}", of(&loaded.loss.raw))] {
+    for wanted in
+        [format!("smoothed {}", of(&loaded.curves.loss.smooth)), format!("raw {}", of(&loaded.curves.loss.raw))]
+    {
         assert!(shown.contains(&wanted), "{shown}: {wanted}");
     }
     // The other plots read theirs at the same step.
-    let times = format!("smoothed {}", format::micros(f64::from(loaded.step_us.smooth.at(step).unwrap())));
+    let times = format!("smoothed {}", format::micros(f64::from(loaded.curves.step_us.smooth.at(step).unwrap())));
     assert!(robot.sees(&times), "{times}");
 }
 
@@ -72,8 +73,7 @@ fn a_job_is_seen_from_every_tab_and_can_be_cancelled() {
     let mut robot = Robot::open(Some("stress-200"));
     for tab in [Tab::Train, Tab::Data, Tab::Verify] {
         perform(&mut robot, UiCommand::ShowTab(tab));
-        let ctx = robot.window.ctx.clone();
-        robot.window.state_mut().perform(&ctx, UiCommand::ComparePlans);
+        robot.choose(UiCommand::ComparePlans);
         robot.window.step();
         assert!(robot.sees("Job: Compare planners"), "{tab:?}");
         let cancel = robot.window.get_by_role_and_label(Role::Button, "Cancel: Compare planners").rect();
@@ -100,9 +100,8 @@ fn a_notice_and_what_an_edit_changed_are_both_shown() {
     let mut robot = Robot::open(None);
     robot.press("Train this network");
     robot.until("the end", |app| app.studio.training.state == Some(RunState::Finished));
-    robot.write("L0 units", "96");
-    robot.settle();
-    robot.until("the difference", |app| app.studio.difference.is_some());
+    robot.set("L0 units", "96");
+    robot.until("the difference", |app| app.studio.last_edit.difference.is_some());
     robot.window.state_mut().studio.say("The run digits-mlp is kept, and this is a notice of a usual length.");
     for size in SIZES {
         resize(&mut robot, size);

@@ -3,13 +3,49 @@
 use egui::accesskit::Role;
 use egui_kittest::Harness;
 use egui_kittest::kittest::Queryable as _;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
+use stepgraph::studio::commands::Action;
 use stepgraph::studio::{Startup, StudioApp};
 use stepgraph::train::RunState;
+use stepgraph::train::runs::RunStore;
+use tempfile::TempDir;
 
 pub struct Robot {
     pub window: Harness<'static, StudioApp>,
+}
+
+/// Does what a person asked for, and draws it.
+pub fn perform(robot: &mut Robot, action: impl Into<Action>) {
+    robot.choose(action);
+    robot.window.run_steps(3);
+}
+
+/// A window that was asked to open a file with this text, which is no preset, once it has said so; and the folder of
+/// the file.
+pub fn refusing(text: &str) -> (TempDir, Robot) {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("broken.json");
+    std::fs::write(&path, text).unwrap();
+    let mut robot = Robot::open(path.to_str());
+    robot.until("the answer", |app| app.studio.notice.is_some());
+    (folder, robot)
+}
+
+/// A window with a change that is not saved, which asks about it before a new network takes its place.
+pub fn asking_to_save() -> Robot {
+    let mut robot = Robot::open(None);
+    robot.set("batch", "32");
+    robot.key(egui::Modifiers::COMMAND, egui::Key::N);
+    assert!(robot.sees("Save the changes to digits-mlp?"));
+    robot
+}
+
+/// A window whose kept runs are in this folder, once it has listed them.
+pub fn open_runs(folder: &Path) -> Robot {
+    let mut robot = Robot::start(Startup { runs: Some(RunStore::at(folder.join("runs"))), ..Startup::default() });
+    robot.until("the list", |app| app.studio.runs.problem.is_none());
+    robot
 }
 
 impl Robot {
@@ -32,6 +68,18 @@ impl Robot {
         let mut robot = Self { window };
         robot.settle();
         robot
+    }
+
+    /// Does what a person asked for; nothing is drawn.
+    pub fn choose(&mut self, action: impl Into<Action>) {
+        let ctx = self.window.ctx.clone();
+        self.window.state_mut().perform(&ctx, action);
+    }
+
+    /// Selects a layer by its label, and puts a copy behind it.
+    pub fn copy_layer(&mut self, label: &str) {
+        self.press(&format!("Select {label}"));
+        self.command_key(egui::Key::D);
     }
 
     pub fn app(&self) -> &StudioApp {
@@ -84,6 +132,17 @@ impl Robot {
         self.window.step();
     }
 
+    /// Presses keys one after another, without modifiers.
+    pub fn keys(&mut self, keys: &[egui::Key]) {
+        keys.iter().for_each(|key| self.key(egui::Modifiers::NONE, *key));
+    }
+
+    /// Presses the key of a command, and waits for what comes of it.
+    pub fn command_key(&mut self, key: egui::Key) {
+        self.key(egui::Modifiers::COMMAND, key);
+        self.settle();
+    }
+
     /// Replaces the text of a field.
     pub fn write(&mut self, name: &str, text: &str) {
         self.window.get_by_role_and_label(Role::TextInput, name).focus();
@@ -93,6 +152,12 @@ impl Robot {
         self.window.get_by_role_and_label(Role::TextInput, name).type_text(text);
         self.window.step();
         self.window.step();
+    }
+
+    /// Replaces the text of a field, and waits for what comes of it.
+    pub fn set(&mut self, name: &str, text: &str) {
+        self.write(name, text);
+        self.settle();
     }
 
     pub fn value(&self, name: &str) -> String {

@@ -19,8 +19,7 @@ fn show(robot: &mut Robot, tab: Tab) {
 }
 
 fn perform(robot: &mut Robot, action: impl Into<Action>) {
-    let ctx = robot.window.ctx.clone();
-    robot.window.state_mut().perform(&ctx, action);
+    robot.choose(action);
     robot.window.step();
     robot.window.step();
 }
@@ -82,8 +81,7 @@ fn data_that_cannot_be_read_says_what_to_do_and_keeps_the_old_samples() {
     perform(&mut robot, UiCommand::Undo);
     robot.settle();
     robot.until("the digits again", |app| app.studio.samples.is_current);
-    robot.write("L2 units", "4");
-    robot.settle();
+    robot.set("L2 units", "4");
     robot.until("the misfit", |app| app.studio.samples.view.as_ref().is_some_and(|v| v.misfit.is_some()));
     robot.window.step();
     assert!(robot.sees("does not fit the network") && robot.sees("sample 0, 0, training"));
@@ -149,21 +147,21 @@ fn predictions_follow_the_run_and_a_cell_shows_its_samples() {
     robot.press("Step");
     robot.until("answers", |app| app.studio.predictions.view.as_ref().is_some_and(|v| v.step == 1));
     let early = robot.app().studio.predictions.view.clone().expect("answers");
-    assert!(robot.sees("360 held-out samples, at step 1") && early.accuracy.is_some_and(|a| a < 0.7));
+    assert!(robot.sees("360 held-out samples, at step 1") && early.quality.accuracy.is_some_and(|a| a < 0.7));
     robot.press("Train");
     robot.until("the end", |app| state(app) == Some(RunState::Finished));
     robot.until("the last answers", |app| {
         app.studio.predictions.view.as_ref().is_some_and(|v| v.step == app.studio.training.done())
     });
     let last = robot.app().studio.predictions.view.clone().expect("answers");
-    assert!(last.accuracy.is_some_and(|a| a > 0.9), "{last}");
+    assert!(last.quality.accuracy.is_some_and(|a| a > 0.9), "{last}");
     robot.window.step();
     assert!(robot.sees("all samples, wrong ones first"));
     let cell = robot.window.query_all_by_label_contains("true 3, predicted 3: ").next().expect("a cell");
     cell.click_accesskit();
     robot.window.step();
     robot.window.step();
-    assert!(robot.sees("is 3, taken for 3") && robot.sees(&last.confusion[3][3].to_string()));
+    assert!(robot.sees("is 3, taken for 3") && robot.sees(&last.quality.confusion[3][3].to_string()));
     robot.press("Filters");
     assert!(robot.sees("layers.0.weight") && robot.sees("filter 95"));
     // Another run begins without the old one's answers.
@@ -173,13 +171,12 @@ fn predictions_follow_the_run_and_a_cell_shows_its_samples() {
 }
 
 #[test]
-fn the_boundary_is_asked_for_while_the_run_goes_on() {
+fn the_boundary_is_asked_for_while_the_run_continues() {
     let mut robot = Robot::open(Some("spirals"));
     show(&mut robot, Tab::Predictions);
-    robot.write("steps", "100000000");
-    robot.settle();
+    robot.set("steps", "100000000");
     robot.press("Train");
-    robot.until("a boundary", |app| app.studio.predictions.view.as_ref().is_some_and(|v| v.plane.is_some()));
+    robot.until("a boundary", |app| app.studio.predictions.view.as_ref().is_some_and(|v| v.pages.plane.is_some()));
     let first = robot.app().studio.predictions.view.as_ref().map_or(0, |v| v.step);
     robot.until("a later one", |app| app.studio.predictions.view.as_ref().is_some_and(|v| v.step > first));
     assert_eq!(state(robot.app()), Some(RunState::Running));
@@ -220,15 +217,14 @@ fn a_proof_names_what_it_verified_and_turns_stale() {
     robot.window.step();
     assert!(robot.sees("an injected fault is caught") && robot.sees("moved addresses named with op and layer"));
     assert!(robot.sees("2 passed, 0 failed, 0 skipped") && robot.sees("of xor, revision"));
-    // The figures end where the tab does, whatever the lines above them tell.
+    // The figures end where the tab does, whatever the lines above them say.
     let figures = robot.window.query_all_by_label_contains("moved addresses named").next().expect("figures");
     assert!(figures.rect().right() < 1280.0 - 256.0, "{:?}", figures.rect());
     robot.press("Eager against replay");
     robot.until("four checks", |app| !app.studio.proofs.is_running() && app.studio.proofs.proved.len() == 4);
     robot.window.step();
     assert!(robot.sees("buffers compared"));
-    robot.write("L0 units", "32");
-    robot.settle();
+    robot.set("L0 units", "32");
     assert!(robot.sees("edited since") && robot.sees("stale, of revision"));
 }
 
@@ -249,7 +245,7 @@ fn a_failure_leads_to_its_operation_and_its_buffer() {
     let proved = Proved { proof, check, revision, document, seconds: 0.5 };
     robot.window.state_mut().studio.proofs.proved.push(proved);
     show(&mut robot, Tab::Verify);
-    // The line that tells what everything takes comes above the results.
+    // The line that says what everything takes comes above the results.
     robot.until("the estimate", |app| app.studio.proofs.estimate(app.studio.document.revision(), None).is_some());
     assert!(robot.sees("0 passed, 1 failed, 0 skipped") && robot.sees("failed"));
     robot.press("params differs in 4 of 256 bytes; first written by op 3 gemm");
@@ -270,8 +266,7 @@ fn what_metrics_cost_is_measured_before_a_run() {
     assert!(
         (robot.sees("% of a step") || robot.sees("no measurable cost")) && robot.app().studio.training.state.is_none()
     );
-    robot.write("L0 units", "32");
-    robot.settle();
+    robot.set("L0 units", "32");
     assert!(robot.sees("Measure what they cost"), "prices of another network are not shown");
 }
 
@@ -293,15 +288,14 @@ fn a_long_stress_is_cancelled() {
 fn a_broken_network_is_not_proved() {
     let mut robot = Robot::open(None);
     show(&mut robot, Tab::Verify);
-    robot.write("L1 rate", "1.5");
-    robot.settle();
+    robot.set("L1 rate", "1.5");
     assert!(robot.sees("Fix the network to prove its step"));
     perform(&mut robot, UiCommand::Prove(None));
     assert!(!robot.app().studio.proofs.is_running());
 }
 
 #[test]
-fn an_empty_network_is_told_to_want_a_layer() {
+fn an_empty_network_asks_for_a_layer() {
     let mut robot = Robot::open(None);
     perform(&mut robot, UiCommand::New);
     robot.settle();
@@ -312,7 +306,7 @@ fn an_empty_network_is_told_to_want_a_layer() {
 fn eager_is_measured_beside_replay_without_touching_the_run() {
     let mut robot = Robot::open(None);
     robot.train_to_the_end(40);
-    let loss = robot.app().studio.training.history.loss.raw.values().to_vec();
+    let loss = robot.app().studio.training.history.curves.loss.raw.values().to_vec();
     perform(&mut robot, UiCommand::TimeBothWays);
     robot.until("both ways", |app| app.studio.training.both_ways.is_some());
     let two = robot.app().studio.training.both_ways.clone().expect("times");
@@ -329,7 +323,8 @@ fn eager_is_measured_beside_replay_without_touching_the_run() {
     other.settle();
     other.press("Train this network");
     other.until("its end", |app| app.studio.training.done() == 80);
-    let (a, b) = (&robot.app().studio.training.history.loss.raw, &other.app().studio.training.history.loss.raw);
+    let (a, b) =
+        (&robot.app().studio.training.history.curves.loss.raw, &other.app().studio.training.history.curves.loss.raw);
     assert_eq!(a.values(), b.values());
     assert_eq!(&a.values()[..40], &loss[..]);
 }
@@ -356,8 +351,7 @@ fn layers_have_curves_and_plots_are_hidden_and_freed() {
 #[test]
 fn a_run_without_update_metrics_shows_no_updates() {
     let mut robot = Robot::open(None);
-    robot.write("steps", "20");
-    robot.settle();
+    robot.set("steps", "20");
     robot.window.get_by_label("Updates and gradient norm").click();
     robot.window.step();
     robot.window.step();

@@ -1,7 +1,7 @@
 //! Training from the window.
 
 use crate::robot::Robot;
-use egui::{Key, Modifiers};
+use egui::Key;
 use stepgraph::studio::commands::{Tab, UiCommand};
 use stepgraph::train::RunState;
 
@@ -28,8 +28,8 @@ fn a_run_is_trained_paused_stepped_and_stopped() {
     robot.press("Stop");
     robot.until("the end", |app| state(app) == Some(RunState::Stopped));
     let h = &robot.app().studio.training.history;
-    assert_eq!(h.loss.raw.len() as u64, done + 1);
-    assert!(!h.held_out_accuracy.is_empty());
+    assert_eq!(h.curves.loss.raw.len() as u64, done + 1);
+    assert!(!h.curves.held_out_accuracy.is_empty());
     assert!(robot.sees("held-out acc.") && robot.sees("Train anew"));
     robot.press("Reset");
     assert_eq!(state(robot.app()), None);
@@ -40,47 +40,42 @@ fn a_finished_run_is_made_longer_and_an_edited_one_begins_anew() {
     let mut robot = Robot::open(None);
     robot.train_to_the_end(30);
     assert_eq!(robot.app().studio.training.done(), 30);
-    let first = robot.app().studio.training.history.loss.raw.values().to_vec();
+    let first = robot.app().studio.training.history.curves.loss.raw.values().to_vec();
     // The button says what it does: the run continues for as many steps again, and its curve with it.
     robot.press("Train on");
     robot.until("the end of more", |app| state(app) == Some(RunState::Finished) && app.studio.training.done() == 60);
-    let longer = robot.app().studio.training.history.loss.raw.values().to_vec();
+    let longer = robot.app().studio.training.history.curves.loss.raw.values().to_vec();
     assert_eq!((robot.app().studio.training.total, &longer[..30]), (60, &first[..]));
     robot.press("Step");
     robot.until("one step more", |app| state(app) == Some(RunState::Finished) && app.studio.training.done() == 61);
     // More steps are no other network: the run continues to the end that is asked for.
-    robot.write("steps", "75");
-    robot.settle();
+    robot.set("steps", "75");
     assert!(!robot.sees("edited since"));
     robot.press("Train on");
     robot.until("the end asked for", |app| state(app) == Some(RunState::Finished) && app.studio.training.done() == 75);
-    robot.write("steps", "30");
-    robot.settle();
+    robot.set("steps", "30");
     // The network is another now: the old run cannot train it.
-    robot.write("L0 units", "32");
-    robot.settle();
+    robot.set("L0 units", "32");
     robot.press("Train anew");
     robot.until("the end of the other", |app| {
         state(app) == Some(RunState::Finished) && app.studio.training.done() == 30
     });
-    assert_ne!(robot.app().studio.training.history.loss.raw.values(), &first[..]);
+    assert_ne!(robot.app().studio.training.history.curves.loss.raw.values(), &first[..]);
 }
 
 #[test]
 fn a_run_that_was_edited_meanwhile_says_so() {
     let mut robot = Robot::open(None);
-    robot.key(Modifiers::NONE, Key::F10);
+    robot.keys(&[Key::F10]);
     robot.until("one step", |app| state(app) == Some(RunState::Paused));
-    robot.write("L0 units", "32");
-    robot.settle();
+    robot.set("L0 units", "32");
     assert!(robot.sees("edited since"));
 }
 
 #[test]
 fn a_run_that_cannot_start_says_why() {
     let mut robot = Robot::open(None);
-    robot.write("sample shape", "32");
-    robot.settle();
+    robot.set("sample shape", "32");
     robot.press("Train");
     robot.until("the failure", |app| matches!(state(app), Some(RunState::Failed(_))));
     assert!(robot.sees("does not fit the network"));
@@ -90,8 +85,7 @@ fn a_run_that_cannot_start_says_why() {
 #[test]
 fn the_layer_that_does_not_fit_the_data_is_marked() {
     let mut robot = Robot::open(None);
-    robot.write("L2 units", "7");
-    robot.settle();
+    robot.set("L2 units", "7");
     assert_eq!(robot.app().studio.problems(), 0);
     robot.press("Train");
     robot.until("the failure", |app| matches!(state(app), Some(RunState::Failed(_))));
@@ -101,28 +95,22 @@ fn the_layer_that_does_not_fit_the_data_is_marked() {
     assert_eq!((marked, network.first_problem.as_ref().map(|p| p.number())), (vec!["units"], Some("2".into())));
     assert!(robot.sees("give the last layer 10 units") && robot.sees("expected 0 to 6"));
     // Another network has not shown its mistakes, and the old one has.
-    robot.write("L2 units", "10");
-    robot.settle();
+    robot.set("L2 units", "10");
     assert_eq!(robot.app().studio.problems(), 0);
-    robot.write("L2 units", "7");
-    robot.settle();
+    robot.set("L2 units", "7");
     assert_eq!(robot.app().studio.problems(), 1);
     // Whoever looks at the data sees the same without a run.
-    robot.write("L2 units", "8");
-    robot.settle();
-    let ctx = robot.window.ctx.clone();
-    robot.window.state_mut().perform(&ctx, UiCommand::ShowTab(Tab::Data));
+    robot.set("L2 units", "8");
+    robot.choose(UiCommand::ShowTab(Tab::Data));
     robot.until("the misfit", |app| app.studio.problems() == 1);
     assert_eq!(robot.app().studio.network.cards[2].problems[0].field, "units");
 }
 
 #[test]
-fn a_run_that_cannot_be_prepared_is_told_wherever_train_was_pressed() {
+fn a_run_that_cannot_be_prepared_is_reported_wherever_train_was_pressed() {
     let mut robot = Robot::open(None);
-    let ctx = robot.window.ctx.clone();
-    robot.window.state_mut().perform(&ctx, UiCommand::ShowTab(Tab::Arena));
-    robot.write("L0 units", "4000000000");
-    robot.settle();
+    robot.choose(UiCommand::ShowTab(Tab::Arena));
+    robot.set("L0 units", "4000000000");
     robot.press("Train");
     robot.until("the refusal", |app| matches!(app.studio.training.state, Some(RunState::Failed(_))));
     robot.window.run_steps(2);
@@ -130,8 +118,8 @@ fn a_run_that_cannot_be_prepared_is_told_wherever_train_was_pressed() {
     robot.press("Show Train");
     robot.window.run_steps(2);
     assert!(robot.app().studio.shown.contains(&Tab::Train) && robot.sees("change what is named here"));
-    // Where the tab is shown, it tells by itself.
-    robot.window.state_mut().perform(&ctx, UiCommand::DismissNotice);
+    // Where the tab is shown, it says so by itself.
+    robot.choose(UiCommand::DismissNotice);
     robot.press("Train anew");
     robot.until("the refusal", |app| matches!(app.studio.training.state, Some(RunState::Failed(_))));
     robot.window.run_steps(2);
@@ -142,21 +130,19 @@ fn a_run_that_cannot_be_prepared_is_told_wherever_train_was_pressed() {
 fn a_run_that_cannot_be_prepared_leaves_the_curves_of_the_one_before() {
     let mut robot = Robot::open(None);
     robot.train_to_the_end(30);
-    let first = robot.app().studio.training.history.loss.raw.values().to_vec();
+    let first = robot.app().studio.training.history.curves.loss.raw.values().to_vec();
     let own = robot.value("sample shape");
-    robot.write("sample shape", "32");
-    robot.settle();
+    robot.set("sample shape", "32");
     robot.press("Train anew");
     robot.until("the failure", |app| matches!(state(app), Some(RunState::Failed(_))));
     robot.window.run_steps(2);
     assert!(robot.sees("does not fit the network") && robot.sees("The curves below are those of the run before"));
-    assert_eq!((robot.app().studio.training.history.loss.raw.values(), first.len()), (&first[..], 30));
+    assert_eq!((robot.app().studio.training.history.curves.loss.raw.values(), first.len()), (&first[..], 30));
     // A second failure takes nothing away either, and the next run has the tab for itself.
     robot.press("Train anew");
     robot.until("the failure", |app| matches!(state(app), Some(RunState::Failed(_))));
     assert_eq!(robot.app().studio.training.done(), 30);
-    robot.write("sample shape", &own);
-    robot.settle();
+    robot.set("sample shape", &own);
     robot.press("Train anew");
     robot.until("the end", |app| state(app) == Some(RunState::Finished));
     assert!(!robot.app().studio.training.shows_previous && robot.app().studio.training.done() == 30);

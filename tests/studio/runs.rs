@@ -1,53 +1,48 @@
 //! Kept runs in the window: trained, listed, compared, exported, deleted, replayed.
 
-use crate::robot::{Memory, Robot};
+use crate::robot::{Memory, Robot, open_runs as open};
 use egui::accesskit::Role;
 use egui_kittest::kittest::{NodeT as _, Queryable as _};
-use std::path::Path;
 use std::sync::atomic::Ordering;
 use stepgraph::studio::commands::{Request, RunsCommand, Tab, UiCommand};
 use stepgraph::studio::{Startup, StudioApp};
 use stepgraph::train::RunState;
 use stepgraph::train::runs::{RunEnd, RunStore};
 
-fn open(folder: &Path) -> Robot {
-    let mut robot = Robot::start(Startup { runs: Some(RunStore::at(folder.join("runs"))), ..Startup::default() });
-    robot.until("the list", |app| app.studio.runs.problem.is_none());
-    robot
-}
-
 fn perform(robot: &mut Robot, command: RunsCommand) {
-    let ctx = robot.window.ctx.clone();
-    robot.window.state_mut().perform(&ctx, UiCommand::Runs(command));
-    robot.window.run_steps(3);
+    crate::robot::perform(robot, UiCommand::Runs(command));
 }
 
 fn request(robot: &mut Robot, request: Request) {
-    let ctx = robot.window.ctx.clone();
-    robot.window.state_mut().perform(&ctx, request);
+    robot.choose(request);
     robot.window.run_steps(3);
 }
 
 fn show(robot: &mut Robot, tab: Tab) {
-    let ctx = robot.window.ctx.clone();
-    robot.window.state_mut().perform(&ctx, UiCommand::ShowTab(tab));
+    robot.choose(UiCommand::ShowTab(tab));
     robot.window.run_steps(2);
 }
 
 fn train(robot: &mut Robot, steps: &str) {
-    robot.write("steps", steps);
-    robot.settle();
-    let ctx = robot.window.ctx.clone();
+    robot.set("steps", steps);
     let before = robot.app().studio.runs.entries.len();
-    robot.window.state_mut().perform(&ctx, UiCommand::Reset);
+    robot.choose(UiCommand::Reset);
     robot.window.run_steps(2);
-    robot.window.state_mut().perform(&ctx, UiCommand::Train);
+    robot.choose(UiCommand::Train);
     robot.until("the end", |app| app.studio.training.state == Some(RunState::Finished));
     robot.until("its weights", |app| app.studio.training.writer.has_kept(app.studio.training.done()));
     robot.until("the run in the list", |app| {
         let runs = &app.studio.runs.entries;
         runs.len() == before + 1 && runs.iter().all(|e| e.record.state == RunEnd::Finished && e.has_weights)
     });
+}
+
+/// A window that made runs of so many steps, and has reset the last one.
+fn with_runs(folder: &std::path::Path, steps: &[&str]) -> Robot {
+    let mut robot = open(folder);
+    steps.iter().for_each(|steps| train(&mut robot, steps));
+    robot.choose(UiCommand::Reset);
+    robot
 }
 
 fn ids(app: &StudioApp) -> Vec<String> {
@@ -80,7 +75,7 @@ fn a_window_that_can_keep_no_runs_says_why() {
 }
 
 #[test]
-fn a_run_that_rests_is_told_as_paused() {
+fn a_run_that_is_paused_is_listed_as_paused() {
     let folder = tempfile::tempdir().unwrap();
     let mut robot = open(folder.path());
     robot.train(100_000_000);
@@ -103,8 +98,7 @@ fn runs_are_kept_compared_named_and_pinned() {
     train(&mut robot, "40");
     // What is kept is not lost: nothing asks about weights.
     assert!(!robot.app().studio.training.has_unsaved_weights());
-    robot.write("L0 units", "32");
-    robot.settle();
+    robot.set("L0 units", "32");
     train(&mut robot, "25");
     show(&mut robot, Tab::Runs);
     let newest = ids(robot.app())[0].clone();
@@ -112,9 +106,9 @@ fn runs_are_kept_compared_named_and_pinned() {
     robot.press("Run digits-mlp (layers[0].units 32)");
     robot.window.run_steps(3);
     robot.until("the curves", |app| app.studio.runs.loaded.contains_key(&newest));
-    assert_eq!(robot.app().studio.runs.loaded[&newest].loss.raw.len(), 25);
+    assert_eq!(robot.app().studio.runs.loaded[&newest].curves.loss.raw.len(), 25);
     robot.write("Run name", "narrow");
-    robot.key(egui::Modifiers::NONE, egui::Key::Enter);
+    robot.keys(&[egui::Key::Enter]);
     robot.until("the name", |app| app.studio.runs.entries.iter().any(|e| e.name() == "narrow"));
     let other = ids(robot.app())[1].clone();
     // A click anywhere in a row selects its run.
@@ -166,10 +160,7 @@ fn a_run_of_another_program_appears_in_the_table() {
 #[test]
 fn a_run_is_hidden_deleted_after_a_question_and_brought_back() {
     let folder = tempfile::tempdir().unwrap();
-    let mut robot = open(folder.path());
-    train(&mut robot, "10");
-    let ctx = robot.window.ctx.clone();
-    robot.window.state_mut().perform(&ctx, UiCommand::Reset);
+    let mut robot = with_runs(folder.path(), &["10"]);
     show(&mut robot, Tab::Runs);
     let id = ids(robot.app())[0].clone();
     perform(&mut robot, RunsCommand::Select(id.clone()));
@@ -195,18 +186,14 @@ fn a_run_is_hidden_deleted_after_a_question_and_brought_back() {
 #[test]
 fn the_trash_lists_what_was_deleted_with_both_ways_out() {
     let folder = tempfile::tempdir().unwrap();
-    let mut robot = open(folder.path());
-    train(&mut robot, "10");
-    train(&mut robot, "12");
-    let ctx = robot.window.ctx.clone();
-    robot.window.state_mut().perform(&ctx, UiCommand::Reset);
+    let mut robot = with_runs(folder.path(), &["10", "12"]);
     let (store, all) = (RunStore::at(folder.path().join("runs")), ids(robot.app()));
     robot.until("the recorder's end", |_| all.iter().all(|id| !store.is_busy(id)));
     perform(&mut robot, RunsCommand::ShowTrash);
-    robot.until("the trash", |app| app.studio.runs.trash.is_some());
+    robot.until("the trash", |app| app.studio.runs.trash.runs.is_some());
     assert!(robot.sees("The trash is empty"));
     request(&mut robot, Request::DeleteRuns(all.clone()));
-    let count = |app: &StudioApp| app.studio.runs.trash.as_ref().map_or(0, |t| t.rows.len());
+    let count = |app: &StudioApp| app.studio.runs.trash.runs.as_ref().map_or(0, |t| t.rows.len());
     robot.until("both in the trash", |app| count(app) == 2 && app.studio.runs.entries.is_empty());
     robot.window.get_all_by_label("Restore digits-mlp").next().expect("a way back").click();
     robot.until("one of them back", |app| count(app) == 1 && app.studio.runs.entries.len() == 1);
@@ -215,7 +202,7 @@ fn the_trash_lists_what_was_deleted_with_both_ways_out() {
     robot.window.run_steps(2);
     // Enter gives the answer that destroys nothing.
     assert!(robot.sees("Delete digits-mlp for good?"));
-    robot.key(egui::Modifiers::NONE, egui::Key::Enter);
+    robot.keys(&[egui::Key::Enter]);
     robot.window.run_steps(2);
     assert!(!robot.sees("Delete digits-mlp for good?"));
     assert!(store.trash().path(gone).is_dir());
@@ -226,7 +213,7 @@ fn the_trash_lists_what_was_deleted_with_both_ways_out() {
     assert!(!store.trash().path(gone).exists() && store.path(back).is_dir());
     // The undo of the deletion has nothing left that is not there.
     robot.press("Trash");
-    robot.until("the runs", |app| !app.studio.runs.shows_trash);
+    robot.until("the runs", |app| !app.studio.runs.trash.is_shown);
     assert!(robot.sees("Run digits-mlp"));
 }
 
@@ -269,14 +256,13 @@ fn a_capsule_is_made_and_replayed_to_the_bit() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("net.capsule");
     let mut robot = open(folder.path());
-    robot.write("steps", "15");
-    robot.settle();
+    robot.set("steps", "15");
     request(&mut robot, Request::MakeCapsule { path: path.clone(), replace: false });
     robot.until("the capsule", |_| path.exists());
     robot.until("the end of the making", |app| app.studio.runs.service.as_ref().is_some_and(|d| !d.is_busy()));
     request(&mut robot, Request::ReplayCapsule(path));
     robot.until("the report", |app| app.studio.runs.replayed.is_some());
-    assert!(robot.app().studio.runs.replayed.as_ref().unwrap().1.is_bit_equal);
+    assert!(robot.app().studio.runs.replayed.as_ref().unwrap().1.bits.is_bit_equal);
     show(&mut robot, Tab::Runs);
     assert!(robot.sees("bit-equal over 15 steps") && robot.sees("Replay of net.capsule"));
     std::fs::write(folder.path().join("letter"), "x").unwrap();
@@ -290,8 +276,7 @@ fn a_capsule_that_is_cancelled_leaves_no_file() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("net.capsule");
     let mut robot = open(folder.path());
-    robot.write("steps", "100000000");
-    robot.settle();
+    robot.set("steps", "100000000");
     request(&mut robot, Request::MakeCapsule { path: path.clone(), replace: false });
     let capsule =
         |app: &StudioApp| app.studio.runs.service.as_ref().map(|d| (d.is_busy(), d.progress.load(Ordering::Relaxed)));
@@ -303,14 +288,13 @@ fn a_capsule_that_is_cancelled_leaves_no_file() {
     assert!(!notice.is_error && notice.text.contains("No capsule was written to"), "{}", notice.text);
     assert!(!path.exists());
     // The next one is made as if there had been none before.
-    robot.write("steps", "15");
-    robot.settle();
+    robot.set("steps", "15");
     request(&mut robot, Request::MakeCapsule { path: path.clone(), replace: false });
     robot.until("the capsule", |_| path.exists());
 }
 
 #[test]
-fn a_run_that_is_let_go_keeps_its_weights_and_its_curve() {
+fn a_run_that_is_discarded_keeps_its_weights_and_its_curve() {
     let folder = tempfile::tempdir().unwrap();
     let store = RunStore::at(folder.path().join("runs"));
     let mut robot = open(folder.path());
@@ -326,25 +310,24 @@ fn a_run_that_is_let_go_keeps_its_weights_and_its_curve() {
 }
 
 #[test]
-fn a_run_that_gives_way_to_another_network_is_told_to_be_kept() {
+fn a_run_that_another_network_replaces_is_reported_as_kept() {
     let folder = tempfile::tempdir().unwrap();
     let mut robot = open(folder.path());
     train(&mut robot, "20");
     let id = ids(robot.app())[0].clone();
-    let ctx = robot.window.ctx.clone();
-    robot.window.state_mut().perform(&ctx, UiCommand::NewFromPreset(1));
+    robot.choose(UiCommand::NewFromPreset(1));
     robot.window.run_steps(2);
     robot.press("Discard changes");
     robot.settle();
     assert!(robot.app().studio.training.state.is_none() && robot.sees("The run digits-mlp is kept."));
     // Its curves stand behind those of the next run, where that is wanted.
     robot.press("Pin run as baseline");
-    assert_eq!(robot.app().studio.runs.baseline_id.as_ref(), Some(&id));
-    robot.window.state_mut().perform(&ctx, UiCommand::Train);
+    assert_eq!(robot.app().studio.runs.baseline.id.as_ref(), Some(&id));
+    robot.choose(UiCommand::Train);
     robot.until("some steps", |app| app.studio.training.done() > 10);
     assert!(robot.sees("baseline digits-mlp"));
     robot.until("its place", |app| app.studio.training.writer.id().is_some());
-    robot.window.state_mut().perform(&ctx, UiCommand::New);
+    robot.choose(UiCommand::New);
     robot.until("the notice", |app| app.studio.notice.as_ref().is_some_and(|n| n.actions.len() == 2));
     assert!(robot.sees("was stopped at step") && robot.sees("the run is kept."));
     assert!(matches!(
@@ -357,13 +340,13 @@ fn a_run_that_gives_way_to_another_network_is_told_to_be_kept() {
     robot.press("Show in Runs");
     robot.until("the table", |app| app.studio.shown.contains(&Tab::Runs));
     assert!(robot.app().studio.runs.selected.len() == 1 && robot.app().studio.runs.selected[0] != id);
-    // Without a run there is nothing to tell.
-    robot.window.state_mut().perform(&ctx, UiCommand::New);
+    // Without a run there is nothing to report.
+    robot.choose(UiCommand::New);
     robot.until("no notice", |app| app.studio.notice.is_none());
 }
 
 #[test]
-fn the_run_on_the_train_tab_is_deleted_once_it_rests_and_its_pin_comes_back_with_it() {
+fn the_run_on_the_train_tab_is_deleted_once_it_is_stopped_and_its_pin_comes_back_with_it() {
     let folder = tempfile::tempdir().unwrap();
     let mut robot = open(folder.path());
     robot.train(100_000_000);
@@ -382,31 +365,31 @@ fn the_run_on_the_train_tab_is_deleted_once_it_rests_and_its_pin_comes_back_with
     robot.window.run_steps(60);
     assert!(robot.sees("is being trained. Stop it on the Train tab, then delete it."));
     robot.press("Run digits-mlp");
-    robot.key(egui::Modifiers::NONE, egui::Key::Delete);
+    robot.keys(&[egui::Key::Delete]);
     assert!(robot.app().studio.notice.as_ref().is_some_and(|n| n.is_error && n.text.contains("is being trained")));
     robot.press("Pin run as baseline");
     robot.press("Stop");
     robot.until("the stop", |app| app.studio.training.is_stopped());
     robot.window.run_steps(3);
-    // The question tells what becomes of the tab.
+    // The question says what becomes of the tab.
     robot.press("Run digits-mlp");
-    robot.key(egui::Modifiers::NONE, egui::Key::Delete);
+    robot.keys(&[egui::Key::Delete]);
     robot.window.run_steps(2);
     assert!(robot.sees("Delete digits-mlp?") && robot.sees("The Train tab, which shows this run, is reset."));
     robot.press("Delete");
     robot.until("the deletion", |app| app.studio.runs.entries.is_empty());
     let studio = &robot.app().studio;
-    assert!(studio.training.state.is_none() && studio.runs.baseline_id.is_none());
+    assert!(studio.training.state.is_none() && studio.runs.baseline.id.is_none());
     assert!(RunStore::at(folder.path().join("runs")).trash().path(&id).is_dir());
     robot.press("Bring back deleted runs");
-    robot.until("the baseline", |app| app.studio.runs.baseline.is_some());
-    assert_eq!(robot.app().studio.runs.baseline_id.as_ref(), Some(&id));
+    robot.until("the baseline", |app| app.studio.runs.baseline.run.is_some());
+    assert_eq!(robot.app().studio.runs.baseline.id.as_ref(), Some(&id));
     assert!(robot.app().studio.runs.entries[0].can_continue);
 }
 
 #[test]
 fn the_table_of_runs_is_walked_through_and_thinned_out_by_keyboard() {
-    use egui::{Key, Modifiers};
+    use egui::Key;
     let folder = tempfile::tempdir().unwrap();
     let mut robot = open(folder.path());
     for steps in ["10", "12", "14"] {
@@ -419,15 +402,15 @@ fn the_table_of_runs_is_walked_through_and_thinned_out_by_keyboard() {
     robot.window.run_steps(2);
     let newest = ids(robot.app());
     for index in [0, 1, 2, 2] {
-        robot.key(Modifiers::NONE, Key::ArrowDown);
+        robot.keys(&[Key::ArrowDown]);
         assert_eq!(robot.app().studio.runs.selected, std::slice::from_ref(&newest[index]));
     }
     for left in [2, 1] {
-        robot.key(Modifiers::NONE, Key::Delete);
+        robot.keys(&[Key::Delete]);
         robot.window.run_steps(2);
         assert!(robot.sees("Delete digits-mlp?"));
         // Enter confirms; the keyboard is back on the table, and on the run that takes the place.
-        robot.key(Modifiers::NONE, Key::Enter);
+        robot.keys(&[Key::Enter]);
         robot.until("the deletion", |app| app.studio.runs.entries.len() == left);
         robot.until("the neighbour", |app| app.studio.runs.selected == [newest[left - 1].clone()]);
     }
@@ -435,7 +418,7 @@ fn the_table_of_runs_is_walked_through_and_thinned_out_by_keyboard() {
     robot.press("Undo");
     robot.window.get_by_role_and_label(Role::CheckBox, "Compare digits-mlp").click();
     robot.window.run_steps(3);
-    robot.key(Modifiers::NONE, Key::Delete);
+    robot.keys(&[Key::Delete]);
     assert_eq!(robot.app().studio.document.preset().layers.len(), layers);
     assert!(robot.app().studio.runs.selected.is_empty() && robot.app().studio.runs.entries.len() == 1);
 }
@@ -446,7 +429,7 @@ fn a_pinned_baseline_is_remembered_at_once_and_a_loss_is_one_number() {
     let mut robot = open(folder.path());
     train(&mut robot, "40");
     let id = ids(robot.app())[0].clone();
-    // The Train tab tells the loss that the table of runs tells.
+    // The Train tab shows the loss that the table of runs shows.
     let loss = robot.app().studio.runs.entries[0].record.loss.expect("a loss");
     assert!(robot.sees(&stepgraph::studio::view_models::format::number(loss)), "{loss}");
     let stats = robot.app().studio.training.rates.statistics;

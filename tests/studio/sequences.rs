@@ -11,8 +11,7 @@ use stepgraph::studio::view_models::sequences::writing::WritingState;
 use stepgraph::train::{GenerationEnd, RunState};
 
 fn perform(robot: &mut Robot, command: UiCommand) {
-    let ctx = robot.window.ctx.clone();
-    robot.window.state_mut().perform(&ctx, command);
+    robot.choose(command);
     robot.window.run_steps(2);
 }
 
@@ -85,7 +84,7 @@ fn a_text_is_written_while_the_run_trains_and_after_it() {
     robot.until("the end", |app| app.studio.training.state == Some(RunState::Stopped));
     robot.write("prompt", "1+2=");
     robot.press("Write");
-    robot.until("a text of a run that rests", ended(GenerationEnd::Line));
+    robot.until("a text of a run that is paused", ended(GenerationEnd::Line));
 }
 
 #[test]
@@ -108,15 +107,14 @@ fn one_selection_leads_to_the_map_of_a_layer() {
     let map = robot.window.get_by_role_and_label(Role::Image, "Attention of head 2");
     map.focus();
     robot.window.run_steps(2);
-    robot.key(egui::Modifiers::NONE, egui::Key::ArrowDown);
+    robot.keys(&[egui::Key::ArrowDown]);
     assert!(robot.sees("Attention of head 2: query"), "the chosen cell is described");
-    robot.key(egui::Modifiers::NONE, egui::Key::ArrowRight);
-    robot.key(egui::Modifiers::NONE, egui::Key::ArrowRight);
+    robot.keys(&[egui::Key::ArrowRight, egui::Key::ArrowRight]);
     assert!(robot.sees("masked, as it comes later"));
 }
 
 #[test]
-fn states_and_forecasts_are_shown_and_what_is_missing_is_told() {
+fn states_and_forecasts_are_shown_and_what_is_missing_is_named() {
     let mut robot = trained("lstm-waves");
     robot.until("the pages", |app| app.studio.predictions.facts.forecasts);
     robot.press("States");
@@ -124,7 +122,8 @@ fn states_and_forecasts_are_shown_and_what_is_missing_is_told() {
     robot.window.run_steps(2);
     assert!(robot.sees("Hidden states") && robot.sees("units down, positions across"));
     robot.press("Forecasts");
-    robot.until("the forecasts", |app| app.studio.predictions.view.as_ref().is_some_and(|v| v.forecast.is_some()));
+    robot
+        .until("the forecasts", |app| app.studio.predictions.view.as_ref().is_some_and(|v| v.pages.forecast.is_some()));
     robot.window.run_steps(2);
     assert!(
         robot.sees("Forecast of sample")

@@ -8,13 +8,12 @@ use stepgraph::studio::commands::{Tab, UiCommand};
 use stepgraph::train::RunState;
 
 fn show(robot: &mut Robot, tab: Tab) {
-    let ctx = robot.window.ctx.clone();
-    robot.window.state_mut().perform(&ctx, UiCommand::ShowTab(tab));
+    robot.choose(UiCommand::ShowTab(tab));
     robot.window.run_steps(4);
 }
 
 #[test]
-fn in_a_small_window_the_panels_give_way_and_nothing_sticks_out() {
+fn in_a_small_window_the_panels_are_hidden_and_nothing_sticks_out() {
     for [width, height] in [[900.0, 600.0], [720.0, 480.0]] {
         let mut robot = Robot::open(Some("stress-200"));
         robot.window.set_size(Vec2::new(width, height));
@@ -69,7 +68,7 @@ fn a_flat_drag_zooms_the_steps_and_a_steep_one_the_values() {
 }
 
 #[test]
-fn held_out_points_stand_at_multiples_of_a_round_number() {
+fn held_out_points_are_at_multiples_of_a_round_number() {
     let mut robot = Robot::open(None);
     robot.press("Train this network");
     robot.until("the end", |app| app.studio.training.state == Some(RunState::Finished));
@@ -77,17 +76,16 @@ fn held_out_points_stand_at_multiples_of_a_round_number() {
     let every = training.evaluated_every.expect("chosen");
     let digits = every.to_string();
     assert!(["1", "2", "5"].contains(&digits.trim_end_matches('0')), "{every}");
-    let points = &training.history.held_out_loss;
+    let points = &training.history.curves.held_out_loss;
     let (last, before) = points.split_last().expect("a point at the end");
     assert_eq!(last[0] as u64, training.total);
     assert!(before.iter().all(|p| (p[0] as u64).is_multiple_of(every)), "{points:?}");
 }
 
 #[test]
-fn nothing_in_the_top_bar_stands_over_another_thing() {
+fn nothing_in_the_top_bar_covers_another_thing() {
     let mut robot = Robot::open(None);
-    robot.write("steps", "100000000");
-    robot.settle();
+    robot.set("steps", "100000000");
     let check = |robot: &Robot, when: &str| {
         let mut found: Vec<(String, egui::Rect)> = Vec::new();
         for node in robot.window.query_all(egui_kittest::kittest::By::new()) {

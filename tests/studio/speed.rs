@@ -112,9 +112,8 @@ fn a_frame_stays_cheap_with_200_layers_and_long_curves() {
 #[test]
 fn every_level_of_the_step_graph_stays_cheap_with_something_selected() {
     let mut robot = large();
-    let ctx = robot.window.ctx.clone();
-    robot.window.state_mut().perform(&ctx, UiCommand::ShowTab(Tab::StepGraph));
-    robot.window.state_mut().perform(&ctx, UiCommand::Select(Selection::Op(5)));
+    robot.choose(UiCommand::ShowTab(Tab::StepGraph));
+    robot.choose(UiCommand::Select(Selection::Op(5)));
     robot.window.run_steps(4);
     for level in ["IR", "Lowered", "Selected", "Recorded"] {
         robot.press(&format!("Level {level}"));
@@ -139,8 +138,7 @@ fn thousands_of_rows_are_drawn_as_fast_as_a_few() {
     let mut robot = Robot::open(path.to_str());
     robot.until("the preset", |app| app.studio.network.cards.len() > 1000);
     robot.settle();
-    let ctx = robot.window.ctx.clone();
-    robot.window.state_mut().perform(&ctx, UiCommand::ShowTab(Tab::StepGraph));
+    robot.choose(UiCommand::ShowTab(Tab::StepGraph));
     robot.window.run_steps(4);
     robot.press("Level IR");
     robot.press("Sort by Layer");
@@ -221,8 +219,7 @@ fn long_samples_and_texts_stay_smooth() {
     robot.press("Pause");
     robot.until("the pause", |app| app.studio.training.state == Some(stepgraph::train::RunState::Paused));
     let show = |robot: &mut Robot, command: UiCommand| {
-        let ctx = robot.window.ctx.clone();
-        robot.window.state_mut().perform(&ctx, command);
+        robot.choose(command);
         robot.window.run_steps(3);
     };
     show(&mut robot, UiCommand::ShowTab(Tab::Predictions));
@@ -291,9 +288,8 @@ fn an_edit_is_planned_at_once() {
     let mut robot = large();
     let mut took = Vec::new();
     for units in ["72", "80", "88", "96", "104"] {
-        robot.write("L0 units", units);
-        robot.settle();
-        took.push(robot.app().studio.compile_took.as_secs_f64() * 1e3);
+        robot.set("L0 units", units);
+        took.push(robot.app().studio.last_edit.took.as_secs_f64() * 1e3);
     }
     took.sort_by(f64::total_cmp);
     held("edit to plan, stress-200", took[took.len() / 2], PLAN_MS);

@@ -1,6 +1,7 @@
 //! View models as text.
 
 use stepgraph::compile::{Options, compile};
+use stepgraph::data::Request;
 use stepgraph::model::{DataSource, DataSpec, Header, LastBatch, LayerPath, LossSpec, SplitKind, TargetColumn, check};
 use stepgraph::select::{Isa, Target};
 use stepgraph::studio::document::presets;
@@ -70,7 +71,7 @@ fn the_arena_adds_up() {
 }
 
 #[test]
-fn the_capture_plan_tells_frozen_from_live() {
+fn the_capture_plan_distinguishes_frozen_from_live() {
     let view = plan().capture;
     assert_eq!(view.layers.iter().map(|l| l.name.as_str()).collect::<Vec<_>>(), ["L0:Dense", "L1:Dropout", "L2:Dense"]);
     assert_eq!(view.layers[0].cells[0].as_ref().expect("y").texts[0], "[64, 128]");
@@ -114,10 +115,13 @@ fn the_notes_of_data_say_what_training_lacks() {
             last_batch: LastBatch::Drop,
             buckets: Vec::new(),
         },
-        inputs: vec![stepgraph::model::NamedInput::only([2].into())],
-        output: Some([2].into()),
-        loss,
-        seed: 0,
+        request: Request {
+            inputs: vec![stepgraph::model::NamedInput::only([2].into())],
+            output: [2].into(),
+            loss,
+            seed: 0,
+        },
+        has_network: true,
         base: folder.path().to_owned(),
     };
     let text = load_view(&key(LossSpec::SOFTMAX_CROSS_ENTROPY, TargetColumn::Last)).unwrap().to_string();
@@ -128,7 +132,8 @@ fn the_notes_of_data_say_what_training_lacks() {
     assert!(text.contains("note: the table is read without a header, so columns are taken by position"), "{text}");
     std::fs::write(folder.path().join("t.csv"), "a,a,y\n1,2,1000\n2,1,3000\n".to_owned() + &"1,1,0\n".repeat(2))
         .unwrap();
-    let values = DataKey { output: Some([1].into()), ..key(LossSpec::MSE, TargetColumn::Last) };
+    let mut values = key(LossSpec::MSE, TargetColumn::Last);
+    values.request.output = [1].into();
     let text = load_view(&values).unwrap().to_string();
     assert!(text.contains("note: the header repeats names") && text.contains("\"a.1\""), "{text}");
     assert!(text.contains("the standard deviation of the target \"y\" is 1000 over the training samples"), "{text}");

@@ -115,7 +115,7 @@ fn what_is_wrong_with_a_text_is_said_with_its_place() {
 }
 
 #[test]
-fn a_network_of_numbers_is_told_to_take_tokens() {
+fn a_network_of_numbers_is_advised_to_take_tokens() {
     let folder = folder(b"abcdef");
     let inputs = vec![NamedInput::only([4].into())];
     let request = Request { inputs, ..asked(4, 256) };
@@ -158,4 +158,54 @@ fn the_source_code_is_a_text_of_ascii() {
     assert!((2000..20_000).contains(&set.len()), "{}", set.len());
     let Target::Windows(windows) = &set.target else { panic!("a text has windows") };
     assert!(windows.text(0, RowPart::Sample).starts_with("// src/model/"));
+}
+
+/// A tokenizer of 300 merges over bytes.
+fn of_tokenizer() -> DataSpec {
+    let own = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/tokenizer.json");
+    text(Tokens::File(own))
+}
+
+#[test]
+fn the_tokens_of_a_tokenizer_are_read_as_windows() {
+    let folder = folder("pub fn l\u{e4}uft() {}\n".as_bytes());
+    let set = load(&of_tokenizer(), &asked(5, 557), folder.path()).unwrap();
+    assert_eq!((set.len(), set.classes()), (2, Some(557)));
+    assert_eq!(rows(&set, RowPart::Sample), [[460, 335, 301, 128, 98], [70, 84, 279, 270, 93]]);
+    assert_eq!(rows(&set, RowPart::Target), [[335, 301, 128, 98, 85], [84, 279, 270, 93, 199]]);
+    let Target::Windows(windows) = &set.target else { panic!("a text has windows") };
+    assert_eq!(
+        (windows.text(0, RowPart::Sample), windows.text(1, RowPart::Target)),
+        ("pub fn l\u{e4}".into(), "t() {}\n".into())
+    );
+    assert_eq!((&*set.preprocessing.classes[335], set.preprocessing.classes.len()), (" fn", 557));
+    // With weights that were trained with it, and with those of another one.
+    assert!(load_as(&of_tokenizer(), &asked(5, 557), folder.path(), &set.preprocessing).is_ok());
+    let mut other = set.preprocessing.clone();
+    other.classes[3] = "x".into();
+    let error = load_as(&of_tokenizer(), &asked(5, 557), folder.path(), &other).unwrap_err().to_string();
+    assert!(
+        error.contains("tokenizer.json does not fit the network: found \"#\" as its token 3, expected \"x\""),
+        "{error}"
+    );
+}
+
+#[test]
+fn what_is_wrong_with_tokens_of_a_tokenizer_is_said_with_its_place() {
+    let refused = |contents: &[u8], request: &Request| {
+        let folder = folder(contents);
+        load(&of_tokenizer(), request, folder.path()).unwrap_err().to_string()
+    };
+    let error = refused(b"pub fn", &asked(5, 557));
+    assert!(error.contains("t.txt: found 2 tokens, expected at least 6"), "{error}");
+    let error = refused(b"pub fn abc fn x x", &asked(2, 400));
+    assert!(error.contains("t.txt, token 0 does not fit the network: found the token 460 (\"pub\")"), "{error}");
+    assert!(error.contains("set input.vocab to 461 or more"), "{error}");
+    assert!(refused(b"ab\xffcdef", &asked(2, 557)).contains("t.txt, byte 2: found the byte 0xff, expected UTF-8 text"));
+    let folder = folder(b"abc");
+    let none = text(Tokens::File("t.txt".into()));
+    let error = load(&none, &asked(1, 557), folder.path()).unwrap_err().to_string();
+    assert!(error.contains("t.txt, line 1: found no JSON"), "{error}");
+    let error = load(&text(Tokens::File("no.json".into())), &asked(1, 557), folder.path()).unwrap_err().to_string();
+    assert!(error.contains("no.json: cannot be read"), "{error}");
 }

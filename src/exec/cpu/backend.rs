@@ -49,7 +49,7 @@ impl StepBackend for Step {
     }
 
     fn capabilities(&self) -> Capabilities {
-        Capabilities { memory: MemoryOf::Host, record: RecordedAs::Calls, queues_steps: false }
+        Capabilities { memory: MemoryOf::Host, record: RecordedAs::Calls, queues_steps: false, records_beside: true }
     }
 
     fn memory(&self) -> &StepMemory {

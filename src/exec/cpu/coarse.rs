@@ -98,7 +98,7 @@ impl CoarseStep {
 const fn rounded_slots(kind: &OpKind, real: Real) -> &'static [&'static str] {
     match kind {
         // Libraries add biases of the product's own type.
-        OpKind::Gemm(gemm) if matches!(gemm.trans, Trans::Nn) && real.half().is_some() => &["a", "b", "bias"],
+        OpKind::Gemm(gemm) if !matches!(gemm.trans, Trans::Tn) && real.half().is_some() => &["a", "b", "bias"],
         OpKind::Recurrence(_) | OpKind::RecurrenceBwd(_) => &["weight"],
         OpKind::Gemm(_) | OpKind::Conv2d { .. } | OpKind::Conv2dBwdX { .. } | OpKind::Conv2dBwdW { .. } => &["a", "b"],
         _ => &[],

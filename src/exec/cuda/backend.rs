@@ -57,6 +57,15 @@ impl Backend for CudaBackend {
         Ok(Box::new(Step::new(compiled, self.gpu()?, memory)?))
     }
 
+    fn bind_step(
+        &self,
+        compiled: Arc<Compiled>,
+        memory: StepMemory,
+        _threads: usize,
+    ) -> Result<Box<dyn StepBackend>, ExecError> {
+        Ok(Box::new(Step::bound(compiled, self.gpu()?, memory)?))
+    }
+
     fn free_bytes(&self) -> Result<Option<u64>, ExecError> {
         Ok(Some(self.gpu()?.free_bytes()?))
     }
@@ -72,7 +81,7 @@ impl StepBackend for Step {
     }
 
     fn capabilities(&self) -> Capabilities {
-        Capabilities { memory: MemoryOf::Device, record: RecordedAs::Graphs, queues_steps: true }
+        Capabilities { memory: MemoryOf::Device, record: RecordedAs::Graphs, queues_steps: true, records_beside: false }
     }
 
     fn memory(&self) -> &StepMemory {

@@ -6,8 +6,9 @@ use super::bound_call::{BoundCall, launch_phase};
 use super::clear_nodes::clear_memory;
 use super::draft::{asks_library, draft_all};
 use super::error::CudaError;
-use super::general_members::set_geometry;
+use super::general_members::{place_tables, set_geometry};
 use super::launch::Launch;
+use super::memory::DeviceMemory;
 use super::source::KernelSource;
 use crate::compile::Compiled;
 use crate::exec::cuda::gpu::Gpu;
@@ -27,6 +28,8 @@ pub(super) struct BoundOps {
     pub(super) calls: Vec<Vec<BoundCall>>,
     /// The operations for which a custom kernel replaces a library that refused.
     stood_in: Vec<bool>,
+    /// What general members read beside their arguments.
+    _tables: Option<DeviceMemory>,
     /// How long libraries, kernels and binding took.
     pub(super) ready_times: ReadyTimes,
 }
@@ -56,9 +59,10 @@ impl BoundOps {
             calls[*index] = bind(&compiled, *index, drafts, &mut kernels, &row)?;
             stood_in[*index] = drafts.stood_in;
         }
+        let tables = place_tables(&gpu, &mut calls)?;
         set_geometry(&gpu, &mut calls)?;
         ready_times.add(ReadyStage::Bind, started.elapsed());
-        Ok(Self { gpu, compiled, env, calls, stood_in, ready_times })
+        Ok(Self { gpu, compiled, env, calls, stood_in, _tables: tables, ready_times })
     }
 
     /// Operations of the step.
@@ -159,4 +163,17 @@ pub fn prefetch(gpu: &Gpu, ops: &[(&Compiled, usize)]) -> Result<(), ExecError> 
             Err(_) => Ok(()),
         }
     })
+}
+
+/// Compiles the custom kernels of a step that are not kept yet, one after the other, as long as `goes_on`, and leaves
+/// them on the disk: no module is loaded, so that a step may run and be captured meanwhile. What stands behind products
+/// of libraries is not known before they were asked, and is left out. Gives the number of kernels.
+///
+/// # Errors
+/// Where an operation can be done in no way.
+pub fn compile_ahead(gpu: &Gpu, compiled: &Compiled, goes_on: impl Fn() -> bool) -> Result<usize, ExecError> {
+    let custom = (0..compiled.plan.program.ops.len()).filter(|index| !asks_library(compiled, *index));
+    let custom: Vec<(&Compiled, usize)> = custom.map(|index| (compiled, index)).collect();
+    let sources: Vec<KernelSource> = draft_all(gpu, &custom)?.iter().flat_map(|d| d.sources()).collect();
+    Ok(gpu.compile_ahead(&sources, goes_on))
 }

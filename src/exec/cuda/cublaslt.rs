@@ -297,9 +297,9 @@ fn set_desc<T: Copy>(
     attribute: sys::cublasLtMatmulDescAttributes_t,
     value: &T,
 ) -> Result<(), CudaError> {
-    let bytes = std::ptr::from_ref(value).cast::<c_void>();
-    // SAFETY: the descriptor is alive, and `bytes` points to as many bytes as are named; they are copied.
-    let status = unsafe { sys::cublasLtMatmulDescSetAttribute(desc.raw, attribute, bytes, size_of::<T>()) };
+    // SAFETY: the descriptor is alive, and the attribute's bytes are copied.
+    let set = |bytes, len| unsafe { sys::cublasLtMatmulDescSetAttribute(desc.raw, attribute, bytes, len) };
+    let status = with_bytes(value, set);
     // The name is not put together where nothing failed: an address is set at every call.
     if status == sys::cublasStatus_t::CUBLAS_STATUS_SUCCESS {
         return Ok(());
@@ -312,10 +312,14 @@ fn set_preference<T: Copy>(
     attribute: sys::cublasLtMatmulPreferenceAttributes_t,
     value: &T,
 ) -> Result<(), CudaError> {
-    let bytes = std::ptr::from_ref(value).cast::<c_void>();
-    // SAFETY: the preference is alive, and `bytes` points to as many bytes as are named; they are copied.
-    let status = unsafe { sys::cublasLtMatmulPreferenceSetAttribute(preference.raw, attribute, bytes, size_of::<T>()) };
-    check(&format!("cublasLtMatmulPreferenceSetAttribute({attribute:?})"), status)
+    // SAFETY: the preference is alive, and the attribute's bytes are copied.
+    let set = |bytes, len| unsafe { sys::cublasLtMatmulPreferenceSetAttribute(preference.raw, attribute, bytes, len) };
+    check(&format!("cublasLtMatmulPreferenceSetAttribute({attribute:?})"), with_bytes(value, set))
+}
+
+/// Gives a function the address of a value and its number of bytes, as long as the value is there.
+fn with_bytes<T: Copy, R>(value: &T, give: impl FnOnce(*const c_void, usize) -> R) -> R {
+    give(std::ptr::from_ref(value).cast(), size_of::<T>())
 }
 
 /// An attribute of an algorithm that takes `size` bytes, at most 4; none where this version of the library does not

@@ -2,7 +2,7 @@
 //! leaves a record of what it found, and one launch makes several steps. The host says ahead where batches are and
 //! reads records behind; it never stops the stream.
 
-use super::arguments::FLAGS;
+use super::arguments::{FLAGS, put_numbers};
 use super::bound_ops::BoundOps;
 use super::captured_graph::CapturedGraph;
 use super::error::{CudaError, failed};
@@ -93,7 +93,8 @@ impl DeviceFeed {
     /// # Errors
     /// The first that is elsewhere.
     pub(super) fn check(&self, ops: &BoundOps) -> Result<(), ExecError> {
-        let row = self.memory.row(ops, &self.watched)?;
+        let mut row = self.memory.row(ops, &self.watched)?;
+        put_numbers(&mut row, &self.launches.first.numbers);
         let recorded = self.launches.row();
         let differs = (0..FLAGS).find(|&word| row[word] != recorded[word]);
         differs.map_or(Ok(()), |word| {

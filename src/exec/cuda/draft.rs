@@ -1,5 +1,6 @@
 //! Decides which calls carry out an operation, before their addresses are known.
 
+use super::crew::share_work;
 use super::cublaslt::LtPlan;
 use super::cudnn::{ConvKind, DnnPlan, Fused, PlanRequest};
 use super::error::CudaError;
@@ -90,15 +91,7 @@ pub(super) fn draft_all(gpu: &Gpu, ops: &[(&Compiled, usize)]) -> Result<Vec<Dra
     };
     let most = ops.iter().filter(|(compiled, index)| asks_library(compiled, *index)).count().min(MAX_DRAFTERS);
     let threads = std::thread::available_parallelism().map_or(1, usize::from).min(most);
-    std::thread::scope(|scope| {
-        for number in 1..threads {
-            let spawned = std::thread::Builder::new().name(format!("draft-{number}")).spawn_scoped(scope, work);
-            if let Err(error) = spawned {
-                log::warn!("a thread that asks the libraries could not be started: {error}");
-            }
-        }
-        work();
-    });
+    share_work(threads, "draft", "asks the libraries", &work);
     let mut drafted = drafted.into_inner().unwrap_or_else(PoisonError::into_inner);
     let made = |(number, (compiled, index)): (usize, &(&Compiled, usize))| {
         drafted.remove(&number).unwrap_or_else(|| draft(gpu, compiled, *index))

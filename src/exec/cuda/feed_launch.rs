@@ -20,6 +20,8 @@ pub(super) const RECORDS: usize = 4;
 pub(super) struct FeedLaunch {
     pub(super) kernel: Arc<Kernel>,
     pub(super) args: Vec<u64>,
+    /// What a general member reads of sizes, in front of the flags.
+    pub(super) numbers: Vec<u64>,
     /// The operation whose arguments stand behind the feed's own.
     pub(super) metrics: Option<usize>,
 }

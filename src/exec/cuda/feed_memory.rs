@@ -1,10 +1,12 @@
 //! What the data feed keeps on the device: the data set, the places of batches and the records of steps; and its
 //! kernels.
 
-use super::arguments::{ArgRow, EARLY_A, FLAGS, MAX_ARGS, STARTS_NEXT};
+use super::arguments::{ArgRow, EARLY_A, FLAGS, MAX_ARGS, STARTS_NEXT, put_numbers};
+use super::bound_call::BoundCall;
 use super::bound_ops::BoundOps;
 use super::error::failed;
 use super::feed_launch::{COUNTER, FeedLaunch, FeedLaunches};
+use super::general_members::set_geometry;
 use super::graphs::MAX_STEPS;
 use super::kernel_store::Kernel;
 use super::memory::DeviceMemory;
@@ -16,6 +18,7 @@ use crate::exec::cuda::gpu::Gpu;
 use crate::exec::error::ExecError;
 use crate::exec::stream::DataSet;
 use crate::lower::LValueId;
+use crate::select::Kernels;
 use crate::select::cuda::{KernelFile, KernelSpec};
 use crate::tensor::DType;
 use crate::tensor::room;
@@ -144,7 +147,11 @@ impl FeedMemory {
             return Ok(None);
         }
         let left = late.iter().flatten().fold(0u32, |mask, word| mask | 1 << word);
-        let feed = |is_last: bool, left: u32| feed_kernel(ops, types, data, (left, is_last));
+        // Metrics beside a feed are compiled with it, for the network at hand.
+        let kernels = if closing.is_some() { Kernels::Specialised } else { ops.compiled.selection.target.kernels };
+        let feed = |is_last: bool, left: u32| feed_kernel(ops, types, data, (left, is_last)).of(kernels);
+        let numbers = feed(false, 0).numbers().to_vec();
+        put_numbers(&mut row, &numbers);
         row[FLAGS] = STARTS_NEXT | if multi_step.feed_early { EARLY_A } else { 0 };
         // The first feed of a launch, those behind a step, and the one behind the last.
         let mut sources: Vec<KernelSource> = vec![feed(false, 0).into()];
@@ -158,11 +165,18 @@ impl FeedMemory {
         } else {
             sources.push(feed(true, 0).into());
         }
-        let kernels = ops.gpu.kernels(&sources).into_iter().collect::<Result<Vec<_>, _>>()?;
+        let mut kernels = ops.gpu.kernels(&sources).into_iter().collect::<Result<Vec<_>, _>>()?;
+        place_blocks(&ops.gpu, &mut kernels, &feed(false, 0), &row)?;
         let [first, .., last] = &kernels[..] else { return Err(ExecError::Gpu("no kernel came back".into())) };
         let next = &kernels[kernels.len() - 2];
-        let launch = |kernel: &Arc<Kernel>| FeedLaunch { kernel: Arc::clone(kernel), args: between.clone(), metrics };
-        let first = FeedLaunch { kernel: Arc::clone(first), args: row.to_vec(), metrics: None };
+        let of = |kernel: &Arc<Kernel>, args: &[u64], metrics| FeedLaunch {
+            kernel: Arc::clone(kernel),
+            args: args.to_vec(),
+            numbers: numbers.clone(),
+            metrics,
+        };
+        let launch = |kernel: &Arc<Kernel>| of(kernel, &between, metrics);
+        let first = of(first, &row, None);
         Ok(Some(FeedLaunches { first, next: launch(next), last: launch(last) }))
     }
 }
@@ -174,7 +188,36 @@ fn feed_kernel(ops: &BoundOps, types: &FeedTypes, data: &DataSet<'_>, (left, is_
     let (batch, count) = (ops.compiled.model.batch, data.rows.map_or(0, <[u32]>::len));
     let watched = data.watched.len();
     let samples = format!("{sample}, {sample_len}, {stored_target}, {target}, {target_len}, {batch}, {count}");
+    let width = if sample_len.is_multiple_of(4) {
+        4
+    } else if sample_len.is_multiple_of(2) {
+        2
+    } else {
+        1
+    };
+    let order = if count == 0 { "0" } else { "ANY" };
+    let any =
+        format!("{sample}, ANY, {stored_target}, {target}, ANY, ANY, {order}, ANY, ANY, {RING}, {is_last}, {width}");
+    let halves = |low: usize, high: usize| low as u64 | (high as u64) << 32;
+    let numbers = vec![halves(sample_len, target_len), halves(batch, count), halves(watched, left as usize)];
     KernelSpec::new(KernelFile::Feed, "Feed", format!("{samples}, {watched}, {left}, {RING}, {is_last}"))
+        .with_general(any, numbers)
+}
+
+/// Gives general members among a feed's kernels, each of which has one phase, the blocks of its launches.
+fn place_blocks(gpu: &Gpu, kernels: &mut [Arc<Kernel>], spec: &KernelSpec, row: &ArgRow) -> Result<(), ExecError> {
+    let call = |kernel: &Arc<Kernel>| {
+        let (kernel, spec) = (Arc::clone(kernel), Arc::new(spec.clone()));
+        vec![BoundCall::Kernel { kernel, spec, args: Box::new(*row) }]
+    };
+    let mut calls: Vec<Vec<BoundCall>> = kernels.iter().map(call).collect();
+    set_geometry(gpu, &mut calls)?;
+    for (kernel, call) in kernels.iter_mut().zip(calls.into_iter().flatten()) {
+        if let BoundCall::Kernel { kernel: placed, .. } = call {
+            *kernel = placed;
+        }
+    }
+    Ok(())
 }
 
 /// Brings rows of `width` bytes to the device, those of `rows` in their order where it names some.

@@ -1,6 +1,8 @@
-//! The geometry of general members' launches, which follows from numbers that the compiler did not know: kernels work
-//! it out by the formulas that specialised members were compiled with.
+//! What general members need beside the addresses of their operation: tables in memory, and the geometry of their
+//! launches, which follows from numbers that the compiler did not know. Kernels work it out by the formulas that
+//! specialised members were compiled with.
 
+use super::arguments::put_numbers;
 use super::bound_call::BoundCall;
 use super::error::{CudaError, failed};
 use super::memory::DeviceMemory;
@@ -10,6 +12,42 @@ use crate::select::cuda::KernelFamily;
 use cudarc::driver::{result, sys};
 use std::ffi::c_void;
 use std::sync::Arc;
+
+/// Brings the tables of general members to the device, in one allocation that the step keeps, and gives their calls the
+/// addresses; nothing where no call has a table.
+///
+/// # Errors
+/// What the driver says.
+pub(super) fn place_tables(gpu: &Gpu, calls: &mut [Vec<BoundCall>]) -> Result<Option<DeviceMemory>, CudaError> {
+    /// Words at whose multiples tables begin.
+    const ALIGN: usize = 4;
+    let (mut words, mut tables): (Vec<u32>, Vec<(usize, &mut BoundCall)>) = (Vec::new(), Vec::new());
+    for call in calls.iter_mut().flatten() {
+        let BoundCall::Kernel { spec, .. } = &*call else { continue };
+        if spec.table().is_empty() {
+            continue;
+        }
+        let first = words.len();
+        words.extend_from_slice(spec.table());
+        words.resize(words.len().next_multiple_of(ALIGN), 0);
+        tables.push((first, call));
+    }
+    if tables.is_empty() {
+        return Ok(None);
+    }
+    let memory = DeviceMemory::zeroed(size_of_val(&words[..]), gpu.stream())?;
+    // SAFETY: the memory has exactly this size; the copy is over when the call returns.
+    unsafe { result::memcpy_htod_sync(memory.base(), &words) }.map_err(|e| failed("cuMemcpyHtoD", e))?;
+    for (first, call) in tables {
+        let BoundCall::Kernel { spec, args, .. } = call else { continue };
+        let mut numbers = spec.numbers().to_vec();
+        if let Some(address) = numbers.first_mut() {
+            *address = memory.base() + (first * size_of::<u32>()) as u64;
+        }
+        put_numbers(&mut args[..], &numbers);
+    }
+    Ok(Some(memory))
+}
 
 /// Gives every call of a general member its blocks and its shared memory. Runs on this thread's stream and waits.
 ///

@@ -7,12 +7,13 @@ use super::libraries::Libraries;
 use super::source::KernelSource;
 use super::stream::stream_of_thread;
 use crate::exec::cuda::probe::{DeviceInfo, probe};
-use crate::select::{CudaFacts, Target};
+use crate::select::{CudaFacts, Kernels, Target};
 use cudarc::driver::{result, sys};
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
-/// A device that is open. A step is used by the thread that made it: each thread works on a stream of its own.
+/// A device that is open. A step is used by one thread at a time, and what it does is put
+/// on the stream of that thread.
 pub struct Gpu {
     info: DeviceInfo,
     context: sys::CUcontext,
@@ -20,6 +21,8 @@ pub struct Gpu {
     stream: sys::CUstream,
     kernels: KernelStore,
     libraries: Libraries,
+    /// Which members of their families the steps' kernels are, unless a target says otherwise.
+    members: Kernels,
 }
 
 // SAFETY: the handles may be used from any thread once the context is current there ([`Gpu::enter`]); the libraries are
@@ -59,6 +62,8 @@ impl Gpu {
         if !found.why_none.is_empty() {
             return Err(found.why_none.into());
         }
+        let asked = std::env::var("STEPGRAPH_KERNELS").unwrap_or_default();
+        let members = Kernels::named(&asked).map_err(|why| format!("STEPGRAPH_KERNELS: {why}"))?;
         let info = found.devices.iter().find(|d| d.ordinal == ordinal).cloned();
         let info =
             info.ok_or_else(|| format!("there is no GPU {ordinal}; the driver offers {}", found.devices.len()))?;
@@ -70,10 +75,12 @@ impl Gpu {
         unsafe { result::ctx::set_current(context) }.map_err(|e| failed("cuCtxSetCurrent", e))?;
         let stream =
             result::stream::create(result::stream::StreamKind::NonBlocking).map_err(|e| failed("cuStreamCreate", e))?;
-        Ok(Self { info, context, stream, kernels: KernelStore::default(), libraries: Libraries::open(&found) })
+        let libraries = Libraries::open(&found);
+        Ok(Self { info, context, stream, kernels: KernelStore::default(), libraries, members })
     }
 
-    /// What planning needs to know of it.
+    /// What planning needs to know of it. `STEPGRAPH_KERNELS` says whether kernels are general members of their
+    /// families; without it they are specialised.
     #[must_use]
     pub fn target(&self) -> Target {
         let facts = CudaFacts {
@@ -84,7 +91,14 @@ impl Gpu {
             has_cublaslt: self.libraries.has_lt,
             has_cudnn: self.libraries.has_dnn,
         };
-        Target::cuda(self.info.name.clone(), facts)
+        Target::cuda(self.info.name.clone(), facts).with_kernels(self.members)
+    }
+
+    /// Its name for people, which says so where its kernels are general.
+    #[must_use]
+    pub fn label(&self) -> String {
+        let note = if self.members == Kernels::General { ", general kernels" } else { "" };
+        format!("cuda:{} ({}{note})", self.info.ordinal, self.info.name)
     }
 
     /// The device's own facts.
@@ -150,6 +164,12 @@ impl Gpu {
     /// For each source, why its kernel cannot be had.
     pub(super) fn kernels(&self, sources: &[KernelSource]) -> Vec<FoundKernel> {
         self.kernels.get(self.arch(), sources)
+    }
+
+    /// Compiles what is neither loaded nor on the disk, and leaves it on the disk, as long as `goes_on`. Gives the
+    /// number of kernels.
+    pub(super) fn compile_ahead(&self, sources: &[KernelSource], goes_on: impl Fn() -> bool) -> usize {
+        self.kernels.compile_ahead(self.arch(), sources, goes_on)
     }
 
     /// The kernel of one source.

@@ -104,7 +104,8 @@ pub(super) fn planned(ops: &BoundOps, launches: &[&Launch], feeds: &[&FeedLaunch
             args[FeedLaunch::metrics_words(slots)].copy_from_slice(&ops.row(op)[..slots]);
         }
         let members = std::iter::once(None).chain(feed.metrics.map(Some)).collect();
-        out.push(Planned { function: feed.kernel.phases[0].function, args, ops: members, numbers: 0 });
+        let numbers = feed.numbers.iter().filter(|number| **number != 0).count();
+        out.push(Planned { function: feed.kernel.phases[0].function, args, ops: members, numbers });
     }
     for launch in launches {
         match launch {
@@ -127,12 +128,17 @@ fn planned_single(ops: &BoundOps, op: usize, flags: u64, out: &mut Vec<Planned>)
     // A pass behind a library's product has slots of its own, which were filled from the operation's when it was bound.
     let is_pass = ops.calls[op].len() > 1;
     for call in &ops.calls[op] {
-        let BoundCall::Kernel { kernel, args, spec } = call else { continue };
-        let mut args = if is_pass { **args } else { ops.row(op) };
-        put_numbers(&mut args, spec.numbers());
+        let BoundCall::Kernel { kernel, args: call_args, spec } = call else { continue };
+        let mut args = if is_pass { **call_args } else { ops.row(op) };
+        let mut numbers = spec.numbers().to_vec();
+        if let Some(table) = numbers.first_mut().filter(|_| !spec.table().is_empty()) {
+            // A table is in memory that no plan knows: its address is the one that was bound.
+            *table = call_args[FLAGS - 1];
+        }
+        put_numbers(&mut args, &numbers);
         args[FLAGS] = flags;
         let phases = kernel.phases.iter();
-        let numbers = spec.numbers().iter().filter(|number| **number != 0).count();
+        let numbers = numbers.iter().filter(|number| **number != 0).count();
         let planned = |p: &Phase| Planned { function: p.function, args: args.to_vec(), ops: vec![Some(op)], numbers };
         out.extend(phases.map(planned));
     }

@@ -3,6 +3,7 @@
 
 use super::compile_workers::{Compiler, crew_for};
 use super::compiler::{Arch, compile_source, compiler_and_options};
+use super::crew::share_work;
 use super::error::{CudaError, failed};
 use super::kernel_cache::KernelCache;
 use super::source::{KernelSource, META_LEN};
@@ -160,6 +161,30 @@ impl KernelStore {
         self.get(arch, &[source]).pop().unwrap_or_else(|| Err("no kernel came back".into()))
     }
 
+    /// Compiles what is neither loaded nor on the disk, one source after the other and in a process of its own, and
+    /// leaves it on the disk, as long as `goes_on`; nothing where there is no folder for it. Gives the number of
+    /// kernels.
+    pub(super) fn compile_ahead(&self, arch: Arch, sources: &[KernelSource], goes_on: impl Fn() -> bool) -> usize {
+        let (Some(cache), compiler @ Ok(_)) = (KernelCache::of_user(), compiler_and_options(arch)) else { return 0 };
+        let mut crew = Crew { store: self, cache: Some(&cache), arch, has_workers: true, worker: None };
+        let mut count = 0;
+        for source in sources.iter().collect::<HashSet<_>>() {
+            let is_loaded = self.loaded.lock().unwrap_or_else(PoisonError::into_inner).by_source.contains_key(source);
+            let key = key_of(&compiler, source);
+            if is_loaded || cache.seems_to_hold(&key) {
+                continue;
+            }
+            if !goes_on() {
+                break;
+            }
+            match crew.compiled(&key, source) {
+                Ok(_) => count += 1,
+                Err(why) => log::debug!("{}: not compiled ahead: {why}", source.entry_name(0)),
+            }
+        }
+        count
+    }
+
     /// Kernels from the disk or from the compiler, on as many threads as they are worth.
     fn load_all(&self, arch: Arch, wanted: &[&KernelSource]) -> Vec<Loading> {
         let cache = KernelCache::of_user();
@@ -182,15 +207,7 @@ impl KernelStore {
                 compiled.lock().unwrap_or_else(PoisonError::into_inner).push((index, code));
             }
         };
-        std::thread::scope(|scope| {
-            for number in 1..threads {
-                let spawned = std::thread::Builder::new().name(format!("compile-{number}")).spawn_scoped(scope, work);
-                if let Err(error) = spawned {
-                    log::warn!("a compiling thread could not be started: {error}");
-                }
-            }
-            work();
-        });
+        share_work(threads, "compile", "compiles kernels", &work);
         let compiled = compiled.into_inner().unwrap_or_else(PoisonError::into_inner);
         let mut crew = Crew { store: self, cache: cache.as_ref(), arch, has_workers: false, worker: None };
         let load = |(index, code): (usize, Result<Machine, CudaError>)| {

@@ -63,6 +63,7 @@ mod ceilings;
 mod clear_nodes;
 mod compile_workers;
 mod compiler;
+mod crew;
 mod cublaslt;
 mod cudnn;
 mod device_block;
@@ -107,7 +108,7 @@ mod timing;
 mod transfers;
 
 pub(in crate::exec) use backend::CudaBackend;
-pub use bound_ops::prefetch;
+pub use bound_ops::{compile_ahead, prefetch};
 pub use ceilings::GpuCeilings;
 pub use compile_workers::{compile_for_another, may_start_compilers};
 pub use compiler::{Arch, compile_source};

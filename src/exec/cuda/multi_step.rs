@@ -41,7 +41,10 @@ impl MultiStep {
         }
         let program = &ops.compiled.plan.program;
         let metrics = match launches.last() {
-            Some(Launch::Single { op, .. }) if matches!(program.ops[*op].kind, OpKind::StepMetrics { .. }) => Some(*op),
+            Some(Launch::Single { op, .. }) if matches!(program.ops[*op].kind, OpKind::StepMetrics { .. }) => {
+                // A general member shares no launch, and stays behind each step.
+                member(ops, *op).map(|_| *op)
+            }
             _ => None,
         };
         let with_metrics = metrics.and_then(|op| share_metrics(ops, &launches[0], op));

@@ -128,7 +128,7 @@ fn driver_version() -> Result<String, CudaError> {
     Ok(format!("CUDA {}.{}", version / 1000, version % 1000 / 10))
 }
 
-/// The run-time compiler's version, which takes no driver to tell.
+/// The run-time compiler's version, which can be asked for without a driver.
 ///
 /// # Errors
 /// Where it is missing or hidden.

@@ -85,7 +85,8 @@ pub(super) fn judge<T: Judged>(
         }
     }
     if let Some(Coarse { real, passed_on }) = coarse {
-        let (error, limit) = (distance(found, expected), passed_on * limit_of(expected, real));
+        let moved = moved(found, expected);
+        let (error, limit) = (distance(&moved), passed_on * limit_of(&moved, real));
         if error / limit > verdict.ratio {
             verdict = Verdict {
                 ratio: error / limit,
@@ -106,14 +107,21 @@ fn storage(value: f64, dtype: DType, coarse: Option<Real>) -> f64 {
     }
 }
 
+/// The elements that rounding can move, each with what is expected of it. The others (what lies beside a result in a
+/// flat vector, or is masked) say nothing of the length of a product, and are held to their own values.
+fn moved<T: Judged>(found: &[f64], expected: &[T]) -> Vec<(f64, T)> {
+    let both = found.iter().copied().zip(expected.iter().copied());
+    both.filter(|(f, e)| e.error() > 0.0 && !f.is_nan() && !e.f64().is_nan()).collect()
+}
+
+fn length(values: impl Iterator<Item = f64>) -> f64 {
+    values.map(|v| v * v).sum::<f64>().sqrt()
+}
+
 /// The length of the difference over the length of what is expected.
-fn distance<T: Judged>(found: &[f64], expected: &[T]) -> f64 {
-    let (mut difference, mut length) = (0.0f64, 0.0f64);
-    for (f, e) in found.iter().zip(expected).filter(|(f, e)| !f.is_nan() && !e.f64().is_nan()) {
-        difference += (f - e.f64()) * (f - e.f64());
-        length += e.f64() * e.f64();
-    }
-    if difference == 0.0 { 0.0 } else { (difference / length.max(1e-30)).sqrt() }
+fn distance<T: Judged>(moved: &[(f64, T)]) -> f64 {
+    let difference = length(moved.iter().map(|(f, e)| f - e.f64()));
+    if difference == 0.0 { 0.0 } else { difference / length(moved.iter().map(|(_, e)| e.f64())).max(1e-15) }
 }
 
 /// Whether a kernel rounds the factors of products to the step's type: products do, and attention on tensor cores.
@@ -144,15 +152,17 @@ const fn passed_on(kind: &OpKind) -> f64 {
 const MANY: usize = 32;
 
 /// As [`limit`]; of few elements, which may all be sums that nearly cancel, their bounds where these are wider.
-fn limit_of<T: Judged>(expected: &[T], real: Real) -> f64 {
-    if expected.len() >= MANY {
+fn limit_of<T: Judged>(moved: &[(f64, T)], real: Real) -> f64 {
+    if moved.len() >= MANY {
         return limit(real);
     }
-    let length = |of: fn(T) -> f64| expected.iter().map(|e| of(*e).powi(2)).sum::<f64>().sqrt();
-    limit(real).max(length(T::error) / length(T::f64).max(1e-15))
+    let bounds = length(moved.iter().map(|(_, e)| e.error()));
+    limit(real).max(bounds / length(moved.iter().map(|(_, e)| e.f64())).max(1e-15))
 }
 
-/// How far a coarse product may lie from the reference, as a share of its length.
+/// How far a coarse product may lie from the reference, as a share of its length. Rounding both factors of a product
+/// moves it by up to `2^-10` of itself in `tf32` and `f16`, and a sum of some by less of the root of their squares,
+/// which is what many sums are long.
 const fn limit(real: Real) -> f64 {
     match real {
         Real::F32 => 1e-5,
@@ -188,6 +198,34 @@ mod tests {
         assert!(few([1.01, 2.4e-3], 0.1).ratio < 1.0);
         let wrong = few([1.01, 2.4e-3], 1e-3);
         assert!(wrong.ratio > 1.0 && wrong.text.contains("of its length"), "{}", wrong.text);
+    }
+
+    /// A weight gradient of one element at the beginning of a vector, whose terms cancel for the most part: it is off
+    /// by more of itself than a single product may be, and by less than rounding its factors allows.
+    #[test]
+    fn a_single_sum_beside_zeros_is_held_to_its_own_bound() {
+        type Coarsened = Bounded<24, 11>;
+        let tf32 = |v: f64| f64::from(f32::from_bits(((v as f32).to_bits() + (1 << 12)) & !((1 << 13) - 1)));
+        let coarse = Some(Coarse { real: Real::Tf32, passed_on: 1.0 });
+        let (mut rng, mut farther) = (crate::model::Rng::new(480_123, 1), 0);
+        for _ in 0..2000 {
+            let factors: Vec<[f64; 2]> = (0..24).map(|_| [0; 2].map(|_| f64::from(rng.normal() as f32))).collect();
+            let sum = factors.iter().map(|[a, b]| tf32(*a) * tf32(*b)).sum::<f64>();
+            let product = |[a, b]: &[f64; 2]| Coarsened::exact(*a) * Coarsened::exact(*b);
+            let wide = factors.iter().fold(Coarsened::default(), |wide, both| wide + product(both));
+            let (mut found, mut expected) = ([0.0; 128], [Coarsened::exact(0.0); 128]);
+            (found[0], expected[0]) = (sum, wide);
+            let right = judge(&found, &expected, DType::F32, coarse, 0.0);
+            assert!(right.ratio < 1.0, "{} {}", right.ratio, right.text);
+            farther += u32::from((sum - wide.value).abs() > limit(Real::Tf32) * wide.value.abs());
+            found[0] = wide.value + 10.0 * wide.error.max(limit(Real::Tf32) * wide.value.abs());
+            let wrong = judge(&found, &expected, DType::F32, coarse, 0.0);
+            assert!(wrong.ratio > 9.9 && wrong.text.contains("of its length"), "{} {}", wrong.ratio, wrong.text);
+            // Nothing may be beside it.
+            (found[0], found[100]) = (wide.value, 1e-30);
+            assert!(judge(&found, &expected, DType::F32, coarse, 0.0).ratio > 1.0);
+        }
+        assert!(farther > 20, "{farther}");
     }
 
     #[test]

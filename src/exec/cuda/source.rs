@@ -95,11 +95,11 @@ const MAX_PHASES: usize = 3;
 pub(super) const META_LEN: usize = 3 + 2 * MAX_PHASES;
 
 /// What a general member reports about itself: its blocks follow from the numbers of a launch, for which a kernel works
-/// them out.
+/// them out. That kernel is never a cluster, whatever declarations make of `__global__`.
 const GENERAL_FACTS: &str = "extern \"C\" __constant__ long long meta[9] = \
      {member0::Op::PHASES, member0::Op::THREADS, 0, \
      0, member0::Op::smem(0), 0, member0::Op::smem(1), 0, member0::Op::smem(2)};\n\
-     extern \"C\" __global__ void geometry(const __grid_constant__ Args a, long long* out) {\n\
+     extern \"C\" __attribute__((global)) void geometry(const __grid_constant__ Args a, long long* out) {\n\
      for (int phase = 0; phase < member0::Op::PHASES; ++phase) {\n\
      out[3 + 2 * phase] = member0::Op::blocks_for(a, phase);\n\
      out[4 + 2 * phase] = member0::Op::smem(phase);\n}\n}\n";
@@ -161,8 +161,8 @@ impl KernelSource {
         text
     }
 
-    /// What tells it from every other source, of other versions of the program too: checksums of the files that it
-    /// begins with, and all that follows them.
+    /// What distinguishes it from every other source, of other versions of the program too: checksums of the files that
+    /// it begins with, and all that follows them.
     pub(super) fn key(&self) -> String {
         let sum = |number: usize| {
             let (bytes, sum) = file_sums()[number];

@@ -50,6 +50,21 @@ impl Step {
     /// Where the memory is not what the step needs, or a kernel cannot be had. A step that cannot be captured is no
     /// error: it runs op by op, and its recording says why.
     pub(super) fn new(compiled: Arc<Compiled>, gpu: Arc<Gpu>, memory: StepMemory) -> Result<Self, ExecError> {
+        let mut step = Self::bound(compiled, gpu, memory)?;
+        let started = Instant::now();
+        step.warm()?;
+        let whole = started.elapsed();
+        let graphs: f64 =
+            [ReadyStage::Capture, ReadyStage::Upload].map(|stage| step.ready_times.us(stage)).iter().sum();
+        step.ready_times.add(ReadyStage::FirstRun, whole.saturating_sub(Duration::from_secs_f64(graphs / 1e6)));
+        Ok(step)
+    }
+
+    /// Compiles the kernels of a step and binds them to its memory, to be run op by op.
+    ///
+    /// # Errors
+    /// As [`Self::new`].
+    pub(super) fn bound(compiled: Arc<Compiled>, gpu: Arc<Gpu>, memory: StepMemory) -> Result<Self, ExecError> {
         gpu.enter()?;
         let env = DeviceEnv::new(memory, &compiled.plan)?;
         // From here on only addresses are asked of the environment.
@@ -59,14 +74,7 @@ impl Step {
         let graphs = Graphs::new(&ops);
         let half = half_of(&ops)?;
         let transfers = Transfers::new(Arc::clone(&ops.gpu));
-        let mut step = Self { ops, recording, graphs, feed: None, half, transfers, trace: None, ready_times };
-        let started = Instant::now();
-        step.warm()?;
-        let whole = started.elapsed();
-        let graphs: f64 =
-            [ReadyStage::Capture, ReadyStage::Upload].map(|stage| step.ready_times.us(stage)).iter().sum();
-        step.ready_times.add(ReadyStage::FirstRun, whole.saturating_sub(Duration::from_secs_f64(graphs / 1e6)));
-        Ok(step)
+        Ok(Self { ops, recording, graphs, feed: None, half, transfers, trace: None, ready_times })
     }
 
     /// Runs everything once on fresh memory, op by op, launch by launch and as it was captured, so that modules are

@@ -1,6 +1,7 @@
 //! Functions of each element, as layers or after a product.
 
-use crate::ir::builder::{At, Backward, Builder, Derivative, Forward};
+use super::unary::WithSaved;
+use crate::ir::builder::{At, Builder, Forward};
 use crate::ir::nodes;
 use crate::ir::value::ValueId;
 use crate::model::Activation;
@@ -18,20 +19,8 @@ pub(super) fn activation(b: &mut Builder<'_>, func: Activation, x: ValueId, out:
     let before = if func.saves_output() { None } else { Some(b.save(x)) };
     let y = b.real("y", out);
     b.node(nodes::Activation { func }, vec![x], vec![y]);
+    // The output or the input, as the function needs it.
     let saved = before.unwrap_or_else(|| b.save(y));
-    b.record(Applied { func, saved });
+    b.record(WithSaved { gradient: nodes::ActivationBwd { func }.into(), saved });
     y
-}
-
-struct Applied {
-    func: Activation,
-    /// The output or the input, as the function needs it.
-    saved: ValueId,
-}
-
-impl Derivative for Applied {
-    fn backward(&self, b: &mut Builder<'_>, at: &Backward<'_>) -> Option<ValueId> {
-        let shape = b.shape(at.dy);
-        b.input_gradient(at, nodes::ActivationBwd { func: self.func }, vec![at.dy, self.saved], shape)
-    }
 }

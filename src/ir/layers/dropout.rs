@@ -1,6 +1,7 @@
 //! `dropout`.
 
-use crate::ir::builder::{At, Backward, Builder, Derivative, Forward};
+use super::unary::WithSaved;
+use crate::ir::builder::{At, Builder, Forward};
 use crate::ir::nodes;
 use crate::ir::value::{Role, ValueId};
 use crate::model::layers::Dropout;
@@ -15,19 +16,7 @@ impl Forward for Dropout {
         let name = b.local_name("mask");
         let mask = b.value(name, Role::Activation, Shape::from([at.out.len().div_ceil(8)]), DType::U8);
         b.node(nodes::Dropout { rate, stream }, vec![at.x, counter], vec![y, mask]);
-        b.record(Dropped { rate, mask });
+        b.record(WithSaved { gradient: nodes::DropoutBwd { rate }.into(), saved: mask });
         y
-    }
-}
-
-struct Dropped {
-    rate: f64,
-    mask: ValueId,
-}
-
-impl Derivative for Dropped {
-    fn backward(&self, b: &mut Builder<'_>, at: &Backward<'_>) -> Option<ValueId> {
-        let shape = b.shape(at.dy);
-        b.input_gradient(at, nodes::DropoutBwd { rate: self.rate }, vec![at.dy, self.mask], shape)
     }
 }

@@ -1,4 +1,4 @@
-//! Layers of one node whose derivative needs nothing but the gradient of the output.
+//! Layers of one node: derivatives that need nothing but the gradient of the output, or one saved value besides.
 
 use crate::ir::builder::{At, Backward, Builder, Derivative};
 use crate::ir::nodes::NodeKind;
@@ -27,5 +27,18 @@ struct Unary {
 impl Derivative for Unary {
     fn backward(&self, b: &mut Builder<'_>, at: &Backward<'_>) -> Option<ValueId> {
         b.input_gradient(at, self.gradient.clone(), vec![at.dy], self.input.clone())
+    }
+}
+
+/// The derivative of a layer whose output has the shape of its input: `dx = gradient(dy, saved)`.
+pub(super) struct WithSaved {
+    pub gradient: NodeKind,
+    pub saved: ValueId,
+}
+
+impl Derivative for WithSaved {
+    fn backward(&self, b: &mut Builder<'_>, at: &Backward<'_>) -> Option<ValueId> {
+        let shape = b.shape(at.dy);
+        b.input_gradient(at, self.gradient.clone(), vec![at.dy, self.saved], shape)
     }
 }

@@ -12,6 +12,16 @@ pub enum PoolKind {
     Avg,
 }
 
+impl PoolKind {
+    /// The name that belongs to this kind, out of those for the maximum and for the mean.
+    const fn of(self, [max, avg]: [&'static str; 2]) -> &'static str {
+        match self {
+            Self::Max => max,
+            Self::Avg => avg,
+        }
+    }
+}
+
 /// `x -> y, [index]` (index for the maximum, in training)
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Pool {
@@ -36,10 +46,7 @@ pub struct GlobalAvgPoolBwd {}
 
 impl NodeType for Pool {
     fn name(&self) -> Option<&'static str> {
-        Some(match self.pool {
-            PoolKind::Max => "MaxPool",
-            PoolKind::Avg => "AvgPool",
-        })
+        Some(self.pool.of(["MaxPool", "AvgPool"]))
     }
 
     fn verify(&self, at: &Shapes<'_>) -> Result<(), String> {
@@ -49,10 +56,7 @@ impl NodeType for Pool {
 
 impl NodeType for PoolBwd {
     fn name(&self) -> Option<&'static str> {
-        Some(match self.pool {
-            PoolKind::Max => "MaxPoolBwd",
-            PoolKind::Avg => "AvgPoolBwd",
-        })
+        Some(self.pool.of(["MaxPoolBwd", "AvgPoolBwd"]))
     }
 
     fn verify(&self, at: &Shapes<'_>) -> Result<(), String> {

@@ -32,6 +32,15 @@ pub struct RecurrenceBwd {
 }
 
 impl Direction {
+    /// The name that belongs to this kind of cell, out of those for plain cells, GRUs and LSTMs.
+    const fn of(self, [rnn, gru, lstm]: [&'static str; 3]) -> &'static str {
+        match self.cell {
+            Cell::RnnTanh | Cell::RnnRelu => rnn,
+            Cell::Gru => gru,
+            Cell::Lstm => lstm,
+        }
+    }
+
     /// Whether the direction's node gives the output of both.
     #[must_use]
     pub const fn joins(self) -> bool {
@@ -51,11 +60,7 @@ impl Direction {
 
 impl NodeType for Recurrence {
     fn name(&self) -> Option<&'static str> {
-        Some(match self.direction.cell {
-            Cell::RnnTanh | Cell::RnnRelu => "Rnn",
-            Cell::Gru => "Gru",
-            Cell::Lstm => "Lstm",
-        })
+        Some(self.direction.of(["Rnn", "Gru", "Lstm"]))
     }
 
     fn verify(&self, at: &Shapes<'_>) -> Result<(), String> {
@@ -72,11 +77,7 @@ impl NodeType for Recurrence {
 
 impl NodeType for RecurrenceBwd {
     fn name(&self) -> Option<&'static str> {
-        Some(match self.direction.cell {
-            Cell::RnnTanh | Cell::RnnRelu => "RnnBwd",
-            Cell::Gru => "GruBwd",
-            Cell::Lstm => "LstmBwd",
-        })
+        Some(self.direction.of(["RnnBwd", "GruBwd", "LstmBwd"]))
     }
 
     fn verify(&self, at: &Shapes<'_>) -> Result<(), String> {

@@ -76,8 +76,7 @@ fn factors(l: &mut Lowerer<'_>, x: LValueId, weight: ValueId, tied: bool) -> (LV
 impl Lower for nodes::Conv2d {
     fn lower(&self, l: &mut Lowerer<'_>, node: &Node) {
         let Self { window, groups, bias } = *self;
-        let x = l.lowered(node.inputs[0]);
-        let x = l.image(x);
+        let x = l.lowered_image(node.inputs[0]);
         let y_dims = l.graph_dims4(node.outputs[0]);
         let geometry = conv_geometry(l.dims4(x), y_dims, window, groups);
         if let Some(p) = l.graph.value(node.inputs[1]).param {
@@ -102,10 +101,8 @@ impl Lower for nodes::Conv2d {
 impl Lower for nodes::Conv2dBwd {
     fn lower(&self, l: &mut Lowerer<'_>, node: &Node) {
         let Self { window, groups, bias, input_grad, accumulate } = *self;
-        let dy = l.lowered(node.inputs[0]);
-        let dy = l.image(dy);
-        let x = l.lowered(node.inputs[1]);
-        let x = l.image(x);
+        let dy = l.lowered_image(node.inputs[0]);
+        let x = l.lowered_image(node.inputs[1]);
         let w = l.lowered(node.inputs[2]);
         let geometry = conv_geometry(l.dims4(x), l.dims4(dy), window, groups);
         let before = |l: &Lowerer<'_>, i: usize| accumulate.then(|| l.lowered(node.inputs[i]));

@@ -11,8 +11,7 @@ use crate::ops::PoolGeometry;
 impl Lower for nodes::Pool {
     fn lower(&self, l: &mut Lowerer<'_>, node: &Node) {
         let Self { pool, window } = *self;
-        let x = l.lowered(node.inputs[0]);
-        let x = l.image(x);
+        let x = l.lowered_image(node.inputs[0]);
         let y_dims = l.graph_dims4(node.outputs[0]);
         let geometry = pool_geometry(l.dims4(x), y_dims, window);
         let layout = l.image_layout(node.outputs[0]);
@@ -29,8 +28,7 @@ impl Lower for nodes::Pool {
 impl Lower for nodes::PoolBwd {
     fn lower(&self, l: &mut Lowerer<'_>, node: &Node) {
         let Self { pool, window } = *self;
-        let dy = l.lowered(node.inputs[0]);
-        let dy = l.image(dy);
+        let dy = l.lowered_image(node.inputs[0]);
         let x_dims = l.graph_dims4(node.outputs[0]);
         let geometry = pool_geometry(x_dims, l.dims4(dy), window);
         let layout = l.image_layout(node.outputs[0]);
@@ -55,8 +53,7 @@ fn pool_geometry(x: [usize; 4], y: [usize; 4], window: Window) -> PoolGeometry {
 
 impl Lower for nodes::GlobalAvgPool {
     fn lower(&self, l: &mut Lowerer<'_>, node: &Node) {
-        let x = l.lowered(node.inputs[0]);
-        let x = l.image(x);
+        let x = l.lowered_image(node.inputs[0]);
         let [n, c, h, w] = l.dims4(x);
         let y = l.lower_value(node.outputs[0], Layout::Plain);
         l.emit(OpKind::GlobalAvgPool(ops::GlobalAvgPool { n, hw: h * w, c }), &[("x", Some(x)), ("y", Some(y))]);

@@ -54,7 +54,7 @@ impl Lower for nodes::UpdateRates {
         let op = ops::UpdateRates { batches, ..ops::UpdateRates::new(schedule, clip_norm, segments) };
         // Inputs are in the order of the slots, those that it does without left out.
         let wanted = [("hyper", true), ("counter", !schedule.is_constant()), ("steps", kind.has_end())];
-        let wanted = wanted.into_iter().chain([("grad_norm_seg", op.clips())]).filter(|(_, is_there)| *is_there);
+        let wanted = wanted.into_iter().chain([("grad_norm_seg", segments > 0)]).filter(|(_, is_there)| *is_there);
         let inputs: Vec<LValueId> = node.inputs.iter().map(|input| l.lowered(*input)).collect();
         let rates = l.lower_value(node.outputs[0], Layout::Plain);
         l.values[rates.0 as usize].persistent = true;

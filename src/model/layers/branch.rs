@@ -1,8 +1,8 @@
 //! `branch`: several lists of layers, one of which every step takes.
 
 use super::{LayerKind, LayerSpec, LayerType};
-use crate::model::choose::{Choice, Choose};
-use crate::model::choose_field::{check_evaluation, choose_field, evaluate_field};
+use crate::model::choose::Choice;
+use crate::model::choose_field::{Choosing, choose_field, evaluate_field};
 use crate::model::draw::Draw;
 use crate::model::infer::{Infer, Join};
 use crate::model::mistakes::FieldChecks;
@@ -15,10 +15,8 @@ use crate::tensor::Shape;
 pub struct BranchLayer {
     /// A path without layers passes on its input.
     pub paths: Vec<Vec<LayerSpec>>,
-    /// There in every layer without mistakes.
-    pub choose: Option<Choose>,
-    /// The path in evaluation; the last where nothing is said.
-    pub evaluate: Option<usize>,
+    /// The path of each step, in every layer without mistakes; in evaluation the last one where nothing is said.
+    pub choosing: Choosing,
 }
 
 const WHAT: &str = "the number of a path, from 0";
@@ -30,11 +28,8 @@ impl BranchLayer {
 }
 
 impl LayerType for BranchLayer {
-    const KIND: LayerKind = LayerKind {
-        type_name: "branch",
-        class: "Branch",
-        about: "Takes one of several paths, chosen anew at every step.",
-    };
+    const KIND: LayerKind =
+        LayerKind::new("branch", "Branch", "Takes one of several paths, chosen anew at every step.");
     const FIELDS: &'static [FieldSpec<Self>] = &[
         choose_field!(required)
             .help("Which path each step takes: cycle 0, 1 or random 0.2, 0.8 or schedule 1: 0, 100: 1."),
@@ -44,14 +39,12 @@ impl LayerType for BranchLayer {
     const MAY_BE_EMPTY: bool = true;
 
     fn example() -> Self {
-        Self { paths: vec![Vec::new(); 2], choose: Some(Choose::Cycle(vec![0, 1])), evaluate: None }
+        Self { paths: vec![Vec::new(); 2], choosing: Choosing::example() }
     }
 
     fn drawn(draw: &mut Draw, _input: &Shape) -> Self {
         let count = draw.extreme_or(&[1, 4], |d| d.between(2, 3));
-        let choose = Some(draw.choose(count - 1));
-        let evaluate = draw.coin(0.3).then(|| draw.between(0, count - 1));
-        Self { paths: vec![Vec::new(); count], choose, evaluate }
+        Self { paths: vec![Vec::new(); count], choosing: Choosing::drawn(draw, count - 1) }
     }
 
     fn check(&self, fields: &mut FieldChecks<'_>) {
@@ -61,8 +54,7 @@ impl LayerType for BranchLayer {
             }
             return;
         }
-        self.choose.iter().for_each(|choose| choose.check(self.most(), WHAT, fields));
-        check_evaluation(self.evaluate, true, (self.most(), WHAT), fields);
+        self.choosing.check_required(self.most(), WHAT, fields);
     }
 
     fn infer(&self, _cx: &mut Infer<'_>) -> Option<Shape> {
@@ -107,8 +99,7 @@ impl LayerType for BranchLayer {
     }
 
     fn choice(&self) -> Option<Choice> {
-        let how = self.choose.clone()?;
-        Some(Choice { how, most: self.most(), evaluation: self.evaluate.unwrap_or(self.most()) })
+        self.choosing.choice(self.most(), self.most())
     }
 
     fn list_at(&self, value: usize) -> Option<usize> {

@@ -1,5 +1,6 @@
 //! `conv1d`: learned filters over the positions of a sequence; weight `[filters, C / groups, k]`.
 
+use super::conv2d::{check_groups, check_input_groups};
 use super::{ACTIVATION_HELP, LayerKind, LayerType};
 use crate::model::activation::Activation;
 use crate::model::draw::Draw;
@@ -79,6 +80,11 @@ const PADDING: Lens<Conv1d, NumberOrName> = Lens {
 const ACTIVATION: Lens<Conv1d, usize> =
     Lens { get: |l| Activation::option(l.activation), set: |l, i| l.activation = Activation::of_option(i) };
 
+/// A distance in positions, which is 1 where nothing is said.
+const fn distance(name: &'static str, lens: Lens<Conv1d, usize>) -> FieldSpec<Conv1d> {
+    FieldSpec::count(name, lens).default(|_| FieldValue::Count(1)).within(Range::MEASURE).unit("positions")
+}
+
 impl LayerType for Conv1d {
     const KIND: LayerKind =
         LayerKind::new("conv1d", "Conv1d", "Slides small learned filters over the positions of a sequence.");
@@ -88,21 +94,13 @@ impl LayerType for Conv1d {
             .within(Range::MEASURE)
             .unit("positions")
             .help("Positions that a filter covers."),
-        FieldSpec::<Self>::count("stride", lens!(stride))
-            .default(|_| FieldValue::Count(1))
-            .within(Range::MEASURE)
-            .unit("positions")
-            .help("Positions between windows."),
+        distance("stride", lens!(stride)).help("Positions between windows."),
         FieldSpec::<Self>::named("padding", NAMES, PADDING)
             .default(|_| FieldValue::Named(NumberOrName::Number(0), NAMES))
             .within(Range::Whole { least: 0, most: MAX_MEASURE, help: None })
             .unit("positions")
             .help("Zeros around the sequence: a number for both ends, same, valid or causal."),
-        FieldSpec::<Self>::count("dilation", lens!(dilation))
-            .default(|_| FieldValue::Count(1))
-            .within(Range::MEASURE)
-            .unit("positions")
-            .help("Positions between a filter's taps."),
+        distance("dilation", lens!(dilation)).help("Positions between a filter's taps."),
         FieldSpec::<Self>::count("groups", lens!(groups))
             .default(|_| FieldValue::Count(1))
             .help("Channels are divided into this many independent groups."),
@@ -142,18 +140,12 @@ impl LayerType for Conv1d {
             let help = "\"same\" needs an odd kernel; use an odd kernel, \"causal\", or give the padding as a number";
             fields.fail("padding", found, help);
         }
-        if fields.are_sound(&["filters", "groups"]) && !self.filters.is_multiple_of(self.groups) {
-            let found = format!("{} groups for {} filters", self.groups, self.filters);
-            fields.fail("groups", found, "the number of groups must divide the number of filters");
-        }
+        check_groups(fields, self.groups, self.filters);
     }
 
     fn infer(&self, cx: &mut Infer<'_>) -> Option<Shape> {
         let [positions, channels] = cx.sequence("conv1d")?;
-        if cx.fields.are_sound(&["groups"]) && !channels.is_multiple_of(self.groups) {
-            let found = format!("{} groups for {channels} input channels", self.groups);
-            cx.fail("groups", found, "the number of groups must divide the number of input channels");
-        }
+        check_input_groups(cx, self.groups, channels);
         let is_known = cx.fields.are_sound(&["kernel", "padding", "dilation"]);
         let windows = if is_known { self.windows(positions) } else { None };
         if is_known && windows.is_none() {
@@ -191,14 +183,11 @@ impl LayerType for Conv1d {
 
 #[cfg(test)]
 mod tests {
-    use crate::model::{Checked, check, read_preset};
+    use crate::model::checked_network;
+    use crate::model::{Checked, read_preset};
 
     fn checked(input: &str, layers: &str) -> Checked {
-        let text = format!(
-            r#"{{"version": 1, "name": "t", "input": {{{input}, "batch": 2}}, "layers": [{layers}],
-            "loss": {{"type": "mse"}}, "optimizer": {{"type": "sgd", "lr": 0.1}}}}"#
-        );
-        check(&read_preset(&text).unwrap())
+        checked_network(&format!("{input}, \"batch\": 2"), layers, "mse")
     }
 
     /// The outputs of all layers.

@@ -72,6 +72,22 @@ impl Conv2d {
 const ACTIVATION: Lens<Conv2d, usize> =
     Lens { get: |l| Activation::option(l.activation), set: |l, i| l.activation = Activation::of_option(i) };
 
+/// Checks that groups divide the filters.
+pub(super) fn check_groups(fields: &mut FieldChecks<'_>, groups: usize, filters: usize) {
+    if fields.are_sound(&["filters", "groups"]) && !filters.is_multiple_of(groups) {
+        let found = format!("{groups} groups for {filters} filters");
+        fields.fail("groups", found, "the number of groups must divide the number of filters");
+    }
+}
+
+/// Checks that groups divide the channels of the input.
+pub(super) fn check_input_groups(cx: &mut Infer<'_>, groups: usize, channels: usize) {
+    if cx.fields.are_sound(&["groups"]) && !channels.is_multiple_of(groups) {
+        let found = format!("{groups} groups for {channels} input channels");
+        cx.fail("groups", found, "the number of groups must divide the number of input channels");
+    }
+}
+
 impl LayerType for Conv2d {
     const KIND: LayerKind = LayerKind::new("conv2d", "Conv2d", "Slides small learned filters over an image.");
     const FIELDS: &'static [FieldSpec<Self>] = &[
@@ -141,18 +157,12 @@ impl LayerType for Conv2d {
             let help = "\"same\" needs odd kernel sizes; use an odd kernel or give the padding as numbers";
             fields.fail("padding", found, help);
         }
-        if fields.are_sound(&["filters", "groups"]) && !self.filters.is_multiple_of(self.groups) {
-            let found = format!("{} groups for {} filters", self.groups, self.filters);
-            fields.fail("groups", found, "the number of groups must divide the number of filters");
-        }
+        check_groups(fields, self.groups, self.filters);
     }
 
     fn infer(&self, cx: &mut Infer<'_>) -> Option<Shape> {
         let [channels, h, w] = cx.image("conv2d")?;
-        if cx.fields.are_sound(&["groups"]) && !channels.is_multiple_of(self.groups) {
-            let found = format!("{} groups for {channels} input channels", self.groups);
-            cx.fail("groups", found, "the number of groups must divide the number of input channels");
-        }
+        check_input_groups(cx, self.groups, channels);
         let is_known = cx.fields.are_sound(&["kernel", "padding", "dilation"]);
         let out = if is_known { self.windows(cx, [h, w]) } else { None };
         let [ho, wo] = out.filter(|_| cx.fields.is_sound())?;

@@ -1,11 +1,12 @@
 //! `early_exit`: a head with which some steps end before the layers behind it.
 
 use super::{LayerKind, LayerSpec, LayerType};
-use crate::model::choose::{Choice, Choose};
-use crate::model::choose_field::{check_evaluation, choose_field, evaluate_field};
+use crate::model::choose::Choice;
+use crate::model::choose_field::{Choosing, choose_field, evaluate_field};
 use crate::model::draw::Draw;
-use crate::model::infer::{Infer, Join};
+use crate::model::infer::Join;
 use crate::model::mistakes::FieldChecks;
+use crate::model::one_list::one_list;
 use crate::model::path::ListField;
 use crate::model::schema::FieldSpec;
 use crate::tensor::Shape;
@@ -15,20 +16,18 @@ use crate::tensor::Shape;
 #[derive(Clone, Debug, PartialEq)]
 pub struct EarlyExit {
     pub layers: Vec<LayerSpec>,
-    /// There in every layer without mistakes.
-    pub choose: Option<Choose>,
-    /// Whether evaluation ends here; it does not where nothing is said.
-    pub evaluate: Option<usize>,
+    /// Whether each step ends here, in every layer without mistakes; evaluation does not where nothing is said.
+    pub choosing: Choosing,
 }
 
-const WHAT: &str = "1 where the step ends here, 0 where it goes on";
+const WHAT: &str = "1 where the step ends here, 0 where it continues";
 
 impl LayerType for EarlyExit {
-    const KIND: LayerKind = LayerKind {
-        type_name: "early_exit",
-        class: "EarlyExit",
-        about: "Ends some steps here, with a head of its own in place of the layers behind it.",
-    };
+    const KIND: LayerKind = LayerKind::new(
+        "early_exit",
+        "EarlyExit",
+        "Ends some steps here, with a head of its own in place of the layers behind it.",
+    );
     const FIELDS: &'static [FieldSpec<Self>] = &[
         choose_field!(required)
             .help("Which steps end here (1): cycle 0, 1 or random 0.2, 0.8 or schedule 1: 0, 100: 1."),
@@ -37,21 +36,15 @@ impl LayerType for EarlyExit {
     const LISTS: Option<ListField> = Some(ListField::Layers);
 
     fn example() -> Self {
-        Self { layers: Vec::new(), choose: Some(Choose::Cycle(vec![0, 1])), evaluate: None }
+        Self { layers: Vec::new(), choosing: Choosing::example() }
     }
 
     fn drawn(draw: &mut Draw, _input: &Shape) -> Self {
-        let choose = Some(draw.choose(1));
-        Self { layers: Vec::new(), choose, evaluate: draw.coin(0.3).then(|| draw.between(0, 1)) }
+        Self { layers: Vec::new(), choosing: Choosing::drawn(draw, 1) }
     }
 
     fn check(&self, fields: &mut FieldChecks<'_>) {
-        self.choose.iter().for_each(|choose| choose.check(1, WHAT, fields));
-        check_evaluation(self.evaluate, true, (1, WHAT), fields);
-    }
-
-    fn infer(&self, _cx: &mut Infer<'_>) -> Option<Shape> {
-        unreachable!("the checker goes through the layers inside")
+        self.choosing.check_required(1, WHAT, fields);
     }
 
     fn join(&self, cx: &mut Join<'_>) -> Option<Shape> {
@@ -59,21 +52,14 @@ impl LayerType for EarlyExit {
         cx.input.cloned()
     }
 
-    fn lists(&self) -> Vec<&Vec<LayerSpec>> {
-        vec![&self.layers]
-    }
-
-    fn lists_mut(&mut self) -> Vec<&mut Vec<LayerSpec>> {
-        vec![&mut self.layers]
-    }
+    one_list!();
 
     fn must_keep_shape(&self) -> bool {
         true
     }
 
     fn choice(&self) -> Option<Choice> {
-        let how = self.choose.clone()?;
-        Some(Choice { how, most: 1, evaluation: self.evaluate.unwrap_or(0) })
+        self.choosing.choice(1, 0)
     }
 
     fn list_at(&self, value: usize) -> Option<usize> {

@@ -5,8 +5,20 @@ use crate::model::draw::Draw;
 use crate::model::field_value::FieldValue;
 use crate::model::infer::Infer;
 use crate::model::param::ParamKind;
-use crate::model::schema::{FieldSpec, lens};
+use crate::model::schema::{FieldSpec, Lens, lens};
 use crate::tensor::Shape;
+
+/// The eps of a normalisation over the last axis.
+pub(super) const fn eps<T>(lens: Lens<T, f64>, default: fn(&T) -> FieldValue, help: &'static str) -> FieldSpec<T> {
+    FieldSpec::real("eps", lens).default(default).within(NORM_EPS).help(help)
+}
+
+/// The parameter that scales each feature of the last axis; the shape stays as it is.
+pub(super) fn scaled_by_feature(cx: &mut Infer<'_>) -> Option<Shape> {
+    let input = cx.input.clone();
+    cx.constant(ParamKind::Gamma, *input.0.last()?, 1.0);
+    Some(input)
+}
 
 /// Normalises each sample over its last axis.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -18,10 +30,7 @@ pub struct LayerNorm {
 impl LayerType for LayerNorm {
     const KIND: LayerKind =
         LayerKind::new("layer_norm", "LayerNorm", "Centres and scales each sample over its last axis.");
-    const FIELDS: &'static [FieldSpec<Self>] = &[FieldSpec::<Self>::real("eps", lens!(eps))
-        .default(|_| FieldValue::Number(1e-5))
-        .within(NORM_EPS)
-        .help(EPS_HELP)];
+    const FIELDS: &'static [FieldSpec<Self>] = &[eps(lens!(eps), |_| FieldValue::Number(1e-5), EPS_HELP)];
 
     fn example() -> Self {
         Self { eps: 1e-5 }
@@ -32,11 +41,9 @@ impl LayerType for LayerNorm {
     }
 
     fn infer(&self, cx: &mut Infer<'_>) -> Option<Shape> {
-        let input = cx.input.clone();
-        let features = *input.0.last()?;
-        cx.constant(ParamKind::Gamma, features, 1.0);
-        cx.constant(ParamKind::Beta, features, 0.0);
-        Some(input)
+        let shape = scaled_by_feature(cx)?;
+        cx.constant(ParamKind::Beta, *shape.0.last()?, 0.0);
+        Some(shape)
     }
 
     fn next_activation(&self) -> NextActivation {

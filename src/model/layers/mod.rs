@@ -63,7 +63,7 @@ use super::draw::Draw;
 use super::infer::{Infer, Join};
 use super::mistakes::FieldChecks;
 use super::path::ListField;
-use super::schema::{FieldSpec, FieldView, Range};
+use super::schema::{FieldSpec, FieldView, Range, fields_by_name};
 use super::spec::Fields;
 use crate::model::field_value::FieldValue;
 use crate::tensor::Shape;
@@ -321,12 +321,8 @@ fn output_field_of<T: LayerType>(_layer: &T) -> Option<&'static str> {
     T::OUTPUT_FIELD
 }
 
-fn views<T: LayerType>(layer: &T) -> Vec<FieldView> {
-    T::FIELDS.iter().map(|field| field.view(layer)).collect()
-}
-
-fn set_in<T: LayerType>(layer: &mut T, name: &str, value: &FieldValue) -> bool {
-    T::FIELDS.iter().find(|field| field.name == name).is_some_and(|field| field.set(layer, value))
+const fn fields_of<T: LayerType>(_layer: &T) -> &'static [FieldSpec<T>] {
+    T::FIELDS
 }
 
 impl LayerKind {
@@ -344,16 +340,7 @@ impl LayerSpec {
         each_layer!(self, l => kind_of(l))
     }
 
-    /// The fields with their values, in the order in which they are shown.
-    #[must_use]
-    pub fn fields(&self) -> Vec<FieldView> {
-        each_layer!(self, l => views(l))
-    }
-
-    /// Sets a field; false where the layer has no such field or the value is of another kind.
-    pub fn set(&mut self, name: &str, value: &FieldValue) -> bool {
-        each_layer!(self, l => set_in(l, name, value))
-    }
+    fields_by_name!(each_layer, fields_of);
 
     /// How often the layers inside are applied, where they are repeated.
     #[must_use]

@@ -19,6 +19,22 @@ pub struct Pool<const MAX: bool> {
 pub type MaxPool2d = Pool<true>;
 pub type AvgPool2d = Pool<false>;
 
+/// The lens of a window's size: windows that are side by side stay so when their size changes.
+macro_rules! window_size {
+    () => {
+        Lens {
+            get: |layer| layer.size,
+            set: |layer, size| {
+                if layer.stride == layer.size {
+                    layer.stride = size;
+                }
+                layer.size = size;
+            },
+        }
+    };
+}
+pub(super) use window_size;
+
 /// The number of windows of `kernel` taps over `size` elements (floor mode); `None` where not even one fits.
 #[must_use]
 pub fn window_output(size: usize, kernel: usize, stride: usize, padding: usize, dilation: usize) -> Option<usize> {
@@ -28,16 +44,7 @@ pub fn window_output(size: usize, kernel: usize, stride: usize, padding: usize, 
 }
 
 impl<const MAX: bool> Pool<MAX> {
-    /// Windows that are side by side stay so when their size changes.
-    const SIZE: Lens<Self, [usize; 2]> = Lens {
-        get: |l| l.size,
-        set: |l, size| {
-            if l.stride == l.size {
-                l.stride = size;
-            }
-            l.size = size;
-        },
-    };
+    const SIZE: Lens<Self, [usize; 2]> = window_size!();
 }
 
 impl<const MAX: bool> LayerType for Pool<MAX> {

@@ -1,6 +1,6 @@
 //! `max_pool1d` and `avg_pool1d`: one value of each window over the positions of a sequence.
 
-use super::pool::window_output;
+use super::pool::{window_output, window_size};
 use super::{LayerKind, LayerType, NextActivation};
 use crate::model::draw::Draw;
 use crate::model::field_value::FieldValue;
@@ -21,25 +21,14 @@ pub type MaxPool1d = Pool1d<true>;
 pub type AvgPool1d = Pool1d<false>;
 
 impl<const MAX: bool> Pool1d<MAX> {
-    /// Windows that are side by side stay so when their size changes.
-    const SIZE: Lens<Self, usize> = Lens {
-        get: |l| l.size,
-        set: |l, size| {
-            if l.stride == l.size {
-                l.stride = size;
-            }
-            l.size = size;
-        },
-    };
+    const SIZE: Lens<Self, usize> = window_size!();
 }
 
 impl<const MAX: bool> LayerType for Pool1d<MAX> {
     const KIND: LayerKind = if MAX {
-        let about = "Keeps the largest value of each window of positions.";
-        LayerKind { type_name: "max_pool1d", class: "MaxPool1d", about }
+        LayerKind::new("max_pool1d", "MaxPool1d", "Keeps the largest value of each window of positions.")
     } else {
-        let about = "Keeps the mean of each window of positions.";
-        LayerKind { type_name: "avg_pool1d", class: "AvgPool1d", about }
+        LayerKind::new("avg_pool1d", "AvgPool1d", "Keeps the mean of each window of positions.")
     };
     const FIELDS: &'static [FieldSpec<Self>] = &[
         FieldSpec::<Self>::count("size", Self::SIZE)

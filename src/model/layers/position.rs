@@ -1,4 +1,4 @@
-//! `position`: adds to each position of a sequence what tells it from the others.
+//! `position`: adds to each position of a sequence what distinguishes it from the others.
 
 use super::{LayerKind, LayerType};
 use crate::model::draw::Draw;

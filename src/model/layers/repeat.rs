@@ -1,11 +1,11 @@
 //! `repeat`: a block of layers, several times with the same weights; how often may be chosen at every step.
 
 use super::{LayerKind, LayerSpec, LayerType};
-use crate::model::choose::{Choice, Choose};
-use crate::model::choose_field::{check_evaluation, choose_field, evaluate_field};
+use crate::model::choose::Choice;
+use crate::model::choose_field::{Choosing, choose_field, evaluate_field};
 use crate::model::draw::Draw;
-use crate::model::infer::Infer;
 use crate::model::mistakes::FieldChecks;
+use crate::model::one_list::one_list;
 use crate::model::path::ListField;
 use crate::model::schema::{FieldSpec, lens};
 use crate::tensor::Shape;
@@ -15,20 +15,15 @@ use crate::tensor::Shape;
 pub struct Repeat {
     pub times: usize,
     pub layers: Vec<LayerSpec>,
-    /// Nothing where every step applies it `times` times.
-    pub choose: Option<Choose>,
-    /// How often it is applied in evaluation; `times` times where nothing is said.
-    pub evaluate: Option<usize>,
+    /// How often each step applies it, and evaluation; `times` times where nothing is said.
+    pub choosing: Choosing,
 }
 
 const WHAT: &str = "how often the layers are applied";
 
 impl LayerType for Repeat {
-    const KIND: LayerKind = LayerKind {
-        type_name: "repeat",
-        class: "Repeat",
-        about: "Applies the same layers, with the same weights, several times.",
-    };
+    const KIND: LayerKind =
+        LayerKind::new("repeat", "Repeat", "Applies the same layers, with the same weights, several times.");
     const FIELDS: &'static [FieldSpec<Self>] = &[
         FieldSpec::<Self>::count("times", lens!(times)).help("How often the block is applied, with the same weights."),
         choose_field!(optional)
@@ -38,33 +33,22 @@ impl LayerType for Repeat {
     const LISTS: Option<ListField> = Some(ListField::Layers);
 
     fn example() -> Self {
-        Self { times: 2, layers: Vec::new(), choose: None, evaluate: None }
+        Self { times: 2, layers: Vec::new(), choosing: Choosing::default() }
     }
 
     fn drawn(draw: &mut Draw, _input: &Shape) -> Self {
         let times = draw.extreme_or(&[1, 5], |d| d.between(2, 3));
-        Self { times, layers: Vec::new(), choose: None, evaluate: None }
+        Self { times, layers: Vec::new(), choosing: Choosing::default() }
     }
 
-    fn infer(&self, _cx: &mut Infer<'_>) -> Option<Shape> {
-        unreachable!("the checker goes through the layers inside")
-    }
-
-    fn lists(&self) -> Vec<&Vec<LayerSpec>> {
-        vec![&self.layers]
-    }
-
-    fn lists_mut(&mut self) -> Vec<&mut Vec<LayerSpec>> {
-        vec![&mut self.layers]
-    }
+    one_list!();
 
     fn times(&self) -> Option<usize> {
         Some(self.times)
     }
 
     fn check(&self, fields: &mut FieldChecks<'_>) {
-        self.choose.iter().for_each(|choose| choose.check(self.times, WHAT, fields));
-        check_evaluation(self.evaluate, self.choose.is_some(), (self.times, WHAT), fields);
+        self.choosing.check(self.times, WHAT, fields);
     }
 
     fn takes_tokens(&self) -> bool {
@@ -72,12 +56,11 @@ impl LayerType for Repeat {
     }
 
     fn must_keep_shape(&self) -> bool {
-        self.times > 1 || self.choose.is_some()
+        self.times > 1 || self.choosing.how.is_some()
     }
 
     fn choice(&self) -> Option<Choice> {
-        let how = self.choose.clone()?;
-        Some(Choice { how, most: self.times, evaluation: self.evaluate.unwrap_or(self.times) })
+        self.choosing.choice(self.times, self.times)
     }
 
     fn list_at(&self, value: usize) -> Option<usize> {
@@ -85,11 +68,10 @@ impl LayerType for Repeat {
     }
 
     fn draw_choice(&mut self, draw: &mut Draw) {
-        self.choose = Some(draw.choose(self.times));
-        self.evaluate = draw.coin(0.3).then(|| draw.between(0, self.times));
+        self.choosing = Choosing::drawn(draw, self.times);
     }
 
     fn settled(&self, value: usize) -> Self {
-        Self { times: value, choose: None, evaluate: None, ..self.clone() }
+        Self { times: value, choosing: Choosing::default(), ..self.clone() }
     }
 }

@@ -2,14 +2,13 @@
 
 use super::{LayerKind, LayerSpec, LayerType};
 use crate::model::choose::{Choice, Choose};
-use crate::model::choose_field::{check_evaluation, choose_field, evaluate_field};
+use crate::model::choose_field::{Choosing, choose_field, evaluate_field};
 use crate::model::draw::Draw;
 use crate::model::field_value::FieldValue;
-use crate::model::infer::Infer;
 use crate::model::mistakes::FieldChecks;
+use crate::model::one_list::one_list;
 use crate::model::path::ListField;
 use crate::model::schema::{FieldSpec, Range, lens};
-use crate::tensor::Shape;
 use std::ops::Bound;
 
 /// `x + f(x)`; `x` alone in steps that choose 0. With `keep` below 1, `x + f(x) / keep` in training with that
@@ -17,12 +16,10 @@ use std::ops::Bound;
 #[derive(Clone, Debug, PartialEq)]
 pub struct Residual {
     pub layers: Vec<LayerSpec>,
-    /// Nothing where every step runs the layers, or `keep` says how often.
-    pub choose: Option<Choose>,
+    /// Whether each step runs the layers, and evaluation; all do where nothing is said.
+    pub choosing: Choosing,
     /// The probability with which a step runs the layers; 1 where every step does.
     pub keep: f64,
-    /// Whether evaluation runs the layers; it does where nothing is said.
-    pub evaluate: Option<usize>,
 }
 
 const WHAT: &str = "1 where the layers are run, 0 where the input is passed on";
@@ -33,8 +30,7 @@ const KEEP: Range = Range::Real {
 };
 
 impl LayerType for Residual {
-    const KIND: LayerKind =
-        LayerKind { type_name: "residual", class: "Residual", about: "Adds the block's input to its output." };
+    const KIND: LayerKind = LayerKind::new("residual", "Residual", "Adds the block's input to its output.");
     const FIELDS: &'static [FieldSpec<Self>] = &[
         choose_field!(optional).help(
             "Which steps run the layers (1): cycle 1, 0 or random 0.2, 0.8 or schedule 1: 0, 100: 1. Empty: all.",
@@ -48,29 +44,22 @@ impl LayerType for Residual {
     const LISTS: Option<ListField> = Some(ListField::Layers);
 
     fn example() -> Self {
-        Self { layers: Vec::new(), choose: None, keep: 1.0, evaluate: None }
+        Self { layers: Vec::new(), choosing: Choosing::default(), keep: 1.0 }
     }
 
     fn check(&self, fields: &mut FieldChecks<'_>) {
-        self.choose.iter().for_each(|choose| choose.check(1, WHAT, fields));
-        let both = self.choose.is_some() && self.keep != 1.0;
-        if both && fields.are_sound(&["choose", "keep"]) {
+        let (chooses, keeps) = (self.choosing.how.is_some(), self.keep != 1.0);
+        // The share that `keep` gives is a choice too.
+        match keeps {
+            true => self.choosing.check_required(1, WHAT, fields),
+            false => self.choosing.check(1, WHAT, fields),
+        }
+        if chooses && keeps && fields.are_sound(&["choose", "keep"]) {
             fields.fail("keep", "the layer has `choose` and `keep`", "take one of the two away: both choose");
         }
-        check_evaluation(self.evaluate, self.choose.is_some() || self.keep != 1.0, (1, WHAT), fields);
     }
 
-    fn infer(&self, _cx: &mut Infer<'_>) -> Option<Shape> {
-        unreachable!("the checker goes through the layers inside")
-    }
-
-    fn lists(&self) -> Vec<&Vec<LayerSpec>> {
-        vec![&self.layers]
-    }
-
-    fn lists_mut(&mut self) -> Vec<&mut Vec<LayerSpec>> {
-        vec![&mut self.layers]
-    }
+    one_list!();
 
     fn must_keep_shape(&self) -> bool {
         true
@@ -78,8 +67,8 @@ impl LayerType for Residual {
 
     fn choice(&self) -> Option<Choice> {
         let kept = || (self.keep < 1.0).then(|| Choose::Random(vec![1.0 - self.keep, self.keep]));
-        let how = self.choose.clone().or_else(kept)?;
-        Some(Choice { how, most: 1, evaluation: self.evaluate.unwrap_or(1) })
+        let how = self.choosing.how.clone().or_else(kept);
+        Choosing { how, ..self.choosing }.choice(1, 1)
     }
 
     fn list_at(&self, value: usize) -> Option<usize> {
@@ -88,14 +77,14 @@ impl LayerType for Residual {
 
     fn draw_choice(&mut self, draw: &mut Draw) {
         if draw.coin(0.5) {
-            self.choose = Some(draw.choose(1));
+            self.choosing.how = Some(draw.choose(1));
         } else {
             self.keep = draw.extreme_or(&[0.01, 0.99], |d| d.number(0.3, 0.95).max(0.3));
         }
-        self.evaluate = draw.coin(0.3).then(|| draw.between(0, 1));
+        self.choosing.evaluate = Choosing::drawn_evaluation(draw, 1);
     }
 
     fn settled(&self, _value: usize) -> Self {
-        Self { choose: None, evaluate: None, ..self.clone() }
+        Self { choosing: Choosing::default(), ..self.clone() }
     }
 }

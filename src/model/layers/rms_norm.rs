@@ -1,10 +1,10 @@
 //! `rms_norm`: each sample is divided by the root mean square of its last axis.
 
-use super::{LayerKind, LayerType, NORM_EPS, NextActivation};
+use super::layer_norm::{eps, scaled_by_feature};
+use super::{LayerKind, LayerType, NextActivation};
 use crate::model::draw::Draw;
 use crate::model::field_value::FieldValue;
 use crate::model::infer::Infer;
-use crate::model::param::ParamKind;
 use crate::model::schema::{FieldSpec, lens};
 use crate::tensor::Shape;
 
@@ -21,10 +21,8 @@ impl LayerType for RmsNorm {
         "RmsNorm",
         "Scales each sample by the root mean square of its last axis, without centring it.",
     );
-    const FIELDS: &'static [FieldSpec<Self>] = &[FieldSpec::<Self>::real("eps", lens!(eps))
-        .default(|_| FieldValue::Number(1e-6))
-        .within(NORM_EPS)
-        .help("Added to the mean square.")];
+    const FIELDS: &'static [FieldSpec<Self>] =
+        &[eps(lens!(eps), |_| FieldValue::Number(1e-6), "Added to the mean square.")];
 
     fn example() -> Self {
         Self { eps: 1e-6 }
@@ -35,10 +33,7 @@ impl LayerType for RmsNorm {
     }
 
     fn infer(&self, cx: &mut Infer<'_>) -> Option<Shape> {
-        let input = cx.input.clone();
-        let features = *input.0.last()?;
-        cx.constant(ParamKind::Gamma, features, 1.0);
-        Some(input)
+        scaled_by_feature(cx)
     }
 
     fn next_activation(&self) -> NextActivation {

@@ -2,8 +2,7 @@
 
 use super::point_fn::PointFn;
 use crate::model::draw::Draw;
-use crate::model::field_value::FieldValue;
-use crate::model::schema::{FieldSpec, FieldView};
+use crate::model::schema::FieldSpec;
 use crate::model::spec::Fields;
 use crate::tensor::Shape;
 use serde_json::{Map, Value};
@@ -71,6 +70,41 @@ pub trait LossType: Copy + Debug + PartialEq + 'static {
     fn pytorch(&self, is_plain: bool) -> String;
 }
 
+/// Declares a loss without fields.
+macro_rules! plain_loss {
+    ($Name:ident {
+        name: $name:literal, title: $title:literal, about: $about:literal, targets: $targets:ident,
+        rule: $rule:expr, pytorch: $pytorch:literal $(, cost: $cost:literal)? $(,)?
+    }) => {
+        #[derive(Clone, Copy, Debug, PartialEq)]
+        pub struct $Name {}
+
+        impl LossType for $Name {
+            const NAME: &'static str = $name;
+            const TITLE: &'static str = $title;
+            const ABOUT: &'static str = $about;
+            const TARGETS: Targets = Targets::$targets;
+
+            fn example() -> Self {
+                Self {}
+            }
+
+            $(fn cost(&self) -> usize {
+                $cost
+            })?
+
+            fn rule(&self) -> LossRule {
+                $rule
+            }
+
+            fn pytorch(&self, _is_plain: bool) -> String {
+                $pytorch.into()
+            }
+        }
+    };
+}
+pub(super) use plain_loss;
+
 pub(super) fn findings<T: LossType>(loss: &T) -> Vec<(&'static str, String, String)> {
     let of =
         |field: &'static FieldSpec<T>| field.findings(loss).into_iter().map(|(found, help)| (field.name, found, help));
@@ -85,12 +119,8 @@ pub(super) fn write_into<T: LossType>(loss: &T, map: &mut Map<String, Value>) {
     T::FIELDS.iter().for_each(|field| field.write(loss, map));
 }
 
-pub(super) fn views<T: LossType>(loss: &T) -> Vec<FieldView> {
-    T::FIELDS.iter().map(|field| field.view(loss)).collect()
-}
-
-pub(super) fn set_in<T: LossType>(loss: &mut T, name: &str, value: &FieldValue) -> bool {
-    T::FIELDS.iter().find(|field| field.name == name).is_some_and(|field| field.set(loss, value))
+pub(super) const fn fields_of<T: LossType>(_loss: &T) -> &'static [FieldSpec<T>] {
+    T::FIELDS
 }
 
 pub(super) fn name_of<T: LossType>(_loss: &T) -> &'static str {

@@ -20,11 +20,11 @@ pub use point_fn::PointFn;
 pub use softmax_cross_entropy::SoftmaxCrossEntropy;
 
 use self::loss_type::{
-    about_of, findings, name_of, read_into, redrawn, refusal_of, set_in, targets_of, title_of, views, write_into,
+    about_of, fields_of, findings, name_of, read_into, redrawn, refusal_of, targets_of, title_of, write_into,
 };
 use super::draw::Draw;
 use super::field_value::FieldValue;
-use super::schema::FieldView;
+use super::schema::{FieldView, fields_by_name, names};
 use super::spec::Fields;
 use crate::tensor::Shape;
 use serde_json::{Map, Value};
@@ -35,22 +35,9 @@ use serde_json::{Map, Value};
 /// [`LossSpec`] holds.
 macro_rules! each_loss {
     (@all [define] $($Name:ident)*) => {
-        /// The loss; the mean over the batch.
-        #[derive(Clone, Copy, Debug, PartialEq)]
-        pub enum LossSpec {
-            $($Name($Name),)*
-        }
-
-        impl LossSpec {
-            /// The name of every loss in presets.
-            pub const NAMES: [&'static str; [$(stringify!($Name)),*].len()] = [$($Name::NAME),*];
-
-            /// The loss of this name with sensible fields.
-            #[must_use]
-            pub fn example(name: &str) -> Option<Self> {
-                $(if name == $Name::NAME { return Some(Self::$Name($Name::example())); })*
-                None
-            }
+        $crate::model::schema::family! {
+            /// The loss; the mean over the batch. Names of fields are whole paths.
+            LossSpec: $($Name)*
         }
     };
     (@all [$spec:expr, $loss:ident => $body:expr] $($Name:ident)*) => {
@@ -74,17 +61,7 @@ impl LossSpec {
     /// The mean squared error.
     pub const MSE: Self = Self::Mse(Mse {});
 
-    /// The name used in presets.
-    #[must_use]
-    pub fn name(&self) -> &'static str {
-        each_loss!(self, loss => name_of(loss))
-    }
-
-    /// The name in sentences.
-    #[must_use]
-    pub fn title(&self) -> &'static str {
-        each_loss!(self, loss => title_of(loss))
-    }
+    names!(each_loss, name_of, title_of);
 
     /// One line that says what it is for.
     #[must_use]
@@ -120,16 +97,7 @@ impl LossSpec {
         each_loss!(self, loss => refusal_of(loss, output))
     }
 
-    /// The fields with their values, in the order in which they are shown; names are whole paths.
-    #[must_use]
-    pub fn fields(&self) -> Vec<FieldView> {
-        each_loss!(self, loss => views(loss))
-    }
-
-    /// Sets a field; false where the loss has no such field or the value is of another kind.
-    pub fn set(&mut self, name: &str, value: &FieldValue) -> bool {
-        each_loss!(self, loss => set_in(loss, name, value))
-    }
+    fields_by_name!(each_loss, fields_of);
 
     /// The expression in Python, of `output` and `y`; `is_plain` leaves out what belongs to training alone.
     #[must_use]

@@ -15,11 +15,11 @@ pub use optimizer_type::{OptimizerType, UpdateRule};
 pub use sgd::Sgd;
 
 use self::optimizer_type::{
-    findings, name_of, number, pytorch_class_of, read_into, redrawn, set_in, title_of, views, write_into,
+    fields_of, findings, name_of, number, pytorch_class_of, read_into, redrawn, title_of, write_into,
 };
 use super::draw::Draw;
 use super::field_value::FieldValue;
-use super::schema::FieldView;
+use super::schema::{FieldView, fields_by_name, names};
 use super::spec::Fields;
 use serde_json::{Map, Value};
 
@@ -29,23 +29,12 @@ use serde_json::{Map, Value};
 /// that an [`OptimizerSpec`] holds.
 macro_rules! each_optimizer {
     (@all [define] $($Name:ident)*) => {
-        /// The update rule, with PyTorch's definitions.
-        #[derive(Clone, Copy, Debug, PartialEq)]
-        pub enum OptimizerSpec {
-            $($Name($Name),)*
+        $crate::model::schema::family! {
+            /// The update rule, with PyTorch's definitions. Names of fields are whole paths.
+            OptimizerSpec: $($Name)*
         }
 
         impl OptimizerSpec {
-            /// The name of every optimizer in presets.
-            pub const NAMES: [&'static str; [$(stringify!($Name)),*].len()] = [$($Name::NAME),*];
-
-            /// The optimizer of this name with sensible fields.
-            #[must_use]
-            pub fn example(name: &str) -> Option<Self> {
-                $(if name == $Name::NAME { return Some(Self::$Name($Name::example())); })*
-                None
-            }
-
             /// Of every optimizer, in how many ways it is drawn.
             const WAYS: [usize; Self::NAMES.len()] = [$($Name::WAYS),*];
         }
@@ -70,17 +59,7 @@ impl OptimizerSpec {
         Self::Sgd(Sgd { lr, momentum: 0.0, nesterov: false, weight_decay: 0.0 })
     }
 
-    /// The name used in presets.
-    #[must_use]
-    pub fn name(&self) -> &'static str {
-        each_optimizer!(self, o => name_of(o))
-    }
-
-    /// The name for people, which is that of PyTorch's class.
-    #[must_use]
-    pub fn title(&self) -> &'static str {
-        each_optimizer!(self, o => title_of(o))
-    }
+    names!(each_optimizer, name_of, title_of);
 
     /// The text of the class of that name in Python, where PyTorch has none.
     #[must_use]
@@ -108,16 +87,7 @@ impl OptimizerSpec {
         self
     }
 
-    /// The fields with their values, in the order in which they are shown; names are whole paths.
-    #[must_use]
-    pub fn fields(&self) -> Vec<FieldView> {
-        each_optimizer!(self, o => views(o))
-    }
-
-    /// Sets a field; false where the optimizer has no such field or the value is of another kind.
-    pub fn set(&mut self, name: &str, value: &FieldValue) -> bool {
-        each_optimizer!(self, o => set_in(o, name, value))
-    }
+    fields_by_name!(each_optimizer, fields_of);
 
     /// The names of what all optimizers keep for each parameter.
     #[must_use]

@@ -2,7 +2,7 @@
 
 use crate::model::draw::Draw;
 use crate::model::field_value::FieldValue;
-use crate::model::schema::{FieldSpec, FieldView, Lens, Range};
+use crate::model::schema::{FieldSpec, Lens, Range};
 use crate::model::spec::Fields;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
@@ -143,12 +143,8 @@ pub(super) fn write_into<T: OptimizerType>(optimizer: &T, map: &mut Map<String, 
     T::FIELDS.iter().for_each(|field| field.write_always(optimizer, map));
 }
 
-pub(super) fn views<T: OptimizerType>(optimizer: &T) -> Vec<FieldView> {
-    T::FIELDS.iter().map(|field| field.view(optimizer)).collect()
-}
-
-pub(super) fn set_in<T: OptimizerType>(optimizer: &mut T, name: &str, value: &FieldValue) -> bool {
-    T::FIELDS.iter().find(|field| field.name == name).is_some_and(|field| field.set(optimizer, value))
+pub(super) const fn fields_of<T: OptimizerType>(_optimizer: &T) -> &'static [FieldSpec<T>] {
+    T::FIELDS
 }
 
 pub(super) fn number<T: OptimizerType>(optimizer: &T, name: &str) -> f64 {

@@ -1,19 +1,43 @@
-//! Layers that choose, put into a network that was drawn without them.
+//! What makes the steps of a network differ, put into one that was drawn without: layers that choose, short batches.
 
+use super::data::left_over;
 use crate::model::draw::Draw;
 use crate::model::layers::{ActivationLayer, BranchLayer, Dense, EarlyExit, Flatten, LayerType};
-use crate::model::{LayerPath, LayerSpec, ListPath, Preset, check};
+use crate::model::{LastBatch, LayerPath, LayerSpec, ListPath, Preset, check};
 use crate::tensor::Shape;
 
 /// The shares of the blocks and layers in these that choose.
 const OF_BLOCKS: f64 = 0.6;
 const OF_LAYERS: f64 = 0.2;
 
-/// Lets some layers of a network choose, where the network is right afterwards.
+/// Lets the steps of some networks differ: layers choose, or the last batch of an epoch is short, where the network is
+/// right afterwards.
 pub(super) fn choose(draw: &mut Draw, preset: &mut Preset, output: &Shape) {
-    if !draw.coin(draw.size().choosing) {
-        return;
+    let share = draw.size().choosing;
+    let chooses = draw.coin(share);
+    // From a copy, so that what layers choose does not depend on it.
+    let is_short = draw.clone().coin(share);
+    if chooses {
+        let_layers_choose(draw, preset, output);
     }
+    if is_short {
+        shorten_last_batch(preset);
+    }
+}
+
+/// Keeps the samples at the end of an epoch that are fewer than a batch.
+fn shorten_last_batch(preset: &mut Preset) {
+    let mut short = preset.clone();
+    let Some(data) = &mut short.data else { return };
+    data.last_batch = LastBatch::Short;
+    let is_single = left_over(data, preset.input.batch) == 1;
+    // Statistics over a batch need more than one sample.
+    if check(&short).model.is_some_and(|model| !is_single || model.without_statistics_of_one().is_none()) {
+        *preset = short;
+    }
+}
+
+fn let_layers_choose(draw: &mut Draw, preset: &mut Preset, output: &Shape) {
     // From the end on, so that the places of layers that are still to come stay.
     let mut places = Vec::new();
     gather(&preset.layers, &ListPath::default(), &mut places);

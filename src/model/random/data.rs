@@ -71,6 +71,22 @@ pub(super) fn joined(data: DataSpec, inputs: &[NamedInput]) -> Option<DataSpec> 
     Some(DataSpec { source, ..data })
 }
 
+/// Samples at the end of an epoch that are fewer than a batch, of a set that was drawn here.
+pub(super) fn left_over(data: &DataSpec, batch: usize) -> usize {
+    let samples = |source: &DataSource| match source {
+        DataSource::Regression { samples, .. }
+        | DataSource::Moons { samples, .. }
+        | DataSource::Spirals { samples, .. }
+        | DataSource::Circles { samples, .. }
+        | DataSource::Xor { samples, .. } => *samples,
+        DataSource::Iris => 150,
+        DataSource::Digits => 1797,
+        _ => 0,
+    };
+    let count = data.source.parts().map(samples).max().unwrap_or(0);
+    (count - data.held_out_of(count)) % batch
+}
+
 /// A set whose samples have this shape, with at most so many classes.
 fn classified(draw: &mut Draw, input: &Shape, most: usize, (samples, noise): (usize, f64)) -> Option<DataSource> {
     // Digits are pictures, which no other shape of as many numbers is.

@@ -161,7 +161,7 @@ fn input_shape(draw: &mut Draw) -> Shape {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::model::{LayerKind, LossSpec, OptimizerSpec, read_preset, write_preset};
+    use crate::model::{LastBatch, LayerKind, LossSpec, OptimizerSpec, read_preset, write_preset};
     use std::collections::{BTreeMap, BTreeSet};
 
     fn kinds(layers: &[LayerSpec], depth: usize, seen: &mut BTreeMap<(&'static str, usize), usize>) {
@@ -191,6 +191,11 @@ mod tests {
         let chooses = |seed, size| check(&random_preset(seed, size)).model.is_some_and(|model| model.chooses());
         assert!((0..200).all(|seed| !chooses(seed, Size::SMALL) && !chooses(seed, Size::LARGE)));
         assert!((0..200).filter(|seed| chooses(*seed, Size::SMALL.choosing())).count() > 20);
+        let is_short = |seed: &u64| {
+            let data = random_preset(*seed, Size::SMALL.choosing()).data;
+            data.is_some_and(|data| data.last_batch == LastBatch::Short)
+        };
+        assert!((0..200).filter(is_short).count() > 10);
     }
 
     #[test]

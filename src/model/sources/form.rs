@@ -101,20 +101,19 @@ pub(super) const HEADER: Form<Header> = Form {
 };
 
 /// What the tokens of a text are.
-pub(super) const TOKENS: Form<Tokens> = Form {
-    read: |f, name| {
-        let text = f.text(name, Some(Tokens::Bytes.name()));
-        Tokens::ALL.into_iter().find(|tokens| tokens.name() == text).unwrap_or_else(|| {
-            let help = "expected \"bytes\" or \"chars\"; files of tokenizers are not read yet";
+pub(super) const TOKENS: Form<Tokens> = line(
+    |f, name| {
+        let text = f.text(name, Some("bytes"));
+        Tokens::named(&text).unwrap_or_else(|| {
+            let help = "expected \"bytes\", \"chars\", or the path of a tokenizer.json";
             f.fail(name, format!("found {text:?}"), help);
             Tokens::Bytes
         })
     },
-    json: |tokens| Some(tokens.name().into()),
-    show: |tokens| FieldValue::Choice(*tokens as usize),
-    edited: |value| chosen(Tokens::ALL, value),
-    options: &[Tokens::Bytes.name(), Tokens::Chars.name()],
-};
+    |tokens| Some(tokens.name().into()),
+    |tokens| FieldValue::Text(tokens.name().into_owned()),
+    |value| text(value).and_then(Tokens::named),
+);
 
 /// The character between the columns of a table.
 pub(super) const DELIMITER: Form<char> = line(

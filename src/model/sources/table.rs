@@ -192,7 +192,9 @@ pub(super) const KINDS: &[SourceKind] = &[
     ]),
     kind!("text": Text { path: "text.txt".into(), tokens: Tokens::Bytes } [
         own!("data.path": Text.path as PATH).label("file").help("A text, from the preset's folder."),
-        own!("data.tokens": Text.tokens as TOKENS).label("tokens").help("What the tokens of the text are."),
+        own!("data.tokens": Text.tokens as TOKENS)
+            .label("tokens")
+            .help("What the tokens of the text are: bytes, chars, or the path of a tokenizer.json."),
     ])
     .ordered()
     .of_tokens(),

@@ -200,18 +200,13 @@ fn readers(program: &Program, id: LValueId) -> Vec<usize> {
 mod tests {
     use super::*;
     use crate::lower::{FilterOrder, verify};
-    use crate::model::{Model, Precision, check, read_preset};
+    use crate::model::{Model, Precision};
     use crate::rewrite::pipeline::rewrite;
-    use crate::rewrite::sample::lowered;
+    use crate::rewrite::sample::{lowered, of_tokens};
 
-    /// A network of tokens with a vocabulary of 20,000, in batches of so many samples of 32 positions.
+    /// A network of tokens, in batches of so many samples of 32 positions.
     fn network(batch: usize, layers: &str) -> Model {
-        let text = format!(
-            r#"{{"name": "v", "input": {{"type": "tokens", "shape": [32], "vocab": 20000, "batch": {batch}}},
-            "layers": [{{"type": "embedding", "units": 24}}, {layers}], "loss": {{"type": "softmax_cross_entropy"}},
-            "optimizer": {{"type": "sgd", "lr": 0.1}}}}"#
-        );
-        check(&read_preset(&text).unwrap()).model.unwrap()
+        of_tokens(layers, "sgd", [batch, 32])
     }
 
     /// The operations after all passes, by name; the classifier with what it does.

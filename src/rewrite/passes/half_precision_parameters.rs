@@ -23,10 +23,10 @@ pub(super) fn run(rw: &mut Rewriter, goal: &Goal) {
             rw.bind(number, slot, copy);
         }
     }
-    // Libraries add biases of the product's own type.
+    // Libraries add biases of the type in which the product is stored; that of a weight's gradient stays `f32`.
     for number in 0..rw.len() {
         let op = rw.op(number);
-        let is_product = matches!(&op.kind, OpKind::Gemm(g) if matches!(g.trans, Trans::Nn));
+        let is_product = matches!(&op.kind, OpKind::Gemm(g) if !matches!(g.trans, Trans::Tn));
         if let Some(bias) = op.arg("bias").filter(|_| is_product) {
             let copy = copies.of(rw, bias);
             rw.bind(number, "bias_half", copy);
@@ -70,5 +70,26 @@ impl Copies {
         let copy = rw.push(copy);
         self.made.insert(name, copy);
         copy
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::Precision;
+    use crate::rewrite::sample::{of_tokens, on_gpu};
+
+    #[test]
+    fn every_product_that_adds_a_bias_has_it_in_its_own_type() {
+        let tied = r#"{"type": "dense", "units": 20000, "tied": "layers.0"}"#;
+        let own = r#"{"type": "dense", "units": 24, "activation": "relu"}, {"type": "dense", "units": 20000}"#;
+        for (layers, count) in [(tied, 1), (own, 2)] {
+            for (precision, half) in [(Precision::Bf16, DType::Bf16), (Precision::F16, DType::F16)] {
+                let program = on_gpu(&of_tokens(layers, "adam", [2, 64]), precision);
+                let biased = program.ops.iter().filter(|op| matches!(op.kind, OpKind::Gemm(g) if g.epilogue.bias));
+                let narrow: Vec<_> = biased.map(|op| op.arg("bias_half").map(|id| program.value(id).dtype)).collect();
+                assert_eq!(narrow, vec![Some(half); count], "{layers}");
+            }
+        }
     }
 }

@@ -36,9 +36,7 @@ const LARGE_ON_CPU: When =
     ("on a CPU, where the scores would take more than 16 MiB", |goal| goal.fuses() && !goal.is_gpu());
 const GPU: When = ("on a GPU", Goal::is_gpu);
 const FEW_CLASSES: When = ("on a GPU, for up to 32 classes and small layers", Goal::is_gpu);
-const LARGE_ON_GPU: When = ("on a GPU in f32 and tf32, where the scores would take more than 64 MiB", |goal| {
-    goal.is_gpu() && goal.half().is_none()
-});
+const LARGE_ON_GPU: When = ("on a GPU, where the scores would take more than 64 MiB", Goal::is_gpu);
 const LARGE_MASKS: When = ("on a GPU, for networks of 16 million parameters and more", Goal::is_gpu);
 const IN_HALF: When = ("on a GPU in bf16 and f16", |goal| goal.half().is_some());
 const IN_F16: When = ("on a GPU in f16", Goal::scales_loss);

@@ -1,9 +1,10 @@
 //! One bit an element in the place of activations, in large networks.
 //!
-//! The derivative of ReLU needs no more of a saved activation than the sign. Where the weight gradient of the layer
-//! behind has been made, a bit mask takes over: a bit an element instead of two or four bytes, while that gradient,
-//! which waits for its update, and two gradients of activations are alive. A library's product leaves the derivative to
-//! a pass of its own anyway, so that both passes together move as much as the one did.
+//! Of a saved activation, the derivative of ReLU needs the sign alone. Once the weight gradient of the layer that reads
+//! the activation is made, a bit mask replaces the activation: one bit an element instead of two or four bytes, at a
+//! time when that gradient, which waits for its update, and two gradients of activations are alive. A library's product
+//! leaves the derivative to a kernel of its own in any case, so that writing the mask and reading it again move no more
+//! bytes than that kernel did.
 
 use crate::ir::Role;
 use crate::lower::{LValue, LValueId, Layout, Op};
@@ -14,7 +15,8 @@ use crate::rewrite::rewriter::{Rewriter, made_like};
 use crate::rewrite::updates::is_large;
 use crate::tensor::{DType, Shape};
 
-/// Multiplications from which a product is a library's: custom ones apply the derivative while they write.
+/// Products of at least so many multiplications are left to a library; custom kernels apply the derivative while they
+/// write.
 const LARGE: usize = 1 << 33;
 
 pub(super) fn run(rw: &mut Rewriter, _: &Goal) {

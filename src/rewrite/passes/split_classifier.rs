@@ -244,26 +244,14 @@ fn bind(op: &mut Op, slot: &str, value: Option<LValueId>) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::lower::{FilterOrder, Program, verify};
-    use crate::model::{Model, Precision, check, read_preset};
+    use crate::lower::Program;
+    use crate::model::{Model, Precision};
     use crate::ops::Trans;
-    use crate::rewrite::pipeline::rewrite;
-    use crate::rewrite::sample::lowered;
+    use crate::rewrite::sample::{of_tokens, on_gpu};
 
-    /// A network of tokens with a vocabulary of 20,000, in batches of so many samples of 64 positions.
+    /// A network of tokens, in batches of so many samples of 64 positions.
     fn network(batch: usize, layers: &str) -> Model {
-        let text = format!(
-            r#"{{"name": "v", "input": {{"type": "tokens", "shape": [64], "vocab": 20000, "batch": {batch}}},
-            "layers": [{{"type": "embedding", "units": 24}}, {layers}], "loss": {{"type": "softmax_cross_entropy"}},
-            "optimizer": {{"type": "adam", "lr": 0.1}}}}"#
-        );
-        check(&read_preset(&text).unwrap()).model.unwrap()
-    }
-
-    fn rewritten(model: &Model, precision: Precision) -> Program {
-        let program = rewrite(&lowered(model, FilterOrder::Ohwi), &Goal::gpu(precision)).unwrap().program;
-        assert_eq!(verify(&program), Ok(()));
-        program
+        of_tokens(layers, "adam", [batch, 64])
     }
 
     /// The rows and parts of every loss.
@@ -280,9 +268,10 @@ mod tests {
 
     #[test]
     fn large_scores_are_made_in_parts_that_share_memory() {
-        for (layers, precision) in [(TIED, Precision::F32), (OWN, Precision::Tf32)] {
-            // 4,096 rows: 313 MiB of floats.
-            let program = rewritten(&network(64, layers), precision);
+        let cases = [(TIED, Precision::F32), (OWN, Precision::Tf32), (TIED, Precision::Bf16), (OWN, Precision::F16)];
+        for (layers, precision) in cases {
+            // 4,096 rows: 313 MiB of floats, or half of that.
+            let program = on_gpu(&network(64, layers), precision);
             assert_eq!(losses(&program), [(2048, 2); 2], "{layers}");
             let gradients = program.ops.iter().filter_map(|op| match op.kind {
                 OpKind::Gemm(g) if g.trans == Trans::Tn && g.m * g.n == 20_000 * 24 => Some((g.k, g.accumulate)),
@@ -301,12 +290,10 @@ mod tests {
     #[test]
     fn others_stay_as_they_are() {
         // 8 samples have 39 MiB of scores. Rows that do not divide into whole tiles stay together.
-        assert_eq!(losses(&rewritten(&network(8, TIED), Precision::F32)), [(512, 1)]);
+        assert_eq!(losses(&on_gpu(&network(8, TIED), Precision::F32)), [(512, 1)]);
         assert_eq!(parts(1_000, 100 << 20), None);
-        // Parts in half precision gave gradients that are no numbers.
-        assert_eq!(losses(&rewritten(&network(64, TIED), Precision::Bf16)), [(4096, 1)]);
         assert_eq!((parts(16_384, 1_572 << 20), parts(4_096, 65 << 20)), (Some(8), Some(2)));
         let small = r#"{"type": "dense", "units": 20000}, {"type": "activation", "function": "tanh"}"#;
-        assert_eq!(losses(&rewritten(&network(64, small), Precision::F32)), [(4096, 1)]);
+        assert_eq!(losses(&on_gpu(&network(64, small), Precision::F32)), [(4096, 1)]);
     }
 }

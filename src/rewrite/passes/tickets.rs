@@ -1,4 +1,4 @@
-//! Kernels that share a result among blocks count the blocks that are done.
+//! Adds the tickets: counters of finished blocks, by which a kernel whose blocks share a result finds the last block.
 
 use crate::rewrite::pass::Goal;
 use crate::rewrite::rewriter::Rewriter;

@@ -9,7 +9,7 @@ mod special;
 use super::speed::{BYTES_PER_US, LAUNCH_US};
 use crate::ops::{self, ConvGeometry, Epilogue, OpKind};
 use crate::select::cuda::custom::{CustomKernel, cpp_act};
-use crate::select::cuda::real::Real;
+use crate::select::cuda::real::{Real, copy_width};
 use crate::select::cuda::spec::{KernelFile, KernelSpec};
 use crate::select::target::CudaFacts;
 
@@ -172,19 +172,6 @@ fn spec(template: &'static str, arguments: String) -> KernelSpec {
 /// Elements of the weight.
 const fn weights(g: &ConvGeometry) -> usize {
     g.f * g.kernel[0] * g.kernel[1] * (g.c / g.groups)
-}
-
-/// Elements that one copy moves where `count` elements are together, as `vec_width` in the prelude.
-const fn copy_width(count: usize, elem: usize) -> usize {
-    if count.is_multiple_of(16 / elem) {
-        16 / elem
-    } else if count.is_multiple_of(8 / elem) {
-        8 / elem
-    } else if elem == 2 && count.is_multiple_of(2) {
-        2
-    } else {
-        1
-    }
 }
 
 /// The greatest common divisor.

@@ -15,6 +15,12 @@ pub struct CustomKernel {
     pub cost_us: f64,
 }
 
+/// A kernel with the general member of its family: the template's arguments and the numbers.
+#[must_use]
+pub fn general(kernel: CustomKernel, arguments: String, numbers: &[u64]) -> CustomKernel {
+    CustomKernel { spec: kernel.spec.with_general(arguments, numbers.to_vec()), ..kernel }
+}
+
 /// The name of an activation in the kernels' sources.
 #[must_use]
 pub fn cpp_act(act: Option<Activation>) -> &'static str {

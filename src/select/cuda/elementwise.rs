@@ -4,7 +4,7 @@ use super::optimizer::rule_type;
 use super::speed::{BYTES_PER_US, LAUNCH_US};
 use crate::ops::{self, OpKind, dropout_threshold};
 use crate::select::cuda::custom::{CustomKernel, cpp_act, cpp_bits};
-use crate::select::cuda::real::Real;
+use crate::select::cuda::real::{Real, copy_width};
 use crate::select::cuda::spec::{KernelFile, KernelSpec, Pdl};
 use crate::select::target::CudaFacts;
 
@@ -124,7 +124,9 @@ fn scalars(kind: &OpKind, real: Real) -> Option<CustomKernel> {
         OpKind::StepInc { .. } => single("i64", spec("StepInc", String::new()).with_pdl(small), 16),
         OpKind::BiasCorr(ops::BiasCorr { beta1, beta2 }) => {
             let arguments = format!("{}, {}", cpp_bits(beta1.get()), cpp_bits(beta2.get()));
-            single("f64", spec("BiasCorr", arguments).with_pdl(small), 24)
+            let numbers = [beta1, beta2].map(|beta| beta.get().to_bits()).to_vec();
+            let spec = spec("BiasCorr", arguments).with_general("(u64)ANY, (u64)ANY".to_owned(), numbers);
+            single("f64", spec.with_pdl(small), 24)
         }
         OpKind::LossMean(ops::LossMean { rows }) if rows > 0 => {
             let any = if rows > BLOCK_ROWS { "LARGE" } else { "ANY" };
@@ -187,22 +189,13 @@ pub(super) fn dropout_scale(rate: f64) -> String {
 }
 
 /// The bits of the factor by which dropout multiplies what it keeps.
-fn scale_bits(rate: f64) -> u32 {
+pub(super) fn scale_bits(rate: f64) -> u32 {
     ((1.0 / (1.0 - rate)) as f32).to_bits()
 }
 
 /// Elements that one access moves where rows have `cols` elements; equals `vec_width` of the prelude.
 pub(super) const fn vec_width(real: Real, cols: usize) -> usize {
-    let size = real.size();
-    if cols.is_multiple_of(16 / size) {
-        16 / size
-    } else if cols.is_multiple_of(8 / size) {
-        8 / size
-    } else if size == 2 && cols.is_multiple_of(2) {
-        2
-    } else {
-        1
-    }
+    copy_width(cols, real.size())
 }
 
 /// How a kernel's id calls the length of its vectors.
@@ -235,7 +228,14 @@ fn transpose(real: Real, n: usize, rows: usize, cols: usize) -> CustomKernel {
     if rows == 1 || cols == 1 {
         return flat(real, array("Copy", real, &[t], len), 2 * len * real.size());
     }
-    let code = flat(real, spec("Transpose", format!("{t}, {n}, {rows}, {cols}")), 2 * len * real.size());
+    // Elements of four bytes of a row, where rows have a whole number of them.
+    let pair = |row: usize| if row.is_multiple_of(4 / real.size()) { 4 / real.size() } else { 1 };
+    let (reads, writes, is_large) = (pair(cols), pair(rows), len >= 1 << 20);
+    let spec = spec("Transpose", format!("{t}, {n}, {rows}, {cols}")).with_general(
+        format!("{t}, ANY, ANY, ANY, {reads}, {writes}, {is_large}"),
+        vec![n as u64, rows as u64, cols as u64],
+    );
+    let code = flat(real, spec, 2 * len * real.size());
     CustomKernel { tail: format!("{}_tile_v0", real.name()), ..code }
 }
 

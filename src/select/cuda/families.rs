@@ -37,6 +37,19 @@ const PRODUCT: &str = "type, which factor is transposed, tile, what follows, one
 /// What general members over arrays are compiled for.
 const ARRAY: &str = "type, two classes of length";
 
+/// What general members of batch normalisations are compiled for, and what they read.
+const NORM: &str = "type, activation, tile, threads, vectors, classes of rows a thread";
+const BATCH_NORM: [&str; 5] = ["rows", "channels", "rows of a chunk", "epsilon", "momentum"];
+/// What general members of normalisations of rows are compiled for.
+const ROW_NORM: &str = "type, whether rows are centred, threads, vectors, classes of columns a thread";
+/// What general members that copy rows are compiled for.
+const ROWS: &str = "type, vectors";
+/// What general members of functions of an output and its target are compiled for.
+const POINTS: &str = "type, function, threads, loads under way";
+/// What general members of poolings are compiled for, and what they read.
+const WINDOW: &str = "type, window, stride, padding, vectors";
+const IMAGES: &[&str] = &["samples", "rows", "columns", "channels", "rows of the output", "columns of the output"];
+
 /// All of them.
 pub const FAMILIES: [KernelFamily; 84] = [
     family(Gemm, "GemmSimt", PRODUCT, &["rows", "columns", "depth", "splits"]),
@@ -50,20 +63,25 @@ pub const FAMILIES: [KernelFamily; 84] = [
     family(Conv, "ConvThinForward", SIZES, &[]),
     family(Conv, "ConvDirect", SIZES, &[]),
     family(Conv, "ConvDirectBwdW", SIZES, &[]),
-    family(Norm, "BatchNormSmall", SIZES, &[]),
-    family(Norm, "BatchNorm", SIZES, &[]),
-    family(Norm, "BatchNormEval", SIZES, &[]),
-    family(Norm, "BatchNormBwdSmall", SIZES, &[]),
-    family(Norm, "BatchNormBwd", SIZES, &[]),
-    family(Norm, "LayerNorm", SIZES, &[]),
-    family(Norm, "LayerNormBwd", SIZES, &[]),
-    family(Norm, "LayerNormBwdApart", SIZES, &[]),
-    family(Pool, "MaxPool", SIZES, &[]),
-    family(Pool, "MaxPoolBwd", SIZES, &[]),
-    family(Pool, "AvgPool", SIZES, &[]),
-    family(Pool, "AvgPoolBwd", SIZES, &[]),
-    family(Pool, "GlobalAvgPool", SIZES, &[]),
-    family(Pool, "GlobalAvgPoolBwd", SIZES, &[]),
+    family(Norm, "BatchNormSmall", NORM, &BATCH_NORM),
+    family(Norm, "BatchNorm", NORM, &BATCH_NORM),
+    family(Norm, "BatchNormEval", NORM, &["rows", "channels", "rows of a chunk", "epsilon"]),
+    family(Norm, "BatchNormBwdSmall", NORM, &["rows", "channels", "rows of a chunk"]),
+    family(Norm, "BatchNormBwd", NORM, &["rows", "channels", "rows of a chunk"]),
+    family(Norm, "LayerNorm", ROW_NORM, &["rows", "columns", "epsilon"]),
+    family(Norm, "LayerNormBwd", ROW_NORM, &["rows", "columns", "rows of a chunk"]),
+    family(Norm, "LayerNormBwdApart", ROW_NORM, &["rows", "columns"]),
+    family(Pool, "MaxPool", WINDOW, IMAGES),
+    family(Pool, "MaxPoolBwd", WINDOW, IMAGES),
+    family(Pool, "AvgPool", WINDOW, IMAGES),
+    family(Pool, "AvgPoolBwd", WINDOW, IMAGES),
+    family(
+        Pool,
+        "GlobalAvgPool",
+        "type, one phase or two, lanes, vectors",
+        &["samples", "pixels", "channels", "chunks"],
+    ),
+    family(Pool, "GlobalAvgPoolBwd", "type, two classes of size, vectors", &["samples", "pixels", "channels"]),
     family(Elementwise, "Fill", ARRAY, &["length"]),
     family(Elementwise, "Copy", ARRAY, &["length"]),
     family(Elementwise, "Cast", ARRAY, &["length"]),
@@ -76,24 +94,24 @@ pub const FAMILIES: [KernelFamily; 84] = [
     family(Elementwise, "Scale", ARRAY, &["length", "factor"]),
     family(Elementwise, "BiasAdd", ARRAY, &["length", "columns"]),
     family(Elementwise, "BiasGrad", "type, sum or total, one phase or two, vectors", &["rows", "columns", "chunks"]),
-    family(Elementwise, "Transpose", SIZES, &[]),
+    family(Elementwise, "Transpose", "type, vectors, two classes of size", &["samples", "rows", "columns"]),
     family(Elementwise, "Dropout", "type", &["length", "threshold", "scale", "stream"]),
     family(Elementwise, "DropoutBwd", ARRAY, &["length", "scale"]),
     family(Elementwise, "SignBits", ARRAY, &["length"]),
     family(Elementwise, "StepInc", "nothing", &[]),
-    family(Elementwise, "BiasCorr", "the optimizer's constants", &[]),
+    family(Elementwise, "BiasCorr", "nothing", &["beta1", "beta2"]),
     family(Elementwise, "LossMean", "two classes of rows", &["rows"]),
     family(Elementwise, "Accuracy", "type, two classes of size", &["rows", "classes"]),
     family(Elementwise, "BiasStep", "type, rule of the update, columns of a lane", &["rows", "columns"]),
     family(Elementwise, "UpdateMetrics", "nothing", &["segments"]),
     family(Joined, "Concat", SIZES, &[]),
-    family(Joined, "Slice", SIZES, &[]),
-    family(Sequence, "Embedding", SIZES, &[]),
+    family(Joined, "Slice", ROWS, &["rows", "columns", "from", "width"]),
+    family(Sequence, "Embedding", ROWS, &["rows", "vocabulary", "units"]),
     family(Sequence, "EmbeddingBwd", SIZES, &[]),
     family(Sequence, "EmbeddingBwdRows", SIZES, &[]),
     family(Sequence, "AddSinusoids", SIZES, &[]),
-    family(Sequence, "Take", SIZES, &[]),
-    family(Sequence, "TakeBwd", SIZES, &[]),
+    family(Sequence, "Take", ROWS, &["samples", "positions", "columns", "position"]),
+    family(Sequence, "TakeBwd", ROWS, &["samples", "positions", "columns", "position"]),
     family(Attention, "Attention", SIZES, &[]),
     family(Attention, "AttentionBwd", SIZES, &[]),
     family(Recurrent, "Recurrence", SIZES, &[]),
@@ -107,21 +125,31 @@ pub const FAMILIES: [KernelFamily; 84] = [
     family(Loss, "SoftmaxCe", "type, smoothing, lanes, vectors", &["rows", "classes"]),
     family(Loss, "SoftmaxCeGrad", "type, smoothing, vectors, two classes of size", &["rows", "classes"]),
     family(Loss, "SoftmaxCeFused", "type, smoothing, threads, lanes, vectors", &["rows", "classes", "blocks"]),
-    family(Loss, "DenseCe", SIZES, &[]),
+    family(
+        Loss,
+        "DenseCe",
+        "type, classes, smoothing, activation, threads, their rows and features",
+        &["rows", "features", "scale"],
+    ),
     family(Loss, "Mse", "type, threads, loads under way", &["length", "blocks"]),
     family(Loss, "MseGrad", "type, threads, loads under way", &["length", "blocks"]),
     family(Loss, "MseFused", "type, threads, loads under way", &["length", "blocks"]),
-    family(Loss, "PointLoss", SIZES, &[]),
-    family(Loss, "PointLossGrad", SIZES, &[]),
-    family(Loss, "PointLossFused", SIZES, &[]),
-    family(Loss, "BinaryAccuracy", SIZES, &[]),
-    family(Optimizer, "Update", SIZES, &[]),
-    family(Optimizer, "ScaleUpdate", SIZES, &[]),
-    family(Optimizer, "StepMetrics", SIZES, &[]),
+    family(Loss, "PointLoss", POINTS, &["length", "blocks"]),
+    family(Loss, "PointLossGrad", POINTS, &["length", "blocks"]),
+    family(Loss, "PointLossFused", POINTS, &["length", "blocks"]),
+    family(Loss, "BinaryAccuracy", "type, threads", &["length"]),
+    family(Optimizer, "Update", "type, rule, threads, ways to sum, kinds of segments", &["table of segments"]),
+    family(Optimizer, "ScaleUpdate", "one block or several", &["length", "blocks"]),
+    family(Optimizer, "StepMetrics", "threads", &["table of segments"]),
     family(Optimizer, "ClosingMetrics", SIZES, &[]),
-    family(Rates, "GradNorms", SIZES, &[]),
-    family(Rates, "UpdateRates", SIZES, &[]),
-    family(Feed, "Feed", SIZES, &[]),
+    family(Rates, "GradNorms", "nothing", &["table of segments", "run", "batches"]),
+    family(
+        Rates,
+        "UpdateRates",
+        "schedule, whether it clips, whether it accumulates",
+        &["warmup", "last", "every", "factor", "limit", "segments", "batches"],
+    ),
+    family(Feed, "Feed", "types, order, vectors", &["sample and target", "batch and samples", "watched and left"]),
     family(Clear, "Clear", "nothing: its size is an argument", &[]),
 ];
 

@@ -1,6 +1,6 @@
 //! Which types of `loss.cu` do an operation, and with how many threads and blocks.
 
-use super::elementwise::{dropout_scale, vec_width};
+use super::elementwise::{dropout_scale, scale_bits, vec_width};
 use super::speed::{BYTES_PER_US, LAUNCH_US};
 use crate::model::losses::PointFn;
 use crate::ops::{self, OpKind, Scalar};
@@ -48,7 +48,8 @@ pub fn kernels(kind: &OpKind, real: Real, gpu: &CudaFacts) -> Vec<CustomKernel> 
         }
         OpKind::BinaryAccuracy(ops::BinaryAccuracy { len }) if len > 0 => {
             let threads = len.next_multiple_of(32).clamp(32, 1024);
-            let spec = spec("BinaryAccuracy", format!("{}, {len}, {threads}", real.cpp()));
+            let spec = spec("BinaryAccuracy", format!("{}, {len}, {threads}", real.cpp()))
+                .with_general(format!("{}, ANY, {}", real.cpp(), threads.next_power_of_two()), vec![len as u64]);
             let bytes = (2 * len * real.size()) as f64;
             vec![code(real, "block", spec, 0, LAUNCH_US + bytes / BYTES_PER_US_ALONE)]
         }
@@ -134,7 +135,15 @@ fn dense(real: Real, kind: &OpKind, multiprocessors: usize) -> Vec<CustomKernel>
         let arguments = format!(
             "{t}, {rows}, {features}, {classes}, {smoothing}, {act}, {saved_is_input}, {kept}, {each}, {threads}"
         );
-        out.push(code(real, &format!("rows{each}x{threads}"), small("DenseCe", arguments, true), 0, cost));
+        let (any, number) =
+            if dropout.get() > 0.0 { ("(u32)ANY", scale_bits(dropout.get())) } else { (kept.as_str(), 0) };
+        let general = format!(
+            "{t}, ANY, ANY, {classes}, {smoothing}, {act}, {saved_is_input}, {any}, {each}, {threads}, {}",
+            features.div_ceil(threads)
+        );
+        let numbers = vec![rows as u64, features as u64, u64::from(number)];
+        let spec = small("DenseCe", arguments, true).with_general(general, numbers);
+        out.push(code(real, &format!("rows{each}x{threads}"), spec, 0, cost));
     }
     out.sort_by(|a, b| b.cost_us.total_cmp(&a.cost_us));
     out
@@ -207,13 +216,10 @@ fn means(name: &'static str, first: &str, (real, len): (Real, usize), most: usiz
     let type_of = |threads: usize, blocks: usize| {
         let t = real.cpp();
         let spec = spec(name, format!("{first}{t}, {len}, {threads}, {blocks}"));
-        if !first.is_empty() {
-            return spec;
-        }
         let flight = groups.div_ceil(threads * blocks).clamp(1, 4);
         // A thread without elements adds nothing.
         let (threads, any) = if blocks == 1 { (threads.next_power_of_two(), "1") } else { (threads, "ANY") };
-        spec.with_general(format!("{t}, ANY, {threads}, {any}, {flight}"), vec![len as u64, blocks as u64])
+        spec.with_general(format!("{first}{t}, ANY, {threads}, {any}, {flight}"), vec![len as u64, blocks as u64])
     };
     let mut out = Vec::new();
     if blocks > 1 || is_gradient {

@@ -38,5 +38,5 @@ pub use offers::custom_kernels;
 pub(crate) use offers::{Offer, dnn_offers, offers};
 pub use real::{Real, real_of};
 pub use route::Route;
-pub use spec::{KernelFile, KernelSpec, Member, Pdl};
+pub use spec::{GeneralMember, KernelFile, KernelSpec, Member, Pdl};
 pub use times::{GpuTimes, NOT_OFFERED_US};

@@ -4,7 +4,7 @@ use super::elementwise::vec_width;
 use super::speed::{BYTES_PER_US, LAUNCH_US};
 use crate::model::Activation;
 use crate::ops::{self, OpKind, Scalar};
-use crate::select::cuda::custom::{CustomKernel, cpp_act, cpp_bits};
+use crate::select::cuda::custom::{CustomKernel, cpp_act, cpp_bits, general};
 use crate::select::cuda::real::Real;
 use crate::select::cuda::spec::{KernelFile, KernelSpec};
 use crate::select::target::CudaFacts;
@@ -141,6 +141,14 @@ const fn at_most(a: usize, b: usize) -> usize {
     if a < b { a } else { b }
 }
 
+/// What stands for a constant that a general member reads.
+const ANY_BITS: &str = "(u64)ANY";
+
+/// What a thread of a general member has room for: `most`, rounded up to a power of two.
+const fn rounded(most: usize) -> usize {
+    most.next_power_of_two()
+}
+
 struct Chunks {
     tx: usize,
     rows: usize,
@@ -162,9 +170,17 @@ fn batch_norm(shape: &Shape, eps: Scalar, momentum: Scalar, act: Option<Activati
     let Chunks { tx, rows: chunk, threads, work_bytes } = shape.chunks();
     let ty = ("BatchNorm", format!("{t}, {rows}, {cols}, {tx}, {chunk}, {threads}, {last}"));
     let mut out = vec![shape.code("chunks", ty, work_bytes, 2.0 * LAUNCH_US + MERGE_US + shape.move_us(3))];
+    let [first, second] = [eps, momentum].map(|constant| constant.get().to_bits());
+    let (v, act) = (shape.vector(), cpp_act(act));
+    let (numbers, any) = ([rows as u64, cols as u64, chunk as u64, first, second], format!("{ANY_BITS}, {ANY_BITS}"));
+    let merges = rounded(rows.div_ceil(chunk).div_ceil(threads / (tx * v)));
+    let arguments = format!("{t}, ANY, ANY, {tx}, ANY, {threads}, {any}, {act}, {v}, {merges}");
+    out = out.into_iter().map(|kernel| general(kernel, arguments.clone(), &numbers)).collect();
     if let Some(Small { vector, tx, threads, cost_us }) = shape.small(8, 2) {
         let ty = ("BatchNormSmall", format!("{t}, {rows}, {cols}, {vector}, {tx}, {threads}, {last}"));
-        out.push(shape.code("small", ty, 0, cost_us));
+        let held = rounded(rows.div_ceil(threads / tx));
+        let arguments = format!("{t}, ANY, ANY, {vector}, {tx}, {threads}, {any}, {act}, {held}");
+        out.push(general(shape.code("small", ty, 0, cost_us), arguments, &numbers));
     }
     out
 }
@@ -181,7 +197,9 @@ fn batch_norm_eval(shape: &Shape, eps: Scalar, act: Option<Activation>) -> Custo
     let (chunk, t, act) = (threads / tx * each, real.cpp(), cpp_act(act));
     let ty =
         ("BatchNormEval", format!("{t}, {rows}, {cols}, {tx}, {chunk}, {threads}, {}, {act}", cpp_bits(eps.get())));
-    shape.code("rows", ty, 0, LAUNCH_US + shape.move_us(2))
+    let kernel = shape.code("rows", ty, 0, LAUNCH_US + shape.move_us(2));
+    let arguments = format!("{t}, ANY, ANY, {tx}, ANY, {threads}, {ANY_BITS}, {act}, {}", shape.vector());
+    general(kernel, arguments, &[rows as u64, cols as u64, chunk as u64, eps.get().to_bits()])
 }
 
 fn batch_norm_bwd(shape: &Shape, act_grad: Option<Activation>, accumulate: bool) -> Vec<CustomKernel> {
@@ -192,10 +210,14 @@ fn batch_norm_bwd(shape: &Shape, act_grad: Option<Activation>, accumulate: bool)
     let Chunks { tx, rows: chunk, threads, work_bytes } = shape.chunks();
     let ty = ("BatchNormBwd", format!("{t}, {rows}, {cols}, {tx}, {chunk}, {threads}, {last}"));
     let cost_us = 2.0 * LAUNCH_US + MERGE_US + shape.move_us(2 * reads + 1);
-    let mut out = vec![shape.code("chunks", ty, work_bytes, cost_us)];
+    let numbers = [rows as u64, cols as u64, chunk as u64];
+    let arguments = format!("{t}, ANY, ANY, {tx}, ANY, {threads}, {last}, {}", shape.vector());
+    let mut out = vec![general(shape.code("chunks", ty, work_bytes, cost_us), arguments, &numbers)];
     if let Some(Small { vector, tx, threads, cost_us }) = shape.small(4, reads + 1) {
         let ty = ("BatchNormBwdSmall", format!("{t}, {rows}, {cols}, {vector}, {tx}, {threads}, {last}"));
-        out.push(shape.code("small", ty, 0, cost_us));
+        let held = rounded(rows.div_ceil(threads / tx));
+        let arguments = format!("{t}, ANY, ANY, {vector}, {tx}, {threads}, {last}, {held}");
+        out.push(general(shape.code("small", ty, 0, cost_us), arguments, &numbers));
     }
     out
 }
@@ -220,7 +242,12 @@ fn layer_norm(shape: &Shape, eps: Scalar, rms: bool) -> CustomKernel {
     let passes = if is_held { 2 } else { 4 - usize::from(rms) };
     let last = row_arguments(cpp_bits(eps.get()), rms);
     let ty = ("LayerNorm", format!("{}, {rows}, {cols}, {per_row}, {threads}, {last}", real.cpp()));
-    shape.code("rows", ty, 0, LAUNCH_US + shape.move_us(passes))
+    let kernel = shape.code("rows", ty, 0, LAUNCH_US + shape.move_us(passes));
+    let (t, v) = (real.cpp(), shape.vector());
+    // How many groups a thread has matters only where it holds them.
+    let held = rounded(if is_held { groups.div_ceil(per_row) } else { 64 });
+    let arguments = format!("{t}, ANY, ANY, {per_row}, {threads}, {ANY_BITS}, {rms}, {v}, {held}");
+    general(kernel, arguments, &[rows as u64, cols as u64, eps.get().to_bits()])
 }
 
 fn layer_norm_bwd(shape: &Shape, op: &ops::LayerNormBwd) -> Vec<CustomKernel> {
@@ -236,10 +263,12 @@ fn layer_norm_bwd(shape: &Shape, op: &ops::LayerNormBwd) -> Vec<CustomKernel> {
     };
     // Blocks that sum columns go down their rows, two at a time for each thread.
     let columns_us = |threads: usize| rows.div_ceil(2 * threads / tx) as f64 * TRIP_US;
+    let (numbers, whole) = ([rows as u64, cols as u64], format!("{}, {}, {vector}", op.accumulate, op.rms));
     if groups.div_ceil(per_row) * vector > 16 {
         let ty = ("LayerNormBwdApart", format!("{t}, {rows}, {cols}, 1024, {tx}, 1024, 2, {last}"));
         let cost_us = 2.0 * LAUNCH_US + columns_us(1024) + shape.move_us(7);
-        return vec![shape.code("long_rows", ty, 0, cost_us)];
+        let arguments = format!("{t}, ANY, ANY, 1024, {tx}, 1024, 2, {whole}, 1");
+        return vec![general(shape.code("long_rows", ty, 0, cost_us), arguments, &numbers)];
     }
     let at_once = threads / per_row;
     // Few rows a block shorten its chain, many leave fewer sums to add.
@@ -248,10 +277,15 @@ fn layer_norm_bwd(shape: &Shape, op: &ops::LayerNormBwd) -> Vec<CustomKernel> {
     let work_bytes = rows.div_ceil(chunk) * op.parameters() * cols * 4;
     let ty = ("LayerNormBwd", format!("{t}, {rows}, {cols}, {per_row}, {chunk}, {threads}, {last}"));
     let cost_us = 2.0 * LAUNCH_US + shape.move_us(3) + (2 * work_bytes) as f64 / BYTES_PER_US;
-    let mut out = vec![shape.code("chunks", ty, work_bytes, cost_us)];
+    let held = rounded(groups.div_ceil(per_row));
+    let arguments = format!("{t}, ANY, ANY, {per_row}, ANY, {threads}, {whole}, {held}");
+    let chunked = [numbers[0], numbers[1], chunk as u64];
+    let mut out = vec![general(shape.code("chunks", ty, work_bytes, cost_us), arguments, &chunked)];
     if rows <= 1_024 && rows * cols <= 1 << 20 {
         let ty = ("LayerNormBwdApart", format!("{t}, {rows}, {cols}, {per_row}, {tx}, {threads}, 1, {last}"));
-        out.push(shape.code("small", ty, 0, LAUNCH_US + columns_us(threads) + shape.move_us(5)));
+        let kernel = shape.code("small", ty, 0, LAUNCH_US + columns_us(threads) + shape.move_us(5));
+        let arguments = format!("{t}, ANY, ANY, {per_row}, {tx}, {threads}, 1, {whole}, {held}");
+        out.push(general(kernel, arguments, &numbers));
     }
     out
 }

@@ -4,7 +4,7 @@ use super::speed::{CACHED_BYTES_PER_US, STREAM_BYTES_PER_US};
 use crate::ops::{self, FlatUpdate, OpKind, PARTS_ALIGN, RuleText, Segment};
 use crate::select::cuda::custom::{CustomKernel, cpp_bits};
 use crate::select::cuda::real::Real;
-use crate::select::cuda::spec::{KernelFile, KernelSpec, Pdl};
+use crate::select::cuda::spec::{GeneralMember, KernelFile, KernelSpec, Member, Pdl};
 use crate::select::target::CudaFacts;
 
 /// Elements of a unit: segments start at multiples of it.
@@ -17,6 +17,10 @@ const CLUSTER_UNITS: usize = CLUSTER * 64;
 /// Units above which blocks go round several times, and blocks above which they go round more often.
 const MANY_UNITS: usize = 1 << 16;
 const MANY_BLOCKS: usize = 8192;
+
+/// What general members that sum up a step's metrics have room for; equals `AnyMetrics` of the kernels.
+const MOST_METRIC_UNITS: usize = 2048;
+const MOST_METRIC_SEGMENTS: usize = 512;
 
 /// Every type of this family for an operation.
 #[must_use]
@@ -56,9 +60,19 @@ fn step_metrics(segments: &[Segment]) -> CustomKernel {
     );
     let pdl = Pdl { reads_flags: true, fetches_early: false, leaves_room: true };
     let spec = KernelSpec::new(KernelFile::Optimizer, "StepMetrics", format!("Segments, {units}")).with_pdl(pdl);
+    let spec = KernelSpec { declarations, ..spec };
+    let places = segments.iter().flat_map(|s| [s.start / PARTS_ALIGN, s.len / PARTS_ALIGN]);
+    let table: Option<Vec<u32>> = [count, units].into_iter().chain(places).map(|n| u32::try_from(n).ok()).collect();
+    let fits = units <= MOST_METRIC_UNITS && count <= MOST_METRIC_SEGMENTS;
     CustomKernel {
         tail: "f32_block_v0".to_owned(),
-        spec: KernelSpec { declarations, ..spec },
+        spec: match table.filter(|_| fits) {
+            Some(table) => spec.with_general_member(GeneralMember {
+                table,
+                ..GeneralMember::new(format!("AnyMetrics, ANY, {}", units.clamp(4, 8)), vec![0])
+            }),
+            None => spec,
+        },
         work_bytes: 0,
         cost_us: 1.8 + (256 * units) as f64 / ALONE_BYTES_PER_US,
     }
@@ -78,8 +92,7 @@ fn bounds(segments: &[Segment]) -> Option<(usize, usize, usize)> {
 fn table(flat: &FlatUpdate<'_>, (first, end, longest): (usize, usize, usize)) -> String {
     let FlatUpdate { len, segments, options, .. } = *flat;
     let rows: Vec<String> = segments.iter().map(|s| format!("{}, {}", s.start / UNIT, s.len)).collect();
-    let follow = segments.windows(2).all(|s| s[1].start / UNIT == (s[0].start + s[0].len).div_ceil(UNIT));
-    let dense = follow && segments.iter().all(|s| s.len > 0);
+    let dense = is_dense(segments);
     let (count, scaled, exempts) = (segments.len(), options.clipped, !options.exempt.is_empty());
     let (bits, exempt) = if exempts {
         let mut words = vec![0u32; count.div_ceil(32)];
@@ -104,13 +117,41 @@ fn table(flat: &FlatUpdate<'_>, (first, end, longest): (usize, usize, usize)) ->
     )
 }
 
+/// What a general member reads of the same, as `AnySegments` has it; nothing where there are more segments than its
+/// shared memory holds.
+fn any_table(flat: &FlatUpdate<'_>, (first, end, _): (usize, usize, usize)) -> Option<Vec<u32>> {
+    /// Segments that general members have room for.
+    const MOST_SEGMENTS: usize = 1024;
+    let FlatUpdate { len, segments, options, .. } = *flat;
+    let count = segments.len();
+    let low_and_high = [len as u64 & u64::from(u32::MAX), len as u64 >> 32];
+    let head = [count, first, end].map(|number| u32::try_from(number).ok());
+    let head: Vec<u32> = head.into_iter().collect::<Option<_>>()?;
+    let rows = segments.iter().flat_map(|s| [(s.start / UNIT) as u32, s.len as u32]);
+    let mut bits = vec![0u32; count.div_ceil(32)];
+    options.exempt.iter().for_each(|segment| bits[segment / 32] |= 1 << (segment % 32));
+    let words = head.into_iter().chain(low_and_high.map(|word| word as u32)).chain(rows).chain(bits);
+    (count <= MOST_SEGMENTS).then(|| words.collect())
+}
+
+/// Whether no segment is empty and each starts at the first unit after the one before.
+fn is_dense(segments: &[Segment]) -> bool {
+    let follow = segments.windows(2).all(|s| s[1].start / UNIT == (s[0].start + s[0].len).div_ceil(UNIT));
+    follow && segments.iter().all(|s| s.len > 0)
+}
+
 /// An update of parameters by one rule, with what all of its kernels have in common.
 struct Update<'a> {
     /// The C++ type of the rule.
     rule: &'a str,
     real: Real,
-    /// The table of segments.
+    /// The table of segments, as declarations and as general members read it.
     table: String,
+    any_table: Option<Vec<u32>>,
+    /// Whether segments follow one another, gradients are scaled, and some segments do not decay.
+    dense: bool,
+    scaled: bool,
+    exempts: bool,
     segments: usize,
     units: usize,
     /// The time to move everything once, in microseconds.
@@ -126,7 +167,34 @@ impl Update<'_> {
         // These kernels wait by themselves, at the place where they need what the launch in front writes.
         let pdl = Pdl { fetches_early: true, ..Pdl::default() };
         let spec = KernelSpec::new(KernelFile::Optimizer, "Update", arguments).with_pdl(pdl);
-        KernelSpec { declarations: self.table.clone(), ..spec }
+        let spec = KernelSpec { declarations: self.table.clone(), ..spec };
+        match &self.any_table {
+            Some(table) => {
+                let segments = self.any_segments(threads, threads / 16 * each * rounds, finish);
+                // A cluster's units may be shared among more threads: each unit and each segment has its own sum.
+                let threads = match finish {
+                    "CLUSTER" if self.units <= 16 => 256,
+                    "CLUSTER" => 32 * self.units.div_ceil(2 * CLUSTER).next_power_of_two(),
+                    _ => threads,
+                };
+                let arguments = format!("{rule}, {t}, {segments}, {threads}, {each}, {rounds}, FINISH_{finish}");
+                spec.with_general_member(GeneralMember {
+                    table: table.clone(),
+                    ..GeneralMember::new(arguments, vec![0])
+                })
+            }
+            None => spec,
+        }
+    }
+
+    /// The type of the segments of a general member, by the formulas of `Update` for the threads that share a segment
+    /// and for whether every partial result holds something.
+    fn any_segments(&self, threads: usize, per_block: usize, finish: &str) -> String {
+        let share = [32, 16, 8].into_iter().find(|share| self.segments * share <= threads).unwrap_or(4);
+        let blocks = self.units.div_ceil(per_block);
+        let direct = finish == "CLUSTER" || (self.dense && blocks + self.segments - 1 <= 1024);
+        let (scaled, exempts) = (self.scaled, self.exempts);
+        format!("AnySegments<{direct}, {scaled}, {exempts}, {share}, {}>", blocks == 1)
     }
 
     /// Blocks that leave their parts of the metrics to a second phase, or to the last block.
@@ -154,8 +222,14 @@ impl Update<'_> {
         let mut spec = KernelSpec { cluster_blocks: blocks, ..self.spec(threads, 1, 1, "CLUSTER") };
         // The kernels of this source run in clusters of all blocks, which is declared with them.
         if blocks > 1 {
-            let cluster = format!("__attribute__((global)) __cluster_dims__({blocks}, 1, 1)");
-            spec.declarations.insert_str(0, &format!("#undef __global__\n#define __global__ {cluster}\n"));
+            let declared = |blocks: usize| {
+                let cluster = format!("__attribute__((global)) __cluster_dims__({blocks}, 1, 1)");
+                format!("#undef __global__\n#define __global__ {cluster}\n")
+            };
+            spec.declarations.insert_str(0, &declared(blocks));
+            if let Member::Specialised { general: Some(general) } = &mut spec.member {
+                (general.declarations, general.cluster_blocks) = (declared(CLUSTER), CLUSTER);
+            }
         }
         CustomKernel {
             tail: format!("{}_cluster{blocks}x{threads}_v0", self.real.name()),
@@ -206,6 +280,10 @@ fn update(rule: &str, flat: &FlatUpdate<'_>, (real, gpu): (Real, &CudaFacts)) ->
         rule,
         real,
         table: table(flat, (first, end, longest)),
+        any_table: any_table(flat, (first, end, longest)),
+        dense: is_dense(segments),
+        scaled: flat.options.clipped,
+        exempts: !flat.options.exempt.is_empty(),
         segments: segments.len(),
         units: end - first,
         moving_us: LAUNCH_US + bytes as f64 / pace,
@@ -223,7 +301,11 @@ fn scale_update(len: usize, real: Real, gpu: &CudaFacts) -> CustomKernel {
     };
     CustomKernel {
         tail: format!("{}_flat_v0", real.name()),
-        spec: KernelSpec::new(KernelFile::Optimizer, "ScaleUpdate", format!("{len}, {threads}, {blocks}")),
+        spec: KernelSpec::new(KernelFile::Optimizer, "ScaleUpdate", format!("{len}, {threads}, {blocks}"))
+            .with_general(
+                format!("ANY, {}", if blocks == 1 { "1024, 1" } else { "256, ANY" }),
+                vec![len as u64, blocks as u64],
+            ),
         work_bytes: 0,
         cost_us: 1.5 + (4 * len) as f64 / STREAM_BYTES_PER_US,
     }

@@ -3,7 +3,7 @@
 use super::elementwise::{row_chunks, row_sum_us, vec_width, width_name};
 use super::speed::{BYTES_PER_US, LAUNCH_US};
 use crate::ops::{self, OpKind, PoolGeometry};
-use crate::select::cuda::custom::CustomKernel;
+use crate::select::cuda::custom::{CustomKernel, general};
 use crate::select::cuda::real::Real;
 use crate::select::cuda::spec::{KernelFile, KernelSpec};
 use crate::select::target::CudaFacts;
@@ -20,8 +20,11 @@ pub fn kernels(kind: &OpKind, real: Real, gpu: &CudaFacts) -> Vec<CustomKernel> 
         OpKind::AvgPoolBwd(ops::AvgPoolBwd { geometry }) => windows("AvgPoolBwd", geometry, real, 0),
         OpKind::GlobalAvgPool(ops::GlobalAvgPool { n, hw, c }) if n * hw * c > 0 => global(real, *n, *hw, *c, gpu),
         OpKind::GlobalAvgPoolBwd(ops::GlobalAvgPoolBwd { n, hw, c }) if n * hw * c > 0 => {
-            let ty = ("GlobalAvgPoolBwd", format!("{}, {n}, {hw}, {c}", real.cpp()));
-            vec![code(real, *c, ty, n * (hw + 1) * c * real.size())]
+            let (t, v) = (real.cpp(), vec_width(real, *c));
+            let ty = ("GlobalAvgPoolBwd", format!("{t}, {n}, {hw}, {c}"));
+            let each = if n * hw * (c / v) >= 1 << 18 { 2 } else { 1 };
+            let code = code(real, *c, ty, n * (hw + 1) * c * real.size());
+            vec![general(code, format!("{t}, ANY, ANY, ANY, {v}, {each}"), &[*n, *hw, *c].map(|n| n as u64))]
         }
         _ => Vec::new(),
     }
@@ -53,16 +56,30 @@ fn windows(name: &'static str, g: &PoolGeometry, real: Real, index: usize) -> Ve
         return Vec::new();
     }
     let PoolGeometry { n, h, w, c, size: [kh, kw], stride: [sh, sw], padding: [ph, pw], ho, wo } = *g;
-    let t = real.cpp();
-    let arguments = format!("{t}, {n}, {h}, {w}, {c}, {kh}, {kw}, {sh}, {sw}, {ph}, {pw}, {ho}, {wo}");
-    vec![code(real, c, (name, arguments), (inputs + outputs) * real.size() + outputs * index)]
+    let (t, window, v) = (real.cpp(), format!("{kh}, {kw}, {sh}, {sw}, {ph}, {pw}"), vec_width(real, c));
+    // Whether a window may reach beyond the image.
+    let padded = ph > 0 || pw > 0 || (ho - 1) * sh + kh > h || (wo - 1) * sw + kw > w;
+    let arguments = format!("{t}, {n}, {h}, {w}, {c}, {window}, {ho}, {wo}");
+    let code = code(real, c, (name, arguments), (inputs + outputs) * real.size() + outputs * index);
+    let any = format!("{t}, ANY, ANY, ANY, ANY, {window}, ANY, ANY, {v}, {padded}");
+    vec![general(code, any, &[n, h, w, c, ho, wo].map(|n| n as u64))]
 }
 
 fn global(real: Real, n: usize, hw: usize, c: usize, gpu: &CudaFacts) -> Vec<CustomKernel> {
     let row_bytes = c * real.size();
     let [one, two] = row_sum_us(n, hw, row_bytes);
-    let type_of = |chunks: usize| ("GlobalAvgPool", format!("{}, {n}, {hw}, {c}, {chunks}", real.cpp()));
-    let whole = CustomKernel { cost_us: one, ..code(real, c, type_of(1), 0) };
+    let (t, v) = (real.cpp(), vec_width(real, c));
+    let tx = (c / v).min(if hw <= 64 { 32 } else { 8 });
+    let of = |chunks: usize| {
+        let ty = ("GlobalAvgPool", format!("{t}, {n}, {hw}, {c}, {chunks}"));
+        let any = if chunks == 1 { "1" } else { "ANY" };
+        general(
+            code(real, c, ty, 0),
+            format!("{t}, ANY, ANY, ANY, {any}, {v}, {tx}"),
+            &[n, hw, c, chunks].map(|n| n as u64),
+        )
+    };
+    let whole = CustomKernel { cost_us: one, ..of(1) };
     match row_chunks(n, hw, row_bytes, gpu) {
         1 => vec![whole],
         chunks => {
@@ -70,7 +87,7 @@ fn global(real: Real, n: usize, hw: usize, c: usize, gpu: &CudaFacts) -> Vec<Cus
                 tail: format!("{}_{}_split_v0", real.name(), width_name(vec_width(real, c))),
                 work_bytes: 4 * (n * chunks * c) as u64,
                 cost_us: two + (8 * n * chunks * c) as f64 / BYTES_PER_US,
-                ..code(real, c, type_of(chunks), 0)
+                ..of(chunks)
             };
             vec![whole, split]
         }
@@ -90,5 +107,8 @@ mod tests {
         let types: Vec<String> = codes.iter().map(|code| code.spec.ty()).collect();
         assert_eq!(types, ["MaxPool<bf16, 2, 8, 9, 16, 2, 3, 1, 2, 0, 1, 7, 5>"]);
         assert_eq!(codes[0].tail, "bf16_vec8_v0");
+        let general = codes[0].spec.clone().of(crate::select::Kernels::General);
+        assert_eq!(general.ty(), "MaxPool<bf16, ANY, ANY, ANY, ANY, 2, 3, 1, 2, 0, 1, ANY, ANY, 8, true>");
+        assert_eq!(general.numbers(), [2, 8, 9, 16, 7, 5]);
     }
 }

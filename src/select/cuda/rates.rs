@@ -5,7 +5,7 @@ use crate::model::ScheduleKind;
 use crate::ops::{self, OpKind, Segment};
 use crate::select::cuda::custom::{CustomKernel, cpp_bits};
 use crate::select::cuda::real::Real;
-use crate::select::cuda::spec::{KernelFile, KernelSpec};
+use crate::select::cuda::spec::{GeneralMember, KernelFile, KernelSpec};
 use crate::select::target::CudaFacts;
 
 /// Elements of a unit: segments start at multiples of it.
@@ -33,9 +33,10 @@ fn grad_norms(op: &ops::GradNorms) -> Option<CustomKernel> {
         return None;
     }
     let run = elements.div_ceil(MANY_RUNS).next_multiple_of(LEAST_RUN);
-    let (mut rows, mut runs) = (Vec::new(), 0);
+    let (mut rows, mut words, mut runs) = (Vec::new(), Vec::new(), 0);
     for Segment { start, len } in &op.segments {
         rows.push(format!("{runs}, {}, {len}", start / UNIT));
+        words.extend([runs as u32, (start / UNIT) as u32, *len as u32]);
         runs += len.div_ceil(run);
     }
     let count = op.segments.len();
@@ -48,9 +49,13 @@ fn grad_norms(op: &ops::GradNorms) -> Option<CustomKernel> {
         rows.join(",\n    ")
     );
     let spec = KernelSpec::new(KernelFile::Rates, "GradNorms", format!("Runs, {run}, {}", op.batches));
+    let general = GeneralMember {
+        table: [count as u32, runs as u32].into_iter().chain(words).collect(),
+        ..GeneralMember::new("AnyRuns, ANY, ANY".to_owned(), vec![0, run as u64, op.batches as u64])
+    };
     Some(CustomKernel {
         tail: "f32_runs_v0".to_owned(),
-        spec: KernelSpec { declarations, ..spec },
+        spec: KernelSpec { declarations, ..spec }.with_general_member(general),
         work_bytes: 8 * runs as u64,
         cost_us: 2.0 * LAUNCH_US + (4 * elements) as f64 / STREAM_BYTES_PER_US,
     })
@@ -66,9 +71,15 @@ fn update_rates(op: &ops::UpdateRates) -> CustomKernel {
     let [last, factor, clip] = [op.last, op.factor, op.clip_norm].map(|number| cpp_bits(number.get()));
     let (warmup, every, segments) = (op.warmup, op.every.max(1), if op.clips() { op.segments } else { 0 });
     let arguments = format!("{kind}, {warmup}, {last}, {every}, {factor}, {clip}, {segments}, {}", op.batches);
+    let any = |number: usize, least: usize| if number == least { least.to_string() } else { "ANY".to_owned() };
+    let (clips, accumulates, bits) = (any(segments, 0), any(op.batches, 1), "(u64)ANY");
+    let clip_bits = if op.clips() { bits } else { "0" };
+    let general = format!("{kind}, ANY, {bits}, ANY, {bits}, {clip_bits}, {clips}, {accumulates}");
+    let [last, factor, clip] = [op.last, op.factor, op.clip_norm].map(|number| number.get().to_bits());
+    let numbers = vec![warmup as u64, last, every as u64, factor, clip, segments as u64, op.batches as u64];
     CustomKernel {
         tail: "f64_warp_v0".to_owned(),
-        spec: KernelSpec::new(KernelFile::Rates, "UpdateRates", arguments),
+        spec: KernelSpec::new(KernelFile::Rates, "UpdateRates", arguments).with_general(general, numbers),
         work_bytes: 0,
         cost_us: LAUNCH_US,
     }

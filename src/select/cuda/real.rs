@@ -80,3 +80,16 @@ pub fn real_of(program: &Program, op: &Op, real: Real) -> Real {
         _ => real,
     }
 }
+
+/// Elements of `elem` bytes that one copy moves where `count` elements are together, as `vec_width` in the prelude.
+pub(super) const fn copy_width(count: usize, elem: usize) -> usize {
+    if count.is_multiple_of(16 / elem) {
+        16 / elem
+    } else if count.is_multiple_of(8 / elem) {
+        8 / elem
+    } else if elem == 2 && count.is_multiple_of(2) {
+        2
+    } else {
+        1
+    }
+}

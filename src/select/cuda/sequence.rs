@@ -3,7 +3,7 @@
 use super::elementwise::{vec_width, width_name};
 use super::speed::{BYTES_PER_US, CACHED_BYTES_PER_US, LAUNCH_US};
 use crate::ops::{self, OpKind};
-use crate::select::cuda::custom::CustomKernel;
+use crate::select::cuda::custom::{CustomKernel, general};
 use crate::select::cuda::real::Real;
 use crate::select::cuda::spec::{KernelFile, KernelSpec};
 use crate::select::target::CudaFacts;
@@ -21,6 +21,11 @@ pub fn kernels(kind: &OpKind, real: Real, _: &CudaFacts) -> Vec<CustomKernel> {
         cost_us: LAUNCH_US + bytes as f64 / BYTES_PER_US,
     };
     let bytes = kind.bytes_moved(real.size()) as usize;
+    let take = |template, [n, positions, cols, at]: [usize; 4]| {
+        let v = width(&[cols]);
+        let kernel = of(KernelFile::Sequence, template, format!("{t}, {n}, {positions}, {cols}, {at}, {v}"), v, bytes);
+        vec![general(kernel, format!("{t}, ANY, ANY, ANY, ANY, {v}"), &[n, positions, cols, at].map(|n| n as u64))]
+    };
     vec![match kind {
         OpKind::Concat(op) if op.rows * op.cols() > 0 => {
             let (v, rows) = (width(&op.widths), op.rows);
@@ -29,12 +34,14 @@ pub fn kernels(kind: &OpKind, real: Real, _: &CudaFacts) -> Vec<CustomKernel> {
         }
         &OpKind::Slice(ops::Slice { rows, cols, from, width: wide }) if rows * wide > 0 => {
             let v = width(&[cols, from, wide]);
-            of(KernelFile::Joined, "Slice", format!("{t}, {rows}, {v}, {cols}, {from}, {wide}"), v, bytes)
+            let kernel = of(KernelFile::Joined, "Slice", format!("{t}, {rows}, {v}, {cols}, {from}, {wide}"), v, bytes);
+            general(kernel, format!("{t}, ANY, {v}, ANY, ANY, ANY"), &[rows, cols, from, wide].map(|n| n as u64))
         }
         &OpKind::Embedding(ops::Embedding { rows, vocab, units }) if rows * units > 0 => {
             // Rows of the table are floats.
             let v = vec_width(Real::F32, units);
-            of(KernelFile::Sequence, "Embedding", format!("{t}, {rows}, {vocab}, {units}, {v}"), v, bytes)
+            let kernel = of(KernelFile::Sequence, "Embedding", format!("{t}, {rows}, {vocab}, {units}, {v}"), v, bytes);
+            general(kernel, format!("{t}, ANY, ANY, ANY, {v}"), &[rows, vocab, units].map(|n| n as u64))
         }
         &OpKind::EmbeddingBwd(ops::EmbeddingBwd { rows, vocab, units, accumulate }) if rows * units > 0 => {
             let v = width(&[units]);
@@ -53,12 +60,10 @@ pub fn kernels(kind: &OpKind, real: Real, _: &CudaFacts) -> Vec<CustomKernel> {
             of(KernelFile::Sequence, "AddSinusoids", format!("{t}, {n}, {positions}, {cols}"), 1, bytes)
         }
         &OpKind::Take(ops::Take { n, positions, cols, at }) if n * cols > 0 => {
-            let v = width(&[cols]);
-            of(KernelFile::Sequence, "Take", format!("{t}, {n}, {positions}, {cols}, {at}, {v}"), v, bytes)
+            return take("Take", [n, positions, cols, at]);
         }
         &OpKind::TakeBwd(ops::TakeBwd { n, positions, cols, at }) if n * positions * cols > 0 => {
-            let v = width(&[cols]);
-            of(KernelFile::Sequence, "TakeBwd", format!("{t}, {n}, {positions}, {cols}, {at}, {v}"), v, bytes)
+            return take("TakeBwd", [n, positions, cols, at]);
         }
         _ => return Vec::new(),
     }]

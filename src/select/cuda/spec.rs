@@ -95,17 +95,36 @@ pub struct Pdl {
     pub leaves_room: bool,
 }
 
+/// The general member of a family that does the same as a specialised one, bit for bit.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct GeneralMember {
+    /// The template's arguments, in which `ANY` stands for numbers that are read.
+    pub arguments: String,
+    /// Declarations that the arguments refer to, as of a [`KernelSpec`].
+    pub declarations: String,
+    /// The numbers that it reads from the arguments of its launch, in order.
+    pub numbers: Vec<u64>,
+    /// What it reads from memory, whose address the executor puts in the place of the first number; mostly empty.
+    pub table: Vec<u32>,
+    /// As of a [`KernelSpec`].
+    pub cluster_blocks: usize,
+}
+
+impl GeneralMember {
+    /// One without declarations, table and clusters.
+    #[must_use]
+    pub const fn new(arguments: String, numbers: Vec<u64>) -> Self {
+        Self { arguments, declarations: String::new(), numbers, table: Vec::new(), cluster_blocks: 1 }
+    }
+}
+
 /// Which member of its family a kernel is.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Member {
-    /// Compiled for the sizes of its operation.
-    Specialised {
-        /// The general member that does the same, bit for bit: its template's arguments, and the numbers that it reads
-        /// from the arguments of its launch, in order.
-        general: Option<(String, Vec<u64>)>,
-    },
-    /// Reads these numbers from the arguments of its launch.
-    General { numbers: Vec<u64> },
+    /// Compiled for the sizes of its operation; with the general member where there is one.
+    Specialised { general: Option<Box<GeneralMember>> },
+    /// Reads these numbers from the arguments of its launch, and this table from memory.
+    General { numbers: Vec<u64>, table: Vec<u32> },
 }
 
 /// A custom kernel before it is compiled.
@@ -152,15 +171,22 @@ impl KernelSpec {
     /// that are read, and these numbers.
     #[must_use]
     pub fn with_general(self, arguments: String, numbers: Vec<u64>) -> Self {
-        Self { member: Member::Specialised { general: Some((arguments, numbers)) }, ..self }
+        self.with_general_member(GeneralMember::new(arguments, numbers))
+    }
+
+    /// As it is, with the general member of its family.
+    #[must_use]
+    pub fn with_general_member(self, general: GeneralMember) -> Self {
+        Self { member: Member::Specialised { general: Some(Box::new(general)) }, ..self }
     }
 
     /// The member of its family that is wanted, where there is one; otherwise this one.
     #[must_use]
     pub fn of(self, kernels: Kernels) -> Self {
         match (kernels, self.member) {
-            (Kernels::General, Member::Specialised { general: Some((arguments, numbers)) }) => {
-                Self { arguments, member: Member::General { numbers }, ..self }
+            (Kernels::General, Member::Specialised { general: Some(general) }) => {
+                let GeneralMember { arguments, declarations, numbers, table, cluster_blocks } = *general;
+                Self { arguments, declarations, cluster_blocks, member: Member::General { numbers, table }, ..self }
             }
             (_, member) => Self { member, ..self },
         }
@@ -171,7 +197,10 @@ impl KernelSpec {
     pub fn compiled(mut self) -> Self {
         match &mut self.member {
             Member::Specialised { general } => *general = None,
-            Member::General { numbers } => numbers.clear(),
+            Member::General { numbers, table } => {
+                numbers.clear();
+                table.clear();
+            }
         }
         self
     }
@@ -187,7 +216,16 @@ impl KernelSpec {
     pub fn numbers(&self) -> &[u64] {
         match &self.member {
             Member::Specialised { .. } => &[],
-            Member::General { numbers } => numbers,
+            Member::General { numbers, .. } => numbers,
+        }
+    }
+
+    /// What it reads from memory at the address that is its first number; mostly empty.
+    #[must_use]
+    pub fn table(&self) -> &[u32] {
+        match &self.member {
+            Member::Specialised { .. } => &[],
+            Member::General { table, .. } => table,
         }
     }
 

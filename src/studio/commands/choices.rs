@@ -37,6 +37,8 @@ pub enum JobKind {
     Data,
     Measure,
     Compare,
+    /// Planning the recording that is to be shown.
+    Recording,
     /// Looking at values in a private copy of the step.
     Values,
     /// Searching the step for a value that is not finite.
@@ -55,7 +57,9 @@ impl JobKind {
     /// The time after which a job is shown: what is mostly done at once would only flicker.
     pub const fn delay(self) -> Duration {
         match self {
-            Self::Compile | Self::Data | Self::Values | Self::Runs | Self::Files => Duration::from_millis(300),
+            Self::Compile | Self::Data | Self::Recording | Self::Values | Self::Runs | Self::Files => {
+                Duration::from_millis(300)
+            }
             _ => Duration::ZERO,
         }
     }

@@ -191,12 +191,12 @@ impl UiCommand {
             Self::ReduceMotion => {
                 Info::new("Reduce motion", icons::PAUSE, None, "Switches the fading of buffers off, or on")
             }
-            other => other.measure_info(),
+            other => other.proof_info(),
         }
     }
 
-    /// What is measured, proved and looked into on request.
-    fn measure_info(&self) -> Info {
+    /// What is proved on request.
+    fn proof_info(&self) -> Info {
         match self {
             Self::Prove(None) => {
                 Info::new("Verify everything", icons::CHECK, None, "Runs every proof on the step of the document")
@@ -211,6 +211,13 @@ impl UiCommand {
             Self::SetReplays(_) => {
                 Info::new("Set replays", icons::CHECK, None, "How often the step is replayed to prove it")
             }
+            other => other.measure_info(),
+        }
+    }
+
+    /// What is measured and looked into on request.
+    fn measure_info(&self) -> Info {
+        match self {
             Self::MeasureOps => Info::new(
                 "Measure operations",
                 icons::RECENT,
@@ -218,11 +225,29 @@ impl UiCommand {
                 "Times every operation on a thread of its own, and what the machine could do at best; takes about a \
                  second",
             ),
+            Self::CompareRecording(_) => Info::new(
+                "Compare recording",
+                icons::TRAIN,
+                None,
+                "Shows what the steps of two recordings have different",
+            ),
             Self::ComparePlans => Info::new(
                 "Compare planners and precisions",
                 icons::ARENA,
                 None,
                 "Runs every planner on this step, and plans it in f32, tf32, bf16 and f16 for a GPU",
+            ),
+            Self::ShowRecording(None) => Info::new(
+                "Show the network's own plan",
+                icons::BACK,
+                None,
+                "Step graph, arena, capture plan and inspector show the plan of the network again, not of a recording",
+            ),
+            Self::ShowRecording(Some(_)) => Info::new(
+                "Show recording",
+                icons::STEP,
+                None,
+                "Step graph, arena, capture plan and inspector show the plan of this recording",
             ),
             Self::ShowValues => Info::new(
                 "Show values",

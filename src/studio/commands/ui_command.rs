@@ -77,6 +77,10 @@ pub enum UiCommand {
     SetReplays(Option<u64>),
     /// Times eager and replayed steps of the run side by side.
     TimeBothWays,
+    /// Chooses a recording of the run, by its number, to be compared with another, or no longer.
+    CompareRecording(u32),
+    /// Has every view show the plan of the run's recording with this key; of none, the network's own plan.
+    ShowRecording(Option<String>),
     /// Linear or logarithmic, for one plot.
     SetPlotLog(&'static str, bool),
     /// Shows or hides a plot.
@@ -148,7 +152,13 @@ impl UiCommand {
         out.extend(Proof::ALL.map(|p| Self::Prove(Some(p))));
         out.extend([Self::CancelProofs, Self::Predictions(PredictionsCommand::StopWriting)]);
         out.extend(RunsCommand::listed().into_iter().map(Self::Runs));
-        out.extend([Self::MeasureOps, Self::ComparePlans, Self::ShowValues, Self::FindFirstBad]);
+        out.extend([
+            Self::MeasureOps,
+            Self::ComparePlans,
+            Self::ShowValues,
+            Self::FindFirstBad,
+            Self::ShowRecording(None),
+        ]);
         out.extend([
             Self::SelectLargestBuffer,
             Self::ShowProblem,

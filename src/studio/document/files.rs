@@ -5,14 +5,13 @@
 
 use crate::model::{Diagnostic, MAX_PRESET_BYTES, Preset, read_preset_file, write_preset};
 use crate::studio::document::dialog::DialogPurpose;
+use crate::studio::document::job_queue::JobQueue;
 use crate::tensor::{write_advice, write_atomic};
 use crate::train::export::Format;
-use crossbeam_channel::{Receiver, Sender, bounded};
 use std::collections::HashMap;
 use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant, SystemTime};
 
 /// What came of a file.
@@ -53,16 +52,8 @@ pub(super) enum Job {
 /// Jobs that may wait.
 const BOUND: usize = 16;
 
-/// The file thread.
-pub struct FileService {
-    jobs: Sender<Job>,
-    events: Receiver<FileEvent>,
-    outbox: Sender<FileEvent>,
-    wake: Arc<dyn Fn() + Send + Sync>,
-    thread: Option<std::thread::JoinHandle<()>>,
-    /// Files that wait to be read or saved, the one that is under way among them.
-    waiting: Arc<AtomicUsize>,
-}
+/// The file thread. Files that are read or saved are its long jobs.
+pub struct FileService(JobQueue<Job, FileEvent>);
 
 impl FileService {
     /// Starts the thread; `wake` is called when there is an event.
@@ -70,82 +61,52 @@ impl FileService {
     /// # Errors
     /// Where the system refuses a thread.
     pub fn spawn(wake: Arc<dyn Fn() + Send + Sync>) -> std::io::Result<Self> {
-        let (jobs, inbox) = bounded::<Job>(BOUND);
-        let (outbox, events) = bounded(BOUND);
-        let (out, bell) = (outbox.clone(), Arc::clone(&wake));
-        let waiting: Arc<AtomicUsize> = Arc::default();
-        let done = Arc::clone(&waiting);
-        let work = move || {
-            let mut worker = FileWorker::default();
-            for job in inbox {
-                let counts = matches!(job, Job::Read(_) | Job::Save(..));
-                let event = worker.carry_out(job);
-                if counts {
-                    done.fetch_sub(1, Ordering::Relaxed);
-                }
-                if let Some(event) = event {
-                    if out.send(event).is_err() {
-                        return;
-                    }
-                    bell();
-                }
-            }
-        };
-        let thread = std::thread::Builder::new().name("stepgraph-files".into()).spawn(work)?;
-        Ok(Self { jobs, events, outbox, wake, thread: Some(thread), waiting })
+        let mut worker = FileWorker::default();
+        let is_long = |job: &Job| matches!(job, Job::Read(_) | Job::Save(..));
+        JobQueue::spawn("stepgraph-files", BOUND, wake, is_long, move |job| worker.carry_out(job)).map(Self)
     }
 
     /// The next event, if there is one.
     #[must_use]
     pub fn poll(&self) -> Option<FileEvent> {
-        self.events.try_recv().ok()
-    }
-
-    /// Gives the thread a job that is counted while it waits; false where too much is waiting.
-    fn count_in(&self, job: Job) -> bool {
-        self.waiting.fetch_add(1, Ordering::Relaxed);
-        let is_taken = self.jobs.try_send(job).is_ok();
-        if !is_taken {
-            self.waiting.fetch_sub(1, Ordering::Relaxed);
-        }
-        is_taken
+        self.0.poll()
     }
 
     /// True while a file is read or saved.
     #[must_use]
     pub fn is_busy(&self) -> bool {
-        self.waiting.load(Ordering::Relaxed) > 0
+        self.0.is_busy()
     }
 
     /// Reads a preset; the answer is an event. False where too much is waiting.
     pub fn read(&self, path: PathBuf) -> bool {
-        self.count_in(Job::Read(path))
+        self.0.give(Job::Read(path))
     }
 
     /// Writes a preset, or reports what would be lost by it; the answer is an event. False where too much is waiting.
     pub fn save(&self, path: PathBuf, preset: Arc<Preset>, onto: Overwrite) -> bool {
-        self.count_in(Job::Save(path, preset, onto))
+        self.0.give(Job::Save(path, preset, onto))
     }
 
     /// Reports whether a place for weights is free; the answer is an event. False where too much is waiting.
     pub fn probe(&self, path: PathBuf) -> bool {
-        self.jobs.try_send(Job::Probe(path)).is_ok()
+        self.0.give(Job::Probe(path))
     }
 
     /// Takes a file as known that was read elsewhere: a change of it from now on is asked about. False where too much
     /// is waiting.
     pub fn learn(&self, path: PathBuf) -> bool {
-        self.jobs.try_send(Job::Learn(path)).is_ok()
+        self.0.give(Job::Learn(path))
     }
 
     /// Writes the recovery file, or removes it where there is nothing to recover. False where too much is waiting.
     pub fn recover(&self, path: PathBuf, edits: Option<(Arc<Preset>, Option<PathBuf>)>) -> bool {
-        self.jobs.try_send(Job::Recover(path, edits)).is_ok()
+        self.0.give(Job::Recover(path, edits))
     }
 
     /// Opens a system dialog on a thread of its own.
     pub fn ask(&self, what: DialogPurpose, name: &str, folder: Option<&Path>) {
-        let (out, wake) = (self.outbox.clone(), Arc::clone(&self.wake));
+        let out = self.0.outbox();
         let mut dialog = match what {
             DialogPurpose::Open | DialogPurpose::SaveAs => rfd::FileDialog::new().add_filter("Preset", &["json"]),
             DialogPurpose::Weights => rfd::FileDialog::new().add_filter("Weights", &["safetensors"]),
@@ -184,11 +145,10 @@ impl FileService {
             };
             let missing = path.is_none() && started.elapsed() < TOO_FAST;
             // The window may be gone by now; then nobody asks any more.
-            drop(out.send(if missing { FileEvent::NoDialog(what) } else { FileEvent::Chosen(what, path) }));
-            wake();
+            out.send(if missing { FileEvent::NoDialog(what) } else { FileEvent::Chosen(what, path) });
         };
         if std::thread::Builder::new().name("stepgraph-dialog".into()).spawn(work).is_err() {
-            drop(self.outbox.try_send(FileEvent::NoDialog(what)));
+            self.0.outbox().offer(FileEvent::NoDialog(what));
         }
     }
 }
@@ -196,12 +156,7 @@ impl FileService {
 impl Drop for FileService {
     fn drop(&mut self) {
         // The last save must reach the disk before the program ends.
-        let (closed, _) = bounded(0);
-        self.jobs = closed;
-        self.events = crossbeam_channel::never();
-        if let Some(thread) = self.thread.take() {
-            let _ = thread.join();
-        }
+        self.0.finish();
     }
 }
 
@@ -337,11 +292,11 @@ impl FileWorker {
 mod tests {
     use super::*;
     use crate::studio::document::presets::digits;
+    use crate::tensor::temporary::temporary_file;
 
     #[test]
     fn what_is_saved_reads_back() {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("a.json");
+        let (_folder, path) = temporary_file("a.json");
         let saved = FileWorker::default().carry_out(Job::Save(path.clone(), Arc::new(digits()), Overwrite::Own(None)));
         assert!(matches!(saved, Some(FileEvent::Saved(..))), "{saved:?}");
         assert_eq!(read(&path), Ok(digits()));

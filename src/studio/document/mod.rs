@@ -5,6 +5,7 @@ pub mod edit;
 pub mod fields;
 pub mod files;
 pub mod history;
+pub mod job_queue;
 pub mod last_opened;
 pub mod presets;
 pub mod recovery;

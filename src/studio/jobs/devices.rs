@@ -190,7 +190,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_device_that_is_not_there_gives_way_to_the_cpu_and_another_is_taken_when_it_is_found() {
+    fn the_cpu_replaces_a_device_that_is_not_there_until_another_is_found() {
         let (outbox, search) = bounded(1);
         let mut devices = Devices::new(None, || {}).unwrap();
         devices.search = Some(search);

@@ -8,3 +8,4 @@ pub mod measurements;
 pub mod planned_network;
 pub mod prices;
 pub mod proofs;
+pub mod shown_recording;

@@ -50,7 +50,7 @@ pub fn arena_ui(ui: &mut Ui, view: &ArenaPanelView<'_>, panel: &mut ArenaPanel, 
     let Some(plan) = view.shown.plan else {
         return empty_ui(ui, "No arena yet", "Fix the problems in the network; its memory plan appears here at once.");
     };
-    crate::studio::panels::plan_state::outdated_ui(ui, view.shown.is_outdated, commands);
+    crate::studio::panels::plan_state::plan_head_ui(ui, &view.shown, commands);
     let arena = &plan.arena;
     if panel.made_for.0 != view.shown.revision {
         panel.op = panel.op.min(arena.ops.saturating_sub(1));
@@ -131,6 +131,7 @@ fn side_ui(
     ui.spacing_mut().item_spacing.y = 2.0;
     ui.spacing_mut().interact_size.y = 18.0;
     ui.spacing_mut().button_padding = Vec2::new(2.0, 1.0);
+    crate::studio::panels::plan_state::path_ui(ui, &view.shown);
     numbers_ui(ui, &plan.arena);
     largest_ui(ui, plan, view, commands);
     title_ui(ui, "Who owns a byte");
@@ -150,8 +151,8 @@ fn shown_map_ui(
     let arena = &plan.arena;
     let axis = axis_of(view, panel);
     let fading = view.changes.zip(fade_share(ui, view, panel)).map(|(changes, share)| Fading {
-        came: &changes.buffers_came,
-        went: &changes.buffers_went,
+        came: &changes.buffers.came,
+        went: &changes.buffers.went,
         share,
     });
     let window = panel.window.get_or_insert_with(|| Window::fit(arena, &axis));

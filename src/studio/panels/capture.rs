@@ -62,11 +62,12 @@ pub fn capture_ui(ui: &mut Ui, view: &CapturePanelView<'_>, panel: &mut CaptureP
             "Fix the problems in the network; its buffers appear here at once.",
         );
     };
-    crate::studio::panels::plan_state::outdated_ui(ui, view.shown.is_outdated, commands);
+    crate::studio::panels::plan_state::plan_head_ui(ui, &view.shown, commands);
     let buffers = &plan.capture;
     ui.horizontal(|ui| {
         ui.label(RichText::new("Buffers by layer").font(theme::strong(13.0)));
         weak_ui(ui, view.recorded.as_str()).on_hover_text(view.recording.as_str());
+        crate::studio::panels::plan_state::path_ui(ui, &view.shown);
     });
     ui.horizontal(|ui| {
         ui.spacing_mut().item_spacing.x = 2.0;
@@ -111,9 +112,7 @@ fn layers_ui(
     commands: &mut CommandQueue,
 ) {
     let shown = panel.shown;
-    let mut extra = vec![("loss dY", buffers.loss.as_ref()), ("input x", buffers.x.as_ref())];
-    extra.extend(buffers.more.iter().map(|(name, cell)| (name.as_str(), Some(cell))));
-    extra.push(("input y", buffers.y.as_ref()));
+    let extra = &buffers.others;
     let rows = panel.lines.len() + extra.len();
     let half = (ui.available_height() * 0.58).max(120.0).min((rows + 1) as f32 * 28.0);
     let id = Id::unique("capture rows");
@@ -147,8 +146,8 @@ fn layers_ui(
                     });
                 } else if let Some((name, cell)) = extra.get(index - lines.len()) {
                     frozen.row_ui(&mut row, COLUMNS.len() + 1, Ground::default(), |ui, at| match at {
-                        0 => drop(ui.label(RichText::new(*name).font(theme::mono()))),
-                        1 => cell_ui(ui, *cell, &drawn, commands),
+                        0 => drop(ui.label(RichText::new(name.as_str()).font(theme::mono()))),
+                        1 => cell_ui(ui, cell.as_ref(), &drawn, commands),
                         _ => {}
                     });
                 }

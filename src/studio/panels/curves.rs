@@ -12,7 +12,8 @@ use crate::studio::widgets::button::{command_ui, empty_ui, weak_ui};
 use crate::studio::widgets::classes::{HIGH, LOW};
 use crate::studio::widgets::field::problem_ui;
 use crate::studio::widgets::histogram::{Bars, histogram_ui};
-use crate::studio::widgets::plot::{Curve, PlotSpec, PlotView, plot_ui};
+use crate::studio::widgets::plot::{Curve, PlotFrame, PlotSpec, PlotView, plot_ui};
+use crate::studio::widgets::recording_strip::{StripSpec, recording_strip_ui};
 use egui::{Align, Layout, Ui, Vec2};
 
 /// Every plot by its title, and what it shows.
@@ -28,6 +29,8 @@ const PLOTS: [(&str, &str); 7] = [
 
 /// The least height of a plot with its title, in points.
 const LEAST: f32 = 168.0;
+/// The height of the strip of recordings, in points.
+const STRIP: f32 = 10.0;
 
 /// The menu that shows and hides plots, and says what the next run measures.
 pub fn plots_menu_ui(ui: &mut Ui, view: &TrainView<'_>, commands: &mut CommandQueue) {
@@ -109,7 +112,7 @@ fn plot_of<'a>(view: &TrainView<'a>, title: &'static str, unit: &'static str, cu
         points_name: "",
         points_every: None,
         baseline: None,
-        steps: view.run.history.loss.raw.len(),
+        steps: view.run.history.curves.loss.raw.len(),
         log: log_of(view, title, view.plots.log_axis),
         can_log: true,
         range: None,
@@ -135,11 +138,11 @@ impl Notes {
     fn of(run: &RunView<'_>) -> Self {
         let h = run.history;
         // A run that an older version began has none of its first steps.
-        let late = h.layers.first_step().filter(|first| first * 10 > h.loss.raw.len() as u64 && *first > 1);
+        let late = h.layers.first_step().filter(|first| first * 10 > h.curves.loss.raw.len() as u64 && *first > 1);
         let since = |first| {
             format!("Changes by layer are known from step {} on: those before it were not kept.", format::exact(first))
         };
-        let loss = if h.held_out_loss.is_empty() { String::new() } else { loss_note(run.preset) };
+        let loss = if h.curves.held_out_loss.is_empty() { String::new() } else { loss_note(run.preset) };
         Self { loss, layers: late.map_or_else(String::new, since) }
     }
 }
@@ -152,20 +155,20 @@ fn learning_plots<'a>(view: &TrainView<'a>, notes: &'a Notes) -> Vec<PlotSpec<'a
     let mut plots = vec![PlotSpec {
         note: &notes.loss,
         exponential: run.predicts_tokens.then_some("perplexity"),
-        points: &h.held_out_loss,
+        points: &h.curves.held_out_loss,
         points_name,
         points_every: run.evaluated_every,
-        ..plot_of(view, "Loss", "", Curve::Smoothed(&h.loss))
+        ..plot_of(view, "Loss", "", Curve::Smoothed(&h.curves.loss))
     }];
-    if h.accuracy.raw.last().is_some_and(f32::is_finite) || !h.held_out_accuracy.is_empty() {
+    if h.curves.accuracy.raw.last().is_some_and(f32::is_finite) || !h.curves.held_out_accuracy.is_empty() {
         plots.push(PlotSpec {
-            points: &h.held_out_accuracy,
+            points: &h.curves.held_out_accuracy,
             points_name,
             points_every: run.evaluated_every,
             range: Some((0.0, 1.0)),
             log: false,
             can_log: false,
-            ..plot_of(view, "Accuracy", "", Curve::Smoothed(&h.accuracy))
+            ..plot_of(view, "Accuracy", "", Curve::Smoothed(&h.curves.accuracy))
         });
     }
     plots
@@ -178,10 +181,10 @@ fn plots<'a>(view: &TrainView<'a>, notes: &'a Notes) -> Vec<PlotSpec<'a>> {
     // A machine that does something else for a moment makes a step a hundred times longer: only a logarithmic axis
     // shows both.
     let clock = if shown.is_timed_on_device { "by the device's clock" } else { "on the host" };
-    let time = plot_of(view, "Step time", clock, Curve::Smoothed(&h.step_us));
+    let time = plot_of(view, "Step time", clock, Curve::Smoothed(&h.curves.step_us));
     plots.push(PlotSpec { value: format::micros, tick: time_tick, log: log_of(view, "Step time", true), ..time });
-    if h.update_max.raw.last().is_some_and(|v| v > 0.0) {
-        plots.push(plot_of(view, "Update", "largest change of a parameter", Curve::Smoothed(&h.update_max)));
+    if h.curves.update_max.raw.last().is_some_and(|v| v > 0.0) {
+        plots.push(plot_of(view, "Update", "largest change of a parameter", Curve::Smoothed(&h.curves.update_max)));
     }
     if !h.layers.is_empty() {
         let curve = Curve::Layers { curves: &h.layers, marked: shown.marked };
@@ -192,10 +195,10 @@ fn plots<'a>(view: &TrainView<'a>, notes: &'a Notes) -> Vec<PlotSpec<'a>> {
     if let Some((name, pinned)) = shown.baseline {
         for spec in &mut plots {
             let curve = match spec.title {
-                "Loss" => &pinned.loss,
-                "Accuracy" => &pinned.accuracy,
-                "Step time" => &pinned.step_us,
-                "Update" => &pinned.update_max,
+                "Loss" => &pinned.curves.loss,
+                "Accuracy" => &pinned.curves.accuracy,
+                "Step time" => &pinned.curves.step_us,
+                "Update" => &pinned.curves.update_max,
                 _ => continue,
             };
             spec.baseline = Some((name, &curve.smooth));
@@ -208,7 +211,7 @@ fn plots<'a>(view: &TrainView<'a>, notes: &'a Notes) -> Vec<PlotSpec<'a>> {
 /// Shows the plots.
 pub fn plots_ui(ui: &mut Ui, view: &TrainView<'_>, axes: &mut PlotView, commands: &mut CommandQueue) {
     let (run, shown) = (&view.run, &view.plots);
-    if run.history.loss.raw.is_empty() {
+    if run.history.curves.loss.raw.is_empty() {
         return empty_ui(ui, state_name(run.state), "Curves begin with the first step.");
     }
     axes.begin();
@@ -244,7 +247,13 @@ pub fn plots_ui(ui: &mut Ui, view: &TrainView<'_>, axes: &mut PlotView, commands
                         ui.set_width(width);
                         ui.spacing_mut().item_spacing = Vec2::new(8.0, 4.0);
                         match spec {
-                            Some(spec) => plot_ui(ui, spec, height - 8.0, axes, commands),
+                            Some(spec) if spec.title == "Loss" && has_strip(view) => {
+                                let frame = plot_ui(ui, spec, height - 8.0 - STRIP - 4.0, axes, commands);
+                                strip_ui(ui, shown, frame);
+                            }
+                            Some(spec) => {
+                                plot_ui(ui, spec, height - 8.0, axes, commands);
+                            }
                             None => times_ui(ui, shown, height - 8.0, commands),
                         }
                     });
@@ -252,6 +261,31 @@ pub fn plots_ui(ui: &mut Ui, view: &TrainView<'_>, axes: &mut PlotView, commands
             });
         }
     });
+}
+
+/// Whether the steps of the run differ in their recordings, and it is known which each used.
+fn has_strip(view: &TrainView<'_>) -> bool {
+    let kinds = view.plots.kinds;
+    kinds.len() == view.run.history.curves.loss.raw.len() && kinds.are_known()
+}
+
+/// Which recording ran at each step, below the curve of the same steps.
+fn strip_ui(ui: &mut Ui, view: &PlotsView<'_>, frame: PlotFrame) {
+    let (rect, response) = ui.allocate_exact_size(Vec2::new(ui.available_width(), STRIP), egui::Sense::hover());
+    let Some((first, last)) = steps_in(frame.steps, view.kinds.len()) else { return };
+    // A step has the room from half a step before it to half a step after it.
+    let [left, right] = [first as f64 - 0.5, last as f64 + 0.5].map(|step| frame.x.clamp(frame.x_of(step)));
+    let x = egui::Rangef::new(left.max(rect.left()), right.min(rect.right()));
+    let (kinds, steps) = (view.kinds, [first - 1, last]);
+    let spec = StripSpec { kinds, steps, x, recordings: view.recordings, names: view.names };
+    recording_strip_ui(ui, response, &spec);
+}
+
+/// The first and the last step, counted from 1, between two ends of an axis; nothing where there is none.
+fn steps_in([from, to]: [f64; 2], count: usize) -> Option<(usize, usize)> {
+    let (first, last) = (from.ceil().max(1.0) as usize, to.floor().max(0.0) as usize);
+    let last = last.min(count);
+    (first <= last).then_some((first, last))
 }
 
 /// The histogram of step times, with eager beside replay where that was measured.
@@ -278,4 +312,19 @@ fn times_ui(ui: &mut Ui, view: &PlotsView<'_>, height: f32, commands: &mut Comma
             (None, false) => {}
         }
     });
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_strip_shows_the_steps_that_the_plot_shows() {
+        assert_eq!(steps_in([0.0, 100.0], 30), Some((1, 30)));
+        assert_eq!(steps_in([4.2, 9.8], 30), Some((5, 9)));
+        assert_eq!(steps_in([40.0, 50.0], 30), None);
+        assert_eq!(steps_in([-3.0, 0.5], 30), None);
+        let frame = PlotFrame { steps: [10.0, 20.0], x: egui::Rangef::new(100.0, 200.0) };
+        assert_eq!([frame.x_of(10.0), frame.x_of(15.0), frame.x_of(25.0)], [100.0, 150.0, 250.0]);
+    }
 }

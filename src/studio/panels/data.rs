@@ -1,9 +1,12 @@
 //! The data: where it comes from, what is held out, what its samples, classes and features look like.
 
+use crate::data::tokenized_share;
 use crate::model::DataSource;
 use crate::studio::commands::{CommandQueue, DataField, UiCommand};
+use crate::studio::panels::feature_table::features_ui;
 use crate::studio::panels::network::section_ui;
 use crate::studio::panels::text_samples::{TextSamples, text_samples_ui};
+use crate::studio::panels::whole_series::{SeriesPage, whole_series_ui};
 use crate::studio::theme;
 use crate::studio::view_models::data::{DataView, TableColumn, sample_text, shapes_text, table_columns};
 use crate::studio::view_models::format;
@@ -19,16 +22,28 @@ use crate::studio::widgets::plane::plane_ui;
 use crate::studio::widgets::segments::segments_ui;
 use egui::{Align, ComboBox, Layout, Rect, RichText, ScrollArea, Sense, Ui, Vec2};
 use egui_extras::{Column, TableBuilder};
+use std::time::Duration;
+
+/// Time between two drawings of how far a text is.
+const DRAW_EVERY: Duration = Duration::from_millis(100);
 
 /// What is shown of the samples.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum Shown {
     #[default]
     Samples,
+    Series,
     Text,
     Table,
     Features,
     Plane,
+}
+
+impl Shown {
+    /// Whether it shows all samples, whatever the filter says.
+    const fn is_of_all(self) -> bool {
+        matches!(self, Self::Features | Self::Series)
+    }
 }
 
 /// What the panel remembers.
@@ -44,6 +59,7 @@ pub struct DataPanel {
     generation: u64,
     strips: Strips,
     texts: TextSamples,
+    series: SeriesPage,
 }
 
 impl DataPanel {
@@ -66,8 +82,6 @@ const FAINT: f32 = 0.45;
 const COLUMNS: usize = 12;
 /// What a table shows of a sample before its values.
 const FACTS: [&str; 3] = ["sample", "split", "target"];
-/// What a table shows of a feature.
-const FEATURES: [&str; 5] = ["feature", "least", "largest", "mean", "std"];
 
 /// Shows the panel.
 pub fn data_ui(
@@ -124,9 +138,8 @@ fn choose_ui(ui: &mut Ui, view: &DataPanelView<'_>, commands: &mut CommandQueue)
 /// A button for every file that a source names; `input` is the one that it belongs to, where several are joined.
 fn files_ui(ui: &mut Ui, source: &DataSource, input: Option<(usize, &String)>, commands: &mut CommandQueue) {
     let files: &[(&str, &'static str)] = match source {
-        DataSource::Csv { .. } | DataSource::Npz { .. } | DataSource::Text { .. } | DataSource::Series { .. } => {
-            &[("Choose file…", "data.path")]
-        }
+        DataSource::Csv { .. } | DataSource::Npz { .. } | DataSource::Series { .. } => &[("Choose file…", "data.path")],
+        DataSource::Text { .. } => &[("Choose file…", "data.path"), ("Choose tokenizer…", "data.tokens")],
         DataSource::Npy { .. } => &[("Choose samples…", "data.x"), ("Choose targets…", "data.y")],
         DataSource::Idx { .. } => &[("Choose images…", "data.images"), ("Choose labels…", "data.labels")],
         DataSource::Cifar10 { .. } => &[("Choose batch…", "data.paths")],
@@ -152,7 +165,18 @@ fn nothing_ui(ui: &mut Ui, view: &DataPanelView<'_>) {
     } else if view.has_problem {
         empty_ui(ui, "The data cannot be loaded", "What is wrong is said at the left, with what to do about it.");
     } else {
-        empty_ui(ui, "Loading the data", "It appears here as soon as it is read.");
+        loading_ui(ui);
+    }
+}
+
+fn loading_ui(ui: &mut Ui) {
+    match tokenized_share() {
+        Some(share) => {
+            let done = format!("{:.0} % of the text is tokens. They are kept for the next time.", 100.0 * share);
+            empty_ui(ui, "Making the tokens of the text", &done);
+            ui.ctx().request_repaint_after(DRAW_EVERY);
+        }
+        None => empty_ui(ui, "Loading the data", "It appears here as soon as it is read."),
     }
 }
 
@@ -244,6 +268,9 @@ fn samples_ui(ui: &mut Ui, data: &DataView, view: &DataPanelView<'_>, panel: &mu
     if text_input(&data.set).is_some() {
         choices.push((Shown::Text, "Text", "Samples as text, with what the network is to answer"));
     }
+    if data.series.is_some() {
+        choices.push((Shown::Series, "Series", "The whole series, with what one sample sees and learns"));
+    }
     if data.picture.is_some() {
         choices.push((Shown::Samples, "Samples", "Samples as pictures"));
     }
@@ -259,13 +286,13 @@ fn samples_ui(ui: &mut Ui, data: &DataView, view: &DataPanelView<'_>, panel: &mu
     }
     ui.horizontal_wrapped(|ui| {
         segments_ui(ui, &mut panel.shown, &choices);
-        if panel.shown != Shown::Features {
+        if !panel.shown.is_of_all() {
             filter_ui(ui, data, panel);
         }
     });
     panel.refresh(data, view.generation);
     ui.add_space(4.0);
-    if panel.list.is_empty() && panel.shown != Shown::Features {
+    if panel.list.is_empty() && !panel.shown.is_of_all() {
         return empty_ui(ui, "No sample passes the filter", "Choose another class, or both sides of the split.");
     }
     match panel.shown {
@@ -276,6 +303,11 @@ fn samples_ui(ui: &mut Ui, data: &DataView, view: &DataPanelView<'_>, panel: &mu
         }
         Shown::Table => table_ui(ui, data, &panel.list),
         Shown::Features => features_ui(ui, data),
+        Shown::Series => {
+            if let Some(series) = &data.series {
+                whole_series_ui(ui, series, &mut panel.series);
+            }
+        }
         Shown::Plane => {
             let wanted = |i: &&u32| {
                 panel.class.is_none_or(|c| data.class(**i) == Some(c))
@@ -432,45 +464,11 @@ fn table_ui(ui: &mut Ui, data: &DataView, list: &[u32]) {
                         }
                         Some(column) => {
                             let text = sample_text(&data.set, column.input, index).unwrap_or_default();
-                            ui.add(egui::Label::new(mono(text.clone())).truncate()).on_hover_text(text);
+                            ui.add(egui::Label::new(mono(text.clone())).truncate().show_tooltip_when_elided(false))
+                                .on_hover_text(text);
                         }
                         None => {}
                     },
-                });
-            });
-        });
-    });
-}
-
-fn features_ui(ui: &mut Ui, data: &DataView) {
-    let what = if data.picture.is_some() { "Channels, over every pixel of all samples" } else { "Over all samples" };
-    weak_ui(ui, what);
-    let width: usize = data.set.inputs.iter().map(|input| input.sample.len()).sum();
-    if data.features.len() < width && data.picture.is_none() {
-        weak_ui(ui, format!("the first {} of {width}", data.features.len()));
-    }
-    let scroll = ScrollArea::horizontal().id_salt("features across").auto_shrink([false, false]);
-    scroll.show_viewport(ui, |ui, viewport| {
-        let frozen = Frozen::new(ui, viewport, 1);
-        let table = TableBuilder::new(ui)
-            .id_salt("feature table")
-            .auto_shrink([false, false])
-            .cell_layout(Layout::left_to_right(Align::Center))
-            .column(Column::remainder().at_least(96.0).clip(true))
-            .columns(Column::exact(80.0), FEATURES.len() - 1);
-        let table = table.header(20.0, |mut row| {
-            frozen.row_ui(&mut row, FEATURES.len(), Ground::default(), |ui, at| drop(weak_ui(ui, FEATURES[at])));
-        });
-        table.body(|body| {
-            body.rows(20.0, data.features.len(), |mut row| {
-                let Some(f) = data.features.get(row.index()) else { return };
-                let values = [f64::from(f.min), f64::from(f.max), f.mean, f.std];
-                frozen.row_ui(&mut row, FEATURES.len(), Ground::default(), |ui, at| match at.checked_sub(1) {
-                    None => drop(ui.add(egui::Label::new(&f.name).truncate())),
-                    Some(at) => {
-                        let text = RichText::new(format::number(values[at])).font(theme::mono());
-                        ui.label(text).on_hover_text(values[at].to_string());
-                    }
                 });
             });
         });

@@ -78,12 +78,12 @@ fn plot_ui(ui: &mut Ui, forecast: &Forecast, window: &ForecastWindow, set: &Data
         .allow_scroll(false)
         .grid_color(c.hairline)
         .legend(Legend::default())
-        .x_axis_label("lines from the last one that the network saw")
+        .x_axis_label("positions after the last one that the network saw")
         .y_axis_label(name.clone())
         .label_formatter(move |at| {
             let (egui_plot::HoverPosition::NearDataPoint { position, .. }
             | egui_plot::HoverPosition::Elsewhere { position }) = at;
-            Some(format!("line {:+.0}\n{name} {}", position.x, format::number(position.y)))
+            Some(format!("position {:+.0}\n{name} {}", position.x, format::number(position.y)))
         });
     let response = plot.show(ui, |plot| {
         plot.vline(VLine::new("", 0.0).color(c.hairline).allow_hover(false));

@@ -30,36 +30,57 @@ impl Help {
     }
 }
 
-/// What the mouse and the keys do in places of their own.
-const IN_PLACE: [(&str, &str, &str); 20] = [
-    ("Arena", "wheel", "Zooms around the pointer"),
-    ("Arena", "Shift+wheel", "Zooms in time only"),
-    ("Arena", "drag", "Pans"),
-    ("Arena", "Shift+drag", "Selects a stretch of bytes"),
-    ("Arena", "double click", "Shows the whole arena"),
-    ("Arena", "Left, Right", "Moves the scrubber by an operation, while the map has the keyboard"),
+/// What the mouse and the keys do in places of their own: the place, and there the keys and what they do.
+const IN_PLACE: [(&str, &[(&str, &str)]); 9] = [
+    (
+        "Arena",
+        &[
+            ("wheel", "Zooms around the pointer"),
+            ("Shift+wheel", "Zooms in time only"),
+            ("drag", "Pans"),
+            ("Shift+drag", "Selects a stretch of bytes"),
+            ("double click", "Shows the whole arena"),
+            ("Left, Right", "Moves the scrubber by an operation, while the map has the keyboard"),
+        ],
+    ),
     (
         "Step graph",
-        "Up, Down, Page Up, Page Down, Home, End",
-        "Walks through the rows, while the table has the keyboard",
+        &[("Up, Down, Page Up, Page Down, Home, End", "Walks through the rows, while the table has the keyboard")],
     ),
-    ("Layers", "Up, Down, Home, End", "Selects a layer, while the list has the keyboard"),
-    ("Layers", "Left", "Folds a block or a run of equal layers, and leads out of it to its head"),
-    ("Layers", "Right", "Unfolds a block or a run of equal layers, and leads into it"),
-    ("Layers", "Enter", "Leads into the fields of the layer, and back to the list"),
-    ("Layers", "Delete", "Removes the layer"),
+    (
+        "Layers",
+        &[
+            ("Up, Down, Home, End", "Selects a layer, while the list has the keyboard"),
+            ("Left", "Folds a block or a run of equal layers, and leads out of it to its head"),
+            ("Right", "Unfolds a block or a run of equal layers, and leads into it"),
+            ("Enter", "Leads into the fields of the layer, and back to the list"),
+            ("Delete", "Removes the layer"),
+        ],
+    ),
     (
         "Capture plan",
-        "Up, Down, Left, Right",
-        "Walks through the layers, and folds and unfolds them, while the table has the keyboard",
+        &[(
+            "Up, Down, Left, Right",
+            "Walks through the layers, and folds and unfolds them, while the table has the keyboard",
+        )],
     ),
-    ("Runs", "Up, Down, Delete", "Selects a run, and moves it to the trash, while the table has the keyboard"),
-    ("Plots", "drag", "Zooms into a box; along one axis, zooms that axis alone"),
-    ("Plots", "right drag, double click", "Pans; shows the whole run"),
-    ("Questions", "Enter, Escape", "Gives the first answer, or cancels"),
-    ("Command palette", "Up, Down, Enter", "Chooses and runs"),
-    ("Everywhere", "Tab, Space", "Goes from control to control, and presses it"),
-    ("Everywhere", "F6, Shift+F6", "Goes to the next panel, and to the one before; Tab moves inside it"),
+    ("Runs", &[("Up, Down, Delete", "Selects a run, and moves it to the trash, while the table has the keyboard")]),
+    (
+        "Plots",
+        &[
+            ("drag", "Zooms into a box; along one axis, zooms that axis alone"),
+            ("right drag, double click", "Pans; shows the whole run"),
+        ],
+    ),
+    ("Questions", &[("Enter, Escape", "Gives the first answer, or cancels")]),
+    ("Command palette", &[("Up, Down, Enter", "Chooses and runs")]),
+    (
+        "Everywhere",
+        &[
+            ("Tab, Space", "Goes from control to control, and presses it"),
+            ("F6, Shift+F6", "Goes to the next panel, and to the one before; Tab moves inside it"),
+        ],
+    ),
 ];
 
 /// Shows the open page.
@@ -95,7 +116,9 @@ fn shortcuts_ui(ui: &mut Ui, search: &mut String, fresh: bool) {
         .chain(listed)
         .filter_map(|(title, info)| Some((keys_text(ui.ctx(), &info.shortcut?), title, info.about.to_owned())))
         .collect();
-    rows.extend(IN_PLACE.map(|(place, keys, about)| (keys.to_owned(), place.to_owned(), about.to_owned())));
+    rows.extend(IN_PLACE.iter().flat_map(|(place, keys)| {
+        keys.iter().map(|(keys, about)| ((*keys).to_owned(), (*place).to_owned(), (*about).to_owned()))
+    }));
     rows.retain(|(a, b, c)| query.is_empty() || format!("{a} {b} {c}").to_lowercase().contains(&query));
     ui.add_space(4.0);
     if rows.is_empty() {

@@ -42,7 +42,11 @@ pub fn inside_ui(
     // What is known of another layer or sample stays until the answer comes, and says what it is of.
     let found = view.inside.filter(|inside| belongs(page, inside));
     let Some(inside) = found else {
-        return empty_ui(ui, "Looking inside…", "The answer comes with the next step of the run.");
+        return empty_ui(
+            ui,
+            "Looking inside…",
+            "It is answered between two steps; while a run trains, answers take at most 3% of its time.",
+        );
     };
     let is_current = view.sample.is_some_and(|(_, _, sample)| sample == inside.asked.sample)
         && view.layer.map(|layer| &layer.path) == inside.asked.layer.as_ref();

@@ -45,7 +45,7 @@ pub fn inspector_ui(
                 let text = RichText::new(text).size(12.0).color(theme::colors(ui).warning);
                 ui.add(egui::Label::new(text).wrap());
             }
-            _ => crate::studio::panels::plan_state::outdated_ui(ui, view.shown.is_outdated, commands),
+            _ => crate::studio::panels::plan_state::plan_head_ui(ui, &view.shown, commands),
         }
         if *view.shown.selection == Selection::Nothing {
             ui.add_space(4.0);

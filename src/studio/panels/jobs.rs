@@ -30,13 +30,13 @@ pub fn jobs_ui(ui: &mut Ui, jobs: &[Job], commands: &mut CommandQueue) {
 /// One job, laid out from the right.
 fn job_ui(ui: &mut Ui, job: &Job, commands: &mut CommandQueue) {
     ui.spacing_mut().item_spacing.x = 6.0;
-    match &job.cancel {
+    match job.cancel() {
         Some(cancel) => {
             let sign = RichText::new(icons::CLOSE).size(12.0);
             let button = ui.add(Button::new(sign).frame(false).min_size(Vec2::splat(18.0)));
             named(&button, &format!("Cancel: {}", job.name), true);
             if button.on_hover_text(cancel.info().about).clicked() {
-                commands.push(cancel.clone());
+                commands.push(cancel);
             }
         }
         None => drop(ui.allocate_exact_size(Vec2::new(0.0, 18.0), Sense::hover())),

@@ -166,7 +166,10 @@ fn menu_ui(ui: &mut Ui, card: &Card, label: &str, commands: &mut CommandQueue) {
     });
 }
 
-/// Two fields a line.
+/// Letters of a name that has room before its editor.
+const SHORT_NAME: usize = 10;
+
+/// Shows the fields of a layer.
 fn fields_ui(ui: &mut Ui, card: &Card, entered: bool, drafts: &mut Drafts, commands: &mut CommandQueue) {
     if card.fields.is_empty() {
         return;
@@ -177,19 +180,20 @@ fn fields_ui(ui: &mut Ui, card: &Card, entered: bool, drafts: &mut Drafts, comma
     let gap = 12.0;
     let whole = ui.available_width();
     let half = ((whole - gap) / 2.0).floor();
-    for pair in card.fields.chunks(2) {
+    for pair in card.field_lines() {
         ui.horizontal_top(|ui| {
             ui.spacing_mut().item_spacing.x = gap;
             for field in pair {
                 // The names of a choice need more room than numbers do, and alone it has it.
-                let is_alone = pair.len() == 1 && matches!(field.value, FieldValue::Choice(_));
+                let is_alone = pair.len() == 1 && matches!(field.value, FieldValue::Choice(_) | FieldValue::Choose(_));
                 let width = if is_alone { whole } else { half };
                 ui.vertical(|ui| {
                     ui.set_width(width);
                     let name = format!("L{} {}", card.number(), field.label);
                     let is_entered = entered && first == Some(field.name);
                     let is_wrong = is_wrong(field.name);
-                    let options = FieldOptions { name: &name, is_wrong, label_width: 64.0, width, is_entered };
+                    let label_width = if field.label.len() > SHORT_NAME { 80.0 } else { 64.0 };
+                    let options = FieldOptions { name: &name, is_wrong, label_width, width, is_entered };
                     field_ui(ui, field, options, drafts, commands);
                 });
             }
@@ -248,12 +252,16 @@ fn add_inside_ui(ui: &mut Ui, list: &ListPath, layers: usize, label: &str, comma
     let add = ui.add(Button::new(RichText::new(format!("{}  Add inside", icons::INTO)).size(12.0)).frame(false));
     named(&add, &format!("Add inside {label}"), true);
     egui::Popup::menu(&add).show(|ui| {
-        for kind in crate::model::LayerKind::ALL {
-            if ui.button(kind.class).on_hover_text(kind.about).clicked() {
-                commands.push(UiCommand::Edit(Edit::Insert { parent: list.clone(), index: layers, kind }));
-                ui.close();
+        // A low window has no room for all of them at once.
+        let room = ui.ctx().content_rect().height() - 48.0;
+        egui::ScrollArea::vertical().max_height(room).show(ui, |ui| {
+            for kind in crate::model::LayerKind::ALL {
+                if ui.button(kind.class).on_hover_text(kind.about).clicked() {
+                    commands.push(UiCommand::Edit(Edit::Insert { parent: list.clone(), index: layers, kind }));
+                    ui.close();
+                }
             }
-        }
+        });
     });
 }
 

@@ -70,7 +70,7 @@ impl Modals {
     }
 
     /// Shows a message with its whole text.
-    pub fn tell(&mut self, message: Notice) {
+    pub fn report(&mut self, message: Notice) {
         (self.message, self.fresh) = (Some(message), true);
     }
 }

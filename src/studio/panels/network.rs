@@ -34,6 +34,15 @@ pub struct NetworkPanel {
     /// The rows' keys, and what they were made of: revisions of document and folds.
     keys: Vec<RowKey>,
     keys_for: Option<(u64, u64)>,
+    /// The list begins at its top in the next frame: the document is another one.
+    is_new: bool,
+}
+
+impl NetworkPanel {
+    /// Begins at the top of another document.
+    pub const fn begin(&mut self) {
+        self.is_new = true;
+    }
 }
 
 impl Default for NetworkPanel {
@@ -45,6 +54,7 @@ impl Default for NetworkPanel {
             frame: Rect::ZERO,
             keys: Vec::new(),
             keys_for: None,
+            is_new: true,
         }
     }
 }
@@ -118,7 +128,9 @@ pub fn network_ui(
         });
     });
     ui.separator();
-    ScrollArea::vertical().id_salt("network").auto_shrink([false, false]).show(ui, |ui| {
+    let area = ScrollArea::vertical().id_salt("network").auto_shrink([false, false]);
+    let area = if std::mem::take(&mut panel.is_new) { area.vertical_scroll_offset(0.0) } else { area };
+    area.show(ui, |ui| {
         ui.spacing_mut().item_spacing.y = 4.0;
         for p in &network.general {
             problem_ui(ui, &p.message, &p.help);

@@ -46,10 +46,10 @@ fn list_ui(ui: &mut Ui, changes: &PlanChanges, commands: &mut CommandQueue) {
     if changes.is_empty() {
         weak_ui(ui, "No operation came or went, and no buffer changed its size.");
     }
-    ops_ui(ui, "Operations that came", '+', &changes.ops_came, true, commands);
-    ops_ui(ui, "Operations that went", '−', &changes.ops_went, false, commands);
+    ops_ui(ui, "Operations that came", '+', &changes.ops.came, true, commands);
+    ops_ui(ui, "Operations that went", '−', &changes.ops.went, false, commands);
     for (title, sign, kernels) in
-        [("Kernels that are new", '+', &changes.kernels_came), ("Kernels no longer run", '−', &changes.kernels_went)]
+        [("Kernels that are new", '+', &changes.kernels.came), ("Kernels no longer run", '−', &changes.kernels.went)]
     {
         section_ui(ui, title, kernels.len());
         for kernel in kernels.iter().take(LISTED) {
@@ -62,7 +62,7 @@ fn list_ui(ui: &mut Ui, changes: &PlanChanges, commands: &mut CommandQueue) {
         let text = format!("{}  {} → {}", g.name, Bytes(g.before), Bytes(g.after));
         entry_ui(ui, &text, Some(Selection::Buffer(g.id)), commands);
     }
-    let (came, went) = (changes.buffers_came.len(), changes.buffers_went.len());
+    let (came, went) = (changes.buffers.came.len(), changes.buffers.went.len());
     if came + went > 0 {
         section_ui(ui, "Buffers", came + went);
         weak_ui(ui, format!("{came} came, {went} went; the arena shows them."));

@@ -3,8 +3,10 @@
 use crate::studio::commands::{CommandQueue, UiCommand};
 use crate::studio::theme;
 use crate::studio::theme::icons;
+use crate::studio::view_models::panels::plan::{PlanOnScreen, RecordingOnScreen};
+use crate::studio::view_models::plan::PlanView;
 use crate::studio::view_models::readiness::Readiness;
-use crate::studio::widgets::button::empty_ui;
+use crate::studio::widgets::button::{empty_ui, weak_ui};
 
 /// Says why the network cannot be used yet, where it is not [`Readiness::Ready`].
 pub(super) fn unready_ui(ui: &mut egui::Ui, readiness: Readiness, to: &str) {
@@ -28,9 +30,53 @@ pub(super) fn unready_ui(ui: &mut egui::Ui, readiness: Readiness, to: &str) {
     }
 }
 
+/// Says where what follows is not of the network as it is on screen, but of a recording, or of the network before its
+/// problem.
+pub(super) fn plan_head_ui(ui: &mut egui::Ui, view: &PlanOnScreen<'_>, commands: &mut CommandQueue) {
+    if let Some(recording) = &view.recording {
+        recording_ui(ui, recording, commands);
+    }
+    outdated_ui(ui, view.is_outdated, commands);
+}
+
+/// Says which recording is shown, with the way back to the network's own plan.
+pub(super) fn recording_ui(ui: &mut egui::Ui, recording: &RecordingOnScreen<'_>, commands: &mut CommandQueue) {
+    let colors = theme::colors(ui);
+    ui.horizontal_wrapped(|ui| {
+        ui.spacing_mut().item_spacing.x = 8.0;
+        // The inspector's own buttons are mere texts.
+        ui.spacing_mut().button_padding = egui::Vec2::new(6.0, 2.0);
+        let strong = egui::RichText::new(format!("Recording: {}", recording.name)).size(12.0).color(colors.accent);
+        ui.label(strong).on_hover_text("What is shown here is the step of this recording of the run");
+        if recording.is_planning {
+            ui.add(egui::Spinner::new().size(12.0));
+            weak_ui(ui, "planning its step");
+        }
+        let command = UiCommand::ShowRecording(None);
+        let info = command.info();
+        if ui.button(info.label).on_hover_text(info.about).clicked() {
+            commands.push(command);
+        }
+    });
+    if let Some(why) = recording.problem {
+        let text = format!("{}  Its step cannot be planned: {why}. The network's own plan is shown.", icons::WARNING);
+        ui.add(egui::Label::new(egui::RichText::new(text).size(12.0).color(colors.error)).wrap());
+    }
+    ui.add_space(4.0);
+}
+
+/// The path of a plan, which is that of evaluations; nothing where the network does not choose, and where the plan is
+/// that of a recording, whose name is above it.
+pub(super) fn path_ui(ui: &mut egui::Ui, view: &PlanOnScreen<'_>) {
+    let path = view.plan.and_then(PlanView::path_text).filter(|_| view.recording.is_none());
+    if let Some(path) = path {
+        weak_ui(ui, path).on_hover_text("The path of evaluations, whose plan this is");
+    }
+}
+
 /// Says that what follows is of the network before its problem, and draws it faintly; nothing where it is of the
 /// network on screen.
-pub(super) fn outdated_ui(ui: &mut egui::Ui, is_outdated: bool, commands: &mut CommandQueue) {
+fn outdated_ui(ui: &mut egui::Ui, is_outdated: bool, commands: &mut CommandQueue) {
     /// How much of their colour things keep that are of an older network.
     const FAINT: f32 = 0.45;
     if !is_outdated {

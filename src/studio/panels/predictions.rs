@@ -10,7 +10,8 @@ use crate::studio::theme::icons;
 use crate::studio::view_models::data::spread;
 use crate::studio::view_models::format;
 use crate::studio::view_models::panels::predictions::PredictionsPanelView;
-use crate::studio::view_models::predictions::{Filters, Fit, Plane, PredictionsView};
+use crate::studio::view_models::predictions::filters::Filters;
+use crate::studio::view_models::predictions::{Fit, Plane, PredictionsView};
 use crate::studio::view_models::status::state_name;
 use crate::studio::widgets::button::{command_ui, empty_ui, weak_ui};
 use crate::studio::widgets::classes::{HIGH, LOW, signed};
@@ -18,6 +19,7 @@ use crate::studio::widgets::confusion::{confusion_ui, matrix_width};
 use crate::studio::widgets::pictures::{Strips, picture_ui};
 use crate::studio::widgets::plane::{PlaneTexture, plane_ui};
 use crate::studio::widgets::segments::segments_ui;
+use egui::text::{LayoutJob, TextFormat, TextWrapping};
 use egui::{
     Align, Align2, ColorImage, FontId, Layout, Rect, RichText, ScrollArea, Sense, TextureHandle, TextureOptions, Ui,
     Vec2,
@@ -45,7 +47,7 @@ pub struct PredictionsPanel {
 
 impl PredictionsPanel {
     fn refresh(&mut self, answers: &PredictionsView, generation: u64) {
-        let classes = answers.confusion.len();
+        let classes = answers.quality.confusion.len();
         self.cell = self.cell.filter(|(a, b)| *a < classes && *b < classes);
         if self.made_for != Some((generation, self.cell)) {
             self.made_for = Some((generation, self.cell));
@@ -104,21 +106,21 @@ fn answers_ui(
     match page {
         AnswersPage::Confusion => matrix_ui(ui, answers, panel),
         AnswersPage::Plane => {
-            if let Some(plane) = &answers.plane {
+            if let Some(plane) = &answers.pages.plane {
                 boundary_ui(ui, answers, plane, panel, view.generation);
             }
         }
         AnswersPage::Fit => {
-            if let Some(fit) = &answers.fit {
+            if let Some(fit) = &answers.pages.fit {
                 fit_ui(ui, fit);
             }
         }
         AnswersPage::Filters => {
-            if let Some(filters) = &answers.filters {
+            if let Some(filters) = &answers.pages.filters {
                 filters_ui(ui, filters, panel, view.generation);
             }
         }
-        AnswersPage::Forecasts => match &answers.forecast {
+        AnswersPage::Forecasts => match &answers.pages.forecast {
             Some(forecast) => forecast_ui(ui, forecast, &answers.set, view.part, &mut panel.forecast),
             None => empty_ui(ui, "No forecast", "No window of the series is left to forecast; give a longer series."),
         },
@@ -182,12 +184,12 @@ fn nothing_ui(ui: &mut Ui, view: &PredictionsPanelView<'_>, commands: &mut Comma
 
 fn figures_ui(ui: &mut Ui, view: &PredictionsPanelView<'_>, answers: &PredictionsView) {
     ui.horizontal_wrapped(|ui| {
-        let mut text = format!("loss {}", format::number(answers.loss));
-        if let Some(accuracy) = answers.accuracy {
-            let wrong = answers.answered.iter().take_while(|a| a.truth != a.guess).count();
+        let mut text = format!("loss {}", format::number(answers.quality.loss));
+        if let Some(accuracy) = answers.quality.accuracy {
+            let wrong = answers.rows.answered.iter().take_while(|a| a.truth != a.guess).count();
             text = format!("{:.2}% right, {wrong} wrong · {text}", accuracy * 100.0);
         }
-        if let Some(fit) = answers.fit.as_ref().filter(|_| view.page != Some(AnswersPage::Forecasts)) {
+        if let Some(fit) = answers.pages.fit.as_ref().filter(|_| view.page != Some(AnswersPage::Forecasts)) {
             let number = format::number;
             text = format!("RMSE {} · MAE {} · R² {:.4}", number(fit.rmse), number(fit.mae), fit.r2);
         }
@@ -211,7 +213,7 @@ fn matrix_ui(ui: &mut Ui, answers: &PredictionsView, panel: &mut PredictionsPane
     let side = (width * 0.4).clamp(216.0, 460.0);
     ui.horizontal_top(|ui| {
         // The matrix takes what its cells need; the samples beside it have the rest.
-        let left = (width - side - 16.0).min(matrix_width(answers.confusion.len()));
+        let left = (width - side - 16.0).min(matrix_width(answers.quality.confusion.len()));
         let side = width - left - 16.0;
         ui.allocate_ui_with_layout(Vec2::new(left, height), Layout::top_down(Align::Min), |ui| {
             ui.set_width(left);
@@ -222,11 +224,12 @@ fn matrix_ui(ui: &mut Ui, answers: &PredictionsView, panel: &mut PredictionsPane
             ui.set_width(side);
             let title = match panel.cell {
                 Some((truth, guess)) => format!("is {}, taken for {}", answers.name(truth), answers.name(guess)),
+                None if answers.rows.positions > 1 => "all positions, wrong ones first".to_owned(),
                 None => "all samples, wrong ones first".to_owned(),
             };
             ui.horizontal(|ui| {
                 ui.add(egui::Label::new(RichText::new(title).font(theme::strong(12.0))).truncate());
-                weak_ui(ui, panel.list.len().to_string());
+                weak_ui(ui, format::exact(panel.list.len() as u64));
             });
             cards_ui(ui, answers, panel);
         });
@@ -250,7 +253,7 @@ fn cards_ui(ui: &mut Ui, answers: &PredictionsView, panel: &mut PredictionsPanel
             let size = Vec2::new(columns as f32 * (width + GAP), CARD.y);
             let (rect, _) = ui.allocate_exact_size(size, Sense::hover());
             let own = &panel.list[row * columns..((row + 1) * columns).min(panel.list.len())];
-            let index = |at: &u32| answers.answered.get(*at as usize).map_or(0, |a| a.index);
+            let index = |at: &u32| answers.rows.answered.get(*at as usize).map_or(0, |a| a.index);
             let texture = answers.picture.as_ref().map(|picture| {
                 let texture = panel.strips.row(ui.ctx(), row, &answers.set, picture, own.iter().map(index));
                 (picture, texture.clone())
@@ -271,12 +274,12 @@ fn cards_ui(ui: &mut Ui, answers: &PredictionsView, panel: &mut PredictionsPanel
 }
 
 fn card_ui(ui: &Ui, answers: &PredictionsView, at: usize, card: Rect, text: Rect) {
-    let Some(answered) = answers.answered.get(at) else { return };
+    let Some(answered) = answers.rows.answered.get(at) else { return };
     let c = theme::colors(ui);
     let painter = ui.painter().with_clip_rect(card.intersect(ui.clip_rect()));
     let font = FontId::proportional(12.0);
     let truth = answers.truth_text(at);
-    let is_class = answers.fit.is_none();
+    let is_class = answers.pages.fit.is_none();
     let wrong = is_class && answered.truth != answered.guess;
     let head = match (is_class, wrong) {
         (true, true) => format!("{}  is {truth}", icons::CLOSE),
@@ -320,7 +323,9 @@ fn card_ui(ui: &Ui, answers: &PredictionsView, at: usize, card: Rect, text: Rect
         ];
         for (line, words) in lines.iter().enumerate() {
             let place = text.min + Vec2::new(0.0, 18.0 + 18.0 * line as f32);
-            painter.text(place, Align2::LEFT_TOP, words, font.clone(), c.weak);
+            let mut job = LayoutJob::single_section(words.clone(), TextFormat::simple(font.clone(), c.weak));
+            job.wrap = TextWrapping::truncate_at_width(text.width() - 4.0);
+            painter.galley(place, painter.layout_job(job), c.weak);
         }
         about = format!("sample {}: {}", answered.index, lines.join(", "));
     }

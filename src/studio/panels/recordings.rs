@@ -1,21 +1,36 @@
 //! The recordings of a run: one line for each, a strip of which one every step used, and what happened to them.
 
+use crate::studio::commands::{CommandQueue, UiCommand};
+use crate::studio::panels::plan_state::recording_ui;
 use crate::studio::theme;
+use crate::studio::view_models::format::with_micro_signs;
 use crate::studio::view_models::panels::recordings::RecordingsPanelView;
-use crate::studio::view_models::recordings::{COLUMNS, cells, counts_text, strip};
-use crate::studio::widgets::button::{empty_ui, weak_ui};
-use crate::train::{RecordingSeen, RecordingsSeen};
-use egui::{Align, Color32, Label, Layout, Rect, RichText, ScrollArea, Sense, Ui, Vec2};
+use crate::studio::view_models::recordings::{COLUMNS, KeyNames, cells, compared, counts_text, only_lines, reason};
+use crate::studio::view_models::step_kinds::StepKinds;
+use crate::studio::widgets::button::{empty_ui, named, weak_ui};
+use crate::studio::widgets::recording_strip::{StripSpec, recording_color, recording_strip_ui};
+use crate::train::{RecordingSeen, RecordingsSeen, StepDifference};
+use egui::{Align, Button, Grid, Label, Layout, RichText, ScrollArea, Sense, Ui, Vec2};
 use egui_extras::{Column, TableBuilder};
 
-/// The height of the strip, and of the list of events, in points.
+/// The height of the strip, of the list of events, and of a recording, in points.
 const STRIP: f32 = 20.0;
 const EVENTS: f32 = 150.0;
-/// Widths of the columns behind the key, in points.
-const WIDTHS: [f32; COLUMNS.len()] = [64.0, 64.0, 68.0, 84.0, 52.0, 76.0, 200.0];
+const ROW: f32 = 40.0;
+/// Widths of the columns behind the key, and the largest one of the key, in points.
+const WIDTHS: [f32; COLUMNS.len()] = [56.0, 60.0, 64.0, 80.0, 48.0, 72.0];
+const KEY: f32 = 560.0;
+/// What the two recordings of a comparison are called.
+const SIDES: [&str; 2] = ["A", "B"];
+/// The side of the button that chooses one of them, in points.
+const SIDE: f32 = 18.0;
+/// What the parts of a key mean.
+const ABOUT_KEY: &str = "How a recording differs from the others: the path through the network, what it is for, and \
+                         its inputs. L3=1 says that layer 3 chose 1: the path of a branch, the passes of a repeat, 1 \
+                         for a residual that runs its layers, 1 for an early exit that was taken.";
 
 /// Shows the panel.
-pub fn recordings_ui(ui: &mut Ui, view: &RecordingsPanelView<'_>) {
+pub fn recordings_ui(ui: &mut Ui, view: &RecordingsPanelView<'_>, commands: &mut CommandQueue) {
     let Some(seen) = view.seen else {
         return empty_ui(
             ui,
@@ -23,91 +38,159 @@ pub fn recordings_ui(ui: &mut Ui, view: &RecordingsPanelView<'_>) {
             "Press Train: each kind of step of the run is recorded once, and listed here.",
         );
     };
-    ui.horizontal(|ui| {
-        ui.label(RichText::new("Recordings").font(theme::strong(13.0)));
-        ui.add(Label::new(RichText::new(counts_text(seen)).size(12.0).color(theme::colors(ui).weak)).truncate());
-    });
-    if view.kinds.iter().any(|kind| *kind > 0) {
-        strip_ui(ui, view.kinds, &seen.recordings);
+    let names = view.names;
+    ui.label(RichText::new("Recordings").font(theme::strong(13.0)));
+    small_ui(ui, counts_text(seen));
+    if !names.common.is_empty() {
+        small_ui(ui, format!("In all of them: {}", names.common));
+    }
+    if view.kinds.are_known() {
+        strip_ui(ui, view.kinds, &seen.recordings, names);
     } else {
         weak_ui(ui, "All steps of this run use one recording.");
     }
+    if let Some(recording) = &view.on_screen {
+        recording_ui(ui, recording, commands);
+    } else {
+        weak_ui(ui, "Choose one to look at its step graph, arena and capture plan.");
+    }
     let height = (ui.available_height() - EVENTS).max(96.0);
-    ui.allocate_ui(Vec2::new(ui.available_width(), height), |ui| table_ui(ui, &seen.recordings));
+    let width = ui.available_width();
+    ui.allocate_ui(Vec2::new(width, height), |ui| table_ui(ui, &seen.recordings, view, commands));
     ui.separator();
-    events_ui(ui, seen);
+    match view.difference {
+        Some(difference) => ui.columns(2, |sides| {
+            events_ui(&mut sides[0], seen, names);
+            difference_ui(&mut sides[1], difference);
+        }),
+        None => events_ui(ui, seen, names),
+    }
 }
 
-/// The colour of a recording by its number: hues that follow one another are far apart.
-fn colour(kind: u16) -> Color32 {
-    let hue = (f32::from(kind) * 0.618_034).fract();
-    egui::ecolor::Hsva::new(hue, 0.55, 0.8, 1.0).into()
+/// A weak line, which wraps where it is too long.
+fn small_ui(ui: &mut Ui, text: String) {
+    ui.add(Label::new(RichText::new(text).size(12.0).color(theme::colors(ui).weak)).wrap());
 }
 
-/// Which recording every step used, from the first on the left to the newest on the right.
-fn strip_ui(ui: &mut Ui, kinds: &[u16], recordings: &[RecordingSeen]) {
+/// Which recordings every stretch of steps used, from the first on the left to the newest on the right.
+fn strip_ui(ui: &mut Ui, kinds: &StepKinds, recordings: &[RecordingSeen], names: &KeyNames) {
     let (rect, response) = ui.allocate_exact_size(Vec2::new(ui.available_width(), STRIP), Sense::hover());
-    let stretches = strip(kinds, rect.width() as usize);
-    let each = rect.width() / stretches.len().max(1) as f32;
-    for (at, stretch) in stretches.iter().enumerate() {
-        let left = rect.left() + at as f32 * each;
-        let cell = Rect::from_x_y_ranges(left..=left + each, rect.y_range());
-        ui.painter().rect_filled(cell, 0, colour(stretch.kind));
-    }
-    let name = format!("Recording of each of {} steps", kinds.len());
-    response.widget_info(|| egui::WidgetInfo::labeled(egui::Role::Image, true, &name));
-    let under = response.hover_pos().map(|at| ((at.x - rect.left()) / each) as usize);
-    if let Some(stretch) = under.and_then(|at| stretches.get(at)) {
-        let key = recordings.iter().find(|seen| seen.kind == u32::from(stretch.kind));
-        let steps = match stretch.to - stretch.from {
-            1 => format!("step {}", stretch.to),
-            _ => format!("most of steps {} to {}", stretch.from + 1, stretch.to),
-        };
-        response.on_hover_text_at_pointer(format!("{steps}: {}", key.map_or("not known", |seen| &seen.key)));
-    }
+    let spec = StripSpec { kinds, steps: [0, kinds.len()], x: rect.x_range(), recordings, names };
+    recording_strip_ui(ui, response, &spec);
 }
 
 /// A line for each recording.
-fn table_ui(ui: &mut Ui, recordings: &[RecordingSeen]) {
+fn table_ui(ui: &mut Ui, recordings: &[RecordingSeen], view: &RecordingsPanelView<'_>, commands: &mut CommandQueue) {
     let mut table = TableBuilder::new(ui)
         .id_salt("recordings")
+        .sense(Sense::click())
         .auto_shrink([false, false])
         .cell_layout(Layout::left_to_right(Align::Center))
-        .column(Column::remainder().at_least(160.0).clip(true));
+        .column(Column::remainder().at_least(120.0).at_most(KEY).clip(true));
     for width in WIDTHS {
         table = table.column(Column::exact(width).clip(true));
     }
     let table = table.header(24.0, |mut row| {
-        row.col(|ui| drop(weak_ui(ui, "Key").on_hover_text("Inputs, precision, path and what it is for")));
+        row.col(|ui| drop(weak_ui(ui, "Recording").on_hover_text(ABOUT_KEY)));
         for (title, about) in COLUMNS {
             row.col(|ui| drop(weak_ui(ui, title).on_hover_text(about)));
         }
     });
     table.body(|body| {
-        body.rows(24.0, recordings.len(), |mut row| {
+        body.rows(ROW, recordings.len(), |mut row| {
             let Some(seen) = recordings.get(row.index()) else { return };
-            row.col(|ui| {
-                if seen.kind > 0 {
-                    let (square, _) = ui.allocate_exact_size(Vec2::splat(10.0), Sense::hover());
-                    ui.painter().rect_filled(square, 2, colour(u16::try_from(seen.kind).unwrap_or(u16::MAX)));
-                }
-                ui.add(Label::new(&seen.key).truncate().selectable(false)).on_hover_text(&seen.key);
-            });
+            let is_shown = view.shown == Some(&*seen.key);
+            row.set_selected(is_shown);
+            let mut is_chosen = false;
+            row.col(|ui| is_chosen = row_ui(ui, seen, view, commands));
             for text in cells(seen) {
-                row.col(|ui| {
-                    ui.add(Label::new(RichText::new(&text).size(12.0)).truncate().selectable(false))
-                        .on_hover_text(text);
-                });
+                row.col(|ui| drop(ui.add(Label::new(RichText::new(&text).size(12.0)).truncate().selectable(false))));
+            }
+            if is_chosen || row.response().clicked() {
+                // Once more shows the network's own plan again.
+                commands.push(UiCommand::ShowRecording((!is_shown).then(|| seen.key.clone())));
             }
         });
     });
 }
 
+/// A recording: how it differs from the others, with its reason below. True where it was chosen to be shown.
+fn row_ui(ui: &mut Ui, seen: &RecordingSeen, view: &RecordingsPanelView<'_>, commands: &mut CommandQueue) -> bool {
+    if seen.kind > 0 {
+        compare_ui(ui, seen, view.chosen, commands);
+    } else {
+        ui.add_space(SIDE + ui.spacing().item_spacing.x);
+    }
+    let (square, _) = ui.allocate_exact_size(Vec2::splat(10.0), Sense::hover());
+    if seen.kind > 0 {
+        ui.painter().rect_filled(square, 2, recording_color(u16::try_from(seen.kind).unwrap_or(u16::MAX)));
+    }
+    let shown = ui.vertical(|ui| {
+        ui.spacing_mut().item_spacing.y = 2.0;
+        ui.spacing_mut().interact_size.y = 16.0;
+        ui.spacing_mut().button_padding = Vec2::ZERO;
+        ui.add_space(3.0);
+        let name = view.names.name(&seen.key);
+        let text = RichText::new(&name).color(ui.visuals().text_color());
+        let label = ui.add(Button::new(text).frame(false).truncate());
+        named(&label, &format!("Show recording {name}"), view.can_show);
+        let about = format!("{}\n\n{}\n\n{ABOUT_KEY}", seen.key, UiCommand::ShowRecording(Some(name)).info().about);
+        let label = label.on_hover_text(about);
+        let why = reason(seen);
+        let weak = RichText::new(&why).size(12.0).color(theme::colors(ui).weak);
+        let line = Label::new(weak).truncate().selectable(false).show_tooltip_when_elided(false);
+        ui.add(line).on_hover_text(format!("Why it was recorded: {why}"));
+        label.clicked()
+    });
+    shown.inner
+}
+
+/// Takes a recording into the comparison of two, or out of it; the first is marked A, the second B.
+fn compare_ui(ui: &mut Ui, seen: &RecordingSeen, chosen: &[u32], commands: &mut CommandQueue) {
+    let place = chosen.iter().position(|kind| *kind == seen.kind);
+    let sign = place.map_or(" ", |place| SIDES[place.min(1)]);
+    let button =
+        ui.add(Button::new(RichText::new(sign).size(12.0)).min_size(Vec2::splat(SIDE)).selected(place.is_some()));
+    named(&button, &format!("Compare recording {}", seen.kind), true);
+    if button.on_hover_text("Compares this recording with another: choose two").clicked() {
+        commands.push(UiCommand::CompareRecording(seen.kind));
+    }
+}
+
+/// What two recordings have different.
+fn difference_ui(ui: &mut Ui, difference: &StepDifference) {
+    ScrollArea::vertical().id_salt("recording difference").auto_shrink([false, false]).show(ui, |ui| {
+        Grid::new("recording figures").num_columns(3).spacing(Vec2::new(16.0, 2.0)).show(ui, |ui| {
+            weak_ui(ui, "");
+            SIDES.iter().for_each(|side| drop(weak_ui(ui, *side)));
+            ui.end_row();
+            for [what, a, b] in compared(difference) {
+                weak_ui(ui, what);
+                [a, b].into_iter().for_each(|text| drop(ui.label(RichText::new(text).size(12.0))));
+                ui.end_row();
+            }
+        });
+        if difference.is_empty() {
+            weak_ui(ui, "Both have the same operations.");
+        }
+        for ((side, operations), kernels) in SIDES.iter().zip(&difference.operations).zip(&difference.kernels) {
+            let lines = only_lines(operations, kernels);
+            if !lines.is_empty() {
+                weak_ui(ui, format!("Only in {side}"));
+            }
+            for line in lines {
+                ui.add(Label::new(RichText::new(&line).size(12.0)).truncate()).on_hover_text(line);
+            }
+        }
+    });
+}
+
 /// What happened, the newest first.
-fn events_ui(ui: &mut Ui, seen: &RecordingsSeen) {
+fn events_ui(ui: &mut Ui, seen: &RecordingsSeen, names: &KeyNames) {
+    weak_ui(ui, "What happened, the newest first");
     ScrollArea::vertical().id_salt("recording events").auto_shrink([false, false]).show(ui, |ui| {
         for event in seen.events.iter().rev() {
-            let text = format!("{}: {}", event.key, event.about);
+            let text = format!("{}: {}", names.name(&event.key), with_micro_signs(&event.about));
             ui.add(Label::new(RichText::new(text).size(12.0)).truncate());
         }
     });

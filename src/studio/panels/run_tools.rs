@@ -166,7 +166,7 @@ fn lists_ui(ui: &mut Ui, view: &RunsPanelView<'_>, commands: &mut CommandQueue) 
     if view.shows_trash {
         return;
     }
-    let mut hidden = view.shows_hidden;
+    let mut hidden = view.order.shows_hidden;
     let label = if view.table.hidden > 0 { format!("hidden ({})", view.table.hidden) } else { "hidden".into() };
     let about = RunsCommand::ShowHidden.info().about;
     if ui.checkbox(&mut hidden, label).on_hover_text(about).changed() {

@@ -86,7 +86,8 @@ fn report_ui(ui: &mut Ui, view: &RunsPanelView<'_>, commands: &mut CommandQueue)
     theme::card(ui, false).show(ui, |ui| {
         ui.set_width(ui.available_width());
         ui.horizontal(|ui| {
-            let (icon, color) = if report.is_bit_equal { (icons::CHECK, c.accent) } else { (icons::WARNING, c.error) };
+            let (icon, color) =
+                if report.bits.is_bit_equal { (icons::CHECK, c.accent) } else { (icons::WARNING, c.error) };
             let name = path.file_name().unwrap_or(path.as_os_str()).to_string_lossy();
             ui.label(RichText::new(icon).color(color));
             ui.label(RichText::new(format!("Replay of {name}")).font(theme::strong(13.0)));
@@ -190,8 +191,8 @@ fn table_ui(ui: &mut Ui, view: &RunsPanelView<'_>, panel: &mut RunsPanel, height
 
 fn header_ui(ui: &mut Ui, view: &RunsPanelView<'_>, column: Field, commands: &mut CommandQueue) {
     let c = theme::colors(ui);
-    let is_sorted = view.column == column;
-    let arrow = match (is_sorted, view.is_reversed) {
+    let is_sorted = view.order.column == column;
+    let arrow = match (is_sorted, view.order.is_reversed) {
         (false, _) => "",
         (true, false) => icons::DOWN,
         (true, true) => icons::UP,
@@ -237,11 +238,11 @@ fn cell_ui(ui: &mut Ui, view: &RunsPanelView<'_>, run: &RunRow, column: Field, t
         return response.clicked();
     }
     if column == Field::State {
-        // That a run rests is known to its own window only.
-        let rests = view.paused == Some(run.id.as_str());
-        let text = if rests && run.state == RunEnd::Running { "paused" } else { text };
+        // That a run is paused is known to its own window only.
+        let is_paused = view.paused == Some(run.id.as_str());
+        let text = if is_paused && run.state == RunEnd::Running { "paused" } else { text };
         let (icon, color) = match run.state {
-            RunEnd::Running if rests => (icons::PAUSE, c.accent),
+            RunEnd::Running if is_paused => (icons::PAUSE, c.accent),
             RunEnd::Running => (icons::PLAY, c.accent),
             RunEnd::Finished => (icons::CHECK, c.text),
             RunEnd::Stopped => (icons::STOP, c.weak),
@@ -283,12 +284,13 @@ fn details_ui(ui: &mut Ui, view: &RunsPanelView<'_>, panel: &mut RunsPanel, comm
                 tool_ui(ui, view, RunsCommand::CopyFolder, "Copy", commands);
                 ui.with_layout(Layout::left_to_right(Align::Center), |ui| {
                     let text = RichText::new(path).font(theme::mono()).color(theme::colors(ui).weak);
-                    ui.add(egui::Label::new(text).truncate().selectable(true)).on_hover_text(path);
+                    ui.add(egui::Label::new(text).truncate().show_tooltip_when_elided(false).selectable(true))
+                        .on_hover_text(path);
                 });
             });
         });
     }
-    let read = view.loaded.get(&entry.id).map(|l| l.curves.last_step);
+    let read = view.loaded.get(&entry.id).map(|l| l.outline.last_step);
     if let Some(error) = &entry.record.error {
         let kept = match entry.record.state {
             RunEnd::Damaged => "What can be read of it is shown, and can be exported.",
@@ -351,16 +353,16 @@ fn specs<'a>(view: &RunsPanelView<'_>, compared: &[Compared<'_>], layer: Option<
     let none = |_: &LoadedRun| -> &[[f64; 2]] { &[] };
     let mut specs = vec![CompareSpec {
         title: "Loss",
-        shown: Shown::Curve(|r| &r.loss, |r| &r.held_out_loss),
+        shown: Shown::Curve(|r| &r.curves.loss, |r| &r.curves.held_out_loss),
         log,
         by_time,
         value: format::number,
         tick,
     }];
-    if compared.iter().any(|c| c.run.accuracy.raw.last().is_some_and(f32::is_finite)) {
+    if compared.iter().any(|c| c.run.curves.accuracy.raw.last().is_some_and(f32::is_finite)) {
         specs.push(CompareSpec {
             title: "Accuracy",
-            shown: Shown::Curve(|r| &r.accuracy, |r| &r.held_out_accuracy),
+            shown: Shown::Curve(|r| &r.curves.accuracy, |r| &r.curves.held_out_accuracy),
             log: false,
             by_time,
             value: format::number,
@@ -369,7 +371,7 @@ fn specs<'a>(view: &RunsPanelView<'_>, compared: &[Compared<'_>], layer: Option<
     }
     specs.push(CompareSpec {
         title: "Step time",
-        shown: Shown::Curve(|r| &r.step_us, none),
+        shown: Shown::Curve(|r| &r.curves.step_us, none),
         log: true,
         by_time,
         value: format::micros,
@@ -415,9 +417,9 @@ fn curves_ui(ui: &mut Ui, view: &RunsPanelView<'_>, panel: &mut RunsPanel, comma
 
 /// The choice of the layer whose changes are compared, where the runs know of any; of a run alone all are shown.
 fn layer_choice_ui(ui: &mut Ui, compared: &[Compared<'_>], panel: &mut RunsPanel) {
-    let moved = |c: &&Compared<'_>| !c.run.curves.layers.is_empty();
+    let moved = |c: &&Compared<'_>| !c.run.outline.layers.is_empty();
     let mut names: Vec<&String> = Vec::new();
-    for name in compared.iter().filter(moved).flat_map(|c| &c.run.curves.layers.names) {
+    for name in compared.iter().filter(moved).flat_map(|c| &c.run.outline.layers.names) {
         if !names.contains(&name) {
             names.push(name);
         }

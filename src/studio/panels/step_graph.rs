@@ -138,7 +138,7 @@ pub fn step_graph_ui(ui: &mut Ui, view: &PlanOnScreen<'_>, panel: &mut StepGraph
     let Some(plan) = view.plan else {
         return empty_ui(ui, "No step yet", "Fix the problems in the network; its step appears here at once.");
     };
-    crate::studio::panels::plan_state::outdated_ui(ui, view.is_outdated, commands);
+    crate::studio::panels::plan_state::plan_head_ui(ui, view, commands);
     head_ui(ui, view, panel, plan, commands);
     filters_ui(ui, panel);
     panel.make_rows(plan, view.revision, view.measured);
@@ -184,7 +184,12 @@ fn head_ui(
                 Some(m) => (m.times.replay_us, "measured"),
                 None => (plan.cost_us, "estimated"),
             };
-            let text = format!("{} FLOP · {} a step, {what}", format::count(plan.flops as f64), format::micros(us));
+            let path = plan
+                .path_text()
+                .filter(|_| view.recording.is_none())
+                .map_or_else(String::new, |path| format!("{path}: "));
+            let text =
+                format!("{path}{} FLOP · {} a step, {what}", format::count(plan.flops as f64), format::micros(us));
             let text = RichText::new(text).size(12.0).color(theme::colors(ui).weak);
             ui.add(egui::Label::new(text).truncate());
         });

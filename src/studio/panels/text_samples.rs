@@ -20,6 +20,8 @@ pub struct TextSamples {
 const KEPT: usize = 512;
 /// The height of a sample, in points.
 const ROW: f32 = 76.0;
+/// The width of a sample, in points, from which on the numbers of its tokens stand beside its text.
+const WITH_NUMBERS: f32 = 560.0;
 
 impl TextSamples {
     fn sample(&mut self, data: &DataView, source: Option<&DataSource>, index: u32) -> &TextSample {
@@ -62,7 +64,9 @@ fn sample_ui(ui: &mut Ui, rect: Rect, sample: &TextSample, index: u32, side: &st
     let c = theme::colors(ui);
     ui.painter().rect(rect, 4, c.card, Stroke::new(1.0, c.hairline), StrokeKind::Inside);
     let inner = rect.shrink2(Vec2::new(8.0, 6.0));
-    let (left, right) = inner.split_left_right_at_fraction(0.62);
+    let numbers = sample.numbers();
+    let is_wide = inner.width() >= WITH_NUMBERS;
+    let (left, right) = inner.split_left_right_at_fraction(if is_wide { 0.62 } else { 1.0 });
     let child = |rect, name| UiBuilder::new().max_rect(rect).id_salt((index, name));
     let mut ui_left = ui.new_child(child(left.with_max_x(left.max.x - 12.0), "text"));
     ui_left.spacing_mut().item_spacing.y = 2.0;
@@ -78,14 +82,22 @@ fn sample_ui(ui: &mut Ui, rect: Rect, sample: &TextSample, index: u32, side: &st
         for (name, text) in [("reads", &sample.text), ("answers", &sample.target)] {
             ui_left.horizontal(|ui| {
                 ui.add_sized(Vec2::new(48.0, 16.0), Label::new(RichText::new(name).size(12.0).color(c.weak)));
-                ui.add(Label::new(mono(text)).truncate()).on_hover_text(text);
+                let label = Label::new(mono(text)).truncate().show_tooltip_when_elided(false);
+                let whole = if is_wide { text.clone() } else { format!("{text}\n\n{}", about_numbers(&numbers)) };
+                ui.add(label).on_hover_text(whole);
             });
         }
     }
-    let numbers = sample.numbers();
+    if !is_wide {
+        return;
+    }
     let mut job = LayoutJob::single_section(numbers.clone(), TextFormat::simple(theme::mono(), c.weak));
     job.wrap = TextWrapping { max_width: right.width(), max_rows: 4, ..TextWrapping::default() };
     let galley = ui.painter().layout_job(job);
     let response = ui.new_child(child(right, "numbers")).label(galley);
-    response.on_hover_text(format!("The numbers of the tokens: {numbers}"));
+    response.on_hover_text(about_numbers(&numbers));
+}
+
+fn about_numbers(numbers: &str) -> String {
+    format!("The numbers of the tokens: {numbers}")
 }

@@ -2,7 +2,6 @@
 
 use crate::studio::theme;
 use crate::studio::view_models::sequences::tokens::{TokenLoss, TokenLosses};
-use crate::studio::widgets::button::weak_ui;
 use crate::studio::widgets::classes::{ink_on, mix};
 use egui::{Align2, EventFilter, FontId, Key, Label, Rect, RichText, ScrollArea, Sense, Stroke, StrokeKind, Ui, Vec2};
 
@@ -64,8 +63,10 @@ pub fn tokens_ui(ui: &mut Ui, view: &TokenLosses, page: &mut TokensPage) {
     let font = FontId::monospace(SIZE);
     let letter = ui.ctx().fonts_mut(|fonts| fonts.glyph_width(&font, '0'));
     page.chosen = page.chosen.filter(|at| *at < view.tokens.len());
-    let read = if view.goes_on { "" } else { "; above it what is read" };
-    weak_ui(ui, format!("the stronger the colour and the higher the bar, the larger the loss; full from 4 on{read}"));
+    let read = if view.goes_on { "" } else { " The upper line is what the network reads, the lower one its targets." };
+    let about = "The stronger the colour and the higher the bar, the larger a token's loss; both are full from 4 on. A \
+                 dot is a blank.";
+    ui.add(Label::new(RichText::new(format!("{about}{read}")).size(12.0).color(theme::colors(ui).weak)).wrap());
     let below = 48.0;
     let room = (ui.available_height() - below).max(LINE * 2.0);
     let mut hovered = None;

@@ -57,7 +57,8 @@ fn title_ui(ui: &mut Ui, view: &TopBarView<'_>) {
     let mark = if view.is_dirty { " •" } else { "" };
     let title = RichText::new(format!("{}{mark}", view.title)).font(theme::strong(13.0));
     let place = view.place.as_deref().unwrap_or("Not saved to a file yet");
-    ui.add(egui::Label::new(title).truncate()).on_hover_text(format!("{}\n{place}", view.title));
+    ui.add(egui::Label::new(title).truncate().show_tooltip_when_elided(false))
+        .on_hover_text(format!("{}\n{place}", view.title));
 }
 
 /// Names without frames, and room between them.

@@ -25,8 +25,8 @@ const MARGIN: f32 = 14.0;
 /// The space between the card and the edge of the part that it is in.
 const GAP: f32 = 6.0;
 
-/// The corner of the card that stays where it is, its place, and the width of the content. Each step leaves free what
-/// it speaks of:
+/// The corner of the card that stays where it is, its place, and the width of the content. The card of each step is
+/// not over the parts that the step explains:
 ///
 /// - *Train*: the button at the upper right and the curves. The card is below the button, in the inspector, else in the
 ///   network's lower end.
@@ -123,7 +123,7 @@ fn card_ui(ui: &mut Ui, view: &TourView, commands: &mut CommandQueue) {
     });
 }
 
-/// The largest buffer in words: a person knows what to look for.
+/// Names the largest buffer, so that a person knows what to look for.
 fn memory_ui(ui: &mut Ui, view: &TourView) {
     let Some(largest) = &view.largest else { return };
     let share = percent(largest.share);

@@ -115,6 +115,9 @@ fn columns_ui(ui: &mut Ui, numbers: &[Number]) {
     }
 }
 
+/// What the numbers of a run's pace are.
+const ABOUT_PACE: &str = "Over the last second; over the steps' own time where the run was shorter";
+
 fn numbers_ui(ui: &mut Ui, run: &RunView<'_>) {
     let h = run.history;
     let last = |points: &[[f64; 2]]| points.last().map(|p| p[1]);
@@ -128,8 +131,8 @@ fn numbers_ui(ui: &mut Ui, run: &RunView<'_>) {
         about: about.into(),
     };
     let rhythm = run.evaluated_every.map_or_else(String::new, |n| format!(", every {}", format::counted(n, "step")));
-    let loss = mean_of_last(h.loss.raw.values()).map(|v| format::number(f64::from(v)));
-    let accuracy = last(&h.held_out_accuracy).map(|a| format!("{:.1}%", a * 100.0));
+    let loss = mean_of_last(h.curves.loss.raw.values()).map(|v| format::number(f64::from(v)));
+    let accuracy = last(&h.curves.held_out_accuracy).map(|a| format!("{:.1}%", a * 100.0));
     // A number that is cut would read as a smaller one.
     let total = if run.total < 100_000 { format::exact(run.total) } else { format::count(run.total as f64) };
     let [loss_name, accuracy_name, samples] = match run.maybe_trained {
@@ -147,29 +150,28 @@ fn numbers_ui(ui: &mut Ui, run: &RunView<'_>) {
             &format!("Steps made, of the {} of the run", format::exact(run.total)),
         ),
         number("training loss", loss, "Mean loss of the last 32 batches, before each update, as in the table of runs"),
-        number(loss_name, last(&h.held_out_loss).map(format::number), &format!("Mean loss over {samples}{rhythm}")),
+        number(
+            loss_name,
+            last(&h.curves.held_out_loss).map(format::number),
+            &format!("Mean loss over {samples}{rhythm}"),
+        ),
         number(accuracy_name, accuracy, &format!("Share that it classifies right of {samples}{rhythm}")),
-        number(
-            "steps/s",
-            rate(run.steps_per_s),
-            "Over the last second; over the steps' own time where the run was shorter",
-        ),
-        number(
-            "samples/s",
-            rate(run.steps_per_s * batch),
-            "Over the last second; over the steps' own time where the run was shorter",
-        ),
+        number("steps/s", rate(run.steps_per_s), ABOUT_PACE),
+        number("samples/s", rate(run.steps_per_s * batch), ABOUT_PACE),
         number("median step", time(run.median_us), "Median host time over the last 4096 steps"),
         number("p99 step", time(run.p99_us), "99th percentile of the host time over the last 4096 steps"),
     ];
-    if h.held_out_accuracy.is_empty() && !h.accuracy.raw.last().is_some_and(f32::is_finite) {
+    if h.curves.held_out_accuracy.is_empty() && !h.curves.accuracy.raw.last().is_some_and(f32::is_finite) {
         numbers.remove(3);
     }
     if run.predicts_tokens {
         let about = format!(
             "Perplexity: the network is as unsure as among so many equally likely tokens; over {samples}{rhythm}"
         );
-        numbers.insert(3, number("perplexity", last(&h.held_out_loss).map(|loss| format::number(loss.exp())), &about));
+        numbers.insert(
+            3,
+            number("perplexity", last(&h.curves.held_out_loss).map(|loss| format::number(loss.exp())), &about),
+        );
     }
     columns_ui(ui, &numbers);
 }

@@ -1,4 +1,4 @@
-//! Deleted runs: what each was, the way back, and the way out.
+//! Deleted runs: what each was, with buttons that restore it and that delete it for good.
 
 use crate::studio::commands::runs::Column as Field;
 use crate::studio::commands::runs::RunsCommand;
@@ -51,7 +51,7 @@ pub fn trash_ui(ui: &mut Ui, trash: Option<&RunsView>, commands: &mut CommandQue
                     });
                 });
             }
-            row.col(|ui| ways_ui(ui, run, commands));
+            row.col(|ui| buttons_ui(ui, run, commands));
         });
     });
 }
@@ -65,8 +65,8 @@ fn aligned_ui(ui: &mut Ui, field: Field, show: impl FnOnce(&mut Ui)) {
     }
 }
 
-/// The way back, and the way out.
-fn ways_ui(ui: &mut Ui, run: &RunRow, commands: &mut CommandQueue) {
+/// The buttons that restore a run, and that delete it for good.
+fn buttons_ui(ui: &mut Ui, run: &RunRow, commands: &mut CommandQueue) {
     ui.spacing_mut().item_spacing.x = 4.0;
     let id = run.id.clone();
     for (command, label) in

@@ -25,7 +25,7 @@ enum Made {
 
 /// Makes the view of an answer: of the inside of the network where that was asked for.
 fn make(question: &AnsweredQuery) -> Made {
-    let AnsweredQuery { run, model, set, answer, .. } = question;
+    let AnsweredQuery { run, model, data: (set, _), answer, .. } = question;
     match (&answer.question.inside, &answer.inside) {
         (Some(asked), Some(insight)) => Made::Inside(Box::new(InsideView {
             run: *run,
@@ -98,7 +98,7 @@ impl Predictions {
         }
     }
 
-    /// The page on screen: the one that was chosen, or the first that tells most of this network.
+    /// The page on screen: the one that was chosen, or the first that shows most of this network.
     #[must_use]
     pub fn page(&self) -> Option<AnswersPage> {
         let first = || AnswersPage::ALL.into_iter().find(|page| self.facts.offers(*page));
@@ -126,9 +126,9 @@ impl Predictions {
             self.waiting = None;
             let source = source_of(training);
             if let (Some((set, split)), Some(source), Some(model)) = (&training.data, source, self.model(training)) {
-                let (set, split) = (Arc::clone(set), Arc::clone(split));
+                let data = (Arc::clone(set), Arc::clone(split));
                 let (run, maybe_trained) = (self.run, training.maybe_trained);
-                self.maker.ask(AnsweredQuery { run, model, source, set, split, maybe_trained, answer });
+                self.maker.ask(AnsweredQuery { run, model, source, data, maybe_trained, answer });
             }
         }
         match self.maker.poll() {
@@ -152,6 +152,8 @@ impl Predictions {
             self.model = training.compiled.as_ref().map(|c| Arc::new(c.model.clone()));
             if let (Some(model), Some(source), Some((set, _))) = (&self.model, source_of(training), &training.data) {
                 self.facts = SequenceFacts::of(model, set, &source);
+                // A page that was chosen for another network does not stay where this one has nothing for it.
+                self.chosen = self.chosen.filter(|page| self.facts.offers(*page));
             }
         }
         self.model.clone()

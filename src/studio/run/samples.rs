@@ -1,9 +1,10 @@
 //! The data set of the document, loaded on a thread of its own when somebody looks at it.
 
-use crate::data::DataError;
+use crate::data::{DataError, Request};
 use crate::model::{DataSpec, Diagnostic, Model, Preset};
 use crate::studio::jobs::background::Background;
 use crate::studio::view_models::data::{DataKey, DataView, load_view};
+use crate::tensor::Shape;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
@@ -66,10 +67,13 @@ pub struct Samples {
 pub fn key_of(preset: &Preset, model: Option<&Model>, base: PathBuf) -> Option<DataKey> {
     preset.data.as_ref().map(|spec| DataKey {
         spec: spec.clone(),
-        inputs: preset.input.inputs.clone(),
-        output: model.map(|m| m.output.clone()),
-        loss: preset.loss,
-        seed: preset.train.map_or(0, |t| t.seed),
+        request: Request {
+            inputs: preset.input.inputs.clone(),
+            output: model.map_or_else(|| Shape::from([1]), |m| m.output.clone()),
+            loss: preset.loss,
+            seed: preset.train.map_or(0, |t| t.seed),
+        },
+        has_network: model.is_some(),
         base,
     })
 }

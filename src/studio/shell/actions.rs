@@ -160,6 +160,8 @@ impl StudioApp {
             UiCommand::SetSmoothing(weight) => training.set_smoothing(weight),
             UiCommand::Predictions(command) => self.studio.predictions.perform(command, &mut self.studio.training),
             UiCommand::TimeBothWays => training.time_both_ways(BOTH_WAYS),
+            UiCommand::CompareRecording(kind) => training.compare_recording(kind),
+            UiCommand::ShowRecording(key) => self.studio.show_recording(key.as_deref()),
             UiCommand::ChooseDevice(choice) => self.studio.settings.device = choice,
             UiCommand::SetMetrics(metrics) => {
                 let settings = &mut self.studio.settings;
@@ -365,6 +367,7 @@ impl StudioApp {
         self.studio.document.replace(preset, path);
         self.studio.forget_plan();
         self.panels.drafts.clear();
+        self.panels.network.begin();
         self.studio.forget_notice();
         self.studio.end_run();
     }

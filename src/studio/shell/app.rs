@@ -10,7 +10,7 @@ use crate::studio::panels;
 use crate::studio::panels::modals::{Answer, Question};
 use crate::studio::panels::tour::Parts;
 use crate::studio::shell::motion::Motion;
-use crate::studio::shell::panel_state::{Panels, first_layout, with_new_tabs};
+use crate::studio::shell::panel_state::{Panels, first_layout, tab_spacing, with_new_tabs};
 use crate::studio::shell::settings::Settings;
 use crate::studio::shell::shortcuts;
 use crate::studio::shell::state::Studio;
@@ -99,7 +99,7 @@ impl StudioApp {
         }
         if let Some(store) = &startup.runs {
             studio.keep_runs_in(store.clone());
-            studio.runs.baseline_id.clone_from(&studio.settings.baseline);
+            studio.runs.baseline.id.clone_from(&studio.settings.baseline);
         }
         if let Some(folder) = &startup.recovery {
             studio.recover_in(folder);
@@ -181,7 +181,7 @@ impl StudioApp {
     pub fn remember(&mut self, storage: Option<&mut (dyn eframe::Storage + 'static)>) {
         self.remember_open();
         let runs = &self.studio.runs;
-        self.studio.settings.baseline = runs.baseline_id.clone().or_else(|| runs.lost_baseline.clone());
+        self.studio.settings.baseline = runs.baseline.remembered();
         let (settings, shown) = (&self.studio.settings, &self.panels.shown);
         let Some(storage) = storage else { return };
         if self.written.as_ref().is_some_and(|(s, tabs)| s == settings && tabs == shown) {
@@ -250,7 +250,8 @@ impl StudioApp {
             let mut tabs = std::mem::replace(&mut panels.tabs, egui_tiles::Tree::empty(egui::Id::unique("no tabs")));
             panels.shown.clear();
             let reveals = panels.row.reveals(&studio.shown, ui.available_width());
-            tabs.ui(&mut Tabs { studio, panels, enabled: &enabled, commands, reveals }, ui);
+            let spacing = tab_spacing(ui, ui.available_width());
+            tabs.ui(&mut Tabs { studio, panels, enabled: &enabled, commands, reveals, spacing }, ui);
             if reveals {
                 ui.ctx().request_repaint();
             }
@@ -326,7 +327,7 @@ impl eframe::App for StudioApp {
 
     fn save(&mut self, storage: &mut dyn eframe::Storage) {
         let runs = &self.studio.runs;
-        self.studio.settings.baseline = runs.baseline_id.clone().or_else(|| runs.lost_baseline.clone());
+        self.studio.settings.baseline = runs.baseline.remembered();
         eframe::set_value(storage, eframe::APP_KEY, &self.studio.settings);
         if let Ok(text) = serde_json::to_string(&self.panels.tabs) {
             storage.set_string(TABS_KEY, text);
@@ -346,6 +347,8 @@ struct Tabs<'a> {
     commands: &'a mut CommandQueue,
     /// True where the tabs that are shown are brought into view in their row.
     reveals: bool,
+    /// The room on either side of a tab's name, in points.
+    spacing: f32,
 }
 
 impl Behavior<Tab> for Tabs<'_> {
@@ -386,7 +389,7 @@ impl Behavior<Tab> for Tabs<'_> {
                 Tab::Verify => {
                     panels::verify::verify_ui(ui, &self.studio.verify_view(), &mut self.panels.verify, self.commands)
                 }
-                Tab::Recordings => panels::recordings::recordings_ui(ui, &self.studio.recordings_view()),
+                Tab::Recordings => panels::recordings::recordings_ui(ui, &self.studio.recordings_view(), self.commands),
                 Tab::Runs => panels::runs::runs_ui(
                     ui,
                     &self.studio.runs_view(self.enabled),
@@ -407,7 +410,7 @@ impl Behavior<Tab> for Tabs<'_> {
     }
 
     fn tab_title_spacing(&self, _visuals: &egui::Visuals) -> f32 {
-        12.0
+        self.spacing
     }
 
     fn tab_bar_color(&self, visuals: &egui::Visuals) -> egui::Color32 {

@@ -8,7 +8,7 @@ use crate::studio::run::kept::service::RunJob;
 use crate::studio::shell::app::StudioApp;
 use crate::studio::view_models::format;
 use crate::train::runs::change;
-use crate::train::{Command as Order, Recipe, SessionSpec, refusal};
+use crate::train::{Command as Order, Overrides, Recipe, SessionSpec, Start, refusal};
 use std::path::Path;
 
 const GONE: &str = "This run is not there any more: it was deleted meanwhile. Choose another one in Runs.";
@@ -114,8 +114,8 @@ impl StudioApp {
         // A run that was over continues for as long again.
         let total = if asked > step { asked } else { step + asked };
         let spec = SessionSpec {
-            steps: usize::try_from(total).ok(),
-            resume: Some(from.checkpoint.clone()),
+            overrides: Overrides { steps: usize::try_from(total).ok(), seed: None },
+            start: Start::from_checkpoint(from.checkpoint.clone()),
             ..self.spec_to_train()
         };
         self.begin_run(spec, Order::Start, Some(from));

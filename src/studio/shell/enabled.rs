@@ -39,9 +39,11 @@ impl Studio {
             UiCommand::Runs(RunsCommand::Continue) => self.runs.first().is_some_and(|e| e.can_continue),
             UiCommand::Runs(RunsCommand::Delete) => self.runs.first().is_some() && self.objection(command).is_none(),
             UiCommand::Runs(command) => !command.needs_selection() || self.runs.first().is_some(),
-            UiCommand::MeasureOps => self.is_here() && self.is_planned() && !self.measurements.is_measuring(),
+            UiCommand::MeasureOps => self.runs_plan() && !self.measurements.is_measuring(),
             UiCommand::ComparePlans => self.is_planned() && !self.measurements.is_comparing(),
-            UiCommand::FindFirstBad => self.is_here() && self.is_planned() && !self.measurements.is_looking(),
+            UiCommand::FindFirstBad => self.runs_plan() && !self.measurements.is_looking(),
+            UiCommand::ShowRecording(None) => self.recording.key().is_some(),
+            UiCommand::ShowRecording(Some(_)) => self.can_show_recordings(),
             UiCommand::SelectLargestBuffer => self.plan.is_some(),
             UiCommand::ShowProblem => self.problems() > 0,
             UiCommand::Tour(TourMove::Dismiss) => self.tour.shown().is_some(),
@@ -53,11 +55,23 @@ impl Studio {
         }
     }
 
+    /// True where the plan that is shown can be run to find something out: it is the network's own, for a device here.
+    fn runs_plan(&self) -> bool {
+        self.is_here() && self.is_planned() && !self.shows_recording()
+    }
+
     /// Why a command that looks possible is not, and what to do about it; `None` where nothing needs to be said.
     #[must_use]
     pub fn objection(&self, command: &UiCommand) -> Option<String> {
         match command {
             UiCommand::Runs(RunsCommand::Delete) => self.why_not_deleted(&self.runs.selected),
+            UiCommand::MeasureOps | UiCommand::FindFirstBad if self.shows_recording() => {
+                Some("Only the network's own plan is run for this. Show that plan, then try again.".into())
+            }
+            UiCommand::ShowRecording(Some(_)) => Some(
+                "The run trains another network than the one on screen. Train this one to look at its recordings."
+                    .into(),
+            ),
             _ => None,
         }
     }

@@ -1,5 +1,6 @@
 //! What runs in the background: one list with a name, a progress and a way to end it for each, whatever tab began it.
 
+use crate::data::tokenized_share;
 use crate::studio::commands::UiCommand;
 use crate::studio::commands::choices::JobKind;
 use crate::studio::commands::tab::Tab;
@@ -28,7 +29,10 @@ impl Studio {
         };
         let measurements = &self.measurements;
         add(self.is_compiling(), K::Compile, "Plan the step", None);
-        add(self.samples.is_loading(), K::Data, "Load the data", None);
+        add(self.recording.is_planning(), K::Recording, "Plan the recording", None);
+        let share = tokenized_share();
+        let loading = if share.is_some() { "Make the tokens of the text" } else { "Load the data" };
+        add(self.samples.is_loading(), K::Data, loading, share);
         add(measurements.is_measuring(), K::Measure, "Measure operations", None);
         add(measurements.is_comparing(), K::Compare, "Compare planners", measurements.compared());
         add(measurements.is_searching(), K::Search, "Find the first NaN", None);
@@ -50,6 +54,7 @@ impl Studio {
     pub(super) fn cancel_job(&mut self, kind: JobKind) {
         match kind {
             JobKind::Compile => self.cancel_compile(),
+            JobKind::Recording => self.show_recording(None),
             JobKind::Data => self.samples.cancel(),
             JobKind::Measure | JobKind::Compare | JobKind::Values | JobKind::Search => self.measurements.cancel(kind),
             JobKind::Prices => self.prices.cancel(),

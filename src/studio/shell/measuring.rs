@@ -21,12 +21,12 @@ impl Studio {
         self.plan.is_some() && !self.is_plan_stale()
     }
 
-    /// The network on screen, for what is found out about it; `None` where it has no plan.
+    /// The network on screen with the plan that is shown, for what is found out about it; `None` where it has no plan.
     #[must_use]
     pub fn planned_network(&self) -> Option<PlannedNetwork> {
-        let plan = self.plan.as_ref().filter(|_| self.is_planned())?;
+        let plan = self.plan_shown().filter(|_| self.is_planned())?;
         Some(PlannedNetwork {
-            revision: self.plan_revision,
+            revision: self.revision_shown(),
             preset: Arc::clone(self.document.preset()),
             base: self.document.base(),
             machine: Arc::clone(self.devices.current()),
@@ -65,7 +65,7 @@ impl Studio {
     /// Where the values are that are looked at, and the operations that are done before.
     #[must_use]
     pub fn place_looked_at(&self) -> Option<Place> {
-        let plan = &self.plan.as_ref()?.compiled.plan;
+        let plan = &self.plan_shown()?.compiled.plan;
         let (buffer, part) = match self.selection.current() {
             Selection::Buffer(id) => (*id, 0),
             Selection::Part(id, part) => (*id, *part),
@@ -84,14 +84,14 @@ impl Studio {
     pub fn values_shown(&self) -> Option<&ShownValues> {
         let (values, buffer) = (&self.measurements.values, self.looked_at()?);
         let shown = values.shown.as_deref()?;
-        let is_it = (shown.revision, shown.buffer, shown.part) == (self.plan_revision, buffer, values.part);
+        let is_it = (shown.revision, shown.buffer, shown.part) == (self.revision_shown(), buffer, values.part);
         is_it.then_some(shown)
     }
 
     /// Operations that are done where values are looked at: up to the scrubber, or up to the selected operation, or up
     /// to the last one that writes what is selected.
     fn ops_done(&self) -> usize {
-        let Some(plan) = &self.plan else { return 0 };
+        let Some(plan) = self.plan_shown() else { return 0 };
         let after = |op: usize| (op + 1).min(plan.ops.len());
         match (self.measurements.scrub, self.selection.current()) {
             (Some(op), _) => after(op),
@@ -128,7 +128,7 @@ impl Studio {
         if let Some(problem) = self.measurements.poll() {
             self.complain(problem);
         }
-        if !self.measurements.values.on {
+        if !self.measurements.values.on || self.shows_recording() {
             return;
         }
         if !self.is_here() {
@@ -169,7 +169,7 @@ impl Studio {
                 self.measurements.snapshot_of = None;
             }
             UiCommand::SelectLargestBuffer => {
-                if let Some(id) = self.plan.as_ref().and_then(|p| p.arena.largest.first().copied()) {
+                if let Some(id) = self.plan_shown().and_then(|p| p.arena.largest.first().copied()) {
                     self.selection.select(Selection::Buffer(id));
                 }
             }

@@ -11,6 +11,7 @@ pub mod motion;
 mod notices;
 pub mod panel_state;
 mod plan_views;
+mod recording_on_screen;
 mod reopen;
 mod run_actions;
 mod run_views;

@@ -88,7 +88,7 @@ mod tests {
     use crate::studio::shell::settings::Settings;
 
     #[test]
-    fn a_choice_of_ones_own_stands_before_the_system() {
+    fn a_choice_of_ones_own_comes_before_the_system() {
         let settings = |still| Settings { still, ..Settings::default() };
         assert!(settings(None).is_still(true) && !settings(None).is_still(false));
         assert!(!settings(Some(false)).is_still(true) && settings(Some(true)).is_still(false));

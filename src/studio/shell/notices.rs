@@ -63,7 +63,7 @@ impl Studio {
                 self.training.reset();
             }
         }
-        if self.notice.as_ref().is_some_and(|n| n.is_of_run) && !self.training.failure_stands(&preset) {
+        if self.notice.as_ref().is_some_and(|n| n.is_of_run) && !self.training.failure_applies(&preset) {
             self.notice = None;
         }
     }
@@ -98,11 +98,11 @@ impl Studio {
             return;
         }
         let Some(run) = self.runs.entries.first() else { return };
-        let is_told = run.label.hidden || self.settings.passed_over.as_ref() == Some(&run.id);
-        if run.record.state != RunEnd::Interrupted || is_told || self.training.state.is_some() {
+        let is_known = run.label.hidden || self.settings.passed_over.as_ref() == Some(&run.id);
+        if run.record.state != RunEnd::Interrupted || is_known || self.training.state.is_some() {
             return;
         }
-        let way = run.way_on(format::exact).map_or_else(String::new, |way| format!("; {way}"));
+        let way = run.how_to_continue(format::exact).map_or_else(String::new, |way| format!("; {way}"));
         let text = format!("{} was interrupted at step {}{way}.", run.name(), format::exact(run.record.steps));
         let go_on = run.can_continue.then(|| RunsCommand::ContinueRun(run.id.clone()));
         let actions = go_on.into_iter().chain([RunsCommand::Show(run.id.clone())]).map(UiCommand::Runs).collect();

@@ -59,6 +59,19 @@ pub fn with_new_tabs(mut tabs: egui_tiles::Tree<Tab>) -> Option<egui_tiles::Tree
     Some(tabs)
 }
 
+/// The room on either side of a tab's name, in points: as much as lets all tabs be seen in a row of this width.
+pub(super) fn tab_spacing(ui: &egui::Ui, width: f32) -> f32 {
+    /// What it is at most and at least.
+    const ROOM: [f32; 2] = [12.0, 5.0];
+    /// What the row keeps free at its ends.
+    const ENDS: f32 = 8.0;
+    let font = egui::TextStyle::Button.resolve(ui.style());
+    let text =
+        |tab: Tab| ui.painter().layout_no_wrap(tab.title().to_owned(), font.clone(), egui::Color32::WHITE).size().x;
+    let names: f32 = Tab::ALL.into_iter().map(text).sum();
+    ((width - ENDS - names) / (2 * Tab::ALL.len()) as f32).clamp(ROOM[1], ROOM[0])
+}
+
 /// What the row of tabs was last drawn for.
 #[derive(Debug, Default)]
 pub struct TabRow {

@@ -10,6 +10,7 @@ use crate::studio::view_models::panels::plan::PlanOnScreen;
 use crate::studio::view_models::panels::status::{DifferenceView, StatusView};
 use crate::studio::view_models::panels::tour::{LargestBuffer, TourView};
 use crate::studio::view_models::panels::values::ValuesView;
+use crate::studio::view_models::recordings::reason;
 use crate::studio::view_models::status::{plan_text, recorded_text, recording_text};
 
 impl Studio {
@@ -17,13 +18,14 @@ impl Studio {
     #[must_use]
     pub fn plan_on_screen(&self) -> PlanOnScreen<'_> {
         PlanOnScreen {
-            plan: self.plan.as_deref(),
-            revision: self.plan_revision,
-            is_stale: self.is_plan_stale(),
-            is_outdated: self.is_plan_outdated(),
+            plan: self.plan_shown().map(|plan| &**plan),
+            revision: self.revision_shown(),
+            recording: self.recording_on_screen(),
+            is_stale: self.is_plan_stale() && !self.shows_recording(),
+            is_outdated: self.is_plan_outdated() && !self.shows_recording(),
             selection: self.selection.current(),
             related: &self.related,
-            measured: self.measurements.measured(self.plan_revision),
+            measured: self.measurements.measured(self.revision_shown()),
             is_measuring: self.measurements.is_measuring(),
             can_measure: self.is_enabled(&UiCommand::MeasureOps),
         }
@@ -39,13 +41,14 @@ impl Studio {
     /// What the Capture plan tab shows.
     #[must_use]
     pub fn capture_view(&self) -> CapturePanelView<'_> {
+        let seen = self.recording_seen().filter(|_| self.shows_recording());
         CapturePanelView {
             shown: self.plan_on_screen(),
             network: &self.network,
             rows: &self.rows,
-            made_of: (self.plan_revision, self.document.revision(), self.folds.revision()),
-            recorded: self.recorded_text(),
-            recording: recording_text(self.training.recording.as_ref()),
+            made_of: (self.revision_shown(), self.document.revision(), self.folds.revision()),
+            recorded: seen.map_or_else(|| self.recorded_text(), reason),
+            recording: seen.map_or_else(|| recording_text(self.training.recording.as_ref()), |seen| seen.key.clone()),
         }
     }
 
@@ -54,19 +57,20 @@ impl Studio {
     fn values_view(&self) -> ValuesView<'_> {
         let (measurements, snapshot) = (&self.measurements, self.training.snapshot.as_ref());
         let values = &measurements.values;
-        let of_plan = values.first_bad.as_ref().filter(|(revision, _)| *revision == self.plan_revision);
+        let of_plan = values.first_bad.as_ref().filter(|(revision, _)| *revision == self.revision_shown());
+        let of_own = "Values are looked at in the network's own plan only. Show that plan to see them.";
         ValuesView {
             is_on: values.on,
             is_looking: measurements.is_looking(),
-            is_outdated: self.is_plan_outdated(),
-            plan: self.plan.as_deref(),
+            is_outdated: self.is_plan_outdated() && !self.shows_recording(),
+            plan: self.plan_shown().map(|plan| &**plan),
             buffer: self.looked_at(),
             part: values.part,
             weights: measurements.weights(snapshot.is_some()),
             can_use_run: self.is_enabled(&UiCommand::UseWeights(Weights::Run)),
             snapshot_step: snapshot.map(|s| s.step),
             values: self.values_shown(),
-            problem: values.problem.as_deref(),
+            problem: if self.shows_recording() { Some(of_own) } else { values.problem.as_deref() },
             first_bad: of_plan.map(|(_, found)| found.as_ref()),
             can_search: self.is_enabled(&UiCommand::FindFirstBad),
         }
@@ -91,9 +95,9 @@ impl Studio {
             shown: self.plan_on_screen(),
             values: self.values_view(),
             scrub: self.measurements.scrub,
-            changes: self.changes.as_deref(),
+            changes: self.last_edit.changes.as_deref().filter(|_| !self.shows_recording()),
             is_still: self.settings.is_still(self.motion.is_reduced()),
-            comparison: self.measurements.comparison(self.plan_revision),
+            comparison: self.measurements.comparison(self.revision_shown()),
             is_comparing: self.measurements.is_comparing(),
             can_compare: self.is_enabled(&UiCommand::ComparePlans),
         }
@@ -118,7 +122,7 @@ impl Studio {
     pub fn status_view(&self) -> StatusView<'_> {
         let problems = self.problems();
         let stale = if self.is_plan_stale() && problems > 0 { " (before the problem)" } else { "" };
-        let changes = self.changes.as_deref();
+        let changes = self.last_edit.changes.as_deref();
         StatusView {
             notice: self.notice.as_ref(),
             jobs: &self.jobs.shown,
@@ -126,9 +130,9 @@ impl Studio {
             run: self.training.progress().map_or_else(String::new, |p| p.text()),
             problems,
             plan: self.plan.as_ref().map(|plan| format!("{}{stale}", plan_text(plan))),
-            difference: self.difference.as_deref().map(|text| DifferenceView {
+            difference: self.last_edit.difference.as_deref().map(|text| DifferenceView {
                 text,
-                took: self.compile_took,
+                took: self.last_edit.took,
                 changes,
             }),
             is_plan_outdated: self.is_plan_outdated(),

@@ -31,7 +31,7 @@ impl StudioApp {
             RunsCommand::ClearSelection => runs.clear_selection(),
             RunsCommand::SortBy(column) => runs.sort_by(column),
             RunsCommand::ShowHidden => {
-                runs.shows_hidden ^= true;
+                runs.order.shows_hidden ^= true;
                 runs.make_view();
             }
             RunsCommand::ByTime(by_time) => runs.by_time = by_time,
@@ -45,7 +45,7 @@ impl StudioApp {
             RunsCommand::DismissReplay => runs.replayed = None,
             RunsCommand::CancelCapsule => runs.service.iter().for_each(RunService::cancel),
             RunsCommand::ShowTrash => {
-                runs.shows_trash ^= true;
+                runs.trash.is_shown ^= true;
                 let is_asked = runs.read_trash();
                 self.perform(ctx, UiCommand::ShowTab(Tab::Runs));
                 self.report_given(is_asked);
@@ -67,7 +67,7 @@ impl StudioApp {
             RunsCommand::Unhide => self.hide_selected(false),
             RunsCommand::Delete => self.panels.modals.ask(Question::DeleteRuns(runs.selected.clone())),
             RunsCommand::Restore => {
-                let ids = std::mem::take(&mut runs.deleted);
+                let ids = std::mem::take(&mut runs.trash.last);
                 self.give_to_runs((!ids.is_empty()).then_some(RunJob::Restore(ids)));
             }
             RunsCommand::RestoreRun(id) => self.give_to_runs([RunJob::Restore(vec![id])]),
@@ -93,7 +93,7 @@ impl StudioApp {
         let runs = &mut self.studio.runs;
         let change = |e: &RunEntry| RunJob::SetLabel(e.id.clone(), Label { hidden, ..e.label.clone() });
         let jobs: Vec<RunJob> = runs.selected.iter().filter_map(|id| runs.entry(id)).map(change).collect();
-        if hidden && !runs.shows_hidden {
+        if hidden && !runs.order.shows_hidden {
             runs.clear_selection();
         }
         self.give_to_runs(jobs);
@@ -215,7 +215,7 @@ impl StudioApp {
                     let text = format!("{} moved to the trash.", plain_count(ids.len(), "run"));
                     let ways = [RunsCommand::Restore, RunsCommand::ShowTrash].map(UiCommand::Runs);
                     self.studio.offer(text, ways.into());
-                    self.studio.runs.deleted = ids;
+                    self.studio.runs.trash.last = ids;
                     self.list_runs();
                 }
                 RunServiceEvent::Restored(ids) => self.runs_left_trash(&ids, "brought back"),
@@ -257,7 +257,7 @@ impl StudioApp {
 
     fn runs_left_trash(&mut self, ids: &[String], what: &str) {
         self.studio.say(format!("{} {what}.", plain_count(ids.len(), "run")));
-        self.studio.runs.deleted.retain(|id| !ids.contains(id));
+        self.studio.runs.trash.last.retain(|id| !ids.contains(id));
         self.list_runs();
     }
 
@@ -272,7 +272,7 @@ impl StudioApp {
             }
             CapsuleEvent::Replayed(path, report) => {
                 let verdict = report.to_string().lines().next().unwrap_or_default().to_owned();
-                if report.is_bit_equal {
+                if report.bits.is_bit_equal {
                     self.studio.say(verdict)
                 } else {
                     self.studio.complain(verdict)

@@ -57,7 +57,7 @@ impl Studio {
     pub fn train_view(&self) -> TrainView<'_> {
         let run = &self.training;
         let preset = self.document.preset();
-        let is_over = !run.failure_stands(preset);
+        let is_over = !run.failure_applies(preset);
         let failure = match &run.state {
             Some(RunState::Failed(error)) if !is_over => Some(error.as_str()),
             _ => None,
@@ -79,8 +79,17 @@ impl Studio {
     /// What the Recordings tab shows.
     #[must_use]
     pub fn recordings_view(&self) -> RecordingsPanelView<'_> {
-        let run = &self.training;
-        RecordingsPanelView { seen: run.recordings.as_deref(), kinds: &run.kinds }
+        let recordings = &self.training.recordings;
+        RecordingsPanelView {
+            seen: recordings.seen.as_deref(),
+            names: &recordings.names,
+            shown: self.recording.key(),
+            on_screen: self.recording_on_screen(),
+            can_show: self.can_show_recordings(),
+            kinds: &recordings.kinds,
+            chosen: &recordings.chosen,
+            difference: recordings.difference.as_deref(),
+        }
     }
 
     fn run_view(&self) -> RunView<'_> {
@@ -116,8 +125,11 @@ impl Studio {
             plot_log: &settings.plot_log,
             hidden: &settings.hidden_plots,
             marked,
-            baseline: self.runs.baseline.as_deref().map(|pinned| (self.runs.name(&pinned.id), pinned)),
+            baseline: self.runs.baseline.run.as_deref().map(|pinned| (self.runs.name(&pinned.id), pinned)),
             is_timed_on_device: run.recording.as_ref().is_some_and(|r| r.steps_a_launch > 0),
+            kinds: &run.recordings.kinds,
+            recordings: run.recordings.list(),
+            names: &run.recordings.names,
             times: &run.rates.times,
             both_ways: run.both_ways.as_ref(),
             is_timing: run.is_timing,
@@ -212,17 +224,15 @@ impl Studio {
             problem: runs.problem.as_deref(),
             selected: &runs.selected,
             folder: store.map(|(store, run)| store.path(&run.id).display().to_string()),
-            column: runs.column,
-            is_reversed: runs.is_reversed,
-            shows_hidden: runs.shows_hidden,
+            order: runs.order,
             by_time: runs.by_time,
             log_axis: self.settings.log_axis,
             loaded: &runs.loaded,
-            baseline: runs.baseline_id.as_deref(),
+            baseline: runs.baseline.id.as_deref(),
             differences: &runs.differences,
             replayed: runs.replayed.as_ref().map(|(path, report)| (path.as_path(), &**report)),
-            shows_trash: runs.shows_trash,
-            trash: runs.trash.as_ref(),
+            shows_trash: runs.trash.is_shown,
+            trash: runs.trash.runs.as_ref(),
             capsule_step: capsule.map(|s| s.progress.load(Ordering::Relaxed)),
             paused: training.writer.id().filter(|_| training.state == Some(RunState::Paused)),
             enabled,
@@ -238,7 +248,7 @@ impl Studio {
             steps_done: self.training.done(),
             trained_run: self.training.writer.id(),
             runs: &self.runs.entries,
-            trash: self.runs.trash.as_ref(),
+            trash: self.runs.trash.runs.as_ref(),
         }
     }
 

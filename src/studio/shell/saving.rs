@@ -135,7 +135,7 @@ impl StudioApp {
 
     pub(super) fn show_notice(&mut self) {
         if let Some(notice) = self.studio.notice.clone() {
-            self.panels.modals.tell(notice);
+            self.panels.modals.report(notice);
         }
     }
 }

@@ -17,13 +17,13 @@ use crate::studio::jobs::list::Jobs;
 use crate::studio::jobs::measurements::Measurements;
 use crate::studio::jobs::prices::PriceList;
 use crate::studio::jobs::proofs::Proofs;
+use crate::studio::jobs::shown_recording::ShownRecording;
 use crate::studio::run::kept::KeptRuns;
 use crate::studio::run::predictions::Predictions;
 use crate::studio::run::samples::{Samples, key_of};
 use crate::studio::run::training::Training;
 use crate::studio::shell::motion::Motion;
 use crate::studio::shell::selection_history::SelectionHistory;
-use crate::studio::shell::selection_in_plan::selection_in_plan;
 use crate::studio::shell::settings::Settings;
 use crate::studio::shell::tour::Tour;
 use crate::studio::view_models::changes::PlanChanges;
@@ -52,6 +52,17 @@ type ViewKey = (u64, u64, u64, Vec<Diagnostic>, Option<usize>);
 /// compiled; the steps of the run whose changes it shows.
 type PageKey = (Selection, (u64, u64, bool), usize);
 
+/// What the last edit changed about the plan.
+#[derive(Default)]
+pub struct EditEffect {
+    /// In words.
+    pub difference: Option<String>,
+    /// What came and went.
+    pub changes: Option<Arc<PlanChanges>>,
+    /// How long the compiler took from request to answer.
+    pub took: Duration,
+}
+
 /// The state of the window.
 pub struct Studio {
     pub document: Document,
@@ -72,11 +83,9 @@ pub struct Studio {
     /// The newest plan of a document without mistakes, and the revision it belongs to.
     pub plan: Option<Arc<PlanView>>,
     pub plan_revision: u64,
-    /// What the last edit changed about the plan.
-    pub difference: Option<String>,
-    /// What came and went with the last edit, and how long the compiler took from request to answer.
-    pub changes: Option<Arc<PlanChanges>>,
-    pub compile_took: Duration,
+    /// The recording whose plan the views show in place of it.
+    pub recording: ShownRecording,
+    pub last_edit: EditEffect,
     /// What is found out on request.
     pub measurements: Measurements,
     /// What runs in the background.
@@ -140,9 +149,8 @@ impl Studio {
             draft_mistakes: 0,
             plan: None,
             plan_revision: 0,
-            difference: None,
-            changes: None,
-            compile_took: Duration::ZERO,
+            recording: ShownRecording::default(),
+            last_edit: EditEffect::default(),
             measurements: Measurements::new(Arc::clone(&wake)),
             jobs: Jobs::default(),
             tour: Tour::default(),
@@ -256,6 +264,7 @@ impl Studio {
         let revision = self.document.revision();
         let preset = Arc::clone(self.document.preset());
         self.compiler.ask(revision, &preset, self.before.as_ref());
+        self.follow_recording();
         if let Some(answer) = self.compiler.poll() {
             self.take_answer(answer);
         }
@@ -319,21 +328,20 @@ impl Studio {
         self.checked = Some(answer.checked);
         if let Some(plan) = answer.plan {
             let numbers = |plan: &PlanView| PlanNumbers::of(plan, self.measurements.ceilings.as_ref());
-            self.difference = self.before.as_ref().and_then(|before| numbers(&plan).difference(&numbers(before)));
-            if let Some(before) = &self.plan {
-                self.selection.replace(|s| selection_in_plan(s, before, &plan));
-            }
-            self.changes = answer.changes.map(Arc::new);
-            self.compile_took = answer.took;
+            let difference = self.before.as_ref().and_then(|before| numbers(&plan).difference(&numbers(before)));
+            let shown = self.plan_shown().cloned();
+            self.last_edit = EditEffect { difference, changes: answer.changes.map(Arc::new), took: answer.took };
             self.plan = Some(plan);
             self.plan_revision = answer.revision;
+            self.follow_plan(shown.as_ref());
         }
     }
 
     /// Another document is open: what belonged to the old one goes.
     pub(super) fn forget_plan(&mut self) {
-        (self.plan, self.before, self.difference, self.checked, self.failure) = (None, None, None, None, None);
-        self.changes = None;
+        (self.plan, self.before, self.checked, self.failure) = (None, None, None, None);
+        self.last_edit = EditEffect::default();
+        self.recording.clear();
         self.measurements.clear();
         self.selection.clear();
         self.folds.forget();
@@ -418,9 +426,12 @@ impl Studio {
         }
         // A page shows changes of parameters too, but only those of the same network.
         let updates = &self.training.history.layer_updates;
-        let shown =
-            if self.is_stale() { 0 } else { updates.first().map_or(0, |_| self.training.history.loss.raw.len()) };
-        let made_of = (self.document.revision(), self.plan_revision, self.is_answered());
+        let shown = if self.is_stale() {
+            0
+        } else {
+            updates.first().map_or(0, |_| self.training.history.curves.loss.raw.len())
+        };
+        let made_of = (self.document.revision(), self.revision_shown(), self.is_answered());
         let key = (self.selection.current().clone(), made_of, shown);
         // Until the compiler answers, the page of the same thing stays: an edit does not make it flicker.
         let waits = !self.is_answered() && self.inspected.as_ref().is_some_and(|k| k.0 == key.0);
@@ -430,7 +441,8 @@ impl Studio {
             let is_layer = matches!(key.0, Selection::Layer(_));
             // A plan of another network has other layers at these places, and other numbers.
             let is_of_document = is_layer || key.0 == Selection::Nothing;
-            let plan = self.plan.as_deref().filter(|_| !(is_of_document && self.is_plan_stale()));
+            let is_older = is_of_document && self.is_plan_stale() && !self.shows_recording();
+            let plan = self.recording.plan().or(self.plan.as_ref()).filter(|_| !is_older).map(|plan| &**plan);
             if !same {
                 self.related = Related::new(self.selection.current(), plan.map(|p| &*p.compiled));
             }

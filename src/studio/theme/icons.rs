@@ -1,45 +1,54 @@
 //! Icons: code points of the Lucide font in `assets/fonts`, by what they stand for.
 
-pub const ADD: &str = "\u{e13d}";
-pub const ARENA: &str = "\u{e445}";
-pub const BACK: &str = "\u{e048}";
-pub const BLOCK: &str = "\u{e061}";
-pub const CAPTURE: &str = "\u{e2f9}";
-pub const COPY: &str = "\u{e09e}";
-pub const DATA: &str = FILE;
-pub const DEVICE: &str = "\u{e0a9}";
-pub const DOWN: &str = "\u{e06d}";
-pub const FILE: &str = "\u{e0c0}";
-pub const FILE_NEW: &str = "\u{e0c9}";
-pub const FIT: &str = "\u{e112}";
-pub const FOLDED: &str = "\u{e06f}";
-pub const FORWARD: &str = "\u{e049}";
-pub const FROZEN: &str = "\u{e165}";
-pub const GRIP: &str = "\u{e0eb}";
-pub const INFO: &str = "\u{e0f9}";
-pub const INTO: &str = "\u{e0a2}";
-pub const LIVE: &str = "\u{e038}";
-pub const MENU: &str = "\u{e0b7}";
-pub const OPEN: &str = "\u{e247}";
-pub const PALETTE: &str = "\u{e09a}";
-pub const PAUSE: &str = "\u{e12e}";
-pub const PLAY: &str = "\u{e13c}";
-pub const PREDICTIONS: &str = SEARCH;
-pub const QUIT: &str = "\u{e10e}";
-pub const RECENT: &str = "\u{e1f5}";
-pub const REDO: &str = "\u{e2a0}";
-pub const RESET: &str = "\u{e148}";
-pub const SAVE: &str = "\u{e14d}";
-pub const SEARCH: &str = "\u{e151}";
-pub const STEP: &str = "\u{e3ea}";
-pub const STEPS: &str = "\u{e408}";
-pub const STOP: &str = "\u{e167}";
-pub const THEME: &str = "\u{e2b2}";
-pub const TRAIN: &str = "\u{e2a5}";
-pub const TRASH: &str = "\u{e18e}";
-pub const UNDO: &str = "\u{e2a1}";
-pub const UP: &str = "\u{e070}";
-pub const WARNING: &str = "\u{e193}";
-pub const CLOSE: &str = "\u{e1b2}";
-pub const CHECK: &str = "\u{e06c}";
-pub const FOLLOW: &str = "\u{e1db}";
+/// Declares the icons, each as a text of one character.
+macro_rules! icons {
+    ($($NAME:ident: $text:expr,)*) => {
+        $(pub const $NAME: &str = $text;)*
+    };
+}
+
+icons! {
+    ADD: "\u{e13d}",
+    ARENA: "\u{e445}",
+    BACK: "\u{e048}",
+    BLOCK: "\u{e061}",
+    CAPTURE: "\u{e2f9}",
+    COPY: "\u{e09e}",
+    DATA: FILE,
+    DEVICE: "\u{e0a9}",
+    DOWN: "\u{e06d}",
+    FILE: "\u{e0c0}",
+    FILE_NEW: "\u{e0c9}",
+    FIT: "\u{e112}",
+    FOLDED: "\u{e06f}",
+    FORWARD: "\u{e049}",
+    FROZEN: "\u{e165}",
+    GRIP: "\u{e0eb}",
+    INFO: "\u{e0f9}",
+    INTO: "\u{e0a2}",
+    LIVE: "\u{e038}",
+    MENU: "\u{e0b7}",
+    OPEN: "\u{e247}",
+    PALETTE: "\u{e09a}",
+    PAUSE: "\u{e12e}",
+    PLAY: "\u{e13c}",
+    PREDICTIONS: SEARCH,
+    QUIT: "\u{e10e}",
+    RECENT: "\u{e1f5}",
+    REDO: "\u{e2a0}",
+    RESET: "\u{e148}",
+    SAVE: "\u{e14d}",
+    SEARCH: "\u{e151}",
+    STEP: "\u{e3ea}",
+    STEPS: "\u{e408}",
+    STOP: "\u{e167}",
+    THEME: "\u{e2b2}",
+    TRAIN: "\u{e2a5}",
+    TRASH: "\u{e18e}",
+    UNDO: "\u{e2a1}",
+    UP: "\u{e070}",
+    WARNING: "\u{e193}",
+    CLOSE: "\u{e1b2}",
+    CHECK: "\u{e06c}",
+    FOLLOW: "\u{e1db}",
+}

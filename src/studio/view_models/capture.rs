@@ -73,11 +73,8 @@ pub const COLUMNS: [&str; 6] = ["y", "z", "gA", "gW", "gB", "work"];
 #[derive(Clone, Debug, PartialEq)]
 pub struct CaptureView {
     pub layers: Vec<CaptureRow>,
-    pub loss: Option<Cell>,
-    pub x: Option<Cell>,
-    /// The other inputs of a network that has several, by name.
-    pub more: Vec<(String, Cell)>,
-    pub y: Option<Cell>,
+    /// What belongs to no layer, by name: the gradient of the loss, the inputs and the targets.
+    pub others: Vec<(String, Option<Cell>)>,
     pub constants: Vec<ConstantRow>,
 }
 
@@ -134,8 +131,9 @@ impl CaptureView {
                 live: c.live,
             })
             .collect();
-        let more = plan.more.iter().filter_map(|t| Some((format!("input {}", t.name), cell(&Some(t.clone()))?)));
-        let more = more.collect();
-        Self { layers, loss: cell(&plan.loss.grad_y), x: cell(&plan.x), more, y: cell(&plan.y), constants }
+        let mut others = vec![("loss dY".to_owned(), cell(&plan.loss.grad_y)), ("input x".to_owned(), cell(&plan.x))];
+        others.extend(plan.more.iter().map(|t| (format!("input {}", t.name), cell(&Some(t.clone())))));
+        others.push(("input y".to_owned(), cell(&plan.y)));
+        Self { layers, others, constants }
     }
 }

@@ -163,7 +163,7 @@ impl CaptureView {
             *most = lines.iter().map(|l| text(l, column)).max().unwrap_or_default();
         }
         // Below the layers, the first column holds what belongs to none.
-        let others = [&self.loss, &self.x, &self.y].into_iter().flatten().chain(self.more.iter().map(|(_, c)| c));
+        let others = self.others.iter().filter_map(|(_, cell)| cell.as_ref());
         out[0] = others.map(|c| c.texts[shown as usize].chars().count()).fold(out[0], usize::max);
         out
     }
@@ -223,7 +223,7 @@ mod tests {
     }
 
     #[test]
-    fn equal_tensors_are_told_once_and_different_ones_counted() {
+    fn equal_tensors_are_listed_once_and_different_ones_counted() {
         let cell = |shape: &str, bytes: u64, offset: u64| Cell {
             part: None,
             texts: [shape.into(), "f32".into(), Bytes(bytes).to_string(), format!("{offset:#x}"), "–".into()],

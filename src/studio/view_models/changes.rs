@@ -27,18 +27,27 @@ pub struct Grown {
     pub after: u64,
 }
 
+/// What only the newer plan has, and what only the older one had.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Exchanged<New, Old = New> {
+    pub came: Vec<New>,
+    pub went: Vec<Old>,
+}
+
+impl<New, Old> Default for Exchanged<New, Old> {
+    fn default() -> Self {
+        Self { came: Vec::new(), went: Vec::new() }
+    }
+}
+
 /// The difference of two plans.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct PlanChanges {
-    pub ops_came: Vec<OpChange>,
-    pub ops_went: Vec<OpChange>,
+    pub ops: Exchanged<OpChange>,
     /// Kernels that no operation ran before, or that none runs any more.
-    pub kernels_came: Vec<String>,
-    pub kernels_went: Vec<String>,
-    /// Buffers of the newer plan that the older one did not have, in order.
-    pub buffers_came: Vec<BufferId>,
-    /// Buffers of the older plan that are gone.
-    pub buffers_went: Vec<BufferRect>,
+    pub kernels: Exchanged<String>,
+    /// Buffers in order; those that are gone as they were drawn.
+    pub buffers: Exchanged<BufferId, BufferRect>,
     /// The largest change first.
     pub grown: Vec<Grown>,
 }
@@ -105,12 +114,12 @@ impl PlanChanges {
             let o = &plan.ops[i];
             OpChange { index: i, layer: o.layer.clone(), kernel: o.kernel.clone() }
         };
-        self.ops_went = left.into_iter().map(|i| change(before, i)).collect();
-        self.ops_came = right.into_iter().map(|i| change(after, i)).collect();
+        self.ops.went = left.into_iter().map(|i| change(before, i)).collect();
+        self.ops.came = right.into_iter().map(|i| change(after, i)).collect();
         let kernels = |p: &PlanView| p.ops.iter().map(|o| o.kernel.clone()).collect::<std::collections::BTreeSet<_>>();
         let (old, new) = (kernels(before), kernels(after));
-        self.kernels_came = new.difference(&old).cloned().collect();
-        self.kernels_went = old.difference(&new).cloned().collect();
+        self.kernels.came = new.difference(&old).cloned().collect();
+        self.kernels.went = old.difference(&new).cloned().collect();
     }
 
     fn take_buffers(&mut self, before: &PlanView, after: &PlanView) {
@@ -121,8 +130,8 @@ impl PlanChanges {
             of.iter().map(|&i| (i, (nameless(&rects[i].name).to_owned(), rects[i].bytes))).collect::<Vec<_>>()
         };
         let (left, right, _) = unpaired(kind(old, &left), kind(new, &right));
-        self.buffers_went = left.into_iter().map(|i| old[i].clone()).collect();
-        self.buffers_came = right.into_iter().map(|i| new[i].id).collect();
+        self.buffers.went = left.into_iter().map(|i| old[i].clone()).collect();
+        self.buffers.came = right.into_iter().map(|i| new[i].id).collect();
         let sized = pairs.into_iter().filter(|(a, b)| old[*a].bytes != new[*b].bytes);
         self.grown = sized
             .map(|(a, b)| Grown { id: new[b].id, name: new[b].name.clone(), before: old[a].bytes, after: new[b].bytes })
@@ -134,12 +143,12 @@ impl PlanChanges {
 /// Everything, a line each.
 impl std::fmt::Display for PlanChanges {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        for (sign, ops) in [('+', &self.ops_came), ('−', &self.ops_went)] {
+        for (sign, ops) in [('+', &self.ops.came), ('−', &self.ops.went)] {
             for op in ops {
                 writeln!(f, "{sign} op {} {} {}", op.index, op.kernel, op.layer)?;
             }
         }
-        for (sign, kernels) in [('+', &self.kernels_came), ('−', &self.kernels_went)] {
+        for (sign, kernels) in [('+', &self.kernels.came), ('−', &self.kernels.went)] {
             for kernel in kernels {
                 writeln!(f, "{sign} kernel {kernel}")?;
             }
@@ -165,9 +174,9 @@ mod tests {
         dense.units = 64;
         after.layers.insert(0, first);
         let c = PlanChanges::between(&PlanView::of_preset(&before), &PlanView::of_preset(&after));
-        assert!(c.ops_came.iter().any(|o| o.layer == "L0:Dense"), "{c}");
-        assert!(c.ops_came.len() <= 6 && c.ops_went.len() <= 3, "{c}");
-        assert!(!c.buffers_came.is_empty(), "{c}");
+        assert!(c.ops.came.iter().any(|o| o.layer == "L0:Dense"), "{c}");
+        assert!(c.ops.came.len() <= 6 && c.ops.went.len() <= 3, "{c}");
+        assert!(!c.buffers.came.is_empty(), "{c}");
         assert!(PlanChanges::between(&PlanView::of_preset(&after), &PlanView::of_preset(&after)).is_empty());
     }
 

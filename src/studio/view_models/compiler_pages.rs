@@ -9,7 +9,7 @@ use crate::studio::view_models::format::plain_count;
 use crate::studio::view_models::inspector_page::{
     Group, InspectorView, Row, buffer_link, bytes, cut, fact, flops, memory_links, op_link,
 };
-use crate::studio::view_models::levels::{Level, addresses, bound_values};
+use crate::studio::view_models::levels::{CallShares, Level, addresses, bound_values};
 use crate::studio::view_models::plan::PlanView;
 use crate::studio::view_models::related::{Related, lowered_into};
 use crate::tensor::Bytes;
@@ -106,8 +106,8 @@ pub(super) fn lowered(index: usize, plan: &PlanView) -> InspectorView {
     let mut rows = vec![fact("phase", row.phase.name())];
     rows.extend(layer_link(&row.layer, row.path.as_ref()));
     rows.extend([fact("dimensions", row.detail.clone()), fact("shapes", row.shapes.clone())]);
-    rows.extend(row.flops.map(flops));
-    rows.extend(row.bytes.map(|b| bytes("moved at least", b)));
+    rows.extend(row.cost.flops.map(flops));
+    rows.extend(row.cost.bytes.map(|b| bytes("moved at least", b)));
     out.groups.push(Group { title: "Operation before fusion", rows });
     let into = lowered_into(&plan.compiled).get(index).copied().flatten();
     let into = into.map_or_else(|| vec![Row::Note(row.kernel.clone())], |op| vec![op_link(plan, op, &row.kernel)]);
@@ -167,7 +167,7 @@ pub(super) fn call(index: usize, plan: &PlanView) -> InspectorView {
         text: row.kernel.clone(),
         to: Selection::Kernel(row.kernel.clone()),
     });
-    if let (Some(phases), Some(threads)) = (row.phases, row.threads) {
+    if let Some(CallShares { phases, threads }) = row.shares {
         rows.push(fact("phases", phases.to_string()));
         let shared = || format!("{threads}, which meet after each phase");
         rows.push(fact("threads", if threads == 1 { "one alone".to_owned() } else { shared() }));

@@ -70,9 +70,9 @@ impl FromIterator<[f64; 2]> for Points {
     }
 }
 
-/// The curves of a run: of any length in the same memory.
+/// The curves that every run has, kept or under way: of any length in the same memory.
 #[derive(Debug)]
-pub struct History {
+pub struct RunCurves {
     pub loss: Smoothed,
     pub accuracy: Smoothed,
     /// Time of the step on the host, in microseconds.
@@ -82,6 +82,12 @@ pub struct History {
     /// Held-out loss and accuracy by step.
     pub held_out_loss: Points,
     pub held_out_accuracy: Points,
+}
+
+/// What is known of each step of a run on the Train tab.
+#[derive(Debug, Default)]
+pub struct History {
+    pub curves: RunCurves,
     /// The largest change of each trained parameter in one recent step.
     pub layer_updates: Vec<f32>,
     pub layers: LayerCurves,
@@ -89,7 +95,7 @@ pub struct History {
     pub lr: Series,
 }
 
-impl Default for History {
+impl Default for RunCurves {
     fn default() -> Self {
         Self {
             loss: Smoothed::default(),
@@ -98,10 +104,38 @@ impl Default for History {
             update_max: Smoothed::default(),
             held_out_loss: Points::default(),
             held_out_accuracy: Points::default(),
-            layer_updates: Vec::new(),
-            layers: LayerCurves::default(),
-            lr: Series::default(),
         }
+    }
+}
+
+impl RunCurves {
+    /// The smoothed curves, each with the quantity that it is of.
+    pub fn smoothed_mut(&mut self) -> [(Quantity, &mut Smoothed); 4] {
+        [
+            (Quantity::Loss, &mut self.loss),
+            (Quantity::Accuracy, &mut self.accuracy),
+            (Quantity::StepUs, &mut self.step_us),
+            (Quantity::UpdateMax, &mut self.update_max),
+        ]
+    }
+
+    /// Smooths the curves with this weight.
+    pub fn set_smoothing(&mut self, weight: f32) {
+        self.smoothed_mut().into_iter().for_each(|(_, curve)| curve.set_weight(weight));
+    }
+
+    /// Adds the loss of held-out samples after a step, and the accuracy where there is one.
+    pub fn push_held_out(&mut self, step: u64, loss: f64, accuracy: Option<f64>) {
+        self.held_out_loss.push([step as f64, loss]);
+        self.held_out_accuracy.extend(accuracy.map(|accuracy| [step as f64, accuracy]));
+    }
+
+    /// Bytes of memory that the curves take.
+    #[must_use]
+    pub fn bytes_held(&self) -> usize {
+        let smoothed = [&self.loss, &self.accuracy, &self.step_us, &self.update_max];
+        let points = self.held_out_loss.bytes_held() + self.held_out_accuracy.bytes_held();
+        smoothed.map(Smoothed::bytes_held).iter().sum::<usize>() + points
     }
 }
 
@@ -113,18 +147,12 @@ impl History {
         let mut out = Self { layers: curves.layers.clone(), ..Self::default() };
         let before = std::iter::repeat_n(f32::NAN, usize::try_from(curves.before).unwrap_or_default());
         let all = |quantity| before.clone().chain(curves.values(quantity).iter().copied());
-        for (curve, quantity) in [
-            (&mut out.loss, Quantity::Loss),
-            (&mut out.accuracy, Quantity::Accuracy),
-            (&mut out.step_us, Quantity::StepUs),
-            (&mut out.update_max, Quantity::UpdateMax),
-        ] {
+        for (quantity, curve) in out.curves.smoothed_mut() {
             all(quantity).for_each(|v| curve.push(v));
         }
         all(Quantity::Lr).for_each(|v| out.lr.push(v));
         for e in &curves.evaluations {
-            out.held_out_loss.push([e.step as f64, e.loss]);
-            out.held_out_accuracy.extend(e.accuracy.is_finite().then_some([e.step as f64, e.accuracy]));
+            out.curves.push_held_out(e.step, e.loss, Some(e.accuracy).filter(|accuracy| accuracy.is_finite()));
         }
         out
     }
@@ -134,10 +162,8 @@ impl History {
     /// Bytes of memory that the curves take.
     #[must_use]
     pub fn bytes_held(&self) -> usize {
-        let smoothed = [&self.loss, &self.accuracy, &self.step_us, &self.update_max];
-        let points = self.held_out_loss.bytes_held() + self.held_out_accuracy.bytes_held();
         let layers = self.layers.bytes_held() + self.layer_updates.capacity() * size_of::<f32>();
-        smoothed.map(Smoothed::bytes_held).iter().sum::<usize>() + self.lr.bytes_held() + points + layers
+        self.curves.bytes_held() + self.lr.bytes_held() + layers
     }
 }
 

@@ -3,9 +3,10 @@
 use crate::data::{
     DataError, Dataset, InputSamples, Request, RowPart, Samples, Split, Target, load_to_show, split, training_notes,
 };
-use crate::model::{DataSource, DataSpec, LossSpec, NamedInput};
+use crate::model::{DataSource, DataSpec};
 use crate::studio::view_models::format;
-use crate::tensor::{Shape, plural};
+use crate::studio::view_models::whole_series::WholeSeries;
+use crate::tensor::plural;
 use std::fmt;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -14,11 +15,9 @@ use std::sync::Arc;
 #[derive(Clone, Debug, PartialEq)]
 pub struct DataKey {
     pub spec: DataSpec,
-    pub inputs: Vec<NamedInput>,
-    /// The network's output; `None` where it has mistakes, and nothing can be compared with it.
-    pub output: Option<Shape>,
-    pub loss: LossSpec,
-    pub seed: u64,
+    pub request: Request,
+    /// Whether the network has no mistakes; where it has, its output is a guess, and nothing can be compared with it.
+    pub has_network: bool,
     pub base: PathBuf,
 }
 
@@ -67,6 +66,8 @@ pub struct DataView {
     pub features: Vec<FeatureStats>,
     /// Samples drawn in the plane, where a sample has two values; at most `SCATTERED`, spread evenly.
     pub scatter: Vec<u32>,
+    /// The series that the samples are stretches of, where they are.
+    pub series: Option<WholeSeries>,
     /// Why the network cannot be trained on it.
     pub misfit: Option<Arc<DataError>>,
 }
@@ -81,13 +82,11 @@ const LISTED: usize = 512;
 /// # Errors
 /// Where a file cannot be read or is malformed, or a field of the preset cannot work: the message says what to do.
 pub fn load_view(key: &DataKey) -> Result<DataView, DataError> {
-    let output = key.output.clone().unwrap_or_else(|| Shape::from([1]));
-    let request = Request { inputs: key.inputs.clone(), output, loss: key.loss, seed: key.seed };
-    let (mut set, misfit) = load_to_show(&key.spec, &request, &key.base)?;
-    let split = split(set.len(), &key.spec, key.seed)?;
+    let (mut set, misfit) = load_to_show(&key.spec, &key.request, &key.base)?;
+    let split = split(set.len(), &key.spec, key.request.seed)?;
     set.notes.extend(training_notes(&set, &split.train));
     // Without a network to compare with, what was compared with a guess says nothing.
-    let misfit = misfit.filter(|_| key.output.is_some()).map(Arc::new);
+    let misfit = misfit.filter(|_| key.has_network).map(Arc::new);
     Ok(DataView::new(set, split, &key.spec.source, misfit))
 }
 
@@ -158,7 +157,8 @@ impl DataView {
         let scatter = if set.sample().len() == 2 { spread(set.len(), SCATTERED) } else { Vec::new() };
         let classes = classes(&set, &held);
         let features = features(&set, picture);
-        Self { set: Arc::new(set), split, held, picture, classes, features, scatter, misfit }
+        let series = WholeSeries::of(&set, &split, source);
+        Self { set: Arc::new(set), split, held, picture, classes, features, scatter, series, misfit }
     }
 
     /// True where sample `index` is held out.
@@ -377,14 +377,19 @@ impl fmt::Display for DataView {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::model::{LossSpec, NamedInput};
+    use crate::tensor::Shape;
 
     fn key(source: DataSource, input: &[usize], output: Option<usize>) -> DataKey {
         DataKey {
             spec: DataSpec::of(source),
-            inputs: vec![NamedInput::only(Shape(input.to_vec()))],
-            output: output.map(|n| Shape::from([n])),
-            loss: LossSpec::SOFTMAX_CROSS_ENTROPY,
-            seed: 0,
+            request: Request {
+                inputs: vec![NamedInput::only(Shape(input.to_vec()))],
+                output: Shape::from([output.unwrap_or(1)]),
+                loss: LossSpec::SOFTMAX_CROSS_ENTROPY,
+                seed: 0,
+            },
+            has_network: output.is_some(),
             base: PathBuf::new(),
         }
     }

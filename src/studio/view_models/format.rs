@@ -115,6 +115,20 @@ pub fn elided(text: &str, most: usize) -> String {
     }
 }
 
+/// A token as it is shown: what cannot be seen is an escape, and a blank is a dot.
+#[must_use]
+pub fn visible(symbol: &str) -> String {
+    let mut out = String::with_capacity(symbol.len());
+    for c in symbol.chars() {
+        match c {
+            ' ' => out.push('·'),
+            c if c.is_control() => out.extend(c.escape_default()),
+            c => out.push(c),
+        }
+    }
+    out
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

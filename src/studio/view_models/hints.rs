@@ -61,7 +61,7 @@ mod tests {
     use crate::studio::document::presets;
 
     #[test]
-    fn what_is_unusual_about_scores_is_told_with_what_is_usual() {
+    fn what_is_unusual_about_scores_is_reported_with_what_is_usual() {
         let of = |units: usize, activation: Option<Activation>| {
             let mut preset = presets::digits();
             if let Some(LayerSpec::Dense(last)) = preset.layers.last_mut() {

@@ -44,20 +44,20 @@ fn network(preset: &Preset, plan: Option<&PlanView>) -> InspectorView {
     let Some(plan) = plan else { return page };
     let c = &plan.compiled;
     let params = c.model.trained_len();
-    page.groups.push(Group {
-        title: "Step",
-        rows: vec![
-            Row::Fact {
-                label: "parameters".into(),
-                value: format::count(params as f64),
-                exact: format::exact(params as u64),
-            },
-            fact("operations", plan.ops.len().to_string()),
-            flops(plan.flops),
-            fact("estimated time", format::micros(plan.cost_us)),
-            fact("target", c.selection.target.name.clone()),
-        ],
-    });
+    let path = plan.path_text().map(|path| fact("plan of", path));
+    let mut rows = vec![
+        Row::Fact {
+            label: "parameters".into(),
+            value: format::count(params as f64),
+            exact: format::exact(params as u64),
+        },
+        fact("operations", plan.ops.len().to_string()),
+        flops(plan.flops),
+        fact("estimated time", format::micros(plan.cost_us)),
+        fact("target", c.selection.target.name.clone()),
+    ];
+    rows.extend(path);
+    page.groups.push(Group { title: "Step", rows });
     page.groups.push(Group {
         title: "Memory",
         rows: vec![

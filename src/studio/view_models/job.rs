@@ -10,16 +10,19 @@ pub struct Job {
     pub name: String,
     /// From 0 to 1; `None` where that is not known.
     pub progress: Option<f32>,
-    /// What ends it.
-    pub cancel: Option<UiCommand>,
 }
 
 impl Job {
-    /// Work of a kind, which can be cancelled where that kind can.
+    /// Work of a kind.
     #[must_use]
     pub fn new(kind: JobKind, name: impl Into<String>, progress: Option<f32>) -> Self {
-        let cancel = kind.can_be_cancelled().then_some(UiCommand::CancelJob(kind));
-        Self { kind, name: name.into(), progress, cancel }
+        Self { kind, name: name.into(), progress }
+    }
+
+    /// What ends it, where its kind can be cancelled.
+    #[must_use]
+    pub fn cancel(&self) -> Option<UiCommand> {
+        self.kind.can_be_cancelled().then_some(UiCommand::CancelJob(self.kind))
     }
 
     /// The name with the progress: `Compare planners, 40%`.
@@ -40,8 +43,8 @@ mod tests {
     fn a_job_says_how_far_it_is_and_how_to_end_it() {
         let job = Job::new(JobKind::Compare, "Compare planners", Some(0.4));
         assert_eq!(job.title(), "Compare planners, 40%");
-        assert_eq!(job.cancel, Some(UiCommand::CancelJob(JobKind::Compare)));
+        assert_eq!(job.cancel(), Some(UiCommand::CancelJob(JobKind::Compare)));
         let writing = Job::new(JobKind::Files, "Read or write files", None);
-        assert_eq!((writing.title().as_str(), writing.cancel), ("Read or write files", None));
+        assert_eq!((writing.title().as_str(), writing.cancel()), ("Read or write files", None));
     }
 }

@@ -62,6 +62,30 @@ impl Level {
     }
 }
 
+/// What a row costs, as far as its level knows.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct LevelCost {
+    pub flops: Option<u64>,
+    pub bytes: Option<u64>,
+    /// Estimated, in microseconds.
+    pub us: Option<f64>,
+}
+
+impl LevelCost {
+    fn of(choice: &crate::select::Choice) -> Self {
+        Self { flops: Some(choice.flops), bytes: Some(choice.bytes), us: Some(choice.cost_us) }
+    }
+}
+
+/// How a call is divided.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct CallShares {
+    /// Phases, between which all threads meet.
+    pub phases: usize,
+    /// Threads that share it.
+    pub threads: usize,
+}
+
 /// One row of any level; what a level does not have is empty.
 #[derive(Clone, Debug, PartialEq)]
 pub struct LevelRow {
@@ -77,14 +101,9 @@ pub struct LevelRow {
     pub dtypes: String,
     /// Inputs of a node, dimensions of an operation, losers of a selection, addresses of a call.
     pub detail: String,
-    pub flops: Option<u64>,
-    pub bytes: Option<u64>,
-    /// Estimated, in microseconds.
-    pub cost_us: Option<f64>,
-    /// Phases of a call, between which all threads meet.
-    pub phases: Option<usize>,
-    /// Threads that share a call.
-    pub threads: Option<usize>,
+    pub cost: LevelCost,
+    /// How a processor runs a call.
+    pub shares: Option<CallShares>,
     haystack: String,
 }
 
@@ -176,11 +195,8 @@ fn blank(
         shapes: String::new(),
         dtypes: String::new(),
         detail: String::new(),
-        flops: None,
-        bytes: None,
-        cost_us: None,
-        phases: None,
-        threads: None,
+        cost: LevelCost::default(),
+        shares: None,
         haystack: String::new(),
     }
 }
@@ -242,8 +258,8 @@ fn lowered_rows(compiled: &Compiled) -> Vec<LevelRow> {
         row.shapes = shapes(program, op);
         row.dtypes = dtypes(program, op);
         row.detail = dims(&op.kind);
-        row.flops = Some(op.kind.flops());
-        row.bytes = Some(least::bytes(program, op));
+        row.cost.flops = Some(op.kind.flops());
+        row.cost.bytes = Some(least::bytes(program, op));
         row.found_by()
     };
     program.ops.iter().enumerate().map(row).collect()
@@ -259,7 +275,7 @@ fn selected_rows(compiled: &Compiled) -> Vec<LevelRow> {
         let lost = choice.candidates.iter().filter(|k| !k.lost.is_empty());
         row.detail =
             lost.map(|k| format!("{}: {}", k.kernel, format::with_micro_signs(&k.lost))).collect::<Vec<_>>().join("\n");
-        (row.flops, row.bytes, row.cost_us) = (Some(choice.flops), Some(choice.bytes), Some(choice.cost_us));
+        row.cost = LevelCost::of(choice);
         row.found_by()
     };
     program.ops.iter().zip(&compiled.selection.choices).enumerate().map(row).collect()
@@ -284,11 +300,11 @@ fn recorded_rows(compiled: &Compiled) -> Vec<LevelRow> {
         row.detail = placed.map(|(slot, at)| format!("{slot}=+{at:#x}")).collect::<Vec<_>>().join(" ");
         let threads = cpu.map_or(1, |c| c.threads);
         let call = cpu.and_then(|_| kernels::resolve(&op.kind, choice.variant, threads));
-        row.phases = call.as_ref().map(|k| k.phases);
-        row.threads = call.map(|k| if k.parallel && choice.shared { threads } else { 1 });
+        row.shares = call
+            .map(|k| CallShares { phases: k.phases, threads: if k.parallel && choice.shared { threads } else { 1 } });
         row.shapes = shapes(program, op);
         row.dtypes = dtypes(program, op);
-        (row.flops, row.bytes, row.cost_us) = (Some(choice.flops), Some(choice.bytes), Some(choice.cost_us));
+        row.cost = LevelCost::of(choice);
         row.found_by()
     };
     program.ops.iter().zip(&compiled.selection.choices).enumerate().map(row).collect()
@@ -309,10 +325,10 @@ impl std::fmt::Display for LevelRow {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "{} {} {} {} {}", self.index, letter(self.phase), self.layer, self.name, self.kernel)?;
         write!(f, " [{}] {}", self.shapes, self.dtypes)?;
-        if let Some(bytes) = self.bytes {
+        if let Some(bytes) = self.cost.bytes {
             write!(f, " {}", Bytes(bytes))?;
         }
-        if let (Some(phases), Some(threads)) = (self.phases, self.threads) {
+        if let Some(CallShares { phases, threads }) = self.shares {
             let [phases, threads] = [(phases, "phase"), (threads, "thread")].map(|(n, noun)| plain_count(n, noun));
             write!(f, " {phases} on {threads}")?;
         }

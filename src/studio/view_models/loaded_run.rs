@@ -1,21 +1,18 @@
 //! The curves of a kept run, ready to be drawn.
 
-use crate::studio::view_models::curves::Points;
-use crate::studio::view_models::series::smoothed::Smoothed;
-use crate::train::runs::{Curves, Outline, Quantity, RunEntry};
+use crate::studio::view_models::curves::RunCurves;
+use crate::train::runs::{Curves, Outline, RunEntry};
+
+/// The weight with which the curves of kept runs are smoothed.
+const SMOOTHING: f32 = 0.95;
 
 /// The curves of a run, ready to be drawn.
 #[derive(Debug)]
 pub struct LoadedRun {
     pub id: String,
-    pub loss: Smoothed,
-    pub accuracy: Smoothed,
-    pub step_us: Smoothed,
-    pub update_max: Smoothed,
-    pub held_out_loss: Points,
-    pub held_out_accuracy: Points,
+    pub curves: RunCurves,
     /// For running times and layers; the values are in the curves above.
-    pub curves: Outline,
+    pub outline: Outline,
     /// Steps that were known when it was read.
     pub steps: u64,
 }
@@ -23,26 +20,17 @@ pub struct LoadedRun {
 impl LoadedRun {
     /// The curves of this run, smoothed as they are drawn.
     #[must_use]
-    pub fn new(entry: &RunEntry, curves: Curves) -> Self {
-        let smoothed = |quantity: Quantity| {
-            let mut s = if quantity == Quantity::StepUs { Smoothed::geometric() } else { Smoothed::default() };
-            s.set_weight(0.95);
-            curves.values(quantity).iter().for_each(|v| s.push(*v));
-            s
-        };
-        let points = |value: fn(&crate::train::runs::EvaluationPoint) -> f64| -> Points {
-            curves.evaluations.iter().map(|e| [e.step as f64, value(e)]).filter(|p| p[1].is_finite()).collect()
-        };
-        Self {
-            id: entry.id.clone(),
-            loss: smoothed(Quantity::Loss),
-            accuracy: smoothed(Quantity::Accuracy),
-            step_us: smoothed(Quantity::StepUs),
-            update_max: smoothed(Quantity::UpdateMax),
-            held_out_loss: points(|e| e.loss),
-            held_out_accuracy: points(|e| e.accuracy),
-            steps: entry.record.steps,
-            curves: curves.outline(),
+    pub fn new(entry: &RunEntry, kept: Curves) -> Self {
+        let mut curves = RunCurves::default();
+        curves.set_smoothing(SMOOTHING);
+        for (quantity, curve) in curves.smoothed_mut() {
+            kept.values(quantity).iter().for_each(|v| curve.push(*v));
         }
+        for e in &kept.evaluations {
+            let point = |value: f64| value.is_finite().then_some([e.step as f64, value]);
+            curves.held_out_loss.extend(point(e.loss));
+            curves.held_out_accuracy.extend(point(e.accuracy));
+        }
+        Self { id: entry.id.clone(), curves, outline: kept.outline(), steps: entry.record.steps }
     }
 }

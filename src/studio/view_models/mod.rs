@@ -33,9 +33,12 @@ pub mod sequences;
 pub mod series;
 pub mod status;
 pub mod step_graph;
+pub mod step_kinds;
 pub mod text_samples;
+pub mod totals;
 pub mod tour;
 pub mod transport;
 pub mod values;
+pub mod whole_series;
 
 pub use plan::PlanView;

@@ -6,13 +6,12 @@ use crate::studio::document::edit::split_path;
 use crate::studio::document::fields::layer::layer_fields;
 use crate::studio::document::fields::preset::preset_fields;
 use crate::studio::document::fields::value::{Field, FieldValue};
-use crate::studio::view_models::format;
 use crate::studio::view_models::format::plain_count;
 use crate::studio::view_models::hints::Hint;
 pub use crate::studio::view_models::list_head::{ListHead, Problem};
 use crate::studio::view_models::list_head::{heads, is_same};
 use crate::studio::view_models::plan::PlanView;
-use crate::tensor::Bytes;
+use crate::studio::view_models::totals::Totals;
 use std::collections::HashMap;
 
 /// One layer.
@@ -24,12 +23,8 @@ pub struct Card {
     pub fields: Vec<Field>,
     /// One sample's shape after the layer, where it is known.
     pub output: Option<String>,
-    /// Trained values, the layers inside a block not counted.
-    pub params: usize,
-    /// Share of the step's floating-point operations and bytes of its buffers, the layers inside a block not counted,
-    /// where the step is compiled.
-    pub share: Option<f64>,
-    pub bytes: Option<u64>,
+    /// What it has and takes, the layers inside a block not counted.
+    pub own: Totals,
     pub problems: Vec<Problem>,
     /// What is unusual about it, though it may train.
     pub hint: Option<String>,
@@ -46,6 +41,20 @@ pub struct Card {
 }
 
 impl Card {
+    /// The fields line by line: two beside each other, and how a layer chooses in a line of its own.
+    #[must_use]
+    pub fn field_lines(&self) -> Vec<&[Field]> {
+        let fields = &self.fields;
+        let is_wide = |at: usize| fields.get(at).is_none_or(|field| matches!(field.value, FieldValue::Choose(_)));
+        let (mut out, mut at) = (Vec::with_capacity(fields.len()), 0);
+        while at < fields.len() {
+            let count = if is_wide(at) || is_wide(at + 1) { 1 } else { 2 };
+            out.push(&fields[at..at + count]);
+            at += count;
+        }
+        out
+    }
+
     /// The place in the network, such as `1.0`.
     #[must_use]
     pub fn number(&self) -> String {
@@ -92,19 +101,8 @@ impl Card {
     /// Parameters, bytes and share of the work in a line; of a block with all layers inside it.
     #[must_use]
     pub fn facts(&self) -> String {
-        self.whole.as_ref().map_or_else(|| facts(self.params, self.bytes, self.share), Sum::facts)
+        self.whole.as_ref().map_or(self.own, |sum| sum.totals).facts()
     }
-}
-
-/// Parameters, bytes and share of the work in a line.
-fn facts(params: usize, bytes: Option<u64>, share: Option<f64>) -> String {
-    let mut parts = Vec::new();
-    if params > 0 {
-        parts.push(format!("{} params", format::count(params as f64)));
-    }
-    parts.extend(bytes.filter(|b| *b > 0).map(|b| Bytes(b).to_string()));
-    parts.extend(share.filter(|s| *s > 0.0).map(|s| format!("{} of FLOPs", format::percent(s))));
-    parts.join(" · ")
 }
 
 /// Neighbours that are equal from this number on can be folded to a line.
@@ -142,9 +140,7 @@ impl Run {
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Sum {
     pub layers: usize,
-    pub params: usize,
-    pub bytes: Option<u64>,
-    pub share: Option<f64>,
+    pub totals: Totals,
     pub problems: usize,
 }
 
@@ -153,9 +149,7 @@ impl Sum {
         let mut out = Self::default();
         for card in cards {
             out.layers += 1;
-            out.params = out.params.saturating_add(card.params);
-            out.bytes = card.bytes.map(|b| b + out.bytes.unwrap_or(0)).or(out.bytes);
-            out.share = card.share.map(|s| s + out.share.unwrap_or(0.0)).or(out.share);
+            out.totals.add(card.own);
             out.problems += card.problems.len() + card.lists.iter().map(|head| head.problems.len()).sum::<usize>();
         }
         out
@@ -164,7 +158,7 @@ impl Sum {
     /// Parameters, bytes and share of the work in a line.
     #[must_use]
     pub fn facts(&self) -> String {
-        facts(self.params, self.bytes, self.share)
+        self.totals.facts()
     }
 
     /// What is folded away, in a line.
@@ -263,6 +257,7 @@ impl NetworkView {
             let id = fact.and_then(|_| ids.get(path)).copied();
             let own = diagnostics.iter().filter(|d| d.layer.as_ref() == Some(path));
             let is_block = layer.is_block();
+            let params = if is_block { 0 } else { fact.map_or(0, |f| f.params) };
             let problems: Vec<Problem> = own.map(|d| problem(d, &path.to_string())).collect();
             let lists = heads(layer, path, &problems);
             let is_of_list = |p: &Problem| lists.iter().any(|head| head.problems.iter().any(|own| is_same(own, p)));
@@ -272,9 +267,7 @@ impl NetworkView {
                 about: layer.kind().about,
                 fields: layer_fields(path, layer),
                 output: fact.and_then(|f| f.output.as_ref()).map(ToString::to_string),
-                params: if is_block { 0 } else { fact.map_or(0, |f| f.params) },
-                share: id.and_then(|i| plan.map(|p| p.flop_shares[i])),
-                bytes: id.and_then(|i| plan.map(|p| p.layer_bytes[i])),
+                own: Totals { params, step: id.and_then(|i| plan.map(|p| p.layers[i])) },
                 problems: problems.iter().filter(|p| !is_of_list(p)).cloned().collect(),
                 hint: None,
                 children: is_block.then(|| layer.inside().count()),
@@ -298,7 +291,7 @@ impl NetworkView {
         let elsewhere = diagnostics.iter().filter(|d| d.layer.is_none() && section_of(&d.path).is_none());
         out.general = elsewhere.map(|d| problem(d, "")).collect();
         out.general.extend(failure.map(failed));
-        out.params = out.cards.iter().map(|c| c.params).fold(0, usize::saturating_add);
+        out.params = out.cards.iter().map(|c| c.own.params).fold(0, usize::saturating_add);
         out.problems = diagnostics.len() + usize::from(failure.is_some());
         out.first_problem = diagnostics.iter().find_map(|d| d.layer.clone());
         out
@@ -425,7 +418,7 @@ impl std::fmt::Display for NetworkView {
             let fields = fields.collect::<Vec<_>>().join(" ");
             let indent = "  ".repeat(card.depth());
             let output = card.output.as_deref().unwrap_or("?");
-            writeln!(f, "{indent}{} {} {fields} -> {output} {} params", card.number(), card.class, card.params)?;
+            writeln!(f, "{indent}{} {} {fields} -> {output} {} params", card.number(), card.class, card.own.params)?;
             for p in &card.problems {
                 writeln!(f, "{indent}  ! {}: {}; {}", p.field, p.message, p.help)?;
             }
@@ -445,6 +438,7 @@ mod tests {
     use super::*;
     use crate::model::check;
     use crate::studio::document::presets;
+    use crate::studio::view_models::format;
 
     #[test]
     fn a_block_has_the_share_of_its_layers() {
@@ -465,13 +459,13 @@ mod tests {
             for block in blocks {
                 let whole = block.whole.as_ref().unwrap();
                 let inside: Vec<&Card> = view.cards.iter().filter(|c| c.path.starts_with(&block.path)).collect();
-                let share: f64 = inside.iter().filter_map(|c| c.share).sum();
+                let share: f64 = inside.iter().filter_map(|c| c.own.step).map(|s| s.share).sum();
                 // By the operations themselves: those of all layers inside, forward and backward, every pass of them.
                 let model = &plan.compiled.model;
                 let is_inside = |id| model.layer(id).path.starts_with(&block.path);
                 let ops = plan.compiled.plan.program.ops.iter().zip(&plan.compiled.selection.choices);
                 let flops: u64 = ops.filter(|(op, _)| op.layer.is_some_and(is_inside)).map(|(_, c)| c.flops).sum();
-                assert!((whole.share.unwrap() - share).abs() < 1e-12);
+                assert!((whole.totals.step.unwrap().share - share).abs() < 1e-12);
                 assert!((share - flops as f64 / plan.flops as f64).abs() < 1e-9, "{}", block.number());
                 assert!(share > 0.2 && block.facts().contains(&format!("{} of FLOPs", format::percent(share))));
                 assert!((plan.flop_share(&block.path) - share).abs() < 1e-12);
@@ -479,8 +473,8 @@ mod tests {
             }
             assert!(seen > 0);
             // What folded neighbours have together counts nothing twice.
-            let all: f64 = view.cards.iter().filter_map(|c| c.share).sum();
-            assert!(all <= 1.0 + 1e-9 && Sum::of(&view.cards).share.unwrap() == all);
+            let all: f64 = view.cards.iter().filter_map(|c| c.own.step).map(|s| s.share).sum();
+            assert!(all <= 1.0 + 1e-9 && Sum::of(&view.cards).totals.step.unwrap().share == all);
         }
     }
 }

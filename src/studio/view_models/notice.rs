@@ -38,7 +38,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_notice_is_told_in_one_line() {
+    fn a_notice_is_shortened_to_one_line() {
         let line =
             |text: &str| Notice { text: text.into(), is_error: true, actions: Vec::new(), is_of_run: false }.line();
         assert_eq!(line("Saved to /a/b.json"), "Saved to /a/b.json");

@@ -9,6 +9,15 @@ use crate::studio::view_models::levels::Levels;
 use crate::studio::view_models::step_graph::OpRow;
 use std::sync::Arc;
 
+/// What a layer takes of a step.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct LayerUse {
+    /// The share of the step's floating-point operations.
+    pub share: f64,
+    /// Bytes of the buffers that belong to it.
+    pub bytes: u64,
+}
+
 /// A compiled step, ready to be drawn.
 #[derive(Debug)]
 pub struct PlanView {
@@ -21,29 +30,24 @@ pub struct PlanView {
     /// Estimated time of a step, in microseconds.
     pub cost_us: f64,
     pub flops: u64,
-    /// Each layer's share of the step's floating-point operations, by [`crate::model::LayerId`]; of a block without the
-    /// layers inside it.
-    pub flop_shares: Vec<f64>,
-    /// Bytes of the buffers that belong to each layer.
-    pub layer_bytes: Vec<u64>,
+    /// What each layer takes of the step, by [`crate::model::LayerId`]; of a block without the layers inside it.
+    pub layers: Vec<LayerUse>,
 }
 
 impl PlanView {
     /// The views of a compiled step.
     #[must_use]
     pub fn new(compiled: Arc<Compiled>) -> Self {
-        let layers = compiled.model.layers.len();
-        let mut flop_shares = vec![0.0; layers];
+        let mut layers = vec![LayerUse::default(); compiled.model.layers.len()];
         let flops = compiled.selection.flops();
         for (op, choice) in compiled.plan.program.ops.iter().zip(&compiled.selection.choices) {
-            if let Some(share) = op.layer.and_then(|l| flop_shares.get_mut(l.0 as usize)) {
-                *share += choice.flops as f64 / flops.max(1) as f64;
+            if let Some(layer) = op.layer.and_then(|l| layers.get_mut(l.0 as usize)) {
+                layer.share += choice.flops as f64 / flops.max(1) as f64;
             }
         }
-        let mut layer_bytes = vec![0; layers];
         let mut add = |layer: Option<crate::model::LayerId>, bytes| {
-            if let Some(sum) = layer.and_then(|l| layer_bytes.get_mut(l.0 as usize)) {
-                *sum += bytes;
+            if let Some(layer) = layer.and_then(|l| layers.get_mut(l.0 as usize)) {
+                layer.bytes += bytes;
             }
         };
         for buffer in &compiled.plan.buffers {
@@ -59,10 +63,16 @@ impl PlanView {
             levels: Levels::new(&compiled),
             cost_us: compiled.selection.cost_us(),
             flops,
-            flop_shares,
-            layer_bytes,
+            layers,
             compiled,
         }
+    }
+
+    /// The path that it is the plan of, `path L1=0 L4=2`; nothing where the network does not choose.
+    #[must_use]
+    pub fn path_text(&self) -> Option<String> {
+        let path = self.compiled.model.path();
+        (!path.is_whole()).then(|| format!("path {path}"))
     }
 
     /// The first byte of a part of a flat vector in the arena, and one past its last.
@@ -77,8 +87,8 @@ impl PlanView {
     /// The share of the step's floating-point operations of a layer and of all layers inside it.
     #[must_use]
     pub fn flop_share(&self, path: &LayerPath) -> f64 {
-        let layers = self.compiled.model.layers.iter().zip(&self.flop_shares);
-        layers.filter(|(layer, _)| layer.path.starts_with(path)).map(|(_, share)| share).sum()
+        let layers = self.compiled.model.layers.iter().zip(&self.layers);
+        layers.filter(|(layer, _)| layer.path.starts_with(path)).map(|(_, part)| part.share).sum()
     }
 }
 

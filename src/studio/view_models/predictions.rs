@@ -6,10 +6,15 @@ use crate::model::losses::{answer, probability};
 use crate::model::{DataSource, Model, ParamId, ParamKind, Targets};
 use crate::studio::commands::AnswersPage;
 use crate::studio::view_models::data::{Picture, class_name, picture, target_text};
-use crate::tensor::{HostTensor, figure};
+use crate::studio::view_models::format::{exact, visible};
+use crate::tensor::figure;
 use crate::train::{Forecast, Look, Looked, argmax};
 use std::fmt;
 use std::sync::Arc;
+
+pub mod filters;
+
+use filters::{Filters, filters};
 
 /// Samples that are answered for at most, and values of their answers.
 const ANSWERED: usize = 5000;
@@ -18,8 +23,6 @@ const VALUES: usize = 8 << 20;
 const MAX_CONFUSION: usize = 256;
 /// Points on each side of the grid on which the plane is asked for.
 pub const GRID: usize = 96;
-/// Filters that are drawn at most.
-const FILTERS: usize = 96;
 
 /// A network, its data, and what it answered: everything that a view is made of.
 pub struct AnsweredQuery {
@@ -27,18 +30,17 @@ pub struct AnsweredQuery {
     pub run: u64,
     pub model: Arc<Model>,
     pub source: DataSource,
-    pub set: Arc<Dataset>,
-    pub split: Arc<Split>,
+    pub data: (Arc<Dataset>, Arc<Split>),
     /// Whether what is held out may have been trained on before.
     pub maybe_trained: bool,
     pub answer: Box<Looked>,
 }
 
-/// One sample with its answer; of several answers of yes and no, one of them.
+/// One sample with its answer; of several answers of yes and no, and of a class for each position, one of them.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Answered {
     pub index: u32,
-    /// The output that answers yes or no; 0 for classes and values.
+    /// The output that answers yes or no, or the position whose class it is; 0 otherwise.
     pub output: usize,
     /// The true class; 0 for values. Of yes and no, yes is 1.
     pub truth: usize,
@@ -83,19 +85,39 @@ pub struct Fit {
     pub r2: f64,
 }
 
-/// Weights drawn as pictures; negative and positive values lie on the two sides of 0.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Filters {
-    /// The parameter and what the pictures are.
-    pub title: String,
-    pub height: usize,
-    pub width: usize,
-    /// The largest magnitude, which has the full colour.
-    pub scale: f32,
-    /// Each picture's values, row by row.
-    pub pictures: Vec<Vec<f32>>,
-    /// All pictures there are, of which `pictures` are the first.
-    pub total: usize,
+/// The answers one by one, with what each consists of.
+#[derive(Clone, Debug, Default)]
+pub struct AnswerRows {
+    /// Classes of a sample: more than 1 where each position has its own.
+    pub positions: usize,
+    /// Wrong ones first, the surest mistake at the top; right ones behind, the least sure first.
+    pub answered: Vec<Answered>,
+    /// Values of an answer: the outputs of a sample; of yes and no the two probabilities.
+    pub outputs: usize,
+    /// Probabilities for classes, values otherwise: `[answered, outputs]` in the order of `answered`.
+    pub values: Vec<f32>,
+}
+
+/// How good the answers are together.
+#[derive(Clone, Debug, Default)]
+pub struct Quality {
+    /// Mean loss without label smoothing.
+    pub loss: f64,
+    /// The share that is classified right.
+    pub accuracy: Option<f64>,
+    /// By true class (rows) and predicted class (columns); empty for values.
+    pub confusion: Vec<Vec<u32>>,
+    pub scores: Vec<ClassScore>,
+}
+
+/// What there is to see of some networks and data alone, on a page each.
+#[derive(Clone, Debug, Default)]
+pub struct SpecialPages {
+    pub plane: Option<Plane>,
+    pub fit: Option<Fit>,
+    pub filters: Option<Filters>,
+    /// Forecasts of a series, in the units of the data.
+    pub forecast: Option<Forecast>,
 }
 
 /// The answers, ready to be drawn.
@@ -109,23 +131,9 @@ pub struct PredictionsView {
     pub step: u64,
     /// What was asked: "360 held-out samples".
     pub what: String,
-    /// Wrong ones first, the surest mistake at the top; right ones behind, the least sure first.
-    pub answered: Vec<Answered>,
-    /// Values of an answer: the outputs of a sample; of yes and no the two probabilities.
-    pub outputs: usize,
-    /// Probabilities for classes, values otherwise: `[answered, outputs]` in the order of `answered`.
-    pub values: Vec<f32>,
-    /// By true class (rows) and predicted class (columns); empty for values.
-    pub confusion: Vec<Vec<u32>>,
-    pub scores: Vec<ClassScore>,
-    /// Mean loss without label smoothing, and the share that is classified right.
-    pub loss: f64,
-    pub accuracy: Option<f64>,
-    pub plane: Option<Plane>,
-    pub fit: Option<Fit>,
-    pub filters: Option<Filters>,
-    /// Forecasts of a series, in the units of the data.
-    pub forecast: Option<Forecast>,
+    pub rows: AnswerRows,
+    pub quality: Quality,
+    pub pages: SpecialPages,
     pub took_us: f64,
 }
 
@@ -203,7 +211,7 @@ fn softmax(row: &[f32], out: &mut Vec<f32>) {
 /// Makes the view of an answer.
 #[must_use]
 pub fn view(question: &AnsweredQuery) -> PredictionsView {
-    let AnsweredQuery { run, model, source, set, split, maybe_trained, answer } = question;
+    let AnsweredQuery { run, model, source, data: (set, split), maybe_trained, answer } = question;
     let outputs = model.output.len().max(1);
     let (all, part) = asked_part(split);
     let count = answer.outputs.len() / outputs;
@@ -214,9 +222,9 @@ pub fn view(question: &AnsweredQuery) -> PredictionsView {
         false => (format!("{part} "), ""),
     };
     let what = if count < all.len() {
-        format!("the first {count} of {} {part}{noun}{doubt}", all.len())
+        format!("the first {} of {} {part}{noun}{doubt}", exact(count as u64), exact(all.len() as u64))
     } else {
-        format!("{count} {part}{noun}{doubt}")
+        format!("{} {part}{noun}{doubt}", exact(count as u64))
     };
     let shape = picture(set, source);
     let mut out = PredictionsView {
@@ -225,17 +233,17 @@ pub fn view(question: &AnsweredQuery) -> PredictionsView {
         picture: shape,
         step: answer.step,
         what,
-        answered: Vec::with_capacity(count),
-        outputs,
-        values: Vec::with_capacity(answer.outputs.len()),
-        confusion: Vec::new(),
-        scores: Vec::new(),
-        loss: 0.0,
-        accuracy: None,
-        plane: None,
-        fit: None,
-        forecast: None,
-        filters: answer.weight.as_ref().and_then(|w| filters(model, w, answer.question.weight, shape)),
+        rows: AnswerRows {
+            positions: 1,
+            answered: Vec::with_capacity(count),
+            outputs,
+            values: Vec::with_capacity(answer.outputs.len()),
+        },
+        quality: Quality::default(),
+        pages: SpecialPages {
+            filters: answer.weight.as_ref().and_then(|w| filters(model, w, answer.question.weight, shape)),
+            ..SpecialPages::default()
+        },
         took_us: answer.took_us,
     };
     let indices = &answer.question.samples[..count.min(answer.question.samples.len())];
@@ -244,9 +252,9 @@ pub fn view(question: &AnsweredQuery) -> PredictionsView {
         Targets::Binary => out.take_binary(indices, &answer.outputs, model),
         Targets::Values => out.take_values(indices, &answer.outputs, model),
     }
-    out.forecast = Forecast::of(source, set, indices, &answer.outputs);
+    out.pages.forecast = Forecast::of(source, set, indices, &answer.outputs);
     let targets = model.loss.targets();
-    out.plane =
+    out.pages.plane =
         bounds(set).filter(|_| !answer.at_points.is_empty()).map(|b| plane(b, &answer.at_points, outputs, targets));
     out
 }
@@ -256,44 +264,50 @@ impl PredictionsView {
         // Each position of a sample is an answer of its own.
         let (width, positions) = (model.classes().max(1), model.labels().len().max(1));
         let labels = self.set.target.labels(indices).unwrap_or_default();
-        self.outputs = width;
+        (self.rows.outputs, self.rows.positions) = (width, positions);
+        if positions > 1 {
+            self.what = format!("{} positions of {}", exact((logits.len() / width) as u64), self.what);
+        }
         let mut probabilities = Vec::with_capacity(logits.len());
         logits.chunks_exact(width).for_each(|row| softmax(row, &mut probabilities));
         let mut rows: Vec<(Answered, usize)> = Vec::with_capacity(indices.len());
         if width <= MAX_CONFUSION {
-            self.confusion = vec![vec![0; width]; width];
+            self.quality.confusion = vec![vec![0; width]; width];
         }
         for (at, row) in probabilities.chunks_exact(width).enumerate() {
             let Some(&index) = indices.get(at / positions) else { continue };
             let truth = labels.get(at).and_then(|label| usize::try_from(*label).ok()).unwrap_or(0);
             let guess = if row.iter().any(|p| p.is_nan()) { width } else { argmax(row) };
-            if let Some(cell) = self.confusion.get_mut(truth).and_then(|r| r.get_mut(guess)) {
+            if let Some(cell) = self.quality.confusion.get_mut(truth).and_then(|r| r.get_mut(guess)) {
                 *cell += 1;
             }
-            self.loss -= f64::from(row.get(truth).copied().unwrap_or(0.0).max(1e-30).ln());
+            self.quality.loss -= f64::from(row.get(truth).copied().unwrap_or(0.0).max(1e-30).ln());
             let confidence = row.get(guess).copied().unwrap_or(f32::NAN);
-            rows.push((Answered { index, output: 0, truth, guess, confidence }, at));
+            rows.push((Answered { index, output: at % positions, truth, guess, confidence }, at));
         }
-        self.loss /= rows.len().max(1) as f64;
-        let names = (0..width).map(|c| class_name(&self.set, c)).collect();
+        self.quality.loss /= rows.len().max(1) as f64;
+        // Tokens that cannot be seen, such as a blank, have names that can.
+        let is_text = matches!(self.set.target, Target::Windows(_));
+        let shown = |name: String| if is_text { visible(&name) } else { name };
+        let names = (0..width).map(|c| shown(class_name(&self.set, c))).collect();
         self.take_answers(rows, &probabilities, names);
     }
 
     /// Answers of yes and no, each output by itself: two classes.
     fn take_binary(&mut self, indices: &[u32], logits: &[f32], model: &Model) {
-        let width = self.outputs;
-        self.outputs = 2;
+        let width = self.rows.outputs;
+        self.rows.outputs = 2;
         let Target::Values { values, .. } = &self.set.target else { return };
         let mut rows: Vec<(Answered, usize)> = Vec::with_capacity(logits.len());
         let mut probabilities = Vec::with_capacity(2 * logits.len());
-        self.confusion = vec![vec![0; 2]; 2];
+        self.quality.confusion = vec![vec![0; 2]; 2];
         for (&index, row) in indices.iter().zip(logits.chunks_exact(width)) {
             let Some(target) = values.get(index as usize * width..(index as usize + 1) * width) else { continue };
-            self.loss += model.loss.of_values(row, target).unwrap_or(f64::NAN);
+            self.quality.loss += model.loss.of_values(row, target).unwrap_or(f64::NAN);
             for (output, (logit, target)) in row.iter().zip(target).enumerate() {
                 let yes = probability(*logit);
                 let (truth, guess) = (usize::from(*target > 0.5), answer(*logit).map_or(2, usize::from));
-                if let Some(cell) = self.confusion[truth].get_mut(guess) {
+                if let Some(cell) = self.quality.confusion[truth].get_mut(guess) {
                     *cell += 1;
                 }
                 let confidence = [1.0 - yes, yes].get(guess).copied().unwrap_or(f32::NAN);
@@ -301,7 +315,7 @@ impl PredictionsView {
                 probabilities.extend([1.0 - yes, yes]);
             }
         }
-        self.loss /= (rows.len() / width).max(1) as f64;
+        self.quality.loss /= (rows.len() / width).max(1) as f64;
         let known = &self.set.preprocessing.classes;
         let names = if width == 1 && known.len() == 2 { known.clone() } else { vec!["no".into(), "yes".into()] };
         self.take_answers(rows, &probabilities, names);
@@ -312,40 +326,40 @@ impl PredictionsView {
     fn take_answers(&mut self, mut rows: Vec<(Answered, usize)>, probabilities: &[f32], names: Vec<String>) {
         let width = names.len();
         let n = rows.len().max(1) as f64;
-        self.accuracy = Some(rows.iter().filter(|(a, _)| a.truth == a.guess).count() as f64 / n);
+        self.quality.accuracy = Some(rows.iter().filter(|(a, _)| a.truth == a.guess).count() as f64 / n);
         let rank = |a: &Answered| if a.truth == a.guess { (1, a.confidence) } else { (0, -a.confidence) };
         rows.sort_by(|(a, _), (b, _)| {
             let (a, b) = (rank(a), rank(b));
             a.0.cmp(&b.0).then(a.1.total_cmp(&b.1))
         });
         for (answered, at) in rows {
-            self.values.extend_from_slice(&probabilities[at * width..(at + 1) * width]);
-            self.answered.push(answered);
+            self.rows.values.extend_from_slice(&probabilities[at * width..(at + 1) * width]);
+            self.rows.answered.push(answered);
         }
-        if self.confusion.is_empty() {
+        if self.quality.confusion.is_empty() {
             let score = |name| ClassScore { name, precision: None, recall: None, samples: 0 };
-            self.scores = names.into_iter().map(score).collect();
+            self.quality.scores = names.into_iter().map(score).collect();
             return;
         }
-        let total = |c: usize| self.confusion.iter().map(|row| row[c]).sum::<u32>();
+        let total = |c: usize| self.quality.confusion.iter().map(|row| row[c]).sum::<u32>();
         let share = |part: u32, of: u32| (of > 0).then(|| f64::from(part) / f64::from(of));
         let names = names.into_iter().enumerate();
-        self.scores = names
+        self.quality.scores = names
             .map(|(c, name)| {
-                let (hit, samples) = (self.confusion[c][c], self.confusion[c].iter().sum());
+                let (hit, samples) = (self.quality.confusion[c][c], self.quality.confusion[c].iter().sum());
                 ClassScore { name, precision: share(hit, total(c)), recall: share(hit, samples), samples }
             })
             .collect();
     }
 
     fn take_values(&mut self, indices: &[u32], found: &[f32], model: &Model) {
-        let width = self.outputs;
+        let width = self.rows.outputs;
         let Target::Values { values, .. } = &self.set.target else { return };
         let mut pairs = Vec::with_capacity(found.len());
         let mut rows: Vec<(f64, Answered, usize)> = Vec::with_capacity(indices.len());
         for (at, (&index, row)) in indices.iter().zip(found.chunks_exact(width)).enumerate() {
             let Some(target) = values.get(index as usize * width..(index as usize + 1) * width) else { continue };
-            self.loss += model.loss.of_values(row, target).unwrap_or(f64::NAN);
+            self.quality.loss += model.loss.of_values(row, target).unwrap_or(f64::NAN);
             let mut error = 0.0;
             for (t, p) in target.iter().zip(row) {
                 pairs.push([f64::from(*t), f64::from(*p)]);
@@ -354,24 +368,24 @@ impl PredictionsView {
             let confidence = (error / width as f64).sqrt() as f32;
             rows.push((error, Answered { index, output: 0, truth: 0, guess: 0, confidence }, at));
         }
-        self.loss /= rows.len().max(1) as f64;
+        self.quality.loss /= rows.len().max(1) as f64;
         rows.sort_by(|a, b| b.0.total_cmp(&a.0));
         for (_, answered, at) in rows {
-            self.values.extend_from_slice(&found[at * width..(at + 1) * width]);
-            self.answered.push(answered);
+            self.rows.values.extend_from_slice(&found[at * width..(at + 1) * width]);
+            self.rows.answered.push(answered);
         }
         let n = pairs.len().max(1) as f64;
         let mean = pairs.iter().map(|p| p[0]).sum::<f64>() / n;
         let squares: f64 = pairs.iter().map(|p| (p[0] - p[1]).powi(2)).sum();
         let spread: f64 = pairs.iter().map(|p| (p[0] - mean).powi(2)).sum();
         let mae = pairs.iter().map(|p| (p[0] - p[1]).abs()).sum::<f64>() / n;
-        self.fit = Some(Fit { rmse: (squares / n).sqrt(), mae, r2: 1.0 - squares / spread.max(1e-30), pairs });
+        self.pages.fit = Some(Fit { rmse: (squares / n).sqrt(), mae, r2: 1.0 - squares / spread.max(1e-30), pairs });
     }
 
     /// The answer at a position of `answered`: probabilities, or values.
     #[must_use]
     pub fn row(&self, at: usize) -> &[f32] {
-        self.values.get(at * self.outputs..(at + 1) * self.outputs).unwrap_or_default()
+        self.rows.values.get(at * self.rows.outputs..(at + 1) * self.rows.outputs).unwrap_or_default()
     }
 
     /// The `k` classes with the largest probabilities at a position of `answered`, the largest first.
@@ -387,20 +401,20 @@ impl PredictionsView {
     #[must_use]
     pub fn of_cell(&self, cell: Option<(usize, usize)>) -> Vec<u32> {
         let wanted = |a: &Answered| cell.is_none_or(|c| (a.truth, a.guess) == c);
-        (0u32..).zip(&self.answered).filter(|(_, a)| wanted(a)).map(|(i, _)| i).collect()
+        (0u32..).zip(&self.rows.answered).filter(|(_, a)| wanted(a)).map(|(i, _)| i).collect()
     }
 
     /// The name of a class.
     #[must_use]
     pub fn name(&self, class: usize) -> &str {
-        self.scores.get(class).map_or("?", |s| s.name.as_str())
+        self.quality.scores.get(class).map_or("?", |s| s.name.as_str())
     }
 
     /// What the sample at a position of `answered` is, in words.
     #[must_use]
     pub fn truth_text(&self, at: usize) -> String {
-        let Some(answered) = self.answered.get(at) else { return String::new() };
-        if matches!(self.set.target, Target::Values { .. }) && !self.confusion.is_empty() {
+        let Some(answered) = self.rows.answered.get(at) else { return String::new() };
+        if matches!(self.set.target, Target::Values { .. }) && !self.quality.confusion.is_empty() {
             let name = self.name(answered.truth);
             let known = &self.set.preprocessing;
             let width = self.set.target.shape().len();
@@ -410,6 +424,9 @@ impl PredictionsView {
                 Some(output) => format!("{output}: {name}"),
                 None => format!("output {}: {name}", answered.output),
             };
+        }
+        if self.rows.positions > 1 {
+            return format!("{} at position {}", self.name(answered.truth), answered.output + 1);
         }
         target_text(&self.set, answered.index)
     }
@@ -441,54 +458,19 @@ fn plane(bounds: [f64; 4], answers: &[f32], outputs: usize, targets: Targets) ->
     out
 }
 
-fn filters(model: &Model, weight: &HostTensor, id: Option<ParamId>, shape: Option<Picture>) -> Option<Filters> {
-    let values = weight.to_vec::<f32>().ok()?;
-    let name = &model.param(id?).name;
-    let mut out = match weight.shape.0[..] {
-        [filters, channels, h, w] => Filters {
-            title: format!("{name}: {filters} filters of {channels} × {h} × {w}"),
-            height: h,
-            width: w,
-            scale: 0.0,
-            pictures: values.chunks_exact(h * w).take(FILTERS).map(<[f32]>::to_vec).collect(),
-            total: filters * channels,
-        },
-        [inputs, units] => {
-            let p = shape.filter(|p| p.channels * p.height * p.width == inputs)?;
-            // A column is a unit; of several channels the mean is drawn.
-            let area = p.height * p.width;
-            let of = |unit: usize, i: usize| {
-                (0..p.channels).map(|c| values[(c * area + i) * units + unit]).sum::<f32>() / p.channels as f32
-            };
-            Filters {
-                title: format!("{name}: the weights of {units} units on {} × {} values", p.height, p.width),
-                height: p.height,
-                width: p.width,
-                scale: 0.0,
-                pictures: (0..units.min(FILTERS)).map(|u| (0..area).map(|i| of(u, i)).collect()).collect(),
-                total: units,
-            }
-        }
-        _ => return None,
-    };
-    let largest = out.pictures.iter().flatten().fold(0.0f32, |m, v| m.max(v.abs()));
-    out.scale = largest.max(1e-12);
-    Some(out)
-}
-
 /// The figures, the confusion matrix, and the first samples.
 impl fmt::Display for PredictionsView {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "step {}, {}: loss {}", self.step, self.what, figure(self.loss, 4))?;
-        if let Some(accuracy) = self.accuracy {
+        write!(f, "step {}, {}: loss {}", self.step, self.what, figure(self.quality.loss, 4))?;
+        if let Some(accuracy) = self.quality.accuracy {
             write!(f, ", accuracy {accuracy:.4}")?;
         }
         writeln!(f)?;
-        for (score, row) in self.scores.iter().zip(&self.confusion) {
+        for (score, row) in self.quality.scores.iter().zip(&self.quality.confusion) {
             let share = |s: Option<f64>| s.map_or_else(|| "-".into(), |s| format!("{s:.2}"));
             writeln!(f, "{} {row:?} precision {} recall {}", score.name, share(score.precision), share(score.recall))?;
         }
-        for (at, a) in self.answered.iter().enumerate().take(3) {
+        for (at, a) in self.rows.answered.iter().enumerate().take(3) {
             writeln!(f, "sample {}: is {}, {:?}", a.index, self.truth_text(at), self.row(at))?;
         }
         Ok(())

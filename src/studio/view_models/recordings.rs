@@ -2,40 +2,130 @@
 
 use crate::studio::view_models::format::{counted, exact, micros};
 use crate::tensor::Bytes;
-use crate::train::{RecordingSeen, RecordingsSeen};
+use crate::train::{ComparedFigure, OperationsApart, RecordingSeen, RecordingsSeen, StepDifference};
+use std::collections::HashMap;
 
 /// The columns of the table behind the key, with what each means.
-pub const COLUMNS: [(&str, &str); 7] = [
+pub const COLUMNS: [(&str, &str); 6] = [
     ("State", "Whether the recording is there, and whether it may be dropped"),
     ("Steps", "Steps and other uses that found it there"),
     ("Last step", "The last step that used it"),
     ("Recorded in", "Planning and recording, the last time"),
     ("Nodes", "Nodes of its graph on a GPU, otherwise calls of kernels"),
     ("Memory", "What it takes besides the transient memory that all share"),
-    ("Why", "Why it was recorded"),
 ];
 
 /// The text of each column for a recording.
 #[must_use]
 pub fn cells(seen: &RecordingSeen) -> [String; COLUMNS.len()] {
-    let state = match (seen.is_there, seen.is_pinned) {
-        _ if seen.why_eager.is_some() => "op by op",
+    let facts = &seen.facts;
+    let state = match (facts.is_there, facts.is_pinned) {
+        _ if facts.why_eager.is_some() => "op by op",
         (true, true) => "pinned",
         (true, false) => "there",
-        (false, _) if seen.captures > 0 => "dropped",
+        (false, _) if facts.captures > 0 => "dropped",
         (false, _) => "none",
     };
     let or_dash = |is_known: bool, text: String| if is_known { text } else { "–".to_owned() };
-    let nodes = if seen.nodes > 0 { seen.nodes } else { seen.calls };
+    let nodes = if facts.nodes > 0 { facts.nodes } else { facts.calls };
     [
         state.to_owned(),
-        exact(seen.hits),
-        or_dash(seen.last_step > 0, exact(seen.last_step)),
-        or_dash(seen.captures > 0, micros(seen.capture_us as f64)),
+        exact(facts.hits),
+        or_dash(facts.last_step > 0, exact(facts.last_step)),
+        or_dash(facts.captures > 0, micros(facts.capture_us as f64)),
         or_dash(nodes > 0, exact(nodes as u64)),
-        or_dash(seen.bytes > 0, Bytes(seen.bytes).to_string()),
-        seen.why_eager.clone().unwrap_or_else(|| seen.why.clone()),
+        or_dash(facts.bytes > 0, Bytes(facts.bytes).to_string()),
     ]
+}
+
+/// Why it was recorded, or why its steps run op by op.
+#[must_use]
+pub fn reason(seen: &RecordingSeen) -> String {
+    match &seen.facts.why_eager {
+        Some(why) => format!("runs op by op: {why}"),
+        None if seen.facts.why.is_empty() => "not recorded yet".into(),
+        None => seen.facts.why.to_string(),
+    }
+}
+
+/// The parts of a key: its inputs, the precision, the path, and what it is for.
+fn parts(key: &str) -> Vec<&str> {
+    let (mut out, mut from, mut depth) = (Vec::new(), 0, 0_i32);
+    for (at, c) in key.char_indices() {
+        match c {
+            '[' => depth += 1,
+            ']' => depth -= 1,
+            ',' if depth == 0 => {
+                out.push(key[from..at].trim());
+                from = at + 1;
+            }
+            _ => {}
+        }
+    }
+    out.push(key[from..].trim());
+    out
+}
+
+/// Keys by what differs between them.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct KeyNames {
+    /// The inputs and the precision that differ nowhere, and the path where all have one.
+    pub common: String,
+    /// First words of parts that differ: names of inputs, or `path`.
+    different: Vec<String>,
+}
+
+impl KeyNames {
+    /// The names of these keys.
+    #[must_use]
+    pub fn of<'a>(keys: impl IntoIterator<Item = &'a str>) -> Self {
+        // The values of each part by its first word, in the order in which they come up.
+        let mut words: Vec<&str> = Vec::new();
+        let mut values: HashMap<&str, Vec<&str>> = HashMap::new();
+        for key in keys {
+            let what = purpose(key);
+            for part in parts(key).into_iter().filter(|part| !what.contains(part)) {
+                let word = first_word(part);
+                let known = values.entry(word).or_insert_with(|| {
+                    words.push(word);
+                    Vec::new()
+                });
+                // Two are enough to know that they differ.
+                if known.len() < 2 && !known.contains(&part) {
+                    known.push(part);
+                }
+            }
+        }
+        let (different, same): (Vec<&str>, Vec<&str>) = words.into_iter().partition(|word| values[word].len() > 1);
+        let mut common: Vec<&str> = same.into_iter().map(|word| values[word][0]).collect();
+        common.retain(|part| *part != "path whole");
+        Self { common: common.join(", "), different: different.into_iter().map(str::to_owned).collect() }
+    }
+
+    /// How a key differs from the others: the path and what it is for, then inputs.
+    #[must_use]
+    pub fn name(&self, key: &str) -> String {
+        let what = purpose(key);
+        let own: Vec<&str> = parts(key)
+            .into_iter()
+            .filter(|part| !what.contains(part) && self.different.iter().any(|word| word == first_word(part)))
+            .collect();
+        let is_path = |part: &&&str| part.starts_with("path ");
+        let path = own.iter().filter(is_path).copied();
+        let inputs = own.iter().filter(|part| !is_path(part)).copied();
+        path.chain(what).chain(inputs).collect::<Vec<_>>().join(", ")
+    }
+}
+
+fn first_word(part: &str) -> &str {
+    part.split(' ').next().unwrap_or(part)
+}
+
+/// What a key is for: the text behind its path.
+fn purpose(key: &str) -> Vec<&str> {
+    let all = parts(key);
+    let path = all.iter().position(|part| part.starts_with("path "));
+    path.map_or_else(Vec::new, |path| all[path + 1..].to_vec())
 }
 
 /// The counts in one line.
@@ -43,7 +133,7 @@ pub fn cells(seen: &RecordingSeen) -> [String; COLUMNS.len()] {
 pub fn counts_text(seen: &RecordingsSeen) -> String {
     let c = &seen.counts;
     let mut text = format!(
-        "{} there, {}, {} ({} made ahead), {}; {} of {} with {} of transient memory",
+        "{} there, {}, {} ({} made ahead), {}; {} of a budget of {}, {} of it transient memory that all share",
         exact(c.recordings as u64),
         counted(c.hits, "hit"),
         counted(c.misses, "miss"),
@@ -62,80 +152,155 @@ pub fn counts_text(seen: &RecordingsSeen) -> String {
     text
 }
 
-/// A stretch of the strip: the steps `from..to`, counted from 0, and the number of the recording that most of them
-/// used.
+/// What is compared of two recordings, with the text for one of them.
+const COMPARED: [ComparedFigure; 6] = [
+    ("Operations", |figures| exact(figures.operations as u64)),
+    ("Kernels", |figures| exact(figures.kernels as u64)),
+    ("Arithmetic", |figures| exact(figures.flops)),
+    ("Bytes moved", |figures| Bytes(figures.bytes_moved).to_string()),
+    ("Transient memory", |figures| Bytes(figures.transient_bytes).to_string()),
+    ("Estimated time", |figures| micros(figures.estimated_us)),
+];
+
+/// The figures of two recordings: what each line compares, and the text of either.
+#[must_use]
+pub fn compared(difference: &StepDifference) -> Vec<[String; 3]> {
+    let line = |(what, of): ComparedFigure| {
+        let [a, b] = difference.figures.each_ref().map(of);
+        [what.to_owned(), a, b]
+    };
+    COMPARED.into_iter().map(line).collect()
+}
+
+/// What only one of two recordings has, in lines: its operations in their order, and its kernels.
+#[must_use]
+pub fn only_lines(operations: &[OperationsApart], kernels: &[String]) -> Vec<String> {
+    let line = |apart: &OperationsApart| {
+        let times = if apart.count > 1 { format!(" ({} times)", apart.count) } else { String::new() };
+        format!("{}: {} {}{times}", apart.owner, apart.kernel, apart.dims)
+    };
+    let kernels = (!kernels.is_empty()).then(|| format!("kernels of it alone: {}", kernels.join(", ")));
+    operations.iter().map(line).chain(kernels).collect()
+}
+
+/// A stretch of the strip: the steps `from..to`, counted from 0.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Stretch {
     pub from: usize,
     pub to: usize,
-    pub kind: u16,
 }
 
-/// The stretches of a strip that is `width` wide at most; each is a step where there are no more than that.
-#[must_use]
-pub fn strip(kinds: &[u16], width: usize) -> Vec<Stretch> {
-    let count = kinds.len().min(width.max(1));
-    let stretch = |at: usize| {
-        let (from, to) = (at * kinds.len() / count, (at + 1) * kinds.len() / count);
-        Stretch { from, to, kind: most_frequent(&kinds[from..to]) }
-    };
-    (0..count).map(stretch).collect()
-}
-
-/// The number that comes most often; of equals the smallest.
-fn most_frequent(kinds: &[u16]) -> u16 {
-    let mut sorted = kinds.to_vec();
-    sorted.sort_unstable();
-    let runs = sorted.chunk_by(|a, b| a == b);
-    runs.fold((0, 0), |best, run| if run.len() > best.1 { (run[0], run.len()) } else { best }).0
+/// The steps `from..to` in stretches for a strip that is `width` wide at most; each is a step where there are no more
+/// than that.
+pub fn strip(from: usize, to: usize, width: usize) -> impl ExactSizeIterator<Item = Stretch> {
+    let steps = to.saturating_sub(from);
+    let count = steps.min(width.max(1));
+    (0..count).map(move |at| Stretch { from: from + at * steps / count, to: from + (at + 1) * steps / count })
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::exec::PoolCounts;
+    use crate::exec::{PoolCounts, RecordingFacts};
+    use crate::train::SeenStep;
+    use crate::train::StepFigures;
 
-    fn seen() -> RecordingSeen {
+    fn seen(facts: RecordingFacts) -> RecordingSeen {
         RecordingSeen {
             key: "x f32[8, 4], y i32[8], f32, path whole, training".into(),
             kind: 1,
+            of: SeenStep::Kept,
+            facts,
+        }
+    }
+
+    fn facts() -> RecordingFacts {
+        RecordingFacts {
             is_there: true,
-            is_pinned: false,
             hits: 1200,
             last_step: 7,
             captures: 1,
             capture_us: 1500,
-            nodes: 0,
             calls: 12,
             bytes: 2048,
             why: "a coming step needs it".into(),
-            why_eager: None,
+            ..RecordingFacts::default()
         }
     }
 
     #[test]
-    fn a_recording_is_told_in_words() {
-        let text = cells(&seen());
+    fn a_recording_is_described_in_words() {
+        let text = cells(&seen(facts()));
         assert_eq!((&text[0][..], &text[2][..], &text[4][..], &text[5][..]), ("there", "7", "12", "2.0 KiB"));
-        assert_eq!(text[6], "a coming step needs it");
-        let dropped = cells(&RecordingSeen { is_there: false, bytes: 0, ..seen() });
+        assert_eq!(reason(&seen(facts())), "a coming step needs it");
+        let dropped = cells(&seen(RecordingFacts { is_there: false, bytes: 0, ..facts() }));
         assert_eq!((&dropped[0][..], &dropped[5][..]), ("dropped", "–"));
-        assert_eq!(cells(&RecordingSeen { is_pinned: true, ..seen() })[0], "pinned");
-        let eager = cells(&RecordingSeen { why_eager: Some("no".into()), ..seen() });
-        assert_eq!((&eager[0][..], &eager[6][..]), ("op by op", "no"));
+        assert_eq!(cells(&seen(RecordingFacts { is_pinned: true, ..facts() }))[0], "pinned");
+        let eager = cells(&seen(RecordingFacts { why_eager: Some("no".into()), ..facts() }));
+        assert_eq!(eager[0], "op by op");
+        assert_eq!(reason(&seen(RecordingFacts { why_eager: Some("no".into()), ..facts() })), "runs op by op: no");
         let counts = PoolCounts { eager_steps: 2, waits: 1, recordings: 3, ..PoolCounts::default() };
         let text = counts_text(&RecordingsSeen { counts, ..RecordingsSeen::default() });
         assert!(text.starts_with("3 there, 0 hits") && text.ends_with("1 step waited; 2 steps ran op by op"), "{text}");
     }
 
     #[test]
-    fn a_strip_shows_what_most_steps_of_a_stretch_used() {
-        assert_eq!(strip(&[], 10), []);
-        let of = |kinds: &[u16], width| strip(kinds, width).iter().map(|s| s.kind).collect::<Vec<_>>();
-        assert_eq!(of(&[1, 2, 3], 10), [1, 2, 3]);
-        assert_eq!(of(&[1, 1, 2, 3, 3, 2, 3, 3, 3], 3), [1, 3, 3]);
-        let all = strip(&[7; 1000], 64);
-        assert_eq!((all.len(), all[0].from, all[63].to), (64, 0, 1000));
-        assert!(all.windows(2).all(|pair| pair[0].to == pair[1].from));
+    fn keys_are_named_by_what_tells_them_apart() {
+        let path = |path: &str, end: &str| format!("x f32[64, 1, 8, 8], y i32[64], f32, path {path}, {end}");
+        let keys = [
+            path("L3=1 L9=0", "training"),
+            path("L3=1 L9=1", "training without metrics, first batch of a step"),
+            "x f32[64, 1, 8, 8], f32, path L3=1 L9=1, evaluation".into(),
+        ];
+        let names = KeyNames::of(keys.iter().map(String::as_str));
+        assert_eq!(names.common, "x f32[64, 1, 8, 8], y i32[64], f32");
+        let named: Vec<String> = keys.iter().map(|key| names.name(key)).collect();
+        assert_eq!(
+            named,
+            [
+                "path L3=1 L9=0, training",
+                "path L3=1 L9=1, training without metrics, first batch of a step",
+                "path L3=1 L9=1, evaluation"
+            ]
+        );
+        let keys = [
+            "x i32[16, 64], y i32[16, 64], bf16, path whole, training",
+            "x i32[16, 8], y i32[16, 8], bf16, path whole, training",
+        ];
+        let names = KeyNames::of(keys);
+        assert_eq!((&*names.common, &*names.name(keys[1])), ("bf16", "training, x i32[16, 8], y i32[16, 8]"));
+        let alone = KeyNames::of([keys[0]]);
+        assert_eq!((&*alone.common, &*alone.name(keys[0])), ("x i32[16, 64], y i32[16, 64], bf16", "training"));
+    }
+
+    #[test]
+    fn a_difference_is_lines_of_figures_and_of_operations() {
+        let figures = |operations| StepFigures { operations, bytes_moved: 2048, ..StepFigures::default() };
+        let difference = StepDifference { figures: [figures(9), figures(7)], ..StepDifference::default() };
+        let lines = compared(&difference);
+        assert_eq!(lines[0], ["Operations", "9", "7"].map(str::to_owned));
+        assert_eq!(lines[3][1], "2.0 KiB");
+        let apart = |count| OperationsApart {
+            owner: "L2:Dense".into(),
+            kernel: "gemm".into(),
+            dims: "m=4 n=3 k=3".into(),
+            count,
+        };
+        let lines = only_lines(&[apart(1), apart(2)], &["gemm".into(), "fill".into()]);
+        assert_eq!(lines[0], "L2:Dense: gemm m=4 n=3 k=3");
+        assert_eq!(lines[1], "L2:Dense: gemm m=4 n=3 k=3 (2 times)");
+        assert_eq!((lines[2].as_str(), lines.len()), ("kernels of it alone: gemm, fill", 3));
+        assert!(only_lines(&[], &[]).is_empty());
+    }
+
+    #[test]
+    fn a_strip_has_every_step_once() {
+        assert_eq!(strip(4, 4, 10).len(), 0);
+        let of = |from, to, width| strip(from, to, width).map(|s| (s.from, s.to)).collect::<Vec<_>>();
+        assert_eq!(of(5, 8, 10), [(5, 6), (6, 7), (7, 8)]);
+        assert_eq!(of(0, 9, 3), [(0, 3), (3, 6), (6, 9)]);
+        let all = of(7, 1007, 64);
+        assert_eq!((all.len(), all[0].0, all[63].1), (64, 7, 1007));
+        assert!(all.windows(2).all(|pair| pair[0].1 == pair[1].0));
     }
 }

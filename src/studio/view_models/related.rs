@@ -221,7 +221,7 @@ mod tests {
         let parts: u64 = related.parts.iter().filter_map(bytes).sum();
         let model = &plan.compiled.model;
         let index = model.layers.iter().position(|l| l.path == layer).unwrap();
-        assert_eq!(buffers + parts, plan.layer_bytes[index]);
+        assert_eq!(buffers + parts, plan.layers[index].bytes);
         for row in &plan.capture.layers {
             // Other buffers may hold values of several layers, one after the other.
             for cell in row.cells.iter().flatten().filter(|c| c.part.is_some()) {

@@ -17,6 +17,14 @@ pub struct RunRow {
     pub is_hidden: bool,
 }
 
+/// How the table is sorted, and which runs it lists.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct RunsOrder {
+    pub column: Column,
+    pub is_reversed: bool,
+    pub shows_hidden: bool,
+}
+
 /// The table.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct RunsView {
@@ -66,7 +74,7 @@ fn order(column: Column, a: &RunEntry, b: &RunEntry) -> Ordering {
     let (x, y) = (&a.record, &b.record);
     match column {
         Column::Name => a.name().to_lowercase().cmp(&b.name().to_lowercase()),
-        Column::Started => y.started_ms.cmp(&x.started_ms),
+        Column::Started => y.span.started_ms.cmp(&x.span.started_ms),
         Column::Preset => x.preset_name.cmp(&y.preset_name),
         Column::Device => x.device.cmp(&y.device),
         Column::Precision => x.precision.cmp(&y.precision),
@@ -84,15 +92,16 @@ impl RunsView {
     /// The rows of these runs, best or newest first by `column`, or the other way round; those that are hidden only
     /// where `all` asks for them.
     #[must_use]
-    pub fn new(entries: &[RunEntry], column: Column, reversed: bool, all: bool, now_ms: u64) -> Self {
-        let mut shown: Vec<&RunEntry> = entries.iter().filter(|e| all || !e.label.hidden).collect();
+    pub fn new(entries: &[RunEntry], by: RunsOrder, now_ms: u64) -> Self {
+        let mut shown: Vec<&RunEntry> = entries.iter().filter(|e| by.shows_hidden || !e.label.hidden).collect();
         let hidden = entries.len() - shown.len();
         shown.sort_by(|a, b| {
-            let by = order(column, a, b);
+            let found = order(by.column, a, b);
             // Runs of equal worth stay with the newest first.
-            (if reversed { by.reverse() } else { by }).then(b.record.started_ms.cmp(&a.record.started_ms))
+            (if by.is_reversed { found.reverse() } else { found })
+                .then(b.record.span.started_ms.cmp(&a.record.span.started_ms))
         });
-        let changes_at = shown.iter().filter_map(|e| changes_at(e.record.started_ms, now_ms)).min();
+        let changes_at = shown.iter().filter_map(|e| changes_at(e.record.span.started_ms, now_ms)).min();
         Self { rows: shown.into_iter().map(|e| row(e, now_ms)).collect(), hidden, changes_at }
     }
 }
@@ -105,7 +114,7 @@ fn row(e: &RunEntry, now_ms: u64) -> RunRow {
         (None, Some(loss)) => format::number(loss),
         (None, None) => dash(),
     };
-    let [y, mo, d, h, mi, s] = calendar(r.started_ms);
+    let [y, mo, d, h, mi, s] = calendar(r.span.started_ms);
     let mut tooltip = format!(
         "{}\n{}\nstarted {y:04}-{mo:02}-{d:02} {h:02}:{mi:02}:{s:02} UTC\nseed {}, plan {}\n{} of {}, {} on disk",
         e.name(),
@@ -116,7 +125,7 @@ fn row(e: &RunEntry, now_ms: u64) -> RunRow {
         format::counted(r.total, "step"),
         crate::tensor::Bytes(e.bytes)
     );
-    if let Some(way) = e.way_on(format::exact) {
+    if let Some(way) = e.how_to_continue(format::exact) {
         tooltip.push_str(&format!("\ninterrupted at step {}; {way}", format::exact(r.steps)));
     }
     if r.maybe_trained {
@@ -128,7 +137,7 @@ fn row(e: &RunEntry, now_ms: u64) -> RunRow {
     let cells = vec![
         e.name().to_owned(),
         r.state.name().to_owned(),
-        started(r.started_ms, now_ms),
+        started(r.span.started_ms, now_ms),
         format::exact(r.steps),
         r.loss.map_or_else(dash, format::number),
         held_out,
@@ -144,10 +153,15 @@ fn row(e: &RunEntry, now_ms: u64) -> RunRow {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::train::runs::{Label, RunRecord};
+    use crate::train::runs::{Label, RunRecord, RunSpan};
 
     fn entry(id: &str, started_ms: u64, loss: Option<f64>, hidden: bool) -> RunEntry {
-        let record = RunRecord { preset_name: "net".into(), started_ms, loss, ..RunRecord::default() };
+        let record = RunRecord {
+            preset_name: "net".into(),
+            span: RunSpan { started_ms, ended_ms: None },
+            loss,
+            ..RunRecord::default()
+        };
         RunEntry {
             id: id.into(),
             record,
@@ -165,20 +179,20 @@ mod tests {
     fn rows_are_sorted_and_hidden() {
         let all =
             [entry("a", 1000, Some(0.5), false), entry("b", 3000, None, false), entry("c", 2000, Some(0.1), true)];
-        let ids = |column, reversed, hidden| {
-            let view = RunsView::new(&all, column, reversed, hidden, 10_000);
+        let ids = |column, is_reversed, shows_hidden| {
+            let view = RunsView::new(&all, RunsOrder { column, is_reversed, shows_hidden }, 10_000);
             view.rows.iter().map(|r| r.id.as_str()).collect::<String>()
         };
         assert_eq!(ids(Column::Started, false, true), "bca");
         assert_eq!(ids(Column::Started, true, true), "acb");
         assert_eq!(ids(Column::Loss, false, true), "cab");
         assert_eq!(ids(Column::Loss, false, false), "ab");
-        let view = RunsView::new(&all, Column::Loss, false, false, 10_000);
+        let view = RunsView::new(&all, RunsOrder { column: Column::Loss, ..RunsOrder::default() }, 10_000);
         assert_eq!((view.hidden, view.rows[0].cells[4].as_str(), view.rows[1].cells[4].as_str()), (1, "0.5000", "–"));
     }
 
     #[test]
-    fn times_of_day_are_told_as_people_do() {
+    fn times_of_day_are_written_as_people_say_them() {
         let at = |ago_s: u64| started(1_700_000_000_000 - ago_s * 1000, 1_700_000_000_000);
         assert_eq!([at(5), at(125), at(7300), at(200_000)], ["just now", "2 min ago", "2 h ago", "2023-11-12"]);
         // The text is the same until then, and another one from then on.

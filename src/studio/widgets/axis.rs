@@ -229,7 +229,7 @@ mod tests {
     }
 
     #[test]
-    fn marks_are_told_apart() {
+    fn marks_differ_from_each_other() {
         assert_eq!([2.295, 2.3, 2.305, 2.31].map(|v| tick(v, 0.005)), ["2.295", "2.3", "2.305", "2.31"]);
         assert_eq!([12_340.0, 12_345.0].map(|v| tick(v, 5.0)), ["12340", "12345"]);
         assert_eq!([1e-4, 1.05e-4].map(|v| tick(v, 5e-6)), ["1e-4", "1.05e-4"]);

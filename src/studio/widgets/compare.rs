@@ -62,8 +62,8 @@ const LETTER: f32 = 12.0;
 
 /// The place of a step of a run along the axis: the step itself, or its running time in seconds.
 fn across(run: &LoadedRun, step: f64, by_time: bool) -> f64 {
-    let before = run.curves.before as f64;
-    if by_time { run.curves.ms((step - before - 1.0).max(0.0) as usize) * 1e-3 } else { step }
+    let before = run.outline.before as f64;
+    if by_time { run.outline.ms((step - before - 1.0).max(0.0) as usize) * 1e-3 } else { step }
 }
 
 /// Few marks: those of time are longer than those of a height.
@@ -167,7 +167,7 @@ fn cursor_ui(ui: &mut Ui, runs: &[Compared<'_>], spec: &CompareSpec<'_>, cursor:
     let lines = listed(runs, spec, cursor);
     ui.with_layout(egui::Layout::right_to_left(egui::Align::Center), |ui| {
         let text = RichText::new(lines.join("  ")).size(12.0).color(theme::colors(ui).weak);
-        ui.add(egui::Label::new(text).truncate()).on_hover_text(lines.join("\n"));
+        ui.add(egui::Label::new(text).truncate().show_tooltip_when_elided(false)).on_hover_text(lines.join("\n"));
     });
 }
 
@@ -184,7 +184,7 @@ fn head_ui<'a>(
         ui.spacing_mut().item_spacing.x = 6.0;
         ui.label(RichText::new(spec.title).font(theme::strong(13.0)));
         let layers = match (spec.shown, runs) {
-            (Shown::Layer(_), [one]) => Some(one.run.curves.layers.names.as_slice()),
+            (Shown::Layer(_), [one]) => Some(one.run.outline.layers.names.as_slice()),
             _ => None,
         };
         // The names below the title stay where they are while something is pointed at.
@@ -209,7 +209,7 @@ fn curve_lines(
     pixels: usize,
 ) -> Option<[f64; 2]> {
     let (run, log, by_time) = (of.run, spec.log, spec.by_time);
-    let before = run.curves.before as f64;
+    let before = run.outline.before as f64;
     let placed = |series: &crate::studio::view_models::series::values::Series| -> Vec<[f64; 2]> {
         let found = series.points(0.0, series.len() as f64, pixels).into_iter().filter(|p| p[1].is_finite());
         found.map(|[x, y]| [across(run, before + x, by_time), scale(log, y)]).collect()
@@ -243,7 +243,7 @@ fn layers_lines(
     spec: &CompareSpec<'_>,
     (color, alone): (Color32, bool),
 ) -> Option<[f64; 2]> {
-    let curves = &of.run.curves.layers;
+    let curves = &of.run.outline.layers;
     let (layers, last) = (curves.names.len(), curves.steps().last()?[1] as f64);
     let place = |step: f64| across(of.run, step, spec.by_time);
     let mut end = None;

@@ -13,19 +13,19 @@ const NAME_LENGTH: usize = 18;
 
 /// The last step of a run that was made at this place of the axis; `None` before its first and behind its last one.
 fn step_at(run: &LoadedRun, x: f64, by_time: bool) -> Option<u64> {
-    let curves = &run.curves;
+    let outline = &run.outline;
     let step = if by_time {
         // Running times rise from step to step.
-        let (mut low, mut high) = (0, (curves.last_step - curves.before) as usize);
+        let (mut low, mut high) = (0, (outline.last_step - outline.before) as usize);
         while low < high {
             let middle = usize::midpoint(low, high);
-            if curves.ms(middle) * 1e-3 < x { low = middle + 1 } else { high = middle }
+            if outline.ms(middle) * 1e-3 < x { low = middle + 1 } else { high = middle }
         }
-        curves.before + low as u64 + 1
+        outline.before + low as u64 + 1
     } else {
         x.round().max(1.0) as u64
     };
-    (curves.before < step && step <= curves.last_step).then_some(step)
+    (outline.before < step && step <= outline.last_step).then_some(step)
 }
 
 /// Every curve's name and value at a place of the axis, in the order of the runs; the layers of a run alone with the
@@ -39,7 +39,7 @@ pub(super) fn values_at(runs: &[Compared<'_>], spec: &CompareSpec<'_>, x: f64) -
         match spec.shown {
             Shown::Curve(curve, points) => {
                 let (curve, points) = (curve(of.run), points(of.run));
-                let index = (step - of.run.curves.before) as usize;
+                let index = (step - of.run.outline.before) as usize;
                 let smooth = curve.smooth.at(index).map(f64::from);
                 out.extend(smooth.map(|v| (if is_alone { "smoothed".to_owned() } else { name }, v)));
                 if is_alone {
@@ -50,7 +50,7 @@ pub(super) fn values_at(runs: &[Compared<'_>], spec: &CompareSpec<'_>, x: f64) -
                 out.extend(point_at(&smoothed, step as f64).map(|v| (held_out, v)));
             }
             Shown::Layer(shown) => {
-                let layers = &of.run.curves.layers;
+                let layers = &of.run.outline.layers;
                 let wanted = layers.names.iter().enumerate().filter(|(_, n)| is_alone || *n == shown);
                 let found = wanted.filter_map(|(i, n)| {
                     let value = f64::from(layers.at(i, step as f64)?);

@@ -68,7 +68,7 @@ fn cell_ui(ui: &Ui, rect: Rect, view: &PredictionsView, cell: &Cell, chosen: &mu
 
 /// Shows the matrix; clicking a cell chooses it, clicking it again chooses all. True where the choice changed.
 pub fn confusion_ui(ui: &mut Ui, view: &PredictionsView, chosen: &mut Option<(usize, usize)>) -> bool {
-    let classes = view.confusion.len();
+    let classes = view.quality.confusion.len();
     if classes == 0 {
         return false;
     }
@@ -86,7 +86,7 @@ pub fn confusion_ui(ui: &mut Ui, view: &PredictionsView, chosen: &mut Option<(us
         let right = origin.x + side;
         ui.painter().text(egui::pos2(right + 6.0, all.min.y + 2.0), Align2::LEFT_TOP, "recall", font(12.0), c.weak);
         let letters = (cell / 7.0).max(1.0) as usize;
-        for (truth, row) in view.confusion.iter().enumerate() {
+        for (truth, row) in view.quality.confusion.iter().enumerate() {
             let y = origin.y + cell * truth as f32;
             let line = Rect::from_min_size(egui::pos2(all.min.x, y), Vec2::new(all.width(), cell));
             if !ui.is_rect_visible(line) {
@@ -103,7 +103,7 @@ pub fn confusion_ui(ui: &mut Ui, view: &PredictionsView, chosen: &mut Option<(us
                     cell_ui(ui, rect, view, &Cell { truth, guess, count, total }, chosen);
                 }
             }
-            let recall = view.scores[truth].recall.map_or_else(|| "–".into(), |r| format!("{:.0}%", r * 100.0));
+            let recall = view.quality.scores[truth].recall.map_or_else(|| "–".into(), |r| format!("{:.0}%", r * 100.0));
             let at = egui::pos2(right + 6.0, y + cell / 2.0);
             ui.painter().text(at, Align2::LEFT_CENTER, recall, font(12.0), c.text);
         }
@@ -111,7 +111,7 @@ pub fn confusion_ui(ui: &mut Ui, view: &PredictionsView, chosen: &mut Option<(us
         ui.painter().text(egui::pos2(origin.x - 6.0, y), Align2::RIGHT_TOP, "precision", font(12.0), c.weak);
         // Three digits of neighbours stay apart in small cells too.
         let small = ((cell - 4.0) * 0.58).clamp(7.5, 12.0);
-        for (guess, score) in view.scores.iter().enumerate() {
+        for (guess, score) in view.quality.scores.iter().enumerate() {
             let number = score.precision.map_or_else(|| "–".into(), |p| format!("{:.0}", p * 100.0));
             let x = origin.x + cell * (guess as f32 + 0.5);
             let text = short(&number, letters.max(3));

@@ -92,7 +92,7 @@ pub fn field_ui(
             ui.allocate_ui_with_layout(Vec2::new(options.label_width, 24.0), row, |ui| {
                 ui.set_min_width(options.label_width);
                 let text = RichText::new(&*field.title()).size(12.0).color(theme::colors(ui).weak);
-                ui.add(egui::Label::new(text).truncate()).on_hover_text(field.help);
+                ui.add(egui::Label::new(text).truncate().show_tooltip_when_elided(false)).on_hover_text(field.help);
             });
             editor_ui(ui, field, options, drafts, commands)
         })
@@ -176,10 +176,13 @@ fn text_ui(
     let width = ui.available_width();
     let edit =
         TextEdit::singleline(&mut text).id_salt(("text", &field.owner, field.name)).font(font).desired_width(width);
+    let edit = edit.hint_text(empty_hint(&field.value));
     let edit =
         edit.margin(egui::Margin::symmetric(6, 2)).min_size(Vec2::new(0.0, 24.0)).align(egui::Align2::LEFT_CENTER);
     let mut shown = ui.name_inputs(options.name, |ui| edit.show(ui));
     let response = shown.response.response.on_hover_text(field.help);
+    // A hint would take the place of the name.
+    ui.ctx().accesskit_node_builder(response.id, |node| node.set_label(options.name.to_owned()));
     let by_pointer = ui.input(|i| i.pointer.any_down() || i.pointer.any_released());
     if options.is_entered || (response.gained_focus() && !by_pointer) {
         // Whom the keys lead here writes another value: the first letter takes the place of this one.
@@ -208,6 +211,15 @@ fn text_ui(
         ui.memory_mut(|m| m.request_focus(layers_id()));
     }
     (response, error)
+}
+
+/// What an empty text stands for.
+const fn empty_hint(value: &FieldValue) -> &'static str {
+    match value {
+        FieldValue::Choose(_) => "every step the same",
+        FieldValue::Lengths(_) => "all of one length",
+        _ => "",
+    }
 }
 
 /// Gives the next field the line of a mistake.

@@ -137,11 +137,24 @@ pub fn heat_map_ui(ui: &mut Ui, map: &HeatMap, spec: &HeatMapSpec<'_>, state: &m
     }
 }
 
+/// Numbers of columns that have no room for each are written at every so many of them.
+fn every(names: &[String], cell: f32) -> usize {
+    let longest = names.last().map_or(0, |last| last.chars().count());
+    let are_numbers = names.last().is_some_and(|last| last.parse() == Ok(names.len()));
+    if are_numbers { (((longest + 1) as f32 * LETTER / cell.max(0.1)).ceil() as usize).max(1) } else { 1 }
+}
+
 /// Writes the names of columns and rows where they have room.
 fn names_ui(ui: &Ui, spec: &HeatMapSpec<'_>, rect: Rect, cell: Vec2) {
     let c = theme::colors(ui);
     let has_room = |name: &str, room: f32| name.chars().count() as f32 * LETTER <= room;
-    if cell.x >= NAMED {
+    let every = every(spec.columns, cell.x);
+    if every > 1 {
+        for (column, name) in spec.columns.iter().enumerate().step_by(every) {
+            let at = Pos2::new(rect.min.x + cell.x * (column as f32 + 0.5), rect.min.y - 3.0);
+            ui.painter().text(at, Align2::CENTER_BOTTOM, name, theme::mono(), c.text);
+        }
+    } else if cell.x >= NAMED {
         for (column, name) in spec.columns.iter().enumerate().filter(|(_, name)| has_room(name, cell.x)) {
             let at = Pos2::new(rect.min.x + cell.x * (column as f32 + 0.5), rect.min.y - 3.0);
             ui.painter().text(at, Align2::CENTER_BOTTOM, name, theme::mono(), c.text);

@@ -82,12 +82,15 @@ pub(super) fn layer_lines(
         [from, to] if from < to && line.is_stepped => vec![from, to],
         [from, to] => vec![f64::midpoint(from, to)],
     };
-    let places = || stretches.iter().flat_map(|s| ends(s).into_iter().map(move |x| (x, s)));
+    // A step that passes a layer by does not change it, and a logarithmic axis has no place for 0.
+    let places =
+        || stretches.iter().filter(|s| !log || s.high > 0.0).flat_map(|s| ends(s).into_iter().map(move |x| (x, s)));
     let xs: Vec<f64> = places().map(|(x, _)| across(x)).collect();
     let side = |of: fn(&Stretch) -> f32| -> Vec<f64> { places().map(|(_, s)| scale(log, f64::from(of(s)))).collect() };
     let tops = side(|s| s.high);
     if line.has_shadow && stretches.iter().any(|s| s.low < s.high) {
-        let area = FilledArea::new(format!("{name} range"), &xs, &side(|s| s.low), &tops);
+        let low: fn(&Stretch) -> f32 = if log { |s| if s.low > 0.0 { s.low } else { s.high } } else { |s| s.low };
+        let area = FilledArea::new(format!("{name} range"), &xs, &side(low), &tops);
         plot.add(area.fill_color(line.color.gamma_multiply(0.25)).allow_hover(false));
     }
     let points: PlotPoints<'_> = xs.iter().zip(&tops).filter(|(_, y)| y.is_finite()).map(|(x, y)| [*x, *y]).collect();

@@ -139,14 +139,14 @@ impl Column {
         match self {
             Self::Phase => Some(f64::from(row.phase as u8)),
             Self::Index => Some(row.index as f64),
-            Self::Flops => row.flops.map(|v| v as f64),
-            Self::Bytes => row.bytes.map(|v| v as f64),
-            Self::Estimate => row.cost_us,
+            Self::Flops => row.cost.flops.map(|v| v as f64),
+            Self::Bytes => row.cost.bytes.map(|v| v as f64),
+            Self::Estimate => row.cost.us,
             Self::Measured => measured?.op_us(row.index),
             Self::Floor => measured?.floor(row.index).map(|f| f.us),
             Self::Roofline => measured?.roofline(row.index),
-            Self::Phases => row.phases.map(|v| v as f64),
-            Self::Threads => row.threads.map(|v| v as f64),
+            Self::Phases => row.shares.map(|s| s.phases as f64),
+            Self::Threads => row.shares.map(|s| s.threads as f64),
             _ => None,
         }
     }

@@ -20,6 +20,7 @@ pub mod plane;
 pub mod plot;
 mod plot_head;
 mod plot_spec;
+pub mod recording_strip;
 pub mod segments;
 mod smoothing;
 pub mod tensor_values;

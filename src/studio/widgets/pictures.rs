@@ -5,7 +5,7 @@ use crate::studio::view_models::data::Picture;
 use egui::{Color32, ColorImage, Context, Pos2, Rect, TextureHandle, TextureOptions, Ui, Vec2};
 use std::collections::HashMap;
 
-/// Textures kept; beyond that all are let go and those in view are made anew.
+/// Textures kept; beyond that all are dropped and those in view are made anew.
 const KEPT: usize = 256;
 
 /// The textures of rows that were in view.

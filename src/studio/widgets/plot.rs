@@ -14,7 +14,7 @@ use crate::studio::widgets::layer_curves::layer_rows_ui;
 use crate::studio::widgets::plot_head::head_ui;
 pub use crate::studio::widgets::plot_spec::{Curve, PlotSpec};
 use crate::studio::widgets::smoothing::smoothed_points;
-use egui::{Id, PointerButton, Pos2, Rect, Response, Stroke, StrokeKind, Ui};
+use egui::{Id, PointerButton, Pos2, Rangef, Rect, Response, Stroke, StrokeKind, Ui};
 use egui_plot::{GridMark, Line, Plot, PlotPoints, PlotTransform, Points, VLine};
 use std::collections::HashSet;
 
@@ -71,22 +71,28 @@ impl PlotView {
     }
 }
 
-/// Held-out points up to this number are marked.
-const MARKED: usize = 40;
 /// The least width of the vertical axis, in points.
 const Y_AXIS: f32 = 52.0;
 /// The height of the step axis, in points, at least.
 const X_AXIS: f32 = 18.0;
 /// The room for a mark of the step axis with its label: below it, labels fade.
 const STEP_MARK: f32 = 84.0;
-/// Points that the curves of all layers have together, at most about.
-const LAYER_POINTS: usize = 12_000;
-/// Layers whose values are listed at the pointer.
-const LISTED: usize = 12;
 
 impl PlotSpec<'_> {
+    /// Draws the curve of the baseline between two steps, where there is one.
+    fn baseline_line(&self, plot: &mut egui_plot::PlotUi<'_>, [from, to]: [f64; 2], pixels: usize, c: &theme::Colors) {
+        let Some((name, series)) = self.baseline else { return };
+        let points = series.points(from, to, pixels).into_iter().filter(|p| p[1].is_finite());
+        let points: PlotPoints<'_> = points.map(|[x, y]| [x, scale(self.log, y)]).collect();
+        plot.line(Line::new(format!("baseline {name}"), points).color(c.weak).width(1.5).allow_hover(false));
+    }
+
     /// Draws the curves between two steps.
     fn lines<'b>(&self, plot: &mut egui_plot::PlotUi<'b>, from: f64, to: f64, pixels: usize, c: &theme::Colors) {
+        /// Held-out points up to this number are marked.
+        const MARKED: usize = 40;
+        /// Points that the curves of all layers have together, at most about.
+        const LAYER_POINTS: usize = 12_000;
         let log = self.log;
         let shown = |points: Vec<[f64; 2]>| -> PlotPoints<'b> {
             points.into_iter().filter(|p| p[1].is_finite()).map(|[x, y]| [x, scale(log, y)]).collect()
@@ -142,6 +148,8 @@ impl PlotSpec<'_> {
 
 /// The values of a plot at a step, a line each.
 fn listed(spec: &PlotSpec<'_>, step: f64) -> String {
+    /// Layers whose values are listed at the pointer.
+    const LISTED: usize = 12;
     let values = spec.values_at(Some(step));
     let mut lines: Vec<String> =
         values.iter().take(LISTED).map(|(name, v)| format!("{name} {}", (spec.value)(*v))).collect();
@@ -184,9 +192,36 @@ fn set_bounds(
     (from, to)
 }
 
-/// Shows a plot of this height. Dragging zooms into a box, or along one axis, dragging with the secondary button
-/// pans, a double click fits the whole run.
-pub fn plot_ui(ui: &mut Ui, spec: &PlotSpec<'_>, height: f32, view: &mut PlotView, commands: &mut CommandQueue) {
+/// Where a plot was drawn: the steps at its left and its right end, and these ends on the screen.
+#[derive(Clone, Copy, Debug)]
+pub struct PlotFrame {
+    pub steps: [f64; 2],
+    pub x: Rangef,
+}
+
+impl PlotFrame {
+    fn of(plot: &PlotTransform) -> Self {
+        let steps = plot.bounds().range_x();
+        Self { steps: [*steps.start(), *steps.end()], x: plot.frame().x_range() }
+    }
+
+    /// Where a step is on the screen, inside the plot or not.
+    #[must_use]
+    pub fn x_of(&self, step: f64) -> f32 {
+        let [from, to] = self.steps;
+        self.x.min + ((step - from) / (to - from).max(1e-9)) as f32 * self.x.span()
+    }
+}
+
+/// Shows a plot of this height, and gives where its curves are. Dragging zooms into a box, or along one axis, dragging
+/// with the secondary button pans, a double click fits the whole run.
+pub fn plot_ui(
+    ui: &mut Ui,
+    spec: &PlotSpec<'_>,
+    height: f32,
+    view: &mut PlotView,
+    commands: &mut CommandQueue,
+) -> PlotFrame {
     let c = theme::colors(ui);
     let lacks_room = head_ui(ui, spec, view.cursor, commands);
     // What the names of layers take, the plot leaves.
@@ -228,11 +263,7 @@ pub fn plot_ui(ui: &mut Ui, spec: &PlotSpec<'_>, height: f32, view: &mut PlotVie
     let plot = with_values(plot, log, tick, inner);
     let response = plot.show(ui, |plot| {
         let (from, to) = set_bounds(plot, spec, zoom, [following, fits_y], steps);
-        if let Some((name, series)) = spec.baseline {
-            let points = series.points(from, to, pixels).into_iter().filter(|p| p[1].is_finite());
-            let points: PlotPoints<'_> = points.map(|[x, y]| [x, scale(log, y)]).collect();
-            plot.line(Line::new(format!("baseline {name}"), points).color(c.weak).width(1.5).allow_hover(false));
-        }
+        spec.baseline_line(plot, [from, to], pixels, c);
         spec.lines(plot, from, to, pixels, c);
         if let Some(step) = cursor {
             plot.vline(VLine::new("", step).color(c.weak).width(1.0).allow_hover(false));
@@ -241,6 +272,7 @@ pub fn plot_ui(ui: &mut Ui, spec: &PlotSpec<'_>, height: f32, view: &mut PlotVie
     let (r, transform) = (response.response, response.transform);
     r.widget_info(|| egui::WidgetInfo::labeled(egui::Role::Image, true, format!("{} against step", spec.title)));
     steer(ui, spec, view, &r, &transform, commands);
+    PlotFrame::of(&transform)
 }
 
 /// Draws what is being zoomed to, and zooms there where the pointer is released.

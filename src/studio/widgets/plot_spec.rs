@@ -40,7 +40,7 @@ pub struct PlotSpec<'a> {
     pub can_log: bool,
     /// Bounds that the data should not leave, such as 0 to 1.
     pub range: Option<(f64, f64)>,
-    /// What the exponential of a value is called, where that tells more than the value: the perplexity of a loss.
+    /// What the exponential of a value is called, where that says more than the value: the perplexity of a loss.
     pub exponential: Option<&'static str>,
     /// How a value reads.
     pub value: fn(f64) -> String,

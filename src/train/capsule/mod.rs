@@ -7,15 +7,14 @@
 
 mod replay;
 
-pub use replay::{CapsuleReport, Difference};
+pub use replay::{BitComparison, CapsuleReport, Difference};
 
 use super::checkpoint::checksum;
 use super::file_keys::CHECKSUM;
 use super::runs::{PlanDigest, RunEntry, RunStore, RunsError};
 use super::weights::read_tensors_of;
-use super::{Origin, Session, SessionSpec, StepReport, TensorFile, TrainError};
+use super::{Origin, Overrides, Session, SessionSpec, StepReport, TensorFile, TrainError};
 use crate::data::Preprocessing;
-use crate::exec::cpu::host_target;
 use crate::model::{Preset, read_preset, write_preset};
 use crate::select::Isa;
 use crate::tensor::{HostTensor, TensorError, path_text, plural};
@@ -101,7 +100,7 @@ impl Capsule {
             }
         }
         let plan = PlanDigest::of(session.compiled());
-        let machine = spec.machine.clone().unwrap_or_else(|| host_target(spec.threads));
+        let machine = spec.trains_on();
         let header = CapsuleHeader {
             preset: write_preset(&spec.preset),
             base: std::path::absolute(&spec.base).unwrap_or_else(|_| spec.base.clone()),
@@ -223,7 +222,7 @@ pub fn spec_of_run(store: &RunStore, entry: &RunEntry) -> Result<SessionSpec, Ru
     let preset = entry.record.read_preset().ok_or_else(damaged)?;
     let origin = if entry.has_weights { Origin::read(&store.weights(&entry.id)).ok().flatten() } else { None };
     Ok(SessionSpec {
-        seed: Some(entry.record.seed),
+        overrides: Overrides::seed(entry.record.seed),
         preprocessing: origin.and_then(|origin| origin.preprocessing),
         threads: entry.record.threads.clamp(1, 64),
         ..SessionSpec::new(preset, entry.record.base.clone())
@@ -233,6 +232,7 @@ pub fn spec_of_run(store: &RunStore, entry: &RunEntry) -> Result<SessionSpec, Ru
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::tensor::temporary::temporary_file;
 
     fn spec(name: &str) -> SessionSpec {
         let text = crate::model::BUNDLED.iter().find(|b| b.name == name).unwrap().text;
@@ -241,13 +241,12 @@ mod tests {
 
     #[test]
     fn a_capsule_is_replayed_to_the_bit() {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("run.capsule");
+        let (_folder, path) = temporary_file("run.capsule");
         Capsule::make(&spec("digits-mlp"), 25, |_| true).unwrap().write(&path).unwrap();
         let capsule = Capsule::read(&path).unwrap();
         assert_eq!((capsule.header.steps, capsule.losses().len()), (25, 25));
         let report = capsule.replay(PathBuf::from("."), None, None, |_| true).unwrap();
-        assert!(report.is_bit_equal && report.plan_differences.is_empty() && !report.has_other_data, "{report}");
+        assert!(report.bits.is_bit_equal && report.plan_differences.is_empty() && !report.has_other_data, "{report}");
         assert!(report.to_string().starts_with("digits-mlp: bit-equal over 25 steps"));
     }
 
@@ -259,13 +258,13 @@ mod tests {
         let at = capsule.file.tensors.iter().position(|(n, _)| n == "trace.grad_norm").unwrap();
         capsule.file.tensors[at].1 = HostTensor::from_slice([12], &values).unwrap();
         let report = capsule.replay(PathBuf::from("."), None, None, |_| true).unwrap();
-        let found = report.first_difference.clone().unwrap();
-        assert_eq!((found.step, found.quantity.as_str(), report.is_bit_equal), (7, "grad_norm", false));
+        let found = report.bits.first_difference.clone().unwrap();
+        assert_eq!((found.step, found.quantity.as_str(), report.bits.is_bit_equal), (7, "grad_norm", false));
         assert!(report.to_string().contains("step 7 is the first that differs: grad_norm"));
     }
 
     #[test]
-    fn another_plan_is_told_by_its_kernels() {
+    fn another_plan_is_recognised_by_its_kernels() {
         let mut capsule = Capsule::make(&spec("xor"), 3, |_| true).unwrap();
         capsule.header.plan.ops[0] = "gemm another_kernel forward L0:Dense".into();
         capsule.header.data_hash = Some("0".into());
@@ -275,14 +274,17 @@ mod tests {
             "{report}"
         );
         // The numbers are equal nevertheless, and that is reported too.
-        assert!(report.is_bit_equal);
+        assert!(report.bits.is_bit_equal);
     }
 
     #[test]
     fn a_replay_that_is_ended_claims_nothing() {
         let capsule = Capsule::make(&spec("xor"), 9, |_| true).unwrap();
         let report = capsule.replay(PathBuf::from("."), None, None, |step| step < 4).unwrap();
-        assert_eq!((report.replayed, report.is_bit_equal, report.first_difference.is_none()), (4, false, true));
+        assert_eq!(
+            (report.bits.replayed, report.bits.is_bit_equal, report.bits.first_difference.is_none()),
+            (4, false, true)
+        );
         assert!(report.to_string().contains("4 of 9 steps could be replayed"));
     }
 
@@ -296,8 +298,7 @@ mod tests {
 
     #[test]
     fn a_damaged_file_is_refused() {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("run.capsule");
+        let (_folder, path) = temporary_file("run.capsule");
         Capsule::make(&spec("xor"), 3, |_| true).unwrap().write(&path).unwrap();
         let mut bytes = std::fs::read(&path).unwrap();
         let last = bytes.len() - 1;

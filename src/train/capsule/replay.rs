@@ -6,7 +6,7 @@ use crate::exec::cuda;
 use crate::select::{Target as Machine, Tuning};
 use crate::tensor::{HostTensor, plural};
 use crate::train::runs::PlanDigest;
-use crate::train::{Session, SessionSpec, TensorFile, TrainError};
+use crate::train::{Overrides, Session, SessionSpec, Start, TensorFile, TrainError};
 use serde::Serialize;
 use std::collections::HashMap;
 use std::fmt;
@@ -24,15 +24,23 @@ pub struct Difference {
     pub replayed: f32,
 }
 
+/// How far the replayed steps are those of the capsule.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct BitComparison {
+    /// Steps that were replayed.
+    pub replayed: u64,
+    pub is_bit_equal: bool,
+    pub first_difference: Option<Difference>,
+}
+
 /// What a replay found.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct CapsuleReport {
     pub preset: String,
-    /// Steps that were replayed, and steps that the capsule holds.
-    pub replayed: u64,
+    /// Steps that the capsule holds.
     pub steps: u64,
-    pub is_bit_equal: bool,
-    pub first_difference: Option<Difference>,
+    #[serde(flatten)]
+    pub bits: BitComparison,
     /// What is different about the plan, a line each; empty where it is the same.
     pub plan_differences: Vec<String>,
     /// True where the samples are not those that it was made with.
@@ -44,10 +52,10 @@ pub struct CapsuleReport {
 
 impl fmt::Display for CapsuleReport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if self.is_bit_equal {
+        if self.bits.is_bit_equal {
             let steps = plural(self.steps, "step");
             writeln!(f, "{}: bit-equal over {} {steps}, parameters included", self.preset, self.steps)?;
-        } else if let Some(d) = &self.first_difference {
+        } else if let Some(d) = &self.bits.first_difference {
             writeln!(
                 f,
                 "{}: not bit-equal; step {} is the first that differs: {} was {} ({:#010x}) and is {} ({:#010x})",
@@ -64,7 +72,7 @@ impl fmt::Display for CapsuleReport {
                 f,
                 "{}: {} of {} {} could be replayed, and these are bit-equal",
                 self.preset,
-                self.replayed,
+                self.bits.replayed,
                 self.steps,
                 plural(self.steps, "step")
             )?;
@@ -112,8 +120,8 @@ impl Capsule {
         let spec = SessionSpec {
             threads: self.header.threads.clamp(1, 64),
             machine: Some(machine.clone()),
-            seed: Some(self.header.seed),
-            init: Some(init),
+            overrides: Overrides::seed(self.header.seed),
+            start: Start::from_weights(init),
             tuning: tuning.filter(|_| self.header.is_tuned),
             preprocessing: self.header.preprocessing.clone(),
             ..SessionSpec::new(self.preset.clone(), base)
@@ -123,18 +131,17 @@ impl Capsule {
         session.set_total(self.header.steps)?;
         let mut report = CapsuleReport {
             preset: self.preset.name.clone(),
-            replayed: 0,
             steps: self.header.steps,
-            is_bit_equal: false,
-            first_difference: None,
+            bits: BitComparison::default(),
             plan_differences: self.header.plan.differences(&PlanDigest::of(session.compiled())),
             has_other_data: data_hash(&session) != self.header.data_hash,
             recorded_on: self.header.device.clone(),
             replayed_on: machine.name,
         };
         if self.replay_steps(&mut session, &mut report, watch)? {
-            report.first_difference = self.different_parameter(&session, report.replayed)?;
-            report.is_bit_equal = report.first_difference.is_none() && report.replayed == self.header.steps;
+            report.bits.first_difference = self.different_parameter(&session, report.bits.replayed)?;
+            report.bits.is_bit_equal =
+                report.bits.first_difference.is_none() && report.bits.replayed == self.header.steps;
         }
         Ok(report)
     }
@@ -157,13 +164,13 @@ impl Capsule {
             wanted.push(self.trace(name, Path::new("capsule"))?);
         }
         while let Some(made) = session.step()? {
-            let index = report.replayed as usize;
-            report.replayed += 1;
+            let index = report.bits.replayed as usize;
+            report.bits.replayed += 1;
             for ((name, of), values) in TRACE.iter().zip(&wanted) {
                 let (recorded, replayed) = (values.get(index).copied().unwrap_or(f32::NAN), of(&made));
                 if recorded.to_bits() != replayed.to_bits() {
                     let quantity = (*name).to_owned();
-                    report.first_difference = Some(Difference { step: made.step, quantity, recorded, replayed });
+                    report.bits.first_difference = Some(Difference { step: made.step, quantity, recorded, replayed });
                     return Ok(false);
                 }
             }

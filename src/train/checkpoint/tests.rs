@@ -3,6 +3,7 @@
 use super::*;
 use crate::model::{ParamId, Preset, read_preset};
 use crate::tensor::HostTensor;
+use crate::tensor::temporary::temporary_file;
 use crate::train::file_keys::ORIGIN;
 use crate::train::{Session, SessionSpec, read_tensors};
 use std::path::{Path, PathBuf};
@@ -36,9 +37,8 @@ fn refused(text: &str, path: &Path) -> String {
 }
 
 #[test]
-fn what_a_checkpoint_cannot_go_on_with_is_refused_with_both_values() {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("run.ckpt");
+fn what_a_checkpoint_cannot_continue_with_is_refused_with_both_values() {
+    let (folder, path) = temporary_file("run.ckpt");
     session(TEXT).save_checkpoint(&path, &preset(TEXT)).unwrap();
     assert_eq!(checkpoint_step(&path).unwrap(), 0);
     session(TEXT).save_weights(&folder.path().join("weights")).unwrap();
@@ -66,20 +66,22 @@ fn what_a_checkpoint_cannot_go_on_with_is_refused_with_both_values() {
 
 #[test]
 fn what_may_change_is_applied_and_reported() {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("run.ckpt");
+    let (_folder, path) = temporary_file("run.ckpt");
     let mut first = session(TEXT);
     first.step().unwrap();
     first.save_checkpoint(&path, &preset(TEXT)).unwrap();
-    for (from, to, field) in [
-        ("0.01", "0.5", "optimizer.lr"),
-        ("0.01", "0.01, \"weight_decay\": 0.25", "optimizer.weight_decay"),
-        ("0.01", "0.01, \"betas\": [0.8, 0.9]", "optimizer.betas"),
-        ("0.01", "0.01, \"eps\": 1e-6", "optimizer.eps"),
-        ("\"steps\": 9", "\"steps\": 90", "train.steps"),
-        ("\"data\"", "\"precision\": \"bf16\", \"data\"", "precision"),
-    ] {
-        let text = TEXT.replace(from, to);
+    let of_optimizer = [
+        ("0.5", "optimizer.lr"),
+        ("0.01, \"weight_decay\": 0.25", "optimizer.weight_decay"),
+        ("0.01, \"betas\": [0.8, 0.9]", "optimizer.betas"),
+        ("0.01, \"eps\": 1e-6", "optimizer.eps"),
+    ];
+    let of_run = [
+        (TEXT.replace("\"steps\": 9", "\"steps\": 90"), "train.steps"),
+        (TEXT.replace("\"data\"", "\"precision\": \"bf16\", \"data\""), "precision"),
+    ];
+    for (text, field) in of_optimizer.map(|(rate, field)| (TEXT.replace("0.01", rate), field)).into_iter().chain(of_run)
+    {
         let run = resumed(&text, &path);
         let found = run.resumed().unwrap();
         assert!(found.changes.len() == 1 && found.changes[0].field == field, "{:?}", found.changes);
@@ -94,8 +96,7 @@ fn what_may_change_is_applied_and_reported() {
 
 #[test]
 fn a_rate_that_was_set_while_the_run_lasted_stays_until_the_preset_changes() {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("run.ckpt");
+    let (_folder, path) = temporary_file("run.ckpt");
     let mut first = session(TEXT);
     first.set_lr(0.002).unwrap();
     first.save_checkpoint(&path, &preset(TEXT)).unwrap();
@@ -108,8 +109,7 @@ fn a_rate_that_was_set_while_the_run_lasted_stays_until_the_preset_changes() {
 
 #[test]
 fn momentum_that_the_checkpoint_lacks_begins_with_none() {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("run.ckpt");
+    let (_folder, path) = temporary_file("run.ckpt");
     let plain = TEXT.replace("adam", "sgd");
     let with = plain.replace("0.01", "0.01, \"momentum\": 0.9");
     session(&plain).save_checkpoint(&path, &preset(&plain)).unwrap();
@@ -128,8 +128,7 @@ fn momentum_that_the_checkpoint_lacks_begins_with_none() {
 
 #[test]
 fn a_checkpoint_of_an_earlier_version_is_compared_by_its_preset() {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("old.ckpt");
+    let (_folder, path) = temporary_file("old.ckpt");
     session(TEXT).save_checkpoint(&path, &preset(TEXT)).unwrap();
     let rewrite = |change: &dyn Fn(&mut Header)| {
         let mut file = read_tensors(&path).unwrap();
@@ -153,8 +152,7 @@ fn a_checkpoint_of_an_earlier_version_is_compared_by_its_preset() {
 
 #[test]
 fn a_checkpoint_says_the_loss_of_its_last_step() {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("run.ckpt");
+    let (_folder, path) = temporary_file("run.ckpt");
     let mut first = session(TEXT);
     first.save_checkpoint(&path, &preset(TEXT)).unwrap();
     assert_eq!(checkpoint_end(&path).unwrap(), (0, None));
@@ -167,8 +165,7 @@ fn a_checkpoint_says_the_loss_of_its_last_step() {
 
 #[test]
 fn a_recipe_that_was_compared_ahead_is_compared_again_only_for_another_file() {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("run.ckpt");
+    let (_folder, path) = temporary_file("run.ckpt");
     session(TEXT).save_checkpoint(&path, &preset(TEXT)).unwrap();
     let mut run = session(TEXT);
     let own = run.recipe.clone().of_steps(run.total);
@@ -201,8 +198,7 @@ fn a_run_that_has_diverged_is_not_written() {
 
 #[test]
 fn samples_are_hashed_only_where_the_checkpoint_has_a_checksum() {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("run.ckpt");
+    let (_folder, path) = temporary_file("run.ckpt");
     session(TEXT).save_checkpoint(&path, &preset(TEXT)).unwrap();
     assert!(resumed(TEXT, &path).data_digest.get().is_some());
     let mut file = read_tensors(&path).unwrap();

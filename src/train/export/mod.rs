@@ -88,7 +88,7 @@ impl Subject {
             base: record.base.clone(),
             seed: record.seed,
             steps: record.total,
-            started_ms: record.started_ms,
+            started_ms: record.span.started_ms,
             curves,
             weights,
             origin,

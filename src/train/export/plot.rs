@@ -43,14 +43,25 @@ pub const LINE_COLORS: [[u8; 3]; 8] = [
 
 const WIDTH: f64 = 960.0;
 const HEIGHT: f64 = 540.0;
-const LEFT: f64 = 72.0;
-const RIGHT: f64 = 24.0;
-const TOP: f64 = 56.0;
-const BOTTOM: f64 = 56.0;
+/// The part of the picture that curves are drawn in, by its edges.
+const AREA: Area = Area { left: 72.0, right: WIDTH - 24.0, top: 56.0, bottom: HEIGHT - 56.0 };
 /// The smallest value on a logarithmic axis.
 const FLOOR: f64 = 1e-12;
 /// Share of the past in the smoothed curve.
 const SMOOTHING: f64 = 0.95;
+
+struct Area {
+    left: f64,
+    right: f64,
+    top: f64,
+    bottom: f64,
+}
+
+impl Area {
+    const fn width(&self) -> f64 {
+        self.right - self.left
+    }
+}
 
 fn escape(text: &str) -> String {
     text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
@@ -224,8 +235,8 @@ pub fn plot_svg(runs: &[(&str, &Curves)], options: PlotOptions) -> String {
     if options.quantity == Quantity::Accuracy {
         (y_low, y_high) = (0.0, 1.0);
     }
-    let x = Axis::new(x_low.min(0.0), x_high, false, LEFT, WIDTH - RIGHT);
-    let y = Axis::new(y_low, y_high, options.log, HEIGHT - BOTTOM, TOP);
+    let x = Axis::new(x_low.min(0.0), x_high, false, AREA.left, AREA.right);
+    let y = Axis::new(y_low, y_high, options.log, AREA.bottom, AREA.top);
     let mut out = String::new();
     let _ = writeln!(
         out,
@@ -247,14 +258,15 @@ pub fn plot_svg(runs: &[(&str, &Curves)], options: PlotOptions) -> String {
 
 /// Marks with their numbers, and the titles of both axes.
 fn axes(out: &mut String, x: &Axis, y: &Axis, options: PlotOptions) {
+    let Area { left, top, .. } = AREA;
     for mark in y.marks() {
         let at = y.at(mark);
         let _ = writeln!(
             out,
-            "<line x1=\"{LEFT}\" x2=\"{}\" y1=\"{at:.1}\" y2=\"{at:.1}\" stroke=\"#d9dad8\"/>\
+            "<line x1=\"{left}\" x2=\"{}\" y1=\"{at:.1}\" y2=\"{at:.1}\" stroke=\"#d9dad8\"/>\
              <text x=\"{}\" y=\"{:.1}\" text-anchor=\"end\" fill=\"#1d1f22\">{}</text>",
-            WIDTH - RIGHT,
-            LEFT - 8.0,
+            AREA.right,
+            AREA.left - 8.0,
             at + 4.5,
             tick(mark)
         );
@@ -263,10 +275,10 @@ fn axes(out: &mut String, x: &Axis, y: &Axis, options: PlotOptions) {
         let at = x.at(mark);
         let _ = writeln!(
             out,
-            "<line x1=\"{at:.1}\" x2=\"{at:.1}\" y1=\"{TOP}\" y2=\"{}\" stroke=\"#d9dad8\"/>\
+            "<line x1=\"{at:.1}\" x2=\"{at:.1}\" y1=\"{top}\" y2=\"{}\" stroke=\"#d9dad8\"/>\
              <text x=\"{at:.1}\" y=\"{}\" text-anchor=\"middle\" fill=\"#1d1f22\">{}</text>",
-            HEIGHT - BOTTOM,
-            HEIGHT - BOTTOM + 18.0,
+            AREA.bottom,
+            AREA.bottom + 18.0,
             tick(mark)
         );
     }
@@ -274,8 +286,8 @@ fn axes(out: &mut String, x: &Axis, y: &Axis, options: PlotOptions) {
     let _ = writeln!(
         out,
         "<text x=\"{}\" y=\"{}\" text-anchor=\"middle\" fill=\"#5c6168\">{across}</text>\n\
-         <text x=\"{LEFT}\" y=\"24\" font-size=\"15\" fill=\"#1d1f22\">{}</text>",
-        (LEFT + WIDTH - RIGHT) / 2.0,
+         <text x=\"{left}\" y=\"24\" font-size=\"15\" fill=\"#1d1f22\">{}</text>",
+        f64::midpoint(AREA.left, AREA.right),
         HEIGHT - 16.0,
         axis_title(options.quantity)
     );
@@ -284,7 +296,7 @@ fn axes(out: &mut String, x: &Axis, y: &Axis, options: PlotOptions) {
 /// A run's curve: raw, smoothed, and its held-out figures.
 fn curve(out: &mut String, line: &Line, color: &str, x: &Axis, y: &Axis) {
     let path = |points: &[[f64; 2]]| {
-        let shown = folded(points, (WIDTH - LEFT - RIGHT) as usize);
+        let shown = folded(points, AREA.width() as usize);
         shown.iter().map(|p| format!("{:.1},{:.1}", x.at(p[0]), y.at(p[1]))).collect::<Vec<_>>().join(" ")
     };
     let _ = writeln!(
@@ -309,8 +321,8 @@ fn curve(out: &mut String, line: &Line, color: &str, x: &Axis, y: &Axis) {
 
 /// The name of a line over the picture; names share the width.
 fn legend(out: &mut String, index: usize, count: usize, line: &Line, color: &str) {
-    let width = ((WIDTH - LEFT - RIGHT) / count.max(1) as f64).min(320.0);
-    let at = LEFT + width * index as f64;
+    let width = (AREA.width() / count.max(1) as f64).min(320.0);
+    let at = AREA.left + width * index as f64;
     let most = ((width - 40.0) / 7.0).max(4.0) as usize;
     let held_out = if line.held_out.is_empty() { "" } else { line.dashed };
     let mut name: String = line.name.chars().take(most).collect();

@@ -293,8 +293,8 @@ def main():
         train(net, device, select(x, training), y[training], args.steps)
     part = held_out if len(held_out) else training
     loss, accuracy = evaluate(net, select(x, part), y[part])
-    told = "" if accuracy is None else f", accuracy {accuracy:.4f}"
-    print(f"{NAME}: {@evaluated@ if len(held_out) else 'training'} loss {loss:.6f}{told}")
+    shown = "" if accuracy is None else f", accuracy {accuracy:.4f}"
+    print(f"{NAME}: {@evaluated@ if len(held_out) else 'training'} loss {loss:.6f}{shown}")
     if args.save:
         save_weights(net, args.save)
 

@@ -1,6 +1,7 @@
 //! Exports of a small run, as files.
 
 use super::*;
+use crate::tensor::temporary::temporary_file;
 use crate::train::runs::{EvaluationPoint, LayerCurves};
 use crate::train::{StepReport, read_tensors};
 
@@ -49,8 +50,7 @@ fn subject(preset: &str) -> Subject {
 
 #[test]
 fn nothing_is_replaced_unasked() {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("run.csv");
+    let (folder, path) = temporary_file("run.csv");
     let run = Subject { curves: Some(curves()), ..subject("xor") };
     let options = PlotOptions::default();
     std::fs::write(&path, "a letter").unwrap();
@@ -68,9 +68,8 @@ fn nothing_is_replaced_unasked() {
 }
 
 #[test]
-fn a_script_lies_beside_its_weights_and_its_samples() {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("net.py");
+fn a_script_is_written_beside_its_weights_and_its_samples() {
+    let (_folder, path) = temporary_file("net.py");
     let files = subject("iris").write(Format::PyTorch, &path, PlotOptions::default(), Replace::Nothing).unwrap();
     let names: Vec<String> = files.iter().map(|f| f.file_name().unwrap().to_string_lossy().into_owned()).collect();
     assert_eq!(names, ["net.py", "net.weights.safetensors", "net.data.safetensors"]);

@@ -5,7 +5,7 @@ use crate::tensor::Fnv;
 /// Bytes before a body.
 pub(super) const HEAD: usize = 16;
 
-/// Numbers one after the other.
+/// Reads numbers one after the other.
 pub(super) struct Reader<'a>(pub(super) &'a [u8]);
 
 impl<'a> Reader<'a> {

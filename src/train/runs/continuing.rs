@@ -46,7 +46,7 @@ impl RunEntry {
     /// How a run that was cut off can continue, or why it cannot and what to do, with `number` for how a step is
     /// written; `None` where it was not cut off, or is damaged.
     #[must_use]
-    pub fn way_on(&self, number: impl Fn(u64) -> String) -> Option<String> {
+    pub fn how_to_continue(&self, number: impl Fn(u64) -> String) -> Option<String> {
         if self.record.state == RunEnd::Interrupted && !self.has_weights {
             return Some(format!("{NO_CHECKPOINT}, so it has no weights and cannot continue: train it anew"));
         }

@@ -446,7 +446,7 @@ mod tests {
     }
 
     #[test]
-    fn a_run_that_went_back_to_a_checkpoint_goes_on_from_there() {
+    fn a_run_that_went_back_to_a_checkpoint_continues_from_there() {
         let mut out = file();
         put_steps(&mut out, &(51..=60).map(report).collect::<Vec<_>>(), 3000.0, 3100.0);
         let curves = Curves::read(&out).unwrap();

@@ -123,7 +123,7 @@ mod tests {
     }
 
     #[test]
-    fn a_change_is_told_in_short() {
+    fn a_change_is_described_in_short() {
         let a =
             r#"{"name": "a", "layers": [{"units": 8}], "optimizer": {"lr": 0.1}, "train": {"steps": 5, "seed": 0}}"#;
         let b = a.replace("\"units\": 8", "\"units\": 9").replace("\"steps\": 5", "\"steps\": 7");

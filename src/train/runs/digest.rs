@@ -78,7 +78,7 @@ mod tests {
     }
 
     #[test]
-    fn a_digest_tells_one_plan_from_another() {
+    fn a_digest_distinguishes_one_plan_from_another() {
         let a = digest(Isa::Avx2, 64);
         assert_eq!((a.sum(), a.differences(&a)), (digest(Isa::Avx2, 64).sum(), Vec::new()));
         let other = digest(Isa::Portable, 64);

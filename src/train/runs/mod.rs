@@ -24,6 +24,6 @@ pub use digest::PlanDigest;
 pub use error::RunsError;
 pub use layers::{LayerCurves, Stretch};
 pub use outline::Outline;
-pub use record::{Label, RunEnd, RunEntry, RunRecord, calendar, now_ms};
+pub use record::{Label, RunEnd, RunEntry, RunRecord, RunSpan, calendar, now_ms};
 pub use recorder::{FIRST_SAVE, Recorder, SAVE_EVERY, SAVE_SHARE};
 pub use store::RunStore;

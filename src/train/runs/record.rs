@@ -2,7 +2,6 @@
 
 use super::{Curves, Quantity};
 use crate::exec::Executor;
-use crate::exec::cpu::host_target;
 use crate::model::{Preset, TrainSpec, read_preset, write_preset};
 use crate::tensor::path_text;
 use crate::train::SessionSpec;
@@ -42,7 +41,15 @@ impl RunEnd {
     }
 }
 
-/// What is known of a run besides its curves. Times of day are milliseconds since 1970, UTC.
+/// When a run began and ended, in milliseconds since 1970, UTC.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct RunSpan {
+    pub started_ms: u64,
+    pub ended_ms: Option<u64>,
+}
+
+/// What is known of a run besides its curves.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct RunRecord {
@@ -62,8 +69,8 @@ pub struct RunRecord {
     pub total: u64,
     /// The checksum of the plan: operations, kernels, offsets.
     pub plan_hash: String,
-    pub started_ms: u64,
-    pub ended_ms: Option<u64>,
+    #[serde(flatten)]
+    pub span: RunSpan,
     pub state: RunEnd,
     /// Why it failed, or what is damaged.
     pub error: Option<String>,
@@ -97,18 +104,16 @@ impl RunRecord {
     /// The record of a run as it is asked for, on the device that it names or on this machine's CPU.
     #[must_use]
     pub fn of(spec: &SessionSpec) -> Self {
-        let train = spec.preset.train;
-        let seed = spec.seed.or(train.map(|t| t.seed)).unwrap_or(0);
         let mut record = Self {
             base: std::path::absolute(&spec.base).unwrap_or_else(|_| spec.base.clone()),
-            seed,
-            device: spec.machine.clone().unwrap_or_else(|| host_target(spec.threads)).name,
+            seed: spec.seed(),
+            device: spec.trains_on().name,
             executor: if spec.executor == Executor::Eager { "eager" } else { "replay" }.to_owned(),
             threads: spec.shared_by(),
-            total: spec.steps.or(train.map(|t| t.steps)).unwrap_or(1000) as u64,
+            total: spec.total(None),
             ..Self::default()
         };
-        let train = train.map(|t| TrainSpec { seed, ..t });
+        let train = spec.preset.train.map(|t| TrainSpec { seed: record.seed, ..t });
         record.set_preset(&Preset { train, ..spec.preset.clone() });
         record
     }

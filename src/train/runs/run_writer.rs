@@ -2,7 +2,7 @@
 
 use super::curve::{EvaluationPoint, MAGIC, put_evaluation, put_steps};
 use super::layers::Joined;
-use super::{Curves, LayerCurves, PlanDigest, ResumePoint, RunEnd, RunRecord, RunStore, RunsError, now_ms};
+use super::{Curves, LayerCurves, PlanDigest, ResumePoint, RunEnd, RunRecord, RunSpan, RunStore, RunsError, now_ms};
 use crate::tensor::{sync_folder, write_atomic};
 use crate::train::{Spans, StepReport, checkpoint_step};
 use crossbeam_channel::{Receiver, RecvTimeoutError};
@@ -90,7 +90,7 @@ impl RunWriter {
         layers: LayerCurves,
     ) -> Result<(String, Self), RunsError> {
         record.version = 1;
-        record.started_ms = now_ms();
+        record.span.started_ms = now_ms();
         record.plan_hash = plan.sum();
         record.state = RunEnd::Running;
         let id = store.create(&record)?;
@@ -138,7 +138,7 @@ impl RunWriter {
         Ok(writer)
     }
 
-    /// Takes up the folder of a run that was let go, or is let go in a moment.
+    /// Takes up the folder of a run that was released, or is released in a moment.
     pub(super) fn reopen(
         store: &RunStore,
         from: &ResumePoint,
@@ -157,11 +157,10 @@ impl RunWriter {
         // What is behind a torn chunk would never be read.
         curve.set_len(sound).map_err(|e| failed(&curve_path, e))?;
         let record = RunRecord {
-            started_ms: before.started_ms,
+            span: RunSpan { started_ms: before.span.started_ms, ended_ms: None },
             plan_hash: plan.sum(),
             state: RunEnd::Running,
             error: None,
-            ended_ms: None,
             version: 1,
             ..now
         };
@@ -211,7 +210,7 @@ impl RunWriter {
             // Whoever trained it let it go: a person ended it.
             self.record.state = RunEnd::Stopped;
         }
-        self.record.ended_ms = Some(now_ms());
+        self.record.span.ended_ms = Some(now_ms());
         let closed = self.write_all().and_then(|()| self.curve.sync_all()).and_then(|()| self.write_record());
         let failure = self.failure.take().or_else(|| closed.err().map(|e| e.to_string()));
         if failure.is_none() && self.record.steps == 0 && self.record.state == RunEnd::Stopped {
@@ -250,7 +249,7 @@ impl RunWriter {
                 let changed = self.record.state != state;
                 self.record.state = state;
                 self.record.error = error;
-                self.record.ended_ms = (state != RunEnd::Running).then(now_ms);
+                self.record.span.ended_ms = (state != RunEnd::Running).then(now_ms);
                 if changed {
                     self.write_all()?;
                     self.write_record()?;

@@ -145,7 +145,7 @@ impl RunStore {
     /// Where nothing can be written there.
     pub fn create(&self, record: &RunRecord) -> Result<String, RunsError> {
         fs::create_dir_all(&self.folder).map_err(failed(&self.folder, "made"))?;
-        let [y, mo, d, h, mi, s] = calendar(record.started_ms);
+        let [y, mo, d, h, mi, s] = calendar(record.span.started_ms);
         let stem = format!("{y:04}{mo:02}{d:02}-{h:02}{mi:02}{s:02}-{}", plain(&record.preset_name));
         for number in 1.. {
             let id = if number == 1 { stem.clone() } else { format!("{stem}-{number}") };
@@ -175,7 +175,7 @@ impl RunStore {
         };
         let ids = entries.flatten().filter_map(|e| e.file_name().into_string().ok()).filter(|n| n != TRASH);
         let mut out: Vec<RunEntry> = ids.filter_map(|id| self.entry(&id).ok()).collect();
-        out.sort_by(|a, b| (b.record.started_ms, &b.id).cmp(&(a.record.started_ms, &a.id)));
+        out.sort_by(|a, b| (b.record.span.started_ms, &b.id).cmp(&(a.record.span.started_ms, &a.id)));
         add_changes(&mut out);
         Ok(out)
     }
@@ -200,7 +200,7 @@ impl RunStore {
             if let Ok(curves) = self.curves(id) {
                 record.sum_up(&curves);
                 record.curve_bytes = fs::metadata(self.path(id).join("curve.bin")).map_or(0, |m| m.len());
-                record.ended_ms.get_or_insert(record.started_ms + curves.total_ms() as u64);
+                record.span.ended_ms.get_or_insert(record.span.started_ms + curves.total_ms() as u64);
             }
             // Reading all of it once is enough; where the folder cannot be written, it is read again next time.
             if let Ok(text) = serde_json::to_string_pretty(&record) {
@@ -289,11 +289,11 @@ impl RunStore {
             id.splitn(3, '-').last().unwrap_or(id).clone_into(&mut record.preset_name);
         }
         if let Some(started_ms) = started_of(id) {
-            record.started_ms = started_ms;
-        } else if record.started_ms == 0 {
+            record.span.started_ms = started_ms;
+        } else if record.span.started_ms == 0 {
             let made = fs::metadata(self.path(id)).and_then(|m| m.modified()).ok();
             let since = made.and_then(|t| t.duration_since(std::time::UNIX_EPOCH).ok());
-            record.started_ms = since.map_or(0, |d| d.as_millis() as u64);
+            record.span.started_ms = since.map_or(0, |d| d.as_millis() as u64);
         }
         if let Ok(curves) = self.curves(id) {
             record.sum_up(&curves);

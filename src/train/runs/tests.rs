@@ -2,7 +2,7 @@
 
 use super::record::started_of;
 use super::*;
-use crate::train::{Evaluation, Session, SessionSpec, StepReport, checkpoint_step};
+use crate::train::{Evaluation, Overrides, Session, SessionSpec, StepReport, checkpoint_step};
 use std::time::{Duration, Instant};
 
 fn report(step: u64) -> StepReport {
@@ -78,7 +78,7 @@ fn a_run_is_kept_listed_renamed_deleted_and_brought_back() {
     let entry = store.find(&id[..12]).unwrap();
     let r = &entry.record;
     assert_eq!((r.steps, r.state, r.seed, r.held_out_accuracy), (100, RunEnd::Finished, 3, Some(0.75)));
-    assert!(r.ended_ms.unwrap() >= r.started_ms && r.step_us == Some(10.0) && r.read_preset().is_some());
+    assert!(r.span.ended_ms.unwrap() >= r.span.started_ms && r.step_us == Some(10.0) && r.read_preset().is_some());
     assert_eq!(r.plan_hash, store.plan(&id).unwrap().sum());
     let curves = store.curves(&id).unwrap();
     assert_eq!((curves.len(), curves.evaluations.len(), curves.is_torn), (100, 1, false));
@@ -96,7 +96,7 @@ fn a_run_is_kept_listed_renamed_deleted_and_brought_back() {
 }
 
 #[test]
-fn how_far_layers_moved_is_kept_and_goes_on_from_a_checkpoint() {
+fn how_far_layers_moved_is_kept_and_continues_from_a_checkpoint() {
     let folder = tempfile::tempdir().unwrap();
     let store = RunStore::at(folder.path());
     let compiled = || {
@@ -239,7 +239,7 @@ fn a_damaged_run_is_listed_with_what_is_wrong_and_what_can_be_read() {
         assert_eq!((list.len(), list[0].record.state, list[0].record.steps), (1, RunEnd::Damaged, 20));
         assert!(list[0].record.error.as_ref().is_some_and(|e| e.contains("run.json is damaged")), "{list:?}");
         assert_eq!((list[0].name(), list[0].record.read_preset().is_some()), ("digits-mlp", preset));
-        assert!(list[0].record.started_ms > 0 && store.curves(&id).unwrap().len() == 20);
+        assert!(list[0].record.span.started_ms > 0 && store.curves(&id).unwrap().len() == 20);
     }
     std::fs::remove_file(&path).unwrap();
     assert!(store.find(&id).unwrap().record.error.unwrap().contains("not there"));
@@ -321,12 +321,16 @@ fn a_checkpoint_takes_its_place_when_the_curve_reaches_it() {
 }
 
 #[test]
-fn a_run_goes_on_only_from_its_own_checkpoint() {
+fn a_run_continues_only_from_its_own_checkpoint() {
     let folder = tempfile::tempdir().unwrap();
     let store = RunStore::at(folder.path());
     let preset = record().read_preset().unwrap();
     let trained = |seed: u64, steps: u64| {
-        let spec = SessionSpec { threads: 1, seed: Some(seed), ..SessionSpec::new(preset.clone(), ".".into()) };
+        let spec = SessionSpec {
+            threads: 1,
+            overrides: Overrides::seed(seed),
+            ..SessionSpec::new(preset.clone(), ".".into())
+        };
         let (mut session, mut reports) = (Session::prepare(&spec).unwrap(), Vec::new());
         session.steps(steps, Duration::from_secs(60), |report| reports.push(*report)).unwrap();
         (session, reports)

@@ -19,13 +19,15 @@ pub(super) fn diverges(preset: &Preset, options: &VerifyOptions, steps: u64) -> 
     let options = VerifyOptions { machine: Some(host_target(1)), threads: 1, tuning: None, ..options.clone() };
     let mut session = Session::prepare(&session_spec(preset, &options))?;
     let Session { train, pool, feed, .. } = &mut session;
-    for _ in 0..steps {
+    let batches = train.batches();
+    for number in (0..steps).flat_map(|_| 0..batches) {
+        let step = train.of_batch(number);
         // Given batches start over at their end.
-        if !feed.next(train)? {
+        if !feed.next(step)? {
             feed.resume(FeedPosition::Batches(0))?;
-            feed.next(train)?;
+            feed.next(step)?;
         }
-        if let Some(is_right) = first_not_finite(train, pool)? {
+        if let Some(is_right) = first_not_finite(step, pool)? {
             return Ok(is_right);
         }
     }
@@ -117,12 +119,29 @@ mod tests {
     }
 
     #[test]
-    fn a_network_that_leaves_the_numbers_of_its_type_is_told_from_one_that_does_not() {
+    fn a_network_that_leaves_the_numbers_of_its_type_is_distinguished_from_one_that_does_not() {
         let options = VerifyOptions { seed: 1, ..VerifyOptions::default() };
         for data in ["", r#", "data": {"type": "regression", "samples": 40, "noise": 0.1}"#] {
             assert!(diverges(&preset(1000.0, data), &options, 30).unwrap());
             assert!(!diverges(&preset(0.01, data), &options, 30).unwrap());
         }
+    }
+
+    /// Where several batches make a step, the sum of their gradients is what updates.
+    #[test]
+    fn a_step_of_several_batches_is_followed_through_all_of_them() {
+        let norms = r#"{"type": "batch_norm"}, {"type": "batch_norm"}"#;
+        let text = format!(
+            r#"{{"name": "wild", "input": {{"shape": [4, 1, 1], "batch": 3}}, "layers": [
+            {{"type": "dense", "units": 1}}, {{"type": "repeat", "times": 2, "layers": [
+            {{"type": "repeat", "times": 3, "layers": [{norms}]}}]}},
+            {{"type": "flatten"}}], "loss": {{"type": "softmax_cross_entropy"}},
+            "optimizer": {{"type": "sgd", "lr": 0.1}}, "data": {{"type": "iris", "split": "last"}},
+            "train": {{"steps": 9, "accumulate": 3}}}}"#
+        );
+        let options = VerifyOptions { seed: 911_843, ..VerifyOptions::default() };
+        let preset = read_preset(&text).unwrap();
+        assert!(diverges(&preset, &options, 5).unwrap() && !diverges(&preset, &options, 1).unwrap());
     }
 
     #[test]

@@ -8,6 +8,7 @@ mod bound;
 mod bounds;
 mod by_length;
 mod divergence;
+mod each_recording;
 mod evaluation;
 mod exact;
 mod fast;
@@ -30,11 +31,12 @@ pub use random::{Failure, RandomEvent, RandomReport, RandomRun, Tally, verify_ra
 
 use super::{TrainError, needs};
 use crate::compile::compile;
-use crate::exec::{ExecError, Step};
+use crate::exec::Step;
 use crate::model::{Model, Preset, check};
+use each_recording::OfEach;
 use options::session_spec;
 use over_paths::{over_paths, paths_checked};
-use replay::ReplayHarness;
+use replay::{ReplayHarness, or_failed};
 use serde::Serialize;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -153,11 +155,12 @@ fn verify_with(
         let mut harness = ReplayHarness::new(preset, &model, options, cancel)?;
         spoil(harness.step_mut());
         run(EagerAgainstReplay, "warm-up leaves no trace", &mut || harness.warm_up())?;
-        let [against, ledger, fault, endurance] =
-            ["eager against replay", "pointer ledger", "an injected fault is caught", "endurance and determinism"];
-        run(EagerAgainstReplay, against, &mut || harness.recorded(against, ReplayHarness::eager_against_replay))?;
+        let [fault, endurance] = ["an injected fault is caught", "endurance and determinism"];
+        let of = OfEach::EAGER_AGAINST_REPLAY;
+        run(EagerAgainstReplay, of.name, &mut || harness.each_recording(&of, preset, options))?;
         run(Determinism, "threads do not change results", &mut || harness.threads(&model, options))?;
-        run(PointerLedger, ledger, &mut || harness.recorded(ledger, ReplayHarness::ledger))?;
+        let of = OfEach::LEDGER;
+        run(PointerLedger, of.name, &mut || harness.each_recording(&of, preset, options))?;
         if options.machine().as_cuda().is_some() {
             run(PointerLedger, "graph nodes", &mut || harness.recorded("graph nodes", ReplayHarness::graph_nodes))?;
         }
@@ -176,21 +179,6 @@ fn check_of_kernels(options: &VerifyOptions) -> (&'static str, OfStep) {
     match options.machine().as_cuda() {
         None => ("each kernel against its reference", bounds::each_kernel),
         Some(_) => ("kernels against their references", reference_kernels::compare),
-    }
-}
-
-/// A check that the ledger stopped has failed: a spoilt recording belongs in the report, with the call that the ledger
-/// names, and is no error.
-fn or_failed(name: &str, outcome: Result<Check, TrainError>) -> Result<Check, TrainError> {
-    match outcome {
-        Err(TrainError::Exec(
-            error @ (ExecError::Ledger { .. } | ExecError::ArenaMoved { .. } | ExecError::Graph { .. }),
-        )) => {
-            let culprit = if let ExecError::Ledger { op, .. } = &error { Some(Culprit::Op(*op)) } else { None };
-            let lines = vec![(error.to_string(), culprit)];
-            Ok(Check::new(name, false, "the recording is not the planned one".into()).detail(lines))
-        }
-        other => other,
     }
 }
 
@@ -286,5 +274,64 @@ mod tests {
             }
         });
         assert!(matches!(ended, Err(TrainError::Cancelled)));
+    }
+
+    /// A step that trains nothing has the rate of its schedule and no gradient to be clipped; and the network on the
+    /// path of its evaluations may leave out what every step runs.
+    #[test]
+    fn runs_of_paths_that_train_nothing_or_always_exit_are_right() {
+        let text = |layers: &str, train: &str, optimizer: &str| {
+            format!(
+                r#"{{"name": "n", "input": {{"shape": [2], "batch": 1}}, "layers": [{layers}],
+                "loss": {{"type": "mse"}}, "optimizer": {{{optimizer}}}, "train": {{{train}}},
+                "data": {{"type": "regression", "samples": 24, "held_out": 0.25, "noise": 0.1}}}}"#
+            )
+        };
+        const EXIT: &str = r#""type": "early_exit", "layers": [{"type": "dense", "units": 2}]"#;
+        let by_chance = format!(r#"{{{EXIT}, "choose": {{"by": "random", "weights": [0.5, 0.1]}}}}"#);
+        let always = format!(
+            r#"{{"type": "dense", "units": 2}}, {{{EXIT}, "choose": {{"by": "schedule", "at": [[0, 1], [1, 1]]}}}}"#
+        );
+        let only = format!(r#"{{{EXIT}, "choose": {{"by": "cycle", "values": [1]}}}}"#);
+        const CLIPPED: &str = r#""type": "adamw", "lr": 0.01, "clip_norm": 0.5, "schedule": {"type": "cosine"}"#;
+        const PLAIN: &str = r#""type": "sgd", "lr": 0.1, "momentum": 0.5"#;
+        for (layers, train, optimizer) in [
+            (&by_chance, r#""steps": 40"#, CLIPPED),
+            (&by_chance, r#""steps": 40, "accumulate": 3"#, PLAIN),
+            (&always, r#""steps": 8, "accumulate": 2"#, PLAIN),
+            (&always, r#""steps": 8, "accumulate": 3"#, CLIPPED),
+            // No parameter is on the path of evaluations.
+            (&only, r#""steps": 40"#, PLAIN),
+            (&only, r#""steps": 40, "accumulate": 2"#, CLIPPED),
+        ] {
+            let preset = crate::model::read_preset(&text(layers, train, optimizer)).unwrap();
+            let options = VerifyOptions { threads: 1, replays: Some(10), ..VerifyOptions::default() };
+            let report = verify(&preset, &options, |_| {}).unwrap();
+            assert!(report.passed, "{layers} {train}: {:#?}", report.checks);
+            let resumed = report.checks.iter().find(|check| check.name == resumed::NAME).unwrap();
+            assert_eq!(resumed.passed, Some(true), "{resumed:#?}");
+        }
+    }
+
+    #[test]
+    fn checks_of_a_run_take_the_path_of_each_step() {
+        let text = r#"{"name": "n", "input": {"shape": [64], "batch": 32}, "layers": [{"type": "dense", "units": 12},
+            {"type": "branch", "paths": [[{"type": "dense", "units": 12}], [], [{"type": "activation",
+            "function": "tanh"}]], "choose": {"by": "cycle", "values": [0, 1, 2]}}, {"type": "batch_norm"},
+            {"type": "dense", "units": 10}], "loss": {"type": "softmax_cross_entropy"},
+            "optimizer": {"type": "adam", "lr": 0.01}, "data": {"type": "digits", "last_batch": "short"},
+            "train": {"steps": 60, "accumulate": 2}}"#;
+        let preset = crate::model::read_preset(text).unwrap();
+        let options = VerifyOptions { threads: 1, ..VerifyOptions::default() };
+        let cancel = Arc::new(AtomicBool::new(false));
+        let report = verify_some(&preset, &options, &[Proof::TrainingRun], &cancel, |_| {}).unwrap();
+        assert!(report.passed, "{:#?}", report.checks);
+        let figures = |name: &str| {
+            let check = report.checks.iter().find(|check| check.name == name).unwrap();
+            assert_eq!(check.passed, Some(true), "{check:#?}");
+            check.figures.clone()
+        };
+        assert!(figures(training::NAME).contains("steps on 3 paths"), "{}", figures(training::NAME));
+        assert!(figures(resumed::NAME).contains("steps more on 3 paths"), "{}", figures(resumed::NAME));
     }
 }

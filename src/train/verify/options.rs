@@ -4,7 +4,7 @@ use crate::compile::Options;
 use crate::exec::cpu::host_target;
 use crate::model::Preset;
 use crate::select::{Target, Tuning};
-use crate::train::{DataChoice, Purpose, SessionSpec, known_gpu_times};
+use crate::train::{DataChoice, Overrides, Purpose, SessionSpec, Start, known_gpu_times};
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -68,8 +68,8 @@ pub(super) fn session_spec(preset: &Preset, options: &VerifyOptions) -> SessionS
     SessionSpec {
         threads: options.threads,
         machine: options.machine.clone(),
-        seed: Some(options.seed),
-        init: options.init.clone(),
+        overrides: Overrides::seed(options.seed),
+        start: Start { init: options.init.clone(), resume: None },
         tuning: options.tuning.clone(),
         purpose: if options.anyway { Purpose::Train } else { Purpose::Verify },
         data,

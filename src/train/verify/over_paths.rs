@@ -6,10 +6,10 @@ use crate::train::TrainError;
 use std::time::{Duration, Instant};
 
 /// Paths that are checked, at most: those that steps take first.
-const MOST: usize = 64;
+pub(super) const MOST: usize = 64;
 /// Paths that are checked however long that takes, and the time after which a check begins no more than these.
 const AT_LEAST: usize = 8;
-const LONG: Duration = Duration::from_secs(60);
+pub(super) const LONG: Duration = Duration::from_secs(60);
 
 /// The number of a network's paths that a check goes through, where it has the time.
 pub(super) fn paths_checked(model: &Model) -> usize {
@@ -39,26 +39,41 @@ fn over_most_paths(
         return check(model);
     }
     let Foreseen { paths, are_all } = model.foreseen(most);
+    over_each(&paths, are_all, "paths", long, |path| Ok((path.to_string(), check(&model.along(path))?)))
+}
+
+/// A check of each of some `things`, of which no more than the first few are begun when `long` is over; `are_all` where
+/// there are no others. The check gives the name of its thing too.
+///
+/// # Errors
+/// As the check.
+pub(super) fn over_each<T>(
+    each: &[T],
+    are_all: bool,
+    things: &str,
+    long: Duration,
+    mut check: impl FnMut(&T) -> Result<(String, Check), TrainError>,
+) -> Result<Check, TrainError> {
     let started = Instant::now();
-    let mut checks = Vec::with_capacity(paths.len());
-    for path in &paths {
+    let mut checks = Vec::with_capacity(each.len());
+    for one in each {
         if checks.len() >= AT_LEAST && started.elapsed() > long {
             break;
         }
-        checks.push((path.to_string(), check(&model.along(path))?));
+        checks.push(check(one)?);
     }
-    let (count, found) = (checks.len(), paths.len());
+    let (count, found, seconds) = (checks.len(), each.len(), long.as_secs());
     let text = match (are_all, count < found) {
-        (true, false) => format!("all {count} paths"),
-        (false, false) => format!("the first {count} paths, the others were left out"),
-        (true, true) => format!("the first {count} of {found} paths in {} s, the others were left out", long.as_secs()),
-        (false, true) => format!("the first {count} paths in {} s, the others were left out", long.as_secs()),
+        (true, false) => format!("all {count} {things}"),
+        (false, false) => format!("the first {count} {things}, the others were left out"),
+        (true, true) => format!("the first {count} of {found} {things} in {seconds} s, the others were left out"),
+        (false, true) => format!("the first {count} {things} in {seconds} s, the others were left out"),
     };
     Ok(joined(&text, checks))
 }
 
 /// One check of several paths: what is farthest from right stands for all.
-fn joined(count: &str, checks: Vec<(String, Check)>) -> Check {
+pub(super) fn joined(count: &str, checks: Vec<(String, Check)>) -> Check {
     let name = checks.first().map(|(_, check)| check.name.clone()).unwrap_or_default();
     let failed = checks.iter().any(|(_, check)| check.passed == Some(false));
     let is_done = checks.iter().any(|(_, check)| check.passed.is_some());

@@ -14,6 +14,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
+/// The share of networks with layers that choose: the checks of one take several times as long, for each of its paths.
+const CHOOSING: f64 = 0.1;
+
 /// Which networks are drawn, and how they are verified.
 #[derive(Clone, Debug)]
 pub struct RandomRun {
@@ -146,7 +149,7 @@ impl RandomRun {
     #[must_use]
     pub fn network(&self, seed: u64) -> Preset {
         // Every sixteenth has operations that threads share.
-        let size = if seed % 16 == 15 { Size::LARGE } else { Size::SMALL };
+        let size = Size { choosing: CHOOSING, ..if seed % 16 == 15 { Size::LARGE } else { Size::SMALL } };
         if self.options.machine().as_cpu().is_some() {
             return Preset { precision: Precision::F32, ..random_preset(seed, size) };
         }

@@ -3,13 +3,15 @@
 use super::options::{VerifyOptions, session_spec};
 use super::{Check, Compared, Culprit};
 use crate::compile::Compiled;
-use crate::exec::{ExecError, Executor, Fault, MemoryOf, RecordedAs, Step};
+use crate::exec::{ExecError, Executor, Fault, MemoryOf, RecordedAs, Step, StepImage};
 use crate::model::{Model, Preset};
 use crate::plan::BufferId;
 use crate::train::{DataFeed, Session, TrainError};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
+/// Steps that are made eagerly and replayed.
+pub(super) const STEPS: u64 = 3;
 /// The time that the replays of the endurance check may take where no number is given; they are made twice.
 const STRESS: Duration = Duration::from_secs(6);
 /// The check's name.
@@ -67,7 +69,7 @@ impl Trials {
 /// A prepared run that every check starts from.
 pub(super) struct ReplayHarness<'a> {
     pub(super) session: Session,
-    start: Vec<u8>,
+    pub(super) start: Vec<u8>,
     /// Ends the checks where it is set.
     pub(super) cancel: &'a AtomicBool,
 }
@@ -152,10 +154,9 @@ impl<'a> ReplayHarness<'a> {
         ))
     }
 
-    /// One step eagerly and one replayed, from the same state: every buffer must be equal, bit for bit, and the same
-    /// kernels must have run.
+    /// Some steps eagerly and as many replayed, from the same state: every buffer must be equal, bit for bit, and the
+    /// same kernels must have run.
     pub(super) fn eager_against_replay(&mut self) -> Result<Check, TrainError> {
-        const STEPS: u64 = 3;
         let mut traces = Vec::new();
         let mut traced = |harness: &mut Self, executor: Executor| -> Result<(), TrainError> {
             harness.session.train.set_trace(true);
@@ -168,41 +169,8 @@ impl<'a> ReplayHarness<'a> {
         let eager = self.session.train.image()?;
         traced(self, Executor::Replay)?;
         let replayed = self.session.train.image()?;
-        let same_kernels = traces[0] == traces[1];
-        let plan = &self.session.compiled().plan;
-        // Workspace is left out: what is there after a kernel is nobody's value.
-        let counted = (0u32..).zip(&plan.buffers).filter(|(_, b)| b.role != crate::ir::Role::Workspace);
-        let compared: Vec<Compared> = counted
-            .filter(|(_, b)| still_there(plan, b))
-            .map(|(id, b)| {
-                let pairs = eager.buffer(id as usize, b.bytes).iter().zip(replayed.buffer(id as usize, b.bytes));
-                let different = pairs.filter(|(a, b)| a != b).count() as u64;
-                Compared { buffer: BufferId(id), name: b.name.clone(), bytes: b.bytes, different }
-            })
-            .collect();
-        let mut wrong: Vec<&Compared> = compared.iter().filter(|c| c.different > 0).collect();
-        wrong.sort_by_key(|c| plan.buffer(c.buffer).writers.first().copied());
-        let detail = wrong.iter().take(8).map(|c| {
-            let writer = plan.buffer(c.buffer).writers.first().copied();
-            let op = writer.map_or_else(
-                || "no op".to_owned(),
-                |o| {
-                    let compiled = self.session.compiled();
-                    format!("op {o} {} of {}", compiled.selection.choices[o].kernel, compiled.owner(o))
-                },
-            );
-            let text = format!("{} differs in {} of {} bytes; first written by {op}", c.name, c.different, c.bytes);
-            (text, writer.map(Culprit::Op))
-        });
-        let detail: Vec<(String, Option<Culprit>)> = detail.collect();
-        let figures = format!(
-            "{STEPS} steps, {} buffers bit-equal: {}, kernel traces equal: {same_kernels} ({} calls)",
-            compared.len(),
-            wrong.is_empty(),
-            traces[0].len()
-        );
-        let passed = wrong.is_empty() && same_kernels;
-        Ok(Check { compared, ..Check::new("eager against replay", passed, figures).detail(detail) })
+        let made = [(eager, traces.swap_remove(0)), (replayed, traces.swap_remove(0))];
+        Ok(compared(self.session.compiled(), STEPS, &made))
     }
 
     /// One thread and several must give the same bits.
@@ -236,19 +204,7 @@ impl<'a> ReplayHarness<'a> {
         self.rewind()?;
         let Session { train, pool, .. } = &mut self.session;
         train.replay(pool)?;
-        let recording = train.recording();
-        let figures = match train.capabilities().record {
-            RecordedAs::Calls => format!(
-                "{} recorded addresses of {} calls equal the plan's, compared at every replay",
-                recording.held_arguments, recording.calls
-            ),
-            RecordedAs::Graphs => format!(
-                "at every replay: the arena's base, the graph's identity and {} live constants; {} addresses of one \
-                 step were read from its nodes at capture",
-                recording.live_constants, recording.held_arguments
-            ),
-        };
-        Ok(Check::new("pointer ledger", true, figures))
+        Ok(held(train))
     }
 
     /// Recorded addresses are moved, one at a time: the ledger must name call and layer, nothing may run, and once the
@@ -305,19 +261,87 @@ impl<'a> ReplayHarness<'a> {
         let finite = magnitudes.iter().all(|m| m.is_finite());
         // Updates that alternate when they are made op by op too are the network's own, not those of a reused buffer.
         let alternating = alternates(&magnitudes) && self.steps(Executor::Eager, count)?.0 != first;
-        let span = magnitudes.iter().fold((f32::INFINITY, 0f32), |(a, b), &m| (a.min(m), b.max(m)));
+        let (least, most) = magnitudes.iter().fold((f32::INFINITY, 0f32), |(a, b), &m| (a.min(m), b.max(m)));
+        let span = if magnitudes.is_empty() { "none".to_owned() } else { format!("{least:.1e} to {most:.1e}") };
         let figures = format!(
-            "{count} replays twice, {}; update magnitudes {:.1e} to {:.1e}, finite: {finite}, alternating: \
-             {alternating}",
+            "{count} replays twice, {}; update magnitudes {span}, finite: {finite}, alternating: {alternating}",
             if same { "bit-equal" } else { "different" },
-            span.0,
-            span.1
         );
         self.rewind()?;
         let wrong = [(!same, "two runs differ"), (!finite, NOT_FINITE), (alternating, "updates alternate")];
         let detail = wrong.into_iter().filter(|(is_wrong, _)| *is_wrong).map(|(_, what)| (what.to_owned(), None));
         Ok(Check::new(ENDURANCE, same && finite && !alternating, figures).detail(detail.collect()))
     }
+}
+
+/// A check that the ledger stopped has failed: a spoilt recording belongs in the report, with the call that the ledger
+/// names, and is no error.
+pub(super) fn or_failed(name: &str, outcome: Result<Check, TrainError>) -> Result<Check, TrainError> {
+    match outcome {
+        Err(TrainError::Exec(
+            error @ (ExecError::Ledger { .. } | ExecError::ArenaMoved { .. } | ExecError::Graph { .. }),
+        )) => {
+            let culprit = if let ExecError::Ledger { op, .. } = &error { Some(Culprit::Op(*op)) } else { None };
+            let lines = vec![(error.to_string(), culprit)];
+            Ok(Check::new(name, false, "the recording is not the planned one".into()).detail(lines))
+        }
+        other => other,
+    }
+}
+
+/// The check of a ledger that was silent: what it holds against the plan.
+pub(super) fn held(step: &Step) -> Check {
+    let recording = step.recording();
+    let figures = match step.capabilities().record {
+        RecordedAs::Calls => format!(
+            "{} recorded addresses of {} calls equal the plan's, compared at every replay",
+            recording.held_arguments, recording.calls
+        ),
+        RecordedAs::Graphs => format!(
+            "at every replay: the arena's base, the graph's identity and {} live constants; {} addresses of one step \
+             were read from its nodes at capture",
+            recording.live_constants, recording.held_arguments
+        ),
+    };
+    Check::new("pointer ledger", true, figures)
+}
+
+/// The check of `steps` steps that were made eagerly and replayed: what was in memory behind them, and which kernels
+/// ran.
+pub(super) fn compared(compiled: &Compiled, steps: u64, made: &[(StepImage, Vec<String>); 2]) -> Check {
+    let [(eager, eager_trace), (replayed, replayed_trace)] = made;
+    let same_kernels = eager_trace == replayed_trace;
+    let plan = &compiled.plan;
+    // Workspace is left out: what is there after a kernel is nobody's value.
+    let counted = (0u32..).zip(&plan.buffers).filter(|(_, b)| b.role != crate::ir::Role::Workspace);
+    let compared: Vec<Compared> = counted
+        .filter(|(_, b)| still_there(plan, b))
+        .map(|(id, b)| {
+            let pairs = eager.buffer(id as usize, b.bytes).iter().zip(replayed.buffer(id as usize, b.bytes));
+            let different = pairs.filter(|(a, b)| a != b).count() as u64;
+            Compared { buffer: BufferId(id), name: b.name.clone(), bytes: b.bytes, different }
+        })
+        .collect();
+    let mut wrong: Vec<&Compared> = compared.iter().filter(|c| c.different > 0).collect();
+    wrong.sort_by_key(|c| plan.buffer(c.buffer).writers.first().copied());
+    let line = |c: &&Compared| {
+        let writer = plan.buffer(c.buffer).writers.first().copied();
+        let op = writer.map_or_else(
+            || "no op".to_owned(),
+            |o| format!("op {o} {} of {}", compiled.selection.choices[o].kernel, compiled.owner(o)),
+        );
+        let text = format!("{} differs in {} of {} bytes; first written by {op}", c.name, c.different, c.bytes);
+        (text, writer.map(Culprit::Op))
+    };
+    let detail: Vec<(String, Option<Culprit>)> = wrong.iter().take(8).map(line).collect();
+    let figures = format!(
+        "{steps} steps, {} buffers bit-equal: {}, kernel traces equal: {same_kernels} ({} calls)",
+        compared.len(),
+        wrong.is_empty(),
+        eager_trace.len()
+    );
+    let passed = wrong.is_empty() && same_kernels;
+    Check { compared, ..Check::new("eager against replay", passed, figures).detail(detail) }
 }
 
 /// Whether a buffer's bytes are still its own at the end of the step: nobody who lives later overlaps it.

@@ -8,7 +8,7 @@ use crate::exec::ExecError;
 use crate::model::{DataSpec, Preset};
 use crate::plan::StateKind;
 use crate::tensor::Bytes;
-use crate::train::{Purpose, Session, SessionSpec, TrainError};
+use crate::train::{Purpose, Session, SessionSpec, Start, TrainError};
 use std::path::Path;
 use std::time::Duration;
 
@@ -42,7 +42,11 @@ impl ReplayHarness<'_> {
             Ok(expected) => expected,
             Err(why) => return Ok(Check::skipped(NAME, &why)),
         };
-        let spec = SessionSpec { resume: Some(path), purpose: Purpose::Train, ..session_spec(preset, options) };
+        let spec = SessionSpec {
+            start: Start::from_checkpoint(path),
+            purpose: Purpose::Train,
+            ..session_spec(preset, options)
+        };
         let resumed = match Session::prepare(&spec) {
             Ok(session) => session,
             Err(error) if is_shortage(&error) => return Ok(Check::skipped(NAME, &no_room(&error))),
@@ -64,29 +68,36 @@ impl ReplayHarness<'_> {
         path: &Path,
     ) -> Result<Result<Uninterrupted, String>, TrainError> {
         let may_differ = options.batches.is_some() || preset.data.as_ref().is_some_and(DataSpec::has_varied_steps);
+        // Before the sessions are exchanged: a step of whole batches is timed.
+        let one = self.one_step()?;
         if !may_differ || options.anyway {
-            return self.uninterrupted(preset, path);
+            return self.uninterrupted(preset, path, one);
         }
         let own = match Session::prepare(&SessionSpec { purpose: Purpose::Train, ..session_spec(preset, options) }) {
-            Ok(session) if !session.feed.varies() => return self.uninterrupted(preset, path),
+            Ok(session) if !session.feed.varies() => return self.uninterrupted(preset, path, one),
             Ok(session) => session,
             Err(error) if is_shortage(&error) => return Ok(Err(no_room(&error))),
             Err(error) => return Err(error),
         };
         let verified = std::mem::replace(&mut self.session, own);
-        let outcome = self.uninterrupted(preset, path);
+        let outcome = self.uninterrupted(preset, path, one);
         self.session = verified;
         outcome
     }
 
-    /// Makes steps, writes a checkpoint at `path`, and makes as many steps more. The inner error says why there is
-    /// nothing to compare.
-    fn uninterrupted(&mut self, preset: &Preset, path: &Path) -> Result<Result<Uninterrupted, String>, TrainError> {
+    /// Makes steps, each of which takes about as long as `one`, writes a checkpoint at `path`, and makes as many steps
+    /// more. The inner error says why there is nothing to compare.
+    fn uninterrupted(
+        &mut self,
+        preset: &Preset,
+        path: &Path,
+        one: Duration,
+    ) -> Result<Result<Uninterrupted, String>, TrainError> {
         let bytes = self.session.compiled().plan.persistent_bytes;
         if bytes > MOST_BYTES {
             return Ok(Err(format!("a checkpoint takes about {}", Bytes(bytes))));
         }
-        let mut count = if self.one_step()? * 3 * STEPS as u32 > BUDGET { FEW } else { STEPS };
+        let mut count = if one * 3 * STEPS as u32 > BUDGET { FEW } else { STEPS };
         if let Some(limit) = self.limit() {
             count = count.min(limit / 2);
         }
@@ -173,10 +184,10 @@ impl ReplayHarness<'_> {
 }
 
 /// Whether memory did not suffice.
-const fn is_shortage(error: &TrainError) -> bool {
+pub(super) const fn is_shortage(error: &TrainError) -> bool {
     matches!(error, TrainError::Shortage(_) | TrainError::Exec(ExecError::OutOfMemory { .. }))
 }
 
-fn no_room(error: &TrainError) -> String {
+pub(super) fn no_room(error: &TrainError) -> String {
     format!("there is no room for a second session: {error}")
 }

@@ -25,7 +25,7 @@ const BUDGET: Duration = Duration::from_secs(2);
 const STEPS: (u64, u64) = (4, 400);
 /// The first steps are made one by one, so that their batches can be looked at.
 const LOOKED_AT: u64 = 3;
-/// A run does not end by itself for so long.
+/// Longer than a run of these checks takes.
 const NEVER: Duration = Duration::from_secs(1 << 20);
 
 /// Seconds that the checks of a run take where a step takes `step_us`, roughly.
@@ -35,8 +35,8 @@ pub(super) fn seconds(step_us: f64) -> f64 {
 }
 
 /// Makes some steps, so that moments, running statistics and counters are not those of the beginning: a kernel that
-/// mixes them up or forgets them is right as long as they are zero. A step that diverges at once stays where it
-/// begins.
+/// mixes them up or forgets them is right as long as they are zero. A step that diverges at once is put
+/// back to its start.
 pub(super) fn leave_start(step: &mut Step, pool: &mut Pool) -> Result<(), TrainError> {
     const STEPS: usize = 2;
     const WILD: f32 = 1e15;
@@ -71,7 +71,7 @@ impl Logged {
         Self { step, values: [loss, accuracy, update_max, grad_norm, lr, loss_scale].map(bits) }
     }
 
-    /// What the step that just ran found, as the host reads it.
+    /// What the host reads of the step that ran last.
     fn read(step: &Step, number: u64) -> Result<Self, ExecError> {
         let mut values = [0; FIELDS.len()];
         for (value, name) in values.iter_mut().zip(READ) {

@@ -137,7 +137,7 @@ fn a_gradient_whose_square_is_beyond_f32_is_measured_and_trained_with() {
 }
 
 #[test]
-fn a_run_whose_gradient_norm_is_beyond_f32_goes_on() {
+fn a_run_whose_gradient_norm_is_beyond_f32_continues() {
     let log = with_large_numbers(1e20, 3e18, 1e-42, 1);
     assert!(log.len() == 1 && log[0].get("grad_norm").is_none(), "{log:?}");
     assert!(log[0]["update_max"].as_f64().unwrap() > 0.0);

@@ -112,7 +112,7 @@ fn limited_files(blocks: u32, args: &[&str]) -> Command {
 }
 
 #[test]
-fn a_full_disk_is_told_and_leaves_the_old_result() {
+fn a_full_disk_is_reported_and_leaves_the_old_result() {
     let folder = tempfile::tempdir().unwrap();
     let (save, log) = (at(&folder, "w.safetensors"), at(&folder, "run.jsonl"));
     std::fs::write(&save, OLDER).unwrap();
@@ -177,7 +177,7 @@ fn a_reader_that_goes_away_ends_the_program_quietly() {
     }
     let mut child = spawn(&["train", "xor", "--steps", "2000"]);
     drop(child.stderr.take());
-    assert_eq!(child.wait().unwrap().code(), Some(0), "nobody listens to progress, and the run goes on");
+    assert_eq!(child.wait().unwrap().code(), Some(0), "nobody listens to progress, and the run continues");
 }
 
 #[test]

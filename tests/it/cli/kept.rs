@@ -2,7 +2,7 @@
 
 use super::{at, command, listing, stderr, stdout, succeeded, was_refused};
 use serde_json::Value;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Output;
 use std::time::{Duration, Instant};
 
@@ -21,6 +21,12 @@ fn refused(folder: &Path, args: &[&str]) -> String {
 
 fn list(folder: &Path) -> Vec<Value> {
     serde_json::from_str(&succeed(folder, &["runs", "--json", "--all"])).unwrap()
+}
+
+/// Keeps a run of 20 steps of `xor`, and gives its folder.
+fn kept_run(here: &Path) -> PathBuf {
+    succeed(here, &["train", "xor", "--steps", "20", "--keep"]);
+    here.join("runs").join(list(here)[0]["id"].as_str().unwrap())
 }
 
 #[test]
@@ -102,7 +108,7 @@ fn a_killed_run_is_interrupted_and_keeps_its_curve() {
     assert!(table.lines().skip(1).any(|row| !row.ends_with(',')));
     let rows = table.lines().count() as u64;
     assert_eq!(rows, run["steps"].as_u64().unwrap() + 1);
-    // Its last checkpoint holds weights, and all that a run needs to go on.
+    // Its last checkpoint holds weights, and all that a run needs to continue.
     assert!(run["has_weights"] == true && run["can_continue"] == true, "{run}");
     succeed(here, &["export", "last", &at(&folder, "m.onnx")]);
     let checkpoint = here.join("runs").join(run["id"].as_str().unwrap()).join("checkpoint.safetensors");
@@ -139,7 +145,7 @@ fn a_kept_run_is_exported_and_nothing_is_replaced_unasked() {
     assert!(refused(here, &["export", "last", &at(&folder, "a.docx")]).contains("--format csv"));
     assert!(refused(here, &["export", "xor", &at(&folder, "b.csv")]).contains("without curves"));
     succeed(here, &["export", "digits-cnn", &at(&folder, "cnn.onnx")]);
-    // Its weights go on from where it ended.
+    // Its weights continue from where it ended.
     succeed(here, &["train", "xor", "--steps", "5", "--init", &at(&folder, "a.safetensors")]);
 }
 
@@ -196,7 +202,7 @@ fn a_damaged_run_is_listed_exported_and_deleted() {
     assert!(
         found["state"] == "damaged" && found["steps"] == 20 && found["error"].as_str().unwrap().contains("run.json")
     );
-    // Its id tells when it was started, to the second.
+    // Its id says when it was started, to the second.
     assert_eq!(found["started_ms"], started / 1000 * 1000);
     succeed(here, &["export", &id, &at(&folder, "a.csv")]);
     succeed(here, &["export", &id, &at(&folder, "a.safetensors")]);
@@ -220,7 +226,7 @@ fn a_damaged_run_is_listed_exported_and_deleted() {
 }
 
 #[test]
-fn a_bad_folder_of_runs_is_told_before_anything_is_written() {
+fn a_bad_folder_of_runs_is_reported_before_anything_is_written() {
     let folder = tempfile::tempdir().unwrap();
     let here = folder.path();
     std::fs::write(here.join("runs"), "a letter").unwrap();
@@ -278,7 +284,7 @@ fn exports_tell_what_they_wrote_and_what_they_lack() {
 }
 
 #[test]
-fn a_log_goes_on_with_the_run_that_goes_on() {
+fn a_log_continues_with_the_run_that_continues() {
     let folder = tempfile::tempdir().unwrap();
     let here = folder.path();
     let [log, half] = ["run.jsonl", "half.ckpt"].map(|n| at(&folder, n));
@@ -300,7 +306,7 @@ fn a_log_goes_on_with_the_run_that_goes_on() {
 }
 
 #[test]
-fn a_stray_file_is_no_run_and_a_damaged_run_comes_back_by_the_name_that_was_told() {
+fn a_stray_file_is_no_run_and_a_damaged_run_comes_back_by_the_name_that_was_reported() {
     let folder = tempfile::tempdir().unwrap();
     let here = folder.path();
     succeed(here, &["train", "xor", "--steps", "20", "--keep"]);
@@ -323,8 +329,7 @@ fn a_stray_file_is_no_run_and_a_damaged_run_comes_back_by_the_name_that_was_told
 fn a_run_whose_files_are_missing_or_cut_short_says_so() {
     let folder = tempfile::tempdir().unwrap();
     let here = folder.path();
-    succeed(here, &["train", "xor", "--steps", "20", "--keep"]);
-    let own = here.join("runs").join(list(here)[0]["id"].as_str().unwrap());
+    let own = kept_run(here);
     let (csv, curve, checkpoint) = (at(&folder, "a.csv"), own.join("curve.bin"), own.join("checkpoint.safetensors"));
     let [curves, weights] = [&curve, &checkpoint].map(|p| std::fs::read(p).unwrap());
     let damaged = |what: &str| {
@@ -412,8 +417,7 @@ fn a_folder_that_takes_no_files_is_not_called_missing() {
 fn a_pipe_among_the_files_of_a_run_holds_nothing_up() {
     let folder = tempfile::tempdir().unwrap();
     let here = folder.path();
-    succeed(here, &["train", "xor", "--steps", "20", "--keep"]);
-    let own = here.join("runs").join(list(here)[0]["id"].as_str().unwrap());
+    let own = kept_run(here);
     for name in ["lock", "label.json", "curve.bin", "run.json"] {
         std::fs::remove_file(own.join(name)).or_else(|_| std::fs::metadata(&own).map(drop)).unwrap();
         assert!(std::process::Command::new("mkfifo").arg(own.join(name)).status().unwrap().success());
@@ -440,7 +444,7 @@ fn a_full_disk_leaves_no_damaged_run_behind() {
 }
 
 #[test]
-fn a_kept_run_answers_and_files_of_another_kind_are_told() {
+fn a_kept_run_answers_and_files_of_another_kind_are_named() {
     let folder = tempfile::tempdir().unwrap();
     let here = folder.path();
     succeed(here, &["train", "circles", "--steps", "100", "--seed", "5", "--keep"]);

@@ -4,6 +4,7 @@ use super::{at, command, json, stderr, stdout, succeeded};
 use serde_json::Value;
 use std::process::{Command, Output};
 use std::time::{Duration, Instant};
+use tempfile::TempDir;
 
 const MIB: u64 = 1 << 20;
 
@@ -112,11 +113,17 @@ fn what_does_not_fit_is_refused_before_it_is_taken() {
     assert_eq!(super::listing(folder.path()), ["large.json", "w.safetensors"]);
 }
 
-#[test]
-fn parameters_of_ten_gigabytes_are_refused_at_once() {
+/// A folder with a preset whose parameters take ten gigabytes, and the preset's path.
+fn huge() -> (TempDir, String) {
     let folder = tempfile::tempdir().unwrap();
     let file = at(&folder, "huge.json");
     std::fs::write(&file, preset(&[50_000, 50_000, 2], 2, MOONS)).unwrap();
+    (folder, file)
+}
+
+#[test]
+fn parameters_of_ten_gigabytes_are_refused_at_once() {
+    let (_folder, file) = huge();
     let started = Instant::now();
     let output = limited(24 << 20, &["train", &file, "--device", "cpu"]);
     let message = stderr(&output);
@@ -127,9 +134,7 @@ fn parameters_of_ten_gigabytes_are_refused_at_once() {
 
 #[test]
 fn an_export_that_has_no_room_is_refused_at_once() {
-    let folder = tempfile::tempdir().unwrap();
-    let file = at(&folder, "huge.json");
-    std::fs::write(&file, preset(&[50_000, 50_000, 2], 2, MOONS)).unwrap();
+    let (folder, file) = huge();
     let started = Instant::now();
     let output = limited(4 << 20, &["export", &file, &at(&folder, "a.safetensors")]);
     let message = stderr(&output);
@@ -150,7 +155,7 @@ fn an_export_that_has_no_room_is_refused_at_once() {
 }
 
 #[test]
-fn the_number_of_threads_and_its_reason_are_told() {
+fn the_number_of_threads_and_its_reason_are_reported() {
     let counts = |summary: &Value| (summary["threads"].as_u64(), summary["threads_why"]["by"].clone());
     let train = ["train", "digits-mlp", "--device", "cpu", "--steps", "1", "--json"];
     let (count, by) = counts(&json(&train));

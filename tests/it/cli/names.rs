@@ -11,7 +11,7 @@ fn run(folder: &Path, args: &[&str]) -> Output {
 }
 
 #[test]
-fn a_misspelt_preset_is_told_the_right_one() {
+fn a_misspelt_preset_is_answered_with_the_right_one() {
     for args in [&["train", "digits-mpl"][..], &["plan", "Digits-MLP"], &["plan", "digits-mlp.json"]] {
         let message = refused(args);
         assert!(message.contains("did you mean \"digits-mlp\"? bundled are "), "{message}");
@@ -31,7 +31,7 @@ fn a_misspelt_preset_is_told_the_right_one() {
 }
 
 #[test]
-fn a_misspelt_run_is_told_the_right_one() {
+fn a_misspelt_run_is_answered_with_the_right_one() {
     let folder = tempfile::tempdir().unwrap();
     let here = folder.path();
     let refused = |args: &[&str]| was_refused(args, &run(here, args));

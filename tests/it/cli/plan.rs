@@ -203,7 +203,7 @@ fn arena_names_the_line_of_a_mistake() {
 }
 
 #[test]
-fn parameters_beyond_a_gpus_memory_are_told_once_with_what_to_do() {
+fn parameters_beyond_a_gpus_memory_are_reported_once_with_what_to_do() {
     let folder = tempfile::tempdir().unwrap();
     let path = at(&folder, "p.json");
     let text = r#"{"version": 1, "name": "huge", "input": {"shape": [64], "batch": 8},
@@ -214,4 +214,31 @@ fn parameters_beyond_a_gpus_memory_are_told_once_with_what_to_do() {
     let message = stderr(&out);
     assert_eq!(out.status.code(), Some(1), "{message}");
     assert!(message.matches("of memory; use fewer units").count() == 1, "{message}");
+}
+
+#[test]
+fn the_steps_of_two_paths_are_compared() {
+    let args = ["plan", "early-exit", "--device", "cpu", "--path", "L1=0", "--against", "L1=1"];
+    let doc = json(&[&args[..], &["--json"]].concat());
+    assert_eq!(doc["paths"], serde_json::json!(["L1=0", "L1=1"]));
+    let count = |side: usize| {
+        let operations = doc["operations"][side].as_array().unwrap();
+        operations.iter().map(|operation| number(operation, "count")).sum::<u64>()
+    };
+    let figures = |side: usize, name: &str| number(&doc["figures"][side], name);
+    // What both have in common is the same number.
+    assert_eq!(figures(0, "operations") - count(0), figures(1, "operations") - count(1));
+    for (side, path) in ["L1=0", "L1=1"].into_iter().enumerate() {
+        let alone = json(&["plan", "early-exit", "--device", "cpu", "--path", path, "--json"]);
+        assert_eq!(alone["ops"].as_array().unwrap().len() as u64, figures(side, "operations"));
+    }
+    let text = succeed(&args);
+    assert!(
+        text.contains("only in L1=0: ") && text.contains("only in L1=1: ") && text.contains("bytes moved"),
+        "{text}"
+    );
+    let same = succeed(&["plan", "early-exit", "--device", "cpu", "--path", "L1=1", "--against", "L1=1"]);
+    assert!(same.contains("Both steps have the same operations."), "{same}");
+    assert!(refused(&["plan", "early-exit", "--against", "L9=1"]).contains("--against"));
+    assert!(refused(&["plan", "early-exit", "--against", "L1=1", "--dot"]).contains("--dot"));
 }

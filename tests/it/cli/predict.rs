@@ -19,7 +19,7 @@ fn saved_weights_answer_as_their_run_did() {
     assert!((found["accuracy"].as_f64().unwrap() - right).abs() < 1e-9);
     let recall = cell(1, 1) as f64 / (cell(1, 0) + cell(1, 1)) as f64;
     assert!((found["classes"][1]["recall"].as_f64().unwrap() - recall).abs() < 1e-9);
-    // The file tells the same, sample by sample.
+    // The file says the same, sample by sample.
     let text = std::fs::read_to_string(&answers).unwrap();
     let mut lines = text.lines();
     assert_eq!(lines.next(), Some("sample,target,predicted,p_0,p_1"));

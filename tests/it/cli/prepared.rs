@@ -14,7 +14,7 @@ const PRESET: &str = r#"{
   "data": { "type": "csv", "path": "table.csv" }, "train": { "steps": 200, "seed": 0 }
 }"#;
 
-/// Row `i` of the table: `a` and `b` tell the class, far from 0, and `c` does not.
+/// Row `i` of the table: `a` and `b` determine the class, far from 0, and `c` does not.
 fn row(i: usize) -> ([f64; 3], &'static str) {
     let noise = |k: usize| ((i * 7919 + k * 104_729) % 97) as f64 / 97.0 - 0.5;
     let side = if i.is_multiple_of(2) { 1.0 } else { -1.0 };
@@ -243,7 +243,7 @@ fn exports_say_what_the_weights_were_trained_with() {
 fn a_run_that_is_resumed_prepares_its_samples_as_before() {
     let place = Place::new();
     place.json(&["train", "table.json", "--checkpoint", "c.ckpt", "--json"]);
-    // The held-out part is that of one class, whose own mean would hide what tells it.
+    // The held-out part is that of one class, whose own mean would hide what determines it.
     place.write("table.csv", &table((0..240usize).filter(|i| i.is_multiple_of(2)), "a,b,c,answer"));
     let resumed = place.json(&["train", "table.json", "--resume", "c.ckpt", "--steps", "200", "--json"]);
     assert_eq!((&resumed["held_out"], &resumed["maybe_trained"]["accuracy"]), (&Value::Null, &1.0.into()));

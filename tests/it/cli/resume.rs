@@ -68,7 +68,7 @@ fn the_log_of_another_run_is_refused_before_the_first_step() {
     assert!(message.contains("other.jsonl belongs to another run: its line of step 20 has loss "), "{message}");
     assert!(message.contains("give another name for the log") && !message.contains("step 21"), "{message}");
     assert_eq!((std::fs::read(&other).unwrap(), listing(folder.path())), (before, names));
-    // Its own log may go on beyond the checkpoint: what is made again is removed, and that is said.
+    // Its own log may continue beyond the checkpoint: what is made again is removed, and that is said.
     let resume = |steps: &str| run(&["train", "xor", "--steps", steps, "--resume", &half, "--log", &log]);
     assert!(!stderr(&resume("30")).contains("removed"));
     let message = stderr(&resume("25"));

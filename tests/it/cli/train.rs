@@ -144,7 +144,7 @@ fn a_resumed_run_ends_where_an_unbroken_one_does() {
 }
 
 #[test]
-fn a_run_goes_on_with_the_split_that_it_began_with() {
+fn a_run_continues_with_the_split_that_it_began_with() {
     let folder = tempfile::tempdir().unwrap();
     let checkpoint = at(&folder, "c.ckpt");
     let given = ["train", "iris", "--held-out", "0.3", "--split", "last"];
@@ -161,7 +161,7 @@ fn a_run_goes_on_with_the_split_that_it_began_with() {
     }
     let output = run_on(with(&["--steps", "20", "--resume", &checkpoint]));
     assert!(output.status.success(), "{}", stderr(&output));
-    // Where every step was made before, the summary has no speed to tell.
+    // Where every step was made before, the summary has no speed to report.
     let output = run_on(with(&["--steps", "10", "--resume", &checkpoint]));
     assert!(output.status.success(), "{}", stderr(&output));
     let message = super::stdout(&output);

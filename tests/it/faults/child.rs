@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 pub struct Child<'a> {
     /// The test's whole name.
     pub test: &'static str,
-    /// What tells the test what to do.
+    /// What says to the test what to do.
     pub variables: &'a [(&'static str, String)],
     /// The folder in which everything is kept that the process compiles or times.
     pub cache: &'a Path,

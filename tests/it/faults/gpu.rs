@@ -1,5 +1,6 @@
 //! Faults in the kernels of a GPU that bring batches, keep the log, step parameters, measure steps and evaluate.
 
+use super::files::{ELEMENTWISE, FEED, LOSS, NORM, OPTIMIZER, PRELUDE};
 use super::{CLASSES, EVALUATION, FAST, LOG, REPLAY, VALUES};
 use stepgraph::exec::cuda::plant::TextFault;
 
@@ -67,11 +68,6 @@ pub const fn fault(
     KernelFault { name, text: TextFault { file, before, after }, networks, check }
 }
 
-const FEED: &str = "feed.cu";
-const OPTIMIZER: &str = "optimizer.cu";
-const PRELUDE: &str = "prelude.cuh";
-const SCALARS: &str = "elementwise.cu";
-
 pub fn table() -> Vec<KernelFault> {
     [feed(), batches(), logged_metrics(), updates(), metrics(), whole_steps()].into_iter().flatten().collect()
 }
@@ -86,7 +82,7 @@ fn feed() -> Vec<KernelFault> {
         ),
         fault(
             "the log leaves out the values that belong into it",
-            [FEED, "(LEFT >> threadIdx.x & 1) == 0)", "(LEFT >> threadIdx.x & 1) != 0)"],
+            [FEED, "(left >> threadIdx.x & 1) == 0)", "(left >> threadIdx.x & 1) != 0)"],
             &[CLASSES, TENSOR],
             LOG,
         ),
@@ -127,13 +123,13 @@ fn batches() -> Vec<KernelFault> {
         ),
         fault(
             "every target is the first of its sample",
-            [FEED, "[sample * WY + first];", "[sample * WY];"],
+            [FEED, "[sample * wy + first];", "[sample * wy];"],
             &[VALUES],
             LOG,
         ),
         fault(
             "a batch's last sample is not brought",
-            [FEED, "at < BATCH * (WX / V)", "at < (BATCH - 1) * (WX / V)"],
+            [FEED, "at < (int)half_number<BATCH, 1, false>(a) *", "at < (int)(half_number<BATCH, 1, false>(a) - 1) *"],
             &[CLASSES, VALUES],
             LOG,
         ),
@@ -141,8 +137,8 @@ fn batches() -> Vec<KernelFault> {
             "targets are those of the next sample",
             [
                 FEED,
-                "if (first < WY) to[first] = Fed<Y>::of(target);",
-                "if (first < WY) to[(first + 1) % WY] = Fed<Y>::of(target);",
+                "if (first < wy) to[first] = Fed<Y>::of(target);",
+                "if (first < wy) to[(first + 1) % wy] = Fed<Y>::of(target);",
             ],
             &[VALUES],
             LOG,
@@ -282,19 +278,19 @@ fn metrics() -> Vec<KernelFault> {
         ),
         fault(
             "the step counter goes in twos",
-            [SCALARS, "(i64)((u64)step + 1)", "(i64)((u64)step + 2)"],
+            [ELEMENTWISE, "(i64)((u64)step + 1)", "(i64)((u64)step + 2)"],
             &[CLASSES],
             REFERENCES,
         ),
         fault(
             "the second moment's correction has no root",
-            [SCALARS, "threadIdx.x == 0 ? rest : sqrt(rest)", "rest"],
+            [ELEMENTWISE, "threadIdx.x == 0 ? rest : sqrt(rest)", "rest"],
             &[CLASSES],
             REFERENCES,
         ),
         fault(
             "the mean loss is divided by one row less",
-            [SCALARS, "[0] = sum / (float)count;", "[0] = sum / (float)(count - 1);"],
+            [ELEMENTWISE, "[0] = sum / (float)count;", "[0] = sum / (float)(count - 1);"],
             &[TENSOR],
             REFERENCES,
         ),
@@ -316,7 +312,7 @@ fn whole_steps() -> Vec<KernelFault> {
         fault(
             "an evaluation leaves out the running mean",
             [
-                "norm.cu",
+                NORM,
                 "activate<ACT, T>((v[i] - mean[i]) * scale[i] + beta[i])",
                 "activate<ACT, T>(v[i] * scale[i] + beta[i])",
             ],
@@ -326,7 +322,7 @@ fn whole_steps() -> Vec<KernelFault> {
         fault(
             "an evaluation takes the running mean for the variance",
             [
-                "norm.cu",
+                NORM,
                 "norms::floats(a, Slots::RUNNING_VAR, t.channel, 1.0f, var);",
                 "norms::floats(a, Slots::RUNNING_MEAN, t.channel, 1.0f, var);",
             ],
@@ -341,7 +337,7 @@ fn whole_steps() -> Vec<KernelFault> {
         ),
         fault(
             "a gradient's scale of the loss is doubled",
-            ["loss.cu", "(float)(2.0 / errors.len)", "(float)(4.0 / errors.len)"],
+            [LOSS, "(float)(2.0 / errors.len)", "(float)(4.0 / errors.len)"],
             &[VALUES],
             FAST,
         ),

@@ -1,20 +1,11 @@
 //! Faults in the kernels of a GPU that compute layers and losses: each is found where the kernel is compared with its
 //! plain-loop reference.
 
+use super::files::{ATTENTION_MMA, CONV, ELEMENTWISE, GEMM, LOSS, NORM, POOL, PRELUDE, SEQUENCE};
 use super::gpu::{BLOCK, HALF_HEADS, HEADS, KernelFault, MANY, REFERENCES, TENSOR, WORDS, fault};
 use super::{CLASSES, IMAGES, VALUES};
 
-const PRELUDE: &str = "prelude.cuh";
-const GEMM: &str = "gemm.cu";
-const CONV: &str = "conv.cu";
-const NORM: &str = "norm.cu";
-const POOL: &str = "pool.cu";
-const LOSS: &str = "loss.cu";
-const ELEMENTS: &str = "elementwise.cu";
-const ATTENTION: &str = "attention_mma.cu";
-const SEQUENCE: &str = "sequence.cu";
-
-const fn twin(name: &'static str, text: [&'static str; 3], networks: &'static [&'static str]) -> KernelFault {
+const fn by_reference(name: &'static str, text: [&'static str; 3], networks: &'static [&'static str]) -> KernelFault {
     fault(name, text, networks, REFERENCES)
 }
 
@@ -37,7 +28,7 @@ pub fn table() -> Vec<KernelFault> {
 
 fn activations_and_random_numbers() -> Vec<KernelFault> {
     vec![
-        twin(
+        by_reference(
             "relu turns numbers round",
             [
                 PRELUDE,
@@ -46,7 +37,7 @@ fn activations_and_random_numbers() -> Vec<KernelFault> {
             ],
             &[IMAGES, TENSOR, CLASSES],
         ),
-        twin(
+        by_reference(
             "relu's derivative is one everywhere",
             [
                 PRELUDE,
@@ -55,27 +46,27 @@ fn activations_and_random_numbers() -> Vec<KernelFault> {
             ],
             &[IMAGES, TENSOR, CLASSES],
         ),
-        twin(
+        by_reference(
             "a bias is subtracted",
             [PRELUDE, "if constexpr (BIAS) v += bias;", "if constexpr (BIAS) v -= bias;"],
             &[CLASSES, VALUES],
         ),
-        twin(
+        by_reference(
             "a derivative is taken at the gradient",
             [PRELUDE, "v *= activate_grad<ACT_GRAD>(saved);", "v *= activate_grad<ACT_GRAD>(v);"],
             &[CLASSES, VALUES, IMAGES],
         ),
-        twin(
+        by_reference(
             "random numbers have a round less",
             [PRELUDE, "for (int round = 0; round < 10; ++round)", "for (int round = 0; round < 9; ++round)"],
             &[CLASSES],
         ),
-        twin(
+        by_reference(
             "every step has the same mask",
             [PRELUDE, "(u32)step, (u32)((u64)step >> 32)", "0u, (u32)((u64)step >> 32)"],
             &[CLASSES],
         ),
-        twin(
+        by_reference(
             "sums over a warp leave out neighbours",
             [
                 PRELUDE,
@@ -89,7 +80,7 @@ fn activations_and_random_numbers() -> Vec<KernelFault> {
 
 fn losses() -> Vec<KernelFault> {
     vec![
-        twin(
+        by_reference(
             "smoothed targets do not sum to one",
             [
                 LOSS,
@@ -98,12 +89,12 @@ fn losses() -> Vec<KernelFault> {
             ],
             &[CLASSES],
         ),
-        twin(
+        by_reference(
             "a smoothed loss takes the whole of the label's score",
             [LOSS, "log_sum - keep() * own;", "log_sum - own;"],
             &[CLASSES],
         ),
-        twin(
+        by_reference(
             "the accuracy counts one answer too many",
             [
                 LOSS,
@@ -112,7 +103,7 @@ fn losses() -> Vec<KernelFault> {
             ],
             &[MANY],
         ),
-        twin(
+        by_reference(
             "a loss is the sum over the batch",
             [LOSS, "*a.at<float>(Slots::LOSS) = sums[0] / rows;", "*a.at<float>(Slots::LOSS) = sums[0];"],
             &[MANY],
@@ -122,21 +113,21 @@ fn losses() -> Vec<KernelFault> {
 
 fn fused_and_squared_losses() -> Vec<KernelFault> {
     vec![
-        twin(
+        by_reference(
             "the fused classifier's gradient is of a sum",
             [
                 LOSS,
-                "(a.has(Slots::SCALE) ? *a.at<float>(Slots::SCALE) : 1.0f) / ROWS;\n        if (!early)",
+                "(a.has(Slots::SCALE) ? *a.at<float>(Slots::SCALE) : 1.0f) / (float)rows;\n        if (!early)",
                 "(a.has(Slots::SCALE) ? *a.at<float>(Slots::SCALE) : 1.0f);\n        if (!early)",
             ],
             &[TENSOR],
         ),
-        twin(
+        by_reference(
             "the fused classifier's input gradient has the wrong sign",
             [LOSS, "dx = fmaf(grads[c], w[e][c], dx);", "dx = fmaf(-grads[c], w[e][c], dx);"],
             &[TENSOR],
         ),
-        twin(
+        by_reference(
             "the fused classifier takes every answer for right",
             [
                 LOSS,
@@ -145,7 +136,7 @@ fn fused_and_squared_losses() -> Vec<KernelFault> {
             ],
             &[TENSOR],
         ),
-        twin(
+        by_reference(
             "the fused classifier lacks the last class",
             [
                 LOSS,
@@ -154,12 +145,12 @@ fn fused_and_squared_losses() -> Vec<KernelFault> {
             ],
             &[TENSOR],
         ),
-        twin(
+        by_reference(
             "a squared loss adds targets",
             [LOSS, "const float error = have - want;", "const float error = have + want;"],
             &[VALUES],
         ),
-        twin(
+        by_reference(
             "a squared loss adds the targets at the tail",
             [LOSS, "each(to_float(y[at]), to_float(target[at]));", "each(to_float(y[at]), -to_float(target[at]));"],
             &[VALUES],
@@ -169,22 +160,22 @@ fn fused_and_squared_losses() -> Vec<KernelFault> {
 
 fn elementwise() -> Vec<KernelFault> {
     vec![
-        twin(
+        by_reference(
             "what dropout keeps is not scaled",
-            [ELEMENTS, "narrow<T>(to_float(in[piece].v[i]) * scale)", "narrow<T>(to_float(in[piece].v[i]))"],
+            [ELEMENTWISE, "narrow<T>(to_float(in[piece].v[i]) * scale)", "narrow<T>(to_float(in[piece].v[i]))"],
             &[CLASSES],
         ),
-        twin(
+        by_reference(
             "dropout's gradient is not scaled",
-            [ELEMENTS, "narrow<T>(to_float(in.dy.v[i]) * scale)", "narrow<T>(to_float(in.dy.v[i]))"],
+            [ELEMENTWISE, "narrow<T>(to_float(in.dy.v[i]) * scale)", "narrow<T>(to_float(in.dy.v[i]))"],
             &[CLASSES],
         ),
-        twin(
+        by_reference(
             "a residual sum is a difference",
-            [ELEMENTS, "combine(float a, float b) { return a + b; }", "combine(float a, float b) { return a - b; }"],
+            [ELEMENTWISE, "combine(float a, float b) { return a + b; }", "combine(float a, float b) { return a - b; }"],
             &[CLASSES, IMAGES],
         ),
-        twin(
+        by_reference(
             "a bias's gradient leaves out lanes",
             [
                 PRELUDE,
@@ -193,7 +184,7 @@ fn elementwise() -> Vec<KernelFault> {
             ],
             &[CLASSES, VALUES, IMAGES],
         ),
-        twin(
+        by_reference(
             "a bias's gradient does not wait for its lanes",
             [
                 PRELUDE,
@@ -207,22 +198,22 @@ fn elementwise() -> Vec<KernelFault> {
 
 fn normalisations() -> Vec<KernelFault> {
     vec![
-        twin(
+        by_reference(
             "the running variance is of the biased one",
             [NORM, "take * (var[i] * unbiased)", "take * var[i]"],
             &[CLASSES, IMAGES],
         ),
-        twin(
+        by_reference(
             "the momentum of running statistics is turned round",
             [NORM, "keep * mean_before[i] + take * mean[i]", "take * mean_before[i] + keep * mean[i]"],
             &[CLASSES, IMAGES],
         ),
-        twin(
+        by_reference(
             "a batch's last row counts twice",
-            [NORM, "if (ROWS % TY == 0 || t.ty + r * TY < ROWS) sum[i] += d[r][i];", "sum[i] += d[r][i];"],
+            [NORM, "if (EVEN || t.ty + r * TY < rows) sum[i] += d[r][i];", "sum[i] += d[r][i];"],
             &[IMAGES, CLASSES],
         ),
-        twin(
+        by_reference(
             "gradients of scale and shift are the same",
             [
                 NORM,
@@ -231,14 +222,14 @@ fn normalisations() -> Vec<KernelFault> {
             ],
             &[CLASSES, IMAGES],
         ),
-        twin(
+        by_reference(
             "a normalisation's gradient leaves the mean out",
-            [NORM, "offset[i] = -gamma[i] * (sum[i] * (1.0f / ROWS));", "offset[i] = 0.0f;"],
+            [NORM, "offset[i] = -gamma[i] * (sum[i] * (1.0f / (float)rows));", "offset[i] = 0.0f;"],
             &[CLASSES, IMAGES],
         ),
-        twin(
+        by_reference(
             "a layer normalisation's gradient leaves the mean out",
-            [NORM, "(g[n][i] - (RMS ? 0.0f : sum[0]) * (1.0f / COLS) -", "(g[n][i] -"],
+            [NORM, "(g[n][i] - (RMS ? 0.0f : sum[0]) * (1.0f / (float)cols) -", "(g[n][i] -"],
             &[CLASSES],
         ),
     ]
@@ -246,26 +237,38 @@ fn normalisations() -> Vec<KernelFault> {
 
 fn pools_and_convolutions() -> Vec<KernelFault> {
     vec![
-        twin(
+        by_reference(
             "a maximum's place is off by one",
             [POOL, "where[i] = better ? k : where[i];", "where[i] = better ? k + 1 : where[i];"],
             &[IMAGES],
         ),
-        twin("a mean is divided by one too many", [POOL, "(1.0f / S::SIZE)", "(1.0f / (S::SIZE + 1))"], &[IMAGES]),
-        twin(
+        by_reference(
+            "a mean is divided by one too many",
+            [POOL, "(1.0f / S::SIZE)", "(1.0f / (S::SIZE + 1))"],
+            &[IMAGES],
+        ),
+        by_reference(
             "pooling's gradient leaves out a column of windows",
             [POOL, "ky < S::KH && kx < S::KW;", "ky < S::KH && kx + 1 < S::KW;"],
             &[IMAGES],
         ),
-        twin("a whole image's mean lacks a pixel", [POOL, "if (pixel < end) {", "if (pixel + 1 < end) {"], &[IMAGES]),
-        twin(
-            "the gradient of a whole image's mean is a sum's",
-            [POOL, "narrow<T>(to_float(v[i].v[j]) * (1.0f / HW))", "narrow<T>(to_float(v[i].v[j]))"],
+        by_reference(
+            "a whole image's mean lacks a pixel",
+            [POOL, "if (pixel < end) {", "if (pixel + 1 < end) {"],
             &[IMAGES],
         ),
-        twin("padding is one too few", [CONV, "axis.origin = -P,", "axis.origin = 1 - P,"], &[IMAGES]),
-        twin("dilation is left out", [CONV, "OFFSET_STEP = FORWARD ? D :", "OFFSET_STEP = FORWARD ? 1 :"], &[IMAGES]),
-        twin(
+        by_reference(
+            "the gradient of a whole image's mean is a sum's",
+            [POOL, "narrow<T>(to_float(v[i].v[j]) * (1.0f / (float)hw))", "narrow<T>(to_float(v[i].v[j]))"],
+            &[IMAGES],
+        ),
+        by_reference("padding is one too few", [CONV, "axis.origin = -P,", "axis.origin = 1 - P,"], &[IMAGES]),
+        by_reference(
+            "dilation is left out",
+            [CONV, "OFFSET_STEP = FORWARD ? D :", "OFFSET_STEP = FORWARD ? 1 :"],
+            &[IMAGES],
+        ),
+        by_reference(
             "a filter's gradient is not summed over its splits",
             [
                 CONV,
@@ -279,34 +282,34 @@ fn pools_and_convolutions() -> Vec<KernelFault> {
 
 fn products() -> Vec<KernelFault> {
     vec![
-        twin(
+        by_reference(
             "a product's bias is that of its first column",
             [GEMM, "b = bias[i];", "b = bias[0];"],
             &[CLASSES, TENSOR, VALUES],
         ),
-        twin(
+        by_reference(
             "a shared weight's gradients are subtracted",
             [GEMM, "if constexpr (ACC) v += previous[i];", "if constexpr (ACC) v -= previous[i];"],
             &[VALUES],
         ),
-        twin(
+        by_reference(
             "groups of a product are subtracted",
             [GEMM, "part[0].v[v] += part[k].v[v];", "part[0].v[v] -= part[k].v[v];"],
             &[TENSOR],
         ),
-        twin(
+        by_reference(
             "a weight's fused step takes the gradient's opposite",
             [GEMM, "rule.step(param.v[i], g, s0.v[i], s1.v[i]);", "rule.step(param.v[i], -g, s0.v[i], s1.v[i]);"],
             &[TENSOR],
         ),
-        twin(
+        by_reference(
             "a tile's metrics are counted for each of its parts",
             [GEMM, "parts[r * wide + c] = i == 0 ? all : UpdatePart{0u, 0.0f};", "parts[r * wide + c] = all;"],
             &[TENSOR],
         ),
-        twin(
+        by_reference(
             "a fused bias's step lacks rows",
-            [ELEMENTS, "for (int w = 1; w < WARPS; ++w) {", "for (int w = 2; w < WARPS; ++w) {"],
+            [ELEMENTWISE, "for (int w = 1; w < WARPS; ++w) {", "for (int w = 2; w < WARPS; ++w) {"],
             &[TENSOR],
         ),
     ]
@@ -314,39 +317,39 @@ fn products() -> Vec<KernelFault> {
 
 fn attention() -> Vec<KernelFault> {
     vec![
-        twin(
+        by_reference(
             "attention does not fade what it has added",
-            [ATTENTION, "out[n][2 * r] *= fade, out[n][2 * r + 1] *= fade;", "out[n][2 * r] *= 1.0f;"],
+            [ATTENTION_MMA, "out[n][2 * r] *= fade, out[n][2 * r + 1] *= fade;", "out[n][2 * r] *= 1.0f;"],
             &[HEADS, HALF_HEADS],
         ),
-        twin(
+        by_reference(
             "attention sees one position of the future",
-            [ATTENTION, "key > query + v / 2 * 8))", "key > query + v / 2 * 8 + 1))"],
+            [ATTENTION_MMA, "key > query + v / 2 * 8))", "key > query + v / 2 * 8 + 1))"],
             &[HEADS, HALF_HEADS],
         ),
-        twin(
+        by_reference(
             "half of what attention drops is another's",
-            [ATTENTION, "(bits >> v & 1) == 0 ? 0.0f : term;", "(bits & 1) == 0 ? 0.0f : term;"],
+            [ATTENTION_MMA, "(bits >> v & 1) == 0 ? 0.0f : term;", "(bits & 1) == 0 ? 0.0f : term;"],
             &[HEADS],
         ),
-        twin(
+        by_reference(
             "attention divides all rows by the sum of one",
-            [ATTENTION, "top, out, by[0], by[1],", "top, out, by[0], by[0],"],
+            [ATTENTION_MMA, "top, out, by[0], by[1],", "top, out, by[0], by[0],"],
             &[HEADS, HALF_HEADS],
         ),
-        twin(
+        by_reference(
             "even and odd columns of weights change places",
-            [ATTENTION, "to_tf32(w[k][2]), to_tf32(w[k][1]),", "to_tf32(w[k][1]), to_tf32(w[k][2]),"],
+            [ATTENTION_MMA, "to_tf32(w[k][2]), to_tf32(w[k][1]),", "to_tf32(w[k][1]), to_tf32(w[k][2]),"],
             &[HEADS],
         ),
-        twin(
+        by_reference(
             "pairs of weights change places",
             [PRELUDE, "cvt.rn.bf16x2.f32 %0, %1, %2;", "cvt.rn.bf16x2.f32 %0, %2, %1;"],
             &[HALF_HEADS],
         ),
-        twin(
+        by_reference(
             "attention's pairs are turned the other way",
-            [ATTENTION, "narrow<T>(u * by.x - v * by.y);", "narrow<T>(u * by.x + v * by.y);"],
+            [ATTENTION_MMA, "narrow<T>(u * by.x - v * by.y);", "narrow<T>(u * by.x + v * by.y);"],
             &[HEADS],
         ),
     ]
@@ -354,12 +357,12 @@ fn attention() -> Vec<KernelFault> {
 
 fn gradients_of_attention() -> Vec<KernelFault> {
     vec![
-        twin(
+        by_reference(
             "rows of a table take the gradient of their neighbours",
             [SEQUENCE, "sums + listed[begin + j] % EACH * UNITS;", "sums + (listed[begin + j] + 1) % EACH * UNITS;"],
             &[WORDS],
         ),
-        twin(
+        by_reference(
             "a layer normalisation's gradient leaves out what goes around its block",
             [
                 NORM,
@@ -368,7 +371,7 @@ fn gradients_of_attention() -> Vec<KernelFault> {
             ],
             &[BLOCK],
         ),
-        twin(
+        by_reference(
             "a product adds what is where its result goes",
             [
                 GEMM,
@@ -377,34 +380,38 @@ fn gradients_of_attention() -> Vec<KernelFault> {
             ],
             &[BLOCK],
         ),
-        twin(
+        by_reference(
             "the gradient of scores lacks what the softmax takes off",
-            [ATTENTION, "(d[j][v] * by - less[query]);", "(d[j][v] * by);"],
+            [ATTENTION_MMA, "(d[j][v] * by - less[query]);", "(d[j][v] * by);"],
             &[HEADS, HALF_HEADS],
         ),
-        twin(
+        by_reference(
             "sums of dy y have the wrong sign",
-            [ATTENTION, "sum += to_float(dy.v[i]) * to_float(y.v[i]);", "sum -= to_float(dy.v[i]) * to_float(y.v[i]);"],
+            [
+                ATTENTION_MMA,
+                "sum += to_float(dy.v[i]) * to_float(y.v[i]);",
+                "sum -= to_float(dy.v[i]) * to_float(y.v[i]);",
+            ],
             &[HEADS, HALF_HEADS],
         ),
-        twin(
+        by_reference(
             "gradients of queries and keys are sums of others",
-            [ATTENTION, "M::add_products(dx1, d, tile1 + sub", "M::add_products(dx1, d, tile2 + sub"],
+            [ATTENTION_MMA, "M::add_products(dx1, d, tile1 + sub", "M::add_products(dx1, d, tile2 + sub"],
             &[HEADS, HALF_HEADS],
         ),
-        twin(
+        by_reference(
             "the gradient of values takes the scores' gradient",
-            [ATTENTION, "M::add_products(dx2, s, tile2 + sub", "M::add_products(dx2, d, tile2 + sub"],
+            [ATTENTION_MMA, "M::add_products(dx2, s, tile2 + sub", "M::add_products(dx2, d, tile2 + sub"],
             &[HEADS, HALF_HEADS],
         ),
-        twin(
+        by_reference(
             "gradients of pairs are not turned back",
-            [ATTENTION, "(is_first ? other : -other) * by.y;", "(is_first ? -other : other) * by.y;"],
+            [ATTENTION_MMA, "(is_first ? other : -other) * by.y;", "(is_first ? -other : other) * by.y;"],
             &[HEADS],
         ),
-        twin(
+        by_reference(
             "a key sees what its next query does",
-            [ATTENTION, "(KEYS ? mine <= its :", "(KEYS ? mine <= its + 1 :"],
+            [ATTENTION_MMA, "(KEYS ? mine <= its :", "(KEYS ? mine <= its + 1 :"],
             &[HEADS, HALF_HEADS],
         ),
     ]

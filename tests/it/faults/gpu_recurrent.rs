@@ -1,6 +1,7 @@
 //! Faults in the kernels of a GPU for recurrent layers and causal convolutions: each is found where the kernel is
 //! compared with its plain-loop reference.
 
+use super::files::RECURRENT_LAYERS;
 use super::gpu::{KernelFault, REFERENCES, fault};
 
 /// Small layers of every cell, whose weights threads hold, behind a causal convolution.
@@ -32,10 +33,12 @@ pub const STREAMED: &str = r#"{"version": 1, "name": "streamed", "input": {"shap
     {"type": "rnn", "units": 2200, "return": "last"}, {"type": "dense", "units": 3}],
     "loss": {"type": "mse"}, "optimizer": {"type": "sgd", "lr": 0.01}}"#;
 
-const FILE: &str = "recurrent.cu";
-
-const fn twin(name: &'static str, [before, after]: [&'static str; 2], network: &'static [&'static str]) -> KernelFault {
-    fault(name, [FILE, before, after], network, REFERENCES)
+const fn by_reference(
+    name: &'static str,
+    [before, after]: [&'static str; 2],
+    network: &'static [&'static str],
+) -> KernelFault {
+    fault(name, [RECURRENT_LAYERS, before, after], network, REFERENCES)
 }
 
 pub fn table() -> Vec<KernelFault> {
@@ -44,17 +47,17 @@ pub fn table() -> Vec<KernelFault> {
 
 fn cells() -> Vec<KernelFault> {
     vec![
-        twin(
+        by_reference(
             "a recurrent layer leaves out a bias",
             ["full[g] = x[g] + (product[g] + bias[g]);", "full[g] = x[g] + product[g];"],
             &[RECURRENT],
         ),
-        twin(
+        by_reference(
             "a GRU keeps what it should replace",
             ["now = (1.0f - z) * n + z * carried.state;", "now = z * n + (1.0f - z) * carried.state;"],
             &[RECURRENT],
         ),
-        twin(
+        by_reference(
             "a GRU resets a state without its bias",
             [
                 "narrow<T>(inner);\n            const float n = gate<TANH>(gates, 2, x[2] + r * inner);",
@@ -62,22 +65,22 @@ fn cells() -> Vec<KernelFault> {
             ],
             &[RECURRENT],
         ),
-        twin(
+        by_reference(
             "an LSTM's gates change places",
             ["i * g : f * carried.inner + i * g;", "i * g : i * carried.inner + f * g;"],
             &[RECURRENT, WIDE],
         ),
-        twin(
+        by_reference(
             "the other direction's output is not beside the own one",
             ["if constexpr (JOINS) y[u] =", "if constexpr (JOINS && UNITS < 0) y[u] ="],
             &[RECURRENT],
         ),
-        twin(
+        by_reference(
             "the second direction goes forward",
             ["(REVERSE ? LEN - 1 - step : step)", "(REVERSE ? step : step)"],
             &[RECURRENT],
         ),
-        twin(
+        by_reference(
             "there is a state before the first position",
             [
                 "if (step == 0) before[at * UNITS + u] = narrow<T>(0.0f);",
@@ -90,27 +93,27 @@ fn cells() -> Vec<KernelFault> {
 
 fn cells_back() -> Vec<KernelFault> {
     vec![
-        twin(
+        by_reference(
             "an update gate's gradient has the wrong sign",
             ["dh * (s.before - n) *", "dh * (n - s.before) *"],
             &[RECURRENT],
         ),
-        twin(
+        by_reference(
             "the product's gradient lacks the reset gate",
             ["if (g == 2) hidden[g] *= s.gate[0];", "if (g == 3) hidden[g] *= s.gate[0];"],
             &[RECURRENT],
         ),
-        twin(
+        by_reference(
             "a forget gate's gradient is taken at the new cell",
             ["dc * s.previous * activate_grad", "dc * s.inner * activate_grad"],
             &[RECURRENT],
         ),
-        twin(
+        by_reference(
             "the gradient of a cell passes on whole",
             ["carried.inner = dc * f;", "carried.inner = dc;"],
             &[RECURRENT, WIDE],
         ),
-        twin(
+        by_reference(
             "the gradient of the output is that of the first unit",
             ["(BOTH ? 2 * UNITS : UNITS) + OWN + u]", "(BOTH ? 2 * UNITS : UNITS) + OWN]"],
             &[RECURRENT],
@@ -120,19 +123,19 @@ fn cells_back() -> Vec<KernelFault> {
 
 fn ways() -> Vec<KernelFault> {
     vec![
-        twin(
+        by_reference(
             "threads that hold a weight read states of two positions before",
             ["now = states + step % 2 * EACH * STATES;", "now = states + (step + 1) % 2 * EACH * STATES;"],
             &[RECURRENT],
         ),
-        twin(
+        by_reference(
             "sums of threads that hold a weight are not spread",
             ["all[e] = spread(sum[e], slice);", "all[e] = warp_reduce<Sum, SLICES>(sum[e][0]);"],
             &[PAIRS],
         ),
         // One block is late and the others are not early: on the way back they then read what it sent two positions
         // before, which is in the same memory.
-        twin(
+        by_reference(
             "blocks do not wait for each other",
             [
                 "while (counted_in(counter) < count) {}",
@@ -141,12 +144,12 @@ fn ways() -> Vec<KernelFault> {
             ],
             &[WIDE],
         ),
-        twin(
+        by_reference(
             "the part of a gradient of the last block is left out",
             ["other < B::SHARES; ++other", "other < B::SHARES - 1; ++other"],
             &[WIDE, WIDE_HALF],
         ),
-        twin(
+        by_reference(
             "a product of a grid lacks a stretch",
             [
                 "for (int part = 0; part < PARTS && step > 0; ++part)",
@@ -154,17 +157,17 @@ fn ways() -> Vec<KernelFault> {
             ],
             &[WIDE, WIDE_HALF],
         ),
-        twin(
+        by_reference(
             "matrix instructions take the same half of a sum twice",
             ["__float_as_uint(column[ALONG ? 4 : 4 * PITCH_B])", "__float_as_uint(column[0])"],
             &[WIDE_HALF],
         ),
-        twin(
+        by_reference(
             "a weight that is read from memory lacks its last row",
             ["k < S::UNITS; ++k) {\n            float w[G];", "k < S::UNITS - 1; ++k) {\n            float w[G];"],
             &[STREAMED],
         ),
-        twin(
+        by_reference(
             "gradients by a weight that is read from memory have the wrong sign",
             ["carried[(i64)e * S::UNITS + k].state += sum[e];", "carried[(i64)e * S::UNITS + k].state -= sum[e];"],
             &[STREAMED],

@@ -1,14 +1,8 @@
 //! Faults in the kernels of a GPU for sequences, branches, losses on points, and recipes: each is found where the
 //! kernel is compared with its plain-loop reference.
 
+use super::files::{ATTENTION, ELEMENTWISE, JOINED, LOSS, OPTIMIZER, RATES, SEQUENCE};
 use super::gpu::{KernelFault, REFERENCES, fault};
-
-const ATTENTION: &str = "attention.cu";
-const SEQUENCE: &str = "sequence.cu";
-const JOINED: &str = "joined.cu";
-const ELEMENTS: &str = "elementwise.cu";
-const RATES: &str = "rates.cu";
-const LOSS: &str = "loss.cu";
 
 /// Tokens, attention over more positions than a tile has, branches, a loss on points, and an update by a schedule with
 /// a limit for the gradient and parameters that do not decay.
@@ -26,7 +20,7 @@ pub const TOKENS: &str = r#"{"version": 1, "name": "tokens",
     "optimizer": {"type": "adamw", "lr": 0.01, "weight_decay": 0.1, "decay": "matrices", "clip_norm": 0.5,
         "schedule": {"type": "cosine", "warmup": 5, "final": 0.1}}}"#;
 
-const fn twin(name: &'static str, text: [&'static str; 3]) -> KernelFault {
+const fn by_reference(name: &'static str, text: [&'static str; 3]) -> KernelFault {
     fault(name, text, &[TOKENS], REFERENCES)
 }
 
@@ -36,7 +30,7 @@ pub fn table() -> Vec<KernelFault> {
 
 fn attention() -> Vec<KernelFault> {
     vec![
-        twin(
+        by_reference(
             "positions attend to the next one",
             [
                 ATTENTION,
@@ -44,23 +38,23 @@ fn attention() -> Vec<KernelFault> {
                 "key < A::LEN && (!A::CAUSAL || key <= query + 1);",
             ],
         ),
-        twin(
+        by_reference(
             "a softmax is not adjusted from tile to tile",
             [ATTENTION, "sum[i] = sum[i] * fade + row_total(added);", "sum[i] = sum[i] + row_total(added);"],
         ),
-        twin(
+        by_reference(
             "pairs of features are turned the wrong way",
             [ATTENTION, "y = v * turn.x + u * turn.y;", "y = v * turn.x - u * turn.y;"],
         ),
-        twin(
+        by_reference(
             "the gradient of scores lacks the sum over its row",
             [ATTENTION, "p * (d[i][j] * by[j] - sum) * A::scale()", "p * (d[i][j] * by[j]) * A::scale()"],
         ),
-        twin(
+        by_reference(
             "values get the gradient of probabilities that were dropped",
             [ATTENTION, "s[i][j] = p * by[j];", "s[i][j] = p;"],
         ),
-        twin(
+        by_reference(
             "keys get the gradient of one head of their group",
             [ATTENTION, "turn < A::GROUP * each; ++turn", "turn < each; ++turn"],
         ),
@@ -69,41 +63,41 @@ fn attention() -> Vec<KernelFault> {
 
 fn sequences() -> Vec<KernelFault> {
     vec![
-        twin(
+        by_reference(
             "a token has the row behind its own",
-            [SEQUENCE, "(i64)row * UNITS + unit);", "(i64)((row + 1) % VOCAB) * UNITS + unit);"],
+            [SEQUENCE, "(i64)row * units + unit);", "(i64)((row + 1) % Number<VOCAB, 1>(a)) * units + unit);"],
         ),
-        twin(
+        by_reference(
             "the gradient of a token's row lacks its last position",
             [SEQUENCE, "for (int i = lane; i < all; i += LANES)", "for (int i = lane; i + 1 < all; i += LANES)"],
         ),
-        twin("sines are cosines", [SEQUENCE, "to_float(x[0]) + (float)sine", "to_float(x[0]) + (float)cosine"]),
-        twin(
+        by_reference("sines are cosines", [SEQUENCE, "to_float(x[0]) + (float)sine", "to_float(x[0]) + (float)cosine"]),
+        by_reference(
             "the position in front is taken",
-            [SEQUENCE, "(sample * POSITIONS + AT) * COLS", "(sample * POSITIONS + AT - 1) * COLS"],
+            [SEQUENCE, "Number<AT, 3>(a)) * cols", "Number<AT, 3>(a) - 1) * cols"],
         ),
-        twin(
+        by_reference(
             "every position gets the gradient of one",
-            [SEQUENCE, "if (row % POSITIONS == AT) dx", "if (row % POSITIONS <= AT) dx"],
+            [SEQUENCE, "if (row % positions == Number<AT, 3>(a)) dx", "if (row % positions <= Number<AT, 3>(a)) dx"],
         ),
     ]
 }
 
 fn branches() -> Vec<KernelFault> {
     vec![
-        twin(
+        by_reference(
             "a branch is repeated in all columns of the next",
             [JOINED, "part<SOURCE + 1, REST...>(a, row, col - WIDTH)", "part<SOURCE + 1, REST...>(a, row, 0)"],
         ),
-        twin(
+        by_reference(
             "every branch gets the gradient of the first",
-            [JOINED, "const i64 col = FROM + group", "const i64 col = group"],
+            [JOINED, "const i64 col = Number<FROM, 2>(a) + group", "const i64 col = group"],
         ),
-        twin(
+        by_reference(
             "a product of branches is their sum",
-            [ELEMENTS, "combine(float a, float b) { return a * b; }", "combine(float a, float b) { return a + b; }"],
+            [ELEMENTWISE, "combine(float a, float b) { return a * b; }", "combine(float a, float b) { return a + b; }"],
         ),
-        twin(
+        by_reference(
             "Huber's slope grows beyond its limit",
             [LOSS, "return error > delta() ? delta() :", "return error > delta() ? error :"],
         ),
@@ -112,15 +106,15 @@ fn branches() -> Vec<KernelFault> {
 
 fn recipes() -> Vec<KernelFault> {
     vec![
-        twin(
+        by_reference(
             "the schedule is a step late",
             [RATES, "a.at<i64>(Slots::COUNTER)[1], total);", "a.at<i64>(Slots::COUNTER)[1] - 1, total);"],
         ),
-        twin(
+        by_reference(
             "gradients are limited by the square of their norm",
-            [RATES, "number(CLIP) / (sqrt(square) + 1e-6)", "number(CLIP) / (square + 1e-6)"],
+            [RATES, "4>(a)) / (sqrt(square) + 1e-6)", "4>(a)) / (square + 1e-6)"],
         ),
-        twin(
+        by_reference(
             "the norm of a parameter's gradient lacks its first run",
             [
                 RATES,
@@ -128,6 +122,6 @@ fn recipes() -> Vec<KernelFault> {
                 "for (u32 i = first + 1 + lane; i < past; i += 32)",
             ],
         ),
-        twin("parameters that are exempt decay", ["optimizer.cu", "Segments::exempt(of) ? 0.0f :", "false ? 0.0f :"]),
+        by_reference("parameters that are exempt decay", [OPTIMIZER, "table.exempt(of) ? 0.0f :", "false ? 0.0f :"]),
     ]
 }

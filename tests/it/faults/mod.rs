@@ -2,6 +2,7 @@
 //! check of `verify` that is named with it.
 
 mod child;
+mod files;
 mod gpu;
 mod gpu_kernels;
 mod gpu_recurrent;
@@ -187,34 +188,31 @@ fn words(bytes: &[u8]) -> Vec<i64> {
     bytes.chunks_exact(8).map(|b| i64::from_le_bytes(b.try_into().unwrap())).collect()
 }
 
-#[test]
-fn faults_in_products_are_found() {
-    each_is_found(&products::table());
+/// A test for each table of faults, and the list of all tables.
+macro_rules! tables {
+    ($($test:ident: $table:ident,)*) => {
+        $(#[test]
+        fn $test() {
+            each_is_found(&$table::table());
+        })*
+
+        fn tables() -> Vec<Vec<Fault>> {
+            vec![$($table::table()),*]
+        }
+    };
 }
 
-#[test]
-fn faults_in_layers_are_found() {
-    each_is_found(&layers::table());
-}
-
-#[test]
-fn faults_in_losses_and_updates_are_found() {
-    each_is_found(&updates::table());
-}
-
-#[test]
-fn faults_in_runs_are_found() {
-    each_is_found(&runs::table());
-}
-
-#[test]
-fn faults_in_sequences_and_recipes_are_found() {
-    each_is_found(&sequences::table());
+tables! {
+    faults_in_products_are_found: products,
+    faults_in_layers_are_found: layers,
+    faults_in_losses_and_updates_are_found: updates,
+    faults_in_runs_are_found: runs,
+    faults_in_sequences_and_recipes_are_found: sequences,
 }
 
 #[test]
 fn the_tables_are_as_long_as_they_should_be() {
-    let tables = [products::table(), layers::table(), updates::table(), runs::table(), sequences::table()];
+    let tables = tables();
     let mut names: Vec<&str> = tables.iter().flatten().map(|fault| fault.name).collect();
     let count = names.len();
     names.sort_unstable();

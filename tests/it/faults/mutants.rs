@@ -20,7 +20,7 @@ use stepgraph::exec::cuda::{self, plant};
 use stepgraph::model::{Precision, check, read_preset};
 use stepgraph::select::Target;
 use stepgraph::select::cuda::{KernelFile, custom_kernels, real_of};
-use stepgraph::train::{DataChoice, Session, SessionSpec, VerifyOptions, verify};
+use stepgraph::train::{DataChoice, Overrides, Session, SessionSpec, VerifyOptions, verify};
 
 const COUNT: &str = "STEPGRAPH_TEST_MUTANTS";
 const SEED: &str = "STEPGRAPH_TEST_SEED";
@@ -162,7 +162,11 @@ fn losses(network: &str, machine: &Target) -> Result<Vec<f32>, String> {
     // Networks without data train on one batch.
     let data = if preset.data.is_some() { DataChoice::Preset } else { DataChoice::Resident };
     let new = SessionSpec { data, ..SessionSpec::new(preset, PathBuf::new()) };
-    let spec = SessionSpec { machine: Some(machine.clone()), steps: Some(STEPS), seed: Some(1), ..new };
+    let spec = SessionSpec {
+        machine: Some(machine.clone()),
+        overrides: Overrides { steps: Some(STEPS), seed: Some(1) },
+        ..new
+    };
     let mut losses = Vec::new();
     let mut session = Session::prepare(&spec).map_err(|error| error.to_string())?;
     session

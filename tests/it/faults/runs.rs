@@ -64,8 +64,8 @@ fn next_rows(feed: &mut DataFeed) {
 
 fn shorter_epoch(feed: &mut DataFeed) {
     batches(feed, |mut train| {
-        train.truncate(train.len() - 8);
-        Batches::new(train, 8, 0).unwrap()
+        train.truncate(train.len() - 7);
+        Batches::new(train, 7, 0).unwrap()
     });
 }
 

@@ -33,27 +33,33 @@ pub fn table() -> Vec<Fault> {
     [attention(), tokens(), recurrences(), branches(), recipes()].into_iter().flatten().collect()
 }
 
+/// Two names, and what is done to an operation.
+type NamedFault = ([&'static str; 2], fn(&Faulty<'_>));
+
+/// The faults of attention, which its derivative may have too: the name of each in both.
+const OF_ATTENTION: [NamedFault; 3] = [
+    (
+        [
+            "positions attend to what comes after them",
+            "the gradient of attention has positions that nobody attended to",
+        ],
+        |f| as_other_attention(f, |g| g.causal = false),
+    ),
+    (["queries and keys are not turned", "the gradient of attention is not turned back"], |f| {
+        as_other_attention(f, |g| g.rotary = false);
+    }),
+    (
+        ["probabilities are dropped by the mask of the next step", "the gradient of attention has a mask of its own"],
+        |f| with_step(f, |step| step + 1),
+    ),
+];
+
 fn attention() -> Vec<Fault> {
-    vec![
-        kernel("positions attend to what comes after them", SEQUENCES, "attention", |f| {
-            as_other_attention(f, |g| g.causal = false);
-        }),
-        kernel("queries and keys are not turned", SEQUENCES, "attention", |f| {
-            as_other_attention(f, |g| g.rotary = false);
-        }),
-        kernel("probabilities are dropped by the mask of the next step", SEQUENCES, "attention", |f| {
-            with_step(f, |step| step + 1);
-        }),
-        kernel("the gradient of attention has positions that nobody attended to", SEQUENCES, "attention_bwd", |f| {
-            as_other_attention(f, |g| g.causal = false);
-        }),
-        kernel("the gradient of attention is not turned back", SEQUENCES, "attention_bwd", |f| {
-            as_other_attention(f, |g| g.rotary = false);
-        }),
-        kernel("the gradient of attention has a mask of its own", SEQUENCES, "attention_bwd", |f| {
-            with_step(f, |step| step + 1);
-        }),
-    ]
+    let of = |(names, spoil): NamedFault| {
+        let [forward, backward] = names;
+        [kernel(forward, SEQUENCES, "attention", spoil), kernel(backward, SEQUENCES, "attention_bwd", spoil)]
+    };
+    OF_ATTENTION.into_iter().flat_map(of).collect()
 }
 
 fn tokens() -> Vec<Fault> {

@@ -98,7 +98,9 @@ pub fn is_test(name: &str, all: &[Source]) -> bool {
     let (folder, file) = name.rsplit_once('/').unwrap();
     let module = file.trim_end_matches(".rs");
     let parents = [format!("{folder}/mod.rs"), format!("{folder}.rs")];
-    let declares = |s: &Source| s.text.contains(&format!("#[cfg(test)]\nmod {module};"));
+    let declares = |s: &Source| {
+        ["", "pub(crate) "].iter().any(|seen| s.text.contains(&format!("#[cfg(test)]\n{seen}mod {module};")))
+    };
     all.iter().any(|s| parents.contains(&s.name) && declares(s))
 }
 

@@ -4,7 +4,9 @@ use std::path::{Path, PathBuf};
 use stepgraph::exec::Executor;
 use stepgraph::model::read_preset;
 use stepgraph::tensor::{HostTensor, Shape};
-use stepgraph::train::{DataChoice, Session, SessionSpec, StepReport, TensorFile, TrainError};
+use stepgraph::train::{
+    DataChoice, Overrides, RecordingRules, Session, SessionSpec, Start, StepReport, TensorFile, TrainError,
+};
 use tempfile::TempDir;
 
 /// A preset of a sequence of `length`, with `batch` samples.
@@ -88,7 +90,7 @@ fn save(path: PathBuf, tensors: Vec<(String, HostTensor)>) -> PathBuf {
 fn spec(text: &str, batches: &Path) -> SessionSpec {
     let preset = read_preset(text).unwrap_or_else(|e| panic!("{e:?}"));
     let data = DataChoice::Batches(batches.to_owned());
-    SessionSpec { threads: 1, data, steps: Some(usize::MAX), ..SessionSpec::new(preset, ".".into()) }
+    SessionSpec { threads: 1, data, overrides: Overrides::steps(usize::MAX), ..SessionSpec::new(preset, ".".into()) }
 }
 
 fn session(spec: &SessionSpec) -> Session {
@@ -258,14 +260,15 @@ fn a_pool_that_is_too_small_keeps_the_bits_and_its_budget() {
     let spec = spec(&text(8, 8, r#"{"type": "dense", "units": 9}"#, CLASSES), &file);
     let all = session(&spec).recordings();
     assert_eq!(all.counts.recordings, 64, "{:?}", all.counts);
-    let one = all.keys.iter().map(|facts| facts.bytes).max().unwrap();
+    let one = all.keys.iter().map(|known| known.facts.bytes).max().unwrap();
     let budget = all.counts.arena_bytes + 8 * one;
     let eager = {
         let mut session = session(&SessionSpec { executor: Executor::Eager, ..spec.clone() });
         let reports: Vec<_> = whole_run(&mut session).iter().map(bits).collect();
         (reports, session.step_mut().0.snapshot().unwrap())
     };
-    let mut session = session(&SessionSpec { recordings_bytes: Some(budget), ..spec });
+    let mut session =
+        session(&SessionSpec { recordings: RecordingRules { bytes: Some(budget), is_strict: false }, ..spec });
     let (mut reports, mut resident) = (Vec::new(), Vec::new());
     while let Some(report) = session.step().unwrap() {
         reports.push(bits(&report));
@@ -304,12 +307,13 @@ fn a_step_that_would_run_op_by_op_ends_a_strict_run_with_its_reason() {
     let used: Vec<_> = (1..=4).flat_map(|rows| (1..=6).map(move |length| (rows, length))).collect();
     let file = batches.used(&folder, Targets::EachPosition, &used);
     let layers = r#"{"type": "dense", "units": 9}"#;
-    let spec = SessionSpec { is_strict: true, ..spec(&text(4, 6, layers, CLASSES), &file) };
+    let strict = RecordingRules { bytes: None, is_strict: true };
+    let spec = SessionSpec { recordings: strict, ..spec(&text(4, 6, layers, CLASSES), &file) };
     // With room for all of them, all are made ahead.
     let mut wide = session(&spec);
     assert_eq!(whole_run(&mut wide).len(), 30);
     assert_eq!(wide.recordings().counts.eager_steps, 0);
-    let tight = SessionSpec { recordings_bytes: Some(1), ..spec.clone() };
+    let tight = SessionSpec { recordings: RecordingRules { bytes: Some(1), ..strict }, ..spec.clone() };
     let error = Session::prepare(&tight).map(|_| ()).unwrap_err();
     let message = error.to_string();
     assert!(matches!(error, TrainError::OpByOp { step: 1, .. }) && !error.is_user(), "{message}");
@@ -317,7 +321,8 @@ fn a_step_that_would_run_op_by_op_ends_a_strict_run_with_its_reason() {
         assert!(message.contains(part), "{message}");
     }
     // Without it, the steps are made, counted and explained.
-    let mut loose = session(&SessionSpec { recordings_bytes: Some(1), is_strict: false, ..spec.clone() });
+    let recordings = RecordingRules { bytes: Some(1), is_strict: false };
+    let mut loose = session(&SessionSpec { recordings, ..spec.clone() });
     let reports = whole_run(&mut loose);
     let report = loose.recordings();
     assert_eq!(report.counts.eager_steps, 29, "all but the whole one");
@@ -355,7 +360,7 @@ fn a_short_last_batch_is_a_step_of_its_own() {
             first.step().unwrap();
         }
         first.save_checkpoint(&path, &read_preset(text).unwrap()).unwrap();
-        let mut resumed = session(&SessionSpec { resume: Some(path.clone()), ..spec(text) });
+        let mut resumed = session(&SessionSpec { start: Start::from_checkpoint(path.clone()), ..spec(text) });
         let rest: Vec<_> = whole_run(&mut resumed).iter().map(bits).collect();
         assert_eq!(rest, reports[stop..].iter().map(bits).collect::<Vec<_>>(), "{stop}");
     }

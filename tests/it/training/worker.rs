@@ -92,7 +92,7 @@ fn the_worker_obeys_and_reports_every_step_once() {
     until(&worker, &mut seen, |e| matches!(e, Event::Saved(p) if *p == weights));
     until(&worker, &mut seen, |e| matches!(e, Event::NotSaved(p, why) if *p == nowhere && why.contains("no folder")));
     assert!(weights.exists());
-    // A worker that rests is dropped like any other: nothing hangs.
+    // A worker that is idle is dropped like any other: nothing hangs.
     drop(worker);
 }
 

@@ -5,6 +5,8 @@
 //! along the wide row ([`Grid::spread`]). Long rows are cut into tiles of [`TILE`] columns.
 
 use super::lanes::{LANES, Lanes};
+use crate::exec::cpu::call::Part;
+use crate::ops::chunks::FLAT_CHUNK;
 
 /// Columns of a wide row that are worked on together.
 pub const TILE: usize = 256;
@@ -216,6 +218,13 @@ pub fn power_of_two(len: usize, growth: usize) -> f32 {
         (power, size) = (power * 0.5, size.saturating_mul(growth));
     }
     power
+}
+
+/// The fixed chunks of `len` elements that a part has: number, first element, and length of each.
+#[inline(always)]
+pub fn chunks_of(len: usize, part: Part) -> impl Iterator<Item = (usize, usize, usize)> {
+    let (first, last) = part.range(len.div_ceil(FLAT_CHUNK), 1);
+    (first..last).map(move |chunk| (chunk, chunk * FLAT_CHUNK, (len - chunk * FLAT_CHUNK).min(FLAT_CHUNK)))
 }
 
 /// Sums over the `len` elements from `at` on.

@@ -3,7 +3,7 @@
 //! Rows are independent and shared among threads; their losses are in a vector that one thread adds up in a fixed
 //! order. A label that names no class makes the loss and the gradient of its row NaN, and counts as a wrong answer.
 
-use super::columns::{Term, flat_sums, power_of_two};
+use super::columns::{Term, chunks_of, flat_sums, power_of_two};
 use super::elementwise::{Values, for_flat};
 use super::lanes::{LANES, Lanes, for_isa};
 use super::math;
@@ -427,10 +427,8 @@ unsafe fn mean_square<V: Lanes>(errors: &Errors<V>, len: usize, loss: *mut f32, 
     // SAFETY: the caller promises buffers of `len` numbers and a workspace of one number a chunk.
     unsafe {
         if part.phase == 0 {
-            let (first, last) = part.range(chunks, 1);
-            for chunk in first..last {
-                let at = chunk * FLAT_CHUNK;
-                [*work.add(chunk)] = flat_sums::<V, 1, _>(errors, at, (len - at).min(FLAT_CHUNK));
+            for (chunk, at, n) in chunks_of(len, part) {
+                [*work.add(chunk)] = flat_sums::<V, 1, _>(errors, at, n);
             }
         } else if part.index == 0 && !loss.is_null() {
             let sum = (0..chunks).fold(0.0, |sum, chunk| sum + f64::from(*work.add(chunk)));

@@ -3,7 +3,7 @@
 //!
 //! Sums are taken over fixed chunks, whose results one thread adds up in order.
 
-use super::columns::{Term, flat_sums, power_of_two};
+use super::columns::{Term, chunks_of, flat_sums, power_of_two};
 use super::elementwise::for_flat;
 use super::lanes::{LANES, Lanes, for_isa};
 use super::math;
@@ -160,10 +160,8 @@ unsafe fn run<V: Lanes, P: Point>(
     // SAFETY: promised by the caller.
     unsafe {
         if part.phase == 0 {
-            let (first, last) = part.range(chunks, 1);
-            for chunk in first..last {
-                let at = chunk * FLAT_CHUNK;
-                let [sum, count] = flat_sums::<V, 2, _>(points, at, (len - at).min(FLAT_CHUNK));
+            for (chunk, at, n) in chunks_of(len, part) {
+                let [sum, count] = flat_sums::<V, 2, _>(points, at, n);
                 *work.add(chunk) = sum;
                 if points.counts {
                     *work.add(chunks + chunk) = count;

@@ -54,6 +54,16 @@ impl<V: Lanes> Best<V> {
     }
 }
 
+/// The rows of outputs of a part: the number of each, its span of input rows, and the first element of these.
+#[inline(always)]
+fn output_rows(g: &PoolGeometry, part: Part) -> impl Iterator<Item = (usize, Span, usize)> {
+    let (from, to) = part.range(g.n * g.ho, 1);
+    (from..to).map(move |unit| {
+        let down = Span::new(g, 0, unit % g.ho);
+        (unit, down, (unit / g.ho * g.h + down.input) * g.w * g.c)
+    })
+}
+
 /// Slots: x, y, index.
 #[inline(always)]
 unsafe fn max_pool<V: Lanes>(call: &Call, part: Part) {
@@ -61,11 +71,8 @@ unsafe fn max_pool<V: Lanes>(call: &Call, part: Part) {
     let OpKind::MaxPool(ops::MaxPool { geometry }) = call.op else { return };
     let g = &geometry;
     let (x, y, index) = (call.arg::<f32>(slot::X), call.arg::<f32>(slot::Y), Index::new(call.arg(slot::INDEX), g));
-    let (from, to) = part.range(g.n * g.ho, 1);
-    for unit in from..to {
-        let (sample, oy) = (unit / g.ho, unit % g.ho);
-        let down = Span::new(g, 0, oy);
-        let rows = x.wrapping_add((sample * g.h + down.input) * g.w * g.c);
+    for (unit, down, input) in output_rows(g, part) {
+        let rows = x.wrapping_add(input);
         let mut ox = 0;
         while ox < g.wo {
             let across = Span::new(g, 1, ox);
@@ -175,11 +182,8 @@ unsafe fn avg_pool<V: Lanes>(call: &Call, part: Part) {
     let g = &geometry;
     let (x, y) = (call.arg::<f32>(slot::X), call.arg::<f32>(slot::Y));
     let inverse = V::splat(1.0 / (g.size[0] * g.size[1]) as f32);
-    let (from, to) = part.range(g.n * g.ho, 1);
-    for unit in from..to {
-        let (sample, oy) = (unit / g.ho, unit % g.ho);
-        let down = Span::new(g, 0, oy);
-        let rows = x.wrapping_add((sample * g.h + down.input) * g.w * g.c);
+    for (unit, down, input) in output_rows(g, part) {
+        let rows = x.wrapping_add(input);
         let mut ox = 0;
         while ox < g.wo {
             let across = Span::new(g, 1, ox);
@@ -231,24 +235,27 @@ unsafe fn sum_of<V: Lanes, S: Source<V>, const K: usize>(
     sum
 }
 
+/// The grid of the channels, and the samples of a part, out of `n`, each with its tiles of channels by their first one.
+#[inline(always)]
+fn tiles_of_samples(n: usize, c: usize, part: Part) -> impl Iterator<Item = (Grid, usize, usize)> {
+    let (grid, (from, to)) = (Grid::new(c), part.range(n, 1));
+    (from..to).flat_map(move |sample| (0..c).step_by(TILE).map(move |tile| (grid, sample, tile)))
+}
+
 /// Slots: x `[n, hw, c]`, y `[n, c]`, work.
 #[inline(always)]
 unsafe fn global_avg_pool<V: Lanes>(call: &Call, part: Part) {
     use crate::ops::slot::global_avg_pool as slot;
     let OpKind::GlobalAvgPool(ops::GlobalAvgPool { n, hw, c }) = call.op else { return };
     let (x, y) = (call.arg::<f32>(slot::X), call.arg::<f32>(slot::Y));
-    let grid = Grid::new(c);
-    let (from, to) = part.range(n, 1);
-    for sample in from..to {
-        for tile in (0..c).step_by(TILE) {
-            let width = grid.tile_cols(tile);
-            // SAFETY: the sample's pixels are in `x`, its channels in `y`.
-            unsafe {
-                let rows = (sample * hw, (sample + 1) * hw);
-                let [sums] = column_sums::<V, 1, _>(&Values(x), grid, tile, width, rows.0, rows.1);
-                for (i, sum) in sums.0[..width].iter().enumerate() {
-                    *y.add(sample * c + tile + i) = sum / hw as f32;
-                }
+    for (grid, sample, tile) in tiles_of_samples(n, c, part) {
+        let width = grid.tile_cols(tile);
+        // SAFETY: the sample's pixels are in `x`, its channels in `y`.
+        unsafe {
+            let rows = (sample * hw, (sample + 1) * hw);
+            let [sums] = column_sums::<V, 1, _>(&Values(x), grid, tile, width, rows.0, rows.1);
+            for (i, sum) in sums.0[..width].iter().enumerate() {
+                *y.add(sample * c + tile + i) = sum / hw as f32;
             }
         }
     }
@@ -260,17 +267,13 @@ unsafe fn global_avg_pool_bwd<V: Lanes>(call: &Call, part: Part) {
     use crate::ops::slot::global_avg_pool_bwd as slot;
     let OpKind::GlobalAvgPoolBwd(ops::GlobalAvgPoolBwd { n, hw, c }) = call.op else { return };
     let (dy, dx) = (call.arg::<f32>(slot::DY), call.arg::<f32>(slot::DX));
-    let grid = Grid::new(c);
-    let (from, to) = part.range(n, 1);
-    for sample in from..to {
-        for tile in (0..c).step_by(TILE) {
-            // SAFETY: the sample's channels are in `dy`, its pixels in `dx`.
-            unsafe {
-                let share = grid.spread(tile, |i| *dy.add(sample * c + tile + i) / hw as f32);
-                for_stretches!(grid, tile, sample * hw, (sample + 1) * hw, |at, j, n| {
-                    share.lanes::<V>(j).store_n(dx.add(at), n);
-                });
-            }
+    for (grid, sample, tile) in tiles_of_samples(n, c, part) {
+        // SAFETY: the sample's channels are in `dy`, its pixels in `dx`.
+        unsafe {
+            let share = grid.spread(tile, |i| *dy.add(sample * c + tile + i) / hw as f32);
+            for_stretches!(grid, tile, sample * hw, (sample + 1) * hw, |at, j, n| {
+                share.lanes::<V>(j).store_n(dx.add(at), n);
+            });
         }
     }
 }

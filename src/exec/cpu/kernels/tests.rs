@@ -2,6 +2,7 @@
 
 mod attention;
 mod classifier;
+mod fast;
 mod harness;
 mod parity;
 mod products;

@@ -236,7 +236,7 @@ impl Descriptor {
         Ok(children)
     }
 
-    /// How many values an attribute has. Not every attribute tells.
+    /// How many values an attribute has. Not every attribute says it.
     pub(super) fn count<T: Value>(&self, name: Attr) -> Result<usize, CudaError> {
         self.get::<T>(name, &mut [])
     }

@@ -125,14 +125,9 @@ impl Followers {
     fn add(mut self, b: &mut Builder, wanted: &PlanRequest, widened: bool) -> Result<(), CudaError> {
         if wanted.fused.bias {
             let bias = b.tensor(Role::Bias, DataType::CUDNN_DATA_FLOAT)?;
-            let out = self.next(b)?;
-            let tensors = [
-                (Attr::CUDNN_ATTR_OPERATION_POINTWISE_XDESC, self.last),
-                (Attr::CUDNN_ATTR_OPERATION_POINTWISE_BDESC, bias),
-                (Attr::CUDNN_ATTR_OPERATION_POINTWISE_YDESC, out),
-            ];
-            b.pointwise(Pointwise::CUDNN_POINTWISE_ADD, &tensors)?;
-            self.last = out;
+            let from = [Attr::CUDNN_ATTR_OPERATION_POINTWISE_XDESC, Attr::CUDNN_ATTR_OPERATION_POINTWISE_BDESC];
+            let to = Attr::CUDNN_ATTR_OPERATION_POINTWISE_YDESC;
+            self.combine(b, Pointwise::CUDNN_POINTWISE_ADD, (from, to), bias)?;
         }
         if wanted.fused.relu {
             self.apply(b, Pointwise::CUDNN_POINTWISE_RELU_FWD)?;
@@ -140,18 +135,28 @@ impl Followers {
         if wanted.fused.relu_grad {
             // The derivative is asked for at relu's input; its output is positive at the same places.
             let saved = b.tensor(Role::Saved, data_type(wanted.real))?;
-            let out = self.next(b)?;
-            let tensors = [
-                (Attr::CUDNN_ATTR_OPERATION_POINTWISE_DYDESC, self.last),
-                (Attr::CUDNN_ATTR_OPERATION_POINTWISE_XDESC, saved),
-                (Attr::CUDNN_ATTR_OPERATION_POINTWISE_DXDESC, out),
-            ];
-            b.pointwise(Pointwise::CUDNN_POINTWISE_RELU_BWD, &tensors)?;
-            self.last = out;
+            let from = [Attr::CUDNN_ATTR_OPERATION_POINTWISE_DYDESC, Attr::CUDNN_ATTR_OPERATION_POINTWISE_XDESC];
+            let to = Attr::CUDNN_ATTR_OPERATION_POINTWISE_DXDESC;
+            self.combine(b, Pointwise::CUDNN_POINTWISE_RELU_BWD, (from, to), saved)?;
         }
         if widened {
             self.apply(b, Pointwise::CUDNN_POINTWISE_IDENTITY)?;
         }
+        Ok(())
+    }
+
+    /// Adds a function of what the operation before wrote and of another tensor, with the attributes of both and of
+    /// the result.
+    fn combine(
+        &mut self,
+        b: &mut Builder,
+        function: Pointwise,
+        (from, to): ([Attr; 2], Attr),
+        other: Raw,
+    ) -> Result<(), CudaError> {
+        let out = self.next(b)?;
+        b.pointwise(function, &[(from[0], self.last), (from[1], other), (to, out)])?;
+        self.last = out;
         Ok(())
     }
 

@@ -2,7 +2,7 @@
 //! end sums them up.
 
 use crate::ir::Role;
-use crate::lower::{Alias, LValue, Layout, Op};
+use crate::lower::{Alias, LValue, Op};
 use crate::model::ParamId;
 use crate::ops::{self, OpKind, Segment};
 use crate::rewrite::history::absorb;
@@ -25,18 +25,7 @@ pub(super) fn measure<'a>(
         segments.push(Segment { start: total, len });
         total += len;
     }
-    let blank = LValue {
-        name: "update_parts".into(),
-        role: Role::Metric,
-        dtype: DType::F32,
-        shape: Shape::from([2 * total]),
-        layout: Layout::Plain,
-        alias: None,
-        persistent: false,
-        layer: None,
-        pass: 0,
-        param: None,
-    };
+    let blank = LValue::vector("update_parts".into(), Role::Metric, DType::F32, 2 * total);
     let parts = rw.push(blank.clone());
     let params: Vec<ParamId> = rw.program().segments.iter().map(|(param, _)| *param).collect();
     for ((step, segment), param) in steps.iter_mut().zip(&segments).zip(params) {

@@ -1,6 +1,6 @@
 //! The fields outside the layers: input, loss, optimizer, data and run.
 
-use crate::model::{DataSource, DataSpec, InputSpec, LossSpec, OptimizerSpec, Precision, Preset, SplitKind};
+use crate::model::{DataSource, DataSpec, InputSpec, LastBatch, LossSpec, OptimizerSpec, Precision, Preset, SplitKind};
 use crate::studio::document::fields::inputs::{put_inputs, set_unnamed};
 use crate::studio::document::fields::value::{Field, FieldValue, List, Owner};
 
@@ -19,7 +19,7 @@ pub fn preset_fields(preset: &Preset) -> Vec<(&'static str, Vec<Field>)> {
         ("Input", input_fields(preset)),
         ("Loss", loss_fields(preset.loss)),
         ("Optimizer", optimizer_fields(preset)),
-        ("Data", data_fields(preset.data.as_ref())),
+        ("Data", data_fields(preset)),
         ("Run", run_fields(preset)),
     ]
 }
@@ -61,8 +61,8 @@ fn optimizer_fields(preset: &Preset) -> Vec<Field> {
     l.fields
 }
 
-fn data_fields(data: Option<&DataSpec>) -> Vec<Field> {
-    let mut l = list();
+fn data_fields(preset: &Preset) -> Vec<Field> {
+    let (mut l, data) = (list(), preset.data.as_ref());
     put_kind(&mut l, data.map(|d| &d.source), "Where samples come from.");
     let Some(data) = data else { return l.fields };
     put_source(&mut l, &data.source);
@@ -73,7 +73,22 @@ fn data_fields(data: Option<&DataSpec>) -> Vec<Field> {
         "Kept for evaluation: a share below 1, or a number of samples.",
     );
     l.choose("data.split", "split", vec!["shuffled", "last"], data.split as usize, "Which samples are held out.");
+    let index = LastBatch::ALL.iter().position(|kind| *kind == data.last_batch).unwrap_or(0);
+    let help = "What becomes of samples at the end of a pass that are fewer than a batch: drop leaves them out, short \
+                makes a step of their own, with a recording of its own.";
+    l.choose("data.last_batch", "last batch", LastBatch::ALL.map(LastBatch::name).into(), index, help);
+    if !data.buckets.is_empty() || has_lengths(preset, &data.source) {
+        let help = "Lengths that the sequences of a step may have, the shortest first, such as 16, 32, 64; each has a \
+                    recording of its own. Empty: all have the input's.";
+        l.put("data.buckets", "buckets", FieldValue::Lengths(data.buckets.clone()), help);
+    }
     l.fields
+}
+
+/// Whether a source may give the network texts of different lengths.
+fn has_lengths(preset: &Preset, source: &DataSource) -> bool {
+    let gives_texts = matches!(source, DataSource::Text { .. } | DataSource::SourceCode | DataSource::Csv { .. });
+    gives_texts && preset.input.inputs.iter().any(|input| input.content.is_tokens())
 }
 
 /// The choice of a source.
@@ -187,7 +202,7 @@ pub fn set_source_field(preset: &mut Preset, input: &str, name: &str, value: &Fi
 
 /// Sets a field of the data by its whole path; false where there is none of that name, or no data.
 fn set_data_field(data: &mut Option<DataSpec>, name: &str, value: &FieldValue) -> bool {
-    use FieldValue::{Choice, Number};
+    use FieldValue::{Choice, Lengths, Number};
     if let ("data.type", Choice(index)) = (name, value) {
         *data = example_source(*index).map(|source| match data.take() {
             Some(old) if source.is_ordered() => DataSpec { source, split: SplitKind::Last, buckets: Vec::new(), ..old },
@@ -200,6 +215,8 @@ fn set_data_field(data: &mut Option<DataSpec>, name: &str, value: &FieldValue) -
     match (name, value) {
         ("data.held_out", Number(n)) => spec.held_out = n.max(0.0),
         ("data.split", Choice(i)) => spec.split = if *i == 0 { SplitKind::Shuffled } else { SplitKind::Last },
+        ("data.last_batch", Choice(i)) => spec.last_batch = LastBatch::ALL.get(*i).copied().unwrap_or_default(),
+        ("data.buckets", Lengths(lengths)) => spec.buckets.clone_from(lengths),
         _ => return spec.source.set(name, value),
     }
     true

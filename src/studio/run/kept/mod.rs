@@ -8,7 +8,7 @@ pub mod writer;
 use crate::studio::commands::runs::Column;
 use crate::studio::run::kept::service::{RunJob, RunService};
 use crate::studio::view_models::loaded_run::LoadedRun;
-use crate::studio::view_models::runs::RunsView;
+use crate::studio::view_models::runs::{RunsOrder, RunsView};
 use crate::train::capsule::CapsuleReport;
 use crate::train::runs::{FieldDifference, RunEnd, RunEntry, RunStore, now_ms, preset_differences};
 use std::collections::HashMap;
@@ -22,6 +22,40 @@ pub const MOST_COMPARED: usize = 8;
 /// Time between lists while something is being written.
 const LIST_EVERY: Duration = Duration::from_secs(2);
 
+/// The run whose curves are behind the current one's.
+#[derive(Default)]
+pub struct Baseline {
+    /// `None` until its curves were read.
+    pub run: Option<Arc<LoadedRun>>,
+    pub id: Option<String>,
+    /// The baseline that was deleted: it becomes the baseline again where it is restored before another is pinned.
+    pub lost: Option<String>,
+}
+
+impl Baseline {
+    /// The run that the next start of the window pins again.
+    #[must_use]
+    pub fn remembered(&self) -> Option<String> {
+        self.id.clone().or_else(|| self.lost.clone())
+    }
+}
+
+/// The runs that were deleted.
+#[derive(Default)]
+pub struct Trash {
+    /// Those that were deleted last, and can be brought back.
+    pub last: Vec<String>,
+    /// True where the tab lists what was deleted.
+    pub is_shown: bool,
+    /// All of them, the newest first; `None` until they were read.
+    pub runs: Option<RunsView>,
+}
+
+impl Trash {
+    /// How they are listed.
+    const ORDER: RunsOrder = RunsOrder { column: Column::Started, is_reversed: false, shows_hidden: true };
+}
+
 /// What the window knows of kept runs.
 pub struct KeptRuns {
     /// `None` where the system has no place for runs, or keeps none.
@@ -33,26 +67,16 @@ pub struct KeptRuns {
     pub problem: Option<String>,
     /// Ids of the runs that are compared, in the order in which they were chosen.
     pub selected: Vec<String>,
-    pub column: Column,
-    pub is_reversed: bool,
-    pub shows_hidden: bool,
+    pub order: RunsOrder,
+    /// Whether curves are compared by time, and not by step.
     pub by_time: bool,
     pub loaded: HashMap<String, Arc<LoadedRun>>,
-    /// The run whose curves are behind the current one's.
-    pub baseline: Option<Arc<LoadedRun>>,
-    pub baseline_id: Option<String>,
-    /// The baseline that was deleted: it becomes the baseline again where it is restored before another is pinned.
-    pub lost_baseline: Option<String>,
+    pub baseline: Baseline,
     /// The differences between the presets of the selected runs.
     pub differences: Vec<FieldDifference>,
     /// What the last replay of a capsule found.
     pub replayed: Option<(PathBuf, Box<CapsuleReport>)>,
-    /// Runs that were deleted last, and can be brought back.
-    pub deleted: Vec<String>,
-    /// True where the tab lists what was deleted.
-    pub shows_trash: bool,
-    /// What was deleted, the newest first; `None` until it was read.
-    pub trash: Option<RunsView>,
+    pub trash: Trash,
     /// True once there was a list.
     pub is_known: bool,
     asked_for: Vec<String>,
@@ -80,19 +104,13 @@ impl KeptRuns {
             view: RunsView::default(),
             problem,
             selected: Vec::new(),
-            column: Column::default(),
-            is_reversed: false,
-            shows_hidden: false,
+            order: RunsOrder::default(),
             by_time: false,
             loaded: HashMap::new(),
-            baseline: None,
-            baseline_id: None,
-            lost_baseline: None,
+            baseline: Baseline::default(),
             differences: Vec::new(),
             replayed: None,
-            deleted: Vec::new(),
-            shows_trash: false,
-            trash: None,
+            trash: Trash::default(),
             is_known: false,
             asked_for: Vec::new(),
             listed: None,
@@ -117,14 +135,14 @@ impl KeptRuns {
     /// The name of a run in the trash.
     #[must_use]
     pub fn trashed_name(&self, id: &str) -> &str {
-        let row = self.trash.iter().flat_map(|t| &t.rows).find(|r| r.id == id);
+        let row = self.trash.runs.iter().flat_map(|t| &t.rows).find(|r| r.id == id);
         row.map_or("1 run", |r| r.name.as_str())
     }
 
     /// Draws the curves of this run behind those of the Train tab, or of none.
     pub fn set_baseline(&mut self, id: Option<String>) {
-        self.baseline = id.as_ref().and_then(|id| self.loaded.get(id)).map(Arc::clone);
-        (self.baseline_id, self.lost_baseline) = (id, None);
+        self.baseline.run = id.as_ref().and_then(|id| self.loaded.get(id)).map(Arc::clone);
+        (self.baseline.id, self.baseline.lost) = (id, None);
     }
 
     /// The first selected run.
@@ -170,8 +188,8 @@ impl KeptRuns {
 
     /// Sorts by a column; by the same one again in the other order.
     pub fn sort_by(&mut self, column: Column) {
-        self.is_reversed = self.column == column && !self.is_reversed;
-        self.column = column;
+        self.order.is_reversed = self.order.column == column && !self.order.is_reversed;
+        self.order.column = column;
         self.make_view();
     }
 
@@ -201,7 +219,7 @@ impl KeptRuns {
         if stale && !self.is_listing && service.give(RunJob::List) {
             (self.changes, self.is_listing, self.listed) = (Some(changes), true, Some(Instant::now()));
         }
-        let wanted = self.selected.iter().chain(&self.baseline_id);
+        let wanted = self.selected.iter().chain(&self.baseline.id);
         for id in wanted {
             // A baseline that is remembered may be gone; the list shows it.
             let Some(steps) = self.entries.iter().find(|e| e.id == *id).map(|e| e.record.steps) else { continue };
@@ -214,7 +232,7 @@ impl KeptRuns {
 
     /// Makes the rows anew.
     pub fn make_view(&mut self) {
-        self.view = RunsView::new(&self.entries, self.column, self.is_reversed, self.shows_hidden, now_ms());
+        self.view = RunsView::new(&self.entries, self.order, now_ms());
     }
 
     /// Makes the comparison of presets anew, and drops curves that nobody wants.
@@ -222,7 +240,7 @@ impl KeptRuns {
         let presets: Vec<&str> =
             self.selected.iter().filter_map(|id| self.entry(id)).map(|e| e.record.preset.as_str()).collect();
         self.differences = if presets.len() > 1 { preset_differences(&presets) } else { Vec::new() };
-        let (selected, baseline) = (&self.selected, &self.baseline_id);
+        let (selected, baseline) = (&self.selected, &self.baseline.id);
         self.loaded.retain(|id, _| selected.contains(id) || baseline.as_ref() == Some(id));
     }
 
@@ -238,10 +256,10 @@ impl KeptRuns {
                 let is_there = |id: &String| entries.iter().any(|e| e.id == *id);
                 self.selected.retain(is_there);
                 self.asked_for.retain(is_there);
-                if self.baseline_id.as_ref().is_some_and(|id| !is_there(id)) {
-                    (self.baseline, self.lost_baseline) = (None, self.baseline_id.take());
-                } else if self.lost_baseline.as_ref().is_some_and(is_there) {
-                    self.baseline_id = self.lost_baseline.take();
+                if self.baseline.id.as_ref().is_some_and(|id| !is_there(id)) {
+                    (self.baseline.run, self.baseline.lost) = (None, self.baseline.id.take());
+                } else if self.baseline.lost.as_ref().is_some_and(is_there) {
+                    self.baseline.id = self.baseline.lost.take();
                 }
             }
             Err(error) => self.problem = Some(error),
@@ -253,13 +271,13 @@ impl KeptRuns {
     /// Has the trash read again where it is shown; false where too much is waiting.
     #[must_use]
     pub fn read_trash(&self) -> bool {
-        !self.shows_trash || self.give(RunJob::ListTrash)
+        !self.trash.is_shown || self.give(RunJob::ListTrash)
     }
 
     /// Takes in what is in the trash.
     pub fn take_trash(&mut self, list: Result<Vec<RunEntry>, String>) {
         match list {
-            Ok(entries) => self.trash = Some(RunsView::new(&entries, Column::Started, false, true, now_ms())),
+            Ok(entries) => self.trash.runs = Some(RunsView::new(&entries, Trash::ORDER, now_ms())),
             Err(error) => self.problem = Some(error),
         }
     }
@@ -267,8 +285,8 @@ impl KeptRuns {
     /// Takes in the curves of a run.
     pub fn take_curves(&mut self, run: Arc<LoadedRun>) {
         self.asked_for.retain(|id| *id != run.id);
-        if self.baseline_id.as_ref() == Some(&run.id) {
-            self.baseline = Some(Arc::clone(&run));
+        if self.baseline.id.as_ref() == Some(&run.id) {
+            self.baseline.run = Some(Arc::clone(&run));
         }
         self.loaded.insert(run.id.clone(), run);
     }

@@ -1,15 +1,15 @@
 //! The thread that reads, changes and exports kept runs, away from the one that draws.
 
+use crate::studio::document::job_queue::JobQueue;
 use crate::studio::run::kept::continuation::{Continuation, is_released};
 use crate::studio::view_models::loaded_run::LoadedRun;
 use crate::train::capsule::{Capsule, CapsuleReport};
 use crate::train::export::{ExportError, Format, PlotOptions, Replace, Subject, plot_svg, write_picture};
 use crate::train::runs::{Curves, Label, RunEntry, RunStore, RunsError};
 use crate::train::{SessionSpec, TrainError};
-use crossbeam_channel::{Receiver, Sender, bounded};
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 /// What to export, and where to.
 #[derive(Clone, Debug, PartialEq)]
@@ -79,16 +79,11 @@ const BOUND: usize = 64;
 
 /// The thread that works on kept runs.
 pub struct RunService {
-    jobs: Sender<RunJob>,
-    events: Receiver<RunServiceEvent>,
-    outbox: Sender<RunServiceEvent>,
-    wake: Arc<dyn Fn() + Send + Sync>,
+    queue: JobQueue<RunJob, RunServiceEvent>,
     /// Steps of the capsule that is being made or replayed, and whether it should end.
     pub progress: Arc<AtomicU64>,
     cancel: Arc<AtomicBool>,
     is_busy: Arc<AtomicBool>,
-    /// Runs that wait to be exported or continued, the one that is under way among them.
-    writing: Arc<AtomicUsize>,
 }
 
 impl RunService {
@@ -97,53 +92,27 @@ impl RunService {
     /// # Errors
     /// Where the system refuses a thread.
     pub fn spawn(store: RunStore, wake: Arc<dyn Fn() + Send + Sync>) -> std::io::Result<Self> {
-        let (jobs, inbox) = bounded::<RunJob>(BOUND);
-        let (outbox, events) = bounded(BOUND);
-        let (out, bell) = (outbox.clone(), Arc::clone(&wake));
-        let writing: Arc<AtomicUsize> = Arc::default();
-        let done = Arc::clone(&writing);
-        let work = move || {
-            for job in inbox {
-                let is_long = job.is_long();
-                let event = carry_out(&store, job);
-                if is_long {
-                    done.fetch_sub(1, Ordering::Relaxed);
-                }
-                if out.send(event).is_err() {
-                    return;
-                }
-                bell();
-            }
-        };
-        std::thread::Builder::new().name("stepgraph-runs".into()).spawn(work)?;
-        let (progress, cancel) = (Arc::default(), Arc::default());
-        Ok(Self { jobs, events, outbox, wake, progress, cancel, is_busy: Arc::default(), writing })
+        let work = move |job| Some(carry_out(&store, job));
+        let queue = JobQueue::spawn("stepgraph-runs", BOUND, wake, RunJob::is_long, work)?;
+        Ok(Self { queue, progress: Arc::default(), cancel: Arc::default(), is_busy: Arc::default() })
     }
 
     /// The next event, if there is one.
     #[must_use]
     pub fn poll(&self) -> Option<RunServiceEvent> {
-        self.events.try_recv().ok()
+        self.queue.poll()
     }
 
     /// Gives the thread something to do; false where too much is waiting.
     #[must_use]
     pub fn give(&self, job: RunJob) -> bool {
-        let is_long = job.is_long();
-        if is_long {
-            self.writing.fetch_add(1, Ordering::Relaxed);
-        }
-        let is_taken = self.jobs.try_send(job).is_ok();
-        if is_long && !is_taken {
-            self.writing.fetch_sub(1, Ordering::Relaxed);
-        }
-        is_taken
+        self.queue.give(job)
     }
 
     /// True while a run is exported, or read to be continued.
     #[must_use]
     pub fn is_writing(&self) -> bool {
-        self.writing.load(Ordering::Relaxed) > 0
+        self.queue.is_busy()
     }
 
     /// True while a capsule is made or replayed.
@@ -165,20 +134,19 @@ impl RunService {
         }
         self.cancel.store(false, Ordering::Relaxed);
         self.progress.store(0, Ordering::Relaxed);
-        let (out, bell, busy) = (self.outbox.clone(), Arc::clone(&self.wake), Arc::clone(&self.is_busy));
-        let (progress, cancel, tick) = (Arc::clone(&self.progress), Arc::clone(&self.cancel), Arc::clone(&self.wake));
+        let (out, busy) = (self.queue.outbox(), Arc::clone(&self.is_busy));
+        let (progress, cancel) = (Arc::clone(&self.progress), Arc::clone(&self.cancel));
         let task = move || {
             let event = work(&|step| {
                 progress.store(step, Ordering::Relaxed);
                 if step.is_multiple_of(64) {
-                    tick();
+                    out.wake();
                 }
                 !cancel.load(Ordering::Relaxed)
             });
             busy.store(false, Ordering::Relaxed);
             // The window may be gone by now; then nobody asks any more.
-            drop(out.send(event));
-            bell();
+            out.send(event);
         };
         let started = std::thread::Builder::new().name("stepgraph-capsule".into()).spawn(task).is_ok();
         if !started {

@@ -107,15 +107,15 @@ impl RunWriter {
     /// Where a checkpoint should be written now, if one should: at every rest after new steps, and now and then while
     /// steps are made.
     pub fn wants_checkpoint(&mut self, state: Option<&RunState>, done: u64) -> Option<PathBuf> {
-        let rests = matches!(state, Some(RunState::Paused | RunState::Finished | RunState::Stopped));
+        let is_idle = matches!(state, Some(RunState::Paused | RunState::Finished | RunState::Stopped));
         let due = self.asked.is_none_or(|t| t.elapsed() >= self.pause.unwrap_or(FIRST_SAVE));
-        if self.asked.is_none() && !rests {
+        if self.asked.is_none() && !is_idle {
             // The first time begins with the first step.
             self.asked = (done > 0).then(Instant::now);
             return None;
         }
         let fresh = done > 0 && self.asked_at != Some(done);
-        if !(fresh && (rests || due)) {
+        if !(fresh && (is_idle || due)) {
             return None;
         }
         let path = self.checkpoint()?;

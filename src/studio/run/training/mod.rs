@@ -1,6 +1,9 @@
 //! A training run as the window sees it: the worker behind bounded channels, and everything it reported, kept whole.
 
+mod events;
+mod orders;
 mod previous;
+mod recordings;
 mod shutdown;
 
 use crate::compile::Compiled;
@@ -12,15 +15,13 @@ use crate::studio::run::kept::continuation::Continuation;
 use crate::studio::run::kept::writer::RunWriter;
 use crate::studio::run::rates::Rates;
 use crate::studio::run::training::previous::PreviousRun;
+pub use crate::studio::run::training::recordings::RunRecordings;
 use crate::studio::run::training::shutdown::{Shutdown, drop_in_background};
 use crate::studio::view_models::curves::{History, TwoWays};
 use crate::studio::view_models::sequences::writing::WritingView;
-use crate::studio::view_models::status::RunProgress;
-use crate::studio::view_models::transport::{Next, Transport};
-use crate::train::runs::LayerCurves;
-use crate::train::{Command, Event, Looked, Moment, RunArtefacts, RunState, SessionSpec, StepReport, Worker};
+use crate::train::{Command, Looked, Moment, RunState, SessionSpec, Worker};
 use std::collections::VecDeque;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 use std::{path::PathBuf, sync::Arc};
 
 /// One run after another.
@@ -32,9 +33,7 @@ pub struct Training {
     pub compiled: Option<Arc<Compiled>>,
     /// How its step was recorded.
     pub recording: Option<Recording>,
-    /// Its recordings, as last reported, and the number of the one that each step used.
-    pub recordings: Option<Box<crate::train::RecordingsSeen>>,
-    pub kinds: Vec<u16>,
+    pub recordings: RunRecordings,
     /// How long it took until its first step could be made.
     pub ready_times: Option<ReadyTimes>,
     /// The device that it is trained on.
@@ -91,8 +90,7 @@ impl Default for Training {
             preset: None,
             compiled: None,
             recording: None,
-            recordings: None,
-            kinds: Vec::new(),
+            recordings: RunRecordings::default(),
             ready_times: None,
             device: None,
             history: History::default(),
@@ -139,7 +137,7 @@ impl Training {
         self.writer.prepare(&spec, from.as_ref().map(|f| f.point.clone()));
         let preset = &spec.preset;
         self.lr = preset.optimizer.lr() as f32;
-        self.total = spec.steps.or(preset.train.map(|t| t.steps)).unwrap_or(1000) as u64;
+        self.total = spec.total(None);
         if let Some(from) = from {
             self.history = from.history;
             self.lr = self.history.lr.last().filter(|lr| lr.is_finite()).unwrap_or(self.lr);
@@ -240,6 +238,13 @@ impl Training {
         self.is_timing = self.worker.as_ref().is_some_and(|w| w.send(Command::TimeBothWays(steps)));
     }
 
+    /// Chooses a recording to be compared with another, or no longer.
+    pub fn compare_recording(&mut self, kind: u32) {
+        if let Some(kinds) = self.recordings.toggle(kind) {
+            self.send(Command::CompareRecordings(kinds));
+        }
+    }
+
     /// Asks about the network as it is now; false where there is nobody to answer.
     #[must_use]
     pub fn query(&self, query: crate::train::Look) -> bool {
@@ -271,7 +276,7 @@ impl Training {
     /// True where the run has a failure or a problem that a person who looks at `preset` should know of: one that could
     /// not be prepared says nothing about another network.
     #[must_use]
-    pub fn failure_stands(&self, preset: &Preset) -> bool {
+    pub fn failure_applies(&self, preset: &Preset) -> bool {
         let holds = |(of, is_over): &(Arc<Preset>, bool)| !is_over && **of == *preset;
         let has_failed = matches!(self.state, Some(RunState::Failed(_))) && self.unprepared.as_ref().is_none_or(holds);
         has_failed || self.problem.is_some()
@@ -284,79 +289,6 @@ impl Training {
         }
     }
 
-    /// What pressing Train would do; `stale` says that the document is no longer the one that was trained, `steps` is
-    /// what it asks for.
-    #[must_use]
-    pub fn next(&self, stale: bool, steps: u64) -> Next {
-        match self.state {
-            // The document's steps are the end where they were raised above what the run has made, else as many more.
-            Some(RunState::Finished) if self.worker.is_some() && !stale => {
-                Next::TrainOn(steps.checked_sub(self.total).filter(|more| *more > 0).unwrap_or(steps))
-            }
-            Some(RunState::Finished | RunState::Stopped | RunState::Failed(_)) => Next::TrainAnew,
-            _ => Next::Train,
-        }
-    }
-
-    /// Makes a finished run longer, and has it continue.
-    pub fn extend(&mut self, steps: u64, order: Command) {
-        self.total += steps;
-        self.writer.set_total(self.total);
-        self.send(Command::SetTotal(self.total));
-        self.send(order);
-    }
-
-    /// True where the run obeys: while it can continue, and after its last step, because it may be made longer.
-    #[must_use]
-    pub fn obeys(&self) -> bool {
-        self.is_alive() || self.is_stopped() || (self.worker.is_some() && self.state == Some(RunState::Finished))
-    }
-
-    /// True where a person ended the run, and it can continue from there.
-    #[must_use]
-    pub fn is_stopped(&self) -> bool {
-        self.worker.is_some() && self.state == Some(RunState::Stopped)
-    }
-
-    /// True while there is a run that can continue.
-    #[must_use]
-    pub fn is_alive(&self) -> bool {
-        matches!(self.state, Some(RunState::Preparing | RunState::Ready | RunState::Running | RunState::Paused))
-    }
-
-    #[must_use]
-    pub const fn is_running(&self) -> bool {
-        matches!(self.state, Some(RunState::Running))
-    }
-
-    /// Steps made.
-    #[must_use]
-    pub fn done(&self) -> u64 {
-        self.history.loss.raw.len() as u64
-    }
-
-    /// How far the run is; `None` where there is none.
-    #[must_use]
-    pub fn progress(&self) -> Option<RunProgress> {
-        let batch = self.preset.as_ref()?.samples_a_step();
-        let steps_per_s = self.rates.statistics.steps_per_s;
-        Some(RunProgress { is_running: self.is_running(), done: self.done(), total: self.total, steps_per_s, batch })
-    }
-
-    /// What may be pressed; `ready` says whether the document could be trained.
-    #[must_use]
-    pub fn transport(&self, ready: bool) -> Transport {
-        let idle = matches!(self.state, Some(RunState::Ready | RunState::Paused));
-        let fresh = !self.is_alive() && ready;
-        Transport {
-            train: idle || fresh,
-            pause: self.is_running(),
-            step: idle || fresh,
-            stop: self.is_running() || idle,
-            reset: self.state.is_some(),
-        }
-    }
-
     #[must_use]
     pub const fn smoothing(&self) -> f32 {
         self.smoothing
@@ -364,118 +296,7 @@ impl Training {
 
     pub fn set_smoothing(&mut self, weight: f32) {
         self.smoothing = weight;
-        let h = &mut self.history;
-        for curve in [&mut h.loss, &mut h.accuracy, &mut h.step_us, &mut h.update_max] {
-            curve.set_weight(weight);
-        }
-    }
-
-    /// Takes in what the worker reported, for at most `budget`; true where something is left.
-    pub fn drain(&mut self, budget: Duration) -> bool {
-        let started = Instant::now();
-        while let Some(event) = self.worker.as_ref().and_then(Worker::try_event) {
-            self.take(event);
-            if started.elapsed() > budget {
-                return true;
-            }
-        }
-        if let Some(path) = self.writer.wants_checkpoint(self.state.as_ref(), self.done()) {
-            // Where the run cannot take it now, it is asked again after its next steps.
-            let _ = self.worker.as_ref().is_some_and(|w| w.send(Command::SaveCheckpoint(path)));
-        }
-        self.rates.measure(self.history.step_us.raw.values());
-        false
-    }
-
-    fn take(&mut self, event: Event) {
-        if self.writer.hear(&event) {
-            return;
-        }
-        match event {
-            Event::State(state) => self.take_state(state),
-            Event::Prepared { run, recording, ready_times, total, notes, resumed, maybe_trained, lr } => {
-                let artefacts = self.worker.as_ref().and_then(|worker| worker.artefacts(run));
-                let Some(RunArtefacts { compiled, data }) = artefacts else { return };
-                self.writer.begin(&compiled, total, maybe_trained);
-                (self.recording, self.ready_times, self.previous) = (Some(recording), Some(ready_times), None);
-                let before = std::mem::take(&mut self.history.layers);
-                self.history.layers = LayerCurves::of(&compiled.model).after(before);
-                self.data = data;
-                self.compiled = Some(compiled);
-                self.total = total;
-                (self.notes, self.resumed, self.lr) = (notes, resumed, lr);
-                self.maybe_trained = maybe_trained;
-            }
-            Event::Steps(reports) => self.steps(&reports),
-            Event::LayerUpdates { values, spans, .. } => {
-                spans.iter().for_each(|s| self.history.layers.push(s));
-                self.history.layer_updates = values;
-            }
-            Event::Evaluated { step, result } => {
-                self.history.held_out_loss.push([step as f64, result.loss]);
-                self.history.held_out_accuracy.extend(result.accuracy.map(|a| [step as f64, a]));
-            }
-            Event::EvaluatedEvery(steps) => self.evaluated_every = Some(steps),
-            Event::Problem(text) => {
-                self.is_timing = false;
-                self.news = Some(text.clone());
-                self.problem = Some(text);
-            }
-            Event::Mistakes(found) => {
-                self.mistakes = self.preset.clone().filter(|_| !found.is_empty()).zip(Some(found))
-            }
-            Event::Snapshot(snapshot) => self.snapshot = Some(snapshot.into()),
-            Event::Saved(path) => {
-                self.saved_at = Some(self.done());
-                self.saves.push_back(Ok(path));
-            }
-            Event::NotSaved(_, why) => self.saves.push_back(Err(why)),
-            Event::Recordings(seen) => self.recordings = Some(seen),
-            Event::QueryResult(answer) => self.query_answer = Some(answer),
-            Event::Writing(event) => self.writing.take(event),
-            Event::TimedBothWays(times) => (self.both_ways, self.is_timing) = (Some(TwoWays::of(&times)), false),
-            // The window asks with queries only.
-            Event::Predicted { .. } => {}
-        }
-    }
-
-    /// Takes in another state. A run that has failed answers no more commands of use; a finished one may be made
-    /// longer, and one that was stopped may continue.
-    fn take_state(&mut self, state: RunState) {
-        if let RunState::Failed(why) = &state {
-            self.is_timing = false;
-            self.news = Some(format!("Training failed: {why}"));
-            let is_unprepared = self.state == Some(RunState::Preparing);
-            self.unprepared = self.preset.clone().filter(|_| is_unprepared).map(|preset| (preset, false));
-            drop_in_background(self.worker.take());
-            if let Some(previous) = self.previous.take() {
-                self.shows_previous = true;
-                self.put_back(*previous);
-            }
-        }
-        self.change(state);
-    }
-
-    /// Begins or ends the taking of rates with the run.
-    fn change(&mut self, state: RunState) {
-        self.rates.change((state == RunState::Running).then(|| self.done()));
-        self.state = Some(state);
-    }
-
-    /// Takes in reports of steps.
-    pub fn steps(&mut self, reports: &[StepReport]) {
-        let h = &mut self.history;
-        for r in reports {
-            h.loss.push(r.loss);
-            h.accuracy.push(r.accuracy);
-            h.step_us.push(r.step_us);
-            h.update_max.push(r.update_max);
-            h.lr.push(r.lr);
-            self.kinds.push(u16::try_from(r.kind).unwrap_or(u16::MAX));
-        }
-        if self.is_running() {
-            self.rates.steps(reports, self.done());
-        }
+        self.history.curves.set_smoothing(weight);
     }
 }
 

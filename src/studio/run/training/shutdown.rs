@@ -31,12 +31,12 @@ impl Shutdown {
         if let Some(worker) = self.worker.filter(|_| lacks && self.writer.is_recording()) {
             self.writer.settle();
             // No step follows the checkpoint: the curve and it end together.
-            let mut rests = !self.is_running;
-            let path = self.writer.checkpoint().filter(|_| rests || worker.send(Command::Pause));
+            let mut is_idle = !self.is_running;
+            let path = self.writer.checkpoint().filter(|_| is_idle || worker.send(Command::Pause));
             let asked = path.is_some_and(|path| worker.send(Command::SaveCheckpoint(path)));
             while asked && let Some(event) = worker.wait_event(PATIENCE) {
-                rests |= matches!(event, Event::State(_));
-                if self.writer.hear(&event) && rests {
+                is_idle |= matches!(event, Event::State(_));
+                if self.writer.hear(&event) && is_idle {
                     break;
                 }
             }

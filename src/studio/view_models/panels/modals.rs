@@ -1,9 +1,9 @@
-//! What questions name: the document, the run, and kept runs.
+//! What the questions in dialogs name: the document, the run, and kept runs.
 
 use crate::studio::view_models::runs::RunsView;
 use crate::train::runs::RunEntry;
 
-/// What questions name.
+/// What the questions in dialogs name.
 #[derive(Clone, Debug)]
 pub struct ModalsView<'a> {
     /// The document's title.

@@ -1,12 +1,26 @@
 //! What the Recordings tab shows.
 
-use crate::train::RecordingsSeen;
+use crate::studio::view_models::panels::plan::RecordingOnScreen;
+use crate::studio::view_models::recordings::KeyNames;
+use crate::studio::view_models::step_kinds::StepKinds;
+use crate::train::{RecordingsSeen, StepDifference};
 
 /// What the Recordings tab shows.
 #[derive(Clone, Copy, Debug)]
 pub struct RecordingsPanelView<'a> {
     /// Nothing before a run is prepared.
     pub seen: Option<&'a RecordingsSeen>,
+    /// What they are called.
+    pub names: &'a KeyNames,
+    /// The key of the one whose plan the views show.
+    pub shown: Option<&'a str>,
+    pub on_screen: Option<RecordingOnScreen<'a>>,
+    /// False where the run trains another network than the one on screen.
+    pub can_show: bool,
     /// The number of the recording that each step used.
-    pub kinds: &'a [u16],
+    pub kinds: &'a StepKinds,
+    /// The numbers of those that are chosen to be compared.
+    pub chosen: &'a [u32],
+    /// What two chosen ones have different, once it is known.
+    pub difference: Option<&'a StepDifference>,
 }

@@ -1,9 +1,8 @@
 //! What the Runs tab shows.
 
-use crate::studio::commands::runs::Column;
 use crate::studio::view_models::loaded_run::LoadedRun;
 use crate::studio::view_models::readiness::EnabledCommands;
-use crate::studio::view_models::runs::RunsView;
+use crate::studio::view_models::runs::{RunsOrder, RunsView};
 use crate::train::capsule::CapsuleReport;
 use crate::train::runs::{FieldDifference, RunEntry};
 use std::collections::HashMap;
@@ -21,9 +20,8 @@ pub struct RunsPanelView<'a> {
     pub selected: &'a [String],
     /// The folder of the first of them.
     pub folder: Option<String>,
-    pub column: Column,
-    pub is_reversed: bool,
-    pub shows_hidden: bool,
+    pub order: RunsOrder,
+    /// Whether curves are compared by time, and not by step.
     pub by_time: bool,
     pub log_axis: bool,
     pub loaded: &'a HashMap<String, Arc<LoadedRun>>,

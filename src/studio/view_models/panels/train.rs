@@ -5,7 +5,9 @@ use crate::model::Preset;
 use crate::studio::view_models::curves::{Histogram, History, TwoWays};
 use crate::studio::view_models::loaded_run::LoadedRun;
 use crate::studio::view_models::readiness::Readiness;
-use crate::train::RunState;
+use crate::studio::view_models::recordings::KeyNames;
+use crate::studio::view_models::step_kinds::StepKinds;
+use crate::train::{RecordingSeen, RunState};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// What the Train tab shows.
@@ -67,6 +69,11 @@ pub struct PlotsView<'a> {
     pub baseline: Option<(&'a str, &'a LoadedRun)>,
     /// True where steps are timed by the device's clock.
     pub is_timed_on_device: bool,
+    /// The number of the recording that each step used, and what the numbers stand for.
+    pub kinds: &'a StepKinds,
+    pub recordings: &'a [RecordingSeen],
+    /// What these are called.
+    pub names: &'a KeyNames,
     /// Step times of the recent past.
     pub times: &'a Histogram,
     /// Steps timed eagerly and replayed.

@@ -15,38 +15,38 @@ fn asked(name: &str, change: impl Fn(&mut crate::model::Preset)) -> (Predictions
     let (set, split) = session.dataset().map(|(d, s)| (Arc::clone(d), Arc::clone(s))).unwrap();
     let model = Arc::new(session.model().clone());
     let answer = Box::new(session.query(query(&model, &set, &split, &source)).unwrap());
-    (view(&AnsweredQuery { run: 1, model, source, set, split, maybe_trained: false, answer }), session)
+    (view(&AnsweredQuery { run: 1, model, source, data: (set, split), maybe_trained: false, answer }), session)
 }
 
 #[test]
 fn the_matrix_and_the_loss_are_those_of_the_evaluation() {
     let (view, mut session) = asked("digits-mlp", |_| {});
     let found = session.evaluate().unwrap().unwrap();
-    assert_eq!(view.confusion, found.confusion);
-    assert!((view.loss - found.loss).abs() < 1e-4 && view.accuracy == found.accuracy, "{view}");
+    assert_eq!(view.quality.confusion, found.confusion);
+    assert!((view.quality.loss - found.loss).abs() < 1e-4 && view.quality.accuracy == found.accuracy, "{view}");
     assert!(view.to_string().starts_with("step 5, 360 held-out samples: loss "), "{view}");
-    let wrong = view.answered.iter().take_while(|a| a.truth != a.guess).count();
-    assert!(wrong > 0 && view.answered[wrong..].iter().all(|a| a.truth == a.guess));
-    assert!(view.answered[..wrong].windows(2).all(|w| w[0].confidence >= w[1].confidence));
+    let wrong = view.rows.answered.iter().take_while(|a| a.truth != a.guess).count();
+    assert!(wrong > 0 && view.rows.answered[wrong..].iter().all(|a| a.truth == a.guess));
+    assert!(view.rows.answered[..wrong].windows(2).all(|w| w[0].confidence >= w[1].confidence));
     // Every row of probabilities went with its sample.
-    for (at, a) in view.answered.iter().enumerate() {
+    for (at, a) in view.rows.answered.iter().enumerate() {
         let top = view.top(at, 3);
         assert_eq!(top[0], (a.guess, a.confidence));
         assert!((view.row(at).iter().sum::<f32>() - 1.0).abs() < 1e-4 && top[1].1 >= top[2].1);
     }
-    let filters = view.filters.as_ref().unwrap();
+    let filters = view.pages.filters.as_ref().unwrap();
     assert_eq!((filters.pictures.len(), filters.total, filters.width), (96, 128, 8));
     let cell = view.of_cell(Some((3, 3)));
-    assert_eq!(cell.len() as u32, view.confusion[3][3]);
-    let recall = f64::from(view.confusion[3][3]) / f64::from(view.scores[3].samples);
-    assert_eq!(view.scores[3].recall, Some(recall));
+    assert_eq!(cell.len() as u32, view.quality.confusion[3][3]);
+    let recall = f64::from(view.quality.confusion[3][3]) / f64::from(view.quality.scores[3].samples);
+    assert_eq!(view.quality.scores[3].recall, Some(recall));
 }
 
 #[test]
 fn the_plane_is_asked_for_from_the_top() {
     let (view, _) = asked("spirals", |p| p.data.as_mut().unwrap().held_out = 0.0);
     assert!(view.what.contains("training samples"), "{}", view.what);
-    let plane = view.plane.as_ref().unwrap();
+    let plane = view.pages.plane.as_ref().unwrap();
     assert_eq!((plane.classes.len(), plane.shades.len()), (GRID * GRID, GRID * GRID));
     assert!(plane.shades.iter().all(|s| (0.3..=1.0).contains(s)));
     let q = query(
@@ -56,25 +56,28 @@ fn the_plane_is_asked_for_from_the_top() {
         &DataSource::Digits,
     );
     assert!(q.points[1] > q.points[2 * GRID * GRID - 1] && q.points[0] < q.points[2]);
-    assert!(view.filters.is_none());
+    assert!(view.pages.filters.is_none());
 }
 
 #[test]
 fn values_are_held_against_the_truth() {
     let (view, mut session) = asked("regression", |_| {});
-    let fit = view.fit.as_ref().unwrap();
+    let fit = view.pages.fit.as_ref().unwrap();
     let found = session.evaluate().unwrap().unwrap();
     assert!(
-        (view.loss - found.loss).abs() < 1e-5 * found.loss.max(1.0) && (fit.rmse.powi(2) - found.loss).abs() < 1e-4
+        (view.quality.loss - found.loss).abs() < 1e-5 * found.loss.max(1.0)
+            && (fit.rmse.powi(2) - found.loss).abs() < 1e-4
     );
-    assert_eq!(fit.pairs.len(), found.samples * view.outputs);
-    assert!(view.answered.windows(2).all(|w| w[0].confidence >= w[1].confidence) && view.confusion.is_empty());
+    assert_eq!(fit.pairs.len(), found.samples * view.rows.outputs);
+    assert!(
+        view.rows.answered.windows(2).all(|w| w[0].confidence >= w[1].confidence) && view.quality.confusion.is_empty()
+    );
 }
 
 #[test]
 fn filters_of_a_convolution_are_pictures() {
     let (view, _) = asked("digits-cnn", |_| {});
-    let filters = view.filters.unwrap();
+    let filters = view.pages.filters.unwrap();
     assert!((filters.height, filters.width) == (3, 3) && filters.total == filters.pictures.len(), "{}", filters.title);
 }
 
@@ -90,17 +93,20 @@ fn binary(preset: &mut crate::model::Preset) {
 fn answers_of_yes_and_no_are_classes_with_probabilities() {
     let (view, mut session) = asked("circles", binary);
     let found = session.evaluate().unwrap().unwrap();
-    assert!((view.loss - found.loss).abs() < 1e-6 * found.loss.max(1.0) && view.accuracy == found.accuracy, "{view}");
-    assert!(view.fit.is_none() && view.outputs == 2 && view.answered.len() == found.samples);
-    assert_eq!(view.confusion.iter().flatten().sum::<u32>() as usize, found.samples);
-    for (at, a) in view.answered.iter().enumerate() {
+    assert!(
+        (view.quality.loss - found.loss).abs() < 1e-6 * found.loss.max(1.0) && view.quality.accuracy == found.accuracy,
+        "{view}"
+    );
+    assert!(view.pages.fit.is_none() && view.rows.outputs == 2 && view.rows.answered.len() == found.samples);
+    assert_eq!(view.quality.confusion.iter().flatten().sum::<u32>() as usize, found.samples);
+    for (at, a) in view.rows.answered.iter().enumerate() {
         let row = view.row(at);
         assert!(
             (row[0] + row[1] - 1.0).abs() < 1e-6 && (a.guess == 1) == (row[1] > 0.5) && row[a.guess] == a.confidence
         );
         assert_eq!(view.truth_text(at), view.name(a.truth));
     }
-    let plane = view.plane.as_ref().unwrap();
+    let plane = view.pages.plane.as_ref().unwrap();
     assert_eq!((plane.classes.len(), plane.shades.len()), (GRID * GRID, GRID * GRID));
     assert!(plane.shades.iter().all(|s| (0.5..=1.0).contains(s)) && plane.classes.iter().all(|c| *c <= 1));
 }
@@ -112,14 +118,14 @@ fn an_output_that_is_no_number_is_never_right() {
     binary(preset.as_mut().unwrap());
     let model = crate::model::check(&preset.unwrap()).model.unwrap();
     let (mut view, _) = asked("circles", binary);
-    let count = view.answered.len();
-    view.answered.clear();
-    view.values.clear();
-    view.outputs = 1;
+    let count = view.rows.answered.len();
+    view.rows.answered.clear();
+    view.rows.values.clear();
+    view.rows.outputs = 1;
     let indices: Vec<u32> = (0..count as u32).collect();
     view.take_binary(&indices, &vec![f32::NAN; count], &model);
-    assert_eq!((view.accuracy, view.answered.len()), (Some(0.0), count));
-    assert!(view.loss.is_nan() && view.name(view.answered[0].guess) == "?");
+    assert_eq!((view.quality.accuracy, view.rows.answered.len()), (Some(0.0), count));
+    assert!(view.quality.loss.is_nan() && view.name(view.rows.answered[0].guess) == "?");
 }
 
 #[test]

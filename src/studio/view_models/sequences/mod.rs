@@ -9,6 +9,7 @@ pub mod writing;
 use crate::data::{Dataset, InputSamples, RowPart, Samples};
 use crate::model::{DataSource, LayerPath, LayerSpec, Model};
 use crate::studio::commands::AnswersPage;
+use crate::studio::view_models::format::visible;
 use crate::studio::view_models::predictions::answer_pages;
 use crate::train::perplexity;
 
@@ -92,20 +93,6 @@ impl SequenceFacts {
         let is_inside = |layer: &&LookedLayer| selected.is_some_and(|path| layer.path.0.starts_with(&path.0));
         all.iter().find(is_inside).or_else(|| all.first())
     }
-}
-
-/// A token as it is shown: what cannot be seen is an escape, and a blank is a dot.
-#[must_use]
-pub fn visible(symbol: &str) -> String {
-    let mut out = String::with_capacity(symbol.len());
-    for c in symbol.chars() {
-        match c {
-            ' ' => out.push('·'),
-            c if c.is_control() => out.extend(c.escape_default()),
-            c => out.push(c),
-        }
-    }
-    out
 }
 
 /// The name of a token: its text, or its number where nothing is known of it.

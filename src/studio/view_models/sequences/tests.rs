@@ -73,7 +73,7 @@ fn the_tokens_of_a_sum_have_their_losses() {
 }
 
 #[test]
-fn attention_and_states_are_named_by_what_stands_there() {
+fn attention_and_states_are_named_by_what_is_there() {
     let (mut sums, source) = session("gpt-sums", 1);
     let layer = SequenceFacts::of(sums.model(), &data(&sums).0, &source).attention[0].path.clone();
     let asked = Inside { sample: 5, layer: Some(layer), head: 3 };

@@ -4,7 +4,8 @@ use crate::data::Dataset;
 use crate::model::Model;
 use crate::studio::view_models::data::class_name;
 use crate::studio::view_models::format;
-use crate::studio::view_models::sequences::{position_names, visible};
+use crate::studio::view_models::format::visible;
+use crate::studio::view_models::sequences::position_names;
 use crate::train::{PositionAnswer, perplexity};
 
 /// A token that the network was to predict.

@@ -35,30 +35,24 @@ impl Exported for Repeat {
     }
 }
 
-impl Exported for BranchLayer {
-    fn pytorch(&self, layer: &Layer) -> String {
-        unreachable!("{} always chooses", layer.label())
-    }
+/// A layer that chooses in any network: the class of its module in Python, which takes the choice first. ONNX gets the
+/// layers of a path in its place.
+macro_rules! always_choosing {
+    ($($Layer:ident: $class:literal),+) => {$(
+        impl Exported for $Layer {
+            fn pytorch(&self, layer: &Layer) -> String {
+                unreachable!("{} always chooses", layer.label())
+            }
 
-    fn pytorch_choosing(&self, _layer: &Layer, choice: &str) -> String {
-        format!("Branch({choice}, ")
-    }
+            fn pytorch_choosing(&self, _layer: &Layer, choice: &str) -> String {
+                format!(concat!($class, "({}, "), choice)
+            }
 
-    fn onnx(&self, _w: &mut Writer, at: At<'_>) -> String {
-        unreachable!("{} is written as the layers of a path", at.layer.label())
-    }
+            fn onnx(&self, _w: &mut Writer, at: At<'_>) -> String {
+                unreachable!("{} is written as the layers of a path", at.layer.label())
+            }
+        }
+    )+};
 }
 
-impl Exported for EarlyExit {
-    fn pytorch(&self, layer: &Layer) -> String {
-        unreachable!("{} always chooses", layer.label())
-    }
-
-    fn pytorch_choosing(&self, _layer: &Layer, choice: &str) -> String {
-        format!("EarlyExit({choice}, ")
-    }
-
-    fn onnx(&self, _w: &mut Writer, at: At<'_>) -> String {
-        unreachable!("{} is written as the layers of a path", at.layer.label())
-    }
-}
+always_choosing! { BranchLayer: "Branch", EarlyExit: "EarlyExit" }

@@ -76,7 +76,7 @@ fn gates_first(w: &mut Writer, name: &str, of: Recurrent, is_bias: bool) -> Stri
     w.node("Reshape", &[&ordered, &joined], &[])
 }
 
-/// Sequences come first in ONNX's nodes, which know no other order everywhere.
+/// ONNX's nodes take `[T, batch, values]`: not every runtime has their other layout.
 fn onnx(of: Recurrent, w: &mut Writer, at: &At<'_>) -> String {
     let names: Vec<&str> = at.params().collect();
     let mut parts: [Vec<String>; 3] = Default::default();

@@ -1,26 +1,21 @@
 //! The derivative: each tile of queries goes over its keys, computes its probabilities again, finishes the gradient of
 //! its queries, and adds to the gradients of its head's keys and values.
 
-use super::head::{Random, TO_POWERS, Turn, Vectors, attending, exp2, transpose};
+use super::head::{Own, TO_POWERS, Turn, Vectors, attending, exp2, transpose};
 use super::product::Product;
 use crate::exec::cpu::call::{Call, Part};
 use crate::exec::cpu::kernels::lanes::{LANES, Lanes};
-use crate::ops::{self, AttentionGeometry, DROPOUT_GROUP, OpKind};
+use crate::ops::{self, DROPOUT_GROUP, OpKind};
 use crate::select::cpu_attention::{KEYS, Scratch, Tiles, chunks, padded, partial_len};
 
 /// What a thread works with.
 struct Backward<'a> {
-    g: AttentionGeometry,
     dy: *const f32,
     qkv: *const f32,
     y: *const f32,
     lse: *const f32,
     dx: *mut f32,
-    /// The thread's scratch memory, and where it holds what.
-    work: *mut f32,
-    at: Scratch,
-    angles: &'a [i32],
-    random: Option<Random>,
+    own: Own<'a>,
 }
 
 /// A tile of queries, with the sums that it adds to.
@@ -49,17 +44,14 @@ pub unsafe fn attention_bwd<V: Vectors, const W: usize>(call: &Call, part: Part)
     let partial = call.arg::<f32>(slot::WORK);
     // SAFETY: the scratch memory has room for all chunks and then a share for each part; tiles are within the matrices.
     unsafe {
+        let work = partial.add(partial_len(&g, V::ISA) + part.index * at.len);
         let b = Backward {
-            g,
             dy: call.arg(slot::DY),
             qkv: call.arg(slot::QKV),
             y: call.arg(slot::Y),
             lse: call.arg(slot::LSE),
             dx: call.arg(slot::DX),
-            work: partial.add(partial_len(&g, V::ISA) + part.index * at.len),
-            at,
-            angles: &call.table,
-            random: Random::new(&g, call.arg(slot::COUNTER)),
+            own: Own::new(call, g, at, work, call.arg(slot::COUNTER)),
         };
         let units = g.batch * g.kv_heads;
         if part.phase == 1 {
@@ -78,7 +70,7 @@ pub unsafe fn attention_bwd<V: Vectors, const W: usize>(call: &Call, part: Part)
                 packed_unit = Some(unit);
                 b.pack::<V>(unit);
             }
-            let own = [b.work.add(at.key_gradients), b.work.add(at.value_gradients)];
+            let own = [work.add(at.key_gradients), work.add(at.value_gradients)];
             let shared = [partial.wrapping_add(item * 2 * len), partial.wrapping_add(item * 2 * len + len)];
             let [keys, values] = if chunks == 1 { own } else { shared };
             keys.write_bytes(0, len);
@@ -106,15 +98,15 @@ impl Backward<'_> {
     /// Copies the keys and values of a head, the keys turned. `unit` counts heads of keys of all samples.
     #[inline(always)]
     unsafe fn pack<V: Vectors>(&self, unit: usize) {
-        let g = &self.g;
+        let g = &self.own.g;
         let [_, keys, values] = g.columns(unit % g.kv_heads * g.group());
         for position in 0..g.positions {
             // SAFETY: the row is within the packed values and the copies.
             unsafe {
                 let from = self.qkv.add((unit / g.kv_heads * g.positions + position) * g.packed());
-                let to = self.work.add(position * padded(g));
-                Turn::at(g, self.angles, position).copy::<V>(from.add(keys), to.add(self.at.keys), g.head_dim);
-                Turn::NONE.copy::<V>(from.add(values), to.add(self.at.values), g.head_dim);
+                let to = self.own.work.add(position * padded(g));
+                Turn::at(g, self.own.angles, position).copy::<V>(from.add(keys), to.add(self.own.at.keys), g.head_dim);
+                Turn::NONE.copy::<V>(from.add(values), to.add(self.own.at.values), g.head_dim);
             }
         }
     }
@@ -135,13 +127,13 @@ impl Backward<'_> {
     /// Writes the gradients of a head's keys and values, those of the keys turned back.
     #[inline(always)]
     unsafe fn store<V: Vectors>(&self, unit: usize, key_gradients: *const f32, value_gradients: *const f32) {
-        let g = &self.g;
+        let g = &self.own.g;
         let [_, keys, values] = g.columns(unit % g.kv_heads * g.group());
         for position in 0..g.positions {
             // SAFETY: the row is within the gradients.
             unsafe {
                 let to = self.dx.add((unit / g.kv_heads * g.positions + position) * g.packed());
-                let turn = Turn { is_back: true, ..Turn::at(g, self.angles, position) };
+                let turn = Turn { is_back: true, ..Turn::at(g, self.own.angles, position) };
                 turn.copy::<V>(key_gradients.add(position * padded(g)), to.add(keys), g.head_dim);
                 Turn::NONE.copy::<V>(value_gradients.add(position * padded(g)), to.add(values), g.head_dim);
             }
@@ -151,15 +143,15 @@ impl Backward<'_> {
     /// One tile of queries.
     #[inline(always)]
     unsafe fn tile<V: Vectors, const W: usize>(&self, tile: Tile) {
-        let (g, at, n) = (&self.g, &self.at, W * LANES);
+        let (g, at, n) = (&self.own.g, &self.own.at, W * LANES);
         let Tile { rows, first, .. } = tile;
         let keys = g.keys(first + rows - 1);
         // SAFETY: rows of queries are within the matrices, everything else within the scratch memory.
         unsafe {
             self.rows::<V>(tile);
             for (from, to) in [(at.query_rows, at.queries), (at.output_rows, at.outputs)] {
-                let from = (self.work.add(from).cast_const(), padded(g));
-                transpose::<V::Wide>(from, (rows, g.head_dim), (self.work.add(to), n));
+                let from = (self.own.work.add(from).cast_const(), padded(g));
+                transpose::<V::Wide>(from, (rows, g.head_dim), (self.own.work.add(to), n));
             }
             for key in (0..keys).step_by(KEYS) {
                 let block = [key, (keys - key).min(KEYS)];
@@ -168,12 +160,12 @@ impl Backward<'_> {
                 self.products_after::<V, W>(tile, block);
             }
             // The gradients of the queries, as rows again, in the place of those of the output.
-            let (sums, gradients) = (self.work.add(at.sums).cast_const(), self.work.add(at.output_rows));
+            let (sums, gradients) = (self.own.work.add(at.sums).cast_const(), self.own.work.add(at.output_rows));
             transpose::<V::Wide>((sums, n), (g.head_dim, rows), (gradients, padded(g)));
             let [column, ..] = g.columns(tile.head);
             for row in 0..rows {
                 let to = self.dx.add((tile.sample * g.positions + first + row) * g.packed() + column);
-                let turn = Turn { is_back: true, scale: g.scale() as f32, ..Turn::at(g, self.angles, first + row) };
+                let turn = Turn { is_back: true, scale: g.scale() as f32, ..Turn::at(g, self.own.angles, first + row) };
                 turn.copy::<V>(gradients.add(row * padded(g)), to, g.head_dim);
             }
         }
@@ -183,24 +175,24 @@ impl Backward<'_> {
     /// the output.
     #[inline(always)]
     unsafe fn rows<V: Vectors>(&self, tile: Tile) {
-        let (g, at) = (&self.g, &self.at);
+        let (g, at) = (&self.own.g, &self.own.at);
         let ([column, ..], width) = (g.columns(tile.head), padded(g));
         for row in 0..tile.rows {
             let position = tile.first + row;
             let at_row = tile.sample * g.positions + position;
             // SAFETY: the row is within the matrices and the copies.
             unsafe {
-                let turn = Turn { scale: g.scale() as f32, ..Turn::at(g, self.angles, position) };
-                let to = self.work.add(at.query_rows + row * width);
+                let turn = Turn { scale: g.scale() as f32, ..Turn::at(g, self.own.angles, position) };
+                let to = self.own.work.add(at.query_rows + row * width);
                 turn.copy::<V>(self.qkv.add(at_row * g.packed() + column), to, g.head_dim);
                 let output = at_row * g.width() + tile.head * g.head_dim;
-                Turn::NONE.copy::<V>(self.dy.add(output), self.work.add(at.output_rows + row * width), g.head_dim);
+                Turn::NONE.copy::<V>(self.dy.add(output), self.own.work.add(at.output_rows + row * width), g.head_dim);
                 let mut sum = V::zero();
                 for j in (0..g.head_dim).step_by(LANES) {
                     let n = (g.head_dim - j).min(LANES);
                     sum = sum + V::load_n(self.dy.add(output + j), n) * V::load_n(self.y.add(output + j), n);
                 }
-                *self.work.add(at.deltas + row) = sum.sum();
+                *self.own.work.add(at.deltas + row) = sum.sum();
             }
         }
     }
@@ -208,17 +200,17 @@ impl Backward<'_> {
     /// The scores of a block of keys, and the gradients of its weights.
     #[inline(always)]
     unsafe fn products_before<V: Vectors, const W: usize>(&self, [key, count]: [usize; 2]) {
-        let (g, at, n, width) = (&self.g, &self.at, W * LANES, padded(&self.g));
+        let (g, at, n, width) = (&self.own.g, &self.own.at, W * LANES, padded(&self.own.g));
         let products = [(at.keys, at.queries, at.scores), (at.values, at.outputs, at.score_gradients)];
         for (a, b, c) in products {
             // SAFETY: the keys are among the copied ones; scores have room for them.
             unsafe {
                 let product = Product {
-                    a: self.work.add(a + key * width),
+                    a: self.own.work.add(a + key * width),
                     a_steps: [width, 1],
-                    b: self.work.add(b),
+                    b: self.own.work.add(b),
                     b_step: n,
-                    c: self.work.add(c),
+                    c: self.own.work.add(c),
                     c_step: n,
                     depth: g.head_dim,
                     add: false,
@@ -231,21 +223,21 @@ impl Backward<'_> {
     /// Turns scores into weights, dropped ones being zero, and the gradients of weights into those of scores.
     #[inline(always)]
     unsafe fn probabilities<V: Vectors, const W: usize>(&self, tile: Tile, [key, count]: [usize; 2]) {
-        let (g, at, n) = (&self.g, &self.at, W * LANES);
+        let (g, at, n) = (&self.own.g, &self.own.at, W * LANES);
         let row = (tile.sample * g.heads + tile.head) * g.positions + tile.first;
         for w in 0..W {
             let here = tile.rows.saturating_sub(w * LANES).min(LANES);
             // SAFETY: scores have room for the keys of a block, and the rows are within `lse`.
             unsafe {
-                let scores = self.work.add(at.scores + w * LANES);
-                let gradients = self.work.add(at.score_gradients + w * LANES);
+                let scores = self.own.work.add(at.scores + w * LANES);
+                let gradients = self.own.work.add(at.score_gradients + w * LANES);
                 let lse = V::load_n(self.lse.wrapping_add(row + w * LANES), here) * V::splat(TO_POWERS);
-                let delta = V::load(self.work.add(at.deltas + w * LANES));
-                let kept = self.work.add(at.kept).cast::<u16>();
-                if let Some(random) = &self.random {
+                let delta = V::load(self.own.work.add(at.deltas + w * LANES));
+                let kept = self.own.work.add(at.kept).cast::<u16>();
+                if let Some(random) = &self.own.random {
                     random.kept(row + w * LANES, key / DROPOUT_GROUP, kept);
                 }
-                let scale = self.random.map(|random| V::splat(random.scale));
+                let scale = self.own.random.map(|random| V::splat(random.scale));
                 for j in 0..count {
                     let mut p = (V::load(scores.add(j * n)) * V::splat(TO_POWERS) - lse).map(exp2);
                     let mask = attending(g.causal, key + j, tile.first + w * LANES);
@@ -268,15 +260,15 @@ impl Backward<'_> {
     /// What a block of keys adds to the gradients of the tile's queries, and the tile to those of keys and values.
     #[inline(always)]
     unsafe fn products_after<V: Vectors, const W: usize>(&self, tile: Tile, [key, count]: [usize; 2]) {
-        let (g, at, n, width) = (&self.g, &self.at, W * LANES, padded(&self.g));
+        let (g, at, n, width) = (&self.own.g, &self.own.at, W * LANES, padded(&self.own.g));
         // SAFETY: the keys are among the copied ones; scores have room for them.
         unsafe {
             let of_queries = Product {
-                a: self.work.add(at.keys + key * width),
+                a: self.own.work.add(at.keys + key * width),
                 a_steps: [1, width],
-                b: self.work.add(at.score_gradients),
+                b: self.own.work.add(at.score_gradients),
                 b_step: n,
-                c: self.work.add(at.sums),
+                c: self.own.work.add(at.sums),
                 c_step: n,
                 depth: count,
                 add: key > 0,
@@ -288,9 +280,9 @@ impl Backward<'_> {
             ];
             for (a, b, c) in products {
                 let product = Product {
-                    a: self.work.add(a),
+                    a: self.own.work.add(a),
                     a_steps: [n, 1],
-                    b: self.work.add(b),
+                    b: self.own.work.add(b),
                     b_step: width,
                     c: c.add(key * width),
                     c_step: width,

@@ -1,25 +1,20 @@
 //! The forward pass: each tile of queries goes over its keys once, with the largest score and the sum so far.
 
-use super::head::{Random, TO_POWERS, Turn, Vectors, attending, exp2, transpose};
+use super::head::{Own, TO_POWERS, Turn, Vectors, attending, exp2, transpose};
 use super::product::Product;
 use crate::exec::cpu::call::{Call, Part};
 use crate::exec::cpu::kernels::lanes::LANES;
 use crate::exec::cpu::kernels::math;
-use crate::ops::{self, AttentionGeometry, DROPOUT_GROUP, OpKind};
+use crate::ops::{self, DROPOUT_GROUP, OpKind};
 use crate::select::cpu_attention::{KEYS, Scratch, Tiles, padded};
 use std::f32::consts::LN_2;
 
 /// What a thread works with.
 struct Forward<'a> {
-    g: AttentionGeometry,
     qkv: *const f32,
     y: *mut f32,
     lse: *mut f32,
-    /// The thread's scratch memory, and where it holds what.
-    work: *mut f32,
-    at: Scratch,
-    angles: &'a [i32],
-    random: Option<Random>,
+    own: Own<'a>,
 }
 
 /// A tile of queries: its head among those of all samples, and its first position.
@@ -48,14 +43,10 @@ pub unsafe fn attention<V: Vectors, const W: usize>(call: &Call, part: Part) {
     // SAFETY: the scratch memory has a share for each part; tiles are within the matrices.
     unsafe {
         let f = Forward {
-            g,
             qkv: call.arg(slot::QKV),
             y: call.arg(slot::Y),
             lse: call.arg(slot::LSE),
-            work: call.arg::<f32>(slot::WORK).add(part.index * at.len),
-            at,
-            angles: &call.table,
-            random: Random::new(&g, call.arg(slot::COUNTER)),
+            own: Own::new(call, g, at, call.arg::<f32>(slot::WORK).add(part.index * at.len), call.arg(slot::COUNTER)),
         };
         for item in from..to {
             let (sample, head) = (item / tiles.count / g.heads, item / tiles.count % g.heads);
@@ -73,14 +64,14 @@ impl Forward<'_> {
     /// Copies the keys and values of a head, the keys turned.
     #[inline(always)]
     unsafe fn pack<V: Vectors>(&self, sample: usize, head: usize) {
-        let (g, [_, keys, values]) = (&self.g, self.g.columns(head));
+        let (g, [_, keys, values]) = (&self.own.g, self.own.g.columns(head));
         for position in 0..g.positions {
             // SAFETY: the row is within the packed values and the copies.
             unsafe {
                 let from = self.qkv.add((sample * g.positions + position) * g.packed());
-                let to = self.work.add(position * padded(g));
-                Turn::at(g, self.angles, position).copy::<V>(from.add(keys), to.add(self.at.keys), g.head_dim);
-                Turn::NONE.copy::<V>(from.add(values), to.add(self.at.values), g.head_dim);
+                let to = self.own.work.add(position * padded(g));
+                Turn::at(g, self.own.angles, position).copy::<V>(from.add(keys), to.add(self.own.at.keys), g.head_dim);
+                Turn::NONE.copy::<V>(from.add(values), to.add(self.own.at.values), g.head_dim);
             }
         }
     }
@@ -88,7 +79,7 @@ impl Forward<'_> {
     /// One tile of queries.
     #[inline(always)]
     unsafe fn tile<V: Vectors, const W: usize>(&self, tile: Tile) {
-        let (g, at, n) = (&self.g, &self.at, W * LANES);
+        let (g, at, n) = (&self.own.g, &self.own.at, W * LANES);
         let rows = (g.positions - tile.first).min(n);
         let keys = g.keys(tile.first + rows - 1);
         let [column, ..] = g.columns(tile.head);
@@ -96,11 +87,12 @@ impl Forward<'_> {
         unsafe {
             for row in 0..rows {
                 let from = self.qkv.add((tile.sample * g.positions + tile.first + row) * g.packed() + column);
-                let turn = Turn { scale: g.scale() as f32 * TO_POWERS, ..Turn::at(g, self.angles, tile.first + row) };
-                turn.copy::<V>(from, self.work.add(at.query_rows + row * padded(g)), g.head_dim);
+                let turn =
+                    Turn { scale: g.scale() as f32 * TO_POWERS, ..Turn::at(g, self.own.angles, tile.first + row) };
+                turn.copy::<V>(from, self.own.work.add(at.query_rows + row * padded(g)), g.head_dim);
             }
-            let queries = self.work.add(at.queries);
-            let query_rows = self.work.add(at.query_rows).cast_const();
+            let queries = self.own.work.add(at.queries);
+            let query_rows = self.own.work.add(at.query_rows).cast_const();
             transpose::<V::Wide>((query_rows, padded(g)), (rows, g.head_dim), (queries, n));
             let mut state = State { max: [V::splat(f32::NEG_INFINITY); W], sum: [V::zero(); W] };
             for key in (0..keys).step_by(KEYS) {
@@ -113,14 +105,14 @@ impl Forward<'_> {
     /// A block of keys, given by its first key and their number: scores, probabilities, and their share of the output.
     #[inline(always)]
     unsafe fn block<V: Vectors, const W: usize>(&self, tile: Tile, [key, count]: [usize; 2], state: &mut State<V, W>) {
-        let (g, at, n, width) = (&self.g, &self.at, W * LANES, padded(&self.g));
+        let (g, at, n, width) = (&self.own.g, &self.own.at, W * LANES, padded(&self.own.g));
         // SAFETY: the keys are among the copied ones; scores have room for them.
         unsafe {
-            let (scores, sums) = (self.work.add(at.scores), self.work.add(at.sums));
+            let (scores, sums) = (self.own.work.add(at.scores), self.own.work.add(at.sums));
             let of_scores = Product {
-                a: self.work.add(at.keys + key * width),
+                a: self.own.work.add(at.keys + key * width),
                 a_steps: [width, 1],
-                b: self.work.add(at.queries),
+                b: self.own.work.add(at.queries),
                 b_step: n,
                 c: scores,
                 c_step: n,
@@ -158,7 +150,7 @@ impl Forward<'_> {
                 state.sum[w] = sum;
             }
             let of_output = Product {
-                a: self.work.add(at.values + key * width),
+                a: self.own.work.add(at.values + key * width),
                 a_steps: [1, width],
                 b: scores,
                 b_step: n,
@@ -174,11 +166,11 @@ impl Forward<'_> {
     /// Which probabilities of a block are kept, for vector `w` of the queries; null where all are.
     #[inline(always)]
     unsafe fn kept(&self, tile: Tile, key: usize, w: usize) -> *const u16 {
-        let Some(random) = &self.random else { return std::ptr::null() };
-        let row = (tile.sample * self.g.heads + tile.head) * self.g.positions + tile.first + w * LANES;
+        let Some(random) = &self.own.random else { return std::ptr::null() };
+        let row = (tile.sample * self.own.g.heads + tile.head) * self.own.g.positions + tile.first + w * LANES;
         // SAFETY: the scratch memory has a word for each key of a block.
         unsafe {
-            let kept = self.work.add(self.at.kept).cast::<u16>();
+            let kept = self.own.work.add(self.own.at.kept).cast::<u16>();
             random.kept(row, key / DROPOUT_GROUP, kept);
             kept
         }
@@ -187,11 +179,11 @@ impl Forward<'_> {
     /// Divides the sums and writes the rows of the output.
     #[inline(always)]
     unsafe fn finish<V: Vectors, const W: usize>(&self, tile: Tile, rows: usize, state: State<V, W>) {
-        let (g, n) = (&self.g, W * LANES);
-        let scale = V::splat(self.random.map_or(1.0, |random| random.scale));
+        let (g, n) = (&self.own.g, W * LANES);
+        let scale = V::splat(self.own.random.map_or(1.0, |random| random.scale));
         // SAFETY: the rows are within the output.
         unsafe {
-            let sums = self.work.add(self.at.sums);
+            let sums = self.own.work.add(self.own.at.sums);
             let lse = self.lse.add((tile.sample * g.heads + tile.head) * g.positions + tile.first);
             for w in 0..W {
                 let share = scale / state.sum[w];

@@ -1,6 +1,7 @@
 //! What the forward pass and the derivative do with the rows of a head: copies that turn them by their position, and
 //! transposes; and the random numbers of a tile of queries.
 
+use crate::exec::cpu::call::Call;
 use crate::exec::cpu::kernels::dropout::words;
 use crate::exec::cpu::kernels::gemm::machine::{self, Machine};
 use crate::exec::cpu::kernels::gemm::pack::transpose_rows;
@@ -8,6 +9,7 @@ use crate::exec::cpu::kernels::gemm::simd::Vector;
 use crate::exec::cpu::kernels::lanes::{self, LANES, Lanes};
 use crate::ops::{AttentionGeometry, dropout_threshold};
 use crate::select::Isa;
+use crate::select::cpu_attention::Scratch;
 
 /// An instruction set's vectors for elementary functions, with those for products.
 pub trait Vectors: Lanes {
@@ -107,6 +109,26 @@ pub unsafe fn transpose<V: Vector>(
         let here = (rows - row).min(V::LANES);
         // SAFETY: the rows are within both.
         unsafe { transpose_rows::<V>(from.add(row * from_step), from_step, here, columns, to.add(row), to_step, here) };
+    }
+}
+
+/// What each thread has for itself, in both directions.
+pub struct Own<'a> {
+    pub g: AttentionGeometry,
+    /// The thread's scratch memory, and where it holds what.
+    pub work: *mut f32,
+    pub at: Scratch,
+    pub angles: &'a [i32],
+    pub random: Option<Random>,
+}
+
+impl<'a> Own<'a> {
+    /// # Safety
+    /// As for [`Random::new`].
+    #[inline(always)]
+    pub unsafe fn new(call: &'a Call, g: AttentionGeometry, at: Scratch, work: *mut f32, counter: *const i64) -> Self {
+        // SAFETY: promised by the caller.
+        Self { g, work, at, angles: &call.table, random: unsafe { Random::new(&g, counter) } }
     }
 }
 

@@ -14,6 +14,25 @@ pub struct Avx512(__m512);
 /// A window of eight words from here starts with any number of set words.
 static MASK_WORDS: [i32; 16] = [-1, -1, -1, -1, -1, -1, -1, -1, 0, 0, 0, 0, 0, 0, 0, 0];
 
+/// What both widths compute by one intrinsic of their own.
+macro_rules! arithmetic {
+    ($add:ident, $fmadd:ident, $max:ident, $setzero:ident) => {
+        #[inline(always)]
+        unsafe fn add(self, other: Self) -> Self {
+            Self($add(self.0, other.0))
+        }
+        #[inline(always)]
+        unsafe fn fma(self, a: Self, b: Self) -> Self {
+            Self($fmadd(a.0, b.0, self.0))
+        }
+        #[inline(always)]
+        unsafe fn relu(self) -> Self {
+            // The second operand is the result where one is NaN.
+            Self($max($setzero(), self.0))
+        }
+    };
+}
+
 // The bodies hold one kind of unsafe operation, intrinsics on values or on the caller's pointers, under the trait's
 // contract.
 #[allow(unsafe_op_in_unsafe_fn)]
@@ -51,24 +70,12 @@ impl Vector for Avx2 {
         }
     }
     #[inline(always)]
-    unsafe fn add(self, other: Self) -> Self {
-        Self(_mm256_add_ps(self.0, other.0))
-    }
-    #[inline(always)]
-    unsafe fn fma(self, a: Self, b: Self) -> Self {
-        Self(_mm256_fmadd_ps(a.0, b.0, self.0))
-    }
-    #[inline(always)]
     unsafe fn scale_where_not_positive(self, key: Self, low: f32) -> Self {
         let below = _mm256_cmp_ps::<_CMP_LE_OQ>(key.0, _mm256_setzero_ps());
         let factor = _mm256_blendv_ps(_mm256_set1_ps(1.0), _mm256_set1_ps(low), below);
         Self(_mm256_mul_ps(self.0, factor))
     }
-    #[inline(always)]
-    unsafe fn relu(self) -> Self {
-        // The second operand is the result where one is NaN.
-        Self(_mm256_max_ps(_mm256_setzero_ps(), self.0))
-    }
+    arithmetic!(_mm256_add_ps, _mm256_fmadd_ps, _mm256_max_ps, _mm256_setzero_ps);
     #[inline(always)]
     unsafe fn transpose(rows: &mut [Self; MAX_LANES]) {
         let r: [__m256; 8] = std::array::from_fn(|i| rows[i].0);
@@ -121,23 +128,11 @@ impl Vector for Avx512 {
         _mm512_mask_storeu_ps(p, mask, self.0);
     }
     #[inline(always)]
-    unsafe fn add(self, other: Self) -> Self {
-        Self(_mm512_add_ps(self.0, other.0))
-    }
-    #[inline(always)]
-    unsafe fn fma(self, a: Self, b: Self) -> Self {
-        Self(_mm512_fmadd_ps(a.0, b.0, self.0))
-    }
-    #[inline(always)]
     unsafe fn scale_where_not_positive(self, key: Self, low: f32) -> Self {
         let below = _mm512_cmp_ps_mask::<_CMP_LE_OQ>(key.0, _mm512_setzero_ps());
         Self(_mm512_mask_mul_ps(self.0, below, self.0, _mm512_set1_ps(low)))
     }
-    #[inline(always)]
-    unsafe fn relu(self) -> Self {
-        // The second operand is the result where one is NaN.
-        Self(_mm512_max_ps(_mm512_setzero_ps(), self.0))
-    }
+    arithmetic!(_mm512_add_ps, _mm512_fmadd_ps, _mm512_max_ps, _mm512_setzero_ps);
     #[inline(always)]
     unsafe fn transpose(rows: &mut [Self; MAX_LANES]) {
         // Within each quarter of 4 lanes, 4 rows become 4 columns; then the quarters are transposed as a 4 x 4 square.

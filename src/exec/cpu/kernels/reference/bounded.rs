@@ -11,8 +11,8 @@ use std::cell::Cell;
 use std::cmp::Ordering;
 use std::ops::{Add, Div, Mul, Neg, Sub};
 
-/// An `f64` value and a bound for what a kernel may be off by that adds with unit roundoff `2^-SUM` and whose products
-/// round their operands to `2^-PRODUCT`.
+/// An `f64` value and a bound for the error of a kernel. The kernel adds with unit roundoff `2^-SUM`, and its products
+/// round their operands with unit roundoff `2^-PRODUCT`.
 #[derive(Clone, Copy, Debug, Default)]
 #[repr(C)]
 pub struct Bounded<const SUM: i32, const PRODUCT: i32> {
@@ -27,16 +27,17 @@ thread_local! {
     static UNDECIDED: Cell<u64> = const { Cell::new(0) };
 }
 
-/// How many maxima this thread took since the last call whose place rounding decides; starts again at 0.
+/// The number of comparisons on this thread since the last call whose outcome rounding may change; the count starts
+/// again at 0.
 pub fn take_undecided() -> u64 {
     UNDECIDED.replace(0)
 }
 
 /// How far the partial sums of another order are from those of this one, as a share of the root of the sum of squared
-/// terms. No order of up to nine terms is farther away; of more, one in thirty million is: the partial sums of a random
-/// order are a bridge from zero to the whole sum, which leaves its middle line by `x` roots with probability
-/// `2 exp(-2 x^2)` (Higham and Mary, *A new approach to probabilistic rounding error analysis*, 2019, take orders as
-/// random).
+/// terms. No order of up to nine terms is farther away; of more terms, one order in thirty million is: the partial sums
+/// of a random order are a bridge from zero to the whole sum, which leaves its middle line by `x` roots with
+/// probability `2 exp(-2 x^2)` (Higham and Mary, *A new approach to probabilistic rounding error analysis*, 2019,
+/// take orders as random).
 const OTHER_ORDERS: f64 = 3.0;
 
 /// A bound for the second derivative of a smooth activation, and for the derivative of what is saved of it.

@@ -51,18 +51,8 @@ type Family = fn(Args<'_>, &OpKind) -> bool;
 
 /// Every family of operations with plain loops.
 fn families<T: Real>() -> [Family; 12] {
-    [
-        elementwise::run::<T>,
-        gemm::run::<T>,
-        conv::run::<T>,
-        norm::run::<T>,
-        attention::run::<T>,
-        pool::run::<T>,
-        recurrence::run::<T>,
-        sequence::run::<T>,
-        loss::run::<T>,
-        classifier::run::<T>,
-        point_loss::run::<T>,
-        optimizer::run::<T>,
-    ]
+    macro_rules! runs {
+        ($($family:ident)*) => { [$($family::run::<T>),*] };
+    }
+    runs!(elementwise gemm conv norm attention pool recurrence sequence loss classifier point_loss optimizer)
 }

@@ -55,12 +55,12 @@ pub trait Real:
         self
     }
 
-    /// The same number without what it may be off by.
+    /// The same number, taken as exact.
     fn without_error(self) -> Self {
         self
     }
 
-    /// The same number, off by what the other may be off by besides.
+    /// The same number, whose error is larger by that of the other.
     fn with_error_of(self, _other: Self) -> Self {
         self
     }

@@ -1,0 +1,125 @@
+//! `stepgraph bench --edits`: how long it takes from a change of one size of a network until its first replayed step.
+//!
+//! The preset trains first, so that everything that changes share is there. Each change makes one size of the network
+//! before it a little larger, so that it was not there before: the network is checked, compiled, recorded, and makes
+//! one step on the preset's data where it names some, otherwise on one random batch. Where kernels are general, those
+//! for small changes are compiled before each change, as the window does while nobody waits for them.
+
+use super::args::BenchArgs;
+use super::error::wrong;
+use super::output::{self, Distribution};
+use super::presets::Loaded;
+use crate::exec::ReadyTimes;
+use crate::model::{Preset, Sizes};
+use crate::select::Target;
+use crate::train::{DataChoice, Session, SessionSpec, compile_for_edits};
+use serde::Serialize;
+use std::time::Instant;
+
+/// What `--json` prints for a preset.
+#[derive(Serialize)]
+pub struct Edits {
+    preset: String,
+    device: String,
+    /// From the preset to its first replayed step, with whatever was not there yet, in microseconds.
+    first_us: f64,
+    /// From a change to the first replayed step, in microseconds.
+    edit_us: Distribution,
+    worst_us: f64,
+    edits: Vec<Edit>,
+}
+
+/// One change.
+#[derive(Serialize)]
+struct Edit {
+    /// The place in the document, as a JSON pointer, and its numbers before and after.
+    place: String,
+    from: u64,
+    to: u64,
+    us: f64,
+    /// Kernels that were compiled for small changes before it, while nobody waited.
+    ahead: usize,
+    /// The stages until the step could be made.
+    ready: ReadyTimes,
+}
+
+impl Edits {
+    /// Makes `count` changes of a preset's sizes on a machine, one after another.
+    ///
+    /// # Errors
+    /// Where the preset has no size to change, or a step cannot be made.
+    pub fn measure(
+        found: &Loaded,
+        args: &BenchArgs,
+        (target, device): (&Target, &str),
+        count: u64,
+    ) -> anyhow::Result<Self> {
+        if Sizes::of(&found.preset).places.is_empty() {
+            let name = &found.preset.name;
+            return Err(wrong(format!("{name} has no units, filters or batch that --edits could change")));
+        }
+        let (mut last, first_us) = first_step(found, args, target, found.preset.clone())?;
+        let mut before = found.preset.clone();
+        let mut edits = Vec::new();
+        for number in 0..count {
+            let sizes = Sizes::of(&before);
+            let Some(place) = sizes.places.get((number % sizes.places.len().max(1) as u64) as usize) else { break };
+            // Sizes that are odd and even, and multiples of what vectors hold.
+            let (from, to) = (place.value, place.value + 1 + 5 * number % 11);
+            let Some(changed) = sizes.changed(place, to) else { continue };
+            let ahead = compile_for_edits(&before, target, || true);
+            let started = Instant::now();
+            // What the window does: the network before it is gone when the next one is made.
+            drop(last);
+            let dropped = started.elapsed().as_secs_f64() * 1e6;
+            let (session, took) = first_step(found, args, target, changed.clone())?;
+            let ready = session.ready_times().clone();
+            edits.push(Edit { place: place.pointer.clone(), from, to, us: dropped + took, ahead, ready });
+            (last, before) = (session, changed);
+        }
+        let mut times: Vec<f64> = edits.iter().map(|edit| edit.us).collect();
+        Ok(Self {
+            preset: found.preset.name.clone(),
+            device: device.to_owned(),
+            first_us,
+            edit_us: Distribution::of(&mut times),
+            worst_us: times.last().copied().unwrap_or_default(),
+            edits,
+        })
+    }
+
+    /// As text, for people: the slowest change with its longest stages.
+    #[must_use]
+    pub fn text(&self) -> String {
+        let [first, median, p90, worst] =
+            [self.first_us, self.edit_us.median, self.edit_us.p90, self.worst_us].map(output::micros);
+        let count = output::counted(self.edits.len() as u64, "change");
+        let mut out = format!(
+            "{}: {first} until the first replayed step; after {count} of one size: median {median}, p90 {p90}, worst \
+             {worst}\n",
+            self.preset
+        );
+        if let Some(slowest) = self.edits.iter().max_by(|a, b| a.us.total_cmp(&b.us)) {
+            let stages = slowest.ready.longest();
+            let stages = stages.iter().take(5).map(|(stage, us)| format!("{} {}", stage.name(), output::micros(*us)));
+            let stages = stages.collect::<Vec<_>>().join(", ");
+            let Edit { place, from, to, .. } = slowest;
+            out.push_str(&format!("  slowest: {place} from {from} to {to}: {stages}\n"));
+        }
+        out
+    }
+}
+
+/// A session of a network after its first step, and the microseconds until then.
+fn first_step(found: &Loaded, args: &BenchArgs, target: &Target, preset: Preset) -> anyhow::Result<(Session, f64)> {
+    let started = Instant::now();
+    let threads = super::device::threads(args.cpu.threads, &found.model).count;
+    let data = if preset.data.is_some() { DataChoice::Preset } else { DataChoice::Resident };
+    let machine = Some(target.clone());
+    let tuning = super::device::tuning(target);
+    let spec = SessionSpec { threads, machine, data, tuning, ..SessionSpec::new(preset, found.base.clone()) };
+    let mut session = Session::prepare(&spec)?;
+    session.step()?;
+    session.step_mut().0.synchronize()?;
+    Ok((session, started.elapsed().as_secs_f64() * 1e6))
+}

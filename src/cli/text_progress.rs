@@ -1,0 +1,112 @@
+//! What is said while a large text becomes tokens: a bar on a terminal, otherwise a line from time to time.
+
+use super::output;
+use crate::data::tokenized_share;
+use indicatif::{ProgressBar, ProgressStyle};
+use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
+
+/// Time between two looks.
+const LOOK_EVERY: Duration = Duration::from_millis(100);
+/// Texts that take less are not worth a word.
+const SHORT: Duration = Duration::from_secs(1);
+/// Time between two lines.
+const LINE_EVERY: Duration = Duration::from_secs(5);
+
+/// Says how far a text is until it is dropped.
+pub struct TextProgress {
+    /// Ends the thread by going.
+    end: Option<Sender<()>>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl TextProgress {
+    /// Looks from now on. Where the system refuses a thread, nothing is said.
+    #[must_use]
+    pub fn start() -> Self {
+        let (end, ended) = channel();
+        let mut shown = Shown::default();
+        let watch = move || {
+            while matches!(ended.recv_timeout(LOOK_EVERY), Err(RecvTimeoutError::Timeout)) {
+                shown.look(tokenized_share(), Instant::now());
+            }
+            shown.look(None, Instant::now());
+        };
+        Self { end: Some(end), thread: thread::Builder::new().name("progress".into()).spawn(watch).ok() }
+    }
+}
+
+impl Drop for TextProgress {
+    fn drop(&mut self) {
+        drop(self.end.take());
+        if let Some(thread) = self.thread.take() {
+            // It only draws.
+            let _ = thread.join();
+        }
+    }
+}
+
+/// What was said of a text.
+#[derive(Default)]
+struct Shown {
+    bar: Option<ProgressBar>,
+    began: Option<Instant>,
+    said: Option<Instant>,
+}
+
+impl Shown {
+    /// Shows the share that is done; takes the bar away where nothing is being read.
+    fn look(&mut self, share: Option<f32>, now: Instant) {
+        let Some(share) = share else {
+            self.bar.take().iter().for_each(ProgressBar::finish_and_clear);
+            (self.began, self.said) = (None, None);
+            return;
+        };
+        let began = *self.began.get_or_insert(now);
+        if now.duration_since(began) < SHORT {
+            return;
+        }
+        if output::is_terminal() {
+            let bar = self.bar.get_or_insert_with(|| {
+                let style = ProgressStyle::with_template("{bar:28} {percent} % of the text is tokens, {eta} left");
+                ProgressBar::new(10_000).with_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()))
+            });
+            bar.set_position((share * 10_000.0) as u64);
+        } else if let Some(line) = self.line(share, now) {
+            output::note(&line);
+        }
+    }
+
+    /// The line that is due.
+    fn line(&mut self, share: f32, now: Instant) -> Option<String> {
+        let is_due = self.said.is_none_or(|said| now.duration_since(said) >= LINE_EVERY);
+        is_due.then(|| {
+            self.said = Some(now);
+            format!("{:.0} % of the text is tokens", 100.0 * share)
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lines_come_from_time_to_time() {
+        let (mut shown, began) = (Shown::default(), Instant::now());
+        let lines = (0..200).filter_map(|i| shown.line(i as f32 / 200.0, began + LOOK_EVERY * i)).collect::<Vec<_>>();
+        assert_eq!(
+            lines,
+            [
+                "0 % of the text is tokens",
+                "25 % of the text is tokens",
+                "50 % of the text is tokens",
+                "75 % of the text is tokens"
+            ]
+        );
+        // Another text begins anew.
+        shown.look(None, began);
+        assert_eq!((shown.began, shown.said), (None, None));
+    }
+}

@@ -1,0 +1,89 @@
+//! Which plan the views show: the network's own, or that of a recording of the run.
+
+use crate::studio::shell::selection_in_plan::selection_in_plan;
+use crate::studio::shell::state::Studio;
+use crate::studio::view_models::panels::plan::RecordingOnScreen;
+use crate::studio::view_models::plan::PlanView;
+use crate::train::RecordingSeen;
+use std::sync::Arc;
+
+impl Studio {
+    /// The plan that the views show.
+    #[must_use]
+    pub fn plan_shown(&self) -> Option<&Arc<PlanView>> {
+        self.recording.plan().or(self.plan.as_ref())
+    }
+
+    /// A number for it, which is another for each plan.
+    #[must_use]
+    pub fn revision_shown(&self) -> u64 {
+        if self.shows_recording() { self.recording.revision() } else { self.plan_revision }
+    }
+
+    /// True where it is that of a recording.
+    #[must_use]
+    pub fn shows_recording(&self) -> bool {
+        self.recording.plan().is_some()
+    }
+
+    /// The recording that a person chose to look at.
+    #[must_use]
+    pub(super) fn recording_on_screen(&self) -> Option<RecordingOnScreen<'_>> {
+        let name = self.recording.name()?;
+        let (problem, is_planning) = (self.recording.problem(), self.recording.is_planning());
+        Some(RecordingOnScreen { name, problem, is_planning })
+    }
+
+    /// What the run last reported of the recording that the views show.
+    #[must_use]
+    pub(super) fn recording_seen(&self) -> Option<&RecordingSeen> {
+        let key = self.recording.key()?;
+        self.training.recordings.list().iter().find(|seen| seen.key == key)
+    }
+
+    /// True where recordings of the run are of the network on screen.
+    #[must_use]
+    pub(super) fn can_show_recordings(&self) -> bool {
+        self.training.recordings.plans.is_some() && !self.is_stale()
+    }
+
+    /// Has every view show the recording with this key; the network's own plan where none is given.
+    pub(super) fn show_recording(&mut self, key: Option<&str>) {
+        let before = self.plan_shown().cloned();
+        let recordings = &self.training.recordings;
+        let seen = key.and_then(|key| recordings.list().iter().find(|seen| seen.key == key));
+        match (seen, &recordings.plans) {
+            (Some(seen), Some(plans)) => {
+                let (name, asked) = (recordings.names.name(&seen.key), (plans.clone(), seen.clone()));
+                if let Err(error) = self.recording.choose(self.training.run, name, asked, &self.wake) {
+                    self.complain(format!(
+                        "The system gives no thread for this: {error}. Close other programs and try again."
+                    ));
+                }
+            }
+            _ => self.recording.clear(),
+        }
+        self.follow_plan(before.as_ref());
+    }
+
+    /// Takes in the plan of a recording, and gives a recording up that is not of the network on screen any more.
+    pub(super) fn follow_recording(&mut self) {
+        let before = self.plan_shown().cloned();
+        self.recording.poll();
+        if self.recording.run().is_some_and(|run| run != self.training.run || !self.can_show_recordings()) {
+            self.recording.clear();
+        }
+        self.follow_plan(before.as_ref());
+    }
+
+    /// Has what is selected in the plan that was shown be the same thing in the one that is shown now.
+    pub(super) fn follow_plan(&mut self, before: Option<&Arc<PlanView>>) {
+        let after = self.recording.plan().or(self.plan.as_ref());
+        if let (Some(before), Some(after)) = (before, after)
+            && !Arc::ptr_eq(before, after)
+        {
+            self.selection.replace(|s| selection_in_plan(s, before, after));
+            self.measurements.scrub = self.measurements.scrub.filter(|op| *op < after.ops.len());
+        }
+    }
+}

@@ -1,0 +1,11 @@
+//! Files of tests, which are gone afterwards.
+
+use std::path::PathBuf;
+use tempfile::TempDir;
+
+/// A folder of its own, which is removed with the value, and the path of a file of this name in it.
+pub fn temporary_file(name: &str) -> (TempDir, PathBuf) {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join(name);
+    (folder, path)
+}

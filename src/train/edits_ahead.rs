@@ -1,0 +1,79 @@
+//! Kernels for changes of a network's sizes, compiled before anybody makes them.
+//!
+//! A general kernel serves all sizes of its class: a change of one size asks the compiler for what its own class has
+//! and the present one has not. Sizes that are a little larger than the present ones are of all classes.
+
+use crate::compile::{Options, compile};
+use crate::exec::cuda::{compile_ahead, gpu};
+use crate::model::{Preset, Sizes, check};
+use crate::select::{Kernels, Target};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::Builder;
+
+/// By how much sizes grow: vectors have up to eight elements, and tiles follow from magnitudes.
+const GROWN_BY: [u64; 5] = [1, 2, 3, 4, 8];
+
+/// Networks that differ from this one in one size, which is a little larger.
+pub fn after_small_edits(preset: &Preset) -> impl Iterator<Item = Preset> {
+    let sizes = Sizes::of(preset);
+    let count = sizes.places.len() * GROWN_BY.len();
+    (0..count).filter_map(move |number| {
+        // The same growth of all sizes comes first: who changes one size changes another next.
+        let (by, place) = (number / sizes.places.len(), number % sizes.places.len());
+        let place = &sizes.places[place];
+        sizes.changed(place, place.value + GROWN_BY[by])
+    })
+}
+
+/// Compiles what small changes of a network's sizes ask for and is not kept yet, one kernel after the other, as long as
+/// `goes_on`; on a machine whose kernels are general. Gives the number of kernels.
+pub fn compile_for_edits(preset: &Preset, machine: &Target, goes_on: impl Fn() -> bool) -> usize {
+    let Some(facts) = machine.as_cuda().filter(|_| machine.kernels == Kernels::General) else { return 0 };
+    let Ok(device) = gpu(facts.ordinal) else { return 0 };
+    let mut count = 0;
+    for changed in after_small_edits(preset) {
+        if !goes_on() {
+            break;
+        }
+        let Some(model) = check(&changed).model else { continue };
+        let Ok(compiled) = compile(&model, &Options::train(machine.clone())) else { continue };
+        match compile_ahead(&device, &compiled, &goes_on) {
+            Ok(more) => count += more,
+            // Who makes the change hears of it.
+            Err(why) => log::debug!("kernels for a change of sizes: {why}"),
+        }
+    }
+    count
+}
+
+/// A thread that compiles for changes of a network, and ends after its present kernel when this is dropped.
+pub struct EditsAhead {
+    goes_on: Arc<AtomicBool>,
+}
+
+impl EditsAhead {
+    /// Begins, where the machine's kernels are general.
+    pub fn start(preset: &Preset, machine: Option<&Target>) -> Option<Self> {
+        let machine = machine.filter(|machine| machine.kernels == Kernels::General)?.clone();
+        let goes_on = Arc::new(AtomicBool::new(true));
+        let (preset, asked) = (preset.clone(), Arc::clone(&goes_on));
+        let work = move || {
+            let count = compile_for_edits(&preset, &machine, || asked.load(Ordering::Relaxed));
+            log::debug!("{count} kernels were compiled for changes of sizes");
+        };
+        match Builder::new().name("edits-ahead".into()).spawn(work) {
+            Ok(_) => Some(Self { goes_on }),
+            Err(error) => {
+                log::warn!("a thread that compiles for changes of sizes could not be started: {error}");
+                None
+            }
+        }
+    }
+}
+
+impl Drop for EditsAhead {
+    fn drop(&mut self) {
+        self.goes_on.store(false, Ordering::Relaxed);
+    }
+}

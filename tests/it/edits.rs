@@ -1,0 +1,130 @@
+//! What changes of a network's sizes leave to the compiler of kernels, as plans for a GPU say.
+
+use std::collections::BTreeSet;
+use stepgraph::compile::{CpuOnly, Options, compile};
+use stepgraph::model::{BUNDLED, Preset, Sizes, check, read_preset};
+use stepgraph::ops::{Epilogue, OpKind};
+use stepgraph::select::cuda::{KernelSpec, Real, Route, custom_kernels, epilogue_ops, real_of};
+use stepgraph::select::{CudaFacts, Kernels, Target, Variant};
+use stepgraph::train::after_small_edits;
+
+/// The kernels of a network's training step on an H200, with the passes behind products of libraries.
+fn kernels_of(preset: &Preset) -> Vec<KernelSpec> {
+    let model = check(preset).model.unwrap();
+    let target = Target::h200();
+    let facts = target.as_cuda().unwrap();
+    let compiled = compile(&model, &Options::train(target)).unwrap();
+    let program = &compiled.plan.program;
+    let cheapest = |kind: &OpKind, real: Real, facts: &CudaFacts| {
+        let all = custom_kernels(kind, real, facts).into_iter();
+        all.min_by(|a, b| a.cost_us.total_cmp(&b.cost_us)).unwrap().spec
+    };
+    let mut found = Vec::new();
+    for (op, choice) in program.ops.iter().zip(&compiled.selection.choices) {
+        let real = real_of(program, op, Real::from(model.precision));
+        match choice.variant {
+            Variant::Cuda(Route::Own(n)) => {
+                found.push(custom_kernels(&op.kind, real, &facts).swap_remove(n.into()).spec);
+            }
+            _ => {
+                let passes = epilogue_ops(&op.kind, Epilogue::default());
+                found.extend(passes.iter().map(|(kind, _)| cheapest(kind, real, &facts)));
+            }
+        }
+    }
+    found
+}
+
+/// What the compiler is given for the kernels of a network, each alone.
+fn sources_of(preset: &Preset, kernels: Kernels) -> BTreeSet<String> {
+    let text = |spec: KernelSpec| {
+        let spec = spec.of(kernels).compiled();
+        format!("{}\n{}", spec.declarations, spec.ty())
+    };
+    kernels_of(preset).into_iter().map(text).collect()
+}
+
+/// Every bundled network that a GPU trains and that is planned quickly.
+fn networks() -> impl Iterator<Item = Preset> {
+    let presets = BUNDLED.iter().map(|bundled| read_preset(bundled.text).unwrap());
+    presets.filter(|preset| {
+        let model = check(preset).model.unwrap();
+        CpuOnly::of(&model).is_none() && model.trained_len() <= 2_000_000
+    })
+}
+
+/// The network after changes of its first size of a name, one after the other: by numbers of all remainders, each of
+/// which is larger than what is compiled ahead. Nothing where it has none, or one is a mistake.
+fn changes(preset: &Preset, name: &str, count: u64) -> Option<Vec<Preset>> {
+    let sizes = Sizes::of(preset);
+    let place = sizes.places.iter().find(|place| place.pointer.ends_with(name))?;
+    (0..count).map(|number| sizes.changed(place, place.value + 9 + 7 * number)).collect()
+}
+
+/// How many kernels the compiler is given for the networks, one after the other, while a person waits: what is neither
+/// a kernel of a network before nor, where `is_ahead`, one of a small change of these.
+fn waited_for(first: &Preset, networks: &[Preset], kernels: Kernels, is_ahead: bool) -> usize {
+    let mut known = BTreeSet::new();
+    let mut count = 0;
+    for (number, preset) in [first].into_iter().chain(networks).enumerate() {
+        let sources = sources_of(preset, kernels);
+        if number > 0 {
+            count += sources.difference(&known).count();
+        }
+        known.extend(sources);
+        if is_ahead {
+            known.extend(after_small_edits(preset).flat_map(|near| sources_of(&near, kernels)));
+        }
+    }
+    count
+}
+
+/// Compares a table with the one that is kept, or writes it where that is asked for.
+fn compare(file: &str, found: &str) {
+    let path = format!("tests/data/{file}");
+    if std::env::var_os("UPDATE_GOLDENS").is_some() {
+        std::fs::write(&path, found).unwrap();
+    }
+    assert_eq!(found, std::fs::read_to_string(&path).unwrap(), "{file}: UPDATE_GOLDENS=1 writes it anew");
+}
+
+/// Kernels for eight changes of a size: specialised ones, and general ones.
+#[test]
+fn changes_of_a_size_leave_few_general_kernels_to_the_compiler() {
+    let mut out = String::new();
+    let mut sums = [0, 0];
+    for preset in networks() {
+        for name in ["/units", "/filters", "/batch"] {
+            let Some(networks) = changes(&preset, name, 8) else { continue };
+            let counts =
+                [Kernels::Specialised, Kernels::General].map(|kernels| waited_for(&preset, &networks, kernels, false));
+            sums.iter_mut().zip(counts).for_each(|(sum, count)| *sum += count);
+            out.push_str(&format!(
+                "{} {}: {} specialised, {} general\n",
+                preset.name,
+                &name[1..],
+                counts[0],
+                counts[1]
+            ));
+        }
+    }
+    out.push_str(&format!("all: {} specialised, {} general\n", sums[0], sums[1]));
+    compare("edits.txt", &out);
+}
+
+/// Where general kernels for small changes were compiled ahead, larger changes find nearly all of theirs.
+#[test]
+fn what_is_compiled_ahead_of_small_changes_is_what_larger_ones_need() {
+    let mut out = String::new();
+    for preset in
+        networks().filter(|preset| ["digits-mlp", "mlp-gelu-layernorm", "digits-cnn"].contains(&&*preset.name))
+    {
+        for name in ["/units", "/filters", "/batch"] {
+            let Some(networks) = changes(&preset, name, 4) else { continue };
+            let counts = [false, true].map(|is_ahead| waited_for(&preset, &networks, Kernels::General, is_ahead));
+            let [alone, ahead] = counts;
+            out.push_str(&format!("{} {}: {alone} general, {ahead} with others ahead\n", preset.name, &name[1..]));
+        }
+    }
+    compare("edits_ahead.txt", &out);
+}
