@@ -5,7 +5,7 @@ use super::error::wrong;
 use super::output;
 use crate::compile::Compiled;
 use crate::tensor::Bytes;
-use crate::train::{ComparedFigure, OperationsApart, StepDifference};
+use crate::train::{Figure, OperationsApart, StepDifference, StepFigures};
 use serde::Serialize;
 use std::fmt::Write as _;
 
@@ -29,24 +29,22 @@ pub(super) fn shown(names: [&str; 2], steps: [&Compiled; 2], format: Format) -> 
     }
 }
 
-/// What is compared, with its text for a step.
-const FIGURES: [ComparedFigure; 6] = [
-    ("operations", |figures| output::count(figures.operations as u64)),
-    ("kernels", |figures| output::count(figures.kernels as u64)),
-    ("arithmetic", |figures| output::count(figures.flops)),
-    ("bytes moved", |figures| Bytes(figures.bytes_moved).to_string()),
-    ("transient", |figures| Bytes(figures.transient_bytes).to_string()),
-    ("estimated", |figures| output::micros(figures.estimated_us)),
-];
+fn figure(figure: Figure) -> String {
+    match figure {
+        Figure::Count(count) => output::count(count),
+        Figure::Bytes(bytes) => Bytes(bytes).to_string(),
+        Figure::Micros(us) => output::micros(us),
+    }
+}
 
 fn text(names: [&str; 2], difference: &StepDifference) -> String {
     let width = names.iter().map(|name| name.len()).max().unwrap_or(0).max(16);
     let [a, b] = names;
-    let mut out = format!("{:<12}  {a:>width$}  {b:>width$}\n", "");
-    for (what, of) in FIGURES {
-        let [a, b] = difference.figures.each_ref().map(of);
+    let mut out = format!("{:<16}  {a:>width$}  {b:>width$}\n", "");
+    let [a, b] = difference.figures.each_ref().map(StepFigures::named);
+    for ((what, a), (_, b)) in a.into_iter().zip(b) {
         // Writing to a text cannot fail.
-        let _ = writeln!(out, "{what:<12}  {a:>width$}  {b:>width$}");
+        let _ = writeln!(out, "{what:<16}  {:>width$}  {:>width$}", figure(a), figure(b));
     }
     if difference.is_empty() {
         out.push_str("\nBoth steps have the same operations.\n");

@@ -102,7 +102,7 @@ pub use sampling::Sampling;
 pub use session::Session;
 pub use spans::{Spans, Stretches, longest_from};
 pub use spec::{DataChoice, Overrides, Purpose, RecordingRules, SessionSpec, Start};
-pub use step_difference::{ComparedFigure, OperationsApart, StepDifference, StepFigures};
+pub use step_difference::{Figure, OperationsApart, StepDifference, StepFigures};
 pub use step_report::StepReport;
 pub use summary::{Histogram, Picture, Statistics, Summary};
 pub use tuning_file::{StepTimes, TuningFile, processor, remembered_times, tuning_is_off};

@@ -4,9 +4,6 @@ use crate::compile::Compiled;
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// A line that compares two steps: what it is called, and what it says of one.
-pub type ComparedFigure = (&'static str, fn(&StepFigures) -> String);
-
 /// What a step has and takes, as far as plans say it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct StepFigures {
@@ -23,7 +20,29 @@ pub struct StepFigures {
     pub estimated_us: f64,
 }
 
+/// A figure of a step in its unit, so that it is shown as such figures are shown elsewhere.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Figure {
+    Count(u64),
+    Bytes(u64),
+    /// A time in microseconds.
+    Micros(f64),
+}
+
 impl StepFigures {
+    /// What two steps are compared by, in the order in which it is read: its name and its figure.
+    #[must_use]
+    pub fn named(&self) -> [(&'static str, Figure); 6] {
+        [
+            ("Operations", Figure::Count(self.operations as u64)),
+            ("Kernels", Figure::Count(self.kernels as u64)),
+            ("Arithmetic", Figure::Count(self.flops)),
+            ("Bytes moved", Figure::Bytes(self.bytes_moved)),
+            ("Transient memory", Figure::Bytes(self.transient_bytes)),
+            ("Estimated time", Figure::Micros(self.estimated_us)),
+        ]
+    }
+
     /// The figures of a compiled step.
     #[must_use]
     pub fn of(compiled: &Compiled) -> Self {

@@ -2,7 +2,7 @@
 
 use crate::studio::view_models::format::{counted, exact, micros};
 use crate::tensor::Bytes;
-use crate::train::{ComparedFigure, OperationsApart, RecordingSeen, RecordingsSeen, StepDifference};
+use crate::train::{Figure, OperationsApart, RecordingSeen, RecordingsSeen, StepDifference, StepFigures};
 use std::collections::HashMap;
 
 /// The columns of the table behind the key, with what each means.
@@ -152,24 +152,16 @@ pub fn counts_text(seen: &RecordingsSeen) -> String {
     text
 }
 
-/// What is compared of two recordings, with the text for one of them.
-const COMPARED: [ComparedFigure; 6] = [
-    ("Operations", |figures| exact(figures.operations as u64)),
-    ("Kernels", |figures| exact(figures.kernels as u64)),
-    ("Arithmetic", |figures| exact(figures.flops)),
-    ("Bytes moved", |figures| Bytes(figures.bytes_moved).to_string()),
-    ("Transient memory", |figures| Bytes(figures.transient_bytes).to_string()),
-    ("Estimated time", |figures| micros(figures.estimated_us)),
-];
-
 /// The figures of two recordings: what each line compares, and the text of either.
 #[must_use]
 pub fn compared(difference: &StepDifference) -> Vec<[String; 3]> {
-    let line = |(what, of): ComparedFigure| {
-        let [a, b] = difference.figures.each_ref().map(of);
-        [what.to_owned(), a, b]
+    let text = |figure| match figure {
+        Figure::Count(count) => exact(count),
+        Figure::Bytes(bytes) => Bytes(bytes).to_string(),
+        Figure::Micros(us) => micros(us),
     };
-    COMPARED.into_iter().map(line).collect()
+    let [a, b] = difference.figures.each_ref().map(StepFigures::named);
+    a.into_iter().zip(b).map(|((what, a), (_, b))| [what.to_owned(), text(a), text(b)]).collect()
 }
 
 /// What only one of two recordings has, in lines: its operations in their order, and its kernels.

@@ -234,7 +234,7 @@ fn the_steps_of_two_paths_are_compared() {
     }
     let text = succeed(&args);
     assert!(
-        text.contains("only in L1=0: ") && text.contains("only in L1=1: ") && text.contains("bytes moved"),
+        text.contains("only in L1=0: ") && text.contains("only in L1=1: ") && text.contains("Bytes moved"),
         "{text}"
     );
     let same = succeed(&["plan", "early-exit", "--device", "cpu", "--path", "L1=1", "--against", "L1=1"]);
