@@ -78,7 +78,8 @@ struct Feed {
         const int at = block * THREADS + threadIdx.x, row = at / across, col = at % across * V;
         const bool mine = !LAST && at < (int)half_number<BATCH, 1, false>(a) * across;
         const bool early = launch_flags(a) & EARLY_A;
-        // Not inlined twice: the kernel is so short that the time to fetch its code matters.
+        // Both cases share one copy of the following code: the kernel is so short that the time to fetch its code
+        // matters.
         if (!early) begin(a);
         const u64 step = (u64)a.at<i64>(COUNTER)[1];
         // The threads of a row share the copy of its targets.
