@@ -256,7 +256,8 @@ template <class M> struct AttentionMma {
 #pragma unroll
                 for (int v = 0; v < 4; ++v) {
                     const int key = first_key + 8 * j + v % 2;
-                    // Queries that are not there attend to what is, so that nothing of theirs is infinite.
+                    // Queries beyond the last position attend to existing keys, so that none of their values is
+                    // infinite.
                     if (key >= A::LEN || (A::CAUSAL && key > query + v / 2 * 8)) s[j][v] = __int_as_float(0xff800000);
                 }
             }

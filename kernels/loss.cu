@@ -442,8 +442,8 @@ template <int P> DEV float spread_sum(float (&v)[P]) {
     return warp_reduce<Sum, 32 / P>(v[0]);
 }
 
-// The maximum over the warp; NaN if a positive NaN is among the values. If the bits of negative floats are inverted,
-// bits have the same order as integers that the values have as floats.
+// The maximum over the warp; NaN if a positive NaN is among the values. The bits of floats, with the lower 31 bits of
+// negative ones inverted, have the order of the floats when compared as integers.
 DEV float warp_max(float v) {
     const int bits = __float_as_int(v), turn = 0x7fffffff;
     const int most = __reduce_max_sync(0xffffffffu, bits < 0 ? bits ^ turn : bits);
