@@ -5,8 +5,8 @@
 //
 // `Recurrence`      a block has some samples, and reads the weight from memory at every position. For any size.
 // `RecurrenceHeld`  a block has some samples, and its threads hold the whole weight in registers.
-// `RecurrenceGrid`  each block has some units, whose part of the weight is in shared memory; blocks synchronise at every
-//                   position, so that all of them must be resident.
+// `RecurrenceGrid`  each block has some units, whose part of the weight is in shared memory; blocks synchronise at
+//                   every position, so that all of them must be resident.
 //
 // All sums have a fixed order, without atomics on floats, so that the bits are the same in every run.
 
