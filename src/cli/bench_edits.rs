@@ -56,7 +56,7 @@ impl Edits {
     ) -> anyhow::Result<Self> {
         if Sizes::of(&found.preset).places.is_empty() {
             let name = &found.preset.name;
-            return Err(wrong(format!("{name} has no units, filters or batch that --edits could change")));
+            return Err(wrong(format!("{name} has no units, filters or batch size that --edits can change")));
         }
         let (mut last, first_us) = first_step(found, args, target, found.preset.clone())?;
         let mut before = found.preset.clone();

@@ -69,7 +69,7 @@ impl Shown {
         }
         if output::is_terminal() {
             let bar = self.bar.get_or_insert_with(|| {
-                let style = ProgressStyle::with_template("{bar:28} {percent} % of the text is tokens, {eta} left");
+                let style = ProgressStyle::with_template("{bar:28} {percent} % of the text is tokenized, {eta} left");
                 ProgressBar::new(10_000).with_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()))
             });
             bar.set_position((share * 10_000.0) as u64);
@@ -83,7 +83,7 @@ impl Shown {
         let is_due = self.said.is_none_or(|said| now.duration_since(said) >= LINE_EVERY);
         is_due.then(|| {
             self.said = Some(now);
-            format!("{:.0} % of the text is tokens", 100.0 * share)
+            format!("{:.0} % of the text is tokenized", 100.0 * share)
         })
     }
 }
@@ -99,10 +99,10 @@ mod tests {
         assert_eq!(
             lines,
             [
-                "0 % of the text is tokens",
-                "25 % of the text is tokens",
-                "50 % of the text is tokens",
-                "75 % of the text is tokens"
+                "0 % of the text is tokenized",
+                "25 % of the text is tokenized",
+                "50 % of the text is tokenized",
+                "75 % of the text is tokenized"
             ]
         );
         // Another text begins anew.

@@ -122,7 +122,7 @@ impl TextPieces {
                     return self.take(len).map(Some);
                 }
                 None if wanted >= MOST => {
-                    let (found, expected) = ("4 MiB of text without a place for a cut", "lines whose ends end tokens");
+                    let (found, expected) = ("4 MiB of text without a place for a cut", "line ends that end tokens");
                     let help = "use a tokenizer that divides texts into words, or a text with shorter lines";
                     return Err(DataError::content(&self.file, Place::Byte(self.at), found, expected, help));
                 }
