@@ -1,4 +1,4 @@
-//! What the steps of two paths have different.
+//! How the steps of two paths differ.
 
 use super::choices::Format;
 use super::error::wrong;
