@@ -276,8 +276,9 @@ impl Session {
 
     /// Runs one step; `None` at the end of the run. Allocates nothing.
     ///
-    /// # Errors Where the ledger finds a wrong address, or the loss or gradient is no longer finite: the message names
-    /// the operation, and the run is where it was before that step.
+    /// # Errors
+    /// Where the ledger finds a wrong address, or the loss or gradient is no longer finite: the message names the
+    /// operation, and the run is where it was before that step.
     pub fn step(&mut self) -> Result<Option<StepReport>, TrainError> {
         if self.done >= self.total {
             return Ok(None);
