@@ -114,7 +114,7 @@ impl Compiled {
         rewrite::trace(&self.program, &self.goal)
     }
 
-    /// What a person knows operation `index` by: its layer, or its phase where it belongs to none.
+    /// What the user knows operation `index` by: its layer, or its phase where it belongs to none.
     #[must_use]
     pub fn owner(&self, index: usize) -> String {
         let op = &self.plan.program.ops[index];

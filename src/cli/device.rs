@@ -44,7 +44,7 @@ fn named_cpu(threads: usize) -> (Target, String) {
     (target, name)
 }
 
-/// Says on standard error how many threads share a CPU's step, and why; nothing where the person asked for them.
+/// Says on standard error how many threads share a CPU's step, and why; nothing where the user asked for them.
 pub fn note_threads(target: &Target, threads: &Threads) {
     if target.as_cpu().is_some() && threads.by != ThreadsBy::Option {
         super::output::note(&format!("threads: {threads}"));

@@ -88,7 +88,7 @@ struct Summary {
     answers: Vec<SampleAnswers>,
     #[serde(skip_serializing_if = "Option::is_none")]
     out: Option<String>,
-    /// What a person should know of the samples and of their preparation.
+    /// Notes about the samples and their preparation.
     notes: Vec<String>,
 }
 

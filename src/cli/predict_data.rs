@@ -84,7 +84,7 @@ pub struct Chosen {
     pub set: Dataset,
     pub samples: Vec<u32>,
     pub part: Part,
-    /// What a person should know of the choice.
+    /// A note about the choice.
     pub notes: Vec<String>,
 }
 

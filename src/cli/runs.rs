@@ -277,7 +277,7 @@ pub enum Named {
     Preset(Box<super::presets::Loaded>),
 }
 
-/// Finds what a person named.
+/// Finds what the user named.
 ///
 /// # Errors
 /// Where it is neither, or the preset has mistakes.

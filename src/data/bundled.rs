@@ -30,7 +30,7 @@ pub(super) fn digits() -> Result<Loaded, DataError> {
     data.feature_names.clear();
     data.preprocessing = Preprocessing::default();
     data.x_mut().iter_mut().for_each(|pixel| *pixel /= DIGITS_SCALE);
-    // How a person's own table is read says nothing of this one.
+    // How the user's own table is read says nothing of this one.
     data.notes.clear();
     data.notes.push("samples are divided by 16".to_owned());
     data.notes.push("UCI Machine Learning Repository, E. Alpaydin and C. Kaynak, 1998; CC BY 4.0".to_owned());

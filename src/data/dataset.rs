@@ -16,7 +16,7 @@ pub struct Dataset {
     pub target: Target,
     /// A name for each feature; empty where there are none, as for images.
     pub feature_names: Vec<String>,
-    /// What the loader did that a person should know: scaling, skipped files, origin and licence.
+    /// What the loader did that the user should know: scaling, skipped files, origin and licence.
     pub notes: Vec<String>,
     /// How the samples were prepared: what a network that is trained on them belongs to.
     pub preprocessing: Preprocessing,

@@ -50,7 +50,7 @@ pub enum DataError {
          out fewer samples or bring more data"
     )]
     Batch { train: usize, batch: usize },
-    /// A person ended the loading.
+    /// The user ended the loading.
     #[error("data: loading was cancelled; change a field of data to load it again")]
     Cancelled,
     /// A saved position does not belong to this data.

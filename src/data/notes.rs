@@ -1,4 +1,4 @@
-//! What a person should know of a training part before a network is trained on it: classes that it lacks, and targets
+//! A note about a training part before a network is trained on it: classes that it lacks, and targets
 //! whose scale makes training hard.
 
 use super::error::quoted;

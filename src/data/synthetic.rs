@@ -1,4 +1,4 @@
-//! Data drawn from a seed: small problems whose shape a person can see.
+//! Data drawn from a seed: small problems whose shape the user can see.
 //!
 //! Everything comes from [`Rng`] and `libm`, so a seed gives the same samples on every machine. Classes take turns,
 //! sample by sample: every part of the set is balanced.

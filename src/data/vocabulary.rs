@@ -1,4 +1,4 @@
-//! The texts that tokens stand for: a person's text becomes tokens, and tokens become text again.
+//! The texts that tokens stand for: the user's text becomes tokens, and tokens become text again.
 
 use super::text::{SUM_LEN, characters_of, padded_sum, sum_symbols, tokenizer_of};
 use super::token_rows::byte_symbols;
@@ -103,7 +103,7 @@ impl Vocabulary {
         self.symbols().get(token).map_or("", String::as_str)
     }
 
-    /// A person's text as samples have it: the numbers of an addition padded with blanks. Any other text is left as it
+    /// The user's text as samples have it: the numbers of an addition padded with blanks. Any other text is left as it
     /// is.
     #[must_use]
     pub fn arranged<'a>(&self, text: &'a str) -> Cow<'a, str> {

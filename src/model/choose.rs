@@ -98,7 +98,7 @@ impl Choose {
         }
     }
 
-    /// As a person types it: `cycle 0, 1`, `random 0.2, 0.8`, `schedule 1: 0, 100: 1`.
+    /// As the user types it: `cycle 0, 1`, `random 0.2, 0.8`, `schedule 1: 0, 100: 1`.
     #[must_use]
     pub fn text(&self) -> String {
         let mut out = self.name().to_owned();

@@ -1,6 +1,6 @@
-//! From a preset as a person edits it to a checked model.
+//! From a preset as the user edits it to a checked model.
 //!
-//! [`Preset`] is the raw document: it may hold any mistake a person can make. [`check`] turns it into a [`Checked`]:
+//! [`Preset`] is the raw document: it may hold any mistake the user can make. [`check`] turns it into a [`Checked`]:
 //! shapes for every layer up to the first that cannot be computed, every mistake as a [`Diagnostic`] on its layer, and,
 //! where there is none, the [`Model`] that later stages compile.
 //!

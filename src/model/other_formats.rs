@@ -1,4 +1,4 @@
-//! Files that are no presets, known by their first bytes: what each is, and what a person may have meant by it.
+//! Files that are no presets, known by their first bytes: what each is, and what the user may have meant by it.
 
 /// A kind of file that people give in place of a preset.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,4 +1,4 @@
-//! The preset document, as a person edits it.
+//! The preset document, as the user edits it.
 
 use super::input::InputSpec;
 use super::layers::LayerSpec;

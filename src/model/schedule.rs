@@ -161,7 +161,7 @@ impl Schedule {
         let names = ScheduleKind::ALL.map(|kind| (kind.name(), kind));
         let Some(kind) = f.choice("type", &names, true) else { return schedule };
         schedule.kind = kind;
-        // A field that the kind has no use for may be there, and is kept, so that a person can change the kind alone;
+        // A field that the kind has no use for may be there, and is kept, so that the user can change the kind alone;
         // one that must be given is asked for only where it is used.
         for (field, is_used) in &FIELDS {
             if is_used(kind) || f.has(field.key()) {

@@ -30,7 +30,7 @@ impl Isa {
 /// The machine that a step is planned for.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Target {
-    /// The name that a person knows it by.
+    /// The name that the user knows it by.
     pub name: String,
     pub device: Device,
     /// Which members of their families a GPU's own kernels are.

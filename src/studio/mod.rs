@@ -1,4 +1,4 @@
-//! The studio: one window in which a person builds a network, sees how its training step is compiled, and watches it
+//! The studio: one window in which the user builds a network, sees how its training step is compiled, and watches it
 //! learn.
 //!
 //! The thread that draws only draws. Compiling, training, and reading files happen on threads of their own, behind
@@ -12,7 +12,7 @@
 //! |---|---|
 //! | `theme` | type, colours, spaces and icons |
 //! | `document` | the preset with its fields and history; bundled presets; files; edits kept through a crash |
-//! | `commands` | what a person can choose, and what the program asks of itself |
+//! | `commands` | what the user can choose, and what the program asks of itself |
 //! | `view_models` | what the panels show, as plain data |
 //! | `jobs` | work in the background: compiling, devices, measurements, what metrics cost, proofs |
 //! | `run` | the run that is trained with its rates, data and predictions, and the runs that are kept |

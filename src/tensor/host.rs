@@ -1,4 +1,4 @@
-//! Tensors in host memory, outside any arena: data sets, checkpoints, copies for a person to look at.
+//! Tensors in host memory, outside any arena: data sets, checkpoints, copies for the user to look at.
 
 use super::{DType, Shape};
 use serde::{Deserialize, Serialize};

@@ -348,7 +348,7 @@ impl DataFeed {
         }
     }
 
-    /// What a person should know of given batches at the end that make no whole step.
+    /// A note about given batches at the end that make no whole step.
     pub(super) fn left_out(&self, batches_a_step: usize) -> Option<String> {
         let Self::Batches { count, .. } = self else { return None };
         let left = count % batches_a_step;

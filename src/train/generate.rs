@@ -55,7 +55,7 @@ pub struct Generated {
     pub end: GenerationEnd,
     /// The prompt as the network was given it.
     pub prompt: String,
-    /// What a person should know of the prompt.
+    /// A note about the prompt.
     pub notes: Vec<String>,
 }
 
@@ -239,7 +239,7 @@ impl Writing {
         &self.prompt
     }
 
-    /// What a person should know of the prompt.
+    /// A note about the prompt.
     #[must_use]
     pub fn notes(&self) -> &[String] {
         &self.notes
@@ -387,7 +387,7 @@ impl Session {
     }
 }
 
-/// What a person should know of a prompt of so many tokens.
+/// A note about a prompt of so many tokens.
 fn notes(window: &Window, vocabulary: &Vocabulary, asked: &Generation, prompt: &str, tokens: usize) -> Vec<String> {
     let mut notes = Vec::new();
     if prompt != asked.prompt {

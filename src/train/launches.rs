@@ -59,7 +59,7 @@ impl Session {
         self.moved = Some(Stretches::default());
     }
 
-    /// Takes in how far each parameter moved, where reading that costs no copy from a device.
+    /// Receives how far each parameter moved, where reading that costs no copy from a device.
     fn note_updates(&mut self) {
         let Some(mut moved) = self.moved.take() else { return };
         let is_here = self.train.capabilities().memory == MemoryOf::Host;

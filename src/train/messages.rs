@@ -13,7 +13,7 @@ use crate::tensor::{number_text, path_text};
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
 
-/// What a person asks of a run.
+/// What the user asks of a run.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Command {
@@ -62,7 +62,7 @@ pub enum RunState {
     Paused,
     /// All steps are made.
     Finished,
-    /// Ended by a person.
+    /// Ended by the user.
     Stopped,
     /// Ended by an error, with its message.
     Failed(String),

@@ -76,7 +76,7 @@ pub fn held(plan: &BindingPlan, id: BufferId, ops: usize) -> Held {
         Some((value, w))
     });
     match written {
-        // An optimizer writes slices of a flat vector one by one; the whole vector is what a person looks at.
+        // An optimizer writes slices of a flat vector one by one; the whole vector is what the user looks at.
         Some((_, w)) if !b.parts.is_empty() => Held::Value(first, Some(w)),
         Some((value, w)) => Held::Value(value, Some(w)),
         None if b.persistent => Held::Value(first, None),

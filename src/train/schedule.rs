@@ -23,7 +23,7 @@ pub(super) struct Schedule {
 }
 
 impl Schedule {
-    /// Takes in steps and the time that they took.
+    /// Receives steps and the time that they took.
     pub fn made(&mut self, steps: u64, taken: Duration) {
         if self.every.is_none() {
             self.steps += steps;

@@ -16,7 +16,7 @@ pub struct Spans {
 }
 
 impl Spans {
-    /// Takes in the values of a step. Allocates at the first step only.
+    /// Receives the values of a step. Allocates at the first step only.
     pub fn add(&mut self, step: u64, values: &[f32]) {
         match &mut self.steps {
             Some(span) => {
@@ -55,7 +55,7 @@ pub struct Stretches {
 }
 
 impl Stretches {
-    /// Takes in the values of a step.
+    /// Receives the values of a step.
     pub fn add(&mut self, step: u64, values: &[f32]) {
         let ends = |[first, last]: [u64; 2]| step != last + 1 || step + 1 - first > longest_from(first);
         if self.open.steps.is_some_and(ends) {

@@ -1,4 +1,4 @@
-//! How many threads share the step of a network on this machine: as the person says, as measured here, or by estimate.
+//! How many threads share the step of a network on this machine: as the user says, as measured here, or by estimate.
 
 use super::prepared_step::prepared;
 use super::tuning_file::{StepTimes, TuningFile, processor, tuning_is_off};

@@ -264,7 +264,7 @@ pub(super) struct BatchMeans {
 }
 
 impl BatchMeans {
-    /// Takes in what the batch that just ran found; a network without accuracy has NaN.
+    /// Receives what the batch that just ran found; a network without accuracy has NaN.
     ///
     /// # Errors
     /// What went wrong on the device.

@@ -14,7 +14,7 @@ pub(super) struct Used {
 }
 
 impl Used {
-    /// Takes in a batch that ran.
+    /// Receives a batch that ran.
     pub(super) fn add(&mut self, shape: Option<BatchShape>, dispatch: Option<&Dispatch>) {
         let (Some(BatchShape { rows, length }), Some(dispatch)) = (shape, dispatch) else { return };
         self.rows += if dispatch.varies_in_rows() { rows } else { 0 };

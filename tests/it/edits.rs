@@ -61,7 +61,7 @@ fn changes(preset: &Preset, name: &str, count: u64) -> Option<Vec<Preset>> {
     (0..count).map(|number| sizes.changed(place, place.value + 9 + 7 * number)).collect()
 }
 
-/// How many kernels the compiler is given for the networks, one after the other, while a person waits: what is neither
+/// How many kernels the compiler is given for the networks, one after the other, while the user waits: what is neither
 /// a kernel of a network before nor, where `is_ahead`, one of a small change of these.
 fn waited_for(first: &Preset, networks: &[Preset], kernels: Kernels, is_ahead: bool) -> usize {
     let mut known = BTreeSet::new();

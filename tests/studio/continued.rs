@@ -89,7 +89,7 @@ fn a_run_whose_program_was_killed_continues_from_its_checkpoint() {
     }
     child.kill().unwrap();
     child.wait().unwrap();
-    // The window shows a notice at its start, and does not repeat it to a person who ignores it.
+    // The window shows a notice at its start, and does not repeat it to the user who ignores it.
     let memory: &'static mut Memory = Box::leak(Box::default());
     let mut robot = open(folder.path());
     robot.until("the notice", |app| app.studio.notice.is_some());

@@ -209,7 +209,7 @@ fn the_next_start_opens_what_was_open_last() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("mine.json");
     let again = |memory| Robot::start_with(Startup::default(), Some(memory));
-    // A bundled one, as it is: edits that the person has discarded are gone.
+    // A bundled one, as it is: edits that the user has discarded are gone.
     let mut robot = Robot::open(Some("spirals"));
     robot.set("batch", "32");
     let robot = &mut again(Memory::of(&mut robot));

@@ -1,4 +1,4 @@
-//! What a person reads stays readable: values under the pointer, jobs, notices, tabs in a narrow row, tables moved
+//! What the user reads stays readable: values under the pointer, jobs, notices, tabs in a narrow row, tables moved
 //! sideways, and the tour's card.
 
 use crate::robot::Robot;

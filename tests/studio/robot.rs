@@ -1,4 +1,4 @@
-//! A person at the window: finds controls by name, presses, types, waits.
+//! The user at the window: finds controls by name, presses, types, waits.
 
 use egui::accesskit::Role;
 use egui_kittest::Harness;
@@ -15,7 +15,7 @@ pub struct Robot {
     pub window: Harness<'static, StudioApp>,
 }
 
-/// Does what a person asked for, and draws it.
+/// Does what the user asked for, and draws it.
 pub fn perform(robot: &mut Robot, action: impl Into<Action>) {
     robot.choose(action);
     robot.window.run_steps(3);
@@ -70,7 +70,7 @@ impl Robot {
         robot
     }
 
-    /// Does what a person asked for; nothing is drawn.
+    /// Does what the user asked for; nothing is drawn.
     pub fn choose(&mut self, action: impl Into<Action>) {
         let ctx = self.window.ctx.clone();
         self.window.state_mut().perform(&ctx, action);

@@ -139,7 +139,7 @@ fn conv_geometry(x: [usize; 4], y: [usize; 4], window: Window, groups: usize) ->
 fn bias_add(l: &mut Lowerer<'_>, node: &Node, before: LValueId, rows: usize, cols: usize) {
     let layout = l.lv(before).layout;
     let out = l.lower_value(node.outputs[0], layout);
-    // The value before the bias keeps the name of the sum, which is what a person looks for.
+    // The value before the bias keeps the name of the sum, which is what the user looks for.
     let b = l.lowered(node.inputs[2]);
     l.emit(OpKind::BiasAdd(ops::BiasAdd { rows, cols }), &[("x", Some(before)), ("bias", Some(b)), ("y", Some(out))]);
 }

@@ -78,7 +78,7 @@ use std::ops::Bound;
 /// [`LayerSpec`] holds, so that a method of any trait that all of them implement can be called.
 macro_rules! each_layer {
     (@all [define] $($Name:ident)*) => {
-        /// A layer as a person edits it.
+        /// A layer as the user edits it.
         #[derive(Clone, Debug, PartialEq)]
         pub enum LayerSpec {
             $($Name($Name),)*

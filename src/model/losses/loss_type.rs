@@ -61,7 +61,7 @@ pub trait LossType: Copy + Debug + PartialEq + 'static {
 
     fn rule(&self) -> LossRule;
 
-    /// What an output must be that it does not take, as help for a person.
+    /// What an output must be that it does not take, as help for the user.
     fn refusal(_output: &Shape) -> Option<&'static str> {
         None
     }

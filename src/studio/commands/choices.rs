@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
 
-/// What a person chose, to be remembered.
+/// What the user chose, to be remembered.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum DeviceChoice {
@@ -79,7 +79,7 @@ pub enum Weights {
     Run,
 }
 
-/// What a person does with the tour.
+/// What the user does with the tour.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TourMove {
     Start,

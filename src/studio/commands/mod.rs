@@ -1,4 +1,4 @@
-//! What a person can choose, once: menus, shortcuts, tooltips and the command palette are made from [`UiCommand`].
+//! What the user can choose, once: menus, shortcuts, tooltips and the command palette are made from [`UiCommand`].
 //! What the program asks of itself is a [`Request`].
 
 pub mod choices;

@@ -1,4 +1,4 @@
-//! What a person can do in the Predictions tab.
+//! What the user can do in the Predictions tab.
 
 use crate::studio::commands::info::Info;
 use crate::studio::theme::icons;

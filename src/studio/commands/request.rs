@@ -6,7 +6,7 @@ use crate::studio::document::dialog::{DataField, DialogPurpose};
 use crate::train::export::Format;
 use std::path::PathBuf;
 
-/// What the program asks of itself. Where a file would be written, `replace` says that the person agreed to lose what
+/// What the program asks of itself. Where a file would be written, `replace` says that the user agreed to lose what
 /// is there.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Request {
@@ -33,9 +33,9 @@ pub enum Request {
         replace: bool,
     },
     ReplayCapsule(PathBuf),
-    /// Moves runs to the trash: the person agreed.
+    /// Moves runs to the trash: the user agreed.
     DeleteRuns(Vec<String>),
-    /// Removes runs from the trash for good: the person agreed.
+    /// Removes runs from the trash for good: the user agreed.
     RemoveRuns(Vec<String>),
     /// Opens a run's own network and continues the run.
     ContinueInOwnNetwork(String),

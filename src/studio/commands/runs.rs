@@ -1,4 +1,4 @@
-//! What a person can do with kept runs; most of it acts on the runs that are selected.
+//! What the user can do with kept runs; most of it acts on the runs that are selected.
 
 use crate::studio::commands::info::Info;
 use crate::studio::theme::icons;

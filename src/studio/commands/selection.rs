@@ -1,10 +1,10 @@
-//! What a person can point at, one selection for all views.
+//! What the user can point at, one selection for all views.
 
 use crate::ir::NodeId;
 use crate::model::LayerPath;
 use crate::plan::BufferId;
 
-/// What a person pointed at.
+/// What the user pointed at.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Selection {
     #[default]

@@ -3,7 +3,7 @@
 use crate::studio::commands::ui_command::UiCommand;
 use egui::KeyboardShortcut;
 
-/// A shortcut as a person reads it: signs as they are on their keys.
+/// A shortcut as the user reads it: signs as they are on their keys.
 #[must_use]
 pub fn keys_text(ctx: &egui::Context, keys: &KeyboardShortcut) -> String {
     ctx.format_shortcut(keys).replace("OpenBracket", "[").replace("CloseBracket", "]")

@@ -1,4 +1,4 @@
-//! What a person can choose: menus, shortcuts, tooltips and the command palette are made from it.
+//! What the user can choose: menus, shortcuts, tooltips and the command palette are made from it.
 
 use crate::ir::Metrics;
 use crate::model::{LayerKind, LayerPath};
@@ -15,7 +15,7 @@ use crate::studio::document::presets;
 use crate::train::Proof;
 use std::path::PathBuf;
 
-/// What a person can choose.
+/// What the user can choose.
 #[derive(Clone, Debug, PartialEq)]
 pub enum UiCommand {
     New,

@@ -180,7 +180,7 @@ fn apply(preset: &mut Preset, edit: &Edit) -> Option<LayerPath> {
                 return None;
             }
             list.remove(index);
-            // The neighbour is what a person works on next.
+            // The neighbour is what the user works on next.
             Some(if list.is_empty() { parent.block } else { parent.child(index.min(list.len() - 1)) })
         }
         Edit::Duplicate(path) => {

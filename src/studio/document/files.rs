@@ -1,6 +1,6 @@
 //! Reading, writing and asking for files, away from the thread that draws.
 //!
-//! One thread does the reading and writing in order; each dialog has its own, since it lasts as long as a person
+//! One thread does the reading and writing in order; each dialog has its own, since it lasts as long as the user
 //! thinks.
 
 use crate::model::{Diagnostic, MAX_PRESET_BYTES, Preset, read_preset_file, write_preset};
@@ -37,7 +37,7 @@ pub enum FileEvent {
 pub enum Overwrite {
     /// A file that is there, unless it is this one, the document's own, and is as it was left.
     Own(Option<PathBuf>),
-    /// Whatever is there: the person was asked.
+    /// Whatever is there: the user was asked.
     Anything,
 }
 

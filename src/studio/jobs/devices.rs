@@ -163,7 +163,7 @@ impl Devices {
         Arc::clone(if self.current.trains() { &self.current } else { &self.list[0] })
     }
 
-    /// Takes in what the search found, and chooses by `choice`; true where another device is in use from now on.
+    /// Receives what the search found, and chooses by `choice`; true where another device is in use from now on.
     pub fn poll(&mut self, choice: DeviceChoice) -> bool {
         if let Some(found) = self.search.as_ref().and_then(|s| s.try_recv().ok()) {
             self.search = None;

@@ -61,7 +61,7 @@ impl PriceList {
         self.timer.ask(Question { preset, base, machine, revision });
     }
 
-    /// Takes in what the thread has to report.
+    /// Receives what the thread has to report.
     pub fn poll(&mut self) {
         match self.timer.poll() {
             None => {}

@@ -152,7 +152,7 @@ impl Proofs {
         self.run.as_ref().map_or(0.0, |r| r.begun.elapsed().as_secs_f64())
     }
 
-    /// Takes in what the thread has to report.
+    /// Receives what the thread has to report.
     pub fn poll(&mut self) {
         if let Some(estimate) = self.pricer.as_mut().and_then(Background::poll) {
             self.estimate = estimate;

@@ -11,7 +11,7 @@ const FIRST_REVISION: u64 = 1 << 62;
 /// The views of a planned step, or why there are none.
 type Planned = Result<Arc<PlanView>, String>;
 
-/// A recording that a person chose to look at.
+/// A recording that the user chose to look at.
 struct Chosen {
     /// The run that it is of.
     run: u64,
@@ -70,7 +70,7 @@ impl ShownRecording {
         (self.chosen, self.plan) = (None, None);
     }
 
-    /// Takes in the plan once it is made.
+    /// Receives the plan once it is made.
     pub fn poll(&mut self) {
         let planned = self.planner.as_mut().and_then(Background::poll);
         let (Some(planned), Some(chosen)) = (planned, &mut self.chosen) else { return };

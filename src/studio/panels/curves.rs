@@ -100,7 +100,7 @@ fn loss_note(preset: Option<&Preset>) -> String {
     }
 }
 
-/// A plot of a run with the settings that a person chose for it, and nothing but its curve.
+/// A plot of a run with the settings that the user chose for it, and nothing but its curve.
 fn plot_of<'a>(view: &TrainView<'a>, title: &'static str, unit: &'static str, curve: Curve<'a>) -> PlotSpec<'a> {
     PlotSpec {
         title,
@@ -122,7 +122,7 @@ fn plot_of<'a>(view: &TrainView<'a>, title: &'static str, unit: &'static str, cu
     }
 }
 
-/// Whether a plot's axis is logarithmic: as a person chose it, otherwise `or`.
+/// Whether a plot's axis is logarithmic: as the user chose it, otherwise `or`.
 fn log_of(view: &TrainView<'_>, title: &str, or: bool) -> bool {
     view.plots.plot_log.get(title).copied().unwrap_or(or)
 }
@@ -174,7 +174,7 @@ fn learning_plots<'a>(view: &TrainView<'a>, notes: &'a Notes) -> Vec<PlotSpec<'a
     plots
 }
 
-/// Every plot of the run that a person wants to see, with the curves of the baseline.
+/// Every plot of the run that the user wants to see, with the curves of the baseline.
 fn plots<'a>(view: &TrainView<'a>, notes: &'a Notes) -> Vec<PlotSpec<'a>> {
     let (h, shown) = (view.run.history, &view.plots);
     let mut plots = learning_plots(view, notes);

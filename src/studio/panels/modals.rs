@@ -26,7 +26,7 @@ pub struct Modals {
     back: Back,
 }
 
-/// What a person must decide before anything is lost.
+/// What the user must decide before anything is lost.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Question {
     /// This would lose edits that were not saved.

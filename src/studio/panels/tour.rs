@@ -123,7 +123,7 @@ fn card_ui(ui: &mut Ui, view: &TourView, commands: &mut CommandQueue) {
     });
 }
 
-/// Names the largest buffer, so that a person knows what to look for.
+/// Names the largest buffer, so that the user knows what to look for.
 fn memory_ui(ui: &mut Ui, view: &TourView) {
     let Some(largest) = &view.largest else { return };
     let share = percent(largest.share);

@@ -43,7 +43,7 @@ impl Rates {
         self.measured = None;
     }
 
-    /// Takes in reports of a run that is running, which has `done` so many steps with them.
+    /// Receives reports of a run that is running, which has `done` so many steps with them.
     pub fn steps(&mut self, reports: &[StepReport], done: u64) {
         let now = Instant::now();
         self.arrivals.push((now, done));

@@ -115,7 +115,7 @@ impl Samples {
         }
     }
 
-    /// Takes in what the thread has to report.
+    /// Receives what the thread has to report.
     pub fn poll(&mut self) {
         match self.loader.poll() {
             None | Some(None) => {}

@@ -85,7 +85,7 @@ impl StudioApp {
         }
     }
 
-    /// Does what a person chose about files and the window; other commands are passed to what they are about.
+    /// Performs commands about files and the window; other commands are passed to what they are about.
     fn apply_command(&mut self, ctx: &egui::Context, command: UiCommand) {
         match command {
             UiCommand::New => self.open_document(presets::empty(), None),
@@ -116,7 +116,7 @@ impl StudioApp {
         }
     }
 
-    /// Does what a person chose about the document and the selection.
+    /// Performs commands about the document and the selection.
     fn apply_to_document(&mut self, ctx: &egui::Context, command: UiCommand) {
         match command {
             UiCommand::Undo => self.undo(),
@@ -145,7 +145,7 @@ impl StudioApp {
         }
     }
 
-    /// Does what a person chose about the run.
+    /// Performs commands about the run.
     fn apply_to_run(&mut self, ctx: &egui::Context, command: UiCommand) {
         let training = &mut self.studio.training;
         match command {
@@ -171,7 +171,7 @@ impl StudioApp {
         }
     }
 
-    /// Does what a person chose about what the window shows.
+    /// Performs commands about what the window shows.
     fn apply_to_view(&mut self, ctx: &egui::Context, command: UiCommand) {
         let settings = &mut self.studio.settings;
         match command {
@@ -231,7 +231,7 @@ impl StudioApp {
         self.panels.drafts.clear();
     }
 
-    /// A wrong text is the last thing a person did: it goes first, and the document's own value is back.
+    /// A wrong text is the last thing the user did: it goes first, and the document's own value is back.
     fn undo(&mut self) {
         if self.panels.drafts.mistakes() == 0 {
             let before = Arc::clone(self.studio.document.preset());

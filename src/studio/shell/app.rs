@@ -49,7 +49,7 @@ pub struct StudioApp {
     commands: CommandQueue,
     /// What the program asks of itself before the panels are drawn.
     requests: Vec<Request>,
-    /// Set once the person has decided about unsaved changes.
+    /// Set once the user has decided about unsaved changes.
     pub(super) may_close: bool,
     /// What waits for a save to reach the disk.
     pub(super) after_save: Option<Action>,
@@ -140,7 +140,7 @@ impl StudioApp {
         }
     }
 
-    /// Takes in answers, dropped files and shortcuts.
+    /// Receives answers, dropped files and shortcuts.
     fn receive(&mut self, ctx: &egui::Context) {
         self.studio.draft_mistakes = self.panels.drafts.mistakes();
         self.take_file_events(ctx);

@@ -13,7 +13,7 @@ use std::path::Path;
 
 const GONE: &str = "This run is not there any more: it was deleted meanwhile. Choose another one in Runs.";
 
-/// What a run would be trained with, as a document: what a person reads only is left out.
+/// What a run would be trained with, as a document: what the user reads only is left out.
 fn essence(preset: &Preset, base: &Path) -> String {
     let preset = Preset { name: String::new(), about: String::new(), ..preset.clone() };
     write_preset(&preset.with_whole_paths(base))

@@ -144,7 +144,7 @@ impl Studio {
         }
     }
 
-    /// Does what a person chose about measurements, values and proofs.
+    /// Performs commands about measurements, values and proofs.
     pub(super) fn measure(&mut self, command: UiCommand) {
         let values = &mut self.measurements.values;
         match command {

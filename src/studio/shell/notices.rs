@@ -1,4 +1,4 @@
-//! Messages for the person, with what can be done about them at once.
+//! Messages for the user, with what can be done about them at once.
 
 use crate::studio::commands::UiCommand;
 use crate::studio::commands::runs::RunsCommand;
@@ -91,7 +91,7 @@ impl Studio {
         self.offer(text, ways.into_iter().flatten().collect());
     }
 
-    /// Reports at the start, with the first list of kept runs, that the newest run was cut off, unless the person has
+    /// Reports at the start, with the first list of kept runs, that the newest run was cut off, unless the user has
     /// passed over that before.
     pub(super) fn report_interrupted(&mut self) {
         if std::mem::replace(&mut self.runs.is_known, self.runs.problem.is_none()) {

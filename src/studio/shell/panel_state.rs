@@ -83,7 +83,7 @@ pub struct TabRow {
 
 impl TabRow {
     /// True in the frames after other tabs were chosen, or the row became wider or narrower: those that are shown are
-    /// to be in view. A person may scroll the row to others from then on.
+    /// to be in view. The user may scroll the row to others from then on.
     pub(super) fn reveals(&mut self, shown: &[Tab], width: f32) -> bool {
         /// The arrows at the ends of the row come a frame later, and take room.
         const FRAMES: u8 = 4;

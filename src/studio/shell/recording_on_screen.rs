@@ -26,7 +26,7 @@ impl Studio {
         self.recording.plan().is_some()
     }
 
-    /// The recording that a person chose to look at.
+    /// The recording that the user chose to look at.
     #[must_use]
     pub(super) fn recording_on_screen(&self) -> Option<RecordingOnScreen<'_>> {
         let name = self.recording.name()?;
@@ -66,7 +66,7 @@ impl Studio {
         self.follow_plan(before.as_ref());
     }
 
-    /// Takes in the plan of a recording, and gives a recording up that is not of the network on screen any more.
+    /// Receives the plan of a recording, and gives a recording up that is not of the network on screen any more.
     pub(super) fn follow_recording(&mut self) {
         let before = self.plan_shown().cloned();
         self.recording.poll();

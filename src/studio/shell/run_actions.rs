@@ -13,7 +13,7 @@ use crate::train::runs::{Label, RunEntry};
 use std::path::PathBuf;
 
 impl StudioApp {
-    /// Does what a person chose about kept runs: which are selected, and how they are shown.
+    /// Performs commands about kept runs: which are selected, and how they are shown.
     pub(super) fn perform_on_runs(&mut self, ctx: &egui::Context, command: RunsCommand) {
         let runs = &mut self.studio.runs;
         match command {
@@ -203,7 +203,7 @@ impl StudioApp {
         }
     }
 
-    /// Takes in what the thread of kept runs has to report.
+    /// Receives what the thread of kept runs has to report.
     pub(super) fn take_run_events(&mut self, ctx: &egui::Context) {
         while let Some(event) = self.studio.runs.service.as_ref().and_then(RunService::poll) {
             match event {
@@ -242,7 +242,7 @@ impl StudioApp {
         }
     }
 
-    /// Takes in the list of kept runs. What a notice offers to continue may be gone.
+    /// Receives the list of kept runs. What a notice offers to continue may be gone.
     fn take_run_list(&mut self, list: Result<Vec<RunEntry>, String>) {
         let offered = self.studio.offered_run();
         self.studio.runs.take_list(list);

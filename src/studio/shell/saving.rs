@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 impl StudioApp {
-    /// Saves the document; where something would be lost by it and the person was not `asked`, a question follows.
+    /// Saves the document; where something would be lost by it and the user was not `asked`, a question follows.
     pub(super) fn save_to(&mut self, path: PathBuf, asked: bool) {
         // A name without an extension is meant as a preset like any other.
         let path = if path.extension().is_none() { path.with_extension("json") } else { path };
@@ -54,14 +54,14 @@ impl StudioApp {
         }
     }
 
-    /// Takes in what the run has to report about its weights.
+    /// Receives what the run has to report about its weights.
     pub(super) fn take_saved_weights(&mut self, ctx: &egui::Context) {
         while let Some(outcome) = self.studio.training.take_saved() {
             match outcome {
                 Ok(path) => {
                     self.studio.say(format!("Weights saved to {}", path.display()));
                     let Some((then, revision)) = self.after_weights.take() else { continue };
-                    // A run that trains on has newer weights by now; the person has decided about that. The user is
+                    // A run that trains on has newer weights by now; the user has decided about that. The user is
                     // asked about edits made since.
                     if revision == self.studio.document.revision() {
                         self.carry_out(ctx, then);
@@ -84,7 +84,7 @@ impl StudioApp {
         }
     }
 
-    /// Takes in what the file thread has to report.
+    /// Receives what the file thread has to report.
     pub(super) fn take_file_events(&mut self, ctx: &egui::Context) {
         while let Some(event) = self.studio.files.poll() {
             match event {

@@ -19,7 +19,7 @@ pub struct Settings {
     /// `None` follows the system.
     pub dark: Option<bool>,
     pub device: DeviceChoice,
-    /// Plots whose axis a person chose, by name: logarithmic or linear.
+    /// Plots whose axis the user chose, by name: logarithmic or linear.
     pub plot_log: BTreeMap<String, bool>,
     /// Plots that are hidden, by name.
     pub hidden_plots: BTreeSet<String>,
@@ -32,7 +32,7 @@ pub struct Settings {
     pub tour_done: bool,
     /// The run whose curves are behind those of the Train tab.
     pub baseline: Option<String>,
-    /// The interrupted run that the person does not want to be reminded of again.
+    /// The interrupted run that the user does not want to be reminded of again.
     pub passed_over: Option<String>,
     /// Panels beside the tabs; `None` shows them where there is room.
     pub show_network: Option<bool>,
@@ -72,7 +72,7 @@ impl Settings {
 }
 
 impl Settings {
-    /// True where the panel is shown in a window of this width: where that is wide enough, unless a person decided
+    /// True where the panel is shown in a window of this width: where that is wide enough, unless the user decided
     /// otherwise.
     #[must_use]
     pub fn shows(&self, side: Side, width: f32) -> bool {

@@ -78,7 +78,7 @@ pub struct Studio {
     pub selection: SelectionHistory,
     pub settings: Settings,
     pub notice: Option<Notice>,
-    /// Fields whose text is no value, so that the document is not what the person sees.
+    /// Fields whose text is no value, so that the document is not what the user sees.
     pub draft_mistakes: usize,
     /// The newest plan of a document without mistakes, and the revision it belongs to.
     pub plan: Option<Arc<PlanView>>,
@@ -196,7 +196,7 @@ impl Studio {
         self.training.writer.store = Some(store);
     }
 
-    /// The number of mistakes in what the person sees.
+    /// The number of mistakes in what the user sees.
     #[must_use]
     pub const fn problems(&self) -> usize {
         self.network.problems + self.draft_mistakes
@@ -247,7 +247,7 @@ impl Studio {
         self.training.next(self.is_stale(), steps)
     }
 
-    /// Takes in what the other threads have to report, within a part of a frame; true where something is left.
+    /// Receives what the other threads have to report, within a part of a frame; true where something is left.
     pub fn take_answers(&mut self) -> bool {
         const BUDGET: Duration = Duration::from_millis(3);
         if self.devices.poll(self.settings.device) {
@@ -373,7 +373,7 @@ impl Studio {
             .then(|| at.map_or(Duration::ZERO, |t| RECOVER_EVERY.saturating_sub(t.elapsed())))
     }
 
-    /// Removes the recovery file: the person has decided what becomes of the edits.
+    /// Removes the recovery file: the user has decided what becomes of the edits.
     pub fn end_recovery(&mut self) {
         if let Some(recovery) = self.recovery.take() {
             self.files.recover(recovery.path().to_owned(), None);

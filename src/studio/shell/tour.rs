@@ -1,4 +1,4 @@
-//! The tour of the first start: three steps, each of which a person does, and each of which says what it showed.
+//! The tour of the first start: three steps, each of which the user does, and each of which says what it showed.
 
 use crate::studio::commands::Selection;
 use crate::studio::view_models::tour::TourStep;
@@ -39,7 +39,7 @@ impl Tour {
         *self = Self::default();
     }
 
-    /// Notices what a person did: `trained` steps of the run, what is selected, and the revision of the plan.
+    /// Notices what the user did: `trained` steps of the run, what is selected, and the revision of the plan.
     pub fn watch(&mut self, trained: u64, selected: &Selection, revision: u64) {
         self.done |= match self.step {
             Some(TourStep::Train) => trained > 0,

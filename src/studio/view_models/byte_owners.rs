@@ -1,4 +1,4 @@
-//! Who owns a byte of the arena, one after the other; and bytes as a person types them.
+//! Who owns a byte of the arena, one after the other; and bytes as the user types them.
 
 use crate::plan::BufferId;
 use crate::studio::view_models::arena::{ArenaView, BufferRect};

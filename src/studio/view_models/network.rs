@@ -297,7 +297,7 @@ impl NetworkView {
         out
     }
 
-    /// Takes in what is unusual about layers.
+    /// Receives what is unusual about layers.
     pub fn set_hints(&mut self, hints: Vec<Hint>) {
         for hint in hints {
             if let Some(card) = self.cards.iter_mut().find(|c| c.path == hint.path) {

@@ -1,9 +1,9 @@
-//! A message for the person, with what can be done about it at once.
+//! A message for the user, with what can be done about it at once.
 
 use crate::studio::commands::UiCommand;
 use std::path::Path;
 
-/// A message for the person, until it is dismissed or replaced.
+/// A message for the user, until it is dismissed or replaced.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Notice {
     pub text: String,

@@ -35,7 +35,7 @@ pub struct RunsView {
     pub changes_at: Option<u64>,
 }
 
-/// A time of day as a person says it: how long ago, or the day.
+/// A time of day as the user says it: how long ago, or the day.
 fn started(ms: u64, now_ms: u64) -> String {
     let seconds = now_ms.saturating_sub(ms) / 1000;
     match seconds {

@@ -3,7 +3,7 @@
 use crate::plan::BufferId;
 use crate::train::Summary;
 
-/// Where a person looks.
+/// Where the user looks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Place {
     pub buffer: BufferId,

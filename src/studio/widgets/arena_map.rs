@@ -117,7 +117,7 @@ pub struct Highlight<'a> {
     pub fading: Option<Fading<'a>>,
 }
 
-/// What a person did with the map.
+/// What the user did with the map.
 pub struct MapResponse {
     pub response: Response,
     pub clicked: Option<BufferId>,

@@ -56,7 +56,7 @@ pub struct Capsule {
     pub header: CapsuleHeader,
     pub preset: Preset,
     file: TensorFile,
-    /// Whether a person named the data, which are refused then where they are not the capsule's.
+    /// Whether the user named the data, which are refused then where they are not the capsule's.
     has_given_data: bool,
 }
 

@@ -12,7 +12,7 @@ use std::path::Path;
 pub struct Resumed {
     /// Fields of the recipe that the run has otherwise than its checkpoint.
     pub changes: Vec<RecipeChange>,
-    /// What a person should know of it, changes included.
+    /// A note about it, changes included.
     pub notes: Vec<String>,
 }
 

@@ -74,6 +74,6 @@ pub enum Replace {
     Nothing,
     /// An older export in the same format, and no other file.
     Older,
-    /// Whatever is there: the person was asked about that very file.
+    /// Whatever is there: the user was asked about that very file.
     Anything,
 }

@@ -198,7 +198,7 @@ impl Curves {
         mean_of_last(values)
     }
 
-    /// Takes in more steps, made between two running times. Steps that were made before are replaced: a run may go back
+    /// Receives more steps, made between two running times. Steps that were made before are replaced: a run may go back
     /// to a checkpoint.
     pub fn append(&mut self, reports: &[StepReport], from_ms: f64, to_ms: f64) {
         let Some(first) = reports.first() else { return };

@@ -32,7 +32,7 @@ fn flatten(path: &str, value: &Value, out: &mut Vec<(String, String)>) {
     }
 }
 
-/// The fields in which these presets differ, in the order in which they first appear; what a person reads only, the
+/// The fields in which these presets differ, in the order in which they first appear; what the user reads only, the
 /// description, is left out.
 #[must_use]
 pub fn preset_differences(presets: &[&str]) -> Vec<FieldDifference> {
@@ -81,7 +81,7 @@ pub fn change(from: &str, to: &str) -> Option<String> {
 }
 
 /// Adds to the names of runs what was changed of their preset: against the bundled one of that name, or the oldest run
-/// of that name in the list. The newest come first in it; names that a person gave stay as they are.
+/// of that name in the list. The newest come first in it; names that the user gave stay as they are.
 pub(super) fn add_changes(entries: &mut [RunEntry]) {
     let mut first: HashMap<String, String> = HashMap::new();
     let mut known: HashMap<(String, String), Option<String>> = HashMap::new();

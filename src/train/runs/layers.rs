@@ -125,7 +125,7 @@ impl LayerCurves {
         Some(Row { steps, values })
     }
 
-    /// Takes in the extremes of each trained parameter over some steps.
+    /// Receives the extremes of each trained parameter over some steps.
     pub fn push(&mut self, spans: &Spans) {
         if let Some(row) = self.row(spans) {
             self.push_row(&row);
@@ -228,12 +228,12 @@ impl LayerCurves {
         });
     }
 
-    /// Takes in a chunk of either kind; one that means nothing is passed over.
+    /// Receives a chunk of either kind; one that means nothing is passed over.
     pub(super) fn take(&mut self, kind: u32, body: &[u8]) {
         let _ = if kind == LAYERS { self.take_names(body) } else { self.take_rows(body) };
     }
 
-    /// Takes in a chunk of names; those of other layers begin anew.
+    /// Receives a chunk of names; those of other layers begin anew.
     fn take_names(&mut self, body: &[u8]) -> Option<()> {
         let (names, paths): (Vec<String>, Vec<LayerPath>) =
             serde_json::from_slice::<Vec<(String, LayerPath)>>(body).ok()?.into_iter().unzip();
@@ -244,7 +244,7 @@ impl LayerCurves {
         Some(())
     }
 
-    /// Takes in a chunk of rows.
+    /// Receives a chunk of rows.
     fn take_rows(&mut self, body: &[u8]) -> Option<()> {
         let mut r = Reader(body);
         let (layers, count) = (r.u32()? as usize, r.u32()? as usize);

@@ -1,4 +1,4 @@
-//! What is known of a kept run besides its curves, and what a person says of it.
+//! What is known of a kept run besides its curves, and what the user says of it.
 
 use super::{Curves, Quantity};
 use crate::exec::Executor;
@@ -161,7 +161,7 @@ impl RunRecord {
     }
 }
 
-/// What a person says of a run.
+/// What the user says of a run.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Label {
@@ -176,7 +176,7 @@ pub struct RunEntry {
     pub id: String,
     pub record: RunRecord,
     pub label: Label,
-    /// The person's name for it, or its preset's; a list adds what distinguishes it from others of that preset.
+    /// The user's name for it, or its preset's; a list adds what distinguishes it from others of that preset.
     pub title: String,
     pub has_weights: bool,
     /// Whether the file of its weights is damaged.

@@ -208,7 +208,7 @@ impl RunWriter {
             }
         }
         if self.record.state == RunEnd::Running {
-            // The process that trained it has released it: a person ended it.
+            // The process that trained it has released it: the user ended it.
             self.record.state = RunEnd::Stopped;
         }
         self.record.span.ended_ms = Some(now_ms());

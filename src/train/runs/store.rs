@@ -3,7 +3,7 @@
 //! | file | what it holds | written by |
 //! |---|---|---|
 //! | `run.json` | [`RunRecord`]: preset, seed, device, state, closing figures | the recorder, whole or not at all |
-//! | `label.json` | [`Label`]: the person's name for it, and whether it is hidden | whoever renames |
+//! | `label.json` | [`Label`]: the user's name for it, and whether it is hidden | whoever renames |
 //! | `plan.json` | [`PlanDigest`] | the recorder, once |
 //! | `curve.bin` | [`Curves`] | the recorder, appended |
 //! | `checkpoint.safetensors` | the last checkpoint, with the weights | the run |
@@ -338,7 +338,7 @@ impl RunStore {
         }
     }
 
-    /// The one run that a person means: by its id, the first letters of it, its name, or `last` for the newest whose
+    /// The one run that the user means: by its id, the first letters of it, its name, or `last` for the newest whose
     /// record can be read.
     ///
     /// # Errors
@@ -406,7 +406,7 @@ impl RunStore {
         serde_json::from_str(&text).map_err(|e| RunsError::Damaged { path, why: e.to_string() })
     }
 
-    /// Sets what a person says of a run.
+    /// Sets what the user says of a run.
     ///
     /// # Errors
     /// Where it cannot be written.

@@ -64,7 +64,7 @@ struct Exact {
 }
 
 impl Exact {
-    /// Takes in the scores of one class.
+    /// Receives the scores of one class.
     fn add_class(&mut self, row: &[(f64, f64)], label: usize) {
         let (best, (score, margin)) = largest(row);
         let sum: f64 = row.iter().map(|(v, _)| (v - score).exp()).sum();
@@ -76,7 +76,7 @@ impl Exact {
         self.undecided += usize::from(rivals.count() > 0);
     }
 
-    /// Takes in the outputs of a sample whose targets are values.
+    /// Receives the outputs of a sample whose targets are values.
     fn add_values(&mut self, loss: &LossSpec, row: &[(f64, f64)], target: &[f32]) {
         let share = row.len() as f64;
         for ((v, e), t) in row.iter().zip(target) {
@@ -92,7 +92,7 @@ impl Exact {
         }
     }
 
-    /// Takes in the outputs of a sample.
+    /// Receives the outputs of a sample.
     fn add(&mut self, loss: &LossSpec, row: &[(f64, f64)], set: &Dataset, sample: u32) -> Result<(), TrainError> {
         self.samples += 1;
         match &set.target {

@@ -108,7 +108,7 @@ impl ReplayHarness<'_> {
         if let Some(why) = make(&mut self.session, count, &mut Vec::new())? {
             return Ok(Err(format!("the run diverges before its checkpoint: {why}")));
         }
-        // A person may change the rate: it must be kept too.
+        // The user may change the rate: it must be kept too.
         let lr = self.session.lr()?;
         self.session.set_lr(lr / 2.0)?;
         match self.session.save_checkpoint(path, preset) {

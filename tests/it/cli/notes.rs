@@ -1,4 +1,4 @@
-//! What commands say of data that a person may think otherwise of: `train` and `predict`, as text and as JSON.
+//! What commands say of data that the user may think otherwise of: `train` and `predict`, as text and as JSON.
 
 use super::{at, command, stderr, succeeded};
 use serde_json::Value;

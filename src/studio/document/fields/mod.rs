@@ -1,4 +1,4 @@
-//! The fields of a preset as data: what a person edits, one by one.
+//! The fields of a preset as data: what the user edits, one by one.
 //!
 //! Every field has a typed value that prints as text and reads back from it, so that one editor serves them all, and
 //! a wrong text never reaches the document.

@@ -24,12 +24,12 @@ type TimesAnswer = (u64, Result<OpTimes, String>);
 /// Looking at values.
 #[derive(Default)]
 pub struct Values {
-    /// True where the person wants to see them.
+    /// True where the user wants to see them.
     pub on: bool,
     pub slice: usize,
     /// Which part of a flat vector is looked at: one parameter, gradient or moment.
     pub part: usize,
-    /// What a person chose; where nothing, the run's weights are looked at once there are any.
+    /// What the user chose; where nothing, the run's weights are looked at once there are any.
     pub weights: Option<Weights>,
     /// True where the run trains the network on screen and has made steps.
     pub has_run: bool,
@@ -267,7 +267,7 @@ impl Measurements {
         self.values = Values { on, weights, ..Values::default() };
     }
 
-    /// Takes in answers; what went wrong, for the person.
+    /// Receives answers; what went wrong, for the user.
     pub fn poll(&mut self) -> Option<String> {
         let mut problem = None;
         if let Some((revision, result)) = self.measurer.as_mut().and_then(Background::poll) {

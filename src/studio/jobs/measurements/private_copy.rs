@@ -1,4 +1,4 @@
-//! A private copy of the step, which is run as far as a person looks.
+//! A private copy of the step, which is run as far as the user looks.
 
 use crate::ops::Dir;
 use crate::studio::commands::choices::DeviceChoice;

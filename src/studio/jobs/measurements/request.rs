@@ -10,7 +10,7 @@ use std::sync::Arc;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Point {
     pub revision: u64,
-    /// Where a person looks, and which part of a flat vector they chose instead.
+    /// Where the user looks, and which part of a flat vector they chose instead.
     pub place: Place,
     pub part: usize,
     pub slice: usize,

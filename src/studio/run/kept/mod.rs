@@ -244,7 +244,7 @@ impl KeptRuns {
         self.loaded.retain(|id, _| selected.contains(id) || baseline.as_ref() == Some(id));
     }
 
-    /// Takes in a list.
+    /// Receives a list.
     pub fn take_list(&mut self, list: Result<Vec<RunEntry>, String>) {
         self.is_listing = false;
         self.listed = Some(Instant::now());
@@ -274,7 +274,7 @@ impl KeptRuns {
         !self.trash.is_shown || self.give(RunJob::ListTrash)
     }
 
-    /// Takes in what is in the trash.
+    /// Receives what is in the trash.
     pub fn take_trash(&mut self, list: Result<Vec<RunEntry>, String>) {
         match list {
             Ok(entries) => self.trash.runs = Some(RunsView::new(&entries, Trash::ORDER, now_ms())),
@@ -282,7 +282,7 @@ impl KeptRuns {
         }
     }
 
-    /// Takes in the curves of a run.
+    /// Receives the curves of a run.
     pub fn take_curves(&mut self, run: Arc<LoadedRun>) {
         self.asked_for.retain(|id| *id != run.id);
         if self.baseline.id.as_ref() == Some(&run.id) {
@@ -291,7 +291,7 @@ impl KeptRuns {
         self.loaded.insert(run.id.clone(), run);
     }
 
-    /// A job failed: what was asked for may be asked for again when the person chooses it again.
+    /// A job failed: what was asked for may be asked for again when the user chooses it again.
     pub fn job_failed(&mut self) {
         self.is_listing = false;
     }

@@ -18,7 +18,7 @@ pub struct ExportOrder {
     pub format: Format,
     pub path: PathBuf,
     pub options: PlotOptions,
-    /// The person was asked about what is there.
+    /// The user was asked about what is there.
     pub replace: bool,
 }
 
@@ -38,7 +38,7 @@ pub enum RunJob {
 }
 
 impl RunJob {
-    /// True for what may take a person's time.
+    /// True for what may take the user's time.
     const fn is_long(&self) -> bool {
         matches!(self, Self::Export(_) | Self::Continue(_))
     }

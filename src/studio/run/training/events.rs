@@ -8,7 +8,7 @@ use crate::train::{Command, Event, RunArtefacts, RunState, StepReport, Worker};
 use std::time::{Duration, Instant};
 
 impl Training {
-    /// Takes in what the worker reported, for at most `budget`; true where something is left.
+    /// Receives what the worker reported, for at most `budget`; true where something is left.
     pub fn drain(&mut self, budget: Duration) -> bool {
         let started = Instant::now();
         while let Some(event) = self.worker.as_ref().and_then(Worker::try_event) {
@@ -78,7 +78,7 @@ impl Training {
         }
     }
 
-    /// Takes in another state. A run that has failed answers no more commands of use; a finished one may be made
+    /// Receives another state. A run that has failed answers no more commands of use; a finished one may be made
     /// longer, and one that was stopped may continue.
     fn take_state(&mut self, state: RunState) {
         if let RunState::Failed(why) = &state {
@@ -101,7 +101,7 @@ impl Training {
         self.state = Some(state);
     }
 
-    /// Takes in reports of steps.
+    /// Receives reports of steps.
     pub fn steps(&mut self, reports: &[StepReport]) {
         let h = &mut self.history;
         for r in reports {

@@ -273,7 +273,7 @@ impl Training {
         self.mistakes.as_ref().filter(|(of, _)| **of == *preset).map_or(&[], |(_, found)| found)
     }
 
-    /// True where the run has a failure or a problem that a person who looks at `preset` should know of: one that could
+    /// True where the run has a failure or a problem that the user who looks at `preset` should know of: one that could
     /// not be prepared says nothing about another network.
     #[must_use]
     pub fn failure_applies(&self, preset: &Preset) -> bool {

@@ -1,4 +1,4 @@
-//! The state of a run, and what a person may have it do.
+//! The state of a run, and what the user may have it do.
 
 use crate::studio::run::training::Training;
 use crate::studio::view_models::status::RunProgress;
@@ -34,7 +34,7 @@ impl Training {
         self.is_alive() || self.is_stopped() || (self.worker.is_some() && self.state == Some(RunState::Finished))
     }
 
-    /// True where a person ended the run, and it can continue from there.
+    /// True where the user ended the run, and it can continue from there.
     #[must_use]
     pub fn is_stopped(&self) -> bool {
         self.worker.is_some() && self.state == Some(RunState::Stopped)

@@ -23,12 +23,12 @@ pub struct RunRecordings {
 }
 
 impl RunRecordings {
-    /// Takes in which recordings these steps used.
+    /// Receives which recordings these steps used.
     pub(super) fn steps(&mut self, reports: &[StepReport]) {
         self.kinds.extend(reports.iter().map(|report| u16::try_from(report.kind).unwrap_or(u16::MAX)));
     }
 
-    /// Takes in what is reported of the recordings.
+    /// Receives what is reported of the recordings.
     pub(super) fn take(&mut self, seen: Box<RecordingsSeen>) {
         let keys = seen.recordings.iter().map(|recording| &*recording.key);
         if !self.list().iter().map(|recording| &*recording.key).eq(keys.clone()) {

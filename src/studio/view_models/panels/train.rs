@@ -60,7 +60,7 @@ pub struct RunView<'a> {
 #[derive(Clone, Debug)]
 pub struct PlotsView<'a> {
     pub log_axis: bool,
-    /// Plots whose axis a person chose, by name: logarithmic or linear.
+    /// Plots whose axis the user chose, by name: logarithmic or linear.
     pub plot_log: &'a BTreeMap<String, bool>,
     pub hidden: &'a BTreeSet<String>,
     /// The layer whose curve is marked, by its place among the curves of layers.

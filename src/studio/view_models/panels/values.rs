@@ -9,7 +9,7 @@ use crate::train::FirstBad;
 /// The values of what is selected.
 #[derive(Clone, Copy, Debug)]
 pub struct ValuesView<'a> {
-    /// True where the person wants to see them.
+    /// True where the user wants to see them.
     pub is_on: bool,
     pub is_looking: bool,
     /// True where the plan is that of the network before its problems.

@@ -47,7 +47,7 @@ impl WritingView {
         matches!(self.state, WritingState::Asked | WritingState::Writing)
     }
 
-    /// Takes in what the run reports.
+    /// Receives what the run reports.
     pub fn take(&mut self, event: WritingEvent) {
         match event {
             WritingEvent::Began { prompt, notes, most } => {

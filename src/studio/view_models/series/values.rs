@@ -103,7 +103,7 @@ impl Whole {
         Self { held: Vec::new(), width: 1, most }
     }
 
-    /// Takes in the value at `index`, which follows the last one.
+    /// Receives the value at `index`, which follows the last one.
     fn take(&mut self, index: usize, value: Stretch) {
         while index / self.width >= self.most {
             self.join();
