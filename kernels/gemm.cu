@@ -146,7 +146,7 @@ template <class Rule, int GRAIN, bool ALONE_> struct Ending<Stepping<Rule, GRAIN
         if (warp != 0) return;
         sum = UpdateSum{0u, 0.0f, 0.0f};
         if (lane < WARPS) sum.add(of_warp[lane]);
-        const UpdatePart all = lanes_metric(sum).part();
+        const UpdatePart all = lanes_metric<power_above(WARPS)>(sum).part();
         UpdatePart* const parts = a.at<UpdatePart>(StepSlots<Rule>::PARTS);
         constexpr int ACROSS = BN / 16;
         for (int i = lane; i < BM / GRAIN * ACROSS; i += 32) {

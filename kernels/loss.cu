@@ -421,26 +421,6 @@ struct SoftmaxCeFused {
 
 namespace head {
 
-__host__ __device__ constexpr int power_above(int n) { return n <= 1 ? 1 : 2 * power_above((n + 1) / 2); }
-
-// Adds P values over the lanes of a warp; lane l gets the sum of value l / (32 / P). Each exchange halves what a lane
-// holds.
-template <int P> DEV float spread_sum(float (&v)[P]) {
-    const int lane = threadIdx.x % 32;
-    int mask = 16;
-#pragma unroll
-    for (int half = P / 2; half > 0; half /= 2) {
-        const bool upper = lane & mask;
-#pragma unroll
-        for (int i = 0; i < half; ++i) {
-            const float given = upper ? v[i] : v[i + half], kept = upper ? v[i + half] : v[i];
-            v[i] = kept + __shfl_xor_sync(0xffffffffu, given, mask);
-        }
-        mask /= 2;
-    }
-    return warp_reduce<Sum, 32 / P>(v[0]);
-}
-
 // The largest over the warp; NaN where a number without sign is NaN. Bits of floats, those of negative ones turned
 // round, are ordered as whole numbers.
 DEV float warp_max(float v) {
@@ -466,7 +446,7 @@ template <class T, i64 ROWS, i64 FEATURES, int CLASSES, u64 SMOOTHING, int ACT_G
     int EACH_ROWS, int THREADS_, int EACH = ceil_div(FEATURES, THREADS_)>
 struct DenseCe {
     using Slots = slots::dense_ce;
-    static constexpr int PHASES = 1, THREADS = THREADS_, WARPS = THREADS / 32, P = head::power_above(CLASSES);
+    static constexpr int PHASES = 1, THREADS = THREADS_, WARPS = THREADS / 32, P = power_above(CLASSES);
     static constexpr bool BEGINS = true;
     static constexpr int V = min_i(vec_width<T>(CLASSES), 4);
     static constexpr i64 WORK = 0;
@@ -531,7 +511,7 @@ struct DenseCe {
             for (int e = 0; e < EACH; ++e)
 #pragma unroll
                 for (int c = 0; c < CLASSES; ++c) share[c] = fmaf(x[r][e], w[e][c], share[c]);
-            const float sum = head::spread_sum<P>(share);
+            const float sum = spread_reduce<Sum>(share);
             if (lane % (32 / P) == 0) shares[(r * WARPS + warp) * P + lane / (32 / P)] = sum;
         }
         __syncthreads();

@@ -96,6 +96,7 @@ template <class Op> struct MinBlocks<Op, decltype((void)Op::MIN_BLOCKS)> {
 __host__ __device__ constexpr int ceil_div(long long a, long long b) { return (int)((a + b - 1) / b); }
 __host__ __device__ constexpr int min_i(int a, int b) { return a < b ? a : b; }
 __host__ __device__ constexpr int max_i(int a, int b) { return a > b ? a : b; }
+__host__ __device__ constexpr int power_above(int n) { return n <= 1 ? 1 : 2 * power_above((n + 1) / 2); }
 
 // ---------------------------------------- number types
 
@@ -393,11 +394,34 @@ struct MaxOrNan {
     DEV float of(float a, float b) { return (b > a || b != b) ? b : a; }
 };
 
+// The larger of whole numbers.
+struct LargerBits {
+    DEV u32 of(u32 a, u32 b) { return a > b ? a : b; }
+};
+
 // Over groups of LANES neighbouring lanes, a power of two. Every lane gets its group's result; the order is fixed.
-template <class R, int LANES = 32> DEV float warp_reduce(float v) {
+template <class R, int LANES = 32, class E> DEV E warp_reduce(E v) {
 #pragma unroll
     for (int mask = LANES / 2; mask > 0; mask >>= 1) v = R::of(v, __shfl_xor_sync(0xffffffffu, v, mask));
     return v;
+}
+
+// Reduces P values over groups of 2 MASK neighbouring lanes, both powers of two and P not above the lanes, each in the
+// order of `warp_reduce`; lane l of a group gets the result of value l / (2 MASK / P). Each exchange halves what a lane
+// holds.
+template <class R, int P, int MASK = 16, class E> DEV E spread_reduce(const E (&v)[P]) {
+    if constexpr (P == 1) return warp_reduce<R, 2 * MASK>(v[0]);
+    else {
+        const bool upper = threadIdx.x & MASK;
+        E kept[P / 2];
+#pragma unroll
+        for (int i = 0; i < P / 2; ++i) {
+            // Values, not places to choose between: the array is in registers then.
+            const E low = v[i], high = v[i + P / 2], given = upper ? low : high;
+            kept[i] = R::of(upper ? high : low, __shfl_xor_sync(0xffffffffu, given, MASK));
+        }
+        return spread_reduce<R, P / 2, MASK / 2>(kept);
+    }
 }
 
 // Every thread of a block of THREADS gets the result. `scratch` holds THREADS / 32 floats and may be reused after the
@@ -552,13 +576,16 @@ struct alignas(8) UpdatePart {
 // The same inside of an operation, with the sum of squares in place of its root: of gradients times SQUARE_UP where
 // that sum is finite, otherwise, below zero, of gradients times SQUARE_DOWN. Norms from 1e-28 up to the largest float
 // are exact but for rounding; smaller ones lose digits, and gradients below 1e-33 count as zero.
-struct alignas(8) UpdateMetric {
-    u32 max;
-    float square;
-};
 static constexpr float SQUARE_UP = 4294967296.0f, SQUARE_DOWN = 2.71050543e-20f;
 // The root of (SQUARE_DOWN / SQUARE_UP)^2.
 static constexpr float SQUARE_BETWEEN = 6.31088724e-30f;
+struct alignas(8) UpdateMetric {
+    u32 max;
+    float square;
+    __device__ __forceinline__ float norm() const {
+        return sqrtf(fabsf(square)) * (square < 0.0f ? 1.0f / SQUARE_DOWN : 1.0f / SQUARE_UP);
+    }
+};
 
 // Metrics while they are summed: the sums of squares of gradients times SQUARE_UP and times SQUARE_DOWN.
 struct UpdateSum {
@@ -584,19 +611,27 @@ struct UpdateSum {
     }
     __device__ __forceinline__ void add(const UpdatePart& other) { widen(other.max), add_norm(other.norm); }
     __device__ __forceinline__ UpdateMetric stored() const { return UpdateMetric{max, isinf(up) ? -down : up}; }
-    __device__ __forceinline__ float norm() const {
-        return isinf(up) ? sqrtf(down) * (1.0f / SQUARE_DOWN) : sqrtf(up) * (1.0f / SQUARE_UP);
-    }
+    __device__ __forceinline__ float norm() const { return stored().norm(); }
     __device__ __forceinline__ UpdatePart part() const { return UpdatePart{max, norm()}; }
 };
 
 // Over groups of LANES neighbouring lanes, a power of two; every lane gets its group's result, and the order is fixed.
-template <int LANES = 32> DEV UpdateSum lanes_metric(UpdateSum m) {
-#pragma unroll
-    for (int mask = LANES / 2; mask > 0; mask >>= 1)
-        m.add(UpdateSum{__shfl_xor_sync(0xffffffffu, m.max, mask), __shfl_xor_sync(0xffffffffu, m.up, mask),
-            __shfl_xor_sync(0xffffffffu, m.down, mask)});
-    return m;
+// The lane's sum of squares of gradients times SQUARE_DOWN is the result of `down`, which is called only where those of
+// a group are needed.
+template <int LANES, class Down> DEV UpdateSum lanes_metric(u32 max, float up, const Down& down) {
+    UpdateSum sum;
+    if constexpr (LANES == 32) sum.max = __reduce_max_sync(0xffffffffu, max);
+    else sum.max = warp_reduce<LargerBits, LANES>(max);
+    sum.up = warp_reduce<Sum, LANES>(up);
+    sum.down = sum.up * SQUARE_BETWEEN * SQUARE_BETWEEN;
+    if (__any_sync(0xffffffffu, isinf(sum.up))) {
+        const float all = warp_reduce<Sum, LANES>(down());
+        if (isinf(sum.up)) sum.down = all;
+    }
+    return sum;
+}
+template <int LANES = 32> DEV UpdateSum lanes_metric(const UpdateSum& m) {
+    return lanes_metric<LANES>(m.max, m.up, [&] { return m.down; });
 }
 
 // The slots of an operation that makes a gradient and steps its parameter at once by a rule, which finds its own where

@@ -376,20 +376,6 @@ template <class Shape, int UT, int SLICES, int EACH> struct RecurrenceHeldBwd : 
     static_assert(SLICES % UT == 0 && (UT & (UT - 1)) == 0 && (SLICES & (SLICES - 1)) == 0, "powers of two");
     static constexpr int blocks(int) { return ceil_div(S::BATCH, EACH); }
     static constexpr int smem(int) { return 4 * 2 * EACH * VALUES; }
-    // The sum of unit slice / COPIES over the lanes of a group.
-    DEV float spread(float (&v)[UT], int slice) {
-        int mask = SLICES / 2;
-#pragma unroll
-        for (int n = UT; n > 1; n /= 2, mask /= 2) {
-            const bool upper = (slice & mask) != 0;
-#pragma unroll
-            for (int i = 0; i < n / 2; ++i) {
-                const float give = upper ? v[i] : v[i + n / 2], keep = upper ? v[i + n / 2] : v[i];
-                v[i] = keep + __shfl_xor_sync(0xffffffffu, give, mask);
-            }
-        }
-        return warp_reduce<Sum, COPIES>(v[0]);
-    }
     template <int PHASE> static __device__ void run(const Args& a, int block, char* smem) {
         const int slice = threadIdx.x % SLICES, base = (int)threadIdx.x / SLICES * UT, u = base + slice / COPIES;
         float* values = (float*)smem;
@@ -453,7 +439,7 @@ template <class Shape, int UT, int SLICES, int EACH> struct RecurrenceHeldBwd : 
             }
             float all[EACH];
 #pragma unroll
-            for (int e = 0; e < EACH; ++e) all[e] = spread(sum[e], slice);
+            for (int e = 0; e < EACH; ++e) all[e] = spread_reduce<Sum, UT, SLICES / 2>(sum[e]);
 #pragma unroll
             for (int i = 0; i < TURNS; ++i) {
 #pragma unroll
