@@ -564,12 +564,8 @@ template <class T, i64 LEN> struct SignBits : Elementwise<SignBits<T, LEN>, LEN,
 
 // counter [2] (i64: seed, step) with one added to the step. One thread works; in place allowed. The block has the size
 // of the other operations' blocks so that it can share a launch with them.
-struct StepInc {
+struct StepInc : OneBlock<256> {
     using Slots = slots::step_inc;
-    static constexpr int PHASES = 1, THREADS = 256;
-    static constexpr i64 WORK = 0;
-    static constexpr int blocks(int) { return 1; }
-    static constexpr int smem(int) { return 0; }
     template <int PHASE> static __device__ void run(const Args& a, int, char*) {
         if (threadIdx.x != 0) return;
         const i64* prev = a.has(Slots::COUNTER_PREV) ? a.at<i64>(Slots::COUNTER_PREV) : a.at<i64>(Slots::COUNTER);
@@ -585,13 +581,8 @@ struct StepInc {
 // in double precision; the block's size as for StepInc. The power is taken by squaring, which is a fraction of the
 // library function's latency; its error of about t units of the last place vanishes beside the one rounding to float,
 // because the power itself is gone before t is large.
-template <u64 BETA1, u64 BETA2> struct BiasCorr {
+template <u64 BETA1, u64 BETA2> struct BiasCorr : OneBlock<256> {
     using Slots = slots::bias_corr;
-    static constexpr int PHASES = 1, THREADS = 256;
-    static constexpr i64 WORK = 0;
-    static constexpr int blocks(int) { return 1; }
-    DEV int blocks_for(const Args&, int) { return 1; }
-    static constexpr int smem(int) { return 0; }
     template <int PHASE> static __device__ void run(const Args& a, int, char*) {
         if (threadIdx.x >= 2) return;
         const Number<(i64)BETA1, 0> beta1(a);
