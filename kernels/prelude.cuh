@@ -109,8 +109,8 @@ template <int THREADS> struct OneBlock : OnePhase<THREADS> {
     static constexpr int blocks(int) { return 1; }
     DEV int blocks_for(const Args&, int) { return 1; }
 };
-// The same where each thread takes a group of V neighbours of ROWS rows of COLS values, which are the numbers ROWS_AT and
-// COLS_AT.
+// The same where each thread takes a group of V neighbours of ROWS rows of COLS values, which are the numbers ROWS_AT
+// and COLS_AT.
 template <i64 ROWS, int ROWS_AT, i64 COLS, int COLS_AT, int V> struct RowGroups : OnePhase<256> {
     static constexpr i64 GROUPS = ROWS * (COLS / V);
     static constexpr int blocks(int) { return ceil_div(GROUPS, THREADS); }
