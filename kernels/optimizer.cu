@@ -618,23 +618,9 @@ struct AnyMetrics {
     static constexpr i64 COUNT = ANY;
     static constexpr int MOST_UNITS = 2048, MOST_SEGMENTS = 512;
 };
-template <class Segments, i64 UNITS> struct MetricTable {
-    static constexpr int count = Segments::COUNT, units = UNITS;
-    __device__ __forceinline__ explicit MetricTable(const Args&) {}
-    DEV const u32* rows() { return Segments::rows(); }
-};
-template <class Segments> struct MetricTable<Segments, ANY> {
-    const u32* words;
-    int count, units;
-    __device__ __forceinline__ explicit MetricTable(const Args& a) : words((const u32*)(i64)Number<ANY, 0>(a)) {
-        count = (int)words[0], units = (int)words[1];
-    }
-    __device__ __forceinline__ const u32* rows() const { return words + 2; }
-};
-
 template <class Segments, i64 UNITS, int WARPS_ = min_i(8, max_i(4, (int)UNITS))> struct StepMetrics {
     using Slots = slots::step_metrics;
-    using Table = MetricTable<Segments, UNITS>;
+    using Table = RowTable<Segments, UNITS>;
     static constexpr int PHASES = 1, WARPS = WARPS_, THREADS = 32 * WARPS,
                          FLIGHT = is_fixed(UNITS) ? min_i(ceil_div(UNITS, WARPS), 24) : 8,
                          SPREAD = power_above(FLIGHT),
@@ -688,7 +674,7 @@ template <class Segments, i64 UNITS, int WARPS_ = min_i(8, max_i(4, (int)UNITS))
     }
     template <int PHASE> static __device__ void run(const Args& a, int, char* smem) {
         const Table table(a);
-        const int all_units = table.units, segments = table.count, each = ceil_div(all_units, WARPS);
+        const int all_units = table.total, segments = table.count, each = ceil_div(all_units, WARPS);
         UpdateMetric *units = (UpdateMetric*)smem, *results = units + all_units;
         const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
         // The first segment of a warp: searched while the partial metrics are loaded.

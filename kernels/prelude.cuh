@@ -97,6 +97,44 @@ __host__ __device__ constexpr int min_i(int a, int b) { return a < b ? a : b; }
 __host__ __device__ constexpr int max_i(int a, int b) { return a > b ? a : b; }
 __host__ __device__ constexpr int power_above(int n) { return n <= 1 ? 1 : 2 * power_above((n + 1) / 2); }
 
+// What operations of one phase have in common that need neither scratch nor shared memory.
+template <int THREADS_> struct OnePhase {
+    static constexpr int PHASES = 1, THREADS = THREADS_;
+    static constexpr i64 WORK = 0;
+    static constexpr int smem(int) { return 0; }
+};
+// The same with one block.
+template <int THREADS> struct OneBlock : OnePhase<THREADS> {
+    static constexpr int blocks(int) { return 1; }
+    DEV int blocks_for(const Args&, int) { return 1; }
+};
+// The same where each thread takes a group of V neighbours of ROWS rows of COLS values, which are the numbers ROWS_AT
+// and COLS_AT.
+template <i64 ROWS, int ROWS_AT, i64 COLS, int COLS_AT, int V> struct RowGroups : OnePhase<256> {
+    static constexpr i64 GROUPS = ROWS * (COLS / V);
+    static constexpr int blocks(int) { return ceil_div(GROUPS, THREADS); }
+    DEV i64 groups_of(const Args& a) { return Number<ROWS, ROWS_AT>(a) * (Number<COLS, COLS_AT>(a) / V); }
+    DEV int blocks_for(const Args& a, int) { return ceil_div(groups_of(a), THREADS); }
+    // The thread's group, from the number of groups on for threads that have none.
+    DEV i64 own_group(int block) { return (i64)block * THREADS + threadIdx.x; }
+};
+
+// The rows of a table and two counts, of its rows and of what they divide: constants where the kernel is compiled for
+// them. A general member reads them from memory at the address that is number 0: the counts, then the rows.
+template <class Rows, i64 TOTAL> struct RowTable {
+    static constexpr int count = Rows::COUNT, total = TOTAL;
+    __device__ __forceinline__ explicit RowTable(const Args&) {}
+    DEV const u32* rows() { return Rows::rows(); }
+};
+template <class Rows> struct RowTable<Rows, ANY> {
+    const u32* words;
+    int count, total;
+    __device__ __forceinline__ explicit RowTable(const Args& a) : words((const u32*)(i64)Number<ANY, 0>(a)) {
+        count = (int)words[0], total = (int)words[1];
+    }
+    __device__ __forceinline__ const u32* rows() const { return words + 2; }
+};
+
 // ---------------------------------------- number types
 
 // The upper half of a float; storage only.
@@ -153,6 +191,16 @@ template <class T> DEV u32 narrow_pair(float first, float second) { return Narro
 
 // N neighbouring elements, moved by one access where N * sizeof(T) is 2, 4, 8 or 16 bytes.
 template <class T, int N> struct alignas(sizeof(T) * N) Vec { T v[N]; };
+
+// Sets all sums of a tile to zero.
+template <int A, int B, int C> DEV void clear_sums(float (&sums)[A][B][C]) {
+#pragma unroll
+    for (int i = 0; i < A; ++i)
+#pragma unroll
+        for (int j = 0; j < B; ++j)
+#pragma unroll
+            for (int e = 0; e < C; ++e) sums[i][j][e] = 0.0f;
+}
 
 template <class T, int N> DEV Vec<T, N> load(const T* at) { return *(const Vec<T, N>*)at; }
 template <class T, int N> DEV void store(T* at, const Vec<T, N>& v) { *(Vec<T, N>*)at = v; }

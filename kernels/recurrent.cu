@@ -145,17 +145,22 @@ template <class T_, int CELL_, int BATCH_, int LEN_, int UNITS_, bool REVERSE, b
 
 // ---------------------------------------- a block reads the weight from memory
 
+// What both directions have in common.
+template <class Shape, int EACH, int THREADS_> struct RecurrenceFromMemory : Shape {
+    static constexpr int PHASES = 1, THREADS = THREADS_;
+    static constexpr i64 WORK = 8ll * Shape::BATCH * Shape::UNITS;
+    static constexpr int blocks(int) { return ceil_div(Shape::BATCH, EACH); }
+    static constexpr int smem(int) { return 0; }
+};
+
 // Slots and results of `recurrence`; Shape is a `Walk`. A block has EACH samples, a thread every THREADS-th unit. Work
 // holds the values that one position passes to the next. Reads the weight, WIDE * UNITS * 4 bytes, once for each block
 // and position.
-template <class Shape, int EACH, int THREADS_> struct Recurrence : Shape {
+template <class Shape, int EACH, int THREADS_> struct Recurrence : RecurrenceFromMemory<Shape, EACH, THREADS_> {
     using S = Shape;
     using T = typename S::T;
     using Fwd = slots::recurrence;
-    static constexpr int PHASES = 1, THREADS = THREADS_, G = S::G;
-    static constexpr i64 WORK = 8ll * S::BATCH * S::UNITS;
-    static constexpr int blocks(int) { return ceil_div(S::BATCH, EACH); }
-    static constexpr int smem(int) { return 0; }
+    static constexpr int G = S::G, THREADS = THREADS_;
     template <int PHASE> static __device__ void run(const Args& a, int block, char*) {
         const int first = block * EACH, count = min_i(EACH, S::BATCH - first);
         const float* weight = a.at<float>(Fwd::WEIGHT);
@@ -207,14 +212,11 @@ template <class Shape, int EACH, int THREADS_> struct Recurrence : Shape {
 
 // Slots and results of `recurrence_bwd`; otherwise like `Recurrence`. A warp computes the product of one unit at a
 // time.
-template <class Shape, int EACH, int THREADS_> struct RecurrenceBwd : Shape {
+template <class Shape, int EACH, int THREADS_> struct RecurrenceBwd : RecurrenceFromMemory<Shape, EACH, THREADS_> {
     using S = Shape;
     using T = typename S::T;
     using Bwd = slots::recurrence_bwd;
-    static constexpr int PHASES = 1, THREADS = THREADS_, G = S::G;
-    static constexpr i64 WORK = 8ll * S::BATCH * S::UNITS;
-    static constexpr int blocks(int) { return ceil_div(S::BATCH, EACH); }
-    static constexpr int smem(int) { return 0; }
+    static constexpr int G = S::G, THREADS = THREADS_;
     template <int PHASE> static __device__ void run(const Args& a, int block, char*) {
         const int first = block * EACH, count = min_i(EACH, S::BATCH - first);
         Carried* carried = a.at<Carried>(Bwd::WORK) + (i64)first * S::UNITS;
