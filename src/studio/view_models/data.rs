@@ -424,6 +424,9 @@ mod tests {
         let picture = view.picture.unwrap();
         assert_eq!((picture.channels, picture.height, picture.width), (1, 8, 8));
         assert_eq!(picture.rgb(view.set.sample_slice(0)).len(), 8 * 8 * 3);
+        assert_eq!(view.in_neither(), 0);
+        let rows = load_view(&key(DataSource::Digits, &[8, 8], Some(10))).unwrap();
+        assert_eq!(rows.picture.map(|p| (p.channels, p.height, p.width)), Some((1, 8, 8)));
         assert_eq!(view.features.len(), 1);
         let held = view.filtered(Some(3), Some(true));
         assert_eq!(held.len(), view.classes[3].held_out);
