@@ -1,13 +1,14 @@
 //! The recordings of a run: one line for each, a strip of which one every step used, and what happened to them.
 
 use crate::studio::commands::{CommandQueue, UiCommand};
-use crate::studio::panels::plan_state::recording_ui;
+use crate::studio::panels::plan_state::{recording_ui, unready_ui};
 use crate::studio::theme;
 use crate::studio::view_models::format::with_micro_signs;
 use crate::studio::view_models::panels::recordings::RecordingsPanelView;
+use crate::studio::view_models::readiness::Readiness;
 use crate::studio::view_models::recordings::{COLUMNS, KeyNames, cells, compared, counts_text, only_lines, reason};
 use crate::studio::view_models::step_kinds::StepKinds;
-use crate::studio::widgets::button::{empty_ui, named, weak_ui};
+use crate::studio::widgets::button::{below_empty_ui, empty_ui, named, weak_ui};
 use crate::studio::widgets::recording_strip::{StripSpec, recording_color, recording_strip_ui};
 use crate::train::{RecordingSeen, RecordingsSeen, StepDifference};
 use egui::{Align, Button, Grid, Label, Layout, RichText, ScrollArea, Sense, Ui, Vec2};
@@ -17,6 +18,8 @@ use egui_extras::{Column, TableBuilder};
 const STRIP: f32 = 20.0;
 const EVENTS: f32 = 150.0;
 const ROW: f32 = 40.0;
+/// The height of the line above the table, in points.
+const HEAD: f32 = 24.0;
 /// Widths of the columns behind the key, and the largest one of the key, in points.
 const WIDTHS: [f32; COLUMNS.len()] = [56.0, 60.0, 64.0, 80.0, 48.0, 72.0];
 const KEY: f32 = 560.0;
@@ -31,13 +34,7 @@ const ABOUT_KEY: &str = "How a recording differs from the others: the path throu
 
 /// Shows the panel.
 pub fn recordings_ui(ui: &mut Ui, view: &RecordingsPanelView<'_>, commands: &mut CommandQueue) {
-    let Some(seen) = view.seen else {
-        return empty_ui(
-            ui,
-            "No recordings yet",
-            "Press Train: each kind of step of the run is recorded once, and listed here.",
-        );
-    };
+    let Some(seen) = view.seen else { return nothing_ui(ui, view.readiness, commands) };
     let names = view.names;
     ui.label(RichText::new("Recordings").font(theme::strong(13.0)));
     small_ui(ui, counts_text(seen));
@@ -52,7 +49,11 @@ pub fn recordings_ui(ui: &mut Ui, view: &RecordingsPanelView<'_>, commands: &mut
     if let Some(recording) = &view.on_screen {
         recording_ui(ui, recording, commands);
     } else {
-        weak_ui(ui, "Choose one to look at its step graph, arena and capture plan.");
+        // As high as the line of a chosen one, so that the table stays where it is.
+        ui.horizontal(|ui| {
+            ui.set_min_height(HEAD);
+            weak_ui(ui, "Choose one to look at its step graph, arena and capture plan.");
+        });
     }
     let height = (ui.available_height() - EVENTS).max(96.0);
     let width = ui.available_width();
@@ -65,6 +66,16 @@ pub fn recordings_ui(ui: &mut Ui, view: &RecordingsPanelView<'_>, commands: &mut
         }),
         None => events_ui(ui, seen, names),
     }
+}
+
+/// Before the first run: what to press, or what is in the way.
+fn nothing_ui(ui: &mut Ui, readiness: Readiness, commands: &mut CommandQueue) {
+    if readiness != Readiness::Ready {
+        return unready_ui(ui, readiness, "record its steps", commands);
+    }
+    let next = "Press Train: each kind of step of the run is recorded once, and listed here.";
+    empty_ui(ui, "No recordings yet", next);
+    below_empty_ui(ui, UiCommand::Train, commands);
 }
 
 /// A weak line, which wraps where it is too long.
