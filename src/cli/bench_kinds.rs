@@ -54,9 +54,9 @@ impl Kinds {
             output::micros(counts.capture_us as f64)
         ));
         if let Some([turn, alone]) = queued_us.map(|both| both.map(output::micros)) {
-            out.push_str(&format!("  queued without waiting for each: {turn} a step in turn, {alone} each alone\n"));
+            out.push_str(&format!("  queued: {turn} a step with alternating kinds, {alone} with each kind alone\n"));
         }
-        out.push_str(&format!("  {} a step of the first kind by two recordings in turn\n", output::micros(*same_us)));
+        out.push_str(&format!("  {} a step of the first kind in alternating recordings\n", output::micros(*same_us)));
         for kind in kinds {
             let miss = kind.miss_us.map_or_else(|| "-".to_owned(), output::micros);
             let [alone, turn, eager] = [kind.alone_us, kind.in_turn_us, kind.eager_us].map(output::micros);

@@ -82,8 +82,8 @@ fn make(args: &MakeArgs) -> anyhow::Result<ExitCode> {
     Ok(match parted {
         Some(Err(step)) => {
             output::note(&format!(
-                "the kept run went another way from step {step} on: its learning rate, kernels, data or weights were \
-                 not those of its preset; the capsule repeats the preset"
+                "the kept run differs from step {step} on: its learning rate, kernels, data or weights were not those \
+                 of its preset; the capsule repeats the preset"
             ));
             ExitCode::from(1)
         }

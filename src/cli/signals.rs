@@ -56,7 +56,7 @@ impl Signal {
 /// Listens from here on: the first signal ends the program at once, saying what is `lost`, until [`finish_first`].
 pub fn listen(lost: &'static str) {
     if let Err(why) = system::listen(ASKING.iter().map(|s| i32::from(s.number)), move |number| heard(number, lost)) {
-        output::note(&format!("note: a signal will end the program without a word ({why})"));
+        output::note(&format!("note: a signal will end the program without a message ({why})"));
     }
 }
 

@@ -39,8 +39,8 @@ pub trait Backend {
         threads: usize,
     ) -> Result<Box<dyn StepBackend>, ExecError>;
 
-    /// As [`Self::make_step`], of a step that will only run op by op: what recording it takes is left out where a
-    /// device can do so.
+    /// As [`Self::make_step`], for a step that will only run op by op: the work of recording is omitted if the device
+    /// supports that.
     ///
     /// # Errors
     /// As [`Self::make_step`].
@@ -67,7 +67,7 @@ pub struct Capabilities {
     pub record: RecordedAs,
     /// A call returns before its step is done, so that the host is out of the way only where steps are queued.
     pub queues_steps: bool,
-    /// Whether a thread can record steps while another one runs some over the same store.
+    /// Whether one thread can record steps while another one runs steps over the same store.
     pub records_beside: bool,
 }
 

@@ -13,7 +13,7 @@
 //!   ones not used for longest first. One that has no room even when all those are gone is marked, and is not made
 //!   again.
 //! - Recordings are made outside the lock, on the thread that asks: that of a run, or one that makes recordings ahead.
-//!   What fails or panics midway leaves the pool as it was, with the reason in the entry.
+//! A failure or panic leaves the pool unchanged, with the reason in the entry.
 //! - Of keys without a recording the 1,024 that were used last are remembered, so that a pool does not grow in a run
 //!   whose steps are always new. The id of a forgotten key is stale and is asked for anew.
 

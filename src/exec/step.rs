@@ -79,8 +79,8 @@ impl Step {
         Ok(Self { backend: device.make_step(compiled, memory, threads)?, threads, memory_took: Duration::ZERO })
     }
 
-    /// As [`Self::over`], of a step that will only run op by op: what recording it takes is left out where a device can
-    /// do so.
+    /// As [`Self::over`], for a step that will only run op by op: the work of recording is omitted if the device
+    /// supports that.
     ///
     /// # Errors
     /// As [`Self::over`].

@@ -1,4 +1,4 @@
-//! Writing a text with a network of tokens: each token is drawn from what the network expects after those before it.
+//! Writes a text with a network of tokens: each token is sampled from the network's prediction for the text so far.
 //!
 //! An evaluation of the whole window gives the logits of one token, so that a network needs no step of its own for
 //! this. A network that has an output for each position is given the text from its first position on, and the rest of
@@ -41,7 +41,7 @@ pub enum GenerationEnd {
     Stop,
     /// It is as long as the samples of its data.
     Line,
-    /// Its receiver wants no more.
+    /// The receiver was dropped.
     Cancelled,
 }
 

@@ -147,7 +147,7 @@ pub(super) fn needs_of(parts: &Parts<'_>) -> Needs {
         }
         Purpose::Inspect => {
             needs.add("the states that a private copy starts from", 3 * kept);
-            needs.add("the values that are looked at", 2 * largest(plan));
+            needs.add("the values that are shown", 2 * largest(plan));
         }
         Purpose::Capsule => needs.add("the first and the last parameters", 2 * params),
     }

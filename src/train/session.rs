@@ -1,4 +1,4 @@
-//! A training run: one network, its data and its memory; its owner asks for each step.
+//! A training run: one network, its data and its memory. The owner calls it for each step.
 
 use super::checkpoint::{Compared, Resumed};
 use super::evaluate::{Evaluation, Evaluator};

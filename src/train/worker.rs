@@ -416,8 +416,8 @@ impl RunService<'_> {
         link.send(Event::Recordings(Box::new(session.recordings_seen())));
     }
 
-    /// Answers the question that waits, where there is one: at once while the run is paused, otherwise where questions
-    /// have taken little time of late.
+    /// Answers the waiting query, if there is one: at once while the run is paused, otherwise only if queries have
+    /// taken little time recently.
     fn answer(&mut self) {
         let link = &mut self.link;
         if link.query.is_none() {

@@ -161,9 +161,9 @@ impl KernelStore {
         self.get(arch, &[source]).pop().unwrap_or_else(|| Err("no kernel came back".into()))
     }
 
-    /// Compiles what is neither loaded nor on the disk, one source after the other and in a process of its own, and
-    /// leaves it on the disk, as long as `goes_on`; nothing where there is no folder for it. Gives the number of
-    /// kernels.
+    /// Compiles the kernels that are neither loaded nor on the disk, one source after the other in a separate process,
+    /// and writes them to the disk, as long as `goes_on`; does nothing if there is no cache folder. Returns the number
+    /// of kernels.
     pub(super) fn compile_ahead(&self, arch: Arch, sources: &[KernelSource], goes_on: impl Fn() -> bool) -> usize {
         let (Some(cache), compiler @ Ok(_)) = (KernelCache::of_user(), compiler_and_options(arch)) else { return 0 };
         let mut crew = Crew { store: self, cache: Some(&cache), arch, has_workers: true, worker: None };
