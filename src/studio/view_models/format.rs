@@ -52,23 +52,20 @@ pub fn with_micro_signs(text: &str) -> String {
     let parts = text.split_inclusive(' ').collect::<Vec<_>>();
     let is_unit = |part: &str| part.trim_end_matches(' ').trim_end_matches([',', '.', ';']) == "us";
     let mut out = String::with_capacity(text.len());
+    let value = |part: &str| part.strip_suffix(' ').and_then(|number| number.parse::<f64>().ok());
     let mut at = 0;
     while let Some(part) = parts.get(at) {
-        let time = part.trim_end().parse::<f64>().ok();
-        match (time, parts.get(at + 1).filter(|next| is_unit(next))) {
-            (Some(us), Some(unit)) => {
-                out.push_str(&unit.replacen("us", &micros(us), 1));
-                at += 2;
-            }
-            _ if is_unit(part) && at > 0 => {
-                out.push_str(&part.replacen("us", "µs", 1));
-                at += 1;
-            }
-            _ => {
-                out.push_str(part);
-                at += 1;
-            }
+        let unit = parts.get(at + 1).filter(|next| is_unit(next));
+        if let (Some(us), Some(unit)) = (value(part), unit) {
+            out.push_str(&micros(us));
+            out.push_str(unit.trim_start_matches("us"));
+            at += 1;
+        } else if is_unit(part) && at > 0 {
+            out.push_str(&part.replacen("us", "µs", 1));
+        } else {
+            out.push_str(part);
         }
+        at += 1;
     }
     out
 }
@@ -150,6 +147,8 @@ mod tests {
         assert_eq!([0.0, 0.04, 0.05].map(micros), ["< 0.1 µs", "< 0.1 µs", "0.1 µs"]);
         assert_eq!([2e14, 7.718e27].map(count), ["200.0 T", "7.7e27"]);
         assert_eq!(number(7.718_234_8e27), "7.72e27");
+        let text = "recorded in 2883 us, 146.0 KiB: the 3 us were asked for";
+        assert_eq!(with_micro_signs(text), "recorded in 2.88 ms, 146.0 KiB: the 3.0 µs were asked for");
         let text = "estimated 4.5 us against 0.0 us, status as it was";
         assert_eq!(with_micro_signs(text), "estimated 4.5 µs against < 0.1 µs, status as it was");
         assert_eq!(with_micro_signs("recorded in 28131 us, 3.9 MiB: why"), "recorded in 28.1 ms, 3.9 MiB: why");

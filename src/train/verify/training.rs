@@ -165,10 +165,11 @@ fn batch_stays(step: &Step) -> bool {
 }
 
 /// Writes the batch, counted from 0, that the host finds from data, seed and that number, for the step that was chosen.
+/// Gives the number of its samples where the step takes another number; nothing is written then.
 ///
 /// # Errors
 /// Never for a step of the session's network.
-fn write_batch(session: &mut Session, number: u64) -> Result<(), TrainError> {
+fn write_batch(session: &mut Session, number: u64) -> Result<Option<usize>, TrainError> {
     let (batch, seed) = (session.model.batch, session.seed());
     let Session { train, feed, .. } = session;
     let train = train.chosen_mut();
@@ -182,6 +183,11 @@ fn write_batch(session: &mut Session, number: u64) -> Result<(), TrainError> {
             let shuffle = Shuffle::new(rows as u32, seed, SHUFFLE_STREAM.wrapping_add(epoch));
             let samples: Vec<u32> =
                 (first..(first + batch).min(rows)).map(|at| split.train[shuffle.at(at as u32) as usize]).collect();
+            // The feed does not pass to the next batch by itself.
+            batches.next();
+            if samples.len() != train.compiled().model.batch {
+                return Ok(Some(samples.len()));
+            }
             write_samples(train, &rows_of(set, &samples)?)?;
             match (&set.target, y) {
                 (Target::Classes { .. } | Target::Windows(_), Some(y)) => {
@@ -214,7 +220,7 @@ fn write_batch(session: &mut Session, number: u64) -> Result<(), TrainError> {
         }
         DataFeed::Resident => {}
     }
-    Ok(())
+    Ok(None)
 }
 
 /// Steps that were made op by op.
@@ -294,7 +300,12 @@ impl ReplayHarness<'_> {
                     let case = Case { shape, code: 0, share: Share::of(batch, count) };
                     others.extend(other_recording(&self.session, case, number + 1)?);
                 }
-                write_batch(&mut self.session, number * count as u64 + batch as u64)?;
+                if let Some(rows) = write_batch(&mut self.session, number * count as u64 + batch as u64)? {
+                    let found = self.session.train.chosen().compiled().model.batch;
+                    others.push(format!("step {} has {rows} samples and runs with {found}", number + 1));
+                    let state = self.session.train.snapshot()?;
+                    return Ok(Expected { logged, batches, state, paths, others });
+                }
                 let Session { train, pool, .. } = &mut self.session;
                 // The last one is what a run leaves.
                 if number < LOOKED_AT && batch + 1 == count {
@@ -370,13 +381,16 @@ impl ReplayHarness<'_> {
         }
         let count = self.wanted()?;
         let expected = self.expected(count)?;
+        if !expected.others.is_empty() {
+            let lines = expected.others.into_iter().take(4).map(|text| (text, None)).collect();
+            return Ok(Check::new(NAME, false, "steps do not run their own recordings".into()).detail(lines));
+        }
         let trained = self.trained(count, &expected.batches)?;
         self.rewind()?;
         let mut wrong: Vec<(String, Option<Culprit>)> = Vec::new();
         for number in &trained.other_batches {
             wrong.push((format!("step {number} saw another batch than data, seed and its number give"), None));
         }
-        wrong.extend(expected.others.iter().take(4).map(|text| (text.clone(), None)));
         let paths = trained.logged.iter().zip(&expected.paths).filter(|(found, path)| found.path != **path);
         wrong
             .extend(paths.take(4).map(|(found, _)| (format!("step {} is reported on another path", found.step), None)));

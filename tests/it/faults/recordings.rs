@@ -142,7 +142,7 @@ fn paths() -> Vec<Fault> {
         replayed("a second recording has stale moments", PATHS, "adam_step", |f| {
             only(f, SECOND_PATH, |f| with_stale(f, "m"));
         }),
-        replayed("the counter is late in a second recording", PATHS, "adam_step", |f| {
+        replayed("the counter is late in a second recording", PATHS, "bias_corr", |f| {
             only(f, SECOND_PATH, |f| with_step(f, |step| step - 1));
         }),
         replayed("a second recording leaves its update out", PATHS, "adam_step", |f| only(f, SECOND_PATH, |_| {})),
