@@ -20,6 +20,8 @@ const EVENTS: f32 = 150.0;
 const ROW: f32 = 40.0;
 /// The height of the line above the table, in points.
 const HEAD: f32 = 24.0;
+/// The height of a line of a comparison, in points.
+const LINE: f32 = 16.0;
 /// Widths of the columns behind the key, and the largest one of the key, in points.
 const WIDTHS: [f32; COLUMNS.len()] = [56.0, 60.0, 64.0, 80.0, 48.0, 72.0];
 const KEY: f32 = 560.0;
@@ -55,7 +57,9 @@ pub fn recordings_ui(ui: &mut Ui, view: &RecordingsPanelView<'_>, commands: &mut
             weak_ui(ui, "Choose one to look at its step graph, arena and capture plan.");
         });
     }
-    let height = (ui.available_height() - EVENTS).max(96.0);
+    // What happened follows the table, and has what it leaves.
+    let whole = HEAD + (ROW + ui.spacing().item_spacing.y) * seen.recordings.len() as f32 + 16.0;
+    let height = whole.min(ui.available_height() - EVENTS).max(96.0);
     let width = ui.available_width();
     ui.allocate_ui(Vec2::new(width, height), |ui| table_ui(ui, &seen.recordings, view, commands));
     ui.separator();
@@ -160,8 +164,10 @@ fn row_ui(ui: &mut Ui, seen: &RecordingSeen, view: &RecordingsPanelView<'_>, com
 fn compare_ui(ui: &mut Ui, seen: &RecordingSeen, chosen: &[u32], commands: &mut CommandQueue) {
     let place = chosen.iter().position(|kind| *kind == seen.kind);
     let sign = place.map_or(" ", |place| SIDES[place.min(1)]);
-    let button =
-        ui.add(Button::new(RichText::new(sign).size(12.0)).min_size(Vec2::splat(SIDE)).selected(place.is_some()));
+    // As large with a sign as without one.
+    ui.spacing_mut().button_padding = Vec2::ZERO;
+    let text = RichText::new(sign).size(12.0);
+    let button = ui.add(Button::new(text).min_size(Vec2::splat(SIDE)).selected(place.is_some()));
     named(&button, &format!("Compare recording {}", seen.kind), true);
     if button.on_hover_text("Compares this recording with another: choose two").clicked() {
         commands.push(UiCommand::CompareRecording(seen.kind));
@@ -171,6 +177,7 @@ fn compare_ui(ui: &mut Ui, seen: &RecordingSeen, chosen: &[u32], commands: &mut 
 /// What two recordings have different.
 fn difference_ui(ui: &mut Ui, difference: &StepDifference) {
     ScrollArea::vertical().id_salt("recording difference").auto_shrink([false, false]).show(ui, |ui| {
+        ui.spacing_mut().interact_size.y = LINE;
         Grid::new("recording figures").num_columns(3).spacing(Vec2::new(16.0, 2.0)).show(ui, |ui| {
             weak_ui(ui, "");
             SIDES.iter().for_each(|side| drop(weak_ui(ui, *side)));
