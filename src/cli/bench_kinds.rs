@@ -1,5 +1,5 @@
-//! The part of `stepgraph bench` for runs whose steps differ: every kind of step alone, all in turn, op by op, and
-//! where its recording is not there.
+//! The part of `stepgraph bench` for runs whose steps differ: every kind of step alone, alternating with the others, op
+//! by op, and without a recording.
 
 use super::output;
 use super::presets::Loaded;
@@ -9,7 +9,7 @@ use crate::tensor::Bytes;
 use crate::train::{DataChoice, Purpose, RecordingTimes, Session, SessionSpec};
 use serde::Serialize;
 
-/// What was measured of the kinds of steps of a run, in microseconds.
+/// The measured times of the kinds of steps of a run, in microseconds.
 #[derive(Serialize)]
 pub struct Kinds {
     #[serde(flatten)]
@@ -19,7 +19,7 @@ pub struct Kinds {
 }
 
 impl Kinds {
-    /// Nothing where the steps of the preset's runs are alike.
+    /// Nothing if all steps of the preset's runs are of one kind.
     ///
     /// # Errors
     /// Where the data cannot be read, or the machine cannot run the steps.

@@ -135,7 +135,7 @@ mod tests {
         let statuses: Vec<(i32, u8)> = [1, 2, 15].map(|n| (n, Signal::of(n).unwrap().status())).to_vec();
         assert_eq!(statuses, [(1, 129), (2, 130), (15, 143)]);
         assert_eq!(Signal::of(9), None);
-        // Whoever sent a signal need not have a keyboard.
+        // The sender of a signal may have no keyboard.
         let again = [1, 2, 15].map(|n| Signal::of(n).unwrap().again());
         assert_eq!(again.map(|text| text.contains("Ctrl+C")), [false, true, false]);
         assert!(again[0].contains("SIGHUP") && again[2].contains("another SIGTERM"));

@@ -72,8 +72,8 @@ pub(super) fn takes_long(source: &DataSource, base: &Path) -> bool {
 /// The tokens of a text.
 ///
 /// # Errors
-/// Where it cannot be read, is not UTF-8 or has a character that no token stands for; where the tokens of a large one
-/// cannot be kept.
+/// Where it cannot be read, is not UTF-8 or has a character without a token; where the tokens of a large one cannot be
+/// kept.
 pub(super) fn tokenized(path: &Path, tokenizer: &Arc<Tokenizer>) -> Result<Tokenized, DataError> {
     let file = shown(path);
     let help = "check the path and its permissions; relative paths start at the preset's folder";

@@ -113,7 +113,7 @@ impl Tokenizer {
     /// The tokens of a text.
     ///
     /// # Errors
-    /// Where no token stands for a character of it.
+    /// If a character of it has no token.
     pub(super) fn encode(&self, text: &str) -> Result<Vec<u32>, NoTokens> {
         let unknown = if self.facts.covers_all { Vec::new() } else { self.unknown(text)? };
         if unknown.is_empty() { self.tokens(text) } else { Err(NoTokens::Unknown(unknown)) }

@@ -114,7 +114,7 @@ impl Vocabulary {
     /// The tokens of a text, all below `vocab`.
     ///
     /// # Errors
-    /// The characters that no token below `vocab` stands for, each once, in their order in the text.
+    /// The characters without a token below `vocab`, each once, in their order in the text.
     pub fn tokens(&self, text: &str, vocab: usize) -> Result<Vec<i32>, Vec<char>> {
         let known = self.len().min(vocab);
         if let TokenKind::File(tokenizer) = &self.kind {

@@ -27,7 +27,7 @@ pub struct Generation {
 }
 
 impl Generation {
-    /// Tokens that are written where nobody says how many.
+    /// The default number of tokens to write.
     pub const TOKENS: usize = 200;
 }
 
@@ -118,8 +118,8 @@ fn listed(chars: &[char]) -> String {
     format!("the {noun} {}{more}", shown.join(", "))
 }
 
-/// The number of tokens that a network tells apart at its input and its output alike: one that predicts tokens.
-/// Nothing for every other network.
+/// The number of tokens that both the input and the output of a network distinguish: one that predicts tokens. Nothing
+/// for every other network.
 fn predicted_tokens(model: &Model) -> Option<usize> {
     let input = model.single_input()?;
     let vocab = input.content.vocab()?;
@@ -132,7 +132,7 @@ fn predicted_tokens(model: &Model) -> Option<usize> {
 /// preset whose data are `source`.
 ///
 /// # Errors
-/// Where the network predicts no tokens, nobody knows what they stand for, or the file of a text cannot be read.
+/// Where the network predicts no tokens, their texts are unknown, or the file of a text cannot be read.
 pub fn vocabulary_of(
     model: &Model,
     source: Option<&DataSource>,

@@ -162,7 +162,7 @@ impl Link {
         self.send(Event::Steps(reports));
     }
 
-    /// Waits until the listener has all events, or is gone.
+    /// Waits until the listener has received all events, or was dropped.
     fn drain(&mut self) {
         while !self.backlog.is_empty()
             && !self.outbox.is_empty()
@@ -231,7 +231,7 @@ struct RunService<'a> {
 }
 
 impl RunService<'_> {
-    /// Makes steps and obeys commands until the listener is gone.
+    /// Runs steps and executes commands until the listener is dropped.
     fn serve(&mut self) {
         loop {
             self.answer();

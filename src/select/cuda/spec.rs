@@ -1,8 +1,8 @@
 //! What a custom kernel is made from: the C++ type that the run-time compiler instantiates, and what the executor must
 //! know about it before it is compiled.
 //!
-//! Selection fills in a [`KernelSpec`], and the executor reads its fields. Nobody looks into the source text to find
-//! out what a kernel does.
+//! Selection fills in a [`KernelSpec`], and the executor reads its fields. No code searches the source text to find out
+//! what a kernel does.
 
 use crate::select::target::Kernels;
 
@@ -98,7 +98,7 @@ pub struct Pdl {
 /// The general member of a family that does the same as a specialised one, bit for bit.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct GeneralMember {
-    /// The template's arguments, in which `ANY` stands for numbers that are read.
+    /// The template's arguments, with `ANY` for numbers that are read.
     pub arguments: String,
     /// Declarations that the arguments refer to, as of a [`KernelSpec`].
     pub declarations: String,
@@ -167,8 +167,8 @@ impl KernelSpec {
         }
     }
 
-    /// As it is, with the general member of its family: the template's arguments, in which `ANY` stands for numbers
-    /// that are read, and these numbers.
+    /// As it is, with the general member of its family: the template's arguments, with `ANY` for numbers that are read,
+    /// and these numbers.
     #[must_use]
     pub fn with_general(self, arguments: String, numbers: Vec<u64>) -> Self {
         self.with_general_member(GeneralMember::new(arguments, numbers))

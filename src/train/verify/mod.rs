@@ -83,8 +83,9 @@ pub fn price(preset: &Preset, options: &VerifyOptions) -> Result<Price, TrainErr
 
 /// Verifies a preset; `progress` sees each check as it is done.
 ///
-/// # Errors Where the preset, its data or the given files are wrong, or the machine cannot run the step. A failed check
-/// is no error: it is in the report.
+/// # Errors
+/// Where the preset, its data or the given files are wrong, or the machine cannot run the step. A failed check is no
+/// error: it is in the report.
 pub fn verify(
     preset: &Preset,
     options: &VerifyOptions,
