@@ -326,12 +326,7 @@ struct ConvGemm {
         };
         constexpr int ACC_ROWS = TENSOR ? WM / 16 : WM, ACC_COLS = TENSOR ? WN / 8 : WN, ACC_EACH = TENSOR ? 4 : 1;
         float acc[ACC_ROWS][ACC_COLS][ACC_EACH];
-#pragma unroll
-        for (int i = 0; i < ACC_ROWS; ++i)
-#pragma unroll
-            for (int j = 0; j < ACC_COLS; ++j)
-#pragma unroll
-                for (int e = 0; e < ACC_EACH; ++e) acc[i][j][e] = 0.0f;
+        clear_sums(acc);
 
 #pragma unroll 1
         for (int step = 0; step < STAGES - 1; ++step) {
@@ -383,6 +378,11 @@ struct ConvGemm {
 
     // ------------------------------------------------------------------------------------------------ copies
 
+    // The place of a line and a slot in a tile of LINES lines, of which a thread takes every ALONG-th; none behind it.
+    template <class Tile, int LINES, int ALONG> DEV T* spot(T* tile, int line, int slot) {
+        return LINES % ALONG == 0 || line < LINES ? tile + Tile::place(line, slot) : nullptr;
+    }
+
     // Rows of the gathered image: x forward, dy backward. All copies of a thread in one step have the same tap and
     // channel.
     DEV void fill_image(const Args& a, T* tile, const Row* table, const R& rows, const Q& cols, int k0, int sum) {
@@ -401,10 +401,7 @@ struct ConvGemm {
                 valid = inside && (u32)(row.h + h) < (u32)R::SIZE && (u32)(row.w + w) < (u32)Q::SIZE;
                 return from + row.base;
             },
-            [&](int c) {
-                const int m = line + c * ALONG;
-                return BM % ALONG == 0 || m < BM ? tile + TileA::place(m, slot) : nullptr;
-            });
+            [&](int c) { return spot<TileA, BM, ALONG>(tile, line + c * ALONG, slot); });
     }
 
     // Forward: filters by taps and channels, as they are stored in memory.
@@ -418,10 +415,7 @@ struct ConvGemm {
                 valid = k < K && col0 + line + c * ALONG < COLS;
                 return from + c * ALONG * K;
             },
-            [&](int c) {
-                const int n = line + c * ALONG;
-                return BN % ALONG == 0 || n < BN ? tile + TileB::place(n, slot) : nullptr;
-            });
+            [&](int c) { return spot<TileB, BN, ALONG>(tile, line + c * ALONG, slot); });
     }
 
     // Gradient of x: the lines of the tile are taps and filters, along a line are channels.
@@ -441,10 +435,7 @@ struct ConvGemm {
                 const int at = (rows.tap0 + (int)i * R::TAP_STEP) * Geom::KW + cols.tap0 + (int)j * Q::TAP_STEP;
                 return from + ((group * Geom::FG + k - (int)tap * CK) * Geom::TAPS + at) * Geom::CG;
             },
-            [&](int c) {
-                const int k = line + c * ALONG;
-                return BK % ALONG == 0 || k < BK ? tile + TileB::place(k, slot) : nullptr;
-            });
+            [&](int c) { return spot<TileB, BK, ALONG>(tile, line + c * ALONG, slot); });
     }
 
     // Gradient of the weight: the lines of both tiles are positions of y; along them are filters ...
@@ -459,10 +450,7 @@ struct ConvGemm {
                 valid = inside && k0 + line + c * ALONG < POSITIONS;
                 return from + (OffsetY)(c * ALONG) * Geom::F;
             },
-            [&](int c) {
-                const int k = line + c * ALONG;
-                return BK % ALONG == 0 || k < BK ? tile + TileA::place(k, slot) : nullptr;
-            });
+            [&](int c) { return spot<TileA, BK, ALONG>(tile, line + c * ALONG, slot); });
     }
 
     // ... and taps and channels of x; a thread's tap and channel never change.
@@ -484,10 +472,7 @@ struct ConvGemm {
                 valid = inside && p < (u32)POSITIONS && (u32)(ih + h) < (u32)Geom::H && (u32)(iw + w) < (u32)Geom::W;
                 return from + (((Offset)n * Geom::H + ih) * Geom::W + iw) * Geom::C;
             },
-            [&](int c) {
-                const int k = line + c * ALONG;
-                return BK % ALONG == 0 || k < BK ? tile + TileB::place(k, slot) : nullptr;
-            });
+            [&](int c) { return spot<TileB, BK, ALONG>(tile, line + c * ALONG, slot); });
     }
 
     // ------------------------------------------------------------------------------------------------ tensor cores
@@ -1044,12 +1029,7 @@ template <class Geom, int R, int CT, int STAGES, int SPLITS, bool ACC> struct Co
         for (int q = 0; q < 3; ++q)
             shift[q] = (tap_row * Taps::PX + t + (pair0 + q) * 16 / CT) * Taps::LINE_X + (pair0 + q) * 16 % CT + g;
         float acc[4][6][4];
-#pragma unroll
-        for (int i = 0; i < 4; ++i)
-#pragma unroll
-            for (int j = 0; j < 6; ++j)
-#pragma unroll
-                for (int e = 0; e < 4; ++e) acc[i][j][e] = 0.0f;
+        clear_sums(acc);
 #pragma unroll 1
         for (int step = 0; step < STAGES - 1; ++step) {
             if (step < count) Taps::fill(a, smem + step * Taps::STAGE_BYTES, first + step, f0, c0);
@@ -1253,12 +1233,7 @@ template <class T, class Geom, int FT, int R, int SPLITS, bool ACC> struct ConvT
         if (first < end) Thin::fill(a, x, first);
         copy_commit();
         float acc[FT / 16][TILES][4];
-#pragma unroll
-        for (int i = 0; i < FT / 16; ++i)
-#pragma unroll
-            for (int j = 0; j < TILES; ++j)
-#pragma unroll
-                for (int e = 0; e < 4; ++e) acc[i][j][e] = 0.0f;
+        clear_sums(acc);
 #pragma unroll 1
         for (int unit = first; unit < end; ++unit) {
             const T* const now = x + (unit - first) % 2 * (Thin::ROWS * Thin::PITCH);

@@ -566,12 +566,8 @@ template <class T, i64 LEN> struct SignBits : Elementwise<SignBits<T, LEN>, LEN,
 
 // counter [2] (i64: seed, step) with one added to the step. Only one thread is used; in place allowed. The block has as
 // many threads as those of other operations, so that they can share a launch.
-struct StepInc {
+struct StepInc : OneBlock<256> {
     using Slots = slots::step_inc;
-    static constexpr int PHASES = 1, THREADS = 256;
-    static constexpr i64 WORK = 0;
-    static constexpr int blocks(int) { return 1; }
-    static constexpr int smem(int) { return 0; }
     template <int PHASE> static __device__ void run(const Args& a, int, char*) {
         if (threadIdx.x != 0) return;
         const i64* prev = a.has(Slots::COUNTER_PREV) ? a.at<i64>(Slots::COUNTER_PREV) : a.at<i64>(Slots::COUNTER);
@@ -586,13 +582,8 @@ struct StepInc {
 // thread computes each, in double precision; the block has as many threads as for StepInc. The power is computed by
 // squaring, which takes a fraction of the library function's latency. Its error of about t units in the last place is
 // negligible compared with the rounding to float, because the power vanishes before t is large.
-template <u64 BETA1, u64 BETA2> struct BiasCorr {
+template <u64 BETA1, u64 BETA2> struct BiasCorr : OneBlock<256> {
     using Slots = slots::bias_corr;
-    static constexpr int PHASES = 1, THREADS = 256;
-    static constexpr i64 WORK = 0;
-    static constexpr int blocks(int) { return 1; }
-    DEV int blocks_for(const Args&, int) { return 1; }
-    static constexpr int smem(int) { return 0; }
     template <int PHASE> static __device__ void run(const Args& a, int, char*) {
         if (threadIdx.x >= 2) return;
         const Number<(i64)BETA1, 0> beta1(a);

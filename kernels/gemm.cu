@@ -146,7 +146,7 @@ template <class Rule, int GRAIN, bool ALONE_> struct Ending<Stepping<Rule, GRAIN
         if (warp != 0) return;
         sum = UpdateSum{0u, 0.0f, 0.0f};
         if (lane < WARPS) sum.add(of_warp[lane]);
-        const UpdatePart all = lanes_metric(sum).part();
+        const UpdatePart all = lanes_metric<power_above(WARPS)>(sum).part();
         UpdatePart* const parts = a.at<UpdatePart>(StepSlots<Rule>::PARTS);
         constexpr int ACROSS = BN / 16;
         for (int i = lane; i < BM / GRAIN * ACROSS; i += 32) {
@@ -657,12 +657,7 @@ struct GemmMma {
             char* const mine = smem + group * (SlabA::BYTES + SlabB::BYTES);
             const int k0 = place.split * steps * (WK * BK) + group * BK;
             float acc[DOWN][ACROSS][4];
-#pragma unroll
-            for (int i = 0; i < DOWN; ++i)
-#pragma unroll
-                for (int j = 0; j < ACROSS; ++j)
-#pragma unroll
-                    for (int v = 0; v < 4; ++v) acc[i][j][v] = 0.0f;
+            clear_sums(acc);
 
             const auto fill_a = [&](int step, int buffer) {
                 SlabA::template fill<GROUP>((T*)(mine + buffer * STEP_BYTES), a.at<T>(gemm::Ending<Epi>::A),
@@ -908,12 +903,7 @@ struct GemmDirect {
             if constexpr (SLOT > 0) copy_commit();
         };
         float acc[RQ / 2][CQ][4];
-#pragma unroll
-        for (int i = 0; i < RQ / 2; ++i)
-#pragma unroll
-            for (int j = 0; j < CQ; ++j)
-#pragma unroll
-                for (int v = 0; v < 4; ++v) acc[i][j][v] = 0.0f;
+        clear_sums(acc);
         const auto multiply = [&](int step, int slot, PieceA& from_a, PieceB& from_b) {
             if (!some(step)) return;
             from_a.fetch(room + slot * SLOT, m0, lane);

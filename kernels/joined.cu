@@ -26,18 +26,13 @@ template <class T, i64 ROWS, int V, int... WIDTHS> struct Concat {
 
 // y [ROWS, WIDTH] = x [ROWS, COLS] from column FROM on, elements of T. V divides COLS, FROM and WIDTH. Overwrites;
 // moves 2 * ROWS * WIDTH * sizeof(T) bytes. ROWS, COLS, FROM and WIDTH are the numbers 0 to 3.
-template <class T, i64 ROWS, int V, i64 COLS, i64 FROM, i64 WIDTH> struct Slice {
+template <class T, i64 ROWS, int V, i64 COLS, i64 FROM, i64 WIDTH> struct Slice : RowGroups<ROWS, 0, WIDTH, 3, V> {
     using Slots = slots::slice;
-    static constexpr int PHASES = 1, THREADS = 256;
-    static constexpr i64 WORK = 0, GROUPS = ROWS * (WIDTH / V);
-    static constexpr int blocks(int) { return ceil_div(GROUPS, THREADS); }
-    DEV i64 groups_of(const Args& a) { return Number<ROWS, 0>(a) * (Number<WIDTH, 3>(a) / V); }
-    DEV int blocks_for(const Args& a, int) { return ceil_div(groups_of(a), THREADS); }
-    static constexpr int smem(int) { return 0; }
+    using Groups = RowGroups<ROWS, 0, WIDTH, 3, V>;
     template <int PHASE> static __device__ void run(const Args& a, int block, char*) {
         const i64 across = Number<WIDTH, 3>(a) / V;
-        const i64 group = (i64)block * THREADS + threadIdx.x, row = group / across;
-        if (group >= groups_of(a)) return;
+        const i64 group = Groups::own_group(block), row = group / across;
+        if (group >= Groups::groups_of(a)) return;
         const i64 col = Number<FROM, 2>(a) + group % across * V;
         store(a.at<T>(Slots::Y) + group * V, load<T, V>(a.at<T>(Slots::X) + row * Number<COLS, 1>(a) + col));
     }

@@ -86,6 +86,41 @@ template <i64 BLOCKS, int INDEX> struct LossBlocks : Number<BLOCKS, INDEX> {
     using Number<BLOCKS, INDEX>::Number;
 };
 
+// A loss in one launch of blocks, number AT of it, which adds K values over all of them; of 0 values, a gradient alone.
+template <int K, i64 BLOCKS, int AT, int THREADS_> struct LossInOneLaunch {
+    using Blocks = LossBlocks<BLOCKS, AT>;
+    static constexpr int PHASES = 1, THREADS = THREADS_;
+    static constexpr int blocks(int) { return BLOCKS; }
+    DEV int blocks_for(const Args& a, int) { return (int)Blocks(a); }
+    static constexpr int smem(int) { return K > 0 ? loss_smem<K>() : 0; }
+    static constexpr i64 WORK = BLOCKS > 1 ? 4ll * K * BLOCKS : 0;
+};
+
+// A loss of one block, or in two phases through one partial sum for each block.
+template <i64 BLOCKS, int THREADS_> struct LossInPhases {
+    using Blocks = LossBlocks<BLOCKS, 1>;
+    static constexpr int PHASES = BLOCKS == 1 ? 1 : 2, THREADS = THREADS_;
+    static constexpr int blocks(int phase) { return phase == 0 ? BLOCKS : 1; }
+    DEV int blocks_for(const Args& a, int phase) { return phase == 0 ? (int)Blocks(a) : 1; }
+    static constexpr int smem(int) { return loss_smem<1>(); }
+    static constexpr i64 WORK = BLOCKS > 1 ? 4ll * BLOCKS : 0;
+    // Writes the mean that `mean` makes of the sum of what `share` gives for each thread of the first phase.
+    template <int PHASE, class Slots, class Share, class Mean>
+    DEV void finish(const Args& a, const Blocks count, int block, char* smem, const Share& share, const Mean& mean) {
+        const int blocks = (int)count;
+        float sum[1] = {0.0f};
+        if constexpr (PHASE == 0) sum[0] = share();
+        else {
+#pragma unroll 4
+            for (int i = threadIdx.x; i < blocks; i += THREADS) sum[0] += a.at<float>(Slots::WORK)[i];
+        }
+        loss_block_sum<1, THREADS>(sum, (float*)smem);
+        if (threadIdx.x != 0) return;
+        if constexpr (PHASE + 1 < PHASES) a.at<float>(Slots::WORK)[block] = sum[0];
+        else *a.at<float>(Slots::LOSS) = mean(sum[0]);
+    }
+};
+
 // Sums K values over all blocks; returns true for the one thread that holds the sums. Partial sums are in `work
 // [blocks, K]`; the block that draws the last number from `ticket` adds them and resets the ticket to zero. With one
 // block neither is used.
@@ -345,14 +380,10 @@ template <class T, i64 ROWS, i64 CLASSES, u64 SMOOTHING, int V = vec_width<T>(CL
 template <class T, i64 ROWS, i64 CLASSES, u64 SMOOTHING, int LANES, int THREADS_, i64 BLOCKS,
     int V = (LANES > 32) ? vec_width<T>(CLASSES) : loss_width<T>(CLASSES), int ITERS = loss_turns(CLASSES, LANES, V),
     int PARTS = 1>
-struct SoftmaxCeFused {
+struct SoftmaxCeFused : LossInOneLaunch<2, BLOCKS, 2, THREADS_> {
     using Slots = slots::softmax_ce_fused;
     using Blocks = LossBlocks<BLOCKS, 2>;
-    static constexpr int PHASES = 1, THREADS = THREADS_;
-    static constexpr int blocks(int) { return BLOCKS; }
-    DEV int blocks_for(const Args& a, int) { return (int)Blocks(a); }
-    static constexpr int smem(int) { return loss_smem<2>(); }
-    static constexpr i64 WORK = BLOCKS > 1 ? 8ll * BLOCKS : 0;
+    static constexpr int THREADS = THREADS_;
     using Target = LossTarget<CLASSES, SMOOTHING>;
 
     template <int PHASE> static __device__ void run(const Args& a, int block, char* smem) {
@@ -422,26 +453,6 @@ struct SoftmaxCeFused {
 
 namespace head {
 
-__host__ __device__ constexpr int power_above(int n) { return n <= 1 ? 1 : 2 * power_above((n + 1) / 2); }
-
-// Sums P values over the lanes of a warp; lane l gets the sum of value l / (32 / P). Each exchange halves the number of
-// values of a lane.
-template <int P> DEV float spread_sum(float (&v)[P]) {
-    const int lane = threadIdx.x % 32;
-    int mask = 16;
-#pragma unroll
-    for (int half = P / 2; half > 0; half /= 2) {
-        const bool upper = lane & mask;
-#pragma unroll
-        for (int i = 0; i < half; ++i) {
-            const float given = upper ? v[i] : v[i + half], kept = upper ? v[i + half] : v[i];
-            v[i] = kept + __shfl_xor_sync(0xffffffffu, given, mask);
-        }
-        mask /= 2;
-    }
-    return warp_reduce<Sum, 32 / P>(v[0]);
-}
-
 // The maximum over the warp; NaN if a positive NaN is among the values. The bits of floats, with the lower 31 bits of
 // negative ones inverted, have the order of the floats when compared as integers.
 DEV float warp_max(float v) {
@@ -467,7 +478,7 @@ template <class T, i64 ROWS, i64 FEATURES, int CLASSES, u64 SMOOTHING, int ACT_G
     int EACH_ROWS, int THREADS_, int EACH = ceil_div(FEATURES, THREADS_)>
 struct DenseCe {
     using Slots = slots::dense_ce;
-    static constexpr int PHASES = 1, THREADS = THREADS_, WARPS = THREADS / 32, P = head::power_above(CLASSES);
+    static constexpr int PHASES = 1, THREADS = THREADS_, WARPS = THREADS / 32, P = power_above(CLASSES);
     static constexpr bool BEGINS = true;
     static constexpr int V = min_i(vec_width<T>(CLASSES), 4);
     static constexpr i64 WORK = 0;
@@ -532,7 +543,7 @@ struct DenseCe {
             for (int e = 0; e < EACH; ++e)
 #pragma unroll
                 for (int c = 0; c < CLASSES; ++c) share[c] = fmaf(x[r][e], w[e][c], share[c]);
-            const float sum = head::spread_sum<P>(share);
+            const float sum = spread_reduce<Sum>(share);
             if (lane % (32 / P) == 0) shares[(r * WARPS + warp) * P + lane / (32 / P)] = sum;
         }
         __syncthreads();
@@ -659,53 +670,40 @@ DEV float loss_errors(
     return sum;
 }
 
+// The same with the gradient of the mean of the squares, times the scale, in the slots of an operation.
+template <class Slots, class T, int THREADS, int FLIGHT, i64 LEN, class Blocks>
+DEV float loss_errors_with_gradient(const Args& a, const LossErrors<LEN> errors, const Blocks count, int block) {
+    const float factor = (float)(2.0 / errors.len) * (a.has(Slots::SCALE) ? *a.at<float>(Slots::SCALE) : 1.0f);
+    return loss_errors<T, THREADS, FLIGHT>(
+        errors, count, a.at<T>(Slots::Y), a.at<T>(Slots::TARGET), a.at<T>(Slots::DY), factor, block);
+}
+
 // Slots: 0 y [len] T, 1 target [len] T, 2 loss [1] float, 3 work.
 // One block, or two phases with one partial sum for each block. Overwrites; deterministic. Moves y and target once.
 template <class T, i64 LEN, int THREADS_, i64 BLOCKS, int FLIGHT = error_flight<T>(LEN, THREADS_ * BLOCKS)>
-struct Mse {
-    using Blocks = LossBlocks<BLOCKS, 1>;
+struct Mse : LossInPhases<BLOCKS, THREADS_> {
+    using Loss = LossInPhases<BLOCKS, THREADS_>;
     using Slots = slots::mse;
-    static constexpr int PHASES = BLOCKS == 1 ? 1 : 2, THREADS = THREADS_;
-    static constexpr int blocks(int phase) { return phase == 0 ? BLOCKS : 1; }
-    DEV int blocks_for(const Args& a, int phase) { return phase == 0 ? (int)Blocks(a) : 1; }
-    static constexpr int smem(int) { return loss_smem<1>(); }
-    static constexpr i64 WORK = BLOCKS > 1 ? 4ll * BLOCKS : 0;
     template <int PHASE> static __device__ void run(const Args& a, int block, char* smem) {
         const LossErrors<LEN> errors(a);
-        const Blocks count(a);
-        const int blocks = (int)count;
-        float sum[1] = {0.0f};
-        if constexpr (PHASE == 0)
-            sum[0] = loss_errors<T, THREADS, FLIGHT>(
+        const typename Loss::Blocks count(a);
+        const auto share = [&] {
+            return loss_errors<T, THREADS_, FLIGHT>(
                 errors, count, a.at<T>(Slots::Y), a.at<T>(Slots::TARGET), (T*)nullptr, 0.0f, block);
-        else {
-#pragma unroll 4
-            for (int i = threadIdx.x; i < blocks; i += THREADS) sum[0] += a.at<float>(Slots::WORK)[i];
-        }
-        loss_block_sum<1, THREADS>(sum, (float*)smem);
-        if (threadIdx.x != 0) return;
-        if constexpr (PHASE + 1 < PHASES) a.at<float>(Slots::WORK)[block] = sum[0];
-        else *a.at<float>(Slots::LOSS) = errors.mean_square(sum[0]);
+        };
+        const auto mean = [&](float sum) { return errors.mean_square(sum); };
+        Loss::template finish<PHASE, Slots>(a, count, block, smem, share, mean);
     }
 };
 
 // Slots: 0 y [len] T, 1 target [len] T, 2 dy [len] T, 3 scale [1] float; dy may share the memory of y.
 // `dy = 2 / len (y - target) scale`. Overwrites; deterministic. Moves y, target and dy once.
 template <class T, i64 LEN, int THREADS_, i64 BLOCKS, int FLIGHT = error_flight<T>(LEN, THREADS_ * BLOCKS)>
-struct MseGrad {
-    using Blocks = LossBlocks<BLOCKS, 1>;
+struct MseGrad : LossInOneLaunch<0, BLOCKS, 1, THREADS_> {
     using Slots = slots::mse_grad;
-    static constexpr int PHASES = 1, THREADS = THREADS_;
-    static constexpr int blocks(int) { return BLOCKS; }
-    DEV int blocks_for(const Args& a, int) { return (int)Blocks(a); }
-    static constexpr int smem(int) { return 0; }
-    static constexpr i64 WORK = 0;
     template <int PHASE> static __device__ void run(const Args& a, int block, char*) {
-        const LossErrors<LEN> errors(a);
-        const Blocks count(a);
-        const float factor = (float)(2.0 / errors.len) * (a.has(Slots::SCALE) ? *a.at<float>(Slots::SCALE) : 1.0f);
-        loss_errors<T, THREADS, FLIGHT>(
-            errors, count, a.at<T>(Slots::Y), a.at<T>(Slots::TARGET), a.at<T>(Slots::DY), factor, block);
+        loss_errors_with_gradient<Slots, T, THREADS_, FLIGHT>(
+            a, LossErrors<LEN>(a), LossBlocks<BLOCKS, 1>(a), block);
     }
 };
 
@@ -714,21 +712,13 @@ struct MseGrad {
 // otherwise work holds one float for each block and the last block adds them up. Overwrites; deterministic. Moves y,
 // target and dy once.
 template <class T, i64 LEN, int THREADS_, i64 BLOCKS, int FLIGHT = error_flight<T>(LEN, THREADS_ * BLOCKS)>
-struct MseFused {
-    using Blocks = LossBlocks<BLOCKS, 1>;
+struct MseFused : LossInOneLaunch<1, BLOCKS, 1, THREADS_> {
     using Slots = slots::mse_fused;
-    static constexpr int PHASES = 1, THREADS = THREADS_;
-    static constexpr int blocks(int) { return BLOCKS; }
-    DEV int blocks_for(const Args& a, int) { return (int)Blocks(a); }
-    static constexpr int smem(int) { return loss_smem<1>(); }
-    static constexpr i64 WORK = BLOCKS > 1 ? 4ll * BLOCKS : 0;
     template <int PHASE> static __device__ void run(const Args& a, int block, char* smem) {
         const LossErrors<LEN> errors(a);
-        const Blocks count(a);
-        const float factor = (float)(2.0 / errors.len) * (a.has(Slots::SCALE) ? *a.at<float>(Slots::SCALE) : 1.0f);
-        float sum[1] = {loss_errors<T, THREADS, FLIGHT>(
-            errors, count, a.at<T>(Slots::Y), a.at<T>(Slots::TARGET), a.at<T>(Slots::DY), factor, block)};
-        if (loss_total<1, THREADS>(sum, count, a.at<float>(Slots::WORK), a.at<u32>(Slots::TICKET), block, smem) &&
+        const LossBlocks<BLOCKS, 1> count(a);
+        float sum[1] = {loss_errors_with_gradient<Slots, T, THREADS_, FLIGHT>(a, errors, count, block)};
+        if (loss_total<1, THREADS_>(sum, count, a.at<float>(Slots::WORK), a.at<u32>(Slots::TICKET), block, smem) &&
             a.has(Slots::LOSS))
             *a.at<float>(Slots::LOSS) = errors.mean_square(sum[0]);
     }
@@ -772,36 +762,33 @@ DEV void point_terms(const Number<LEN, 0> len, const Blocks count, const T* y, c
     });
 }
 
+// The same with the gradient of the mean, times the scale, in the slots of an operation.
+template <class Term, class Slots, class T, int THREADS, int FLIGHT, i64 LEN, class Blocks>
+DEV void point_terms_with_gradient(
+    const Args& a, const Number<LEN, 0> len, const Blocks count, int block, float (&sums)[2]) {
+    const float factor = (float)(1.0 / len) * (a.has(Slots::SCALE) ? *a.at<float>(Slots::SCALE) : 1.0f);
+    point_terms<Term, T, THREADS, FLIGHT>(
+        len, count, a.at<T>(Slots::Y), a.at<T>(Slots::TARGET), a.at<T>(Slots::DY), factor, block, sums);
+}
+
 // Slots: 0 y [len] T, 1 target [len] T, 2 loss [1] float, 3 work.
 // The mean of the function; like `Mse`.
 template <int FUNC, u64 DELTA, class T, i64 LEN, int THREADS_, i64 BLOCKS,
     int FLIGHT = error_flight<T>(LEN, THREADS_ * BLOCKS)>
-struct PointLoss {
+struct PointLoss : LossInPhases<BLOCKS, THREADS_> {
+    using Loss = LossInPhases<BLOCKS, THREADS_>;
     using Slots = slots::point_loss;
-    using Blocks = LossBlocks<BLOCKS, 1>;
-    static constexpr int PHASES = BLOCKS == 1 ? 1 : 2, THREADS = THREADS_;
-    static constexpr int blocks(int phase) { return phase == 0 ? BLOCKS : 1; }
-    DEV int blocks_for(const Args& a, int phase) { return phase == 0 ? (int)Blocks(a) : 1; }
-    static constexpr int smem(int) { return loss_smem<1>(); }
-    static constexpr i64 WORK = BLOCKS > 1 ? 4ll * BLOCKS : 0;
     template <int PHASE> static __device__ void run(const Args& a, int block, char* smem) {
         const Number<LEN, 0> len(a);
-        const Blocks count(a);
-        const int blocks = (int)count;
-        float sum[1] = {0.0f};
-        if constexpr (PHASE == 0) {
+        const typename Loss::Blocks count(a);
+        const auto share = [&] {
             float sums[2] = {0.0f, 0.0f};
-            point_terms<PointTerm<FUNC, DELTA>, T, THREADS, FLIGHT>(len, count,
+            point_terms<PointTerm<FUNC, DELTA>, T, THREADS_, FLIGHT>(len, count,
                 a.at<T>(Slots::Y), a.at<T>(Slots::TARGET), (T*)nullptr, 0.0f, block, sums);
-            sum[0] = sums[0];
-        } else {
-#pragma unroll 4
-            for (int i = threadIdx.x; i < blocks; i += THREADS) sum[0] += a.at<float>(Slots::WORK)[i];
-        }
-        loss_block_sum<1, THREADS>(sum, (float*)smem);
-        if (threadIdx.x != 0) return;
-        if constexpr (PHASE + 1 < PHASES) a.at<float>(Slots::WORK)[block] = sum[0];
-        else *a.at<float>(Slots::LOSS) = sum[0] / (float)(i64)len;
+            return sums[0];
+        };
+        const auto mean = [&](float sum) { return sum / (float)(i64)len; };
+        Loss::template finish<PHASE, Slots>(a, count, block, smem, share, mean);
     }
 };
 
@@ -809,21 +796,12 @@ struct PointLoss {
 // `dy = f'(y, target) / len scale`; like `MseGrad`.
 template <int FUNC, u64 DELTA, class T, i64 LEN, int THREADS_, i64 BLOCKS,
     int FLIGHT = error_flight<T>(LEN, THREADS_ * BLOCKS)>
-struct PointLossGrad {
+struct PointLossGrad : LossInOneLaunch<0, BLOCKS, 1, THREADS_> {
     using Slots = slots::point_loss_grad;
-    using Blocks = LossBlocks<BLOCKS, 1>;
-    static constexpr int PHASES = 1, THREADS = THREADS_;
-    static constexpr int blocks(int) { return BLOCKS; }
-    DEV int blocks_for(const Args& a, int) { return (int)Blocks(a); }
-    static constexpr int smem(int) { return 0; }
-    static constexpr i64 WORK = 0;
     template <int PHASE> static __device__ void run(const Args& a, int block, char*) {
-        const Number<LEN, 0> len(a);
-        const Blocks count(a);
-        const float factor = (float)(1.0 / len) * (a.has(Slots::SCALE) ? *a.at<float>(Slots::SCALE) : 1.0f);
         float sums[2] = {0.0f, 0.0f};
-        point_terms<PointTerm<FUNC, DELTA>, T, THREADS, FLIGHT>(len, count,
-            a.at<T>(Slots::Y), a.at<T>(Slots::TARGET), a.at<T>(Slots::DY), factor, block, sums);
+        point_terms_with_gradient<PointTerm<FUNC, DELTA>, Slots, T, THREADS_, FLIGHT>(
+            a, Number<LEN, 0>(a), LossBlocks<BLOCKS, 1>(a), block, sums);
     }
 };
 
@@ -832,22 +810,14 @@ struct PointLossGrad {
 // like `MseFused`, with two floats of work for each block.
 template <int FUNC, u64 DELTA, class T, i64 LEN, int THREADS_, i64 BLOCKS,
     int FLIGHT = error_flight<T>(LEN, THREADS_ * BLOCKS)>
-struct PointLossFused {
+struct PointLossFused : LossInOneLaunch<2, BLOCKS, 1, THREADS_> {
     using Slots = slots::point_loss_fused;
-    using Blocks = LossBlocks<BLOCKS, 1>;
-    static constexpr int PHASES = 1, THREADS = THREADS_;
-    static constexpr int blocks(int) { return BLOCKS; }
-    DEV int blocks_for(const Args& a, int) { return (int)Blocks(a); }
-    static constexpr int smem(int) { return loss_smem<2>(); }
-    static constexpr i64 WORK = BLOCKS > 1 ? 8ll * BLOCKS : 0;
     template <int PHASE> static __device__ void run(const Args& a, int block, char* smem) {
         const Number<LEN, 0> len(a);
-        const Blocks count(a);
-        const float factor = (float)(1.0 / len) * (a.has(Slots::SCALE) ? *a.at<float>(Slots::SCALE) : 1.0f);
+        const LossBlocks<BLOCKS, 1> count(a);
         float sums[2] = {0.0f, 0.0f};
-        point_terms<PointTerm<FUNC, DELTA>, T, THREADS, FLIGHT>(len, count,
-            a.at<T>(Slots::Y), a.at<T>(Slots::TARGET), a.at<T>(Slots::DY), factor, block, sums);
-        if (loss_total<2, THREADS>(sums, count, a.at<float>(Slots::WORK), a.at<u32>(Slots::TICKET), block, smem)) {
+        point_terms_with_gradient<PointTerm<FUNC, DELTA>, Slots, T, THREADS_, FLIGHT>(a, len, count, block, sums);
+        if (loss_total<2, THREADS_>(sums, count, a.at<float>(Slots::WORK), a.at<u32>(Slots::TICKET), block, smem)) {
             if (a.has(Slots::LOSS)) *a.at<float>(Slots::LOSS) = sums[0] / (float)(i64)len;
             if (a.has(Slots::ACCURACY)) *a.at<float>(Slots::ACCURACY) = sums[1] / (float)(i64)len;
         }

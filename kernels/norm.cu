@@ -286,6 +286,16 @@ template <u64 MOMENTUM, int V> struct Statistics {
 
 // ---------------------------------------- batch normalisation, training
 
+// Small tensors: a block has whole columns, and adds up SUMS values of each channel.
+template <i64 ROWS, i64 C, int V, int TX, int THREADS_, int SUMS> struct BatchNormColumns {
+    static constexpr int PHASES = 1, THREADS = THREADS_;
+    using Tile = norms::Tiles<ROWS, C, V, THREADS, TX, ROWS, 0>;
+    static constexpr i64 WORK = 0;
+    static constexpr int blocks(int) { return Tile::ACROSS; }
+    DEV int blocks_for(const Args& a, int) { return Tile::across_for(a); }
+    static constexpr int smem(int) { return norms::column_floats(THREADS, TX, SUMS * V) * 4; }
+};
+
 // Slots: x, gamma, beta, mean_prev, var_prev, y, mean, rstd, running_mean, running_var, work, residual. x, y and the
 // residual, which is added before the activation if it is bound, are [ROWS, C] of T, the others [C] float.
 //
@@ -297,16 +307,11 @@ template <u64 MOMENTUM, int V> struct Statistics {
 // EPS is number 3. A general member is compiled for the rows of a thread, R, rounded up to a power of two.
 template <class T, i64 ROWS, i64 C, int V, int TX, int THREADS_, u64 EPS, u64 MOMENTUM, int ACT,
     int R = ceil_div(ROWS, THREADS_ / TX)>
-struct BatchNormSmall {
+struct BatchNormSmall : BatchNormColumns<ROWS, C, V, TX, THREADS_, 1> {
     using Slots = slots::batch_norm;
-    static constexpr int PHASES = 1, THREADS = THREADS_;
-    using Tile = norms::Tiles<ROWS, C, V, THREADS, TX, ROWS, 0>;
-    static constexpr int TY = Tile::TY;
+    using Tile = norms::Tiles<ROWS, C, V, THREADS_, TX, ROWS, 0>;
+    static constexpr int THREADS = THREADS_, TY = Tile::TY;
     static constexpr bool EVEN = is_fixed(ROWS) && ROWS % TY == 0;
-    static constexpr long long WORK = 0;
-    static constexpr int blocks(int) { return Tile::ACROSS; }
-    DEV int blocks_for(const Args& a, int) { return Tile::across_for(a); }
-    static constexpr int smem(int) { return norms::column_floats(THREADS, TX, V) * 4; }
 
     template <int PHASE> static __device__ void run(const Args& a, int block, char* smem) {
         float* scratch = (float*)smem;
@@ -606,17 +611,12 @@ template <class T, int V, int ACT_GRAD> struct BwdItem {
 // once, writes dx once.
 template <class T, i64 ROWS, i64 C, int V, int TX, int THREADS_, int ACT_GRAD, bool ACCUMULATE,
     int R = ceil_div(ROWS, THREADS_ / TX)>
-struct BatchNormBwdSmall {
+struct BatchNormBwdSmall : BatchNormColumns<ROWS, C, V, TX, THREADS_, 2> {
     using Slots = slots::batch_norm_bwd;
-    static constexpr int PHASES = 1, THREADS = THREADS_;
-    using Tile = norms::Tiles<ROWS, C, V, THREADS, TX, ROWS, 0>;
-    static constexpr int TY = Tile::TY;
-    static constexpr bool EVEN = is_fixed(ROWS) && ROWS % TY == 0;
-    static constexpr long long WORK = 0;
-    static constexpr int blocks(int) { return Tile::ACROSS; }
-    DEV int blocks_for(const Args& a, int) { return Tile::across_for(a); }
-    static constexpr int smem(int) { return norms::column_floats(THREADS, TX, 2 * V) * 4; }
+    using Tile = norms::Tiles<ROWS, C, V, THREADS_, TX, ROWS, 0>;
     using Item = norms::BwdItem<T, V, ACT_GRAD>;
+    static constexpr int THREADS = THREADS_, TY = Tile::TY;
+    static constexpr bool EVEN = is_fixed(ROWS) && ROWS % TY == 0;
 
     template <int PHASE> static __device__ void run(const Args& a, int block, char* smem) {
         const Tile t = Tile::of(a, block);

@@ -400,7 +400,7 @@ template <class Rule, class T, class Segments, int THREADS_, int EACH, int ROUND
                     if (warp == 0) {
                         sum = UpdateSum{0u, 0.0f, 0.0f};
                         if (lane < WARPS) sum.add(scratch[lane]);
-                        sum = lanes_metric(sum);
+                        sum = lanes_metric<power_above(WARPS)>(sum);
                     }
                 }
                 if (threadIdx.x == 0) work[low_s] = sum.stored();
@@ -618,35 +618,63 @@ struct AnyMetrics {
     static constexpr i64 COUNT = ANY;
     static constexpr int MOST_UNITS = 2048, MOST_SEGMENTS = 512;
 };
-template <class Segments, i64 UNITS> struct MetricTable {
-    static constexpr int count = Segments::COUNT, units = UNITS;
-    __device__ __forceinline__ explicit MetricTable(const Args&) {}
-    DEV const u32* rows() { return Segments::rows(); }
-};
-template <class Segments> struct MetricTable<Segments, ANY> {
-    const u32* words;
-    int count, units;
-    __device__ __forceinline__ explicit MetricTable(const Args& a) : words((const u32*)(i64)Number<ANY, 0>(a)) {
-        count = (int)words[0], units = (int)words[1];
-    }
-    __device__ __forceinline__ const u32* rows() const { return words + 2; }
-};
-
 template <class Segments, i64 UNITS, int WARPS_ = min_i(8, max_i(4, (int)UNITS))> struct StepMetrics {
     using Slots = slots::step_metrics;
-    using Table = MetricTable<Segments, UNITS>;
+    using Table = RowTable<Segments, UNITS>;
     static constexpr int PHASES = 1, WARPS = WARPS_, THREADS = 32 * WARPS,
-                         FLIGHT = is_fixed(UNITS) ? min_i(ceil_div(UNITS, WARPS), 16) : 8;
+                         FLIGHT = is_fixed(UNITS) ? min_i(ceil_div(UNITS, WARPS), 24) : 8,
+                         SPREAD = power_above(FLIGHT),
+                         MOST_LANES = is_fixed(UNITS) ? min_i(Segments::COUNT, 32) : 32;
     static constexpr i64 WORK = 0;
+    static_assert(WARPS > 1, "one warp adds up the segments, the others write them");
     static constexpr int blocks(int) { return 1; }
     DEV int blocks_for(const Args&, int) { return 1; }
     static constexpr int smem(int) {
         if constexpr (is_fixed(UNITS)) return 8 * (int)(UNITS + Segments::COUNT);
         else return 8 * (Segments::MOST_UNITS + Segments::MOST_SEGMENTS);
     }
+    // Metrics of units, each of one part of every lane; lane l gets those of unit l / (32 / SPREAD).
+    DEV UpdateMetric spread_metric(const float2 (&part)[FLIGHT]) {
+        u32 max[SPREAD] = {};
+        float up[SPREAD] = {};
+#pragma unroll
+        for (int i = 0; i < FLIGHT; ++i) {
+            UpdateSum own = {0u, 0.0f, 0.0f};
+            own.add(UpdatePart{__float_as_uint(part[i].x), part[i].y});
+            max[i] = own.max, up[i] = own.up;
+        }
+        UpdateSum sum = {spread_reduce<LargerBits>(max), spread_reduce<Sum>(up), 0.0f};
+        if (__any_sync(0xffffffffu, isinf(sum.up))) {
+            float down[SPREAD] = {};
+#pragma unroll
+            for (int i = 0; i < FLIGHT; ++i) {
+                const float small = part[i].y * SQUARE_DOWN;
+                down[i] = small * small;
+            }
+            sum.down = spread_reduce<Sum>(down);
+        }
+        return sum.stored();
+    }
+    // The sum of `count` metrics, of which the first LANES lanes of a warp have some. They are read again where their
+    // gradients are large.
+    template <int LANES> DEV UpdateMetric total_of(const UpdateMetric* from, int count) {
+        const int lane = threadIdx.x % 32;
+        UpdateSum sum = {0u, 0.0f, 0.0f};
+#pragma unroll 2
+        for (int i = lane; i < count; i += 32) {
+            sum.widen(from[i].max);
+            sum.up += from[i].square < 0.0f ? __int_as_float(0x7f800000) : from[i].square;
+        }
+        const auto down = [&] {
+#pragma unroll 1
+            for (int i = lane; i < count; i += 32) sum.add(from[i]);
+            return sum.down;
+        };
+        return lanes_metric<LANES>(sum.max, sum.up, down).stored();
+    }
     template <int PHASE> static __device__ void run(const Args& a, int, char* smem) {
         const Table table(a);
-        const int all_units = table.units, segments = table.count, each = ceil_div(all_units, WARPS);
+        const int all_units = table.total, segments = table.count, each = ceil_div(all_units, WARPS);
         UpdateMetric *units = (UpdateMetric*)smem, *results = units + all_units;
         const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
         // The first segment of a warp: searched while the partial metrics are loaded.
@@ -662,32 +690,28 @@ template <class Segments, i64 UNITS, int WARPS_ = min_i(8, max_i(4, (int)UNITS))
                 const int unit = warp + (base + i) * WARPS;
                 part[i] = unit < all_units ? parts[unit * 32 + lane] : float2{0.0f, 0.0f};
             }
-#pragma unroll
-            for (int i = 0; i < FLIGHT; ++i) {
-                const int unit = warp + (base + i) * WARPS;
-                UpdateSum sum = {0u, 0.0f, 0.0f};
-                sum.add(UpdatePart{__float_as_uint(part[i].x), part[i].y});
-                sum = lanes_metric(sum);
-                if (lane == 0 && unit < all_units) units[unit] = sum.stored();
-            }
+            const UpdateMetric sum = spread_metric(part);
+            const int value = lane / (32 / SPREAD), unit = warp + (base + value) * WARPS;
+            if (lane % (32 / SPREAD) == 0 && value < FLIGHT && unit < all_units) units[unit] = sum;
         }
         __syncthreads();
         for (int s = warp; s < segments; s += WARPS) {
             if (s != warp) first = rows[s * 2], count = rows[s * 2 + 1];
-            UpdateSum sum = {0u, 0.0f, 0.0f};
-            for (u32 i = lane; i < count; i += 32) sum.add(units[first + i]);
-            sum = lanes_metric(sum);
-            if (lane != 0) continue;
-            results[s] = sum.stored();
-            if (a.has(Slots::UPDATE_MAX_SEG)) a.at<u32>(Slots::UPDATE_MAX_SEG)[s] = sum.max;
-            if (a.has(Slots::GRAD_NORM_SEG)) a.at<float>(Slots::GRAD_NORM_SEG)[s] = sum.norm();
+            const UpdateMetric sum = total_of<32>(units + first, count);
+            if (lane == 0) results[s] = sum;
+        }
+        __syncthreads();
+        if (warp != 0) {
+            // The total does not wait for the roots of the segments.
+#pragma unroll 1
+            for (int s = threadIdx.x - 32; s < segments; s += THREADS - 32) {
+                if (a.has(Slots::UPDATE_MAX_SEG)) a.at<u32>(Slots::UPDATE_MAX_SEG)[s] = results[s].max;
+                if (a.has(Slots::GRAD_NORM_SEG)) a.at<float>(Slots::GRAD_NORM_SEG)[s] = results[s].norm();
+            }
+            return;
         }
         if (!a.has(Slots::UPDATE_MAX) && !a.has(Slots::GRAD_NORM)) return;
-        __syncthreads();
-        if (warp != 0) return;
-        UpdateSum total = {0u, 0.0f, 0.0f};
-        for (int s = lane; s < segments; s += 32) total.add(results[s]);
-        total = lanes_metric(total);
+        const UpdateMetric total = total_of<power_above(MOST_LANES)>(results, segments);
         if (lane != 0) return;
         if (a.has(Slots::UPDATE_MAX)) *a.at<u32>(Slots::UPDATE_MAX) = total.max;
         if (a.has(Slots::GRAD_NORM)) *a.at<float>(Slots::GRAD_NORM) = total.norm();

@@ -133,19 +133,13 @@ template <> struct PositionOf<true> { using Type = u16; };
         int V = vec_width<T>(C), bool PADDED = (PH > 0 || PW > 0 || (HO - 1) * SH + KH > H || (WO - 1) * SW + KW > W)
 #define POOL_SHAPE Windows<T, N, H, W, C, KH, KW, SH, SW, PH, PW, HO, WO, V, PADDED>
 
-// A launch of one phase without shared memory, in which a thread handles one vector.
-template <class S> struct PoolLaunch {
-    static constexpr int PHASES = 1, THREADS = S::THREADS;
-    static constexpr i64 WORK = 0;
-    static constexpr int smem(int) { return 0; }
-};
-// One over the vectors of the output, and one over those of the gradient of the input.
-template <class S, i64 N, i64 C, i64 HO, i64 WO> struct PoolForward : PoolLaunch<S> {
+// A thread takes a vector of the output, or of the gradient of the input.
+template <class S, i64 N, i64 C, i64 HO, i64 WO> struct PoolForward : OnePhase<S::THREADS> {
     static constexpr int blocks(int) { return S::blocks_of(S::outputs(N, C, HO, WO)); }
     DEV i64 groups_for(const S& s) { return S::outputs(s.n, s.c, s.ho, s.wo); }
     DEV int blocks_for(const Args& a, int) { return S::blocks_of(groups_for(S(a))); }
 };
-template <class S, i64 N, i64 H, i64 W, i64 C, i64 HO, i64 WO> struct PoolBackward : PoolLaunch<S> {
+template <class S, i64 N, i64 H, i64 W, i64 C, i64 HO, i64 WO> struct PoolBackward : OnePhase<S::THREADS> {
     static constexpr int blocks(int) { return S::blocks_of(S::gradients(N, H, W, C, HO, WO)); }
     DEV i64 groups_for(const S& s) { return S::gradients(s.n, s.h, s.w, s.c, s.ho, s.wo); }
     DEV int blocks_for(const Args& a, int) { return S::blocks_of(groups_for(S(a))); }

@@ -95,6 +95,45 @@ template <class Op> struct MinBlocks<Op, decltype((void)Op::MIN_BLOCKS)> {
 __host__ __device__ constexpr int ceil_div(long long a, long long b) { return (int)((a + b - 1) / b); }
 __host__ __device__ constexpr int min_i(int a, int b) { return a < b ? a : b; }
 __host__ __device__ constexpr int max_i(int a, int b) { return a > b ? a : b; }
+__host__ __device__ constexpr int power_above(int n) { return n <= 1 ? 1 : 2 * power_above((n + 1) / 2); }
+
+// What operations of one phase have in common that need neither scratch nor shared memory.
+template <int THREADS_> struct OnePhase {
+    static constexpr int PHASES = 1, THREADS = THREADS_;
+    static constexpr i64 WORK = 0;
+    static constexpr int smem(int) { return 0; }
+};
+// The same with one block.
+template <int THREADS> struct OneBlock : OnePhase<THREADS> {
+    static constexpr int blocks(int) { return 1; }
+    DEV int blocks_for(const Args&, int) { return 1; }
+};
+// The same where each thread takes a group of V neighbours of ROWS rows of COLS values, which are the numbers ROWS_AT
+// and COLS_AT.
+template <i64 ROWS, int ROWS_AT, i64 COLS, int COLS_AT, int V> struct RowGroups : OnePhase<256> {
+    static constexpr i64 GROUPS = ROWS * (COLS / V);
+    static constexpr int blocks(int) { return ceil_div(GROUPS, THREADS); }
+    DEV i64 groups_of(const Args& a) { return Number<ROWS, ROWS_AT>(a) * (Number<COLS, COLS_AT>(a) / V); }
+    DEV int blocks_for(const Args& a, int) { return ceil_div(groups_of(a), THREADS); }
+    // The thread's group, from the number of groups on for threads that have none.
+    DEV i64 own_group(int block) { return (i64)block * THREADS + threadIdx.x; }
+};
+
+// The rows of a table and two counts, of its rows and of what they divide: constants where the kernel is compiled for
+// them. A general member reads them from memory at the address that is number 0: the counts, then the rows.
+template <class Rows, i64 TOTAL> struct RowTable {
+    static constexpr int count = Rows::COUNT, total = TOTAL;
+    __device__ __forceinline__ explicit RowTable(const Args&) {}
+    DEV const u32* rows() { return Rows::rows(); }
+};
+template <class Rows> struct RowTable<Rows, ANY> {
+    const u32* words;
+    int count, total;
+    __device__ __forceinline__ explicit RowTable(const Args& a) : words((const u32*)(i64)Number<ANY, 0>(a)) {
+        count = (int)words[0], total = (int)words[1];
+    }
+    __device__ __forceinline__ const u32* rows() const { return words + 2; }
+};
 
 // ---------------------------------------- number types
 
@@ -152,6 +191,16 @@ template <class T> DEV u32 narrow_pair(float first, float second) { return Narro
 
 // N neighbouring elements, moved by one access where N * sizeof(T) is 2, 4, 8 or 16 bytes.
 template <class T, int N> struct alignas(sizeof(T) * N) Vec { T v[N]; };
+
+// Sets all sums of a tile to zero.
+template <int A, int B, int C> DEV void clear_sums(float (&sums)[A][B][C]) {
+#pragma unroll
+    for (int i = 0; i < A; ++i)
+#pragma unroll
+        for (int j = 0; j < B; ++j)
+#pragma unroll
+            for (int e = 0; e < C; ++e) sums[i][j][e] = 0.0f;
+}
 
 template <class T, int N> DEV Vec<T, N> load(const T* at) { return *(const Vec<T, N>*)at; }
 template <class T, int N> DEV void store(T* at, const Vec<T, N>& v) { *(Vec<T, N>*)at = v; }
@@ -395,11 +444,34 @@ struct MaxOrNan {
     DEV float of(float a, float b) { return (b > a || b != b) ? b : a; }
 };
 
+// The larger of whole numbers.
+struct LargerBits {
+    DEV u32 of(u32 a, u32 b) { return a > b ? a : b; }
+};
+
 // Over groups of LANES neighbouring lanes, a power of two. Every lane gets its group's result; the order is fixed.
-template <class R, int LANES = 32> DEV float warp_reduce(float v) {
+template <class R, int LANES = 32, class E> DEV E warp_reduce(E v) {
 #pragma unroll
     for (int mask = LANES / 2; mask > 0; mask >>= 1) v = R::of(v, __shfl_xor_sync(0xffffffffu, v, mask));
     return v;
+}
+
+// Reduces P values over groups of 2 MASK neighbouring lanes, both powers of two and P not above the lanes, each in the
+// order of `warp_reduce`; lane l of a group gets the result of value l / (2 MASK / P). Each exchange halves what a lane
+// holds.
+template <class R, int P, int MASK = 16, class E> DEV E spread_reduce(const E (&v)[P]) {
+    if constexpr (P == 1) return warp_reduce<R, 2 * MASK>(v[0]);
+    else {
+        const bool upper = threadIdx.x & MASK;
+        E kept[P / 2];
+#pragma unroll
+        for (int i = 0; i < P / 2; ++i) {
+            // Values, not places to choose between: the array is in registers then.
+            const E low = v[i], high = v[i + P / 2], given = upper ? low : high;
+            kept[i] = R::of(upper ? high : low, __shfl_xor_sync(0xffffffffu, given, MASK));
+        }
+        return spread_reduce<R, P / 2, MASK / 2>(kept);
+    }
 }
 
 // Every thread of a block of THREADS gets the result. `scratch` holds THREADS / 32 floats and may be reused after the
@@ -553,13 +625,16 @@ struct alignas(8) UpdatePart {
 // stored as it is if it is finite; otherwise the sum of gradients scaled by SQUARE_DOWN is stored, with a negative
 // sign. Norms from 1e-28 up to the largest float are exact up to rounding; smaller ones lose digits, and gradients
 // below 1e-33 count as zero.
-struct alignas(8) UpdateMetric {
-    u32 max;
-    float square;
-};
 static constexpr float SQUARE_UP = 4294967296.0f, SQUARE_DOWN = 2.71050543e-20f;
 // The root of (SQUARE_DOWN / SQUARE_UP)^2.
 static constexpr float SQUARE_BETWEEN = 6.31088724e-30f;
+struct alignas(8) UpdateMetric {
+    u32 max;
+    float square;
+    __device__ __forceinline__ float norm() const {
+        return sqrtf(fabsf(square)) * (square < 0.0f ? 1.0f / SQUARE_DOWN : 1.0f / SQUARE_UP);
+    }
+};
 
 // Metrics during the summation: the sums of squares of gradients scaled by SQUARE_UP and by SQUARE_DOWN.
 struct UpdateSum {
@@ -585,19 +660,27 @@ struct UpdateSum {
     }
     __device__ __forceinline__ void add(const UpdatePart& other) { widen(other.max), add_norm(other.norm); }
     __device__ __forceinline__ UpdateMetric stored() const { return UpdateMetric{max, isinf(up) ? -down : up}; }
-    __device__ __forceinline__ float norm() const {
-        return isinf(up) ? sqrtf(down) * (1.0f / SQUARE_DOWN) : sqrtf(up) * (1.0f / SQUARE_UP);
-    }
+    __device__ __forceinline__ float norm() const { return stored().norm(); }
     __device__ __forceinline__ UpdatePart part() const { return UpdatePart{max, norm()}; }
 };
 
 // Over groups of LANES neighbouring lanes, a power of two; every lane gets its group's result, and the order is fixed.
-template <int LANES = 32> DEV UpdateSum lanes_metric(UpdateSum m) {
-#pragma unroll
-    for (int mask = LANES / 2; mask > 0; mask >>= 1)
-        m.add(UpdateSum{__shfl_xor_sync(0xffffffffu, m.max, mask), __shfl_xor_sync(0xffffffffu, m.up, mask),
-            __shfl_xor_sync(0xffffffffu, m.down, mask)});
-    return m;
+// The lane's sum of squares of gradients times SQUARE_DOWN is the result of `down`, which is called only where those of
+// a group are needed.
+template <int LANES, class Down> DEV UpdateSum lanes_metric(u32 max, float up, const Down& down) {
+    UpdateSum sum;
+    if constexpr (LANES == 32) sum.max = __reduce_max_sync(0xffffffffu, max);
+    else sum.max = warp_reduce<LargerBits, LANES>(max);
+    sum.up = warp_reduce<Sum, LANES>(up);
+    sum.down = sum.up * SQUARE_BETWEEN * SQUARE_BETWEEN;
+    if (__any_sync(0xffffffffu, isinf(sum.up))) {
+        const float all = warp_reduce<Sum, LANES>(down());
+        if (isinf(sum.up)) sum.down = all;
+    }
+    return sum;
+}
+template <int LANES = 32> DEV UpdateSum lanes_metric(const UpdateSum& m) {
+    return lanes_metric<LANES>(m.max, m.up, [&] { return m.down; });
 }
 
 // The slots of an operation that computes a gradient and updates its parameter at once. They provide the slots of the

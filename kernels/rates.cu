@@ -19,29 +19,15 @@
 struct AnyRuns {
     static constexpr i64 COUNT = ANY, RUNS = ANY;
 };
-template <class Runs, bool FIXED> struct RunTable {
-    static constexpr int count = Runs::COUNT, runs = Runs::RUNS;
-    __device__ __forceinline__ explicit RunTable(const Args&) {}
-    DEV const u32* rows() { return Runs::rows(); }
-};
-template <class Runs> struct RunTable<Runs, false> {
-    const u32* words;
-    int count, runs;
-    __device__ __forceinline__ explicit RunTable(const Args& a) : words((const u32*)(i64)Number<ANY, 0>(a)) {
-        count = (int)words[0], runs = (int)words[1];
-    }
-    __device__ __forceinline__ const u32* rows() const { return words + 2; }
-};
-
 template <class Runs, i64 EACH, i64 BATCHES> struct GradNorms {
     using Slots = slots::grad_norms;
     static constexpr int PHASES = 2, THREADS = 256, WARPS = THREADS / 32;
-    using Table = RunTable<Runs, is_fixed(Runs::COUNT)>;
+    using Table = RowTable<Runs, Runs::RUNS>;
     static constexpr i64 WORK = 8ll * Runs::RUNS;
     static constexpr int blocks(int phase) { return ceil_div(phase == 0 ? Runs::RUNS : Runs::COUNT, WARPS); }
     DEV int blocks_for(const Args& a, int phase) {
         const Table table(a);
-        return ceil_div(phase == 0 ? table.runs : table.count, WARPS);
+        return ceil_div(phase == 0 ? table.total : table.count, WARPS);
     }
     static constexpr int smem(int) { return 0; }
 
@@ -61,7 +47,7 @@ template <class Runs, i64 EACH, i64 BATCHES> struct GradNorms {
         const Table table(a);
         UpdateSum sum = {0u, 0.0f, 0.0f};
         if constexpr (PHASE == 0) {
-            if (warp >= table.runs) return;
+            if (warp >= table.total) return;
             const Number<EACH, 1> each(a);
             const u32* row = table.rows() + segment_of(table, warp) * 3;
             const i64 before = (i64)(warp - row[0]) * each;
@@ -81,7 +67,7 @@ template <class Runs, i64 EACH, i64 BATCHES> struct GradNorms {
         } else {
             if (warp >= table.count) return;
             const u32 first = table.rows()[warp * 3];
-            const u32 past = warp + 1 < table.count ? table.rows()[warp * 3 + 3] : (u32)table.runs;
+            const u32 past = warp + 1 < table.count ? table.rows()[warp * 3 + 3] : (u32)table.total;
 #pragma unroll 4
             for (u32 i = first + lane; i < past; i += 32) sum.add(a.at<UpdateMetric>(Slots::WORK)[i]);
             sum = lanes_metric(sum);
@@ -97,13 +83,8 @@ enum ScheduleKind { SCHEDULE_CONSTANT = 0, SCHEDULE_LINEAR = 1, SCHEDULE_COSINE 
 // values. One warp; everything is computed in double and rounded. All but KIND are numbers, in this order; a general
 // member is compiled for whether CLIP and SEGMENTS are zero and whether BATCHES is one.
 template <int KIND, i64 WARMUP, u64 LAST, i64 EVERY, u64 FACTOR, u64 CLIP, i64 SEGMENTS, i64 BATCHES>
-struct UpdateRates {
+struct UpdateRates : OneBlock<32> {
     using Slots = slots::update_rates;
-    static constexpr int PHASES = 1, THREADS = 32;
-    static constexpr i64 WORK = 0;
-    static constexpr int blocks(int) { return 1; }
-    DEV int blocks_for(const Args&, int) { return 1; }
-    static constexpr int smem(int) { return 0; }
     DEV double number(i64 bits) { return __longlong_as_double(bits); }
     DEV double rate(const Args& a, double lr, i64 step, i64 total) {
         const Number<WARMUP, 0> given_warmup(a);

@@ -145,17 +145,22 @@ template <class T_, int CELL_, int BATCH_, int LEN_, int UNITS_, bool REVERSE, b
 
 // ---------------------------------------- a block reads the weight from memory
 
+// What both directions have in common.
+template <class Shape, int EACH, int THREADS_> struct RecurrenceFromMemory : Shape {
+    static constexpr int PHASES = 1, THREADS = THREADS_;
+    static constexpr i64 WORK = 8ll * Shape::BATCH * Shape::UNITS;
+    static constexpr int blocks(int) { return ceil_div(Shape::BATCH, EACH); }
+    static constexpr int smem(int) { return 0; }
+};
+
 // Slots and results of `recurrence`; Shape is a `Walk`. A block has EACH samples, a thread every THREADS-th unit. Work
 // holds the values that one position passes to the next. Reads the weight, WIDE * UNITS * 4 bytes, once for each block
 // and position.
-template <class Shape, int EACH, int THREADS_> struct Recurrence : Shape {
+template <class Shape, int EACH, int THREADS_> struct Recurrence : RecurrenceFromMemory<Shape, EACH, THREADS_> {
     using S = Shape;
     using T = typename S::T;
     using Fwd = slots::recurrence;
-    static constexpr int PHASES = 1, THREADS = THREADS_, G = S::G;
-    static constexpr i64 WORK = 8ll * S::BATCH * S::UNITS;
-    static constexpr int blocks(int) { return ceil_div(S::BATCH, EACH); }
-    static constexpr int smem(int) { return 0; }
+    static constexpr int G = S::G, THREADS = THREADS_;
     template <int PHASE> static __device__ void run(const Args& a, int block, char*) {
         const int first = block * EACH, count = min_i(EACH, S::BATCH - first);
         const float* weight = a.at<float>(Fwd::WEIGHT);
@@ -207,14 +212,11 @@ template <class Shape, int EACH, int THREADS_> struct Recurrence : Shape {
 
 // Slots and results of `recurrence_bwd`; otherwise like `Recurrence`. A warp computes the product of one unit at a
 // time.
-template <class Shape, int EACH, int THREADS_> struct RecurrenceBwd : Shape {
+template <class Shape, int EACH, int THREADS_> struct RecurrenceBwd : RecurrenceFromMemory<Shape, EACH, THREADS_> {
     using S = Shape;
     using T = typename S::T;
     using Bwd = slots::recurrence_bwd;
-    static constexpr int PHASES = 1, THREADS = THREADS_, G = S::G;
-    static constexpr i64 WORK = 8ll * S::BATCH * S::UNITS;
-    static constexpr int blocks(int) { return ceil_div(S::BATCH, EACH); }
-    static constexpr int smem(int) { return 0; }
+    static constexpr int G = S::G, THREADS = THREADS_;
     template <int PHASE> static __device__ void run(const Args& a, int block, char*) {
         const int first = block * EACH, count = min_i(EACH, S::BATCH - first);
         Carried* carried = a.at<Carried>(Bwd::WORK) + (i64)first * S::UNITS;
@@ -380,20 +382,6 @@ template <class Shape, int UT, int SLICES, int EACH> struct RecurrenceHeldBwd : 
     static_assert(SLICES % UT == 0 && (UT & (UT - 1)) == 0 && (SLICES & (SLICES - 1)) == 0, "powers of two");
     static constexpr int blocks(int) { return ceil_div(S::BATCH, EACH); }
     static constexpr int smem(int) { return 4 * 2 * EACH * VALUES; }
-    // The sum of unit slice / COPIES over the lanes of a group.
-    DEV float spread(float (&v)[UT], int slice) {
-        int mask = SLICES / 2;
-#pragma unroll
-        for (int n = UT; n > 1; n /= 2, mask /= 2) {
-            const bool upper = (slice & mask) != 0;
-#pragma unroll
-            for (int i = 0; i < n / 2; ++i) {
-                const float give = upper ? v[i] : v[i + n / 2], keep = upper ? v[i + n / 2] : v[i];
-                v[i] = keep + __shfl_xor_sync(0xffffffffu, give, mask);
-            }
-        }
-        return warp_reduce<Sum, COPIES>(v[0]);
-    }
     template <int PHASE> static __device__ void run(const Args& a, int block, char* smem) {
         const int slice = threadIdx.x % SLICES, base = (int)threadIdx.x / SLICES * UT, u = base + slice / COPIES;
         float* values = (float*)smem;
@@ -457,7 +445,7 @@ template <class Shape, int UT, int SLICES, int EACH> struct RecurrenceHeldBwd : 
             }
             float all[EACH];
 #pragma unroll
-            for (int e = 0; e < EACH; ++e) all[e] = spread(sum[e], slice);
+            for (int e = 0; e < EACH; ++e) all[e] = spread_reduce<Sum, UT, SLICES / 2>(sum[e]);
 #pragma unroll
             for (int i = 0; i < TURNS; ++i) {
 #pragma unroll

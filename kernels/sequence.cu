@@ -5,17 +5,13 @@ DEV int token_row(int token, i64 vocab) { return (u32)token < (u32)vocab ? token
 
 // y [ROWS, UNITS] (T): the row of weight [VOCAB, UNITS] (float) for each of tokens [ROWS] (int); NaN for a token out of
 // range. V divides UNITS. Overwrites; moves ROWS * (UNITS * (4 + sizeof(T)) + 4) bytes.
-template <class T, i64 ROWS, i64 VOCAB, i64 UNITS, int V> struct Embedding {
+template <class T, i64 ROWS, i64 VOCAB, i64 UNITS, int V>
+struct Embedding : RowGroups<ROWS, 0, UNITS, 2, V> {
     using Slots = slots::embedding;
-    static constexpr int PHASES = 1, THREADS = 256;
-    static constexpr i64 WORK = 0, GROUPS = ROWS * (UNITS / V);
-    static constexpr int blocks(int) { return ceil_div(GROUPS, THREADS); }
-    DEV i64 groups_of(const Args& a) { return Number<ROWS, 0>(a) * (Number<UNITS, 2>(a) / V); }
-    DEV int blocks_for(const Args& a, int) { return ceil_div(groups_of(a), THREADS); }
-    static constexpr int smem(int) { return 0; }
+    using Groups = RowGroups<ROWS, 0, UNITS, 2, V>;
     template <int PHASE> static __device__ void run(const Args& a, int block, char*) {
-        const i64 group = (i64)block * THREADS + threadIdx.x;
-        if (group >= groups_of(a)) return;
+        const i64 group = Groups::own_group(block);
+        if (group >= Groups::groups_of(a)) return;
         const i64 units = Number<UNITS, 2>(a), across = units / V;
         const int row = token_row(a.at<int>(Slots::TOKENS)[group / across], Number<VOCAB, 1>(a));
         const int unit = (int)(group % across) * V;
@@ -202,18 +198,14 @@ template <class T, int N, int POSITIONS, int COLS> struct AddSinusoids {
 
 // y [N, COLS]: position AT of each sample of x [N, POSITIONS, COLS], elements of T. V divides COLS. Overwrites; moves
 // 2 * N * COLS * sizeof(T) bytes.
-template <class T, i64 N, i64 POSITIONS, i64 COLS, i64 AT, int V> struct Take {
+template <class T, i64 N, i64 POSITIONS, i64 COLS, i64 AT, int V>
+struct Take : RowGroups<N, 0, COLS, 2, V> {
     using Slots = slots::take;
-    static constexpr int PHASES = 1, THREADS = 256;
-    static constexpr i64 WORK = 0, GROUPS = N * (COLS / V);
-    static constexpr int blocks(int) { return ceil_div(GROUPS, THREADS); }
-    DEV i64 groups_of(const Args& a) { return Number<N, 0>(a) * (Number<COLS, 2>(a) / V); }
-    DEV int blocks_for(const Args& a, int) { return ceil_div(groups_of(a), THREADS); }
-    static constexpr int smem(int) { return 0; }
+    using Groups = RowGroups<N, 0, COLS, 2, V>;
     template <int PHASE> static __device__ void run(const Args& a, int block, char*) {
         const i64 cols = Number<COLS, 2>(a), across = cols / V;
-        const i64 group = (i64)block * THREADS + threadIdx.x, sample = group / across;
-        if (group >= groups_of(a)) return;
+        const i64 group = Groups::own_group(block), sample = group / across;
+        if (group >= Groups::groups_of(a)) return;
         const i64 from = (sample * Number<POSITIONS, 1>(a) + Number<AT, 3>(a)) * cols + group % across * V;
         store(a.at<T>(Slots::Y) + group * V, load<T, V>(a.at<T>(Slots::X) + from));
     }

@@ -167,7 +167,7 @@ fn verify_with(
         }
         run(PointerLedger, fault, &mut || harness.recorded(fault, ReplayHarness::injected_faults))?;
         run(Determinism, endurance, &mut || harness.recorded(endurance, |harness| harness.endurance(options.replays)))?;
-        run(TrainingRun, training::NAME, &mut || harness.logged_steps())?;
+        run(TrainingRun, training::NAME, &mut || harness.logged_steps(preset, options))?;
         run(TrainingRun, evaluation::NAME, &mut || harness.evaluation())?;
         run(TrainingRun, resumed::NAME, &mut || harness.resumed_run(preset, options))?;
     }

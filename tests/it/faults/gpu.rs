@@ -265,9 +265,15 @@ fn updates() -> Vec<KernelFault> {
 fn metrics() -> Vec<KernelFault> {
     vec![
         fault(
-            "the sum of squares is its last term",
-            [PRELUDE, "up += other.up, down", "up = other.up, down"],
+            "the sum of squares is that of one lane",
+            [PRELUDE, "sum.up = warp_reduce<Sum, LANES>(up);", "sum.up = up;"],
             &[CLASSES, TENSOR],
+            REFERENCES,
+        ),
+        fault(
+            "values that are spread over lanes lack those of half the lanes",
+            [PRELUDE, "kept[i] = R::of(upper ? high : low,", "kept[i] = R::of(R::of(0, 0),"],
+            &[TENSOR],
             REFERENCES,
         ),
         fault(

@@ -130,7 +130,7 @@ fn ways() -> Vec<KernelFault> {
         ),
         by_reference(
             "sums of threads that hold a weight are not spread",
-            ["all[e] = spread(sum[e], slice);", "all[e] = warp_reduce<Sum, SLICES>(sum[e][0]);"],
+            ["spread_reduce<Sum, UT, SLICES / 2>(sum[e]);", "warp_reduce<Sum, SLICES>(sum[e][0]);"],
             &[PAIRS],
         ),
         // One block is late and the others are not early: on the way back they then read what it sent two positions
