@@ -58,7 +58,7 @@ fn facts(document: &Value) -> Result<Facts, Wrong> {
     match model.get("type").and_then(Value::as_str) {
         Some("BPE") | None => {}
         Some(other) => {
-            let help = "byte-pair encodings are read alone: train one, or set data.tokens to \"chars\"";
+            let help = "only byte-pair encodings are supported: train one, or set data.tokens to \"chars\"";
             return Err((format!("a model of the type {}", quoted(other)), "a model of the type \"BPE\"", help));
         }
     }
@@ -81,7 +81,7 @@ fn facts(document: &Value) -> Result<Facts, Wrong> {
         .find(|part| model.get(*part).and_then(Value::as_str).is_some_and(|text| !text.is_empty()));
     if let Some(other) = other.filter(|_| !covers_all) {
         let article = if other.starts_with('e') { "an" } else { "a" };
-        let help = "train it with an unk_token: nobody could say which characters are left out";
+        let help = "train it with an unk_token: without it, unknown characters are dropped without notice";
         return Err((format!("{article} {other} without an unk_token"), "a token for what is unknown", help));
     }
     let has_decoder = document.get("decoder").is_some_and(|decoder| !decoder.is_null());

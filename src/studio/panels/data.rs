@@ -174,7 +174,7 @@ fn nothing_ui(ui: &mut Ui, view: &DataPanelView<'_>) {
 fn loading_ui(ui: &mut Ui) {
     match tokenized_share() {
         Some(share) => {
-            let done = format!("{:.0} % of the text is tokens. They are kept for the next time.", 100.0 * share);
+            let done = format!("{:.0} % of the text is tokenized. The tokens are kept for later runs.", 100.0 * share);
             empty_ui(ui, "Making the tokens of the text", &done);
             ui.ctx().request_repaint_after(DRAW_EVERY);
         }
