@@ -3,6 +3,7 @@
 
 use super::files::{ATTENTION_MMA, CONV, ELEMENTWISE, GEMM, LOSS, NORM, POOL, PRELUDE, SEQUENCE};
 use super::gpu::{BLOCK, HALF_HEADS, HEADS, KernelFault, MANY, REFERENCES, TENSOR, WORDS, fault};
+use super::recordings::PATHS;
 use super::{CLASSES, IMAGES, VALUES};
 
 const fn by_reference(name: &'static str, text: [&'static str; 3], networks: &'static [&'static str]) -> KernelFault {
@@ -231,6 +232,20 @@ fn normalisations() -> Vec<KernelFault> {
             "a layer normalisation's gradient leaves the mean out",
             [NORM, "(g[n][i] - (RMS ? 0.0f : sum[0]) * (1.0f / (float)cols) -", "(g[n][i] -"],
             &[CLASSES],
+        ),
+        by_reference(
+            "the gradient of a layer normalisation that only the second path has leaves the mean out",
+            [NORM, "(g[n][i] - (RMS ? 0.0f : sum[0]) * (1.0f / (float)cols) -", "(g[n][i] -"],
+            &[PATHS],
+        ),
+        by_reference(
+            "a layer normalisation that only the second path has takes a sum for its mean",
+            [
+                NORM,
+                "rsqrtf(square[0] * (1.0f / (float)cols) + (float)norms::real_number<EPS, 2>(a));",
+                "rsqrtf(square[0] + (float)norms::real_number<EPS, 2>(a));",
+            ],
+            &[PATHS],
         ),
     ]
 }

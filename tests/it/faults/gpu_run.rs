@@ -5,6 +5,7 @@ use super::child::{Child, processors, side_by_side};
 use super::gpu::{self, BLOCK, HALF_HEADS, HEADS, KernelFault, MANY, REFERENCES, SEGMENTS, TENSOR, WORDS};
 use super::gpu_recurrent::{self, PAIRS, RECURRENT, STREAMED, WIDE, WIDE_HALF};
 use super::gpu_sequences::TOKENS;
+use super::recordings::PATHS;
 use super::{CLASSES, FAST, IMAGES, VALUES, gpu_kernels, gpu_sequences, proof_of};
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -23,9 +24,9 @@ const CHILD: &str = "faults::gpu_run::one_fault_in_a_process_of_its_own";
 /// A fault that takes longer hangs.
 const PATIENCE: Duration = Duration::from_secs(150);
 
-pub const NETWORKS: [&str; 16] = [
+pub const NETWORKS: [&str; 17] = [
     CLASSES, IMAGES, VALUES, TENSOR, MANY, SEGMENTS, TOKENS, RECURRENT, PAIRS, WIDE, WIDE_HALF, STREAMED, HEADS,
-    HALF_HEADS, WORDS, BLOCK,
+    HALF_HEADS, WORDS, BLOCK, PATHS,
 ];
 
 fn table() -> Vec<KernelFault> {

@@ -12,7 +12,7 @@ use stepgraph::train::DataFeed;
 use stepgraph::train::plant::Plant;
 
 /// Three paths, which the steps take in turn; evaluations take the second.
-const PATHS: &str = r#"{"version": 1, "name": "paths", "input": {"shape": [2], "batch": 8}, "layers": [
+pub const PATHS: &str = r#"{"version": 1, "name": "paths", "input": {"shape": [2], "batch": 8}, "layers": [
     {"type": "dense", "units": 9, "activation": "relu"},
     {"type": "branch", "paths": [[{"type": "dense", "units": 9, "activation": "gelu"}],
         [{"type": "dense", "units": 9}, {"type": "layer_norm"}], []],
