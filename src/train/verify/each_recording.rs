@@ -1,10 +1,9 @@
 //! Checks of every recording of a run whose steps differ: of its paths, and of what its batches use.
 
 use super::Check;
-use super::options::{VerifyOptions, session_spec};
+use super::options::{VerifyOptions, is_shortage, no_room, session_spec};
 use super::over_paths::{LONG, MOST, joined, over_each};
 use super::replay::{ReplayHarness, STEPS, compared, held, or_failed};
-use super::resumed::{is_shortage, no_room};
 use crate::exec::{Executor, GraphKey, StepImage};
 use crate::ir::Share;
 use crate::model::{DataSpec, Model, Preset};

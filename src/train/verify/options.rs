@@ -1,10 +1,11 @@
 //! What to verify with.
 
 use crate::compile::Options;
+use crate::exec::ExecError;
 use crate::exec::cpu::host_target;
 use crate::model::Preset;
 use crate::select::{Target, Tuning};
-use crate::train::{DataChoice, Overrides, Purpose, SessionSpec, Start, known_gpu_times};
+use crate::train::{DataChoice, Overrides, Purpose, SessionSpec, Start, TrainError, known_gpu_times};
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -75,4 +76,14 @@ pub(super) fn session_spec(preset: &Preset, options: &VerifyOptions) -> SessionS
         data,
         ..SessionSpec::new(preset.clone(), options.base.clone())
     }
+}
+
+/// Whether memory did not suffice.
+pub(super) const fn is_shortage(error: &TrainError) -> bool {
+    matches!(error, TrainError::Shortage(_) | TrainError::Exec(ExecError::OutOfMemory { .. }))
+}
+
+/// Why a check is left out that needs a second session.
+pub(super) fn no_room(error: &TrainError) -> String {
+    format!("there is no room for a second session: {error}")
 }

@@ -1,10 +1,9 @@
 //! A run that is written to a checkpoint and resumed by another session must continue as if it had never stopped.
 
 use super::Check;
-use super::options::{VerifyOptions, session_spec};
+use super::options::{VerifyOptions, is_shortage, no_room, session_spec};
 use super::replay::ReplayHarness;
 use super::training::{Logged, make};
-use crate::exec::ExecError;
 use crate::model::{DataSpec, Preset};
 use crate::plan::StateKind;
 use crate::tensor::Bytes;
@@ -181,13 +180,4 @@ impl ReplayHarness<'_> {
         }
         state
     }
-}
-
-/// Whether memory did not suffice.
-pub(super) const fn is_shortage(error: &TrainError) -> bool {
-    matches!(error, TrainError::Shortage(_) | TrainError::Exec(ExecError::OutOfMemory { .. }))
-}
-
-pub(super) fn no_room(error: &TrainError) -> String {
-    format!("there is no room for a second session: {error}")
 }

@@ -11,12 +11,12 @@ use stepgraph::plan::{BufferId, Place as Memory};
 use stepgraph::train::DataFeed;
 use stepgraph::train::plant::Plant;
 
-/// Three paths, which the steps take in turn; evaluations take the second.
+/// Three paths, which the steps take in turn; the whole step, and evaluations, take the first.
 pub const PATHS: &str = r#"{"version": 1, "name": "paths", "input": {"shape": [2], "batch": 8}, "layers": [
     {"type": "dense", "units": 9, "activation": "relu"},
     {"type": "branch", "paths": [[{"type": "dense", "units": 9, "activation": "gelu"}],
         [{"type": "dense", "units": 9}, {"type": "layer_norm"}], []],
-        "choose": {"by": "cycle", "values": [0, 1, 2, 1]}, "evaluate": 1},
+        "choose": {"by": "cycle", "values": [0, 1, 2, 1]}, "evaluate": 0},
     {"type": "dense", "units": 3}], "loss": {"type": "softmax_cross_entropy"},
     "optimizer": {"type": "adamw", "lr": 0.01, "weight_decay": 0.1},
     "data": {"type": "spirals", "samples": 60, "classes": 3, "noise": 0.02, "held_out": 13}, "train": {"steps": 50}}"#;
@@ -140,7 +140,7 @@ fn paths() -> Vec<Fault> {
             only(f, SECOND_PATH, |f| with_stale(f, "b"));
         }),
         replayed("a second recording has stale moments", PATHS, "adam_step", |f| {
-            only(f, SECOND_PATH, |f| with_stale(f, "m"));
+            only(f, SECOND_PATH, |f| with_stale(f, "m_prev"));
         }),
         replayed("the counter is late in a second recording", PATHS, "bias_corr", |f| {
             only(f, SECOND_PATH, |f| with_step(f, |step| step - 1));
@@ -154,7 +154,7 @@ fn paths() -> Vec<Fault> {
         kernel("the normalisation of one path is off", PATHS, "layer_norm", |f| scaled(f, "y", 1.001)).found_by(EACH),
         planned("a second recording's memory is that of moments", over_moments, LEDGER),
         planned("a second recording frees a buffer early", free_early_on_the_second_path, LEDGER),
-        run("an evaluation runs the path of the first step", PATHS, Plant::EvaluationPath(1), EVALUATION),
+        run("an evaluation runs the path of the second step", PATHS, Plant::EvaluationPath(2), EVALUATION),
         run("the log names another path", PATHS, Plant::Report(|r| r.path = r.path % 3 + 1), LOG),
     ]
 }
