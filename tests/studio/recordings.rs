@@ -194,6 +194,8 @@ fn a_page_that_was_chosen_for_one_network_is_replaced_in_another() {
     robot.press("Continue without");
     robot.settle();
     assert!(robot.app().studio.training.state.is_none());
+    // The button is on the Train tab, and another network leaves the tab as it is.
+    perform(&mut robot, UiCommand::ShowTab(Tab::Train));
     robot.train_to_the_end(5);
     assert_eq!(robot.app().studio.training.history.curves.loss.raw.len(), 5);
     perform(&mut robot, UiCommand::ShowTab(Tab::Predictions));

@@ -19,7 +19,7 @@ const STRIP: f32 = 20.0;
 const EVENTS: f32 = 150.0;
 const ROW: f32 = 40.0;
 /// The height of the line above the table, in points.
-const HEAD: f32 = 24.0;
+const HEAD: f32 = 28.0;
 /// The height of a line of a comparison, in points.
 const LINE: f32 = 16.0;
 /// Widths of the columns behind the key, and the largest one of the key, in points.
