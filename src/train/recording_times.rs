@@ -14,7 +14,7 @@ const MOST: usize = 64;
 /// Rounds of a measurement at least, and in each the steps of a kind alone, in turn with the others, and op by op.
 const ROUNDS: usize = 3;
 const STEPS: usize = 16;
-const EAGER_STEPS: usize = 4;
+const EAGER_STEPS: usize = STEPS / 4;
 /// Steps in front of those that are timed: they find nothing in caches that another measurement left there.
 const BEFORE: usize = 2;
 /// How often the finding of a recording is timed.
