@@ -17,7 +17,7 @@ pub struct KernelFault {
 impl KernelFault {
     /// The fault that some lines of the table describe.
     fn read(lines: &[&'static str]) -> Self {
-        let [name, facts, texts @ ..] = lines else { panic!("{lines:?} are too few lines") };
+        let &[name, facts, ref texts @ ..] = lines else { panic!("{lines:?} are too few lines") };
         let (places, check) = facts.split_once("; found by: ").unwrap_or_else(|| panic!("{name}: {facts}"));
         let (file, networks) = places.strip_prefix("  in ").and_then(|p| p.split_once(" of ")).unwrap();
         // What is planted is there as long as the process.
