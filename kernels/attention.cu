@@ -1,15 +1,15 @@
-// Attention of positions to positions, and its gradient, without ever holding a whole row of scores: tiles of queries
-// meet tiles of keys in shared memory, and the softmax is adjusted from tile to tile (Dao and others, FlashAttention,
-// 2022). Everything is computed in floats, whatever T is. Deterministic: the gradient of queries and that of keys and
-// values are sums of blocks of their own, without atomics.
+// Attention and its gradient, without storing a whole row of scores: tiles of queries are multiplied by tiles of keys
+// in shared memory, and the softmax is rescaled from tile to tile (Dao and others, FlashAttention, 2022). Everything is
+// computed in floats, whatever T is. Deterministic: separate blocks sum the gradient of queries and that of keys and
+// values, without atomics.
 
-// One layer's attention. qkv [BATCH, LEN, PACKED] (T) has the queries of all HEADS heads, then the keys and then the
-// values of all KV heads; GROUP query heads that follow one another share each. SCALE is the bits of the float that
-// scores are multiplied by. Where THRESHOLD is not zero, probabilities are dropped whose random number is below it, and
-// the others multiplied by the float with the bits KEPT.
+// The attention of one layer. qkv [BATCH, LEN, PACKED] (T) has the queries of all HEADS heads, then the keys and then
+// the values of all KV heads; GROUP consecutive query heads share one key and value head. SCALE holds the bits of the
+// float factor of the scores. If THRESHOLD is not zero, probabilities whose random number is below it are dropped, and
+// the others are multiplied by the float with the bits KEPT.
 //
-// A tile is TILE positions of one head. Thread (ty, tx) of 16 by 16 has rows ty * EACH + i and columns tx + 16 j of a
-// tile of scores, and columns (tx + 16 j) CV + c of the same rows of a tile of features.
+// A tile is TILE positions of one head. Thread (ty, tx) of 16 by 16 computes rows ty * EACH + i and columns tx + 16 j
+// of a tile of scores, and columns (tx + 16 j) CV + c of the same rows of a tile of features.
 template <class T_, int BATCH_, int LEN_, int HEADS_, int KV_, int D_, bool CAUSAL_, bool ROTARY_, u32 SCALE,
     u32 THRESHOLD, u32 KEPT, u32 STREAM, int TILE_>
 struct Attend {
@@ -18,8 +18,8 @@ struct Attend {
     static constexpr bool CAUSAL = CAUSAL_, ROTARY = ROTARY_, DROPS = THRESHOLD != 0;
     static constexpr int THREADS = 256, PACKED = (HEADS + 2 * KV) * D, WIDTH = HEADS * D, GROUP = HEADS / KV;
     static constexpr int TILES = ceil_div(LEN, TILE), EACH = TILE / 16;
-    // Floats of a row of features and of a row of scores in shared memory: accesses of 16 bytes to rows that follow one
-    // another fall into different banks.
+    // Floats of a row of features and of a row of scores in shared memory, padded so that accesses of 16 bytes to
+    // consecutive rows use different banks.
     static constexpr int QUADS = ceil_div(D, 4), ROW = 4 * QUADS + 4, SCORES = TILE + 4;
     static constexpr int FEATURES = TILE * ROW;
     static constexpr int CV = D % 64 == 0 ? 4 : D % 32 == 0 ? 2 : 1, CJ = ceil_div(D, 16 * CV), HOLD = CV * CJ;
@@ -30,14 +30,14 @@ struct Attend {
     static constexpr u32 DROP_BELOW = THRESHOLD, STREAM_ID = STREAM;
 
     DEV float scale() { return __uint_as_float(SCALE); }
-    // What probabilities that are not dropped are multiplied by.
+    // The factor of probabilities that are not dropped.
     DEV float kept() { return DROPS ? __uint_as_float(KEPT) : 1.0f; }
     DEV int ty() { return threadIdx.x / 16; }
     DEV int tx() { return threadIdx.x % 16; }
-    // Column of a held feature; those from D on are not there.
+    // The column of a feature in registers; columns from D on do not exist.
     DEV int column(int h) { return (tx() + 16 * (h / CV)) * CV + h % CV; }
 
-    // Angles are computed in double, because positions may be large. A block has as many as it has threads.
+    // Angles are computed in double, because positions may be large; one for each thread of a block.
     template <int EACH_BLOCK> DEV void write_angles(float2* angles, int block) {
         const i64 at = (i64)block * EACH_BLOCK + threadIdx.x;
         if (at >= ANGLES) return;
@@ -48,8 +48,8 @@ struct Attend {
         angles[at] = float2{(float)cosine, (float)sine};
     }
 
-    // Copies a tile of features from position `first` on, of rows that are STEP elements apart, as floats; zeros for
-    // positions that are not there. TURNED: pairs are turned by their angles.
+    // Copies a tile of features from position `first` on, of rows with a stride of STEP elements, as floats; zeros for
+    // positions beyond the last. TURNED: applies the rotary embedding (pairs are rotated by their angles).
     template <int STEP, bool TURNED> DEV void fetch(float* to, const T* from, int first, const float2* angles) {
         if constexpr (TURNED) {
             for (int i = threadIdx.x; i < TILE * HALF; i += THREADS) {
@@ -80,12 +80,12 @@ struct Attend {
             for (int i = threadIdx.x; i < TILE * PAD; i += THREADS) to[i / PAD * ROW + D + i % PAD] = 0.0f;
         }
     }
-    // Copies a tile of the keys and one of the values of a head, keys turned where pairs are.
+    // Copies a tile of the keys and one of the values of a head; with rotary embedding, keys are rotated.
     DEV void fetch_keys(float* k, float* v, const T* qkv, int kv, int first, const float2* angles) {
         fetch<PACKED, ROTARY>(k, qkv + (HEADS + kv) * D, first, angles);
         fetch<PACKED, false>(v, qkv + (HEADS + KV + kv) * D, first, angles);
     }
-    // The same when no thread needs what was there before; all of them can use it then.
+    // The same between barriers: after all threads have used the previous tiles, and visible to all of them.
     DEV void next_keys(float* k, float* v, const T* qkv, int kv, int first, const float2* angles) {
         __syncthreads();
         fetch_keys(k, v, qkv, kv, first, angles);
@@ -171,7 +171,7 @@ struct Attend {
                 if (column(h) < D) to[(i64)position * STEP + column(h)] = narrow<T>(f[i][h] / over[i]);
         }
     }
-    // The same of a gradient; where TURNED, pairs are turned back, through a tile of shared memory that nobody else
+    // The same for a gradient; if TURNED, pairs are rotated back, through a tile of shared memory that no other thread
     // uses.
     template <int STEP, bool TURNED>
     DEV void put_gradient(T* to, int first, const float (&f)[EACH][HOLD], const float2* angles, float* tile) {
@@ -201,11 +201,11 @@ struct Attend {
         }
     }
 
-    // Whether a query attends to a key; both must be there.
+    // Whether a query attends to a key; false if one of them is beyond the last position.
     DEV bool sees(int query, int key) { return query < LEN && key < LEN && (!CAUSAL || key <= query); }
 
-    // What the probabilities of one query and this thread's keys from `first_key` on are multiplied by. `row` counts
-    // queries of all samples and heads.
+    // The dropout factors of the probabilities of one query and this thread's keys from `first_key` on. `row` is the
+    // number of the query among those of all samples and heads.
     DEV void dropped(const i64* counter, i64 row, int first_key, float (&by)[EACH]) {
         if constexpr (DROPS) {
             constexpr int GROUPS = ceil_div(LEN, 64);
@@ -226,7 +226,7 @@ struct Attend {
     }
 };
 
-// The largest and the sum over the 16 threads that share rows.
+// The maximum and the sum over the 16 threads that share rows.
 DEV float row_max(float v) {
 #pragma unroll
     for (int mask = 8; mask > 0; mask >>= 1) v = fmaxf(v, __shfl_xor_sync(0xffffffffu, v, mask));
@@ -235,7 +235,7 @@ DEV float row_max(float v) {
 DEV float row_total(float v) { return warp_reduce<Sum, 16>(v); }
 
 // y [BATCH, LEN, WIDTH] (T) and, where bound, lse [BATCH, HEADS, LEN] (float), the logarithm of the sum of the
-// exponentials of a query's scores. Where pairs are turned, a first phase writes the angles to work.
+// exponentials of a query's scores. With rotary embedding, a first phase writes the angles to work.
 template <class A> struct Attention {
     using Slots = slots::attention;
     using T = typename A::T;
@@ -252,7 +252,7 @@ template <class A> struct Attention {
         else attend(a, block, (float*)smem);
     }
     static __device__ __forceinline__ void attend(const Args& a, int block, float* smem) {
-        // Late queries attend to most keys, and go first.
+        // Late queries attend to the most keys and are processed first.
         const int tile = A::TILES - 1 - block % A::TILES, of = block / A::TILES, head = of % A::HEADS;
         const int sample = of / A::HEADS, kv = head / A::GROUP, first = tile * TILE;
         const T* qkv = a.at<T>(Slots::QKV) + (i64)sample * A::LEN * A::PACKED;
@@ -280,7 +280,8 @@ template <class A> struct Attention {
 #pragma unroll
                 for (int j = 0; j < EACH; ++j) {
                     const int key = t * TILE + A::tx() + 16 * j;
-                    // Queries that are not there attend to what is, so that nothing of theirs is infinite.
+                    // Queries beyond the last position attend to existing keys, so that none of their values is
+                    // infinite.
                     const bool seen = key < A::LEN && (!A::CAUSAL || key <= query);
                     s[i][j] = seen ? s[i][j] * A::scale() : __int_as_float(0xff800000);
                     top = fmaxf(top, s[i][j]);
@@ -314,9 +315,9 @@ template <class A> struct Attention {
     }
 };
 
-// dx like qkv, from dy like y. The first phase writes the angles, where pairs are turned, and for each query the sum of
-// dy y; in the second, a block has one tile of keys and values and goes through the queries that attend to them, or one
-// tile of queries and goes through their keys. Probabilities are computed again from lse.
+// dx (like qkv) from dy (like y). The first phase writes the angles, with rotary embedding, and the sum of dy y for
+// each query. In the second phase, a block has one tile of keys and values and loops over the queries that attend to
+// them, or has one tile of queries and loops over their keys. Probabilities are recomputed from lse.
 template <class A> struct AttentionBwd {
     using Slots = slots::attention_bwd;
     using T = typename A::T;
@@ -351,8 +352,8 @@ template <class A> struct AttentionBwd {
         if (threadIdx.x % 32 == 0) row_sums(a)[row] = sum;
     }
 
-    // From the scores and the products of dy and values of a tile: what values are weighted by in `s`, and the gradient
-    // of the scores' products in `d`.
+    // From the scores and the products of dy and values of a tile: the weights of the values in `s`, and the gradient
+    // of the unscaled scores in `d`.
     DEV void differentiate(const Args& a, int of, int first_query, int first_key, float (&s)[EACH][EACH],
         float (&d)[EACH][EACH]) {
 #pragma unroll
@@ -373,7 +374,7 @@ template <class A> struct AttentionBwd {
     }
 
     static __device__ __forceinline__ void of_keys(const Args& a, int block, float* smem) {
-        // Early keys are seen by most queries, and go first.
+        // The most queries attend to early keys, which are processed first.
         const int tile = block % A::TILES, sample = block / A::TILES / A::KV, kv = block / A::TILES % A::KV;
         const T* qkv = a.at<T>(Slots::QKV) + (i64)sample * A::LEN * A::PACKED;
         const T* dy = a.at<T>(Slots::DY) + (i64)sample * A::LEN * A::WIDTH;

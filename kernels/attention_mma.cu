@@ -1,12 +1,13 @@
-// Attention on tensor cores: as attention.cu, with products of 16-bit factors or of floats rounded to TF32, which are
-// added up in floats. Scores, softmax and everything between products are floats.
+// Attention on tensor cores: like attention.cu, with products of 16-bit factors or of floats rounded to TF32, and float
+// accumulators. Scores, softmax and everything else between products are floats.
 //
-// A block owns OWN positions of one head, 16 for each warp, and streams tiles of STREAM other positions of which it has
-// BUFFERS in shared memory. The result of the first products of a warp, 16 rows of its own by the streamed positions,
-// has the layout of the first factor of the products behind them, so that probabilities never leave the registers.
+// A block owns OWN positions of one head, 16 for each warp, and streams tiles of STREAM other positions through BUFFERS
+// buffers in shared memory. The first products of a warp give 16 of its own rows by the streamed positions; this result
+// has the layout of the first factor of the following products, so that probabilities never leave the registers.
 
-// The tiles of one layer's attention A. A row of features in shared memory is padded to whole steps of a matrix
-// instruction and to an odd number of 16 bytes: the rows that a matrix load reads fall into different banks.
+// The tiles of one layer's attention A. A row of features in shared memory is padded to a multiple of a matrix
+// instruction's depth and to an odd multiple of 16 bytes, so that the rows that a matrix load reads are in different
+// banks.
 template <class A_, int WARPS_, int STREAM_, int BUFFERS_> struct AttendMma {
     using A = A_;
     using T = typename A::T;
@@ -24,7 +25,7 @@ template <class A_, int WARPS_, int STREAM_, int BUFFERS_> struct AttendMma {
     static constexpr int OWN_BYTES = OWN * PITCH * (int)sizeof(T), STREAM_TILE = STREAM * PITCH;
     static constexpr int STREAM_BYTES = BUFFERS * STREAM_TILE * (int)sizeof(T);
     static constexpr int MASK_BYTES = A::DROPS ? OWN * STREAM / 8 : 0;
-    // Floats of a row of a result on its way to memory.
+    // Floats of a row of a result that is stored through shared memory.
     static constexpr int STAGED = DP + 8;
     static constexpr int ANGLE_BLOCKS = ceil_div(A::ANGLES, THREADS);
     static_assert(D % 8 == 0 && (OWN % STREAM == 0 || STREAM % OWN == 0), "groups of features, tiles that line up");
@@ -32,14 +33,14 @@ template <class A_, int WARPS_, int STREAM_, int BUFFERS_> struct AttendMma {
 
     DEV int lane() { return threadIdx.x % 32; }
     DEV int warp() { return threadIdx.x / 32; }
-    // Of a result of 16 by 8, a lane has columns 2 t and 2 t + 1 of rows g and g + 8.
+    // In a result of 16 by 8, a lane has columns 2 t and 2 t + 1 of rows g and g + 8.
     DEV int g() { return threadIdx.x % 32 / 4; }
     DEV int t() { return threadIdx.x % 4; }
-    // What products are multiplied by to become exponents of two: the scale over ln 2.
+    // The factor that turns products into exponents of two: the scale divided by ln 2.
     DEV float to_exponents() { return A::scale() * 1.44269504f; }
 
-    // Starts copying ROWS rows from position `first` on, of rows that are STEP elements apart; zeros for what is not
-    // there.
+    // Starts to copy ROWS rows from position `first` on, of rows with a stride of STEP elements; zeros for positions
+    // beyond the last.
     template <int ROWS, int STEP> DEV void fetch(T* to, const T* from, int first) {
         constexpr int ACROSS = DP / E;
 #pragma unroll
@@ -51,7 +52,7 @@ template <class A_, int WARPS_, int STREAM_, int BUFFERS_> struct AttendMma {
         }
     }
 
-    // Turns the pairs of ROWS rows of shared memory by their angles.
+    // Rotates the pairs of ROWS rows of shared memory by their angles.
     template <int ROWS> DEV void turn(T* tile, int first, const float2* angles) {
         constexpr int HALF = D / 2, GROUPS = HALF / 4;
         for (int i = threadIdx.x; i < ROWS * GROUPS; i += THREADS) {
@@ -70,8 +71,8 @@ template <class A_, int WARPS_, int STREAM_, int BUFFERS_> struct AttendMma {
             store(at + HALF, y);
         }
     }
-    // Waits for a block's own rows, whose copies are under way, behind the start of the first others; turns them where
-    // pairs are.
+    // Starts the copies of the first streamed rows and waits for those of the block's own rows, which were started
+    // before; with rotary embedding, the own rows are rotated.
     template <bool TURNED, class Start>
     DEV void begin_own(T* own, int first, const float2* angles, const Start& start) {
         copy_commit();
@@ -84,8 +85,8 @@ template <class A_, int WARPS_, int STREAM_, int BUFFERS_> struct AttendMma {
         }
     }
 
-    // Which probabilities of a tile are kept, from position `first_key` on; `row` is that of its first query among
-    // those of all samples and heads. A query has a byte for every eight keys.
+    // The dropout mask of a tile, from position `first_key` on; `row` is the number of its first query among those of
+    // all samples and heads. A query has a byte for every eight keys.
     template <int QUERIES, int KEYS> DEV void draw(u8* mask, const i64* counter, i64 row, int first_key) {
         constexpr int GROUPS = ceil_div(LEN, 64), BYTES = KEYS / 8;
         const int before = first_key % 64 / 16;
@@ -111,14 +112,14 @@ template <class A_, int WARPS_, int STREAM_, int BUFFERS_> struct AttendMma {
             for (int i = 0; i < 4; ++i) words[i] = to_tf32(__uint_as_float(words[i]));
         }
     }
-    // c += a b, b being words `at` and `at` + 1.
+    // c += a b, where b is words `at` and `at` + 1.
     template <int AT> DEV void multiply(float (&c)[4], const u32 (&a)[4], const u32 (&b)[4]) {
         const u32 two[2] = {b[AT], b[AT + 1]};
         if constexpr (IS_TF32) mma_tf32(c, a, two);
         else mma_half<T>(c, a, two);
     }
 
-    // A step of the warp's own 16 rows, of which `x` is the first.
+    // One step along the features of the warp's own 16 rows, of which `x` is the first.
     DEV void own_rows(u32 (&a)[4], const T* x, int step) {
         load_matrix_x4(a, x + lane() % 16 * PITCH + (2 * step + lane() / 16) * E);
         round(a);
@@ -158,10 +159,10 @@ template <class A_, int WARPS_, int STREAM_, int BUFFERS_> struct AttendMma {
         }
     }
 
-    // out += w y of weights of 8 NS streamed rows, in the layout of a result.
+    // out += w y for the weights w of 8 NS streamed rows, in the layout of a result.
     template <int NS> DEV void add_products(float (&out)[NT][4], const float (&w)[NS][4], const T* y) {
         if constexpr (IS_TF32) {
-            // A step's first and second four places are even and odd columns, of both factors.
+            // The first and the second four elements of a step are the even and the odd columns, in both factors.
             const T* at = y + 2 * t() * PITCH + g();
 #pragma unroll
             for (int k = 0; k < NS; ++k) {
@@ -198,8 +199,8 @@ template <class A_, int WARPS_, int STREAM_, int BUFFERS_> struct AttendMma {
         }
     }
 
-    // Writes the warp's 16 rows from position `first` on, the upper and the lower eight times a factor, through shared
-    // memory that nobody else uses. TURNED: pairs are turned back.
+    // Writes the warp's 16 rows from position `first` on, through shared memory that no other warp uses; the upper and
+    // the lower eight rows are multiplied by a factor each. TURNED: pairs are rotated back.
     template <int STEP, bool TURNED>
     DEV void put(T* to, int first, const float (&f)[NT][4], float upper, float lower, float* stage,
         const float2* angles) {
@@ -237,13 +238,13 @@ template <class A_, int WARPS_, int STREAM_, int BUFFERS_> struct AttendMma {
     }
 };
 
-// As `Attention`.
+// Like `Attention`.
 template <class M> struct AttentionMma {
     using Slots = slots::attention;
     using A = typename M::A;
     using T = typename A::T;
     static constexpr int PHASES = A::ROTARY ? 2 : 1, THREADS = M::THREADS, NS = M::STREAM / 8;
-    // Registers for sixteen warps of a multiprocessor, where that spills nothing.
+    // Limits registers so that sixteen warps fit a multiprocessor, where no registers spill.
     static constexpr int MIN_BLOCKS = !M::IS_TF32 && M::NT <= 8 ? 16 / M::WARPS : 0;
     static constexpr i64 WORK = 8 * A::ANGLES;
     static constexpr int blocks(int phase) {
@@ -258,8 +259,8 @@ template <class M> struct AttentionMma {
         else attend(a, block, smem);
     }
 
-    // The softmax of a tile of products, whose weights take their place: what is already in `out` and `sum` fades by
-    // how much the largest grew. `first_key` and `query` are this lane's first ones, `kept` its first bits.
+    // The softmax of a tile of products, which it replaces by the weights. If the row maximum grows, `out` and `sum`
+    // are rescaled. `first_key` and `query` are the first ones of this lane, `kept` its first bits of the dropout mask.
     DEV void soften(float (&s)[NS][4], float (&most)[2], float (&sum)[2], float (&out)[M::NT][4], bool is_whole,
         int query, int first_key, const u8* kept) {
         if (!is_whole) {
@@ -268,7 +269,8 @@ template <class M> struct AttentionMma {
 #pragma unroll
                 for (int v = 0; v < 4; ++v) {
                     const int key = first_key + 8 * j + v % 2;
-                    // Queries that are not there attend to what is, so that nothing of theirs is infinite.
+                    // Queries beyond the last position attend to existing keys, so that none of their values is
+                    // infinite.
                     if (key >= A::LEN || (A::CAUSAL && key > query + v / 2 * 8)) s[j][v] = __int_as_float(0xff800000);
                 }
             }
@@ -329,7 +331,7 @@ template <class M> struct AttentionMma {
             const int first_key = turn * M::STREAM;
             T *keys = k + turn % M::BUFFERS * M::STREAM_TILE, *values = v + turn % M::BUFFERS * M::STREAM_TILE;
             copy_wait<0>();
-            // Everybody's copies have landed, and everybody has left the buffer that is filled next.
+            // The copies of all threads are complete, and no thread still reads the buffer that is filled next.
             __syncthreads();
             if (M::BUFFERS > 1 && turn + 1 < past) start(turn + 1);
             if constexpr (A::ROTARY) M::template turn<M::STREAM>(keys, first_key, angles);
@@ -367,14 +369,14 @@ template <class M> struct AttentionMma {
     }
 };
 
-// As `AttentionBwd`. In the second phase, a block owns keys and values and streams the queries that attend to them with
-// their dy, or owns queries with their dy and streams keys and values. Of its own positions it has x1 and x2, of the
-// streamed ones y1 and y2: products of the scores are x1 y1^T, and those of the weights' gradients x2 y2^T.
+// Like `AttentionBwd`. In the second phase, a block owns keys and values and streams the queries that attend to them
+// with their dy, or owns queries with their dy and streams keys and values. x1 and x2 are the block's own positions, y1
+// and y2 the streamed ones: the scores are x1 y1^T, and the gradients of the weights are x2 y2^T.
 template <class M> struct AttentionMmaBwd {
     using Slots = slots::attention_bwd;
     using A = typename M::A;
     using T = typename A::T;
-    // Streamed positions that are taken at a time.
+    // Streamed positions that are processed at a time.
     static constexpr int SUB = 32, NS = SUB / 8;
     static constexpr int PHASES = 2, THREADS = M::THREADS, E = M::E;
     static constexpr int LANES = A::D / E <= 1 ? 1 : A::D / E <= 2 ? 2 : A::D / E <= 4 ? 4 : A::D / E <= 8 ? 8
@@ -416,9 +418,9 @@ template <class M> struct AttentionMmaBwd {
         if (row < ROWS && col == 0) row_sums(a)[row] = sum;
     }
 
-    // From the products of scores in `s` and of weights' gradients in `d`: what values are weighted by, and the
-    // gradient of scores' products. `lse`, in powers of two, and `sums`, of dy y, are those of a lane's queries: its
-    // rows, or, where KEYS, its columns, which are in shared memory.
+    // Replaces the products for the scores in `s` by the weights of the values, and those for the gradients of the
+    // weights in `d` by the gradient of the unscaled scores. `lse` (base 2) and `sums` (of dy y) belong to the queries
+    // of a lane: its rows, or, if KEYS, its columns, which are in shared memory.
     template <bool KEYS>
     DEV void weigh(float (&s)[NS][4], float (&d)[NS][4], const float (&lse)[2], const float (&sums)[2],
         const float* queries, const u8* kept) {
@@ -449,7 +451,7 @@ template <class M> struct AttentionMmaBwd {
     }
 
     template <bool KEYS> static __device__ __forceinline__ void differentiate(const Args& a, int block, char* smem) {
-        // What most of the others is streamed for goes first: early keys, late queries.
+        // Tiles that stream the most positions are processed first: early keys, late queries.
         constexpr int TILES = M::OWN_TILES, HEADS = KEYS ? A::KV : A::HEADS;
         const int tile = KEYS ? block % TILES : TILES - 1 - block % TILES, own_head = block / TILES % HEADS;
         const int sample = block / TILES / HEADS, kv = KEYS ? own_head : own_head / A::GROUP, first = tile * M::OWN;
@@ -503,7 +505,7 @@ template <class M> struct AttentionMmaBwd {
                 sums[r] = row_sums(a)[at];
             }
         }
-        // The gradients of x1 and, of keys and values alone, of x2.
+        // The gradients of x1 and, for keys and values only, of x2.
         float dx1[M::NT][4], dx2[M::NT][4];
         M::clear(dx1);
         M::clear(dx2);
@@ -512,7 +514,7 @@ template <class M> struct AttentionMmaBwd {
             const int at = turn % M::BUFFERS, from = streamed(turn);
             T *tile1 = y1 + at * M::STREAM_TILE, *tile2 = y2 + at * M::STREAM_TILE;
             copy_wait<0>();
-            // Everybody's copies have landed, and everybody has left the buffer that is filled next.
+            // The copies of all threads are complete, and no thread still reads the buffer that is filled next.
             __syncthreads();
             if (M::BUFFERS > 1 && turn + 1 < turns) start(turn + 1);
             if constexpr (A::ROTARY) M::template turn<M::STREAM>(tile1, from, angles);

@@ -1,7 +1,7 @@
-// What libraries zero between their kernels.
+// Clears the memory that libraries clear between their kernels.
 
-// to [bytes] (u8) = 0, where the second slot is no address but the number of bytes (u64). Slots: to, bytes. Any number
-// of blocks, the launch's; writes 16 bytes at once where the address allows.
+// to [bytes] (u8) = 0; the second slot is the number of bytes (u64) and no address. Slots: to, bytes. Works with any
+// number of blocks; writes 16 bytes at once if the address allows.
 struct Clear {
     enum : int { TO, BYTES };
     static constexpr int PHASES = 1, THREADS = 256;

@@ -1,10 +1,12 @@
-// Convolutions as matrix products over positions that are gathered on the fly (implicit GEMM), forward, gradient of the
-// input, gradient of the weight.
+// Convolutions as implicit GEMM, matrix products over positions that are gathered on the fly: forward pass, gradient of
+// the input, gradient of the weight.
 //
 // Images are [n, h, w, c], weights [f, kh, kw, c / groups]. Slots: a, b, bias, saved, c_prev, c, z, work.
-//     forward a = x, b = weight, c = y rows: output positions cols: filters sum over taps and channels backward x a =
-//     dy, b = weight, c = dx rows: input positions cols: channels sum over taps and filters backward w a = x, b = dy, c
-//     = dw rows: filters cols: taps and channels sum over output positions
+//
+//     kind         a, b, c           rows              columns             sum over
+//     forward      x, weight, y      output positions  filters             taps and channels
+//     backward x   dy, weight, dx    input positions   channels            taps and filters
+//     backward w   x, dy, dw         filters           taps and channels   output positions
 
 enum ConvKind { CONV_FORWARD = 0, CONV_BACKWARD_X = 1, CONV_BACKWARD_W = 2 };
 enum ConvMath { CONV_SIMT = 0, CONV_TENSOR = 1 };
@@ -25,18 +27,18 @@ __host__ __device__ constexpr int conv_gcd(int a, int b) { return b == 0 ? a : c
 
 template <bool WIDE> struct ConvOffsetType { typedef int Of; };
 template <> struct ConvOffsetType<true> { typedef i64 Of; };
-// Gradients of weights are float whatever images are made of.
+// Gradients of weights are always float.
 template <class T, bool FLOAT> struct ConvResult { typedef T Of; };
 template <class T> struct ConvResult<T, true> { typedef float Of; };
 
 // ---------------------------------------- one axis of the image
 
-// How positions of the result along one axis meet positions of the gathered image (x in the forward pass, dy in the
-// gradient of x): the result's position `out0 + i * OUT_STEP` meets `origin + i * STEP + offset0 + t * OFFSET_STEP`
-// through the kernel's tap `tap0 + t * TAP_STEP`, for i < count and t < taps.
+// Which positions of the gathered image (x in the forward pass, dy in the gradient of x) contribute to a position of
+// the result along one axis: position `out0 + i * OUT_STEP` of the result reads `origin + i * STEP + offset0 + t *
+// OFFSET_STEP` through the kernel's tap `tap0 + t * TAP_STEP`, for i < count and t < taps.
 //
-// The gradient of x is taken apart into `CLASSES` = stride classes of positions, (position + padding) % stride ==
-// residue, because exactly the taps of that class's residue reach them: kernels then touch no tap that does not divide.
+// The gradient of x is split into `CLASSES` = stride classes of positions with (position + padding) % stride ==
+// residue, because only the taps with the same residue contribute to them: kernels then skip all other taps.
 template <bool FORWARD, int IN, int OUT, int K, int S, int P, int D> struct ConvAxis {
     static constexpr int CLASSES = FORWARD ? 1 : S, MOST = FORWARD ? OUT : ceil_div(IN, S), SIZE = FORWARD ? IN : OUT;
     static constexpr int STEP = FORWARD ? S : 1, OUT_STEP = FORWARD ? 1 : S;
@@ -63,17 +65,16 @@ template <bool FORWARD, int IN, int OUT, int K, int S, int P, int D> struct Conv
 
 // ---------------------------------------- tiles in shared memory
 
-// ROWS rows of the product by BK of its sum, for one stage. KMAJOR: a row's elements of the sum are neighbours;
-// otherwise neighbours are rows. Groups of 16 bytes are permuted so that eight neighbouring lines at the same group lie
-// in different banks; lines of floats that are not KMAJOR are padded instead, because their readers take single
-// elements.
+// ROWS rows of the product by BK elements of its depth, for one stage. KMAJOR: elements along the depth are contiguous;
+// otherwise rows are. Groups of 16 bytes are permuted so that the same group of eight neighbouring lines is in
+// different banks; lines of floats that are not KMAJOR are padded instead, because single elements are read from them.
 template <class T, int ROWS, int BK, bool KMAJOR> struct ConvTile {
     static constexpr int V = 16 / (int)sizeof(T);
     static constexpr bool PADDED = !KMAJOR && sizeof(T) == 4;
     static constexpr int LINE = PADDED ? ROWS + 8 : KMAJOR ? BK : ROWS, LINES = KMAJOR ? ROWS : BK;
     static constexpr int LINE_BYTES = LINE * (int)sizeof(T), BYTES = LINE_BYTES * LINES;
     static_assert(PADDED || LINE_BYTES % 64 == 0 || LINE_BYTES == 32, "permutation");
-    // The element's place; `at % V` elements into a group stay together.
+    // The location of an element; the V elements of a group stay together.
     DEV int place(int line, int at) {
         if constexpr (PADDED) return line * LINE + at;
         const int swap = LINE_BYTES % 128 == 0 ? line & 7 : LINE_BYTES % 64 == 0 ? (line >> 1) & 3 : (line >> 2) & 1;
@@ -81,9 +82,9 @@ template <class T, int ROWS, int BK, bool KMAJOR> struct ConvTile {
     }
 };
 
-// Copies V elements to COUNT places. `source(i, valid)` gives where from; zeros where it says not valid. Copies of 2
-// bytes cannot be asynchronous: eight loads are under way before the first is stored. GUARD: `target` gives no place
-// (null) where there is nothing to do.
+// Copies V elements to COUNT locations. `source(i, valid)` returns the source; zeros are written if it is not valid.
+// Copies of 2 bytes cannot be asynchronous: eight loads are in flight before the first is stored. GUARD: `target`
+// returns null if there is nothing to do.
 template <class T, int V, int COUNT, bool GUARD, class Source, class Target>
 DEV void conv_fill(const Source& source, const Target& target) {
     if constexpr (V * sizeof(T) >= 4) {
@@ -115,7 +116,7 @@ DEV void conv_fill(const Source& source, const Target& target) {
     }
 }
 
-// Moves 16 bytes by one access where the compiler would move them word by word.
+// Moves 16 bytes by one access; the compiler would move them word by word.
 DEV void conv_store_global(float* at, const float (&v)[4]) {
     asm volatile("st.global.v4.f32 [%0], {%1,%2,%3,%4};"
         ::"l"(at), "f"(v[0]), "f"(v[1]), "f"(v[2]), "f"(v[3]) : "memory");
@@ -150,8 +151,8 @@ template <class E, int V> DEV void conv_bias(const Args& a, int col, float (&bia
     }
 }
 
-// Finishes V neighbouring elements of the result from their sums of products. Only this thread touches them, so the
-// result may be added to itself.
+// Computes V neighbouring elements of the result from their sums of products. Only this thread accesses them, so that
+// it may accumulate into the result.
 template <class E, class TO, bool ACC, int V>
 DEV void conv_finish(const Args& a, i64 index, const float (&bias)[V], const float (&sum)[V]) {
     Vec<TO, V> saved, out, before;
@@ -174,9 +175,9 @@ DEV void conv_finish(const Args& a, i64 index, const float (&bias)[V], const flo
     conv_store(c + index, out);
 }
 
-// The second phase of a sum that was split: adds `SPLITS` partial results [SPLITS, LEN] of the work slot, always in the
-// same order, and finishes. A warp takes 32 V neighbouring elements and every GROUPS-th split; the GROUPS warps of the
-// same elements meet in shared memory.
+// The second phase of a split sum: adds `SPLITS` partial results [SPLITS, LEN] of the work slot in a fixed order, and
+// applies the epilogue. A warp handles 32 V neighbouring elements and every GROUPS-th split; the sums of the GROUPS
+// warps with the same elements are added in shared memory.
 template <class E, class TO, bool ACC, i64 LEN, int LD, int SPLITS, int THREADS> struct ConvReduce {
     static constexpr int V = LEN % 4 == 0 && (LD % 4 == 0 || (!E::BIAS && LEN >= 65536)) ? 4 : 1, WARPS = THREADS / 32;
     static constexpr int GROUPS = SPLITS >= 24 && WARPS % 12 == 0 ? 12
@@ -228,16 +229,16 @@ template <class E, class TO, bool ACC, i64 LEN, int LD, int SPLITS, int THREADS>
 
 // ---------------------------------------- the product
 
-// One of the three products, of any geometry. A block makes a tile of BM by BN of one group of channels, in steps of
-// BKB bytes of the sum, with STAGES tiles under way.
-//     CONV_TENSOR: a warp makes WM by WN (multiples of 16) with matrix instructions: TF32 for float, otherwise T's own.
-//     CONV_SIMT:   T = float; a thread makes WM by WN (4 or 8 each) with FMAs.
+// One of the three products, of any geometry. A block computes a tile of BM by BN of one group of channels, in steps of
+// BKB bytes along the depth, with STAGES tiles in flight.
+//     CONV_TENSOR: a warp computes WM by WN (multiples of 16) with matrix instructions: TF32 for float, otherwise T's.
+//     CONV_SIMT:   T = float; a thread computes WM by WN (4 or 8 each) with FMAs.
 // Threads: BM / WM * BN / WN (warps or threads). Blocks: splits * groups * classes of positions * row tiles * column
-// tiles. Alignment: any; copies are as wide as channels (or filters) per group allow. SPLITS > 1: the sum is taken in
-// that many stretches, whose results a second phase adds in a fixed order; WORK = SPLITS * results * 4 bytes.
-// Overwrites c, or adds to it where ACC (gradient of the weight, always float). Deterministic. Reads each factor about
-// once from memory where tiles of neighbouring blocks meet in the second-level cache, and writes the result once
-// (besides 2 SPLITS results of the work slot).
+// tiles. Alignment: any; copies are as wide as channels (or filters) per group allow. SPLITS > 1: the depth is split
+// into that many ranges, whose results a second phase adds in a fixed order; WORK = SPLITS * results * 4 bytes.
+// Overwrites c, or adds to it if ACC (gradient of the weight, always float). Deterministic. Reads each factor about
+// once from memory, if neighbouring blocks share tiles in the second-level cache, and writes the result once (besides 2
+// SPLITS results of the work slot).
 template <int KIND, int MATH, class T, class Geom, int BM, int BN, int BKB, int WM, int WN, int STAGES, int SPLITS,
     bool ACC, class E>
 struct ConvGemm {
@@ -246,8 +247,8 @@ struct ConvGemm {
     static constexpr bool TENSOR = MATH == CONV_TENSOR, BWD_W = KIND == CONV_BACKWARD_W, FWD = KIND == CONV_FORWARD;
     static constexpr int THREADS = BM / WM * (BN / WN) * (TENSOR ? 32 : 1);
     static constexpr int BK = BKB / (int)sizeof(T);
-    // Channels of one tap in the sum, rows and columns of one group's product, length of a line of the result, and its
-    // elements.
+    // Channels of one tap in the sum, rows and columns of one group's product, the length of a line of the result, and
+    // its number of elements.
     static constexpr int CK = FWD ? Geom::CG : Geom::FG;
     static constexpr int POSITIONS = Geom::N * Geom::HO * Geom::WO;
     static constexpr int CLASSES = BWD_W ? 1 : R::CLASSES * Q::CLASSES;
@@ -256,7 +257,7 @@ struct ConvGemm {
     static constexpr int LD = FWD ? Geom::F : BWD_W ? COLS : Geom::C;
     static constexpr i64 LEN = FWD ? Geom::Y : BWD_W ? Geom::WEIGHT : Geom::X;
     static constexpr int ROW_TILES = ceil_div(ROWS, BM), COL_TILES = ceil_div(COLS, BN);
-    // Elements of one copy. A copy never straddles two taps.
+    // Elements of one copy, which never spans two taps.
     static constexpr int VA = BWD_W ? vec_width<T>(Geom::FG) : vec_width<T>(CK);
     static constexpr int VB = FWD ? vec_width<T>(Geom::TAPS * Geom::CG) : vec_width<T>(Geom::CG);
     using TileA = ConvTile<T, BM, BK, !BWD_W>;
@@ -266,8 +267,8 @@ struct ConvGemm {
         (FWD || BWD_W ? Geom::X : Geom::Y) + (i64)Geom::KH * Geom::DH * (Geom::W + Geom::WO) * Geom::C >=
         (1ll << 31) - 4096)>::Of;
     using OffsetY = typename ConvOffsetType<(Geom::Y >= (1ll << 31) - 4096)>::Of;
-    // Where a row of the product is: its first tap in the gathered image (offset of group and image included), and
-    // its place in the result.
+    // The location of a row of the product: its first tap in the gathered image (offset of group and image included),
+    // and its offset in the result.
     struct alignas(16) Row { Offset base; int h, w, out; };
     using TO = typename ConvResult<T, BWD_W>::Of;
     using Reduce = ConvReduce<E, TO, ACC, LEN, LD, SPLITS, THREADS>;
@@ -283,7 +284,7 @@ struct ConvGemm {
     static_assert(
         THREADS % 32 == 0 && THREADS <= 512 && (BKB == 64 || BKB == 128) && (TENSOR || sizeof(T) == 4), "tile");
 
-    // This thread's place in the tile: a warp may make a tile of its own.
+    // This thread's position in the tile: a warp may have a tile of its own.
     DEV int here() { return THREADS == 32 ? (int)threadIdx.x % 32 : (int)threadIdx.x; }
 
     template <int PHASE> static __device__ void run(const Args& a, int block, char* smem) {
@@ -301,7 +302,7 @@ struct ConvGemm {
         const int group = block % Geom::G, split = block / Geom::G;
         const R rows = R::of(kind / Q::CLASSES);
         const Q cols = Q::of(kind % Q::CLASSES);
-        // A class of positions may have fewer row tiles than the largest, and its taps may be none.
+        // A class of positions may have fewer row tiles than the largest class, and it may have no taps.
         const int sum = BWD_W ? POSITIONS : row0 < Geom::N * rows.count * cols.count ? rows.taps * cols.taps * CK : 0;
         const int steps = (sum + BK - 1) / BK, each = (steps + SPLITS - 1) / SPLITS;
         const int first = min_i(split * each, steps), count = min_i(first + each, steps) - first;
@@ -335,7 +336,7 @@ struct ConvGemm {
 #pragma unroll 1
         for (int step = 0; step < count; ++step) {
             copy_wait<STAGES - 2>();
-            // Everybody's copies for this step have landed, and everybody has finished with the stage that is filled
+            // The copies of all threads for this step are complete, and no thread still reads the stage that is filled
             // next.
             __syncthreads();
             if (step + STAGES - 1 < count) fill(step + STAGES - 1);
@@ -349,8 +350,7 @@ struct ConvGemm {
         else finish_simt(a, acc, table, group, split, row0, col0);
     }
 
-    // The row `m` of the product of one class of positions; rows beyond the last meet only padding and have no place in
-    // the result.
+    // The row `m` of the product of one class of positions; rows beyond the last read only padding and are not stored.
     DEV Row locate(int m, int group, const R& rows, const Q& cols) {
         constexpr int LC = FWD ? Geom::C : Geom::F;
         const int per_image = rows.count * cols.count;
@@ -378,19 +378,20 @@ struct ConvGemm {
 
     // ------------------------------------------------------------------------------------------------ copies
 
-    // The place of a line and a slot in a tile of LINES lines, of which a thread takes every ALONG-th; none behind it.
+    // The address of a line and a slot in a tile of LINES lines, of which a thread handles every ALONG-th; null after
+    // the last line.
     template <class Tile, int LINES, int ALONG> DEV T* spot(T* tile, int line, int slot) {
         return LINES % ALONG == 0 || line < LINES ? tile + Tile::place(line, slot) : nullptr;
     }
 
-    // Rows of the gathered image: x forward, dy backward. A thread's copies of a step all are at the same tap and
+    // Rows of the gathered image: x forward, dy backward. All copies of a thread in one step have the same tap and
     // channel.
     DEV void fill_image(const Args& a, T* tile, const Row* table, const R& rows, const Q& cols, int k0, int sum) {
         constexpr int SLOTS = BK / VA, ALONG = THREADS / SLOTS, COUNT = ceil_div(BM, ALONG),
                       LC = FWD ? Geom::C : Geom::F;
         static_assert(THREADS % SLOTS == 0, "slots");
         const int slot = here() % SLOTS * VA, line = here() / SLOTS, k = k0 + slot;
-        // Where whole steps are in one tap, everything about the tap is the same for all threads.
+        // If every step is within one tap, all threads have the same tap.
         const u32 tap = (u32)(CK % BK == 0 ? k0 : k) / CK, i = tap / (u32)cols.taps, j = tap - i * (u32)cols.taps;
         const int h = rows.offset0 + (int)i * R::OFFSET_STEP, w = cols.offset0 + (int)j * Q::OFFSET_STEP;
         const T* from = a.at<T>(slots::product::A) + (((Offset)h * Q::SIZE + w) * LC + (k - (int)tap * CK));
@@ -480,8 +481,8 @@ struct ConvGemm {
     static constexpr int TM = TENSOR ? WM / 16 : 1, TN = TENSOR ? WN / 16 : 1;
     struct Fragments { u32 a[TM][4], b[TN][4]; };
 
-    // The fragments of 32 bytes of the sum. Two neighbouring tiles of eight columns share one load of B: words 0, 1 and
-    // words 2, 3.
+    // The fragments for 32 bytes of the depth. One load of B serves two neighbouring tiles of eight columns: words 0, 1
+    // and words 2, 3.
     DEV void load_fragments(Fragments& f, const T* tile_a, const T* tile_b, int k) {
         constexpr int V = TileA::V;
         const int lane = here() % 32, warp = here() / 32, m = warp / (BN / WN) * WM, n = warp % (BN / WN) * WN;
@@ -544,8 +545,8 @@ struct ConvGemm {
         }
     }
 
-    // A row of the result to store, or -1; the place in it of a column; and V elements of it. With splits, the second
-    // phase adds the bias.
+    // The offset of a row of the result, or -1 if it is not stored; the offset of a column in it; and the store of V
+    // elements. With splits, the second phase adds the bias.
     DEV int place_row(const Row* table, int group, int row0, int r) {
         if constexpr (BWD_W) return row0 + r < ROWS ? group * Geom::FG + row0 + r : -1;
         else return table[r].out;
@@ -583,8 +584,8 @@ struct ConvGemm {
         for (int j = 0; j < TN; ++j)
 #pragma unroll
             for (int e = 0; e < 4; e += V) {
-                // Lanes have two neighbours of each of two tiles of eight columns; a pair of lanes trades so that each
-                // has four of one.
+                // A lane has two neighbouring columns of each of two tiles of eight columns; pairs of lanes exchange
+                // values so that each has four columns of one tile.
                 const int col = n + j * 16 +
                     (V == 4 ? lane % 2 * 8 + lane % 4 / 2 * 4 : e / 2 * 8 + lane % 4 * 2 + e % 2),
                           line = place_col(group, col);
@@ -610,8 +611,8 @@ struct ConvGemm {
 
     // ------------------------------------------------------------------------------------------------ FMAs
 
-    // The WM rows and WN columns of a thread: a stride apart where a row's sum is together, otherwise in groups of
-    // four neighbours, so that both are read 16 bytes at a time from different banks.
+    // The WM rows and WN columns of a thread: a stride apart if elements along the depth are contiguous, otherwise in
+    // groups of four neighbours, so that both are read 16 bytes at a time from different banks.
     static constexpr int ACROSS = BN / WN, DOWN = BM / WM;
     DEV int row_of(int i) {
         const int y = here() / ACROSS;
@@ -687,10 +688,10 @@ struct ConvGemm {
     }
 };
 
-// Forward pass or gradient of x of a small problem in one launch: every warp of a block makes the whole tile of BM by
-// BN (512 elements, 16 a lane) from its own slice of the sum, all of whose copies are under way at once, and the block
-// adds its warps' results in a fixed order. Threads: 32 SLICES. Blocks: groups * classes of positions * row tiles *
-// column tiles. Alignment: any. Overwrites. Deterministic.
+// Forward pass or gradient of x of a small problem in one launch: every warp of a block computes the whole tile of BM
+// by BN (512 elements, 16 for each lane) from its own slice of the depth, with all copies in flight at once, and the
+// block adds the results of its warps in a fixed order. Threads: 32 SLICES. Blocks: groups * classes of positions * row
+// tiles * column tiles. Alignment: any. Overwrites. Deterministic.
 template <int KIND, class Geom, int BM, int BN, int SLICES, class E> struct ConvSliced {
     using Gemm = ConvGemm<KIND, CONV_SIMT, float, Geom, BM, BN, 64, 4, 4, 2, 1, false, E>;
     using R = typename Gemm::R;
@@ -767,12 +768,12 @@ template <int KIND, class Geom, int BM, int BN, int SLICES, class E> struct Conv
 
 // ---------------------------------------- gradient of the weight, all taps at once
 
-// How the kernels below walk: a unit is R rows of y of one image. One stage of shared memory holds the unit's dy, 64
-// filters a line, and the rows of x that it meets, CT channels a line, padding included: a tap is then nothing but a
-// shift by lines, and x comes from memory once for all taps. Lines of y are padded to a multiple of eight a row. Lines
-// of 16-bit numbers are 128 bytes, permuted by groups of 16 bytes as the matrix instructions of Hopper expect; lines of
-// floats are padded. Lines of the padding hold zeros in dy, yet may meet numbers of x: infinities there become NaN, as
-// in the taps that they belong to.
+// The order of work in the kernels below: a unit is R rows of y of one image. One stage of shared memory holds the
+// unit's dy, 64 filters in each line, and the rows of x that contribute to it, CT channels in each line, padding
+// included. A tap is then only a shift by lines, and x is read from memory once for all taps. The lines of a row of y
+// are padded to a multiple of eight. Lines of 16-bit numbers are 128 bytes, permuted by groups of 16 bytes as the
+// matrix instructions of Hopper expect; lines of floats are padded. Lines of the padding hold zeros in dy, but may be
+// multiplied by elements of x: infinities there become NaN, as they do in their own taps.
 template <class T, class Geom, int R, int CT, int THREADS> struct ConvTaps {
     static_assert(
         Geom::SH == 1 && Geom::SW == 1 && Geom::DH == 1 && Geom::DW == 1 && Geom::G == 1, "taps must be shifts");
@@ -823,7 +824,7 @@ template <class T, class Geom, int R, int CT, int THREADS> struct ConvTaps {
             }
         }
     }
-    // Rounds to TF32 what this thread copied, once for all warps that read it.
+    // Rounds the elements that this thread copied to TF32, once for all warps that read them.
     template <int LINE, int LINES, int WIDTH> DEV void round_lines(char* base) {
         constexpr int SLOTS = WIDTH / V, ALONG = THREADS / SLOTS, COUNT = ceil_div(LINES, ALONG);
         const int slot = threadIdx.x % SLOTS, first = threadIdx.x / SLOTS;
@@ -843,7 +844,7 @@ template <class T, class Geom, int R, int CT, int THREADS> struct ConvTaps {
         round_lines<LINE_Y, Y_LINES, FT>(stage);
         round_lines<LINE_X, X_LINES, CT>(stage + Y_BYTES);
     }
-    // Stores four neighbouring channels of one filter and tap: a part of the sum, or the result.
+    // Stores four neighbouring channels of one filter and tap: a partial sum, or the result.
     template <int SPLITS, bool ACC>
     DEV void put(const Args& a, int split, int f, int tap, int c, const float (&sum)[4]) {
         if (f >= Geom::F || c >= Geom::C) return;
@@ -856,7 +857,7 @@ template <class T, class Geom, int R, int CT, int THREADS> struct ConvTaps {
 };
 
 #if defined(__CUDA_ARCH_FEAT_SM90_ALL)
-// The product of 64 by 16 and 16 by 192 numbers of a type, added to `d`.
+// Adds the product of 64 by 16 and 16 by 192 elements to `d`.
 #define CONV_WGMMA_OF(TYPE)                                                                                            \
     DEV void conv_wgmma(float (&d)[96], u64 a, u64 b, TYPE) {                                                          \
         asm volatile("{\n.reg .pred p;\nsetp.eq.b32 p, 0, 0;\n"                                                        \
@@ -892,13 +893,13 @@ template <class T> DEV void conv_wgmma(float (&)[96], u64, u64, T) {}
 #endif
 // Describes a matrix of 16-bit numbers in shared memory whose lines of 128 bytes run along the rows of the product:
 // `next` bytes from 64 rows to the next 64, `group` bytes from eight lines to the next eight. Any line may be the
-// first, because the permutation goes by the address.
+// first, because the permutation depends on the address.
 DEV u64 conv_matrix(u32 at, u32 next, u32 group) {
     return (u64)((at & 0x3ffff) >> 4) | (u64)(next >> 4) << 16 | (u64)(group >> 4) << 32 | (u64)1 << 62;
 }
 
 // Gradient of the weight of a 3x3 kernel of stride and dilation 1, no groups, in 16-bit precisions, on Hopper (target
-// sm_90a). A block makes 64 filters by 64 channels by all nine taps; each of its three warpgroups takes one row of
+// sm_90a). A block computes 64 filters by 64 channels by all nine taps; each of its three warpgroups handles one row of
 // taps: 64 by 192, whose three taps are three shifts of the same lines. Threads: 384. Blocks: SPLITS * tiles. A second
 // phase adds the splits in a fixed order; WORK = SPLITS * weights * 4 bytes. Channels and filters must be multiples of
 // eight. Overwrites or adds. Deterministic. Bytes moved: x (R + 2) / R times for each 64 filters, mostly from the
@@ -909,7 +910,7 @@ template <class T, class Geom, int R, int SPLITS, bool ACC> struct ConvWgmmaBwdW
     static constexpr int THREADS = 384;
     using Taps = ConvTaps<T, Geom, R, 64, THREADS>;
     static_assert(Taps::Y_LINES % 16 == 0, "whole instructions");
-    // Copies are under way for DEPTH stages; products read two more.
+    // Copies are in flight for DEPTH stages; products read two more.
     static constexpr int STAGES = min_i(6, 230000 / Taps::STAGE_BYTES), DEPTH = STAGES - 2;
     static_assert(DEPTH >= 1, "stages");
     using Reduce =
@@ -942,8 +943,8 @@ template <class T, class Geom, int R, int SPLITS, bool ACC> struct ConvWgmmaBwdW
         for (int step = 0; step < count; ++step) {
             copy_wait<DEPTH - 1>();
             asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
-            // Everybody's copies for this step have landed, and everybody's products of the step before the last are
-            // done.
+            // The copies of all threads for this step are complete, and so are all products of the step before the
+            // last.
             __syncthreads();
             const u32 y = shared_address(smem + now * Taps::STAGE_BYTES),
                       x = y + Taps::Y_BYTES + tap_row * Taps::PX * 128;
@@ -972,8 +973,8 @@ template <class T, class Geom, int R, int SPLITS, bool ACC> struct ConvWgmmaBwdW
         const bool odd = lane % 2 != 0;
 #pragma unroll
         for (int j = 0; j < 12; ++j) {
-            // Lanes have two neighbours of each of two tiles of eight columns; a pair of lanes trades so that each has
-            // four of one.
+            // A lane has two neighbouring columns of each of two tiles of eight columns; pairs of lanes exchange values
+            // so that each has four columns of one tile.
             const int col = j * 16 + lane % 2 * 8 + lane % 4 / 2 * 4;
 #pragma unroll
             for (int i = 0; i < 2; ++i) {
@@ -995,10 +996,10 @@ template <class T, class Geom, int R, int SPLITS, bool ACC> struct ConvWgmmaBwdW
     }
 };
 
-// The same with TF32 factors and the matrix instructions of all GPUs. A block makes 64 filters by CT (32 or 64)
-// channels by all nine taps, a warp 64 by 48 of one row of taps; where CT is 32, two halves of the warps take turns
-// with the positions and meet in shared memory. Threads: 384. Blocks, phases, alignment (multiples of four) and the
-// rest as above.
+// The same with TF32 factors and the matrix instructions of all GPUs. A block computes 64 filters by CT (32 or 64)
+// channels by all nine taps, a warp 64 by 48 of one row of taps. If CT is 32, each half of the warps handles every
+// other group of positions, and their sums are added in shared memory. Threads: 384. Alignment: multiples of four.
+// Everything else is as above.
 template <class Geom, int R, int CT, int STAGES, int SPLITS, bool ACC> struct ConvTapsBwdW {
     static_assert(Geom::KH == 3 && Geom::KW == 3 && (CT == 32 || CT == 64) && STAGES >= 3, "3x3");
     static constexpr int ACROSS = CT / 16, TURNS = 4 / ACROSS, THREADS = 384;
@@ -1023,7 +1024,7 @@ template <class Geom, int R, int CT, int STAGES, int SPLITS, bool ACC> struct Co
         const int lane = threadIdx.x % 32, warp = threadIdx.x / 32,
                   tap_row = TURNS > 1 ? warp / ACROSS % 3 : warp / ACROSS, turn = TURNS > 1 ? warp / (3 * ACROSS) : 0,
                   g = lane / 4, t = lane % 4, pair0 = warp % ACROSS * 3;
-        // The two rows of a fragment that a thread has stand for neighbouring filters, 2 g and the next.
+        // The two fragment rows of a thread are neighbouring filters, 2 g and 2 g + 1.
         int shift[3];
 #pragma unroll
         for (int q = 0; q < 3; ++q)
@@ -1039,7 +1040,7 @@ template <class Geom, int R, int CT, int STAGES, int SPLITS, bool ACC> struct Co
         if (count > 0) Taps::round(smem);
 #pragma unroll 1
         for (int step = 0; step < count; ++step) {
-            // This step's numbers are rounded, and everybody has finished with the stage that is filled next.
+            // The elements of this step are rounded, and no thread still reads the stage that is filled next.
             __syncthreads();
             if (step + STAGES - 1 < count)
                 Taps::fill(
@@ -1047,7 +1048,7 @@ template <class Geom, int R, int CT, int STAGES, int SPLITS, bool ACC> struct Co
             copy_commit();
             copy_wait<STAGES - 2>();
             char* const after = smem + (step + 1) % STAGES * Taps::STAGE_BYTES;
-            // Some warps round first and others multiply first, so that neither waits for the other's unit.
+            // Some warps round first and others multiply first, so that both kinds of execution units are busy.
             if (warp % 12 < 4 && step + 1 < count) Taps::round(after);
             const float* const y = (const float*)(smem + step % STAGES * Taps::STAGE_BYTES) + t * Taps::LINE_Y + g * 2;
             const float* const x = (const float*)(smem + step % STAGES * Taps::STAGE_BYTES + Taps::Y_BYTES);
@@ -1091,8 +1092,8 @@ template <class Geom, int R, int CT, int STAGES, int SPLITS, bool ACC> struct Co
         const bool odd = lane % 2 != 0;
 #pragma unroll
         for (int q = 0; q < 3; ++q) {
-            // Lanes have two neighbours of each of two tiles of eight columns; a pair of lanes trades so that each has
-            // four of one.
+            // A lane has two neighbouring columns of each of two tiles of eight columns; pairs of lanes exchange values
+            // so that each has four columns of one tile.
             const int col = (pair0 + q) * 16, c = c0 + col % CT + lane % 2 * 8 + lane % 4 / 2 * 4;
 #pragma unroll
             for (int i = 0; i < 8; ++i) {
@@ -1110,8 +1111,8 @@ template <class Geom, int R, int CT, int STAGES, int SPLITS, bool ACC> struct Co
 
 // ---------------------------------------- images of few channels
 
-// A unit is R rows of y of one image. The rows of x that it meets are in shared memory with their padding, so that the
-// place of a factor is the sum of an offset of the position and an offset of tap and channel.
+// A unit is R rows of y of one image. The rows of x that contribute to it are in shared memory with their padding, so
+// that the offset of a factor is the sum of an offset of the position and an offset of tap and channel.
 template <class T, class Geom, int R, int THREADS> struct ConvThin {
     static_assert(Geom::G == 1, "groups");
     static constexpr int K = Geom::TAPS * Geom::C, V = 16 / (int)sizeof(T), VX = vec_width<T>(Geom::W * Geom::C);
@@ -1161,18 +1162,18 @@ DEV u32 conv_pair(bf16 low, bf16 high) { return (u32)low.bits | (u32)high.bits <
 DEV u32 conv_pair(f16 low, f16 high) { return (u32)low.bits | (u32)high.bits << 16; }
 DEV u32 conv_pair(float, float) { return 0; }
 
-// Gradient of the weight where a filter has few weights (at most 40): dy goes from memory to registers once and never
-// through shared memory. A warp takes 32 bytes of positions at a time by FT (16, 32 or 64) filters by all weights of a
-// filter, on tensor cores (TF32 for float). The warps of a block meet in shared memory; SPLITS blocks a tile of
-// filters; a second phase adds the splits in a fixed order (WORK = SPLITS * weights * 4 bytes). Threads: 256. Filters
-// must be a multiple of FT. Any stride, padding and dilation; no groups. Overwrites or adds. Deterministic. Bytes
-// moved: x and dy once.
+// Gradient of the weight if a filter has few weights (at most 40): dy is loaded from memory to registers once, without
+// shared memory. A warp processes 32 bytes of positions at a time by FT (16, 32 or 64) filters by all weights of a
+// filter, on tensor cores (TF32 for float). The sums of the warps of a block are added in shared memory. Each tile of
+// filters has SPLITS blocks; a second phase adds the splits in a fixed order (WORK = SPLITS * weights * 4 bytes).
+// Threads: 256. Filters must be a multiple of FT. Any stride, padding and dilation; no groups. Overwrites or adds.
+// Deterministic. Bytes moved: x and dy once.
 template <class T, class Geom, int FT, int R, int SPLITS, bool ACC> struct ConvThinBwdW {
     static constexpr int THREADS = 256, WARPS = THREADS / 32;
     using Thin = ConvThin<T, Geom, R, THREADS>;
     static constexpr int K = Thin::K, TILES = ceil_div(K, 8), F_TILES = Geom::F / FT,
                          EACH = ceil_div(Thin::UNITS, SPLITS);
-    // A thread's filters come in groups of VL neighbours, and its positions of a chunk are LT neighbours.
+    // A thread has groups of VL neighbouring filters, and LT neighbouring positions of a chunk.
     static constexpr int FV = FT / 8, VL = min_i(FV, 16 / (int)sizeof(T)), CHUNK = 32 / (int)sizeof(T), LT = CHUNK / 4;
     static constexpr int CHUNKS = ceil_div(Thin::LINES, CHUNK), PER_WARP = ceil_div(CHUNKS, WARPS);
     static_assert(Geom::F % FT == 0 && FT % 16 == 0 && TILES <= 5 && SPLITS > 1, "thin");
@@ -1185,7 +1186,7 @@ template <class T, class Geom, int FT, int R, int SPLITS, bool ACC> struct ConvT
         return phase == 0 ? max_i(2 * Thin::BYTES, WARPS * FT * LINE * 4) : Reduce::SMEM;
     }
     static constexpr long long WORK = SPLITS * Geom::WEIGHT * 4;
-    // As words, so that pairs of 16-bit numbers are made by one instruction each.
+    // As words, so that one instruction makes a pair of 16-bit numbers.
     static constexpr int WORDS = VL * (int)sizeof(T) / 4, PER_WORD = 4 / (int)sizeof(T);
     struct Held { Vec<u32, WORDS> v[LT][FV / VL]; };
 
@@ -1300,9 +1301,9 @@ template <class T, class Geom, int FT, int R, int SPLITS, bool ACC> struct ConvT
     }
 };
 
-// Forward pass where a filter has few weights (at most 32): the weights stay in registers, y goes from registers to
-// memory. A warp takes 16 positions at a time by FT (32 or 64) filters, on tensor cores (TF32 for float). Threads: 256.
-// Blocks: BLOCKS * tiles of filters, each walking over units. Filters must be a multiple of FT. Any stride, padding and
+// Forward pass if a filter has few weights (at most 32): the weights stay in registers, and y is stored from registers.
+// A warp processes 16 positions at a time by FT (32 or 64) filters, on tensor cores (TF32 for float). Threads: 256.
+// Blocks: BLOCKS * tiles of filters, each looping over units. Filters must be a multiple of FT. Any stride, padding and
 // dilation; no groups. Overwrites. Deterministic. Bytes moved: x and y once.
 template <class T, class Geom, int FT, int R, int BLOCKS, class E> struct ConvThinForward {
     static constexpr int THREADS = 256, WARPS = THREADS / 32;
@@ -1323,8 +1324,8 @@ template <class T, class Geom, int FT, int R, int BLOCKS, class E> struct ConvTh
         Thin::clear(x);
         if (start < Thin::UNITS) Thin::fill(a, x, start);
         copy_commit();
-        // Columns of fragments stand for filters so that a thread has groups of VL neighbours, and a store of four
-        // threads fills 64 bytes.
+        // Filters are assigned to columns of fragments so that a thread has groups of VL neighbours, and the stores of
+        // four threads fill 64 bytes.
         u32 fb[TILES][STEPS][2];
         int tap_at[STEPS][KT];
 #pragma unroll
@@ -1407,10 +1408,10 @@ template <class T, class Geom, int FT, int R, int BLOCKS, class E> struct ConvTh
 
 // ---------------------------------------- few channels a group
 
-// Forward pass or gradient of x for groups of few channels, depthwise above all, without tiles: a thread makes V
-// neighbouring channels of one position (V > 1 only where groups have one channel and one filter) and reads what it
-// needs; neighbours share it in the first-level cache. Threads: 256. Blocks: results / (256 V). Overwrites.
-// Deterministic. Bytes moved: both images once, from beyond the first-level cache.
+// Forward pass or gradient of x for groups of few channels, mainly depthwise, without tiles: a thread computes V
+// neighbouring channels of one position (V > 1 only if groups have one channel and one filter) and reads its inputs
+// directly; neighbours share them in the first-level cache. Threads: 256. Blocks: results / (256 V). Overwrites.
+// Deterministic. Bytes moved past the first-level cache: both images once.
 template <int KIND, class T, class Geom, class E> struct ConvDirect {
     static constexpr bool FWD = KIND == CONV_FORWARD;
     using R = ConvAxis<FWD, Geom::H, Geom::HO, Geom::KH, Geom::SH, Geom::PH, Geom::DH>;
@@ -1430,7 +1431,7 @@ template <int KIND, class T, class Geom, class E> struct ConvDirect {
         if (index >= LEN) return;
         const int position = (int)(index / LD), ch = (int)(index - (i64)position * LD), n = position / (OUT_H * OUT_W);
         const int oh = position / OUT_W - n * OUT_H, ow = position % OUT_W, group = ch / CN;
-        // Position i of residue class `oh` of the gradient of x; forward there is one class.
+        // Position i of residue class `oh` of the gradient of x; the forward pass has one class.
         const R rows = R::of(FWD ? 0 : (oh + Geom::PH) % Geom::SH);
         const Q cols = Q::of(FWD ? 0 : (ow + Geom::PW) % Geom::SW);
         const int h0 = rows.origin + (oh - rows.out0) / R::OUT_STEP * R::STEP,
@@ -1467,10 +1468,10 @@ template <int KIND, class T, class Geom, class E> struct ConvDirect {
     }
 };
 
-// Gradient of the weight for groups of few channels: a warp takes 32 filters, one a lane, and every eighth position of
-// its block's stretch; a thread keeps HOLD of the filter's weights. Threads: 256. Blocks: SPLITS * filters / 32 *
-// weights of a filter / HOLD; the second phase adds the splits (WORK = SPLITS * weights * 4 bytes). Overwrites or adds.
-// Deterministic. Bytes moved: x and dy once for each HOLD weights of a filter.
+// Gradient of the weight for groups of few channels: a warp handles 32 filters, one for each lane, and every eighth
+// position of its block's range; a thread accumulates HOLD of the filter's weights. Threads: 256. Blocks: SPLITS *
+// filters / 32 * weights of a filter / HOLD; the second phase adds the splits (WORK = SPLITS * weights * 4 bytes).
+// Overwrites or adds. Deterministic. Bytes moved: x and dy once for each HOLD weights of a filter.
 template <class T, class Geom, int SPLITS, bool ACC> struct ConvDirectBwdW {
     static constexpr int K = Geom::TAPS * Geom::CG, HOLD = min_i(K, 9), CHUNKS = ceil_div(K, HOLD),
                          COLUMNS = ceil_div(Geom::F, 32);

@@ -1,12 +1,12 @@
-// Operations that treat each element alone, transposes, column sums, dropout, and the scalars of a step.
+// Elementwise operations, transposes, column sums, dropout, and the scalars of a step.
 
 // ---------------------------------------- flat arrays
 
-// LEN (number 0) elements in groups of V, of 16 bytes. Neighbouring threads take neighbouring groups; a thread takes up
-// to four groups that lie a block apart and issues all its loads before its first store, so that large arrays keep
-// enough bytes in flight, while small ones are spread over as many multiprocessors as they have blocks. The LEN % V
-// last elements go one by one to the first threads of the last block. An operation says what it reads and what it
-// writes for N neighbouring elements from `at` on, with N either V or 1; it may work in place.
+// LEN (number 0) elements in groups of V, of 16 bytes. Neighbouring threads handle neighbouring groups. A thread
+// handles up to four groups with a stride of one block and issues all its loads before its first store, so that large
+// arrays keep enough bytes in flight, while small ones are spread over as many multiprocessors as they have blocks. The
+// first threads of the last block handle the last LEN % V elements one by one. An operation defines how N neighbouring
+// elements from `at` on are read and written, with N either V or 1; it may work in place.
 template <class Op, i64 LEN, int V> struct Elementwise {
     using Len = Number<LEN, 0>;
     static constexpr int PHASES = 1, THREADS = 256;
@@ -14,7 +14,7 @@ template <class Op, i64 LEN, int V> struct Elementwise {
     static constexpr int EACH = LEN == LARGE || LEN / V >= MANY ? 4 : LEN / V >= SOME ? 2 : 1;
     // Whether every thread has all its groups; an array of less than one group has none.
     static constexpr bool EVEN = LEN / V > 0 && LEN / V % (THREADS * EACH) == 0;
-    // Whether elements may be left over.
+    // Whether there may be elements after the last whole group.
     static constexpr bool UNEVEN = V > 1 && (!Len::FIXED || LEN % V != 0);
     static constexpr int blocks_of(i64 groups) { return max_i(1, ceil_div(groups, THREADS * EACH)); }
     static constexpr int blocks(int) { return blocks_of(LEN / V); }
@@ -123,8 +123,8 @@ template <class T, int FUNC, i64 LEN> struct Act : Elementwise<Act<T, FUNC, LEN>
     }
 };
 
-// Two values of LEN elements, in the slots A and B, into the slot Y: the type `Op` says how it combines two floats.
-// Overwrites, y may share the memory of a or b; moves 3 * LEN * sizeof(T) bytes.
+// Combines two values of LEN elements, in the slots A and B, into the slot Y; the type `Op` defines how it combines two
+// floats. Overwrites, y may share the memory of a or b; moves 3 * LEN * sizeof(T) bytes.
 template <class Op, class T, i64 LEN, int A, int B, int Y> struct Pairwise : Elementwise<Op, LEN, WIDE_V<T>> {
     template <int N> using In = TwoInputs<T, N>;
     template <int N> DEV In<N> read(const Args& a, i64 at) {
@@ -199,8 +199,8 @@ template <class T, i64 LEN, i64 FACTOR> struct Scale : Elementwise<Scale<T, LEN,
 };
 
 // y [ROWS, COLS] (COLS is number 1) = x + bias [COLS], with x and y of T and the bias of float. Overwrites, in place
-// allowed; moves 2 * ROWS * COLS * sizeof(T) bytes. The matrix is walked as one array, so that x and y are moved in
-// vectors whatever COLS is; the bias is moved in vectors where COLS is a multiple of the vector's length.
+// allowed; moves 2 * ROWS * COLS * sizeof(T) bytes. The matrix is processed as one array, so that x and y are moved in
+// vectors for every COLS; the bias is loaded in vectors if COLS is a multiple of the vector's length.
 template <class T, i64 ROWS, i64 COLS>
 struct BiasAdd : Elementwise<BiasAdd<T, ROWS, COLS>, fixed_product(ROWS, COLS), WIDE_V<T>> {
     using Slots = slots::bias_add;
@@ -240,12 +240,12 @@ struct BiasAdd : Elementwise<BiasAdd<T, ROWS, COLS>, fixed_product(ROWS, COLS), 
 
 // db [COLS] (float) = or += the sum over the rows of dy [ROWS, COLS] (T). Deterministic: every sum has a fixed order.
 //
-// A block takes a strip of up to 128 bytes of columns: TX neighbouring threads read neighbouring vectors of a row and
-// LANES rows are read at once; the lanes are then added up through shared memory. With CHUNKS = 1 a block runs down all
-// rows and writes db. Otherwise it runs down one of CHUNKS stretches of rows and leaves its sums in work [CHUNKS,
-// COLS], which phase 1 adds up, eight columns a block. Vectors are as wide as COLS allows, which a general member is
-// compiled for (V_); ROWS, COLS and CHUNKS are the numbers 0 to 2. Columns from FROM up to TO are zero. Moves
-// ROWS * COLS * sizeof(T) bytes, and 8 * CHUNKS * COLS more where CHUNKS > 1.
+// A block sums a strip of up to 128 bytes of columns: TX neighbouring threads read neighbouring vectors of a row and
+// LANES rows are read at once; the sums of the lanes are then added through shared memory. With CHUNKS = 1 a block sums
+// all rows and writes db. Otherwise it sums one of CHUNKS ranges of rows and writes its sums to work [CHUNKS, COLS];
+// phase 1 adds them, eight columns for each block. Vectors are as wide as COLS allows; a general member is compiled for
+// this width (V_). ROWS, COLS and CHUNKS are the numbers 0 to 2. Columns from FROM up to TO are zero. Moves ROWS * COLS
+// * sizeof(T) bytes, and 8 * CHUNKS * COLS more where CHUNKS > 1.
 template <class T, i64 ROWS, i64 COLS, bool ACCUMULATE, i64 CHUNKS, int V_ = vec_width<T>(COLS), int FROM = 0,
     int TO = 0>
 struct BiasGrad {
@@ -255,8 +255,8 @@ struct BiasGrad {
     using Chunks = Number<CHUNKS, 2>;
     static constexpr int PHASES = CHUNKS == 1 ? 1 : 2, THREADS = 256, V = V_;
     static constexpr i64 WORK = CHUNKS == 1 ? 0 : 4ll * CHUNKS * COLS;
-    // The number of threads across a strip of rows of so many vectors: the one that wastes the fewest threads in the
-    // last strip.
+    // The number of threads across a strip, for rows of this many vectors: the one that leaves the fewest threads idle
+    // in the last strip.
     static constexpr int across(int groups) {
         const int limit = min_i(32, 128 / (V * (int)sizeof(T)));
         if (groups <= limit) return groups;
@@ -270,7 +270,7 @@ struct BiasGrad {
     static constexpr int share(int tx) { return min_i(THREADS / (tx * V), THREADS / tx); }
     static constexpr i64 chunk_rows(i64 rows, i64 chunks) { return (rows + chunks - 1) / chunks; }
     static constexpr int steps(i64 rows, i64 chunks, int lanes) { return ceil_div(chunk_rows(rows, chunks), lanes); }
-    // How many loads are under way.
+    // The number of loads in flight.
     static constexpr int unroll() {
         if (!Rows::FIXED || !Cols::FIXED || !Chunks::FIXED) return 8;
         return min_i(8, steps(ROWS, CHUNKS, THREADS / across((int)(COLS / V))));
@@ -345,10 +345,10 @@ struct BiasGrad {
 
 // y [N, COLS, ROWS] = x [N, ROWS, COLS], elements of T. Overwrites; moves 2 * N * ROWS * COLS * sizeof(T) bytes.
 //
-// A block of 256 threads carries one tile through shared memory, so that both sides are read and written along their
-// rows, four bytes at a time where rows allow. Small samples are one tile; thin ones are cut along their long side
-// only, which keeps the short side's rows together in memory. The tile's rows are padded so that columns fall into
-// different banks.
+// A block of 256 threads moves one tile through shared memory, so that both sides are read and written along their
+// rows, four bytes at a time if rows allow. Small samples are one tile; thin ones are divided along their long side
+// only, so that short rows stay contiguous in memory. The rows of a tile are padded so that columns are in different
+// banks.
 //
 // N, ROWS and COLS are the numbers 0 to 2. A general member is compiled for how many elements an access reads and
 // writes, and for whether there are a million elements or more.
@@ -373,7 +373,7 @@ struct Transpose {
         return (int)n * ceil_div(rows, along(rows, cols)) * ceil_div(cols, along(cols, rows));
     }
     static constexpr int TR = along((int)ROWS, (int)COLS), TC = along((int)COLS, (int)ROWS);
-    // What a thread has at most of a tile.
+    // The largest number of accesses of a thread in a tile.
     static constexpr int READS = ceil_div(FIXED ? TR * (TC / RV) : CAPACITY / RV, THREADS),
                          WRITES = ceil_div(FIXED ? TC * (TR / WV) : CAPACITY / WV, THREADS);
     static_assert(!FIXED || (TC % RV == 0 && TR % WV == 0), "tiles are cut at vectors");
@@ -426,14 +426,16 @@ struct Transpose {
 
 // ---------------------------------------- dropout
 
-// y = x * scale where the element's random number reaches THRESHOLD, else exactly 0; mask has one bit an element, the
-// lowest first, and zeros behind the last. THRESHOLD is the rate times 2^32, rounded up; SCALE holds the bits of the
-// float 1 / (1 - rate). LEN, THRESHOLD, SCALE and STREAM are the numbers 0 to 3. Overwrites, in place allowed; moves 2
+// y = x * scale if the element's random number is at least THRESHOLD, otherwise exactly 0; mask has one bit for each
+// element, the lowest first, and zeros after the last. THRESHOLD is the rate times 2^32, rounded up; SCALE holds the
+// bits of the float 1 / (1 - rate). LEN, THRESHOLD, SCALE and STREAM are the numbers 0 to 3. Overwrites, in place
+// allowed; moves 2
 // * LEN * sizeof(T) + LEN / 8 bytes.
 //
-// A block of random words serves four elements that are 16 apart. A warp takes 256 neighbouring elements: its lanes
-// draw two blocks of words each, exchange the decisions as ballots (bit 16 h + l of ballot q of round r stands for
-// element 128 r + 64 h + 16 q + l), and then move neighbouring elements in vectors of 16 bytes. No word is drawn twice.
+// A block of random words is used for four elements that are 16 apart. A warp handles 256 neighbouring elements: each
+// lane draws two blocks of words, the lanes exchange their decisions as ballots (bit 16 h + l of ballot q of round r is
+// that of element 128 r + 64 h + 16 q + l), and then move neighbouring elements in vectors of 16 bytes. No word is
+// drawn twice.
 template <class T, i64 LEN, i64 THRESHOLD, i64 SCALE, i64 STREAM> struct Dropout {
     using Slots = slots::dropout;
     using Len = Number<LEN, 0>;
@@ -515,7 +517,7 @@ template <class T, i64 LEN, i64 THRESHOLD, i64 SCALE, i64 STREAM> struct Dropout
     }
 };
 
-// dx = dy * scale where the element's bit of the mask is set, else exactly 0. Overwrites, dx may share the memory of
+// dx = dy * scale if the element's bit of the mask is set, otherwise exactly 0. Overwrites, dx may share the memory of
 // dy; moves 2 * LEN * sizeof(T) + LEN / 8 bytes. SCALE (number 1) as for Dropout.
 template <class T, i64 LEN, i64 SCALE> struct DropoutBwd : Elementwise<DropoutBwd<T, LEN, SCALE>, LEN, WIDE_V<T>> {
     using Slots = slots::dropout_bwd;
@@ -562,8 +564,8 @@ template <class T, i64 LEN> struct SignBits : Elementwise<SignBits<T, LEN>, LEN,
 
 // ---------------------------------------- scalars of a step
 
-// counter [2] (i64: seed, step) with one added to the step. One thread works; in place allowed. The block has the size
-// of the other operations' blocks so that it can share a launch with them.
+// counter [2] (i64: seed, step) with one added to the step. Only one thread is used; in place allowed. The block has as
+// many threads as those of other operations, so that they can share a launch.
 struct StepInc : OneBlock<256> {
     using Slots = slots::step_inc;
     template <int PHASE> static __device__ void run(const Args& a, int, char*) {
@@ -575,12 +577,11 @@ struct StepInc : OneBlock<256> {
     }
 };
 
-// corr [2] = 1 / (1 - beta1^t), 1 / sqrt(1 - beta2^t), with t the step of the counter less the steps that changed
-// nothing, where `skipped` (slot 2, float) is bound; BETA1 and BETA2 are the bits of doubles and the
-// numbers 0 and 1. One thread works on each,
-// in double precision; the block's size as for StepInc. The power is taken by squaring, which is a fraction of the
-// library function's latency; its error of about t units of the last place vanishes beside the one rounding to float,
-// because the power itself is gone before t is large.
+// corr [2] = 1 / (1 - beta1^t), 1 / sqrt(1 - beta2^t), where t is the step of the counter, minus the number of skipped
+// steps if `skipped` (slot 2, float) is bound; BETA1 and BETA2 are the bits of doubles and the numbers 0 and 1. One
+// thread computes each, in double precision; the block has as many threads as for StepInc. The power is computed by
+// squaring, which takes a fraction of the library function's latency. Its error of about t units in the last place is
+// negligible compared with the rounding to float, because the power vanishes before t is large.
 template <u64 BETA1, u64 BETA2> struct BiasCorr : OneBlock<256> {
     using Slots = slots::bias_corr;
     template <int PHASE> static __device__ void run(const Args& a, int, char*) {
@@ -625,10 +626,10 @@ template <i64 ROWS> struct LossMean {
 };
 
 // accuracy [1] (float) = share of the rows of scores [ROWS, CLASSES] (T) whose first largest score is at the label
-// (i32). A row counts as wrong where its label names no class or one of its scores is not a number. One block; counts
-// are whole numbers, so the order of additions does not matter. A group of L lanes takes a row: nothing before the
-// label may reach its score, nothing behind may exceed it. ROWS and CLASSES are the numbers 0 and 1. Overwrites; moves
-// ROWS * (CLASSES * sizeof(T) + 4) bytes.
+// (i32). A row counts as wrong if its label is out of range or one of its scores is NaN. One block; counts are
+// integers, so that the order of additions does not matter. A group of L lanes handles a row: no score before the label
+// may be as large as the label's score, and no score after it may be larger. ROWS and CLASSES are the numbers 0 and 1.
+// Overwrites; moves ROWS * (CLASSES * sizeof(T) + 4) bytes.
 template <class T, i64 ROWS, i64 CLASSES> struct Accuracy {
     using Slots = slots::accuracy;
     using Classes = Number<CLASSES, 1>;
@@ -670,10 +671,10 @@ template <class T, i64 ROWS, i64 CLASSES> struct Accuracy {
     }
 };
 
-// The sum over the rows of a [ROWS, COLS] (T) is the gradient of a bias, which is stepped by Rule at once. A block
-// takes 32 EACH columns, EACH neighbours for each lane; its warps take every eighth row and are added up in fixed
-// order. Slots as StepSlots says; a part is that of 32 columns, of which a block fills its first. Moves ROWS * COLS *
-// sizeof(T) bytes.
+// The sum over the rows of a [ROWS, COLS] (T) is the gradient of a bias, which Rule updates at once. A block handles 32
+// EACH columns, EACH neighbours for each lane; each warp sums every eighth row, and the sums of the warps are added in
+// a fixed order. Slots: those of StepSlots. There is a partial metric for every 32 columns, of which a block writes its
+// first. Moves ROWS * COLS * sizeof(T) bytes.
 template <class Rule, class T, i64 ROWS, i64 COLS, int EACH> struct BiasStep {
     using Rows = Number<ROWS, 0>;
     using Cols = Number<COLS, 1>;
@@ -774,7 +775,7 @@ template <i64 SEGMENTS> struct UpdateMetrics {
 #pragma unroll 4
             for (int i = threadIdx.x; i < segments; i += THREADS) sum.add_norm(a.at<float>(Slots::GRAD_NORM_SEG)[i]);
             sum = lanes_metric(sum);
-            // The largest change is no longer looked at there.
+            // The maximum in shared memory is no longer read.
             __syncthreads();
             if (threadIdx.x % 32 == 0) of_warp[threadIdx.x / 32] = sum.stored();
             __syncthreads();

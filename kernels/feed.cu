@@ -1,4 +1,4 @@
-// Batches out of a data set that stays on the device, and what each step found, for the host to read later.
+// Gathers batches from a data set on the device, and records the metrics of each step, which the host reads later.
 
 // Element type conversions of a batch: samples and targets are floats, classes are ints.
 template <class To> struct Fed {
@@ -8,8 +8,8 @@ template <> struct Fed<int> {
     DEV int of(int v) { return v; }
 };
 
-// The sample that is at a place of an epoch of COUNT samples: a network of Feistel's over the bits of COUNT - 1
-// with the epoch's keys, until the number is one of a sample. The host computes the same (data/shuffle.rs).
+// The sample at a position of an epoch of COUNT samples: a Feistel network over the bits of COUNT - 1 with the epoch's
+// keys, repeated until the number is below COUNT. The host computes the same (data/shuffle.rs).
 struct Shuffle {
     static __host__ __device__ constexpr int bits(u32 last) { return last < 4 ? 2 : 1 + bits(last / 2); }
     DEV u32 hash(u32 value, u32 key) {
@@ -33,18 +33,19 @@ struct Shuffle {
     }
 };
 
-// One half of number INDEX of the arguments, or N where the kernel is compiled for it.
+// One half of number INDEX of the arguments, or N if the kernel is compiled for it.
 template <i64 N, int INDEX, bool UPPER> DEV u32 half_number(const Args& a) {
     if constexpr (is_fixed(N)) return (u32)N;
     else return (u32)((u64)a.p[18 - INDEX] >> (UPPER ? 32 : 0));
 }
 
 // Before step s (the counter's): x [BATCH, WX] (X) and y [BATCH, WY] (Y) from samples [n, WX] (float) and targets [n,
-// WY] (Y_IN). Places [RING, 16] (u32) tell at s % RING the 12 keys of the epoch's shuffle and where in it the batch
-// begins; COUNT is the number of samples, or 0 where they come in order. The record of step s - 1 is closed with the
-// time and the WATCHED first floats of the watched values, but for those of which LEFT has the bit, that of step s
-// begun. LAST: only closes the record. Records are [RING, 16] words: begin and end in nanoseconds (u64), then the
-// floats. Slots: samples, targets, places, counter, records, x, y, then the watched values. Overwrites; moves 2 * BATCH
+// WY] (Y_IN). Places [RING, 16] (u32) contains at s % RING the 12 keys of the epoch's shuffle and the position of the
+// batch in the epoch; COUNT is the number of samples, or 0 if they come in order. The record of step s - 1 is completed
+// with the time and the first WATCHED floats of the watched values, except those whose bit is set in LEFT; the record
+// of step s is started. LAST: only completes the record. Records are [RING, 16] words: begin and end in nanoseconds
+// (u64), then the floats. Slots: samples, targets, places, counter, records, x, y, then the watched values. Overwrites;
+// moves 2 * BATCH
 // * (WX + WY) elements.
 //
 // WX and WY are the halves of number 0, BATCH and COUNT of number 1, WATCHED and LEFT of number 2, the lower half
@@ -69,18 +70,19 @@ struct Feed {
         return ns;
     }
 
-    // Under EARLY_A the batch is looked up before the launch in front is done: that neither counts steps nor writes
-    // samples.
+    // With EARLY_A the samples of the batch are determined before the preceding launch is done, because that launch
+    // neither counts steps nor writes samples.
     template <int PHASE> static __device__ void run(const Args& a, int block, char*) {
         const int wx = (int)half_number<WX, 0, false>(a), wy = (int)half_number<WY, 0, true>(a), across = wx / V;
         const u32 count = half_number<COUNT, 1, true>(a), left = half_number<LEFT, 2, true>(a);
         const int at = block * THREADS + threadIdx.x, row = at / across, col = at % across * V;
         const bool mine = !LAST && at < (int)half_number<BATCH, 1, false>(a) * across;
         const bool early = launch_flags(a) & EARLY_A;
-        // One copy of what looks up: the code of so short a kernel is fetched while everybody waits for it.
+        // Both cases share one copy of the following code: the kernel is so short that the time to fetch its code
+        // matters.
         if (!early) begin(a);
         const u64 step = (u64)a.at<i64>(COUNTER)[1];
-        // A row's threads share its targets.
+        // The threads of a row share the copy of its targets.
         const int first = col / V;
         i64 sample = 0;
         Vec<float, V> in;

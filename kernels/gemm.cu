@@ -1,26 +1,26 @@
-// Matrix products: c[M, N] = a b, with the previous value, bias, activation or an activation's derivative applied
-// before the one store.
+// Matrix products: c[M, N] = a b. The epilogue (previous value, bias, activation or an activation's derivative) is
+// applied before the only store.
 //
 // GEMM_NN: a [M, K], b [K, N] (forward). GEMM_NT: a [M, K], b [N, K] (input gradient). GEMM_TN: a [K, M], b [K, N]
 // (weight gradient, c float). a, b, saved, z are of type T; bias is float; c is T, float under GEMM_TN. Slots: a, b,
 // bias, saved, c_prev, c, z, work.
 //
-// Three kernels share the ends of a product. The first two share everything but the arithmetic; the third, for products
-// of a few microseconds, is at the end of the file. A block computes one BM x BN tile. Its threads form groups;
-// each group owns a share of k, a ring of buffers in shared memory that it fills with asynchronous copies as far ahead
-// as fits, and accumulators for the whole tile. Groups of one warp never wait for another warp before the end. At the
-// end the groups' accumulators are laid side by side in shared memory, summed in fixed order, finished and stored in
-// rows. With SPLIT > 1 blocks share k as well: phase 0 leaves partial products [SPLIT, M, N] in `work`, and phase 1
-// sums them in fixed order and finishes. Results are deterministic: no atomics.
+// Three kernels share the epilogues. The first two differ only in the arithmetic; the third, for products of a few
+// microseconds, is at the end of the file. A block computes one BM x BN tile. Its threads form groups; each group has a
+// range of k, a ring of buffers in shared memory that it fills with asynchronous copies as far ahead as fits, and
+// accumulators for the whole tile. Groups of one warp never wait for another warp before the end. At the end the
+// accumulators of the groups are written to shared memory, summed in a fixed order, passed through the epilogue and
+// stored in rows. With SPLIT > 1 blocks divide k as well: phase 0 writes partial products [SPLIT, M, N] to `work`, and
+// phase 1 sums them in a fixed order and applies the epilogue. Results are deterministic: no atomics.
 //
-// M, N, K and SPLIT are the numbers 0 to 3 of the first two kernels. Any M, N, K from 1 up. Copies are of 16, 8 or 4
-// bytes, whatever the row length of a factor allows; odd rows of 16-bit elements are loaded plainly.
+// M, N, K and SPLIT are the numbers 0 to 3 of the first two kernels. Any M, N, K from 1 up. Asynchronous copies have
+// 16, 8 or 4 bytes, as the row length of a factor allows; rows of an odd number of 16-bit elements use plain loads.
 
 enum GemmTrans { GEMM_NN = 0, GEMM_NT = 1, GEMM_TN = 2 };
 
 namespace gemm {
 
-// Shared memory that a ring may take; two blocks of this size fit a multiprocessor of compute capability 9.0.
+// The shared memory that a ring may use; two blocks of this size fit a multiprocessor of compute capability 9.0.
 constexpr int RING_LIMIT = 96 * 1024;
 
 template <bool YES, class A, class B> struct Choose { using Type = A; };
@@ -28,7 +28,7 @@ template <class A, class B> struct Choose<false, A, B> { using Type = B; };
 template <class T> struct IsBf16 { static constexpr bool YES = false; };
 template <> struct IsBf16<bf16> { static constexpr bool YES = true; };
 
-// The extents of a product, and the blocks that share k.
+// The extents of a product, and the number of blocks that divide k.
 template <i64 M, i64 N, i64 K, i64 SPLIT> struct Extents {
     const Number<M, 0> m;
     const Number<N, 1> n;
@@ -37,10 +37,10 @@ template <i64 M, i64 N, i64 K, i64 SPLIT> struct Extents {
     __device__ __forceinline__ explicit Extents(const Args& a) : m(a), n(a), k(a), split(a) {}
 };
 
-// ---------------------------------------- the end of a product
+// ---------------------------------------- epilogues
 
-// What V neighbouring elements of the product still need. `fetch` may run long before `finish`, so that its loads
-// overlap the product.
+// The epilogue of V neighbouring elements. `fetch` may be called long before `finish`, so that its loads overlap with
+// the product.
 template <class T, class Out, bool ACC, class Epi, int V> struct Tail {
     float bias[V], saved[V], previous[V];
 
@@ -85,9 +85,9 @@ template <class T, class Out, bool ACC, class Epi, int V> struct Tail {
     }
 };
 
-// The end of a product that is the gradient of a weight: instead of being stored, it steps the weight by Rule. The
-// metrics of tiles of GRAIN by 16 elements go to the parts, row by row. ALONE: a block has a multiprocessor to itself,
-// and all of the reduction under way at once.
+// The epilogue of a product that is the gradient of a weight: instead of storing the gradient, it updates the weight by
+// Rule. The metrics of tiles of GRAIN by 16 elements are written to the partial metrics, row by row. ALONE: a block has
+// a multiprocessor to itself, and all loads of the reduction in flight at once.
 template <class Rule, int GRAIN, bool ALONE> struct Stepping : Epilogue<false, NONE, false, NONE> {};
 
 template <class T, class Rule, int GRAIN, bool ALONE, int V>
@@ -122,7 +122,7 @@ struct Tail<T, float, false, Stepping<Rule, GRAIN, ALONE>, V> {
     }
 };
 
-// Where a product's factors are, and what a block does when its tile at `row`, `col` is done.
+// The factors of a product, and the actions of a block when its tile at `row`, `col` is done.
 template <class Epi> struct Ending {
     static constexpr int A = slots::product::A, B = slots::product::B;
     static constexpr bool ALONE = false;
@@ -160,15 +160,15 @@ template <class Rule, int GRAIN, bool ALONE_> struct Ending<Stepping<Rule, GRAIN
     }
 };
 
-// Where a block is: its tile's first row and column, and its share of k.
+// The work of a block: the first row and column of its tile, and its range of k.
 struct Place {
     int row, col, split;
 };
 
-// Neighbouring elements of rows of `n` that the end of a product takes at once.
+// The number of neighbouring elements that an epilogue processes at once, in rows of `n` elements.
 __host__ __device__ constexpr int end_width(i64 n) { return n % 4 == 0 ? 4 : n % 2 == 0 ? 2 : 1; }
 
-// The tiles of a product and what becomes of a finished one. GROUPS accumulators of a tile are in shared memory as
+// The tiles of a product and the output of a finished tile. GROUPS accumulators of a tile are in shared memory as
 // [GROUPS, BM, PITCH] floats; the pitch keeps the rows of a matrix instruction's result in different banks.
 template <class T, i64 M, i64 N, i64 K, int TRANS, bool ACC, class Epi, int BM, int BN, int GROUPS, i64 SPLIT,
     int THREADS, int V>
@@ -180,7 +180,8 @@ struct Tiles {
     static constexpr int PITCH = BN + 8, STAGING = GROUPS * BM * PITCH * 4;
     static constexpr i64 WORK = SPLITS ? (i64)SPLIT * M * N * 4 : 0;
     static constexpr int PER_ROW = BN / V, ITEMS = ceil_div(BM * PER_ROW, THREADS);
-    // Few elements a thread: what the end needs is loaded before the product, which hides a trip to memory.
+    // With few elements for each thread, the operands of the epilogue are loaded before the product, which hides one
+    // memory latency.
     static constexpr bool EARLY = !SPLITS && ITEMS <= 2;
     static_assert(BN % 4 == 0, "rows of a tile are moved in groups of four");
 
@@ -190,8 +191,8 @@ struct Tiles {
     static constexpr int blocks(int phase) { return blocks_of(M, N, SPLIT, phase); }
     DEV int blocks_for(const E e, int phase) { return blocks_of(e.m, e.n, e.split, phase); }
 
-    // Neighbouring blocks walk down eight rows of tiles before they step across, so that what runs at one time shares
-    // both factors in L2.
+    // Neighbouring blocks go down eight rows of tiles before the next column, so that concurrent blocks share both
+    // factors in L2.
     DEV Place place(const E e, int block) {
         const int down = ceil_div(e.m, BM), across = ceil_div(e.n, BN), high = min_i(8, down);
         const int split = block / (down * across), tile = block % (down * across);
@@ -221,7 +222,7 @@ struct Tiles {
         }
     }
 
-    // Sums the groups' accumulators and stores the tile; all of them must be visible to the block.
+    // Sums the accumulators of the groups and stores the tile; all accumulators must be visible to the block.
     DEV void finish(const Args& a, const E e, const Place& p, const float* staged, const Held& held) {
         const int n = (int)e.n;
         UpdateSum metric = {0u, 0.0f, 0.0f};
@@ -273,11 +274,11 @@ struct Tiles {
     }
 };
 
-// ---------------------------------------- the way into shared memory
+// ---------------------------------------- copies into shared memory
 
-// What one step of one group needs of one factor. A factor whose rows run along k (ALONG_K; [LEN, K] in memory) is as
-// [TILE][BK] in shared memory, another ([K, LEN] in memory) as [BK][TILE]; PAD elements between rows keep reads free of
-// bank conflicts. What is outside the factor is zero.
+// The slab of one factor that one step of one group needs. A factor whose rows run along k (ALONG_K; [LEN, K] in
+// memory) is stored as [TILE][BK] in shared memory, any other ([K, LEN] in memory) as [BK][TILE]; PAD elements between
+// rows avoid bank conflicts. Elements outside the factor are zero.
 template <class T, bool ALONG_K, int TILE, int BK, i64 LEN, int PAD, bool K_EXACT, int WIDTH> struct Slab {
     static constexpr int ROWS = ALONG_K ? TILE : BK, COLS = ALONG_K ? BK : TILE, PITCH = COLS + PAD;
     static constexpr int BYTES = ROWS * PITCH * (int)sizeof(T);
@@ -286,8 +287,8 @@ template <class T, bool ALONG_K, int TILE, int BK, i64 LEN, int PAD, bool K_EXAC
     static constexpr int V = min_i(WIDTH, COLS), PER_ROW = COLS / V, CHUNKS = ROWS * PER_ROW;
     static_assert(PITCH * sizeof(T) % 16 == 0 && COLS % V == 0, "rows in shared memory start at multiples of 16 bytes");
 
-    // Starts copying the slab at `at` (first row or column of the tile) and `k`, by THREADS threads of which this is
-    // number `thread`, from a factor of so many rows and columns.
+    // Starts to copy the slab at `at` (first row or column of the tile) and `k`, from a factor with the given rows and
+    // columns. THREADS threads take part; this is number `thread`.
     template <int THREADS> DEV void fill(T* to, const T* from, int rows, int cols, int at, int k, int thread) {
         const int row0 = ALONG_K ? at : k, col0 = ALONG_K ? k : at;
         constexpr int EACH = ceil_div(CHUNKS, THREADS);
@@ -323,7 +324,8 @@ template <class T, bool ALONG_K, int TILE, int BK, i64 LEN, int PAD, bool K_EXAC
     }
 
   private:
-    // The thread's j-th chunk. Where a round of all threads covers whole rows the column stays, which saves arithmetic.
+    // The thread's j-th chunk. If a round of all threads covers whole rows, the column is constant, which saves
+    // arithmetic.
     template <int THREADS> DEV bool chunk(int thread, int j, int& row, int& col) {
         if constexpr (THREADS % PER_ROW == 0) {
             row = thread / PER_ROW + j * (THREADS / PER_ROW);
@@ -341,7 +343,7 @@ template <class T, bool ALONG_K, int TILE, int BK, i64 LEN, int PAD, bool K_EXAC
     }
 };
 
-// How many slabs a ring has.
+// The number of slabs of a ring.
 template <i64 STEPS> struct Steps {
     __device__ __forceinline__ constexpr explicit Steps(int) {}
     __device__ __forceinline__ constexpr operator int() const { return (int)STEPS; }
@@ -352,9 +354,9 @@ template <> struct Steps<ANY> {
     __device__ __forceinline__ operator int() const { return value; }
 };
 
-// The ring of STEPS slabs in at most STAGES buffers: all at once where they fit, else one buffer is free to be filled
-// while another is read. Where the kernel is not compiled for STEPS, a buffer is always free, and steps beyond the last
-// copy nothing.
+// The ring of STEPS slabs in at most STAGES buffers: all slabs at once if they fit, otherwise one buffer is filled
+// while another is read. If the kernel is not compiled for STEPS, one buffer is always being filled, and steps beyond
+// the last copy nothing.
 template <i64 STEPS, int STAGES> struct Ring {
     static constexpr bool FIXED = is_fixed(STEPS), ALL = FIXED && STEPS <= STAGES;
     static constexpr int BUFFERS = ALL ? (int)STEPS : STAGES, AHEAD = ALL ? (int)STEPS : STAGES - 1;
@@ -392,7 +394,8 @@ template <i64 STEPS, int STAGES> struct Ring {
 #pragma unroll 1
         for (int step = 0; step < steps; ++step) {
             copy_wait<AHEAD - 1>();
-            // Every thread's copies of this step have landed, and every thread has left the buffer that is filled next.
+            // The copies of all threads for this step are complete, and no thread still reads the buffer that is filled
+            // next.
             if constexpr (WARP) __syncwarp();
             else __syncthreads();
             if constexpr (!ALL) {
@@ -402,27 +405,26 @@ template <i64 STEPS, int STAGES> struct Ring {
                 }
                 empty = empty + 1 == BUFFERS ? 0 : empty + 1;
             }
-            // An empty group keeps the count right at the end.
+            // An empty group keeps the number of pending groups correct at the end.
             copy_commit();
             compute(full);
             full = full + 1 == BUFFERS ? 0 : full + 1;
         }
-        // The buffers become staging room.
+        // The buffers are reused for the accumulators.
         __syncthreads();
     }
 };
 
 }  // namespace gemm
 
-// ---------------------------------------- ordinary arithmetic
+// ---------------------------------------- FMA arithmetic
 
-// float products with fused multiply-adds: exact float arithmetic, each accumulator summed over k in rising order
-// within its group.
+// float products with fused multiply-adds; each accumulator is summed over k in rising order within its group.
 //
 // A thread computes TM x TN elements (1, 2, 4 or 8 each) of a BM x BN tile; KG groups of (BM / TM)(BN / TN) threads
-// share k, each taking BK of every KG BK. THREADS = KG (BM / TM)(BN / TN). Shared memory: up to 96 KB. Overwrites c, or
-// adds to it (ACC). 16-byte accesses where row lengths are multiples of four. Moves M K ceil(N / BN) + K N ceil(M / BM)
-// floats from L2.
+// divide k; each processes BK of every KG BK. THREADS = KG (BM / TM)(BN / TN). Shared memory: up to 96 KB. Overwrites
+// c, or adds to it (ACC). 16-byte accesses where row lengths are multiples of four. Moves M K ceil(N / BN) + K N ceil(M
+// / BM) floats from L2.
 template <i64 M, i64 N, i64 K, int TRANS, bool ACC, class Epi, int BM, int BN, int BK, int TM, int TN, int KG,
     i64 SPLIT, int VA = vec_width<float>(TRANS == GEMM_TN ? M : K), int VB = vec_width<float>(TRANS == GEMM_NT ? K : N),
     int VC = gemm::end_width(N)>
@@ -558,9 +560,9 @@ struct GemmSimt {
 // accumulators.
 //
 // A BM x BN tile is shared by WM x WN warps, each with (BM / WM) x (BN / WN) elements (multiples of 16), and by WK such
-// groups, each taking BK of every WK BK of k. THREADS = 32 WM WN WK. BK is a multiple of 16 (8 for float). Shared
-// memory: up to 96 KB. Overwrites c, or adds to it (ACC). 16-byte accesses where row lengths are multiples of 16 bytes.
-// Moves M K ceil(N / BN) + K N ceil(M / BM) elements from L2.
+// groups, each of which processes BK of every WK BK of k. THREADS = 32 WM WN WK. BK is a multiple of 16 (8 for float).
+// Shared memory: up to 96 KB. Overwrites c, or adds to it (ACC). 16-byte accesses where row lengths are multiples of 16
+// bytes. Moves M K ceil(N / BN) + K N ceil(M / BM) elements from L2.
 template <class T, i64 M, i64 N, i64 K, int TRANS, bool ACC, class Epi, int BM, int BN, int BK, int WM, int WN, int WK,
     i64 SPLIT, int VA = vec_width<T>(TRANS == GEMM_TN ? M : K), int VB = vec_width<T>(TRANS == GEMM_NT ? K : N),
     int VC = gemm::end_width(N)>
@@ -569,7 +571,7 @@ struct GemmMma {
     static constexpr bool BEGINS = true;
     static constexpr int GROUP = WM * WN * 32, THREADS = WK * GROUP;
     static constexpr bool FLOAT = sizeof(T) == 4;
-    // Elements in 16 bytes, k of one instruction, instructions down and across a warp's tile.
+    // Elements in 16 bytes, the depth of one instruction, and the instructions down and across a warp's tile.
     static constexpr int E = 16 / (int)sizeof(T), KS = 2 * E, DOWN = BM / WM / 16, ACROSS = BN / WN / 8;
     static_assert(
         BM % (16 * WM) == 0 && BN % (16 * WN) == 0 && BK % KS == 0, "a warp's tile is made of whole instructions");
@@ -595,8 +597,9 @@ struct GemmMma {
     DEV int blocks_for(const Args& a, int phase) { return Tiles::blocks_for(typename Tiles::E(a), phase); }
     static constexpr int smem(int phase) { return phase == 0 ? SMEM : 0; }
 
-    // The 16 x KS piece of a at row `m` and `k` of the slab. ldmatrix hands lane l the 32 bits at row l / 4, word l % 4
-    // of each 8 x 16-byte piece: two 16-bit elements or one float, which is what the instruction wants in both cases.
+    // The 16 x KS fragment of a at row `m` and `k` of the slab. ldmatrix gives lane l the 32 bits at row l / 4, word l
+    // % 4 of each 8 x 16-byte matrix: two 16-bit elements or one float, which is the layout that the instruction needs
+    // in both cases.
     DEV void fragment_a(u32 (&out)[4], const T* slab, int m, int k, int lane) {
         if constexpr (A_ALONG) {
             load_matrix_x4(out, slab + (m + lane % 16) * SlabA::PITCH + k + lane / 16 * E);
@@ -610,7 +613,7 @@ struct GemmMma {
         round(out);
     }
 
-    // The KS x 16 piece of b at `k` and column `n` of the slab: words 0, 1 for the first eight columns, 2, 3 for the
+    // The KS x 16 fragment of b at `k` and column `n` of the slab: words 0, 1 for the first eight columns, 2, 3 for the
     // others.
     DEV void fragment_b(u32 (&out)[4], const T* slab, int n, int k, int lane) {
         if constexpr (B_ALONG) {
@@ -703,11 +706,11 @@ struct GemmMma {
     }
 };
 
-// ---------------------------------------- small products, one trip to memory
+// ---------------------------------------- small products with few memory latencies
 
 namespace gemm {
 
-// Reads COUNT words at once, zeros where not `inside`; the loads keep their order.
+// Reads COUNT words at once, or zeros if not `inside`; the loads keep their order.
 template <int COUNT> DEV void read_words(u32* to, const void* from, bool inside) {
     if constexpr (COUNT == 4)
         asm volatile("{.reg .pred p; setp.ne.b32 p, %5, 0; mov.b32 %0, 0; mov.b32 %1, 0; mov.b32 %2, 0; mov.b32 %3, 0; "
@@ -722,14 +725,14 @@ template <int COUNT> DEV void read_words(u32* to, const void* from, bool inside)
             : "=&r"(to[0]) : "l"(from), "r"((int)inside));
 }
 
-// What a warp needs of one factor for a chunk of k: 8 Q rows or columns, of which lane 4 g + t holds Q g to Q g + Q -
-// 1, each with the t-th quarter of the chunk's k as four words of 32 bits. A matrix instruction sums over k in any
-// order, and its rows and columns may stand for any of the tile: so a lane's elements are neighbours in memory
-// whichever way the factor is stored, sixteen bytes of a row along k (ALONG_K) or Q elements of a row across it.
+// The part of one factor that a warp needs for a chunk of k: 8 Q rows or columns, of which lane 4 g + t holds Q g to Q
+// g + Q - 1, each with the t-th quarter of the chunk's k as four words of 32 bits. A matrix instruction may sum over k
+// in any order, and its rows and columns may be assigned to any of the tile. So the elements of a lane are neighbours
+// in memory for both layouts of the factor: sixteen bytes of a row along k (ALONG_K) or Q elements of a row across it.
 //
-// They come straight into registers, or through the group's room in shared memory (VIA), which holds what its WAYS
-// warps side by side need. Eight lanes that load into registers together touch two lines along k, but four across k,
-// and a load takes as long as it touches lines: across k the way through shared memory is the faster one.
+// They are loaded directly into registers, or through the group's part of shared memory (VIA), which holds the data of
+// its WAYS neighbouring warps. The time of a load is proportional to the cache lines that it reads: eight lanes that
+// load into registers read two lines along k, but four across k. So loading through shared memory is faster across k.
 template <class T, bool ALONG_K, int Q, int WAYS, int THREADS, int LEN, int K, bool WANT_VIA> struct Piece {
     static constexpr int E = 4 / (int)sizeof(T), CHUNK = 16 * E, RUN = ALONG_K ? 4 * E : Q, RUNS = ALONG_K ? Q : 4 * E;
     static constexpr int ROWS = ALONG_K ? LEN : K, COLS = ALONG_K ? K : LEN, V = min_i(vec_width<T>(COLS), RUN);
@@ -737,15 +740,15 @@ template <class T, bool ALONG_K, int Q, int WAYS, int THREADS, int LEN, int K, b
                           COLS_EXACT = ALONG_K ? K % CHUNK == 0 : LEN_EXACT;
     using Index = typename Choose<((i64)LEN * K < (1ll << 30)), int, i64>::Type;
     static constexpr bool VIA = WANT_VIA && COLS % (4 * E) == 0;
-    // The chunk in shared memory: its rows with a gap of 16 or 32 bytes, which spreads what eight lanes read over all
-    // banks. Rows across k are stored by their number within a quarter first.
+    // The chunk in shared memory: between rows there is a gap of 16 or 32 bytes, so that the reads of eight lanes are
+    // spread over all banks. Rows across k are ordered by their number within a quarter first.
     static constexpr int HIGH = ALONG_K ? 8 * Q * WAYS : CHUNK, UNITS = ALONG_K ? 4 : 8 * Q * WAYS / (4 * E),
                          PITCH = UNITS * 16 + (ALONG_K && Q == 4 ? 16 : 32);
     static constexpr int BYTES = VIA ? HIGH * PITCH : 0, WORDS = VIA ? 0 : RUNS * (RUN / E);
     u32 raw[RUNS][RUN / E];
 
-    // Starts reading the chunk at `k`, from the group's first row or column `tile`, of which the warp's is number
-    // `mine`; what is outside the factor is zero.
+    // Starts to read the chunk at `k`, from the group's first row or column `tile`, of which the warp's is number
+    // `mine`; elements outside the factor are zero.
     __device__ __forceinline__ void read(char* room, const T* from, int tile, int mine, int k, int lane, int thread) {
         if constexpr (VIA) {
             const int row0 = ALONG_K ? tile : k, col0 = ALONG_K ? k : tile;
@@ -784,7 +787,7 @@ template <class T, bool ALONG_K, int Q, int WAYS, int THREADS, int LEN, int K, b
         }
     }
 
-    // Fetches the lane's elements from shared memory, where they are there.
+    // Loads the lane's elements from shared memory, if they are stored there.
     __device__ __forceinline__ void fetch(const char* room, int mine, int lane) {
         if constexpr (VIA) {
             const int g = lane / 4, t = lane % 4;
@@ -814,19 +817,20 @@ template <class T, bool ALONG_K, int Q, int WAYS, int THREADS, int LEN, int K, b
 
 }  // namespace gemm
 
-// Products that last no longer than a few trips to memory, on the tensor cores, with as few instructions as possible
-// between the trips.
+// Products that take only a few memory latencies, on the tensor cores, with as few instructions as possible between the
+// loads.
 //
-// A warp holds the accumulators of 8 RQ x 8 CQ elements, WM x WN warps make a tile, and WK such groups take every WK-th
-// chunk of k (64 bytes of a row). The next chunks are under way, all of them where they fit, so that the whole
-// reduction often costs one trip; groups never wait for each other before the end, where their accumulators are summed
-// in fixed order. Factors come through shared memory where VIA has the bit of their direction (1 across k, 2 along k),
-// else straight into registers. RQ and CQ are 2, 4 or 8. THREADS = 32 WM WN WK. Any M, N, K; 16-byte accesses where
-// rows allow. Overwrites c, or adds to it (ACC). Moves M K ceil(N / BN) + K N ceil(M / BM) elements from L2.
+// A warp holds the accumulators of 8 RQ x 8 CQ elements, WM x WN warps compute a tile, and WK such groups process every
+// WK-th chunk of k (64 bytes of a row). The loads of the next chunks are in flight, of all chunks if they fit, so that
+// the whole reduction often takes one memory latency. Groups never wait for each other before the end, where their
+// accumulators are summed in a fixed order. Factors are loaded through shared memory if VIA has the bit of their
+// direction (1 across k, 2 along k), otherwise directly into registers. RQ and CQ are 2, 4 or 8. THREADS = 32 WM WN WK.
+// Any M, N, K; 16-byte accesses where rows allow. Overwrites c, or adds to it (ACC). Moves M K ceil(N / BN) + K N
+// ceil(M / BM) elements from L2.
 template <class T, int M, int N, int K, int TRANS, bool ACC, class Epi, int RQ, int CQ, int WM, int WN, int WK, int VIA>
 struct GemmDirect {
     static constexpr bool ALONE = gemm::Ending<Epi>::ALONE;
-    // A multiprocessor has room for a block of the next launch, which fetches its old factor meanwhile.
+    // A multiprocessor also has room for a block of the next launch, which loads its unchanged factor at the same time.
     static constexpr int PHASES = 1, THREADS = 32 * WM * WN * WK, MIN_BLOCKS = ALONE ? 1 : 2;
     static constexpr bool BEGINS = true;
     static constexpr int BM = 8 * RQ * WM, BN = 8 * CQ * WN;
@@ -835,8 +839,8 @@ struct GemmDirect {
     using PieceA = gemm::Piece<T, A_ALONG, RQ, WM, GROUP, M, K, (VIA & (A_ALONG ? 2 : 1)) != 0>;
     using PieceB = gemm::Piece<T, B_ALONG, CQ, WN, GROUP, N, K, (VIA & (B_ALONG ? 2 : 1)) != 0>;
     static constexpr int CHUNK = PieceA::CHUNK, CHUNKS = ceil_div(K, CHUNK), STEPS = ceil_div(CHUNKS, WK);
-    // Chunks under way: what registers and shared memory hold. Nothing in registers: the loop over the chunks is a
-    // loop.
+    // The number of chunks in flight, limited by registers and shared memory. If no chunk is in registers, the loop
+    // over the chunks is not unrolled.
     static constexpr int SLOT = PieceA::BYTES + PieceB::BYTES, WORDS = PieceA::WORDS + PieceB::WORDS;
     static constexpr int FIT_REGISTERS = WORDS > 0 ? max_i(1, min_i(8, (192 - 2 * RQ * CQ) / max_i(1, WORDS))) : 8;
     static constexpr int FIT_SHARED = SLOT > 0 ? (ALONE ? 192 : 96) * 1024 / (WK * max_i(1, SLOT)) : 8;
@@ -846,20 +850,20 @@ struct GemmDirect {
     using Ends = gemm::Tail<T, Out, ACC, Epi, V>;
     static constexpr int DOWN = ceil_div(M, BM), ACROSS = ceil_div(N, BN), PER_ROW = BN / V,
                          ITEMS = ceil_div(BM * PER_ROW, THREADS);
-    // Narrow rows need a gap so that eight lanes' stores of sixteen bytes fall into different banks; wider ones are
-    // permuted instead.
+    // Narrow rows need a gap so that the 16-byte stores of eight lanes use different banks; wider rows are permuted
+    // instead.
     static constexpr int PITCH = BN == 16 ? (RQ == 2 ? 24 : 20) : BN;
-    // A group's room: its chunks, then its accumulators.
+    // The shared memory of a group: its chunks, then its accumulators.
     static constexpr int ROOM = max_i(DEPTH * SLOT, BM * PITCH * 4);
     static constexpr long long WORK = 0;
     static_assert(DEPTH > 0 && WK * ROOM <= (ALONE ? 200 : 99) * 1024, "a block's shared memory");
     static_assert(!ALONE || (WORDS == 0 && STEPS <= DEPTH), "everything is under way at once");
 
     static constexpr int blocks(int) { return DOWN * ACROSS; }
-    // More than half of what there is keeps other blocks away.
+    // More than half of the shared memory, which keeps other blocks away.
     static constexpr int smem(int) { return ALONE ? max_i(WK * ROOM, 116 * 1024) : WK * ROOM; }
 
-    // The place of the four floats at `row` and `piece` of a tile.
+    // The location of the four floats at `row` and `piece` of a tile.
     DEV int staged_at(int row, int piece) {
         const int odd = row / RQ & 1;
         if constexpr (CQ == 4) piece ^= odd;
@@ -927,7 +931,7 @@ struct GemmDirect {
             }
             multiply(step, slot, from_a, from_b);
         };
-        // What the end needs beside the product is loaded behind the first chunks.
+        // The operands of the epilogue are loaded after the first chunks.
         Ends ends[ITEMS];
         const auto item = [&](int i, int& row, int& col) {
             const int index = threadIdx.x + i * THREADS;
@@ -945,10 +949,10 @@ struct GemmDirect {
         };
         const u64 flags = launch_flags(a);
         const bool early_a = flags & EARLY_A, early_b = flags & EARLY_B, early_ends = flags & EARLY_ENDS;
-        // Everything is old: only what is written has to wait.
+        // No input was written by the preceding launch: only the stores have to wait.
         const bool ahead = ALONE && early_a && early_b && early_ends;
         if constexpr (WORDS == 0) {
-            // A chunk's registers are filled and used within a turn.
+            // The registers of a chunk are filled and used within one iteration.
             if (early_a || early_b) {
 #pragma unroll 1
                 for (int step = 0; step < DEPTH; ++step) {
@@ -966,7 +970,7 @@ struct GemmDirect {
             }
             if (!early_ends) fetch_ends();
             if constexpr (ALONE) {
-                // Two barriers instead of one for each chunk: between these, some warps multiply while others fetch.
+                // Two barriers instead of one for each chunk: between them, some warps multiply while others load.
                 constexpr int HALF = STEPS / 2;
                 copy_wait<STEPS - HALF>();
                 meet(group);
@@ -1024,7 +1028,7 @@ struct GemmDirect {
             }
         }
 
-        // The chunks make room for the accumulators: a lane holds 2 CQ neighbouring elements of RQ neighbouring rows.
+        // The accumulators replace the chunks: a lane holds 2 CQ neighbouring elements of RQ neighbouring rows.
         if constexpr (SLOT > 0) meet(group);
 #pragma unroll
         for (int q = 0; q < RQ; ++q)

@@ -1,8 +1,8 @@
-// Values beside each other, and parts of values.
+// Concatenation along the last axis, and slices of it.
 
-// y [ROWS, COLS]: the values x0 [ROWS, WIDTHS[0]], x1 [ROWS, WIDTHS[1]], ... beside each other, elements of T. V
-// divides every width, and V elements move by one access. A thread takes one group of V. Overwrites; moves 2 * ROWS *
-// COLS * sizeof(T) bytes.
+// y [ROWS, COLS]: the concatenation of x0 [ROWS, WIDTHS[0]], x1 [ROWS, WIDTHS[1]], ..., elements of T. V divides every
+// width, and one access moves V elements. A thread copies one group of V. Overwrites; moves 2 * ROWS * COLS * sizeof(T)
+// bytes.
 template <class T, i64 ROWS, int V, int... WIDTHS> struct Concat {
     using Slots = slots::concat;
     static constexpr int PHASES = 1, THREADS = 256, COLS = (WIDTHS + ...);
@@ -10,7 +10,7 @@ template <class T, i64 ROWS, int V, int... WIDTHS> struct Concat {
     static constexpr int blocks(int) { return ceil_div(GROUPS, THREADS); }
     static constexpr int smem(int) { return 0; }
 
-    // The group of the value that column `col` belongs to; `col` becomes the column of that value.
+    // The value that column `col` belongs to; `col` becomes the column in that value.
     template <int SOURCE, int WIDTH, int... REST> DEV Vec<T, V> part(const Args& a, i64 row, int col) {
         if constexpr (sizeof...(REST) > 0)
             if (col >= WIDTH) return part<SOURCE + 1, REST...>(a, row, col - WIDTH);

@@ -1,18 +1,18 @@
 // Losses over `[rows, classes]` with class labels, mean squared errors over flat arrays, and their gradients.
 //
-// Scores, probabilities and their gradients are of type T; losses, accuracy and every sum are float. A label that names
-// no class makes the loss and the gradient of its row NaN and counts as a wrong answer. Sums go through partial sums in
-// a fixed order, so results do not depend on the order in which blocks finish.
+// Scores, probabilities and their gradients are of type T; losses, accuracy and every sum are float. If a label is out
+// of range, the loss and the gradient of its row are NaN, and the answer counts as wrong. Partial sums are added in a
+// fixed order, so results do not depend on the order in which blocks finish.
 
 // ---------------------------------------- shared
 
 DEV float loss_infinity() { return __int_as_float(0x7f800000); }
 DEV float loss_nan() { return __int_as_float(0x7fffffff); }
 
-// The exponential of a number that is not above zero.
+// The exponential of a number that is at most zero.
 DEV float loss_exp(float x) { return expf(x); }
 
-// The larger; NaN is passed over, because the sum of exponentials that follows turns into NaN anyway.
+// The larger one; NaN is ignored, because the following sum of exponentials becomes NaN anyway.
 struct LossMax {
     static constexpr float ZERO = 0.0f;
     DEV float of(float a, float b) { return fmaxf(a, b); }
@@ -20,7 +20,7 @@ struct LossMax {
 
 #define OWN __device__ __forceinline__
 
-// What the smoothing, given as the bits of an f64, makes of targets. CLASSES is number 1 of an operation.
+// The targets with label smoothing, which is given as the bits of an f64. CLASSES is number 1 of an operation.
 template <i64 CLASSES, u64 SMOOTHING> struct LossTarget {
     static constexpr bool SMOOTH = SMOOTHING << 1 != 0;
     const Number<CLASSES, 1> given;
@@ -30,7 +30,7 @@ template <i64 CLASSES, u64 SMOOTHING> struct LossTarget {
     DEV float keep() { return (float)(1.0 - smoothing()); }
     OWN float share() const { return (float)(smoothing() / classes()); }
     OWN bool names_class(int label) const { return (u32)label < (u32)classes(); }
-    // What the probability of class `col` should be.
+    // The target probability of class `col`.
     OWN float of(int label, int col) const {
         const float other = names_class(label) ? share() : loss_nan();
         return col == label ? (float)(1.0 - smoothing() + smoothing() / classes()) : other;
@@ -43,15 +43,15 @@ template <i64 CLASSES, u64 SMOOTHING> struct LossTarget {
     }
 };
 
-// Adds over the warp. Values but the first are counts, which are added as integers, by one instruction.
+// Sums over the warp. All values except the first are counts, which one instruction adds as integers.
 template <int K> DEV void loss_warp_sum(float (&v)[K]) {
     v[0] = warp_reduce<Sum>(v[0]);
 #pragma unroll
     for (int k = 1; k < K; ++k) v[k] = (float)__reduce_add_sync(0xffffffffu, (u32)v[k]);
 }
 
-// Adds K values over the block; warp 0 gets the sums. `scratch` holds 32 K floats that nobody else uses until the next
-// barrier.
+// Sums K values over the block; warp 0 gets the sums. `scratch` holds 32 K floats that no other code uses until the
+// next barrier.
 template <int K, int THREADS> DEV void loss_block_sum(float (&v)[K], float* scratch) {
     constexpr int WARPS = THREADS / 32;
     const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
@@ -72,8 +72,8 @@ template <int K, int THREADS> DEV void loss_block_sum(float (&v)[K], float* scra
 
 template <int K> __host__ __device__ constexpr int loss_smem() { return (32 * K + 4) * 4; }
 
-// Draws a number. What the thread wrote before can be read by whoever draws a later one, and by the block behind that
-// one's next barrier.
+// Draws the next number from the ticket. Everything that this thread wrote before is visible to a thread that draws a
+// later number, and to its block after the next barrier.
 DEV u32 loss_draw(u32* ticket) {
     u32 drawn;
     asm volatile("atom.acq_rel.gpu.global.add.u32 %0, [%1], 1;" : "=r"(drawn) : "l"(ticket) : "memory");
@@ -86,7 +86,8 @@ template <i64 BLOCKS, int INDEX> struct LossBlocks : Number<BLOCKS, INDEX> {
     using Number<BLOCKS, INDEX>::Number;
 };
 
-// A loss in one launch of blocks, number AT of it, which adds K values over all of them; of 0 values, a gradient alone.
+// A loss in one launch, which sums K values over all blocks; their number is number AT. With K = 0 it computes only a
+// gradient.
 template <int K, i64 BLOCKS, int AT, int THREADS_> struct LossInOneLaunch {
     using Blocks = LossBlocks<BLOCKS, AT>;
     static constexpr int PHASES = 1, THREADS = THREADS_;
@@ -96,7 +97,7 @@ template <int K, i64 BLOCKS, int AT, int THREADS_> struct LossInOneLaunch {
     static constexpr i64 WORK = BLOCKS > 1 ? 4ll * K * BLOCKS : 0;
 };
 
-// A loss of one block, or in two phases through one partial sum for each block.
+// A loss of one block, or in two phases with one partial sum for each block.
 template <i64 BLOCKS, int THREADS_> struct LossInPhases {
     using Blocks = LossBlocks<BLOCKS, 1>;
     static constexpr int PHASES = BLOCKS == 1 ? 1 : 2, THREADS = THREADS_;
@@ -104,7 +105,7 @@ template <i64 BLOCKS, int THREADS_> struct LossInPhases {
     DEV int blocks_for(const Args& a, int phase) { return phase == 0 ? (int)Blocks(a) : 1; }
     static constexpr int smem(int) { return loss_smem<1>(); }
     static constexpr i64 WORK = BLOCKS > 1 ? 4ll * BLOCKS : 0;
-    // Writes the mean that `mean` makes of the sum of what `share` gives for each thread of the first phase.
+    // Sums the results of `share` for all threads of the first phase, and writes the result of `mean` for this sum.
     template <int PHASE, class Slots, class Share, class Mean>
     DEV void finish(const Args& a, const Blocks count, int block, char* smem, const Share& share, const Mean& mean) {
         const int blocks = (int)count;
@@ -121,9 +122,9 @@ template <i64 BLOCKS, int THREADS_> struct LossInPhases {
     }
 };
 
-// Adds K values over all blocks; true for the one thread that holds the sums. Partial sums are in `work [blocks, K]`;
-// the block that draws the last number from `ticket` adds them up and puts the ticket back to zero. One block needs
-// neither.
+// Sums K values over all blocks; returns true for the one thread that holds the sums. Partial sums are in `work
+// [blocks, K]`; the block that draws the last number from `ticket` adds them and resets the ticket to zero. With one
+// block neither is used.
 template <int K, int THREADS, class Blocks>
 DEV bool loss_total(float (&v)[K], const Blocks& given, float* work, u32* ticket, int block, char* smem) {
     float* scratch = (float*)smem;
@@ -151,7 +152,8 @@ DEV bool loss_total(float (&v)[K], const Blocks& given, float* work, u32* ticket
     return threadIdx.x == 0;
 }
 
-// How many classes one access moves, and how often a lane does that where LANES share a row in registers.
+// The number of classes that one access moves, and the number of accesses of a lane if LANES lanes share a row in
+// registers.
 template <class T> __host__ __device__ constexpr int loss_width(i64 classes) {
     return min_i(vec_width<T>(classes), classes <= 128 ? 4 : 8);
 }
@@ -160,14 +162,14 @@ __host__ __device__ constexpr int loss_turns(i64 classes, int lanes, int width) 
 }
 
 // A row of up to 1024 classes, held in the registers of LANES (1 to 32, a power of two) neighbouring threads of a warp,
-// ITERS vectors of V each. Every lane of the warp takes part in `softmax`, whether its row exists or not.
+// ITERS vectors of V each. Every lane of the warp must call `softmax`, whether its row exists or not.
 template <class T, class Target, int LANES, int V, int ITERS> struct LossRow {
     static constexpr int N = ITERS * V;
     float v[N];
 
     DEV int column(int i, int lane) { return (i / V * LANES + lane) * V + i % V; }
 
-    // Places past the row get minus infinity, whose exponential is zero.
+    // Elements past the end of the row are minus infinity, whose exponential is zero.
     __device__ __forceinline__ void read(const Target& target, const T* row, int lane, bool valid) {
 #pragma unroll
         for (int k = 0; k < ITERS; ++k) {
@@ -183,7 +185,7 @@ template <class T, class Target, int LANES, int V, int ITERS> struct LossRow {
         }
     }
 
-    // Turns scores into probabilities. Gives the loss, and whether the first of the largest scores is at the label.
+    // Replaces scores by probabilities. Returns the loss, and whether the first of the largest scores is at the label.
     __device__ __forceinline__ float softmax(const Target& target, int lane, int label, bool& right) {
         float max = v[0], own = 0.0f;
 #pragma unroll
@@ -235,8 +237,8 @@ template <class T, class Target, int LANES, int V, int ITERS> struct LossRow {
 template <class T, class Target, int THREADS, int V> struct LossWideRow {
     float max, log_sum;
 
-    // As `LossRow::softmax`; the row itself stays. Every thread of the block gets the results. `scratch` holds THREADS
-    // / 32 floats.
+    // Like `LossRow::softmax`, but the row is not changed. Every thread of the block gets the results. `scratch` holds
+    // THREADS / 32 floats.
     __device__ __forceinline__ float softmax(
         const Target& target, const T* row, int label, bool& right, float* scratch) {
         // The label's score is read before the first barrier, hence before another thread can overwrite it.
@@ -283,9 +285,9 @@ template <class T, class Target, int THREADS, int V> struct LossWideRow {
 // ---------------------------------------- softmax with cross entropy
 
 // Slots: 0 logits [rows, classes] T, 1 labels [rows] i32, 2 row_loss [rows] float, 3 probs [rows, classes] T; probs may
-// lie on logits. LANES threads share a row: up to 32 hold a row of at most 1024 classes in registers; LANES = THREADS
-// stands for a row for each block. Accesses are as wide as rows allow, up to 16 bytes. Overwrites; deterministic. Moves
-// logits and probs once.
+// share the memory of logits. LANES threads share a row: up to 32 hold a row of at most 1024 classes in registers; with
+// LANES = THREADS, a block processes one row at a time. Accesses are as wide as rows allow, up to 16 bytes. Overwrites;
+// deterministic. Moves logits and probs once.
 template <class T, i64 ROWS, i64 CLASSES, u64 SMOOTHING, int LANES, int THREADS_,
     int V = (LANES > 32) ? vec_width<T>(CLASSES) : loss_width<T>(CLASSES), int ITERS = loss_turns(CLASSES, LANES, V)>
 struct SoftmaxCe {
@@ -323,8 +325,8 @@ struct SoftmaxCe {
 };
 
 // Slots: 0 probs [rows, classes] T, 1 labels [rows] i32, 2 dlogits [rows, classes] T, 3 scale [1] float; dlogits may
-// lie on probs. `dlogits = (probs - target) / rows * scale`. Two groups of up to 16 bytes a thread, 256 threads a
-// block. Overwrites; deterministic.
+// share the memory of probs. `dlogits = (probs - target) / rows * scale`. Two groups of up to 16 bytes a thread, 256
+// threads a block. Overwrites; deterministic.
 template <class T, i64 ROWS, i64 CLASSES, u64 SMOOTHING, int V = vec_width<T>(CLASSES)> struct SoftmaxCeGrad {
     using Slots = slots::softmax_ce_grad;
     using Rows = Number<ROWS, 0>;
@@ -364,7 +366,7 @@ template <class T, i64 ROWS, i64 CLASSES, u64 SMOOTHING, int V = vec_width<T>(CL
             store<T, V>(a.at<T>(Slots::DLOGITS) + at * V, p[e]);
         }
     }
-    // Division by a constant is a multiplication in 32 bits and several of them in 64.
+    // A division by a constant takes one multiplication in 32 bits, but several in 64 bits.
     DEV int row_of(i64 at, int row_vecs, i64 vecs) {
         return vecs < 0x7fffffff ? (int)((u32)at / row_vecs) : (int)(at / row_vecs);
     }
@@ -374,7 +376,7 @@ template <class T, i64 ROWS, i64 CLASSES, u64 SMOOTHING, int V = vec_width<T>(CL
 // accuracy [1] float or unbound, 5 work, 6 scale [1] float, 7 ticket u32; dlogits may share the memory of logits. Mean
 // loss, share of right answers and `dlogits = (softmax - target) / (rows PARTS) * scale`: the rows are one of PARTS
 // parts of a batch. LANES as for `SoftmaxCe`; BLOCKS blocks stride over the rows, and each group of threads has up to
-// four rows under way. With one block neither work nor ticket is used; otherwise work holds two floats for each block
+// four rows in flight. With one block neither work nor ticket is used; otherwise work holds two floats for each block
 // and the last block adds them up. Overwrites; deterministic. Moves logits and dlogits once.
 template <class T, i64 ROWS, i64 CLASSES, u64 SMOOTHING, int LANES, int THREADS_, i64 BLOCKS,
     int V = (LANES > 32) ? vec_width<T>(CLASSES) : loss_width<T>(CLASSES), int ITERS = loss_turns(CLASSES, LANES, V),
@@ -394,7 +396,7 @@ struct SoftmaxCeFused : LossInOneLaunch<2, BLOCKS, 2, THREADS_> {
         const T* logits = a.at<T>(Slots::LOGITS);
         const int* labels = a.at<int>(Slots::LABELS);
         T* dlogits = a.at<T>(Slots::DLOGITS);
-        // Loss and right answers; every row is counted by one thread.
+        // Loss and number of correct answers; one thread counts each row.
         float sums[2] = {0.0f, 0.0f};
         if constexpr (LANES > 32) {
             for (int row = block; row < rows; row += blocks) {
@@ -412,12 +414,12 @@ struct SoftmaxCeFused : LossInOneLaunch<2, BLOCKS, 2, THREADS_> {
         } else {
             using Row = LossRow<T, Target, LANES, V, ITERS>;
             constexpr int GROUPS = THREADS / LANES;
-            // A general member has one row under way: it mostly has no more.
+            // A general member has one row in flight: usually it has no more.
             constexpr int FLIGHT = !is_fixed(ROWS) ? 1
                 : min_i(ceil_div(ROWS, (i64)GROUPS * BLOCKS), Row::N <= 4 ? 4 : Row::N <= 8 ? 2 : 1);
             const int rounds = ceil_div(rows, (i64)GROUPS * blocks);
             const int lane = threadIdx.x % LANES, first = block * GROUPS + threadIdx.x / LANES;
-            // Groups past the end work on rows that do not exist, so that whole warps meet at the shuffles.
+            // Groups past the end compute rows that do not exist, so that whole warps take part in the shuffles.
 #pragma unroll 1
             for (int round = 0; round < rounds; round += FLIGHT) {
                 Row scores[FLIGHT];
@@ -452,8 +454,8 @@ struct SoftmaxCeFused : LossInOneLaunch<2, BLOCKS, 2, THREADS_> {
 
 namespace head {
 
-// The largest over the warp; NaN where a number without sign is NaN. Bits of floats, those of negative ones turned
-// round, are ordered as whole numbers.
+// The maximum over the warp; NaN if a positive NaN is among the values. The bits of floats, with the lower 31 bits of
+// negative ones inverted, have the order of the floats when compared as integers.
 DEV float warp_max(float v) {
     const int bits = __float_as_int(v), turn = 0x7fffffff;
     const int most = __reduce_max_sync(0xffffffffu, bits < 0 ? bits ^ turn : bits);
@@ -466,13 +468,13 @@ DEV float warp_max(float v) {
 // saved [rows, features] T, 5 scale [1] float, 6 dlogits [rows, classes] T, 7 row_loss [rows] float, 8 row_right [rows]
 // float, 9 dx [rows, features] T. `scores = a b + bias`, the loss of each row and whether its answer is right, `dlogits
 // = (softmax - target) / rows * scale`, `dx = dlogits b^T`, times the derivative of ACT_GRAD at `saved`, which is `a`
-// where SAVED_IS_INPUT, and the float of which KEPT has the bits. At most 32 classes. A block takes EACH_ROWS rows: its
-// threads hold b in registers, each the rows of b of some features, and give their share of the scores, which are
-// summed in a fixed order. Scores and their gradient stay float in between. Overwrites; deterministic. Moves a and dx
-// once and b once a block; b is fetched early where it is old.
+// if SAVED_IS_INPUT, and times the float with the bits KEPT. At most 32 classes. A block takes EACH_ROWS rows: its
+// threads hold b in registers, each the rows of b for some features, and compute partial scores, which are summed in a
+// fixed order. Scores and their gradient are float. Overwrites; deterministic. Moves a and dx once and b once for each
+// block; b is loaded before the preceding launch is done if that launch does not write it.
 //
-// ROWS and FEATURES are the numbers 0 and 1, and KEPT number 2 where it is the bits of ANY. A general member is
-// compiled for EACH, the features of a thread.
+// ROWS and FEATURES are the numbers 0 and 1, and KEPT is number 2 if it is ANY. A general member is compiled for EACH,
+// the features of a thread.
 template <class T, i64 ROWS, i64 FEATURES, int CLASSES, u64 SMOOTHING, int ACT_GRAD, bool SAVED_IS_INPUT, u32 KEPT,
     int EACH_ROWS, int THREADS_, int EACH = ceil_div(FEATURES, THREADS_)>
 struct DenseCe {
@@ -485,7 +487,7 @@ struct DenseCe {
     static_assert(CLASSES <= 32, "a warp holds the scores of a row");
     static constexpr int blocks(int) { return ceil_div(ROWS, EACH_ROWS); }
     DEV int blocks_for(const Args& a, int) { return ceil_div(Number<ROWS, 0>(a), EACH_ROWS); }
-    // The warps' shares of the scores.
+    // The partial scores of the warps.
     static constexpr int smem(int) { return 4 * EACH_ROWS * P * WARPS; }
     using Target = LossTarget<CLASSES, SMOOTHING>;
 
@@ -524,8 +526,8 @@ struct DenseCe {
                 if constexpr (ACT_GRAD != NONE && !SAVED_IS_INPUT)
                     saved[r][e] = valid ? to_float(a.at<T>(Slots::SAVED)[at]) : 0.0f;
             }
-        // What the loss needs is on its way meanwhile. A lane holds the score of a class, with its twins where there
-        // are fewer than 32.
+        // The data of the loss are loaded at the same time. A lane holds the score of a class; with fewer than 32
+        // classes several lanes hold the same one.
         int label[EACH_ROWS];
 #pragma unroll
         for (int r = 0; r < EACH_ROWS; ++r) label[r] = row0 + r < rows ? a.at<int>(Slots::LABELS)[row0 + r] : 0;
@@ -546,7 +548,7 @@ struct DenseCe {
             if (lane % (32 / P) == 0) shares[(r * WARPS + warp) * P + lane / (32 / P)] = sum;
         }
         __syncthreads();
-        // Every warp takes the loss of every row, which is faster than telling the others.
+        // Every warp computes the loss of every row, which is faster than sharing it.
 #pragma unroll
         for (int r = 0; r < EACH_ROWS; ++r) {
             const int row = row0 + r;
@@ -570,7 +572,7 @@ struct DenseCe {
                 if constexpr (ACT_GRAD != NONE) dx *= activate_grad<ACT_GRAD, T>(saved[r][e]);
                 a.at<T>(Slots::DX)[(i64)row * features + feature(e)] = narrow<T>(dx);
             }
-            // What is left is one warp's work.
+            // One warp does the rest.
             if (warp != r % WARPS || row >= rows) continue;
             const bool names = target.names_class(label[r]);
             const float own = names ? __shfl_sync(0xffffffffu, score, names ? label[r] : 0) : loss_nan();
@@ -589,14 +591,14 @@ struct DenseCe {
 
 // ---------------------------------------- mean squared error
 
-// Errors are multiplied by a power of two before they are squared, so that no sum of LEN squares is beyond a float
-// where their mean is not.
+// Errors are multiplied by a power of two before they are squared, so that the sum of LEN squares does not overflow a
+// float unless their mean does.
 __host__ __device__ constexpr float error_scale(i64 len) {
     float scale = 1.0f;
     for (i64 size = 1; size < len; size *= 4) scale *= 0.5f;
     return scale;
 }
-// LEN (number 0) elements with what scales their errors.
+// LEN (number 0) elements with the scale of their errors.
 template <i64 LEN> struct LossErrors {
     const Number<LEN, 0> len;
     OWN explicit LossErrors(const Args& a) : len(a) {}
@@ -610,14 +612,14 @@ template <i64 LEN> struct LossErrors {
     OWN float mean_square(float sum) const { return sum / ((float)len * scale() * scale()); }
 };
 
-// How many groups of 16 bytes a thread has under way, where there are so many threads.
+// The number of groups of 16 bytes that a thread has in flight, for this many threads.
 template <class T> __host__ __device__ constexpr int error_flight(i64 len, i64 threads) {
     return min_i(4, max_i(1, (int)((len / (16 / (int)sizeof(T)) + threads - 1) / threads)));
 }
 
-// Hands this thread's pairs of an output and its target, of `len`, to `each`; writes what it gives to `dy` where that
-// is not null, which may be the memory of `y`. The blocks stride over groups of 16 bytes, FLIGHT of them under way; the
-// few elements after the last whole group, which there may be where TAIL, fall to block 0.
+// Calls `each` for this thread's pairs of an output and its target, out of `len`; writes the results to `dy` if it is
+// not null, which may be the memory of `y`. The blocks stride over groups of 16 bytes, with FLIGHT of them in flight;
+// if TAIL, block 0 handles the elements after the last whole group.
 template <class T, int THREADS, int FLIGHT, bool TAIL, class Each>
 DEV void loss_pairs(
     const i64 len, const i64 blocks, const T* y, const T* target, T* dy, int block, const Each& each) {
@@ -653,8 +655,8 @@ DEV void loss_pairs(
     }
 }
 
-// This thread's share of the sum of the squares of scaled `y - target`; writes `dy = factor (y - target)` where `dy` is
-// not null.
+// This thread's part of the sum of the squares of scaled `y - target`; writes `dy = factor (y - target)` if `dy` is not
+// null.
 template <class T, int THREADS, int FLIGHT, i64 LEN, class Blocks>
 DEV float loss_errors(
     const LossErrors<LEN> errors, const Blocks count, const T* y, const T* target, T* dy, float factor, int block) {
@@ -669,7 +671,7 @@ DEV float loss_errors(
     return sum;
 }
 
-// The same with the gradient of the mean of the squares, times the scale, in the slots of an operation.
+// The same with the gradient of the mean of the squares, times the scale, for the slots of an operation.
 template <class Slots, class T, int THREADS, int FLIGHT, i64 LEN, class Blocks>
 DEV float loss_errors_with_gradient(const Args& a, const LossErrors<LEN> errors, const Blocks count, int block) {
     const float factor = (float)(2.0 / errors.len) * (a.has(Slots::SCALE) ? *a.at<float>(Slots::SCALE) : 1.0f);
@@ -678,7 +680,7 @@ DEV float loss_errors_with_gradient(const Args& a, const LossErrors<LEN> errors,
 }
 
 // Slots: 0 y [len] T, 1 target [len] T, 2 loss [1] float, 3 work.
-// One block, or two phases through one partial sum for each block. Overwrites; deterministic. Moves y and target once.
+// One block, or two phases with one partial sum for each block. Overwrites; deterministic. Moves y and target once.
 template <class T, i64 LEN, int THREADS_, i64 BLOCKS, int FLIGHT = error_flight<T>(LEN, THREADS_ * BLOCKS)>
 struct Mse : LossInPhases<BLOCKS, THREADS_> {
     using Loss = LossInPhases<BLOCKS, THREADS_>;
@@ -727,8 +729,8 @@ struct MseFused : LossInOneLaunch<1, BLOCKS, 1, THREADS_> {
 
 enum PointFn { BINARY_CE = 0, L1 = 1, HUBER = 2 };
 
-// A function of an output and its target, and its derivative by the output. DELTA is the bits of an f64: where Huber's
-// function turns into a line.
+// A function of an output and its target, and its derivative by the output. DELTA holds the bits of an f64: the error
+// at which the Huber loss becomes linear.
 template <int FUNC, u64 DELTA> struct PointTerm {
     DEV float delta() { return (float)__longlong_as_double((i64)DELTA); }
     DEV float value(float y, float t) {
@@ -740,16 +742,16 @@ template <int FUNC, u64 DELTA> struct PointTerm {
     DEV float slope(float y, float t) {
         if constexpr (FUNC == BINARY_CE) return sigmoid(y) - t;
         const float error = y - t;
-        // Zero and NaN stay what they are.
+        // Zero and NaN are returned unchanged.
         if constexpr (FUNC == L1) return error > 0.0f ? 1.0f : error < 0.0f ? -1.0f : error;
         return error > delta() ? delta() : error < -delta() ? -delta() : error;
     }
-    // Whether an answer of yes or no is right; a NaN never is.
+    // Whether a yes-or-no answer is right; NaN never is.
     DEV float right(float y, float t) { return (t > 0.5f ? y > 0.0f : y <= 0.0f) ? 1.0f : 0.0f; }
 };
 
-// Adds this thread's shares of the values and of right answers to `sums`; writes `dy = factor f'(y, target)` where `dy`
-// is not null.
+// Adds this thread's values and its number of right answers to `sums`; writes `dy = factor f'(y, target)` if `dy` is
+// not null.
 template <class Term, class T, int THREADS, int FLIGHT, i64 LEN, class Blocks>
 DEV void point_terms(const Number<LEN, 0> len, const Blocks count, const T* y, const T* target, T* dy, float factor,
     int block, float (&sums)[2]) {
@@ -761,7 +763,7 @@ DEV void point_terms(const Number<LEN, 0> len, const Blocks count, const T* y, c
     });
 }
 
-// The same with the gradient of the mean, times the scale, in the slots of an operation.
+// The same with the gradient of the mean, times the scale, for the slots of an operation.
 template <class Term, class Slots, class T, int THREADS, int FLIGHT, i64 LEN, class Blocks>
 DEV void point_terms_with_gradient(
     const Args& a, const Number<LEN, 0> len, const Blocks count, int block, float (&sums)[2]) {
@@ -771,7 +773,7 @@ DEV void point_terms_with_gradient(
 }
 
 // Slots: 0 y [len] T, 1 target [len] T, 2 loss [1] float, 3 work.
-// The mean of the function; as `Mse`.
+// The mean of the function; like `Mse`.
 template <int FUNC, u64 DELTA, class T, i64 LEN, int THREADS_, i64 BLOCKS,
     int FLIGHT = error_flight<T>(LEN, THREADS_ * BLOCKS)>
 struct PointLoss : LossInPhases<BLOCKS, THREADS_> {
@@ -792,7 +794,7 @@ struct PointLoss : LossInPhases<BLOCKS, THREADS_> {
 };
 
 // Slots: 0 y [len] T, 1 target [len] T, 2 dy [len] T, 3 scale [1] float; dy may share the memory of y.
-// `dy = f'(y, target) / len scale`; as `MseGrad`.
+// `dy = f'(y, target) / len scale`; like `MseGrad`.
 template <int FUNC, u64 DELTA, class T, i64 LEN, int THREADS_, i64 BLOCKS,
     int FLIGHT = error_flight<T>(LEN, THREADS_ * BLOCKS)>
 struct PointLossGrad : LossInOneLaunch<0, BLOCKS, 1, THREADS_> {
@@ -805,8 +807,8 @@ struct PointLossGrad : LossInOneLaunch<0, BLOCKS, 1, THREADS_> {
 };
 
 // Slots: 0 y [len] T, 1 target [len] T, 2 dy [len] T or unbound, 3 loss [1] float, 4 accuracy [1] float, 5 work, 6
-// scale [1] float, 7 ticket u32; dy may share the memory of y. All of the above and `BinaryAccuracy` in one launch; as
-// `MseFused`, with two floats of work for each block.
+// scale [1] float, 7 ticket u32; dy may share the memory of y. All of the above and `BinaryAccuracy` in one launch;
+// like `MseFused`, with two floats of work for each block.
 template <int FUNC, u64 DELTA, class T, i64 LEN, int THREADS_, i64 BLOCKS,
     int FLIGHT = error_flight<T>(LEN, THREADS_ * BLOCKS)>
 struct PointLossFused : LossInOneLaunch<2, BLOCKS, 1, THREADS_> {
@@ -845,8 +847,8 @@ template <class T, i64 LEN, int THREADS_> struct BinaryAccuracy {
 
 // ---------------------------------------- functions by themselves
 
-// y [LEN] = what the losses take for e^x, or for the logarithm of x where LOG, of x [LEN]. Floats; overwrites. No step
-// runs this: it is how the exactness of these functions is measured. Slots: x, y.
+// y [LEN] = e^x, or the logarithm of x if LOG, of x [LEN], by the functions that the losses use. Floats; overwrites. No
+// step runs this: it measures the accuracy of these functions. Slots: x, y.
 template <bool LOG, i64 LEN> struct LossFunction {
     using Slots = slots::act;
     static constexpr int PHASES = 1, THREADS = 256;

@@ -1,9 +1,9 @@
 // Normalisations: batch normalisation over the rows of [rows, channels], and layer and root mean square normalisation
-// over each row, forward beside backward.
+// over each row, forward and backward.
 //
-// Values near 1000 with a spread of 1 keep their digits: every statistic is taken of differences from one element of
-// the data (the first row's for batch normalisation, the row's first for layer normalisation), and squares are taken
-// about a mean or an element that the thread itself has seen, so that nothing large is subtracted from anything large.
+// Values near 1000 with a spread of 1 keep their precision: every statistic is computed from differences to one element
+// of the data (the first row for batch normalisation, the first element of the row for layer normalisation), and
+// squares are those of differences to a mean or to an element of the same thread, so that large numbers do not cancel.
 
 namespace norms {
 
@@ -35,7 +35,7 @@ template <> struct Pair<f16> {
     }
 };
 
-// V elements of T as they lie in memory, in words: moved by accesses of 16 bytes, or of fewer where they are fewer.
+// V elements of T as in memory, in words: moved by accesses of up to 16 bytes.
 template <class T, int V, int BYTES = V * (int)sizeof(T)> struct Raw {
     u32 w[BYTES / 4];
     __device__ __forceinline__ void widen(float (&out)[V]) const {
@@ -94,19 +94,19 @@ template <class T, int V> DEV void put(T* at, const float (&v)[V]) {
     raw.put(at);
 }
 
-// V floats of a slot, or a constant where there is no such slot or it is unused.
+// V floats of a slot, or a constant if the slot is unused.
 template <int V> DEV void floats(const Args& a, int slot, int at, float otherwise, float (&out)[V]) {
 #pragma unroll
     for (int i = 0; i < V; ++i) out[i] = otherwise;
     if (slot >= 0 && a.has(slot)) fetch<float, V>(a.at<float>(slot) + at).widen(out);
 }
 
-// What V channels of a gradient are added to: their values where ACCUMULATE, else zeros. Read early, so that nothing
-// waits for it later.
+// The previous values of V channels of a gradient if ACCUMULATE, otherwise zeros. They are loaded early, so that the
+// latency is hidden.
 template <bool ACCUMULATE, int V> DEV void previous(const Args& a, int slot, int at, float (&out)[V]) {
     floats(a, ACCUMULATE ? slot : -1, at, 0.0f, out);
 }
-// Writes V channels of a gradient where the slot is used.
+// Writes V channels of a gradient if the slot is used.
 template <int V> DEV void put_gradient(const Args& a, int slot, int at, const float (&before)[V], const float* v) {
     float sum[V];
 #pragma unroll
@@ -177,16 +177,17 @@ template <int THREADS, int TPR, int N> DEV void row_sum(float (&v)[N], float* sc
     }
 }
 
-// Items of a batch: no more than a thread has.
+// The number of items of a batch: no more than a thread has.
 __host__ __device__ constexpr int batch(int most, int rows) { return max_i(1, min_i(most, rows)); }
-// U items TY apart from `j` on; past the end the last item is loaded again, so that every load is unconditional.
+// Loads U items with a stride of TY from `j` on; past the end the last item is loaded again, so that every load is
+// unconditional.
 template <int U, int TY, bool EVEN, class Item, class Get>
 DEV void get_batch(Item (&items)[U], int j, int count, Get get) {
 #pragma unroll
     for (int u = 0; u < U; ++u) items[u] = get(EVEN ? j + u * TY : min_i(j + u * TY, count - 1));
 }
-// Uses the items j, j + TY, ... below `count`; `now` holds the first U. The loads of a batch are under way while the
-// one before is used. EVEN: all batches are full.
+// Processes the items j, j + TY, ... below `count`; `now` holds the first U. The loads of a batch are in flight while
+// the batch before it is processed. EVEN: all batches are full.
 template <int U, int TY, bool EVEN, class Item, class Get, class Use>
 DEV void walk(Item (&now)[U], int j, int count, Get get, Use use) {
 #pragma unroll 1
@@ -203,9 +204,9 @@ DEV void walk(Item (&now)[U], int j, int count, Get get, Use use) {
     }
 }
 
-// How [ROWS, C] is shared among blocks: TX groups of V neighbouring channels wide and CHUNK rows high, TY rows at a
-// time. Neighbouring blocks work on neighbouring memory. Idle threads of the last tile look at the last group and
-// write nothing.
+// How [ROWS, C] is divided among blocks: tiles of TX groups of V neighbouring channels by CHUNK rows, TY rows at a
+// time. Neighbouring blocks work on neighbouring memory. Idle threads of the last tile read the last group and write
+// nothing.
 //
 // ROWS, C and CHUNK are the numbers 0, 1 and CHUNK_AT.
 template <i64 ROWS, i64 C, int V, int THREADS, int TX, i64 CHUNK, int CHUNK_AT = 2> struct Tiles {
@@ -243,7 +244,7 @@ template <i64 ROWS, i64 C, int V, int THREADS, int TX, i64 CHUNK, int CHUNK_AT =
     __device__ __forceinline__ int rows_of(int chunk) const {
         return FIXED && ROWS % CHUNK == 0 ? height : min_i(height, rows - chunk * height);
     }
-    // Whether every chunk is made of full batches of U rows a thread, as far as the compiler knows.
+    // Whether the compiler can prove that every chunk consists of full batches of U rows for each thread.
     template <int U> static __host__ __device__ constexpr bool even() {
         return FIXED && ROWS % CHUNK == 0 && CHUNK % (U * TY) == 0;
     }
@@ -258,12 +259,12 @@ template <u64 BITS, int INDEX> DEV double real_number(const Args& a) {
 template <u64 MOMENTUM, int V> struct Statistics {
     using Slots = slots::batch_norm;
     float mean_before[V], var_before[V];
-    // Read early, so that nothing waits for them later.
+    // Loaded early, so that the latency is hidden.
     __device__ __forceinline__ void get(const Args& a, int channel) {
         floats(a, a.has(Slots::MEAN_PREV) ? Slots::MEAN_PREV : Slots::RUNNING_MEAN, channel, 0.0f, mean_before);
         floats(a, a.has(Slots::VAR_PREV) ? Slots::VAR_PREV : Slots::RUNNING_VAR, channel, 0.0f, var_before);
     }
-    // Writes what is wanted.
+    // Writes the statistics whose slots are used.
     __device__ __forceinline__ void put(
         const Args& a, int rows, int channel, const float (&mean)[V], const float (&var)[V],
         const float (&rstd)[V]) const {
@@ -285,7 +286,7 @@ template <u64 MOMENTUM, int V> struct Statistics {
 
 // ---------------------------------------- batch normalisation, training
 
-// Tensors of any size, in two phases: chunks leave SUMS values of each channel, which every block adds up again.
+// Tensors of any size, in two phases: chunks write SUMS values of each channel, which every block then adds.
 template <i64 ROWS, i64 C, int V, int TX, i64 CHUNK, int THREADS_, int SUMS> struct BatchNormPhases {
     static constexpr int PHASES = 2, THREADS = THREADS_;
     using Tile = norms::Tiles<ROWS, C, V, THREADS, TX, CHUNK>;
@@ -297,7 +298,7 @@ template <i64 ROWS, i64 C, int V, int TX, i64 CHUNK, int THREADS_, int SUMS> str
     static constexpr int smem(int) { return (SCRATCH + (SUMS + 1) * Tile::WIDE) * 4; }
 };
 
-// Small tensors: a block has whole columns, and adds up SUMS values of each channel.
+// Small tensors: a block has whole columns, and sums SUMS values of each channel.
 template <i64 ROWS, i64 C, int V, int TX, int THREADS_, int SUMS> struct BatchNormColumns {
     static constexpr int PHASES = 1, THREADS = THREADS_;
     using Tile = norms::Tiles<ROWS, C, V, THREADS, TX, ROWS, 0>;
@@ -308,12 +309,12 @@ template <i64 ROWS, i64 C, int V, int TX, int THREADS_, int SUMS> struct BatchNo
 };
 
 // Slots: x, gamma, beta, mean_prev, var_prev, y, mean, rstd, running_mean, running_var, work, residual. x, y and the
-// residual, which is added before the activation where it is bound, [ROWS, C] of T, the others [C] float.
+// residual, which is added before the activation if it is bound, are [ROWS, C] of T, the others [C] float.
 //
 // For small tensors: one phase, no work. A block owns TX groups of V channels and keeps all their rows in registers:
-// thread (tx, ty) the rows ty, ty + TY, ... of ROWS. Mean and variance take two passes over the registers. Overwrites;
-// the order of all sums is fixed. Reads x once, writes y once. Rows of C elements are moved in groups of V, which has
-// to divide C.
+// thread (tx, ty) has the rows ty, ty + TY, ... of ROWS. Mean and variance are two passes over the registers.
+// Overwrites; the order of all sums is fixed. Reads x once, writes y once. Rows of C elements are moved in groups of V,
+// which must divide C.
 //
 // EPS is number 3. A general member is compiled for the rows of a thread, R, rounded up to a power of two.
 template <class T, i64 ROWS, i64 C, int V, int TX, int THREADS_, u64 EPS, u64 MOMENTUM, int ACT,
@@ -393,12 +394,12 @@ struct BatchNormSmall : BatchNormColumns<ROWS, C, V, TX, THREADS_, 1> {
 
 // The same for tensors of any size in two phases; the block (tile, chunk) of `Tiles` in both.
 //
-// Phase 0 takes each chunk's mean (less the first row's value) and sum of squared deviations per channel into the work
-// slot: float pairs [chunks][C]. A thread sums about its own first element; threads and chunks are then merged by
-// counts, means and squares (Chan, Golub and LeVeque). Phase 1: every block merges the chunks of its channels in the
-// same fixed order, the first one writes the statistics, and all normalise their rows, last row first, because the last
-// ones read are the likeliest to be still in the second-level cache. Overwrites; deterministic. Reads x twice, writes y
-// once; rows move in groups of V = vec_width(C) elements.
+// Phase 0 writes each chunk's mean (relative to the value in the first row) and sum of squared deviations per channel
+// to the work slot: float pairs [chunks][C]. A thread sums differences to its own first element; threads and chunks are
+// then merged by counts, means and squares (Chan, Golub and LeVeque). Phase 1: every block merges the chunks of its
+// channels in the same fixed order, the first one writes the statistics, and all normalise their rows, last row first,
+// because the rows that were read last are the most likely to be still in the second-level cache. Overwrites;
+// deterministic. Reads x twice, writes y once; rows move in groups of V = vec_width(C) elements.
 //
 // EPS is number 3. A general member is compiled for V, and for the chunks that a thread merges, rounded up to a power
 // of two.
@@ -539,8 +540,8 @@ struct BatchNorm : BatchNormPhases<ROWS, C, V, TX, CHUNK, THREADS_, 1> {
 };
 
 // Slots: x, gamma, beta, running_mean, running_var, y (which may be x). One phase over the blocks of `Tiles`; a thread
-// makes the factors of its channels once and then walks rows. Overwrites. Reads x once, writes y once.
-// EPS is number 3.
+// computes the factors of its channels once and then loops over rows. Overwrites. Reads x once, writes y once. EPS is
+// number 3.
 template <class T, i64 ROWS, i64 C, int TX, i64 CHUNK, int THREADS_, u64 EPS, int ACT, int V = vec_width<T>(C)>
 struct BatchNormEval {
     using Slots = slots::batch_norm_eval;
@@ -580,7 +581,7 @@ struct BatchNormEval {
 // ---------------------------------------- batch normalisation, backward
 
 namespace norms {
-// A row's part of what the backward pass reads. `saved` is touched only where an activation's derivative is taken.
+// The inputs of the backward pass for one row. `saved` is read only if the derivative of an activation is applied.
 template <class T, int V, int ACT_GRAD> struct BwdItem {
     using Slots = slots::batch_norm_bwd;
     Raw<T, V> dy, x, saved;
@@ -679,7 +680,7 @@ struct BatchNormBwdSmall : BatchNormColumns<ROWS, C, V, TX, THREADS_, 2> {
 
 // The same for tensors of any size in two phases; the block (tile, chunk) of `Tiles` in both. Phase 0 sums g and g (x -
 // mean) of each chunk into the work slot: float pairs [chunks][C]. Phase 1: every block adds the chunks' sums of its
-// channels in the same fixed order, the first one writes dgamma and dbeta, and all make dx of their rows, last row
+// channels in the same fixed order, the first one writes dgamma and dbeta, and all compute dx of their rows, last row
 // first. Reads dy, x (and saved) twice, writes dx once.
 template <class T, i64 ROWS, i64 C, int TX, i64 CHUNK, int THREADS_, int ACT_GRAD, bool ACCUMULATE,
     int V = vec_width<T>(C)>
@@ -780,9 +781,10 @@ struct BatchNormBwd : BatchNormPhases<ROWS, C, V, TX, CHUNK, THREADS_, 2> {
 
 // Slots: x, gamma, beta, y, mean, rstd. x, y [ROWS, COLS] of T, gamma, beta [COLS], mean, rstd [ROWS] float.
 //
-// One phase: TPR threads share a row (a power of two up to 32, or the whole block) and hold it in registers where that
-// takes at most 32 floats each; longer rows are read three times. Mean, then variance, of the differences from the
-// row's first element. Overwrites; the order of all sums is fixed. Rows move in groups of V = vec_width(COLS) elements.
+// One phase: TPR threads share a row (a power of two up to 32, or the whole block) and hold it in registers if that
+// takes at most 32 floats for each thread; longer rows are read three times. First the mean, then the variance, of the
+// differences to the row's first element. Overwrites; the order of all sums is fixed. Rows move in groups of V =
+// vec_width(COLS) elements.
 //
 // RMS: rows are divided by their root mean square. They are not centred, so the squares are those of the elements, long
 // rows are read twice, and beta and mean are unused.
@@ -877,8 +879,8 @@ template <bool RMS> DEV float row_mean(const Args& a, int row) {
     else return a.at<float>(slots::layer_norm_bwd::MEAN)[row];
 }
 
-// dx of one row by TPR threads, the row held in registers (N groups of V a thread). Where SUMS, the row's dy x^ and dy
-// are added to `column`. Sums over a row: g, which is left out where RMS, and g x^ at the index GX.
+// dx of one row by TPR threads, with the row in registers (N groups of V for each thread). If SUMS, the row's dy x^ and
+// dy are added to `column`. Sums over a row: g, which is omitted if RMS, and g x^ at the index GX.
 template <class T, i64 COLS, int TPR, int THREADS, bool SUMS, int N, int V, bool RMS> DEV void layer_norm_row(
     const Args& a, int row, bool valid, float (&column)[row_parameters(RMS) * N * V], float* scratch) {
     using Slots = slots::layer_norm_bwd;
@@ -938,7 +940,7 @@ template <class T, i64 COLS, int TPR, int THREADS, bool SUMS, int N, int V, bool
     }
 }
 
-// The same by a whole block for rows that registers cannot hold: they are read twice.
+// The same by a whole block for rows that do not fit into registers: they are read twice.
 template <class T, i64 COLS, int THREADS, int V, bool RMS>
 DEV void layer_norm_long_row(const Args& a, int row, float* scratch) {
     using Slots = slots::layer_norm_bwd;
@@ -1060,13 +1062,13 @@ struct LayerNormBwd {
     }
 };
 
-// The same with rows and columns taken apart, without work; dy and x are read twice, once along each. The first blocks
-// of the columns sum dgamma and dbeta, TX groups of V columns each; the others make dx, THREADS / TPR rows each.
+// The same with separate blocks for columns and rows, without work; dy and x are read twice, once by each. The first
+// blocks sum dgamma and dbeta, TX groups of V columns each; the others compute dx, THREADS / TPR rows each.
 //
 // STEPS = 1, for small tensors: all of them in one phase, so dx must not be dy. STEPS = 2, for rows of any length (a
 // block a row, TPR = THREADS, nothing held in registers): columns in phase 0, rows in phase 1, and dx may be dy.
 //
-// ROWS and COLS are the numbers 0 and 1; V and N as of `LayerNormBwd`.
+// ROWS and COLS are the numbers 0 and 1; V and N as for `LayerNormBwd`.
 template <class T, i64 ROWS, i64 COLS, int TPR, int TX, int THREADS_, int STEPS, bool ACCUMULATE, bool RMS = false,
     int V = vec_width<T>(COLS), int N = ceil_div(COLS / V, TPR)>
 struct LayerNormBwdApart {

@@ -1,26 +1,28 @@
 // Parameter updates over the flat parameter vector, their metrics, and the scale of the loss in half precision.
 //
 // The vector consists of segments, one for each parameter: a segment starts at a multiple of 64 elements, and the
-// padding behind it is left alone. A step's segments are declared before its operation's type, in rising order, as
+// padding after it is not written. The segments of a step are declared before the type of its operation, in rising
+// order, as
 //
 //     static __device__ const u32 SEGMENT_ROWS[COUNT * 2] = {first element / 64, elements, ...};
 //     struct Segments {
-//         static constexpr int COUNT; static constexpr u32 FIRST, END, LONGEST; static constexpr bool DENSE; static
-// constexpr long long LEN;
-//         static constexpr bool SCALED, EXEMPTS;
+//         static constexpr int COUNT;
+//         static constexpr u32 FIRST, END, LONGEST;
+//         static constexpr long long LEN;
+//         static constexpr bool DENSE, SCALED, EXEMPTS;
 //         static __device__ const u32* rows();
 //         static __device__ bool exempt(int segment);
 //     };
 //
 // where, in units of 64 elements, FIRST and END bound the segments and LONGEST is the length of the longest. LEN is the
 // length of the vector. DENSE says that no segment is empty and each starts at the first unit after the one before.
-// SCALED says that gradients are multiplied by the third value of `hyper`, EXEMPTS that some segments do not decay:
-// those for which `exempt` is true.
+// SCALED says that gradients are multiplied by the third value of `hyper`, EXEMPTS that some segments have no weight
+// decay: those for which `exempt` is true.
 
 // Segments that a general member reads from memory; number 0 is the address: COUNT, FIRST, END and the two words of
-// LEN, then the rows of the segments, and behind them a bit for each segment that does not decay. DIRECT: every partial
-// result holds something and a tile holds all of them. SHARE: threads that add up the parts of a segment. ALONE: one
-// block takes all units; the other clusters of general members have eight blocks, of which some may have no unit.
+// LEN, then the rows of the segments, then a bit for each segment without weight decay. DIRECT: no partial result is
+// empty and one tile holds all of them. SHARE: the number of threads that add the partial results of a segment. ALONE:
+// one block handles all units; the other clusters of general members have eight blocks, some of which may have no unit.
 template <bool DIRECT, bool SCALED_, bool EXEMPTS_, int SHARE_, bool ALONE_> struct AnySegments {
     static constexpr i64 COUNT = ANY, FIRST = 0, END = 0, LEN = ANY;
     static constexpr u32 LONGEST = 0;
@@ -53,7 +55,7 @@ template <class Segments> struct SegmentTable<Segments, false> {
 
 // ---------------------------------------- update
 
-// How the metrics come together.
+// How the metrics of all blocks are summed.
 enum UpdateFinish {
     // By a second phase of one block.
     FINISH_PHASE = 0,
@@ -63,16 +65,16 @@ enum UpdateFinish {
     FINISH_CLUSTER = 2,
 };
 
-// A step over all segments. Slots: those of the rule. `p`, `g` and the states are float; `shadow` is a copy of the new
-// parameters of type T, written where bound. With `scaler` bound, gradients are multiplied by scaler[2] first, and
-// where scaler[3] is 1 nothing but zero metrics is written.
+// An update of all segments. Slots: those of the rule. `p`, `g` and the states are float; `shadow` is a copy of the new
+// parameters in type T, written if bound. If `scaler` is bound, gradients are multiplied by scaler[2] first, and if
+// scaler[3] is 1, only zero metrics are written.
 //
 // A unit is 64 elements, a group of 16 bytes for each of 16 threads; segments start at units, so that each unit is in
-// one segment. A block of THREADS threads takes THREADS / 16 * EACH * ROUNDS units that follow one another, whatever
-// segments they belong to, with EACH groups of a thread under way. What it loads does not depend on where segments
-// start, so that the table of segments is searched meanwhile; padding is read with the rest and never written. Each
-// pair of a block b and a segment s in it leaves two floats in work at b + s, which no other pair has. They are added
-// up as `FINISH` says, always in the same order. Moves 12 bytes a parameter, 8 more for each state, and the shadow.
+// one segment. A block of THREADS threads handles THREADS / 16 * EACH * ROUNDS consecutive units, whatever segments
+// they belong to, with EACH groups of a thread in flight. Its loads do not depend on where segments start, so that the
+// table of segments is searched at the same time; padding is read with the rest and never written. Each pair of a block
+// b and a segment s in it writes two floats to work at b + s, which no other pair uses. They are summed as `FINISH`
+// says, always in the same order. Moves 12 bytes a parameter, 8 more for each state, and the shadow.
 template <class Rule, class T, class Segments, int THREADS_, int EACH, int ROUNDS, int FINISH> struct Update {
     static constexpr int PHASES = FINISH == FINISH_PHASE ? 2 : 1, THREADS = THREADS_, WARPS = THREADS / 32;
     static constexpr bool BEGINS = true;
@@ -90,7 +92,7 @@ template <class Rule, class T, class Segments, int THREADS_, int EACH, int ROUND
 
     static constexpr i64 UNITS = (i64)Segments::END - (i64)Segments::FIRST, LEN = Segments::LEN;
     static constexpr int COUNT = (int)Segments::COUNT, BLOCKS = blocks_of(UNITS), PARTS = parts_of(UNITS, COUNT);
-    // What a general member has room for in shared memory.
+    // The capacity of a general member in shared memory.
     static constexpr int MOST_SEGMENTS = FIXED ? COUNT : 1024;
     static constexpr int MOST_PARTS = FIXED ? tile_of(PARTS) : CLUSTER ? 512 : 1024;
     static constexpr int HEAD = 8 * 32 + 16;
@@ -105,21 +107,21 @@ template <class Rule, class T, class Segments, int THREADS_, int EACH, int ROUND
         return FINISH == FINISH_PHASE && phase == 0 ? HEAD + 8 * MOST_SEGMENTS + 8 * PER_BLOCK : SMEM;
     }
     static constexpr i64 WORK = CLUSTER ? 0 : 8ll * PARTS;
-    // Threads that add up the parts of a segment.
+    // The number of threads that add the partial results of a segment.
     static constexpr int share() {
         constexpr int EACH_SEGMENT = THREADS / (FIXED ? COUNT : 1);
         if constexpr (FIXED) return EACH_SEGMENT >= 32 ? 32 : EACH_SEGMENT >= 16 ? 16 : EACH_SEGMENT >= 8 ? 8 : 4;
         else return Segments::SHARE;
     }
     static constexpr int SHARE = share();
-    // Steps that they need for the longest segment; a general member does not count them.
+    // The iterations that they need for the longest segment; a general member does not count them.
     static constexpr int STEPS = !FIXED
         ? 1 << 20
         : ceil_div(min_i(MOST_PARTS, CLUSTER ? (int)Segments::LONGEST : (int)(Segments::LONGEST / PER_BLOCK) + 2),
               SHARE);
-    // Whether every partial result holds something, so that their sum needs no segments.
+    // Whether no partial result is empty, so that their sum needs no segments.
     static constexpr bool DIRECT = CLUSTER || (Segments::DENSE && (!FIXED || PARTS <= MOST_PARTS));
-    // Rows of the table that a thread holds; a warp holds the table, or looks for a segment in memory.
+    // Rows of the table that a thread holds; a warp holds the table, or searches for a segment in memory.
     static constexpr bool HOLDS = FIXED && COUNT <= 128;
     static constexpr int HELD = HOLDS ? ceil_div(COUNT, 32) : 1;
 
@@ -182,15 +184,17 @@ template <class Rule, class T, class Segments, int THREADS_, int EACH, int ROUND
         return a.has(Rule::SCALER) && a.at<float>(Rule::SCALER)[3] == 1.0f;
     }
 
-    // Draws a number. What the block wrote before its last barrier can be read by whoever draws a later one.
+    // Draws the next number from the ticket. Everything that the block wrote before its last barrier is visible to a
+    // block that draws a later number.
     static __device__ __forceinline__ u32 draw(u32* ticket) {
         u32 drawn;
         asm volatile("atom.release.gpu.global.add.u32 %0, [%1], 1;" : "=r"(drawn) : "l"(ticket) : "memory");
         return drawn;
     }
 
-    // Metrics of units travel to the first block of the cluster by stores that count themselves in at a barrier in its
-    // shared memory. Others may use it once the whole cluster has met; the first half of that meeting does not wait.
+    // Metrics of units are sent to the first block of the cluster by asynchronous stores that signal a barrier in its
+    // shared memory. Other blocks may use that memory after a cluster barrier; the first half of the cluster barrier
+    // does not wait.
     static constexpr bool remote() {
         if constexpr (FIXED) return CLUSTER && BLOCKS > 1;
         else return CLUSTER && !Segments::ALONE;
@@ -251,10 +255,10 @@ template <class Rule, class T, class Segments, int THREADS_, int EACH, int ROUND
         __syncthreads();
     }
 
-    // What a thread has of one unit.
+    // The elements of one unit that a thread has.
     struct Group { Vec<float, V> p, g, s[2]; };
 
-    // Updates the block's units; true where this block has to add up the metrics.
+    // Updates the block's units; returns true if this block has to sum the metrics.
     static __device__ __forceinline__ bool update(
         const Args& a, const Table& table, int block, bool metrics, char* smem, Row& mine) {
         meet(table, block, smem);
@@ -270,7 +274,8 @@ template <class Rule, class T, class Segments, int THREADS_, int EACH, int ROUND
         // The first unit of a warp in a round.
         const auto unit_of = [&](int round, int e) { return first + (round * EACH + e) * STRIDE + warp * 2; };
         Group own[EACH];
-        // Parameters and states are old where the launch says so: they may be fetched before the gradient is there.
+        // With the flag of the launch, parameters and states are loaded before the gradient is ready, because the
+        // preceding launch does not write them.
         const auto read_old = [&](int round) {
 #pragma unroll
             for (int e = 0; e < EACH; ++e) {
@@ -328,7 +333,7 @@ template <class Rule, class T, class Segments, int THREADS_, int EACH, int ROUND
             for (int j = 0; j < V; ++j) copy.v[j] = narrow<T>(own[e].p.v[j]);
             write_group(shadow, at, copy, valid[e]);
         };
-        // Where other blocks wait for the metrics, these go before the results.
+        // If other blocks wait for the metrics, they are written before the results.
         constexpr bool LATE = FINISH != FINISH_PHASE && ROUNDS == 1;
         const auto write_late = [&] {
             if constexpr (LATE) {
@@ -385,7 +390,7 @@ template <class Rule, class T, class Segments, int THREADS_, int EACH, int ROUND
         } else if (metrics) {
             UpdateMetric* work = a.at<UpdateMetric>(Rule::WORK) + block;
             u32 drawn = 0;
-            // Where a segment starts with the block, no block has the pair before.
+            // If a segment starts with the block, no block uses the preceding pair.
             if (DIRECT && threadIdx.x == 0 && block > 0 && low.start == first) work[low_s - 1] = UpdateMetric{0u, 0.0f};
             if (single) {
                 sum = lanes_metric(sum);
@@ -455,7 +460,7 @@ template <class Rule, class T, class Segments, int THREADS_, int EACH, int ROUND
         }
     }
 
-    // The metrics of every segment and of all of them, from the partial results: SHARE neighbouring threads for each
+    // The metrics of every segment and their totals, from the partial results: SHARE neighbouring threads for each
     // segment. `mine` is the row of this thread's first segment.
     static __device__ __forceinline__ void reduce(const Args& a, const Table& table, char* smem, const Row& mine) {
         const int count = table.count, all_parts = parts(table), tile_parts = tile_of(all_parts);
@@ -468,7 +473,7 @@ template <class Rule, class T, class Segments, int THREADS_, int EACH, int ROUND
                 if (tile > 0) __syncthreads();
 #pragma unroll
                 for (int i = threadIdx.x; i < tile_parts; i += THREADS) {
-                    // Other blocks wrote it, so the second-level cache is the nearest place that has it.
+                    // Other blocks wrote it, so it is read from the second-level cache.
                     if (tile + i < all_parts) *(float2*)(staged + i) = __ldcg(work + i);
                 }
                 __syncthreads();
@@ -485,7 +490,7 @@ template <class Rule, class T, class Segments, int THREADS_, int EACH, int ROUND
                 }
                 UpdateSum m = {0u, 0.0f, 0.0f};
                 if constexpr (STEPS <= 8) {
-                    // All of them under way at once.
+                    // All loads in flight at once.
                     UpdateMetric part[STEPS];
 #pragma unroll
                     for (int k = 0; k < STEPS; ++k) {
@@ -525,7 +530,7 @@ template <class Rule, class T, class Segments, int THREADS_, int EACH, int ROUND
         if (a.has(Rule::GRAD_NORM)) *a.at<float>(Rule::GRAD_NORM) = total.norm();
     }
 
-    // What a step that overflowed reports.
+    // The metrics of a step that overflowed.
     static __device__ __forceinline__ void write_zeros(const Args& a, int count) {
         for (int s = threadIdx.x; s < count; s += THREADS) {
             if (a.has(Rule::UPDATE_MAX)) a.at<float>(Rule::UPDATE_MAX)[s] = 0.0f;
@@ -541,11 +546,11 @@ template <class Rule, class T, class Segments, int THREADS_, int EACH, int ROUND
 
 // Slots: 0 grad [len] float, 1 scaler_prev [5] float or unbound, 2 scaler [5] float, 3 work, 4 ticket u32.
 // scaler is: the scale of the loss, steps since the last overflow, 1 / the scale of this step's gradients, 1.0 where
-// one of them is not finite, and the steps that were skipped for that since the run began. An overflow halves the
-// scale; 2000 steps without one double it. BLOCKS (at most 1024) blocks of THREADS threads stride over groups of 16
-// bytes. Blocks count themselves in the lower half of the ticket and overflows in the upper half; the last one decides
-// and puts the ticket back to zero, so work is not used. LEN and BLOCKS are the numbers 0 and 1. Overwrites;
-// deterministic. Reads the gradients once.
+// one of them is not finite, and the number of steps that were skipped for that reason since the run began. An overflow
+// halves the scale; 2000 steps without one double it. BLOCKS (at most 1024) blocks of THREADS threads stride over
+// groups of 16 bytes. The lower half of the ticket counts blocks, and the upper half counts overflows; the last block
+// computes the new scale and resets the ticket to zero, so work is not used. LEN and BLOCKS are the numbers 0 and 1.
+// Overwrites; deterministic. Reads the gradients once.
 template <i64 LEN, int THREADS_, i64 BLOCKS> struct ScaleUpdate {
     using Slots = slots::scale_update;
     static constexpr int PHASES = 1, THREADS = THREADS_, FLIGHT = 4;
@@ -559,7 +564,7 @@ template <i64 LEN, int THREADS_, i64 BLOCKS> struct ScaleUpdate {
         const Number<BLOCKS, 1> all(a);
         const i64 vecs = len / 4, blocks = all;
         const u32* grad = a.at<u32>(Slots::GRAD);
-        // Without its sign, a float is finite if its bits are below infinity's.
+        // A float is finite if its bits without the sign are below those of infinity.
         u32 largest = 0;
 #pragma unroll 1
         for (i64 base = (i64)block * (THREADS * FLIGHT) + threadIdx.x; base < vecs;
@@ -599,16 +604,16 @@ template <i64 LEN, int THREADS_, i64 BLOCKS> struct ScaleUpdate {
     }
 };
 
-// ---------------------------------------- metrics of updates that ride on gradients
+// ---------------------------------------- metrics of updates that are fused into gradients
 
-// The metrics of a step from the parts that its updates left: pairs, of which 32 that follow one another, a unit,
-// belong to one segment. `rows` of Segments is the first unit and the units of each of its COUNT segments, declared as
-// above; UNITS are all of them. Slots: parts, update_max_seg, grad_norm_seg, update_max, grad_norm, each output where
-// bound. One block, which adds in a fixed order; all parts are under way before the first is used. Moves 256 bytes a
-// unit.
+// The metrics of a step from the partial metrics of its updates: pairs, of which 32 consecutive ones, a unit, belong to
+// one segment. `rows` of Segments is the first unit and the units of each of its COUNT segments, declared as above;
+// UNITS is their total. Slots: parts, update_max_seg, grad_norm_seg, update_max, grad_norm; outputs are written if
+// bound. One block, which adds in a fixed order; all loads are in flight before the first one is used. Moves 256 bytes
+// a unit.
 //
-// A general member reads the segments from memory at the address that is number 0: COUNT, UNITS, then the rows; it has
-// room for MOST_UNITS and MOST_SEGMENTS.
+// A general member reads the segments from memory at the address that is number 0: COUNT, UNITS, then the rows; its
+// capacity is MOST_UNITS and MOST_SEGMENTS.
 struct AnyMetrics {
     static constexpr i64 COUNT = ANY;
     static constexpr int MOST_UNITS = 2048, MOST_SEGMENTS = 512;
@@ -628,7 +633,7 @@ template <class Segments, i64 UNITS, int WARPS_ = min_i(8, max_i(4, (int)UNITS))
         if constexpr (is_fixed(UNITS)) return 8 * (int)(UNITS + Segments::COUNT);
         else return 8 * (Segments::MOST_UNITS + Segments::MOST_SEGMENTS);
     }
-    // Metrics of units, each of one part of every lane; lane l gets those of unit l / (32 / SPREAD).
+    // Metrics of units, each summed over one partial result of every lane; lane l gets those of unit l / (32 / SPREAD).
     DEV UpdateMetric spread_metric(const float2 (&part)[FLIGHT]) {
         u32 max[SPREAD] = {};
         float up[SPREAD] = {};
@@ -650,8 +655,7 @@ template <class Segments, i64 UNITS, int WARPS_ = min_i(8, max_i(4, (int)UNITS))
         }
         return sum.stored();
     }
-    // The sum of `count` metrics, of which the first LANES lanes of a warp have some. They are read again where their
-    // gradients are large.
+    // The sum of `count` metrics by the first LANES lanes of a warp. They are read again if their gradients are large.
     template <int LANES> DEV UpdateMetric total_of(const UpdateMetric* from, int count) {
         const int lane = threadIdx.x % 32;
         UpdateSum sum = {0u, 0.0f, 0.0f};
@@ -672,7 +676,7 @@ template <class Segments, i64 UNITS, int WARPS_ = min_i(8, max_i(4, (int)UNITS))
         const int all_units = table.total, segments = table.count, each = ceil_div(all_units, WARPS);
         UpdateMetric *units = (UpdateMetric*)smem, *results = units + all_units;
         const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
-        // A warp's first segment: looked up while the parts are on their way.
+        // The first segment of a warp: searched while the partial metrics are loaded.
         const u32* const rows = table.rows();
         u32 first = 0, count = 0;
         if (warp < segments) first = rows[warp * 2], count = rows[warp * 2 + 1];
@@ -697,7 +701,7 @@ template <class Segments, i64 UNITS, int WARPS_ = min_i(8, max_i(4, (int)UNITS))
         }
         __syncthreads();
         if (warp != 0) {
-            // The total does not wait for the roots of the segments.
+            // The total does not depend on the square roots of the segments, so that it does not wait for them.
 #pragma unroll 1
             for (int s = threadIdx.x - 32; s < segments; s += THREADS - 32) {
                 if (a.has(Slots::UPDATE_MAX_SEG)) a.at<u32>(Slots::UPDATE_MAX_SEG)[s] = results[s].max;
@@ -713,9 +717,9 @@ template <class Segments, i64 UNITS, int WARPS_ = min_i(8, max_i(4, (int)UNITS))
     }
 };
 
-// Metrics as of StepMetrics, whose type is Metrics, beside the feed of the next step: they go into the record of the
-// step before the counter's as well, whose word MAX is the largest change and NORM the gradient's norm, each left alone
-// where negative. Records are those of Feed. Slots: those of Metrics, counter, records.
+// The metrics of StepMetrics, whose type is Metrics, in the same launch as the data feed of the next step. They are
+// also written to the record of the step before the counter's: the largest update to word MAX and the gradient norm to
+// word NORM, unless that number is negative. Records are those of Feed. Slots: those of Metrics, counter, records.
 template <class Metrics, int RING, int MAX, int NORM> struct ClosingMetrics {
     using Slots = slots::step_metrics;
     enum : int { COUNTER = Slots::GRAD_NORM + 1, RECORDS };
@@ -725,7 +729,7 @@ template <class Metrics, int RING, int MAX, int NORM> struct ClosingMetrics {
     static constexpr int smem(int phase) { return Metrics::smem(phase); }
     template <int PHASE> static __device__ void run(const Args& a, int block, char* smem) {
         Metrics::run<PHASE>(a, block, smem);
-        // The one thread that wrote the totals.
+        // The thread that wrote the totals.
         if (threadIdx.x != 0) return;
         u32* const closed = a.at<u32>(RECORDS) + ((u64)a.at<i64>(COUNTER)[1] + RING - 1) % RING * 16;
         if constexpr (MAX >= 0) closed[MAX] = a.at<u32>(Slots::UPDATE_MAX)[0];

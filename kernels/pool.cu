@@ -1,9 +1,9 @@
-// Pooling over windows of images [N, H, W, C], and its gradients. Forward and backward gather: every output is written
-// by one thread, so nothing is added atomically and results do not depend on any order of blocks.
+// Pooling over windows of images [N, H, W, C], and its gradients. Forward and backward passes gather: one thread writes
+// each output, so that there are no atomics and results do not depend on the order of blocks.
 
-// The geometry that the kernels of a window share. A thread handles one pixel's V neighbouring channels, up to 16 bytes
-// as C allows, and neighbouring threads handle neighbouring channels, then pixels, so that windows that overlap find
-// each other in the first-level cache.
+// The geometry that the kernels of a window share. A thread handles V neighbouring channels of one pixel, up to 16
+// bytes as C allows. Neighbouring threads handle neighbouring channels, then pixels, so that overlapping windows share
+// data in the first-level cache.
 //
 // N, H, W, C, HO and WO are the numbers 0 to 5. A general member is compiled for the window, for V, and for PADDED,
 // whether a window may reach beyond the image.
@@ -12,8 +12,8 @@ template <class T, i64 N, i64 H, i64 W, i64 C, int KH_, int KW_, int SH_, int SW
 struct Windows {
     static constexpr int KH = KH_, KW = KW_, SH = SH_, SW = SW_, PH = PH_, PW = PW_, V = V_, SIZE = KH * KW;
     static constexpr bool FIXED = is_fixed(N), PADDED = PADDED_;
-    // Whether windows neither overlap nor reach beyond the image, so that a window knows the whole gradient of its
-    // pixels.
+    // Whether windows neither overlap nor reach beyond the image, so that a pixel's gradient comes from one window
+    // only.
     static constexpr bool DISJOINT = KH <= SH && KW <= SW && SH * SW <= 16 && !PADDED;
     // Windows that cover one pixel, at most.
     static constexpr int OVER_H = ceil_div(KH, SH), OVER_W = ceil_div(KW, SW), OVER = OVER_H * OVER_W;
@@ -21,11 +21,11 @@ struct Windows {
     static constexpr i64 vectors(i64 n, i64 h, i64 w, i64 c) { return n * h * w * (c / V); }
     static_assert(!FIXED || (vectors(N, H, W, C) <= 0xffffffffll && vectors(N, HO, WO, C) <= 0xffffffffll),
         "vectors are counted in 32 bits");
-    // The grid of strides that covers the image, with the windows at its upper left.
+    // The grid of cells of the size of the stride that covers the image; each cell has the window at its upper left.
     static constexpr int cells(int out, int in, int stride) { return max_i(out, ceil_div(in, stride)); }
     static constexpr i64 outputs(i64 n, i64 c, i64 ho, i64 wo) { return vectors(n, ho, wo, c); }
-    // The vectors of the gradient of a pooling's input: of its pixels, or of the cells of the grid of strides where
-    // windows do not overlap.
+    // The number of vectors of the input's gradient: of its pixels, or of the cells of the grid if windows do not
+    // overlap.
     static constexpr i64 gradients(i64 n, i64 h, i64 w, i64 c, i64 ho, i64 wo) {
         return DISJOINT ? vectors(n, cells((int)ho, (int)h, SH), cells((int)wo, (int)w, SW), c) : vectors(n, h, w, c);
     }
@@ -37,11 +37,11 @@ struct Windows {
           ho((int)Number<HO, 4>(a)), wo((int)Number<WO, 5>(a)) {}
 };
 
-// How many of `n` positions are loaded together before the first is used.
+// The number of the `n` positions that are loaded together before the first is used.
 __host__ __device__ constexpr int batch_of(int n) { return n <= 9 ? n : 4; }
 
 struct Place { int sample, row, col, group; };
-// Takes the number of a vector apart, over images of `h` by `w` pixels.
+// Splits the number of a vector into coordinates, over images of `h` by `w` pixels.
 template <class S> DEV Place place(const S& s, u32 at, int h, int w) {
     const u32 cv = (u32)(s.c / S::V);
     Place p;
@@ -58,7 +58,7 @@ template <class S> DEV i64 element(const S& s, const Place& p, int row, int col,
     return ((((i64)p.sample * h + row) * w + col) * (s.c / S::V) + p.group) * S::V;
 }
 
-// Runs `use(k, value)` over the positions `k` of an output pixel's window that are in the image, in rising order.
+// Calls `use(k, value)` for the positions `k` of an output pixel's window that are in the image, in rising order.
 template <class S, class T, class Use>
 DEV void each_in_window(const S& s, const T* x, const Place& p, const Use& use) {
     constexpr int BATCH = batch_of(S::SIZE), UNROLL = S::SIZE <= 16 ? ceil_div(S::SIZE, BATCH) : 1;
@@ -80,9 +80,9 @@ DEV void each_in_window(const S& s, const T* x, const Place& p, const Use& use) 
     }
 }
 
-// Runs `take(i, k, at)` and then `use(i, k)` for the windows that cover an input pixel, in rising order of windows:
-// `at` is the first element of the window's output and `k` the pixel's position in the window. Takes come in batches of
-// `i` in 0..OVER, before their uses.
+// Calls `take(i, k, at)` and then `use(i, k)` for the windows that cover an input pixel, in rising order of windows:
+// `at` is the first element of the window's output and `k` the pixel's position in the window. `take` is called for a
+// batch of `i` in 0..OVER before `use` is called for them.
 template <class S, class Take, class Use>
 DEV void each_over_pixel(const S& s, const Place& p, const Take& take, const Use& use) {
     constexpr int BATCH = batch_of(S::OVER), UNROLL = S::OVER <= 16 ? ceil_div(S::OVER, BATCH) : 1;
@@ -106,8 +106,8 @@ DEV void each_over_pixel(const S& s, const Place& p, const Take& take, const Use
     }
 }
 
-// Writes the SH x SW pixels of a cell of the grid of strides: `value(k)` at position `k` of the window, zeros where
-// there is none.
+// Writes the SH x SW pixels of a cell of the grid: `value(k)` at position `k` of the window, zeros at pixels outside
+// it.
 template <class S, class T, class Value> DEV void write_cell(const S& s, T* dx, const Place& p, const Value& value) {
     const bool has_window = p.row < s.ho && p.col < s.wo;
 #pragma unroll
@@ -124,7 +124,7 @@ template <class S, class T, class Value> DEV void write_cell(const S& s, T* dx, 
     }
 }
 
-// The type of a maximum's position in its window.
+// The type of the position of a maximum in its window.
 template <bool WIDE> struct PositionOf { using Type = u8; };
 template <> struct PositionOf<true> { using Type = u16; };
 
@@ -133,7 +133,7 @@ template <> struct PositionOf<true> { using Type = u16; };
         int V = vec_width<T>(C), bool PADDED = (PH > 0 || PW > 0 || (HO - 1) * SH + KH > H || (WO - 1) * SW + KW > W)
 #define POOL_SHAPE Windows<T, N, H, W, C, KH, KW, SH, SW, PH, PW, HO, WO, V, PADDED>
 
-// A thread takes a vector of the output, or of the gradient of the input.
+// A thread handles a vector of the output, or of the gradient of the input.
 template <class S, i64 N, i64 C, i64 HO, i64 WO> struct PoolForward : OnePhase<S::THREADS> {
     static constexpr int blocks(int) { return S::blocks_of(S::outputs(N, C, HO, WO)); }
     DEV i64 groups_for(const S& s) { return S::outputs(s.n, s.c, s.ho, s.wo); }
@@ -150,8 +150,9 @@ template <class S, i64 N, i64 H, i64 W, i64 C, i64 HO, i64 WO> struct PoolBackwa
 // ---------------------------------------- maximum
 
 // y [N, HO, WO, C] = maximum over each window of x [N, H, W, C], both of T, and index (u8, or u16 for windows of more
-// than 256) the position in the window, row by row, where slot 2 is bound. The first of equals wins, the first NaN wins
-// over every number, and a window that is all padding gives minus infinity and position 0. Overwrites; moves (IN + OUT)
+// than 256) the position in the window, row by row, where slot 2 is bound. Of equal values the first one is chosen, the
+// first NaN is chosen before every number, and a window that is all padding gives minus infinity and position 0.
+// Overwrites; moves (IN + OUT)
 // * sizeof(T) + OUT * sizeof(index) bytes.
 template <POOL_PARAMETERS> struct MaxPool : POOL_FORWARD {
     using Slots = slots::max_pool;
@@ -162,8 +163,8 @@ template <POOL_PARAMETERS> struct MaxPool : POOL_FORWARD {
         const u32 at = (u32)block * S::THREADS + threadIdx.x;
         if (at >= POOL_FORWARD::groups_for(s)) return;
         const Place p = place(s, at, s.ho, s.wo);
-        // All channels of a pixel share the first position that is no padding, which is the answer where every
-        // value is minus infinity.
+        // The first position that is no padding is the same for all channels; it is the result if every value is minus
+        // infinity.
         int first = 0;
         if constexpr (S::PADDED) {
             const int row0 = p.row * SH - PH, col0 = p.col * SW - PW, ky = row0 < 0 ? -row0 : 0,
@@ -199,8 +200,8 @@ template <POOL_PARAMETERS> struct MaxPool : POOL_FORWARD {
 };
 
 // dx [N, H, W, C] = sum of the dy [N, HO, WO, C] whose windows chose the element, by index [N, HO, WO, C]. Each pixel
-// looks at the windows that cover it; where windows do not overlap, each window writes its pixels instead and reads its
-// dy once. Overwrites, zeros included; moves (IN + OUT) * sizeof(T) + OUT * sizeof(index) bytes.
+// reads the windows that cover it; if windows do not overlap, each window writes its pixels instead and reads its dy
+// once. Overwrites, zeros included; moves (IN + OUT) * sizeof(T) + OUT * sizeof(index) bytes.
 template <POOL_PARAMETERS> struct MaxPoolBwd : POOL_BACKWARD {
     using Slots = slots::max_pool_bwd;
     using S = POOL_SHAPE;
@@ -321,10 +322,10 @@ template <POOL_PARAMETERS> struct AvgPoolBwd : POOL_BACKWARD {
 // y [N, C] = mean over HW of x [N, HW, C], both of T. Deterministic: every sum has a fixed order. Overwrites; moves N *
 // HW * C * sizeof(T) bytes, and 8 * N * CHUNKS * C more where CHUNKS > 1.
 //
-// A block takes a strip of channels of one sample: TX neighbouring threads read neighbouring vectors of a pixel and
-// LANES pixels are read at once; the lanes are then added up through shared memory. With CHUNKS = 1 a block sees all
-// pixels and writes y. Otherwise it sees one of CHUNKS stretches of them and leaves its sums in work [N, CHUNKS, C],
-// which phase 1 adds up, eight channels a block.
+// A block handles a strip of channels of one sample: TX neighbouring threads read neighbouring vectors of a pixel and
+// LANES pixels are read at once; the sums of the lanes are then added through shared memory. With CHUNKS = 1 a block
+// reads all pixels and writes y. Otherwise it reads one of CHUNKS ranges of them and writes its sums to work [N,
+// CHUNKS, C]; phase 1 adds them, eight channels for each block.
 //
 // N, HW, C and CHUNKS are the numbers 0 to 3. A general member is compiled for V, TX, and whether CHUNKS = 1.
 template <class T, i64 N, i64 HW, i64 C, i64 CHUNKS, int V = vec_width<T>(C),
@@ -333,7 +334,7 @@ struct GlobalAvgPool {
     using Slots = slots::global_avg_pool;
     static constexpr int PHASES = CHUNKS == 1 ? 1 : 2, THREADS = 256;
     static constexpr i64 WORK = CHUNKS == 1 ? 0 : 4ll * N * CHUNKS * C;
-    // Few pixels leave nothing to do for many lanes, so strips are wider then.
+    // With few pixels many lanes would be idle, so strips are wider then.
     static constexpr int LANES = THREADS / TX, WIDTH = TX * V;
     static constexpr int STEPS = is_fixed(HW) && is_fixed(CHUNKS) ? ceil_div(ceil_div(HW, CHUNKS), LANES) : 8,
                          UNROLL = STEPS < 8 ? STEPS : 8;

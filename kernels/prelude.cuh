@@ -1,7 +1,7 @@
-// What every kernel family uses: number types, vector access, activations, random numbers, reductions, matrix
+// Shared by all kernel families: number types, vector access, activations, random numbers, reductions, matrix
 // instructions.
 //
-// No header of the CUDA toolkit is included, so that the run-time compiler alone suffices.
+// No header of the CUDA toolkit is included, so that the run-time compiler (NVRTC) is sufficient.
 //
 // An operation is a struct with constant dimensions:
 //
@@ -14,13 +14,13 @@
 //     static constexpr bool BEGINS;      // may be left out: whether `run` calls `begin` before it reads new results
 //     static constexpr int MIN_BLOCKS;   // may be left out: blocks that a multiprocessor must hold at least
 //
-// A kernel is compiled for the sizes of its operation, or reads them from its arguments (`Number`): the first is a
-// specialised member of its family, the second a general one. General members leave `blocks` to the host.
+// A specialised member of a kernel family is compiled for the sizes of its operation. A general member reads them from
+// its arguments (`Number`); the host then computes the number of blocks.
 //
-// Pointers come in the slot order of the operation. `block` stands for blockIdx.x: several operations may share a
-// launch. Values that another operation of the step writes are read with plain loads: pointers are never `const
-// __restrict__`, because that lets the compiler take the non-coherent path, which must not see memory that changes
-// while a kernel lives.
+// Pointers come in the slot order of the operation. Use `block` instead of blockIdx.x, because several operations may
+// share a launch. Values that another operation of the step writes are read with plain loads. Pointers are never `const
+// __restrict__`, because the compiler could then use the non-coherent cache, which is invalid for memory that is
+// written while the kernel runs.
 
 typedef unsigned char u8;
 typedef unsigned short u16;
@@ -36,15 +36,15 @@ struct Args {
     __device__ __forceinline__ bool has(int slot) const { return p[slot] != nullptr; }
 };
 
-// A template's argument that stands for a number of the kernel's arguments; LARGE for one that is so large that each
-// thread should have more to do.
+// A template argument ANY says that the number is read from the kernel's arguments; LARGE says the same of a number
+// that is so large that each thread should process more elements.
 enum : i64 { ANY = -1, LARGE = -2 };
 // Whether a kernel is compiled for this number.
 __host__ __device__ constexpr bool is_fixed(i64 n) { return n >= 0; }
 // A product of numbers, where the kernel is compiled for both.
 __host__ __device__ constexpr i64 fixed_product(i64 a, i64 b) { return is_fixed(a) ? is_fixed(b) ? a * b : b : a; }
-// A size, or another number that is not negative: N where the kernel is compiled for it, which is a constant then;
-// otherwise number INDEX of its arguments. These are in front of the flags of the launch, the first one last.
+// A size or another non-negative number: the constant N if the kernel is compiled for it, otherwise number INDEX of the
+// kernel's arguments. The numbers are stored before the flags of the launch, in reverse order.
 template <i64 N, int INDEX> struct Number {
     static constexpr bool FIXED = true;
     __device__ __forceinline__ constexpr explicit Number(const Args&) {}
@@ -58,13 +58,13 @@ template <int INDEX> struct Number<ANY, INDEX> {
 };
 template <int INDEX> struct Number<LARGE, INDEX> : Number<ANY, INDEX> { using Number<ANY, INDEX>::Number; };
 
-// What the last pointer of an operation tells its launch: which of its factors, and whether what the end of a product
-// reads, may be fetched before the launch in front is done, because nothing in that launch writes it; and whether the
-// launch behind can do so, and is worth starting before this one ends.
+// Flags in the last pointer of an operation. EARLY_A, EARLY_B and EARLY_ENDS: this factor, or the data that the
+// epilogue reads, may be loaded before the preceding launch is done, because that launch does not write it. OVERLAPPED:
+// the next launch may start before this one ends.
 enum LaunchFlags { EARLY_A = 1, EARLY_B = 2, OVERLAPPED = 4, EARLY_ENDS = 8 };
 
-// Waits for the launch in front, all of whose results can be read then, and lets the one behind start where that pays.
-// What runs before this must not write, and reads only what a launch further in front wrote.
+// Waits until the preceding launch is done and its results are visible, and lets the next launch start if OVERLAPPED is
+// set. Code before this call must not write, and may read only results of launches before the preceding one.
 static __device__ __forceinline__ u64 launch_flags(const Args& a) { return (u64)a.p[19]; }
 static __device__ __forceinline__ void wait_for_launch() {
 #if __CUDA_ARCH__ >= 900
@@ -72,7 +72,7 @@ static __device__ __forceinline__ void wait_for_launch() {
 #endif
 }
 static __device__ __forceinline__ void begin(const Args& a) {
-    // The flags are on their way while this waits.
+    // The flags are loaded during the wait.
     const bool overlapped = launch_flags(a) & OVERLAPPED;
     asm volatile("" ::"r"((int)overlapped));
     wait_for_launch();
@@ -85,9 +85,8 @@ static __device__ __forceinline__ void begin(const Args& a) {
 template <class Op, class = void> struct Begins { static constexpr bool VALUE = false; };
 template <class Op> struct Begins<Op, decltype((void)Op::BEGINS)> { static constexpr bool VALUE = Op::BEGINS; };
 
-// The second launch bound of an operation; 0, which bounds nothing, where it names none. The compiler orders loads to
-// save registers unless it knows how many blocks have to fit: an operation that wants all its loads under way at once
-// says 1.
+// The second launch bound of an operation, or 0 (no bound) if it declares none. Without a bound the compiler orders
+// loads so as to save registers; an operation that needs all its loads in flight at once declares 1.
 template <class Op, class = void> struct MinBlocks { static constexpr int VALUE = 0; };
 template <class Op> struct MinBlocks<Op, decltype((void)Op::MIN_BLOCKS)> {
     static constexpr int VALUE = Op::MIN_BLOCKS;
@@ -98,7 +97,7 @@ __host__ __device__ constexpr int min_i(int a, int b) { return a < b ? a : b; }
 __host__ __device__ constexpr int max_i(int a, int b) { return a > b ? a : b; }
 __host__ __device__ constexpr int power_above(int n) { return n <= 1 ? 1 : 2 * power_above((n + 1) / 2); }
 
-// What operations of one phase have in common that need neither scratch nor shared memory.
+// The members of operations with one phase that need neither scratch nor shared memory.
 template <int THREADS_> struct OnePhase {
     static constexpr int PHASES = 1, THREADS = THREADS_;
     static constexpr i64 WORK = 0;
@@ -109,18 +108,18 @@ template <int THREADS> struct OneBlock : OnePhase<THREADS> {
     static constexpr int blocks(int) { return 1; }
     DEV int blocks_for(const Args&, int) { return 1; }
 };
-// The same where each thread takes a group of V neighbours of ROWS rows of COLS values, which are the numbers ROWS_AT
+// The same if each thread handles a group of V neighbours of ROWS rows of COLS values, which are the numbers ROWS_AT
 // and COLS_AT.
 template <i64 ROWS, int ROWS_AT, i64 COLS, int COLS_AT, int V> struct RowGroups : OnePhase<256> {
     static constexpr i64 GROUPS = ROWS * (COLS / V);
     static constexpr int blocks(int) { return ceil_div(GROUPS, THREADS); }
     DEV i64 groups_of(const Args& a) { return Number<ROWS, ROWS_AT>(a) * (Number<COLS, COLS_AT>(a) / V); }
     DEV int blocks_for(const Args& a, int) { return ceil_div(groups_of(a), THREADS); }
-    // The thread's group, from the number of groups on for threads that have none.
+    // The thread's group; at least the number of groups for threads that have none.
     DEV i64 own_group(int block) { return (i64)block * THREADS + threadIdx.x; }
 };
 
-// The rows of a table and two counts, of its rows and of what they divide: constants where the kernel is compiled for
+// The rows of a table and two counts, of its rows and of what they divide: constants if the kernel is compiled for
 // them. A general member reads them from memory at the address that is number 0: the counts, then the rows.
 template <class Rows, i64 TOTAL> struct RowTable {
     static constexpr int count = Rows::COUNT, total = TOTAL;
@@ -217,12 +216,12 @@ template <class T> __host__ __device__ constexpr int vec_width(long long n) {
 
 enum Activation { NONE = 0, RELU = 1, LEAKY_RELU = 2, GELU = 3, SILU = 4, SIGMOID = 5, TANH = 6 };
 
-// Functions of floats are computed in pairs of floats where one would not do: the upper part is the rounded value, the
-// lower one what it was rounded by. All are within two units in the last place of the exact result, in the tails too.
-// Products whose rounding is looked at are never fused.
+// Functions of floats use pairs of floats where one is not accurate enough: the upper part is the rounded value, the
+// lower part its rounding error. All are within two units in the last place of the exact result, in the tails too.
+// Products whose rounding error is computed are never fused.
 struct FloatPair { float hi, lo; };
 
-// 2^64 and 2^-64. Tails are multiplied by the first until the end, so that they are normal numbers where a result is.
+// 2^64 and 2^-64. Tails are scaled by the first until the end, so that they are normal numbers if the result is.
 static constexpr float TAIL_SCALE = 18446744073709551616.0f, TAIL_UNSCALE = 5.42101086e-20f;
 
 // 1 / x to one unit in the last place, for x that is neither denormal nor beyond 2^126.
@@ -237,17 +236,18 @@ DEV float exp2_approximate(float x) {
     asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(out) : "f"(x));
     return out;
 }
-// Adding it rounds a small number to an integer n, which is then in the low bits of the sum; of this sum, 2^64 2^n.
+// Adding it rounds a small number to an integer n, which is then in the low bits of the sum. From this sum, 2^64 2^n is
+// made.
 static constexpr float ROUND_SHIFT = 12582912.0f;
 DEV float tail_power(float shifted) { return __int_as_float((__float_as_int(shifted) + (127 + 64)) << 23); }
 
-// e^-|x| 2^64; beyond 110 as at 110, where it is below every float.
+// e^-|x| 2^64; |x| is limited to 110, where the result is below every float.
 DEV FloatPair tail_exp(float x) {
     const float size = fabsf(x), at = size > 110.0f ? -110.0f : -size;
     const float shifted = __fmaf_rn(at, 1.44269504f, ROUND_SHIFT), count = shifted - ROUND_SHIFT;
-    // The upper part of ln 2 times a small integer leaves an exact difference.
+    // The difference is exact, because the upper part of ln 2 has few bits.
     const float r = __fmaf_rn(count, 1.90465430e-9f, __fmaf_rn(count, -0.69314718246f, at));
-    // (e^r - 1 - r) / r^2 on |r| <= ln 2 / 2, 3e-9 of e^r.
+    // (e^r - 1 - r) / r^2 on |r| <= ln 2 / 2, with an error of 3e-9 relative to e^r.
     float q = 0.00138145577f;
     q = __fmaf_rn(q, r, 0.00836873577f);
     q = __fmaf_rn(q, r, 0.0416683899f);
@@ -259,7 +259,7 @@ DEV FloatPair tail_exp(float x) {
 
 // sigmoid(x) = the result times `scale`, which is 1 for x >= 0; `other` is sigmoid(-x) there.
 DEV float sigmoid_of(float x, float& scale, float& other) {
-    // Between 0 and 1, e^-|x| can neither overflow nor hide the 1.
+    // e^-|x| is between 0 and 1, so that it neither overflows nor absorbs the 1.
     const bool negative = x < 0.0f;
     const FloatPair tail = tail_exp(x);
     const float sum = __fmaf_rn(tail.hi, TAIL_UNSCALE, 1.0f), rest = __fmaf_rn(tail.hi, TAIL_UNSCALE, 1.0f - sum);
@@ -276,7 +276,7 @@ DEV FloatPair normal_tail(float t, FloatPair& bell, float& power) {
     const float square = __fmul_rn(t, t), square_lo = __fmaf_rn(t, t, -square);
     const float shifted = __fmaf_rn(square, -0.72134752f, ROUND_SHIFT), count = shifted - ROUND_SHIFT;
     power = tail_power(shifted);
-    // What is left of the square; the function of it is e^(-left / 2), with the coefficients of `tail_exp`.
+    // The rounding error of the square; it contributes e^(-left / 2), with the coefficients of `tail_exp`.
     const float left = __fmaf_rn(count, 1.38629436493f, square), left_lo = __fmaf_rn(count, -3.80930860e-9f, square_lo),
                 all = left + left_lo;
     float e = 2.15852470e-5f;
@@ -289,7 +289,7 @@ DEV FloatPair normal_tail(float t, FloatPair& bell, float& power) {
         __fmaf_rn(__fmul_rn(all, all), e, __fmaf_rn(left_lo, -0.5f, __fmaf_rn(left, -0.5f, 1.0f - head)));
     bell.hi = __fadd_rn(head, more);
     bell.lo = more - (bell.hi - head);
-    // The quotient is a polynomial of z = 1 / (t + 3) - 7 / 64, 1e-8 of itself.
+    // The quotient is a polynomial in z = 1 / (t + 3) - 7 / 64 with a relative error of 1e-8.
     const float sum = __fadd_rn(t, 3.0f), sum_lo = t - (sum - 3.0f);
     const float v = reciprocal(sum), off = __fmaf_rn(-v, sum_lo, __fmaf_rn(-v, sum, 1.0f)), z = v - 0.109375f;
     float q = -554.784912f;
@@ -301,10 +301,11 @@ DEV FloatPair normal_tail(float t, FloatPair& bell, float& power) {
     q = __fmaf_rn(q, z, 7.61964321f);
     q = __fmaf_rn(q, z, 2.91100144f);
     q = __fmaf_rn(q, z, 0.821401238f);
-    // Rounded twice, the sum is a multiple of what the constant is one of, so that their difference is exact.
+    // After two roundings the sum is a multiple of the same power of two as the constant, so that their difference is
+    // exact.
     FloatPair m;
     m.hi = __fadd_rn(__fmul_rn(q, z), 0.0633444563f);
-    // The derivative by t is t m - 1 / sqrt(2 pi); it makes up for what 1 / (t + 3) was rounded by.
+    // The derivative by t is t m - 1 / sqrt(2 pi); it corrects the rounding error of 1 / (t + 3).
     m.lo = __fmaf_rn(__fmaf_rn(-t, m.hi, 0.398942280f), sum * off, __fmaf_rn(q, z, 0.0633444563f - m.hi));
     return m;
 }
@@ -318,7 +319,7 @@ DEV float gelu(float x) {
     const bool negative = x < 0.0f;
     const float product = __fmul_rn(m.hi, bell.hi);
     const float product_lo = __fmaf_rn(m.hi, bell.hi, -product) + __fmaf_rn(m.hi, bell.lo, m.lo * bell.hi);
-    // Below zero the result is the tail, above zero x less the tail.
+    // Below zero the result is the tail, above zero it is x minus the tail.
     const float factor = t * power, base = negative ? 0.0f : t * TAIL_SCALE;
     const float y = __fmaf_rn(-factor, product, base), y_lo = __fmaf_rn(-factor, product, base - y);
     return size > 15.0f && !negative ? x : __fadd_rn(y, __fmaf_rn(-factor, product_lo, y_lo)) * TAIL_UNSCALE;
@@ -356,7 +357,8 @@ DEV float silu_grad(float x) {
     return __fmul_rn(s, __fmaf_rn(at, x < 0.0f ? __fmaf_rn(-s, scale, 1.0f) : other, 1.0f)) * scale;
 }
 
-// For results of 16 bits single floats do, which are faster: memory keeps up with fewer instructions an element there.
+// Single floats are accurate enough for 16-bit results, and they are faster: such kernels can use fewer instructions
+// for each element before they are slower than memory.
 DEV float sigmoid_for_half(float x) { return 1.0f / (1.0f + expf(-x)); }
 DEV float normal_cdf_for_half(float x) { return 0.5f * erfcf(-x * 0.70710678118654752f); }
 
@@ -372,8 +374,8 @@ template <int F, class T = float> DEV float activate(float x) {
     return x;
 }
 
-// f' at what the function saved: its output for relu, leaky_relu, sigmoid and tanh, its input for gelu and silu. T is
-// what it was saved as.
+// f' from the saved value of the function: its output for relu, leaky_relu, sigmoid and tanh, its input for gelu and
+// silu. T is the type of the saved value.
 template <int F, class T = float> DEV float activate_grad(float s) {
     constexpr bool HALF = sizeof(T) < 4;
     if constexpr (F == RELU) return s <= 0.0f ? 0.0f : 1.0f;
@@ -393,13 +395,13 @@ template <int F, class T = float> DEV float activate_grad(float s) {
     return 1.0f;
 }
 
-// What follows a product, in this order: bias, keep the value before the activation (save_z), activation or another
-// activation's derivative at `saved`.
+// The epilogue of a product, in this order: add the bias, store the value before the activation (save_z), apply the
+// activation or multiply by another activation's derivative at `saved`.
 template <bool BIAS_, int ACT_, bool SAVE_Z_, int ACT_GRAD_> struct Epilogue {
     static constexpr bool BIAS = BIAS_, SAVE_Z = SAVE_Z_;
     static constexpr int ACT = ACT_, ACT_GRAD = ACT_GRAD_;
-    // `v` is the product (previous value already added); `saved` is read only where ACT_GRAD is set. Gives the value
-    // before the activation in `z`.
+    // `v` is the product (with the previous value already added); `saved` is used only if ACT_GRAD is set. Returns the
+    // value before the activation in `z`.
     DEV float apply(float v, float bias, float saved, float& z) {
         if constexpr (BIAS) v += bias;
         z = v;
@@ -436,13 +438,13 @@ struct Sum {
     static constexpr float ZERO = 0.0f;
     DEV float of(float a, float b) { return a + b; }
 };
-// The larger; NaN where one is NaN.
+// The larger one; NaN if one is NaN.
 struct MaxOrNan {
     static constexpr float ZERO = 0.0f;
     DEV float of(float a, float b) { return (b > a || b != b) ? b : a; }
 };
 
-// The larger of whole numbers.
+// The larger of two integers.
 struct LargerBits {
     DEV u32 of(u32 a, u32 b) { return a > b ? a : b; }
 };
@@ -454,9 +456,9 @@ template <class R, int LANES = 32, class E> DEV E warp_reduce(E v) {
     return v;
 }
 
-// Reduces P values over groups of 2 MASK neighbouring lanes, both powers of two and P not above the lanes, each in the
-// order of `warp_reduce`; lane l of a group gets the result of value l / (2 MASK / P). Each exchange halves what a lane
-// holds.
+// Reduces P values over groups of 2 MASK neighbouring lanes, where both are powers of two and P is at most the number
+// of lanes, each in the order of `warp_reduce`; lane l of a group gets the result of value l / (2 MASK / P). Each
+// exchange halves the number of values of a lane.
 template <class R, int P, int MASK = 16, class E> DEV E spread_reduce(const E (&v)[P]) {
     if constexpr (P == 1) return warp_reduce<R, 2 * MASK>(v[0]);
     else {
@@ -464,7 +466,7 @@ template <class R, int P, int MASK = 16, class E> DEV E spread_reduce(const E (&
         E kept[P / 2];
 #pragma unroll
         for (int i = 0; i < P / 2; ++i) {
-            // Values, not places to choose between: the array is in registers then.
+            // Selects between values and not between addresses, so that the array stays in registers.
             const E low = v[i], high = v[i + P / 2], given = upper ? low : high;
             kept[i] = R::of(upper ? high : low, __shfl_xor_sync(0xffffffffu, given, MASK));
         }
@@ -487,9 +489,9 @@ template <class R, int THREADS> DEV float block_reduce(float v, float* scratch) 
     return out;
 }
 
-// The sums of V columns for each of `tx` neighbouring threads, of which `lanes` rows have a part each: the parts are
-// left in `partial`, and `shared_by` threads of each column add up every shared_by-th lane, in rising order. Returns
-// these shares, [shared_by, tx * V] floats behind the lanes, for `total_of_shares`.
+// The sums of V columns for each of `tx` neighbouring threads, where each of `lanes` rows of threads has a partial sum:
+// these are written to `partial`, and `shared_by` threads of each column add up every shared_by-th lane, in rising
+// order. Returns these partial results, [shared_by, tx * V] floats after the lanes, for `total_of_shares`.
 template <int V>
 DEV const float* share_lanes(float* partial, const float (&sum)[V], int lane, int lanes, int tx, int shared_by) {
     const int t = threadIdx.x, width = tx * V;
@@ -508,7 +510,7 @@ DEV const float* share_lanes(float* partial, const float (&sum)[V], int lane, in
     __syncthreads();
     return shares;
 }
-// The sum of one column, in rising order of its shares.
+// The sum of one column, in rising order of its partial results.
 DEV float total_of_shares(const float* shares, int column, int width, int shared_by) {
     float s = shares[column];
 #pragma unroll 8
@@ -516,8 +518,8 @@ DEV float total_of_shares(const float* shares, int column, int width, int shared
     return s;
 }
 
-// Eight columns, of which thread t has a part of column t % 8: adds up the four parts in each warp, and leaves a sum
-// for each warp and column in `partial`, for `total_of_warps`.
+// Sums of eight columns, where thread t has a partial sum of column t % 8: adds up the four of each warp, and writes a
+// sum for each warp and column to `partial`, for `total_of_warps`.
 DEV void add_chunks_of_warp(float* partial, float part) {
     const int t = threadIdx.x;
     part += __shfl_xor_sync(0xffffffffu, part, 8);
@@ -546,7 +548,7 @@ DEV float optimizer_root(float v) {
     return out;
 }
 
-// What every rule reads, from this slot: the learning rate and the weight decay.
+// The slot from which every rule reads the learning rate and the weight decay.
 template <int FROM> struct RateAndDecay {
     float lr, wd;
     __device__ __forceinline__ void read(const Args& a) {
@@ -560,7 +562,7 @@ template <u64 BETA1, u64 BETA2, u64 EPS, bool DECOUPLED>
 struct Adam : slots::adam_step, RateAndDecay<slots::adam_step::HYPER> {
     using Slots = slots::adam_step;
     static constexpr int STATES = 2;
-    // The states follow one another.
+    // The state vectors are in consecutive slots.
     static constexpr int STATE_PREV = Slots::M_PREV, STATE = Slots::M;
     static_assert(Slots::V_PREV == STATE_PREV + 1 && Slots::V == STATE + 1, "states follow one another");
     float corr0, corr1;
@@ -575,14 +577,14 @@ struct Adam : slots::adam_step, RateAndDecay<slots::adam_step::HYPER> {
         const float decayed = DECOUPLED ? old - lr * wd * old : old;
         m = optimizer_constant(BETA1) * m + optimizer_rest(BETA1) * g;
         v = optimizer_constant(BETA2) * v + optimizer_rest(BETA2) * g * g;
-        // Approximate to two units of the last place, which the sum loses anyway; zeros, infinities and NaN come out as
-        // from exact division.
+        // Accurate to two units in the last place, which the following sum rounds away; zeros, infinities and NaN give
+        // the same results as an exact division.
         return decayed - __fdividef(lr * corr0 * m, optimizer_root(v) * corr1 + optimizer_constant(EPS));
     }
 };
 
-// Gradient descent; the momentum's buffer is bound where FACTOR, the momentum, is not zero. A parameter of the template
-// must not have the name of a slot, which would hide it.
+// Gradient descent; the momentum buffer is bound if FACTOR, the momentum, is not zero. A template parameter must not
+// have the name of a slot, because it would hide the slot.
 template <u64 FACTOR, bool NESTEROV> struct Sgd : slots::sgd_step, RateAndDecay<slots::sgd_step::HYPER> {
     using Slots = slots::sgd_step;
     static constexpr int STATES = FACTOR << 1 != 0 ? 1 : 0;
@@ -603,27 +605,26 @@ template <u64 BETA1, u64 BETA2> struct Lion : slots::lion_step, RateAndDecay<slo
     static constexpr int STATES = 1;
     static constexpr int STATE_PREV = Slots::M_PREV, STATE = Slots::M;
     __device__ __forceinline__ float step(float old, float grad, float& m, float&) const {
-        // Products and their sum are rounded one by one, as on a CPU: where they nearly cancel, the sign must be the
-        // same.
+        // Products and their sum are rounded separately, as on a CPU: if they nearly cancel, the sign must be the same.
         const float blend = __fadd_rn(__fmul_rn(optimizer_constant(BETA1), m), __fmul_rn(optimizer_rest(BETA1), grad));
-        // Zero and NaN stay what they are.
+        // Zero and NaN are returned unchanged.
         const float direction = blend > 0.0f ? 1.0f : blend < 0.0f ? -1.0f : blend;
         m = optimizer_constant(BETA2) * m + optimizer_rest(BETA2) * grad;
         return old - lr * wd * old - lr * direction;
     }
 };
 
-// The largest change, as the bits of a float without a sign, and the norm of the gradients: the root of the sum of
-// their squares. As integers, such bits are ordered as the floats are, with NaN above all of them. This is what is in
-// memory between operations.
+// The largest update, as the bits of a non-negative float, and the norm of the gradients. As integers, such bits have
+// the same order as the floats, with NaN above all of them. This is the form in memory between operations.
 struct alignas(8) UpdatePart {
     u32 max;
     float norm;
 };
 
-// The same inside of an operation, with the sum of squares in place of its root: of gradients times SQUARE_UP where
-// that sum is finite, otherwise, below zero, of gradients times SQUARE_DOWN. Norms from 1e-28 up to the largest float
-// are exact but for rounding; smaller ones lose digits, and gradients below 1e-33 count as zero.
+// The same inside an operation, with the sum of squares instead of its root. A sum of gradients scaled by SQUARE_UP is
+// stored as it is if it is finite; otherwise the sum of gradients scaled by SQUARE_DOWN is stored, with a negative
+// sign. Norms from 1e-28 up to the largest float are exact up to rounding; smaller ones lose digits, and gradients
+// below 1e-33 count as zero.
 static constexpr float SQUARE_UP = 4294967296.0f, SQUARE_DOWN = 2.71050543e-20f;
 // The root of (SQUARE_DOWN / SQUARE_UP)^2.
 static constexpr float SQUARE_BETWEEN = 6.31088724e-30f;
@@ -635,7 +636,7 @@ struct alignas(8) UpdateMetric {
     }
 };
 
-// Metrics while they are summed: the sums of squares of gradients times SQUARE_UP and times SQUARE_DOWN.
+// Metrics during the summation: the sums of squares of gradients scaled by SQUARE_UP and by SQUARE_DOWN.
 struct UpdateSum {
     u32 max;
     float up, down;
@@ -644,7 +645,7 @@ struct UpdateSum {
         const float large = norm * SQUARE_UP, small = norm * SQUARE_DOWN;
         up += large * large, down += small * small;
     }
-    // The change of an element by its gradient.
+    // Adds the update and the gradient of one element.
     __device__ __forceinline__ void count(float change, float grad) {
         widen(__float_as_uint(fabsf(change))), add_norm(grad);
     }
@@ -664,8 +665,8 @@ struct UpdateSum {
 };
 
 // Over groups of LANES neighbouring lanes, a power of two; every lane gets its group's result, and the order is fixed.
-// The lane's sum of squares of gradients times SQUARE_DOWN is the result of `down`, which is called only where those of
-// a group are needed.
+// `down` returns the lane's sum of squares of gradients scaled by SQUARE_DOWN; it is called only if the sums of a group
+// are needed.
 template <int LANES, class Down> DEV UpdateSum lanes_metric(u32 max, float up, const Down& down) {
     UpdateSum sum;
     if constexpr (LANES == 32) sum.max = __reduce_max_sync(0xffffffffu, max);
@@ -682,8 +683,8 @@ template <int LANES = 32> DEV UpdateSum lanes_metric(const UpdateSum& m) {
     return lanes_metric<LANES>(m.max, m.up, [&] { return m.down; });
 }
 
-// The slots of an operation that makes a gradient and steps its parameter at once by a rule, which finds its own where
-// it looks for them.
+// The slots of an operation that computes a gradient and updates its parameter at once. They provide the slots of the
+// rule under the names that the rule uses.
 template <class Rule> struct StepSlots : slots::gradient_step {
     using Fused = slots::gradient_step;
     using Own = typename Rule::Slots;
@@ -693,7 +694,8 @@ template <class Rule> struct StepSlots : slots::gradient_step {
         "a rule reads the slots of both");
 };
 
-// Writes pairs `first + i` of a parameter's parts for i < count, by one warp: the first is `m`, the others are zero.
+// Writes the pairs `first + i` of a parameter's partial metrics for i < count, by one warp: the first is `m`, the
+// others are zero.
 DEV void fill_parts(UpdatePart* parts, int first, int count, const UpdatePart& m) {
     for (int i = threadIdx.x % 32; i < count; i += 32) parts[first + i] = i == 0 ? m : UpdatePart{0u, 0.0f};
 }
@@ -713,7 +715,7 @@ template <int BYTES> DEV void copy_async(void* to, const void* from, bool valid)
             ::"r"(shared_address(to)), "l"(from), "n"(BYTES), "r"(size) : "memory");
 }
 DEV void copy_commit() { asm volatile("cp.async.commit_group;" ::: "memory"); }
-// Waits until at most PENDING of the committed groups are under way.
+// Waits until at most PENDING of the committed groups are in flight.
 template <int PENDING> DEV void copy_wait() { asm volatile("cp.async.wait_group %0;" ::"n"(PENDING) : "memory"); }
 
 // Four 8x8 matrices of 16-bit elements from shared memory; `at` is this lane's row of 16 bytes.
@@ -726,8 +728,8 @@ DEV void load_matrix_x4_trans(u32 (&r)[4], const void* at) {
         : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3]) : "r"(shared_address(at)) : "memory");
 }
 
-// Rounds to TF32 (10 bits of fraction), to nearest; the bits stay those of a float. To even is one instruction where
-// there is one, away from zero four.
+// Rounds to TF32 (10 bits of fraction), to nearest; the result is stored as a float. Ties go to even where the GPU has
+// an instruction for that (one instruction), and away from zero otherwise (four instructions).
 DEV u32 to_tf32(float v) {
     u32 out;
 #if __CUDA_ARCH__ >= 900

@@ -1,4 +1,4 @@
-// What an update is scaled by: the rate of a schedule, and the limit of the gradient's norm.
+// The factors of an update: the learning rate of a schedule, and gradient clipping by norm.
 //
 // The segments of the gradient are declared before the type of `GradNorms` as
 //
@@ -8,11 +8,11 @@
 //         static __device__ const u32* rows();
 //     };
 //
-// where a run is EACH elements that follow one another in one segment, fewer at its end.
+// where a run is EACH consecutive elements of one segment; the last run of a segment may have fewer.
 
 // grad_norm_seg [COUNT] (float): the norm of each segment of grad (float), divided by BATCHES. With `scaler` bound,
-// gradients are multiplied by scaler[2] first. A warp takes a run, and its lanes groups of 16 bytes; a second phase
-// adds up the runs of each segment in order, a warp a segment. Reads the segments once.
+// gradients are multiplied by scaler[2] first. A warp sums a run, and each lane groups of 16 bytes; in a second phase,
+// one warp for each segment adds up its runs in order. Reads the segments once.
 //
 // EACH and BATCHES are the numbers 1 and 2. A general member reads the segments from memory at the address that is
 // number 0: COUNT, RUNS, then the rows.
@@ -31,7 +31,7 @@ template <class Runs, i64 EACH, i64 BATCHES> struct GradNorms {
     }
     static constexpr int smem(int) { return 0; }
 
-    // The segment of a run: the last that begins at it or before.
+    // The segment of a run: the last one that begins at or before it.
     DEV int segment_of(const Table& table, u32 run) {
         const u32* rows = table.rows();
         int low = 0, high = table.count;
@@ -56,7 +56,7 @@ template <class Runs, i64 EACH, i64 BATCHES> struct GradNorms {
             const float unscale = a.has(Slots::SCALER) ? a.at<float>(Slots::SCALER)[2] : 1.0f;
 #pragma unroll 4
             for (int i = lane * 4; i < count; i += 128) {
-                // Groups may reach into the padding behind a segment, which is there but does not count.
+                // Groups may reach into the padding after a segment, which exists but is not counted.
                 const Vec<float, 4> group = load<float, 4>(from + i);
 #pragma unroll
                 for (int j = 0; j < 4; ++j)
@@ -78,8 +78,8 @@ template <class Runs, i64 EACH, i64 BATCHES> struct GradNorms {
 
 enum ScheduleKind { SCHEDULE_CONSTANT = 0, SCHEDULE_LINEAR = 1, SCHEDULE_COSINE = 2, SCHEDULE_STEP = 3 };
 
-// rates [2 or 3] (float): the rate at the step of `counter`, the decay, and, where CLIP is not zero or BATCHES not one,
-// what gradients are multiplied by; without SEGMENTS their norm is zero. CLIP, LAST and FACTOR are the bits of f64
+// rates [2 or 3] (float): the rate at the step of `counter`, the weight decay, and, if CLIP is not zero or BATCHES is
+// not one, the factor of the gradients; without SEGMENTS their norm is zero. CLIP, LAST and FACTOR are the bits of f64
 // values. One warp; everything is computed in double and rounded. All but KIND are numbers, in this order; a general
 // member is compiled for whether CLIP and SEGMENTS are zero and whether BATCHES is one.
 template <int KIND, i64 WARMUP, u64 LAST, i64 EVERY, u64 FACTOR, u64 CLIP, i64 SEGMENTS, i64 BATCHES>
@@ -126,7 +126,7 @@ struct UpdateRates : OneBlock<32> {
         if constexpr (CLIP != 0 || BATCHES != 1) {
             double limit = 1.0;
             if constexpr (CLIP != 0) limit = number(Number<(i64)CLIP, 4>(a)) / (sqrt(square) + 1e-6);
-            // A NaN stays one.
+            // NaN is returned unchanged.
             rates[2] = (float)((limit > 1.0 ? 1.0 : limit) / (double)(i64)Number<BATCHES, 6>(a));
         }
     }

@@ -1,23 +1,24 @@
-// Recurrent layers: the walk of one direction over the positions, and back.
+// Recurrent layers: the loop of one direction over the positions, forward and backward.
 //
-// The input part of all gates is there before; what is left is, at each position, the product of the state before it
-// with the weight, and the functions of the gates. There are three ways to take it, each forward and back:
+// The input part of all gates is computed in advance. The rest is, at each position, the product of the previous state
+// with the weight, and the functions of the gates. There are three implementations, each forward and backward:
 //
-// `Recurrence`      a block has some samples, and reads the weight from memory at every position. For every size.
+// `Recurrence`      a block has some samples, and reads the weight from memory at every position. For any size.
 // `RecurrenceHeld`  a block has some samples, and its threads hold the whole weight in registers.
-// `RecurrenceGrid`  blocks have units of their own, whose part of the weight is in shared memory, and meet at every
-//                   position: all of them must be resident.
+// `RecurrenceGrid`  each block has some units, whose part of the weight is in shared memory; blocks synchronise at
+//                   every position, so that all of them must be resident.
 //
-// Sums are taken in fixed orders, without atomics on floats, so that the bits are the same in every run.
+// All sums have a fixed order, without atomics on floats, so that the bits are the same in every run.
 
 enum Cell { CELL_TANH = 0, CELL_RELU = 1, CELL_GRU = 2, CELL_LSTM = 3 };
 
-// What passes from a position to the next one, or back to the one before: of a unit of a sample its state and its inner
-// value, or the gradients of both.
+// The values that one position passes to the next one, or back to the one before: the hidden state and the cell state
+// of a unit of a sample, or the gradients of both.
 struct Carried { float state, inner; };
 
-// One direction of a layer. Rows of the input are [BATCH, LEN]; BOTH: the layer has a direction each way, whose outputs
-// are side by side; LAST: the output is the final state alone. Everything is computed in floats; T is what is stored.
+// One direction of a layer. Rows of the input are [BATCH, LEN]; BOTH: the layer is bidirectional, and the outputs of
+// both directions are concatenated; LAST: the output is only the final state. Everything is computed in floats; T is
+// the type in memory.
 template <class T_, int CELL_, int BATCH_, int LEN_, int UNITS_, bool REVERSE, bool BOTH, bool LAST> struct Walk {
     using T = T_;
     static constexpr int CELL = CELL_, BATCH = BATCH_, LEN = LEN_, UNITS = UNITS_;
@@ -27,7 +28,7 @@ template <class T_, int CELL_, int BATCH_, int LEN_, int UNITS_, bool REVERSE, b
     using Fwd = slots::recurrence;
     using Bwd = slots::recurrence_bwd;
 
-    // The row of a sample after so many steps.
+    // The row of a sample after this many steps.
     DEV i64 row(int sample, int step) { return (i64)sample * LEN + (REVERSE ? LEN - 1 - step : step); }
 
     // ---- forward: slots of `recurrence`
@@ -47,8 +48,8 @@ template <class T_, int CELL_, int BATCH_, int LEN_, int UNITS_, bool REVERSE, b
         gates[g * UNITS] = narrow<T>(v);
         return v;
     }
-    // The functions of a unit's gates of which `product` is the part of the state without the bias; stores all that
-    // follows from them.
+    // Applies the functions of a unit's gates, where `product` is the part of the state without the bias, and stores
+    // all results.
     DEV void advance(const Args& a, int sample, int step, int u, const float (&x)[G], const float (&bias)[G],
         const float (&product)[G], Carried& carried) {
         const i64 at = row(sample, step);
@@ -85,9 +86,9 @@ template <class T_, int CELL_, int BATCH_, int LEN_, int UNITS_, bool REVERSE, b
         if constexpr (JOINS) y[u] = a.at<T>(Fwd::OTHER)[out * UNITS + u];
     }
 
-    // ---- back: slots of `recurrence_bwd`
+    // ---- backward: slots of `recurrence_bwd`
 
-    // What a unit's gradients at a step are made of.
+    // The inputs of a unit's gradients at a step.
     struct Saved { float gate[G], inner, previous, before, dy; };
 
     DEV Saved load_saved(const Args& a, int sample, int step, int u) {
@@ -105,8 +106,8 @@ template <class T_, int CELL_, int BATCH_, int LEN_, int UNITS_, bool REVERSE, b
             s.dy = to_float(a.at<T>(Bwd::DY)[(LAST ? sample : at) * (BOTH ? 2 * UNITS : UNITS) + OWN + u]);
         return s;
     }
-    // Stores the gradients of a unit's gates; `hidden` are those that pass through the product. What is left in
-    // `carried` passes to the step before, to which the product is still to be added.
+    // Stores the gradients of a unit's gates; `hidden` are those that pass through the product. `carried` keeps the
+    // gradients for the preceding step, to which the product is added later.
     DEV void retreat(const Args& a, int sample, int step, int u, const Saved& s, Carried& carried, float (&hidden)[G]) {
         const float dh = carried.state + s.dy;
         carried.state = 0.0f;
@@ -144,7 +145,7 @@ template <class T_, int CELL_, int BATCH_, int LEN_, int UNITS_, bool REVERSE, b
 
 // ---------------------------------------- a block reads the weight from memory
 
-// What both directions have in common.
+// The common part of the forward and the backward pass.
 template <class Shape, int EACH, int THREADS_> struct RecurrenceFromMemory : Shape {
     static constexpr int PHASES = 1, THREADS = THREADS_;
     static constexpr i64 WORK = 8ll * Shape::BATCH * Shape::UNITS;
@@ -153,7 +154,8 @@ template <class Shape, int EACH, int THREADS_> struct RecurrenceFromMemory : Sha
 };
 
 // Slots and results of `recurrence`; S is a `Walk`. A block has EACH samples, a thread every THREADS_-th unit. Work
-// holds what passes from a position to the next. Reads the weight, WIDE * UNITS * 4 bytes, once a block and position.
+// holds the values that one position passes to the next. Reads the weight, WIDE * UNITS * 4 bytes, once for each block
+// and position.
 template <class S, int EACH, int THREADS_> struct Recurrence : RecurrenceFromMemory<S, EACH, THREADS_> {
     using T = typename S::T;
     using Fwd = slots::recurrence;
@@ -170,7 +172,7 @@ template <class S, int EACH, int THREADS_> struct Recurrence : RecurrenceFromMem
                     for (int g = 0; g < S::G; ++g) sum[e][g] = 0.0f;
                 }
                 if (step > 0) products(a, weight, first, count, step, u, sum);
-                // The index of a sample must be known, or its sums leave the registers.
+                // The index of a sample must be a compile-time constant, so that its sums stay in registers.
 #pragma unroll
                 for (int e = 0; e < EACH; ++e) {
                     if (e >= count) break;
@@ -206,7 +208,8 @@ template <class S, int EACH, int THREADS_> struct Recurrence : RecurrenceFromMem
     }
 };
 
-// Slots and results of `recurrence_bwd`; otherwise as `Recurrence`. A warp takes the product of one unit at a time.
+// Slots and results of `recurrence_bwd`; otherwise like `Recurrence`. A warp computes the product of one unit at a
+// time.
 template <class S, int EACH, int THREADS_> struct RecurrenceBwd : RecurrenceFromMemory<S, EACH, THREADS_> {
     using T = typename S::T;
     using Bwd = slots::recurrence_bwd;
@@ -228,7 +231,7 @@ template <class S, int EACH, int THREADS_> struct RecurrenceBwd : RecurrenceFrom
             __syncthreads();
         }
     }
-    // Adds to the gradients of the states what comes through the product.
+    // Adds the gradients through the product to the gradients of the states.
     DEV void products(const Args& a, Carried* carried, int first, int count, int step) {
         const T* hidden[EACH];
 #pragma unroll
@@ -258,8 +261,8 @@ template <class S, int EACH, int THREADS_> struct RecurrenceBwd : RecurrenceFrom
 
 // ---------------------------------------- threads hold the weight
 
-// Adds to the sums of each sample, N of them, the products of its values and the weights that a thread holds: `weight`
-// gives that of a value and a sum. A thread has QUADS groups of four values, every SLICES-th.
+// Adds the products of each sample's values and the weights of this thread to the N sums of the sample: `weight`
+// returns the weight of a value and a sum. A thread has QUADS groups of four values, every SLICES-th.
 template <int QUADS, int SLICES, int EACH, int N, class Weight>
 DEV void add_held(float (&sum)[EACH][N], const float* values, int stride, int slice, const Weight& weight) {
 #pragma unroll
@@ -276,16 +279,17 @@ DEV void add_held(float (&sum)[EACH][N], const float* values, int stride, int sl
     }
 }
 
-// Slots and results of `recurrence`; Shape is a `Walk`. A block has EACH samples and threads for every unit and SLICES
-// slices of the states, 4 states in turn, whose weights it holds. States are in shared memory, in two copies, so that a
-// position has one barrier. Reads the weight once a block.
+// Slots and results of `recurrence`; Shape is a `Walk`. A block has EACH samples. It has threads for every unit and
+// SLICES slices of the states (groups of 4 states, distributed in turn), and each thread holds the weights of its
+// slice. States are in shared memory, double-buffered, so that a position has one barrier. Reads the weight once for
+// each block.
 template <class Shape, int SLICES, int EACH> struct RecurrenceHeld : Shape {
     using S = Shape;
     using T = typename S::T;
     using Fwd = slots::recurrence;
     static constexpr int PHASES = 1, THREADS = ceil_div(S::UNITS * SLICES, 32) * 32, G = S::G;
     static constexpr int QUADS = ceil_div(S::UNITS, 4 * SLICES), STATES = 4 * QUADS * SLICES;
-    // Samples of which a thread computes the functions.
+    // The number of samples for which a thread computes the functions.
     static constexpr int TURNS = ceil_div(EACH, SLICES), MIN_BLOCKS = 1;
     static constexpr i64 WORK = 0;
     static constexpr int blocks(int) { return ceil_div(S::BATCH, EACH); }
@@ -322,7 +326,7 @@ template <class Shape, int SLICES, int EACH> struct RecurrenceHeld : Shape {
         for (int step = 0; step < S::LEN; ++step) {
             const float* now = states + step % 2 * EACH * STATES;
             float* next = states + (step + 1) % 2 * EACH * STATES;
-            // The input of the position behind is on its way meanwhile.
+            // The input of the next position is loaded at the same time.
             float coming[TURNS][G];
 #pragma unroll
             for (int i = 0; i < TURNS; ++i) {
@@ -367,10 +371,10 @@ template <class Shape, int SLICES, int EACH> struct RecurrenceHeld : Shape {
     }
 };
 
-// Slots and results of `recurrence_bwd`; otherwise as `RecurrenceHeld`, of which it holds the transposed weight: a
-// thread has UT units and one of SLICES slices of the gates' values, 4 values in turn. The sums of a group of SLICES
-// lanes are spread over its lanes, so that each has one unit, and COPIES lanes the same, which take turns at the
-// samples.
+// Slots and results of `recurrence_bwd`; otherwise like `RecurrenceHeld`, with the transposed weight: a thread has UT
+// units and one of SLICES slices of the gates' values (groups of 4 values, distributed in turn). The sums of a group of
+// SLICES lanes are distributed over its lanes, so that each lane has one unit; COPIES lanes have the same unit and
+// divide the samples.
 template <class Shape, int UT, int SLICES, int EACH> struct RecurrenceHeldBwd : Shape {
     using S = Shape;
     using T = typename S::T;
@@ -420,7 +424,7 @@ template <class Shape, int UT, int SLICES, int EACH> struct RecurrenceHeldBwd : 
                 S::retreat(a, block * EACH + e, step, u, saved[i], carried[i], hidden);
 #pragma unroll
                 for (int g = 0; g < G; ++g) now[e * VALUES + g * S::UNITS + u] = hidden[g];
-                // What the position before needs is on its way meanwhile.
+                // The inputs of the preceding position are loaded at the same time.
                 if (step > 0) saved[i] = S::load_saved(a, block * EACH + e, step - 1, u);
             }
             if (step == 0) break;
@@ -447,7 +451,8 @@ template <class Shape, int UT, int SLICES, int EACH> struct RecurrenceHeldBwd : 
 
 // ---------------------------------------- blocks have units of their own
 
-// Counts a block in. What its threads wrote before the barrier in front can be read by who saw the count.
+// Increments the counter for a block. Everything that its threads wrote before the preceding barrier is visible to
+// threads that read the new count.
 DEV void count_in(u32* counter) {
     asm volatile("red.release.gpu.global.add.u32 [%0], 1;" ::"l"(counter) : "memory");
 }
@@ -458,21 +463,21 @@ DEV u32 counted_in(const u32* counter) {
 }
 
 // The tiles of a grid: GROUPS groups of blocks have TILES * 16 samples each, and the blocks of a group UB units each.
-// Blocks of a group meet at counters in the work memory, which a launch in front sets to zero: whatever became of a
-// step before, they start right. MMA: factors are rounded to TF32 and multiplied by matrix instructions; values of 16
-// bits are not rounded by that.
+// Blocks of a group synchronise through counters in the work memory, which a preceding launch sets to zero, so that a
+// failed step cannot leave wrong counts. MMA: factors are rounded to TF32 and multiplied by matrix instructions; this
+// does not change 16-bit values.
 template <class Shape, bool MMA_, int UB_, int TILES_> struct GridTiles : Shape {
     using S = Shape;
     static constexpr bool MMA = MMA_;
     static constexpr int UB = UB_, TILES = TILES_, G = S::G, THREADS = 512, WARPS = THREADS / 32;
     static constexpr int SHARES = ceil_div(S::UNITS, UB), GROUPS = ceil_div(S::BATCH, 16 * TILES);
-    // Values of gates of a block, and states: both in multiples of what a matrix instruction takes.
+    // The gate values of a block, and the states: both are multiples of the size of a matrix instruction.
     static constexpr int COLS = ceil_div(G * UB, 8) * 8, STATES = ceil_div(S::UNITS, 8) * 8;
     static constexpr int EACH = ceil_div(16 * UB, THREADS), TURNS = EACH * TILES;
-    // Bytes of a group's counter, in front of the rest of the work memory.
+    // Bytes of a group's counter, before the rest of the work memory.
     static constexpr int COUNTER = 128;
-    // The first row length from `least` on that is an odd multiple of `step`: what a warp reads at once of rows of
-    // factors lies in different banks, with 4 where they are read along the sum, with 8 where they are read across it.
+    // The smallest row length from `least` on that is an odd multiple of `step`, so that the simultaneous reads of a
+    // warp are in different banks: `step` is 4 if factors are read along the depth, and 8 if they are read across it.
     static constexpr int pitch(int least, int step) { return (least + step - 1) / (2 * step) * (2 * step) + step; }
 
     DEV void reset(const Args& a, int work) {
@@ -493,7 +498,7 @@ template <class Shape, bool MMA_, int UB_, int TILES_> struct GridTiles : Shape 
         if constexpr (MMA) return __uint_as_float(to_tf32(v));
         return v;
     }
-    // The sample, the unit and its place in the block of turn i of a thread's tile; false where there is none.
+    // The sample, the unit and its index in the block for iteration i of a thread's tile; false if there is none.
     struct Place { int row, own, sample, unit; };
     DEV bool place(int group, int share, int turn, Place& p) {
         const int at = threadIdx.x + turn % EACH * THREADS;
@@ -507,8 +512,8 @@ template <class Shape, bool MMA_, int UB_, int TILES_> struct GridTiles : Shape 
         const bool valid = k < S::UNITS && c < G * UB && unit < S::UNITS;
         return valid ? factor(a.at<float>(slot)[(i64)k * S::WIDE + c / UB * S::UNITS + unit]) : 0.0f;
     }
-    // c[16x8] += a[16xN] b[Nx8] over a stretch of N in multiples of 8. Rows of a are PITCH_A apart; row k of column n
-    // of b is at n * PITCH_B + k where it is ALONG, otherwise at k * PITCH_B + n.
+    // c[16x8] += a[16xN] b[Nx8] over a range of N, a multiple of 8. Rows of a have a stride of PITCH_A; row k of column
+    // n of b is at n * PITCH_B + k if ALONG, otherwise at k * PITCH_B + n.
     template <int PITCH_A, int PITCH_B, bool ALONG>
     DEV void multiply(float (&c)[4], int from, int to, const float* a, const float* b) {
         const int line = threadIdx.x % 32 / 4, at = threadIdx.x % 4;
@@ -522,7 +527,7 @@ template <class Shape, bool MMA_, int UB_, int TILES_> struct GridTiles : Shape 
                 const u32 left[4] = {__float_as_uint(own[0]), __float_as_uint(under[0]), __float_as_uint(own[4]),
                     __float_as_uint(under[4])};
                 const u32 right[2] = {__float_as_uint(column[0]), __float_as_uint(column[ALONG ? 4 : 4 * PITCH_B])};
-                // Two sums in turn, so that one need not wait for the other.
+                // Two alternating sums, so that one does not wait for the other.
                 if (k / 8 % 2 == 0) mma_tf32(c, left, right);
                 else mma_tf32(other, left, right);
             }
@@ -555,8 +560,8 @@ template <class Shape, bool MMA_, int UB_, int TILES_> struct GridTiles : Shape 
     }
 };
 
-// Slots and results of `recurrence`, in tiles of `GridTiles`. States travel through `before`. A tile of the product of
-// 8 values of gates is taken in PARTS stretches of states, by a warp each.
+// Slots and results of `recurrence`, in tiles of `GridTiles`. Blocks exchange states through `before`. A tile of the
+// product of 8 gate values is split into PARTS ranges of states, one for each warp.
 template <class Shape, bool MMA, int UB, int TILES> struct RecurrenceGrid : GridTiles<Shape, MMA, UB, TILES> {
     using B = GridTiles<Shape, MMA, UB, TILES>;
     using S = Shape;
@@ -579,7 +584,7 @@ template <class Shape, bool MMA, int UB, int TILES> struct RecurrenceGrid : Grid
             Vec<T, V> found{};
             if (first + row < S::BATCH)
                 found = load<T, V>(a.at<T>(Fwd::BEFORE) + S::row(first + row, step) * S::UNITS + k);
-            // As many at once as rows begin at multiples of.
+            // As many elements at once as the alignment of rows allows.
             constexpr int W = min_i(V, 4);
 #pragma unroll
             for (int piece = 0; piece < V; piece += W) {
@@ -615,7 +620,7 @@ template <class Shape, bool MMA, int UB, int TILES> struct RecurrenceGrid : Grid
             Carried carried[B::TURNS];
             u32* counter = B::counter(a, Fwd::WORK, group);
             for (int step = 0; step < S::LEN; ++step) {
-                // The input does not depend on the others.
+                // The input does not depend on other blocks.
                 float x[B::TURNS][G], bias[B::TURNS][G];
 #pragma unroll
                 for (int i = 0; i < B::TURNS; ++i) {
@@ -656,8 +661,8 @@ template <class Shape, bool MMA, int UB, int TILES> struct RecurrenceGrid : Grid
 };
 
 // Slots and results of `recurrence_bwd`, in tiles of `GridTiles`. A block has the gradients of its own gates; their
-// products with its part of the weight are parts of the gradients of all states, which travel through the work memory,
-// in two copies, and are added in the order of the blocks.
+// products with its part of the weight are partial gradients of all states. Blocks exchange these through the work
+// memory, double-buffered, and add them in the order of the blocks.
 template <class Shape, bool MMA, int UB, int TILES> struct RecurrenceGridBwd : GridTiles<Shape, MMA, UB, TILES> {
     using B = GridTiles<Shape, MMA, UB, TILES>;
     using S = Shape;

@@ -1,10 +1,10 @@
-// Sequences: rows of a table by token, fixed positions, and one position of many.
+// Sequences: embeddings, sinusoidal positions, and the selection of one position.
 
-// The row of a table of VOCAB rows that a token names; below zero where it names none.
+// The row of a token in a table of VOCAB rows; negative if the token is out of range.
 DEV int token_row(int token, i64 vocab) { return (u32)token < (u32)vocab ? token : -1; }
 
-// y [ROWS, UNITS] (T): the row of weight [VOCAB, UNITS] (float) that each of tokens [ROWS] (int) names; NaN for a token
-// that names none. V divides UNITS. Overwrites; moves ROWS * (UNITS * (4 + sizeof(T)) + 4) bytes.
+// y [ROWS, UNITS] (T): the row of weight [VOCAB, UNITS] (float) for each of tokens [ROWS] (int); NaN for a token out of
+// range. V divides UNITS. Overwrites; moves ROWS * (UNITS * (4 + sizeof(T)) + 4) bytes.
 template <class T, i64 ROWS, i64 VOCAB, i64 UNITS, int V>
 struct Embedding : RowGroups<ROWS, 0, UNITS, 2, V> {
     using Slots = slots::embedding;
@@ -27,9 +27,9 @@ struct Embedding : RowGroups<ROWS, 0, UNITS, 2, V> {
     }
 };
 
-// dweight [VOCAB, UNITS] (float) = or += the sum of the rows of dy [ROWS, UNITS] (T) whose token names the row.
-// Deterministic and without atomics: a block has one row of the table and up to TX * V of its units. It looks through
-// all tokens, 256 at a time, lists those that name its row, and LANES groups of threads take turns at the list; their
+// dweight [VOCAB, UNITS] (float) = or += the sum of the rows of dy [ROWS, UNITS] (T) whose token is that row.
+// Deterministic and without atomics: a block has one row of the table and up to TX * V of its units. It scans all
+// tokens, 256 at a time, and lists those that are equal to its row; LANES groups of threads share the list, and their
 // sums are added in order. Reads the tokens once a block, dy once, and writes the whole table.
 template <class T, int ROWS, int VOCAB, int UNITS, int V, bool ACCUMULATE> struct EmbeddingBwd {
     using Slots = slots::embedding_bwd;
@@ -52,7 +52,7 @@ template <class T, int ROWS, int VOCAB, int UNITS, int V, bool ACCUMULATE> struc
             const bool named = base + t < ROWS && tokens[base + t] == own;
             const u32 beside = __ballot_sync(0xffffffffu, named);
             if (t % 32 == 0) counts[t / 32] = __popc(beside);
-            // What the list held before is used up behind this barrier.
+            // After this barrier the previous contents of the list are no longer needed.
             if (__syncthreads_or(named) == 0) continue;
             int before = 0, all = 0;
 #pragma unroll
@@ -91,9 +91,9 @@ template <class T, int ROWS, int VOCAB, int UNITS, int V, bool ACCUMULATE> struc
     }
 };
 
-// The same for tables of many rows: a block has EACH rows, so that the tokens are looked through VOCAB / EACH times. It
-// lists those of 1,024 tokens that name one of its rows, and adds their rows of dy in the order of the tokens to sums
-// in shared memory, where a thread has groups of V units of all rows. Deterministic and without atomics.
+// The same for tables of many rows: a block has EACH rows, so that the tokens are scanned VOCAB / EACH times. It lists
+// those of 1,024 tokens that are one of its rows, and adds their rows of dy in the order of the tokens to sums in
+// shared memory; a thread handles groups of V units of all rows. Deterministic and without atomics.
 template <class T, int ROWS, int VOCAB, int UNITS, int V, int EACH, bool ACCUMULATE> struct EmbeddingBwdRows {
     using Slots = slots::embedding_bwd;
     static constexpr int PHASES = 1, THREADS = 256, WARPS = THREADS / 32, LOOKS = 4, CHUNK = THREADS * LOOKS;
@@ -118,7 +118,7 @@ template <class T, int ROWS, int VOCAB, int UNITS, int V, int EACH, bool ACCUMUL
                 own[j] = at < ROWS ? (u32)tokens[at] - (u32)first : ~0u;
                 found += own[j] < (u32)rows ? 1 : 0;
             }
-            // What the list held before is used up behind this barrier.
+            // After this barrier the previous contents of the list are no longer needed.
             if (__syncthreads_or(found) == 0) continue;
             int before = found, all = 0;
 #pragma unroll
@@ -146,7 +146,7 @@ template <class T, int ROWS, int VOCAB, int UNITS, int V, int EACH, bool ACCUMUL
         for (int i = t; i < rows * UNITS; i += THREADS) to[i] = ACCUMULATE ? to[i] + sums[i] : sums[i];
     }
 
-    // Adds the listed rows from `dy` on to `sums`, some of them under way at a time.
+    // Adds the listed rows from `dy` on to `sums`, with several loads in flight.
     DEV void add(const T* dy, float* sums, const int* listed, int all) {
 #pragma unroll 1
         for (int begin = 0; begin < all; begin += FLIGHT) {
@@ -166,9 +166,9 @@ template <class T, int ROWS, int VOCAB, int UNITS, int V, int EACH, bool ACCUMUL
 };
 
 // y [N, POSITIONS, COLS] = x and, at position t in columns 2 i and 2 i + 1, the sine and the cosine of
-// t / 10000^(2 i / COLS), elements of T. A thread has one position and one pair of columns of up to EACH samples: the
-// angle is computed in double, because t may be large. Overwrites, in place allowed; moves 2 * N * POSITIONS * COLS *
-// sizeof(T) bytes.
+// t / 10000^(2 i / COLS), elements of T. A thread handles one position and one pair of columns of up to EACH samples.
+// The angle is computed in double, because t may be large. Overwrites, in place allowed; moves 2 * N * POSITIONS * COLS
+// * sizeof(T) bytes.
 template <class T, int N, int POSITIONS, int COLS> struct AddSinusoids {
     using Slots = slots::add_sinusoids;
     static constexpr int PHASES = 1, THREADS = 128, EACH = 8, PAIRS = (COLS + 1) / 2;

@@ -6,7 +6,7 @@ use std::process::ExitCode;
 use stepgraph::cli;
 use stepgraph::exec::cuda;
 
-/// Messages of libraries and of our own, on standard error. Where that is closed, nobody listens.
+/// Messages of libraries and of our own, on standard error. If that is closed, there is no reader.
 struct StderrLog;
 
 impl Log for StderrLog {

@@ -27,8 +27,8 @@ use std::str::FromStr;
   stepgraph doctor                   what this machine offers and what is missing
 
 PRESET is the name of a bundled preset or the path of a JSON file.
-Exit status: 0 done; 2 what was given is wrong, and nothing was written; 130, 143 or 129 it was
-ended by SIGINT (Ctrl+C), SIGTERM or SIGHUP; 1 anything else."
+Exit status: 0 done; 2 an argument, preset or file is wrong, and nothing was written; 130, 143 or 129
+ended by SIGINT (Ctrl+C), SIGTERM or SIGHUP; 1 any other failure."
 )]
 pub struct Cli {
     #[command(subcommand)]
@@ -71,14 +71,14 @@ pub struct StudioArgs {
 
 /// Train a network
 ///
-/// Progress goes to standard error, the closing summary to standard output. Ctrl+C ends the run after the current step
-/// and still saves what was asked for; a second Ctrl+C ends the program at once. Files are written beside their final
-/// name and renamed into place.
+/// Progress goes to standard error, the final summary to standard output. Ctrl+C ends the run after the current step,
+/// and the requested files are still written; a second Ctrl+C ends the program at once. Files are written beside their
+/// final name and renamed into place.
 ///
-/// A run with --resume takes parameters, moments, counters and its place in the data from the checkpoint, and the
-/// recipe from the preset. Of that, lr, weight_decay, betas, eps, momentum, nesterov, precision, steps and the paths of
-/// the data's files may differ from the checkpoint's: they are applied and reported. Where anything else differs, the
-/// run is refused with both values.
+/// A run with --resume takes parameters, optimizer state, counters and its position in the data from the checkpoint,
+/// and the recipe from the preset. In the recipe, lr, weight_decay, betas, eps, momentum, nesterov, schedule,
+/// clip_norm, decay, precision, steps and the paths of data files may differ from the checkpoint: the new values are
+/// applied and reported. If anything else differs, the run is refused and both values are reported.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   stepgraph train digits-mlp
@@ -96,11 +96,11 @@ pub struct TrainArgs {
     /// How to run each step: recorded and replayed, or op by op
     #[arg(long, value_enum, default_value_t = ExecutorArg::Replay)]
     pub executor: ExecutorArg,
-    /// End the run where a step would run op by op because its recording is not there
+    /// End the run before a step that would run op by op because it has no recording
     #[arg(long)]
     pub strict: bool,
-    /// Memory that recordings and their transient memory may take, where steps differ; above it, those not used for
-    /// longest are dropped. Without it, 256 MiB besides the whole step's
+    /// If steps differ, the limit of the memory of recordings, including their transient memory; above it, the least
+    /// recently used ones are dropped. Without it, 256 MiB in addition to the whole training step
     #[arg(long, value_name = "MIB", allow_negative_numbers = true, value_parser = numbers::mebibytes)]
     pub recordings_mib: Option<f64>,
     /// Steps to train, instead of the preset's
@@ -115,7 +115,8 @@ pub struct TrainArgs {
     /// Train on batch.x and batch.y of a safetensors file, in order
     #[arg(long, value_name = "FILE")]
     pub batches: Option<PathBuf>,
-    /// Write one JSON object a step; FILE.part while the run lasts. An older log is replaced; --resume continues it
+    /// Write one JSON object for each step; named FILE.part until the run ends. An older log is replaced; --resume
+    /// continues it
     #[arg(long, value_name = "FILE")]
     pub log: Option<PathBuf>,
     /// Write the final parameters and running statistics: a safetensors file
@@ -193,13 +194,13 @@ pub struct PlanArgs {
     /// "evaluation"
     #[arg(long, value_name = "PATH")]
     pub path: Option<String>,
-    /// Print what the step of --path and that of this other path have different, in place of a stage
+    /// Print how the steps of --path and of this other path differ, instead of a stage
     #[arg(long, value_name = "PATH", conflicts_with_all = ["stage", "pass", "svg", "dot"])]
     pub against: Option<String>,
     /// Place buffers with this planner alone
     #[arg(long, value_name = "NAME", conflicts_with = "time_budget")]
     pub planner: Option<PlannerArg>,
-    /// Seconds to search for a smaller arena, where the quick planners leave a gap
+    /// Seconds to search for a smaller arena, if the quick planners do not reach the lower bound
     #[arg(long, value_name = "SECONDS", allow_negative_numbers = true)]
     pub time_budget: Option<Seconds>,
     #[command(flatten)]
@@ -208,10 +209,11 @@ pub struct PlanArgs {
 
 /// Check the step: gradients, eager against replay, pointers, determinism
 ///
-/// With --random, networks are drawn from seeds. What fails is made as small as its check allows and written to a file,
-/// with the command that repeats the failure. There, Ctrl+C ends after the current check.
+/// --random checks random networks. A network that fails is reduced as long as the same check fails, and written to a
+/// file; the command that repeats the failure is printed. With --random, Ctrl+C ends the command after the current
+/// check.
 ///
-/// Exit status 1 where a check fails.
+/// Exit status 1 if a check fails.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   stepgraph verify digits-mlp
@@ -236,7 +238,7 @@ pub struct VerifyArgs {
     /// Where the smallest network that fails is written, further ones beside it [default: random-SEED.json]
     #[arg(long, value_name = "FILE.json", conflicts_with_all = ["presets", "all"])]
     pub out: Option<PathBuf>,
-    /// Continue where the proofs take very long, or more memory than is free
+    /// Run even if the checks take very long, or more memory than is free
     #[arg(long)]
     pub anyway: bool,
     /// Replays of the endurance check; 20 for random networks
@@ -258,11 +260,12 @@ pub struct VerifyArgs {
     pub json: bool,
 }
 
-/// Answer for the held-out samples with given weights: metrics, confusion matrix, probabilities
+/// Evaluate weights on the held-out samples: metrics, confusion matrix, probabilities
 ///
-/// Samples are prepared as those that the weights were trained with. Those that the weights' own run held out are
-/// answered; of other data all of them, unless --held-out or --split divides these; where nothing is held out, the
-/// training part. Nothing is called held out that an earlier part of the run may have trained on.
+/// Samples are prepared like those that the weights were trained with. The samples that the run of these weights held
+/// out are evaluated, or the training part if it held out none. Of other data all samples are evaluated, unless
+/// --held-out or --split divides them. Samples that an earlier part of the run may have been trained on are not called
+/// held out.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   stepgraph train digits-mlp --save weights.safetensors
@@ -288,14 +291,14 @@ pub struct PredictArgs {
     /// Where to run: auto, cpu, cuda or cuda:N
     #[arg(long, default_value = "auto", value_name = "DEVICE")]
     pub device: Device,
-    /// Seed of synthetic data and of the split; that of the weights' run without, or the preset's where that is not
+    /// Seed of synthetic data and of the split; without it, that of the weights' run, or the preset's if that is not
     /// known
     #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = numbers::seed)]
     pub seed: Option<u64>,
-    /// Samples that are held out: a share below 1, or a count; those of the weights' run without
+    /// Samples to hold out: a share below 1, or a count; without it, those of the weights' run
     #[arg(long, value_name = "SHARE", allow_negative_numbers = true, value_parser = numbers::held_out)]
     pub held_out: Option<f64>,
-    /// Which samples are held out; those of the weights' run without
+    /// Which samples to hold out; without it, those of the weights' run
     #[arg(long, value_enum)]
     pub split: Option<SplitArg>,
     #[command(flatten)]
@@ -307,13 +310,13 @@ pub struct PredictArgs {
 
 /// Time eager and replayed steps side by side
 ///
-/// One random batch stays in place, and blocks of eager and replayed steps alternate, so that both meet the same
-/// machine. No data is needed.
+/// All steps use one random batch, so that no data is needed. Blocks of eager and replayed steps alternate, so that
+/// both are timed under the same conditions.
 ///
 /// Times found by --tune are kept in the user's cache folder, for this processor, instruction set and number of
-/// threads, and every command that compiles a step follows them. Without --threads, the whole step is timed on one,
-/// two, four and more cores first, and the fastest is remembered too. STEPGRAPH_NO_TUNING=1 makes them choose by
-/// estimate.
+/// threads, and every command that compiles a step uses them. Without --threads, the whole step is timed on one, two,
+/// four and more cores first, and the fastest is kept too. With STEPGRAPH_NO_TUNING=1, commands choose kernels by
+/// estimated cost.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   stepgraph bench digits-mlp
@@ -339,10 +342,10 @@ pub struct BenchArgs {
     /// Write the captured graph of the (last) preset as Graphviz, as the driver sees it; GPUs only
     #[arg(long, value_name = "FILE.dot")]
     pub graph: Option<PathBuf>,
-    /// Time every kernel of every operation first, and remember the times: from then on the fastest is chosen
+    /// Time every kernel of every operation first, and keep the times: from then on the fastest is chosen
     #[arg(long)]
     pub tune: bool,
-    /// Only time how long N changes of a size take, each until the first replayed step
+    /// Only measure N changes of one size of the network, each until the first replayed step
     #[arg(long, value_name = "N", conflicts_with_all = ["tune", "graph", "per_op"], value_parser = numbers::positive)]
     pub edits: Option<u64>,
     /// Print the results as JSON: one object, or a list for several presets
@@ -363,7 +366,7 @@ pub struct ArenaArgs {
     /// The file; - for standard input
     #[arg(value_name = "FILE.csv")]
     pub file: PathBuf,
-    /// Seconds to search for, where the quick planners leave a gap
+    /// Seconds to search for a smaller placement, if the quick planners do not reach the lower bound
     #[arg(long, default_value = "3", value_name = "SECONDS", allow_negative_numbers = true)]
     pub time: Seconds,
     /// Print placement and summary as one JSON object
@@ -378,7 +381,7 @@ pub struct ArenaArgs {
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:\n  stepgraph presets\n  stepgraph presets digits-mlp > my-network.json")]
 pub struct PresetsArgs {
-    /// Print this preset's JSON, to start one's own from
+    /// Print the JSON of this preset, as a starting point for your own
     pub name: Option<String>,
     /// List as JSON
     #[arg(long)]
@@ -476,7 +479,7 @@ pub enum Stage {
     Lowered,
     /// The passes that rewrite them for the device, and what each changed
     Passes,
-    /// The kernel of each operation, and those that lost
+    /// The kernel of each operation, and the candidates that were not chosen
     Selected,
     /// Every buffer with its role, life and place
     Bindings,

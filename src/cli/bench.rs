@@ -422,7 +422,7 @@ fn text(r: &Report, per_op: bool) -> String {
         r.gflops
     ));
     out.push_str(&format!(
-        "  {}, {} when each is timed by itself; {} a step without them ({} with the threads' meetings); estimated {}\n",
+        "  {}, {} when timed separately; {} a step without them ({} with the threads' barriers); estimated {}\n",
         output::counted(r.launches as u64, "kernel call"),
         output::micros(r.kernels_us),
         output::micros(r.host_us),

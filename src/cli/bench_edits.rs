@@ -1,9 +1,9 @@
-//! `stepgraph bench --edits`: how long it takes from a change of one size of a network until its first replayed step.
+//! `stepgraph bench --edits`: the time from a change of one size of a network to its first replayed step.
 //!
-//! The preset trains first, so that everything that changes share is there. Each change makes one size of the network
-//! before it a little larger, so that it was not there before: the network is checked, compiled, recorded, and makes
-//! one step on the preset's data where it names some, otherwise on one random batch. Where kernels are general, those
-//! for small changes are compiled before each change, as the window does while nobody waits for them.
+//! The preset trains first, so that everything that the changes share exists. Each change makes one size of the
+//! preceding network slightly larger, so that this network is new: it is checked, compiled and recorded, and runs one
+//! step on the preset's data, or on one random batch if the preset names no data. With general kernels, those for small
+//! changes are compiled before each change, as the window does in the background.
 
 use super::args::BenchArgs;
 use super::error::wrong;
@@ -21,7 +21,7 @@ use std::time::Instant;
 pub struct Edits {
     preset: String,
     device: String,
-    /// From the preset to its first replayed step, with whatever was not there yet, in microseconds.
+    /// From the preset to its first replayed step, including everything that did not exist yet, in microseconds.
     first_us: f64,
     /// From a change to the first replayed step, in microseconds.
     edit_us: Distribution,
@@ -37,9 +37,9 @@ struct Edit {
     from: u64,
     to: u64,
     us: f64,
-    /// Kernels that were compiled for small changes before it, while nobody waited.
+    /// Kernels that were compiled in advance for small changes.
     ahead: usize,
-    /// The stages until the step could be made.
+    /// The stages of the preparation of the step.
     ready: ReadyTimes,
 }
 
@@ -56,7 +56,7 @@ impl Edits {
     ) -> anyhow::Result<Self> {
         if Sizes::of(&found.preset).places.is_empty() {
             let name = &found.preset.name;
-            return Err(wrong(format!("{name} has no units, filters or batch that --edits could change")));
+            return Err(wrong(format!("{name} has no units, filters or batch size that --edits can change")));
         }
         let (mut last, first_us) = first_step(found, args, target, found.preset.clone())?;
         let mut before = found.preset.clone();
@@ -69,7 +69,7 @@ impl Edits {
             let Some(changed) = sizes.changed(place, to) else { continue };
             let ahead = compile_for_edits(&before, target, || true);
             let started = Instant::now();
-            // What the window does: the network before it is gone when the next one is made.
+            // As in the window, the preceding network is dropped before the next one is made.
             drop(last);
             let dropped = started.elapsed().as_secs_f64() * 1e6;
             let (session, took) = first_step(found, args, target, changed.clone())?;

@@ -1,5 +1,5 @@
-//! The part of `stepgraph bench` for runs whose steps differ: every kind of step alone, all in turn, op by op, and
-//! where its recording is not there.
+//! The part of `stepgraph bench` for runs whose steps differ: every kind of step alone, alternating with the others, op
+//! by op, and without a recording.
 
 use super::output;
 use super::presets::Loaded;
@@ -9,7 +9,7 @@ use crate::tensor::Bytes;
 use crate::train::{DataChoice, Purpose, RecordingTimes, Session, SessionSpec};
 use serde::Serialize;
 
-/// What was measured of the kinds of steps of a run, in microseconds.
+/// The measured times of the kinds of steps of a run, in microseconds.
 #[derive(Serialize)]
 pub struct Kinds {
     #[serde(flatten)]
@@ -19,7 +19,7 @@ pub struct Kinds {
 }
 
 impl Kinds {
-    /// Nothing where the steps of the preset's runs are alike.
+    /// Nothing if all steps of the preset's runs are of one kind.
     ///
     /// # Errors
     /// Where the data cannot be read, or the machine cannot run the steps.
@@ -54,9 +54,9 @@ impl Kinds {
             output::micros(counts.capture_us as f64)
         ));
         if let Some([turn, alone]) = queued_us.map(|both| both.map(output::micros)) {
-            out.push_str(&format!("  queued without waiting for each: {turn} a step in turn, {alone} each alone\n"));
+            out.push_str(&format!("  queued: {turn} a step with alternating kinds, {alone} with each kind alone\n"));
         }
-        out.push_str(&format!("  {} a step of the first kind by two recordings in turn\n", output::micros(*same_us)));
+        out.push_str(&format!("  {} a step of the first kind in alternating recordings\n", output::micros(*same_us)));
         for kind in kinds {
             let miss = kind.miss_us.map_or_else(|| "-".to_owned(), output::micros);
             let [alone, turn, eager] = [kind.alone_us, kind.in_turn_us, kind.eager_us].map(output::micros);

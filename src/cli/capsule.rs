@@ -1,4 +1,4 @@
-//! `stepgraph capsule`: a run in one file, and its replay to the bit.
+//! `stepgraph capsule`: writes a run into one file, and replays it bit for bit.
 
 use super::choices::Device;
 use super::error::wrong;
@@ -18,7 +18,7 @@ use std::process::ExitCode;
 /// Makes or replays a capsule; exit status 1 where the replay is not equal.
 ///
 /// # Errors
-/// Where what was given is wrong, or a run fails.
+/// If an argument, preset or file is wrong, or a run fails.
 pub fn run(args: &CapsuleArgs) -> anyhow::Result<ExitCode> {
     match &args.action {
         CapsuleAction::Make(args) => make(args),
@@ -26,7 +26,7 @@ pub fn run(args: &CapsuleArgs) -> anyhow::Result<ExitCode> {
     }
 }
 
-/// What a capsule is made of: how to train, and the curves of the kept run that is made again.
+/// The input of a capsule: how to train, and the curves of the kept run that is repeated.
 fn source(args: &MakeArgs) -> anyhow::Result<(SessionSpec, Option<Curves>)> {
     let mut places = Places::default();
     let found = match find(&args.what)? {
@@ -82,8 +82,8 @@ fn make(args: &MakeArgs) -> anyhow::Result<ExitCode> {
     Ok(match parted {
         Some(Err(step)) => {
             output::note(&format!(
-                "the kept run went another way from step {step} on: its learning rate, kernels, data or weights were \
-                 not those of its preset; the capsule repeats the preset"
+                "the kept run differs from step {step} on: its learning rate, kernels, data or weights were not those \
+                 of its preset; the capsule repeats the preset"
             ));
             ExitCode::from(1)
         }
@@ -113,7 +113,7 @@ fn replay(args: &ReplayArgs) -> anyhow::Result<ExitCode> {
     Ok(if report.bits.is_bit_equal { ExitCode::SUCCESS } else { ExitCode::from(1) })
 }
 
-/// The error of a replay; where the data are not at their place, it says how to name another.
+/// The error of a replay; if the data are not found, it explains how to name another path.
 fn lost_data(error: TrainError) -> anyhow::Error {
     match error {
         TrainError::Data(DataError::Read { .. } | DataError::Several(_)) => {

@@ -39,7 +39,8 @@ pub enum Format {
 // The threads of commands that run a step. A documentation comment here would be shown as the help of those commands.
 #[derive(Clone, Copy, Debug, Args)]
 pub struct CpuThreads {
-    /// Threads that share a step on a CPU; without it, as many as its cost or `bench --tune` says
+    /// Threads that share a step on a CPU; without it, the number follows from its estimated cost or from `bench
+    /// --tune`
     #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = numbers::threads)]
     pub threads: Option<u16>,
 }

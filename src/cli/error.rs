@@ -1,4 +1,4 @@
-//! Exit statuses: who made the mistake decides.
+//! Exit statuses: 2 for a mistake of the user, 1 for any other failure.
 
 use crate::compile::CompileError;
 use crate::tensor::is_wrong_place;
@@ -15,14 +15,13 @@ use thiserror::Error;
 #[error("{0}")]
 struct Wrong(pub String);
 
-/// An error that is the user's to fix.
+/// An error that the user can fix.
 #[must_use]
 pub fn wrong(message: impl Into<String>) -> anyhow::Error {
     Wrong(message.into()).into()
 }
 
-/// A file that cannot be written: the user's mistake where another place would take it, and nobody's where the disk
-/// is full.
+/// A file that cannot be written: the user's mistake if another location would work, but not if the disk is full.
 #[derive(Debug, Error)]
 #[error("{message}")]
 struct Unwritable {
@@ -30,13 +29,13 @@ struct Unwritable {
     cause: io::Error,
 }
 
-/// An error of a file that cannot be written because of `cause`, which the message has in it.
+/// An error of a file that cannot be written because of `cause`, which the message includes.
 #[must_use]
 pub fn unwritable(cause: io::Error, message: impl Into<String>) -> anyhow::Error {
     Unwritable { message: message.into(), cause }.into()
 }
 
-/// Whether the user made the mistake, where this type of error says so.
+/// Whether the user made the mistake, if this type of error knows it.
 fn verdict(error: &(dyn StdError + 'static)) -> Option<bool> {
     let is_wrong = || error.downcast_ref::<Wrong>().map(|_| true);
     let of_place = || error.downcast_ref::<Unwritable>().map(|e| is_wrong_place(&e.cause));
@@ -69,7 +68,7 @@ fn text(error: &anyhow::Error) -> String {
         .fold(error.to_string(), |text, cause| if text.contains(&cause) { text } else { format!("{text}: {cause}") })
 }
 
-/// Reports an error on standard error and gives the exit status that belongs to it.
+/// Reports an error on standard error and returns its exit status.
 #[must_use]
 pub fn report(error: &anyhow::Error) -> ExitCode {
     if is_closed_pipe(error) {

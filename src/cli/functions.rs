@@ -20,7 +20,7 @@ pub struct FunctionsArgs {
     /// Where to measure: auto, cpu, cuda or cuda:N
     #[arg(long, default_value = "auto", value_name = "DEVICE")]
     pub device: Device,
-    /// Look at every Kth bit pattern
+    /// Test every Kth bit pattern
     #[arg(long, default_value_t = 1, value_name = "K", allow_negative_numbers = true, value_parser = numbers::positive)]
     pub every: u64,
     /// Print the results as one JSON object

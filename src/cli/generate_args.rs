@@ -6,11 +6,11 @@ use clap::Args;
 use std::ffi::OsString;
 use std::path::PathBuf;
 
-/// Write a text with a network of tokens and given weights, token by token
+/// Write a text with a network of tokens, token by token
 ///
 /// The network is one whose loss is a cross entropy over the tokens of its own input, as in gpt-sums and gpt-source.
-/// The text appears as it is made, behind the prompt. The same seed gives the same text. A prompt that is longer than
-/// the network's window keeps its end.
+/// The text is printed after the prompt, token by token. The same seed gives the same text. Of a prompt that is longer
+/// than the network's window, only the end is used.
 ///
 /// Without --init and --run, the name is that of a kept run: its network and its weights.
 #[derive(Debug, Args)]
@@ -31,26 +31,26 @@ pub struct GenerateArgs {
     /// The parameters of a kept run: an id, the first letters of one, a name, or last
     #[arg(long, value_name = "RUN")]
     pub run: Option<String>,
-    /// The text to continue; a network of long texts begins a line without
+    /// The text to continue; without it, a network for running text starts a new line
     #[arg(long, value_name = "TEXT", default_value = "", hide_default_value = true, allow_hyphen_values = true)]
     pub prompt: String,
-    /// The most tokens to write; 200 without, or the rest of an addition
+    /// The largest number of tokens to write; without it 200, or the rest of an addition
     #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = numbers::positive)]
     pub tokens: Option<u64>,
-    /// What logits are divided by: less prefers likely tokens, 0 takes the most likely one
+    /// Divisor of the logits: a smaller one prefers likely tokens, 0 selects the most likely token
     #[arg(long, value_name = "T", default_value = "1", allow_negative_numbers = true)]
     #[arg(value_parser = numbers::temperature)]
     pub temperature: f64,
-    /// Draw from the K most likely tokens alone
+    /// Sample only from the K most likely tokens
     #[arg(long, value_name = "K", allow_negative_numbers = true, value_parser = numbers::positive)]
     pub top_k: Option<u64>,
-    /// Draw from the fewest likely tokens whose probabilities reach P together
+    /// Sample only from the smallest set of most likely tokens whose probabilities add up to P
     #[arg(long, value_name = "P", default_value = "1", allow_negative_numbers = true, value_parser = numbers::share)]
     pub top_p: f64,
     /// Seed of the draws
     #[arg(long, value_name = "N", default_value_t = 0, allow_negative_numbers = true, value_parser = numbers::seed)]
     pub seed: u64,
-    /// End before this text
+    /// End before the first occurrence of this text
     #[arg(long, value_name = "TEXT", allow_hyphen_values = true)]
     pub stop: Option<String>,
     /// Where to run: auto, cpu, cuda or cuda:N

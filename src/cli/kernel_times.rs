@@ -51,7 +51,7 @@ pub fn measured(found: &Loaded, target: &Target) -> anyhow::Result<Option<Arc<Tu
     let is_kept = remembered.is_ok();
     let kept = remembered.unwrap_or_else(not_remembered);
     output::note(&format!(
-        "{}: {} timed for {}; {moved} of {} differ from the choice by estimates; {kept}",
+        "{}: {} timed for {}; {moved} of {} differ from the choice by estimated cost; {kept}",
         found.preset.name,
         output::counted(timed as u64, "kernel"),
         output::counted(distinct as u64, "distinct operation"),

@@ -1,4 +1,4 @@
-//! The lines of an older log: which of them a resumed run keeps, and whether they are those of its own run.
+//! The lines of an older log: which of them a resumed run keeps, and whether they belong to its own run.
 
 use super::error::wrong;
 use anyhow::Context;
@@ -10,9 +10,9 @@ use std::path::Path;
 /// Where a resumed run continues.
 #[derive(Clone, Copy, Debug)]
 pub struct Continuation {
-    /// Steps made before.
+    /// The number of steps before.
     pub step: u64,
-    /// The loss of the last of them; `None` where the checkpoint does not say it.
+    /// The loss of the last of them; `None` if the checkpoint does not contain it.
     pub loss: Option<f32>,
 }
 
@@ -22,7 +22,7 @@ pub struct Kept<'a> {
     pub path: &'a Path,
     /// Bytes up to the end of the line of the step that the run continues from.
     pub end: u64,
-    /// Whole lines after it, which the run makes again.
+    /// Complete lines after it, whose steps the run repeats.
     pub later: u64,
 }
 
@@ -46,9 +46,9 @@ impl Unfit {
     }
 }
 
-/// The log that a resumed run continues, and what of it stays; `None` where there is no log yet. What a killed run left
-/// in `part` is newer than what has the final name, and may hold less: a run that was killed again while it copied the
-/// first lines.
+/// The log that a resumed run continues, and the part of it that stays; `None` if there is no log yet. The file `part`
+/// of a killed run is newer than the file with the final name, but may be shorter, if a run was killed again while it
+/// copied the first lines.
 ///
 /// # Errors
 /// Where no log has the line of the step that the run continues from, it is that of another run, or what a killed run
@@ -70,7 +70,7 @@ pub fn kept_lines<'a>(
     }
 }
 
-/// What stays of one log.
+/// The part of one log that stays.
 fn kept(path: &Path, from: Continuation) -> Result<Kept<'_>, Unfit> {
     #[derive(Deserialize)]
     struct Line {
@@ -100,7 +100,7 @@ fn kept(path: &Path, from: Continuation) -> Result<Kept<'_>, Unfit> {
         };
         return Err(Unfit::Lacks(format!("the log {shown} {found}, and this run continues from step {step}")));
     }
-    // The same number is printed and read in the same way on both sides.
+    // Both numbers were printed and read in the same way.
     if let Some(loss) = loss.filter(|loss| last.loss.map(f32::to_bits) != Some(loss.to_bits())) {
         let found = last.loss.map_or_else(|| "no loss".to_owned(), |found| format!("loss {found}"));
         return Err(Unfit::Other(format!(
@@ -122,7 +122,7 @@ fn next_line(lines: &mut impl BufRead, line: &mut Vec<u8>) -> io::Result<Option<
     Ok((line.last() == Some(&b'\n')).then_some(length as u64))
 }
 
-/// Whether the file `path` begins with all that is in `part`, which then has nothing to lose.
+/// Whether the file `path` begins with the whole contents of `part`, which can then be removed without loss.
 fn begins(path: &Path, part: &Path) -> anyhow::Result<bool> {
     let open = |path: &Path| File::open(path).map(BufReader::new).with_context(|| format!("{}", path.display()));
     let (mut whole, mut part) = (open(path)?, open(part)?);

@@ -13,7 +13,7 @@ pub(super) fn harmless(text: &str) -> Cow<'_, str> {
     text.chars().map(|c| if steers(c) { format!("\\u{:04x}", c as u32) } else { c.to_string() }).collect()
 }
 
-/// Writes a note to standard error. Where even that fails nobody listens, and the work continues.
+/// Writes a note to standard error. If even that fails, there is no reader, and the work continues.
 pub fn note(text: &str) {
     let _ = writeln!(io::stderr().lock(), "{}", harmless(text));
 }

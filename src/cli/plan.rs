@@ -15,7 +15,7 @@ use crate::select::Threads;
 use crate::train::evaluated;
 use std::time::{Duration, Instant};
 
-/// Compiles a preset and prints what was asked.
+/// Compiles a preset and prints the requested stage.
 ///
 /// # Errors
 /// Where the preset is wrong, or a picture cannot be written.

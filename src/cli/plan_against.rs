@@ -1,4 +1,4 @@
-//! What the steps of two paths have different.
+//! How the steps of two paths differ.
 
 use super::choices::Format;
 use super::error::wrong;
@@ -57,7 +57,7 @@ fn text(names: [&str; 2], difference: &StepDifference) -> String {
             let _ = writeln!(out, "  {owner:<24}  {kernel}  {dims}{times}");
         }
         if !kernels.is_empty() {
-            let _ = writeln!(out, "  kernels that run in it alone: {}", kernels.join(", "));
+            let _ = writeln!(out, "  kernels that only this step runs: {}", kernels.join(", "));
         }
     }
     out

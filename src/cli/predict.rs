@@ -212,7 +212,7 @@ impl Answers {
         let (width, positions) =
             if is_classes { (model.classes(), model.labels().len()) } else { (model.output.len(), 1) };
         let (width, positions) = (width.max(1), positions.max(1));
-        // A matrix of a large vocabulary would fill the memory, and nobody could read it.
+        // The matrix of a large vocabulary would fill the memory and be unreadable.
         let is_counted = is_classes && (positions == 1 || width <= MAX_COUNTED);
         let mut out = Self {
             width,

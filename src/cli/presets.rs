@@ -165,7 +165,7 @@ fn near_bundled(given: &str) -> String {
     did_you_mean(given.strip_suffix(".json").unwrap_or(given), BUNDLED.iter().map(|b| b.name))
 }
 
-/// What is wrong with the preset that was given, a mistake a line.
+/// The mistakes in the given preset, one on each line.
 fn mistakes(given: &str, diagnostics: &[Diagnostic]) -> anyhow::Error {
     let lines: Vec<String> = diagnostics.iter().map(ToString::to_string).collect();
     // What is wrong with the whole file is no mistake in it.

@@ -126,8 +126,9 @@ impl Places {
 
     /// Adds a result, where one is asked for, and gives the path to write it to.
     ///
-    /// # Errors Where nothing can be written there, or it would replace another result, what the command reads, or a
-    /// file of another kind.
+    /// # Errors
+    /// Where nothing can be written there, or it would replace another result, what the command reads, or a file of
+    /// another kind.
     pub fn writes(
         &mut self,
         what: &'static str,

@@ -28,7 +28,7 @@ pub struct RunsArgs {
     /// List hidden runs too
     #[arg(long)]
     pub all: bool,
-    /// Print JSON: the runs, or what was done
+    /// Print JSON: the runs, or the result of the action
     #[arg(long, global = true)]
     pub json: bool,
 }
@@ -36,18 +36,18 @@ pub struct RunsArgs {
 /// What to do with kept runs.
 #[derive(Debug, Subcommand)]
 pub enum RunsAction {
-    /// Everything that is known of one run, its preset included
+    /// Show all information about one run, including its preset
     Show { run: String },
     /// Print the preset of a run with its seed and steps, to train it again or to change it
     Preset { run: String },
-    /// Give a run a name; an empty one takes it away
+    /// Give a run a name; an empty name removes it
     Rename { run: String, name: String },
-    /// Leave runs out of lists
+    /// Hide runs in lists
     Hide {
         #[arg(required = true)]
         runs: Vec<String>,
     },
-    /// Take hidden runs back into lists
+    /// Show hidden runs in lists again
     Unhide {
         #[arg(required = true)]
         runs: Vec<String>,
@@ -59,12 +59,12 @@ pub enum RunsAction {
     },
     /// List what is in the trash
     Trash,
-    /// Bring runs back from the trash
+    /// Restore runs from the trash
     Restore {
         #[arg(required = true)]
         runs: Vec<String>,
     },
-    /// Remove what is in the trash for good
+    /// Delete all runs in the trash permanently
     EmptyTrash,
     /// Print the folder that runs are kept in, or that of one run
     Path { run: Option<String> },
@@ -72,8 +72,8 @@ pub enum RunsAction {
 
 /// Write a run or a network in another program's format
 ///
-/// The format follows from the name of the file unless --format says it. Nothing is replaced without --replace, and
-/// with it an older export in the same format alone.
+/// The format follows from the name of the file unless --format says it. Existing files are replaced only with
+/// --replace, and only if they are older exports in the same format.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   stepgraph export last curves.csv
@@ -96,16 +96,16 @@ pub struct ExportArgs {
     /// csv, jsonl, png, svg, safetensors, pytorch, onnx or tensorboard
     #[arg(long, value_name = "FORMAT")]
     pub format: Option<FormatArg>,
-    /// What a picture shows: loss, accuracy, update_max, grad_norm, lr, step_us
+    /// The quantity of a picture: loss, accuracy, update_max, grad_norm, lr, step_us
     #[arg(long, value_name = "QUANTITY", default_value = "loss")]
     pub plot: QuantityArg,
-    /// A logarithmic vertical axis in a picture
+    /// Use a logarithmic vertical axis in a picture
     #[arg(long)]
     pub log_axis: bool,
-    /// Running time to the right in a picture, and not the step
+    /// Use the running time as the horizontal axis of a picture, instead of the step
     #[arg(long)]
     pub by_time: bool,
-    /// The weights of a preset: a safetensors file; its initial ones without
+    /// The weights of a preset: a safetensors file; without it, its initial weights
     #[arg(long, value_name = "FILE")]
     pub weights: Option<PathBuf>,
     /// The seed of a preset's initial weights and data, instead of its own
@@ -121,7 +121,7 @@ pub struct ExportArgs {
 
 /// Put a training run into one file, or replay one and compare every bit
 ///
-/// A capsule holds preset, seed, plan, initial parameters, what every step reported, and the final parameters.
+/// A capsule contains preset, seed, plan, initial parameters, the results of every step, and the final parameters.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   stepgraph capsule make digits-mlp digits.capsule --steps 200
@@ -140,7 +140,7 @@ pub enum CapsuleAction {
     Replay(ReplayArgs),
 }
 
-/// Train a preset, or a kept run once more, and keep everything; exit status 1 where the kept run went another way
+/// Train a preset, or a kept run again, and record everything; exit status 1 if the result differs from the kept run
 #[derive(Debug, Args)]
 pub struct MakeArgs {
     /// A kept run, or a preset
@@ -168,18 +168,18 @@ pub struct MakeArgs {
     pub json: bool,
 }
 
-/// Train again from the recorded start; exit status 1 where a bit differs
+/// Train again from the recorded start; exit status 1 if a bit differs
 #[derive(Debug, Args)]
 pub struct ReplayArgs {
     pub file: PathBuf,
-    /// The folder that relative paths in the preset are taken from; the capsule's own without
+    /// The folder for relative paths in the preset; without it, that of the capsule
     #[arg(long, value_name = "FOLDER")]
     pub base: Option<PathBuf>,
-    /// Where the data are now: once for each path that the preset names, in its order; refused where they are not
-    /// the capsule's. Relative ones are taken from the current folder, so --base says nothing of them
+    /// Where the data are now: once for each path in the preset, in the same order; refused if they are not the data of
+    /// the capsule. Relative paths start at the current folder and not at --base
     #[arg(long, value_name = "PATH", conflicts_with = "base")]
     pub data: Vec<PathBuf>,
-    /// Where to run: auto, cpu, cuda or cuda:N; the capsule's kind of processor without
+    /// Where to run: auto, cpu, cuda or cuda:N; without it, the capsule's kind of processor
     #[arg(long, value_name = "DEVICE")]
     pub device: Option<Device>,
     /// Print the report as one JSON object

@@ -56,7 +56,7 @@ impl Signal {
 /// Listens from here on: the first signal ends the program at once, saying what is `lost`, until [`finish_first`].
 pub fn listen(lost: &'static str) {
     if let Err(why) = system::listen(ASKING.iter().map(|s| i32::from(s.number)), move |number| heard(number, lost)) {
-        output::note(&format!("note: a signal will end the program without a word ({why})"));
+        output::note(&format!("note: a signal will end the program without a message ({why})"));
     }
 }
 
@@ -135,7 +135,7 @@ mod tests {
         let statuses: Vec<(i32, u8)> = [1, 2, 15].map(|n| (n, Signal::of(n).unwrap().status())).to_vec();
         assert_eq!(statuses, [(1, 129), (2, 130), (15, 143)]);
         assert_eq!(Signal::of(9), None);
-        // Whoever sent a signal need not have a keyboard.
+        // The sender of a signal may have no keyboard.
         let again = [1, 2, 15].map(|n| Signal::of(n).unwrap().again());
         assert_eq!(again.map(|text| text.contains("Ctrl+C")), [false, true, false]);
         assert!(again[0].contains("SIGHUP") && again[2].contains("another SIGTERM"));

@@ -1,4 +1,4 @@
-//! `stepgraph studio`: opens the window, or says why there is none.
+//! `stepgraph studio`: opens the window, or reports why there is none.
 
 use super::args::Cli;
 use super::error::wrong;
@@ -26,15 +26,15 @@ pub fn run(preset: Option<&OsStr>) -> anyhow::Result<()> {
     let Some(given) = preset else { return crate::studio::run(None) };
     let path = std::path::Path::new(given);
     if path.is_file() {
-        // A network with mistakes is fixed in the window; a file that is no preset has nothing to show there.
+        // The user can fix a network with mistakes in the window; a file that is no preset cannot be shown there.
         super::presets::read(given)?;
         return crate::studio::run(Some(path.to_owned()));
     }
     if !BUNDLED.iter().any(|b| given == b.name) {
         return Err(unknown(&given.to_string_lossy()));
     }
-    // The studio knows the bundled ones by name. They are no files: saving one asks for a place, and none is listed as
-    // a recent file.
+    // The studio opens bundled presets by name. They are no files: saving one asks for a path, and they are not listed
+    // as recent files.
     crate::studio::run(Some(path.to_owned()))
 }
 

@@ -1,4 +1,4 @@
-//! What is said while a large text becomes tokens: a bar on a terminal, otherwise a line from time to time.
+//! The progress of the tokenization of a large text: a bar on a terminal, otherwise a line from time to time.
 
 use super::output;
 use crate::data::tokenized_share;
@@ -7,22 +7,22 @@ use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-/// Time between two looks.
+/// Time between two queries.
 const LOOK_EVERY: Duration = Duration::from_millis(100);
-/// Texts that take less are not worth a word.
+/// Texts that take less time are not reported.
 const SHORT: Duration = Duration::from_secs(1);
 /// Time between two lines.
 const LINE_EVERY: Duration = Duration::from_secs(5);
 
-/// Says how far a text is until it is dropped.
+/// Reports the progress of a text until it is dropped.
 pub struct TextProgress {
-    /// Ends the thread by going.
+    /// Dropping it ends the thread.
     end: Option<Sender<()>>,
     thread: Option<JoinHandle<()>>,
 }
 
 impl TextProgress {
-    /// Looks from now on. Where the system refuses a thread, nothing is said.
+    /// Starts the reports. If the system refuses a thread, there are none.
     #[must_use]
     pub fn start() -> Self {
         let (end, ended) = channel();
@@ -41,13 +41,13 @@ impl Drop for TextProgress {
     fn drop(&mut self) {
         drop(self.end.take());
         if let Some(thread) = self.thread.take() {
-            // It only draws.
+            // The thread only draws.
             let _ = thread.join();
         }
     }
 }
 
-/// What was said of a text.
+/// What was reported of a text.
 #[derive(Default)]
 struct Shown {
     bar: Option<ProgressBar>,
@@ -56,7 +56,7 @@ struct Shown {
 }
 
 impl Shown {
-    /// Shows the share that is done; takes the bar away where nothing is being read.
+    /// Shows the share that is done; removes the bar if no text is being read.
     fn look(&mut self, share: Option<f32>, now: Instant) {
         let Some(share) = share else {
             self.bar.take().iter().for_each(ProgressBar::finish_and_clear);
@@ -69,7 +69,7 @@ impl Shown {
         }
         if output::is_terminal() {
             let bar = self.bar.get_or_insert_with(|| {
-                let style = ProgressStyle::with_template("{bar:28} {percent} % of the text is tokens, {eta} left");
+                let style = ProgressStyle::with_template("{bar:28} {percent} % of the text is tokenized, {eta} left");
                 ProgressBar::new(10_000).with_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()))
             });
             bar.set_position((share * 10_000.0) as u64);
@@ -83,7 +83,7 @@ impl Shown {
         let is_due = self.said.is_none_or(|said| now.duration_since(said) >= LINE_EVERY);
         is_due.then(|| {
             self.said = Some(now);
-            format!("{:.0} % of the text is tokens", 100.0 * share)
+            format!("{:.0} % of the text is tokenized", 100.0 * share)
         })
     }
 }
@@ -99,13 +99,13 @@ mod tests {
         assert_eq!(
             lines,
             [
-                "0 % of the text is tokens",
-                "25 % of the text is tokens",
-                "50 % of the text is tokens",
-                "75 % of the text is tokens"
+                "0 % of the text is tokenized",
+                "25 % of the text is tokenized",
+                "50 % of the text is tokenized",
+                "75 % of the text is tokenized"
             ]
         );
-        // Another text begins anew.
+        // Another text starts again at zero.
         shown.look(None, began);
         assert_eq!((shown.began, shown.said), (None, None));
     }

@@ -146,7 +146,7 @@ fn replaced_checkpoint(args: &TrainArgs) -> Option<String> {
     ))
 }
 
-/// A file that could be written before the run and cannot now is nobody's mistake in the command: status 1.
+/// If a file could be written before the run and cannot be now, the command is not at fault: status 1.
 fn late(error: TrainError) -> anyhow::Error {
     anyhow::anyhow!("{error}")
 }
@@ -400,7 +400,7 @@ impl Run {
         if let (Some(every), Some(path)) = (args.checkpoint_every, &outputs.checkpoint)
             && step.is_multiple_of(every)
         {
-            // Whoever resumes from the checkpoint has the log until there.
+            // A run that resumes from the checkpoint has the log up to its step.
             self.with_log(|text| progress.say(text), StepLog::sync);
             // The next one is tried again, and the last one's failure is the run's.
             if let Err(error) = session.save_checkpoint(path, preset) {

@@ -120,7 +120,7 @@ impl MadeSteps {
     }
 }
 
-/// What a run has to show at its end.
+/// The results of a run at its end.
 pub struct Outcome {
     pub made: MadeSteps,
     pub prepare_ms: f64,

@@ -104,8 +104,8 @@ fn print_reports(reports: &[VerifyReport], json: bool) -> anyhow::Result<()> {
     output::print(&format!("{good} passed, {bad} failed, {skipped} skipped\n"))
 }
 
-/// Refuses proofs that nobody waits for, or that do not fit into memory, and reports long ones. Replays whose number
-/// was `asked` for are waited for.
+/// Refuses proofs that take hours or do not fit into memory, and reports long ones. Replays whose number was `asked`
+/// for are waited for.
 fn affordable(name: &str, price: Price, asked: bool, free: Option<u64>) -> anyhow::Result<()> {
     const LONG: f64 = 30.0;
     const TOO_LONG: f64 = 600.0;

@@ -148,7 +148,7 @@ impl Batches {
     /// Where the position cannot have come from these batches.
     pub fn resume(&mut self, position: Position) -> Result<(), DataError> {
         let Position { cursor, .. } = position;
-        // An epoch with a short batch at its end is over there, also for whom leaves that batch out.
+        // An epoch ends with its short batch, also for runs that leave that batch out.
         let is_end = cursor == self.train.len();
         if cursor > self.train.len() || (cursor % self.batch != 0 && !is_end) {
             return Err(DataError::Resume { cursor, batch: self.batch, train: self.train.len() });

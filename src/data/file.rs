@@ -36,7 +36,7 @@ pub(super) fn closed(paths: &[PathBuf], base: &Path) -> Vec<DataError> {
 /// The bytes of a regular file.
 ///
 /// # Errors
-/// Where it is missing, not readable, or a folder, a device or a pipe (whose length nobody knows beforehand).
+/// Where it is missing, not readable, or a folder, a device or a pipe (whose length is not known in advance).
 pub(super) fn read_file(path: &Path) -> Result<Vec<u8>, DataError> {
     let refused = |cause| refused(path, cause);
     let kind = fs::metadata(path).map_err(refused)?.file_type();

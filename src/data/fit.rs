@@ -114,7 +114,7 @@ fn counted(shape: &Shape) -> String {
 /// Checks every label against `allowed` classes and gives unnamed classes their number as name.
 fn check_labels(loaded: &mut Loaded, allowed: usize, why: &str) -> Result<(), DataError> {
     let Target::Classes { labels, names, .. } = &loaded.dataset.target else { return Ok(()) };
-    // What is to blame for a class below 0, or one that nobody can count to, is the data.
+    // A class below 0, or an impossibly large one, is a mistake in the data.
     let most = labels.iter().copied().max().and_then(|m| usize::try_from(m).ok()).map_or(0, |m| m.saturating_add(1));
     let needed = most.max(names.len());
     let help = if needed > allowed {

@@ -79,8 +79,9 @@ use std::path::Path;
 /// The data set of `spec`, checked against the network of `request`; `base` is the folder that relative paths start
 /// from.
 ///
-/// # Errors Where a file cannot be read or is malformed, a field of the preset cannot work, or the data does not fit
-/// the network.
+/// # Errors
+/// Where a file cannot be read or is malformed, a field of the preset cannot work, or the data does not fit the
+/// network.
 pub fn load(spec: &DataSpec, request: &Request, base: &Path) -> Result<Dataset, DataError> {
     match &spec.source {
         DataSource::Joined { .. } => joined::load(spec, request, base, None),

@@ -20,8 +20,9 @@ const MOST_DIMENSIONS: usize = 64;
 
 /// The array of an `.npy` file.
 ///
-/// # Errors Where the header is malformed, the elements are not plain numbers, or the bytes are more or fewer than the
-/// header promises.
+/// # Errors
+/// Where the header is malformed, the elements are not plain numbers, or the bytes are more or fewer than the header
+/// promises.
 pub fn read_npy<'a>(bytes: &'a [u8], file: &str) -> Result<Array<'a>, DataError> {
     let fetch = "the file is truncated or damaged: save it again";
     let ended = |expected: String| {

@@ -17,8 +17,9 @@ const SUFFIX: &str = ".npy";
 
 /// The bytes of the array `name` in an archive, unpacked: an `.npy` file.
 ///
-/// # Errors Where the archive is damaged, has no such array (the message lists those it has), or the entry promises
-/// more than it can hold.
+/// # Errors
+/// Where the archive is damaged, has no such array (the message lists those it has), or the entry promises more than it
+/// can hold.
 pub fn read_npz(bytes: &[u8], name: &str, file: &str) -> Result<Vec<u8>, DataError> {
     let damaged = |what: String| {
         let help = "save it again with np.savez or np.savez_compressed";

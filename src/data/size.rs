@@ -82,7 +82,7 @@ fn len(path: &Path) -> u64 {
 
 /// A text: its bytes, unless they stay in the file; characters while they are numbered.
 fn running_text(path: &Path, tokens: &Tokens) -> DataSize {
-    /// What a tokenizer, and the pieces that its threads work on, take at most.
+    /// The largest memory of a tokenizer and of the pieces that its threads work on.
     const TOKENIZER: u64 = 128 << 20;
     let len = len(path);
     match tokens {

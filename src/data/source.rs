@@ -85,7 +85,7 @@ fn read(
             table::load(&base.join(path), &options, known)?
         }
         DataSource::Npz { path, x, y } => {
-            // Targets that nobody asks for are not looked for.
+            // Targets that are not needed are not searched for.
             let y = if part == Part::Samples { x } else { y };
             npz::load(&base.join(path), x, y, classes)?
         }

@@ -59,8 +59,9 @@ pub struct Table {
 
 /// The table in a text file, plain or gzip.
 ///
-/// # Errors Where the file is not UTF-8 text, has no sample, a line has another number of columns than the first, a
-/// cell is missing or no finite number, or the target column does not exist. Messages have the line and column.
+/// # Errors
+/// Where the file is not UTF-8 text, has no sample, a line has another number of columns than the first, a cell is
+/// missing or no finite number, or the target column does not exist. Messages have the line and column.
 pub fn read_csv(bytes: &[u8], file: &str, options: &CsvOptions) -> Result<Table, DataError> {
     read_known(bytes, file, options, None)
 }

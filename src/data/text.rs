@@ -17,10 +17,10 @@ use std::sync::Arc;
 /// The bundled source code, in ASCII.
 const SOURCE: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/source.txt"));
 
-/// Larger files of bytes are read while they are trained on, and not held in memory.
+/// Larger files of bytes are read during training, and not kept in memory.
 pub(super) const MOST_HELD: u64 = 64 << 20;
 
-/// The generator's stream for additions, apart from every other use of a run's seed.
+/// The random stream of additions, separate from every other use of a run's seed.
 const STREAM: u64 = 0x6461_7461_0003;
 /// The most digits of a number that is added.
 const DIGITS: usize = 3;
@@ -111,7 +111,7 @@ fn bytes(path: &Path, layout: RowLayout) -> Result<TokenRows, DataError> {
     TokenRows::of_file(opened, len, layout, &shown(path))
 }
 
-/// A tokenizer, which is to have the tokens that `known` weights were trained with.
+/// A tokenizer, which must have the tokens that `known` weights were trained with.
 ///
 /// # Errors
 /// Where it cannot be read, is no tokenizer, or another one.
@@ -158,7 +158,7 @@ pub(super) fn characters_of(path: &Path) -> Result<Vec<String>, DataError> {
 fn characters(path: &Path, layout: RowLayout, known: Option<&Preprocessing>) -> Result<TokenRows, DataError> {
     let (bytes, file) = (read_file(path)?, shown(path));
     let text = utf8(&bytes, &file)?;
-    // What is not in the text has no number.
+    // A character that is not in the text has no number.
     let mut numbers = vec![u32::MAX; char::MAX as usize + 1];
     let known = known.map(|known| &known.classes[..]).filter(|symbols| !symbols.is_empty());
     let symbols: Vec<String> = if let Some(known) = known { known.to_vec() } else { symbols_of(text) };
@@ -206,8 +206,8 @@ pub(super) fn padded_sum(text: &str) -> Option<String> {
     Some(question(number(a)?, number(b)?))
 }
 
-/// Additions that follow from a seed, each another one. A row holds what the network sees and behind it what it is to
-/// answer: `" 37+ 85= 12"` and `"       122"` after as many blanks as the question has characters but its last.
+/// Distinct additions from a seed. A row contains the input of the network followed by its target: `" 37+ 85= 12"` and
+/// `" 122"`, where all positions before the answer are blanks.
 fn sums(samples: usize, seed: u64) -> Result<TokenRows, DataError> {
     /// Pairs of numbers that can be drawn; beyond half of them drawing different ones takes long.
     const MOST: usize = 500_000;
@@ -223,7 +223,7 @@ fn sums(samples: usize, seed: u64) -> Result<TokenRows, DataError> {
     let (mut rng, mut drawn) = (Rng::new(seed, STREAM), HashSet::with_capacity(samples));
     let mut tokens = Vec::with_capacity(samples * layout.stride);
     while drawn.len() < samples {
-        // Numbers of one, two and three digits come equally often, as long as there are pairs that were not drawn.
+        // Numbers of one, two and three digits are equally frequent, as long as there are pairs that were not drawn.
         let mut number = |tries: usize| {
             let digits = if tries < 8 { 1 + rng.below(DIGITS) } else { DIGITS };
             rng.below(10_usize.pow(digits as u32))

@@ -1,9 +1,9 @@
-//! A text in pieces whose tokens, one piece behind the other, are those of the whole text.
+//! A text in pieces whose tokens, concatenated, are those of the whole text.
 //!
-//! A tokenizer works on a whole text, and its memory grows with that. But it does not look far: what it makes of the
-//! end of one line seldom depends on the next line. A text is cut where that is seen to hold for the text around the
-//! place, and each piece is encoded behind the last characters of the piece before it, since some tokenizers treat the
-//! start of a text in another way.
+//! A tokenizer works on a whole text, and its memory grows with the length of the text. But the tokens at the end of a
+//! line seldom depend on the next line. A text is cut where this is verified for the surrounding text. Each piece is
+//! encoded together with the last characters of the preceding piece, since some tokenizers treat the start of a text in
+//! another way.
 
 use super::error::quoted;
 use super::tokenizer::{NoTokens, Tokenizer};
@@ -11,22 +11,22 @@ use super::{DataError, Place};
 use std::io::Read;
 use std::sync::Arc;
 
-/// Bytes of a piece, about.
+/// The approximate number of bytes of a piece.
 const PIECE: usize = 64 << 10;
-/// Bytes of a piece at most, where there are few places for a cut.
+/// The largest number of bytes of a piece, where there are few possible cuts.
 const MOST: usize = 4 << 20;
-/// Bytes before and behind a cut over which encoding both sides is compared with encoding them as one.
+/// Bytes before and after a cut for which separate encoding is compared with encoding both sides together.
 const AROUND: usize = 256;
-/// Bytes that a piece has in front, the last ones of the piece before.
+/// Bytes of context before a piece: the last ones of the preceding piece.
 const FRONT: usize = 48;
-/// Places for a cut of each kind that are tried.
+/// The number of possible cuts of each kind that are tried.
 const TRIED: usize = 32;
 
 /// A piece of a text.
 pub(super) struct Piece {
-    /// With what is in front of it.
+    /// The text, with its context before it.
     text: String,
-    /// Tokens of what is in front.
+    /// The number of tokens of the context.
     front: usize,
     /// Where the text begins in the file, and where it ends.
     at: u64,
@@ -51,7 +51,7 @@ impl Piece {
     /// Encodes the piece.
     ///
     /// # Errors
-    /// Where no token stands for a character of it.
+    /// If a character of it has no token.
     pub(super) fn encode(&self, tokenizer: &Tokenizer, file: &str) -> Result<Encoded, DataError> {
         match tokenizer.encode(&self.text) {
             Ok(all) => Ok(Encoded { all, front: self.front, end: self.end }),
@@ -122,7 +122,7 @@ impl TextPieces {
                     return self.take(len).map(Some);
                 }
                 None if wanted >= MOST => {
-                    let (found, expected) = ("4 MiB of text without a place for a cut", "lines whose ends end tokens");
+                    let (found, expected) = ("4 MiB of text without a place for a cut", "line ends that end tokens");
                     let help = "use a tokenizer that divides texts into words, or a text with shorter lines";
                     return Err(DataError::content(&self.file, Place::Byte(self.at), found, expected, help));
                 }
@@ -131,7 +131,7 @@ impl TextPieces {
         }
     }
 
-    /// Reads until there are so many bytes, or no more.
+    /// Reads until there are this many bytes, or until the end.
     fn fill(&mut self, wanted: usize) -> Result<(), DataError> {
         let missing = wanted.saturating_sub(self.bytes.len()) as u64;
         if missing == 0 || self.has_ended {
@@ -165,7 +165,7 @@ impl TextPieces {
         Err(DataError::content(&self.file, Place::Byte(self.at + valid as u64), found, "UTF-8 text", help))
     }
 
-    /// Takes so many bytes as a piece.
+    /// Takes this many bytes as a piece.
     fn take(&mut self, len: usize) -> Result<Piece, DataError> {
         let own = String::from_utf8_lossy(&self.bytes[..len]).into_owned();
         let front = match self.tokenizer.encode(&self.front) {
@@ -181,7 +181,8 @@ impl TextPieces {
     }
 }
 
-/// Where a text can be cut: behind a line in front of a letter or digit, otherwise between two words.
+/// The positions where a text can be cut: after a line that is followed by a letter or digit, otherwise between two
+/// words.
 fn cut(text: &str, tokenizer: &Tokenizer) -> Option<usize> {
     let bytes = text.as_bytes();
     let last = PIECE.min(bytes.len().saturating_sub(AROUND));
@@ -202,7 +203,7 @@ fn is_cut(text: &str, at: usize, tokenizer: &Tokenizer) -> bool {
     let to = text.floor_char_boundary((at + AROUND).min(text.len()));
     let front = text.floor_char_boundary(at.saturating_sub(FRONT));
     let parts = [(from, to), (from, at), (front, to), (front, at)].map(|(from, to)| tokenizer.encode(&text[from..to]));
-    // What has no tokens is an error where its piece is encoded.
+    // Text without tokens is reported when its piece is encoded.
     let [Ok(whole), Ok(before), Ok(behind), Ok(front)] = parts else { return true };
     behind.starts_with(&front)
         && whole.len() == before.len() + behind.len() - front.len()

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::time::UNIX_EPOCH;
 use tempfile::NamedTempFile;
 
-/// Files that are kept; the oldest one goes when there would be more.
+/// The number of files that are kept; the oldest one is removed when there would be more.
 const MOST_FILES: usize = 4;
 
 /// Tokens that are being written.
@@ -21,11 +21,11 @@ pub(super) struct TokenFile {
     bytes: Vec<u8>,
 }
 
-/// Where such files are; the first folder that takes one has it.
+/// The folders for such files; the first one that is writable is used.
 pub(super) struct TokenFolders(pub(super) Vec<PathBuf>);
 
 impl Default for TokenFolders {
-    /// The user's cache folder, then the system's folder for what does not last.
+    /// The user's cache folder, then the system's folder for temporary files.
     fn default() -> Self {
         let cache = directories::ProjectDirs::from("", "", "stepgraph").map(|d| d.cache_dir().join("tokens"));
         Self(cache.into_iter().chain([std::env::temp_dir()]).collect())
@@ -36,7 +36,7 @@ impl TokenFolders {
     /// A new file.
     ///
     /// # Errors
-    /// Where no folder takes one.
+    /// If no folder is writable.
     pub(super) fn create(&self, width: Width) -> Result<TokenFile, DataError> {
         let mut failed = None;
         for folder in &self.0 {
@@ -48,7 +48,7 @@ impl TokenFolders {
         Err(failed.unwrap_or_else(|| refused(Path::new("."), io::ErrorKind::NotFound.into())))
     }
 
-    /// The tokens of a text that were kept, where they are whole.
+    /// The stored tokens of a text, if they are complete.
     pub(super) fn find(&self, key: &TextKey, width: Width) -> Option<Tokenized> {
         let prefix = prefix(key);
         let mut found = self.0.iter().flat_map(|folder| files(folder).collect::<Vec<_>>());
@@ -66,7 +66,7 @@ fn refused(folder: &Path, cause: io::Error) -> DataError {
 }
 
 impl TokenFile {
-    /// Writes tokens behind those before.
+    /// Appends tokens.
     ///
     /// # Errors
     /// Where there is no space.
@@ -77,8 +77,8 @@ impl TokenFile {
         self.file.write_all(&self.bytes).map_err(|cause| refused(self.file.path(), cause))
     }
 
-    /// The tokens. The file gets its name where it can be found by it later; otherwise it is gone when nobody reads it
-    /// any more.
+    /// The tokens. The file gets a name if it can be found again later; otherwise it is deleted when its last reader
+    /// closes it.
     ///
     /// # Errors
     /// Where it cannot be opened for reading.
@@ -87,7 +87,7 @@ impl TokenFile {
         let opened = file.reopen().map_err(|cause| refused(file.path(), cause))?;
         if let (Some(key), Some(folder)) = (key, file.path().parent().map(Path::to_owned)) {
             make_room(&folder, &prefix(key));
-            // Without a name it is made again, and nothing is lost.
+            // Without a name the tokens are made again next time.
             let _ = file.persist(folder.join(format!("{}{len}.tokens", prefix(key))));
         }
         Ok(Tokenized { store: TokenStore::File(Arc::new(opened), width), len })
@@ -115,14 +115,14 @@ fn files(folder: &Path) -> impl Iterator<Item = (PathBuf, String, u64)> {
     })
 }
 
-/// Removes the oldest files but so many that there is room for one more, and those of the same name.
+/// Removes the oldest files so that there is room for one more, and those of the same name.
 fn make_room(folder: &Path, prefix: &str) {
     let age = |path: &Path| std::fs::metadata(path).and_then(|found| found.modified()).unwrap_or(UNIX_EPOCH);
     let (same, mut others): (Vec<_>, Vec<_>) = files(folder).partition(|(_, other, _)| other == prefix);
     others.sort_by_key(|(path, ..)| age(path));
     let surplus = (others.len() + 1).saturating_sub(MOST_FILES);
     for (path, ..) in same.into_iter().chain(others.into_iter().take(surplus)) {
-        // Where one cannot be removed, there is one more.
+        // If one cannot be removed, there is one more than the limit.
         let _ = std::fs::remove_file(path);
     }
 }
@@ -155,7 +155,7 @@ mod tests {
         assert_eq!(tokens(&written(&folders, &[5, 6, 7, 65_535, 1], Some(&key(1)))), [5, 6, 7, 65_535, 1]);
         assert_eq!(tokens(&folders.find(&key(1), Width::Two).unwrap()), [5, 6, 7, 65_535, 1]);
         assert!(folders.find(&key(2), Width::Two).is_none() && folders.find(&key(1), Width::Four).is_none());
-        // What was cut off is made again.
+        // A truncated file is made again.
         let (path, ..) = files(&folders.0[0]).next().unwrap();
         File::options().write(true).open(path).unwrap().set_len(8).unwrap();
         assert!(folders.find(&key(1), Width::Two).is_none());

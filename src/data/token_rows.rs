@@ -1,7 +1,7 @@
 //! Samples that are rows of one long sequence of tokens: windows of a text, or lines of characters.
 //!
-//! A sample takes a byte where there are up to 256 kinds of tokens, and of a large text nothing at all: its rows are
-//! read from a file when a batch needs them, so that a text may be larger than the memory.
+//! A token takes one byte if there are up to 256 kinds of tokens. The tokens of a large text take no memory: its rows
+//! are read from a file when a batch needs them, so that a text may be larger than the memory.
 
 use super::token_store::{TokenStore, Tokenized, Width};
 use super::tokenizer::{TokenKind, Tokenizer};

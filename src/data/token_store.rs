@@ -1,4 +1,4 @@
-//! Where the tokens of a long sequence are: in memory, or in a file that may be larger than the memory.
+//! The storage of the tokens of a long sequence: in memory, or in a file that may be larger than the memory.
 
 use crate::tensor::Fnv;
 use std::fs::File;
@@ -10,7 +10,7 @@ use std::time::SystemTime;
 /// Where tokens are.
 #[derive(Clone, Debug)]
 pub(super) enum TokenStore {
-    /// In memory, where there are at most 256 kinds.
+    /// In memory, one byte each, if there are at most 256 kinds.
     Bytes(Vec<u8>),
     /// In memory.
     Words(Arc<[u32]>),
@@ -33,7 +33,7 @@ pub(super) struct Tokenized {
     pub(super) len: u64,
 }
 
-/// What the tokens of a text follow from.
+/// What the tokens of a text depend on.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct TextKey {
     pub(super) text: FileVersion,
@@ -50,7 +50,7 @@ pub(super) struct FileVersion {
 }
 
 impl Width {
-    /// The narrowest that has room for so many kinds of tokens, two bytes at least.
+    /// The smallest number of bytes for this many kinds of tokens, at least two.
     pub(super) const fn of_kinds(kinds: usize) -> Self {
         if kinds <= 1 << 16 { Self::Two } else { Self::Four }
     }
@@ -84,8 +84,8 @@ impl TokenStore {
                 out.iter_mut().zip(own).for_each(|(out, word)| *out = *word as i32);
             }
             Self::File(file, width) => {
-                // The tokens are read into the end of their place and widened from the front: none is overwritten
-                // before it is read.
+                // The tokens are read into the end of the buffer and widened from the front, so that none is
+                // overwritten before it is read.
                 let (count, width) = (out.len(), width.bytes());
                 let first = (4 - width) * count;
                 read_at(file, &mut bytemuck::cast_slice_mut(out)[first..], at * width as u64)?;
@@ -105,7 +105,7 @@ impl TokenStore {
     /// # Errors
     /// As [`Self::read`].
     pub(super) fn digest(&self, len: u64) -> io::Result<u64> {
-        /// Pieces that are looked at.
+        /// The number of pieces in the checksum.
         const PIECES: u64 = 1024;
         let mut hash = Fnv::new();
         match self {

@@ -23,16 +23,16 @@ pub(super) const MOST_IN_MEMORY: u64 = 16 << 20;
 /// Texts in memory that are remembered.
 const REMEMBERED: usize = 2;
 
-/// A file that was changed so recently may be changed again without another time.
+/// A file that was changed this recently may be changed again without a new modification time.
 const SETTLED_AFTER: Duration = Duration::from_secs(2);
 
 /// The most threads that share a text.
 const MOST_THREADS: usize = 16;
 
-/// The tokens of texts that were made last, the newest last. Who needs tokens that are being made waits for them.
+/// The most recently made tokens, the newest last. A thread that needs tokens that are being made waits for them.
 static MADE: Mutex<Vec<(TextKey, Tokenized)>> = Mutex::new(Vec::new());
 
-/// Bytes of the text that is being read, and of those the ones whose tokens are made.
+/// Bytes of the text that is being read, and how many of them are tokenized.
 static READING: [AtomicU64; 2] = [AtomicU64::new(0), AtomicU64::new(0)];
 
 /// The share of a text whose tokens are made, from 0 to 1, while a text is being tokenised.
@@ -42,7 +42,7 @@ pub fn tokenized_share() -> Option<f32> {
     (all > 0).then(|| done as f32 / all as f32)
 }
 
-/// Says that a text is being read until it is dropped.
+/// Marks a text as being read until this is dropped.
 struct Reading;
 
 impl Reading {
@@ -63,7 +63,7 @@ impl Drop for Reading {
     }
 }
 
-/// Whether a source is a text whose tokens take so long that they are made for a run alone.
+/// Whether a source is a text whose tokenization takes so long that it is done only for a run.
 pub(super) fn takes_long(source: &DataSource, base: &Path) -> bool {
     let DataSource::Text { path, tokens: Tokens::File(_) } = source else { return false };
     std::fs::metadata(base.join(path)).is_ok_and(|found| found.len() > MOST_IN_MEMORY)
@@ -72,8 +72,8 @@ pub(super) fn takes_long(source: &DataSource, base: &Path) -> bool {
 /// The tokens of a text.
 ///
 /// # Errors
-/// Where it cannot be read, is not UTF-8 or has a character that no token stands for; where the tokens of a large one
-/// cannot be kept.
+/// Where it cannot be read, is not UTF-8 or has a character without a token; where the tokens of a large one cannot be
+/// kept.
 pub(super) fn tokenized(path: &Path, tokenizer: &Arc<Tokenizer>) -> Result<Tokenized, DataError> {
     let file = shown(path);
     let help = "check the path and its permissions; relative paths start at the preset's folder";
@@ -151,10 +151,10 @@ impl Out {
     }
 }
 
-/// A thread that encodes pieces: where it is given them, and where it answers.
+/// A thread that encodes pieces: the channels for its pieces and its answers.
 type Lane = (SyncSender<Piece>, Receiver<Result<Encoded, DataError>>);
 
-/// Encodes all pieces of a text, side by side, and hands their tokens on in order.
+/// Encodes all pieces of a text in parallel, and passes their tokens on in order.
 fn encode(mut pieces: TextPieces, file: &str, out: &mut Out) -> Result<(), DataError> {
     let threads = thread::available_parallelism().map_or(1, usize::from).min(MOST_THREADS);
     let tokenizer = Arc::clone(pieces.tokenizer());

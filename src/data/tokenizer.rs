@@ -1,7 +1,7 @@
 //! Tokenizers: a file in the form of Hugging Face's `tokenizers` says how a text becomes tokens, and tokens text again.
 //!
-//! Only byte-pair encodings are taken. What would make tokens depend on more than the text is left out: dropout of
-//! merges, truncation and padding. No token is added in front of a text or behind it.
+//! Only byte-pair encodings are supported. Settings that make tokens depend on more than the text are ignored: dropout
+//! of merges, truncation and padding. No token is added before or after a text.
 
 use super::file::{read_file, shown};
 use super::tokenizer_json::{EXPECTED, Facts, byte_of, checked};
@@ -27,7 +27,7 @@ pub(super) enum TokenKind {
 /// A byte-pair encoding that was read from a file.
 pub struct Tokenizer {
     inner: tokenizers::Tokenizer,
-    /// A text for each token, each another one.
+    /// A distinct text for each token.
     symbols: Vec<String>,
     facts: Facts,
     /// Of the file's bytes.
@@ -43,7 +43,7 @@ impl fmt::Debug for Tokenizer {
 }
 
 impl PartialEq for Tokenizer {
-    /// Whether both were read from the same bytes.
+    /// Whether both were read from files with the same bytes.
     fn eq(&self, other: &Self) -> bool {
         self.digest == other.digest
     }
@@ -57,7 +57,7 @@ static LAST: Mutex<Option<Arc<Tokenizer>>> = Mutex::new(None);
 /// Why a text has no tokens.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum NoTokens {
-    /// Characters that no token stands for, each with its first byte in the text.
+    /// Characters without a token, each with its first byte in the text.
     Unknown(Vec<(usize, char)>),
     /// The tokenizer failed, and why.
     Failed(String),
@@ -113,7 +113,7 @@ impl Tokenizer {
     /// The tokens of a text.
     ///
     /// # Errors
-    /// Where no token stands for a character of it.
+    /// If a character of it has no token.
     pub(super) fn encode(&self, text: &str) -> Result<Vec<u32>, NoTokens> {
         let unknown = if self.facts.covers_all { Vec::new() } else { self.unknown(text)? };
         if unknown.is_empty() { self.tokens(text) } else { Err(NoTokens::Unknown(unknown)) }
@@ -124,9 +124,9 @@ impl Tokenizer {
         Ok(found.get_ids().to_vec())
     }
 
-    /// Characters but blanks that no token stands for, each once: the library leaves them out without a word.
+    /// Characters without a token, except white space, each once: the library silently omits them.
     fn unknown(&self, text: &str) -> Result<Vec<(usize, char)>, NoTokens> {
-        /// One that no text has, and that no token stands for.
+        /// A character that no text contains and that has no token.
         const NONE: &str = "\u{10ffff}";
         let (nothing, mut seen, mut unknown) = (self.tokens(NONE)?, HashSet::new(), Vec::new());
         for (at, c) in text.char_indices().filter(|(_, c)| !c.is_whitespace()) {
@@ -137,13 +137,13 @@ impl Tokenizer {
         Ok(unknown)
     }
 
-    /// The text of tokens. Bytes that are no UTF-8 become U+FFFD; numbers that are no tokens are left out.
+    /// The text of tokens. Bytes that are not UTF-8 become U+FFFD; numbers that are no tokens are omitted.
     pub(super) fn decode(&self, tokens: &[u32]) -> String {
         decoded(&self.inner, tokens)
     }
 }
 
-/// What `work` gives. Its error, or why it panicked, as text: files may hold what the library does not expect.
+/// The result of `work`, or its error or panic message as text: the library may panic on unexpected files.
 fn guarded<T>(work: impl FnOnce() -> tokenizers::Result<T>) -> Result<T, String> {
     match catch_unwind(AssertUnwindSafe(work)) {
         Ok(found) => found.map_err(|error| error.to_string()),
@@ -155,7 +155,7 @@ fn decoded(inner: &tokenizers::Tokenizer, tokens: &[u32]) -> String {
     guarded(|| inner.decode(tokens, false)).unwrap_or_default()
 }
 
-/// A text for each token, each another one: as it is written behind itself, escapes where it is no whole characters.
+/// A distinct text for each token: as it is written after itself, or escapes if it is not made of whole characters.
 fn symbols_of(inner: &tokenizers::Tokenizer, facts: &Facts) -> Vec<String> {
     let vocabulary = inner.get_vocab(true);
     let len = vocabulary.values().max().map_or(0, |last| *last as usize + 1);
@@ -171,7 +171,7 @@ fn symbols_of(inner: &tokenizers::Tokenizer, facts: &Facts) -> Vec<String> {
     symbols.collect()
 }
 
-/// How a token is written behind another one.
+/// The text of a token that follows another one.
 fn written(inner: &tokenizers::Tokenizer, number: u32, token: &str, facts: &Facts) -> String {
     if !facts.has_decoder {
         return token.to_owned();
@@ -191,18 +191,18 @@ fn written(inner: &tokenizers::Tokenizer, number: u32, token: &str, facts: &Fact
     text
 }
 
-/// Turns tokens that come one by one into text.
+/// Converts tokens to text one by one.
 #[derive(Clone, Debug)]
 pub(super) struct Continued {
     tokenizer: Arc<Tokenizer>,
-    /// What is being written, behind the token before it, on which its text may depend.
+    /// The tokens that are being written, after the preceding token, on which their text may depend.
     tokens: Vec<u32>,
-    /// Tokens and bytes of their text that were given before.
+    /// The number of these tokens, and of bytes of their text, that were returned before.
     given: (usize, usize),
 }
 
 impl Continued {
-    /// The most tokens that wait for the rest of a character: it has at most four bytes.
+    /// The largest number of tokens that wait for the rest of a character, which has at most four bytes.
     const MOST_WAITING: usize = 4;
 
     pub(super) const fn new(tokenizer: Arc<Tokenizer>) -> Self {

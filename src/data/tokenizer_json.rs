@@ -28,8 +28,11 @@ pub(super) struct Facts {
 /// # Errors
 /// Where it is no JSON, none of a tokenizer, or says what cannot be.
 pub(super) fn checked(bytes: &[u8], file: &str) -> Result<(Vec<u8>, Facts), DataError> {
+    let help = "data.tokens is \"bytes\", \"chars\", or a file that Tokenizer.save wrote";
+    if bytes.trim_ascii().is_empty() {
+        return Err(DataError::content(file, Place::Whole, "an empty file".to_owned(), EXPECTED, help));
+    }
     let mut document: Value = serde_json::from_slice(bytes).map_err(|error| {
-        let help = "data.tokens is \"bytes\", \"chars\", or a file that Tokenizer.save wrote";
         DataError::content(file, Place::Line(error.line() as u64), format!("no JSON ({error})"), EXPECTED, help)
     })?;
     let wrong = |(found, expected, help): Wrong| DataError::content(file, Place::Whole, found, expected, help);

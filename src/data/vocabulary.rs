@@ -13,8 +13,8 @@ use std::sync::Arc;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Vocabulary {
     kind: TokenKind,
-    /// The text of each token, but of a tokenizer, which has them itself. That of a byte is its escape where it cannot
-    /// be printed.
+    /// The text of each token; nothing for a tokenizer, which has them itself. The text of a byte that cannot be
+    /// printed is its escape.
     symbols: Vec<String>,
     /// The tokens of a whole text, where each sample begins one: an addition. Nothing where samples are stretches of a
     /// long text.
@@ -114,7 +114,7 @@ impl Vocabulary {
     /// The tokens of a text, all below `vocab`.
     ///
     /// # Errors
-    /// The characters that no token below `vocab` stands for, each once, in their order in the text.
+    /// The characters without a token below `vocab`, each once, in their order in the text.
     pub fn tokens(&self, text: &str, vocab: usize) -> Result<Vec<i32>, Vec<char>> {
         let known = self.len().min(vocab);
         if let TokenKind::File(tokenizer) = &self.kind {
@@ -140,7 +140,7 @@ impl Vocabulary {
         if unknown.is_empty() { Ok(tokens) } else { Err(unknown) }
     }
 
-    /// What a tokenizer makes of a text, all below `known`.
+    /// The tokens of a text by a tokenizer, all below `known`.
     fn of_text(&self, tokenizer: &Tokenizer, text: &str, known: usize) -> Result<Vec<i32>, Vec<char>> {
         let tokens = tokenizer.encode(text).map_err(|why| match why {
             NoTokens::Unknown(unknown) => unknown.into_iter().map(|(_, c)| c).collect(),

@@ -226,7 +226,7 @@ struct Chunks {
     chunks: u64,
     /// Inputs of a chunk.
     len: u64,
-    /// The next chunk that nobody took.
+    /// The next chunk that no thread has claimed.
     next: AtomicU64,
     /// Whether a thread failed.
     ended: AtomicBool,

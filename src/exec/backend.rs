@@ -51,7 +51,7 @@ pub trait Backend {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ways {
     All,
-    /// Op by op alone: what recording it takes is left out where a device can do so.
+    /// Op by op alone: what recording it takes is left out where a device supports that.
     OpByOp,
 }
 
@@ -62,7 +62,7 @@ pub struct Capabilities {
     pub record: RecordedAs,
     /// A call returns before its step is done, so that the host is out of the way only where steps are queued.
     pub queues_steps: bool,
-    /// Whether a thread can record steps while another one runs some over the same store.
+    /// Whether one thread can record steps while another one runs steps over the same store.
     pub records_beside: bool,
 }
 

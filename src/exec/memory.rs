@@ -38,8 +38,8 @@ fn left_of_limits(limits: &str, status: &str) -> Option<u64> {
     [left("Max address space", "VmSize:"), left("Max data size", "VmData:")].into_iter().flatten().min()
 }
 
-/// The files of a control group that hold its limit and what it has taken, and the line of its statistics about files
-/// that nobody uses.
+/// The files of a control group that hold its limit and what it has taken, and the line of its statistics about cached
+/// files that are not in use.
 struct GroupFiles {
     most: &'static str,
     taken: &'static str,
@@ -75,7 +75,7 @@ fn left_of_group(root: &Path, own: &str, names: &GroupFiles) -> Option<u64> {
         let read = |file: &str| fs::read_to_string(group.join(file)).ok();
         let number = |file: &str| read(file)?.trim().parse::<u64>().ok();
         let (most, taken) = (number(names.most)?, number(names.taken)?);
-        // Pages of files that nobody uses are given back when memory is short.
+        // The system releases pages of unused files when memory is short.
         let text = read("memory.stat").unwrap_or_default();
         let files = text.lines().find_map(|l| l.strip_prefix(names.files)?.trim().parse().ok()).unwrap_or(0);
         Some(most.saturating_sub(taken.saturating_sub(files)))

@@ -52,7 +52,7 @@ pub struct EagerSteps {
 /// What is known of the recordings of one key.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RecordingFacts {
-    /// Whether a recording is there.
+    /// Whether there is a recording.
     pub is_there: bool,
     pub is_pinned: bool,
     /// Steps and other uses that found it there.

@@ -40,7 +40,7 @@ pub(super) enum Held {
     Absent(Absence),
     /// A thread makes it.
     Making(ThreadId),
-    /// Somebody uses it.
+    /// It is in use.
     Lent,
     Idle(Step),
 }
@@ -208,8 +208,8 @@ impl State {
         self.event(PoolEventKind::Evicted, &key, about.to_owned());
     }
 
-    /// Drops recordings that nobody uses, those that were not used for longest first, until the budget is kept. One
-    /// that was just made comes last.
+    /// Drops recordings that are not in use, the least recently used ones first, until the budget is kept. One that was
+    /// just made comes last.
     pub(super) fn evict(&mut self, made: Option<u32>) {
         while self.bytes() > self.counts.budget_bytes {
             let Some(slot) = self.least_used(true) else { return };

@@ -178,7 +178,7 @@ fn variants_share_an_arena_of_the_largest() {
     assert!(Arc::ptr_eq(short.lent_arena(), long.lent_arena()));
     let counts = whole.pool().unwrap().counts();
     assert_eq!((counts.hits, counts.misses, counts.evictions, counts.recordings), (0, 4, 1, 3));
-    // Nobody enters while a thread has its turn with the store and what runs over it.
+    // No other thread enters while a thread has its turn with the store and the steps over it.
     let turn = whole.store().turn();
     std::thread::scope(|scope| {
         let (sender, entered) = std::sync::mpsc::channel();

@@ -4,8 +4,8 @@ use std::cell::UnsafeCell;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Condvar, Mutex, PoisonError};
 
-/// Lets one thread in at a time; a thread that is in may enter again. Entering takes no lock where nobody waits, so
-/// that it costs a small step nothing that can be measured.
+/// Lets one thread in at a time; a thread that is in may enter again. Entering takes no lock if no thread waits, so
+/// that the cost for a small step is not measurable.
 #[derive(Default)]
 pub(super) struct Turns {
     /// The thread that is in; 0 where none is.
@@ -50,7 +50,7 @@ impl Turns {
     #[cold]
     fn wait(&self, me: usize) {
         let mut gate = self.gate.lock().unwrap_or_else(PoisonError::into_inner);
-        // Whoever leaves after this sees that somebody waits, and rings once the gate is free.
+        // A thread that leaves after this sees that another one waits, and wakes it once the gate is free.
         self.waiting.fetch_add(1, Ordering::SeqCst);
         while !self.take(me) {
             gate = self.left.wait(gate).unwrap_or_else(PoisonError::into_inner);

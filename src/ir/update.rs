@@ -20,7 +20,7 @@ impl Builder<'_> {
         trained.sort_by_key(|i| self.model.params[*i].group);
         let groups = self.groups(&trained);
         if trained.is_empty() {
-            // Nothing that is trained is on the path; the step is counted, and has its rate, all the same.
+            // No trained parameter is on the path; the step is still counted, and has its learning rate.
             let (counter, _) = self.counters(&groups, updates);
             self.rates(hyper, counter, None);
             return;

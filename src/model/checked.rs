@@ -110,7 +110,7 @@ impl Model {
         Shape::from(self.output.0[..self.output.rank().saturating_sub(1)].to_vec())
     }
 
-    /// The classes that a label tells apart.
+    /// The classes that a label distinguishes.
     #[must_use]
     pub fn classes(&self) -> usize {
         self.output.0.last().copied().unwrap_or(1)

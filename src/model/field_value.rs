@@ -29,12 +29,12 @@ pub enum FieldValue {
     Flag(bool),
     /// One of the field's options, by position.
     Choice(usize),
-    /// How a layer chooses at every step; nothing where it does not.
+    /// How a layer chooses at every step; nothing if it does not choose.
     Choose(Option<Choose>),
 }
 
 impl FieldValue {
-    /// The value as a person types it.
+    /// The value as the user types it.
     #[must_use]
     pub fn text(&self) -> String {
         let pair = |p: &[usize; 2]| if p[0] == p[1] { p[0].to_string() } else { format!("{}, {}", p[0], p[1]) };

@@ -1,4 +1,4 @@
-//! The name that a misspelt one may stand for.
+//! Finds the name that was probably meant by a misspelt one.
 
 /// Names that differ by more edits than this are different names.
 const MOST_EDITS: usize = 2;

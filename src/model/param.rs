@@ -37,7 +37,7 @@ pub enum ParamKind {
     WeightHh,
     BiasIh,
     BiasHh,
-    /// As [`ParamKind::WeightIh`], of the direction that walks from the end; likewise the others.
+    /// As [`ParamKind::WeightIh`], of the direction that reads from the end; likewise the others.
     WeightIhReverse,
     WeightHhReverse,
     BiasIhReverse,

@@ -1,8 +1,8 @@
-//! Layers that need statistics over a batch, where its samples give each a single value.
+//! Layers that need statistics over a batch in which each sample gives a single value.
 
 use super::{Layer, LayerSpec, Model};
 
-/// Paths that are looked through for such a layer; where there are more, every layer is taken to be run.
+/// The number of paths that are searched for such a layer; if there are more, all layers are assumed to run.
 const MOST_PATHS: usize = 64;
 
 impl Model {

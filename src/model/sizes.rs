@@ -1,4 +1,4 @@
-//! The sizes of a network that a person changes most: units, filters and the batch, by their places in its document.
+//! The sizes of a network that users change most often: units, filters and the batch, by their paths in its document.
 
 use super::check::check;
 use super::preset::Preset;

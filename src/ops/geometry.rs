@@ -134,7 +134,7 @@ impl PoolGeometry {
     }
 }
 
-/// How one direction of a recurrent layer walks over a batch of sequences. Rows of the input are `[batch, positions]`.
+/// How one direction of a recurrent layer loops over a batch of sequences. Rows of the input are `[batch, positions]`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct RecurrenceGeometry {
     pub cell: Cell,
@@ -187,7 +187,7 @@ impl RecurrenceGeometry {
     }
 
     /// Floating-point operations of the products with the weight of the state, or of those of the derivative: the first
-    /// state is zero, and its gradient is wanted by nobody.
+    /// state is zero, and its gradient is not needed.
     #[must_use]
     pub const fn product_flops(&self) -> usize {
         2 * self.batch * (self.positions - 1) * self.units * self.wide()

@@ -1,5 +1,4 @@
-//! What an update is scaled by, worked out inside the step: the rate of a schedule, and the limit of the gradient's
-//! norm.
+//! The factors of an update, computed inside the step: the learning rate of a schedule, and gradient clipping by norm.
 
 use super::Operation;
 use super::chunks::FLAT_CHUNK;
@@ -109,13 +108,13 @@ impl UpdateRates {
         Schedule { kind, warmup, last: last.get(), every, factor: factor.get() }
     }
 
-    /// Whether gradients are made shorter.
+    /// Whether gradients are clipped.
     #[must_use]
     pub fn clips(&self) -> bool {
         self.clip_norm.get() > 0.0
     }
 
-    /// Whether there is a value that gradients are multiplied by.
+    /// Whether there is a factor of the gradients.
     #[must_use]
     pub fn scales(&self) -> bool {
         self.clips() || self.batches > 1
@@ -127,11 +126,11 @@ impl UpdateRates {
         if self.scales() { 3 } else { 2 }
     }
 
-    /// What gradients are multiplied by whose mean has this norm.
+    /// The factor of gradients whose mean has this norm.
     #[must_use]
     pub fn scale(&self, norm: f64) -> f64 {
         let limit = if self.clips() { self.clip_norm.get() / (norm + 1e-6) } else { 1.0 };
-        // A NaN stays one.
+        // NaN is returned unchanged.
         (if limit > 1.0 { 1.0 } else { limit }) / self.batches as f64
     }
 }

@@ -1,4 +1,4 @@
-//! Recurrent layers: the walk over the positions, and its derivative.
+//! Recurrent layers: the loop over the positions, and its derivative.
 
 use super::Operation;
 use super::geometry::RecurrenceGeometry;
@@ -6,13 +6,13 @@ use super::operation::operation;
 use super::slots::slots;
 use serde::{Deserialize, Serialize};
 
-/// The walk of one direction of a recurrent layer over the positions of each sequence, from a state of zeros.
+/// The loop of one direction of a recurrent layer over the positions of each sequence, from a state of zeros.
 ///
 /// `x [batch, positions, gates, units]` is the input part of all gates, with its bias; `weight [units, gates, units]`
-/// and `bias [gates, units]` are those of the state. `y` is the new state at each position, or the final one; where
-/// `other`, the output of the other direction, is there, each row of `y` is a row of `other` and then its own.
+/// and `bias [gates, units]` are those of the state. `y` is the new state at each position, or the final one; if
+/// `other`, the output of the other direction, is given, each row of `y` is a row of `other` followed by its own.
 ///
-/// For the derivative it leaves the values of the gates, which may be in place of `x`, one `inner` value of each unit
+/// For the derivative it stores the values of the gates, which may be in place of `x`, one `inner` value of each unit
 /// (see [`Cell::keeps_inner`](crate::model::Cell::keeps_inner)), and the state `before` each position.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Recurrence {

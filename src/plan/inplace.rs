@@ -7,9 +7,9 @@ pub(super) fn roots(program: &Program) -> Vec<(LValueId, usize)> {
     (0..program.values.len() as u32).map(|i| program.root(LValueId(i))).collect()
 }
 
-/// Marks values as aliases of what they may overwrite: where the input's memory is read by nobody later, is not kept
-/// after the step, and is exactly as large as the output. Members of one of `groups` may run at the same time, so that
-/// none may overwrite what another reads.
+/// Marks values as aliases of what they may overwrite: where no later operation reads the input's memory, it is not
+/// kept after the step, and is exactly as large as the output. Members of one of `groups` may run at the same time, so
+/// that none may overwrite what another reads.
 pub(super) fn alias_in_place(program: &mut Program, groups: &[u32]) {
     let mut root: Vec<LValueId> = roots(program).into_iter().map(|(r, _)| r).collect();
     let mut last_read = vec![0usize; program.values.len()];

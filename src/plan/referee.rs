@@ -1,5 +1,5 @@
-//! The plan's referee: it walks through the step with the addresses alone and asks of every read whether the bytes
-//! still belong to the value.
+//! The plan's referee: it goes through the step with only the addresses, and checks for every read that the bytes still
+//! belong to the value.
 //!
 //! It shares nothing with the binder: no live ranges, no reuse rules, only places, and what each operation reads and
 //! writes.

@@ -68,8 +68,8 @@ pub(super) fn with_uses(rw: &mut Rewriter, want: impl Fn(&OpKind) -> bool, fuse:
     }
 }
 
-/// For each value, the value whose contents it shows: itself, unless it is a view of the whole of another and nobody
-/// writes it.
+/// For each value, the value whose contents it shows: itself, unless it is a view of all of another value and no
+/// operation writes it.
 fn contents(program: &Program) -> Vec<LValueId> {
     let mut written = vec![false; program.values.len()];
     for id in program.ops.iter().flat_map(Op::writes) {

@@ -10,7 +10,7 @@ use crate::select::target::Isa;
 /// Floats in a line of the cache.
 const LINE: usize = 16;
 
-/// Tiles of samples that walk together: their panel of the weight stays in the first-level cache meanwhile.
+/// Tiles of samples that are processed together: their panel of the weight stays in the first-level cache meanwhile.
 const TILES_TOGETHER: usize = 4;
 
 /// Columns of the weight whose products are added to the input part; those behind them, of a GRU's last gate, are kept
@@ -35,13 +35,13 @@ pub const fn panels_back(g: &RecurrenceGeometry, isa: Isa) -> usize {
     g.units.div_ceil(tile_shape(isa).columns())
 }
 
-/// Samples that walk together.
+/// The number of samples that are processed together.
 #[must_use]
 pub const fn samples_together(isa: Isa) -> usize {
     TILES_TOGETHER * tile_shape(isa).rows
 }
 
-/// Floats of the packed weight of a walk.
+/// Floats of the packed weight of a recurrence.
 #[must_use]
 pub const fn packed_len(g: &RecurrenceGeometry, isa: Isa) -> usize {
     (panels(g, isa).0 * g.units * tile_shape(isa).columns()).next_multiple_of(LINE)

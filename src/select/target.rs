@@ -55,7 +55,7 @@ impl Kernels {
         matches!(self, Self::Specialised)
     }
 
-    /// The kind with this name, `specialised` or `general`; an empty name stands for the default.
+    /// The kind with this name, `specialised` or `general`; an empty name is the default.
     ///
     /// # Errors
     /// For other names, in words.

@@ -1,4 +1,4 @@
-//! Files that are there whole or not at all.
+//! Files that are either complete or absent.
 
 use std::fs::{File, TryLockError};
 use std::io::{self, Write};
@@ -9,11 +9,11 @@ use tempfile::NamedTempFile;
 /// What the names of files that are being written start and end with.
 const PREFIX: &str = ".stepgraph-";
 const SUFFIX: &str = ".part";
-/// Where files cannot be locked, their age decides: no file takes so long to write.
+/// If files cannot be locked, a file of this age counts as abandoned: no file takes that long to write.
 const ABANDONED_AFTER: Duration = Duration::from_secs(24 * 60 * 60);
 
-/// Writes a file beside its final name, flushes it to the disk, and renames it into place: whoever looks sees the old
-/// file or the new one.
+/// Writes a temporary file, flushes it to the disk, and renames it to its final name: readers see the old file or the
+/// new one.
 ///
 /// # Errors
 /// Where the folder is missing or not writable, or the disk is full; the old file is untouched then.
@@ -53,18 +53,18 @@ pub fn sync_folder(folder: &Path) {
     }
 }
 
-/// A new file under a short name of its own, locked for as long as it is written: whoever gets its lock knows that its
-/// writer is dead.
+/// A new file under a short name of its own, locked while it is written: if another program gets the lock, the writer
+/// has ended.
 ///
 /// # Errors
-/// Where nothing can be written there; the error does not name the temporary file, which means nothing to a person.
+/// Where nothing can be written there; the error does not name the temporary file, which the user does not know.
 pub fn temporary_in(folder: &Path) -> io::Result<NamedTempFile> {
     let mut builder = tempfile::Builder::new();
     builder.prefix(PREFIX).suffix(SUFFIX);
     #[cfg(unix)]
     {
         use std::os::unix::fs::PermissionsExt;
-        // A temporary file is private by default; a result is as readable as any other file of the user's.
+        // A temporary file is private by default; a result gets the usual permissions of the user's files.
         builder.permissions(std::fs::Permissions::from_mode(0o644));
     }
     loop {
@@ -77,13 +77,13 @@ pub fn temporary_in(folder: &Path) -> io::Result<NamedTempFile> {
     }
 }
 
-/// Removes what killed programs left half written in a folder, and nothing that a living one writes. Whatever cannot be
-/// removed stays: it harms nobody but takes room.
+/// Removes incomplete files of killed programs from a folder, but no file that a running program writes. A file that
+/// cannot be removed stays; it only takes space.
 pub fn remove_leftovers(folder: &Path) {
     for entry in std::fs::read_dir(folder).into_iter().flatten().flatten() {
         let name = entry.file_name();
         let is_ours = name.to_str().is_some_and(|n| n.starts_with(PREFIX) && n.ends_with(SUFFIX));
-        // The type of an entry is its own: a link is no file here.
+        // The type is that of the entry itself: a link does not count as a file.
         if is_ours && entry.file_type().is_ok_and(|t| t.is_file()) {
             remove_where_abandoned(&entry.path());
         }
@@ -104,7 +104,7 @@ fn remove_where_abandoned(path: &Path) {
     }
 }
 
-/// The error of a temporary file without the name of that file, which means nothing to a person.
+/// The error of a temporary file without the name of that file, which the user does not know.
 fn without_temporary(folder: &Path, error: &io::Error) -> io::Error {
     if error.kind() == io::ErrorKind::NotFound && folder.is_dir() {
         // Some of the system's own folders take no files.
@@ -118,8 +118,8 @@ fn without_temporary(folder: &Path, error: &io::Error) -> io::Error {
     io::Error::new(error.kind(), text.split(" at path ").next().unwrap_or_default())
 }
 
-/// Whether a file could not be written because of its place, which a person can choose otherwise. A full disk and a
-/// failing one are no such place.
+/// Whether a file could not be written because of its location, so that the user can choose another one; false for a
+/// full or failing disk.
 #[must_use]
 pub fn is_wrong_place(error: &io::Error) -> bool {
     use io::ErrorKind::{
@@ -170,7 +170,7 @@ mod tests {
         assert!(!at(".stepgraph-a.part").exists());
         assert!(["run.jsonl.part", ".stepgraph-c", "a.json"].iter().all(|n| at(n).exists()));
         assert!(written.path().exists(), "a file that is being written stays");
-        // As a killed program leaves it.
+        // The state that a killed program leaves.
         let (file, path) = written.keep().unwrap();
         drop(file);
         remove_leftovers(folder.path());

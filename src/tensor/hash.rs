@@ -1,6 +1,6 @@
 //! A checksum that is the same on every machine.
 
-/// FNV-1a (Fowler, Noll and Vo, 64 bits), fed piece by piece. It finds damage; it keeps nobody out.
+/// FNV-1a (Fowler, Noll and Vo, 64 bits), fed piece by piece. It finds damage; it gives no protection against attacks.
 #[derive(Clone, Copy, Debug)]
 pub struct Fnv(u64);
 

@@ -1,4 +1,4 @@
-//! Data types, shapes and host tensors: the vocabulary that every later stage shares.
+//! Data types, shapes and host tensors, which every later stage uses.
 
 mod bytes;
 mod dtype;

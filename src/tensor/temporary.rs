@@ -1,4 +1,4 @@
-//! Files of tests, which are gone afterwards.
+//! Temporary files for tests, which are removed afterwards.
 
 use std::path::PathBuf;
 use tempfile::TempDir;

@@ -15,7 +15,7 @@ use super::outlook::{Foreseen, Outlook};
 use super::step_cases::{ByCase, Case, StepPlanner};
 use super::step_maker::{Job, StepMaker};
 use super::watched::Reported;
-use super::{DataFeed, Names, SeenStep, TrainError};
+use super::{DataFeed, Names, SeenStep, TrainError, plant};
 use crate::compile::Compiled;
 use crate::exec::{ExecError, Executor, GraphKey, LentStep, Presence, RecordingId, RecordingPool, Step};
 use crate::ir::Share;
@@ -190,8 +190,9 @@ impl Dispatch {
             self.known.clear();
         }
         let key = self.planner.key(case, step)?;
-        let is_whole = self.planner.is_whole(&key);
-        let id = self.pool.id_of(&key);
+        let own = (self.pool.id_of(&key), self.planner.is_whole(&key));
+        let first = self.known.first().filter(|_| plant::takes_other_recording());
+        let (id, is_whole) = first.map_or(own, |first| (first.id, first.is_whole));
         let number = self.known.len() as u32;
         let kind = self.kinds.number_of(&key.to_string());
         let path = if self.planner.paths().vary() { self.names.number_of(key.path()) } else { 0 };

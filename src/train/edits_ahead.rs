@@ -1,7 +1,7 @@
-//! Kernels for changes of a network's sizes, compiled before anybody makes them.
+//! Compiles kernels for changes of a network's sizes in advance.
 //!
-//! A general kernel serves all sizes of its class: a change of one size asks the compiler for what its own class has
-//! and the present one has not. Sizes that are a little larger than the present ones are of all classes.
+//! A general kernel works for all sizes of its class: a change of one size needs the kernels of the new class that the
+//! present class does not share. Sizes that are slightly larger than the present ones cover all classes.
 
 use crate::compile::{Options, compile};
 use crate::exec::cuda::{compile_ahead, gpu};
@@ -11,23 +11,24 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::Builder;
 
-/// By how much sizes grow: vectors have up to eight elements, and tiles follow from magnitudes.
+/// The amounts by which sizes grow: vectors have up to eight elements, and tiles depend on the order of magnitude.
 const GROWN_BY: [u64; 5] = [1, 2, 3, 4, 8];
 
-/// Networks that differ from this one in one size, which is a little larger.
+/// Networks that differ from this one in one size, which is slightly larger.
 pub fn after_small_edits(preset: &Preset) -> impl Iterator<Item = Preset> {
     let sizes = Sizes::of(preset);
     let count = sizes.places.len() * GROWN_BY.len();
     (0..count).filter_map(move |number| {
-        // The same growth of all sizes comes first: who changes one size changes another next.
+        // Each amount is applied to all sizes before the next amount, because users usually change one size after
+        // another.
         let (by, place) = (number / sizes.places.len(), number % sizes.places.len());
         let place = &sizes.places[place];
         sizes.changed(place, place.value + GROWN_BY[by])
     })
 }
 
-/// Compiles what small changes of a network's sizes ask for and is not kept yet, one kernel after the other, as long as
-/// `goes_on`; on a machine whose kernels are general. Gives the number of kernels.
+/// Compiles the kernels for small changes of a network's sizes that are not in the cache yet, one after the other, as
+/// long as `goes_on`, if the machine's kernels are general. Returns the number of kernels.
 pub fn compile_for_edits(preset: &Preset, machine: &Target, goes_on: impl Fn() -> bool) -> usize {
     let Some(facts) = machine.as_cuda().filter(|_| machine.kernels == Kernels::General) else { return 0 };
     let Ok(device) = gpu(facts.ordinal) else { return 0 };
@@ -40,20 +41,20 @@ pub fn compile_for_edits(preset: &Preset, machine: &Target, goes_on: impl Fn() -
         let Ok(compiled) = compile(&model, &Options::train(machine.clone())) else { continue };
         match compile_ahead(&device, &compiled, &goes_on) {
             Ok(more) => count += more,
-            // Who makes the change hears of it.
+            // The error is reported when the user makes the change.
             Err(why) => log::debug!("kernels for a change of sizes: {why}"),
         }
     }
     count
 }
 
-/// A thread that compiles for changes of a network, and ends after its present kernel when this is dropped.
+/// A thread that compiles kernels for changes of a network. When this is dropped, it ends after its present kernel.
 pub struct EditsAhead {
     goes_on: Arc<AtomicBool>,
 }
 
 impl EditsAhead {
-    /// Begins, where the machine's kernels are general.
+    /// Starts the thread if the machine's kernels are general.
     pub fn start(preset: &Preset, machine: Option<&Target>) -> Option<Self> {
         let machine = machine.filter(|machine| machine.kernels == Kernels::General)?.clone();
         let goes_on = Arc::new(AtomicBool::new(true));

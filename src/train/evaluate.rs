@@ -54,7 +54,8 @@ pub fn evaluated(model: &Model, machine: &Machine) -> Model {
 /// # Errors
 /// Where it cannot be compiled.
 pub(super) fn compiled_evaluation(model: &Model, machine: &Machine) -> Result<Compiled, TrainError> {
-    let (model, options) = (evaluated(model, machine), Options::eval(machine.clone()));
+    let model = plant::evaluated(model);
+    let (model, options) = (evaluated(&model, machine), Options::eval(machine.clone()));
     Ok(compile(&model, &Options { gpu_times: gpu_times(&model, &options)?, ..options })?)
 }
 

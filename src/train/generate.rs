@@ -1,4 +1,4 @@
-//! Writing a text with a network of tokens: each token is drawn from what the network expects after those before it.
+//! Writes a text with a network of tokens: each token is sampled from the network's prediction for the text so far.
 //!
 //! An evaluation of the whole window gives the logits of one token, so that a network needs no step of its own for
 //! this. A network that has an output for each position is given the text from its first position on, and the rest of
@@ -27,7 +27,7 @@ pub struct Generation {
 }
 
 impl Generation {
-    /// Tokens that are written where nobody says how many.
+    /// The default number of tokens to write.
     pub const TOKENS: usize = 200;
 }
 
@@ -41,7 +41,7 @@ pub enum GenerationEnd {
     Stop,
     /// It is as long as the samples of its data.
     Line,
-    /// Its receiver wants no more.
+    /// The receiver was dropped.
     Cancelled,
 }
 
@@ -118,8 +118,8 @@ fn listed(chars: &[char]) -> String {
     format!("the {noun} {}{more}", shown.join(", "))
 }
 
-/// The number of tokens that a network tells apart at its input and its output alike: one that predicts tokens.
-/// Nothing for every other network.
+/// The number of tokens that both the input and the output of a network distinguish: one that predicts tokens. Nothing
+/// for every other network.
 fn predicted_tokens(model: &Model) -> Option<usize> {
     let input = model.single_input()?;
     let vocab = input.content.vocab()?;
@@ -132,7 +132,7 @@ fn predicted_tokens(model: &Model) -> Option<usize> {
 /// preset whose data are `source`.
 ///
 /// # Errors
-/// Where the network predicts no tokens, nobody knows what they stand for, or the file of a text cannot be read.
+/// Where the network predicts no tokens, their texts are unknown, or the file of a text cannot be read.
 pub fn vocabulary_of(
     model: &Model,
     source: Option<&DataSource>,

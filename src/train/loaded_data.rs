@@ -107,7 +107,7 @@ mod tests {
         write("a,b,y\n1,6,0\n2,5,1\n3,5,2\n", 20);
         let second = load(&spec, 0);
         assert!(first.x() != second.x());
-        // Changed just now: nobody knows whether it is done.
+        // Changed just now: it is not known whether it is done.
         write("a,b,y\n1,5,0\n2,7,1\n3,5,2\n", 0);
         let third = load(&spec, 0);
         assert!(second.x() != third.x() && !Arc::ptr_eq(&third, &load(&spec, 0)));

@@ -1,9 +1,9 @@
-//! Batches of a single sample, of which some layers have no statistics.
+//! Refuses batches of a single sample, for which some layers have no statistics.
 
 use super::TrainError;
 use crate::model::{Diagnostic, Model};
 
-/// Refuses data whose last batch of an epoch, out of `train` samples, is a single one where a layer needs more.
+/// Refuses data whose last batch of an epoch, out of `train` samples, is a single sample, if a layer needs more.
 ///
 /// # Errors
 /// Where that is so.

@@ -147,7 +147,7 @@ pub(super) fn needs_of(parts: &Parts<'_>) -> Needs {
         }
         Purpose::Inspect => {
             needs.add("the states that a private copy starts from", 3 * kept);
-            needs.add("the values that are looked at", 2 * largest(plan));
+            needs.add("the values that are shown", 2 * largest(plan));
         }
         Purpose::Capsule => needs.add("the first and the last parameters", 2 * params),
     }
@@ -157,7 +157,7 @@ pub(super) fn needs_of(parts: &Parts<'_>) -> Needs {
 /// The data of a session: the preset's, or a file of batches.
 fn data_size(spec: &SessionSpec, model: &Model) -> DataSize {
     match (&spec.data, &spec.preset.data) {
-        // Whoever answers brings the samples to a step that trains on none.
+        // Code that answers queries writes the samples into a step that is not trained with them.
         (DataChoice::Resident, _) if spec.purpose != Purpose::Predict => DataSize::default(),
         (DataChoice::Preset | DataChoice::Resident, Some(data)) => {
             expected_size(&data.source, &Request::of(model, 0), &spec.base)

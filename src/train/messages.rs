@@ -115,7 +115,7 @@ pub enum Event {
     },
     /// The recordings of the run, where they were looked at.
     Recordings(Box<RecordingsSeen>),
-    /// What the steps of these two recordings have different.
+    /// The difference between the steps of these two recordings.
     RecordingsCompared([u32; 2], Box<StepDifference>),
     QueryResult(Box<QueryResult>),
     Writing(WritingEvent),

@@ -25,7 +25,7 @@ pub enum WritingEvent {
     Failed(String),
 }
 
-/// The longest that tokens are drawn at a time while the run trains, and while it does not.
+/// The longest time of one turn of writing while the run trains, and while it does not.
 const BURST: [Duration; 2] = [Duration::from_millis(1), Duration::from_millis(16)];
 
 /// The text that a run is writing, where there is one.

@@ -6,7 +6,7 @@
 use super::{DataFeed, FeedPosition, StepReport, TrainError};
 use crate::exec::cpu::plant::Planted;
 use crate::exec::{MemoryOf, Step};
-use crate::model::ParamId;
+use crate::model::{Model, ParamId};
 use std::borrow::Cow;
 use std::cell::Cell;
 use std::sync::Arc;
@@ -24,6 +24,10 @@ pub enum Plant {
     Divisor(fn(usize, usize) -> usize),
     /// The evaluation has the parameters of the moment when it was made.
     StaleEvaluation,
+    /// The evaluation runs the path of this step of a run.
+    EvaluationPath(u64),
+    /// Every step that differs from the first one uses the recording of the first.
+    OtherRecording,
     /// A checkpoint lacks the values whose names begin so, and nobody misses them.
     Forgets(&'static str),
     /// A resumed run begins with the first batch.
@@ -84,6 +88,19 @@ pub(super) fn stale_owner(owner: &Step) -> Result<Option<Step>, TrainError> {
         copy.set_param(id, &owner.param::<f32>(id)?)?;
     }
     Ok(Some(copy))
+}
+
+/// The network that an evaluation runs.
+pub(super) fn evaluated(model: &Model) -> Cow<'_, Model> {
+    match PLANTED.get() {
+        Some(Plant::EvaluationPath(step)) => Cow::Owned(model.along(&model.path_at(step, 0))),
+        _ => Cow::Borrowed(model),
+    }
+}
+
+/// Whether steps use the recording of the first one.
+pub(super) fn takes_other_recording() -> bool {
+    matches!(PLANTED.get(), Some(Plant::OtherRecording))
 }
 
 /// Whether a checkpoint leaves a value out.

@@ -60,7 +60,7 @@ struct Fed {
 }
 
 /// Compiles the training step of `model` for `machine` and takes its memory, once all that the session will take was
-/// counted. Data are loaded meanwhile on a thread of their own.
+/// counted. Data are loaded at the same time on a separate thread.
 ///
 /// # Errors
 /// Where the step cannot be compiled or has no room, where the data are missing, malformed, or do not fit the network.
@@ -247,7 +247,7 @@ fn on_device<'scope>(
             init_into(param, index, seed, &mut values);
             values
         });
-        // Nobody waits for more where the step could not be had.
+        // If the step could not be made, the other results are not awaited.
         let _ = values.try_for_each(|values| give.send(values));
     })?;
     let mut train = RecordingPool::begin(compiled, others, spec.shared_by(), spec.allowance())?;

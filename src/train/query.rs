@@ -23,7 +23,7 @@ pub struct Query {
     pub points: Vec<f32>,
     /// A parameter whose values are wanted.
     pub weight: Option<ParamId>,
-    /// A sample for which somebody looks inside the network.
+    /// A sample for which the inside of the network is shown.
     pub inside: Option<Inside>,
 }
 

@@ -108,7 +108,7 @@ impl Recipe {
         let mut doc = serde_json::from_str::<Map<String, Value>>(&write_preset(preset)).unwrap_or_default();
         ["version", "name", "about"].iter().for_each(|field| drop(doc.remove(*field)));
         let mut train = json!({ "seed": seed });
-        // As in a preset, one batch is not worth a word.
+        // As in a preset, one batch is the default and is omitted.
         if let Some(spec) = preset.train.filter(|train| train.accumulate != 1) {
             train["accumulate"] = spec.accumulate.into();
         }

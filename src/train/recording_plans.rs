@@ -1,4 +1,4 @@
-//! The steps behind a run's recordings, planned anew for those who show them, on whatever thread they ask from.
+//! Plans the steps of a run's recordings again to show them, on any thread.
 
 use super::TrainError;
 use super::batch_shape::BatchShape;

@@ -11,11 +11,12 @@ use std::time::{Duration, Instant};
 
 /// Kinds of steps that are measured; the first ones of a run.
 const MOST: usize = 64;
-/// Rounds of a measurement at least, and in each the steps of a kind alone, in turn with the others, and op by op.
+/// The least number of rounds of a measurement, and the number of steps in each round: of a kind alone, alternating
+/// with the others, and op by op.
 const ROUNDS: usize = 3;
 const STEPS: usize = 16;
 const EAGER_STEPS: usize = STEPS / 4;
-/// Steps in front of those that are timed: they find nothing in caches that another measurement left there.
+/// Warm-up steps before the timed ones, so that these do not depend on what another measurement left in the caches.
 const BEFORE: usize = 2;
 /// How often the finding of a recording is timed.
 const FINDS: u64 = 10_000;
@@ -28,7 +29,7 @@ pub struct KindTimes {
     pub key: GraphKey,
     /// Replayed again and again.
     pub alone_us: f64,
-    /// Replayed in turn with the other kinds: finding the recording, and replaying it.
+    /// Replayed, alternating with the other kinds: lookup of the recording, and replay.
     pub in_turn_us: f64,
     /// Op by op.
     pub eager_us: f64,
@@ -45,11 +46,11 @@ pub struct RecordingTimes {
     pub cycle_us: f64,
     /// A step of the same kinds, each replayed again and again.
     pub alone_us: f64,
-    /// The same two where nobody waits for a step before the next one: in turn, and each kind alone. Absent where steps
+    /// The same without waiting for a step before the next one: alternating, and each kind alone. Absent if steps
     /// cannot be queued.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub queued_us: Option<[f64; 2]>,
-    /// A step of the first kind, replayed by two recordings of it in turn: what changing between recordings takes where
+    /// A step of the first kind, alternating between two recordings of it: the cost of changing the recording, because
     /// both run the same kernels.
     pub same_us: f64,
     pub eager_us: f64,
@@ -97,7 +98,7 @@ impl Measured<'_> {
         (0..count).map(|_| self.timed(case, executor)).collect()
     }
 
-    /// The mean time of a step of these cases in turn, `count` turns of them, none of which is waited for.
+    /// The mean time of a step when these cases alternate for `count` rounds, without waiting for any step.
     fn queued(&mut self, cases: &[(Case, u64)], count: usize) -> Result<f64, TrainError> {
         self.train.restore(&self.start)?;
         let mut begun = Instant::now();
@@ -115,7 +116,7 @@ impl Measured<'_> {
         Ok(begun.elapsed().as_secs_f64() * 1e6 / (count * cases.len()) as f64)
     }
 
-    /// One round of every measurement: what changes about the machine in the meantime changes all of them.
+    /// One round of every measurement, so that changes of the machine's speed affect all of them.
     fn round(&mut self, samples: &mut [Samples], queued: &mut Vec<f64>) -> Result<(), TrainError> {
         let cases = self.cases;
         let queues = self.train.capabilities().queues_steps;

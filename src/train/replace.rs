@@ -34,7 +34,7 @@ pub enum ResultKind<'a> {
     Capsule,
     /// Samples beside a PyTorch script.
     Data,
-    /// Whoever writes it looks at what is there.
+    /// The code that writes it checks the existing file.
     Guarded,
 }
 

@@ -1,4 +1,4 @@
-//! A training run: one network, its data and its memory; its owner asks for each step.
+//! A training run: one network, its data and its memory. The owner calls it for each step.
 
 use super::checkpoint::{Compared, Resumed};
 use super::evaluate::{Evaluation, Evaluator};
@@ -32,32 +32,32 @@ pub struct Session {
     pub(super) model: Model,
     /// The preset as it was given, without the seed and steps of the run.
     pub(super) preset: Preset,
-    /// The checksum of the samples, once somebody asked for it.
+    /// The checksum of the samples, computed when it is first needed.
     pub(super) data_digest: OnceLock<String>,
     pub(super) train: TrainingStep,
-    /// The key of its plan, once somebody asked for it.
+    /// The key of its plan, computed when it is first needed.
     plan_key: OnceLock<PlanKey>,
     pub(super) evaluator: Option<Evaluator>,
-    /// The evaluation of a single sample, once somebody asked for it, where a batch has more.
+    /// The evaluation of a single sample, made when it is first needed, if a batch has more.
     alone: Option<Evaluator>,
     pub(super) pool: Pool,
     pub(super) feed: DataFeed,
-    /// What the run is trained with, without the number of its steps.
+    /// The recipe of the run, without its number of steps.
     pub(super) recipe: Recipe,
-    /// What became of the checkpoint that it continues from.
+    /// What was applied of the checkpoint that it continues from.
     pub(super) resumed: Option<Resumed>,
     /// Other samples that its parameters were trained on before.
     pub(super) past: Vec<TrainedOn>,
     pub(super) guard: Guard,
     pub(super) executor: Executor,
     pub(super) watched: Watched,
-    /// Whether steps fetch their batches themselves, several in a launch.
+    /// Whether steps gather their batches on the device, several steps in a launch.
     pub(super) streams: bool,
-    /// Where the batches of one launch are.
+    /// The positions of the batches of one launch.
     pub(super) places: Vec<BatchPlace>,
     /// What the steps of one launch reported.
     pub(super) records: Vec<StepRecord>,
-    /// How far parameters moved, where somebody collects it.
+    /// The update magnitudes of parameters, if they are collected.
     pub(super) moved: Option<Stretches>,
     pub(super) done: u64,
     /// Steps that this session made itself.
@@ -68,7 +68,7 @@ pub struct Session {
     seed: u64,
     notes: Vec<String>,
     ready_times: ReadyTimes,
-    /// What a test does to reports; nothing in every other session.
+    /// Changes of reports by a test; nothing in every other session.
     pub(super) report_change: Option<fn(&mut StepReport)>,
 }
 
@@ -138,7 +138,7 @@ impl Session {
         Ok(session)
     }
 
-    /// Takes note of the parameters that are given, or continues from the checkpoint.
+    /// Records the origin of the given parameters, or continues from the checkpoint.
     fn begin(
         &mut self,
         spec: &SessionSpec,
@@ -204,8 +204,7 @@ impl Session {
         self.done
     }
 
-    /// The loss of the last step, as its report had it; `None` before the first, and after a checkpoint that does not
-    /// say it.
+    /// The loss of the last step, as reported; `None` before the first step, and after a checkpoint without it.
     #[must_use]
     pub const fn last_loss(&self) -> Option<f32> {
         self.last_loss
@@ -236,7 +235,7 @@ impl Session {
         self.seed
     }
 
-    /// What a person should know of the data, and of a step that was not captured.
+    /// Notes about the data, and about a step that was not captured.
     #[must_use]
     pub fn notes(&self) -> &[String] {
         &self.notes
@@ -275,10 +274,11 @@ impl Session {
         self.guard.renew(&mut self.train, &self.feed, self.done, true)
     }
 
-    /// Makes one step; `None` where the run is at its end. Allocates nothing.
+    /// Runs one step; `None` at the end of the run. Allocates nothing.
     ///
-    /// # Errors Where the ledger finds a wrong address, or the loss or gradient is no longer finite: the message names
-    /// the operation, and the run is where it was before that step.
+    /// # Errors
+    /// Where the ledger finds a wrong address, or the loss or gradient is no longer finite: the message names the
+    /// operation, and the run is where it was before that step.
     pub fn step(&mut self) -> Result<Option<StepReport>, TrainError> {
         if self.done >= self.total {
             return Ok(None);
@@ -322,7 +322,7 @@ impl Session {
             }
             let fed = Instant::now();
             if let Err(error) = self.train.run_chosen(self.executor, &mut self.pool) {
-                // The batch was not used: a step that is made after all sees it again.
+                // The batch was not used: the next step uses it.
                 self.feed.resume(position)?;
                 return Err(error.into());
             }
@@ -388,7 +388,7 @@ impl Session {
         evaluator.evaluate(&mut self.pool, &self.model, set, &stored, &split.held_out).map(Some)
     }
 
-    /// Compiles the evaluation where nothing was held out, and nothing needed one until now.
+    /// Compiles the evaluation if none exists yet, because nothing is held out.
     pub(super) fn make_evaluator(&mut self) -> Result<(), TrainError> {
         if self.evaluator.is_none() {
             let machine = self.train.compiled().selection.target.clone();
@@ -397,7 +397,7 @@ impl Session {
         Ok(())
     }
 
-    /// The evaluation of a single sample: a batch of one, so that it takes no more time than it must.
+    /// The evaluation of a single sample: with a batch of one, so that it is fast.
     pub(super) fn alone(&mut self) -> Result<Option<(&mut Evaluator, &mut Pool)>, TrainError> {
         let is_batch = self.model.batch == 1;
         if is_batch {
@@ -410,7 +410,7 @@ impl Session {
         Ok(own.as_mut().map(|evaluator| (evaluator, &mut self.pool)))
     }
 
-    /// Hands the network's outputs for one sample of each input, in logical order, to `each`.
+    /// Calls `each` with the network's outputs for one sample of each input, in logical order.
     pub(super) fn answer_alone(
         &mut self,
         sample: Vec<data::Samples>,
@@ -453,32 +453,32 @@ impl Session {
     }
 }
 
-/// Whether steps may fetch their own batches. Those of several batches are recorded one by one.
+/// Whether steps may gather their batches on the device. Steps of several batches may not.
 fn can_stream(spec: &SessionSpec, train: &TrainingStep) -> bool {
     spec.executor == Executor::Replay && train.batches() == 1 && train.dispatch().is_none()
 }
 
-/// What a person should know of a step that was to be captured, and was not.
+/// A note about a step that could not be captured.
 fn eager_note(executor: Executor, train: &Step) -> Option<String> {
     let why = train.recording().why_eager.filter(|_| executor == Executor::Replay)?;
     Some(format!("the step could not be captured and runs op by op, which gives the same and is slower: {why}"))
 }
 
-/// Refuses a step that could not be captured, where none may run op by op.
+/// Refuses a step that could not be captured, if no step may run op by op.
 fn refuse_eager(spec: &SessionSpec, train: &TrainingStep) -> Result<(), TrainError> {
     let why = train.recording().why_eager.filter(|_| spec.recordings.is_strict && spec.executor == Executor::Replay);
     let key = || GraphKey::of(train.compiled()).to_string();
     why.map_or(Ok(()), |why| Err(TrainError::OpByOp { step: 1, key: key(), why }))
 }
 
-/// Takes the parameters of a file, and gives what belongs to them.
+/// Reads the parameters of a file, and returns their records.
 fn given_parameters(train: &mut Step, model: &Model, path: &Path) -> Result<Option<Origin>, TrainError> {
     let file = open_tensors(path)?;
     import(train, model, &file, path)?;
     Origin::of_metadata(&file.metadata, path)
 }
 
-/// The steps of the run, at whose end a schedule must not be still warming up.
+/// The number of steps of the run, which must be larger than the warm-up of a schedule.
 fn total_of(spec: &SessionSpec, model: &Model, feed: &DataFeed) -> Result<u64, TrainError> {
     let total = spec.total(feed.limit(model.accumulate));
     match model.update.schedule.beyond(total).filter(|_| spec.purpose == Purpose::Train) {

@@ -50,7 +50,7 @@ impl Session {
         report
     }
 
-    /// What the steps of two recordings have different, by the numbers that reports of steps name them by.
+    /// The difference between the steps of two recordings, by their numbers in step reports.
     ///
     /// # Errors
     /// Where no step had one of these numbers, and where a step cannot be planned.
@@ -102,7 +102,7 @@ mod tests {
         assert!(session.recordings_compared([other, other]).unwrap().is_empty());
         let unknown = session.recordings_compared([kinds[0], 99]).err().unwrap().to_string();
         assert!(unknown.contains("99"), "{unknown}");
-        // What a window shows has both numbers, with the steps that used them.
+        // The window shows both numbers with the steps that used them.
         let seen = session.recordings_seen();
         let hits = |kind: u32| seen.recordings.iter().find(|seen| seen.kind == kind).unwrap().facts.hits;
         assert_eq!(hits(kinds[0]) + hits(other), 40);

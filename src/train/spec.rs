@@ -39,7 +39,7 @@ pub enum DataChoice {
     Resident,
 }
 
-/// What is asked in place of the preset's training length and seed.
+/// Overrides of the preset's training length and seed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Overrides {
     pub steps: Option<usize>,
@@ -60,7 +60,7 @@ impl Overrides {
     }
 }
 
-/// What a run starts from; from freshly drawn parameters where neither file is given.
+/// The start of a run: newly initialised parameters if neither file is given.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Start {
     /// The file of the initial parameters.
@@ -83,7 +83,7 @@ impl Start {
     }
 }
 
-/// What a session does about its recordings.
+/// Settings of a session's recordings.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RecordingRules {
     /// Bytes that they and their transient memory may take; where none are given, 256 MiB besides the whole step's.

@@ -23,7 +23,7 @@ pub(super) struct Case {
 /// Something for each case.
 pub(super) type ByCase<T> = HashMap<Case, T, BuildHasherDefault<Mix>>;
 
-/// Hashes a few small numbers by multiplication: cases come from a run's own steps, and nobody chooses them to collide.
+/// Hashes a few small numbers by multiplication: cases come from a run's own steps, and are not chosen to collide.
 #[derive(Default)]
 pub(super) struct Mix(u64);
 

@@ -36,7 +36,7 @@ impl StepFigures {
         [
             ("Operations", Figure::Count(self.operations as u64)),
             ("Kernels", Figure::Count(self.kernels as u64)),
-            ("Arithmetic", Figure::Count(self.flops)),
+            ("FLOPs", Figure::Count(self.flops)),
             ("Bytes moved", Figure::Bytes(self.bytes_moved)),
             ("Transient memory", Figure::Bytes(self.transient_bytes)),
             ("Estimated time", Figure::Micros(self.estimated_us)),

@@ -13,7 +13,7 @@ use crate::tensor::Fnv;
 use std::collections::BTreeMap;
 use std::time::Instant;
 
-/// How many threads share the training step of `model` here, where nobody says.
+/// The default number of threads that share the training step of `model` on this machine.
 #[must_use]
 pub fn threads_for(model: &Model) -> Threads {
     by_variable().unwrap_or_else(|| match cpu_program(model) {

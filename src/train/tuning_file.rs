@@ -62,7 +62,7 @@ pub fn tuning_is_off() -> bool {
     std::env::var_os("STEPGRAPH_NO_TUNING").is_some_and(|v| !v.is_empty() && v != "0")
 }
 
-/// The times remembered for a target on this machine, where there are any and nobody switched them off.
+/// The stored times for a target on this machine, if there are any and they are not disabled.
 ///
 /// # Errors
 /// Where there is a file and it is of no use, in words; without it the choice is by estimate.

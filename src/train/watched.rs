@@ -11,7 +11,7 @@ pub(super) struct Watched {
     pub(super) update_max: Option<LValueId>,
     pub(super) grad_norm: Option<LValueId>,
     pub(super) hyper: LValueId,
-    /// What the update of a step is scaled by, where a schedule or a limit of the gradient computes it.
+    /// The factors of a step's update, if a schedule or gradient clipping computes them.
     pub(super) rates: Option<LValueId>,
     /// The number of steps of the run, where the rate depends on it.
     pub(super) steps: Option<LValueId>,

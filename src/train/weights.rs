@@ -94,8 +94,9 @@ pub fn export(step: &Step, model: &Model) -> Result<Vec<(String, HostTensor)>, T
 /// Sets every trained parameter of a step from a file: names as in the model, with or without the prefix `init.`.
 /// Running statistics are set where the file has them.
 ///
-/// # Errors Where a parameter is missing, has another shape, or the file holds a parameter that the model does not
-/// have: all of them at once.
+/// # Errors
+/// Where a parameter is missing, has another shape, or the file holds a parameter that the model does not have: all of
+/// them at once.
 pub fn import(step: &mut Step, model: &Model, file: &OpenTensors, path: &Path) -> Result<(), TrainError> {
     let mut mistakes = Vec::new();
     for (index, param) in model.params.iter().enumerate() {

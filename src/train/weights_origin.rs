@@ -2,7 +2,7 @@
 //! trained on.
 //!
 //! Every file of weights (a kept run's, a checkpoint, what `--save` and exports write) holds it as one JSON object in
-//! the metadata of safetensors, so that whoever has the file can give answers as the run did.
+//! the metadata of safetensors, so that the file alone is enough to answer as the run did.
 
 use super::checkpoint::Header;
 use super::file_contents::Holding;
@@ -55,7 +55,7 @@ impl Origin {
     }
 
     /// The origin that a safetensors file holds, read from the file's first bytes alone. A file that cannot be read has
-    /// none: whoever reads the weights says why.
+    /// none: the code that reads the weights reports why.
     ///
     /// # Errors
     /// As [`Self::of_metadata`].
@@ -128,7 +128,7 @@ impl Origin {
         }
     }
 
-    /// Whether samples with this checksum are those that the weights were trained on; `None` where nobody knows.
+    /// Whether samples with this checksum are those that the weights were trained on; `None` if unknown.
     #[must_use]
     pub fn is_of(&self, digest: &str) -> Option<bool> {
         self.data_digest.as_ref().map(|own| own == digest)

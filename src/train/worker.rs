@@ -162,7 +162,7 @@ impl Link {
         self.send(Event::Steps(reports));
     }
 
-    /// Waits until the listener has all events, or is gone.
+    /// Waits until the listener has received all events, or was dropped.
     fn drain(&mut self) {
         while !self.backlog.is_empty()
             && !self.outbox.is_empty()
@@ -231,7 +231,7 @@ struct RunService<'a> {
 }
 
 impl RunService<'_> {
-    /// Makes steps and obeys commands until the listener is gone.
+    /// Runs steps and executes commands until the listener is dropped.
     fn serve(&mut self) {
         loop {
             self.answer();
@@ -416,8 +416,8 @@ impl RunService<'_> {
         link.send(Event::Recordings(Box::new(session.recordings_seen())));
     }
 
-    /// Answers the question that waits, where there is one: at once while the run is paused, otherwise where questions
-    /// have taken little time of late.
+    /// Answers the waiting query, if there is one: at once while the run is paused, otherwise only if queries have
+    /// taken little time recently.
     fn answer(&mut self) {
         let link = &mut self.link;
         if link.query.is_none() {

@@ -292,7 +292,7 @@ fn the_status_line_lists_what_came_and_went() {
     let difference = robot.app().studio.last_edit.difference.clone().unwrap();
     robot.press(&format!("What the last edit changed: {difference}"));
     robot.window.run_steps(3);
-    assert!(robot.sees("Planned in ") && robot.sees("Operations that came"));
+    assert!(robot.sees("Planned in ") && robot.sees("New operations"));
     let op = &changes.ops.came[0];
     robot.press(&format!("+ {} {}  {}", op.index, op.kernel, op.layer));
     assert_eq!(*robot.app().studio.selection.current(), Selection::Op(op.index));

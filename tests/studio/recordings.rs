@@ -25,8 +25,8 @@ fn recordings_are_told_apart_by_their_paths() {
     });
     robot.window.run_steps(2);
     for text in [
-        "path L3=1 L9=1, training",
-        "path L3=0 L9=1, training",
+        "L3=1 L9=1, training",
+        "L3=0 L9=1, training",
         "a coming step needs it",
         "In all of them: x f32[64, 1, 8, 8], y i32[64], f32",
         "Recording of each of 60 steps",
@@ -65,7 +65,7 @@ fn a_chosen_recording_is_shown_in_every_view_and_left_again() {
     assert!(robot.sees("Choose one to look at its step graph, arena and capture plan"));
     let (own, own_revision) = (shown_ops(&robot), robot.app().studio.revision_shown());
     assert_eq!(shown_path(&robot), "L1=0");
-    robot.press("Show recording path L1=1, training");
+    robot.press("Show recording L1=1, training");
     robot.until("the plan", |app| app.studio.shows_recording());
     robot.window.run_steps(2);
     assert_eq!(shown_path(&robot), "L1=1");
@@ -76,7 +76,7 @@ fn a_chosen_recording_is_shown_in_every_view_and_left_again() {
     assert_eq!(seen.facts.calls, shown_ops(&robot));
     for tab in [Tab::StepGraph, Tab::Arena, Tab::Capture, Tab::Recordings] {
         perform(&mut robot, UiCommand::ShowTab(tab));
-        assert!(robot.sees("Recording: path L1=1, training"), "{tab:?}");
+        assert!(robot.sees("Recording: L1=1, training"), "{tab:?}");
         assert!(robot.sees("Show the network's own plan"), "{tab:?}");
     }
     // What only runs the network's own plan says so.
@@ -85,7 +85,7 @@ fn a_chosen_recording_is_shown_in_every_view_and_left_again() {
     robot.press("Show the network's own plan");
     assert_eq!((shown_path(&robot), shown_ops(&robot)), ("L1=0".to_owned(), own));
     assert_eq!(robot.app().studio.revision_shown(), own_revision);
-    assert!(!robot.sees("Recording: path L1=1, training"));
+    assert!(!robot.sees("Recording: L1=1, training"));
 }
 
 #[test]
@@ -95,7 +95,7 @@ fn a_selection_stays_the_same_thing_in_the_plan_of_a_recording() {
     let last = plan.ops.iter().rposition(|op| op.layer.starts_with("L0:")).unwrap();
     let kernel = plan.ops[last].kernel.clone();
     perform(&mut robot, UiCommand::Select(Selection::Op(last)));
-    robot.press("Show recording path L1=1, training");
+    robot.press("Show recording L1=1, training");
     robot.until("the plan", |app| app.studio.shows_recording());
     let Selection::Op(now) = *robot.app().studio.selection.current() else { panic!("an operation") };
     let shown = robot.app().studio.plan_shown().cloned().unwrap();
@@ -104,7 +104,7 @@ fn a_selection_stays_the_same_thing_in_the_plan_of_a_recording() {
     perform(&mut robot, UiCommand::ShowRecording(None));
     let of_end = plan.ops.iter().position(|op| op.layer.starts_with("L3:")).unwrap();
     perform(&mut robot, UiCommand::Select(Selection::Op(of_end)));
-    robot.press("Show recording path L1=1, training");
+    robot.press("Show recording L1=1, training");
     robot.until("the plan", |app| app.studio.shows_recording());
     assert_eq!(*robot.app().studio.selection.current(), Selection::Nothing);
 }

@@ -25,7 +25,7 @@ pub(super) struct Selected {
     pub(super) target: Option<usize>,
     /// In the order of a sample's features.
     pub(super) features: Vec<usize>,
-    /// What a person should know of the choice.
+    /// Notes about the choice.
     pub(super) notes: Vec<String>,
 }
 
@@ -45,7 +45,7 @@ fn name_of(names: &[String], column: usize) -> String {
 }
 
 /// The names, with a number behind each that repeats one before it: `a`, `a.1`, `a.2`. pandas names the columns of a
-/// table in the same way. A number is passed over where a column has that name already.
+/// table in the same way. A number is skipped if a column has that name already.
 fn distinct(names: &[String]) -> Vec<String> {
     let given: HashSet<&str> = names.iter().map(String::as_str).collect();
     let mut used: HashMap<&str, usize> = HashMap::new();
@@ -105,7 +105,7 @@ pub(super) fn select(
     Ok(selected)
 }
 
-/// What a person should know of columns that are taken by position; nothing where the table's own header names them.
+/// A note about columns that are identified by position; nothing if the table's own header names them.
 fn by_position(target: Option<usize>, header: bool, known: Option<&Preprocessing>) -> Option<String> {
     let column = target? + 1;
     match known {
@@ -208,7 +208,7 @@ impl Header<'_> {
         let mut columns: HashMap<&str, usize> = others.map(|column| (self.distinct[column].as_str(), column)).collect();
         let mut features = Vec::with_capacity(known.features.len());
         let mut missing = Vec::new();
-        // Weights of earlier versions name equal columns alike.
+        // Weights of earlier versions have repeated column names.
         let wanted = distinct(&known.features);
         for name in &wanted {
             match columns.remove(name.as_str()) {
@@ -223,7 +223,7 @@ impl Header<'_> {
         unused.sort_unstable();
         let unused: Vec<String> = unused.into_iter().map(|column| self.distinct[column].clone()).collect();
         let notes = match unused.as_slice() {
-            // Who asks for some columns knows of the others.
+            // A user who names some columns knows about the others.
             _ if !asked.features.ranges.is_empty() => Vec::new(),
             [] => Vec::new(),
             unused => vec![format!("columns that the weights do not use are ignored: {}", listed(unused))],
@@ -272,7 +272,7 @@ impl Header<'_> {
     fn named_target(&self, name: &str) -> Result<usize, DataError> {
         let wanted = format!("the target column {}", quoted(name));
         let mut matching = (0..self.names.len()).filter(|&column| self.names[column] == name);
-        // A column that repeats a name is found by the name that it has got.
+        // A column with a repeated name is found by its numbered name.
         let numbered = || self.distinct.iter().position(|n| n == name).filter(|_| self.is_there);
         match (matching.next().or_else(numbered), matching.next()) {
             (Some(column), None) => Ok(column),

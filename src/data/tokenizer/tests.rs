@@ -141,6 +141,9 @@ fn a_file_that_is_no_tokenizer_is_refused_with_the_reason() {
     std::fs::write(&text, "{\n\"model\": }").unwrap();
     let error = Tokenizer::read(&text).unwrap_err().to_string();
     assert!(error.contains("t.json, line 2: found no JSON (") && error.contains("tokenizer.json"), "{error}");
+    std::fs::write(&text, "\n").unwrap();
+    let error = Tokenizer::read(&text).unwrap_err().to_string();
+    assert!(error.contains("found an empty file, expected a tokenizer.json"), "{error}");
     assert!(Tokenizer::read(Path::new("/nowhere.json")).unwrap_err().to_string().contains("cannot be read"));
 }
 

@@ -3,8 +3,8 @@
 use std::collections::BTreeSet;
 use std::fs;
 
-/// Cores that this program may use: as many as its processors belong to, and no more than control groups grant it the
-/// time of. Two threads on one core take its units from each other, so that a core counts once.
+/// The number of cores that this program may use: those of its processors, limited by the CPU time that control groups
+/// grant. Two hardware threads of a core compete for its execution units, so that a core counts once.
 #[must_use]
 pub fn usable_cores() -> usize {
     // Counts the processors that this thread may run on, within what control groups of both versions grant.
@@ -19,13 +19,13 @@ pub fn usable_cores() -> usize {
     granted.min(cores_of(&allowed, siblings).unwrap_or(granted)).max(1)
 }
 
-/// The cores that these processors belong to, where the system reports of each which others share its core.
+/// The cores that these processors belong to, if the system reports for each processor which others share its core.
 fn cores_of(allowed: &[usize], siblings: impl Fn(usize) -> Option<String>) -> Option<usize> {
     let cores: Option<BTreeSet<Vec<usize>>> = allowed.iter().map(|cpu| siblings(*cpu).map(|s| numbers(&s))).collect();
     cores.map(|c| c.len()).filter(|count| *count > 0)
 }
 
-/// The numbers of a list such as `0-3,8`; those that are none are left out.
+/// The numbers of a list such as `0-3,8`; entries that are no numbers are ignored.
 fn numbers(list: &str) -> Vec<usize> {
     let stretch = |part: &str| {
         let (from, to) = part.trim().split_once('-').unwrap_or((part.trim(), part.trim()));

@@ -7,6 +7,7 @@
 use super::call::{Call, KernelFn, MAX_ARGS, Part};
 use super::kernels;
 use crate::compile::Compiled;
+use crate::exec::graph_key::GraphKey;
 use crate::ops::OpKind;
 use crate::select::Variant;
 use std::cell::Cell;
@@ -70,6 +71,7 @@ struct Around {
     phases: usize,
     spoil: fn(&Faulty<'_>),
     variant: Variant,
+    key: GraphKey,
     /// Bytes of the value in each slot; 0 where there is none.
     bytes: [usize; MAX_ARGS],
 }
@@ -86,7 +88,8 @@ pub(super) fn plant_in(call: &mut Call, compiled: &Compiled, index: usize, is_re
     for (bytes, arg) in bytes.iter_mut().zip(&program.ops[index].args) {
         *bytes = arg.map_or(0, |id| program.value(id).bytes() as usize);
     }
-    call.around = Some(Box::new(Around { real: call.run, phases: call.phases, spoil, variant, bytes }));
+    let key = GraphKey::of(compiled);
+    call.around = Some(Box::new(Around { real: call.run, phases: call.phases, spoil, variant, key, bytes }));
     (call.run, call.phases, call.parallel) = (spoilt, 1, false);
 }
 
@@ -121,6 +124,12 @@ impl Faulty<'_> {
     #[must_use]
     pub const fn op(&self) -> &OpKind {
         &self.call.op
+    }
+
+    /// The key of the step that the call belongs to: its inputs with their shapes, and its path.
+    #[must_use]
+    pub const fn key(&self) -> &GraphKey {
+        &self.around.key
     }
 
     /// Runs the kernel as it is.

@@ -1,11 +1,11 @@
 //! Threads that share a step.
 //!
 //! A step of small operations lasts tens of microseconds, so that waking a sleeping thread for each operation would
-//! cost more than the work. The caller walks the list and publishes each shared phase; the other threads spin beside it
-//! and claim parts. Whoever is there does the work: where the system has taken a thread's core away, the caller claims
-//! its parts too, so that a busy machine slows a step but does not stall it. Results do not depend on who ran which
-//! part. Threads without work spin for a while before they sleep; one that falls asleep while a long call is under way
-//! is woken for the next shared phase.
+//! cost more than the work. The caller goes through the list and publishes each shared phase; the other threads spin
+//! beside it and claim parts. Whoever is there does the work: where the system has taken a thread's core away, the
+//! caller claims its parts too, so that a busy machine slows a step but does not stall it. Results do not depend on who
+//! ran which part. Threads without work spin for a while before they sleep; one that falls asleep while a long call is
+//! under way is woken for the next shared phase.
 
 use super::call::Part;
 use crate::exec::error::ExecError;
@@ -14,7 +14,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use std::thread::{self, JoinHandle, Thread};
 
-/// Keeps a counter on a cache line of its own, so that spinning on it disturbs nobody.
+/// Keeps a counter on a cache line of its own, so that spinning on it does not slow down other threads.
 #[repr(align(128))]
 struct Line<T>(T);
 
@@ -141,7 +141,7 @@ impl Pool {
         }
         // SAFETY: the lifetime is erased only until this function returns, and it returns after every part is done.
         let erased: Job = unsafe { std::mem::transmute::<*const (dyn Fn(Part) + Sync), Job>(std::ptr::from_ref(job)) };
-        // SAFETY: every part of the last phase is done and none is claimable, so nobody reads the job.
+        // SAFETY: every part of the last phase is done and none is claimable, so no thread reads the job.
         unsafe { *shared.job.get() = Some((erased, phase)) };
         shared.done.0.store(0, Ordering::Relaxed);
         self.epoch = (self.epoch + 1) & u64::from(u32::MAX);

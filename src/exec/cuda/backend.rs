@@ -77,7 +77,7 @@ impl StepBackend for Step {
     }
 
     fn capabilities(&self) -> Capabilities {
-        Capabilities { memory: MemoryOf::Device, record: RecordedAs::Graphs, queues_steps: true, records_beside: false }
+        Capabilities { memory: MemoryOf::Device, record: RecordedAs::Graphs, queues_steps: true, records_beside: true }
     }
 
     fn memory(&self) -> &StepMemory {

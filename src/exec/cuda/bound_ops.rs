@@ -28,7 +28,7 @@ pub(super) struct BoundOps {
     pub(super) calls: Vec<Vec<BoundCall>>,
     /// The operations for which a custom kernel replaces a library that refused.
     stood_in: Vec<bool>,
-    /// What general members read beside their arguments.
+    /// The tables that general members read besides their arguments.
     _tables: Option<DeviceMemory>,
     /// How long libraries, kernels and binding took.
     pub(super) ready_times: ReadyTimes,
@@ -165,9 +165,10 @@ pub fn prefetch(gpu: &Gpu, ops: &[(&Compiled, usize)]) -> Result<(), ExecError> 
     })
 }
 
-/// Compiles the custom kernels of a step that are not kept yet, one after the other, as long as `goes_on`, and leaves
-/// them on the disk: no module is loaded, so that a step may run and be captured meanwhile. What stands behind products
-/// of libraries is not known before they were asked, and is left out. Gives the number of kernels.
+/// Compiles the custom kernels of a step that are not in the cache yet, one after the other, as long as `goes_on`, and
+/// writes them to the disk. No module is loaded, so that a step may run and be captured at the same time. Kernels that
+/// follow products of libraries are omitted, because they are not known before the library is asked. Returns the number
+/// of kernels.
 ///
 /// # Errors
 /// Where an operation can be done in no way.

@@ -30,7 +30,7 @@ static CAN_BE_STARTED: AtomicBool = AtomicBool::new(false);
 /// nothing else to do. Nothing where it was not. To be asked before anything else.
 ///
 /// # Errors
-/// Where standard input holds something else than requests, or nobody takes the answers.
+/// If standard input contains something other than requests, or the answers cannot be written.
 #[must_use]
 pub fn compile_for_another() -> Option<io::Result<()>> {
     let arguments: Vec<OsString> = std::env::args_os().skip(1).take(2).collect();

@@ -384,7 +384,7 @@ impl LtPlan {
             "the workspace is a multiple of {WORKSPACE_ALIGN_BYTES}"
         );
         let problem = &self.problem;
-        // A poisoned lock does no harm, since everybody sets the address first.
+        // A poisoned lock does no harm, since every user sets the address first.
         let _turn = problem.done.bias.then(|| self.bias_turn.lock().unwrap_or_else(PoisonError::into_inner));
         if problem.done.bias {
             let bias = sys::cublasLtMatmulDescAttributes_t::CUBLASLT_MATMUL_DESC_BIAS_POINTER;

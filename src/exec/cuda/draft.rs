@@ -43,7 +43,7 @@ pub(super) struct Drafts {
 }
 
 impl Drafts {
-    /// The sources of its kernels, which are compiled together with everybody else's.
+    /// The sources of its kernels, which are compiled together with those of the other operations.
     pub(super) fn sources(&self) -> impl Iterator<Item = KernelSource> {
         let specs = self.calls.iter().filter_map(|draft| match draft {
             Draft::Kernel(spec) | Draft::Pass(spec, _) => Some(spec),

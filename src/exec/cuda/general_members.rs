@@ -1,6 +1,6 @@
-//! What general members need beside the addresses of their operation: tables in memory, and the geometry of their
-//! launches, which follows from numbers that the compiler did not know. Kernels work it out by the formulas that
-//! specialised members were compiled with.
+//! What general members need besides the addresses of their operation: tables in memory, and the geometry of their
+//! launches, which depends on sizes that were not compiled in. Small kernels compute it by the formulas that
+//! specialised members evaluate at compile time.
 
 use super::arguments::put_numbers;
 use super::bound_call::BoundCall;
@@ -13,13 +13,13 @@ use cudarc::driver::{result, sys};
 use std::ffi::c_void;
 use std::sync::Arc;
 
-/// Brings the tables of general members to the device, in one allocation that the step keeps, and gives their calls the
-/// addresses; nothing where no call has a table.
+/// Copies the tables of general members to the device, in one allocation that the step keeps, and puts their addresses
+/// into the calls; returns nothing if no call has a table.
 ///
 /// # Errors
 /// What the driver says.
 pub(super) fn place_tables(gpu: &Gpu, calls: &mut [Vec<BoundCall>]) -> Result<Option<DeviceMemory>, CudaError> {
-    /// Words at whose multiples tables begin.
+    /// The alignment of tables, in words.
     const ALIGN: usize = 4;
     let (mut words, mut tables): (Vec<u32>, Vec<(usize, &mut BoundCall)>) = (Vec::new(), Vec::new());
     for call in calls.iter_mut().flatten() {

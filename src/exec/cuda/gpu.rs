@@ -21,7 +21,7 @@ pub struct Gpu {
     stream: sys::CUstream,
     kernels: KernelStore,
     libraries: Libraries,
-    /// Which members of their families the steps' kernels are, unless a target says otherwise.
+    /// Whether the kernels of steps are specialised or general, unless a target overrides it.
     members: Kernels,
 }
 
@@ -94,7 +94,7 @@ impl Gpu {
         Target::cuda(self.info.name.clone(), facts).with_kernels(self.members)
     }
 
-    /// Its name for people, which says so where its kernels are general.
+    /// Its name for people, which shows if its kernels are general.
     #[must_use]
     pub fn label(&self) -> String {
         let note = if self.members == Kernels::General { ", general kernels" } else { "" };
@@ -166,8 +166,8 @@ impl Gpu {
         self.kernels.get(self.arch(), sources)
     }
 
-    /// Compiles what is neither loaded nor on the disk, and leaves it on the disk, as long as `goes_on`. Gives the
-    /// number of kernels.
+    /// Compiles the kernels that are neither loaded nor on the disk, and writes them to the disk, as long as `goes_on`.
+    /// Returns the number of kernels.
     pub(super) fn compile_ahead(&self, sources: &[KernelSource], goes_on: impl Fn() -> bool) -> usize {
         self.kernels.compile_ahead(self.arch(), sources, goes_on)
     }

@@ -132,7 +132,7 @@ fn planned_single(ops: &BoundOps, op: usize, flags: u64, out: &mut Vec<Planned>)
         let mut args = if is_pass { **call_args } else { ops.row(op) };
         let mut numbers = spec.numbers().to_vec();
         if let Some(table) = numbers.first_mut().filter(|_| !spec.table().is_empty()) {
-            // A table is in memory that no plan knows: its address is the one that was bound.
+            // The memory of a table is not part of a plan: its address is the one that was bound.
             *table = call_args[FLAGS - 1];
         }
         put_numbers(&mut args, &numbers);

@@ -106,8 +106,8 @@ fn in_order(sets: Vec<Vec<usize>>, mut made: Vec<Launch>) -> Vec<Launch> {
 pub(super) fn member(ops: &BoundOps, op: usize) -> Option<Member> {
     let [BoundCall::Kernel { kernel, spec, args }] = &ops.calls[op][..] else { return None };
     let planned = matches!(ops.compiled.selection.choices[op].variant, Variant::Cuda(cuda::Route::Own(_)));
-    // Blocks of a cluster belong together and share a launch with nobody. General members share none, because that
-    // would have to be compiled for each network.
+    // Blocks of a cluster belong together and share a launch with no other operation. General members share none,
+    // because that would have to be compiled for each network.
     let may_share = planned && kernel.phases.len() == 1 && spec.cluster_blocks == 1 && !spec.is_general();
     may_share.then(|| Member { op, spec: Arc::clone(spec), args: **args, threads: kernel.threads })
 }

@@ -15,7 +15,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, SystemTime};
 
-/// The limit where nobody chose another, in bytes.
+/// The default limit, in bytes.
 const DEFAULT_LIMIT: u64 = 512 << 20;
 /// How the names of entries end. Other files in the folder are left alone.
 const SUFFIX: &str = "kernel";
@@ -226,7 +226,7 @@ impl KernelCache {
             if bytes <= self.limit_bytes / 4 * 3 {
                 break;
             }
-            // Another process may have removed it, or nobody can.
+            // Another process may have removed it, or it cannot be removed.
             if std::fs::remove_file(&entry.path).is_ok() || !entry.path.exists() {
                 bytes -= entry.bytes;
             }

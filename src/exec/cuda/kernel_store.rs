@@ -61,7 +61,7 @@ pub(super) type FoundKernel = Result<Arc<Kernel>, CudaError>;
 /// The number of a source among those that were missing, and what became of it.
 type Loading = (usize, FoundKernel);
 
-/// Kernels that stay loaded, at most, though nobody uses them: what an edit takes back is there at once.
+/// The largest number of unused kernels that stay loaded: what an edit takes back is there at once.
 const MOST_LOADED: usize = 4_096;
 
 /// Loaded kernels by what they were compiled from, with the processes that compile more of them.
@@ -75,7 +75,7 @@ pub(super) struct KernelStore {
 #[derive(Default)]
 struct Loaded {
     by_source: HashMap<KernelSource, (Arc<Kernel>, u64)>,
-    /// Counts the times that somebody asked.
+    /// Counts the requests.
     now: u64,
 }
 
@@ -87,7 +87,7 @@ impl Loaded {
         Some(Arc::clone(kernel))
     }
 
-    /// Unloads kernels that only the store holds, those that nobody asked for longest first.
+    /// Unloads kernels that only the store holds, the least recently requested ones first.
     fn unload(&mut self, most: usize) {
         let surplus = self.by_source.len().saturating_sub(most);
         if surplus == 0 {
@@ -102,8 +102,8 @@ impl Loaded {
         // Room is made for a whole network at a time.
         for (_, source) in unused.into_iter().take(surplus + most / 8) {
             if let Some((kernel, _)) = self.by_source.remove(&source) {
-                // SAFETY: nobody else holds the kernel, so that neither a stream nor a graph launches it any more; the
-                // device is current.
+                // SAFETY: no other code holds the kernel, so that neither a stream nor a graph launches it any more;
+                // the device is current.
                 let _ = unsafe { result::module::unload(kernel.module.0) };
             }
         }
@@ -133,7 +133,7 @@ impl KernelStore {
         if !missing.is_empty() {
             let unique: HashSet<&KernelSource> = missing.drain(..).collect();
             missing.extend(unique);
-            // Nobody shall wait for a source that takes long to compile and began last.
+            // A source that takes long to compile should not be the last one to start.
             missing.sort_by_cached_key(|source| (!source.is_slow_to_compile(), source.entry_name(0)));
             let results: HashMap<&KernelSource, FoundKernel> =
                 self.load_all(arch, &missing).into_iter().map(|(index, kernel)| (missing[index], kernel)).collect();
@@ -161,9 +161,9 @@ impl KernelStore {
         self.get(arch, &[source]).pop().unwrap_or_else(|| Err("no kernel came back".into()))
     }
 
-    /// Compiles what is neither loaded nor on the disk, one source after the other and in a process of its own, and
-    /// leaves it on the disk, as long as `goes_on`; nothing where there is no folder for it. Gives the number of
-    /// kernels.
+    /// Compiles the kernels that are neither loaded nor on the disk, one source after the other in a separate process,
+    /// and writes them to the disk, as long as `goes_on`; does nothing if there is no cache folder. Returns the number
+    /// of kernels.
     pub(super) fn compile_ahead(&self, arch: Arch, sources: &[KernelSource], goes_on: impl Fn() -> bool) -> usize {
         let (Some(cache), compiler @ Ok(_)) = (KernelCache::of_user(), compiler_and_options(arch)) else { return 0 };
         let mut crew = Crew { store: self, cache: Some(&cache), arch, has_workers: true, worker: None };

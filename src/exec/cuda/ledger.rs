@@ -37,7 +37,7 @@ impl Ledger {
         self.graphs.push((role, graph.identity()));
     }
 
-    /// Forgets graphs that are gone.
+    /// Removes graphs that no longer exist.
     pub(super) fn forget(&mut self, gone: impl Fn(Role) -> bool) {
         self.graphs.retain(|(role, _)| !gone(*role));
     }

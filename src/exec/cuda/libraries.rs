@@ -31,7 +31,7 @@ pub(super) struct Libraries {
     lt_plans: Mutex<HashMap<LtRequest, Result<Arc<LtPlan>, CudaError>>>,
     /// Held by whoever runs something of cuDNN's.
     dnn: Mutex<()>,
-    /// Handles that nobody plans with.
+    /// Handles that no thread is planning with.
     spares: Mutex<Vec<Dnn>>,
     plans: Mutex<HashMap<PlanRequest, Arc<OnceLock<Plans>>>>,
     prepares_all: AtomicBool,
@@ -112,7 +112,7 @@ impl Libraries {
             }
             Arc::clone(known.entry(wanted).or_default())
         };
-        // Who asks for what somebody is preparing waits for it.
+        // A thread that needs what another thread is preparing waits for it.
         cell.get_or_init(|| self.ask_for_plans(&wanted)).clone()
     }
 
@@ -135,7 +135,7 @@ impl Libraries {
         plans
     }
 
-    /// A handle of cuDNN's that nobody plans with.
+    /// A handle of cuDNN that no thread is planning with.
     fn spare_dnn(&self) -> Result<Dnn, CudaError> {
         if !self.has_dnn {
             return Err("there is no cuDNN".into());

@@ -42,7 +42,7 @@ impl MultiStep {
         let program = &ops.compiled.plan.program;
         let metrics = match launches.last() {
             Some(Launch::Single { op, .. }) if matches!(program.ops[*op].kind, OpKind::StepMetrics { .. }) => {
-                // A general member shares no launch, and stays behind each step.
+                // A general member shares no launch, so that it stays after each step.
                 member(ops, *op).map(|_| *op)
             }
             _ => None,

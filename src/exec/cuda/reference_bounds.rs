@@ -107,8 +107,8 @@ fn storage(value: f64, dtype: DType, coarse: Option<Real>) -> f64 {
     }
 }
 
-/// The elements that rounding can move, each with what is expected of it. The others (what lies beside a result in a
-/// flat vector, or is masked) say nothing of the length of a product, and are held to their own values.
+/// The elements that rounding can change, each with its expected value. The others (those beside a result in a flat
+/// vector, and masked ones) are irrelevant for the norm of a product, and are compared by their own values.
 fn moved<T: Judged>(found: &[f64], expected: &[T]) -> Vec<(f64, T)> {
     let both = found.iter().copied().zip(expected.iter().copied());
     both.filter(|(f, e)| e.error() > 0.0 && !f.is_nan() && !e.f64().is_nan()).collect()
@@ -160,9 +160,9 @@ fn limit_of<T: Judged>(moved: &[(f64, T)], real: Real) -> f64 {
     limit(real).max(bounds / length(moved.iter().map(|(_, e)| e.f64())).max(1e-15))
 }
 
-/// How far a coarse product may lie from the reference, as a share of its length. Rounding both factors of a product
-/// moves it by up to `2^-10` of itself in `tf32` and `f16`, and a sum of some by less of the root of their squares,
-/// which is what many sums are long.
+/// The largest error of a low-precision product, relative to its norm. Rounding both factors changes a single product
+/// by a relative error of up to `2^-10` in `tf32` and `f16`, and a sum of products by less than that times the root of
+/// the sum of their squares, which is the norm of many sums.
 const fn limit(real: Real) -> f64 {
     match real {
         Real::F32 => 1e-5,
@@ -200,8 +200,8 @@ mod tests {
         assert!(wrong.ratio > 1.0 && wrong.text.contains("of its length"), "{}", wrong.text);
     }
 
-    /// A weight gradient of one element at the beginning of a vector, whose terms cancel for the most part: it is off
-    /// by more of itself than a single product may be, and by less than rounding its factors allows.
+    /// A weight gradient of one element at the beginning of a vector, whose terms mostly cancel: its relative error is
+    /// larger than that of a single product may be, and smaller than the rounding of its factors allows.
     #[test]
     fn a_single_sum_beside_zeros_is_held_to_its_own_bound() {
         type Coarsened = Bounded<24, 11>;

@@ -1,8 +1,8 @@
 //! Every kernel against its reference: one operation of a step on fresh random inputs, on the device and by
 //! plain loops in f64 that carry a bound for the rounding of every value.
 //!
-//! Outputs are poisoned before the kernel runs, so that an element that nobody writes shows, and what is stored beside
-//! the outputs in flat vectors must come out as it went in.
+//! Outputs are poisoned before the kernel runs, so that elements that are not written are found. What is stored beside
+//! the outputs in flat vectors must not change.
 
 use super::reference_bounds::{Coarse, Judged, flushed, judge, rounds_factors};
 use super::reference_run::{filters_of, run};

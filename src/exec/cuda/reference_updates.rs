@@ -143,7 +143,7 @@ fn run_with<T: Judged>(kind: OpKind, bound: &mut [(&str, Vec<T>)], labels: &[i32
         }
     }
     if let Some(index) = call.op.slot("labels").filter(|i| *i < MAX_ARGS) {
-        // Nobody writes labels.
+        // No operation writes labels.
         call.ptr[index] = labels.as_ptr().cast_mut().cast();
     }
     // SAFETY: every slot that the operation needs points at as many elements as its dimensions demand, and nobody

@@ -1,4 +1,4 @@
-//! `dense` and `conv2d`: a product with a weight, a bias, and an activation; and the products inside of other layers.
+//! `dense` and `conv2d`: a product with a weight, a bias, and an activation; and the products inside other layers.
 
 use super::activation::activation;
 use crate::ir::builder::{At, Backward, Builder, Derivative, Forward};
@@ -30,7 +30,7 @@ impl Forward for Conv1d {
     }
 }
 
-/// The product, as a convolution where there is a window with its number of groups, and what follows it.
+/// The product (a convolution if there is a window, with its number of groups) and what follows it.
 fn affine(b: &mut Builder<'_>, at: &At<'_>, conv: Option<(Window, usize)>) -> ValueId {
     let x = b.save(at.x);
     let w = b.param_value(at.layer, ParamKind::Weight);
@@ -51,13 +51,13 @@ fn affine(b: &mut Builder<'_>, at: &At<'_>, conv: Option<(Window, usize)>) -> Va
     }
 }
 
-/// The parameters of a product, and what the gradients of its weight, its bias and its input are called.
+/// The parameters of a product, and the names of the gradients of its weight, its bias and its input.
 #[derive(Clone, Copy)]
 pub(super) struct Params {
     pub weight: ParamKind,
     pub bias: ParamKind,
     pub gradients: [&'static str; 3],
-    /// Outputs of which it is known that their bias has a gradient of zero.
+    /// Outputs whose bias is known to have a gradient of zero.
     pub still: Option<[usize; 2]>,
 }
 
@@ -67,7 +67,7 @@ impl Params {
         Self { weight: ParamKind::Weight, bias: ParamKind::Bias, gradients: ["gW", "gB", "gA"], still: None };
 }
 
-/// A product of the rows of `x`, which are `out` behind it under this name; one of several in a layer.
+/// A product of the rows of `x` with `out` outputs and this name; one of several in a layer.
 pub(super) fn projection(b: &mut Builder<'_>, at: &At<'_>, x: ValueId, params: Params, y: (&str, Shape)) -> ValueId {
     let saved = b.save(x);
     let w = b.param_value(at.layer, params.weight);

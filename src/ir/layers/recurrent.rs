@@ -1,4 +1,4 @@
-//! `rnn`, `gru` and `lstm`: one product for the input part of all positions, then a walk over them.
+//! `rnn`, `gru` and `lstm`: one product for the input part of all positions, then a loop over them.
 
 use crate::ir::builder::{At, Backward, Builder, Derivative, Forward};
 use crate::ir::nodes::{self, Direction};
@@ -114,7 +114,7 @@ impl Derivative for Walks {
 }
 
 impl Walk {
-    /// The walk back, and the products of its gradients; gives the gradient of the input where one is needed.
+    /// The backward loop, and the products of its gradients; gives the gradient of the input where one is needed.
     fn backward(&self, b: &mut Builder<'_>, at: &Backward<'_>, x: ValueId) -> Option<ValueId> {
         let (direction, end) = (self.direction, suffix(self.direction));
         let [weight_ih, weight_hh, bias_ih, bias_hh] = *self.params;

@@ -1,4 +1,4 @@
-//! Recurrent layers: one direction's walk over the positions, and its derivative.
+//! Recurrent layers: the loop of one direction over the positions, and its derivative.
 
 use super::node_type::{NodeType, Shapes, must, same};
 use crate::model::Cell;
@@ -10,14 +10,14 @@ pub struct Direction {
     pub cell: Cell,
     /// From the last position to the first.
     pub reverse: bool,
-    /// Whether the layer has a direction each way.
+    /// Whether the layer is bidirectional.
     pub bidirectional: bool,
-    /// Whether the output is the final state alone.
+    /// Whether the output is only the final state.
     pub last: bool,
 }
 
 /// `x, w, b, [other] -> y, gates, [inner], before`: `x` is the input part of all gates; `other` is the output of the
-/// direction from the beginning, which the other one puts before its own.
+/// forward direction; the reverse direction writes it before its own output.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Recurrence {
     #[serde(flatten)]
@@ -41,7 +41,7 @@ impl Direction {
         }
     }
 
-    /// Whether the direction's node gives the output of both.
+    /// Whether the node of this direction returns the output of both.
     #[must_use]
     pub const fn joins(self) -> bool {
         self.bidirectional && self.reverse

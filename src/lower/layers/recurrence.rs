@@ -1,4 +1,4 @@
-//! Recurrent layers: one direction's walk over the positions, and its derivative.
+//! Recurrent layers: the loop of one direction over the positions, and its derivative.
 
 use super::Lower;
 use crate::ir::nodes::{self, Direction};
@@ -39,7 +39,7 @@ fn present<const N: usize>(slots: [&'static str; N], optional: usize, is_there: 
     slots.into_iter().enumerate().filter(|(i, _)| is_there || *i != optional).map(|(_, slot)| slot).collect()
 }
 
-/// The geometry of a walk whose value of all gates is `wide`.
+/// The geometry of a loop whose value of all gates is `wide`.
 fn geometry(l: &Lowerer<'_>, direction: Direction, wide: ValueId) -> RecurrenceGeometry {
     let Direction { cell, reverse, bidirectional, last } = direction;
     let [batch, positions, values] = l.graph.value(wide).shape.0[..] else {

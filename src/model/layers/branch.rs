@@ -28,8 +28,7 @@ impl BranchLayer {
 }
 
 impl LayerType for BranchLayer {
-    const KIND: LayerKind =
-        LayerKind::new("branch", "Branch", "Takes one of several paths, chosen anew at every step.");
+    const KIND: LayerKind = LayerKind::new("branch", "Branch", "Runs one of several paths, which every step chooses.");
     const FIELDS: &'static [FieldSpec<Self>] = &[
         choose_field!(required)
             .help("Which path each step takes: cycle 0, 1 or random 0.2, 0.8 or schedule 1: 0, 100: 1."),

@@ -12,7 +12,7 @@ use crate::tensor::Shape;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Gated<const LONG: bool> {
     pub units: usize,
-    /// Whether a second direction walks from the end.
+    /// Whether a second direction reads from the end.
     pub bidirectional: bool,
     /// Whether only the final state of each direction is given.
     pub last: bool,

@@ -13,7 +13,7 @@ pub struct Rnn {
     /// Whether the function is relu; tanh otherwise.
     pub relu: bool,
     pub units: usize,
-    /// Whether a second direction walks from the end.
+    /// Whether a second direction reads from the end.
     pub bidirectional: bool,
     /// Whether only the final state of each direction is given.
     pub last: bool,

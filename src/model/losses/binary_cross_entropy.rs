@@ -6,7 +6,7 @@ use super::point_fn::PointFn;
 plain_loss!(BinaryCrossEntropy {
     name: "binary_cross_entropy",
     title: "binary cross entropy",
-    about: "For answers that are yes or no, each by itself.",
+    about: "For independent yes-or-no answers.",
     targets: Binary,
     rule: LossRule::Pointwise { func: PointFn::BinaryCrossEntropy, delta: 0.0 },
     pytorch: "F.binary_cross_entropy_with_logits(output, y)",

@@ -6,7 +6,7 @@ use super::point_fn::PointFn;
 plain_loss!(L1 {
     name: "l1",
     title: "mean absolute error",
-    about: "For values with outliers; every error counts by its size.",
+    about: "For values with outliers; the mean of the absolute errors.",
     targets: Values,
     rule: LossRule::Pointwise { func: PointFn::L1, delta: 0.0 },
     pytorch: "F.l1_loss(output, y)",

@@ -1,4 +1,4 @@
-//! What makes the steps of a network differ, put into one that was drawn without: layers that choose, short batches.
+//! Adds to a random network what makes its steps differ: layers that choose, and short batches.
 
 use super::data::left_over;
 use crate::model::draw::Draw;
@@ -10,8 +10,8 @@ use crate::tensor::Shape;
 const OF_BLOCKS: f64 = 0.6;
 const OF_LAYERS: f64 = 0.2;
 
-/// Lets the steps of some networks differ: layers choose, or the last batch of an epoch is short, where the network is
-/// right afterwards.
+/// Makes the steps of some networks differ: layers choose, or the last batch of an epoch is short, provided that the
+/// network is still valid.
 pub(super) fn choose(draw: &mut Draw, preset: &mut Preset, output: &Shape) {
     let share = draw.size().choosing;
     let chooses = draw.coin(share);

@@ -21,7 +21,7 @@ fn joined(program: &Program, norm: &Op, sum: &Op, out: LValueId) -> Option<Op> {
     if !is_alike(beside) || !is_alike(y) || program.root(beside).0 == program.root(out).0 {
         return None;
     }
-    // The gradients of its parameters come later so, which nobody may wait for.
+    // This delays the gradients of its parameters, so that no operation may need them earlier.
     let [made, added] = [norm, sum].map(|op| program.ops.iter().position(|other| other == op));
     let between = &program.ops[made? + 1..added?];
     let own: Vec<LValueId> = ["dgamma", "dbeta"].iter().filter_map(|slot| norm.arg(slot)).collect();

@@ -152,8 +152,8 @@ fn scalars(kind: &OpKind, real: Real) -> Option<CustomKernel> {
 /// Rows from which on a block that sums them has four times the threads.
 const BLOCK_ROWS: usize = 4096;
 
-/// What stands for the length of an array of so many groups of elements in a general member; equals the steps of
-/// `Elementwise` in the number of groups that a thread takes.
+/// The template argument for the length of an array of this many groups of elements in a general member; equals the
+/// steps of `Elementwise` in the number of groups that a thread takes.
 const fn any_groups(groups: usize) -> &'static str {
     if groups >= 1 << 18 { "LARGE" } else { "ANY" }
 }

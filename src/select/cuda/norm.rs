@@ -141,10 +141,10 @@ const fn at_most(a: usize, b: usize) -> usize {
     if a < b { a } else { b }
 }
 
-/// What stands for a constant that a general member reads.
+/// The template argument for a constant that a general member reads.
 const ANY_BITS: &str = "(u64)ANY";
 
-/// What a thread of a general member has room for: `most`, rounded up to a power of two.
+/// The capacity of a thread of a general member: `most`, rounded up to a power of two.
 const fn rounded(most: usize) -> usize {
     most.next_power_of_two()
 }
@@ -244,7 +244,7 @@ fn layer_norm(shape: &Shape, eps: Scalar, rms: bool) -> CustomKernel {
     let ty = ("LayerNorm", format!("{}, {rows}, {cols}, {per_row}, {threads}, {last}", real.cpp()));
     let kernel = shape.code("rows", ty, 0, LAUNCH_US + shape.move_us(passes));
     let (t, v) = (real.cpp(), shape.vector());
-    // How many groups a thread has matters only where it holds them.
+    // The number of groups of a thread matters only if it holds them in registers.
     let held = rounded(if is_held { groups.div_ceil(per_row) } else { 64 });
     let arguments = format!("{t}, ANY, ANY, {per_row}, {threads}, {ANY_BITS}, {rms}, {v}, {held}");
     general(kernel, arguments, &[rows as u64, cols as u64, eps.get().to_bits()])

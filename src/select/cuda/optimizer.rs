@@ -18,7 +18,7 @@ const CLUSTER_UNITS: usize = CLUSTER * 64;
 const MANY_UNITS: usize = 1 << 16;
 const MANY_BLOCKS: usize = 8192;
 
-/// What general members that sum up a step's metrics have room for; equals `AnyMetrics` of the kernels.
+/// The capacity of general members that sum a step's metrics; equal to that of `AnyMetrics` in the kernels.
 const MOST_METRIC_UNITS: usize = 2048;
 const MOST_METRIC_SEGMENTS: usize = 512;
 
@@ -120,7 +120,7 @@ fn table(flat: &FlatUpdate<'_>, (first, end, longest): (usize, usize, usize)) ->
 /// What a general member reads of the same, as `AnySegments` has it; nothing where there are more segments than its
 /// shared memory holds.
 fn any_table(flat: &FlatUpdate<'_>, (first, end, _): (usize, usize, usize)) -> Option<Vec<u32>> {
-    /// Segments that general members have room for.
+    /// The capacity of general members, in segments.
     const MOST_SEGMENTS: usize = 1024;
     let FlatUpdate { len, segments, options, .. } = *flat;
     let count = segments.len();

@@ -181,7 +181,7 @@ impl Walk<'_> {
         held <= MOST_HELD && held + d.samples * self.sums(d) + coming <= registers
     }
 
-    /// Time of the walk, without the launch, in microseconds.
+    /// Time of the loop, without the launch, in microseconds.
     fn held_us(&self, d: Division) -> f64 {
         let (quads, sums) = (self.quads(d), self.sums(d));
         let steps = (d.slices / d.units).ilog2() as usize;
@@ -253,7 +253,7 @@ impl Walk<'_> {
         turns * if self.is_backward { self.gates() + 6 } else { 2 * self.gates() + 2 }
     }
 
-    /// Time of the walk, without the launches, in microseconds.
+    /// Time of the loop, without the launches, in microseconds.
     fn grid_us(&self, grid: Grid) -> f64 {
         let (states, columns, blocks) = (self.states(), self.columns(grid), grid.groups * grid.shares);
         let travels = if self.is_backward { 2 * 4 * states } else { self.real.size() * states } * TILE * blocks;

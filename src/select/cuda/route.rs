@@ -1,15 +1,15 @@
-//! Who runs an operation on a GPU.
+//! What runs an operation on a GPU.
 
 use serde::{Deserialize, Serialize};
 
-/// Who runs an operation.
+/// What runs an operation: a custom kernel or a library.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Route {
     /// Custom kernel, by its place in [`custom_kernels`](super::custom_kernels).
     Own(u8),
-    /// cuBLASLt, by the place of the algorithm in its heuristic's answer. What its epilogues cannot do is left to
-    /// custom kernels behind it.
+    /// cuBLASLt, by the place of the algorithm in its heuristic's answer. Custom kernels after it compute what its
+    /// epilogues do not support.
     Lt(u8),
     /// cuDNN, by the place of the plan among those it offers. As above.
     Dnn(u8),

@@ -1,8 +1,8 @@
 //! What a custom kernel is made from: the C++ type that the run-time compiler instantiates, and what the executor must
 //! know about it before it is compiled.
 //!
-//! Selection fills in a [`KernelSpec`], and the executor reads its fields. Nobody looks into the source text to find
-//! out what a kernel does.
+//! Selection fills in a [`KernelSpec`], and the executor reads its fields. No code searches the source text to find out
+//! what a kernel does.
 
 use crate::select::target::Kernels;
 
@@ -98,20 +98,20 @@ pub struct Pdl {
 /// The general member of a family that does the same as a specialised one, bit for bit.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct GeneralMember {
-    /// The template's arguments, in which `ANY` stands for numbers that are read.
+    /// The template's arguments, with `ANY` for numbers that are read.
     pub arguments: String,
     /// Declarations that the arguments refer to, as of a [`KernelSpec`].
     pub declarations: String,
     /// The numbers that it reads from the arguments of its launch, in order.
     pub numbers: Vec<u64>,
-    /// What it reads from memory, whose address the executor puts in the place of the first number; mostly empty.
+    /// The table that it reads from memory; the executor replaces the first number by its address. Usually empty.
     pub table: Vec<u32>,
     /// As of a [`KernelSpec`].
     pub cluster_blocks: usize,
 }
 
 impl GeneralMember {
-    /// One without declarations, table and clusters.
+    /// A general member without declarations, table and clusters.
     #[must_use]
     pub const fn new(arguments: String, numbers: Vec<u64>) -> Self {
         Self { arguments, declarations: String::new(), numbers, table: Vec::new(), cluster_blocks: 1 }
@@ -121,7 +121,7 @@ impl GeneralMember {
 /// Which member of its family a kernel is.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Member {
-    /// Compiled for the sizes of its operation; with the general member where there is one.
+    /// Compiled for the sizes of its operation, with the general member if there is one.
     Specialised { general: Option<Box<GeneralMember>> },
     /// Reads these numbers from the arguments of its launch, and this table from memory.
     General { numbers: Vec<u64>, table: Vec<u32> },
@@ -167,8 +167,8 @@ impl KernelSpec {
         }
     }
 
-    /// As it is, with the general member of its family: the template's arguments, in which `ANY` stands for numbers
-    /// that are read, and these numbers.
+    /// As it is, with the general member of its family: the template's arguments, with `ANY` for numbers that are read,
+    /// and these numbers.
     #[must_use]
     pub fn with_general(self, arguments: String, numbers: Vec<u64>) -> Self {
         self.with_general_member(GeneralMember::new(arguments, numbers))
@@ -220,7 +220,7 @@ impl KernelSpec {
         }
     }
 
-    /// What it reads from memory at the address that is its first number; mostly empty.
+    /// The table that it reads from memory, at the address that is its first number. Usually empty.
     #[must_use]
     pub fn table(&self) -> &[u32] {
         match &self.member {

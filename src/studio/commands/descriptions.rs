@@ -225,12 +225,9 @@ impl UiCommand {
                 "Times every operation on a thread of its own, and what the machine could do at best; takes about a \
                  second",
             ),
-            Self::CompareRecording(_) => Info::new(
-                "Compare recording",
-                icons::TRAIN,
-                None,
-                "Shows what the steps of two recordings have different",
-            ),
+            Self::CompareRecording(_) => {
+                Info::new("Compare recording", icons::TRAIN, None, "Shows how the steps of two recordings differ")
+            }
             Self::ComparePlans => Info::new(
                 "Compare planners and precisions",
                 icons::ARENA,

@@ -57,7 +57,7 @@ impl DialogPurpose {
     }
 }
 
-/// Something to do, whoever asks for it.
+/// An action, independent of where it was requested.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Action {
     Command(UiCommand),

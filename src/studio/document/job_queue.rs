@@ -18,7 +18,7 @@ impl<E> Clone for Outbox<E> {
 }
 
 impl<E> Outbox<E> {
-    /// Sends an event, and waits where too many are waiting; false where nobody asks for events any more.
+    /// Sends an event, and waits where too many are waiting; false if no receiver is left.
     pub fn send(&self, event: E) -> bool {
         let is_sent = self.events.send(event).is_ok();
         if is_sent {

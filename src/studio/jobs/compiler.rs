@@ -44,7 +44,7 @@ pub struct Answer {
     pub took: Duration,
 }
 
-/// The compile thread. Dropping it ends the thread once its document is compiled; nobody waits for that.
+/// The compile thread. Dropping it ends the thread once its document is compiled; no thread waits for that.
 pub struct Compiler {
     requests: Sender<Request>,
     answers: Receiver<Answer>,

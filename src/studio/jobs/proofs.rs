@@ -204,7 +204,7 @@ fn prove(
     wake: &dyn Fn(),
 ) {
     let report = |event: ProofEvent| {
-        // Where nobody listens any more, nothing is left to prove.
+        // If no receiver is left, the proofs end.
         if outbox.send(event).is_err() {
             cancel.store(true, Ordering::Relaxed);
         }

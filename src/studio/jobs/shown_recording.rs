@@ -16,7 +16,7 @@ struct Chosen {
     /// The run that it is of.
     run: u64,
     key: String,
-    /// What tells it from the other recordings of the run.
+    /// How it differs from the other recordings of the run.
     name: String,
     is_planning: bool,
     /// Why it has no plan.

@@ -78,6 +78,8 @@ impl DataPanel {
 const SIDE: f32 = 232.0;
 /// How much of their colour samples keep that are not those of the document.
 const FAINT: f32 = 0.45;
+/// What samples are that neither train nor are held out.
+const ABOUT_NEITHER: &str = "Samples between the two parts: they share values with held-out ones, so they do not train";
 /// Columns of values that a table shows.
 const COLUMNS: usize = 12;
 /// What a table shows of a sample before its values.
@@ -180,13 +182,14 @@ fn loading_ui(ui: &mut Ui) {
     }
 }
 
-fn line_ui(ui: &mut Ui, label: &str, value: &str) {
-    ui.horizontal(|ui| {
+fn line_ui(ui: &mut Ui, label: &str, value: &str) -> egui::Response {
+    let line = ui.horizontal(|ui| {
         weak_ui(ui, label);
         ui.with_layout(Layout::right_to_left(Align::Center), |ui| {
             ui.add(egui::Label::new(RichText::new(value).size(12.0)).truncate());
         });
     });
+    line.response
 }
 
 fn title_ui(ui: &mut Ui, title: &str) {
@@ -218,6 +221,9 @@ fn facts_ui(ui: &mut Ui, view: &DataPanelView<'_>) {
     line_ui(ui, "sample shape", &shapes_text(&data.set));
     line_ui(ui, "training", &count(data.split.train.len()));
     line_ui(ui, "held out", &count(data.split.held_out.len()));
+    if data.in_neither() > 0 {
+        line_ui(ui, "in neither", &count(data.in_neither())).on_hover_text(ABOUT_NEITHER);
+    }
     split_bar_ui(ui, data);
     if !data.classes.is_empty() {
         title_ui(ui, "Classes");
@@ -252,15 +258,16 @@ fn facts_ui(ui: &mut Ui, view: &DataPanelView<'_>) {
 fn split_bar_ui(ui: &mut Ui, data: &DataView) {
     let c = theme::colors(ui);
     let (rect, response) = ui.allocate_exact_size(Vec2::new(ui.available_width(), 6.0), Sense::hover());
-    let share = data.split.train.len() as f32 / data.set.len().max(1) as f32;
-    ui.painter().rect_filled(rect, 2, c.warning);
-    let part = Vec2::new(rect.width() * share, rect.height());
-    ui.painter().rect_filled(Rect::from_min_size(rect.min, part), 2, c.accent);
-    response.on_hover_text(format!(
-        "{} train, {} held out",
-        format::percent(f64::from(share)),
-        format::percent(f64::from(1.0 - share))
-    ));
+    let share = |part: usize| part as f32 / data.set.len().max(1) as f32;
+    let [train, held_out] = [&data.split.train, &data.split.held_out].map(|part| share(part.len()));
+    ui.painter().rect_filled(rect, 2, c.hairline);
+    for (from, width, color) in [(0.0, train, c.accent), (1.0 - held_out, held_out, c.warning)] {
+        let left = rect.min + Vec2::new(rect.width() * from, 0.0);
+        let part = Vec2::new(rect.width() * width, rect.height());
+        ui.painter().rect_filled(Rect::from_min_size(left, part), 2, color);
+    }
+    let percent = |share: f32| format::percent(f64::from(share));
+    response.on_hover_text(format!("{} train, {} held out", percent(train), percent(held_out)));
 }
 
 fn samples_ui(ui: &mut Ui, data: &DataView, view: &DataPanelView<'_>, panel: &mut DataPanel) {

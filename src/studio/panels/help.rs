@@ -19,7 +19,7 @@ pub enum Page {
 pub struct Help {
     page: Option<Page>,
     search: String,
-    /// True until the search has the keyboard.
+    /// True until the search has the focus.
     fresh: bool,
 }
 
@@ -38,19 +38,19 @@ const IN_PLACE: [(&str, &[(&str, &str)]); 9] = [
             ("wheel", "Zooms around the pointer"),
             ("Shift+wheel", "Zooms in time only"),
             ("drag", "Pans"),
-            ("Shift+drag", "Selects a stretch of bytes"),
+            ("Shift+drag", "Selects a range of bytes"),
             ("double click", "Shows the whole arena"),
-            ("Left, Right", "Moves the scrubber by an operation, while the map has the keyboard"),
+            ("Left, Right", "Moves the scrubber by one operation, while the map has the focus"),
         ],
     ),
     (
         "Step graph",
-        &[("Up, Down, Page Up, Page Down, Home, End", "Walks through the rows, while the table has the keyboard")],
+        &[("Up, Down, Page Up, Page Down, Home, End", "Moves through the rows, while the table has the focus")],
     ),
     (
         "Layers",
         &[
-            ("Up, Down, Home, End", "Selects a layer, while the list has the keyboard"),
+            ("Up, Down, Home, End", "Selects a layer, while the list has the focus"),
             ("Left", "Folds a block or a run of equal layers, and leads out of it to its head"),
             ("Right", "Unfolds a block or a run of equal layers, and leads into it"),
             ("Enter", "Leads into the fields of the layer, and back to the list"),
@@ -61,10 +61,10 @@ const IN_PLACE: [(&str, &[(&str, &str)]); 9] = [
         "Capture plan",
         &[(
             "Up, Down, Left, Right",
-            "Walks through the layers, and folds and unfolds them, while the table has the keyboard",
+            "Moves through the layers, and folds and unfolds them, while the table has the focus",
         )],
     ),
-    ("Runs", &[("Up, Down, Delete", "Selects a run, and moves it to the trash, while the table has the keyboard")]),
+    ("Runs", &[("Up, Down, Delete", "Selects a run, and moves it to the trash, while the table has the focus")]),
     (
         "Plots",
         &[

@@ -46,10 +46,10 @@ fn list_ui(ui: &mut Ui, changes: &PlanChanges, commands: &mut CommandQueue) {
     if changes.is_empty() {
         weak_ui(ui, "No operation came or went, and no buffer changed its size.");
     }
-    ops_ui(ui, "Operations that came", '+', &changes.ops.came, true, commands);
-    ops_ui(ui, "Operations that went", '−', &changes.ops.went, false, commands);
+    ops_ui(ui, "New operations", '+', &changes.ops.came, true, commands);
+    ops_ui(ui, "Removed operations", '−', &changes.ops.went, false, commands);
     for (title, sign, kernels) in
-        [("Kernels that are new", '+', &changes.kernels.came), ("Kernels no longer run", '−', &changes.kernels.went)]
+        [("New kernels", '+', &changes.kernels.came), ("Kernels no longer used", '−', &changes.kernels.went)]
     {
         section_ui(ui, title, kernels.len());
         for kernel in kernels.iter().take(LISTED) {

@@ -6,10 +6,10 @@ use crate::studio::theme::icons;
 use crate::studio::view_models::panels::plan::{PlanOnScreen, RecordingOnScreen};
 use crate::studio::view_models::plan::PlanView;
 use crate::studio::view_models::readiness::Readiness;
-use crate::studio::widgets::button::{empty_ui, weak_ui};
+use crate::studio::widgets::button::{below_empty_ui, empty_ui, weak_ui};
 
 /// Says why the network cannot be used yet, where it is not [`Readiness::Ready`].
-pub(super) fn unready_ui(ui: &mut egui::Ui, readiness: Readiness, to: &str) {
+pub(super) fn unready_ui(ui: &mut egui::Ui, readiness: Readiness, to: &str, commands: &mut CommandQueue) {
     match readiness {
         Readiness::Ready => {}
         Readiness::Empty => {
@@ -19,6 +19,7 @@ pub(super) fn unready_ui(ui: &mut egui::Ui, readiness: Readiness, to: &str) {
         Readiness::HasProblems => {
             let next = "The problems are marked in the network at the left, each with its remedy.";
             empty_ui(ui, &format!("Fix the network to {to}"), next);
+            below_empty_ui(ui, UiCommand::ShowProblem, commands);
         }
         Readiness::Compiling => {
             empty_ui(ui, "Compiling…", &format!("The network is being planned; then you can {to}."));

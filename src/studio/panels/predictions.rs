@@ -4,6 +4,7 @@
 use crate::studio::commands::{AnswersPage, CommandQueue, PredictionsCommand, UiCommand};
 use crate::studio::panels::forecast::{ForecastPage, forecast_ui};
 use crate::studio::panels::inside::{InsidePages, inside_ui};
+use crate::studio::panels::plan_state::unready_ui;
 use crate::studio::panels::writing::{WritingPage, writing_ui};
 use crate::studio::theme;
 use crate::studio::theme::icons;
@@ -12,6 +13,7 @@ use crate::studio::view_models::format;
 use crate::studio::view_models::panels::predictions::PredictionsPanelView;
 use crate::studio::view_models::predictions::filters::Filters;
 use crate::studio::view_models::predictions::{Fit, Plane, PredictionsView};
+use crate::studio::view_models::readiness::Readiness;
 use crate::studio::view_models::status::state_name;
 use crate::studio::widgets::button::{command_ui, empty_ui, weak_ui};
 use crate::studio::widgets::classes::{HIGH, LOW, signed};
@@ -159,6 +161,7 @@ const fn missing(page: AnswersPage) -> (&'static str, &'static str) {
 
 fn nothing_ui(ui: &mut Ui, view: &PredictionsPanelView<'_>, commands: &mut CommandQueue) {
     match view.state {
+        None if view.readiness != Readiness::Ready => unready_ui(ui, view.readiness, "train it", commands),
         None => {
             empty_ui(
                 ui,
@@ -188,6 +191,10 @@ fn figures_ui(ui: &mut Ui, view: &PredictionsPanelView<'_>, answers: &Prediction
         if let Some(accuracy) = answers.quality.accuracy {
             let wrong = answers.rows.answered.iter().take_while(|a| a.truth != a.guess).count();
             text = format!("{:.2}% right, {wrong} wrong · {text}", accuracy * 100.0);
+        }
+        if let Some((whole, samples)) = answers.quality.exact {
+            let [whole, samples] = [whole, samples].map(|n| format::exact(n as u64));
+            text = format!("{whole} of {samples} samples right as a whole · {text}");
         }
         if let Some(fit) = answers.pages.fit.as_ref().filter(|_| view.page != Some(AnswersPage::Forecasts)) {
             let number = format::number;

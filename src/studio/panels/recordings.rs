@@ -1,13 +1,14 @@
 //! The recordings of a run: one line for each, a strip of which one every step used, and what happened to them.
 
 use crate::studio::commands::{CommandQueue, UiCommand};
-use crate::studio::panels::plan_state::recording_ui;
+use crate::studio::panels::plan_state::{recording_ui, unready_ui};
 use crate::studio::theme;
 use crate::studio::view_models::format::with_micro_signs;
 use crate::studio::view_models::panels::recordings::RecordingsPanelView;
+use crate::studio::view_models::readiness::Readiness;
 use crate::studio::view_models::recordings::{COLUMNS, KeyNames, cells, compared, counts_text, only_lines, reason};
 use crate::studio::view_models::step_kinds::StepKinds;
-use crate::studio::widgets::button::{empty_ui, named, weak_ui};
+use crate::studio::widgets::button::{below_empty_ui, empty_ui, named, weak_ui};
 use crate::studio::widgets::recording_strip::{StripSpec, recording_color, recording_strip_ui};
 use crate::train::{RecordingSeen, RecordingsSeen, StepDifference};
 use egui::{Align, Button, Grid, Label, Layout, RichText, ScrollArea, Sense, Ui, Vec2};
@@ -17,6 +18,10 @@ use egui_extras::{Column, TableBuilder};
 const STRIP: f32 = 20.0;
 const EVENTS: f32 = 150.0;
 const ROW: f32 = 40.0;
+/// The height of the line above the table, in points.
+const HEAD: f32 = 24.0;
+/// The height of a line of a comparison, in points.
+const LINE: f32 = 16.0;
 /// Widths of the columns behind the key, and the largest one of the key, in points.
 const WIDTHS: [f32; COLUMNS.len()] = [56.0, 60.0, 64.0, 80.0, 48.0, 72.0];
 const KEY: f32 = 560.0;
@@ -31,13 +36,7 @@ const ABOUT_KEY: &str = "How a recording differs from the others: the path throu
 
 /// Shows the panel.
 pub fn recordings_ui(ui: &mut Ui, view: &RecordingsPanelView<'_>, commands: &mut CommandQueue) {
-    let Some(seen) = view.seen else {
-        return empty_ui(
-            ui,
-            "No recordings yet",
-            "Press Train: each kind of step of the run is recorded once, and listed here.",
-        );
-    };
+    let Some(seen) = view.seen else { return nothing_ui(ui, view.readiness, commands) };
     let names = view.names;
     ui.label(RichText::new("Recordings").font(theme::strong(13.0)));
     small_ui(ui, counts_text(seen));
@@ -52,9 +51,15 @@ pub fn recordings_ui(ui: &mut Ui, view: &RecordingsPanelView<'_>, commands: &mut
     if let Some(recording) = &view.on_screen {
         recording_ui(ui, recording, commands);
     } else {
-        weak_ui(ui, "Choose one to look at its step graph, arena and capture plan.");
+        // As high as the line of a chosen one, so that the table stays where it is.
+        ui.horizontal(|ui| {
+            ui.set_min_height(HEAD);
+            weak_ui(ui, "Choose one to look at its step graph, arena and capture plan.");
+        });
     }
-    let height = (ui.available_height() - EVENTS).max(96.0);
+    // What happened follows the table, and has what it leaves.
+    let whole = HEAD + (ROW + ui.spacing().item_spacing.y) * seen.recordings.len() as f32 + 16.0;
+    let height = whole.min(ui.available_height() - EVENTS).max(96.0);
     let width = ui.available_width();
     ui.allocate_ui(Vec2::new(width, height), |ui| table_ui(ui, &seen.recordings, view, commands));
     ui.separator();
@@ -65,6 +70,16 @@ pub fn recordings_ui(ui: &mut Ui, view: &RecordingsPanelView<'_>, commands: &mut
         }),
         None => events_ui(ui, seen, names),
     }
+}
+
+/// Before the first run: what to press, or what is in the way.
+fn nothing_ui(ui: &mut Ui, readiness: Readiness, commands: &mut CommandQueue) {
+    if readiness != Readiness::Ready {
+        return unready_ui(ui, readiness, "record its steps", commands);
+    }
+    let next = "Press Train: each kind of step of the run is recorded once, and listed here.";
+    empty_ui(ui, "No recordings yet", next);
+    below_empty_ui(ui, UiCommand::Train, commands);
 }
 
 /// A weak line, which wraps where it is too long.
@@ -149,8 +164,10 @@ fn row_ui(ui: &mut Ui, seen: &RecordingSeen, view: &RecordingsPanelView<'_>, com
 fn compare_ui(ui: &mut Ui, seen: &RecordingSeen, chosen: &[u32], commands: &mut CommandQueue) {
     let place = chosen.iter().position(|kind| *kind == seen.kind);
     let sign = place.map_or(" ", |place| SIDES[place.min(1)]);
-    let button =
-        ui.add(Button::new(RichText::new(sign).size(12.0)).min_size(Vec2::splat(SIDE)).selected(place.is_some()));
+    // As large with a sign as without one.
+    ui.spacing_mut().button_padding = Vec2::ZERO;
+    let text = RichText::new(sign).size(12.0);
+    let button = ui.add(Button::new(text).min_size(Vec2::splat(SIDE)).selected(place.is_some()));
     named(&button, &format!("Compare recording {}", seen.kind), true);
     if button.on_hover_text("Compares this recording with another: choose two").clicked() {
         commands.push(UiCommand::CompareRecording(seen.kind));
@@ -160,6 +177,7 @@ fn compare_ui(ui: &mut Ui, seen: &RecordingSeen, chosen: &[u32], commands: &mut 
 /// What two recordings have different.
 fn difference_ui(ui: &mut Ui, difference: &StepDifference) {
     ScrollArea::vertical().id_salt("recording difference").auto_shrink([false, false]).show(ui, |ui| {
+        ui.spacing_mut().interact_size.y = LINE;
         Grid::new("recording figures").num_columns(3).spacing(Vec2::new(16.0, 2.0)).show(ui, |ui| {
             weak_ui(ui, "");
             SIDES.iter().for_each(|side| drop(weak_ui(ui, *side)));

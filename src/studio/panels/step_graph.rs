@@ -309,7 +309,7 @@ fn table_ui(
     }
 }
 
-/// The table as a whole takes the keyboard: arrows walk through its rows.
+/// The table as a whole takes the keyboard: arrow keys move through its rows.
 fn keyboard_ui(ui: &mut Ui, view: &PlanOnScreen<'_>, panel: &StepGraphPanel, id: Id, commands: &mut CommandQueue) {
     let level = panel.level;
     let name = format!("Rows of the step graph, {} {}", panel.rows.len(), level.noun());

@@ -20,6 +20,9 @@ pub struct TextSamples {
 const KEPT: usize = 512;
 /// The height of a sample, in points.
 const ROW: f32 = 76.0;
+/// The height of a sum, whose answer stands in the line of its question, and of a line of numbers, in points.
+const SUM: f32 = 52.0;
+const LINE: f32 = 16.0;
 /// The width of a sample, in points, from which on the numbers of its tokens stand beside its text.
 const WITH_NUMBERS: f32 = 560.0;
 
@@ -46,9 +49,11 @@ pub fn text_samples_ui(
     }
     ui.spacing_mut().item_spacing.y = 8.0;
     let area = ScrollArea::vertical().id_salt("text samples").auto_shrink([false, false]);
-    area.show_rows(ui, ROW, list.len(), |ui, range| {
+    let is_sum = list.first().is_some_and(|index| page.sample(data, source, *index).is_sum);
+    let row = if is_sum { SUM } else { ROW };
+    area.show_rows(ui, row, list.len(), |ui, range| {
         for index in list[range].iter().copied() {
-            let size = Vec2::new(ui.available_width() - 8.0, ROW);
+            let size = Vec2::new(ui.available_width() - 8.0, row);
             let (rect, response) = ui.allocate_exact_size(size, Sense::hover());
             let side = if data.is_held_out(index) { "held out" } else { "training" };
             let sample = page.sample(data, source, index);
@@ -92,7 +97,11 @@ fn sample_ui(ui: &mut Ui, rect: Rect, sample: &TextSample, index: u32, side: &st
         return;
     }
     let mut job = LayoutJob::single_section(numbers.clone(), TextFormat::simple(theme::mono(), c.weak));
-    job.wrap = TextWrapping { max_width: right.width(), max_rows: 4, ..TextWrapping::default() };
+    job.wrap = TextWrapping {
+        max_width: right.width(),
+        max_rows: (inner.height() / LINE) as usize,
+        ..TextWrapping::default()
+    };
     let galley = ui.painter().layout_job(job);
     let response = ui.new_child(child(right, "numbers")).label(galley);
     response.on_hover_text(about_numbers(&numbers));

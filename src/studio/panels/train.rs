@@ -58,7 +58,7 @@ pub fn train_ui(ui: &mut Ui, view: &TrainView<'_>, panel: &mut TrainPanel, comma
 fn first_ui(ui: &mut Ui, view: &TrainView<'_>, commands: &mut CommandQueue) {
     let preset = view.preset;
     if view.readiness != Readiness::Ready {
-        return unready_ui(ui, view.readiness, "train it");
+        return unready_ui(ui, view.readiness, "train it", commands);
     }
     ui.vertical_centered(|ui| {
         ui.add_space((ui.available_height() * 0.28).min(160.0));

@@ -33,7 +33,7 @@ pub fn verify_ui(ui: &mut Ui, view: &VerifyView<'_>, panel: &mut VerifyPanel, co
     ui.separator();
     if view.proved.is_empty() && !view.is_running {
         if view.readiness != Readiness::Ready {
-            return unready_ui(ui, view.readiness, "prove its step");
+            return unready_ui(ui, view.readiness, "prove its step", commands);
         }
         let next = "The window stays usable while proofs run, and each figure appears when it is known.";
         return empty_ui(ui, "Nothing proved yet", next);

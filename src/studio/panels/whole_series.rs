@@ -24,7 +24,6 @@ pub fn whole_series_ui(ui: &mut Ui, series: &WholeSeries, page: &mut SeriesPage)
         if let Some(sample) = stepper_ui(ui, "sample", "", page.sample, series.samples) {
             page.sample = sample;
         }
-        weak_ui(ui, series.sample_text(page.sample));
         if series.columns.len() > 1 {
             ui.add_space(8.0);
             for (at, column) in series.columns.iter().enumerate() {
@@ -34,6 +33,7 @@ pub fn whole_series_ui(ui: &mut Ui, series: &WholeSeries, page: &mut SeriesPage)
             }
         }
     });
+    weak_ui(ui, format!("Sample {}: {}.", page.sample + 1, series.sample_text(page.sample)));
     weak_ui(ui, format!("{}. A click in the curve goes to the sample there.", series.parts_text()));
     plot_ui(ui, series, page);
 }

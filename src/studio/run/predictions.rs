@@ -1,5 +1,5 @@
-//! What the network answers while it trains: asked of the run as often as that allows, and made into a view on a
-//! thread of its own.
+//! The network's answers during training: the run is queried as often as its time limit allows, and a separate thread
+//! makes the view.
 
 use crate::model::{DataSource, LayerPath, Model};
 use crate::studio::commands::{AnswersPage, PredictionsCommand};
@@ -17,13 +17,13 @@ const EVERY: Duration = Duration::from_millis(200);
 /// After this long a question counts as lost.
 const LOST: Duration = Duration::from_secs(30);
 
-/// What an answer is made into.
+/// The views that are made from answers.
 enum Made {
     Answers(Box<PredictionsView>),
     Inside(Box<InsideView>),
 }
 
-/// Makes the view of an answer: of the inside of the network where that was asked for.
+/// Makes the view of an answer, or of the inside of the network if that was requested.
 fn make(question: &AnsweredQuery) -> Made {
     let AnsweredQuery { run, model, data: (set, _), answer, .. } = question;
     match (&answer.question.inside, &answer.inside) {
@@ -46,17 +46,17 @@ pub struct Predictions {
     pub inside: Option<Arc<InsideView>>,
     /// Rises with every view.
     pub generation: u64,
-    /// The page that a person chose.
+    /// The page that the user chose.
     pub chosen: Option<AnswersPage>,
-    /// The sample that is looked into, by its place among those that are asked for, and the head of its attention.
+    /// The sample whose inside is shown, by its position among the requested ones, and the attention head.
     pub place: usize,
     pub head: usize,
-    /// What there is to see of the network as one that reads sequences.
+    /// What can be shown of a network that reads sequences.
     pub facts: SequenceFacts,
     /// The run that the view belongs to.
     run: u64,
     model: Option<Arc<Model>>,
-    /// When the question that has no answer yet was asked.
+    /// When the unanswered query was sent.
     waiting: Option<Instant>,
     asked: Option<Instant>,
 }
@@ -84,7 +84,7 @@ impl Predictions {
         })
     }
 
-    /// Does what a person chose in the tab.
+    /// Performs a command of the tab.
     pub fn perform(&mut self, command: PredictionsCommand, training: &mut Training) {
         match command {
             PredictionsCommand::Show(page) => self.chosen = Some(page),
@@ -105,7 +105,7 @@ impl Predictions {
         self.chosen.or_else(first)
     }
 
-    /// The sample that is looked into: its place among those that can be, their number, and its own number.
+    /// The sample whose inside is shown: its position among the possible ones, their number, and its own number.
     #[must_use]
     pub fn sample(&self, training: &Training) -> Option<(usize, usize, u32)> {
         let (_, split) = training.data.as_ref()?;
@@ -114,8 +114,8 @@ impl Predictions {
         Some((place, all.len(), all[place]))
     }
 
-    /// Takes in answers, and asks where `shown` says that somebody looks and the network has changed since; `layer` is
-    /// the one that is selected.
+    /// Receives answers, and sends a query if the tab is shown (`shown`) and the network has changed; `layer` is the
+    /// selected one.
     pub fn follow(&mut self, training: &mut Training, shown: bool, layer: Option<&LayerPath>) {
         if self.run != training.run {
             (self.run, self.view, self.model, self.waiting, self.asked) = (training.run, None, None, None, None);
@@ -152,14 +152,14 @@ impl Predictions {
             self.model = training.compiled.as_ref().map(|c| Arc::new(c.model.clone()));
             if let (Some(model), Some(source), Some((set, _))) = (&self.model, source_of(training), &training.data) {
                 self.facts = SequenceFacts::of(model, set, &source);
-                // A page that was chosen for another network does not stay where this one has nothing for it.
+                // A page that was chosen for another network is left if this network has nothing to show there.
                 self.chosen = self.chosen.filter(|page| self.facts.offers(*page));
             }
         }
         self.model.clone()
     }
 
-    /// What is to be found inside the network for the page on screen; nothing where that shows answers.
+    /// What the page on screen shows of the inside of the network; nothing if it shows answers.
     fn wanted(&self, training: &Training, selected: Option<&LayerPath>) -> Option<Inside> {
         let page = self.page().filter(|page| page.looks_inside() && self.facts.offers(*page))?;
         let (_, _, sample) = self.sample(training)?;
@@ -170,7 +170,7 @@ impl Predictions {
 
     fn ask(&mut self, training: &Training, selected: Option<&LayerPath>) {
         let model = self.model(training);
-        // A text is asked for by a command of its own.
+        // Texts have a separate command.
         if self.page() == Some(AnswersPage::Writing) && self.facts.writes {
             return;
         }
@@ -179,7 +179,7 @@ impl Predictions {
         let step = if wanted.is_some() { found } else { self.view.as_ref().map(|view| view.step) };
         let fresh = step == Some(training.done());
         let waits = self.waiting.is_some_and(|t| t.elapsed() < LOST) || self.maker.is_busy();
-        // Another sample is not waited for.
+        // The answer about another sample is no longer needed.
         let soon = step.is_some() && training.is_running() && self.asked.is_some_and(|t| t.elapsed() < EVERY);
         if fresh || waits || soon {
             return;

@@ -1,4 +1,4 @@
-//! The data set of the document, loaded on a thread of its own when somebody looks at it.
+//! The data set of the document, loaded on a separate thread when it is first shown.
 
 use crate::data::{DataError, Request};
 use crate::model::{DataSpec, Diagnostic, Model, Preset};
@@ -129,8 +129,7 @@ impl Samples {
     }
 
     /// What is wrong with the data of a document, if anything: it cannot be loaded, or the network cannot be trained on
-    /// it. The outer `None` stands for what is not known: the data of `key`, that of the document as it is now, was not
-    /// loaded.
+    /// it. The outer `None` means unknown: the data of `key`, that of the document as it is now, was not loaded.
     pub fn verdict(&self, preset: &Preset, key: impl FnOnce() -> Option<DataKey>) -> Option<Option<Diagnostic>> {
         let view = self.view.as_ref().filter(|_| self.is_current);
         if (self.problem.is_none() && view.is_none()) || self.asked != key() {

@@ -65,7 +65,7 @@ impl StudioApp {
         own.is_some_and(|own| refusal(&own.changes(&recipe(document.preset(), &document.base()))).is_none())
     }
 
-    /// Continues this run. Its own network is opened where it is not; edits that nobody saved are asked about.
+    /// Continues this run. Its own network is opened where it is not; the user is asked about unsaved edits.
     pub(super) fn continue_run(&mut self, ctx: &egui::Context, id: String) {
         if self.studio.runs.entry(&id).is_none() {
             return self.run_is_gone();

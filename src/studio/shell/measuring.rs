@@ -141,7 +141,7 @@ impl Studio {
         let Some(network) = self.planned_network() else { return };
         let (place, revision) = (self.place_looked_at(), self.plan_revision);
         if let Err(error) = self.measurements.follow(|| network, revision, place, self.training.snapshot.as_ref()) {
-            self.measurements.values.problem = Some(format!("Values cannot be looked at: {error}"));
+            self.measurements.values.problem = Some(format!("Values cannot be shown: {error}"));
         }
     }
 
@@ -187,7 +187,7 @@ impl Studio {
             _ => self.measurements.find_first_bad(network, self.training.snapshot.as_ref()),
         };
         if let Err(error) = begun {
-            self.complain(format!("The system gives no thread for this: {error}. Close other programs and try again."));
+            self.complain(format!("No thread could be started for this: {error}. Close other programs and try again."));
         }
     }
 

@@ -20,7 +20,7 @@ impl Motion {
                 wake();
             }
         };
-        // Where no thread is to be had, nobody asked for less.
+        // If no thread can be started, motion is not reduced.
         drop(std::thread::Builder::new().name("stepgraph-motion".into()).spawn(asks));
         out
     }

@@ -52,7 +52,7 @@ impl Studio {
                 self.samples.reload();
             }
             if !self.shown.contains(&Tab::Train) {
-                // Whoever pressed Train elsewhere sees why nothing came of it.
+                // If Train was pressed in another place, the user sees why it had no effect.
                 self.complain_of_run(why, vec![UiCommand::ShowTab(Tab::Train)]);
             }
         }

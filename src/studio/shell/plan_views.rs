@@ -35,7 +35,8 @@ impl Studio {
     fn recorded_text(&self) -> String {
         let run = &self.training;
         let ready_us = run.ready_times.as_ref().map(|times| times.total_us);
-        recorded_text(run.recording.as_ref(), ready_us, run.state.as_ref(), self.devices.current().trains())
+        let trains = self.devices.current().trains();
+        recorded_text(run.recording.as_ref(), ready_us, run.state.as_ref(), trains, self.readiness())
     }
 
     /// What the Capture plan tab shows.

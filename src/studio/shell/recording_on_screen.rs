@@ -57,7 +57,7 @@ impl Studio {
                 let (name, asked) = (recordings.names.name(&seen.key), (plans.clone(), seen.clone()));
                 if let Err(error) = self.recording.choose(self.training.run, name, asked, &self.wake) {
                     self.complain(format!(
-                        "The system gives no thread for this: {error}. Close other programs and try again."
+                        "No thread could be started for this: {error}. Close other programs and try again."
                     ));
                 }
             }

@@ -5,8 +5,8 @@ use crate::studio::shell::state::Studio;
 use std::path::Path;
 
 impl Studio {
-    /// Opens the network that was open last, before the first frame. Where it is gone, that is reported, and the first
-    /// preset stays open.
+    /// Opens the network that was open last, before the first frame. If it no longer exists, this is reported, and the
+    /// first preset stays open.
     pub(in crate::studio) fn open_last(&mut self) {
         let Some(last) = self.settings.last.clone() else { return };
         match last.read() {

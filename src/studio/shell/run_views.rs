@@ -81,6 +81,7 @@ impl Studio {
     pub fn recordings_view(&self) -> RecordingsPanelView<'_> {
         let recordings = &self.training.recordings;
         RecordingsPanelView {
+            readiness: self.readiness(),
             seen: recordings.seen.as_deref(),
             names: &recordings.names,
             shown: self.recording.key(),
@@ -174,6 +175,7 @@ impl Studio {
         };
         let page = own.page();
         PredictionsPanelView {
+            readiness: self.readiness(),
             facts: &own.facts,
             page,
             answers: own.view.as_deref(),

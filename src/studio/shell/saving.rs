@@ -25,7 +25,7 @@ impl StudioApp {
         }
     }
 
-    /// A network that nobody named takes the name of its file.
+    /// An unnamed network takes the name of its file.
     fn name_after(&mut self, path: &Path) {
         let stem = path.file_stem().map(|stem| stem.to_string_lossy().into_owned()).unwrap_or_default();
         if self.studio.document.preset().name == presets::UNTITLED
@@ -61,8 +61,8 @@ impl StudioApp {
                 Ok(path) => {
                     self.studio.say(format!("Weights saved to {}", path.display()));
                     let Some((then, revision)) = self.after_weights.take() else { continue };
-                    // A run that trains on has newer weights by now; the person has decided about that. Edits made
-                    // meanwhile are asked about.
+                    // A run that trains on has newer weights by now; the person has decided about that. The user is
+                    // asked about edits made since.
                     if revision == self.studio.document.revision() {
                         self.carry_out(ctx, then);
                     } else {

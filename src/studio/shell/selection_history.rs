@@ -40,7 +40,7 @@ impl SelectionHistory {
         *self = Self::default();
     }
 
-    /// Replaces every selection by the same thing in another plan; what is gone is forgotten.
+    /// Replaces every selection by the same thing in another plan; entries that no longer exist are removed.
     pub fn replace(&mut self, into: impl Fn(&Selection) -> Option<Selection>) {
         self.current = into(&self.current).unwrap_or_default();
         for list in [&mut self.back, &mut self.forward] {

@@ -72,7 +72,7 @@ pub struct Studio {
     pub predictions: Predictions,
     pub proofs: Proofs,
     pub prices: PriceList,
-    /// The tabs that were drawn last: what nobody looks at is neither loaded nor asked for.
+    /// The tabs that were drawn last: what is not shown is neither loaded nor requested.
     pub shown: Vec<Tab>,
     pub runs: KeptRuns,
     pub selection: SelectionHistory,

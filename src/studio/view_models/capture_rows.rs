@@ -39,7 +39,7 @@ pub struct CaptureLine {
     pub depth: usize,
     /// What folds it, and whether it is folded.
     pub fold: Option<(Fold, bool)>,
-    /// The cards of the network that it stands for.
+    /// The cards of the network that it represents.
     pub cards: Range<usize>,
     pub cells: Cells,
 }

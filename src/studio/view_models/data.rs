@@ -117,6 +117,10 @@ fn picture_of(at: usize, input: &InputSamples, source: &DataSource) -> Option<Pi
     let Samples::Real(x) = &input.values else { return None };
     let [channels, height, width] = match (&input.sample.0[..], source) {
         (&[c @ (1 | 3), h, w], _) if h > 1 && w > 1 => [c, h, w],
+        // A picture whose rows are the positions of a sequence.
+        (&[h, w], DataSource::Digits | DataSource::Idx { .. } | DataSource::Images { .. }) if h > 1 && w > 1 => {
+            [1, h, w]
+        }
         // A picture as one row of values, as fully connected networks take it.
         (&[len], DataSource::Digits | DataSource::Idx { .. } | DataSource::Images { .. }) => square(len, 1)?,
         (&[len], DataSource::Cifar10 { .. }) => square(len, 3)?,
@@ -146,6 +150,12 @@ impl Picture {
 }
 
 impl DataView {
+    /// Samples that neither train nor are held out.
+    #[must_use]
+    pub fn in_neither(&self) -> usize {
+        self.set.len().saturating_sub(self.split.train.len() + self.split.held_out.len())
+    }
+
     /// The view of a set with its split.
     #[must_use]
     pub fn new(set: Dataset, split: Split, source: &DataSource, misfit: Option<Arc<DataError>>) -> Self {
@@ -414,6 +424,9 @@ mod tests {
         let picture = view.picture.unwrap();
         assert_eq!((picture.channels, picture.height, picture.width), (1, 8, 8));
         assert_eq!(picture.rgb(view.set.sample_slice(0)).len(), 8 * 8 * 3);
+        assert_eq!(view.in_neither(), 0);
+        let rows = load_view(&key(DataSource::Digits, &[8, 8], Some(10))).unwrap();
+        assert_eq!(rows.picture.map(|p| (p.channels, p.height, p.width)), Some((1, 8, 8)));
         assert_eq!(view.features.len(), 1);
         let held = view.filtered(Some(3), Some(true));
         assert_eq!(held.len(), view.classes[3].held_out);

@@ -1,4 +1,4 @@
-//! What is folded to a line in the list of layers: blocks, and runs of equal neighbours.
+//! The folded parts of the list of layers: blocks, and sequences of equal neighbours.
 
 use crate::model::LayerPath;
 use crate::studio::commands::fold::Fold;
@@ -17,10 +17,10 @@ impl Fold {
     }
 }
 
-/// A row of a folded list: its layer, or the first of its run, and what folds it with whether it is folded.
+/// A row of a folded list: its layer, or the first one of its sequence, and its fold with whether it is folded.
 pub type FoldRow = (LayerPath, Option<(Fold, bool)>);
 
-/// What an arrow to the side does in a folded list.
+/// The effect of the left or right arrow key in a folded list.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Sideways {
     Fold(Fold, bool),
@@ -29,8 +29,8 @@ pub enum Sideways {
 }
 
 impl Sideways {
-    /// The left arrow folds, or goes to the head of what the row is in, or to the neighbour above. The right one
-    /// unfolds, or goes to what is inside.
+    /// The left arrow folds the row, or goes to the head of its block, or to the row above. The right arrow unfolds the
+    /// row, or goes to the first row inside.
     #[must_use]
     pub fn of(left: bool, at: usize, network: &NetworkView, row: impl Fn(usize) -> Option<FoldRow>) -> Option<Self> {
         let (path, fold) = row(at)?;
@@ -59,7 +59,7 @@ pub struct FoldedLayers {
     folded: BTreeSet<Fold>,
     /// Rises with every change.
     revision: u64,
-    /// True once the network as it was opened was folded, or found small enough not to be.
+    /// True after the opened network was folded, or found small enough to stay unfolded.
     settled: bool,
 }
 
@@ -75,12 +75,12 @@ impl FoldedLayers {
         self.folded.contains(fold)
     }
 
-    /// Another network is open: it is folded where it is large.
+    /// Another network was opened: it is folded if it is large.
     pub fn forget(&mut self) {
         *self = Self { revision: self.revision + 1, ..Self::default() };
     }
 
-    /// Folds a network that was just opened, where it is large.
+    /// Folds a network that was just opened if it is large.
     pub fn settle(&mut self, network: &NetworkView) {
         if !std::mem::replace(&mut self.settled, true) && network.cards.len() > MANY {
             self.perform(FoldCommand::All, network);
@@ -112,7 +112,7 @@ impl FoldedLayers {
         self.revision += 1;
         let moved = |fold: Fold| match fold {
             Fold::Block(path) => edit.moved(&path).map(Fold::Block),
-            // The next of a run takes the place of the first.
+            // The next layer of a sequence replaces the first one.
             Fold::Run(path) if *edit == Edit::Remove(path.clone()) => Some(Fold::Run(path)),
             Fold::Run(path) => edit.moved(&path).map(Fold::Run),
         };
@@ -142,7 +142,7 @@ mod tests {
         folds.settle(&large);
         let rows = large.rows(|f| folds.is_folded(f));
         assert!(rows.len() < 8, "{}", rows.len());
-        // Folded once: what a person unfolds stays so.
+        // Only once: what the user unfolds stays unfolded.
         folds.perform(FoldCommand::Nothing, &large);
         folds.settle(&large);
         assert!(large.rows(|f| folds.is_folded(f)).len() >= large.cards.len());

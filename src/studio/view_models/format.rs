@@ -46,19 +46,26 @@ pub fn micros(us: f64) -> String {
     }
 }
 
-/// A text of the compiler with its times as the window writes them: `measured 4.5 µs against < 0.1 µs`.
+/// A text of the compiler with its times as the window writes them: `measured 4.5 µs against 28.1 ms`.
 #[must_use]
 pub fn with_micro_signs(text: &str) -> String {
     let parts = text.split_inclusive(' ').collect::<Vec<_>>();
     let is_unit = |part: &str| part.trim_end_matches(' ').trim_end_matches([',', '.', ';']) == "us";
     let mut out = String::with_capacity(text.len());
-    for (at, part) in parts.iter().enumerate() {
-        let is_time = parts.get(at + 1).is_some_and(|next| is_unit(next));
-        match *part {
-            "0.0 " if is_time => out.push_str("< 0.1 "),
-            part if is_unit(part) && at > 0 => out.push_str(&part.replacen("us", "µs", 1)),
-            part => out.push_str(part),
+    let value = |part: &str| part.strip_suffix(' ').and_then(|number| number.parse::<f64>().ok());
+    let mut at = 0;
+    while let Some(part) = parts.get(at) {
+        let unit = parts.get(at + 1).filter(|next| is_unit(next));
+        if let (Some(us), Some(unit)) = (value(part), unit) {
+            out.push_str(&micros(us));
+            out.push_str(unit.trim_start_matches("us"));
+            at += 1;
+        } else if is_unit(part) && at > 0 {
+            out.push_str(&part.replacen("us", "µs", 1));
+        } else {
+            out.push_str(part);
         }
+        at += 1;
     }
     out
 }
@@ -140,8 +147,12 @@ mod tests {
         assert_eq!([0.0, 0.04, 0.05].map(micros), ["< 0.1 µs", "< 0.1 µs", "0.1 µs"]);
         assert_eq!([2e14, 7.718e27].map(count), ["200.0 T", "7.7e27"]);
         assert_eq!(number(7.718_234_8e27), "7.72e27");
+        let text = "recorded in 2883 us, 146.0 KiB: the 3 us were asked for";
+        assert_eq!(with_micro_signs(text), "recorded in 2.88 ms, 146.0 KiB: the 3.0 µs were asked for");
         let text = "estimated 4.5 us against 0.0 us, status as it was";
         assert_eq!(with_micro_signs(text), "estimated 4.5 µs against < 0.1 µs, status as it was");
+        assert_eq!(with_micro_signs("recorded in 28131 us, 3.9 MiB: why"), "recorded in 28.1 ms, 3.9 MiB: why");
+        assert_eq!(with_micro_signs("in 2194 us"), "in 2.19 ms");
         assert_eq!([5.0, 65.0, 3725.0].map(duration), ["5 s", "1 min 05 s", "1 h 02 min"]);
         assert_eq!([0.0, 0.000_14, 0.25, 2.5, 250.0].map(number), ["0", "1.40e-4", "0.2500", "2.500", "250.0"]);
         assert_eq!([0.0, 0.001, 0.414, 1.0].map(percent), ["0%", "<1%", "41%", "100%"]);

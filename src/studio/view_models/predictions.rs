@@ -105,6 +105,8 @@ pub struct Quality {
     pub loss: f64,
     /// The share that is classified right.
     pub accuracy: Option<f64>,
+    /// Samples whose every position is right, and samples; nothing where a sample is one answer.
+    pub exact: Option<(usize, usize)>,
     /// By true class (rows) and predicted class (columns); empty for values.
     pub confusion: Vec<Vec<u32>>,
     pub scores: Vec<ClassScore>,
@@ -286,6 +288,11 @@ impl PredictionsView {
             rows.push((Answered { index, output: at % positions, truth, guess, confidence }, at));
         }
         self.quality.loss /= rows.len().max(1) as f64;
+        if positions > 1 {
+            let samples = rows.chunks(positions);
+            let whole = samples.clone().filter(|own| own.iter().all(|(a, _)| a.truth == a.guess)).count();
+            self.quality.exact = Some((whole, samples.len()));
+        }
         // Tokens that cannot be seen, such as a blank, have names that can.
         let is_text = matches!(self.set.target, Target::Windows(_));
         let shown = |name: String| if is_text { visible(&name) } else { name };

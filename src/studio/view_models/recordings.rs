@@ -3,7 +3,7 @@
 use crate::studio::view_models::format::{counted, exact, micros};
 use crate::tensor::Bytes;
 use crate::train::{Figure, OperationsApart, RecordingSeen, RecordingsSeen, StepDifference, StepFigures};
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 /// The columns of the table behind the key, with what each means.
 pub const COLUMNS: [(&str, &str); 6] = [
@@ -66,23 +66,26 @@ fn parts(key: &str) -> Vec<&str> {
     out
 }
 
-/// Keys by what differs between them.
+/// Keys by what differs between them, in as few words as tell them apart.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct KeyNames {
-    /// The inputs and the precision that differ nowhere, and the path where all have one.
+    /// The inputs, the precision and the choices of layers that differ nowhere.
     pub common: String,
-    /// First words of parts that differ: names of inputs, or `path`.
+    /// First words of parts that differ: names of inputs, or `path`. Inputs that follow from others are left out.
     different: Vec<String>,
+    /// Layers whose choices differ, as `L3`.
+    choosers: Vec<String>,
 }
 
 impl KeyNames {
     /// The names of these keys.
     #[must_use]
     pub fn of<'a>(keys: impl IntoIterator<Item = &'a str>) -> Self {
+        let keys: Vec<&str> = keys.into_iter().collect();
         // The values of each part by its first word, in the order in which they come up.
         let mut words: Vec<&str> = Vec::new();
         let mut values: HashMap<&str, Vec<&str>> = HashMap::new();
-        for key in keys {
+        for key in keys.iter().copied() {
             let what = purpose(key);
             for part in parts(key).into_iter().filter(|part| !what.contains(part)) {
                 let word = first_word(part);
@@ -99,7 +102,28 @@ impl KeyNames {
         let (different, same): (Vec<&str>, Vec<&str>) = words.into_iter().partition(|word| values[word].len() > 1);
         let mut common: Vec<&str> = same.into_iter().map(|word| values[word][0]).collect();
         common.retain(|part| *part != "path whole");
-        Self { common: common.join(", "), different: different.into_iter().map(str::to_owned).collect() }
+        let Choosers { different: choosers, same } = Choosers::of(&keys);
+        let same = same.join(" ");
+        common.extend((different.contains(&"path") && !same.is_empty()).then_some(&*same));
+        let common = common.join(", ");
+        let different = different.into_iter().map(str::to_owned).collect();
+        let mut names = Self { common, different, choosers };
+        names.shorten(&keys);
+        names
+    }
+
+    /// Leaves out the inputs without which the keys have as many names.
+    fn shorten(&mut self, keys: &[&str]) {
+        let count = |names: &Self| keys.iter().map(|key| names.name(key)).collect::<HashSet<_>>().len();
+        let most = count(self);
+        for at in (0..self.different.len()).rev() {
+            if self.different[at] != "path" {
+                let word = self.different.remove(at);
+                if count(self) < most {
+                    self.different.insert(at, word);
+                }
+            }
+        }
     }
 
     /// How a key differs from the others: the path and what it is for, then inputs.
@@ -111,10 +135,59 @@ impl KeyNames {
             .filter(|part| !what.contains(part) && self.different.iter().any(|word| word == first_word(part)))
             .collect();
         let is_path = |part: &&&str| part.starts_with("path ");
-        let path = own.iter().filter(is_path).copied();
+        let is_chooser = |choice: &&str| self.choosers.iter().any(|chooser| chooser == chooser_of(choice));
+        let of_path = |part: &&str| match choices(part).filter(is_chooser).collect::<Vec<_>>() {
+            differ if differ.is_empty() => (*part).to_owned(),
+            differ => differ.join(" "),
+        };
+        let path = own.iter().filter(is_path).map(of_path);
         let inputs = own.iter().filter(|part| !is_path(part)).copied();
-        path.chain(what).chain(inputs).collect::<Vec<_>>().join(", ")
+        let others = what.into_iter().chain(inputs).map(str::to_owned);
+        path.chain(others).collect::<Vec<_>>().join(", ")
     }
+}
+
+/// The layers that choose on the paths of some keys, as `L3`.
+struct Choosers<'a> {
+    /// Those that some keys choose otherwise, or do not meet.
+    different: Vec<String>,
+    /// The choices of the others.
+    same: Vec<&'a str>,
+}
+
+impl<'a> Choosers<'a> {
+    fn of(keys: &[&'a str]) -> Self {
+        let paths: Vec<&'a str> =
+            keys.iter().filter_map(|key| parts(key).into_iter().find(|part| part.starts_with("path "))).collect();
+        let mut counts: Vec<(&'a str, usize)> = Vec::new();
+        for choice in paths.iter().flat_map(|path| choices(path)) {
+            match counts.iter_mut().find(|(known, _)| *known == choice) {
+                Some((_, count)) => *count += 1,
+                None => counts.push((choice, 1)),
+            }
+        }
+        let is_same = |count: usize| count == paths.len();
+        let mut different: Vec<String> = Vec::new();
+        for (choice, _) in counts.iter().filter(|(_, count)| !is_same(*count)) {
+            if !different.iter().any(|known| known == chooser_of(choice)) {
+                different.push(chooser_of(choice).to_owned());
+            }
+        }
+        Self {
+            different,
+            same: counts.iter().filter(|(_, count)| is_same(*count)).map(|(choice, _)| *choice).collect(),
+        }
+    }
+}
+
+/// The choices in the part of a key that is its path: `L3=1` and so on; none for the whole network.
+fn choices(path: &str) -> impl Iterator<Item = &str> {
+    path.split(' ').filter(|word| word.contains('='))
+}
+
+/// The layer that made a choice, as `L3`.
+fn chooser_of(choice: &str) -> &str {
+    choice.split_once('=').map_or(choice, |(layer, _)| layer)
 }
 
 fn first_word(part: &str) -> &str {
@@ -245,22 +318,27 @@ mod tests {
             "x f32[64, 1, 8, 8], f32, path L3=1 L9=1, evaluation".into(),
         ];
         let names = KeyNames::of(keys.iter().map(String::as_str));
-        assert_eq!(names.common, "x f32[64, 1, 8, 8], y i32[64], f32");
+        assert_eq!(names.common, "x f32[64, 1, 8, 8], y i32[64], f32, L3=1");
         let named: Vec<String> = keys.iter().map(|key| names.name(key)).collect();
         assert_eq!(
             named,
-            [
-                "path L3=1 L9=0, training",
-                "path L3=1 L9=1, training without metrics, first batch of a step",
-                "path L3=1 L9=1, evaluation"
-            ]
+            ["L9=0, training", "L9=1, training without metrics, first batch of a step", "L9=1, evaluation"]
         );
         let keys = [
             "x i32[16, 64], y i32[16, 64], bf16, path whole, training",
             "x i32[16, 8], y i32[16, 8], bf16, path whole, training",
         ];
         let names = KeyNames::of(keys);
-        assert_eq!((&*names.common, &*names.name(keys[1])), ("bf16", "training, x i32[16, 8], y i32[16, 8]"));
+        assert_eq!((&*names.common, &*names.name(keys[1])), ("bf16", "training, x i32[16, 8]"));
+        // An exit that was taken meets no layer behind it; both inputs are named where one alone does not tell.
+        let exits =
+            ["x f32[4], y i32[4], f32, path L1=0 L4=1, training", "x f32[4], y i32[4], f32, path L1=1, training"];
+        let names = KeyNames::of(exits);
+        assert_eq!(exits.map(|key| names.name(key)), ["L1=0 L4=1, training", "L1=1, training"]);
+        let both = ["a f32[4], b f32[4], f32", "a f32[8], b f32[4], f32", "a f32[4], b f32[8], f32"]
+            .map(|inputs| format!("{inputs}, path whole, training"));
+        let names = KeyNames::of(both.iter().map(String::as_str));
+        assert_eq!(names.name(&both[1]), "training, a f32[8], b f32[4]");
         let alone = KeyNames::of([keys[0]]);
         assert_eq!((&*alone.common, &*alone.name(keys[0])), ("x i32[16, 64], y i32[16, 64], bf16", "training"));
     }

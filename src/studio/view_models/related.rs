@@ -88,7 +88,7 @@ impl Related {
         }
     }
 
-    /// Adds the operations and buffers of a layer. A block stands for everything inside it.
+    /// Adds the operations and buffers of a layer. A block represents everything inside it.
     fn take_layer(&mut self, compiled: &Compiled, path: &LayerPath) {
         let plan = &compiled.plan;
         let inside = |id: Option<LayerId>| id.and_then(|id| path_of(compiled, id)).is_some_and(|p| p.starts_with(path));

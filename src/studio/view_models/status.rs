@@ -5,6 +5,7 @@ use crate::exec::cpu::Ceilings;
 use crate::studio::view_models::format;
 use crate::studio::view_models::format::plain_count;
 use crate::studio::view_models::plan::PlanView;
+use crate::studio::view_models::readiness::Readiness;
 use crate::tensor::Bytes;
 use crate::train::RunState;
 
@@ -98,6 +99,7 @@ pub fn recorded_text(
     ready_us: Option<f64>,
     state: Option<&RunState>,
     trains: bool,
+    readiness: Readiness,
 ) -> String {
     let ready = ready_us.map_or_else(String::new, |us| format!(", ready in {}", format::micros(us)));
     if !trains {
@@ -109,6 +111,8 @@ pub fn recorded_text(
         (Some(r), _) => format!("recorded, {}{ready}", plain_count(r.calls, "call")),
         (None, Some(RunState::Preparing)) => "recording".into(),
         (None, Some(RunState::Failed(_))) => "not recorded: the run could not be prepared".into(),
+        (None, _) if readiness == Readiness::HasProblems => "not recorded: fix the network first".into(),
+        (None, _) if readiness == Readiness::Empty => "not recorded: add a layer first".into(),
         (None, _) => "not recorded: press Train or Step".into(),
     }
 }
@@ -202,10 +206,12 @@ mod tests {
     #[test]
     fn without_a_run_the_line_says_what_to_do() {
         assert_eq!(recording_text(None), "");
-        assert_eq!(recorded_text(None, None, None, true), "not recorded: press Train or Step");
-        assert!(recorded_text(None, None, None, false).starts_with("plan only"));
+        assert_eq!(recorded_text(None, None, None, true, Readiness::Ready), "not recorded: press Train or Step");
+        let text = recorded_text(None, None, None, true, Readiness::HasProblems);
+        assert_eq!(text, "not recorded: fix the network first");
+        assert!(recorded_text(None, None, None, false, Readiness::Ready).starts_with("plan only"));
         let calls = Recording { calls: 23, ..Recording::default() };
-        let text = |recording: Recording| recorded_text(Some(&recording), Some(8_123.4), None, true);
+        let text = |recording: Recording| recorded_text(Some(&recording), Some(8_123.4), None, true, Readiness::Ready);
         assert_eq!(text(calls.clone()), "recorded, 23 calls, ready in 8.12 ms");
         assert_eq!(text(Recording { nodes: 3, ..calls }), "captured, 3 nodes, ready in 8.12 ms");
         assert_eq!(state_name(None), "No run");

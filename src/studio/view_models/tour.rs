@@ -52,7 +52,9 @@ impl TourStep {
     #[must_use]
     pub const fn praise(self) -> &'static str {
         match self {
-            Self::Train => "It learns. The curves are on the Train tab, and the run continues while you look around.",
+            Self::Train => {
+                "It learns. The curves are on the Train tab; the run needs no watching, so look around as you like."
+            }
             Self::Memory => "That is the buffer, and its layer is in the inspector. Alt and arrow left goes back.",
             Self::Edit => "Planned anew. Undo (Ctrl+Z) takes the edit back; nothing is ever lost.",
         }

@@ -108,6 +108,7 @@ mod tests {
     use super::*;
     use crate::data::{Request, load, split};
     use crate::model::{DataSpec, LossSpec, NamedInput, TargetColumn};
+    use crate::studio::view_models::data::DataView;
 
     #[test]
     fn a_series_is_put_together_again_in_its_units() {
@@ -142,5 +143,6 @@ mod tests {
         assert_eq!(series.sample_text(33), "it sees lines 34 to 38 and learns lines 39 to 40");
         assert_eq!([1, 4, 40].map(|line| series.sample_at(line)), [0, 1, 33]);
         assert!(WholeSeries::of(&set, &split, &DataSource::Iris).is_none());
+        assert_eq!(DataView::new(set, split, &source, None).in_neither(), 6);
     }
 }

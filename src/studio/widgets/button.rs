@@ -43,6 +43,14 @@ pub fn command_ui(ui: &mut Ui, command: UiCommand, enabled: bool, commands: &mut
     response
 }
 
+/// A command below what an empty panel says, as the next thing to do.
+pub fn below_empty_ui(ui: &mut Ui, command: UiCommand, commands: &mut CommandQueue) {
+    ui.vertical_centered(|ui| {
+        ui.add_space(8.0);
+        command_ui(ui, command, true, commands);
+    });
+}
+
 /// The width that a button with this text takes with the space behind it.
 #[must_use]
 pub fn button_width(ui: &Ui, text: impl Into<egui::WidgetText>) -> f32 {

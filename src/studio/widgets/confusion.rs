@@ -14,6 +14,10 @@ const SCORE: f32 = 48.0;
 /// The least and the largest side of a cell.
 const LEAST: f32 = 18.0;
 const MOST: f32 = 52.0;
+/// The size of the letters in a cell, and the smallest that can be read, in points; and a digit's share of it.
+const LETTERS: f32 = 12.0;
+const SMALLEST: f32 = 7.5;
+const DIGIT: f32 = 0.64;
 
 /// The width that a matrix of this many classes takes at most, in points.
 #[must_use]
@@ -37,9 +41,18 @@ struct Cell {
     total: u32,
 }
 
+/// A count as a cell of this width has room for it, with the size of its letters; nothing where it has none.
+fn count_text(count: u32, width: f32) -> Option<(String, f32)> {
+    let size = |text: &str| ((width - 2.0) / (DIGIT * text.chars().count() as f32)).min(LETTERS);
+    let exact = if count >= 10_000 { format::count(f64::from(count)) } else { count.to_string() };
+    let thousands = (count >= 1000).then(|| format!("{} k", (f64::from(count) / 1e3).round()));
+    let found = [Some(exact), thousands].into_iter().flatten().map(|text| (size(&text), text));
+    found.filter(|(size, _)| *size >= SMALLEST).map(|(size, text)| (text, size)).next()
+}
+
 /// Shows a cell; a click chooses it, and again chooses all.
 fn cell_ui(ui: &Ui, rect: Rect, view: &PredictionsView, cell: &Cell, chosen: &mut Option<(usize, usize)>) {
-    let (c, font) = (theme::colors(ui), FontId::proportional(12.0));
+    let c = theme::colors(ui);
     let Cell { truth, guess, count, total } = *cell;
     let share = if total > 0 { count as f32 / total as f32 } else { 0.0 };
     // A root, so that a few mistakes among many right answers are seen.
@@ -47,8 +60,10 @@ fn cell_ui(ui: &Ui, rect: Rect, view: &PredictionsView, cell: &Cell, chosen: &mu
     let response = ui.interact(rect, ui.scope_id().with((truth, guess)), Sense::click());
     ui.painter().rect_filled(rect, 2, fill);
     if count > 0 {
-        let text = if count >= 10_000 { format::count(f64::from(count)) } else { count.to_string() };
-        ui.painter().text(rect.center(), Align2::CENTER_CENTER, text, font, ink_on(fill));
+        if let Some((text, size)) = count_text(count, rect.width()) {
+            let font = FontId::proportional(size);
+            ui.painter().text(rect.center(), Align2::CENTER_CENTER, text, font, ink_on(fill));
+        }
     }
     if response.has_focus() || response.hovered() || *chosen == Some((truth, guess)) {
         let line = Stroke::new(2.0, if *chosen == Some((truth, guess)) { c.text } else { c.weak });
@@ -120,4 +135,20 @@ pub fn confusion_ui(ui: &mut Ui, view: &PredictionsView, chosen: &mut Option<(us
         ui.painter().text(egui::pos2(right + 6.0, y), Align2::LEFT_TOP, "%", font(12.0), c.weak);
     });
     before != *chosen
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_count_is_as_wide_as_its_cell() {
+        assert_eq!(count_text(221, 51.0), Some(("221".to_owned(), LETTERS)));
+        let (text, size) = count_text(221, 17.0).unwrap();
+        assert_eq!(text, "221");
+        assert!((SMALLEST..9.0).contains(&size), "{size}");
+        assert_eq!(count_text(8044, 51.0).unwrap().0, "8044");
+        assert_eq!(count_text(8044, 17.0).unwrap().0, "8 k");
+        assert_eq!(count_text(123_456, 17.0), None);
+    }
 }

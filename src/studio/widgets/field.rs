@@ -213,7 +213,7 @@ fn text_ui(
     (response, error)
 }
 
-/// What an empty text stands for.
+/// The meaning of an empty text.
 const fn empty_hint(value: &FieldValue) -> &'static str {
     match value {
         FieldValue::Choose(_) => "every step the same",

@@ -34,8 +34,8 @@ impl Back {
         self.0 = Some(id);
     }
 
-    /// Gives the keyboard back once no dialog is in front of what had it. Nothing is taken from who has got it
-    /// meanwhile.
+    /// Gives the keyboard back once no dialog is in front of what had it. A widget that has received the focus since
+    /// keeps it.
     pub fn give(&mut self, ui: &Ui) {
         let (is_modal, focused) = ui.memory(|m| (m.top_modal_layer().is_some(), m.focused()));
         if let Some(back) = self.0.take_if(|_| !is_modal)
@@ -160,7 +160,7 @@ impl FocusRing {
         let back = match focused {
             _ if is_modal => None,
             None if entered && !is_closed => last.filter(|id| is_on_panel(*id)),
-            // What had the keyboard in the list is gone with it.
+            // The focused row of the list was removed with it.
             _ if is_closed && self.by_keys => self.home.filter(|_| focused.is_none_or(|id| !is_on_panel(id))),
             _ => None,
         };

@@ -1,10 +1,10 @@
 //! Smoothed held-out points: the average that smooths the curve over every step, taken of the line through the points.
 //!
-//! A curve that falls is below its average over the past. Held-out points as they are beside a smoothed training curve
-//! would make training look worse than it is; so both are averaged over the same steps.
+//! A curve that falls is below its average over the past. Unsmoothed held-out points beside a smoothed training curve
+//! would make training look worse than it is, so both are averaged over the same steps.
 
-/// Points `[step, value]` smoothed with this share of the past a step. What the line was before its first point counts
-/// as that point, and the first smoothed value is the first value.
+/// Points `[step, value]`, smoothed with this share of the past for each step. Before its first point the line has the
+/// value of that point, and the first smoothed value is the first value.
 #[must_use]
 pub fn smoothed_points(points: &[[f64; 2]], weight: f32) -> Vec<[f64; 2]> {
     let weight = f64::from(weight);
@@ -33,7 +33,7 @@ struct Average {
 }
 
 impl Average {
-    /// Takes in the values of `steps` steps, which go from `before` (not among them) to `value` along a line.
+    /// Adds the values of `steps` steps, which lie on a line from `before` (not included) to `value`.
     fn line(&mut self, before: f64, value: f64, steps: f64) {
         if steps < 1.0 {
             return;
@@ -52,7 +52,7 @@ mod tests {
     use super::*;
     use crate::studio::view_models::series::smoothed::Smoothed;
 
-    /// The same by the average that a curve over every step has.
+    /// The same by the average of a curve over every step.
     fn step_by_step(points: &[[f64; 2]], weight: f32) -> Vec<f64> {
         let mut curve = Smoothed::default();
         curve.set_weight(weight);

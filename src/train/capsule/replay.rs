@@ -13,7 +13,7 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// The first value that is not the same to the bit.
+/// The first value that is not bit-equal.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Difference {
     /// From 1; the step after which parameters were compared, for one of them.
@@ -24,7 +24,7 @@ pub struct Difference {
     pub replayed: f32,
 }
 
-/// How far the replayed steps are those of the capsule.
+/// How many replayed steps agree with those of the capsule.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct BitComparison {
     /// Steps that were replayed.
@@ -33,7 +33,7 @@ pub struct BitComparison {
     pub first_difference: Option<Difference>,
 }
 
-/// What a replay found.
+/// The result of a replay.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct CapsuleReport {
     pub preset: String,
@@ -41,9 +41,9 @@ pub struct CapsuleReport {
     pub steps: u64,
     #[serde(flatten)]
     pub bits: BitComparison,
-    /// What is different about the plan, a line each; empty where it is the same.
+    /// The differences of the plan, one on each line; empty if the plans are equal.
     pub plan_differences: Vec<String>,
-    /// True where the samples are not those that it was made with.
+    /// True if the samples are not those of the capsule.
     pub has_other_data: bool,
     /// Where it was made and where it was replayed.
     pub recorded_on: String,
@@ -84,7 +84,7 @@ impl fmt::Display for CapsuleReport {
         if self.plan_differences.is_empty() {
             return writeln!(f, "the plan is the same: operations, kernels, offsets");
         }
-        /// Lines of differences that a person reads.
+        /// The largest number of lines of differences that are shown.
         const SHOWN: usize = 20;
         writeln!(f, "the plan differs in {} places:", self.plan_differences.len())?;
         for line in self.plan_differences.iter().take(SHOWN) {
@@ -98,9 +98,9 @@ impl fmt::Display for CapsuleReport {
 }
 
 impl Capsule {
-    /// Trains again from the recorded start and compares every step and the final parameters to the bit. Paths in the
-    /// preset are taken from `base`. Kernels are chosen by the remembered times `tuning` where the capsule's were.
-    /// `watch` is called after every step with its number and ends the replay where it gives false.
+    /// Trains again from the recorded start and compares every step and the final parameters bit by bit. Relative paths
+    /// in the preset start at `base`. Kernels are chosen by the stored times `tuning` if those of the capsule were.
+    /// `watch` is called after every step with its number and ends the replay if it returns false.
     ///
     /// # Errors
     /// Where the run cannot be prepared here or a step fails.
@@ -111,7 +111,7 @@ impl Capsule {
         tuning: Option<Arc<Tuning>>,
         watch: impl FnMut(u64) -> bool,
     ) -> Result<CapsuleReport, TrainError> {
-        // The recorded initial parameters go through a file, as those of a person do.
+        // The recorded initial parameters are passed in a file, as with `--init`.
         let folder = tempfile::tempdir().map_err(|cause| TrainError::Write { path: std::env::temp_dir(), cause })?;
         let init = folder.path().join("init.safetensors");
         TensorFile { tensors: self.parameters("init."), metadata: HashMap::default() }.write(&init)?;
@@ -152,7 +152,7 @@ impl Capsule {
         self.file.tensors.iter().filter_map(strip).collect()
     }
 
-    /// Makes the recorded steps; false where one differs, which the report names then, or where `watch` ends them.
+    /// Runs the recorded steps; false if one differs, which the report then names, or if `watch` ends the replay.
     fn replay_steps(
         &self,
         session: &mut Session,
@@ -181,7 +181,7 @@ impl Capsule {
         Ok(true)
     }
 
-    /// The first parameter that is not the recorded one after the last step.
+    /// The first parameter that differs from the recorded one after the last step.
     fn different_parameter(&self, session: &Session, step: u64) -> Result<Option<Difference>, TrainError> {
         let end = self.parameters("final.");
         for (name, made) in session.weights()? {
@@ -195,7 +195,7 @@ impl Capsule {
         Ok(None)
     }
 
-    /// Compares data that a person named with those that the capsule was made with, where it has their checksum.
+    /// Compares the data that the user named with those of the capsule, if it has their checksum.
     fn check_given_data(&self, session: &Session) -> Result<(), TrainError> {
         let (found, expected) = (data_hash(session), &self.header.data_hash);
         if !self.has_given_data || expected.is_none() || found == *expected {
@@ -212,8 +212,8 @@ impl Capsule {
         Err(TrainError::file(&first, message, "name the data that the run was trained on"))
     }
 
-    /// The machine of the capsule where this one can stand for it, otherwise this one: kernels for fewer instructions
-    /// run here too, and what was made on a GPU is replayed on one of the same name.
+    /// The machine of the capsule if this machine can run its plan, otherwise this machine. Kernels for an older
+    /// instruction set run here too, and a capsule of a GPU is replayed on a GPU of the same name.
     fn machine(&self, here: &Machine) -> Machine {
         match (self.header.isa, here.as_cpu()) {
             (Some(isa), Some(cpu)) if isa <= cpu.isa => Machine::cpu(isa, cpu.threads),
@@ -222,7 +222,7 @@ impl Capsule {
         }
     }
 
-    /// A GPU that is called as the one that the capsule was made on.
+    /// A GPU with the name of the capsule's GPU.
     fn gpu(&self) -> Option<Machine> {
         let usable = |device: &cuda::DeviceInfo| Some(cuda::usable(device.ordinal).ok()?.target());
         cuda::probe().devices.iter().filter_map(usable).find(|target| target.name == self.header.device)

@@ -14,7 +14,7 @@ use std::collections::HashMap;
 use std::path::Path;
 
 impl Session {
-    /// Takes the run back to a checkpoint of the same network and data.
+    /// Restores the run from a checkpoint of the same network and data.
     ///
     /// # Errors
     /// Where the file is no checkpoint, or one of another network.
@@ -22,7 +22,7 @@ impl Session {
         self.load_compared(path, None)
     }
 
-    /// As [`Self::load_checkpoint`], where the recipe of the file may have been `compared` before.
+    /// Like [`Self::load_checkpoint`]; the recipe of the file may have been `compared` before.
     ///
     /// # Errors
     /// As [`Self::load_checkpoint`].
@@ -77,14 +77,14 @@ impl Session {
             let shape = &self.compiled().plan.program.value(id).shape;
             let found = file.get(&format!("state.{name}")).filter(|t| t.shape == *shape);
             if found.is_none() && name == "scaler" {
-                // Written by a step that scales no loss: this one starts with the scale that it has.
+                // Written by a step without loss scaling: this one starts with its own scale.
                 continue;
             }
             if found.is_none()
                 && moments.get(&id) == Some(&"momentum")
                 && theirs.is_some_and(Recipe::is_without_momentum)
             {
-                // Written by a step without momentum: it begins with none.
+                // Written by a step without momentum: the momentum starts at zero.
                 wanted.push((name, None));
                 continue;
             }
@@ -100,8 +100,8 @@ impl Session {
         Ok(wanted)
     }
 
-    /// What becomes of the rate of the next step where the run has another number of steps than the checkpoint's, and a
-    /// schedule that ends with it.
+    /// The change of the next learning rate if the run has another number of steps than the checkpoint's, and a
+    /// schedule that depends on it.
     fn rates_note(&self, theirs: &Recipe, next: u64) -> Option<String> {
         let (schedule, lr) = (self.model().update.schedule, self.model().optimizer.lr());
         let was = theirs.steps().filter(|was| schedule.kind.has_end() && *was != self.total)?;
@@ -112,8 +112,8 @@ impl Session {
         ))
     }
 
-    /// Refuses a checkpoint whose samples were prepared otherwise than this run's. Otherwise gives the other samples
-    /// that the run trained on until there, and a note of them.
+    /// Refuses a checkpoint whose samples were prepared differently from this run's. Otherwise returns the other
+    /// samples that the run was trained on before, and a note about them.
     fn check_data(
         &self,
         metadata: &HashMap<String, String>,
@@ -140,8 +140,7 @@ impl Session {
         Ok((past, Some(note)))
     }
 
-    /// Sets the learning rate and weight decay that the recipe changed. What a person set while the run was trained
-    /// stays.
+    /// Sets the learning rate and weight decay that the recipe changed. Values that the user set during the run stay.
     fn renew_rates(&mut self, mut resumed: Resumed) -> Result<Resumed, TrainError> {
         let stored = self.train.stored::<f32>(self.watched.hyper)?;
         let mut rates = [stored[0], stored[1]];

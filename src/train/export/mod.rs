@@ -292,7 +292,7 @@ impl Subject {
         let name = |path: &PathBuf| path.file_name().unwrap_or_default().to_string_lossy().into_owned();
         let maybe_trained = self.origin.as_ref().is_some_and(Origin::is_maybe_trained);
         let companions = pytorch::Companions { weights: name(&files[1]), data: files.get(2).map(name), maybe_trained };
-        // The script comes last: whoever finds it finds what it needs.
+        // The script comes last: every file that it needs exists when it appears.
         let mut meaning = self.known().map_or_else(Meaning::default, |known| Meaning::known(known, &model));
         if let (Some(path), Some(preset)) = (files.get(2), &self.preset) {
             let (set, split) = self.samples(preset, &model)?;

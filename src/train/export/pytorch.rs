@@ -161,7 +161,7 @@ fn accumulation(model: &Model) -> [(&'static str, String); 4] {
     [("seen", seen), ("zero", zero), ("share", share), ("whole", whole)]
 }
 
-/// The script without what depends on the network: each `@name@` stands for a value.
+/// The script without what depends on the network: each `@name@` is replaced by a value.
 const TEMPLATE: &str = include_str!("pytorch_template.py");
 /// Samples of an input without a name, as [`TEMPLATE`].
 const INPUT: &str = include_str!("pytorch_input.py");

@@ -76,7 +76,7 @@ fn a_seed_gives_the_same_text_whatever_the_batch() {
     preset.input.batch = 1;
     let alone = SessionSpec { threads: 1, ..SessionSpec::new(preset, folder.path().into()) };
     assert_eq!(found, text(&mut Session::prepare(&alone).unwrap(), 1));
-    // A run that is watched continues as if nobody had asked.
+    // Queries do not change the results of a run.
     let losses = |session: &mut Session| session.step().unwrap().unwrap().loss.to_bits();
     assert_eq!(losses(&mut first), losses(&mut session(folder.path(), layers, 1)));
 }

@@ -1,8 +1,8 @@
 //! Writing a run while it lasts, from a thread of its own.
 //!
-//! Whoever hands over steps never waits: what finds the channel full stays with them and goes with the next call. The
-//! thread writes what it was given several times a second, so a program that is killed loses that much of the curve and
-//! no more.
+//! The caller that passes steps never waits: what finds the channel full stays with them and goes with the next call.
+//! The thread writes what it was given several times a second, so a program that is killed loses that much of the curve
+//! and no more.
 
 use super::curve::EvaluationPoint;
 use super::run_writer::{Message, RunWriter, failed, next_checkpoint};
@@ -190,7 +190,7 @@ impl Recorder {
         let Some(outbox) = &self.outbox else { return };
         let mut waiting = std::mem::take(&mut self.backlog).into_iter();
         for message in waiting.by_ref() {
-            // A thread that ended has reported why; there is nobody to write for.
+            // A thread that ended has reported why; no reader is left.
             if let Err(TrySendError::Full(message)) = outbox.try_send(message) {
                 self.backlog.push(message);
                 break;

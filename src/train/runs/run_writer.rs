@@ -37,7 +37,8 @@ pub(super) enum Message {
     Checkpoint(Arc<AtomicU64>),
 }
 
-/// Where a checkpoint waits until the curve reaches its step: nobody resumes from one that is ahead of its curve.
+/// Where a checkpoint waits until the curve reaches its step: no run resumes from a checkpoint that is ahead of its
+/// curve.
 pub(super) fn next_checkpoint(checkpoint: &Path) -> PathBuf {
     checkpoint.with_extension("next")
 }
@@ -207,7 +208,7 @@ impl RunWriter {
             }
         }
         if self.record.state == RunEnd::Running {
-            // Whoever trained it let it go: a person ended it.
+            // The process that trained it has released it: a person ended it.
             self.record.state = RunEnd::Stopped;
         }
         self.record.span.ended_ms = Some(now_ms());

@@ -125,7 +125,7 @@ fn how_far_layers_moved_is_kept_and_continues_from_a_checkpoint() {
         (curves.len(), curves.layers.names.clone(), curves.layers.at(0, 400.0)),
         (400, layers().names, Some(1.0))
     );
-    // Rows of steps that are made again are gone, and those before them stay.
+    // Rows of repeated steps are removed, and those before them stay.
     let from = ResumePoint { id: id.clone(), step: 300, ms: 10.0 };
     let mut recorder = Recorder::resume_unseen(&store, &from, record(), compiled()).unwrap();
     make(&mut recorder, 301..=350, 2.0);
@@ -142,7 +142,7 @@ fn a_run_whose_program_was_killed_is_interrupted_and_keeps_its_curve() {
     train(&mut recorder, 1..=50);
     let path = store.path(&id);
     let started = Instant::now();
-    // Nobody asks the thread to write: it does so by itself, within a second.
+    // The thread gets no request to write: it does so by itself, within a second.
     while store.curves(&id).unwrap().len() < 50 {
         assert!(started.elapsed() < Duration::from_secs(20), "the curve is written in time");
         std::thread::sleep(Duration::from_millis(5));

@@ -63,7 +63,7 @@ impl ReplayHarness<'_> {
     }
 
     /// A session whose batches differ as those of a run do: proofs are of whole batches otherwise.
-    fn session_of_shapes(&self, preset: &Preset, options: &VerifyOptions) -> Result<Shapes, TrainError> {
+    pub(super) fn session_of_shapes(&self, preset: &Preset, options: &VerifyOptions) -> Result<Shapes, TrainError> {
         let may_differ = options.batches.is_some() || preset.data.as_ref().is_some_and(DataSpec::has_varied_steps);
         if !may_differ || options.anyway {
             return Ok(Shapes::Alike);
@@ -124,6 +124,9 @@ impl ReplayHarness<'_> {
         if let Some(why) = session.train.chosen().recording().why_eager {
             return Ok(Check::new(of.name, false, "there is no recording".into()).detail(vec![(why, None)]));
         }
+        if let Some(other) = other_recording(session, case, step)? {
+            return Ok(Check::new(of.name, false, "another recording was found".into()).detail(vec![(other, None)]));
+        }
         let model = session.train.chosen().compiled().model.clone();
         DataFeed::resident(session.train.chosen_mut(), &model, seed)?;
         let start = session.train.snapshot()?;
@@ -155,8 +158,22 @@ impl ReplayHarness<'_> {
     }
 }
 
+/// What the recording that was chosen for a case is, where it is not that of the case.
+///
+/// # Errors
+/// Where the network does not suit the case's shape.
+pub(super) fn other_recording(session: &Session, case: Case, step: u64) -> Result<Option<String>, TrainError> {
+    let chosen = GraphKey::of(session.train.chosen().compiled());
+    let (model, shape) = (&session.model, case.shape.of(&session.model)?);
+    let path = model.path_at(step, session.seed()).to_string();
+    let sizes = shape.inputs.iter().map(|input| input.shape.batched(shape.batch));
+    let is_same = chosen.path() == path
+        && sizes.eq(chosen.signature().inputs.iter().take(shape.inputs.len()).map(|i| i.shape.clone()));
+    Ok((!is_same).then(|| format!("step {step} is of path {path} with {} samples, and ran {chosen}", shape.batch)))
+}
+
 /// What the batches of a run use of their samples and positions.
-enum Shapes {
+pub(super) enum Shapes {
     /// All of them.
     Alike,
     /// They differ, in this session.

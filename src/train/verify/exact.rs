@@ -9,7 +9,7 @@ use crate::model::{Model, ParamId};
 use crate::select::cuda::Real;
 use crate::train::TrainError;
 
-/// Batches that are drawn until no maximum has its place decided by rounding.
+/// The number of batches that are drawn to find one in which rounding decides the position of no maximum.
 pub(super) const DRAWS: u64 = 6;
 
 /// Exact gradients and the exact loss, with bounds.
@@ -17,7 +17,7 @@ pub(super) struct Exact {
     /// By trained parameter, in logical order.
     pub(super) grads: Vec<Vec<Bound>>,
     pub(super) loss: Bound,
-    /// Maxima whose place rounding decides.
+    /// Maxima whose position rounding decides.
     pub(super) undecided: u64,
 }
 
@@ -28,8 +28,8 @@ pub(super) fn double(model: &Model, step: &Step) -> Result<Exact, TrainError> {
 
 /// Gradients of the first batch in exact arithmetic, with bounds for kernels that compute as `real` does.
 pub(super) fn exact_gradients(model: &Model, step: &Step, real: Real, loss_scale: f64) -> Result<Exact, TrainError> {
-    // Gradients are scaled where they are stored, and are not here: whether the step leaves the range of its type is
-    // found by emulating it.
+    // A step stores scaled gradients; these are not scaled. Whether a step exceeds the range of its type is found by
+    // emulation.
     let half =
         |relative: f64, absolute: f64| Storage { relative, absolute: absolute / loss_scale, ..Storage::default() };
     match real {

@@ -26,8 +26,8 @@ impl ReplayHarness<'_> {
         Ok(Check::new("graph nodes", !reads.is_empty(), figures))
     }
 
-    /// Captures the graphs that are captured when they are first needed. Why there is none of an evaluation, where
-    /// there is none.
+    /// Captures the graphs that are otherwise captured when they are first needed. Returns the reason if there is none
+    /// of an evaluation.
     fn capture_all(&mut self) -> Result<Option<String>, TrainError> {
         self.session.train.capture_several(usize::MAX)?;
         let made = self.session.make_evaluator();
@@ -100,7 +100,8 @@ fn figures(reads: &[GraphRead]) -> String {
     out
 }
 
-/// Operations of a graph of several steps in which faults are tried: their nodes are those of one step over and over.
+/// The number of operations of a graph of several steps in which faults are tried: its nodes are those of one step,
+/// repeated.
 const TRIED_AGAIN: usize = 32;
 
 /// One argument of every operation in turn, changed in the operation's last node: reading the nodes must name operation
@@ -116,7 +117,7 @@ fn argument_faults(step: &mut Step, graph: usize, name: &str, trials: &mut Trial
         for (slot, _) in slots {
             match step.inject(Fault::Argument { graph, op, slot }) {
                 Ok(None) => {}
-                // Nothing says that a library's node may be changed.
+                // Nodes of libraries are not documented as changeable.
                 Err(ExecError::Gpu(why)) => trials.refused = Some(why.to_string()),
                 injected => {
                     undo = injected?;
@@ -155,7 +156,7 @@ fn graph_fault(step: &mut Step, graph: usize, name: &str, trials: &mut Trials) -
     Ok(())
 }
 
-/// What a replay looks at, changed: the replay must be refused.
+/// A change of what a replay checks: the replay must be refused.
 fn replay_faults(train: &mut Step, pool: &mut Pool, trials: &mut Trials) -> Result<(), TrainError> {
     let constants = train.recording().live_constants;
     let faults = [Fault::Arena, Fault::Instance { graph: 0 }];

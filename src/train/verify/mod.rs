@@ -83,8 +83,9 @@ pub fn price(preset: &Preset, options: &VerifyOptions) -> Result<Price, TrainErr
 
 /// Verifies a preset; `progress` sees each check as it is done.
 ///
-/// # Errors Where the preset, its data or the given files are wrong, or the machine cannot run the step. A failed check
-/// is no error: it is in the report.
+/// # Errors
+/// Where the preset, its data or the given files are wrong, or the machine cannot run the step. A failed check is no
+/// error: it is in the report.
 pub fn verify(
     preset: &Preset,
     options: &VerifyOptions,
@@ -166,7 +167,7 @@ fn verify_with(
         }
         run(PointerLedger, fault, &mut || harness.recorded(fault, ReplayHarness::injected_faults))?;
         run(Determinism, endurance, &mut || harness.recorded(endurance, |harness| harness.endurance(options.replays)))?;
-        run(TrainingRun, training::NAME, &mut || harness.logged_steps())?;
+        run(TrainingRun, training::NAME, &mut || harness.logged_steps(preset, options))?;
         run(TrainingRun, evaluation::NAME, &mut || harness.evaluation())?;
         run(TrainingRun, resumed::NAME, &mut || harness.resumed_run(preset, options))?;
     }

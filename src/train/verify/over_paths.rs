@@ -72,7 +72,7 @@ pub(super) fn over_each<T>(
     Ok(joined(&text, checks))
 }
 
-/// One check of several paths: what is farthest from right stands for all.
+/// One check of several paths: the largest error represents all.
 pub(super) fn joined(count: &str, checks: Vec<(String, Check)>) -> Check {
     let name = checks.first().map(|(_, check)| check.name.clone()).unwrap_or_default();
     let failed = checks.iter().any(|(_, check)| check.passed == Some(false));

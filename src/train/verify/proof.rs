@@ -1,10 +1,10 @@
-//! The proofs by name, what a check found out, and where a failure is.
+//! The proofs by name, the result of a check, and the location of a failure.
 
 use crate::model::LayerPath;
 use crate::plan::BufferId;
 use serde::Serialize;
 
-/// What can be proved of a step; one or several checks each.
+/// The proofs of a step; each has one or several checks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Proof {
     Plan,
@@ -39,7 +39,7 @@ impl Proof {
         }
     }
 
-    /// What is compared with what, in a sentence without its full stop.
+    /// What is compared, in a sentence without its full stop.
     #[must_use]
     pub const fn about(self) -> &'static str {
         match self {
@@ -83,7 +83,7 @@ pub struct Compared {
     pub different: u64,
 }
 
-/// One check and what came of it.
+/// One check and its result.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Check {
     pub name: String,
@@ -94,7 +94,7 @@ pub struct Check {
     /// The largest error as a share of its bound, of checks that have bounds; infinite where a value is not a number.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ratio: Option<f64>,
-    /// What failed, in words.
+    /// A description of the failure.
     pub detail: Vec<String>,
     /// Where each line of `detail` points to, as far as that is known.
     #[serde(skip)]

@@ -5,7 +5,7 @@ use super::{Check, Compared, Culprit};
 use crate::compile::Compiled;
 use crate::exec::{ExecError, Executor, Fault, MemoryOf, RecordedAs, Step, StepImage};
 use crate::model::{Model, Preset};
-use crate::plan::BufferId;
+use crate::plan::{BufferId, referee};
 use crate::train::{DataFeed, Session, TrainError};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -291,6 +291,12 @@ pub(super) fn or_failed(name: &str, outcome: Result<Check, TrainError>) -> Resul
 
 /// The check of a ledger that was silent: what it holds against the plan.
 pub(super) fn held(step: &Step) -> Check {
+    const NAME: &str = "pointer ledger";
+    // What was recorded is what was planned: so the plan itself must be right, that of each recording for itself.
+    if let Err(error) = referee::check(&step.compiled().plan) {
+        let lines = vec![(error.to_string(), None)];
+        return Check::new(NAME, false, "the plan that was recorded lets values be overwritten".into()).detail(lines);
+    }
     let recording = step.recording();
     let figures = match step.capabilities().record {
         RecordedAs::Calls => format!(
@@ -303,7 +309,7 @@ pub(super) fn held(step: &Step) -> Check {
             recording.live_constants, recording.held_arguments
         ),
     };
-    Check::new("pointer ledger", true, figures)
+    Check::new(NAME, true, figures)
 }
 
 /// The check of `steps` steps that were made eagerly and replayed: what was in memory behind them, and which kernels

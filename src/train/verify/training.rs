@@ -1,16 +1,21 @@
 //! A run as it trains: the batches that its steps see and what its log says, against steps that are run op by op on
 //! batches that the host finds from data, seed and number of the step.
 
+use super::each_recording::{Shapes, other_recording};
+use super::options::VerifyOptions;
 use super::replay::{ReplayHarness, still_there};
 use super::{Check, Culprit};
 use crate::data::{SHUFFLE_STREAM, Samples, Shuffle, Target};
 use crate::exec::cpu::Pool;
 use crate::exec::{ExecError, Executor, Step};
+use crate::ir::Share;
 use crate::lower::LValueId;
-use crate::model::ParamId;
+use crate::model::{ParamId, Preset};
 use crate::tensor::DType;
 use crate::train::batch_file::Labels;
 use crate::train::data_feed::{rows_of, write_samples};
+use crate::train::dispatch::Dispatch;
+use crate::train::step_cases::Case;
 use crate::train::training_step::BatchMeans;
 use crate::train::{DataFeed, Session, StepReport, TrainError};
 use std::collections::HashSet;
@@ -59,6 +64,8 @@ pub(super) fn leave_start(step: &mut Step, pool: &mut Pool) -> Result<(), TrainE
 pub(super) struct Logged {
     step: u64,
     values: [u32; FIELDS.len()],
+    /// The number of its path among the names of its session; steps that were read have 0.
+    path: u32,
 }
 
 const FIELDS: [&str; 6] = ["loss", "accuracy", "update magnitude", "gradient norm", "learning rate", "loss scale"];
@@ -67,8 +74,8 @@ const READ: [&str; FIELDS.len()] = ["loss", "accuracy", "update_max", "grad_norm
 
 impl Logged {
     pub(super) fn of(report: &StepReport) -> Self {
-        let StepReport { step, loss, accuracy, update_max, grad_norm, lr, loss_scale, .. } = *report;
-        Self { step, values: [loss, accuracy, update_max, grad_norm, lr, loss_scale].map(bits) }
+        let StepReport { step, loss, accuracy, update_max, grad_norm, lr, loss_scale, path, .. } = *report;
+        Self { step, path, values: [loss, accuracy, update_max, grad_norm, lr, loss_scale].map(bits) }
     }
 
     /// What the host reads of the step that ran last.
@@ -83,7 +90,7 @@ impl Logged {
                 Err(_) => absent,
             });
         }
-        Ok(Self { step: number, values })
+        Ok(Self { step: number, values, path: 0 })
     }
 
     /// With the loss and the accuracy of all batches of the step.
@@ -158,21 +165,29 @@ fn batch_stays(step: &Step) -> bool {
 }
 
 /// Writes the batch, counted from 0, that the host finds from data, seed and that number, for the step that was chosen.
+/// Gives the number of its samples where the step takes another number; nothing is written then.
 ///
 /// # Errors
 /// Never for a step of the session's network.
-fn write_batch(session: &mut Session, number: u64) -> Result<(), TrainError> {
+fn write_batch(session: &mut Session, number: u64) -> Result<Option<usize>, TrainError> {
     let (batch, seed) = (session.model.batch, session.seed());
     let Session { train, feed, .. } = session;
     let train = train.chosen_mut();
     let y = train.compiled().plan.program.targets();
     match feed {
-        DataFeed::Data { set, split, .. } => {
+        DataFeed::Data { set, split, batches, .. } => {
             let rows = split.train.len();
-            let (epoch, first) = (number / (rows / batch) as u64, number as usize % (rows / batch) * batch);
+            // The last batch of an epoch has what is left, or is left out.
+            let of_epoch = if batches.short_last().is_some() { rows.div_ceil(batch) } else { rows / batch };
+            let (epoch, first) = (number / of_epoch as u64, number as usize % of_epoch * batch);
             let shuffle = Shuffle::new(rows as u32, seed, SHUFFLE_STREAM.wrapping_add(epoch));
             let samples: Vec<u32> =
-                (first..first + batch).map(|at| split.train[shuffle.at(at as u32) as usize]).collect();
+                (first..(first + batch).min(rows)).map(|at| split.train[shuffle.at(at as u32) as usize]).collect();
+            // The feed does not pass to the next batch by itself.
+            batches.next();
+            if samples.len() != train.compiled().model.batch {
+                return Ok(Some(samples.len()));
+            }
             write_samples(train, &rows_of(set, &samples)?)?;
             match (&set.target, y) {
                 (Target::Classes { .. } | Target::Windows(_), Some(y)) => {
@@ -205,7 +220,7 @@ fn write_batch(session: &mut Session, number: u64) -> Result<(), TrainError> {
         }
         DataFeed::Resident => {}
     }
-    Ok(())
+    Ok(None)
 }
 
 /// Steps that were made op by op.
@@ -214,6 +229,10 @@ struct Expected {
     /// Those of the first steps.
     batches: Vec<Batch>,
     state: Vec<u8>,
+    /// The numbers of their paths, where paths differ.
+    paths: Vec<u32>,
+    /// What was wrong with the recordings that were chosen.
+    others: Vec<String>,
 }
 
 /// Steps that were made as a run makes them.
@@ -268,7 +287,7 @@ impl ReplayHarness<'_> {
     /// Steps op by op on batches that the host finds, each on its own path where the session's steps differ.
     fn expected(&mut self, count: u64) -> Result<Expected, TrainError> {
         self.begin_run()?;
-        let (mut logged, mut batches) = (Vec::new(), Vec::new());
+        let (mut logged, mut batches, mut paths, mut others) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
         for number in 0..count {
             if self.cancel.load(Ordering::Relaxed) {
                 return Err(TrainError::Cancelled);
@@ -276,8 +295,17 @@ impl ReplayHarness<'_> {
             let (mut means, count) = (BatchMeans::default(), self.session.train.batches());
             for batch in 0..count {
                 let Session { train, feed, .. } = &mut self.session;
-                train.choose(number + 1, batch, feed)?;
-                write_batch(&mut self.session, number * count as u64 + batch as u64)?;
+                let shape = train.choose(number + 1, batch, feed)?;
+                if let Some(shape) = shape {
+                    let case = Case { shape, code: 0, share: Share::of(batch, count) };
+                    others.extend(other_recording(&self.session, case, number + 1)?);
+                }
+                if let Some(rows) = write_batch(&mut self.session, number * count as u64 + batch as u64)? {
+                    let found = self.session.train.chosen().compiled().model.batch;
+                    others.push(format!("step {} has {rows} samples and runs with {found}", number + 1));
+                    let state = self.session.train.snapshot()?;
+                    return Ok(Expected { logged, batches, state, paths, others });
+                }
                 let Session { train, pool, .. } = &mut self.session;
                 // The last one is what a run leaves.
                 if number < LOOKED_AT && batch + 1 == count {
@@ -288,8 +316,9 @@ impl ReplayHarness<'_> {
                 means.add(step, ids.loss, ids.accuracy)?;
             }
             logged.push(Logged::read(self.session.train.chosen(), number + 1)?.with(&means));
+            paths.push(self.path_number(number + 1));
         }
-        Ok(Expected { logged, batches, state: self.session.train.snapshot()? })
+        Ok(Expected { logged, batches, state: self.session.train.snapshot()?, paths, others })
     }
 
     /// Steps as a run makes them: its own batches, several in a launch where the device can, and its own reports.
@@ -319,20 +348,52 @@ impl ReplayHarness<'_> {
         Ok(Trained { logged, other_batches, looked_at, state, ended })
     }
 
+    /// The number by which a report names the path of a step; 0 where paths do not differ.
+    fn path_number(&self, step: u64) -> u32 {
+        let Session { train, model, .. } = &self.session;
+        let names = train.dispatch().filter(|dispatch| dispatch.planner().paths().vary()).map(Dispatch::names);
+        names.map_or(0, |names| names.number_of(&model.path_at(step, self.session.seed()).to_string()))
+    }
+
     /// A run and the same steps op by op, on batches that the host finds: batches, reports and the state after them
-    /// must be equal, bit for bit.
-    pub(super) fn logged_steps(&mut self) -> Result<Check, TrainError> {
+    /// must be equal, bit for bit. Where the last batch of an epoch is a short one, it is so here too.
+    pub(super) fn logged_steps(&mut self, preset: &Preset, options: &VerifyOptions) -> Result<Check, TrainError> {
+        let is_drawn = |feed: &DataFeed| {
+            matches!(feed, DataFeed::Data { lengths: None, split, batches, .. }
+            if split.train.len() >= batches.batch())
+        };
+        match self.session_of_shapes(preset, options)? {
+            Shapes::Own(mut own) if is_drawn(&own.feed) => {
+                let start = own.train.snapshot()?;
+                let before = (std::mem::replace(&mut self.session, *own), std::mem::replace(&mut self.start, start));
+                let outcome = self.logged_as_they_are();
+                (self.session, self.start) = before;
+                outcome
+            }
+            _ => self.logged_as_they_are(),
+        }
+    }
+
+    /// As [`Self::logged_steps`], with the batches of the harness.
+    fn logged_as_they_are(&mut self) -> Result<Check, TrainError> {
         if matches!(self.session.feed, DataFeed::Resident) {
             return Ok(Check::skipped(NAME, "the preset names no data, and no batches were given"));
         }
         let count = self.wanted()?;
         let expected = self.expected(count)?;
+        if !expected.others.is_empty() {
+            let lines = expected.others.into_iter().take(4).map(|text| (text, None)).collect();
+            return Ok(Check::new(NAME, false, "steps do not run their own recordings".into()).detail(lines));
+        }
         let trained = self.trained(count, &expected.batches)?;
         self.rewind()?;
         let mut wrong: Vec<(String, Option<Culprit>)> = Vec::new();
         for number in &trained.other_batches {
             wrong.push((format!("step {number} saw another batch than data, seed and its number give"), None));
         }
+        let paths = trained.logged.iter().zip(&expected.paths).filter(|(found, path)| found.path != **path);
+        wrong
+            .extend(paths.take(4).map(|(found, _)| (format!("step {} is reported on another path", found.step), None)));
         let pairs = trained.logged.iter().zip(&expected.logged);
         let differences: Vec<String> = pairs.filter_map(|(found, wanted)| found.difference(wanted)).collect();
         let different = differences.len();

@@ -183,7 +183,7 @@ fn a_capsule_is_made_and_replayed() {
     assert_eq!(made.status.code(), Some(1));
     let report: Value = serde_json::from_str(&stdout(&made)).unwrap();
     assert!(report["is_bit_equal"] == false && report["parts_at_step"] == 1, "{report}");
-    assert!(stderr(&made).contains("went another way from step 1 on"), "{}", stderr(&made));
+    assert!(stderr(&made).contains("the kept run differs from step 1 on"), "{}", stderr(&made));
     std::fs::write(&file, "a letter").unwrap();
     assert!(refused(here, &["capsule", "replay", &file]).contains("is not a capsule"));
 }

@@ -8,6 +8,7 @@ mod kernel_faults;
 mod layers;
 mod mutants;
 mod products;
+mod recordings;
 mod runs;
 mod sequences;
 mod updates;
@@ -22,6 +23,7 @@ use stepgraph::train::{Proof, VerifyOptions, verify_some};
 const FAST: &str = "fast kernels against reference";
 const EACH: &str = "each kernel against its reference";
 const REPLAY: &str = "eager against replay";
+const LEDGER: &str = "pointer ledger";
 const ENDURANCE: &str = "endurance and determinism";
 const LOG: &str = "a run's batches and log";
 const EVALUATION: &str = "an evaluation against plain loops";
@@ -32,6 +34,7 @@ fn proof_of(check: &str) -> Proof {
     match check {
         FAST | EACH => Proof::Gradients,
         REPLAY => Proof::EagerAgainstReplay,
+        LEDGER => Proof::PointerLedger,
         ENDURANCE => Proof::Determinism,
         _ => Proof::TrainingRun,
     }
@@ -205,6 +208,7 @@ tables! {
     faults_in_losses_and_updates_are_found: updates,
     faults_in_runs_are_found: runs,
     faults_in_sequences_and_recipes_are_found: sequences,
+    faults_in_other_recordings_are_found: recordings,
 }
 
 #[test]
@@ -214,5 +218,5 @@ fn the_tables_are_as_long_as_they_should_be() {
     let count = names.len();
     names.sort_unstable();
     names.dedup();
-    assert!(count >= 110 && names.len() == count, "{count} faults, {} names", names.len());
+    assert!(count >= 128 && names.len() == count, "{count} faults, {} names", names.len());
 }

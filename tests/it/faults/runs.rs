@@ -11,12 +11,12 @@ use stepgraph::plan::Place as Memory;
 use stepgraph::train::plant::Plant;
 use stepgraph::train::{DataFeed, StepReport};
 
-fn run(name: &'static str, network: &'static str, plant: Plant, check: &'static str) -> Fault {
+pub fn run(name: &'static str, network: &'static str, plant: Plant, check: &'static str) -> Fault {
     Fault { name, network, place: Place::Run(plant), check }
 }
 
 /// A buffer begins where another is that is still to be read: as if that had been freed before its last reader.
-fn free_early(compiled: &mut Compiled) {
+pub fn free_early(compiled: &mut Compiled) {
     let plan = &mut compiled.plan;
     let shared =
         |i: usize| !plan.buffers[i].persistent && !plan.buffers[i].is_external() && !plan.buffers[i].values.is_empty();

@@ -1,7 +1,7 @@
 //! Losses that are the mean of a function of each output and its target, with their gradients and the accuracy of
-//! answers that are yes or no.
+//! yes-or-no answers.
 //!
-//! Sums are taken over fixed chunks, whose results one thread adds up in order.
+//! Sums are computed over fixed chunks, whose results one thread adds in order.
 
 use super::columns::{Term, chunks_of, flat_sums, power_of_two};
 use super::elementwise::for_flat;
@@ -70,7 +70,7 @@ impl Point for Absolute {
     #[inline(always)]
     fn slope<V: Lanes>(y: V, t: V, _delta: V) -> V {
         let (error, zero, one) = (y - t, V::zero(), V::splat(1.0));
-        // What is neither above nor below zero is zero, or NaN.
+        // A value that is neither above nor below zero is zero or NaN.
         V::select(error.lt(zero), zero - one, V::select(zero.lt(error), one, error))
     }
 }
@@ -91,7 +91,7 @@ impl Point for Huber {
     }
 }
 
-/// What is summed of each element: its loss, and whether it is right.
+/// The summands of each element: its loss, and whether the answer is right.
 struct Points<V, P> {
     y: *const f32,
     target: *const f32,
@@ -100,13 +100,13 @@ struct Points<V, P> {
     delta: V,
     /// `1 / len`.
     scale: V,
-    /// A power of two that losses are multiplied by, so that their sum is in the range of `f32` where their mean is.
+    /// A power of two that losses are multiplied by, so that their sum is in the range of `f32` if their mean is.
     shrink: V,
     counts: bool,
     func: std::marker::PhantomData<P>,
 }
 
-/// What losses are multiplied by: at most `1 / len`, and more than half of it.
+/// The factor of losses: at most `1 / len`, and more than half of it.
 fn shrinking(len: usize) -> f32 {
     power_of_two(len, 2)
 }
@@ -145,7 +145,7 @@ impl<V: Lanes, P: Point> Term<V, 2> for Points<V, P> {
     }
 }
 
-/// The sums of each chunk go to `work` in the first phase, pairs of them; the second brings them together.
+/// The first phase writes the pair of sums of each chunk to `work`; the second phase adds them.
 ///
 /// # Safety
 /// The buffers of `points` hold `len` floats, and `work` a number for each chunk, or two where answers are counted.

@@ -74,12 +74,12 @@ fn data_fields(preset: &Preset) -> Vec<Field> {
     );
     l.choose("data.split", "split", vec!["shuffled", "last"], data.split as usize, "Which samples are held out.");
     let index = LastBatch::ALL.iter().position(|kind| *kind == data.last_batch).unwrap_or(0);
-    let help = "What becomes of samples at the end of a pass that are fewer than a batch: drop leaves them out, short \
-                makes a step of their own, with a recording of its own.";
+    let help = "What to do with the samples at the end of an epoch that do not fill a batch: drop leaves them out; \
+                short makes a smaller step, with its own recording.";
     l.choose("data.last_batch", "last batch", LastBatch::ALL.map(LastBatch::name).into(), index, help);
     if !data.buckets.is_empty() || has_lengths(preset, &data.source) {
-        let help = "Lengths that the sequences of a step may have, the shortest first, such as 16, 32, 64; each has a \
-                    recording of its own. Empty: all have the input's.";
+        let help = "Lengths that the sequences of a step may have, in increasing order, such as 16, 32, 64; each has \
+                    its own recording. If empty, all have the length of the input.";
         l.put("data.buckets", "buckets", FieldValue::Lengths(data.buckets.clone()), help);
     }
     l.fields

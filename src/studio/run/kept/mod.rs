@@ -235,7 +235,7 @@ impl KeptRuns {
         self.view = RunsView::new(&self.entries, self.order, now_ms());
     }
 
-    /// Makes the comparison of presets anew, and drops curves that nobody wants.
+    /// Makes the comparison of presets again, and drops curves that are no longer needed.
     fn selection_changed(&mut self) {
         let presets: Vec<&str> =
             self.selected.iter().filter_map(|id| self.entry(id)).map(|e| e.record.preset.as_str()).collect();

@@ -50,7 +50,7 @@ pub enum RunServiceEvent {
     Loaded(Arc<LoadedRun>),
     /// A run can be continued.
     Continuable(Box<Continuation>),
-    /// The run that should be continued was deleted meanwhile.
+    /// The run to be continued has been deleted.
     Gone,
     Deleted(Vec<String>),
     Restored(Vec<String>),
@@ -167,7 +167,7 @@ impl RunService {
                 made = step;
                 watch(step)
             });
-            // The last look at the wish to cancel: a capsule that nobody waits for any more is not written.
+            // The last look at the wish to cancel: a capsule that is no longer needed is not written.
             let wanted = capsule.and_then(|capsule| if watch(made) { Ok(capsule) } else { Err(TrainError::Cancelled) });
             match wanted.and_then(|capsule| capsule.write(&path)) {
                 Ok(()) => {
@@ -213,7 +213,7 @@ fn carry_out(store: &RunStore, job: RunJob) -> RunServiceEvent {
         RunJob::List => list(),
         RunJob::Load(id) => match store.entry(&id).and_then(|entry| Ok((store.curves(&id)?, entry))) {
             Ok((curves, entry)) => RunServiceEvent::Loaded(Arc::new(LoadedRun::new(&entry, curves))),
-            // It was deleted meanwhile: the list shows it.
+            // It has been deleted: the list shows it.
             Err(RunsError::Unknown(_)) => list(),
             Err(error) => RunServiceEvent::Failed(error.to_string()),
         },

@@ -53,7 +53,7 @@ impl RunWriter {
         }
     }
 
-    /// Takes an event of the run. True where it is about the checkpoint that is kept here, which nobody else waits for.
+    /// Takes an event of the run. True if it is about the checkpoint that is kept here, which no other code waits for.
     pub fn hear(&mut self, event: &Event) -> bool {
         match event {
             Event::Steps(reports) => self.recorder.iter_mut().for_each(|r| r.steps(reports)),
@@ -174,7 +174,7 @@ impl RunWriter {
         self.problem.take()
     }
 
-    /// Hands the run over to whoever ends it; the next one is kept in the same place.
+    /// Passes the run to the code that ends it; the next one is kept in the same place.
     #[must_use]
     pub fn take(&mut self) -> Self {
         let next = Self { store: self.store.clone(), changes: self.changes + 1, ..Self::default() };

@@ -245,7 +245,7 @@ impl Training {
         }
     }
 
-    /// Asks about the network as it is now; false where there is nobody to answer.
+    /// Asks about the network as it is now; false if there is no worker to answer.
     #[must_use]
     pub fn query(&self, query: crate::train::Look) -> bool {
         self.worker.as_ref().is_some_and(|w| w.send(Command::Query(query)))

@@ -18,7 +18,7 @@ pub struct RunRecordings {
     pub kinds: StepKinds,
     /// The numbers of those that are chosen to be compared, two at most.
     pub chosen: Vec<u32>,
-    /// What the two have different, once it is known.
+    /// The difference of the two, once it is known.
     pub difference: Option<Box<StepDifference>>,
 }
 
@@ -58,7 +58,7 @@ impl RunRecordings {
         <[u32; 2]>::try_from(self.chosen.as_slice()).ok()
     }
 
-    /// Takes in what two recordings have different, unless others were chosen meanwhile.
+    /// Receives the difference of two recordings, unless others have been chosen since.
     pub(super) fn compared(&mut self, kinds: [u32; 2], difference: Box<StepDifference>) {
         self.difference = (self.chosen == kinds).then_some(difference);
     }

@@ -2,6 +2,7 @@
 
 use crate::studio::commands::AnswersPage;
 use crate::studio::view_models::predictions::PredictionsView;
+use crate::studio::view_models::readiness::Readiness;
 use crate::studio::view_models::sequences::inside::InsideView;
 use crate::studio::view_models::sequences::writing::WritingView;
 use crate::studio::view_models::sequences::{LookedLayer, SequenceFacts};
@@ -10,6 +11,7 @@ use crate::train::RunState;
 /// What the Predictions tab shows.
 #[derive(Clone, Copy, Debug)]
 pub struct PredictionsPanelView<'a> {
+    pub readiness: Readiness,
     /// What there is to see of the network that is trained.
     pub facts: &'a SequenceFacts,
     /// The page on screen; nothing before a network is known.

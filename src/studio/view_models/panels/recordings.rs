@@ -1,6 +1,7 @@
 //! What the Recordings tab shows.
 
 use crate::studio::view_models::panels::plan::RecordingOnScreen;
+use crate::studio::view_models::readiness::Readiness;
 use crate::studio::view_models::recordings::KeyNames;
 use crate::studio::view_models::step_kinds::StepKinds;
 use crate::train::{RecordingsSeen, StepDifference};
@@ -8,6 +9,7 @@ use crate::train::{RecordingsSeen, StepDifference};
 /// What the Recordings tab shows.
 #[derive(Clone, Copy, Debug)]
 pub struct RecordingsPanelView<'a> {
+    pub readiness: Readiness,
     /// Nothing before a run is prepared.
     pub seen: Option<&'a RecordingsSeen>,
     /// What they are called.

@@ -43,6 +43,15 @@ fn the_matrix_and_the_loss_are_those_of_the_evaluation() {
 }
 
 #[test]
+fn samples_that_are_right_as_a_whole_are_counted() {
+    let (view, mut session) = asked("gpt-sums", |p| p.data.as_mut().unwrap().held_out = 40.0);
+    let found = session.evaluate().unwrap().unwrap();
+    let (whole, samples) = view.quality.exact.unwrap();
+    assert_eq!((samples, Some(whole as f64 / samples as f64)), (40, found.exact));
+    assert_eq!(asked("digits-mlp", |_| {}).0.quality.exact, None);
+}
+
+#[test]
 fn the_plane_is_asked_for_from_the_top() {
     let (view, _) = asked("spirals", |p| p.data.as_mut().unwrap().held_out = 0.0);
     assert!(view.what.contains("training samples"), "{}", view.what);

@@ -6,7 +6,7 @@ const MOST: usize = 512;
 /// A value that has no colour, as it can never be anything.
 pub const MASKED: u8 = 0;
 
-/// A map as it is drawn: each cell stands for one value, or for the largest of a block of them.
+/// A map as it is drawn: each cell shows one value, or the largest of a block of values.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct HeatMap {
     /// Values in a row, and rows.
@@ -51,7 +51,7 @@ impl HeatMap {
     }
 }
 
-/// The values that a cell stands for.
+/// The values that a cell shows.
 const fn block(at: usize, cells: usize, values: usize) -> std::ops::Range<usize> {
     at * values / cells..(at + 1) * values / cells
 }

@@ -1,4 +1,4 @@
-//! The derivative: each tile of queries goes over its keys, computes its probabilities again, finishes the gradient of
+//! The derivative: each tile of queries loops over its keys, recomputes its probabilities, completes the gradient of
 //! its queries, and adds to the gradients of its head's keys and values.
 
 use super::head::{Own, TO_POWERS, TilePlace, Turn, Vectors, attending, exp2, transpose};
@@ -8,7 +8,7 @@ use crate::exec::cpu::kernels::lanes::{LANES, Lanes};
 use crate::ops::{self, DROPOUT_GROUP, OpKind};
 use crate::select::cpu_attention::{KEYS, Scratch, Tiles, chunks, padded, partial_len};
 
-/// What a thread works with.
+/// The data of a thread.
 struct Backward<'a> {
     dy: *const f32,
     qkv: *const f32,
@@ -94,7 +94,7 @@ pub unsafe fn attention_bwd<V: Vectors, const W: usize>(call: &Call, part: Part)
 }
 
 impl Backward<'_> {
-    /// Copies the keys and values of a head, the keys turned. `unit` counts heads of keys of all samples.
+    /// Copies the keys and values of a head; keys are rotated. `unit` counts heads of keys of all samples.
     #[inline(always)]
     unsafe fn pack<V: Vectors>(&self, unit: usize) {
         let g = &self.own.g;
@@ -123,7 +123,7 @@ impl Backward<'_> {
         }
     }
 
-    /// Writes the gradients of a head's keys and values, those of the keys turned back.
+    /// Writes the gradients of a head's keys and values; those of keys are rotated back.
     #[inline(always)]
     unsafe fn store<V: Vectors>(&self, unit: usize, key_gradients: *const f32, value_gradients: *const f32) {
         let g = &self.own.g;
@@ -170,8 +170,8 @@ impl Backward<'_> {
         }
     }
 
-    /// Copies a tile's rows of queries, scaled and turned, and of the output's gradient, and multiplies the latter with
-    /// the output.
+    /// Copies a tile's rows of queries, scaled and rotated, and of the output's gradient, and multiplies the latter
+    /// with the output.
     #[inline(always)]
     unsafe fn rows<V: Vectors>(&self, tile: Tile) {
         let (g, at) = (&self.own.g, &self.own.at);
@@ -219,7 +219,7 @@ impl Backward<'_> {
         }
     }
 
-    /// Turns scores into weights, dropped ones being zero, and the gradients of weights into those of scores.
+    /// Converts scores to weights, with dropped ones set to zero, and the gradients of weights to those of scores.
     #[inline(always)]
     unsafe fn probabilities<V: Vectors, const W: usize>(&self, tile: Tile, [key, count]: [usize; 2]) {
         let (g, at, n) = (&self.own.g, &self.own.at, W * LANES);

@@ -1,8 +1,8 @@
 //! Forward convolution and the gradient of its input.
 //!
 //! Phase 0 rearranges the weight into panels of columns (transposed and in the order of the taps, for the gradient);
-//! phase 1 takes the output stripe by stripe: the stripe's input is copied with its padding, unless there is none, and
-//! its pixels are the rows of tiles.
+//! phase 1 computes the output stripe by stripe: the stripe's input is copied with its padding, unless there is none,
+//! and its pixels are the rows of tiles.
 
 use super::super::gemm::finish;
 use super::super::gemm::machine::Machine;
@@ -37,8 +37,7 @@ pub fn table(c: &Correlation) -> Box<[i32]> {
     }
     let mut depth = 0;
     for class in &c.classes {
-        // Taps that follow each other in a row are one stretch of the input, where a pixel holds nothing but what is
-        // multiplied.
+        // Consecutive taps of a row are one range of the input, if all channels of a pixel are multiplied.
         let mut starts: Vec<(isize, isize)> = Vec::new();
         let mut run = 1;
         let merges = c.groups == 1 && merged(class.taps.iter().map(|t| t.offset), &mut run);
@@ -64,7 +63,7 @@ pub fn table(c: &Correlation) -> Box<[i32]> {
     out.into_boxed_slice()
 }
 
-/// Whether the offsets fall into runs of equal length, each along a row without gaps; `run` receives the length.
+/// Whether the offsets form runs of equal length, each along a row without gaps; `run` receives the length.
 fn merged(offsets: impl Iterator<Item = [isize; 2]>, run: &mut usize) -> bool {
     let offsets: Vec<[isize; 2]> = offsets.collect();
     let follows = |i: usize| i > 0 && offsets[i][0] == offsets[i - 1][0] && offsets[i][1] == offsets[i - 1][1] + 1;

@@ -1,10 +1,10 @@
 //! Matrix products `c [m, n] = a b` with everything that is fused with them.
 //!
 //! The output is divided into tiles that fit the registers ([`micro`]), of nearly equal height, in panels of columns. A
-//! thread takes a range of tiles, panel by panel, so that a panel of `b` stays in its first-level cache. Where the
+//! thread computes a range of tiles, panel by panel, so that a panel of `b` stays in its first-level cache. If the
 //! layout of `b` does not suit the kernel (see [`crate::select::cpu_gemm`]), the thread that needs a panel rearranges
-//! it first. `a` is read in place or, where its rows would fall on the same cache sets, rearranged by all threads in a
-//! phase of its own. Every element is summed in one order, whatever the number of threads.
+//! it first. `a` is read in place or, if its rows would map to the same cache sets, rearranged by all threads in a
+//! separate phase. Every element is summed in a fixed order, whatever the number of threads.
 
 pub(super) mod finish;
 pub(super) mod machine;

@@ -1,4 +1,4 @@
-//! The walk back over the positions.
+//! The backward loop over the positions.
 
 use super::super::gemm::machine::Machine;
 use super::super::lanes::Lanes;

@@ -1,4 +1,4 @@
-//! The walk over the positions.
+//! The forward loop over the positions.
 
 use super::super::gemm::machine::Machine;
 use super::super::gemm::simd::Vector;

@@ -1,4 +1,4 @@
-//! Which samples walk together, and the product of their states with the weight.
+//! Which samples are processed together, and the product of their states with the weight.
 
 use super::super::gemm::machine::Machine;
 use super::super::gemm::micro::Tile;
@@ -14,8 +14,8 @@ pub(super) const fn row(g: &RecurrenceGeometry, sample: usize, step: usize) -> u
     sample * g.positions + if g.reverse { g.positions - 1 - step } else { step }
 }
 
-/// The groups of samples of a part that walk together. Vector code is called in plain loops over them: a closure would
-/// be compiled without the instruction set's features.
+/// The groups of samples of a part that are processed together. Vector code is called in plain loops over them: a
+/// closure would be compiled without the instruction set's features.
 pub(super) struct Groups {
     pub(super) from: usize,
     pub(super) samples: usize,

@@ -1,4 +1,4 @@
-//! Recurrent layers: the walk over the positions, and back.
+//! Recurrent layers: the loop over the positions, forward and backward.
 //!
 //! Both have two phases. In the first all threads rearrange the weight into panels, in which the matrix kernels read it
 //! ([`pack`]). In the second each thread takes samples of its own through all positions, some tiles of samples

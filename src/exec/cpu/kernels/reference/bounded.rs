@@ -261,6 +261,10 @@ impl<const SUM: i32, const PRODUCT: i32> Real for Bounded<SUM, PRODUCT> {
         Self { error: self.error + other.error, ..self }
     }
 
+    fn with_underflow_of(self, product: Self, scale: Self) -> Self {
+        Self { error: self.error + Self::underflow(product.value) * (scale.value.abs() + scale.error), ..self }
+    }
+
     fn kept(self) -> Self {
         let rounding = if PRODUCT < SUM { power_of_two(-PRODUCT) * self.value.abs() } else { 0.0 };
         Self::off(self.value, self.error + rounding)
@@ -444,6 +448,22 @@ mod tests {
         // Normal numbers are scaled without rounding, and their signs are decided.
         assert_eq!((Single::exact(3.0) * Single::exact(0.25)).error, 0.0);
         assert_eq!((Single::exact(power_of_two(-120)) * Single::of(0.1)).signum_or_zero().error, 0.0);
+    }
+
+    #[test]
+    fn a_factor_that_kernels_may_multiply_by_last_scales_what_underflow_rounds() {
+        let (g, deviation, scale) = (1.3e-38_f32, 7.1e-6_f32, 4.0e5_f32);
+        let last = f64::from(g * deviation * scale);
+        let [g, deviation, scale] = [g, deviation, scale].map(|x| Single::exact(f64::from(x)));
+        let first = g * (deviation * scale);
+        let bounded = first.with_underflow_of(g * deviation, scale);
+        let off = (last - first.value).abs();
+        assert!(
+            first.error < off && off <= bounded.error && bounded.error < 10.0 * off,
+            "{off:e} {first:?} {bounded:?}"
+        );
+        // Normal numbers have no larger bound.
+        assert_eq!(first.with_underflow_of(Single::exact(1e-37), scale).error, first.error);
     }
 
     #[test]

@@ -58,6 +58,12 @@ fn normalised<T: Real>(x: T, mean: T, rstd: T, count: usize) -> T {
     ((x - mean) * rstd).within(-most, most)
 }
 
+/// The gradient `g` times a normalised value: `deviation` over the standard deviation. Kernels may multiply by `rstd`
+/// only after they have summed the products of gradients and deviations.
+fn along<T: Real>(g: T, normalised: T, deviation: T, rstd: T) -> T {
+    (g * normalised).with_underflow_of(g * deviation, rstd)
+}
+
 /// `x`, `y [rows, channels]`; `gamma`, `beta`, `mean`, `rstd` and the running statistics `[channels]`.
 fn batch_norm<T: Real>(args: Args, rows: usize, channels: usize, eps: f64, momentum: f64, act: Option<Activation>) {
     use crate::ops::slot::batch_norm as slot;
@@ -116,7 +122,8 @@ fn batch_norm_bwd<T: Real>(args: Args, rows: usize, channels: usize, act_grad: O
         let g = |row: usize| act_grad.map_or(dy.get(at(row)), |f| dy.get(at(row)) * saved.get(at(row)).act_grad(f));
         let normalised = |row: usize| normalised(x.get(at(row)), mean.get(c), rstd.get(c), rows);
         let sum_g = (0..rows).fold(T::ZERO, |sum, row| sum + g(row));
-        let sum_gx = (0..rows).fold(T::ZERO, |sum, row| sum + g(row) * normalised(row));
+        let term = |row: usize| along(g(row), normalised(row), x.get(at(row)) - mean.get(c), rstd.get(c));
+        let sum_gx = (0..rows).fold(T::ZERO, |sum, row| sum + term(row));
         for row in 0..rows {
             let inner = g(row) - sum_g / n - normalised(row) * (sum_gx / n);
             dx.put(at(row), gamma.get_or(c, T::of(1.0)) * rstd.get(c) * inner);
@@ -154,8 +161,11 @@ fn layer_norm_bwd<T: Real>(args: Args, rows: usize, cols: usize, accumulate: boo
     let (dx, dgamma, dbeta): (Buf<T>, Buf<T>, Buf<T>) =
         (args.buf(slot::DX), args.buf(slot::DGAMMA), args.buf(slot::DBETA));
     let normalised = |row: usize, col: usize| normalised(x.get(row * cols + col), mean.get(row), rstd.get(row), cols);
+    let term = |g: T, row: usize, col: usize| {
+        along(g, normalised(row, col), x.get(row * cols + col) - mean.get(row), rstd.get(row))
+    };
     for col in 0..cols {
-        let sum_gx = (0..rows).fold(T::ZERO, |sum, row| sum + dy.get(row * cols + col) * normalised(row, col));
+        let sum_gx = (0..rows).fold(T::ZERO, |sum, row| sum + term(dy.get(row * cols + col), row, col));
         dgamma.store(col, sum_gx, accumulate);
         let sum_g = (0..rows).fold(T::ZERO, |sum, row| sum + dy.get(row * cols + col));
         dbeta.store(col, sum_g, accumulate);
@@ -164,7 +174,7 @@ fn layer_norm_bwd<T: Real>(args: Args, rows: usize, cols: usize, accumulate: boo
     for row in 0..rows {
         let g = |col: usize| gamma.get_or(col, T::of(1.0)) * dy.get(row * cols + col);
         let mean_g = (0..cols).fold(T::ZERO, |sum, col| sum + g(col)) / n;
-        let mean_gx = (0..cols).fold(T::ZERO, |sum, col| sum + g(col) * normalised(row, col)) / n;
+        let mean_gx = (0..cols).fold(T::ZERO, |sum, col| sum + term(g(col), row, col)) / n;
         for col in 0..cols {
             dx.put(row * cols + col, rstd.get(row) * (g(col) - mean_g - normalised(row, col) * mean_gx));
         }
@@ -203,13 +213,14 @@ fn rms_norm_bwd<T: Real>(args: Args, rows: usize, cols: usize, accumulate: bool)
     let (rstd, dx, dgamma): (Buf<T>, Buf<T>, Buf<T>) =
         (args.buf(slot::RSTD), args.buf(slot::DX), args.buf(slot::DGAMMA));
     let normalised = |row: usize, col: usize| scaled(x.get(row * cols + col), rstd.get(row), cols);
+    let term = |g: T, row: usize, col: usize| along(g, normalised(row, col), x.get(row * cols + col), rstd.get(row));
     for col in 0..cols {
-        let sum = (0..rows).fold(T::ZERO, |sum, row| sum + dy.get(row * cols + col) * normalised(row, col));
+        let sum = (0..rows).fold(T::ZERO, |sum, row| sum + term(dy.get(row * cols + col), row, col));
         dgamma.store(col, sum, accumulate);
     }
     for row in 0..rows {
         let g = |col: usize| gamma.get_or(col, T::of(1.0)) * dy.get(row * cols + col);
-        let mean = (0..cols).fold(T::ZERO, |sum, col| sum + g(col) * normalised(row, col)) / T::of(cols as f64);
+        let mean = (0..cols).fold(T::ZERO, |sum, col| sum + term(g(col), row, col)) / T::of(cols as f64);
         for col in 0..cols {
             dx.put(row * cols + col, rstd.get(row) * (g(col) - normalised(row, col) * mean));
         }

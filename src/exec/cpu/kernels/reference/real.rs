@@ -65,6 +65,12 @@ pub trait Real:
         self
     }
 
+    /// The same number, whose error is larger by `scale` times what rounding `product` below the normal numbers adds:
+    /// kernels may multiply by `scale` last.
+    fn with_underflow_of(self, _product: Self, _scale: Self) -> Self {
+        self
+    }
+
     /// The same number as a kernel keeps it from one step of a recurrence to the next, which may be as coarsely as the
     /// factors of its products.
     fn kept(self) -> Self {

@@ -72,7 +72,7 @@ fn recurrences_agree_with_plain_loops() {
     }
 }
 
-/// The plain loops' derivative against central differences of the walk.
+/// The plain loops' derivative against central differences of the forward loop.
 #[test]
 fn derivatives_of_recurrences_agree_with_differences() {
     const STEP: f64 = 1e-6;
