@@ -353,8 +353,8 @@ fn measure(found: &Loaded, machine: &Machine, seconds: f64, graph: Option<&Path>
     }
     let (plan, model) = (&compiled.plan, &compiled.model);
     let measured = Measured::of(&mut bench, plan.program.ops.len(), &machine.ceilings, seconds)?;
-    let WholeStep { launches, flops, times } = measured.whole;
-    let StepTimes { kernels_us, estimate_us, floor_us } = times;
+    let WholeStep { launches, flops, ref times } = measured.whole;
+    let StepTimes { kernels_us, estimate_us, floor_us } = *times;
     let (eager_us, replay_us) = (measured.eager, measured.replay);
     let kinds = Kinds::measure(found, &spec, seconds)?;
     Ok(Report {
