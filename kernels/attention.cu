@@ -80,6 +80,17 @@ struct Attend {
             for (int i = threadIdx.x; i < TILE * PAD; i += THREADS) to[i / PAD * ROW + D + i % PAD] = 0.0f;
         }
     }
+    // Copies a tile of the keys and one of the values of a head; with rotary embedding, keys are rotated.
+    DEV void fetch_keys(float* k, float* v, const T* qkv, int kv, int first, const float2* angles) {
+        fetch<PACKED, ROTARY>(k, qkv + (HEADS + kv) * D, first, angles);
+        fetch<PACKED, false>(v, qkv + (HEADS + KV + kv) * D, first, angles);
+    }
+    // The same between barriers: after all threads have used the previous tiles, and visible to all of them.
+    DEV void next_keys(float* k, float* v, const T* qkv, int kv, int first, const float2* angles) {
+        __syncthreads();
+        fetch_keys(k, v, qkv, kv, first, angles);
+        __syncthreads();
+    }
 
     // s = a b^T of two tiles of features.
     DEV void products(const float* a, const float* b, float (&s)[EACH][EACH]) {
@@ -259,10 +270,7 @@ template <class A> struct Attention {
         const int past = A::CAUSAL ? tile + 1 : A::TILES;
 #pragma unroll 1
         for (int t = 0; t < past; ++t) {
-            __syncthreads();
-            A::template fetch<A::PACKED, A::ROTARY>(k, qkv + (A::HEADS + kv) * D, t * TILE, angles);
-            A::template fetch<A::PACKED, false>(v, qkv + (A::HEADS + A::KV + kv) * D, t * TILE, angles);
-            __syncthreads();
+            A::next_keys(k, v, qkv, kv, t * TILE, angles);
             float s[EACH][EACH];
             A::products(q, k, s);
 #pragma unroll
@@ -372,8 +380,7 @@ template <class A> struct AttentionBwd {
         const T* dy = a.at<T>(Slots::DY) + (i64)sample * A::LEN * A::WIDTH;
         const float2* angles = a.at<float2>(Slots::WORK);
         float *k = smem, *v = k + A::FEATURES, *q = v + A::FEATURES, *g = q + A::FEATURES, *p = g + A::FEATURES;
-        A::template fetch<A::PACKED, A::ROTARY>(k, qkv + (A::HEADS + kv) * D, tile * TILE, angles);
-        A::template fetch<A::PACKED, false>(v, qkv + (A::HEADS + A::KV + kv) * D, tile * TILE, angles);
+        A::fetch_keys(k, v, qkv, kv, tile * TILE, angles);
         float dk[EACH][A::HOLD], dv[EACH][A::HOLD];
 #pragma unroll
         for (int i = 0; i < EACH; ++i) {
@@ -424,10 +431,7 @@ template <class A> struct AttentionBwd {
         const int past = A::CAUSAL ? tile + 1 : A::TILES;
 #pragma unroll 1
         for (int t = 0; t < past; ++t) {
-            __syncthreads();
-            A::template fetch<A::PACKED, A::ROTARY>(k, qkv + (A::HEADS + kv) * D, t * TILE, angles);
-            A::template fetch<A::PACKED, false>(v, qkv + (A::HEADS + A::KV + kv) * D, t * TILE, angles);
-            __syncthreads();
+            A::next_keys(k, v, qkv, kv, t * TILE, angles);
             float s[EACH][EACH], d[EACH][EACH];
             A::products(q, k, s);
             A::products(g, v, d);

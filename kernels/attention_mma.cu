@@ -71,6 +71,19 @@ template <class A_, int WARPS_, int STREAM_, int BUFFERS_> struct AttendMma {
             store(at + HALF, y);
         }
     }
+    // Starts the copies of the first streamed rows and waits for those of the block's own rows, which were started
+    // before; with rotary embedding, the own rows are rotated.
+    template <bool TURNED, class Start>
+    DEV void begin_own(T* own, int first, const float2* angles, const Start& start) {
+        copy_commit();
+        start(0);
+        copy_wait<1>();
+        __syncthreads();
+        if constexpr (TURNED) {
+            turn<OWN>(own, first, angles);
+            __syncthreads();
+        }
+    }
 
     // The dropout mask of a tile, from position `first_key` on; `row` is the number of its first query among those of
     // all samples and heads. A query has a byte for every eight keys.
@@ -304,14 +317,7 @@ template <class M> struct AttentionMma {
             copy_commit();
         };
         M::template fetch<M::OWN, A::PACKED>(q, qkv + head * A::D, first);
-        copy_commit();
-        start(0);
-        copy_wait<1>();
-        __syncthreads();
-        if constexpr (A::ROTARY) {
-            M::template turn<M::OWN>(q, first, angles);
-            __syncthreads();
-        }
+        M::template begin_own<A::ROTARY>(q, first, angles, start);
         const T* own = q + 16 * M::warp() * M::PITCH;
         u32 held[M::HELD][4];
         M::hold(held, own);
@@ -484,14 +490,7 @@ template <class M> struct AttentionMmaBwd {
         M::template fetch<M::OWN, A::PACKED>(x1, KEYS ? keys : qkv + own_head * A::D, first);
         if constexpr (KEYS) M::template fetch<M::OWN, A::PACKED>(x2, values, first);
         else M::template fetch<M::OWN, A::WIDTH>(x2, dy + own_head * A::D, first);
-        copy_commit();
-        start(0);
-        copy_wait<1>();
-        __syncthreads();
-        if constexpr (A::ROTARY) {
-            M::template turn<M::OWN>(x1, first, angles);
-            __syncthreads();
-        }
+        M::template begin_own<A::ROTARY>(x1, first, angles, start);
         const int top = first + 16 * M::warp(), row = top + M::g();
         const T *own1 = x1 + 16 * M::warp() * M::PITCH, *own2 = x2 + 16 * M::warp() * M::PITCH;
         u32 held1[M::HELD][4], held2[M::HELD][4];

@@ -378,7 +378,8 @@ struct ConvGemm {
 
     // ------------------------------------------------------------------------------------------------ copies
 
-    // The place of a line and a slot in a tile of LINES lines, of which a thread takes every ALONG-th; none behind it.
+    // The address of a line and a slot in a tile of LINES lines, of which a thread handles every ALONG-th; null after
+    // the last line.
     template <class Tile, int LINES, int ALONG> DEV T* spot(T* tile, int line, int slot) {
         return LINES % ALONG == 0 || line < LINES ? tile + Tile::place(line, slot) : nullptr;
     }

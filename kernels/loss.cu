@@ -86,7 +86,8 @@ template <i64 BLOCKS, int INDEX> struct LossBlocks : Number<BLOCKS, INDEX> {
     using Number<BLOCKS, INDEX>::Number;
 };
 
-// A loss in one launch of blocks, number AT of it, which adds K values over all of them; of 0 values, a gradient alone.
+// A loss in one launch, which sums K values over all blocks; their number is number AT. With K = 0 it computes only a
+// gradient.
 template <int K, i64 BLOCKS, int AT, int THREADS_> struct LossInOneLaunch {
     using Blocks = LossBlocks<BLOCKS, AT>;
     static constexpr int PHASES = 1, THREADS = THREADS_;
@@ -96,7 +97,7 @@ template <int K, i64 BLOCKS, int AT, int THREADS_> struct LossInOneLaunch {
     static constexpr i64 WORK = BLOCKS > 1 ? 4ll * K * BLOCKS : 0;
 };
 
-// A loss of one block, or in two phases through one partial sum for each block.
+// A loss of one block, or in two phases with one partial sum for each block.
 template <i64 BLOCKS, int THREADS_> struct LossInPhases {
     using Blocks = LossBlocks<BLOCKS, 1>;
     static constexpr int PHASES = BLOCKS == 1 ? 1 : 2, THREADS = THREADS_;
@@ -104,7 +105,7 @@ template <i64 BLOCKS, int THREADS_> struct LossInPhases {
     DEV int blocks_for(const Args& a, int phase) { return phase == 0 ? (int)Blocks(a) : 1; }
     static constexpr int smem(int) { return loss_smem<1>(); }
     static constexpr i64 WORK = BLOCKS > 1 ? 4ll * BLOCKS : 0;
-    // Writes the mean that `mean` makes of the sum of what `share` gives for each thread of the first phase.
+    // Sums the results of `share` for all threads of the first phase, and writes the result of `mean` for this sum.
     template <int PHASE, class Slots, class Share, class Mean>
     DEV void finish(const Args& a, const Blocks count, int block, char* smem, const Share& share, const Mean& mean) {
         const int blocks = (int)count;
@@ -670,7 +671,7 @@ DEV float loss_errors(
     return sum;
 }
 
-// The same with the gradient of the mean of the squares, times the scale, in the slots of an operation.
+// The same with the gradient of the mean of the squares, times the scale, for the slots of an operation.
 template <class Slots, class T, int THREADS, int FLIGHT, i64 LEN, class Blocks>
 DEV float loss_errors_with_gradient(const Args& a, const LossErrors<LEN> errors, const Blocks count, int block) {
     const float factor = (float)(2.0 / errors.len) * (a.has(Slots::SCALE) ? *a.at<float>(Slots::SCALE) : 1.0f);
@@ -762,7 +763,7 @@ DEV void point_terms(const Number<LEN, 0> len, const Blocks count, const T* y, c
     });
 }
 
-// The same with the gradient of the mean, times the scale, in the slots of an operation.
+// The same with the gradient of the mean, times the scale, for the slots of an operation.
 template <class Term, class Slots, class T, int THREADS, int FLIGHT, i64 LEN, class Blocks>
 DEV void point_terms_with_gradient(
     const Args& a, const Number<LEN, 0> len, const Blocks count, int block, float (&sums)[2]) {

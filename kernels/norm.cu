@@ -286,7 +286,19 @@ template <u64 MOMENTUM, int V> struct Statistics {
 
 // ---------------------------------------- batch normalisation, training
 
-// Small tensors: a block has whole columns, and adds up SUMS values of each channel.
+// Tensors of any size, in two phases: chunks write SUMS values of each channel, which every block then adds.
+template <i64 ROWS, i64 C, int V, int TX, i64 CHUNK, int THREADS_, int SUMS> struct BatchNormPhases {
+    static constexpr int PHASES = 2, THREADS = THREADS_;
+    using Tile = norms::Tiles<ROWS, C, V, THREADS, TX, CHUNK>;
+    static constexpr int SCRATCH =
+        max_i(norms::column_floats(THREADS, TX, SUMS * V), norms::column_floats(THREADS, Tile::WIDE, SUMS));
+    static constexpr i64 WORK = (i64)Tile::CHUNKS * C * 8;
+    static constexpr int blocks(int) { return Tile::ACROSS * Tile::CHUNKS; }
+    DEV int blocks_for(const Args& a, int) { return Tile::across_for(a) * Tile::chunks_for(a); }
+    static constexpr int smem(int) { return (SCRATCH + (SUMS + 1) * Tile::WIDE) * 4; }
+};
+
+// Small tensors: a block has whole columns, and sums SUMS values of each channel.
 template <i64 ROWS, i64 C, int V, int TX, int THREADS_, int SUMS> struct BatchNormColumns {
     static constexpr int PHASES = 1, THREADS = THREADS_;
     using Tile = norms::Tiles<ROWS, C, V, THREADS, TX, ROWS, 0>;
@@ -393,18 +405,12 @@ struct BatchNormSmall : BatchNormColumns<ROWS, C, V, TX, THREADS_, 1> {
 // of two.
 template <class T, i64 ROWS, i64 C, int TX, i64 CHUNK, int THREADS_, u64 EPS, u64 MOMENTUM, int ACT,
     int V = vec_width<T>(C), int MERGES = ceil_div(ceil_div(ROWS, CHUNK), THREADS_ / (TX * V))>
-struct BatchNorm {
+struct BatchNorm : BatchNormPhases<ROWS, C, V, TX, CHUNK, THREADS_, 1> {
     using Slots = slots::batch_norm;
-    static constexpr int PHASES = 2, THREADS = THREADS_;
-    using Tile = norms::Tiles<ROWS, C, V, THREADS, TX, CHUNK>;
-    static constexpr int TY = Tile::TY, U = Tile::FIXED ? norms::batch(4, (int)(CHUNK / TY)) : 4, WIDE = Tile::WIDE,
-                         PARTS = THREADS / WIDE;
-    static constexpr int SCRATCH = max_i(norms::column_floats(THREADS, TX, V), norms::column_floats(THREADS, WIDE, 1));
-    static constexpr long long WORK = (long long)Tile::CHUNKS * C * 8;
-    static constexpr int blocks(int) { return Tile::ACROSS * Tile::CHUNKS; }
-    DEV int blocks_for(const Args& a, int) { return Tile::across_for(a) * Tile::chunks_for(a); }
-    static constexpr int smem(int) { return (SCRATCH + 2 * WIDE) * 4; }
+    using Tile = norms::Tiles<ROWS, C, V, THREADS_, TX, CHUNK>;
     using Item = norms::Raw<T, V>;
+    static constexpr int THREADS = THREADS_, TY = Tile::TY, WIDE = Tile::WIDE, PARTS = THREADS / WIDE;
+    static constexpr int U = Tile::FIXED ? norms::batch(4, (int)(CHUNK / TY)) : 4;
 
     template <int PHASE> static __device__ void run(const Args& a, int block, char* smem) {
         if constexpr (PHASE == 0) moments(a, block, (float*)smem);
@@ -470,7 +476,7 @@ struct BatchNorm {
         norms::fetch<T, V>(a.at<T>(Slots::X) + t.channel).widen(origin);
 
         // One thread for each channel and part of the chunks.
-        float* param = scratch + SCRATCH;
+        float* param = scratch + BatchNormPhases<ROWS, C, V, TX, CHUNK, THREADS_, 1>::SCRATCH;
         const int column = threadIdx.x % WIDE, part = threadIdx.x / WIDE, channel = t.tile * WIDE + column;
         const bool known = (Tile::FIXED && C % WIDE == 0) || channel < cols;
         float2 partial[MERGES];
@@ -678,19 +684,12 @@ struct BatchNormBwdSmall : BatchNormColumns<ROWS, C, V, TX, THREADS_, 2> {
 // first. Reads dy, x (and saved) twice, writes dx once.
 template <class T, i64 ROWS, i64 C, int TX, i64 CHUNK, int THREADS_, int ACT_GRAD, bool ACCUMULATE,
     int V = vec_width<T>(C)>
-struct BatchNormBwd {
+struct BatchNormBwd : BatchNormPhases<ROWS, C, V, TX, CHUNK, THREADS_, 2> {
     using Slots = slots::batch_norm_bwd;
-    static constexpr int PHASES = 2, THREADS = THREADS_;
-    using Tile = norms::Tiles<ROWS, C, V, THREADS, TX, CHUNK>;
-    static constexpr int TY = Tile::TY, U = Tile::FIXED ? norms::batch(2, (int)(CHUNK / TY)) : 2, WIDE = Tile::WIDE,
-                         PARTS = THREADS / WIDE;
-    static constexpr int SCRATCH =
-        max_i(norms::column_floats(THREADS, TX, 2 * V), norms::column_floats(THREADS, WIDE, 2));
-    static constexpr long long WORK = (long long)Tile::CHUNKS * C * 8;
-    static constexpr int blocks(int) { return Tile::ACROSS * Tile::CHUNKS; }
-    DEV int blocks_for(const Args& a, int) { return Tile::across_for(a) * Tile::chunks_for(a); }
-    static constexpr int smem(int) { return (SCRATCH + 3 * WIDE) * 4; }
     using Item = norms::BwdItem<T, V, ACT_GRAD>;
+    using Tile = norms::Tiles<ROWS, C, V, THREADS_, TX, CHUNK>;
+    static constexpr int THREADS = THREADS_, TY = Tile::TY, WIDE = Tile::WIDE, PARTS = THREADS / WIDE;
+    static constexpr int U = Tile::FIXED ? norms::batch(2, (int)(CHUNK / TY)) : 2;
 
     template <int PHASE> static __device__ void run(const Args& a, int block, char* smem) {
         float* scratch = (float*)smem;
@@ -725,7 +724,7 @@ struct BatchNormBwd {
             norms::get_batch<U, TY, Tile::template even<U>()>(now, t.ty, t.count, get);
             norms::floats(a, Slots::MEAN, t.channel, 0.0f, mean);
 
-            float* param = scratch + SCRATCH;
+            float* param = scratch + BatchNormPhases<ROWS, C, V, TX, CHUNK, THREADS_, 2>::SCRATCH;
             const int column = threadIdx.x % WIDE, part = threadIdx.x / WIDE, channel = t.tile * WIDE + column;
             const bool known = (Tile::FIXED && C % WIDE == 0) || channel < cols;
             float sum[2] = {0.0f, 0.0f}, rstd = 0.0f, gamma[1], dgamma[1], dbeta[1];

@@ -633,7 +633,7 @@ template <class Segments, i64 UNITS, int WARPS_ = min_i(8, max_i(4, (int)UNITS))
         if constexpr (is_fixed(UNITS)) return 8 * (int)(UNITS + Segments::COUNT);
         else return 8 * (Segments::MOST_UNITS + Segments::MOST_SEGMENTS);
     }
-    // Metrics of units, each of one part of every lane; lane l gets those of unit l / (32 / SPREAD).
+    // Metrics of units, each summed over one partial result of every lane; lane l gets those of unit l / (32 / SPREAD).
     DEV UpdateMetric spread_metric(const float2 (&part)[FLIGHT]) {
         u32 max[SPREAD] = {};
         float up[SPREAD] = {};
@@ -655,8 +655,7 @@ template <class Segments, i64 UNITS, int WARPS_ = min_i(8, max_i(4, (int)UNITS))
         }
         return sum.stored();
     }
-    // The sum of `count` metrics, of which the first LANES lanes of a warp have some. They are read again where their
-    // gradients are large.
+    // The sum of `count` metrics by the first LANES lanes of a warp. They are read again if their gradients are large.
     template <int LANES> DEV UpdateMetric total_of(const UpdateMetric* from, int count) {
         const int lane = threadIdx.x % 32;
         UpdateSum sum = {0u, 0.0f, 0.0f};
@@ -702,7 +701,7 @@ template <class Segments, i64 UNITS, int WARPS_ = min_i(8, max_i(4, (int)UNITS))
         }
         __syncthreads();
         if (warp != 0) {
-            // The total does not wait for the roots of the segments.
+            // The total does not depend on the square roots of the segments, so that it does not wait for them.
 #pragma unroll 1
             for (int s = threadIdx.x - 32; s < segments; s += THREADS - 32) {
                 if (a.has(Slots::UPDATE_MAX_SEG)) a.at<u32>(Slots::UPDATE_MAX_SEG)[s] = results[s].max;

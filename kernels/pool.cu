@@ -133,7 +133,7 @@ template <> struct PositionOf<true> { using Type = u16; };
         int V = vec_width<T>(C), bool PADDED = (PH > 0 || PW > 0 || (HO - 1) * SH + KH > H || (WO - 1) * SW + KW > W)
 #define POOL_SHAPE Windows<T, N, H, W, C, KH, KW, SH, SW, PH, PW, HO, WO, V, PADDED>
 
-// A thread takes a vector of the output, or of the gradient of the input.
+// A thread handles a vector of the output, or of the gradient of the input.
 template <class S, i64 N, i64 C, i64 HO, i64 WO> struct PoolForward : OnePhase<S::THREADS> {
     static constexpr int blocks(int) { return S::blocks_of(S::outputs(N, C, HO, WO)); }
     DEV i64 groups_for(const S& s) { return S::outputs(s.n, s.c, s.ho, s.wo); }

@@ -97,7 +97,7 @@ __host__ __device__ constexpr int min_i(int a, int b) { return a < b ? a : b; }
 __host__ __device__ constexpr int max_i(int a, int b) { return a > b ? a : b; }
 __host__ __device__ constexpr int power_above(int n) { return n <= 1 ? 1 : 2 * power_above((n + 1) / 2); }
 
-// What operations of one phase have in common that need neither scratch nor shared memory.
+// The members of operations with one phase that need neither scratch nor shared memory.
 template <int THREADS_> struct OnePhase {
     static constexpr int PHASES = 1, THREADS = THREADS_;
     static constexpr i64 WORK = 0;
@@ -108,18 +108,18 @@ template <int THREADS> struct OneBlock : OnePhase<THREADS> {
     static constexpr int blocks(int) { return 1; }
     DEV int blocks_for(const Args&, int) { return 1; }
 };
-// The same where each thread takes a group of V neighbours of ROWS rows of COLS values, which are the numbers ROWS_AT
+// The same if each thread handles a group of V neighbours of ROWS rows of COLS values, which are the numbers ROWS_AT
 // and COLS_AT.
 template <i64 ROWS, int ROWS_AT, i64 COLS, int COLS_AT, int V> struct RowGroups : OnePhase<256> {
     static constexpr i64 GROUPS = ROWS * (COLS / V);
     static constexpr int blocks(int) { return ceil_div(GROUPS, THREADS); }
     DEV i64 groups_of(const Args& a) { return Number<ROWS, ROWS_AT>(a) * (Number<COLS, COLS_AT>(a) / V); }
     DEV int blocks_for(const Args& a, int) { return ceil_div(groups_of(a), THREADS); }
-    // The thread's group, from the number of groups on for threads that have none.
+    // The thread's group; at least the number of groups for threads that have none.
     DEV i64 own_group(int block) { return (i64)block * THREADS + threadIdx.x; }
 };
 
-// The rows of a table and two counts, of its rows and of what they divide: constants where the kernel is compiled for
+// The rows of a table and two counts, of its rows and of what they divide: constants if the kernel is compiled for
 // them. A general member reads them from memory at the address that is number 0: the counts, then the rows.
 template <class Rows, i64 TOTAL> struct RowTable {
     static constexpr int count = Rows::COUNT, total = TOTAL;
@@ -444,7 +444,7 @@ struct MaxOrNan {
     DEV float of(float a, float b) { return (b > a || b != b) ? b : a; }
 };
 
-// The larger of whole numbers.
+// The larger of two integers.
 struct LargerBits {
     DEV u32 of(u32 a, u32 b) { return a > b ? a : b; }
 };
@@ -456,9 +456,9 @@ template <class R, int LANES = 32, class E> DEV E warp_reduce(E v) {
     return v;
 }
 
-// Reduces P values over groups of 2 MASK neighbouring lanes, both powers of two and P not above the lanes, each in the
-// order of `warp_reduce`; lane l of a group gets the result of value l / (2 MASK / P). Each exchange halves what a lane
-// holds.
+// Reduces P values over groups of 2 MASK neighbouring lanes, where both are powers of two and P is at most the number
+// of lanes, each in the order of `warp_reduce`; lane l of a group gets the result of value l / (2 MASK / P). Each
+// exchange halves the number of values of a lane.
 template <class R, int P, int MASK = 16, class E> DEV E spread_reduce(const E (&v)[P]) {
     if constexpr (P == 1) return warp_reduce<R, 2 * MASK>(v[0]);
     else {
@@ -466,7 +466,7 @@ template <class R, int P, int MASK = 16, class E> DEV E spread_reduce(const E (&
         E kept[P / 2];
 #pragma unroll
         for (int i = 0; i < P / 2; ++i) {
-            // Values, not places to choose between: the array is in registers then.
+            // Selects between values and not between addresses, so that the array stays in registers.
             const E low = v[i], high = v[i + P / 2], given = upper ? low : high;
             kept[i] = R::of(upper ? high : low, __shfl_xor_sync(0xffffffffu, given, MASK));
         }
@@ -665,8 +665,8 @@ struct UpdateSum {
 };
 
 // Over groups of LANES neighbouring lanes, a power of two; every lane gets its group's result, and the order is fixed.
-// The lane's sum of squares of gradients times SQUARE_DOWN is the result of `down`, which is called only where those of
-// a group are needed.
+// `down` returns the lane's sum of squares of gradients scaled by SQUARE_DOWN; it is called only if the sums of a group
+// are needed.
 template <int LANES, class Down> DEV UpdateSum lanes_metric(u32 max, float up, const Down& down) {
     UpdateSum sum;
     if constexpr (LANES == 32) sum.max = __reduce_max_sync(0xffffffffu, max);

@@ -145,7 +145,7 @@ template <class T_, int CELL_, int BATCH_, int LEN_, int UNITS_, bool REVERSE, b
 
 // ---------------------------------------- a block reads the weight from memory
 
-// What both directions have in common.
+// The common part of the forward and the backward pass.
 template <class Shape, int EACH, int THREADS_> struct RecurrenceFromMemory : Shape {
     static constexpr int PHASES = 1, THREADS = THREADS_;
     static constexpr i64 WORK = 8ll * Shape::BATCH * Shape::UNITS;
@@ -153,25 +153,23 @@ template <class Shape, int EACH, int THREADS_> struct RecurrenceFromMemory : Sha
     static constexpr int smem(int) { return 0; }
 };
 
-// Slots and results of `recurrence`; Shape is a `Walk`. A block has EACH samples, a thread every THREADS-th unit. Work
+// Slots and results of `recurrence`; S is a `Walk`. A block has EACH samples, a thread every THREADS_-th unit. Work
 // holds the values that one position passes to the next. Reads the weight, WIDE * UNITS * 4 bytes, once for each block
 // and position.
-template <class Shape, int EACH, int THREADS_> struct Recurrence : RecurrenceFromMemory<Shape, EACH, THREADS_> {
-    using S = Shape;
+template <class S, int EACH, int THREADS_> struct Recurrence : RecurrenceFromMemory<S, EACH, THREADS_> {
     using T = typename S::T;
     using Fwd = slots::recurrence;
-    static constexpr int G = S::G, THREADS = THREADS_;
     template <int PHASE> static __device__ void run(const Args& a, int block, char*) {
         const int first = block * EACH, count = min_i(EACH, S::BATCH - first);
         const float* weight = a.at<float>(Fwd::WEIGHT);
         for (int step = 0; step < S::LEN; ++step) {
-            for (int u = threadIdx.x; u < S::UNITS; u += THREADS) {
-                float sum[EACH][G], bias[G];
+            for (int u = threadIdx.x; u < S::UNITS; u += THREADS_) {
+                float sum[EACH][S::G], bias[S::G];
                 S::load_bias(a, u, bias);
 #pragma unroll
                 for (int e = 0; e < EACH; ++e) {
 #pragma unroll
-                    for (int g = 0; g < G; ++g) sum[e][g] = 0.0f;
+                    for (int g = 0; g < S::G; ++g) sum[e][g] = 0.0f;
                 }
                 if (step > 0) products(a, weight, first, count, step, u, sum);
                 // The index of a sample must be a compile-time constant, so that its sums stay in registers.
@@ -180,7 +178,7 @@ template <class Shape, int EACH, int THREADS_> struct Recurrence : RecurrenceFro
                     if (e >= count) break;
                     Carried* carried = a.at<Carried>(Fwd::WORK) + (i64)(first + e) * S::UNITS + u;
                     Carried own = step == 0 ? Carried{0.0f, 0.0f} : *carried;
-                    float x[G];
+                    float x[S::G];
                     S::load_input(a, first + e, step, u, x);
                     S::advance(a, first + e, step, u, x, bias, sum[e], own);
                     *carried = own;
@@ -190,21 +188,21 @@ template <class Shape, int EACH, int THREADS_> struct Recurrence : RecurrenceFro
         }
     }
     DEV void products(const Args& a, const float* weight, int first, int count, int step, int u,
-        float (&sum)[EACH][G]) {
+        float (&sum)[EACH][S::G]) {
         const T* before[EACH];
 #pragma unroll
         for (int e = 0; e < EACH; ++e)
             before[e] = a.at<T>(Fwd::BEFORE) + S::row(first + min_i(e, count - 1), step) * S::UNITS;
 #pragma unroll 4
         for (int k = 0; k < S::UNITS; ++k) {
-            float w[G];
+            float w[S::G];
 #pragma unroll
-            for (int g = 0; g < G; ++g) w[g] = weight[(i64)k * S::WIDE + g * S::UNITS + u];
+            for (int g = 0; g < S::G; ++g) w[g] = weight[(i64)k * S::WIDE + g * S::UNITS + u];
 #pragma unroll
             for (int e = 0; e < EACH; ++e) {
                 const float h = to_float(before[e][k]);
 #pragma unroll
-                for (int g = 0; g < G; ++g) sum[e][g] += h * w[g];
+                for (int g = 0; g < S::G; ++g) sum[e][g] += h * w[g];
             }
         }
     }
@@ -212,20 +210,18 @@ template <class Shape, int EACH, int THREADS_> struct Recurrence : RecurrenceFro
 
 // Slots and results of `recurrence_bwd`; otherwise like `Recurrence`. A warp computes the product of one unit at a
 // time.
-template <class Shape, int EACH, int THREADS_> struct RecurrenceBwd : RecurrenceFromMemory<Shape, EACH, THREADS_> {
-    using S = Shape;
+template <class S, int EACH, int THREADS_> struct RecurrenceBwd : RecurrenceFromMemory<S, EACH, THREADS_> {
     using T = typename S::T;
     using Bwd = slots::recurrence_bwd;
-    static constexpr int G = S::G, THREADS = THREADS_;
     template <int PHASE> static __device__ void run(const Args& a, int block, char*) {
         const int first = block * EACH, count = min_i(EACH, S::BATCH - first);
         Carried* carried = a.at<Carried>(Bwd::WORK) + (i64)first * S::UNITS;
         for (int step = S::LEN - 1; step >= 0; --step) {
-            for (int u = threadIdx.x; u < S::UNITS; u += THREADS) {
+            for (int u = threadIdx.x; u < S::UNITS; u += THREADS_) {
                 for (int e = 0; e < count; ++e) {
                     Carried* at = carried + (i64)e * S::UNITS + u;
                     Carried own = step + 1 == S::LEN ? Carried{0.0f, 0.0f} : *at;
-                    float hidden[G];
+                    float hidden[S::G];
                     S::retreat(a, first + e, step, u, S::load_saved(a, first + e, step, u), own, hidden);
                     *at = own;
                 }
@@ -243,7 +239,7 @@ template <class Shape, int EACH, int THREADS_> struct RecurrenceBwd : Recurrence
             hidden[e] = a.at<T>(S::HAS_HIDDEN ? (int)Bwd::DHIDDEN : (int)Bwd::DX) +
                 S::row(first + min_i(e, count - 1), step) * S::WIDE;
         const int lane = threadIdx.x % 32;
-        for (int k = threadIdx.x / 32; k < S::UNITS; k += THREADS / 32) {
+        for (int k = threadIdx.x / 32; k < S::UNITS; k += THREADS_ / 32) {
             const float* weight = a.at<float>(Bwd::WEIGHT) + (i64)k * S::WIDE;
             float sum[EACH];
 #pragma unroll
@@ -264,6 +260,24 @@ template <class Shape, int EACH, int THREADS_> struct RecurrenceBwd : Recurrence
 };
 
 // ---------------------------------------- threads hold the weight
+
+// Adds the products of each sample's values and the weights of this thread to the N sums of the sample: `weight`
+// returns the weight of a value and a sum. A thread has QUADS groups of four values, every SLICES-th.
+template <int QUADS, int SLICES, int EACH, int N, class Weight>
+DEV void add_held(float (&sum)[EACH][N], const float* values, int stride, int slice, const Weight& weight) {
+#pragma unroll
+    for (int j = 0; j < QUADS; ++j) {
+#pragma unroll
+        for (int e = 0; e < EACH; ++e) {
+            const Vec<float, 4> v = load<float, 4>(values + e * stride + (slice + j * SLICES) * 4);
+#pragma unroll
+            for (int i = 0; i < 4; ++i) {
+#pragma unroll
+                for (int n = 0; n < N; ++n) sum[e][n] += v.v[i] * weight(j * 4 + i, n);
+            }
+        }
+    }
+}
 
 // Slots and results of `recurrence`; Shape is a `Walk`. A block has EACH samples. It has threads for every unit and
 // SLICES slices of the states (groups of 4 states, distributed in turn), and each thread holds the weights of its
@@ -326,18 +340,8 @@ template <class Shape, int SLICES, int EACH> struct RecurrenceHeld : Shape {
                 for (int g = 0; g < G; ++g) sum[e][g] = 0.0f;
             }
             if (step > 0) {
-#pragma unroll
-                for (int j = 0; j < QUADS; ++j) {
-#pragma unroll
-                    for (int e = 0; e < EACH; ++e) {
-                        const Vec<float, 4> h = load<float, 4>(now + e * STATES + (slice + j * SLICES) * 4);
-#pragma unroll
-                        for (int i = 0; i < 4; ++i) {
-#pragma unroll
-                            for (int g = 0; g < G; ++g) sum[e][g] += h.v[i] * w[j * 4 + i][g];
-                        }
-                    }
-                }
+                add_held<QUADS, SLICES>(
+                    sum, now, STATES, slice, [&](int k, int g) { return w[k][g]; });
 #pragma unroll
                 for (int e = 0; e < EACH; ++e) {
 #pragma unroll
@@ -431,18 +435,7 @@ template <class Shape, int UT, int SLICES, int EACH> struct RecurrenceHeldBwd : 
 #pragma unroll
                 for (int t = 0; t < UT; ++t) sum[e][t] = 0.0f;
             }
-#pragma unroll
-            for (int j = 0; j < QUADS; ++j) {
-#pragma unroll
-                for (int e = 0; e < EACH; ++e) {
-                    const Vec<float, 4> d = load<float, 4>(now + e * VALUES + (slice + j * SLICES) * 4);
-#pragma unroll
-                    for (int i = 0; i < 4; ++i) {
-#pragma unroll
-                        for (int t = 0; t < UT; ++t) sum[e][t] += d.v[i] * w[t][j * 4 + i];
-                    }
-                }
-            }
+            add_held<QUADS, SLICES>(sum, now, VALUES, slice, [&](int k, int t) { return w[t][k]; });
             float all[EACH];
 #pragma unroll
             for (int e = 0; e < EACH; ++e) all[e] = spread_reduce<Sum, UT, SLICES / 2>(sum[e]);

@@ -19,7 +19,7 @@ use super::error::wrong;
 use super::output::{self, Distribution};
 use super::presets::{self, DataLook, Loaded};
 use super::result_places::{Kind, Places};
-use super::whole_step::{WholeStep, is_one};
+use super::whole_step::{StepTimes, WholeStep, is_one};
 use super::{device, kernel_times};
 use crate::compile::{Compiled, Options, compile};
 use crate::exec::{Executor, ReadyTimes, Step, peak_bytes};
@@ -353,7 +353,8 @@ fn measure(found: &Loaded, machine: &Machine, seconds: f64, graph: Option<&Path>
     }
     let (plan, model) = (&compiled.plan, &compiled.model);
     let measured = Measured::of(&mut bench, plan.program.ops.len(), &machine.ceilings, seconds)?;
-    let WholeStep { launches, flops, kernels_us, estimate_us, floor_us } = measured.whole;
+    let WholeStep { launches, flops, ref times } = measured.whole;
+    let StepTimes { kernels_us, estimate_us, floor_us } = *times;
     let (eager_us, replay_us) = (measured.eager, measured.replay);
     let kinds = Kinds::measure(found, &spec, seconds)?;
     Ok(Report {

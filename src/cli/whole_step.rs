@@ -8,6 +8,12 @@ use crate::train::TrainingStep;
 pub(super) struct WholeStep {
     pub(super) launches: usize,
     pub(super) flops: u64,
+    pub(super) times: StepTimes,
+}
+
+/// Times of a step in microseconds: of its kernels, as estimated, and the least.
+#[derive(Default)]
+pub(super) struct StepTimes {
     pub(super) kernels_us: f64,
     pub(super) estimate_us: f64,
     pub(super) floor_us: f64,
@@ -21,9 +27,9 @@ impl WholeStep {
             let selection = &step.compiled().selection;
             whole.launches += step.recording().calls * count;
             whole.flops += selection.flops() * count as u64;
-            whole.kernels_us += kernels_us * times;
-            whole.estimate_us += selection.cost_us() * times;
-            whole.floor_us += selection.floor_us(|flops, bytes| ceilings.floor(flops, bytes).us) * times;
+            whole.times.kernels_us += kernels_us * times;
+            whole.times.estimate_us += selection.cost_us() * times;
+            whole.times.floor_us += selection.floor_us(|flops, bytes| ceilings.floor(flops, bytes).us) * times;
         }
         whole
     }

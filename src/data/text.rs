@@ -2,7 +2,7 @@
 
 use super::dataset::Loaded;
 use super::file::{read_file, shown};
-use super::token_rows::{RowLayout, TokenRows};
+use super::token_rows::{RowLayout, RowTarget, TokenRows};
 use super::tokenized::tokenized;
 use super::tokenizer::Tokenizer;
 use super::{DataError, Dataset, InputSamples, Place, Preprocessing, Request, Samples, Target};
@@ -43,13 +43,8 @@ pub(super) fn load(
     let [NamedInput { name, shape, content }] = &request.inputs[..] else { return Err(refused(source, request)) };
     let ([width], true) = (&shape.0[..], content.is_tokens()) else { return Err(refused(source, request)) };
     let (width, is_single) = ((*width).max(1), request.output.rank() < 2);
-    let windows = RowLayout {
-        stride: width + 1,
-        width,
-        target_at: if is_single { width } else { 1 },
-        targets: if is_single { 1 } else { width },
-        is_single,
-    };
+    let (at, classes) = if is_single { (width, 1) } else { (1, width) };
+    let windows = RowLayout { stride: width + 1, width, target: RowTarget { at, classes, is_single } };
     let rows = match source {
         DataSource::Text { path, tokens: Tokens::Chars } => characters(&base.join(path), windows, known)?,
         DataSource::Text { path, tokens: Tokens::File(tokenizer) } => {
@@ -223,7 +218,8 @@ fn sums(samples: usize, seed: u64) -> Result<TokenRows, DataError> {
     let symbols = sum_symbols();
     let number_of = |c: char| SUM_SYMBOLS.find(c).unwrap_or(0) as u32;
     let width = SUM_LEN - 1;
-    let layout = RowLayout { stride: 2 * width, width, target_at: width, targets: width, is_single: false };
+    let target = RowTarget { at: width, classes: width, is_single: false };
+    let layout = RowLayout { stride: 2 * width, width, target };
     let (mut rng, mut drawn) = (Rng::new(seed, STREAM), HashSet::with_capacity(samples));
     let mut tokens = Vec::with_capacity(samples * layout.stride);
     while drawn.len() < samples {

@@ -97,9 +97,9 @@ impl TokenFile {
 /// How the name of a file begins.
 fn prefix(key: &TextKey) -> String {
     let mut hash = Fnv::new();
-    hash.add(key.text.to_string_lossy().as_bytes());
-    let changed = key.changed.duration_since(UNIX_EPOCH).unwrap_or_default();
-    for number in [key.bytes, changed.as_secs(), u64::from(changed.subsec_nanos()), key.tokenizer] {
+    hash.add(key.text.path.to_string_lossy().as_bytes());
+    let changed = key.text.changed.duration_since(UNIX_EPOCH).unwrap_or_default();
+    for number in [key.text.bytes, changed.as_secs(), u64::from(changed.subsec_nanos()), key.tokenizer] {
         hash.add(&number.to_le_bytes());
     }
     format!("{:016x}-", hash.sum())
@@ -130,9 +130,10 @@ fn make_room(folder: &Path, prefix: &str) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::data::token_store::FileVersion;
 
     fn key(tokenizer: u64) -> TextKey {
-        TextKey { text: "t.txt".into(), bytes: 10, changed: UNIX_EPOCH, tokenizer }
+        TextKey { text: FileVersion { path: "t.txt".into(), bytes: 10, changed: UNIX_EPOCH }, tokenizer }
     }
 
     fn written(folders: &TokenFolders, tokens: &[u32], key: Option<&TextKey>) -> Tokenized {

@@ -18,11 +18,17 @@ pub(super) struct RowLayout {
     pub(super) stride: usize,
     /// Tokens of a sample, at the start of its row.
     pub(super) width: usize,
-    /// Where the target begins in the row.
-    pub(super) target_at: usize,
-    /// Classes of a target: one for each position of the sample, or a single one.
-    pub(super) targets: usize,
-    /// Whether a target is a single class, and not one for each position.
+    pub(super) target: RowTarget,
+}
+
+/// The target in a row.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct RowTarget {
+    /// Where it begins.
+    pub(super) at: usize,
+    /// Its classes: one for each position of the sample, or a single one.
+    pub(super) classes: usize,
+    /// Whether it is a single class, and not one for each position.
     pub(super) is_single: bool,
 }
 
@@ -145,7 +151,8 @@ impl TokenRows {
     /// The shape of a target: `[T]`, or `[]` where it is a single class.
     #[must_use]
     pub fn target_shape(&self) -> Shape {
-        if self.layout.is_single { Shape::default() } else { Shape::from([self.layout.targets]) }
+        let RowTarget { classes, is_single, .. } = self.layout.target;
+        if is_single { Shape::default() } else { Shape::from([classes]) }
     }
 
     /// A text for each token.
@@ -169,7 +176,7 @@ impl TokenRows {
     const fn part(&self, part: RowPart) -> (usize, usize) {
         match part {
             RowPart::Sample => (0, self.layout.width),
-            RowPart::Target => (self.layout.target_at, self.layout.targets),
+            RowPart::Target => (self.layout.target.at, self.layout.target.classes),
         }
     }
 
@@ -281,7 +288,7 @@ impl TokenRows {
         let first = places.filter(|(_, token)| *token >= vocab).min();
         Ok(first.map(|(at, token)| {
             let place = match &self.kind {
-                _ if self.layout.target_at >= self.layout.width => {
+                _ if self.layout.target.at >= self.layout.width => {
                     Place::Sample((at / self.layout.stride as u64) as usize)
                 }
                 TokenKind::Bytes => Place::Byte(at),
@@ -320,7 +327,7 @@ mod tests {
     use crate::tensor::temporary::temporary_file;
 
     fn windows(width: usize) -> RowLayout {
-        RowLayout { stride: width + 1, width, target_at: 1, targets: width, is_single: false }
+        RowLayout { stride: width + 1, width, target: RowTarget { at: 1, classes: width, is_single: false } }
     }
 
     #[test]

@@ -36,11 +36,17 @@ pub(super) struct Tokenized {
 /// What the tokens of a text depend on.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct TextKey {
-    pub(super) text: PathBuf,
-    pub(super) bytes: u64,
-    pub(super) changed: SystemTime,
+    pub(super) text: FileVersion,
     /// The checksum of the tokenizer.
     pub(super) tokenizer: u64,
+}
+
+/// A file as it was at a time.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct FileVersion {
+    pub(super) path: PathBuf,
+    pub(super) bytes: u64,
+    pub(super) changed: SystemTime,
 }
 
 impl Width {

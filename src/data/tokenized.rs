@@ -4,7 +4,7 @@
 use super::file::shown;
 use super::text_pieces::{Encoded, Piece, TextPieces};
 use super::token_file::{TokenFile, TokenFolders};
-use super::token_store::{TextKey, TokenStore, Tokenized, Width};
+use super::token_store::{FileVersion, TextKey, TokenStore, Tokenized, Width};
 use super::tokenizer::Tokenizer;
 use super::{DataError, Place};
 use crate::model::{DataSource, Tokens};
@@ -129,8 +129,8 @@ fn remember(made: &mut Vec<(TextKey, Tokenized)>, key: Option<TextKey>, tokens: 
 fn key_of(path: &Path, found: &Metadata, tokenizer: &Tokenizer) -> Option<TextKey> {
     let changed = found.modified().ok()?;
     let is_settled = changed.elapsed().is_ok_and(|age| age > SETTLED_AFTER);
-    let text = std::path::absolute(path).ok()?;
-    is_settled.then(|| TextKey { text, bytes: found.len(), changed, tokenizer: tokenizer.digest() })
+    let text = FileVersion { path: std::path::absolute(path).ok()?, bytes: found.len(), changed };
+    is_settled.then(|| TextKey { text, tokenizer: tokenizer.digest() })
 }
 
 /// Where tokens go.

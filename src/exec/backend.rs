@@ -37,27 +37,22 @@ pub trait Backend {
         compiled: Arc<Compiled>,
         memory: StepMemory,
         threads: usize,
+        ways: Ways,
     ) -> Result<Box<dyn StepBackend>, ExecError>;
-
-    /// As [`Self::make_step`], for a step that will only run op by op: the work of recording is omitted if the device
-    /// supports that.
-    ///
-    /// # Errors
-    /// As [`Self::make_step`].
-    fn bind_step(
-        &self,
-        compiled: Arc<Compiled>,
-        memory: StepMemory,
-        threads: usize,
-    ) -> Result<Box<dyn StepBackend>, ExecError> {
-        self.make_step(compiled, memory, threads)
-    }
 
     /// Bytes of the memory of steps that are free now, where that is known.
     ///
     /// # Errors
     /// Where the device cannot be used.
     fn free_bytes(&self) -> Result<Option<u64>, ExecError>;
+}
+
+/// How a step will run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ways {
+    All,
+    /// Op by op alone: what recording it takes is left out where a device supports that.
+    OpByOp,
 }
 
 /// How a device runs steps, for those who choose how to use it.

@@ -18,7 +18,7 @@
 //! - Of keys without a recording the 1,024 that were used last are remembered, so that a pool does not grow in a run
 //!   whose steps are always new. The id of a forgotten key is stale and is asked for anew.
 
-use super::backend::MemoryOf;
+use super::backend::{MemoryOf, Ways};
 use super::error::ExecError;
 use super::graph_key::{GraphKey, StepVariant};
 use super::pool_report::{EagerSteps, KnownKey, PoolCounts, PoolEventKind, PoolReport, RecordingFacts};
@@ -232,7 +232,7 @@ impl RecordingPool {
     /// Where the arena is too small for it, or the store lacks what it needs.
     pub fn apart(&self, compiled: Arc<Compiled>) -> Result<LentStep, ExecError> {
         let arena = self.state().arena(Room::Common).ok_or(ExecError::AllocationRefused(Bytes(0)))?;
-        Ok(LentStep::alone(Step::bound_over(compiled, &self.store, &arena, self.threads)?))
+        Ok(LentStep::alone(Step::over_for(compiled, &self.store, &arena, self.threads, Ways::OpByOp)?))
     }
 
     /// Takes out an idle recording; nothing where there is none, which this thread is then to make.

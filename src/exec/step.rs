@@ -1,6 +1,6 @@
 //! A compiled step in memory, on whatever device it was planned for.
 
-use super::backend::{Backend, Capabilities, Recording, ReferenceCheck, StepBackend};
+use super::backend::{Backend, Capabilities, Recording, ReferenceCheck, StepBackend, Ways};
 use super::cpu::{CpuBackend, Floor, Pool};
 use super::cuda::CudaBackend;
 use super::location::located;
@@ -61,7 +61,7 @@ impl Step {
         let started = Instant::now();
         let memory = StepMemory::new(&compiled, others, |sizes| device.allocate(sizes))?;
         let memory_took = started.elapsed();
-        Ok(Self { backend: device.make_step(compiled, memory, threads)?, threads, memory_took })
+        Ok(Self { backend: device.make_step(compiled, memory, threads, Ways::All)?, threads, memory_took })
     }
 
     /// Records a compiled step over a store, and over an arena that is lent to several steps over this store.
@@ -74,25 +74,23 @@ impl Step {
         arena: &Arc<StepArena>,
         threads: usize,
     ) -> Result<Self, ExecError> {
-        let device = backend_of(&compiled.selection.target.device);
-        let memory = StepMemory { store: Arc::clone(store), arena: Arc::clone(arena), is_new: false };
-        Ok(Self { backend: device.make_step(compiled, memory, threads)?, threads, memory_took: Duration::ZERO })
+        Self::over_for(compiled, store, arena, threads, Ways::All)
     }
 
-    /// As [`Self::over`], for a step that will only run op by op: the work of recording is omitted if the device
-    /// supports that.
+    /// As [`Self::over`], of a step that will run in some ways.
     ///
     /// # Errors
     /// As [`Self::over`].
-    pub(super) fn bound_over(
+    pub(super) fn over_for(
         compiled: Arc<Compiled>,
         store: &Arc<ParamStore>,
         arena: &Arc<StepArena>,
         threads: usize,
+        ways: Ways,
     ) -> Result<Self, ExecError> {
         let device = backend_of(&compiled.selection.target.device);
         let memory = StepMemory { store: Arc::clone(store), arena: Arc::clone(arena), is_new: false };
-        Ok(Self { backend: device.bind_step(compiled, memory, threads)?, threads, memory_took: Duration::ZERO })
+        Ok(Self { backend: device.make_step(compiled, memory, threads, ways)?, threads, memory_took: Duration::ZERO })
     }
 
     /// An arena of so many bytes where a compiled step runs.

@@ -153,8 +153,9 @@ mod tests {
 
     #[test]
     fn a_built_graph_holds_every_rule() {
-        assert_eq!(verify(&graph(Mode::Train)), Ok(()));
-        assert_eq!(verify(&graph(Mode::Eval)), Ok(()));
+        for mode in [Mode::Train, Mode::Eval] {
+            assert_eq!(verify(&graph(mode)), Ok(()));
+        }
     }
 
     #[test]

@@ -248,31 +248,21 @@ mod tests {
         // eta_min=0.03) and LinearLR(1, 0.2, 7) at their epochs 1 to 7.
         let step = Schedule { kind: ScheduleKind::Step, every: 3, factor: 0.5, ..USUAL };
         assert_near(&rates(step, 0.005, 7), &[0.005, 0.005, 0.005, 0.0025, 0.0025, 0.0025, 0.00125]);
-        let cosine = Schedule { kind: ScheduleKind::Cosine, last: 0.1, ..USUAL };
-        assert_near(
-            &rates(cosine, 0.3, 7),
-            &[
-                0.2866307971668266,
-                0.24917112325092902,
-                0.19504032608410243,
-                0.13495967391589758,
-                0.080828876749071,
-                0.04336920283317343,
-                0.03,
-            ],
+        let falls = |kind, last, expected: &str| {
+            let expected: Vec<f64> = expected.split(' ').map(|rate| rate.parse().unwrap()).collect();
+            assert_near(&rates(Schedule { kind, last, ..USUAL }, 0.3, 7), &expected);
+        };
+        falls(
+            ScheduleKind::Cosine,
+            0.1,
+            "0.2866307971668266 0.24917112325092902 0.19504032608410243 0.13495967391589758 0.080828876749071 \
+             0.04336920283317343 0.03",
         );
-        let linear = Schedule { kind: ScheduleKind::Linear, last: 0.2, ..USUAL };
-        assert_near(
-            &rates(linear, 0.3, 7),
-            &[
-                0.2657142857142857,
-                0.2314285714285714,
-                0.19714285714285712,
-                0.16285714285714284,
-                0.12857142857142856,
-                0.09428571428571428,
-                0.059999999999999984,
-            ],
+        falls(
+            ScheduleKind::Linear,
+            0.2,
+            "0.2657142857142857 0.2314285714285714 0.19714285714285712 0.16285714285714284 0.12857142857142856 \
+             0.09428571428571428 0.059999999999999984",
         );
     }
 

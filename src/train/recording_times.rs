@@ -15,7 +15,7 @@ const MOST: usize = 64;
 /// with the others, and op by op.
 const ROUNDS: usize = 3;
 const STEPS: usize = 16;
-const EAGER_STEPS: usize = 4;
+const EAGER_STEPS: usize = STEPS / 4;
 /// Warm-up steps before the timed ones, so that these do not depend on what another measurement left in the caches.
 const BEFORE: usize = 2;
 /// How often the finding of a recording is timed.

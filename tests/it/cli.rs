@@ -44,6 +44,17 @@ fn stdout(output: &Output) -> String {
     String::from_utf8(output.stdout.clone()).unwrap()
 }
 
+/// A Python with these modules: `STEPGRAPH_PYTHON`, or the system's.
+fn python_with(modules: &str) -> Result<String, String> {
+    let name = std::env::var("STEPGRAPH_PYTHON").unwrap_or_else(|_| "python3".into());
+    let asked = Command::new(&name).args(["-c", &format!("import {modules}")]).output();
+    match asked {
+        Ok(found) if found.status.success() => Ok(name),
+        Ok(found) => Err(stderr(&found).lines().last().unwrap_or_default().to_owned()),
+        Err(error) => Err(format!("{name}: {error}")),
+    }
+}
+
 fn stderr(output: &Output) -> String {
     String::from_utf8_lossy(&output.stderr).into_owned()
 }

@@ -21,8 +21,7 @@ fn select(robot: &mut Robot) -> String {
 /// Trains for a while, stops, and closes the window.
 fn train_a_while(folder: &Path) -> u64 {
     let mut robot = open(folder);
-    robot.train(100_000_000);
-    robot.until("some steps", |app| app.studio.training.done() > 50);
+    robot.train_beyond(50);
     robot.press("Halve the learning rate");
     let now = robot.app().studio.training.done();
     robot.until("steps with that", |app| app.studio.training.done() > now + 50);
@@ -222,8 +221,7 @@ fn a_changed_learning_rate_is_applied_and_reported_when_a_run_is_continued() {
 fn a_stopped_run_continues_from_the_train_tab() {
     let folder = tempfile::tempdir().unwrap();
     let mut robot = open(folder.path());
-    robot.train(100_000_000);
-    robot.until("some steps", |app| app.studio.training.done() > 20);
+    robot.train_beyond(20);
     robot.press("Stop");
     robot.until("the stop", |app| app.studio.training.state == Some(RunState::Stopped));
     let done = robot.app().studio.training.done();

@@ -2,10 +2,11 @@
 
 use crate::robot::{Memory, Robot, asking_to_save, perform, refusing};
 use egui::{Key, Modifiers};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use stepgraph::studio::Startup;
 use stepgraph::studio::commands::{Request, UiCommand};
 use stepgraph::train::RunState;
+use tempfile::TempDir;
 
 /// Draws until this text is seen.
 fn wait_for(robot: &mut Robot, text: &str) {
@@ -21,6 +22,13 @@ fn wait_for(robot: &mut Robot, text: &str) {
 
 fn text_of(path: &Path) -> String {
     std::fs::read_to_string(path).unwrap()
+}
+
+/// A window with a new network, and a folder with a place in it that is free.
+fn with_place_for(file: &str) -> (Robot, TempDir, PathBuf) {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join(file);
+    (Robot::open(None), folder, path)
 }
 
 #[test]
@@ -48,9 +56,7 @@ fn another_file_is_replaced_only_after_a_question() {
 
 #[test]
 fn a_file_that_others_changed_is_not_overwritten_unasked() {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("shared.json");
-    let mut robot = Robot::open(None);
+    let (mut robot, _folder, path) = with_place_for("shared.json");
     perform(&mut robot, Request::Save { path: path.clone(), replace: false });
     robot.until("the file", |app| app.studio.document.path().is_some());
     robot.set("batch", "32");
@@ -95,9 +101,7 @@ fn a_network_that_nobody_named_takes_the_name_of_its_file() {
 
 #[test]
 fn trained_weights_are_saved_and_not_lost_unasked() {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("trained.safetensors");
-    let mut robot = Robot::open(None);
+    let (mut robot, folder, path) = with_place_for("trained.safetensors");
     assert!(!robot.app().studio.is_enabled(&UiCommand::SaveWeights));
     robot.set("steps", "30");
     perform(&mut robot, Request::Save { path: folder.path().join("mine.json"), replace: false });
@@ -139,9 +143,7 @@ fn weights_can_be_discarded() {
 
 #[test]
 fn a_preset_is_saved_by_a_typed_path_and_opened_again() {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("mine.json");
-    let mut robot = Robot::open(None);
+    let (mut robot, _folder, path) = with_place_for("mine.json");
     robot.set("L0 units", "77");
     robot.choose(UiCommand::SaveByPath);
     robot.window.run_steps(3);

@@ -186,7 +186,7 @@ fn a_page_that_was_chosen_for_one_network_is_replaced_in_another() {
     let mut robot = Robot::open(Some("gru-digits"));
     robot.train_to_the_end(4);
     perform(&mut robot, UiCommand::ShowTab(Tab::Predictions));
-    robot.until("the pages", |app| !app.studio.predictions.facts.recurrent.is_empty());
+    robot.until("the pages", |app| !app.studio.predictions.facts.layers.recurrent.is_empty());
     perform(&mut robot, UiCommand::Predictions(PredictionsCommand::Show(AnswersPage::States)));
     perform(&mut robot, UiCommand::NewFromPreset(presets::index("digits-mlp").unwrap()));
     // Neither the number of steps of the first run nor what it trained is saved.

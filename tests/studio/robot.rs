@@ -120,6 +120,12 @@ impl Robot {
         self.press("Train this network");
     }
 
+    /// Starts a run that is far from its end when it has made more steps than these.
+    pub fn train_beyond(&mut self, steps: u64) {
+        self.train(100_000_000);
+        self.until("some steps", |app| app.studio.training.done() > steps);
+    }
+
     /// Makes a run of so many steps, and waits for its end.
     pub fn train_to_the_end(&mut self, steps: u64) {
         self.train(steps);

@@ -12,8 +12,7 @@ fn state(app: &stepgraph::studio::StudioApp) -> Option<RunState> {
 #[test]
 fn a_run_is_trained_paused_stepped_and_stopped() {
     let mut robot = Robot::open(None);
-    robot.train(100_000_000);
-    robot.until("some steps", |app| app.studio.training.done() > 20);
+    robot.train_beyond(20);
     assert_eq!(state(robot.app()), Some(RunState::Running));
     robot.press("Pause");
     robot.until("the pause", |app| state(app) == Some(RunState::Paused));

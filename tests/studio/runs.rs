@@ -3,6 +3,7 @@
 use crate::robot::{Memory, Robot, open_runs as open};
 use egui::accesskit::Role;
 use egui_kittest::kittest::{NodeT as _, Queryable as _};
+use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering;
 use stepgraph::studio::commands::{Request, RunsCommand, Tab, UiCommand};
 use stepgraph::studio::{Startup, StudioApp};
@@ -78,8 +79,7 @@ fn a_window_that_can_keep_no_runs_says_why() {
 fn a_run_that_is_paused_is_listed_as_paused() {
     let folder = tempfile::tempdir().unwrap();
     let mut robot = open(folder.path());
-    robot.train(100_000_000);
-    robot.until("some steps", |app| app.studio.training.done() > 5);
+    robot.train_beyond(5);
     show(&mut robot, Tab::Runs);
     robot.until("the run", |app| app.studio.runs.entries.len() == 1);
     robot.window.run_steps(2);
@@ -251,13 +251,19 @@ fn a_run_is_exported_and_its_network_opened() {
     assert_eq!(robot.value("L0 units"), "48");
 }
 
+/// A window that makes a capsule of so many steps, and where.
+fn making_a_capsule(folder: &Path, steps: &str) -> (Robot, PathBuf) {
+    let path = folder.join("net.capsule");
+    let mut robot = open(folder);
+    robot.set("steps", steps);
+    request(&mut robot, Request::MakeCapsule { path: path.clone(), replace: false });
+    (robot, path)
+}
+
 #[test]
 fn a_capsule_is_made_and_replayed_to_the_bit() {
     let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("net.capsule");
-    let mut robot = open(folder.path());
-    robot.set("steps", "15");
-    request(&mut robot, Request::MakeCapsule { path: path.clone(), replace: false });
+    let (mut robot, path) = making_a_capsule(folder.path(), "15");
     robot.until("the capsule", |_| path.exists());
     robot.until("the end of the making", |app| app.studio.runs.service.as_ref().is_some_and(|d| !d.is_busy()));
     request(&mut robot, Request::ReplayCapsule(path));
@@ -274,10 +280,7 @@ fn a_capsule_is_made_and_replayed_to_the_bit() {
 #[test]
 fn a_capsule_that_is_cancelled_leaves_no_file() {
     let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("net.capsule");
-    let mut robot = open(folder.path());
-    robot.set("steps", "100000000");
-    request(&mut robot, Request::MakeCapsule { path: path.clone(), replace: false });
+    let (mut robot, path) = making_a_capsule(folder.path(), "100000000");
     let capsule =
         |app: &StudioApp| app.studio.runs.service.as_ref().map(|d| (d.is_busy(), d.progress.load(Ordering::Relaxed)));
     robot.until("some steps", |app| capsule(app).is_some_and(|(_, steps)| steps > 5));
@@ -298,8 +301,7 @@ fn a_run_that_is_discarded_keeps_its_weights_and_its_curve() {
     let folder = tempfile::tempdir().unwrap();
     let store = RunStore::at(folder.path().join("runs"));
     let mut robot = open(folder.path());
-    robot.train(100_000_000);
-    robot.until("some steps", |app| app.studio.training.done() > 50);
+    robot.train_beyond(50);
     // The window closes while the run continues.
     drop(robot);
     let entry = store.find("last").unwrap();

@@ -2,10 +2,10 @@
 
 use super::step::Step;
 use crate::compile::Compiled;
-use crate::exec::backend::Fault;
 use crate::exec::backend::{
     Backend, BatchFeed, Capabilities, MemoryOf, RecordedAs, RecordedGraphs, Recording, StepBackend, Undo,
 };
+use crate::exec::backend::{Fault, Ways};
 use crate::exec::block::Block;
 use crate::exec::cpu::pool::Pool;
 use crate::exec::env::allocate;
@@ -30,6 +30,7 @@ impl Backend for CpuBackend {
         compiled: Arc<Compiled>,
         memory: StepMemory,
         threads: usize,
+        _ways: Ways,
     ) -> Result<Box<dyn StepBackend>, ExecError> {
         Ok(Box::new(Step::new(compiled, memory, threads)?))
     }

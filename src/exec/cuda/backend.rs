@@ -12,7 +12,7 @@ use crate::exec::backend::{
     Backend, BatchFeed, Capabilities, MemoryOf, RecordedAs, RecordedGraphs, Recording, ReferenceCheck, StepBackend,
     Undo,
 };
-use crate::exec::backend::{Fault, GraphRead};
+use crate::exec::backend::{Fault, GraphRead, Ways};
 use crate::exec::block::Block;
 use crate::exec::cpu::{Floor, Pool};
 use crate::exec::cuda::gpu::{Gpu, gpu};
@@ -53,17 +53,13 @@ impl Backend for CudaBackend {
         compiled: Arc<Compiled>,
         memory: StepMemory,
         _threads: usize,
+        ways: Ways,
     ) -> Result<Box<dyn StepBackend>, ExecError> {
-        Ok(Box::new(Step::new(compiled, self.gpu()?, memory)?))
-    }
-
-    fn bind_step(
-        &self,
-        compiled: Arc<Compiled>,
-        memory: StepMemory,
-        _threads: usize,
-    ) -> Result<Box<dyn StepBackend>, ExecError> {
-        Ok(Box::new(Step::bound(compiled, self.gpu()?, memory)?))
+        let gpu = self.gpu()?;
+        Ok(Box::new(match ways {
+            Ways::All => Step::new(compiled, gpu, memory)?,
+            Ways::OpByOp => Step::bound(compiled, gpu, memory)?,
+        }))
     }
 
     fn free_bytes(&self) -> Result<Option<u64>, ExecError> {

@@ -111,7 +111,7 @@ impl DeviceFeed {
     /// Where it does not.
     pub(super) fn check_rings(&self) -> Result<(), ExecError> {
         let row = self.launches.row();
-        if (row[PLACES], row[RECORDS]) == (self.memory.places.base(), self.memory.records.base()) {
+        if (row[PLACES], row[RECORDS]) == (self.memory.rings.places.base(), self.memory.rings.records.base()) {
             return Ok(());
         }
         let why = "the rings of places and records are not where they were recorded".into();
@@ -161,7 +161,7 @@ impl DeviceFeed {
         host.places.bytes_mut()[..bytes.len()].copy_from_slice(bytes);
         for (from, ring, count) in pieces(first, places.len()) {
             let part = &host.places.bytes()[from * PLACE..(from + count) * PLACE];
-            let address = self.memory.places.base() + (ring * PLACE) as u64;
+            let address = self.memory.rings.places.base() + (ring * PLACE) as u64;
             // SAFETY: the ring has room for RING places; the source stays untouched until the event behind the launch
             // was waited for.
             unsafe { result::memcpy_htod_async(address, part, stream) }.map_err(|e| failed("cuMemcpyHtoDAsync", e))?;
@@ -174,7 +174,7 @@ impl DeviceFeed {
         let host = &mut self.slots[slot];
         for (from, ring, count) in pieces(first, steps) {
             let part = &mut host.records.bytes_mut()[from * RECORD..(from + count) * RECORD];
-            let address = self.memory.records.base() + (ring * RECORD) as u64;
+            let address = self.memory.rings.records.base() + (ring * RECORD) as u64;
             // SAFETY: the ring has RING records; the target is read only after the event behind the copy was waited
             // for.
             unsafe { result::memcpy_dtoh_async(part, address, stream) }.map_err(|e| failed("cuMemcpyDtoHAsync", e))?;

@@ -76,6 +76,11 @@ impl FeedTypes {
 pub(super) struct FeedMemory {
     pub(super) samples: DeviceMemory,
     pub(super) targets: DeviceMemory,
+    pub(super) rings: FeedRings,
+}
+
+/// What host and device hand each other, step by step.
+pub(super) struct FeedRings {
     pub(super) places: DeviceMemory,
     pub(super) records: DeviceMemory,
 }
@@ -95,8 +100,10 @@ impl FeedMemory {
         Ok(Self {
             samples: upload(bytemuck::cast_slice(data.samples), types.sample_len)?,
             targets: upload(targets, types.target_len)?,
-            places: DeviceMemory::zeroed(RING * PLACE, gpu.stream())?,
-            records: DeviceMemory::zeroed(RING * RECORD, gpu.stream())?,
+            rings: FeedRings {
+                places: DeviceMemory::zeroed(RING * PLACE, gpu.stream())?,
+                records: DeviceMemory::zeroed(RING * RECORD, gpu.stream())?,
+            },
         })
     }
 
@@ -110,7 +117,7 @@ impl FeedMemory {
         let counter = program.find("counter").ok_or_else(|| none("counter"))?;
         let y = program.targets().ok_or_else(|| none("y"))?;
         let [samples, targets, places, records] =
-            [&self.samples, &self.targets, &self.places, &self.records].map(DeviceMemory::base);
+            [&self.samples, &self.targets, &self.rings.places, &self.rings.records].map(DeviceMemory::base);
         let (counter, x, y) = (ops.address(counter)?, ops.address(program.samples())?, ops.address(y)?);
         let fixed = [samples, targets, places, counter, records, x, y];
         let mut row: ArgRow = [0; MAX_ARGS];
@@ -141,7 +148,7 @@ impl FeedMemory {
         };
         let late = ["update_max", "grad_norm"].map(word_of);
         let words = late.map(|word| word.map(|w| w + HEAD));
-        let ring = RecordRing { address: self.records.base(), len: RING, counter: row[COUNTER], words };
+        let ring = RecordRing { address: self.rings.records.base(), len: RING, counter: row[COUNTER], words };
         let closing = multi_step.closing(ops, &ring);
         if multi_step.metrics.is_some() && closing.is_none() {
             return Ok(None);

@@ -237,7 +237,7 @@ pub(super) fn live_constants(ops: &BoundOps, planned: &[Planned]) -> Vec<LiveCon
                 let address = launch.args[member * MAX_ARGS + slot];
                 // A pass behind a library's product has slots of its own.
                 if address == ops.row(op)[slot] && out.iter().all(|known| known.place != place) {
-                    out.push(LiveConstant { op, slot, place, address });
+                    out.push(LiveConstant { reader: (op, slot), place, address });
                 }
             }
         }

@@ -19,8 +19,7 @@ pub(super) struct Ledger {
 /// A number that the host may change between two replays, and kernels read.
 pub(super) struct LiveConstant {
     /// The first operation that reads it, and its slot.
-    pub(super) op: usize,
-    pub(super) slot: usize,
+    pub(super) reader: (usize, usize),
     /// Where the plan has it, which is where the host writes it.
     pub(super) place: Place,
     /// The address in the node of that operation.
@@ -69,7 +68,8 @@ impl Ledger {
         for live in &self.live {
             let written = ops.env.address(&ops.compiled.plan, live.place);
             if live.address != written {
-                return Err(ops.mismatch(live.op, live.slot, written, live.address));
+                let (op, slot) = live.reader;
+                return Err(ops.mismatch(op, slot, written, live.address));
             }
         }
         Ok(())

@@ -14,7 +14,7 @@ const TERMS: usize = 1_000_000;
 /// Features of the sets that have classes: points of the plane, flowers and digits.
 const PLANE: usize = 2;
 const FLOWERS: usize = 4;
-const DIGITS: usize = 64;
+const DIGITS: usize = 8 * 8;
 
 /// The shape of a sample of a set that has classes, as features or as an image; nothing for most networks.
 pub(super) fn input_shape(draw: &mut Draw) -> Option<Shape> {

@@ -81,22 +81,11 @@ fn the_search_agrees_with_trying_everything() {
 #[test]
 fn a_bound_out_of_reach_is_proved_to_be_so() {
     // Twelve items fill ten bytes at every time, and still no ten bytes can hold them.
-    let lives = [
-        (0, 1, 8),
-        (1, 3, 5),
-        (0, 4, 1),
-        (3, 5, 4),
-        (4, 5, 1),
-        (1, 6, 3),
-        (5, 6, 5),
-        (6, 7, 2),
-        (0, 8, 1),
-        (3, 8, 1),
-        (6, 8, 6),
-        (7, 8, 2),
-    ];
-    let items = lives.map(|(lower, upper, size)| Item { lower, upper, size, align: 1 });
-    let problem = Problem::new(items.to_vec()).unwrap();
+    let lower = [0, 1, 0, 3, 4, 1, 5, 6, 0, 3, 6, 7];
+    let upper = [1, 3, 4, 5, 5, 6, 6, 7, 8, 8, 8, 8];
+    let sizes = [8, 5, 1, 4, 1, 3, 5, 2, 1, 1, 6, 2];
+    let items = (0..12).map(|i| Item { lower: lower[i], upper: upper[i], size: sizes[i], align: 1 });
+    let problem = Problem::new(items.collect()).unwrap();
     let report = plan_best(&problem, Budget::default());
     assert_eq!(optimum(&problem), 11);
     assert_eq!((report.lower_bound, report.placement.height), (10, 11));

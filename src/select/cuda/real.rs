@@ -31,12 +31,13 @@ impl Real {
     /// The name used in kernel ids.
     #[must_use]
     pub const fn name(self) -> &'static str {
-        match self {
-            Self::F32 => "f32",
-            Self::Tf32 => "tf32",
-            Self::Bf16 => "bf16",
-            Self::F16 => "f16",
-        }
+        let precision = match self {
+            Self::F32 => Precision::F32,
+            Self::Tf32 => Precision::Tf32,
+            Self::Bf16 => Precision::Bf16,
+            Self::F16 => Precision::F16,
+        };
+        precision.name()
     }
 
     /// Bytes of an activation's element.

@@ -182,14 +182,17 @@ fn head_ui(
         ui.with_layout(Layout::right_to_left(Align::Center), |ui| {
             let (us, what) = match view.measured {
                 Some(m) => (m.times.replay_us, "measured"),
-                None => (plan.cost_us, "estimated"),
+                None => (plan.whole.us, "estimated"),
             };
             let path = plan
                 .path_text()
                 .filter(|_| view.recording.is_none())
                 .map_or_else(String::new, |path| format!("{path}: "));
-            let text =
-                format!("{path}{} FLOP · {} a step, {what}", format::count(plan.flops as f64), format::micros(us));
+            let text = format!(
+                "{path}{} FLOP · {} a step, {what}",
+                format::count(plan.whole.flops as f64),
+                format::micros(us)
+            );
             let text = RichText::new(text).size(12.0).color(theme::colors(ui).weak);
             ui.add(egui::Label::new(text).truncate());
         });

@@ -57,7 +57,7 @@ pub fn text_samples_ui(
             let (rect, response) = ui.allocate_exact_size(size, Sense::hover());
             let side = if data.is_held_out(index) { "held out" } else { "training" };
             let sample = page.sample(data, source, index);
-            let about = format!("sample {index}, {side}: {}, target {}", sample.text, sample.target);
+            let about = format!("sample {index}, {side}: {}, target {}", sample.read.text, sample.target.text);
             response.widget_info(|| egui::WidgetInfo::labeled(egui::Role::Label, true, &about));
             sample_ui(ui, rect, sample, index, side);
         }
@@ -80,11 +80,11 @@ fn sample_ui(ui: &mut Ui, rect: Rect, sample: &TextSample, index: u32, side: &st
     if sample.is_sum {
         ui_left.horizontal(|ui| {
             ui.spacing_mut().item_spacing.x = 0.0;
-            ui.label(mono(&sample.text));
-            ui.label(mono(&sample.target).color(c.accent)).on_hover_text("The answer, which is learnt");
+            ui.label(mono(&sample.read.text));
+            ui.label(mono(&sample.target.text).color(c.accent)).on_hover_text("The answer, which is learnt");
         });
     } else {
-        for (name, text) in [("reads", &sample.text), ("answers", &sample.target)] {
+        for (name, text) in [("reads", &sample.read.text), ("answers", &sample.target.text)] {
             ui_left.horizontal(|ui| {
                 ui.add_sized(Vec2::new(48.0, 16.0), Label::new(RichText::new(name).size(12.0).color(c.weak)));
                 let label = Label::new(mono(text)).truncate().show_tooltip_when_elided(false);

@@ -140,7 +140,7 @@ fn shown_ui(
     cache: &mut PictureCache,
     commands: &mut CommandQueue,
 ) {
-    let done = match shown.ops {
+    let done = match shown.place.ops {
         0 => "before the first op".to_owned(),
         n => format!("after op {}", n - 1),
     };

@@ -84,7 +84,8 @@ impl Studio {
     pub fn values_shown(&self) -> Option<&ShownValues> {
         let (values, buffer) = (&self.measurements.values, self.looked_at()?);
         let shown = values.shown.as_deref()?;
-        let is_it = (shown.revision, shown.buffer, shown.part) == (self.revision_shown(), buffer, values.part);
+        let is_it =
+            (shown.revision, shown.place.buffer, shown.place.part) == (self.revision_shown(), buffer, values.cut.part);
         is_it.then_some(shown)
     }
 
@@ -161,8 +162,8 @@ impl Studio {
             }
             UiCommand::Scrub(op) => self.measurements.scrub = op,
             UiCommand::ShowValues => values.on ^= true,
-            UiCommand::ShowSlice(slice) => values.slice = slice,
-            UiCommand::ShowPart(part) => values.part = part,
+            UiCommand::ShowSlice(slice) => values.cut.slice = slice,
+            UiCommand::ShowPart(part) => values.cut.part = part,
             UiCommand::UseWeights(weights) => {
                 values.weights = Some(weights);
                 // Those of a resumed run are taken anew.

@@ -66,7 +66,7 @@ impl Studio {
             is_outdated: self.is_plan_outdated() && !self.shows_recording(),
             plan: self.plan_shown().map(|plan| &**plan),
             buffer: self.looked_at(),
-            part: values.part,
+            part: values.cut.part,
             weights: measurements.weights(snapshot.is_some()),
             can_use_run: self.is_enabled(&UiCommand::UseWeights(Weights::Run)),
             snapshot_step: snapshot.map(|s| s.step),

@@ -126,7 +126,7 @@ pub(super) fn kernel(id: &str, plan: &PlanView) -> InspectorView {
         ops.iter().map(|i| f(&plan.ops[*i])).sum::<u64>()
     };
     let cost: f64 = ops.iter().map(|i| plan.ops[*i].cost_us).sum();
-    let share = if plan.cost_us > 0.0 { cost / plan.cost_us } else { 0.0 };
+    let share = if plan.whole.us > 0.0 { cost / plan.whole.us } else { 0.0 };
     let rows = vec![
         fact("runs in", format!("{} of {}", ops.len(), plain_count(plan.ops.len(), "op"))),
         flops(sum(|o| o.flops)),

@@ -52,8 +52,8 @@ fn network(preset: &Preset, plan: Option<&PlanView>) -> InspectorView {
             exact: format::exact(params as u64),
         },
         fact("operations", plan.ops.len().to_string()),
-        flops(plan.flops),
-        fact("estimated time", format::micros(plan.cost_us)),
+        flops(plan.whole.flops),
+        fact("estimated time", format::micros(plan.whole.us)),
         fact("target", c.selection.target.name.clone()),
     ];
     rows.extend(path);
@@ -138,7 +138,7 @@ fn op(index: usize, plan: &PlanView) -> InspectorView {
         rows.push(Row::Link { label: "layer".into(), text: row.layer.clone(), to: Selection::Layer(path.clone()) });
     }
     rows.extend([fact("dimensions", row.dims.clone()), flops(row.flops), bytes("moved at least", row.bytes)]);
-    let share = if plan.cost_us > 0.0 { row.cost_us / plan.cost_us } else { 0.0 };
+    let share = if plan.whole.us > 0.0 { row.cost_us / plan.whole.us } else { 0.0 };
     rows.push(fact(
         "estimated time",
         format!("{} ({} of the step)", format::micros(row.cost_us), format::percent(share)),

@@ -466,7 +466,7 @@ mod tests {
                 let ops = plan.compiled.plan.program.ops.iter().zip(&plan.compiled.selection.choices);
                 let flops: u64 = ops.filter(|(op, _)| op.layer.is_some_and(is_inside)).map(|(_, c)| c.flops).sum();
                 assert!((whole.totals.step.unwrap().share - share).abs() < 1e-12);
-                assert!((share - flops as f64 / plan.flops as f64).abs() < 1e-9, "{}", block.number());
+                assert!((share - flops as f64 / plan.whole.flops as f64).abs() < 1e-9, "{}", block.number());
                 assert!(share > 0.2 && block.facts().contains(&format!("{} of FLOPs", format::percent(share))));
                 assert!((plan.flop_share(&block.path) - share).abs() < 1e-12);
                 seen += 1;

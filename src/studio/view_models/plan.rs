@@ -18,6 +18,14 @@ pub struct LayerUse {
     pub bytes: u64,
 }
 
+/// What a step takes.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct StepCost {
+    /// Its estimated time in microseconds.
+    pub us: f64,
+    pub flops: u64,
+}
+
 /// A compiled step, ready to be drawn.
 #[derive(Debug)]
 pub struct PlanView {
@@ -27,9 +35,7 @@ pub struct PlanView {
     pub capture: CaptureView,
     /// The step at every stage of the compiler.
     pub levels: Levels,
-    /// Estimated time of a step, in microseconds.
-    pub cost_us: f64,
-    pub flops: u64,
+    pub whole: StepCost,
     /// What each layer takes of the step, by [`crate::model::LayerId`]; of a block without the layers inside it.
     pub layers: Vec<LayerUse>,
 }
@@ -61,8 +67,7 @@ impl PlanView {
             arena: ArenaView::new(&compiled),
             capture: CaptureView::new(&compiled),
             levels: Levels::new(&compiled),
-            cost_us: compiled.selection.cost_us(),
-            flops,
+            whole: StepCost { us: compiled.selection.cost_us(), flops },
             layers,
             compiled,
         }

@@ -29,7 +29,7 @@ impl PlanNumbers {
             arena_bytes: plan.compiled.plan.arena_bytes,
             ops: plan.ops.len(),
             kernels: kernels.len(),
-            cost_us: plan.cost_us,
+            cost_us: plan.whole.us,
             floor_us: ceilings.map(|c| plan.compiled.selection.floor_us(|flops, bytes| c.floor(flops, bytes).us)),
         }
     }
@@ -87,7 +87,7 @@ pub fn plan_text(plan: &PlanView) -> String {
         "arena {} · {} · step about {}",
         Bytes(plan.compiled.plan.arena_bytes),
         plain_count(plan.ops.len(), "op"),
-        format::micros(plan.cost_us)
+        format::micros(plan.whole.us)
     )
 }
 

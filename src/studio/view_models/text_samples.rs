@@ -8,14 +8,19 @@ use crate::studio::view_models::data::{sample_text, target_text};
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct TextSample {
     /// What the network reads; of an addition the question.
-    pub text: String,
-    /// What it is to answer: the text one token on, a single token, or a class; of an addition the answer.
-    pub target: String,
+    pub read: TokenText,
+    /// What it is to answer: the text one token on, a single token, or a class, which has no numbers; of an addition
+    /// the answer.
+    pub target: TokenText,
     /// Whether it is an addition.
     pub is_sum: bool,
-    /// The numbers of the tokens that it reads, and of those that it is to answer where these are tokens.
+}
+
+/// A text, and the numbers of its tokens.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct TokenText {
+    pub text: String,
     pub ids: Vec<i32>,
-    pub target_ids: Vec<i32>,
 }
 
 /// The first input of tokens, where there is one.
@@ -48,19 +53,20 @@ impl TextSample {
             _ => Vec::new(),
         };
         let sum = source.filter(|source| matches!(source, DataSource::Sums { .. })).and_then(|_| question(&text));
-        Some(match sum {
-            Some(text) => Self { text, target: target.trim().to_owned(), is_sum: true, ids, target_ids },
-            None => Self { text, target, is_sum: false, ids, target_ids },
-        })
+        let (text, target, is_sum) = match sum {
+            Some(question) => (question, target.trim().to_owned(), true),
+            None => (text, target, false),
+        };
+        Some(Self { read: TokenText { text, ids }, target: TokenText { text: target, ids: target_ids }, is_sum })
     }
 
     /// The numbers of its tokens in a line, and what follows behind an arrow.
     #[must_use]
     pub fn numbers(&self) -> String {
         let list = |ids: &[i32]| ids.iter().map(ToString::to_string).collect::<Vec<_>>().join(" ");
-        match &self.target_ids[..] {
-            [] => list(&self.ids),
-            ids => format!("{} → {}", list(&self.ids), list(ids)),
+        match &self.target.ids[..] {
+            [] => list(&self.read.ids),
+            ids => format!("{} → {}", list(&self.read.ids), list(ids)),
         }
     }
 }
@@ -86,10 +92,10 @@ mod tests {
         let set = set(&source, 11, 13, Path::new(""));
         for index in 0..20 {
             let found = TextSample::of(&set, Some(&source), index).unwrap();
-            let (a, b) = found.text.strip_suffix('=').unwrap().split_once('+').unwrap();
+            let (a, b) = found.read.text.strip_suffix('=').unwrap().split_once('+').unwrap();
             let number = |text: &str| text.parse::<usize>().unwrap();
-            assert_eq!(number(a) + number(b), number(&found.target), "{found:?}");
-            assert!(found.is_sum && found.ids.len() == 11 && found.target_ids.len() == 11);
+            assert_eq!(number(a) + number(b), number(&found.target.text), "{found:?}");
+            assert!(found.is_sum && found.read.ids.len() == 11 && found.target.ids.len() == 11);
             assert_eq!(found.numbers().split_whitespace().count(), 23);
         }
     }
@@ -101,7 +107,10 @@ mod tests {
         let source = DataSource::Text { path: "t".into(), tokens: Tokens::Bytes };
         let set = set(&source, 5, 256, folder.path());
         let found = TextSample::of(&set, Some(&source), 0).unwrap();
-        assert_eq!((&*found.text, &*found.target, found.is_sum), ("a\\xffb\\n\\xc3", "\\xffb\\n\u{e4}", false));
+        assert_eq!(
+            (&*found.read.text, &*found.target.text, found.is_sum),
+            ("a\\xffb\\n\\xc3", "\\xffb\\n\u{e4}", false)
+        );
         assert_eq!(found.numbers(), "97 255 98 10 195 → 255 98 10 195 164");
         assert!(TextSample::of(&numbers(), None, 0).is_none());
     }

@@ -18,11 +18,8 @@ pub struct Place {
 pub struct ShownValues {
     /// Of the plan.
     pub revision: u64,
-    pub buffer: BufferId,
-    /// Which part of a flat vector it is.
-    pub part: usize,
-    /// Operations of the step that were done.
-    pub ops: usize,
+    /// The buffer, which part of a flat vector it is, and the operations of the step that were done.
+    pub place: Place,
     /// Steps that the run had made before.
     pub step: u64,
     /// What is stored there in words: the value's name, or why there is none.

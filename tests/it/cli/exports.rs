@@ -1,21 +1,10 @@
 //! Exports in the programs that they are for: ONNX Runtime and PyTorch give what the network answers here.
 
-use super::{at, command, stderr};
+use super::{at, command, python_with, stderr};
 use std::process::Command;
 
 /// The largest difference allowed: of probabilities, or of values as a share of the largest.
 const TOLERANCE: f64 = 1e-5;
-
-/// A Python with what the exports need: `STEPGRAPH_PYTHON`, or the system's.
-fn python() -> Result<String, String> {
-    let name = std::env::var("STEPGRAPH_PYTHON").unwrap_or_else(|_| "python3".into());
-    let asked = Command::new(&name).args(["-c", "import numpy, onnxruntime, safetensors, torch"]).output();
-    match asked {
-        Ok(found) if found.status.success() => Ok(name),
-        Ok(found) => Err(stderr(&found).lines().last().unwrap_or_default().to_owned()),
-        Err(error) => Err(format!("{name}: {error}")),
-    }
-}
 
 /// A NumPy file of these values.
 fn npy(kind: &str, shape: &str, values: impl IntoIterator<Item = [u8; 4]>) -> Vec<u8> {
@@ -95,7 +84,7 @@ fn write_sequences(folder: &tempfile::TempDir) -> [String; 3] {
 
 #[test]
 fn exports_answer_as_the_network_does() {
-    let python = match python() {
+    let python = match python_with("numpy, onnxruntime, safetensors, torch") {
         Ok(python) => python,
         Err(why) => {
             println!("skipped: no Python with numpy, onnxruntime, safetensors and torch in STEPGRAPH_PYTHON ({why})");

@@ -1,7 +1,7 @@
 //! Texts by the tokenizer of a file: trained on, continued, answered; the same tokens as in Python; and what is
 //! refused.
 
-use super::{at, json, listing, refused, stderr, succeed};
+use super::{at, json, listing, python_with, refused, stderr, succeed};
 use std::process::Command;
 use stepgraph::data::{Request, RowPart, Samples, load};
 use stepgraph::model::{Content, DataSource, DataSpec, LossSpec, NamedInput, Tokens};
@@ -112,20 +112,9 @@ fn what_is_wrong_is_said_at_its_place_and_nothing_is_written() {
     assert!(succeed(&["plan", &planned]).contains("bpe"));
 }
 
-/// A Python with the package `tokenizers`: `STEPGRAPH_PYTHON`, or the system's.
-fn python() -> Result<String, String> {
-    let name = std::env::var("STEPGRAPH_PYTHON").unwrap_or_else(|_| "python3".into());
-    let asked = Command::new(&name).args(["-c", "import tokenizers"]).output();
-    match asked {
-        Ok(found) if found.status.success() => Ok(name),
-        Ok(found) => Err(stderr(&found).lines().last().unwrap_or_default().to_owned()),
-        Err(error) => Err(format!("{name}: {error}")),
-    }
-}
-
 #[test]
 fn tokens_are_those_of_python_on_a_long_text() {
-    let python = match python() {
+    let python = match python_with("tokenizers") {
         Ok(python) => python,
         Err(why) => return println!("skipped: no Python with the package tokenizers in STEPGRAPH_PYTHON ({why})"),
     };

@@ -2,11 +2,11 @@
 //! the device's context, and because it stays planted as long as its process lives.
 
 use super::child::{Child, processors, side_by_side};
-use super::gpu::{self, BLOCK, HALF_HEADS, HEADS, KernelFault, MANY, REFERENCES, SEGMENTS, TENSOR, WORDS};
-use super::gpu_recurrent::{self, PAIRS, RECURRENT, STREAMED, WIDE, WIDE_HALF};
-use super::gpu_sequences::TOKENS;
-use super::recordings::PATHS;
-use super::{CLASSES, FAST, IMAGES, VALUES, gpu_kernels, gpu_sequences, proof_of};
+use super::gpu_networks::{
+    HALF_HEADS, HEADS, MANY, NETWORKS, PAIRS, RECURRENT, SEGMENTS, STREAMED, TENSOR, WIDE, WIDE_HALF, WORDS,
+};
+use super::kernel_faults::{KernelFault, table};
+use super::{CLASSES, FAST, VALUES, proof_of};
 use std::path::Path;
 use std::time::{Duration, Instant};
 use stepgraph::compile::{Options, compile};
@@ -21,17 +21,10 @@ const NETWORK: &str = "STEPGRAPH_TEST_NETWORK";
 const PROOFS: &str = "STEPGRAPH_TEST_PROOFS";
 /// The test that such a process runs.
 const CHILD: &str = "faults::gpu_run::one_fault_in_a_process_of_its_own";
+/// The check that compares kernels one by one.
+const REFERENCES: &str = "kernels against their references";
 /// A fault that takes longer hangs.
 const PATIENCE: Duration = Duration::from_secs(150);
-
-pub const NETWORKS: [&str; 17] = [
-    CLASSES, IMAGES, VALUES, TENSOR, MANY, SEGMENTS, TOKENS, RECURRENT, PAIRS, WIDE, WIDE_HALF, STREAMED, HEADS,
-    HALF_HEADS, WORDS, BLOCK, PATHS,
-];
-
-fn table() -> Vec<KernelFault> {
-    [gpu_recurrent::table(), gpu::table(), gpu_kernels::table(), gpu_sequences::table()].into_iter().flatten().collect()
-}
 
 fn proof(check: &str) -> Proof {
     if [REFERENCES, FAST].contains(&check) { Proof::Gradients } else { proof_of(check) }
@@ -183,7 +176,7 @@ fn faults_in_the_kernels_of_a_gpu_are_found() {
         |index| {
             let fault = &table[index];
             let mut lines = Vec::new();
-            for network in fault.networks {
+            for network in &fault.networks {
                 let outcome = in_process(Some(index), network, proof(fault.check).name(), cache.path());
                 let is_found = outcome.of(fault.check) == Some("fail");
                 let name = read_preset(network).unwrap().name;

@@ -2,12 +2,9 @@
 //! check of `verify` that is named with it.
 
 mod child;
-mod files;
-mod gpu;
-mod gpu_kernels;
-mod gpu_recurrent;
+mod gpu_networks;
 mod gpu_run;
-mod gpu_sequences;
+mod kernel_faults;
 mod layers;
 mod mutants;
 mod products;

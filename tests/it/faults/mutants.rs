@@ -9,7 +9,8 @@
 //! `STEPGRAPH_TEST_SECONDS` ends it earlier.
 
 use super::child::{Child, Ended, processors, side_by_side};
-use super::gpu_run::{NETWORKS, texts};
+use super::gpu_networks::NETWORKS;
+use super::gpu_run::texts;
 use std::collections::BTreeMap;
 use std::fmt;
 use std::path::PathBuf;
@@ -26,8 +27,7 @@ const COUNT: &str = "STEPGRAPH_TEST_MUTANTS";
 const SEED: &str = "STEPGRAPH_TEST_SEED";
 const SECONDS: &str = "STEPGRAPH_TEST_SECONDS";
 /// Names the change to the process that has it, and the file of the right losses.
-const MUTANT: &str = "STEPGRAPH_TEST_MUTANT";
-const LOSSES: &str = "STEPGRAPH_TEST_LOSSES";
+const CASE: [&str; 2] = ["STEPGRAPH_TEST_MUTANT", "STEPGRAPH_TEST_LOSSES"];
 const CHILD: &str = "faults::mutants::one_mutant_in_a_process_of_its_own";
 /// A process that takes longer hangs: most take a few seconds.
 const PATIENCE: Duration = Duration::from_secs(90);
@@ -230,7 +230,7 @@ fn difference(found: &[f32], right: &[f32]) -> f32 {
 
 #[test]
 fn one_mutant_in_a_process_of_its_own() {
-    let (Ok(mutant), Ok(right)) = (std::env::var(MUTANT), std::env::var(LOSSES)) else {
+    let [Ok(mutant), Ok(right)] = CASE.map(std::env::var) else {
         println!("skipped: the test of random changes starts this for each of them");
         return;
     };
@@ -340,7 +340,7 @@ fn random_changes_of_kernels_are_found_where_they_change_training() {
     let limit = Duration::from_secs(number(SECONDS).unwrap_or(3_600));
     let cache = tempfile::tempdir().unwrap();
     let run = |mutant: String, losses: String| {
-        let variables = [(MUTANT, mutant), (LOSSES, losses)];
+        let variables = [(CASE[0], mutant), (CASE[1], losses)];
         Child { test: CHILD, variables: &variables, cache: cache.path(), patience: PATIENCE }.run()
     };
     // Right kernels first: what a change leaves alone is compiled once for all.

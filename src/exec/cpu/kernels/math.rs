@@ -18,6 +18,16 @@
 
 use crate::model::Activation;
 
+/// The polynomial of some coefficients, the highest first; products and sums are rounded one by one.
+macro_rules! polynomial {
+    ($x:ident; $highest:literal $(, $next:literal)+) => {{
+        let p = $highest;
+        $(let p = p * $x + $next;)+
+        p
+    }};
+}
+pub(in crate::exec::cpu::kernels) use polynomial;
+
 /// `1.5 * 2^23`: adding it rounds to the nearest integer, which then is in the low bits of the sum.
 const ROUND: f32 = 12_582_912.0;
 /// Upper part of `ln 2`, exact when multiplied by a small integer.
@@ -101,13 +111,9 @@ fn wide_exp2(y: f64) -> f64 {
     let shifted = y + WIDE_ROUND;
     let r = y - (shifted - WIDE_ROUND);
     // 2^r on |r| <= 1/2.
-    let p = 1.534_580_735_872_187_6e-4;
-    let p = p * r + 1.339_993_118_266_338_8e-3;
-    let p = p * r + 9.618_488_974_376_182e-3;
-    let p = p * r + 5.550_328_777_079_043e-2;
-    let p = p * r + 2.402_264_689_047_444e-1;
-    let p = p * r + 6.931_472_057_371_965e-1;
-    let p = p * r + 1.000_000_000_554_187_4;
+    let p = polynomial!(r;
+        1.534_580_735_872_187_6e-4, 1.339_993_118_266_338_8e-3, 9.618_488_974_376_182e-3, 5.550_328_777_079_043e-2,
+        2.402_264_689_047_444e-1, 6.931_472_057_371_965e-1, 1.000_000_000_554_187_4);
     // The low bits of `shifted` are the integer; they move into the exponent, and all others out.
     f64::from_bits(p.to_bits().wrapping_add(shifted.to_bits() << 52))
 }
@@ -169,13 +175,10 @@ pub fn tanh(x: f32) -> f32 {
     let shifted = y + WIDE_ROUND;
     let r = y - (shifted - WIDE_ROUND);
     // 2^r - 1 on |r| <= 1/2, 2e-10 of itself: it keeps its digits where x is small.
-    let q = 1.525_271_607_176_015_1e-5;
-    let q = q * r + 1.546_132_990_513_098_2e-4;
-    let q = q * r + 1.333_366_946_576_927_6e-3;
-    let q = q * r + 9.618_057_036_973_294e-3;
-    let q = q * r + 5.550_410_727_583_158_4e-2;
-    let q = q * r + 2.402_265_092_005_194_4e-1;
-    let q = (q * r + 6.931_471_805_815_711e-1) * r;
+    let q = polynomial!(r;
+        1.525_271_607_176_015_1e-5, 1.546_132_990_513_098_2e-4, 1.333_366_946_576_927_6e-3, 9.618_057_036_973_294e-3,
+        5.550_410_727_583_158_4e-2, 2.402_265_092_005_194_4e-1, 6.931_471_805_815_711e-1)
+        * r;
     let power = f64::from_bits((1023u64 << 52).wrapping_add(shifted.to_bits() << 52));
     // e^2x - 1.
     let e = power * q + (power - 1.0);

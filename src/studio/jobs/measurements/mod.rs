@@ -21,14 +21,20 @@ use std::sync::Arc;
 /// A plan's revision, and its times or why there are none.
 type TimesAnswer = (u64, Result<OpTimes, String>);
 
+/// What of a buffer is looked at.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Cut {
+    pub slice: usize,
+    /// Which part of a flat vector: one parameter, gradient or moment.
+    pub part: usize,
+}
+
 /// Looking at values.
 #[derive(Default)]
 pub struct Values {
     /// True where the user wants to see them.
     pub on: bool,
-    pub slice: usize,
-    /// Which part of a flat vector is looked at: one parameter, gradient or moment.
-    pub part: usize,
+    pub cut: Cut,
     /// What the user chose; where nothing, the run's weights are looked at once there are any.
     pub weights: Option<Weights>,
     /// True where the run trains the network on screen and has made steps.
@@ -247,11 +253,11 @@ impl Measurements {
         let known = self.values.asked;
         let meant = |p: Place| (p.buffer, p.part);
         if known.is_none_or(|a| (meant(a.place), a.revision) != (meant(place), revision)) {
-            (self.values.slice, self.values.part) = (0, place.part);
-        } else if known.is_some_and(|a| a.part != self.values.part) {
-            self.values.slice = 0;
+            self.values.cut = Cut { slice: 0, part: place.part };
+        } else if known.is_some_and(|a| a.part != self.values.cut.part) {
+            self.values.cut.slice = 0;
         }
-        let Values { slice, part, .. } = self.values;
+        let Cut { slice, part } = self.values.cut;
         let point = Point { revision, place, part, slice, weights, step };
         if known == Some(point) {
             return Ok(());

@@ -67,9 +67,7 @@ fn look_at(probe: &mut Probe, point: &Point) -> Result<ShownValues, TrainError> 
     let (Place { buffer, ops, .. }, part, step) = (point.place, point.part, probe.step());
     let mut shown = ShownValues {
         revision: point.revision,
-        buffer,
-        part,
-        ops,
+        place: Place { buffer, part, ops },
         step,
         holds: String::new(),
         writer: None,

@@ -34,10 +34,16 @@ pub struct SequenceFacts {
     pub adds: bool,
     /// Whether it forecasts a series.
     pub forecasts: bool,
-    pub attention: Vec<LookedLayer>,
-    pub recurrent: Vec<LookedLayer>,
+    pub layers: LookedLayers,
     /// The pages that show its answers.
     answers: Vec<AnswersPage>,
+}
+
+/// The layers of a network that can be looked into.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct LookedLayers {
+    pub attention: Vec<LookedLayer>,
+    pub recurrent: Vec<LookedLayer>,
 }
 
 impl SequenceFacts {
@@ -55,8 +61,8 @@ impl SequenceFacts {
         for layer in &model.layers {
             let looked = |heads| LookedLayer { path: layer.path.clone(), label: layer.label(), heads };
             match &layer.spec {
-                LayerSpec::Attention(attention) => out.attention.push(looked(attention.heads)),
-                LayerSpec::Rnn(_) | LayerSpec::Gru(_) | LayerSpec::Lstm(_) => out.recurrent.push(looked(1)),
+                LayerSpec::Attention(attention) => out.layers.attention.push(looked(attention.heads)),
+                LayerSpec::Rnn(_) | LayerSpec::Gru(_) | LayerSpec::Lstm(_) => out.layers.recurrent.push(looked(1)),
                 _ => {}
             }
         }
@@ -69,8 +75,8 @@ impl SequenceFacts {
         match page {
             AnswersPage::Tokens => self.has_positions,
             AnswersPage::Writing => self.writes,
-            AnswersPage::Attention => !self.attention.is_empty(),
-            AnswersPage::States => !self.recurrent.is_empty(),
+            AnswersPage::Attention => !self.layers.attention.is_empty(),
+            AnswersPage::States => !self.layers.recurrent.is_empty(),
             AnswersPage::Forecasts => self.forecasts,
             page => self.answers.contains(&page),
         }
@@ -80,8 +86,8 @@ impl SequenceFacts {
     #[must_use]
     pub fn layers(&self, page: AnswersPage) -> &[LookedLayer] {
         match page {
-            AnswersPage::Attention => &self.attention,
-            AnswersPage::States => &self.recurrent,
+            AnswersPage::Attention => &self.layers.attention,
+            AnswersPage::States => &self.layers.recurrent,
             _ => &[],
         }
     }

@@ -40,7 +40,7 @@ fn each_network_offers_what_it_has() {
     };
     let sums = facts("gpt-sums");
     assert_eq!(pages(&sums), [AnswersPage::Tokens, AnswersPage::Writing, AnswersPage::Attention]);
-    assert_eq!((sums.attention.len(), sums.attention[1].heads, sums.adds), (2, 4, true));
+    assert_eq!((sums.layers.attention.len(), sums.layers.attention[1].heads, sums.adds), (2, 4, true));
     // One selection: the layer itself, the block around it, or the first where something else is selected.
     let layer = |selected: &[usize]| sums.layer(AnswersPage::Attention, Some(&selected.into())).unwrap().label.clone();
     assert_eq!([layer(&[4, 1]), layer(&[4]), layer(&[3])], ["L4.1:Attention", "L4.1:Attention", "L2.1:Attention"]);
@@ -75,7 +75,7 @@ fn the_tokens_of_a_sum_have_their_losses() {
 #[test]
 fn attention_and_states_are_named_by_what_is_there() {
     let (mut sums, source) = session("gpt-sums", 1);
-    let layer = SequenceFacts::of(sums.model(), &data(&sums).0, &source).attention[0].path.clone();
+    let layer = SequenceFacts::of(sums.model(), &data(&sums).0, &source).layers.attention[0].path.clone();
     let asked = Inside { sample: 5, layer: Some(layer), head: 3 };
     let Found::Attention(view) = found(&mut sums, asked) else { panic!("a map") };
     assert_eq!((view.names.len(), view.map.columns, view.causal), (11, 11, true));
@@ -83,7 +83,7 @@ fn attention_and_states_are_named_by_what_is_there() {
     assert!(view.about([0, 0]).contains("weight 100"), "{}", view.about([0, 0]));
     assert!(view.sharpness > 1.0 / 11.0 && view.sharpness <= 1.0);
     let (mut digits, source) = session("gru-digits", 1);
-    let layer = SequenceFacts::of(digits.model(), &data(&digits).0, &source).recurrent[0].path.clone();
+    let layer = SequenceFacts::of(digits.model(), &data(&digits).0, &source).layers.recurrent[0].path.clone();
     let Found::States(view) = found(&mut digits, Inside { sample: 0, layer: Some(layer), head: 0 }) else { panic!() };
     assert_eq!((view.map.columns, view.map.rows, view.directions), (8, 192, 2));
     let message = view.about([7, 100]);

@@ -1,7 +1,7 @@
 //! The derivative: each tile of queries loops over its keys, recomputes its probabilities, completes the gradient of
 //! its queries, and adds to the gradients of its head's keys and values.
 
-use super::head::{Own, TO_POWERS, Turn, Vectors, attending, exp2, transpose};
+use super::head::{Own, TO_POWERS, TilePlace, Turn, Vectors, attending, exp2, transpose};
 use super::product::Product;
 use crate::exec::cpu::call::{Call, Part};
 use crate::exec::cpu::kernels::lanes::{LANES, Lanes};
@@ -21,10 +21,7 @@ struct Backward<'a> {
 /// A tile of queries, with the sums that it adds to.
 #[derive(Clone, Copy)]
 struct Tile {
-    sample: usize,
-    head: usize,
-    /// Its first position.
-    first: usize,
+    place: TilePlace,
     /// Queries.
     rows: usize,
     /// The gradients of the head's keys and values, `[positions, padded]` each.
@@ -79,9 +76,11 @@ pub unsafe fn attention_bwd<V: Vectors, const W: usize>(call: &Call, part: Part)
             for tile in first..last {
                 let first = tile % tiles.count * tiles.queries;
                 b.tile::<V, W>(Tile {
-                    sample: unit / g.kv_heads,
-                    head: unit % g.kv_heads * g.group() + tile / tiles.count,
-                    first,
+                    place: TilePlace {
+                        sample: unit / g.kv_heads,
+                        head: unit % g.kv_heads * g.group() + tile / tiles.count,
+                        first,
+                    },
                     rows: (g.positions - first).min(tiles.queries),
                     key_gradients: keys,
                     value_gradients: values,
@@ -144,7 +143,7 @@ impl Backward<'_> {
     #[inline(always)]
     unsafe fn tile<V: Vectors, const W: usize>(&self, tile: Tile) {
         let (g, at, n) = (&self.own.g, &self.own.at, W * LANES);
-        let Tile { rows, first, .. } = tile;
+        let Tile { place: TilePlace { first, .. }, rows, .. } = tile;
         let keys = g.keys(first + rows - 1);
         // SAFETY: rows of queries are within the matrices, everything else within the scratch memory.
         unsafe {
@@ -162,9 +161,9 @@ impl Backward<'_> {
             // The gradients of the queries, as rows again, in the place of those of the output.
             let (sums, gradients) = (self.own.work.add(at.sums).cast_const(), self.own.work.add(at.output_rows));
             transpose::<V::Wide>((sums, n), (g.head_dim, rows), (gradients, padded(g)));
-            let [column, ..] = g.columns(tile.head);
+            let [column, ..] = g.columns(tile.place.head);
             for row in 0..rows {
-                let to = self.dx.add((tile.sample * g.positions + first + row) * g.packed() + column);
+                let to = self.dx.add((tile.place.sample * g.positions + first + row) * g.packed() + column);
                 let turn = Turn { is_back: true, scale: g.scale() as f32, ..Turn::at(g, self.own.angles, first + row) };
                 turn.copy::<V>(gradients.add(row * padded(g)), to, g.head_dim);
             }
@@ -176,16 +175,16 @@ impl Backward<'_> {
     #[inline(always)]
     unsafe fn rows<V: Vectors>(&self, tile: Tile) {
         let (g, at) = (&self.own.g, &self.own.at);
-        let ([column, ..], width) = (g.columns(tile.head), padded(g));
+        let ([column, ..], width) = (g.columns(tile.place.head), padded(g));
         for row in 0..tile.rows {
-            let position = tile.first + row;
-            let at_row = tile.sample * g.positions + position;
+            let position = tile.place.first + row;
+            let at_row = tile.place.sample * g.positions + position;
             // SAFETY: the row is within the matrices and the copies.
             unsafe {
                 let turn = Turn { scale: g.scale() as f32, ..Turn::at(g, self.own.angles, position) };
                 let to = self.own.work.add(at.query_rows + row * width);
                 turn.copy::<V>(self.qkv.add(at_row * g.packed() + column), to, g.head_dim);
-                let output = at_row * g.width() + tile.head * g.head_dim;
+                let output = at_row * g.width() + tile.place.head * g.head_dim;
                 Turn::NONE.copy::<V>(self.dy.add(output), self.own.work.add(at.output_rows + row * width), g.head_dim);
                 let mut sum = V::zero();
                 for j in (0..g.head_dim).step_by(LANES) {
@@ -224,7 +223,7 @@ impl Backward<'_> {
     #[inline(always)]
     unsafe fn probabilities<V: Vectors, const W: usize>(&self, tile: Tile, [key, count]: [usize; 2]) {
         let (g, at, n) = (&self.own.g, &self.own.at, W * LANES);
-        let row = (tile.sample * g.heads + tile.head) * g.positions + tile.first;
+        let row = (tile.place.sample * g.heads + tile.place.head) * g.positions + tile.place.first;
         for w in 0..W {
             let here = tile.rows.saturating_sub(w * LANES).min(LANES);
             // SAFETY: scores have room for the keys of a block, and the rows are within `lse`.
@@ -240,7 +239,7 @@ impl Backward<'_> {
                 let scale = self.own.random.map(|random| V::splat(random.scale));
                 for j in 0..count {
                     let mut p = (V::load(scores.add(j * n)) * V::splat(TO_POWERS) - lse).map(exp2);
-                    let mask = attending(g.causal, key + j, tile.first + w * LANES);
+                    let mask = attending(g.causal, key + j, tile.place.first + w * LANES);
                     if mask != u16::MAX {
                         p = V::select(V::mask(mask), p, V::zero());
                     }

@@ -1,6 +1,6 @@
 //! The forward pass: each tile of queries goes over its keys once, with the largest score and the sum so far.
 
-use super::head::{Own, TO_POWERS, Turn, Vectors, attending, exp2, transpose};
+use super::head::{Own, TO_POWERS, TilePlace, Turn, Vectors, attending, exp2, transpose};
 use super::product::Product;
 use crate::exec::cpu::call::{Call, Part};
 use crate::exec::cpu::kernels::lanes::LANES;
@@ -15,14 +15,6 @@ struct Forward<'a> {
     y: *mut f32,
     lse: *mut f32,
     own: Own<'a>,
-}
-
-/// A tile of queries: its head among those of all samples, and its first position.
-#[derive(Clone, Copy)]
-struct Tile {
-    sample: usize,
-    head: usize,
-    first: usize,
 }
 
 /// The largest score so far of each query, as a power of two, and the sum of the exponentials.
@@ -55,7 +47,7 @@ pub unsafe fn attention<V: Vectors, const W: usize>(call: &Call, part: Part) {
                 packed_head = Some(kv);
                 f.pack::<V>(sample, head);
             }
-            f.tile::<V, W>(Tile { sample, head, first: item % tiles.count * tiles.queries });
+            f.tile::<V, W>(TilePlace { sample, head, first: item % tiles.count * tiles.queries });
         }
     }
 }
@@ -78,7 +70,7 @@ impl Forward<'_> {
 
     /// One tile of queries.
     #[inline(always)]
-    unsafe fn tile<V: Vectors, const W: usize>(&self, tile: Tile) {
+    unsafe fn tile<V: Vectors, const W: usize>(&self, tile: TilePlace) {
         let (g, at, n) = (&self.own.g, &self.own.at, W * LANES);
         let rows = (g.positions - tile.first).min(n);
         let keys = g.keys(tile.first + rows - 1);
@@ -104,7 +96,12 @@ impl Forward<'_> {
 
     /// A block of keys, given by its first key and their number: scores, probabilities, and their share of the output.
     #[inline(always)]
-    unsafe fn block<V: Vectors, const W: usize>(&self, tile: Tile, [key, count]: [usize; 2], state: &mut State<V, W>) {
+    unsafe fn block<V: Vectors, const W: usize>(
+        &self,
+        tile: TilePlace,
+        [key, count]: [usize; 2],
+        state: &mut State<V, W>,
+    ) {
         let (g, at, n, width) = (&self.own.g, &self.own.at, W * LANES, padded(&self.own.g));
         // SAFETY: the keys are among the copied ones; scores have room for them.
         unsafe {
@@ -165,7 +162,7 @@ impl Forward<'_> {
 
     /// Which probabilities of a block are kept, for vector `w` of the queries; null where all are.
     #[inline(always)]
-    unsafe fn kept(&self, tile: Tile, key: usize, w: usize) -> *const u16 {
+    unsafe fn kept(&self, tile: TilePlace, key: usize, w: usize) -> *const u16 {
         let Some(random) = &self.own.random else { return std::ptr::null() };
         let row = (tile.sample * self.own.g.heads + tile.head) * self.own.g.positions + tile.first + w * LANES;
         // SAFETY: the scratch memory has a word for each key of a block.
@@ -178,7 +175,7 @@ impl Forward<'_> {
 
     /// Divides the sums and writes the rows of the output.
     #[inline(always)]
-    unsafe fn finish<V: Vectors, const W: usize>(&self, tile: Tile, rows: usize, state: State<V, W>) {
+    unsafe fn finish<V: Vectors, const W: usize>(&self, tile: TilePlace, rows: usize, state: State<V, W>) {
         let (g, n) = (&self.own.g, W * LANES);
         let scale = V::splat(self.own.random.map_or(1.0, |random| random.scale));
         // SAFETY: the rows are within the output.

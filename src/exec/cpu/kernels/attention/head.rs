@@ -7,6 +7,7 @@ use crate::exec::cpu::kernels::gemm::machine::{self, Machine};
 use crate::exec::cpu::kernels::gemm::pack::transpose_rows;
 use crate::exec::cpu::kernels::gemm::simd::Vector;
 use crate::exec::cpu::kernels::lanes::{self, LANES, Lanes};
+use crate::exec::cpu::kernels::math::polynomial;
 use crate::ops::{AttentionGeometry, dropout_threshold};
 use crate::select::Isa;
 use crate::select::cpu_attention::Scratch;
@@ -190,6 +191,14 @@ pub fn attending(causal: bool, key: usize, first: usize) -> u16 {
     if causal && key > first { (0xffff_u32 << (key - first).min(LANES)) as u16 } else { u16::MAX }
 }
 
+/// A tile of queries: its head among those of a sample, and its first position.
+#[derive(Clone, Copy)]
+pub struct TilePlace {
+    pub sample: usize,
+    pub head: usize,
+    pub first: usize,
+}
+
 /// What scores are multiplied by besides [`AttentionGeometry::scale`], so that probabilities are powers of two.
 pub const TO_POWERS: f32 = std::f32::consts::LOG2_E;
 
@@ -204,13 +213,8 @@ pub fn exp2(y: f32) -> f32 {
     let shifted = at + ROUND;
     let r = at - (shifted - ROUND);
     // 2^r on |r| <= 1/2, 2e-9.
-    let p = 1.534_580_7e-4;
-    let p = p * r + 1.339_993_1e-3;
-    let p = p * r + 9.618_489e-3;
-    let p = p * r + 5.550_328_7e-2;
-    let p = p * r + 2.402_264_7e-1;
-    let p = p * r + 6.931_472e-1;
-    let p = p * r + 1.0;
+    let p = polynomial!(r;
+        1.534_580_7e-4, 1.339_993_1e-3, 9.618_489e-3, 5.550_328_7e-2, 2.402_264_7e-1, 6.931_472e-1, 1.0);
     // The low bits of `shifted` are the power of two; they move into the exponent, and all others out.
     let power = f32::from_bits(p.to_bits().wrapping_add(shifted.to_bits() << 23));
     if y < LEAST { 0.0 } else { power }

@@ -27,10 +27,19 @@ macro_rules! for_machine {
 }
 pub(in crate::exec::cpu::kernels) use for_machine;
 
-/// Makes the table of one instruction set: for each number of rows the kernels of one and of two vectors.
-macro_rules! table {
-    ($kernel:ident, $column:literal, $($rows:literal)*) => {
-        &[$([$kernel::<$rows, 1, $column> as MicroFn, $kernel::<$rows, 2, $column> as MicroFn]),*]
+/// Makes a machine of a kernel for tiles and its vectors: for each number of rows the kernels of one and of two of
+/// them, without and with a column.
+macro_rules! machine {
+    ($machine:ident, $isa:expr, $kernel:ident, $vectors:ty, $lanes:ty, $($rows:literal)*) => {
+        impl Machine for $machine {
+            const ISA: Isa = $isa;
+            type V = $vectors;
+            type L = $lanes;
+            const ROWS: &'static [[MicroFn; 2]] =
+                &[$([$kernel::<$rows, 1, false> as MicroFn, $kernel::<$rows, 2, false> as MicroFn]),*];
+            const COLUMN: &'static [[MicroFn; 2]] =
+                &[$([$kernel::<$rows, 1, true> as MicroFn, $kernel::<$rows, 2, true> as MicroFn]),*];
+        }
     };
 }
 
@@ -42,13 +51,7 @@ unsafe fn micro_portable<const ROWS: usize, const VECTORS: usize, const COLUMN: 
     unsafe { micro::<Plain, ROWS, VECTORS, COLUMN>(t) }
 }
 
-impl Machine for Portable {
-    const ISA: Isa = Isa::Portable;
-    type V = Plain;
-    type L = lanes::Portable;
-    const ROWS: &'static [[MicroFn; 2]] = table!(micro_portable, false, 1 2 3 4);
-    const COLUMN: &'static [[MicroFn; 2]] = table!(micro_portable, true, 1 2 3 4);
-}
+machine!(Portable, Isa::Portable, micro_portable, Plain, lanes::Portable, 1 2 3 4);
 
 #[cfg(target_arch = "x86_64")]
 pub use x86::{Avx2Fma, Avx512Full};
@@ -75,19 +78,6 @@ mod x86 {
         unsafe { micro::<Avx512, ROWS, VECTORS, COLUMN>(t) }
     }
 
-    impl Machine for Avx2Fma {
-        const ISA: Isa = Isa::Avx2;
-        type V = Avx2;
-        type L = lanes::Avx2;
-        const ROWS: &'static [[MicroFn; 2]] = table!(micro_avx2, false, 1 2 3 4 5 6);
-        const COLUMN: &'static [[MicroFn; 2]] = table!(micro_avx2, true, 1 2 3 4 5 6);
-    }
-
-    impl Machine for Avx512Full {
-        const ISA: Isa = Isa::Avx512;
-        type V = Avx512;
-        type L = lanes::Avx512;
-        const ROWS: &'static [[MicroFn; 2]] = table!(micro_avx512, false, 1 2 3 4 5 6 7 8 9 10 11 12 13 14);
-        const COLUMN: &'static [[MicroFn; 2]] = table!(micro_avx512, true, 1 2 3 4 5 6 7 8 9 10 11 12 13 14);
-    }
+    machine!(Avx2Fma, Isa::Avx2, micro_avx2, Avx2, lanes::Avx2, 1 2 3 4 5 6);
+    machine!(Avx512Full, Isa::Avx512, micro_avx512, Avx512, lanes::Avx512, 1 2 3 4 5 6 7 8 9 10 11 12 13 14);
 }

@@ -1,0 +1,44 @@
+//! The table of faults in the kernels of a GPU: `tests/data/faults/kernels.txt`, which says how it is written.
+
+use super::gpu_networks::NETWORKS;
+use stepgraph::exec::cuda::plant::TextFault;
+use stepgraph::model::read_preset;
+
+const TABLE: &str = include_str!("../../data/faults/kernels.txt");
+
+/// A mistake in the text of the kernels, networks in which it counts, and the check that must find it in one of them.
+pub struct KernelFault {
+    pub name: &'static str,
+    pub text: TextFault,
+    pub networks: Vec<&'static str>,
+    pub check: &'static str,
+}
+
+impl KernelFault {
+    /// The fault that some lines of the table describe.
+    fn read(lines: &[&'static str]) -> Self {
+        let &[name, facts, ref texts @ ..] = lines else { panic!("{lines:?} are too few lines") };
+        let (places, check) = facts.split_once("; found by: ").unwrap_or_else(|| panic!("{name}: {facts}"));
+        let (file, networks) = places.strip_prefix("  in ").and_then(|p| p.split_once(" of ")).unwrap();
+        // What is planted is there as long as the process.
+        let side = |mark: &str| -> &'static str {
+            texts.iter().filter_map(|line| line.strip_prefix(mark)).collect::<Vec<_>>().join("\n").leak()
+        };
+        let (before, after) = (side("  - "), side("  + "));
+        assert!(!before.is_empty() && !after.is_empty(), "{name} has both texts");
+        let networks = networks.split(", ").map(network).collect();
+        Self { name, text: TextFault { file, before, after }, networks, check }
+    }
+}
+
+/// The network of this name.
+fn network(name: &str) -> &'static str {
+    let has_name = |text: &&str| read_preset(text).is_ok_and(|preset| preset.name == name);
+    NETWORKS.into_iter().find(has_name).unwrap_or_else(|| panic!("no network is called {name}"))
+}
+
+/// All faults.
+pub fn table() -> Vec<KernelFault> {
+    let lines: Vec<&'static str> = TABLE.lines().filter(|line| !line.starts_with('#')).collect();
+    lines.split(|line| line.is_empty()).filter(|fault| !fault.is_empty()).map(KernelFault::read).collect()
+}
