@@ -4,9 +4,8 @@
 //! - Every key has an entry, which stays when its recording is dropped, so that hits and reasons are not forgotten. A
 //!   user keeps the small [`RecordingId`] of an entry and names no key from step to step.
 //! - A recording is `Idle`, `Lent` to one user for as long as he wants, in `Making` by one thread, or `Absent` for a
-//! reason. A request never waits for a lent recording, since it might never be returned. A lent recording counts its
-//! own hits;
-//!   changing from one to another takes the lock once and moves two pointers.
+//!   reason. A request never waits for a lent recording, since it might never be returned. A lent recording counts its
+//!   own hits; changing from one to another takes the lock once and moves two pointers.
 //! - Parameters, moments and counters are in one [`ParamStore`] for all. Transient memory is one [`StepArena`] as large
 //!   as the largest step that was foreseen; where a larger one comes unforeseen, the arena is taken anew, an event says
 //!   so, and recordings over the smaller one are dropped.
@@ -14,7 +13,7 @@
 //!   ones not used for longest first. One that has no room even when all those are gone is marked, and is not made
 //!   again.
 //! - Recordings are made outside the lock, on the thread that asks: that of a run, or one that makes recordings ahead.
-//! A failure or panic leaves the pool unchanged, with the reason in the entry.
+//!   A failure or panic leaves the pool unchanged, with the reason in the entry.
 //! - Of keys without a recording the 1,024 that were used last are remembered, so that a pool does not grow in a run
 //!   whose steps are always new. The id of a forgotten key is stale and is asked for anew.
 

@@ -59,11 +59,11 @@ fn cell_ui(ui: &Ui, rect: Rect, view: &PredictionsView, cell: &Cell, chosen: &mu
     let fill = mix(c.card, if truth == guess { c.accent } else { c.error }, share.sqrt());
     let response = ui.interact(rect, ui.scope_id().with((truth, guess)), Sense::click());
     ui.painter().rect_filled(rect, 2, fill);
-    if count > 0 {
-        if let Some((text, size)) = count_text(count, rect.width()) {
-            let font = FontId::proportional(size);
-            ui.painter().text(rect.center(), Align2::CENTER_CENTER, text, font, ink_on(fill));
-        }
+    if count > 0
+        && let Some((text, size)) = count_text(count, rect.width())
+    {
+        let font = FontId::proportional(size);
+        ui.painter().text(rect.center(), Align2::CENTER_CENTER, text, font, ink_on(fill));
     }
     if response.has_focus() || response.hovered() || *chosen == Some((truth, guess)) {
         let line = Stroke::new(2.0, if *chosen == Some((truth, guess)) { c.text } else { c.weak });
