@@ -122,13 +122,7 @@ impl Forward<'_> {
                 let (scores, first) = (scores.add(w * LANES), tile.first + w * LANES);
                 let mut max = before;
                 for j in 0..count {
-                    let mut score = V::load(scores.add(j * n));
-                    let mask = attending(g.causal, key + j, first);
-                    if mask != u16::MAX {
-                        score = V::select(V::mask(mask), score, V::splat(f32::NEG_INFINITY));
-                        score.store(scores.add(j * n));
-                    }
-                    max = max.max(score);
+                    max = max.max(masked::<V>(scores.add(j * n), attending(g.causal, key + j, first)));
                 }
                 state.max[w] = max;
                 if key > 0 {
@@ -209,5 +203,20 @@ unsafe fn scale_rows<V: Vectors>(first: *mut f32, [rows, step]: [usize; 2], fact
             let at = first.add(row * step);
             (V::load(at) * factor).store(at);
         }
+    }
+}
+
+/// A vector of scores; those that the mask leaves out become negative infinity, in memory too.
+#[inline(always)]
+unsafe fn masked<V: Vectors>(scores: *mut f32, mask: u16) -> V {
+    // SAFETY: the caller has a vector of scores there.
+    unsafe {
+        let all = V::load(scores);
+        if mask == u16::MAX {
+            return all;
+        }
+        let seen = V::select(V::mask(mask), all, V::splat(f32::NEG_INFINITY));
+        seen.store(scores);
+        seen
     }
 }
