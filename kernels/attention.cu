@@ -234,7 +234,7 @@ DEV float row_max(float v) {
 }
 DEV float row_total(float v) { return warp_reduce<Sum, 16>(v); }
 
-// y [BATCH, LEN, WIDTH] (T) and, where bound, lse [BATCH, HEADS, LEN] (float), the logarithm of the sum of the
+// y [BATCH, LEN, WIDTH] (T) and, if bound, lse [BATCH, HEADS, LEN] (float), the logarithm of the sum of the
 // exponentials of a query's scores. With rotary embedding, a first phase writes the angles to work.
 template <class A> struct Attention {
     using Slots = slots::attention;

@@ -613,8 +613,8 @@ template <class T, int V, int ACT_GRAD> struct BwdItem {
 // - x^ sum' / ROWS).
 //
 // For small tensors: one phase, no work; a block owns TX groups of V channels and keeps all their rows in registers. dx
-// overwrites, dgamma and dbeta accumulate where ACCUMULATE; the order of all sums is fixed. Reads dy, x (and saved)
-// once, writes dx once.
+// overwrites, dgamma and dbeta accumulate if ACCUMULATE; the order of all sums is fixed. Reads dy, x (and saved) once,
+// writes dx once.
 template <class T, i64 ROWS, i64 C, int V, int TX, int THREADS_, int ACT_GRAD, bool ACCUMULATE,
     int R = ceil_div(ROWS, THREADS_ / TX)>
 struct BatchNormBwdSmall : BatchNormColumns<ROWS, C, V, TX, THREADS_, 2> {
@@ -871,9 +871,9 @@ struct LayerNorm {
 };
 
 namespace norms {
-// Parameters whose gradients are summed over the rows: gamma, and beta where rows are centred.
+// Parameters whose gradients are summed over the rows: gamma, and beta if rows are centred.
 __host__ __device__ constexpr int row_parameters(bool rms) { return rms ? 1 : 2; }
-// The mean of a row; 0 where rows are not centred.
+// The mean of a row; 0 if rows are not centred.
 template <bool RMS> DEV float row_mean(const Args& a, int row) {
     if constexpr (RMS) return 0.0f;
     else return a.at<float>(slots::layer_norm_bwd::MEAN)[row];
@@ -988,15 +988,15 @@ DEV void layer_norm_long_row(const Args& a, int row, float* scratch) {
 }  // namespace norms
 
 // Slots: dy, x, gamma, mean, rstd, dgamma_prev, dbeta_prev, dx, dgamma, dbeta, work, residual. dy, x, dx [ROWS, COLS]
-// of T, gamma, dgamma, dbeta [COLS], mean, rstd [ROWS] float. dx overwrites, dgamma and dbeta accumulate where
-// ACCUMULATE; the order of all sums is fixed.
+// of T, gamma, dgamma, dbeta [COLS], mean, rstd [ROWS] float. dx overwrites, dgamma and dbeta accumulate if ACCUMULATE;
+// the order of all sums is fixed.
 //
 // Two phases, each input read once. Phase 0: a block takes CHUNK rows, THREADS / TPR at a time, writes their dx and
 // keeps the sums for dgamma and dbeta of its columns in registers; they go to the work slot as floats
 // [chunks][2][COLS]. Phase 1 adds the chunks, 32 columns a block. dx may be dy. Rows move in groups of V =
 // vec_width(COLS) elements.
 //
-// Where residual [ROWS, COLS] (T) is bound, it is added to dx.
+// If residual [ROWS, COLS] (T) is bound, it is added to dx.
 //
 // RMS: the derivative of rows that are not centred. mean, dbeta_prev and dbeta are unused, and work is
 // [chunks][1][COLS].
@@ -1120,7 +1120,7 @@ struct LayerNormBwdApart {
         };
         Item now[U];
         norms::get_batch<U, TY, Tile::template even<U>()>(now, t.ty, rows, get);
-        // The sums for beta come first, where there are any.
+        // The sums for beta come first, if there are any.
         constexpr int GAMMA_SUMS = (P - 1) * V;
         float sum[P * V], mean[V], g[V], centred[V], dgamma[V], dbeta[V];
         const bool writes = t.ty == 0 && t.valid;

@@ -71,9 +71,9 @@ pub struct StudioArgs {
 
 /// Train a network
 ///
-/// Progress goes to standard error, the final summary to standard output. Ctrl+C ends the run after the current step,
-/// and the requested files are still written; a second Ctrl+C ends the program at once. Files are written beside their
-/// final name and renamed into place.
+/// Progress is written to standard error, and the final summary to standard output. Ctrl+C ends the run after the
+/// current step, and the requested files are still written; a second Ctrl+C ends the program at once. Files are written
+/// beside their final name and renamed into place.
 ///
 /// A run with --resume takes parameters, optimizer state, counters and its position in the data from the checkpoint,
 /// and the recipe from the preset. In the recipe, lr, weight_decay, betas, eps, momentum, nesterov, schedule,
@@ -190,8 +190,8 @@ pub struct PlanArgs {
     /// Plan the evaluation instead of the training step
     #[arg(long)]
     pub eval: bool,
-    /// Where layers choose: the path to plan, by its choices ("L1=0 L4=2"), by the number of a step, or the usual one,
-    /// "evaluation"
+    /// For layers that choose: the path to plan, given by its choices ("L1=0 L4=2"), by the number of a step, or as
+    /// "evaluation", the usual path
     #[arg(long, value_name = "PATH")]
     pub path: Option<String>,
     /// Print how the steps of --path and of this other path differ, instead of a stage
@@ -355,8 +355,8 @@ pub struct BenchArgs {
 
 /// Place the buffers of a file in as few bytes as possible
 ///
-/// The file has the columns id,lower,upper,size; a buffer is alive from lower up to, but not including, upper.
-/// The placement goes to standard output, the summary to standard error.
+/// The file has the columns id,lower,upper,size; a buffer is alive from lower up to, but not including, upper. The
+/// placement is written to standard output, the summary to standard error.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   stepgraph arena buffers.csv > placed.csv
@@ -481,7 +481,7 @@ pub enum Stage {
     Passes,
     /// The kernel of each operation, and the candidates that were not chosen
     Selected,
-    /// Every buffer with its role, life and place
+    /// Every buffer with its role, live range and address
     Bindings,
     /// How the buffers were placed
     Arena,

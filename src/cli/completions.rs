@@ -7,7 +7,7 @@ use clap::CommandFactory;
 /// Prints the script.
 ///
 /// # Errors
-/// Where standard output fails.
+/// If standard output fails.
 pub fn run(args: &CompletionsArgs) -> anyhow::Result<()> {
     let mut script = Vec::new();
     clap_complete::generate(args.shell, &mut Cli::command(), "stepgraph", &mut script);

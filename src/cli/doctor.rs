@@ -18,7 +18,7 @@ struct Report {
     version: &'static str,
     os: String,
     cpu: Option<String>,
-    /// Cores that the program may use: those of its processors, within what control groups grant.
+    /// Processor cores that the program may use, within the limits of control groups.
     cores: usize,
     /// The instruction set that kernels are chosen for; `STEPGRAPH_ISA` lowers it.
     isa: &'static str,
@@ -27,16 +27,16 @@ struct Report {
     threads: usize,
     threads_why: String,
     memory_available_bytes: Option<u64>,
-    /// Whether this build can open a window, and whether a display is there to open it on.
+    /// Whether this build can open a window, and whether there is a display to open it on.
     studio: bool,
     display: Option<String>,
     executors: Vec<&'static str>,
     /// GPUs and the libraries that the CUDA executor loads.
     cuda: Probe,
-    /// What `--device auto` takes, and why.
+    /// The device that `--device auto` chooses, and why.
     auto_device: String,
     folders: Vec<Folder>,
-    /// Compiled GPU kernels on disk; nothing where they are not kept.
+    /// Compiled GPU kernels on disk; `None` if they are not kept.
     kernel_cache: Option<Cache>,
     advice: Vec<String>,
 }
@@ -47,7 +47,7 @@ struct Cache {
     entries: usize,
     bytes: u64,
     limit_bytes: u64,
-    /// Bytes that were removed because it was asked for.
+    /// Bytes that were removed on request.
     cleared_bytes: Option<u64>,
 }
 
@@ -58,17 +58,17 @@ struct Folder {
     writable: bool,
 }
 
-/// Reports.
+/// Prints the report.
 ///
 /// # Errors
-/// Where standard output fails.
+/// If standard output fails.
 pub fn run(args: &DoctorArgs) -> anyhow::Result<()> {
     let cache = kernel_cache(args)?;
     let report = examine(cache);
     if args.json { output::print_json(&report) } else { output::print(&text(&report)) }
 }
 
-/// The cache of compiled kernels, after what was asked for was done to it.
+/// The cache of compiled kernels, after the requested changes.
 fn kernel_cache(args: &DoctorArgs) -> anyhow::Result<Option<Cache>> {
     let Some(mut cache) = KernelCache::of_user() else {
         if args.clear_cache || args.cache_limit.is_some() {
@@ -135,7 +135,7 @@ fn examine(kernel_cache: Option<Cache>) -> Report {
     }
 }
 
-/// How the number of threads of a step comes about.
+/// How the number of threads of a step is chosen.
 fn threads_why(asked: Result<Option<usize>, WrongThreads>) -> String {
     match asked {
         Ok(None) => {
@@ -194,7 +194,7 @@ fn folders() -> Vec<Folder> {
     settings.into_iter().chain(runs).chain(cache).map(folder).collect()
 }
 
-/// Whether a folder, or the nearest one above it that exists, takes files; nothing is left behind.
+/// Whether files can be created in a folder, or in its nearest ancestor that exists; no file remains.
 fn is_writable(path: &Path) -> bool {
     path.ancestors().find(|p| p.is_dir()).is_some_and(|p| tempfile::tempfile_in(p).is_ok())
 }

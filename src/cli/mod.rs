@@ -58,7 +58,7 @@ use clap::{CommandFactory, Parser};
 use std::path::Path;
 use std::process::ExitCode;
 
-/// The command line as it was given. One that cannot be read ends the program with exit status 2.
+/// The command line as it was given. If it cannot be parsed, the program ends with exit status 2.
 #[must_use]
 pub fn parse() -> Cli {
     Cli::try_parse().unwrap_or_else(|error| {
@@ -71,7 +71,8 @@ pub fn parse() -> Cli {
     })
 }
 
-/// What is said of a first word with more behind it that is no command; nothing where it is one, an option or a preset.
+/// The message for a first word that is followed by others and is no command; `None` if it is a command, an option or a
+/// preset.
 fn unknown_command(first: &str) -> Option<String> {
     let command = Cli::command();
     let names: Vec<&str> = command.get_subcommands().map(clap::Command::get_name).collect();
@@ -82,7 +83,7 @@ fn unknown_command(first: &str) -> Option<String> {
     Some(format!("there is no command {first:?}; {}`stepgraph --help` lists all", did_you_mean(first, names)))
 }
 
-/// Carries out a command line and gives the exit status.
+/// Runs a command line and returns the exit status.
 #[must_use]
 pub fn run(cli: &Cli) -> ExitCode {
     if !opens_window(cli) {
@@ -115,7 +116,7 @@ pub fn run(cli: &Cli) -> ExitCode {
     outcome.map_or_else(|e| error::report(&e), |()| ExitCode::SUCCESS)
 }
 
-/// Refuses a number of threads in the environment that is none, where the command makes steps.
+/// Refuses an invalid number of threads in the environment, if the command runs steps.
 fn check_environment(cli: &Cli) -> anyhow::Result<()> {
     match &cli.command {
         Some(
@@ -130,7 +131,7 @@ fn check_environment(cli: &Cli) -> anyhow::Result<()> {
     }
 }
 
-/// Whether a command line opens the window, which keeps running where a part of it fails.
+/// Whether a command line opens the window, which keeps running if a part of it fails.
 #[must_use]
 pub const fn opens_window(cli: &Cli) -> bool {
     matches!(cli.command, None | Some(Command::Studio(_)))

@@ -1,4 +1,4 @@
-//! Standard output, figures for people, and places where results go.
+//! Standard output, numbers as text, and the paths that results are written to.
 
 use super::error::{unwritable, wrong};
 use super::notes::harmless;
@@ -13,19 +13,19 @@ use std::path::{Path, PathBuf};
 /// Prints to standard output.
 ///
 /// # Errors
-/// Where it fails; a reader that went away is among these, and ends the program quietly.
+/// If writing fails. If the reader has closed the pipe, this error ends the program without a message.
 pub fn print(text: &str) -> anyhow::Result<()> {
     write_out(&harmless(text))
 }
 
-/// Writes to standard output. The error names it, and has the system's as its cause.
+/// Writes to standard output. The error names standard output and has the system's error as its source.
 fn write_out(text: &str) -> anyhow::Result<()> {
     let mut out = io::stdout().lock();
     let written = out.write_all(text.as_bytes()).and_then(|()| out.flush());
     written.map_err(|cause| anyhow::Error::new(cause).context("standard output cannot be written"))
 }
 
-/// Prints a table to standard output, byte for byte where no terminal reads it.
+/// Prints a table to standard output; if standard output is not a terminal, bytes are written unchanged.
 ///
 /// # Errors
 /// As [`print`].
@@ -74,8 +74,8 @@ pub fn counted(value: u64, noun: &str) -> String {
     format!("{} {}", count(value), plural(value, noun))
 }
 
-/// A time in microseconds with three significant figures and a unit: `18.2 us`, `1.20 ms`; one too short for them: `<
-/// 0.01 us`.
+/// A time in microseconds with three significant figures and a unit: `18.2 us`, `1.20 ms`; a time too short for that:
+/// `< 0.01 us`.
 #[must_use]
 pub fn micros(us: f64) -> String {
     if (0.0..0.005).contains(&us) {
@@ -96,7 +96,7 @@ pub fn micros(us: f64) -> String {
     format!("{} {unit}", figure(value, decimals))
 }
 
-/// Text in lines of at most `width` letters behind `indent`, each with its line break.
+/// Text in lines of at most `width` characters behind `indent`, each with its line break.
 #[must_use]
 pub fn wrapped(text: &str, width: usize, indent: &str) -> String {
     let (mut out, mut line) = (String::new(), String::new());
@@ -114,7 +114,7 @@ pub fn wrapped(text: &str, width: usize, indent: &str) -> String {
     out
 }
 
-/// The quantile `q` of values that are sorted already; 0 where there are none.
+/// The quantile `q` of sorted values; 0 if there are none.
 #[must_use]
 pub fn quantile(sorted: &[f64], q: f64) -> f64 {
     let last = sorted.len().saturating_sub(1);
@@ -131,7 +131,7 @@ pub struct Distribution {
 }
 
 impl Distribution {
-    /// The distribution of times, which are put in order.
+    /// The distribution of times, which are sorted in place.
     #[must_use]
     pub fn of(times: &mut [f64]) -> Self {
         times.sort_by(f64::total_cmp);
@@ -140,10 +140,10 @@ impl Distribution {
     }
 }
 
-/// Where to write what the user named `path`: links are followed, so that a link stays one.
+/// The path to write to for the `path` that the user gave: links are followed, so that a link remains a link.
 ///
 /// # Errors
-/// Where nothing can be written there. A file is made beside it and removed again; nothing is left behind.
+/// If no file can be created there. The check creates a file beside it and removes it again.
 pub fn writable(path: &Path, what: &str) -> anyhow::Result<PathBuf> {
     let refused = |why: String| wrong(format!("{}: {what} cannot be written there: {why}", path.display()));
     if path.as_os_str().is_empty() {
@@ -167,7 +167,7 @@ pub fn writable(path: &Path, what: &str) -> anyhow::Result<PathBuf> {
         let message = format!("{}: {what} cannot be written there: {cause}; {help}", path.display());
         return Err(unwritable(cause, message));
     }
-    // Temporary names are short: only the name that was given may be one that the system does not take.
+    // Temporary names are short: only the given name may be one that the system does not accept.
     match target.symlink_metadata() {
         Err(e) if e.kind() == io::ErrorKind::InvalidFilename => {
             let length = target.file_name().map_or(0, |n| n.len());
@@ -180,10 +180,10 @@ pub fn writable(path: &Path, what: &str) -> anyhow::Result<PathBuf> {
     }
 }
 
-/// Writes a picture and reports its name.
+/// Writes a picture and reports its path.
 ///
 /// # Errors
-/// Where it cannot be written; an old file of that name is untouched then.
+/// If it cannot be written; then an old file of that name is unchanged.
 pub fn write_picture(path: &Path, svg: &str) -> anyhow::Result<()> {
     write_atomic(path, svg.as_bytes()).map_err(|cause| {
         let message = format!("the picture {} cannot be written: {cause}; {}", path.display(), write_advice(&cause));
@@ -193,7 +193,7 @@ pub fn write_picture(path: &Path, svg: &str) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// The folder that a file is in.
+/// The folder that contains a file.
 #[must_use]
 pub fn folder_of(path: &Path) -> &Path {
     path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or_else(|| Path::new("."))

@@ -16,10 +16,10 @@ struct Document<'a> {
     difference: StepDifference,
 }
 
-/// The difference of two steps of these names, in the form that was asked for.
+/// The difference of two steps of these names, in the requested form.
 ///
 /// # Errors
-/// Where the form is that of a graph.
+/// If the form is that of a graph.
 pub(super) fn shown(names: [&str; 2], steps: [&Compiled; 2], format: Format) -> anyhow::Result<String> {
     let difference = StepDifference::between(steps);
     match format {

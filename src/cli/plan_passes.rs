@@ -8,14 +8,14 @@ use crate::model::Precision;
 use crate::rewrite::{How, PASSES, Pass, PassRun, Stage, changes_text};
 use serde::Serialize;
 
-/// A pass, and what it did where it ran.
+/// A pass, and what it did if it ran.
 #[derive(Serialize)]
 struct PassEntry<'a> {
     name: &'static str,
     about: &'static str,
-    /// The condition in words.
+    /// The condition as text.
     when: &'static str,
-    /// False where the condition does not hold for this target.
+    /// False if the condition does not hold for this target.
     runs: bool,
     #[serde(skip_serializing_if = "Option::is_none")]
     did: Option<&'a PassRun>,
@@ -57,7 +57,7 @@ struct After<'a> {
 /// The list of passes, or one of them with the program after it.
 ///
 /// # Errors
-/// Where the pass does not run for this target, or where the list is to be a graph.
+/// If the pass does not run for this target, or if the list is to be a graph.
 pub(super) fn shown(compiled: &Compiled, pass: Option<&str>, format: Format) -> anyhow::Result<String> {
     let Some(name) = pass else {
         return match format {
@@ -103,7 +103,7 @@ fn list_of(compiled: &Compiled) -> List<'_> {
     }
 }
 
-/// A line for each pass that ran, and the others with their conditions.
+/// One line for each pass that ran, and the other passes with their conditions.
 #[must_use]
 pub(super) fn list(compiled: &Compiled) -> String {
     let precision = compiled.model.precision.name();

@@ -1,4 +1,4 @@
-//! `stepgraph verify`: proofs that a step is right, with figures.
+//! `stepgraph verify`: checks that a step is correct, and prints the measured values.
 
 use super::args::VerifyArgs;
 use super::error::wrong;
@@ -27,10 +27,10 @@ fn line(check: &Check) -> String {
     out
 }
 
-/// Verifies every preset; status 1 where a check fails.
+/// Verifies every preset; exit status 1 if a check fails.
 ///
 /// # Errors
-/// Where a preset, its data or a given file is wrong, or a step cannot run.
+/// If a preset, its data or a given file is wrong, or a step cannot run.
 pub fn run(args: &VerifyArgs) -> anyhow::Result<ExitCode> {
     if let Some(count) = args.random {
         return verify_random::run(args, count);
@@ -41,7 +41,7 @@ pub fn run(args: &VerifyArgs) -> anyhow::Result<ExitCode> {
         args.presets.iter().map(OsString::as_os_str).collect()
     };
     let looks = if args.batches.is_some() { DataLook::Ignore } else { DataLook::Report };
-    // Every preset is read before the first is verified: a misspelt name should not cost minutes.
+    // Every preset is read before the first one is verified, so that a misspelt name is reported at once.
     let loaded = presets::load_all(names, looks)?;
     let threads_of = |found: &Loaded| device::threads(args.cpu.threads, &found.model).count;
     let (machine, name) =
@@ -90,7 +90,7 @@ fn report_of(found: &Loaded, options: &VerifyOptions, json: bool) -> anyhow::Res
     closed.map_or(Ok(report), Err)
 }
 
-/// Prints what was found of all presets: as JSON, or how many checks passed.
+/// Prints the results of all presets: as JSON, or how many checks passed.
 fn print_reports(reports: &[VerifyReport], json: bool) -> anyhow::Result<()> {
     if json {
         return match reports {
@@ -104,8 +104,8 @@ fn print_reports(reports: &[VerifyReport], json: bool) -> anyhow::Result<()> {
     output::print(&format!("{good} passed, {bad} failed, {skipped} skipped\n"))
 }
 
-/// Refuses proofs that take hours or do not fit into memory, and reports long ones. Replays whose number was `asked`
-/// for are waited for.
+/// Refuses checks that take hours or do not fit into memory, and reports long ones. If the user gave the number of
+/// replays (`asked`), their time is accepted.
 fn affordable(name: &str, price: Price, asked: bool, free: Option<u64>) -> anyhow::Result<()> {
     const LONG: f64 = 30.0;
     const TOO_LONG: f64 = 600.0;
@@ -113,7 +113,7 @@ fn affordable(name: &str, price: Price, asked: bool, free: Option<u64>) -> anyho
     let help = "give --anyway to continue, or verify the same layers with fewer units or a smaller input";
     if let Some(free) = free.filter(|free| *free < price.bytes) {
         let (needs, free) = (Bytes(price.bytes), Bytes(free));
-        // Another machine has the memory: nothing that was given is wrong.
+        // A machine with more memory could run the checks: the arguments are not wrong.
         return Err(anyhow::anyhow!("{name}: the proofs take about {needs} of memory, and {free} are free; {help}"));
     }
     let unasked = price.seconds - if asked { price.replay_seconds } else { 0.0 };
@@ -127,7 +127,7 @@ fn affordable(name: &str, price: Price, asked: bool, free: Option<u64>) -> anyho
     Ok(())
 }
 
-/// 1 where a check of any report failed.
+/// 1 if a check of any report failed.
 fn status(reports: &[VerifyReport]) -> ExitCode {
     if reports.iter().all(|r| r.passed) { ExitCode::SUCCESS } else { ExitCode::from(1) }
 }

@@ -1,4 +1,4 @@
-//! `stepgraph verify --random`: the proofs on networks that are drawn from seeds.
+//! `stepgraph verify --random`: the checks on networks that are drawn from seeds.
 
 use super::args::VerifyArgs;
 use super::choices::Device;
@@ -16,17 +16,18 @@ use std::process::ExitCode;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-/// Replays of the endurance check of each network, where no number is given.
+/// Replays of the endurance check of each network, unless a number is given.
 const REPLAYS: u64 = 20;
-/// Threads that share a step, where no number is given: that several give the bits of one is among the proofs.
+/// Threads that share a step, unless a number is given. More than one is needed to check that the number of threads
+/// does not change the result.
 const THREADS: u16 = 2;
-/// The time of one network, in seconds; without a limit where long proofs are waited for.
+/// The time limit of one network, in seconds; there is no limit if long checks are allowed.
 const SECONDS: f64 = 60.0;
 const ANYWAY: f64 = 86_400.0;
-/// The longest time without a line, where no terminal shows a bar.
+/// The longest time without a line, if there is no terminal to show a bar.
 const LINE_EVERY: Duration = Duration::from_secs(5);
 
-/// The seed of the network whose proofs are running.
+/// The seed of the network that is being checked.
 static RUNNING: AtomicU64 = AtomicU64::new(0);
 
 /// A failure with the file of its smallest network and the command that repeats it.
@@ -47,10 +48,11 @@ struct Findings<'a> {
     failures: &'a [Kept],
 }
 
-/// Verifies `count` random networks; status 1 where a check of any fails, and that of the signal that ended it.
+/// Verifies `count` random networks; exit status 1 if a check of any of them fails, or the status of the signal that
+/// ended the command.
 ///
 /// # Errors
-/// Where the device cannot be used, or a network that fails cannot be written.
+/// If the device cannot be used, or a network that fails cannot be written.
 pub fn run(args: &VerifyArgs, count: u64) -> anyhow::Result<ExitCode> {
     let threads = args.cpu.threads.unwrap_or(THREADS);
     let (machine, name) = device::choose(args.device, threads.into(), [])?;
@@ -111,7 +113,7 @@ pub fn run(args: &VerifyArgs, count: u64) -> anyhow::Result<ExitCode> {
     Ok(signals::asked().filter(|_| report.cancelled).map_or(ExitCode::SUCCESS, Signal::exit_code))
 }
 
-/// Has a panic name the network that it comes from: with the seed it can be repeated.
+/// Makes a panic report the seed of its network, so that it can be repeated.
 fn name_network_of_panics() {
     let explain = std::panic::take_hook();
     std::panic::set_hook(Box::new(move |info| {
@@ -121,7 +123,7 @@ fn name_network_of_panics() {
     }));
 }
 
-/// Writes the smallest network of a failure.
+/// Writes the smallest network that still fails.
 fn keep(failure: &Failure, args: &VerifyArgs, out: Option<&Path>, before: usize, threads: u16) -> anyhow::Result<Kept> {
     let path = place(failure, out, before);
     write_atomic(&path, write_preset(&failure.smallest).as_bytes()).map_err(|cause| {
@@ -133,7 +135,7 @@ fn keep(failure: &Failure, args: &VerifyArgs, out: Option<&Path>, before: usize,
     Ok(Kept { failure: failure.clone(), file, command })
 }
 
-/// Where the smallest network of a failure goes: the file that was named, or one beside it where there is one already.
+/// The file for the smallest network of a failure: the requested one, or one beside it if that already exists.
 fn place(failure: &Failure, out: Option<&Path>, before: usize) -> PathBuf {
     let Some(out) = out else {
         let name = &failure.network;
@@ -164,7 +166,7 @@ fn command(seed: u64, file: &str, args: &VerifyArgs, threads: u16) -> String {
     format!("stepgraph verify {file} --seed {seed}{device} --threads {threads} --replays {replays}")
 }
 
-/// What is said of a failure.
+/// The message about a failure.
 fn lines(kept: &Kept) -> String {
     let Kept { failure, file, command } = kept;
     let Failure { network, precision, check, line, layers: [from, to], is_smallest, .. } = failure;
@@ -234,7 +236,7 @@ impl Progress {
         Self { bar, count, done: 0, failures: 0, reported: Instant::now() }
     }
 
-    /// A network is done with.
+    /// Records that a network is finished.
     fn done(&mut self) {
         self.done += 1;
         if let Some(bar) = &self.bar {
@@ -244,7 +246,7 @@ impl Progress {
         self.alive();
     }
 
-    /// Reports how far it is, where it is time.
+    /// Reports the progress, if it is time.
     fn alive(&mut self) {
         if self.bar.is_none() && self.reported.elapsed() >= LINE_EVERY {
             self.reported = Instant::now();
@@ -252,7 +254,7 @@ impl Progress {
         }
     }
 
-    /// Says a line without tearing the bar.
+    /// Prints a line to standard error without disturbing the bar.
     fn say(&self, line: &str) {
         match &self.bar {
             Some(bar) => bar.suspend(|| output::note(line)),
@@ -260,7 +262,7 @@ impl Progress {
         }
     }
 
-    /// Prints lines to standard output without tearing the bar.
+    /// Prints lines to standard output without disturbing the bar.
     fn print(&self, lines: &str) -> anyhow::Result<()> {
         match &self.bar {
             Some(bar) => bar.suspend(|| output::print(lines)),

@@ -25,7 +25,7 @@ pub struct CifarRecords {
 /// The records of a CIFAR-10 binary batch.
 ///
 /// # Errors
-/// Where the file is empty, does not end with a whole record, or has a label above 9.
+/// If the file is empty, does not end with a whole record, or has a label above 9.
 pub fn read_cifar(bytes: &[u8], file: &str) -> Result<CifarRecords, DataError> {
     if bytes.is_empty() || !bytes.len().is_multiple_of(RECORD) {
         return Err(DataError::content(

@@ -8,13 +8,13 @@ use super::{DataError, Place};
 use std::borrow::Cow;
 use std::path::Path;
 
-/// Deflate never packs tighter than this, so a header that promises more than its packed bytes can hold is wrong.
+/// Deflate never compresses more than this, so a header that announces more than its packed bytes can contain is wrong.
 const HIGHEST_PACKING: u64 = 1032;
 
 /// The array of an IDX file, plain or gzip.
 ///
 /// # Errors
-/// Where the header is no IDX header, or the bytes are more or fewer than it promises.
+/// If the header is not an IDX header, or the file has more or fewer bytes than the header announces.
 pub fn read_idx<'a>(bytes: &'a [u8], file: &str) -> Result<Array<'a>, DataError> {
     let packed = is_gzip(bytes);
     let head: Cow<'_, [u8]> =
@@ -32,7 +32,7 @@ pub fn read_idx<'a>(bytes: &'a [u8], file: &str) -> Result<Array<'a>, DataError>
         if expected as u64 > (bytes.len() as u64).saturating_mul(HIGHEST_PACKING) {
             return Err(too_large(format!("dimensions {dims} in {} packed bytes", bytes.len())));
         }
-        // One byte more than expected is enough to see that there is too much.
+        // One byte more than expected is enough to detect that there are too many.
         gunzip(bytes, expected as u64 + 1, file)?.into()
     } else {
         bytes.into()

@@ -1,4 +1,4 @@
-//! Folders of pictures: one subfolder a class, PNG or JPEG files in it.
+//! Folders of pictures: one subfolder for each class, with PNG or JPEG files in it.
 
 use super::dataset::Loaded;
 use super::error::Side;
@@ -11,15 +11,15 @@ use std::fs;
 use std::io::Cursor;
 use std::path::{Path, PathBuf};
 
-/// The widest and highest picture read, in pixels.
+/// The largest width and height of a picture, in pixels.
 const MOST_PIXELS_A_SIDE: u32 = 16_384;
 /// The most bytes a picture may decode to.
 const MOST_DECODED: u64 = 512 << 20;
-/// The widest and highest network input.
+/// The largest width and height of a network's input.
 const MOST_INPUT_A_SIDE: usize = 4096;
 const EXTENSIONS: [&str; 3] = ["png", "jpg", "jpeg"];
 
-/// Channels, height and width that pictures are brought to.
+/// The channels, height and width that pictures are converted to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Frame {
     gray: bool,
@@ -44,7 +44,7 @@ impl Frame {
 /// One PNG or JPEG as `input` values `[C, H, W]`, resized, in 1 or 3 channels, scaled to 0..1.
 ///
 /// # Errors
-/// Where the picture cannot be decoded or is unreasonably large, or `input` is no shape of an image.
+/// If the picture cannot be decoded or is unreasonably large, or `input` is not the shape of an image.
 pub fn read_image(bytes: &[u8], file: &str, input: &Shape) -> Result<Vec<f32>, DataError> {
     let frame = Frame::of(input)?;
     let mut values = Vec::new();
@@ -139,7 +139,7 @@ fn is_picture(path: &Path) -> bool {
     path.is_file() && extension.is_some_and(|extension| EXTENSIONS.contains(&extension.as_str()))
 }
 
-/// A folder's visible entries that pass `wanted`, sorted; the others are added to `ignored`.
+/// The visible entries of a folder that satisfy `wanted`, sorted; the others are added to `ignored`.
 fn entries(
     folder: &Path,
     ignored: &mut Vec<PathBuf>,

@@ -1,7 +1,7 @@
-//! Data drawn from a seed: small problems whose shape the user can see.
+//! Data drawn from a seed: small problems that are easy to visualise.
 //!
-//! Everything comes from [`Rng`] and `libm`, so a seed gives the same samples on every machine. Classes take turns,
-//! sample by sample: every part of the set is balanced.
+//! Everything comes from [`Rng`] and `libm`, so that a seed gives the same samples on every machine. Classes alternate
+//! from sample to sample, so that every part of the set is balanced.
 
 use super::dataset::Loaded;
 use super::{DataError, Dataset, InputSamples, Preprocessing, Target};
@@ -9,19 +9,19 @@ use crate::model::{DataSource, Rng};
 use crate::tensor::Shape;
 use std::f64::consts::{PI, TAU};
 
-/// The generator's stream for samples, apart from every other use of a run's seed.
+/// The generator's stream for samples, separate from every other use of a run's seed.
 const STREAM: u64 = 0x6461_7461_0002;
-/// The most samples drawn.
+/// The largest number of samples.
 const MOST_SAMPLES: usize = 10_000_000;
-/// The most numbers drawn: samples times features.
+/// The largest number of values: samples times features.
 const MOST_VALUES: usize = 1 << 28;
-/// How far an arm of the spirals turns, in radians.
+/// The angle that an arm of the spirals turns through, in radians.
 const SPIRAL_TURN: f64 = 4.5;
 
 /// Draws a synthetic source; `input` and `output` give the number of variables and of target values of the regression.
 ///
 /// # Errors
-/// Where a field of the source has a value that cannot work.
+/// If a field of the source has an invalid value.
 pub(super) fn draw(source: &DataSource, input: &Shape, output: &Shape, seed: u64) -> Result<Loaded, DataError> {
     let mut rng = Rng::new(seed, STREAM);
     let dataset = match *source {
@@ -93,7 +93,7 @@ fn check(samples: usize, features: usize, noise: f64) -> Result<(), DataError> {
     Ok(())
 }
 
-/// Points of the plane; `point` gives a class's next one, to which normal noise of deviation `noise` is added.
+/// Points of the plane; `point` returns the next point of a class, to which normal noise of deviation `noise` is added.
 fn plane(
     source: &DataSource,
     classes: usize,
@@ -169,8 +169,8 @@ fn regression(
     })
 }
 
-/// Stretches of noisy sums of three sines, and the values after each: as many as the network has inputs and outputs.
-/// Amplitudes, periods and phases are drawn for each sample.
+/// Windows of noisy sums of three sines, with the values that follow each window: as many as the network has inputs and
+/// outputs. Amplitudes, periods and phases are drawn for each sample.
 fn waves([input, output]: [&Shape; 2], noise: f64, samples: usize, rng: &mut Rng) -> Result<Dataset, DataError> {
     /// The periods of the sines, in positions.
     const PERIODS: [[f64; 2]; 3] = [[6.0, 12.0], [12.0, 24.0], [24.0, 48.0]];
@@ -235,7 +235,7 @@ mod tests {
 
     #[test]
     fn the_first_samples_stay_what_they_are() {
-        // From an implementation of the generator and the formulas in another language.
+        // These numbers come from an implementation of the generator and the formulas in another language.
         let expected = [
             [-0.461_831_35, -0.987_337_2],
             [-1.615_043_7, -0.227_703_46],

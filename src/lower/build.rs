@@ -57,8 +57,8 @@ fn lower_all(l: &mut Lowerer<'_>) {
     }
 }
 
-/// How each parameter of a network whose layers choose is stored, for the steps of all its paths: as it suits the first
-/// of some paths that use all parameters between them.
+/// The stored order of each parameter of a network whose layers choose, for the steps of all its paths: the order that
+/// suits the first of a set of paths which together use all parameters.
 fn orders(whole: &Model, filters: FilterOrder) -> Vec<Option<ParamOrder>> {
     let mut orders = vec![None; whole.params.len()];
     for path in whole.covering_paths() {

@@ -1,4 +1,4 @@
-//! The presets inside the program: the files of `presets/`, in the order in which a newcomer should meet them.
+//! The presets inside the program: the files of `presets/`, in a suitable order for a newcomer.
 
 /// A preset inside the program.
 #[derive(Clone, Copy, Debug)]

@@ -1,11 +1,12 @@
-//! JSON as a preset needs it: a name that an object has twice is a mistake, where other readers silently keep the last.
+//! Parses JSON for presets: a name that occurs twice in an object is a mistake, whereas other parsers silently use the
+//! last one.
 
 use serde::de::{DeserializeSeed, Deserializer, Error, MapAccess, SeqAccess, Visitor};
 use serde_json::{Map, Value};
 use std::borrow::Cow;
 use std::fmt;
 
-/// What is wrong with a text that is no JSON, and what to do.
+/// What is wrong with a text that is not JSON, and what to do.
 pub(super) fn explained(error: &serde_json::Error) -> String {
     let found = error.to_string();
     let found = found.split(" at line ").next().unwrap_or_default();
@@ -29,7 +30,8 @@ pub(super) fn explained(error: &serde_json::Error) -> String {
         _ if found.starts_with("expected `") => "add what is missing",
         _ => "fix it there",
     };
-    // Letters that serde_json leaves out of what it expects are no news, and some of its words are.
+    // Letters that serde_json omits from its list of expected ones need not be reported, and some of its terms are
+    // replaced.
     let what = match found {
         _ if error.is_eof() || !found.starts_with("expected `") => String::new(),
         expected => format!("{expected}, "),
@@ -37,10 +39,10 @@ pub(super) fn explained(error: &serde_json::Error) -> String {
     format!("line {}, column {}: {what}{help}", error.line(), error.column())
 }
 
-/// The text in a file's bytes: UTF-8, or UTF-16 with its mark, as PowerShell's `>` writes it.
+/// The text in a file's bytes: UTF-8, or UTF-16 with a byte order mark, as written by `>` in PowerShell.
 ///
 /// # Errors
-/// Where it is neither: the first byte that is wrong.
+/// If it is neither: the position of the first wrong byte.
 pub(super) fn decode(bytes: &[u8]) -> Result<Cow<'_, str>, usize> {
     let order: fn([u8; 2]) -> u16 = match bytes {
         [0xff, 0xfe, ..] => u16::from_le_bytes,
@@ -52,10 +54,11 @@ pub(super) fn decode(bytes: &[u8]) -> Result<Cow<'_, str>, usize> {
     text.ok().filter(|t| rest.is_empty() && !t.contains('\0')).map(Cow::Owned).ok_or(0)
 }
 
-/// The value of a JSON text, and the path of every name that its object has more than once, such as `layers[1].rate`.
+/// The value of a JSON text, and the path of every name that occurs more than once in its object, such as
+/// `layers[1].rate`.
 ///
 /// # Errors
-/// Where the text is not JSON.
+/// If the text is not JSON.
 pub(super) fn parse(text: &str) -> Result<(Value, Vec<String>), serde_json::Error> {
     let mut places = Places::default();
     let mut reader = serde_json::Deserializer::from_str(text);
@@ -64,7 +67,7 @@ pub(super) fn parse(text: &str) -> Result<(Value, Vec<String>), serde_json::Erro
     Ok((value, places.repeated))
 }
 
-/// Where the reader is, and what it met twice.
+/// The reader's position, and the repeated names that it found.
 #[derive(Default)]
 struct Places {
     path: String,

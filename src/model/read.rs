@@ -38,7 +38,7 @@ impl From<Vec<Diagnostic>> for Box<Rejected> {
 /// Reads a preset from the bytes of a file.
 ///
 /// # Errors
-/// As [`read_preset`], and where they are another file's, too many, or no text.
+/// As [`read_preset`], or if they are another file's, too many, or no text.
 pub fn read_preset_file(bytes: &[u8]) -> Result<Preset, Vec<Diagnostic>> {
     read_partly(bytes).map_err(|rejected| rejected.mistakes)
 }

@@ -47,7 +47,7 @@ impl Model {
     /// row for each position the first rows are used.
     ///
     /// # Errors
-    /// Where the network has no sequences, a layer cannot take so few positions, or a parameter's size depends on their
+    /// If the network has no sequences, a layer cannot take so few positions, or a parameter's size depends on their
     /// number.
     pub fn with_length(&self, length: usize) -> Result<Self, UnsuitedLength> {
         let refused = |why: String| UnsuitedLength { length, why };

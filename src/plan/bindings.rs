@@ -38,7 +38,7 @@ struct Binder {
 /// checked by the referees.
 ///
 /// # Errors
-/// Where the program is too large to place, or a referee rejects the result (which would be a defect of this program).
+/// If the program is too large to place, or a referee rejects the result (which would be a defect of this program).
 pub fn bind(selection: &Selection, budget: Budget) -> Result<BindingPlan, PlanError> {
     let mut program = selection.program.clone();
     alias_in_place(&mut program, &selection.groups);

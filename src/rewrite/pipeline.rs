@@ -46,7 +46,7 @@ fn checked(pass: &Pass, program: &Program) -> Result<(), RewriteError> {
 /// Runs every pass for a goal. Values keep their ids; new ones come last.
 ///
 /// # Errors
-/// Where a pass breaks the program.
+/// If a pass breaks the program.
 pub fn rewrite(program: &Program, goal: &Goal) -> Result<Rewritten, RewriteError> {
     let (mut current, mut runs) = (program.clone(), Vec::new());
     for pass in passes(program, goal) {
@@ -70,7 +70,7 @@ pub fn rewrite(program: &Program, goal: &Goal) -> Result<Rewritten, RewriteError
 /// The program after each pass, verified: what [`rewrite`] does, step by step.
 ///
 /// # Errors
-/// Where a pass breaks the program.
+/// If a pass breaks the program.
 pub fn trace(program: &Program, goal: &Goal) -> Result<Vec<Stage>, RewriteError> {
     let (mut current, mut stages) = (program.clone(), Vec::new());
     for pass in passes(program, goal) {

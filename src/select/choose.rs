@@ -14,7 +14,7 @@ use crate::tensor::DType;
 /// `precision` is what products and activations are made of on a GPU; a CPU computes in the program's own type.
 ///
 /// # Errors
-/// Where an operation has no kernel on the target.
+/// If an operation has no kernel on the target.
 pub fn select(
     program: Program,
     target: &Target,

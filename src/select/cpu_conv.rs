@@ -273,7 +273,7 @@ impl WeightPlan {
 /// Whether the convolution has a kernel here: its offsets must fit the tables.
 ///
 /// # Errors
-/// Where they do not.
+/// If they do not.
 pub fn accepts(op: &OpKind) -> Result<(), String> {
     let (OpKind::Conv2d(ops::Conv2d { geometry: g, .. })
     | OpKind::Conv2dBwdX(ops::Conv2dBwdX { geometry: g, .. })

@@ -44,7 +44,7 @@ const APP_ID: &str = "stepgraph";
 /// Opens the studio with this preset, or with the network that was open last, and returns when its window is closed.
 ///
 /// # Errors
-/// Where no window can be opened: the message says which commands need none.
+/// If no window can be opened: the message says which commands need none.
 pub fn run(preset: Option<PathBuf>) -> anyhow::Result<()> {
     let recovery = directories::ProjectDirs::from("", "", APP_ID).map(|d| d.data_local_dir().join("unsaved"));
     let target = crate::exec::cpu::host_target(crate::exec::cpu::default_threads());

@@ -16,7 +16,7 @@ const ABANDONED_AFTER: Duration = Duration::from_secs(24 * 60 * 60);
 /// new one.
 ///
 /// # Errors
-/// Where the folder is missing or not writable, or the disk is full; the old file is untouched then.
+/// If the folder is missing or not writable, or the disk is full; the old file is untouched then.
 pub fn write_atomic(path: &Path, contents: &[u8]) -> io::Result<()> {
     write_atomic_with(path, |out| out.write_all(contents))
 }
@@ -24,7 +24,7 @@ pub fn write_atomic(path: &Path, contents: &[u8]) -> io::Result<()> {
 /// As [`write_atomic`], with the contents written by `fill`.
 ///
 /// # Errors
-/// As [`write_atomic`], and where `fill` fails.
+/// As [`write_atomic`], or if `fill` fails.
 pub fn write_atomic_with(
     path: &Path,
     fill: impl FnOnce(&mut io::BufWriter<&mut File>) -> io::Result<()>,
@@ -57,7 +57,7 @@ pub fn sync_folder(folder: &Path) {
 /// has ended.
 ///
 /// # Errors
-/// Where nothing can be written there; the error does not name the temporary file, which the user does not know.
+/// If nothing can be written there; the error does not name the temporary file, which the user does not know.
 pub fn temporary_in(folder: &Path) -> io::Result<NamedTempFile> {
     let mut builder = tempfile::Builder::new();
     builder.prefix(PREFIX).suffix(SUFFIX);

@@ -52,7 +52,7 @@ impl HostTensor {
     /// A tensor from raw little-endian bytes.
     ///
     /// # Errors
-    /// Where the number of bytes does not match type and shape.
+    /// If the number of bytes does not match type and shape.
     pub fn from_bytes(dtype: DType, shape: Shape, bytes: Vec<u8>) -> Result<Self, TensorError> {
         let expected = shape.len() * dtype.size();
         if bytes.len() != expected {
@@ -64,7 +64,7 @@ impl HostTensor {
     /// A tensor from typed values; `values.len()` must be the number of elements of `shape`.
     ///
     /// # Errors
-    /// Where it is not.
+    /// If it is not.
     pub fn from_slice<T: Element>(shape: impl Into<Shape>, values: &[T]) -> Result<Self, TensorError> {
         Self::from_bytes(T::DTYPE, shape.into(), bytemuck::cast_slice(values).to_vec())
     }
@@ -79,7 +79,7 @@ impl HostTensor {
     /// The values, copied out with their type checked.
     ///
     /// # Errors
-    /// Where the tensor holds another type.
+    /// If the tensor holds another type.
     pub fn to_vec<T: Element>(&self) -> Result<Vec<T>, TensorError> {
         if self.dtype != T::DTYPE {
             return Err(TensorError::Type { expected: T::DTYPE, found: self.dtype });

@@ -57,7 +57,7 @@ pub(crate) fn copied<T: Pod>(from: &[T]) -> Vec<T> {
 /// An empty vector with room for so many bytes, which may be more than any memory.
 ///
 /// # Errors
-/// Where the system has not so many.
+/// If the system has not so many.
 pub(crate) fn try_room(len: usize) -> io::Result<Vec<u8>> {
     let mut out = Vec::new();
     out.try_reserve_exact(len).map_err(|_| io::ErrorKind::OutOfMemory)?;

@@ -43,7 +43,7 @@ fn path_of(text: String, _: Vec<u8>) -> PathBuf {
 /// Writes a path.
 ///
 /// # Errors
-/// Where the writer fails.
+/// If the writer fails.
 pub fn serialize<S: Serializer>(path: &Path, writer: S) -> Result<S::Ok, S::Error> {
     let text = path.to_string_lossy().into_owned();
     let bytes = if path.to_str().is_some() { None } else { bytes_of(path) };
@@ -57,7 +57,7 @@ pub fn serialize<S: Serializer>(path: &Path, writer: S) -> Result<S::Ok, S::Erro
 /// Reads a path.
 ///
 /// # Errors
-/// Where it is neither a text nor a text with bytes.
+/// If it is neither a text nor a text with bytes.
 pub fn deserialize<'de, D: Deserializer<'de>>(reader: D) -> Result<PathBuf, D::Error> {
     Ok(match Written::deserialize(reader)? {
         Written::Text(text) => text.into(),

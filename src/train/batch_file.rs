@@ -34,7 +34,7 @@ struct BatchFile<'a> {
 /// `batch.length`, where it has them.
 ///
 /// # Errors
-/// Where they are missing, have the wrong shape or type, or labels, tokens, rows or lengths out of range.
+/// If they are missing, have the wrong shape or type, or labels, tokens, rows or lengths out of range.
 pub(super) fn given_batches(file: &TensorFile, path: &Path, model: &Model) -> Result<GivenBatches, TrainError> {
     let file = BatchFile { file, path, model };
     let names: Vec<String> = model.inputs.iter().map(|i| format!("batch.{}", i.value_name(&model.inputs))).collect();

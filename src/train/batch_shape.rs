@@ -25,7 +25,7 @@ impl BatchShape {
     /// The network of such a batch. Where it is the whole one, nothing.
     ///
     /// # Errors
-    /// Where a layer does not take so few positions.
+    /// If a layer does not take so few positions.
     pub(super) fn of(self, model: &Model) -> Result<Model, TrainError> {
         let rows = model.with_batch(self.rows);
         let Some(length) = self.length else { return Ok(rows) };
@@ -50,7 +50,7 @@ impl Lengths {
     /// The lengths of a data set's batches; nothing where all are the network's own.
     ///
     /// # Errors
-    /// Where the source gives no texts, and where the network does not take one of the lengths.
+    /// If the source gives no texts, or if the network does not take one of the lengths.
     pub(super) fn new(spec: &DataSpec, model: &Model, x: &Samples, seed: u64) -> Result<Option<Self>, TrainError> {
         if spec.buckets.is_empty() {
             return Ok(None);

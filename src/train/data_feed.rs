@@ -94,7 +94,7 @@ impl DataFeed {
     /// The feed of a data set.
     ///
     /// # Errors
-    /// Where the training part is smaller than a batch, and may not be.
+    /// If the training part is smaller than a batch, and may not be.
     pub fn data(
         set: Arc<Dataset>,
         split: Arc<Split>,
@@ -115,7 +115,7 @@ impl DataFeed {
     /// Lets the batches of a data set differ in their lengths as its description says.
     ///
     /// # Errors
-    /// Where the network or the source does not suit that.
+    /// If the network or the source does not suit that.
     pub(super) fn vary(&mut self, spec: &DataSpec, model: &Model, seed: u64) -> Result<(), TrainError> {
         let Self::Data { set, lengths, .. } = self else { return Ok(()) };
         *lengths = match &set.inputs[..] {
@@ -128,7 +128,7 @@ impl DataFeed {
     /// The feed of `batch.x`, or `batch.x.NAME` for each input, and `batch.y` of a file.
     ///
     /// # Errors
-    /// Where they are missing, have the wrong shape or type, or labels or tokens out of range.
+    /// If they are missing, have the wrong shape or type, or labels or tokens out of range.
     pub fn batches(file: &TensorFile, path: &Path, model: &Model, layouts: &[Layout]) -> Result<Self, TrainError> {
         let GivenBatches { x, y, count, shapes } = given_batches(file, path, model)?;
         let x = x.into_iter().zip(layouts).map(|(x, layout)| as_stored(x, *layout)).collect();
@@ -369,7 +369,7 @@ impl DataFeed {
     /// Continues from a saved position.
     ///
     /// # Errors
-    /// Where the position belongs to another feed.
+    /// If the position belongs to another feed.
     pub fn resume(&mut self, position: FeedPosition) -> Result<(), TrainError> {
         match (self, position) {
             (Self::Data { batches, .. }, FeedPosition::Data(p)) => Ok(batches.resume(p)?),

@@ -99,7 +99,7 @@ impl Dispatch {
     /// Makes the recordings of an outlook in the pool of `whole`.
     ///
     /// # Errors
-    /// Where one of them cannot be made.
+    /// If one of them cannot be made.
     pub(super) fn new(
         whole: &LentStep,
         planner: StepPlanner,
@@ -204,7 +204,7 @@ impl Dispatch {
     /// Chooses what a batch of `step` runs with.
     ///
     /// # Errors
-    /// Where the step would run op by op and must not, and where it cannot be planned.
+    /// If the step would run op by op and must not, or if it cannot be planned.
     pub(super) fn choose(&mut self, step: u64, case: Case) -> Result<Chosen, TrainError> {
         self.apart = None;
         let number = self.number_of(case, step)?;
@@ -359,7 +359,7 @@ impl Dispatch {
     /// Makes the recording of a case where it is not there. The inner error says why there is none.
     ///
     /// # Errors
-    /// Where the step cannot be planned.
+    /// If the step cannot be planned.
     pub(super) fn record(&mut self, case: Case, step: u64) -> Result<Result<(), String>, TrainError> {
         let number = self.number_of(case, step)?;
         let known = &mut self.known[number as usize];
@@ -391,7 +391,7 @@ impl Dispatch {
     /// A step of a case that is planned and bound now, to be run op by op.
     ///
     /// # Errors
-    /// Where it cannot be planned, or has no room.
+    /// If it cannot be planned, or has no room.
     pub(super) fn planned_now(&self, case: Case, step: u64) -> Result<LentStep, TrainError> {
         Ok(self.pool.apart(self.planner.plan(case, step)?)?)
     }

@@ -52,7 +52,7 @@ pub fn evaluated(model: &Model, machine: &Machine) -> Model {
 /// The step that evaluates a network on a machine.
 ///
 /// # Errors
-/// Where it cannot be compiled.
+/// If it cannot be compiled.
 pub(super) fn compiled_evaluation(model: &Model, machine: &Machine) -> Result<Compiled, TrainError> {
     let model = plant::evaluated(model);
     let (model, options) = (evaluated(&model, machine), Options::eval(machine.clone()));

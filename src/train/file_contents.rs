@@ -146,7 +146,7 @@ impl Contents {
     /// The contents of a safetensors file; `None` where it is a file of another kind.
     ///
     /// # Errors
-    /// Where it cannot be read.
+    /// If it cannot be read.
     pub fn read(path: &Path) -> io::Result<Option<Self>> {
         let header = match read_header(path) {
             Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => return Ok(None),

@@ -132,7 +132,7 @@ fn predicted_tokens(model: &Model) -> Option<usize> {
 /// preset whose data are `source`.
 ///
 /// # Errors
-/// Where the network predicts no tokens, their texts are unknown, or the file of a text cannot be read.
+/// If the network predicts no tokens, their texts are unknown, or the file of a text cannot be read.
 pub fn vocabulary_of(
     model: &Model,
     source: Option<&DataSource>,
@@ -215,7 +215,7 @@ impl Writing {
     /// Gives a network the prompt; nothing is drawn yet.
     ///
     /// # Errors
-    /// Where the network predicts no tokens or looks ahead, the prompt cannot be given to it, or the evaluation fails.
+    /// If the network predicts no tokens or looks ahead, the prompt cannot be given to it, or the evaluation fails.
     pub fn begin(session: &mut Session, vocabulary: Vocabulary, asked: &Generation) -> Result<Self, GenerateError> {
         let window = Window::of(session.model(), &vocabulary)?;
         let prompt = vocabulary.arranged(&asked.prompt).into_owned();
@@ -261,7 +261,7 @@ impl Writing {
     /// and why it ends, where it does.
     ///
     /// # Errors
-    /// Where the evaluation fails or its outputs are not finite.
+    /// If the evaluation fails or its outputs are not finite.
     pub fn next(&mut self, session: &mut Session) -> Result<(String, Option<GenerationEnd>), GenerateError> {
         let mut text = String::new();
         if self.drawn < self.most {
@@ -347,7 +347,7 @@ impl Session {
     /// The texts that the tokens of the run stand for.
     ///
     /// # Errors
-    /// Where the network predicts no tokens, or its data do not say what they stand for.
+    /// If the network predicts no tokens, or its data do not say what they stand for.
     pub(super) fn vocabulary(&self) -> Result<Vocabulary, GenerateError> {
         let of_data = self.dataset().and_then(|(set, _)| Vocabulary::of_tokenized(set));
         if let (Some(vocabulary), Some(_)) = (of_data, predicted_tokens(self.model())) {

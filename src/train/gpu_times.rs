@@ -62,7 +62,7 @@ static KEPT: Mutex<BTreeMap<String, Arc<GpuTimes>>> = Mutex::new(BTreeMap::new()
 /// are there to save, and times are those of specialised ones.
 ///
 /// # Errors
-/// Where the step cannot be compiled, or the device fails.
+/// If the step cannot be compiled, or the device fails.
 pub fn gpu_times(model: &Model, options: &Options) -> Result<Option<Arc<GpuTimes>>, TrainError> {
     let (Some(known), Some(facts)) = (known_gpu_times(&options.target), options.target.as_cuda()) else {
         return Ok(None);

@@ -55,7 +55,7 @@ impl KeptState {
     /// Keeps what `step` has now. Allocates nothing.
     ///
     /// # Errors
-    /// What went wrong on the device or the disk.
+    /// If the device or the disk fails.
     pub(super) fn save(&mut self, step: &mut Step) -> Result<(), TrainError> {
         match self {
             Self::Memory(saved) => Ok(step.snapshot_into(saved)?),

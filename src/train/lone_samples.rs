@@ -6,7 +6,7 @@ use crate::model::{Diagnostic, Model};
 /// Refuses data whose last batch of an epoch, out of `train` samples, is a single sample, if a layer needs more.
 ///
 /// # Errors
-/// Where that is so.
+/// If that is so.
 pub(super) fn refuse_last_batch(model: &Model, train: usize) -> Result<(), TrainError> {
     if train % model.batch != 1 || model.batch == 1 {
         return Ok(());

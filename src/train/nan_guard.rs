@@ -30,7 +30,7 @@ impl Guard {
     /// A guard over a run that has made no step, which keeps its snapshots in `kept`.
     ///
     /// # Errors
-    /// What went wrong on the device or the disk.
+    /// If the device or the disk fails.
     pub(super) fn new(step: &mut Step, feed: &DataFeed, mut kept: KeptState) -> Result<Self, TrainError> {
         kept.save(step)?;
         Ok(Self { kept, position: feed.position(), step: 0 })
@@ -40,7 +40,7 @@ impl Guard {
     /// parameters, which takes long in any case and whose memory was touched when it was taken, is left alone.
     ///
     /// # Errors
-    /// Where the step cannot be run.
+    /// If the step cannot be run.
     pub(super) fn warm_up(&self, step: &mut TrainingStep, pool: &mut Pool) -> Result<(), TrainError> {
         if !self.kept.is_memory() {
             return Ok(());
@@ -59,7 +59,7 @@ impl Guard {
     /// Gives the step what it had at the last snapshot.
     ///
     /// # Errors
-    /// What went wrong on the device or the disk.
+    /// If the device or the disk fails.
     pub(super) fn put_back(&self, step: &mut Step) -> Result<(), TrainError> {
         self.kept.put_back(step)
     }
@@ -67,7 +67,7 @@ impl Guard {
     /// Renews the snapshot where it is old, or where something outside the step changed its state. Allocates nothing.
     ///
     /// # Errors
-    /// What went wrong on the device.
+    /// If the device fails.
     pub(super) fn renew(
         &mut self,
         step: &mut Step,
@@ -169,7 +169,7 @@ fn first_bad_op(step: &mut Step, pool: &mut Pool) -> Result<Option<String>, Trai
 /// Whether every parameter and running statistic is finite.
 ///
 /// # Errors
-/// What went wrong on the device.
+/// If the device fails.
 pub(super) fn parameters_are_finite(step: &Step) -> Result<bool, TrainError> {
     first_infinite(step).map(|found| found.is_none())
 }
@@ -188,7 +188,7 @@ fn first_infinite(step: &Step) -> Result<Option<&str>, TrainError> {
 /// Refuses to write parameters and running statistics that no run could start from.
 ///
 /// # Errors
-/// Where one of them is not finite, and what went wrong on the device.
+/// If one of them is not finite, and what went wrong on the device.
 pub(super) fn check_parameters(step: &Step, path: &Path) -> Result<(), TrainError> {
     match first_infinite(step)? {
         Some(name) => Err(TrainError::Diverged { path: path.to_owned(), name: name.to_owned() }),

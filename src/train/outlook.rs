@@ -37,7 +37,7 @@ impl Outlook {
     /// `waits` for its recordings, otherwise for a limited time.
     ///
     /// # Errors
-    /// Where a step cannot be planned.
+    /// If a step cannot be planned.
     pub(super) fn new(planner: &StepPlanner, feed: &DataFeed, total: u64, waits: bool) -> Result<Self, TrainError> {
         let mut outlook = Self { cases: Vec::new(), is_all: true };
         let mut seen = HashSet::new();

@@ -63,7 +63,7 @@ struct Fed {
 /// counted. Data are loaded at the same time on a separate thread.
 ///
 /// # Errors
-/// Where the step cannot be compiled or has no room, where the data are missing, malformed, or do not fit the network.
+/// If the step cannot be compiled or has no room, where the data are missing, malformed, or do not fit the network.
 pub(super) fn bring_up(
     spec: &SessionSpec,
     model: &Model,

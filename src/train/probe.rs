@@ -33,7 +33,7 @@ impl Session {
     /// What the next step depends on, copied.
     ///
     /// # Errors
-    /// What went wrong on the device.
+    /// If the device fails.
     pub fn snapshot(&mut self) -> Result<Snapshot, TrainError> {
         let (step, position) = (self.done, self.feed.position());
         Ok(Snapshot { step, plan: self.plan_key(), bytes: self.train.snapshot()?, position })
@@ -140,7 +140,7 @@ impl Probe {
     /// nothing changes then.
     ///
     /// # Errors
-    /// What went wrong on the device.
+    /// If the device fails.
     pub fn start_from(&mut self, snapshot: Option<&Snapshot>) -> Result<bool, TrainError> {
         let snapshot = snapshot.unwrap_or(&self.initial);
         if !snapshot.belongs_to(self.session.plan_key()) {
@@ -174,7 +174,7 @@ impl Probe {
     /// Has exactly the first `ops` operations done, from the start where more were done before.
     ///
     /// # Errors
-    /// Where a kernel is missing.
+    /// If a kernel is missing.
     pub fn advance_to(&mut self, ops: usize) -> Result<(), TrainError> {
         let ops = ops.min(self.compiled().plan.program.ops.len());
         if ops < self.done_ops {
@@ -189,7 +189,7 @@ impl Probe {
     /// Looks at a value as it is in memory now.
     ///
     /// # Errors
-    /// Where the value has no place.
+    /// If the value has no place.
     pub fn look(&self, value: LValueId, slice: usize) -> Result<Summary, TrainError> {
         Ok(Summary::of(&self.session.train.tensor(value)?, slice))
     }
@@ -198,7 +198,7 @@ impl Probe {
     /// operation then.
     ///
     /// # Errors
-    /// Where a kernel is missing.
+    /// If a kernel is missing.
     pub fn first_bad(&mut self) -> Result<Option<FirstBad>, TrainError> {
         self.rewind()?;
         let compiled = Arc::clone(self.compiled());

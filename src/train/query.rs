@@ -77,7 +77,7 @@ impl Session {
     /// Answers a question from the present parameters. The run itself is not touched.
     ///
     /// # Errors
-    /// Where the evaluation's memory does not suffice, or a sample or parameter that is asked for is not there.
+    /// If the evaluation's memory does not suffice, or a sample or parameter that is asked for is not there.
     pub fn query(&mut self, question: Query) -> Result<QueryResult, TrainError> {
         let started = Instant::now();
         let mut outputs = Vec::new();
@@ -108,7 +108,7 @@ impl Session {
     /// the one that it trains on, and may have fewer samples than a batch.
     ///
     /// # Errors
-    /// Where the evaluation's memory does not suffice.
+    /// If the evaluation's memory does not suffice.
     pub fn answers(&mut self, set: &Dataset, indices: &[u32]) -> Result<Vec<f32>, TrainError> {
         /// Values that are copied at a time.
         const MOST: usize = 1 << 22;

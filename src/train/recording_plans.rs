@@ -37,7 +37,7 @@ impl RecordingPlans {
     /// The planned step of a recording of the run.
     ///
     /// # Errors
-    /// Where the step cannot be planned, and where the run has no such recording.
+    /// If the step cannot be planned, or if the run has no such recording.
     pub fn plan(&self, seen: &RecordingSeen) -> Result<Arc<Compiled>, TrainError> {
         let kept = self.kept.iter().find(|(key, _)| *key == seen.key);
         match (kept, seen.of, &self.planner) {

@@ -199,7 +199,7 @@ impl Session {
     /// alike. The state is as it was.
     ///
     /// # Errors
-    /// What went wrong on the device, and where a recording is not there and cannot be made.
+    /// What went wrong on the device, or if a recording is not there and cannot be made.
     pub fn time_recordings(&mut self, seconds: f64) -> Result<Option<RecordingTimes>, TrainError> {
         let seed = self.seed();
         let Self { train, pool, .. } = self;

@@ -69,7 +69,7 @@ const HEAD_BYTES: u64 = 4096;
 /// kind.
 ///
 /// # Errors
-/// Where it is something else, or cannot be read.
+/// If it is something else, or cannot be read.
 pub fn replaceable(path: &Path, kind: ResultKind<'_>) -> Result<(), NotReplaced> {
     if matches!(kind, ResultKind::Guarded) || !path.is_file() {
         return Ok(());
@@ -117,7 +117,7 @@ pub fn name_aside(path: &Path) -> PathBuf {
 /// Gives a file the name of [`name_aside`], and returns it.
 ///
 /// # Errors
-/// Where the file cannot be renamed.
+/// If the file cannot be renamed.
 pub fn set_aside(path: &Path) -> io::Result<PathBuf> {
     let aside = name_aside(path);
     std::fs::rename(path, &aside)?;

@@ -277,7 +277,7 @@ impl Session {
     /// Runs one step; `None` at the end of the run. Allocates nothing.
     ///
     /// # Errors
-    /// Where the ledger finds a wrong address, or the loss or gradient is no longer finite: the message names the
+    /// If the ledger finds a wrong address, or the loss or gradient is no longer finite: the message names the
     /// operation, and the run is where it was before that step.
     pub fn step(&mut self) -> Result<Option<StepReport>, TrainError> {
         if self.done >= self.total {
@@ -376,7 +376,7 @@ impl Session {
     /// Loss and accuracy on the held-out part; `None` where nothing is held out.
     ///
     /// # Errors
-    /// Where the evaluation's memory does not suffice.
+    /// If the evaluation's memory does not suffice.
     pub fn evaluate(&mut self) -> Result<Option<Evaluation>, TrainError> {
         let (Some(evaluator), DataFeed::Data { set, stored, split, .. }) = (&mut self.evaluator, &self.feed) else {
             return Ok(None);

@@ -29,7 +29,7 @@ impl Session {
     /// Writes the parameters and running statistics, with their origin.
     ///
     /// # Errors
-    /// Where a parameter or running statistic is not finite, and where the file cannot be written.
+    /// If a parameter or running statistic is not finite, or if the file cannot be written.
     pub fn save_weights(&self, path: &Path) -> Result<(), TrainError> {
         check_parameters(&self.train, path)?;
         write_streams(path, &Stream::params(&self.train, self.model()), &self.origin().weights_metadata())

@@ -53,7 +53,7 @@ impl Session {
     /// The difference between the steps of two recordings, by their numbers in step reports.
     ///
     /// # Errors
-    /// Where no step had one of these numbers, and where a step cannot be planned.
+    /// If no step had one of these numbers, or if a step cannot be planned.
     pub fn recordings_compared(&self, kinds: [u32; 2]) -> Result<StepDifference, TrainError> {
         let planned = |kind: u32| -> Result<Arc<Compiled>, TrainError> {
             let dispatch = self.train.dispatch();

@@ -95,7 +95,7 @@ impl StepPlanner {
     /// The key of a case, of which `step` is one.
     ///
     /// # Errors
-    /// Where the network does not suit the case's shape.
+    /// If the network does not suit the case's shape.
     pub(super) fn key(&self, case: Case, step: u64) -> Result<GraphKey, TrainError> {
         let model = case.shape.of(&self.model)?;
         let whole = self.whole.iter().find(|(share, _)| *share == case.share).or(self.whole.first());
@@ -120,7 +120,7 @@ impl StepPlanner {
     /// The planned step of a case, of which `step` is one.
     ///
     /// # Errors
-    /// Where it cannot be planned.
+    /// If it cannot be planned.
     pub(super) fn plan(&self, case: Case, step: u64) -> Result<Arc<Compiled>, TrainError> {
         let options = Options { share: case.share, ..self.options.clone() };
         Ok(Arc::new(compile(&self.model_of(case, step)?, &options)?))

@@ -64,7 +64,7 @@ impl StepMaker {
     /// Starts a thread that makes recordings in this pool.
     ///
     /// # Errors
-    /// Where the system refuses a thread.
+    /// If the system refuses a thread.
     pub(super) fn start(pool: Arc<RecordingPool>, planner: Arc<StepPlanner>) -> Result<Self, TrainError> {
         let jobs = Arc::<JobQueue>::default();
         let own = Arc::clone(&jobs);

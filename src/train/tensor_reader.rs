@@ -46,7 +46,7 @@ impl OpenTensors {
     /// Opens a safetensors file: of a file of another kind, `other` says what it is not, and `help` what to give.
     ///
     /// # Errors
-    /// Where it cannot be read, is of another kind, or is not complete.
+    /// If it cannot be read, is of another kind, or is not complete.
     pub(super) fn open(path: &Path, other: &str, help: &'static str) -> Result<Self, TrainError> {
         // What is no file may have no end.
         if path.exists() && !path.is_file() {
@@ -76,7 +76,7 @@ impl OpenTensors {
     /// Reads a tensor of this file.
     ///
     /// # Errors
-    /// Where the file has become another one since it was opened.
+    /// If the file has become another one since it was opened.
     pub(super) fn read(&self, entry: &Entry) -> Result<HostTensor, TrainError> {
         // A tensor may be larger than any memory.
         let mut bytes =

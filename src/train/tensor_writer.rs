@@ -61,7 +61,7 @@ impl<'a> Stream<'a> {
 /// The checksum over a header and every tensor in order of the names, in hexadecimal.
 ///
 /// # Errors
-/// Where a tensor cannot be had from its step.
+/// If a tensor cannot be had from its step.
 pub(super) fn checksum_of(header: &str, streams: &[Stream<'_>]) -> io::Result<String> {
     let mut hash = Hashing(Fnv::new());
     hash.0.add(header.as_bytes());
@@ -91,7 +91,7 @@ impl Write for Hashing {
 /// Writes a safetensors file whole or not at all.
 ///
 /// # Errors
-/// Where it cannot be written; an old file of that name is untouched then.
+/// If it cannot be written; an old file of that name is untouched then.
 pub(super) fn write_streams(
     path: &Path,
     streams: &[Stream<'_>],

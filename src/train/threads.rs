@@ -74,7 +74,7 @@ const STEPS: (f64, f64) = (3.0, 1000.0);
 /// Times the whole training step of `model` with every number of threads that is worth a trial on this machine.
 ///
 /// # Errors
-/// Where a step cannot be compiled or run.
+/// If a step cannot be compiled or run.
 fn time_threads(model: &Model) -> Result<StepTimes, TrainError> {
     let key = step_key(&cpu_program(model)?);
     let mut us = BTreeMap::new();
@@ -109,7 +109,7 @@ fn time_threads(model: &Model) -> Result<StepTimes, TrainError> {
 /// it, and the fastest number.
 ///
 /// # Errors
-/// Where it cannot be timed.
+/// If it cannot be timed.
 pub fn tune_threads(model: &Model) -> Result<(StepTimes, Threads), TrainError> {
     let times = time_threads(model)?;
     let found = by_times(std::slice::from_ref(&times), &times.key, usable_cores());

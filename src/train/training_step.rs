@@ -34,7 +34,7 @@ impl TrainingStep {
     /// The step that ends with `last`, with the compiled steps of the batches before it.
     ///
     /// # Errors
-    /// Where one of these cannot be recorded.
+    /// If one of these cannot be recorded.
     pub(super) fn new(last: LentStep, earlier: &[Arc<Compiled>], batches: usize) -> Result<Self, TrainError> {
         let mut recorded = Vec::with_capacity(earlier.len());
         if let Some(pool) = last.pool() {
@@ -77,7 +77,7 @@ impl TrainingStep {
     /// uses, on the path of the step. Gives what it uses, where steps differ.
     ///
     /// # Errors
-    /// Where there is no recording and the step must not run op by op, and where it cannot be planned.
+    /// If there is no recording and the step must not run op by op, or if it cannot be planned.
     pub(super) fn choose(
         &mut self,
         step: u64,
@@ -267,7 +267,7 @@ impl BatchMeans {
     /// Receives what the batch that just ran found; a network without accuracy has NaN.
     ///
     /// # Errors
-    /// What went wrong on the device.
+    /// If the device fails.
     pub(super) fn add(
         &mut self,
         step: &Step,

@@ -26,7 +26,7 @@ const RESTORE_EVERY: usize = 8;
 /// references are left out: they are there to be compared with, and would take most of the time.
 ///
 /// # Errors
-/// Where a step cannot be compiled or run.
+/// If a step cannot be compiled or run.
 pub fn tune(model: &Model, target: &Target, cpu: String) -> Result<Tuning, TrainError> {
     let device = TunedDevice::of(target, cpu);
     let (Some(device), Some(facts)) = (device, target.as_cpu()) else {

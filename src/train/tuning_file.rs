@@ -65,7 +65,7 @@ pub fn tuning_is_off() -> bool {
 /// The stored times for a target on this machine, if there are any and they are not disabled.
 ///
 /// # Errors
-/// Where there is a file and it is of no use, in words; without it the choice is by estimate.
+/// If there is a file and it is of no use, in words; without it the choice is by estimate.
 pub fn remembered_times(target: &Target) -> Result<Option<Arc<Tuning>>, String> {
     let device = TunedDevice::of(target, processor());
     match (TuningFile::of_user(), device) {
@@ -101,7 +101,7 @@ impl TuningFile {
     /// The times remembered for a device; `None` where there are none.
     ///
     /// # Errors
-    /// Where there is a file and it is of no use, in words.
+    /// If there is a file and it is of no use, in words.
     pub fn load(&self, device: &TunedDevice) -> Result<Option<Tuning>, String> {
         Ok(self.contents()?.devices.into_iter().find(|t| t.device == *device))
     }
@@ -109,7 +109,7 @@ impl TuningFile {
     /// The steps that were timed with several numbers of threads.
     ///
     /// # Errors
-    /// Where there is a file and it is of no use, in words.
+    /// If there is a file and it is of no use, in words.
     pub fn steps(&self) -> Result<Vec<StepTimes>, String> {
         Ok(self.contents()?.steps)
     }
@@ -118,7 +118,7 @@ impl TuningFile {
     /// replaced.
     ///
     /// # Errors
-    /// Where it cannot be written; what was there is untouched then.
+    /// If it cannot be written; what was there is untouched then.
     pub fn remember(&self, newer: Tuning) -> std::io::Result<()> {
         let mut contents = self.contents().unwrap_or_else(|_| Contents::empty());
         match contents.devices.iter_mut().find(|t| t.device == newer.device) {

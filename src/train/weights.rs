@@ -24,7 +24,7 @@ const GIVE_TENSORS: &str = "give a safetensors file";
 /// Reads a safetensors file. Tensors of types that nothing here uses are left out.
 ///
 /// # Errors
-/// Where it cannot be read, is no safetensors file, or is a checkpoint that does not match its checksum.
+/// If it cannot be read, is no safetensors file, or is a checkpoint that does not match its checksum.
 pub fn read_tensors(path: &Path) -> Result<TensorFile, TrainError> {
     let file = read_tensors_of(path, NO_TENSORS, GIVE_TENSORS)?;
     check_sum(path, &file.metadata, &file.streams())?;
@@ -59,7 +59,7 @@ impl TensorFile {
     /// Writes the file whole or not at all.
     ///
     /// # Errors
-    /// Where it cannot be written; an old file of that name is untouched then.
+    /// If it cannot be written; an old file of that name is untouched then.
     pub fn write(&self, path: &Path) -> Result<(), TrainError> {
         self.write_with(path, &self.metadata)
     }
@@ -95,7 +95,7 @@ pub fn export(step: &Step, model: &Model) -> Result<Vec<(String, HostTensor)>, T
 /// Running statistics are set where the file has them.
 ///
 /// # Errors
-/// Where a parameter is missing, has another shape, or the file holds a parameter that the model does not have: all of
+/// If a parameter is missing, has another shape, or the file holds a parameter that the model does not have: all of
 /// them at once.
 pub fn import(step: &mut Step, model: &Model, file: &OpenTensors, path: &Path) -> Result<(), TrainError> {
     let mut mistakes = Vec::new();

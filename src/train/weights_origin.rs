@@ -42,7 +42,7 @@ impl Origin {
     /// in any other file.
     ///
     /// # Errors
-    /// Where it is there and damaged.
+    /// If it is there and damaged.
     pub fn of_metadata(metadata: &HashMap<String, String>, path: &Path) -> Result<Option<Self>, TrainError> {
         let Some(text) = metadata.get(ORIGIN) else { return Ok(origin_of_checkpoint(metadata)) };
         let origin = serde_json::from_str::<Self>(text).ok();

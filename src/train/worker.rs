@@ -41,7 +41,7 @@ impl Worker {
     /// from the worker's thread.
     ///
     /// # Errors
-    /// Where the system refuses a thread.
+    /// If the system refuses a thread.
     pub fn spawn(spec: SessionSpec, wake: impl Fn() + Send + 'static) -> Result<Self, TrainError> {
         let (commands, inbox) = bounded(COMMAND_BOUND);
         let (outbox, events) = bounded(EVENT_BOUND);

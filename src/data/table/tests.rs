@@ -92,7 +92,7 @@ fn repeated_names_are_numbered_as_pandas_does() {
     let t = table("a,a\n1,2", &named("a.1"));
     assert_eq!((t.feature_names, t.target_name.as_deref()), (vec!["a".to_owned()], Some("a.1")));
     assert!(table("a,b,y\n1,2,0\n", &auto(true)).notes.is_empty());
-    // Weights find the columns by these names, in any order, and weights of earlier versions by equal ones.
+    // Weights find the columns by these names, in any order; weights of earlier versions find them by repeated names.
     let known = |features: &[&str], target: &str| Preprocessing {
         features: features.iter().map(ToString::to_string).collect(),
         is_named: true,

@@ -5,7 +5,7 @@ use crate::model::{Content, DataSource, DataSpec, LossSpec, NamedInput, Tokens};
 use std::fs;
 use tempfile::TempDir;
 
-/// What a network of windows of `len` tokens asks for, with an output at every position.
+/// What a network for windows of `len` tokens requires, with an output at every position.
 fn request(len: usize, vocab: usize, loss: LossSpec) -> Request {
     let input = NamedInput { name: "x".into(), content: Content::Tokens { vocab }, shape: [len].into() };
     Request { inputs: vec![input], output: [len, vocab].into(), loss, seed: 3 }
@@ -179,7 +179,7 @@ fn the_tokens_of_a_tokenizer_are_read_as_windows() {
         ("pub fn l\u{e4}".into(), "t() {}\n".into())
     );
     assert_eq!((&*set.preprocessing.classes[335], set.preprocessing.classes.len()), (" fn", 557));
-    // With weights that were trained with it, and with those of another one.
+    // With weights that were trained with this tokenizer, and with weights of another one.
     assert!(load_as(&of_tokenizer(), &asked(5, 557), folder.path(), &set.preprocessing).is_ok());
     let mut other = set.preprocessing.clone();
     other.classes[3] = "x".into();

@@ -1,9 +1,9 @@
-//! Programmatic dependent launch (PDL): which launches start before the one in front is done.
+//! Programmatic dependent launch (PDL): which launches start before the preceding one is done.
 //!
 //! A product of a small layer waits longer for its factors than it computes. One factor of nearly every product is old:
-//! the weight in the forward pass, the saved activation in the backward pass. It is fetched while the launch in front
-//! still runs, where nothing in that launch writes it. The launch in front says when the next one may start: after its
-//! own wait, so that everything before it is in memory by then.
+//! the weight in the forward pass, the saved activation in the backward pass. It is loaded while the preceding launch
+//! still runs, if that launch does not write it. The preceding launch signals when the next one may start: after it has
+//! finished waiting, so that everything before it is in memory by then.
 
 use super::arguments::{EARLY_A, EARLY_B, EARLY_ENDS, Range, meet};
 use super::bound_call::BoundCall;
@@ -16,7 +16,7 @@ use crate::ops::{Dir, OpKind};
 use crate::select::cuda::Pdl;
 use crate::select::{Variant, cuda};
 
-/// Sets the flags of a step's launches. The first one keeps none, because what is in front of it is not known.
+/// Sets the flags of a step's launches. The first one has none, because the launch before it is not known.
 pub(super) fn set_flags(ops: &BoundOps, launches: &mut [Launch]) {
     if ops.compiled.selection.target.as_cuda().is_none_or(|gpu| gpu.capability.0 < 9) {
         return;
@@ -34,7 +34,7 @@ pub(super) fn set_flags(ops: &BoundOps, launches: &mut [Launch]) {
     }
 }
 
-/// How an operation takes part, where it is one custom kernel.
+/// The properties of an operation for PDL, if it is one custom kernel.
 fn pdl_of(ops: &BoundOps, op: usize) -> Option<Pdl> {
     match &ops.calls[op][..] {
         [BoundCall::Kernel { spec, .. }] => Some(spec.pdl),
@@ -42,7 +42,7 @@ fn pdl_of(ops: &BoundOps, op: usize) -> Option<Pdl> {
     }
 }
 
-/// Lets a launch fetch what the one in front does not write; whether there is any such.
+/// Lets a launch load what the preceding one does not write; returns whether there is any such data.
 pub(super) fn fetch_ahead(ops: &BoundOps, launch: &mut Launch, written: &[Range]) -> bool {
     let mut overlaps = false;
     for op in launch.ops().to_vec().into_iter().filter(|op| fetches_early(ops, *op)) {
@@ -53,18 +53,18 @@ pub(super) fn fetch_ahead(ops: &BoundOps, launch: &mut Launch, written: &[Range]
     overlaps
 }
 
-/// Whether an operation's kernel can fetch inputs early. A kernel that replaces a library does not.
+/// Whether an operation's kernel can load inputs early. A kernel that replaces a library cannot.
 fn fetches_early(ops: &BoundOps, op: usize) -> bool {
     let planned = matches!(ops.compiled.selection.choices[op].variant, Variant::Cuda(cuda::Route::Own(_)));
     planned && pdl_of(ops, op).is_some_and(|pdl| pdl.fetches_early)
 }
 
-/// Whether an operation is a custom kernel and its last phase leaves room for the blocks of the next launch.
+/// Whether an operation is a custom kernel whose last phase leaves space for the blocks of the next launch.
 pub(super) fn ends_small(ops: &BoundOps, op: usize) -> bool {
     pdl_of(ops, op).is_some_and(|pdl| pdl.leaves_room || ends_in_metrics(ops, op))
 }
 
-/// Whether an operation is an update whose metrics come together in a phase of their own.
+/// Whether an operation is an update whose metrics are combined in a separate phase.
 fn ends_in_metrics(ops: &BoundOps, op: usize) -> bool {
     let updates = ops.compiled.plan.program.ops[op].kind.flat_update().is_some();
     updates && matches!(&ops.calls[op][..], [BoundCall::Kernel { kernel, .. }] if kernel.phases.len() > 1)
@@ -85,7 +85,7 @@ pub(super) fn writes_last(ops: &BoundOps, op: usize) -> Vec<Range> {
     metrics.filter_map(|(index, _)| extent(compiled, op, index, Dir::Out)).collect()
 }
 
-/// What of an operation's inputs none of `written` touches.
+/// The inputs of an operation that do not overlap `written`.
 fn early(compiled: &Compiled, op: usize, written: &[Range]) -> u64 {
     let kind = &compiled.plan.program.ops[op].kind;
     let slots = kind.slots();
@@ -127,13 +127,13 @@ mod tests {
         let flags = |op: usize, front: usize| early(&compiled, op, &writes(&compiled, front));
         // The second layer: its input is new, weight and bias are old.
         assert_eq!(flags(find("gemm", 1), find("gemm", 0)), EARLY_B | EARLY_ENDS);
-        // The last layer with its loss: what it keeps for the way back is its new input.
+        // The last layer with its loss: its saved activation is its new input.
         assert_eq!(flags(find("dense_ce", 0), find("gemm", 1)), EARLY_B);
-        // The gradient of its input: the loss's gradient is new, the weight and what the activation saved are old.
+        // The gradient of its input: the loss's gradient is new, the weight and the saved activation are old.
         assert_eq!(flags(find("gemm_nt", 0), find("dense_ce", 0)), EARLY_B | EARLY_ENDS);
         // The gradient of its weight: the other way round.
         assert_eq!(flags(find("gemm_tn", 0), find("dense_ce", 0)), EARLY_A | EARLY_ENDS);
-        // The first layer behind an update: everything but the samples may be new.
+        // The first layer after an update: everything except the samples may be new.
         assert_eq!(flags(find("gemm", 0), find("sgd_step", 0)), EARLY_A);
         assert_eq!(flags(find("sgd_step", 0), find("gemm_tn", 2)), EARLY_ENDS);
     }

@@ -1,11 +1,11 @@
-//! References of operations that only GPUs join, out of the references of their parts.
+//! References of operations that are fused only on GPUs, composed of the references of their parts.
 
 use super::reference_bounds::Judged;
 use crate::exec::cpu::call::{Call, MAX_ARGS, Part};
 use crate::exec::cpu::kernels::reference;
 use crate::ops::{self, Epilogue, Gemm, OpKind, Segment, Trans};
 
-/// What an operation gives by slot, from its inputs by slot; nothing where it is none of these.
+/// The results of an operation by slot, from its inputs by slot; `None` if it is not one of these operations.
 pub(super) fn reference<T: Judged>(
     kind: &OpKind,
     input: &dyn Fn(&str) -> Option<Vec<T>>,
@@ -105,7 +105,7 @@ fn dense_ce<T: Judged>(kind: &OpKind, get: &dyn Fn(&str) -> Vec<T>) -> Vec<(&'st
     vec![("dlogits", dlogits), ("row_loss", row_loss), ("row_right", right), ("dx", dx)]
 }
 
-/// The largest change and the norm of all pairs; NaN where one is.
+/// The largest change and the norm of all pairs; NaN if one is NaN.
 pub(super) fn totals<T: Judged>(parts: &[T]) -> [T; 2] {
     let larger = |most: T, v: &T| if most.f64().is_nan() { most } else { most.larger(*v) };
     let norms: Vec<T> = parts.iter().skip(1).step_by(2).copied().collect();
@@ -126,7 +126,7 @@ fn run<T: Judged>(kind: OpKind, bound: &mut [(&str, Vec<T>)]) {
     run_with(kind, bound, &[]);
 }
 
-/// As [`run`], with class labels.
+/// Like [`run`], with class labels.
 fn run_with<T: Judged>(kind: OpKind, bound: &mut [(&str, Vec<T>)], labels: &[i32]) {
     let mut call = Call {
         run: reference::resolve::<T>().run,

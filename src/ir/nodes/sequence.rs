@@ -1,4 +1,4 @@
-//! Sequences: tables by token, positions, and one position of many.
+//! Sequences: tables by token, positions, and the selection of one position.
 
 use super::node_type::{NodeType, Shapes, must, same};
 use serde::{Deserialize, Serialize};
@@ -13,8 +13,8 @@ pub struct EmbeddingBwd {
     pub accumulate: bool,
 }
 
-/// `x, weight -> x + weight`, the same for every sample; of a table with more rows than a sample has positions the
-/// first are used.
+/// `x, weight -> x + weight`, the same for every sample; if the table has more rows than a sample has positions, the
+/// first ones are used.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct AddPositions {}
 

@@ -14,13 +14,13 @@ use crate::tensor::Shape;
 /// Zeros before and after a sequence.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Padding1d {
-    /// So many on each side.
+    /// This many on each side.
     Fixed(usize),
     /// `dilation * (kernel - 1) / 2` for odd kernels: with stride 1 the output is as long as the input.
     Same,
     /// None.
     Valid,
-    /// `dilation * (kernel - 1)` before the sequence, none behind it: no output sees a later position.
+    /// `dilation * (kernel - 1)` before the sequence, none after it: no output depends on a later position.
     Causal,
 }
 
@@ -54,7 +54,7 @@ impl Conv1d {
         let [before, behind] = self.pad();
         let padded = positions.checked_add(before)?.checked_add(behind)?;
         let reach = self.kernel.checked_sub(1)?.checked_mul(self.dilation)?.checked_add(1)?;
-        // A stride that is wrong changes nothing about whether one window fits.
+        // A wrong stride does not affect whether one window fits.
         Some(padded.checked_sub(reach)? / self.stride.max(1) + 1)
     }
 }
@@ -80,7 +80,7 @@ const PADDING: Lens<Conv1d, NumberOrName> = Lens {
 const ACTIVATION: Lens<Conv1d, usize> =
     Lens { get: |l| Activation::option(l.activation), set: |l, i| l.activation = Activation::of_option(i) };
 
-/// A distance in positions, which is 1 where nothing is said.
+/// A distance in positions; 1 by default.
 const fn distance(name: &'static str, lens: Lens<Conv1d, usize>) -> FieldSpec<Conv1d> {
     FieldSpec::count(name, lens).default(|_| FieldValue::Count(1)).within(Range::MEASURE).unit("positions")
 }

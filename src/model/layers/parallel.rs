@@ -1,4 +1,4 @@
-//! `parallel`: lists of layers beside each other, whose outputs are joined.
+//! `parallel`: parallel lists of layers, whose outputs are combined.
 
 use super::{LayerKind, LayerSpec, LayerType};
 use crate::model::draw::Draw;
@@ -11,7 +11,7 @@ use crate::model::spec::Fields;
 use crate::tensor::Shape;
 use serde_json::{Map, Value};
 
-/// Branches on the same input, or on inputs of the network by name, and their outputs joined.
+/// Branches with the same input, or with inputs of the network by name, whose outputs are combined.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Parallel {
     pub branches: Vec<Branch>,
@@ -21,16 +21,16 @@ pub struct Parallel {
 /// One of the lists of layers.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Branch {
-    /// The input of the network that it takes; `None` where it takes what the block takes.
+    /// The input of the network that it takes; `None` for the block's input.
     pub input: Option<String>,
-    /// Without layers it passes on its input.
+    /// Without layers it returns its input.
     pub layers: Vec<LayerSpec>,
 }
 
-/// How the outputs of branches become one.
+/// How the outputs of branches are combined.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum JoinKind {
-    /// One behind the other: along the channels of images, and otherwise along the last axis.
+    /// Concatenated: along the channels of images, and otherwise along the last axis.
     #[default]
     Concat,
     Add,
@@ -47,8 +47,8 @@ impl JoinKind {
         Self::NAMES[self as usize]
     }
 
-    /// The axis of a sample's shape along which outputs are one behind the other: the channels of an image, and
-    /// otherwise the last.
+    /// The axis of a sample's shape along which outputs are concatenated: the channels of an image, and otherwise the
+    /// last.
     #[must_use]
     pub const fn concat_axis(rank: usize) -> usize {
         if rank == 3 { 0 } else { rank.saturating_sub(1) }
@@ -93,7 +93,7 @@ impl LayerType for Parallel {
         let mut output = first.clone();
         let axis = JoinKind::concat_axis(first.rank());
         let is_concat = self.join == JoinKind::Concat;
-        // What must agree: everything, but for the axis along which outputs are one behind the other.
+        // What must agree: all dimensions, except for the axis along which outputs are concatenated.
         let kept = |shape: &Shape| {
             let dims = shape.0.iter().enumerate();
             dims.map(|(at, size)| if is_concat && at == axis { 0 } else { *size }).collect::<Vec<_>>()
@@ -117,7 +117,7 @@ impl LayerType for Parallel {
     }
 
     fn keep_shape(&mut self, input: &Shape) {
-        // Outputs of the input's shape, one behind the other, are of another.
+        // Concatenated outputs of the input's shape have another shape.
         if self.branches.len() > 1 && self.join == JoinKind::Concat {
             self.join = JoinKind::Add;
         }
@@ -207,7 +207,7 @@ mod tests {
         read_preset(&network(input, layers)).unwrap()
     }
 
-    /// The places and messages of all mistakes.
+    /// The paths and messages of all mistakes.
     fn mistakes(input: &str, layers: &str) -> Vec<(String, String)> {
         let found = match read_preset(&network(input, layers)) {
             Ok(preset) => check(&preset).diagnostics,
@@ -263,7 +263,7 @@ mod tests {
         expect(FEATURES, nothing, "layers[0].branches", "there are no branches");
         let wrong = r#"{"type": "parallel", "branches": [{"layer": []}]}"#;
         let found: Vec<String> = mistakes(FEATURES, wrong).into_iter().map(|(path, _)| path).collect();
-        // Nothing in such a network can be trained.
+        // Such a network has nothing to train.
         assert_eq!(found, ["layers", "layers[0].branches[0].layers", "layers[0].branches[0].layer"]);
     }
 

@@ -1,4 +1,4 @@
-//! `repeat`: a block of layers, several times with the same weights; how often may be chosen at every step.
+//! `repeat`: a block of layers, applied several times with the same weights; each step may choose how often.
 
 use super::{LayerKind, LayerSpec, LayerType};
 use crate::model::choose::Choice;
@@ -10,12 +10,12 @@ use crate::model::path::ListField;
 use crate::model::schema::{FieldSpec, lens};
 use crate::tensor::Shape;
 
-/// `f` applied `times` times with the same weights, or as often as each step chooses: not at all up to `times` times.
+/// `f` applied `times` times with the same weights, or as often as each step chooses, from 0 to `times` times.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Repeat {
     pub times: usize,
     pub layers: Vec<LayerSpec>,
-    /// How often each step applies it, and evaluation; `times` times where nothing is said.
+    /// How often each step, and evaluation, applies it; `times` times by default.
     pub choosing: Choosing,
 }
 

@@ -16,9 +16,9 @@ use std::ops::Bound;
 #[derive(Clone, Debug, PartialEq)]
 pub struct Residual {
     pub layers: Vec<LayerSpec>,
-    /// Whether each step runs the layers, and evaluation; all do where nothing is said.
+    /// Whether each step, and evaluation, runs the layers; all do by default.
     pub choosing: Choosing,
-    /// The probability with which a step runs the layers; 1 where every step does.
+    /// The probability with which a step runs the layers; 1 if every step does.
     pub keep: f64,
 }
 
@@ -49,7 +49,7 @@ impl LayerType for Residual {
 
     fn check(&self, fields: &mut FieldChecks<'_>) {
         let (chooses, keeps) = (self.choosing.how.is_some(), self.keep != 1.0);
-        // The share that `keep` gives is a choice too.
+        // The probability `keep` is a choice too.
         match keeps {
             true => self.choosing.check_required(1, WHAT, fields),
             false => self.choosing.check(1, WHAT, fields),

@@ -1,4 +1,4 @@
-//! `huber`: half the squared error where it is small, and as steep as there everywhere else.
+//! `huber`: half the squared error if it is small, otherwise linear with the same slope as at the border.
 
 use super::loss_type::{LossRule, LossType, Targets};
 use super::point_fn::PointFn;
@@ -9,7 +9,7 @@ use std::ops::Bound;
 
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Huber {
-    /// The error from which on the loss is no longer squared.
+    /// The error at which the loss becomes linear.
     pub delta: f64,
 }
 

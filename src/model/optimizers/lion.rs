@@ -1,4 +1,4 @@
-//! `lion`: steps of one size, by the sign of a mean of the gradients.
+//! `lion`: steps of equal size, by the sign of a mean of the gradients.
 
 use super::optimizer_type::{OptimizerType, UpdateRule, betas, lr, weight_decay};
 use crate::model::draw::Draw;

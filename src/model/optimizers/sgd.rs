@@ -29,7 +29,7 @@ impl OptimizerType for Sgd {
             .help("Looks ahead along the momentum."),
         weight_decay::<Self>(lens!(weight_decay)),
     ];
-    /// Plain, and with momentum.
+    /// Without and with momentum.
     const WAYS: usize = 2;
 
     fn example() -> Self {

@@ -1,4 +1,4 @@
-//! Adds to a random network what makes its steps differ: layers that choose, and short batches.
+//! Makes the steps of a random network differ: layers that choose, and short batches.
 
 use super::data::left_over;
 use crate::model::draw::Draw;
@@ -6,7 +6,7 @@ use crate::model::layers::{ActivationLayer, BranchLayer, Dense, EarlyExit, Flatt
 use crate::model::{LastBatch, LayerPath, LayerSpec, ListPath, Preset, check};
 use crate::tensor::Shape;
 
-/// The shares of the blocks and layers in these that choose.
+/// The shares of blocks and of layers in these networks that choose.
 const OF_BLOCKS: f64 = 0.6;
 const OF_LAYERS: f64 = 0.2;
 
@@ -15,7 +15,7 @@ const OF_LAYERS: f64 = 0.2;
 pub(super) fn choose(draw: &mut Draw, preset: &mut Preset, output: &Shape) {
     let share = draw.size().choosing;
     let chooses = draw.coin(share);
-    // From a copy, so that what layers choose does not depend on it.
+    // A copy of the generator is used, so that the choices of layers do not depend on it.
     let is_short = draw.clone().coin(share);
     if chooses {
         let_layers_choose(draw, preset, output);
@@ -25,7 +25,7 @@ pub(super) fn choose(draw: &mut Draw, preset: &mut Preset, output: &Shape) {
     }
 }
 
-/// Keeps the samples at the end of an epoch that are fewer than a batch.
+/// Uses the samples at the end of an epoch that are fewer than a batch.
 fn shorten_last_batch(preset: &mut Preset) {
     let mut short = preset.clone();
     let Some(data) = &mut short.data else { return };
@@ -38,7 +38,7 @@ fn shorten_last_batch(preset: &mut Preset) {
 }
 
 fn let_layers_choose(draw: &mut Draw, preset: &mut Preset, output: &Shape) {
-    // From the end on, so that the places of layers that are still to come stay.
+    // Backwards, so that the paths of the remaining layers stay valid.
     let mut places = Vec::new();
     gather(&preset.layers, &ListPath::default(), &mut places);
     for path in places.iter().rev() {
@@ -63,7 +63,7 @@ fn let_layers_choose(draw: &mut Draw, preset: &mut Preset, output: &Shape) {
     }
 }
 
-/// The places of all layers, outer ones before those inside them.
+/// The paths of all layers, outer ones before those inside them.
 fn gather(layers: &[LayerSpec], list: &ListPath, places: &mut Vec<LayerPath>) {
     for (index, layer) in layers.iter().enumerate() {
         let path = list.child(index);
@@ -72,7 +72,7 @@ fn gather(layers: &[LayerSpec], list: &ListPath, places: &mut Vec<LayerPath>) {
     }
 }
 
-/// A branch of which one path is the layer; another has none, or gives what the layer gives.
+/// A branch in which one path is the layer; another path is empty, or returns what the layer returns.
 fn branch(draw: &mut Draw, layer: &LayerSpec, head: Option<LayerSpec>) -> BranchLayer {
     let mut branch = BranchLayer::drawn(draw, &Shape::default());
     for path in &mut branch.paths {
@@ -90,7 +90,7 @@ fn branch(draw: &mut Draw, layer: &LayerSpec, head: Option<LayerSpec>) -> Branch
     branch
 }
 
-/// An exit whose head gives this shape.
+/// An exit whose head returns this shape.
 fn exit(draw: &mut Draw, output: &Shape) -> LayerSpec {
     let mut exit = EarlyExit::drawn(draw, output);
     if output.rank() == 1 {
@@ -101,7 +101,7 @@ fn exit(draw: &mut Draw, output: &Shape) -> LayerSpec {
     LayerSpec::EarlyExit(exit)
 }
 
-/// Puts a layer into the place of another, where the network is right with it.
+/// Replaces a layer by another one, if the network is still valid with it.
 fn replace(preset: &mut Preset, path: &LayerPath, layer: LayerSpec) {
     let before = preset.layers.clone();
     if let Some(place) = preset.layer_mut(path).filter(|place| **place != layer) {

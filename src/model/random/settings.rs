@@ -4,7 +4,7 @@ use crate::model::draw::Draw;
 use crate::model::layers::Dense;
 use crate::model::{LayerSpec, LossSpec, OptimizerSpec, TrainSpec};
 
-/// A loss on classes, or one on values. Which one on values it is has a generator of its own, `of_recipe`.
+/// A loss on classes, or one on values. Which one on values is drawn with the separate generator `of_recipe`.
 pub(super) fn loss(draw: &mut Draw, of_recipe: &mut Draw) -> LossSpec {
     if !draw.coin(0.4) {
         return LossSpec::drawn("softmax_cross_entropy", draw);
@@ -15,8 +15,8 @@ pub(super) fn loss(draw: &mut Draw, of_recipe: &mut Draw) -> LossSpec {
     LossSpec::drawn(of_recipe.pick(&on_values), of_recipe)
 }
 
-/// The last layer in front of a softmax: 1 class, a few but at least so many, or more than a vector register has
-/// numbers.
+/// The number of outputs of the last layer before a softmax: 1 class, a few but at least the required number, or more
+/// than a vector register holds.
 pub(super) fn classifier(draw: &mut Draw, least: usize) -> LayerSpec {
     let units = draw.extreme_or(&[1, 1, 17, 40], |d| d.between(least, 12));
     LayerSpec::Dense(Dense { units, activation: None, bias: draw.coin(0.8), tied: String::new() })

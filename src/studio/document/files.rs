@@ -59,7 +59,7 @@ impl FileService {
     /// Starts the thread; `wake` is called when there is an event.
     ///
     /// # Errors
-    /// Where the system refuses a thread.
+    /// If the system refuses a thread.
     pub fn spawn(wake: Arc<dyn Fn() + Send + Sync>) -> std::io::Result<Self> {
         let mut worker = FileWorker::default();
         let is_long = |job: &Job| matches!(job, Job::Read(_) | Job::Save(..));

@@ -55,7 +55,7 @@ impl<J: Send + 'static, E: Send + 'static> JobQueue<J, E> {
     /// event.
     ///
     /// # Errors
-    /// Where the system refuses a thread.
+    /// If the system refuses a thread.
     pub fn spawn(
         name: &str,
         bound: usize,

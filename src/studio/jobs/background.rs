@@ -44,7 +44,7 @@ impl<Q: Send + 'static, A: Send + 'static> Background<Q, A> {
     /// Starts the thread; `wake` is called when there is an answer.
     ///
     /// # Errors
-    /// Where the system refuses a thread.
+    /// If the system refuses a thread.
     pub fn spawn(
         name: &str,
         wake: Arc<dyn Fn() + Send + Sync>,
@@ -56,7 +56,7 @@ impl<Q: Send + 'static, A: Send + 'static> Background<Q, A> {
     /// As [`Self::spawn`], with work that reports its progress and can be ended.
     ///
     /// # Errors
-    /// Where the system refuses a thread.
+    /// If the system refuses a thread.
     pub fn spawn_watched(
         name: &str,
         wake: Arc<dyn Fn() + Send + Sync>,

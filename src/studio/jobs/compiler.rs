@@ -62,7 +62,7 @@ impl Compiler {
     /// Starts the thread; `wake` is called when there is an answer. Documents are compiled for `machine`.
     ///
     /// # Errors
-    /// Where the system refuses a thread.
+    /// If the system refuses a thread.
     pub fn spawn(machine: Arc<Machine>, wake: impl Fn() + Send + 'static) -> std::io::Result<Self> {
         let (requests, inbox) = bounded::<Request>(1);
         let (outbox, answers) = bounded(2);

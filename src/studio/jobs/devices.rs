@@ -116,7 +116,7 @@ impl Devices {
     /// The CPU, and a thread that looks for GPUs; `wake` is called when it is done.
     ///
     /// # Errors
-    /// Where the system refuses a thread.
+    /// If the system refuses a thread.
     pub fn new(tuning: Option<Arc<Tuning>>, wake: impl Fn() + Send + 'static) -> std::io::Result<Self> {
         let (outbox, search) = bounded(1);
         let look = move || {

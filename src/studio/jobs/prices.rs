@@ -48,7 +48,7 @@ impl PriceList {
     /// Nothing timed yet; `wake` asks for a frame.
     ///
     /// # Errors
-    /// Where the system refuses a thread.
+    /// If the system refuses a thread.
     pub fn new(wake: Arc<dyn Fn() + Send + Sync>) -> std::io::Result<Self> {
         let work = |q: Question, watch: &Watch| measure(&q, &|share| watch.report(share)).map_err(|e| e.to_string());
         let timer = Background::spawn_watched("stepgraph-prices", wake, work)?;

@@ -64,7 +64,7 @@ impl Proofs {
     /// Begins to prove; the one that runs is cancelled.
     ///
     /// # Errors
-    /// Where the system refuses a thread.
+    /// If the system refuses a thread.
     pub fn start(
         &mut self,
         preset: Arc<Preset>,

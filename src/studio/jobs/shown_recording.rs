@@ -38,7 +38,7 @@ impl ShownRecording {
     /// Has a recording of a run planned, whose plan is shown from then on.
     ///
     /// # Errors
-    /// Where the system refuses a thread.
+    /// If the system refuses a thread.
     pub fn choose(
         &mut self,
         run: u64,

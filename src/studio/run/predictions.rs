@@ -65,7 +65,7 @@ impl Predictions {
     /// Nothing asked yet; `wake` asks for a frame.
     ///
     /// # Errors
-    /// Where the system refuses a thread.
+    /// If the system refuses a thread.
     pub fn new(wake: Arc<dyn Fn() + Send + Sync>) -> std::io::Result<Self> {
         let maker = Background::spawn("stepgraph-predictions", wake, |q: AnsweredQuery| make(&q))?;
         Ok(Self {

@@ -82,7 +82,7 @@ impl Samples {
     /// Nothing loaded yet; `wake` asks for a frame.
     ///
     /// # Errors
-    /// Where the system refuses a thread.
+    /// If the system refuses a thread.
     pub fn new(wake: Arc<dyn Fn() + Send + Sync>) -> std::io::Result<Self> {
         let loader = Background::spawn("stepgraph-data", wake, loading())?;
         Ok(Self { loader, asked: None, tried: None, view: None, is_current: false, problem: None, generation: 0 })

@@ -77,7 +77,7 @@ impl StudioApp {
     /// The window's first state.
     ///
     /// # Errors
-    /// Where the system refuses threads.
+    /// If the system refuses threads.
     pub fn new(cc: &eframe::CreationContext<'_>, startup: &Startup) -> std::io::Result<Self> {
         theme::install(&cc.egui_ctx);
         let stored = |key: &str| cc.storage.and_then(|s| s.get_string(key));

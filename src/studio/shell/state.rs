@@ -121,7 +121,7 @@ impl Studio {
     /// The state with a document; `wake` asks for a frame, from any thread.
     ///
     /// # Errors
-    /// Where the system refuses threads.
+    /// If the system refuses threads.
     pub fn new(
         document: Document,
         settings: Settings,

@@ -80,7 +80,7 @@ const LISTED: usize = 512;
 /// Loads a data set and makes its view; takes as long as reading the files does.
 ///
 /// # Errors
-/// Where a file cannot be read or is malformed, or a field of the preset cannot work: the message says what to do.
+/// If a file cannot be read or is malformed, or a field of the preset cannot work: the message says what to do.
 pub fn load_view(key: &DataKey) -> Result<DataView, DataError> {
     let (mut set, misfit) = load_to_show(&key.spec, &key.request, &key.base)?;
     let split = split(set.len(), &key.spec, key.request.seed)?;

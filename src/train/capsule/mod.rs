@@ -85,7 +85,7 @@ impl Capsule {
     /// number and cancels the making where it gives false.
     ///
     /// # Errors
-    /// Where the run cannot be prepared or a step fails, and [`TrainError::Cancelled`] where it was cancelled.
+    /// If the run cannot be prepared or a step fails, and [`TrainError::Cancelled`] where it was cancelled.
     pub fn make(spec: &SessionSpec, steps: u64, mut watch: impl FnMut(u64) -> bool) -> Result<Self, TrainError> {
         let mut session = Session::prepare(spec)?;
         session.set_total(steps)?;
@@ -133,7 +133,7 @@ impl Capsule {
     /// Writes the capsule whole or not at all.
     ///
     /// # Errors
-    /// Where it cannot be written.
+    /// If it cannot be written.
     pub fn write(&self, path: &Path) -> Result<(), TrainError> {
         let text = serde_json::to_string(&self.header)
             .map_err(|e| TrainError::file(path, e.to_string(), "this is a defect"))?;
@@ -144,7 +144,7 @@ impl Capsule {
     /// Reads a capsule.
     ///
     /// # Errors
-    /// Where the file is no capsule, or is damaged.
+    /// If the file is no capsule, or is damaged.
     pub fn read(path: &Path) -> Result<Self, TrainError> {
         let help = "give a file that was made as a capsule";
         let file = read_tensors_of(path, "is not a capsule", help)?;
@@ -184,7 +184,7 @@ impl Capsule {
     /// the preset names, in its order.
     ///
     /// # Errors
-    /// Where they are more or fewer than the preset names.
+    /// If they are more or fewer than the preset names.
     pub fn set_data(&mut self, paths: &[PathBuf]) -> Result<(), TrainError> {
         let mut own = self.preset.data.iter_mut().flat_map(|data| data.source.paths_mut()).collect::<Vec<_>>();
         if own.len() != paths.len() {
@@ -215,7 +215,7 @@ impl Capsule {
 /// How a kept run is trained again for a capsule: its preset, seed and plan's machine.
 ///
 /// # Errors
-/// Where its preset cannot be read.
+/// If its preset cannot be read.
 pub fn spec_of_run(store: &RunStore, entry: &RunEntry) -> Result<SessionSpec, RunsError> {
     let path = store.path(&entry.id).join("run.json");
     let damaged = || RunsError::Damaged { path, why: "its preset is of another version".into() };

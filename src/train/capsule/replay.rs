@@ -103,7 +103,7 @@ impl Capsule {
     /// `watch` is called after every step with its number and ends the replay if it returns false.
     ///
     /// # Errors
-    /// Where the run cannot be prepared here or a step fails.
+    /// If the run cannot be prepared here or a step fails.
     pub fn replay(
         &self,
         base: PathBuf,

@@ -17,7 +17,7 @@ pub(in crate::train) fn checksum(header: &str, tensors: &[(String, HostTensor)])
 /// Holds a checkpoint's tensors against its checksum. Any other file has none of its kind.
 ///
 /// # Errors
-/// Where they do not match.
+/// If they do not match.
 pub(in crate::train) fn check_sum(
     path: &Path,
     metadata: &HashMap<String, String>,

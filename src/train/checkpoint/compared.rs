@@ -32,7 +32,7 @@ impl Compared {
     /// Compares the header `text` of the checkpoint at `path` with a run's recipe.
     ///
     /// # Errors
-    /// Where the run cannot continue from the checkpoint for it, or the header is broken.
+    /// If the run cannot continue from the checkpoint for it, or the header is broken.
     pub(super) fn new(text: &str, own: &Recipe, path: &Path) -> Result<Self, TrainError> {
         let help = "give a file that was written as a checkpoint";
         let header: Header = serde_json::from_str(text)

@@ -47,7 +47,7 @@ impl Header {
 /// The step after which a checkpoint was written, read from the file's first bytes alone.
 ///
 /// # Errors
-/// Where the file cannot be read, or is no checkpoint.
+/// If the file cannot be read, or is no checkpoint.
 pub fn checkpoint_step(path: &Path) -> Result<u64, TrainError> {
     checkpoint_end(path).map(|(step, _)| step)
 }

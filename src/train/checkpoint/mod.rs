@@ -26,8 +26,8 @@ impl Session {
     /// Writes parameters, running statistics, optimizer state, counters, learning rate and data position.
     ///
     /// # Errors
-    /// Where a parameter or running statistic is not finite, and where the file cannot be written; an older checkpoint
-    /// of that name is untouched then.
+    /// If a parameter or running statistic is not finite, or if the file cannot be written; an older checkpoint of that
+    /// name is untouched then.
     pub fn save_checkpoint(&self, path: &Path, preset: &Preset) -> Result<(), TrainError> {
         check_parameters(&self.train, path)?;
         let mut streams = Stream::params(&self.train, self.model());

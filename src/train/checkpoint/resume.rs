@@ -17,7 +17,7 @@ impl Session {
     /// Restores the run from a checkpoint of the same network and data.
     ///
     /// # Errors
-    /// Where the file is no checkpoint, or one of another network.
+    /// If the file is no checkpoint, or one of another network.
     pub fn load_checkpoint(&mut self, path: &Path) -> Result<(), TrainError> {
         self.load_compared(path, None)
     }

@@ -61,7 +61,7 @@ impl Subject {
     /// A kept run, as far as the format needs it.
     ///
     /// # Errors
-    /// Where its files cannot be read.
+    /// If its files cannot be read.
     pub fn of_run(store: &RunStore, entry: &RunEntry, format: Format) -> Result<Self, ExportError> {
         let record = &entry.record;
         let mut curves = if format.shows_curves() { Some(store.curves(&entry.id)?) } else { None };
@@ -98,7 +98,7 @@ impl Subject {
     /// A preset with the weights of a file, or its initial ones, as far as the format needs it.
     ///
     /// # Errors
-    /// Where the file cannot be read, or the export has no room.
+    /// If the file cannot be read, or the export has no room.
     pub fn of_preset(
         preset: &Preset,
         base: &Path,
@@ -154,7 +154,7 @@ impl Subject {
     /// Writes the export and gives its files, the first of which is the one that was asked for.
     ///
     /// # Errors
-    /// Where it cannot be made of what is there, cannot be written, or a file is there that `replace` does not allow to
+    /// If it cannot be made of what is there, cannot be written, or a file is there that `replace` does not allow to
     /// replace.
     pub fn write(
         &self,
@@ -323,7 +323,7 @@ fn free(file: &Path, kind: ResultKind<'_>, replace: Replace) -> Result<(), Expor
 /// Writes a picture that was drawn as SVG.
 ///
 /// # Errors
-/// Where it cannot be drawn or written.
+/// If it cannot be drawn or written.
 pub fn write_picture(format: Format, path: &Path, svg: &str) -> Result<(), ExportError> {
     if format == Format::Svg {
         return put(path, svg.as_bytes());

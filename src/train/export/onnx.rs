@@ -127,7 +127,7 @@ fn inputs(w: &mut Writer, model: &Model, meaning: &Meaning) -> String {
 /// names, and its output is `output` (logits where the loss takes classes or answers of yes and no). Tokens are int64.
 ///
 /// # Errors
-/// Where a parameter is missing or has another shape, or the file would be larger than the format allows.
+/// If a parameter is missing or has another shape, or the file would be larger than the format allows.
 pub fn onnx(model: &Model, weights: &[(String, HostTensor)], meaning: &Meaning) -> Result<Vec<u8>, ExportError> {
     let mut writer = Writer::default();
     let mut bytes = 0;

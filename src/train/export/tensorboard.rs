@@ -67,7 +67,7 @@ const fn tag(quantity: Quantity) -> &'static str {
 /// thousand steps every n-th step is written, and the last.
 ///
 /// # Errors
-/// Where the file cannot be written.
+/// If the file cannot be written.
 pub fn write_events(out: &mut dyn Write, curves: &Curves, started_ms: u64) -> io::Result<()> {
     let start_s = started_ms as f64 * 1e-3;
     record(out, &Message::new().double(1, start_s).text(3, "brain.Event:2").into_bytes())?;

@@ -59,7 +59,7 @@ fn is_not_finite(value: &(impl Copy + Into<f64>)) -> bool {
 /// after the step; `names` are those of the session that made it.
 ///
 /// # Errors
-/// Where `out` cannot be written.
+/// If `out` cannot be written.
 pub fn write_line(
     out: &mut (impl Write + ?Sized),
     report: &StepReport,
@@ -143,7 +143,7 @@ impl<'a> Moves<'a> {
 /// Writes every step as a JSON object; held-out figures are in the line of the step after which they were taken.
 ///
 /// # Errors
-/// Where `out` cannot be written.
+/// If `out` cannot be written.
 pub fn write_jsonl(out: &mut dyn Write, curves: &Curves) -> io::Result<()> {
     let (mut evaluations, names) = (Evaluations::of(curves), Names::default());
     (0..curves.len()).try_for_each(|index| {
@@ -156,7 +156,7 @@ pub fn write_jsonl(out: &mut dyn Write, curves: &Curves) -> io::Result<()> {
 /// were taken, and how far each layer moved at the last step of every stretch that it is known of.
 ///
 /// # Errors
-/// Where `out` cannot be written.
+/// If `out` cannot be written.
 pub fn write_csv(out: &mut dyn Write, curves: &Curves) -> io::Result<()> {
     let names = Quantity::ALL.map(Quantity::name).join(",");
     let evaluated = curves.evaluated_name();

@@ -17,8 +17,8 @@ impl RunStore {
     /// Where a run continues, and its curves until there.
     ///
     /// # Errors
-    /// Where it has no checkpoint, its files cannot be read, or the checkpoint is that of another run: the curve would
-    /// be cut for it.
+    /// If it has no checkpoint, its files cannot be read, or the checkpoint is that of another run: the curve would be
+    /// cut for it.
     pub fn resume_point(&self, id: &str) -> Result<(ResumePoint, Curves), TrainError> {
         let path = self.checkpoint(id);
         let (step, loss) = checkpoint_end(&path)?;

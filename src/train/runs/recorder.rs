@@ -44,7 +44,7 @@ impl Recorder {
     /// `layers` are those of the network, empty.
     ///
     /// # Errors
-    /// Where nothing can be written there, or the system refuses a thread.
+    /// If nothing can be written there, or the system refuses a thread.
     pub fn begin(
         store: &RunStore,
         record: RunRecord,
@@ -59,7 +59,7 @@ impl Recorder {
     /// [`Self::finish`].
     ///
     /// # Errors
-    /// Where the system refuses a thread.
+    /// If the system refuses a thread.
     pub fn begin_unseen(store: &RunStore, record: RunRecord, compiled: Arc<Compiled>) -> Result<Self, RunsError> {
         let place = store.clone();
         Self::start(store, OnceLock::new(), move |known, inbox| {
@@ -75,7 +75,7 @@ impl Recorder {
     /// Continues a kept run from `from`, as [`Self::begin_unseen`]: `record` says on what it is trained now.
     ///
     /// # Errors
-    /// Where the system refuses a thread.
+    /// If the system refuses a thread.
     pub fn resume_unseen(
         store: &RunStore,
         from: &ResumePoint,

@@ -93,7 +93,7 @@ impl RunStore {
     /// The runs of this user: in the folder that `STEPGRAPH_RUNS` names, or in the user's data folder.
     ///
     /// # Errors
-    /// Where neither is to be had.
+    /// If neither is to be had.
     pub fn of_user() -> Result<Self, RunsError> {
         if let Some(folder) = std::env::var_os("STEPGRAPH_RUNS").filter(|f| !f.is_empty()) {
             return Ok(Self::at(folder));
@@ -110,7 +110,7 @@ impl RunStore {
     /// Looks whether runs can be kept here, where nothing is changed by that.
     ///
     /// # Errors
-    /// Where the folder cannot be made, or nothing can be written in it.
+    /// If the folder cannot be made, or nothing can be written in it.
     pub fn check_place(&self) -> Result<(), RunsError> {
         let there = self.folder.ancestors().find(|f| f.exists()).filter(|f| !f.as_os_str().is_empty());
         let there = there.unwrap_or_else(|| Path::new("."));
@@ -142,7 +142,7 @@ impl RunStore {
     /// Makes the folder of a new run and gives its id.
     ///
     /// # Errors
-    /// Where nothing can be written there.
+    /// If nothing can be written there.
     pub fn create(&self, record: &RunRecord) -> Result<String, RunsError> {
         fs::create_dir_all(&self.folder).map_err(failed(&self.folder, "made"))?;
         let [y, mo, d, h, mi, s] = calendar(record.span.started_ms);
@@ -166,7 +166,7 @@ impl RunStore {
     /// no runs are passed over.
     ///
     /// # Errors
-    /// Where the folder is there and cannot be read.
+    /// If the folder is there and cannot be read.
     pub fn list(&self) -> Result<Vec<RunEntry>, RunsError> {
         let entries = match fs::read_dir(&self.folder) {
             Ok(entries) => entries,
@@ -184,7 +184,7 @@ impl RunStore {
     /// figures of both come from what is sound.
     ///
     /// # Errors
-    /// Where there is none.
+    /// If there is none.
     pub fn entry(&self, id: &str) -> Result<RunEntry, RunsError> {
         let mut record = match self.record(id) {
             Ok(record) => record,
@@ -262,7 +262,7 @@ impl RunStore {
     /// What a run's record says.
     ///
     /// # Errors
-    /// Where there is none, or it is damaged.
+    /// If there is none, or it is damaged.
     pub fn record(&self, id: &str) -> Result<RunRecord, RunsError> {
         let path = self.path(id).join("run.json");
         // Anything else than a name leads out of the folder of runs, and a file is no run.
@@ -342,7 +342,7 @@ impl RunStore {
     /// record can be read.
     ///
     /// # Errors
-    /// Where it is none or several.
+    /// If it is none or several.
     pub fn find(&self, given: &str) -> Result<RunEntry, RunsError> {
         let all = self.list()?;
         if given == "last" {
@@ -377,7 +377,7 @@ impl RunStore {
     /// The curves of a run; empty where it never made a step.
     ///
     /// # Errors
-    /// Where the file cannot be read, or is no curve file.
+    /// If the file cannot be read, or is no curve file.
     pub fn curves(&self, id: &str) -> Result<Curves, RunsError> {
         self.sound_curves(id).map(|(curves, _)| curves)
     }
@@ -399,7 +399,7 @@ impl RunStore {
     /// The plan that a run was compiled to.
     ///
     /// # Errors
-    /// Where the file is not there or damaged.
+    /// If the file is not there or damaged.
     pub fn plan(&self, id: &str) -> Result<PlanDigest, RunsError> {
         let path = self.path(id).join("plan.json");
         let text = read_text(&path).map_err(failed(&path, "read"))?;
@@ -409,7 +409,7 @@ impl RunStore {
     /// Sets what the user says of a run.
     ///
     /// # Errors
-    /// Where it cannot be written.
+    /// If it cannot be written.
     pub fn set_label(&self, id: &str, label: &Label) -> Result<(), RunsError> {
         if let Some(name) = label.name.as_ref().filter(|n| n.chars().any(char::is_control)) {
             return Err(RunsError::Name(name.clone()));
@@ -427,7 +427,7 @@ impl RunStore {
     /// Moves a run to the trash.
     ///
     /// # Errors
-    /// Where it is being written, or cannot be moved.
+    /// If it is being written, or cannot be moved.
     pub fn delete(&self, id: &str) -> Result<(), RunsError> {
         if self.is_busy(id) {
             let is_over = self.record(id).is_ok_and(|r| r.state != RunEnd::Running);
@@ -448,7 +448,7 @@ impl RunStore {
     /// Brings a run back from the trash.
     ///
     /// # Errors
-    /// Where it is not there, or another run has its id now.
+    /// If it is not there, or another run has its id now.
     pub fn restore(&self, id: &str) -> Result<(), RunsError> {
         let from = self.trash().path(id);
         if Path::new(id).file_name() != Some(id.as_ref()) || !from.is_dir() {
@@ -460,7 +460,7 @@ impl RunStore {
     /// Removes one run in the trash for good.
     ///
     /// # Errors
-    /// Where it is not there, or cannot be removed.
+    /// If it is not there, or cannot be removed.
     pub fn remove_from_trash(&self, id: &str) -> Result<(), RunsError> {
         let path = self.trash().path(id);
         if Path::new(id).file_name() != Some(id.as_ref()) || !path.is_dir() {
@@ -472,7 +472,7 @@ impl RunStore {
     /// Removes what is in the trash for good, and gives the number of runs removed.
     ///
     /// # Errors
-    /// Where something cannot be removed.
+    /// If something cannot be removed.
     pub fn empty_trash(&self) -> Result<usize, RunsError> {
         let trash = self.folder.join(TRASH);
         let count = fs::read_dir(&trash).map_or(0, Iterator::count);

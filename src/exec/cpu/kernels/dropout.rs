@@ -1,7 +1,7 @@
 //! Dropout.
 //!
-//! Random numbers are a function of (seed, stream, step, element), so neither the number of threads nor the order of
-//! work changes them. A block of four words serves four elements that are 16 apart, so that sixteen blocks fill the
+//! Random numbers are a function of (seed, stream, step, element), so they depend neither on the number of threads nor
+//! on the order of work. A block of four words serves four elements that are 16 apart, so that sixteen blocks fill the
 //! lanes of 64 neighbouring elements.
 
 use super::lanes::{LANES, Lanes, for_isa};
@@ -13,7 +13,7 @@ use crate::tensor::random_words;
 /// Elements that sixteen blocks of random words serve.
 const GROUP: usize = 64;
 
-/// Elements at whose multiples the work is cut between threads: whole groups, and whole bytes of the mask.
+/// Work is divided between threads at multiples of this number of elements: whole groups, and whole bytes of the mask.
 const GRAIN: usize = 1_024;
 
 /// The block of words for the elements `64 g + l + {0, 16, 32, 48}`, with `block = 16 g + l`.
@@ -40,8 +40,8 @@ pub fn resolve(op: &OpKind, isa: Isa, threads: usize) -> Option<KernelImpl> {
     Some(KernelImpl::simple(run, cpu_rest::is_parallel(op, threads)))
 }
 
-/// Slots: x, counter (seed, step), y, mask (one bit an element, the lowest first; unused bits of the last byte are
-/// zero).
+/// Slots: x, counter (seed, step), y, mask (one bit for each element, the lowest first; unused bits of the last byte
+/// are zero).
 #[inline(always)]
 unsafe fn dropout<V: Lanes>(call: &Call, part: Part) {
     use crate::ops::slot::dropout as slot;

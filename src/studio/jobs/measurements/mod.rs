@@ -168,7 +168,7 @@ impl Measurements {
     /// Times every operation of the plan.
     ///
     /// # Errors
-    /// Where the system refuses a thread.
+    /// If the system refuses a thread.
     pub fn measure(&mut self, network: PlannedNetwork) -> std::io::Result<()> {
         if self.measurer.is_none() {
             let work = |(network, ceilings): (PlannedNetwork, Option<Ceilings>)| {
@@ -186,7 +186,7 @@ impl Measurements {
     /// Runs every planner, and plans every precision.
     ///
     /// # Errors
-    /// Where the system refuses a thread.
+    /// If the system refuses a thread.
     pub fn compare(&mut self, network: PlannedNetwork) -> std::io::Result<()> {
         if self.comparer.is_none() {
             let work = |network: PlannedNetwork, watch: &Watch| {
@@ -226,7 +226,7 @@ impl Measurements {
     /// Searches the step for its first value that is not finite.
     ///
     /// # Errors
-    /// Where the system refuses a thread.
+    /// If the system refuses a thread.
     pub fn find_first_bad(&mut self, network: PlannedNetwork, snapshot: Option<&Arc<Moment>>) -> std::io::Result<()> {
         self.values.searching = true;
         self.values.first_bad = None;
@@ -237,7 +237,7 @@ impl Measurements {
     /// Asks for the values at `place` where they are wanted and what is shown is something else.
     ///
     /// # Errors
-    /// Where the system refuses a thread.
+    /// If the system refuses a thread.
     pub fn follow(
         &mut self,
         network: impl FnOnce() -> PlannedNetwork,

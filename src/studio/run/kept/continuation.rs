@@ -17,7 +17,7 @@ impl Continuation {
     /// Reads a run up to its checkpoint.
     ///
     /// # Errors
-    /// Where it has none, or its files cannot be read, in words.
+    /// If it has none, or its files cannot be read, in words.
     pub fn read(store: &RunStore, id: &str) -> Result<Self, String> {
         if !is_released(store, id) {
             return Err("it is being written by another program; stop it there, then continue it here".to_owned());

@@ -90,7 +90,7 @@ impl RunService {
     /// Starts the thread; `wake` is called when there is an event.
     ///
     /// # Errors
-    /// Where the system refuses a thread.
+    /// If the system refuses a thread.
     pub fn spawn(store: RunStore, wake: Arc<dyn Fn() + Send + Sync>) -> std::io::Result<Self> {
         let work = move |job| Some(carry_out(&store, job));
         let queue = JobQueue::spawn("stepgraph-runs", BOUND, wake, RunJob::is_long, work)?;

@@ -1,6 +1,6 @@
-//! Images with their padding written out.
+//! Copies of images that include their padding.
 
-/// The window of an image that is copied: rows and columns may be outside, where zeros are written.
+/// The window of an image to copy: rows and columns outside the image are filled with zeros.
 pub struct Window {
     /// Rows, columns and channels of the image.
     pub h: usize,

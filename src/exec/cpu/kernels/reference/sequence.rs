@@ -1,4 +1,4 @@
-//! Sequences: rows of a table by token, fixed positions, one position of many.
+//! Sequences: rows of a table by token, fixed positions, and the selection of one position.
 
 use crate::exec::cpu::kernels::reference::args::{Args, Buf};
 use crate::exec::cpu::kernels::reference::real::Real;
@@ -17,7 +17,7 @@ pub(super) fn run<T: Real>(args: Args, op: &OpKind) -> bool {
     true
 }
 
-/// The row of the table that a token names, where it names one.
+/// The row of the table for a token, if it is valid.
 fn row(token: i32, vocab: usize) -> Option<usize> {
     usize::try_from(token).ok().filter(|row| *row < vocab)
 }
