@@ -18,7 +18,7 @@ pub struct UnsuitedLength {
 }
 
 impl NamedInput {
-    /// The positions of a sequence; nothing where a sample is none.
+    /// The positions of a sequence; `None` if a sample is not a sequence.
     #[must_use]
     pub fn positions(&self) -> Option<usize> {
         match (self.content.is_tokens(), &self.shape.0[..]) {
@@ -35,7 +35,7 @@ impl Model {
         Self { batch, ..self.clone() }
     }
 
-    /// The positions of its sequences; nothing where no input is a sequence, or where they differ.
+    /// The positions of its sequences; `None` if no input is a sequence, or if they differ.
     #[must_use]
     pub fn length(&self) -> Option<usize> {
         let mut all = self.inputs.iter().filter_map(NamedInput::positions);
@@ -43,11 +43,11 @@ impl Model {
         all.all(|other| other == first).then_some(first)
     }
 
-    /// The same network for sequences of their first `length` positions. It has the same parameters: of a table with a
-    /// row for each position the first rows are used.
+    /// The same network for sequences of their first `length` positions. It has the same parameters: if a table has a
+    /// row for each position, its first rows are used.
     ///
     /// # Errors
-    /// If the network has no sequences, a layer cannot take so few positions, or a parameter's size depends on their
+    /// If the network has no sequences, a layer cannot process so few positions, or a parameter's size depends on their
     /// number.
     pub fn with_length(&self, length: usize) -> Result<Self, UnsuitedLength> {
         let refused = |why: String| UnsuitedLength { length, why };
@@ -113,7 +113,7 @@ impl Model {
     }
 }
 
-/// Whether one table is the first rows of another one.
+/// Whether one table consists of the first rows of another one.
 fn is_prefix(short: &Param, whole: &Param) -> bool {
     let rows = |shape: &Shape| shape.0.first().copied().unwrap_or_default();
     rows(&short.shape) <= rows(&whole.shape) && short.shape.0[1..] == whole.shape.0[1..]

@@ -1,8 +1,8 @@
 //! The generator behind initial weights, shuffles and synthetic data.
 //!
-//! Written here, and not taken from a library, because a seed must give the same network on every machine and in every
-//! later version: libraries promise that for the generator at best, not for the distributions on top. The generator is
-//! xoshiro256++ seeded by SplitMix64 (Blackman and Vigna, <https://prng.di.unimi.it>).
+//! It is written here, and not taken from a library, because a seed must give the same network on every machine and in
+//! every later version: libraries guarantee that at most for the generator, but not for the distributions. The
+//! generator is xoshiro256++ seeded by SplitMix64 (Blackman and Vigna, <https://prng.di.unimi.it>).
 
 use serde::{Deserialize, Serialize};
 
@@ -51,7 +51,7 @@ impl Rng {
         low + (high - low) * self.uniform()
     }
 
-    /// Standard normal, by Box and Muller with the same mathematics on every machine.
+    /// Standard normal, by the method of Box and Muller, with the same result on every machine.
     pub fn normal(&mut self) -> f64 {
         let u = 1.0 - self.uniform();
         let v = self.uniform();

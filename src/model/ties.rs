@@ -1,29 +1,29 @@
-//! Dense layers that use the weight of an embedding: which one, and what is wrong with it.
+//! Dense layers that use the weight of an embedding: which embedding, and mistakes in this.
 
 use super::layers::{LayerKind, LayerSpec};
 use super::mistakes::{FieldChecks, Mistakes};
 use super::param::ParamId;
 use super::path::LayerPath;
 
-/// What is known of a layer that is named as the owner of a weight.
+/// A layer that is named as the owner of a weight.
 pub(super) struct Named<'a> {
     pub spec: &'a LayerSpec,
-    /// Its weight `[tokens, values]`; nothing where the layer itself has mistakes.
+    /// Its weight `[tokens, values]`; `None` if the layer itself has mistakes.
     pub table: Option<(ParamId, [usize; 2])>,
 }
 
 /// A dense layer that uses the weight of another layer.
 pub(super) struct Tied<'a> {
     pub path: &'a LayerPath,
-    /// The place of the other layer, as it was typed.
+    /// The path of the other layer, as the user typed it.
     pub place: &'a str,
-    /// Values of a position before and after the layer, where they are known.
+    /// The numbers of values of a position before and after the layer, if they are known.
     pub sizes: Option<[usize; 2]>,
 }
 
 impl Tied<'_> {
-    /// The weight that the layer uses, where the place leads to an embedding of the right size; otherwise the mistake
-    /// is recorded. `known` are the places of all embeddings.
+    /// The weight that the layer uses, if the path refers to an embedding of the right size; otherwise the mistake is
+    /// recorded. `known` are the paths of all embeddings.
     pub(super) fn weight<'a>(
         &self,
         find: impl Fn(&LayerPath) -> Option<Named<'a>>,
@@ -64,7 +64,7 @@ impl Tied<'_> {
 /// The only layer whose weight others may use.
 const EMBEDDING: LayerKind = <super::layers::Embedding as super::layers::LayerType>::KIND;
 
-/// Whether a layer is one whose weight others may use.
+/// Whether other layers may use the weight of a layer.
 pub(super) fn is_shared(spec: &LayerSpec) -> bool {
     spec.kind() == EMBEDDING
 }
@@ -80,7 +80,7 @@ mod tests {
         )
     }
 
-    /// The place, the message and the help of each mistake.
+    /// The path, the message and the help of each mistake.
     fn mistakes(layers: &str) -> Vec<[String; 3]> {
         let found = match read_preset(&text(layers)) {
             Ok(preset) => check(&preset).diagnostics,
@@ -132,7 +132,7 @@ mod tests {
         assert!(mistakes(&narrow)[0][1].ends_with("and this layer makes 7 values of 4"));
         let number = format!(r#"{EMBEDDING}, {{"type": "dense", "units": 7, "tied": 0}}"#);
         assert_eq!(mistakes(&number)[0][..2], ["layers[2].tied".to_owned(), "found 0".to_owned()]);
-        // The embedding's own mistake is the only one.
+        // The embedding's mistake is the only one.
         let wrong = r#"{"type": "embedding", "units": 0}, {"type": "dense", "units": 7, "tied": "layers.0"}"#;
         let places: Vec<String> = mistakes(wrong).into_iter().map(|[path, ..]| path).collect();
         assert_eq!(places, ["layers[0].units"]);

@@ -6,13 +6,13 @@ use super::geometry::Scalar;
 use super::operation::{dims, operation};
 
 operation! {
-    /// Normalisation of each row of `x [rows, cols]` with biased variance, then `gamma`, `beta [cols]`; where `rms`,
-    /// each row is divided by its root mean square, then `gamma`.
+    /// Normalisation of each row of `x [rows, cols]` with biased variance, then `gamma`, `beta [cols]`; if `rms`, each
+    /// row is divided by its root mean square and multiplied by `gamma`.
     pub struct LayerNorm {
         pub rows: usize,
         pub cols: usize,
         pub eps: Scalar,
-        /// Whether rows are not centred: there is neither a mean nor a shift.
+        /// Whether rows are not centred; then there is neither a mean nor a shift.
         #[serde(default, skip_serializing_if = "std::ops::Not::not")]
         pub rms: bool,
     }
@@ -32,8 +32,8 @@ operation! {
 }
 
 operation! {
-    /// Gradients of [`LayerNorm`]: of its input, `gamma` and `beta`. Where `residual [rows, cols]` is bound, which only
-    /// kernels for GPUs know, it is added to that of the input.
+    /// Gradients of [`LayerNorm`]: of its input, `gamma` and `beta`. If `residual [rows, cols]` is bound, which only
+    /// kernels for GPUs support, it is added to that of the input.
     pub struct LayerNormBwd {
         pub rows: usize,
         pub cols: usize,

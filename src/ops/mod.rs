@@ -3,7 +3,7 @@
 //! An operation says *what* is done, with every dimension written out; selection decides which kernel does it. Images
 //! are `[N, H, W, C]`.
 //!
-//! A file holds a family: a table for each operation, with its type, its slots, and what it answers as an
+//! A file contains a family: a table for each operation, with its type, its slots, and its properties as an
 //! [`Operation`]. A new operation is a table in its family's file and a name in the list of `kind.rs`. An optimizer is
 //! a type with its tables and its formula ([`Rule`]), and two more lines of `kind.rs`.
 

@@ -1,4 +1,4 @@
-//! Sequences: rows of a table by token, fixed positions, and one position of many.
+//! Sequences: rows of a table by token, fixed positions, and the selection of one position.
 
 use super::Operation;
 use super::operation::{dims, operation};
@@ -7,8 +7,8 @@ use super::operation::{dims, operation};
 const TOKEN_BYTES: usize = size_of::<i32>();
 
 operation! {
-    /// `y [rows, units]`: the row of `weight [vocab, units]` that each of `tokens [rows]` names. A token that names
-    /// none gives a row of NaN.
+    /// `y [rows, units]`: the row of `weight [vocab, units]` for each of `tokens [rows]`. An invalid token gives a row
+    /// of NaN.
     pub struct Embedding { pub rows: usize, pub vocab: usize, pub units: usize }
     slots embedding(op) {
         TOKENS: in [op.rows],
@@ -27,8 +27,8 @@ operation! {
 }
 
 operation! {
-    /// Gradient of the table: `dweight [vocab, units]` is the sum of the rows of `dy [rows, units]` whose token names
-    /// the row, in the order of the tokens. Tokens that name none are left out.
+    /// Gradient of the table: `dweight [vocab, units]` is the sum of the rows of `dy [rows, units]` whose token selects
+    /// the row, in the order of the tokens. Invalid tokens are left out.
     pub struct EmbeddingBwd { pub rows: usize, pub vocab: usize, pub units: usize, pub accumulate: bool }
     slots embedding_bwd(op) {
         TOKENS: in [op.rows],
@@ -83,7 +83,7 @@ operation! {
 }
 
 operation! {
-    /// Gradient of the input of [`Take`]: `dy` at the position that was taken, zero at the others.
+    /// Gradient of the input of [`Take`]: `dy` at the selected position, zero at the others.
     pub struct TakeBwd { pub n: usize, pub positions: usize, pub cols: usize, pub at: usize }
     slots take_bwd(op) { DY: in activation [op.n * op.cols], DX: out activation [op.n * op.positions * op.cols] }
     "take_bwd" => {

@@ -22,7 +22,8 @@ pub(super) fn classifier(draw: &mut Draw, least: usize) -> LayerSpec {
     LayerSpec::Dense(Dense { units, activation: None, bias: draw.coin(0.8), tied: String::new() })
 }
 
-/// Rates are such that a run of a few dozen steps stays finite: one that diverges says nothing about the program.
+/// Rates are chosen so that a run of a few dozen steps stays finite: a run that diverges shows nothing about the
+/// program.
 pub(super) fn optimizer(draw: &mut Draw) -> OptimizerSpec {
     let lr = draw.extreme_or(&[0.0, 1e-12, 0.05], |d| d.magnitude(-4, -2));
     let weight_decay = draw.extreme_or(&[1.0, 5.0], |d| if d.coin(0.4) { d.magnitude(-4, -2) } else { 0.0 });
@@ -37,7 +38,7 @@ pub(super) fn train(draw: &mut Draw) -> Option<TrainSpec> {
     })
 }
 
-/// The batches whose mean gradient makes a step of training: one for most networks.
+/// The number of batches whose mean gradient makes a training step: one for most networks.
 pub(super) fn accumulated(draw: &mut Draw) -> usize {
     if draw.coin(0.3) { draw.between(2, 4) } else { 1 }
 }

@@ -6,13 +6,13 @@ use crate::model::preset::{DataSource, Header, TargetColumn, Tokens};
 use crate::model::schema::{FieldSpec, Lens, Own, Range};
 use std::ops::Bound;
 
-/// What is known of a source before it is read.
+/// The properties of a source that are known before reading.
 pub(super) struct SourceKind {
     /// The name in presets.
     pub(super) name: &'static str,
     /// Whether a source is of this kind.
     pub(super) is: fn(&DataSource) -> bool,
-    /// One with sensible fields, which are the defaults of those that a preset leaves out.
+    /// An example with sensible fields, which are the defaults of fields that are missing in a preset.
     pub(super) example: fn() -> DataSource,
     /// The fields in the order in which they are read, written and shown.
     pub(super) fields: &'static [FieldSpec<DataSource>],
@@ -73,7 +73,7 @@ macro_rules! lens {
     };
 }
 
-/// A field that is as in the example where it is left out: `left_out!(count Number "data.noise": Moons.noise)`.
+/// A field whose default is its value in the example: `left_out!(count Number "data.noise": Moons.noise)`.
 macro_rules! left_out {
     ($make:ident $Value:ident $name:literal: $Kind:ident.$field:ident) => {
         FieldSpec::<DataSource>::$make($name, lens!($Kind.$field))
@@ -81,7 +81,7 @@ macro_rules! left_out {
     };
 }
 
-/// A field with a form of its own.
+/// A field with its own format.
 macro_rules! own {
     ($name:literal: $Kind:ident.$field:ident as $FORM:ident) => {
         FieldSpec::<DataSource>::own(

@@ -1,4 +1,4 @@
-//! What holds for every planner, on small random problems, made-up training steps and problems that others published.
+//! Properties of every planner, on small random problems, synthetic training steps and published problems.
 
 use std::fs::File;
 use std::path::Path;
@@ -68,7 +68,7 @@ fn the_search_agrees_with_trying_everything() {
         assert_eq!(referee::check(&problem, &report.placement), Ok(()));
         let (height, optimum) = (report.placement.height, optimum(&problem));
         assert!(height >= optimum, "round {round}: {height} is below the optimum {optimum}");
-        // Where alignments differ the search may lose a placement, and must not call its own the lowest.
+        // If alignments differ, the search may miss a placement, and must not claim that its own is the lowest.
         if round % 3 != 0 || report.proved_optimal {
             assert_eq!(height, optimum, "round {round}");
             assert!(report.proved_optimal, "round {round}");
@@ -80,7 +80,7 @@ fn the_search_agrees_with_trying_everything() {
 
 #[test]
 fn a_bound_out_of_reach_is_proved_to_be_so() {
-    // Twelve items fill ten bytes at every time, and still no ten bytes can hold them.
+    // Twelve items fill ten bytes at every time, but no placement in ten bytes exists.
     let lower = [0, 1, 0, 3, 4, 1, 5, 6, 0, 3, 6, 7];
     let upper = [1, 3, 4, 5, 5, 6, 6, 7, 8, 8, 8, 8];
     let sizes = [8, 5, 1, 4, 1, 3, 5, 2, 1, 1, 6, 2];
@@ -94,7 +94,7 @@ fn a_bound_out_of_reach_is_proved_to_be_so() {
 
 #[test]
 fn the_search_never_rules_out_what_is_possible() {
-    // The pieces of a rectangle fit into it, also when some of them are missing or have shrunk.
+    // The pieces of a rectangle fit into it, also if some of them are missing or have shrunk.
     let mut rng = Rng::new(12);
     for round in 0..300 {
         let whole = cut_rectangle(&mut rng, 12 + round % 20, 12, 24);

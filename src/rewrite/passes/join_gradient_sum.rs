@@ -1,4 +1,4 @@
-//! The gradient of a normalisation of rows adds the gradient that goes around its residual block.
+//! Adds the gradient that passes around a residual block inside the gradient of the block's row normalisation.
 
 use crate::lower::{LValueId, Op, Program};
 use crate::ops::OpKind;
@@ -11,7 +11,7 @@ pub(super) fn run(rw: &mut Rewriter, _: &Goal) {
 }
 
 fn joined(program: &Program, norm: &Op, sum: &Op, out: LValueId) -> Option<Op> {
-    // A second one in its place would lose the first.
+    // A second one would replace the first.
     if !matches!(sum.kind, OpKind::Add(_)) || norm.arg("residual").is_some() {
         return None;
     }

@@ -1,9 +1,9 @@
 //! The passes, in the order in which they run. A new one is a file here and an entry of [`PASSES`].
 //!
-//! *Fusing* is always, unless a plan for a CPU is to keep to reference kernels. The order matters: biases go into
-//! products before activations do; what is fused with a gradient must have been fused before parameters are updated
-//! there; half precision comes before everything that adds values of the products' type; counters of blocks come last,
-//! when it is known which operations there are.
+//! *Fusing* means always, unless a plan for a CPU must use reference kernels. The order matters: biases are fused into
+//! products before activations are; other fusions with a gradient come before updates are fused into it; half precision
+//! comes before every pass that adds values of the products' type; counters of blocks come last, when all operations
+//! are known.
 
 mod bucketed_update;
 mod chunked_classifier;
@@ -40,7 +40,7 @@ const LARGE_ON_GPU: When = ("on a GPU, where the scores would take more than 64 
 const LARGE_MASKS: When = ("on a GPU, for networks of 16 million parameters and more", Goal::is_gpu);
 const IN_HALF: When = ("on a GPU in bf16 and f16", |goal| goal.half().is_some());
 const IN_F16: When = ("on a GPU in f16", Goal::scales_loss);
-// A loss that is scaled is looked at before anything changes, so that updates stay at the end.
+// With loss scaling, all gradients are checked before any parameter changes, so that updates stay at the end.
 const SMALL: When = ("on a GPU but in f16, for dense networks of up to a million parameters", updates_early);
 const LARGE: When = ("on a GPU but in f16, for networks of 16 million parameters and more", updates_early);
 

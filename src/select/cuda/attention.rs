@@ -1,4 +1,4 @@
-//! Which types of `attention.cu` and `attention_mma.cu` do an operation, and with which tiles.
+//! Which types of `attention.cu` and `attention_mma.cu` compute an operation, and with which tiles.
 
 use super::elementwise::dropout_scale;
 use crate::ops::{self, AttentionGeometry, OpKind, dropout_threshold};
@@ -7,19 +7,19 @@ use crate::select::cuda::real::Real;
 use crate::select::cuda::spec::{KernelFile, KernelSpec};
 use crate::select::target::CudaFacts;
 
-/// Multiplications and additions of all multiprocessors in a microsecond, as far as these kernels come: in floats, and
-/// on tensor cores with factors of 16 bits and of TF32.
+/// Multiplications and additions of all multiprocessors in a microsecond, as these kernels reach: in floats, and on
+/// tensor cores with factors of 16 bits and of TF32.
 const FLOPS_PER_US: f64 = 1e7;
 const HALF_FLOPS_PER_US: f64 = 1.5e8;
 const TF32_FLOPS_PER_US: f64 = 6e7;
 
-/// What a phase costs in microseconds.
+/// The cost of a phase in microseconds.
 const PHASE_US: f64 = 1.5;
 
-/// Features of a head at most for which tensor cores are used.
+/// The largest number of features of a head for which tensor cores are used.
 const MOST_MMA_DIM: usize = 128;
 
-/// The geometry of attention or its gradient, and which of them it is.
+/// The geometry of attention or its gradient, and whether it is the gradient.
 const fn geometry(kind: &OpKind) -> Option<(&AttentionGeometry, bool)> {
     match kind {
         OpKind::Attention(ops::Attention { geometry }) => Some((geometry, false)),
@@ -57,13 +57,13 @@ pub fn kernels(kind: &OpKind, real: Real, gpu: &CudaFacts) -> Vec<CustomKernel> 
     out
 }
 
-/// The name of the member on tensor cores, where there is none for an attention, with the reason.
+/// The name of the member on tensor cores, or the reason why an attention has none.
 pub(super) fn refused(kind: &OpKind, real: Real, gpu: &CudaFacts) -> Option<(String, String)> {
     let (g, _) = geometry(kind)?;
     Some((format!("{}_mma_v0", real.name()), mma_supports(g, real, gpu).err()?))
 }
 
-/// Whether tensor cores do this attention, and why not.
+/// Checks whether tensor cores can compute this attention.
 fn mma_supports(g: &AttentionGeometry, real: Real, gpu: &CudaFacts) -> Result<(), String> {
     if real == Real::F32 {
         return Err("tensor cores would round f32 to TF32".into());
@@ -93,7 +93,7 @@ fn shape(g: &AttentionGeometry, real: Real, tile: usize) -> String {
     format!("Attend<{}, {sizes}, {scale:#010x}u, {threshold}u, {kept}, {stream}u, {tile}>", real.cpp())
 }
 
-/// The positions of a tile: of the largest of which five fit into the shared memory of a block on every GPU.
+/// The positions of a tile: the largest number for which five tiles fit into the shared memory of a block on every GPU.
 const fn tile(head_dim: usize) -> usize {
     match head_dim {
         0..=64 => 64,
@@ -102,8 +102,8 @@ const fn tile(head_dim: usize) -> usize {
     }
 }
 
-/// The tiles of the kernels on tensor cores: warps, each of which owns 16 positions, the streamed positions, and how
-/// many tiles of these there are in shared memory.
+/// The tiles of the kernels on tensor cores: warps, each of which owns 16 positions, the streamed positions, and the
+/// number of their tiles in shared memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct MmaTiles {
     warps: usize,
@@ -130,7 +130,7 @@ mod tests {
 
     #[test]
     fn tiles_fit_into_shared_memory() {
-        // What a block may have on GPUs of capability 8.6 and 8.9, the least of all from 8.0 on.
+        // The shared memory of a block on GPUs of capability 8.6 and 8.9, the smallest of all from 8.0 on.
         const LEAST: usize = 99 << 10;
         for head_dim in 1..=MOST_HEAD_DIM {
             let (tile, row) = (tile(head_dim), head_dim.next_multiple_of(4) + 4);
@@ -161,7 +161,7 @@ mod tests {
         assert_eq!(mma.spec.ty(), format!("AttentionMmaBwd<AttendMma<{shape}, 4, 64, 2>>"));
         assert_eq!((mma.work_bytes, mma.tail.as_str()), (found.work_bytes, "bf16_mma64x64_v0"));
         assert!(mma.cost_us < found.cost_us && refused(&kind, Real::Bf16, &gpu).is_none());
-        // What has no such member says why.
+        // An attention without such a member has a reason.
         let of = |head_dim: usize, real: Real, capability: (u32, u32)| {
             let kind = OpKind::Attention(ops::Attention { geometry: AttentionGeometry { head_dim, ..g } });
             let gpu = CudaFacts { capability, ..gpu };

@@ -1,17 +1,17 @@
-//! A custom kernel as a candidate, and how values are written in its C++ type.
+//! A custom kernel as a candidate, and the text of values in its C++ type.
 
 use super::spec::KernelSpec;
 use crate::model::Activation;
 
-/// A custom kernel that can do an operation.
+/// A custom kernel that can compute an operation.
 #[derive(Clone, Debug, PartialEq)]
 pub struct CustomKernel {
-    /// The tail of the kernel id, such as `f32_simt_64x64_v0`.
+    /// The suffix of the kernel id, such as `f32_simt_64x64_v0`.
     pub tail: String,
     pub spec: KernelSpec,
     /// Bytes of scratch memory; equals the type's `WORK`.
     pub work_bytes: u64,
-    /// A rough time in microseconds, for ranking.
+    /// An estimate of the time in microseconds, for ranking.
     pub cost_us: f64,
 }
 

@@ -1,21 +1,21 @@
 //! Horizontal fusion: which neighbouring operations may run at the same time.
 //!
-//! Small operations leave most of a GPU idle and cost a launch each, so those that do not depend on each other are put
-//! into groups: the executor runs a group as one launch where it can. Memory planning lets nothing in a group share
-//! bytes with another member's results. What an operation is expected to take decides whether it is small, so this
-//! follows the choice of kernels.
+//! Small operations leave most of a GPU idle and cost a launch each, so those that do not depend on each other form
+//! groups: the executor runs a group as one launch if it can. The memory plan ensures that no member of a group shares
+//! bytes with another member's results. Whether an operation is small is decided by its estimated time, so this follows
+//! the choice of kernels.
 
 use crate::lower::{LValueId, Op, Program};
 use crate::ops::OpKind;
 
-/// Operations of more than this estimated time fill the machine by themselves.
+/// Operations of more than this estimated time fill the machine alone.
 const SMALL_US: f64 = 14.0;
-/// Members of a group at most.
+/// The largest number of members of a group.
 const MAX_GROUP: usize = 8;
-/// Groups that a counter may be moved over.
+/// The largest number of groups that a counter may be moved over.
 const MAX_MOVE: usize = 4;
 
-/// The roots that an operation touches, and whether it writes them.
+/// The root values that an operation accesses, and whether it writes them.
 fn touched(program: &Program, op: &Op) -> Vec<(LValueId, usize, usize, bool)> {
     let mut out = Vec::new();
     for (slot, arg) in op.kind.slots().iter().zip(&op.args) {
@@ -28,20 +28,21 @@ fn touched(program: &Program, op: &Op) -> Vec<(LValueId, usize, usize, bool)> {
     out
 }
 
-/// Whether two operations touch the same elements and one of them writes these.
+/// Whether two operations access the same elements and one of them writes these.
 fn depend(program: &Program, a: &Op, b: &Op) -> bool {
     let (a, b) = (touched(program, a), touched(program, b));
     a.iter().any(|x| b.iter().any(|y| x.0 == y.0 && x.1 < y.2 && y.1 < x.2 && (x.3 || y.3)))
 }
 
-/// Whether an operation counts steps, or what follows from their number: a few numbers, which any launch can do beside
-/// its work.
+/// Whether an operation computes the step counter, or values that follow from it: a few numbers, which any launch can
+/// compute in addition to its work.
 fn is_counter(op: &Op) -> bool {
     matches!(op.kind, OpKind::StepInc { .. } | OpKind::BiasCorr(_))
 }
 
-/// Reorders operations so that those of a few numbers join what runs beside them, and numbers the groups. Gives the new
-/// order and the group of each operation in that order; `cost_us` is what each operation is expected to take.
+/// Reorders operations so that those that compute a few numbers join others that run at the same time, and numbers the
+/// groups. Returns the new order and the group of each operation in that order; `cost_us` is the estimated time of each
+/// operation.
 #[must_use]
 pub fn fuse_horizontally(program: &Program, cost_us: &[f64]) -> (Vec<usize>, Vec<u32>) {
     let small = |i: usize| cost_us[i] <= SMALL_US;
@@ -77,7 +78,8 @@ fn neighbours(program: &Program, small: impl Fn(usize) -> bool) -> Vec<Vec<usize
     groups
 }
 
-/// Moves counters up, away from the end of what waits for each other, into groups that run anyway.
+/// Moves counters to earlier groups that run anyway, away from the end of the step, where operations wait for each
+/// other.
 fn move_counters(program: &Program, groups: &mut Vec<Vec<usize>>, small: impl Fn(usize) -> bool) {
     let mut at = 1;
     while at < groups.len() {
@@ -95,7 +97,7 @@ fn move_counters(program: &Program, groups: &mut Vec<Vec<usize>>, small: impl Fn
     }
 }
 
-/// The first of the last few groups that a counter can join without a change of what it reads.
+/// The first of the last few groups that a counter can join without changing its inputs.
 fn home_of(program: &Program, groups: &[Vec<usize>], counter: usize, small: impl Fn(usize) -> bool) -> Option<usize> {
     let depends = |group: &[usize]| group.iter().any(|&i| depend(program, &program.ops[i], &program.ops[counter]));
     let first = groups.len().saturating_sub(MAX_MOVE);

@@ -1,4 +1,4 @@
-//! Which types of `rates.cu` do an operation, with the table of runs that is declared before them.
+//! Which types of `rates.cu` compute an operation, with the table of runs that is declared before them.
 
 use super::speed::{LAUNCH_US, STREAM_BYTES_PER_US};
 use crate::model::ScheduleKind;
@@ -11,7 +11,7 @@ use crate::select::target::CudaFacts;
 /// Elements of a unit: segments start at multiples of it.
 const UNIT: usize = 64;
 
-/// Elements of a run at least, and runs above which they are longer.
+/// The smallest number of elements of a run, and the number of runs above which they are longer.
 const LEAST_RUN: usize = 1024;
 const MANY_RUNS: usize = 1 << 14;
 
@@ -25,7 +25,7 @@ pub fn kernels(kind: &OpKind, _: Real, _: &CudaFacts) -> Vec<CustomKernel> {
     }
 }
 
-/// The norms of segments, by runs of elements; nothing where there is nothing to do.
+/// The norms of segments, by runs of elements; `None` if there is nothing to do.
 fn grad_norms(op: &ops::GradNorms) -> Option<CustomKernel> {
     let elements: usize = op.segments.iter().map(|s| s.len).sum();
     let is_counted = op.segments.iter().all(|s| s.start / UNIT <= u32::MAX as usize && s.len <= i32::MAX as usize);

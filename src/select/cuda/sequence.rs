@@ -1,4 +1,4 @@
-//! Which types of `joined.cu` and `sequence.cu` do an operation.
+//! Which types of `joined.cu` and `sequence.cu` compute an operation.
 
 use super::elementwise::{vec_width, width_name};
 use super::speed::{BYTES_PER_US, CACHED_BYTES_PER_US, LAUNCH_US};
@@ -12,7 +12,7 @@ use crate::select::target::CudaFacts;
 #[must_use]
 pub fn kernels(kind: &OpKind, real: Real, _: &CudaFacts) -> Vec<CustomKernel> {
     let t = real.cpp();
-    // Elements that one access moves where rows begin at multiples of all of these.
+    // Elements that one access moves if rows start at multiples of all of these.
     let width = |multiples: &[usize]| vec_width(real, multiples.iter().copied().fold(0, greatest_divisor));
     let of = |file, template, arguments: String, v: usize, bytes: usize| CustomKernel {
         tail: format!("{}_{}_v0", real.name(), width_name(v)),
@@ -47,7 +47,7 @@ pub fn kernels(kind: &OpKind, real: Real, _: &CudaFacts) -> Vec<CustomKernel> {
             let v = width(&[units]);
             let arguments = format!("{t}, {rows}, {vocab}, {units}, {v}, {accumulate}");
             let kernel = of(KernelFile::Sequence, "EmbeddingBwd", arguments, v, bytes);
-            // Every row of the table looks through all tokens.
+            // For every row of the table, all tokens are scanned.
             let looks_us = |each: usize| (4 * vocab.div_ceil(each) * rows) as f64 / CACHED_BYTES_PER_US;
             let one = CustomKernel { cost_us: kernel.cost_us + looks_us(1), ..kernel.clone() };
             let Some(each) = rows_of_block(vocab, units) else { return vec![one] };
@@ -69,16 +69,16 @@ pub fn kernels(kind: &OpKind, real: Real, _: &CudaFacts) -> Vec<CustomKernel> {
     }]
 }
 
-/// Rows of a table that a block of its gradient has, where there are many rows and their sums fit into shared memory.
+/// Rows of a table for each block of its gradient, if there are many rows and their sums fit into shared memory.
 fn rows_of_block(vocab: usize, units: usize) -> Option<usize> {
-    /// Fewer rows give each multiprocessor too little to do at a time.
+    /// With fewer rows each multiprocessor has too little work at a time.
     const MANY: usize = 4096;
     /// Floats of the sums: four blocks share a multiprocessor.
     const FLOATS: usize = 12 << 10;
     [16, 8, 4].into_iter().find(|each| vocab >= MANY && each * units <= FLOATS)
 }
 
-/// The greatest number that divides both; the other one where one is zero.
+/// The greatest common divisor; the other number if one is zero.
 const fn greatest_divisor(a: usize, b: usize) -> usize {
     if b == 0 { a } else { greatest_divisor(b, a % b) }
 }
