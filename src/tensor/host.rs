@@ -1,4 +1,4 @@
-//! Tensors in host memory, outside any arena: data sets, checkpoints, copies for the user to look at.
+//! Tensors in host memory, outside any arena: data sets, checkpoints, and copies that are shown to the user.
 
 use super::{DType, Shape};
 use serde::{Deserialize, Serialize};
@@ -29,7 +29,7 @@ impl TryFrom<Parts> for HostTensor {
     }
 }
 
-/// What can be wrong about a tensor's bytes.
+/// Errors of a tensor's bytes.
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
 pub enum TensorError {
     #[error("a {dtype} tensor of shape {shape} takes {expected} bytes, found {found}")]
@@ -87,7 +87,7 @@ impl HostTensor {
         Ok(bytemuck::pod_collect_to_vec(&self.bytes))
     }
 
-    /// The values as `f64`, whatever numeric type is stored (16-bit floats excepted: they give `None`).
+    /// The values as `f64`, for any numeric type (except 16-bit floats, which return `None`).
     #[must_use]
     pub fn to_f64(&self) -> Option<Vec<f64>> {
         fn widen<T: Element + Into<f64>>(t: &HostTensor) -> Vec<f64> {

@@ -1,4 +1,5 @@
-//! Paths in JSON, which holds Unicode alone: a path of other bytes is written as it is shown, with its bytes beside it.
+//! Paths in JSON, which contains only Unicode: a path of other bytes is written as it is shown, together with its
+//! bytes.
 //!
 //! For fields with `#[serde(with = "path_text")]`.
 
@@ -11,13 +12,13 @@ use std::path::{Path, PathBuf};
 enum Written {
     Text(String),
     Bytes {
-        /// As people read it.
+        /// The readable text.
         text: String,
         bytes: Vec<u8>,
     },
 }
 
-/// The bytes of a path that is not Unicode, where the system's paths are bytes.
+/// The bytes of a path that is not Unicode, on systems whose paths are bytes.
 #[cfg(unix)]
 fn bytes_of(path: &Path) -> Option<Vec<u8>> {
     use std::os::unix::ffi::OsStrExt;

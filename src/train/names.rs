@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// The most names; what comes after them has none.
+/// The largest number of names; further ones are not stored.
 const MOST: usize = 1 << 16;
 
 #[derive(Default)]
@@ -12,7 +12,7 @@ struct Table {
     numbers: HashMap<Arc<str>, u32>,
 }
 
-/// Names by numbers from 1, shared by a session and those who write down what it reports.
+/// Names by numbers from 1, shared by a session and the code that writes its reports.
 #[derive(Clone, Default)]
 pub struct Names(Arc<Mutex<Table>>);
 
@@ -21,7 +21,7 @@ impl Names {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The number of a name, which is new where it is; 0 where there are too many.
+    /// The number of a name, which is added if it is new; 0 if there are too many.
     #[must_use]
     pub fn number_of(&self, name: &str) -> u32 {
         let mut table = self.table();

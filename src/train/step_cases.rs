@@ -15,12 +15,12 @@ use std::sync::Arc;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Case {
     pub(super) shape: BatchShape,
-    /// Of its path.
+    /// The code of its path.
     pub(super) code: u64,
     pub(super) share: Share,
 }
 
-/// Something for each case.
+/// A map with an entry for each case.
 pub(super) type ByCase<T> = HashMap<Case, T, BuildHasherDefault<Mix>>;
 
 /// Hashes a few small numbers by multiplication: cases come from a run's own steps, and are not chosen to collide.
@@ -64,7 +64,7 @@ pub(super) struct StepPlanner {
 }
 
 impl StepPlanner {
-    /// Plans steps as `wholes` were: the step that updates the parameters, and those of the batches before it.
+    /// Plans steps like those of `wholes`: the step that updates the parameters, and those of the batches before it.
     pub(super) fn new(model: &Model, options: Options, seed: u64, wholes: &[Arc<Compiled>]) -> Self {
         let of = |compiled: &Arc<Compiled>| {
             let share = compiled.graph.share.unwrap_or(Share::Last);
@@ -87,12 +87,12 @@ impl StepPlanner {
         self.paths.name_at(&self.model, step)
     }
 
-    /// The network of a case, of which `step` is one.
+    /// The network of a case; `step` is one of its steps.
     fn model_of(&self, case: Case, step: u64) -> Result<Model, TrainError> {
         Ok(self.paths.along(&case.shape.of(&self.model)?, step))
     }
 
-    /// The key of a case, of which `step` is one.
+    /// The key of a case; `step` is one of its steps.
     ///
     /// # Errors
     /// If the network does not suit the case's shape.
@@ -117,7 +117,7 @@ impl StepPlanner {
         self.whole.iter().any(|(_, whole)| whole == key)
     }
 
-    /// The planned step of a case, of which `step` is one.
+    /// The planned step of a case; `step` is one of its steps.
     ///
     /// # Errors
     /// If it cannot be planned.

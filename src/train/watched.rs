@@ -13,7 +13,7 @@ pub(super) struct Watched {
     pub(super) hyper: LValueId,
     /// The factors of a step's update, if a schedule or gradient clipping computes them.
     pub(super) rates: Option<LValueId>,
-    /// The number of steps of the run, where the rate depends on it.
+    /// The number of steps of the run, if the rate depends on it.
     pub(super) steps: Option<LValueId>,
     pub(super) loss_scale: Option<LValueId>,
 }
@@ -41,7 +41,7 @@ impl Watched {
     }
 }
 
-/// What a recording reports of the batch that it ran. Those of batches that update nothing lack some of it.
+/// The report of a recording about its batch. The recordings of batches that update nothing lack some values.
 #[derive(Clone, Copy, Default)]
 pub(super) struct Reported {
     pub(super) loss: Option<LValueId>,

@@ -1,4 +1,4 @@
-//! Tests of the whole, one module a subject.
+//! Integration tests, with one module for each subject.
 
 mod cli;
 mod cuda;

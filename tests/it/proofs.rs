@@ -1,4 +1,4 @@
-//! The proofs of `verify` on networks that are right: none may fail.
+//! The checks of `verify` on correct networks: none may fail.
 
 use stepgraph::compile::{Options, compile};
 use stepgraph::ir::Share;
@@ -7,7 +7,7 @@ use stepgraph::model::{Preset, read_preset};
 use stepgraph::ops::OpKind;
 use stepgraph::train::{Proof, RandomRun, VerifyOptions, verify, verify_some};
 
-/// What fails of a preset, a line each.
+/// The failed checks of a preset, one on each line.
 fn failures(preset: &Preset, seed: u64) -> Vec<String> {
     let options = VerifyOptions { replays: Some(20), threads: 2, seed, ..VerifyOptions::default() };
     let report = match verify(preset, &options, |_| {}) {
@@ -27,7 +27,7 @@ fn right_networks_pass_every_proof() {
     assert!(failed.is_empty(), "{} failures:\n{}", failed.len(), failed.join("\n"));
 }
 
-/// What every user writes: the gradient of a bias before a normalisation is zero but for rounding.
+/// A common network: the gradient of a bias before a normalisation is zero except for rounding.
 #[test]
 fn a_bias_before_a_normalisation_is_no_failure() {
     let layers = [
@@ -47,7 +47,7 @@ fn a_bias_before_a_normalisation_is_no_failure() {
     }
 }
 
-/// Normalisations of normalisations: what is known of a normalised value keeps its bound from growing without limit.
+/// Normalisations of normalisations: the known range of a normalised value keeps its bound from growing without limit.
 #[test]
 fn bounds_of_many_normalisations_have_a_limit() {
     let norm = r#"{"type": "batch_norm"}"#;
@@ -75,7 +75,8 @@ fn bounds_of_many_normalisations_have_a_limit() {
     }
 }
 
-/// Of four values three are zero: the mean is exact, and what kernels add to it is the rounding of the deviations.
+/// Three of four values are zero: the mean is exact, and the correction that kernels add to it is the rounding of the
+/// deviations.
 #[test]
 fn a_mean_of_almost_nothing_but_zeros_is_no_failure() {
     for (seed, norm) in ["batch_norm", "layer_norm"].into_iter().cycle().take(12).enumerate() {
@@ -131,8 +132,8 @@ fn a_large_vocabulary_passes_every_proof_and_never_has_all_its_scores() {
     assert!(failed.is_empty(), "{}", failed.join("\n"));
 }
 
-/// Plans of classifiers in chunks: behind an activation, with a weight of its own, without an input that needs a
-/// gradient, and of batches of which several make a step. Compiling runs every referee.
+/// Plans of classifiers in chunks: after an activation, with an untied weight, with an input that needs no gradient,
+/// and with several batches in a step. Compiling runs every referee.
 #[test]
 fn classifiers_in_chunks_are_planned_in_every_form() {
     let classifiers = |text: &str, share: Share| {
@@ -172,8 +173,8 @@ fn classifiers_in_chunks_are_planned_in_every_form() {
     }
 }
 
-/// The weight of an embedding that other layers use too: once, twice, in a repeated block, and in batches of which
-/// several make a step.
+/// The weight of an embedding that other layers use too: once, twice, in a repeated block, and with several batches in
+/// a step.
 #[test]
 fn a_weight_that_layers_share_passes_every_proof() {
     let tied = |bias: bool| format!(r#"{{"type": "dense", "units": 7, "tied": "layers.0", "bias": {bias}}}"#);

@@ -1,4 +1,4 @@
-//! The choice of a device: a plan for a card that is not here, and a run on one that is.
+//! The choice of a device: a plan for a card that does not exist here, and a run on one that does.
 
 use crate::robot::Robot;
 use egui::accesskit::Role;

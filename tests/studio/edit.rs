@@ -1,4 +1,4 @@
-//! Building a network, breaking it, and mending it.
+//! Building a network, breaking it, and correcting it.
 
 use crate::robot::Robot;
 use egui::{Key, Modifiers};
@@ -38,7 +38,7 @@ fn an_edit_says_what_it_changed_and_is_undone_as_one() {
     robot.set("L0 units", "256");
     let difference = robot.app().studio.last_edit.difference.clone().expect("a difference");
     assert!(difference.starts_with("arena +"), "{difference}");
-    // What is planned while a number is typed is nothing to compare with: the difference of the whole edit is shown.
+    // Plans made while a number is typed are not compared: the difference of the whole edit is shown.
     robot.press("Undo");
     robot.settle();
     let whole = |robot: &Robot| robot.app().studio.last_edit.difference.clone();

@@ -1,4 +1,4 @@
-//! The step graph, the arena, one selection, values, what an edit changes, and the tour.
+//! The step graph, the arena, the shared selection, values, the changes by an edit, and the tour.
 
 use crate::robot::{Robot, perform};
 use egui::accesskit::Role;
@@ -66,8 +66,7 @@ fn rows_are_filtered_sorted_and_walked_through_by_keys() {
     assert!(robot.sees(&format!("{forward} ops")));
     robot.window.get_by_role_and_label(Role::CheckBox, "Show backward").click();
     robot.window.run_steps(3);
-    // The largest number of operations comes first.
-    // The column is to the right of what is in view.
+    // The largest number of operations comes first. The column is to the right of the visible part.
     robot.window.get_by_role_and_label(Role::Button, "Sort by FLOPs").click_accesskit();
     robot.window.run_steps(3);
     let most = plan.ops.iter().map(|o| o.flops).max().unwrap();
@@ -101,8 +100,8 @@ fn operations_are_measured_on_request_and_another_plan_does_not_show_their_times
     robot.set("L0 units", "96");
     assert!(!is_measured(robot.app()));
     assert!(robot.sees("a step, estimated"));
-    // The machine's ceilings hold for every plan: the floor is part of the difference from now on. A GPU's floor of
-    // so small a step is its launches.
+    // The machine's rates are valid for every plan: the floor is part of the difference from now on. A GPU's floor for
+    // such a small step is its launches.
     let difference = robot.app().studio.last_edit.difference.clone().unwrap();
     let on_gpu = robot.app().studio.devices.current().choice != DeviceChoice::Cpu;
     assert!(difference.contains("floor −") || on_gpu, "{difference}");
@@ -201,7 +200,7 @@ fn values_are_looked_at_along_the_step() {
     // ReLU of real digits: nothing below zero, many zeros, something above.
     assert!(s.min == 0.0 && s.zeros > 0 && s.max > 0.0 && s.nans == 0, "{s:?}");
     assert!(robot.sees("mean ± std"));
-    // Before its writer nothing is there.
+    // Before its writer it does not exist.
     perform(&mut robot, UiCommand::Scrub(None));
     let first = plan.compiled.plan.buffers[y].writers[0];
     if first > 0 {
@@ -210,7 +209,7 @@ fn values_are_looked_at_along_the_step() {
             app.studio.measurements.values.shown.as_ref().is_some_and(|s| s.summary.is_none())
         });
     }
-    // Weights of a run are others than the initial ones.
+    // The weights of a run differ from the initial ones.
     perform(&mut robot, UiCommand::Scrub(Some(first)));
     robot.until("the values again", |app| {
         app.studio.measurements.values.shown.as_ref().is_some_and(|s| s.summary.is_some())
@@ -276,7 +275,7 @@ fn what_is_selected_stays_selected_through_an_edit() {
     let copy = UiCommand::OnLayer(layer, Box::new(UiCommand::Duplicate));
     robot.choose(copy);
     robot.settle();
-    // The copy is selected; the way back leads to the buffer, wherever it is now.
+    // The copy is selected; the way back leads to the buffer, at its new place.
     while !matches!(robot.app().studio.selection.current(), Selection::Buffer(_)) {
         perform(&mut robot, UiCommand::Back);
     }

@@ -1,5 +1,5 @@
-//! What the user reads stays readable: values under the pointer, jobs, notices, tabs in a narrow row, tables moved
-//! sideways, and the tour's card.
+//! Everything stays readable: values under the pointer, jobs, notices, tabs in a narrow row, tables that are scrolled
+//! horizontally, and the tour's card.
 
 use crate::robot::Robot;
 use egui::accesskit::Role;
@@ -26,12 +26,12 @@ fn resize(robot: &mut Robot, size: Vec2) {
     robot.window.run_steps(6);
 }
 
-/// The first thing whose name begins like this.
+/// The first element whose name starts with this.
 fn rect(robot: &Robot, begins: &str) -> Option<Rect> {
     robot.window.query_all_by_label_contains(begins).find(|n| label(n).starts_with(begins)).map(|n| n.rect())
 }
 
-/// The name of a thing: a label has it as its value.
+/// The name of an element; for a label it is the value.
 fn label(node: &egui_kittest::Node<'_>) -> String {
     let node = node.accesskit_node();
     let name = if node.role() == Role::Label { node.value() } else { node.label() };
@@ -63,7 +63,7 @@ fn the_plots_of_runs_read_the_curves_at_the_pointer() {
     {
         assert!(shown.contains(&wanted), "{shown}: {wanted}");
     }
-    // The other plots read theirs at the same step.
+    // The other plots show theirs at the same step.
     let times = format!("smoothed {}", format::micros(f64::from(loaded.curves.step_us.smooth.at(step).unwrap())));
     assert!(robot.sees(&times), "{times}");
 }
@@ -81,7 +81,7 @@ fn a_job_is_seen_from_every_tab_and_can_be_cancelled() {
         robot.press("Cancel: Compare planners");
         assert!(!robot.sees("Job: Compare planners") && !robot.app().studio.measurements.is_comparing());
     }
-    // One that ends by itself says where its answer is.
+    // A job that ends says where its result is.
     perform(&mut robot, UiCommand::MeasureOps);
     robot.until("the times", |app| !app.studio.measurements.is_measuring());
     robot.window.run_steps(2);
@@ -169,7 +169,7 @@ fn the_card_of_the_tour_covers_nothing_that_it_speaks_of() {
     for size in SIZES {
         let mut robot = Robot::start(Startup { tour: true, ..Startup::default() });
         resize(&mut robot, size);
-        // The card reaches from its first line to its last button, and has a margin around them.
+        // The card extends from its first line to its last button, with a margin around them.
         let card = |robot: &Robot, title: &str| {
             let head = rect(robot, "Tour, ").expect("the card").union(rect(robot, title).expect("its title"));
             let dismiss = rect(robot, "Dismiss the tour").expect("its end");

@@ -1,4 +1,4 @@
-//! The rooms for data, predictions and proofs, and what belongs to a run besides its loss.
+//! The tabs for data, predictions and checks, and what belongs to a run other than its loss.
 
 use crate::robot::Robot;
 use egui::accesskit::Role;
@@ -32,7 +32,7 @@ fn data_is_loaded_and_looked_at_before_any_run() {
     robot.until("the digits", |app| app.studio.samples.is_current);
     assert!(robot.app().studio.training.state.is_none());
     assert!(robot.sees("sample 0, 0, training") && robot.sees("samples are divided by 16"));
-    // Only what is in view is drawn, of all 1,797.
+    // Only visible samples are drawn, of all 1,797.
     let drawn = robot.window.query_all_by_label_contains(", training").count();
     assert!((20..200).contains(&drawn), "{drawn}");
     robot.press("Table");
@@ -77,7 +77,7 @@ fn data_that_cannot_be_read_says_what_to_do_and_keeps_the_old_samples() {
     robot.window.step();
     assert!(robot.sees("data.csv: cannot be read"));
     assert!(robot.sees("from before the change"));
-    // Data that fits another network is shown all the same.
+    // Data that fits another network is shown nevertheless.
     perform(&mut robot, UiCommand::Undo);
     robot.settle();
     robot.until("the digits again", |app| app.studio.samples.is_current);
@@ -133,7 +133,7 @@ fn the_files_of_joined_data_are_chosen_input_by_input() {
     perform(&mut robot, Request::UseData(field, "facts.csv".into()));
     let paths = |robot: &Robot| inputs(robot)[1].1.paths();
     assert_eq!(paths(&robot), [std::path::PathBuf::from("facts.csv")]);
-    // A dialog that was opened for another document changes nothing.
+    // A dialog that was opened for another document has no effect.
     let field = DataField { input: Some(9), name: "data.path" };
     perform(&mut robot, Request::UseData(field, "other.csv".into()));
     assert_eq!(paths(&robot), [std::path::PathBuf::from("facts.csv")]);
@@ -164,7 +164,7 @@ fn predictions_follow_the_run_and_a_cell_shows_its_samples() {
     assert!(robot.sees("is 3, taken for 3") && robot.sees(&last.quality.confusion[3][3].to_string()));
     robot.press("Filters");
     assert!(robot.sees("layers.0.weight") && robot.sees("filter 95"));
-    // Another run begins without the old one's answers.
+    // Another run begins without the old one's predictions.
     robot.press("Reset");
     robot.window.step();
     assert!(robot.app().studio.predictions.view.is_none() && robot.sees("No run yet"));
@@ -186,7 +186,7 @@ fn the_boundary_is_asked_for_while_the_run_continues() {
     robot.until("the newest answer", |app| {
         app.studio.predictions.view.as_ref().is_some_and(|v| v.step == app.studio.training.done())
     });
-    // Answers come after the end as well.
+    // Predictions arrive after the end as well.
     robot.press("Stop");
     robot.until("the end", |app| state(app) == Some(RunState::Stopped));
     assert!(robot.app().studio.training.problem.is_none());
@@ -207,7 +207,7 @@ fn a_proof_names_what_it_verified_and_turns_stale() {
     let mut robot = Robot::open(Some("xor"));
     show(&mut robot, Tab::Verify);
     assert!(robot.sees("Nothing proved yet"));
-    // What it would take is shown before it begins.
+    // The estimated cost is shown before it begins.
     let estimate = |app: &StudioApp| app.studio.proofs.estimate(app.studio.document.revision(), None);
     assert!(robot.sees("estimating what everything takes…") || estimate(robot.app()).is_some());
     robot.until("the estimate", |app| estimate(app).is_some());
@@ -217,7 +217,7 @@ fn a_proof_names_what_it_verified_and_turns_stale() {
     robot.window.step();
     assert!(robot.sees("an injected fault is caught") && robot.sees("moved addresses named with op and layer"));
     assert!(robot.sees("2 passed, 0 failed, 0 skipped") && robot.sees("of xor, revision"));
-    // The figures end where the tab does, whatever the lines above them say.
+    // The numbers end at the edge of the tab, regardless of the lines above them.
     let figures = robot.window.query_all_by_label_contains("moved addresses named").next().expect("figures");
     assert!(figures.rect().right() < 1280.0 - 256.0, "{:?}", figures.rect());
     robot.press("Eager against replay");
@@ -245,7 +245,7 @@ fn a_failure_leads_to_its_operation_and_its_buffer() {
     let proved = Proved { proof, check, revision, document, seconds: 0.5 };
     robot.window.state_mut().studio.proofs.proved.push(proved);
     show(&mut robot, Tab::Verify);
-    // The line that says what everything takes comes above the results.
+    // The line with the cost of all checks is above the results.
     robot.until("the estimate", |app| app.studio.proofs.estimate(app.studio.document.revision(), None).is_some());
     assert!(robot.sees("0 passed, 1 failed, 0 skipped") && robot.sees("failed"));
     robot.press("params differs in 4 of 256 bytes; first written by op 3 gemm");

@@ -115,7 +115,7 @@ fn nothing_in_the_top_bar_covers_another_thing() {
     robot.until("the stop", |app| app.studio.training.is_stopped());
     robot.window.run_steps(2);
     check(&robot, "after a stop");
-    // The line of the Runs tab keeps to its room too; what there is no room for is in its menu.
+    // The line of the Runs tab also stays within its width; items that do not fit are in its menu.
     for width in [1280.0, 900.0, 720.0] {
         robot.window.set_size(Vec2::new(width, 800.0));
         show(&mut robot, Tab::Runs);

@@ -1,4 +1,4 @@
-//! How each command looks: its name, icon, shortcut and tooltip.
+//! The appearance of each command: its name, icon, shortcut and tooltip.
 
 use crate::studio::commands::choices::{TourMove, Weights};
 use crate::studio::commands::info::{ALT, CTRL, CTRL_SHIFT, Info, NONE, keys};
@@ -8,7 +8,7 @@ use crate::studio::theme::icons;
 use egui::{Key, Modifiers};
 
 impl UiCommand {
-    /// How the command looks.
+    /// The command's appearance.
     #[must_use]
     pub fn info(&self) -> Info {
         let Self::ShowTab(tab) = self else { return self.file_info() };
@@ -195,7 +195,7 @@ impl UiCommand {
         }
     }
 
-    /// What is proved on request.
+    /// Checks of the step.
     fn proof_info(&self) -> Info {
         match self {
             Self::Prove(None) => {
@@ -215,7 +215,7 @@ impl UiCommand {
         }
     }
 
-    /// What is measured and looked into on request.
+    /// Measurements and values.
     fn measure_info(&self) -> Info {
         match self {
             Self::MeasureOps => Info::new(
@@ -291,7 +291,7 @@ impl UiCommand {
                 Info::new("Keyboard shortcuts…", icons::INFO, keys(NONE, Key::F1), "Lists every command that has a key")
             }
             Self::ShowAbout => Info::new("About Stepgraph…", icons::INFO, None, "Version, device and licences"),
-            // The others come from controls of their own, which name them.
+            // The other commands belong to separate controls, which have their names.
             _ => Info::new("Edit", icons::FILE, None, "Changes the document"),
         }
     }

@@ -1,4 +1,4 @@
-//! What the user can do with kept runs; most of it acts on the runs that are selected.
+//! The commands for kept runs; most of them apply to the selected runs.
 
 use crate::studio::commands::info::Info;
 use crate::studio::theme::icons;
@@ -35,7 +35,7 @@ impl Column {
         Self::Device,
     ];
 
-    /// The name over the column.
+    /// The title of the column.
     #[must_use]
     pub const fn title(self) -> &'static str {
         match self {
@@ -52,7 +52,7 @@ impl Column {
         }
     }
 
-    /// What the column shows, with its unit.
+    /// What the column shows, including its unit.
     #[must_use]
     pub const fn about(self) -> &'static str {
         match self {
@@ -71,19 +71,19 @@ impl Column {
         }
     }
 
-    /// True for numbers, which are at the right.
+    /// True for numbers, which are aligned to the right.
     #[must_use]
     pub const fn is_number(self) -> bool {
         matches!(self, Self::Steps | Self::Loss | Self::HeldOut | Self::StepTime)
     }
 }
 
-/// Something to do with kept runs.
+/// A command for kept runs.
 #[derive(Clone, Debug, PartialEq)]
 pub enum RunsCommand {
-    /// Selects this run alone.
+    /// Selects only this run.
     Select(String),
-    /// Takes this run into the comparison, or out of it.
+    /// Adds this run to the comparison, or removes it.
     Toggle(String),
     /// Shows this run in the table, with its curves.
     Show(String),
@@ -95,18 +95,18 @@ pub enum RunsCommand {
     ShowHidden,
     /// Asks first.
     Delete,
-    /// Brings back what was deleted last.
+    /// Restores the runs that were deleted last.
     Restore,
-    /// Lists what was deleted, or the kept runs again.
+    /// Lists deleted runs, or the kept runs again.
     ShowTrash,
     RestoreRun(String),
-    /// Removes runs in the trash for good; asks first.
+    /// Deletes runs in the trash permanently; asks first.
     Remove(Vec<String>),
     Pin,
     PinRun(String),
     Unpin,
     OpenPreset,
-    /// Continues from the run's checkpoint; asks first where another network is open.
+    /// Continues from the run's checkpoint; asks first if another network is open.
     Continue,
     /// Continues this run, in its own network.
     ContinueRun(String),
@@ -119,11 +119,11 @@ pub enum RunsCommand {
     ByTime(bool),
 }
 
-/// What continuing does.
+/// The effect of continuing.
 const GOES_ON: &str = "Continues from the run's last checkpoint, with its optimizer, in the same curves";
 
 impl RunsCommand {
-    /// What the palette lists.
+    /// The commands in the palette.
     #[must_use]
     pub fn listed() -> Vec<Self> {
         let mut out = vec![Self::Continue, Self::Pin, Self::Unpin, Self::OpenPreset, Self::CopyFolder];
@@ -134,7 +134,7 @@ impl RunsCommand {
         out
     }
 
-    /// True where it acts on selected runs.
+    /// True if it applies to the selected runs.
     #[must_use]
     pub const fn needs_selection(&self) -> bool {
         matches!(
@@ -151,7 +151,7 @@ impl RunsCommand {
         )
     }
 
-    /// How the command looks.
+    /// The command's appearance.
     #[must_use]
     pub fn info(&self) -> Info {
         let of = |label, icon, about| Info { label, icon, shortcut: None, about };

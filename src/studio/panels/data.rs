@@ -1,4 +1,4 @@
-//! The data: where it comes from, what is held out, what its samples, classes and features look like.
+//! The data: its source, the held-out part, and views of its samples, classes and features.
 
 use crate::data::tokenized_share;
 use crate::model::DataSource;
@@ -24,10 +24,10 @@ use egui::{Align, ComboBox, Layout, Rect, RichText, ScrollArea, Sense, Ui, Vec2}
 use egui_extras::{Column, TableBuilder};
 use std::time::Duration;
 
-/// Time between two drawings of how far a text is.
+/// Time between two updates of the progress of a text.
 const DRAW_EVERY: Duration = Duration::from_millis(100);
 
-/// What is shown of the samples.
+/// The page of the samples.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum Shown {
     #[default]
@@ -40,22 +40,22 @@ enum Shown {
 }
 
 impl Shown {
-    /// Whether it shows all samples, whatever the filter says.
+    /// Whether it shows all samples, regardless of the filter.
     const fn is_of_all(self) -> bool {
         matches!(self, Self::Features | Self::Series)
     }
 }
 
-/// What the panel remembers.
+/// The state of the panel.
 #[derive(Default)]
 pub struct DataPanel {
     shown: Shown,
     class: Option<usize>,
     held_out: Option<bool>,
-    /// The samples that pass the filter, and what the list was made for.
+    /// The samples that pass the filter, and what the list depends on.
     list: Vec<u32>,
     made_for: Option<(u64, Option<usize>, Option<bool>)>,
-    /// Rises with every list.
+    /// Increases with every list.
     generation: u64,
     strips: Strips,
     texts: TextSamples,
@@ -74,15 +74,15 @@ impl DataPanel {
     }
 }
 
-/// The width of the column of facts, in points.
+/// The width of the column of statistics, in points.
 const SIDE: f32 = 232.0;
-/// How much of their colour samples keep that are not those of the document.
+/// The opacity of samples that are not those of the document.
 const FAINT: f32 = 0.45;
-/// What samples are that neither train nor are held out.
+/// The name of samples that neither train nor are held out.
 const ABOUT_NEITHER: &str = "Samples between the two parts: they share values with held-out ones, so they do not train";
-/// Columns of values that a table shows.
+/// The largest number of columns of values in a table.
 const COLUMNS: usize = 12;
-/// What a table shows of a sample before its values.
+/// The columns of a table before the values of a sample.
 const FACTS: [&str; 3] = ["sample", "split", "target"];
 
 /// Shows the panel.
@@ -99,7 +99,7 @@ pub fn data_ui(
             ui.set_width(SIDE);
             ScrollArea::vertical().id_salt("data facts").auto_shrink([false, false]).show(ui, |ui| {
                 ui.set_max_width(SIDE - 8.0);
-                // The same fields as in the network's panel: whichever is used, the document changes.
+                // The same fields as in the network's panel; both change the document.
                 if let Some(section) = view.section {
                     section_ui(ui, section, true, drafts, commands);
                 }
@@ -116,7 +116,7 @@ pub fn data_ui(
                 None => nothing_ui(ui, view),
             }
             if view.has_problem && view.loaded.is_some() {
-                // A plot keeps its own colours, so the ground is drawn over it.
+                // A plot has its own colours, so the background is drawn over it.
                 let ground = ui.visuals().panel_fill.gamma_multiply(1.0 - FAINT);
                 ui.painter().rect_filled(ui.min_rect(), 0, ground);
             }
@@ -137,7 +137,7 @@ fn choose_ui(ui: &mut Ui, view: &DataPanelView<'_>, commands: &mut CommandQueue)
     }
 }
 
-/// A button for every file that a source names; `input` is the one that it belongs to, where several are joined.
+/// A button for every file that a source names; `input` is the input that it belongs to, if several are joined.
 fn files_ui(ui: &mut Ui, source: &DataSource, input: Option<(usize, &String)>, commands: &mut CommandQueue) {
     let files: &[(&str, &'static str)] = match source {
         DataSource::Csv { .. } | DataSource::Npz { .. } | DataSource::Series { .. } => &[("Choose file…", "data.path")],
@@ -202,7 +202,7 @@ fn facts_ui(ui: &mut Ui, view: &DataPanelView<'_>) {
     ui.spacing_mut().interact_size.y = 18.0;
     let has_problem = view.has_problem;
     if has_problem {
-        // The files are looked at again, so that what is wrong goes when they are put right.
+        // The files are checked again, so that the message disappears once they are corrected.
         ui.ctx().request_repaint_after(view.retry_after);
     }
     let Some(data) = view.loaded else { return };
@@ -352,11 +352,11 @@ fn filter_ui(ui: &mut Ui, data: &DataView, panel: &mut DataPanel) {
     let noun = if panel.list.len() == 1 { "sample" } else { "samples" };
     let text = format!("{} {noun}", format::exact(panel.list.len() as u64));
     let text = RichText::new(text).size(12.0).color(theme::colors(ui).weak);
-    // A number is not broken at its thousands.
+    // A number is not wrapped at its thousands separators.
     ui.add(egui::Label::new(text).extend());
 }
 
-/// Samples as pictures, as many as fit beside each other; only rows in view are made.
+/// Samples as pictures, as many in a row as fit; only visible rows are drawn.
 fn grid_ui(ui: &mut Ui, data: &DataView, panel: &mut DataPanel) {
     const CELL: f32 = 56.0;
     const CAPTION: f32 = 16.0;
@@ -396,7 +396,7 @@ fn grid_ui(ui: &mut Ui, data: &DataView, panel: &mut DataPanel) {
                     c.text,
                 );
                 if held {
-                    // A letter and a place, not a colour alone.
+                    // Shown by a letter and a position, not only by colour.
                     ui.painter().text(
                         square.right_bottom() + Vec2::new(0.0, 2.0),
                         egui::Align2::RIGHT_TOP,
@@ -410,7 +410,7 @@ fn grid_ui(ui: &mut Ui, data: &DataView, panel: &mut DataPanel) {
     });
 }
 
-/// Says of which inputs not every value is shown.
+/// Reports the inputs whose values are not all shown.
 fn left_out_ui(ui: &mut Ui, data: &DataView, columns: &[TableColumn]) {
     for (at, input) in data.set.inputs.iter().enumerate() {
         let shown = columns.iter().filter(|column| column.input == at && column.value.is_some()).count();
@@ -423,13 +423,14 @@ fn left_out_ui(ui: &mut Ui, data: &DataView, columns: &[TableColumn]) {
 }
 
 fn table_ui(ui: &mut Ui, data: &DataView, list: &[u32]) {
-    // A text has one column; its tokens are no numbers that anybody reads.
+    // A text has one column; the numbers of its tokens are not useful to read.
     let columns = table_columns(&data.set, COLUMNS);
     left_out_ui(ui, data, &columns);
     let shown = columns.len();
     let scroll = ScrollArea::horizontal().id_salt("sample table across").auto_shrink([false, false]);
     scroll.show_viewport(ui, |ui, viewport| {
-        // What names a sample stays where its values are moved sideways, the target too where there is room.
+        // The columns that identify a sample stay visible when its values are scrolled horizontally, including the
+        // target if there is space.
         let frozen = Frozen::new(ui, viewport, if viewport.width() > 480.0 { FACTS.len() } else { 1 });
         let mut table = TableBuilder::new(ui)
             .id_salt("sample table")

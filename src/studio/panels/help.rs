@@ -1,4 +1,4 @@
-//! The Help menu's pages: every key, and what this program is.
+//! The pages of the Help menu: every shortcut, and information about the program.
 
 use crate::studio::commands::UiCommand;
 use crate::studio::commands::shortcut_text::keys_text;
@@ -14,12 +14,12 @@ pub enum Page {
     About,
 }
 
-/// The page that is open, if any.
+/// The open page, if any.
 #[derive(Default)]
 pub struct Help {
     page: Option<Page>,
     search: String,
-    /// True until the search has the focus.
+    /// True until the search field has the focus.
     fresh: bool,
 }
 
@@ -30,7 +30,7 @@ impl Help {
     }
 }
 
-/// What the mouse and the keys do in places of their own: the place, and there the keys and what they do.
+/// The actions of the mouse and the keys in particular places: the place, and the keys with their actions.
 const IN_PLACE: [(&str, &[(&str, &str)]); 9] = [
     (
         "Arena",
@@ -126,7 +126,7 @@ fn shortcuts_ui(ui: &mut Ui, search: &mut String, fresh: bool) {
     }
     let mut area = ScrollArea::vertical().id_salt("shortcut list").max_height(420.0).auto_shrink([false, true]);
     if fresh || field.changed() {
-        // A page that was just opened, or another list, begins at its top.
+        // A page that was just opened, or another list, starts at its top.
         area = area.vertical_scroll_offset(0.0);
     }
     area.show(ui, |ui| {

@@ -1,4 +1,4 @@
-//! Pages that look into the network for one sample: which sample, which layer, and what was found.
+//! Pages that show the inside of the network for one sample: the choice of sample and layer, and the result.
 
 use crate::studio::commands::{AnswersPage, CommandQueue, PredictionsCommand, Selection, UiCommand};
 use crate::studio::panels::token_loss::{TokensPage, tokens_ui};
@@ -11,7 +11,7 @@ use crate::studio::widgets::button::{empty_ui, icon_ui, weak_ui};
 use crate::studio::widgets::heat_map::{HeatMapSpec, HeatMapState, heat_map_ui};
 use egui::{ComboBox, DragValue, RichText, Ui};
 
-/// What the pages remember.
+/// The state of the pages.
 #[derive(Default)]
 pub struct InsidePages {
     tokens: TokensPage,
@@ -19,7 +19,7 @@ pub struct InsidePages {
     states: HeatMapState,
 }
 
-/// Shows a page that looks into the network.
+/// Shows a page about the inside of the network.
 pub fn inside_ui(
     ui: &mut Ui,
     view: &PredictionsPanelView<'_>,
@@ -39,7 +39,7 @@ pub fn inside_ui(
     if view.layer.is_some() {
         ui.horizontal(|ui| layer_ui(ui, view, page, commands));
     }
-    // What is known of another layer or sample stays until the answer comes, and says what it is of.
+    // The result for another layer or sample stays until the answer arrives, with its own title.
     let found = view.inside.filter(|inside| belongs(page, inside));
     let Some(inside) = found else {
         return empty_ui(
@@ -60,7 +60,7 @@ pub fn inside_ui(
     }
 }
 
-/// Whether what was found is what a page shows.
+/// Whether the result belongs to a page.
 const fn belongs(page: AnswersPage, inside: &InsideView) -> bool {
     matches!(
         (page, &inside.found),
@@ -71,7 +71,7 @@ const fn belongs(page: AnswersPage, inside: &InsideView) -> bool {
     )
 }
 
-/// A choice of one among `count` by its number from 1 on; gives the place of another one that was chosen.
+/// A choice of one among `count` by its number from 1 on; returns the index of a newly chosen one.
 pub fn stepper_ui(ui: &mut Ui, noun: &str, part: &str, place: usize, count: usize) -> Option<usize> {
     ui.spacing_mut().item_spacing.x = 4.0;
     let mut chosen = None;
@@ -96,7 +96,7 @@ pub fn stepper_ui(ui: &mut Ui, noun: &str, part: &str, place: usize, count: usiz
     chosen
 }
 
-/// The choice of the layer, which is that of every view, and of the head.
+/// The choice of the layer, which is the selection of all views, and of the head.
 fn layer_ui(ui: &mut Ui, view: &PredictionsPanelView<'_>, page: AnswersPage, commands: &mut CommandQueue) {
     let Some(own) = view.layer else { return };
     let combo = ComboBox::from_id_salt("looked layer").selected_text(&own.label);

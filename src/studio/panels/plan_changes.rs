@@ -1,4 +1,4 @@
-//! What the last edit changed about the plan: behind the difference in the status line.
+//! The changes of the plan by the last edit, which open from the status line.
 
 use crate::studio::commands::selection::Selection;
 use crate::studio::commands::{CommandQueue, UiCommand};
@@ -10,7 +10,7 @@ use crate::studio::widgets::button::{named, weak_ui};
 use crate::tensor::Bytes;
 use egui::{Button, Label, Popup, PopupCloseBehavior, RichText, ScrollArea, Ui};
 
-/// Shows the difference as a button; pressed, it lists what came and went.
+/// Shows the difference as a button; a click lists the added and removed items.
 pub fn difference_ui(ui: &mut Ui, view: &DifferenceView<'_>, commands: &mut CommandQueue) {
     let difference = view.text;
     let took = format::micros(view.took.as_secs_f64() * 1e6);
@@ -36,7 +36,7 @@ pub fn difference_ui(ui: &mut Ui, view: &DifferenceView<'_>, commands: &mut Comm
     );
 }
 
-/// Entries listed before the rest is counted only.
+/// The number of entries that are listed; the others are only counted.
 const LISTED: usize = 60;
 
 fn list_ui(ui: &mut Ui, changes: &PlanChanges, commands: &mut CommandQueue) {
@@ -87,7 +87,7 @@ fn ops_ui(ui: &mut Ui, title: &str, sign: char, ops: &[OpChange], there: bool, c
     }
 }
 
-/// A line, which selects what it names where that is still there.
+/// A line, which selects its item if that still exists.
 fn entry_ui(ui: &mut Ui, text: &str, to: Option<Selection>, commands: &mut CommandQueue) {
     let c = theme::colors(ui);
     let color = if to.is_some() { c.accent } else { c.weak };

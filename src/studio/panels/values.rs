@@ -1,4 +1,4 @@
-//! What a buffer holds: statistics, a histogram, a picture, and the search for the first value that is not finite.
+//! The contents of a buffer: statistics, a histogram, a picture, and the search for the first value that is not finite.
 
 use crate::studio::commands::choices::Weights;
 use crate::studio::commands::selection::Selection;
@@ -13,7 +13,7 @@ use crate::studio::widgets::tensor_values::{extent, histogram_ui, picture_ui, te
 use crate::train::{Picture, Summary};
 use egui::{Align, Button, ComboBox, Layout, RichText, ScrollArea, TextureHandle, Ui};
 
-/// The picture on the graphics card, made once an answer and theme.
+/// The texture of the picture, made once for each answer and theme.
 #[derive(Default)]
 pub struct PictureCache {
     made_for: Option<(u64, bool)>,
@@ -114,7 +114,7 @@ fn parts_ui(ui: &mut Ui, view: &ValuesView<'_>, commands: &mut CommandQueue) {
     combo.response.widget_info(|| egui::WidgetInfo::labeled(egui::Role::ComboBox, true, "Part of the vector"));
 }
 
-/// The values in one line, for where there is little room; nothing where they are not looked at.
+/// The values in one line, if there is little space; nothing if they are not requested.
 pub fn values_line_ui(ui: &mut Ui, view: &ValuesView<'_>) {
     let is_looked_at = view.is_on && !view.is_outdated;
     let Some(shown) = view.values.filter(|_| is_looked_at) else { return };
@@ -218,7 +218,7 @@ fn statistics_ui(ui: &mut Ui, look: &Summary) {
     }
 }
 
-/// Walks through the pictures along the leading axes.
+/// Buttons for the pictures along the leading axes.
 fn slices_ui(ui: &mut Ui, p: &Picture, commands: &mut CommandQueue) {
     ui.horizontal(|ui| {
         ui.spacing_mut().item_spacing.x = 2.0;

@@ -1,4 +1,4 @@
-//! The proofs that a step is right: a button for each, and the figures of every check.
+//! The checks of a step: a button for each, and their results.
 
 use crate::studio::commands::selection::Selection;
 use crate::studio::commands::{CommandQueue, UiCommand};
@@ -18,10 +18,10 @@ use egui::{Align, Button, CollapsingHeader, Layout, RichText, ScrollArea, TextEd
 use egui_extras::{Column, TableBuilder};
 use std::time::Duration;
 
-/// What the panel remembers.
+/// The state of the panel.
 #[derive(Default)]
 pub struct VerifyPanel {
-    /// The number of replays as it is being typed.
+    /// The number of replays that is being typed.
     replays: Option<String>,
 }
 
@@ -81,7 +81,7 @@ fn buttons_ui(ui: &mut Ui, view: &VerifyView<'_>, panel: &mut VerifyPanel, comma
     replays_ui(ui, view, panel, commands);
 }
 
-/// How often the step is replayed to prove it deterministic.
+/// How often the step is replayed to check that it is deterministic.
 fn replays_ui(ui: &mut Ui, view: &VerifyView<'_>, panel: &mut VerifyPanel, commands: &mut CommandQueue) {
     ui.horizontal(|ui| {
         weak_ui(ui, "replays");
@@ -120,10 +120,10 @@ fn status_ui(ui: &mut Ui, view: &VerifyView<'_>, commands: &mut CommandQueue) {
     }
     price_ui(ui, view);
     ui.horizontal_wrapped(|ui| {
-        // As high as its button, so that nothing moves when that comes and goes.
+        // As high as its button, so that nothing moves when the button appears or disappears.
         ui.set_min_height(24.0);
         if view.is_running {
-            // A check that takes long says so, even where nothing else moves.
+            // A long check shows its time, even if nothing else changes.
             ui.ctx().request_repaint_after(Duration::from_millis(500));
             let text = view.current.map_or_else(|| "preparing".to_owned(), |(p, name)| format!("{}: {name}", p.name()));
             weak_ui(ui, text);
@@ -149,7 +149,7 @@ fn status_ui(ui: &mut Ui, view: &VerifyView<'_>, commands: &mut CommandQueue) {
     });
 }
 
-/// What all proofs of the document would take. The line is there from the start, so that nothing below it moves.
+/// The estimated cost of all checks of the document. The line exists from the start, so that nothing below it moves.
 fn price_ui(ui: &mut Ui, view: &VerifyView<'_>) {
     let replays = view.replays;
     let Some(found) = view.estimate else {
@@ -182,7 +182,7 @@ fn check_ui(ui: &mut Ui, view: &VerifyView<'_>, proved: &Proved, commands: &mut 
         Some(false) => (icons::CLOSE, "failed", c.error),
         None => (icons::INFO, "skipped", c.weak),
     };
-    // A table's columns, with figures that may take several lines.
+    // A table's columns; numbers may take several lines.
     let name_width = (ui.available_width() * 0.3).clamp(150.0, 280.0);
     ui.horizontal_top(|ui| {
         ui.spacing_mut().item_spacing.x = 8.0;
@@ -222,7 +222,7 @@ fn check_ui(ui: &mut Ui, view: &VerifyView<'_>, proved: &Proved, commands: &mut 
     });
 }
 
-/// A line of what failed; clicking it selects the operation or the layer that it names.
+/// A line about a failure; clicking it selects the operation or the layer that it names.
 fn detail_ui(ui: &mut Ui, line: &str, culprit: Option<&Culprit>, commands: &mut CommandQueue) {
     let c = theme::colors(ui);
     let text = RichText::new(line).size(12.0).color(c.error);
@@ -240,7 +240,7 @@ fn detail_ui(ui: &mut Ui, line: &str, culprit: Option<&Culprit>, commands: &mut 
     }
 }
 
-/// Every buffer with what differs in it.
+/// Every buffer with its differences.
 fn compared_ui(ui: &mut Ui, compared: &[Compared], selectable: bool, commands: &mut CommandQueue) {
     let table = TableBuilder::new(ui)
         .id_salt("compared buffers")

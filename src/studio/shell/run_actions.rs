@@ -1,4 +1,4 @@
-//! What each command about kept runs does, and what becomes of the answers of their thread.
+//! Performs the commands about kept runs, and processes the answers of their thread.
 
 use crate::studio::commands::{DialogPurpose, RunsCommand, Tab, UiCommand};
 use crate::studio::panels::modals::Question;
@@ -54,7 +54,7 @@ impl StudioApp {
         }
     }
 
-    /// Does what changes kept runs on the disk, opens and continues them, or makes files of them.
+    /// Performs commands that change kept runs on the disk, open and continue them, or write files from them.
     fn change_runs(&mut self, ctx: &egui::Context, command: RunsCommand) {
         let runs = &mut self.studio.runs;
         match command {
@@ -88,7 +88,7 @@ impl StudioApp {
         }
     }
 
-    /// Hides the selected runs, or lists them again.
+    /// Hides the selected runs, or shows them in lists again.
     fn hide_selected(&mut self, hidden: bool) {
         let runs = &mut self.studio.runs;
         let change = |e: &RunEntry| RunJob::SetLabel(e.id.clone(), Label { hidden, ..e.label.clone() });
@@ -99,19 +99,20 @@ impl StudioApp {
         self.give_to_runs(jobs);
     }
 
-    /// Moves runs to the trash. One of them may have begun to train since the question.
+    /// Moves runs to the trash. One of them may have started to train since the question.
     pub(super) fn delete_runs(&mut self, ids: Vec<String>) {
         if let Some(why) = self.studio.why_not_deleted(&ids) {
             return self.studio.complain(why);
         }
-        // The run on the Train tab is written as long as it is there.
+        // The run on the Train tab is being written while it exists.
         if self.studio.training.writer.id().is_some_and(|own| ids.iter().any(|id| id == own)) {
             self.studio.training.reset();
         }
         self.give_to_runs([RunJob::Delete(ids)]);
     }
 
-    /// Gives the thread of kept runs these jobs, up to the first that has no room, which is reported.
+    /// Passes these jobs to the thread of kept runs; the first one that does not fit is reported, and the rest is
+    /// dropped.
     pub(super) fn give_to_runs(&mut self, jobs: impl IntoIterator<Item = RunJob>) {
         let is_given = jobs.into_iter().all(|job| self.studio.runs.give(job));
         self.report_given(is_given);
@@ -123,7 +124,7 @@ impl StudioApp {
         }
     }
 
-    /// Has the lists read again. Where too much is waiting, the next change does it.
+    /// Requests the lists again. If too many jobs are waiting, the next change does it.
     pub(super) fn list_runs(&self) {
         self.studio.runs.give(RunJob::List);
         let _ = self.studio.runs.read_trash();
@@ -157,7 +158,7 @@ impl StudioApp {
         }
     }
 
-    /// A name for a file that is made of the first selected run, or of the document.
+    /// A file name for the first selected run, or for the document.
     pub(super) fn export_name(&self, what: DialogPurpose) -> String {
         let of_run = || self.studio.runs.first().map_or("run", RunEntry::name).replace(['/', '\\', ':'], "-");
         let document = || self.studio.document.preset().name.clone();
@@ -170,7 +171,7 @@ impl StudioApp {
     }
 
     pub(super) fn export_runs(&mut self, format: Format, path: PathBuf, replace: bool) {
-        // A name without an extension is meant as one of the format.
+        // A name without an extension gets that of the format.
         let path = if path.extension().is_none() { path.with_extension(format.extension()) } else { path };
         let runs = &self.studio.runs;
         let across = if runs.by_time { Across::Time } else { Across::Step };
@@ -203,7 +204,7 @@ impl StudioApp {
         }
     }
 
-    /// Receives what the thread of kept runs has to report.
+    /// Receives results from the thread of kept runs.
     pub(super) fn take_run_events(&mut self, ctx: &egui::Context) {
         while let Some(event) = self.studio.runs.service.as_ref().and_then(RunService::poll) {
             match event {
@@ -242,7 +243,7 @@ impl StudioApp {
         }
     }
 
-    /// Receives the list of kept runs. What a notice offers to continue may be gone.
+    /// Receives the list of kept runs. The run that a notice offers to continue may not exist any more.
     fn take_run_list(&mut self, list: Result<Vec<RunEntry>, String>) {
         let offered = self.studio.offered_run();
         self.studio.runs.take_list(list);

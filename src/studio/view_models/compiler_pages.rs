@@ -1,4 +1,4 @@
-//! Inspector pages of what the compiler made on the way: nodes, lowered operations, kernels, calls, bytes; and the
+//! Inspector pages of the compiler's intermediate results: nodes, lowered operations, kernels, calls, bytes; and the
 //! links between all of them.
 
 use crate::ir::NodeId;
@@ -46,7 +46,7 @@ fn op_links(plan: &PlanView, ops: impl Iterator<Item = usize>) -> Vec<Row> {
     cut(ops.filter(|i| *i < plan.ops.len()).map(|i| op_link(plan, i, plan.ops[i].phase.name())).collect())
 }
 
-/// What is behind an operation, at the other levels: its kernel, its call, its nodes and lowered operations.
+/// The items of an operation at the other levels: its kernel, its call, its nodes and lowered operations.
 pub(super) fn other_levels(index: usize, plan: &PlanView) -> Vec<Group> {
     let related = Related::new(&Selection::Op(index), Some(&plan.compiled));
     let Some(row) = plan.ops.get(index) else { return Vec::new() };
@@ -82,7 +82,7 @@ pub(super) fn node(id: NodeId, plan: &PlanView) -> InspectorView {
         let line = |v: &crate::ir::ValueId| {
             let value = graph.value(*v);
             let text = format!("{} {}{}", value.name, value.dtype, value.shape);
-            // A value links to the node that makes it; what is there before the step has none.
+            // A value links to the node that makes it; values that exist before the step have none.
             match value.producer.filter(|p| *p != id) {
                 Some(p) => Row::Link { label: v.to_string(), text, to: Selection::Node(p) },
                 None => fact(&v.to_string(), text),
@@ -118,7 +118,7 @@ pub(super) fn lowered(index: usize, plan: &PlanView) -> InspectorView {
     out
 }
 
-/// The page of a kernel: everything that runs it.
+/// The page of a kernel: all operations that run it.
 pub(super) fn kernel(id: &str, plan: &PlanView) -> InspectorView {
     let ops: Vec<usize> = plan.ops.iter().filter(|o| o.kernel == id).map(|o| o.index).collect();
     let mut out = page("Kernel", id.to_owned());
@@ -190,7 +190,7 @@ pub(super) fn call(index: usize, plan: &PlanView) -> InspectorView {
     out
 }
 
-/// The page of a stretch of the arena.
+/// The page of a range of the arena.
 pub(super) fn stretch([from, to]: [u64; 2], plan: &PlanView) -> InspectorView {
     let title = if to == from + 1 { format!("byte {from:#x}") } else { format!("bytes {from:#x} to {:#x}", to - 1) };
     let mut out = page("Bytes of the arena", title);

@@ -1,4 +1,4 @@
-//! The steps of the tour: what each is called, says and offers.
+//! The steps of the tour: their titles, texts and commands.
 
 use crate::studio::commands::UiCommand;
 use crate::studio::commands::tab::Tab;
@@ -48,7 +48,7 @@ impl TourStep {
         }
     }
 
-    /// What is said once it is done.
+    /// The text after the step is done.
     #[must_use]
     pub const fn praise(self) -> &'static str {
         match self {
@@ -60,7 +60,7 @@ impl TourStep {
         }
     }
 
-    /// A command that does the step, or begins it, with the name of its button.
+    /// A command that performs the step, or starts it, with the name of its button.
     #[must_use]
     pub const fn offer(self) -> Option<(&'static str, UiCommand)> {
         match self {

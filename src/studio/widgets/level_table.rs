@@ -1,4 +1,4 @@
-//! The columns of the step graph: what each level has, how a cell reads, and what sorting goes by.
+//! The columns of the step graph: the columns of each level, the text of a cell, and the sort order.
 
 use crate::studio::view_models::format;
 use crate::studio::view_models::levels::{Level, LevelRow};
@@ -46,7 +46,7 @@ impl Column {
         }
     }
 
-    /// The name above the column.
+    /// The title of the column.
     #[must_use]
     pub const fn title(self, level: Level) -> &'static str {
         match (self, level) {
@@ -75,7 +75,7 @@ impl Column {
         }
     }
 
-    /// What the column means, with its unit.
+    /// The meaning of the column, with its unit.
     #[must_use]
     pub const fn about(self) -> &'static str {
         match self {
@@ -98,7 +98,7 @@ impl Column {
         }
     }
 
-    /// The width in points; `None` takes what is left.
+    /// The width in points; `None` takes the remaining width.
     #[must_use]
     pub const fn width(self) -> Option<f32> {
         Some(match self {
@@ -107,7 +107,7 @@ impl Column {
             Self::Layer => 104.0,
             Self::Name => 112.0,
             Self::Kernel => return None,
-            // As wide as its texts are, where they are known.
+            // As wide as its texts, if they are known.
             Self::Shapes => 176.0,
             Self::Dtypes => 56.0,
             Self::Flops | Self::Bytes => 72.0,
@@ -117,7 +117,7 @@ impl Column {
         })
     }
 
-    /// True for numbers, which are at the right.
+    /// True for numbers, which are aligned to the right.
     #[must_use]
     pub const fn is_number(self) -> bool {
         matches!(
@@ -133,7 +133,7 @@ impl Column {
         )
     }
 
-    /// The number of a cell, where the column has one and it is known.
+    /// The number of a cell, if the column has numbers and it is known.
     #[must_use]
     pub fn number(self, row: &LevelRow, measured: Option<&Measured>) -> Option<f64> {
         match self {
@@ -183,7 +183,7 @@ impl Column {
         }
     }
 
-    /// The order of two rows by this column; what is not known goes last.
+    /// The order of two rows by this column; unknown values are last.
     #[must_use]
     pub fn order(self, a: &LevelRow, b: &LevelRow, measured: Option<&Measured>) -> Ordering {
         match (self.number(a, measured), self.number(b, measured)) {

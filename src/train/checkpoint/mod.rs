@@ -1,4 +1,4 @@
-//! Checkpoints: everything that a run needs to continue as if it had never stopped.
+//! Checkpoints: everything that a run needs to continue exactly.
 
 mod checksum;
 mod compared;
@@ -26,8 +26,8 @@ impl Session {
     /// Writes parameters, running statistics, optimizer state, counters, learning rate and data position.
     ///
     /// # Errors
-    /// If a parameter or running statistic is not finite, or if the file cannot be written; an older checkpoint of that
-    /// name is untouched then.
+    /// If a parameter or running statistic is not finite, or the file cannot be written; then an older checkpoint of
+    /// that name is unchanged.
     pub fn save_checkpoint(&self, path: &Path, preset: &Preset) -> Result<(), TrainError> {
         check_parameters(&self.train, path)?;
         let mut streams = Stream::params(&self.train, self.model());
@@ -52,7 +52,7 @@ impl Session {
         write_streams(path, &streams, &metadata)
     }
 
-    /// The values besides parameters that survive a step and count: moments by parameter, counters, hyperparameters.
+    /// The values other than parameters that survive a step: moments by parameter, counters, hyperparameters.
     fn state_names(&self) -> Vec<String> {
         let program = &self.compiled().plan.program;
         let moments: HashSet<LValueId> = program.moments().map(|moment| moment.value).collect();

@@ -1,4 +1,4 @@
-//! What a resumed run takes from its checkpoint, by the fields of its recipe.
+//! What a resumed run uses of its checkpoint, by the fields of its recipe.
 
 use super::*;
 use crate::model::{ParamId, Preset, read_preset};
@@ -23,7 +23,7 @@ fn session(text: &str) -> Session {
     Session::prepare(&SessionSpec { threads: 1, ..SessionSpec::new(preset(text), PathBuf::from(".")) }).unwrap()
 }
 
-/// What a session of `text` says of the checkpoint at `path`.
+/// The message of a session of `text` about the checkpoint at `path`.
 fn resumed(text: &str, path: &Path) -> Session {
     let mut session = session(text);
     session.load_checkpoint(path).unwrap();
@@ -171,7 +171,7 @@ fn a_recipe_that_was_compared_ahead_is_compared_again_only_for_another_file() {
     let own = run.recipe.clone().of_steps(run.total);
     let ahead = Compared::ahead(&path, &own).unwrap();
     assert!(ahead.is_some());
-    // Another checkpoint takes the place of the file before its tensors are read.
+    // Another checkpoint replaces the file before its tensors are read.
     let other = TEXT.replace("\"relu\"", "\"tanh\"");
     session(&other).save_checkpoint(&path, &preset(&other)).unwrap();
     let message = run.load_compared(&path, ahead).unwrap_err().to_string();

@@ -26,7 +26,7 @@ pub fn curves() -> Curves {
     curves
 }
 
-/// The same run, of which is known how far its layers moved in two stretches.
+/// The same run, with known changes of its layers in two ranges of steps.
 pub fn with_layers() -> Curves {
     let text = crate::model::BUNDLED.iter().find(|b| b.name == "digits-mlp").unwrap().text;
     let model = check(&crate::model::read_preset(text).unwrap()).model.unwrap();
@@ -79,7 +79,7 @@ fn a_script_is_written_beside_its_weights_and_its_samples() {
     let data = read_tensors(&files[2]).unwrap();
     let rows = |name: &str| data.get(name).unwrap().shape.0[0];
     assert_eq!((rows("x"), rows("y"), rows("train") + rows("held_out")), (150, 150, 150));
-    // One of the three is there already: none is written.
+    // One of the three already exists: none is written.
     std::fs::remove_file(&files[0]).unwrap();
     assert!(subject("iris").write(Format::PyTorch, &path, PlotOptions::default(), Replace::Nothing).is_err());
     assert!(!files[0].exists());
@@ -116,7 +116,7 @@ fn an_export_replaces_its_own_kind_and_no_other() {
         run.write(format, &at(format), options, Replace::Nothing).unwrap();
         run.write(format, &at(format), options, Replace::Older).unwrap();
     }
-    // Every file of another export is put in the place of every file of this one, in turn.
+    // Every file of another export takes the place of every file of this one, in turn.
     for (format, index, file) in
         Format::ALL.iter().flat_map(|f| files(*f).into_iter().enumerate().map(|(i, p)| (*f, i, p)))
     {

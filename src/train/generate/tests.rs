@@ -1,4 +1,4 @@
-//! Texts that small networks write, and those that cannot.
+//! Texts that small networks write, and networks that cannot write.
 
 use super::*;
 use crate::model::read_preset;

@@ -1,4 +1,4 @@
-//! What is found inside small networks agrees with what they answer.
+//! The inside of small networks agrees with their outputs.
 
 use super::*;
 use crate::model::read_preset;
@@ -58,7 +58,7 @@ fn attention_is_found_in_its_layer_and_leaves_the_future_alone() {
     }
     let Insight::Attention(other) = session.inside(&Inside { head: 1, ..asked.clone() }).unwrap() else { panic!() };
     assert_ne!(map, other);
-    // What is not there is no error: another network may have come.
+    // A missing sample, layer or head is not an error: another network may have been opened.
     assert_eq!(session.inside(&Inside { head: 2, ..asked.clone() }).unwrap(), Insight::Nothing);
     assert_eq!(session.inside(&Inside { sample: 200, ..asked }).unwrap(), Insight::Nothing);
     assert_eq!(session.inside(&at([3])).unwrap(), Insight::Nothing);

@@ -1,4 +1,4 @@
-//! Where a kept run can continue, and what to do where it cannot.
+//! Where a kept run can continue, and what to do if it cannot.
 
 use super::{Curves, Quantity, RunEnd, RunEntry, RunStore, RunsError};
 use crate::train::{TrainError, checkpoint_end};
@@ -14,11 +14,11 @@ pub struct ResumePoint {
 }
 
 impl RunStore {
-    /// Where a run continues, and its curves until there.
+    /// The point from which a run continues, and its curves up to there.
     ///
     /// # Errors
-    /// If it has no checkpoint, its files cannot be read, or the checkpoint is that of another run: the curve would be
-    /// cut for it.
+    /// If it has no checkpoint, its files cannot be read, or the checkpoint belongs to another run, for which the curve
+    /// would be cut.
     pub fn resume_point(&self, id: &str) -> Result<(ResumePoint, Curves), TrainError> {
         let path = self.checkpoint(id);
         let (step, loss) = checkpoint_end(&path)?;
@@ -39,12 +39,12 @@ impl RunStore {
     }
 }
 
-/// What a run without a checkpoint was, and what to do.
+/// Why a run without a checkpoint cannot continue, and what to do.
 const NO_CHECKPOINT: &str = "it was ended before its first checkpoint, a few seconds after its first step";
 
 impl RunEntry {
-    /// How a run that was cut off can continue, or why it cannot and what to do, with `number` for how a step is
-    /// written; `None` where it was not cut off, or is damaged.
+    /// How an interrupted run can continue, or why it cannot and what to do; `number` formats steps. `None` if it was
+    /// not interrupted, or is damaged.
     #[must_use]
     pub fn how_to_continue(&self, number: impl Fn(u64) -> String) -> Option<String> {
         if self.record.state == RunEnd::Interrupted && !self.has_weights {
@@ -58,7 +58,7 @@ impl RunEntry {
     }
 }
 
-/// What to do where the checkpoint at `path` is not there, and the folder is that of a kept run; `None` for any other
+/// What to do if the checkpoint at `path` does not exist, and the folder is that of a kept run; `None` for any other
 /// path.
 #[must_use]
 pub fn missing_checkpoint(path: &Path) -> Option<String> {

@@ -1,11 +1,11 @@
-//! What can go wrong with kept runs, and whose mistake it is.
+//! Errors of kept runs, and whether the user made a mistake.
 
 use crate::tensor::write_advice;
 use std::io;
 use std::path::PathBuf;
 use thiserror::Error;
 
-/// What can go wrong with the runs on disk.
+/// Errors of the runs on disk.
 #[derive(Debug, Error)]
 pub enum RunsError {
     #[error("{path} cannot be {what}: {cause}; {}", write_advice(.cause))]
@@ -41,7 +41,7 @@ pub enum RunsError {
 }
 
 impl RunsError {
-    /// True where the mistake is in what the user gave: exit status 2.
+    /// True if the mistake is in what the user gave: exit status 2.
     #[must_use]
     pub const fn is_user(&self) -> bool {
         match self {

@@ -45,7 +45,7 @@ fn train(recorder: &mut Recorder, steps: std::ops::RangeInclusive<u64>) {
     recorder.set_running(false);
 }
 
-/// A run that is being written in a store of its own, which is there as long as its folder.
+/// A run that is being written in a new store, which exists as long as its folder.
 fn begun() -> (tempfile::TempDir, RunStore, Recorder, String) {
     let folder = tempfile::tempdir().unwrap();
     let store = RunStore::at(folder.path());
@@ -65,7 +65,7 @@ fn a_run_is_kept_listed_renamed_deleted_and_brought_back() {
     let found = Evaluation { samples: 8, loss: 0.5, accuracy: Some(0.75), exact: None, confusion: Vec::new() };
     recorder.evaluated(100, &found);
     assert!(matches!(store.delete(&id), Err(RunsError::Busy(_))));
-    // A window holds its run when it is over, too.
+    // A window also holds its run after the end.
     recorder.set_state(RunEnd::Stopped, None);
     while store.record(&id).unwrap().state != RunEnd::Stopped {
         recorder.push_out();
@@ -104,7 +104,7 @@ fn how_far_layers_moved_is_kept_and_continues_from_a_checkpoint() {
         let target = crate::select::Target::cpu(crate::select::Isa::Avx2, 1);
         std::sync::Arc::new(crate::compile::compile(&model, &crate::compile::Options::train(target)).unwrap())
     };
-    // As a run reports it: first how far parameters moved, then the steps.
+    // In the order in which a run reports it: first how far parameters moved, then the steps.
     let make = |recorder: &mut Recorder, steps: std::ops::RangeInclusive<u64>, size: f32| {
         for first in steps.clone().step_by(10) {
             let mut moved = crate::train::Stretches::default();
@@ -142,13 +142,13 @@ fn a_run_whose_program_was_killed_is_interrupted_and_keeps_its_curve() {
     train(&mut recorder, 1..=50);
     let path = store.path(&id);
     let started = Instant::now();
-    // The thread gets no request to write: it does so by itself, within a second.
+    // The thread is not asked to write: it does so on its own within a second.
     while store.curves(&id).unwrap().len() < 50 {
         assert!(started.elapsed() < Duration::from_secs(20), "the curve is written in time");
         std::thread::sleep(Duration::from_millis(5));
     }
     assert_eq!(store.entry(&id).unwrap().record.state, RunEnd::Running);
-    // What a killed program leaves: the files as they are now, half a chunk more, and no lock held.
+    // The state that a killed program leaves: the files as they are now, half a chunk more, and no lock held.
     let copy = store.path("20200101-000000-copy");
     std::fs::create_dir(&copy).unwrap();
     for name in ["run.json", "plan.json", "curve.bin", "lock"] {
@@ -202,7 +202,7 @@ fn a_million_steps_are_taken_without_waiting() {
     let id = recorder.id().unwrap().to_owned();
     recorder.finish().unwrap();
     assert_eq!(store.curves(&id).unwrap().len(), 1_000_000);
-    // Far above what handing over takes, far below what a wait for the disk would.
+    // Far above the time for passing messages on, far below the time for waiting for the disk.
     assert!(slowest < Duration::from_millis(500), "{slowest:?}");
 }
 
@@ -212,7 +212,7 @@ fn days_are_those_of_the_calendar() {
     assert_eq!(calendar(951_782_400_000), [2000, 2, 29, 0, 0, 0]);
     assert_eq!(calendar(1_735_689_599_000), [2024, 12, 31, 23, 59, 59]);
     assert_eq!(calendar(4_107_542_400_000), [2100, 3, 1, 0, 0, 0]);
-    // An id begins with the time at which its run was started.
+    // An id starts with the start time of its run.
     for ms in [0, 951_782_400_000, 1_735_689_599_000, 4_107_542_400_000] {
         let [y, mo, d, h, mi, s] = calendar(ms);
         assert_eq!(started_of(&format!("{y:04}{mo:02}{d:02}-{h:02}{mi:02}{s:02}-xor")), Some(ms));
@@ -231,7 +231,7 @@ fn a_damaged_run_is_listed_with_what_is_wrong_and_what_can_be_read() {
     std::fs::create_dir_all(store.path("notes")).unwrap();
     let (path, whole) =
         (store.path(&id).join("run.json"), std::fs::read_to_string(store.path(&id).join("run.json")).unwrap());
-    // The first letters of it alone, a field of another type, and nothing at all.
+    // Only its first letters, a field of another type, and an empty file.
     for (text, preset) in [(&whole[..40], false), (&whole.replace("\"seed\": 3", "\"seed\": \"x\""), true), ("", false)]
     {
         std::fs::write(&path, text).unwrap();
@@ -278,7 +278,7 @@ fn runs_of_edited_presets_have_names_of_their_own() {
     let edited = keep(&|p| p.input.batch = 32);
     assert_eq!((name(&edited), name(&plain)), ("digits-mlp (input.batch 32)".into(), "digits-mlp".into()));
     assert_eq!(store.find("digits-mlp (input.batch 32)").unwrap().id, edited);
-    // Of a network that is not bundled the oldest run has the plain name.
+    // For a network that is not bundled, the oldest run has the plain name.
     let own = keep(&|p| p.name = "mine".into());
     let other = keep(&|p| (p.name, p.input.batch) = ("mine".into(), 16));
     assert_eq!((name(&own), name(&other)), ("mine".into(), "mine (input.batch 16)".into()));
@@ -315,7 +315,7 @@ fn a_checkpoint_takes_its_place_when_the_curve_reaches_it() {
         recorder.push_out();
         std::thread::yield_now();
     }
-    // As a program that is killed now leaves it: nothing is behind the checkpoint.
+    // As a killed program leaves it now: nothing follows the checkpoint.
     assert_eq!((step_of(), store.curves(&id).unwrap().last_step(), store.record(&id).unwrap().steps), (Some(5), 5, 5));
     recorder.finish().unwrap();
 }
@@ -348,7 +348,7 @@ fn a_run_continues_only_from_its_own_checkpoint() {
     assert_eq!(missing_checkpoint(&folder.path().join("none.ckpt")), None);
     let (point, curves) = store.resume_point(&id).unwrap();
     assert_eq!((point.step, curves.last_step()), (5, 5));
-    // Another run's checkpoint in its place would have the curve cut.
+    // For another run's checkpoint in its place, the curve would be cut.
     trained(4, 4).0.save_checkpoint(&store.checkpoint(&id), &preset).unwrap();
     let message = store.resume_point(&id).unwrap_err().to_string();
     assert!(message.contains("is no checkpoint of this run: its loss at step 4 is "), "{message}");

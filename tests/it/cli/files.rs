@@ -1,4 +1,4 @@
-//! What a run leaves when it is ended from outside: killed, interrupted, out of space, unheard.
+//! The files of a run that is ended from outside: killed, interrupted, without disk space, with a closed output.
 #![cfg(unix)]
 
 use super::{at, command, listing, stderr};
@@ -14,7 +14,7 @@ pub(super) fn spawn(args: &[&str]) -> Child {
     command(args).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()
 }
 
-/// Waits until the run says that it has made steps.
+/// Waits until the run reports that it has made steps.
 pub(super) fn wait_for_steps(child: &mut Child) -> BufReader<std::process::ChildStderr> {
     let mut lines = BufReader::new(child.stderr.take().unwrap());
     let mut line = String::new();
@@ -92,7 +92,7 @@ fn an_interrupted_run_saves_what_was_asked() {
     assert!(stepgraph::train::read_tensors(Path::new(&save)).unwrap().get("layers.0.weight").is_some());
 }
 
-/// Runs with a limit on the size of files, which ends writes as a full disk does.
+/// Runs with a limit on the size of files, which makes writes fail like a full disk.
 fn with_small_files(args: &[&str]) -> std::process::Output {
     small_files(args).output().unwrap()
 }
@@ -101,7 +101,7 @@ fn small_files(args: &[&str]) -> Command {
     limited_files(2, args)
 }
 
-/// As [`small_files`], with a limit of so many of the shell's blocks.
+/// Like [`small_files`], with a limit of this many of the shell's blocks.
 fn limited_files(blocks: u32, args: &[&str]) -> Command {
     let quoted: Vec<String> = args.iter().map(|a| format!("'{a}'")).collect();
     let line =
@@ -132,8 +132,7 @@ fn one_result_that_cannot_be_written_costs_no_other() {
     let folder = tempfile::tempdir().unwrap();
     let [save, log, checkpoint] = ["w.safetensors", "run.jsonl", "c.ckpt"].map(|n| at(&folder, n));
     let results = ["--save", &save, "--log", &log, "--checkpoint", &checkpoint];
-    // What the preset says about itself makes the checkpoint long: it and the log are larger than the limit, the
-    // parameters are not.
+    // The preset's description makes the checkpoint long: it and the log exceed the limit, the parameters do not.
     let preset = super::SMALL.replace("\"lr\": 0.1 }", "\"lr\": 0.1 }, \"data\": { \"type\": \"xor\" }");
     let preset = preset.replace("\"small\"", &format!("\"small\", \"about\": \"{}\"", "long ".repeat(1000)));
     let preset = preset.replace("\"shape\": [6]", "\"shape\": [2]").replace("\"units\": 4", "\"units\": 2");
@@ -186,7 +185,7 @@ fn a_file_of_another_kind_is_never_replaced() {
     let letter = at(&folder, "letter.txt");
     let weights = at(&folder, "w.safetensors");
     std::fs::write(&letter, "a letter\n").unwrap();
-    // A result of its own kind is made again without a word.
+    // An older result of the same kind is replaced without a message.
     (0..2).for_each(|_| drop(super::succeed(&["train", "xor", "--steps", "2", "--save", &weights])));
     for (args, kind) in [
         (&["train", "xor", "--steps", "2", "--save", &letter][..], "safetensors file"),
@@ -277,21 +276,21 @@ fn a_place_that_takes_no_file_is_status_2_whatever_is_written() {
         let args = ["export", "last", place, "--format", "tensorboard"];
         super::was_refused(&args, &command(&args).env("STEPGRAPH_RUNS", &runs).output().unwrap());
     }
-    // The log grows beside its name.
+    // The log is written beside its name.
     std::fs::create_dir(at(&folder, "run.jsonl.part")).unwrap();
     let message = super::refused(&["train", "xor", "--steps", "1000000000", "--log", &at(&folder, "run.jsonl")]);
     assert!(message.contains("run.jsonl.part") && message.contains("this is a folder; name a file in it"), "{message}");
     assert_eq!(listing(folder.path()), ["file", "run.jsonl.part", "runs"]);
 }
 
-/// The tensors of a file without its metadata, as versions before wrote weights.
+/// The tensors of a file without its metadata, as earlier versions wrote weights.
 fn without_metadata(path: &str) {
     let tensors = stepgraph::train::read_tensors(Path::new(path)).unwrap().tensors;
     let named: Vec<_> = tensors.iter().map(|(name, t)| (name.as_str(), t.clone())).collect();
     super::save(Path::new(path), &named);
 }
 
-/// The command does not replace a file that holds something else, and leaves it as it is.
+/// The command does not replace a file with other contents, and leaves it unchanged.
 fn refused(args: &[&str], file: &str, holds: &str) {
     let before = std::fs::read(file).unwrap();
     let message = super::refused(args);
@@ -345,7 +344,7 @@ fn tensors_of_another_kind_are_never_replaced() {
     }
     refused(&checkpoint(&others), &others, &format!("a checkpoint {another}"));
     assert_eq!(listing(folder.path()), before);
-    // A result of its own kind is made again without a word, and an empty file has nothing to lose.
+    // An older result of the same kind is replaced without a message, and so is an empty file.
     for file in [&weights, &old, &empty] {
         super::succeed(&["train", "xor", "--steps", "2", "--save", file]);
     }

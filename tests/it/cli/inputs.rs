@@ -1,4 +1,4 @@
-//! Inputs that have names, and tokens: what is wrong with them is reported at its place, with exit status 2.
+//! Named inputs and tokens: mistakes are reported at their paths, with exit status 2.
 
 use super::{SMALL, at, listing, refused, save, succeed, zeros};
 use stepgraph::tensor::HostTensor;

@@ -1,15 +1,15 @@
-//! What the user gives wrong: exit status 2, every mistake with its place, and no file written.
+//! Mistakes of the user: exit status 2, every mistake with its path, and no file written.
 
 use super::{SMALL, at, listing, refused, save, small, zeros};
 use stepgraph::tensor::HostTensor;
 
-/// `SMALL` with one piece of text exchanged.
+/// `SMALL` with one piece of text replaced.
 fn changed(from: &str, to: &str) -> String {
     assert!(SMALL.contains(from), "{from}");
     SMALL.replacen(from, to, 1)
 }
 
-/// Runs every command that reads a preset; each must refuse with all of `wanted`, and leave the folder as it was.
+/// Runs every command that reads a preset; each must report all of `wanted`, and leave the folder unchanged.
 fn check(contents: &[u8], wanted: &[&str]) {
     let folder = tempfile::tempdir().unwrap();
     let path = at(&folder, "p.json");
@@ -107,7 +107,7 @@ fn shapes_that_do_not_fit_name_the_layer() {
 fn files_that_are_no_presets_are_refused() {
     check(b"", &["the file is empty"]);
     check(b"\x00\xff\xfe\x80binary", &["is not text", "save it as UTF-8"]);
-    // What PowerShell's redirection writes is UTF-16 with a mark; half a letter at its end is none.
+    // Redirection in PowerShell writes UTF-16 with a byte order mark; half a character at its end is invalid.
     let wide: Vec<u8> = format!("\u{feff}{}", changed("\"units\": 5", "\"units\": 0"))
         .encode_utf16()
         .flat_map(u16::to_le_bytes)
@@ -245,12 +245,12 @@ fn results_never_replace_what_the_command_reads() {
     fails(&["plan", &tabled, "--svg", &table], "the preset's data", &table);
     fails(&["bench", &preset, &tabled, "--graph", &preset], "the preset", &preset);
     fails(&["arena", &boxes, "--svg", &boxes], "the table", &boxes);
-    // The log grows beside its name, which must not replace a file either.
+    // The log is written beside its name, and must not replace a file there either.
     let part = at(&folder, "x.part");
     std::fs::copy(&tabled, &part).unwrap();
     let message = refused(&["train", &part, "--log", &at(&folder, "x")]);
     assert!(message.contains("would replace the preset"), "{message}");
-    // A run that continues may renew its own checkpoint.
+    // A run that continues may replace its own checkpoint.
     super::succeed(&["train", &tabled, "--steps", "6", "--resume", &checkpoint, "--checkpoint", &checkpoint]);
 }
 
@@ -450,7 +450,7 @@ fn mistakes_of_shape_are_reported_beside_those_of_fields() {
         "optimizer.type",
     ];
     assert_eq!(found, wanted);
-    // The output of a network without weights is held against the loss, whatever else is wrong.
+    // The output of a network without weights is compared with the loss, even if there are other mistakes.
     let text = r#"{ "version": 1, "name": "n", "input": { "shape": [3, 8, 8], "batch": 4 },
       "layers": [{ "type": "dropout", "rate": "half" }, { "type": "dropout", "rate": 1 }],
       "loss": { "type": "softmax_cross_entropy" }, "optimizer": { "type": "adam", "lr": 0.1 } }"#;

@@ -1,11 +1,12 @@
-//! Names that nearly exist, numbers in the environment, and where a result can be used.
+//! Names that are similar to existing ones, numbers in the environment, and the use of a command's result by another
+//! one.
 
 use super::{at, command, refused, stderr, stdout, succeeded, was_refused};
 use serde_json::Value;
 use std::path::Path;
 use std::process::Output;
 
-/// The program with a folder of its own for runs, started in this folder.
+/// The program with a separate folder for runs, started in this folder.
 fn run(folder: &Path, args: &[&str]) -> Output {
     command(args).current_dir(folder).env("STEPGRAPH_RUNS", folder.join("runs")).output().unwrap()
 }
@@ -58,7 +59,7 @@ fn a_number_of_threads_that_is_none_is_refused() {
             );
             assert!(message.contains("unset it"), "{message}");
         }
-        // What makes no step works as ever, and the doctor says what is wrong.
+        // Commands that run no step work as usual, and `doctor` reports the wrong value.
         succeeded(&["presets"], &with(&["presets"], value));
         let report = succeeded(&["doctor"], &with(&["doctor", "--json"], value));
         let report: Value = serde_json::from_str(&report).unwrap();
@@ -84,7 +85,7 @@ fn the_preset_of_a_run_works_from_any_folder() {
     let printed = succeeded(&["runs"], &run(here, &["runs", "preset", "last"]));
     std::fs::write(elsewhere.path().join("q.json"), printed).unwrap();
     succeeded(&["train"], &run(elsewhere.path(), &["train", "q.json", "--steps", "3"]));
-    // The same data by another path is the same data to a run that is resumed.
+    // A resumed run accepts the same data under another path.
     let checkpoint = at(&folder, "c.ckpt");
     succeeded(&["train"], &run(here, &["train", "p.json", "--steps", "3", "--checkpoint", &checkpoint]));
     succeeded(&["train"], &run(elsewhere.path(), &["train", "q.json", "--steps", "5", "--resume", &checkpoint]));

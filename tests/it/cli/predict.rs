@@ -1,4 +1,4 @@
-//! `predict`: the figures of given weights, every sample's probabilities, and forecasts of series.
+//! `predict`: the metrics of given weights, every sample's probabilities, and forecasts of series.
 
 use super::{at, json, refused, succeed};
 
@@ -19,7 +19,7 @@ fn saved_weights_answer_as_their_run_did() {
     assert!((found["accuracy"].as_f64().unwrap() - right).abs() < 1e-9);
     let recall = cell(1, 1) as f64 / (cell(1, 0) + cell(1, 1)) as f64;
     assert!((found["classes"][1]["recall"].as_f64().unwrap() - recall).abs() < 1e-9);
-    // The file says the same, sample by sample.
+    // The file contains the same, sample by sample.
     let text = std::fs::read_to_string(&answers).unwrap();
     let mut lines = text.lines();
     assert_eq!(lines.next(), Some("sample,target,predicted,p_0,p_1"));
@@ -82,7 +82,7 @@ fn texts_have_a_perplexity() {
     assert!((of("bits_per_token") - of("perplexity").log2()).abs() < 1e-9, "{found}");
     let message = succeed(&["predict", &path, "--init", &weights]);
     assert!(message.contains(&format!("perplexity {:.2}, {:.3} bits a token", of("perplexity"), of("bits_per_token"))));
-    // Of classes of something else there is none.
+    // Nothing was predicted to be of these classes.
     succeed(&["train", "xor", "--steps", "5", "--save", &weights]);
     assert!(json(&["predict", "xor", "--init", &weights, "--json"])["perplexity"].is_null());
 }
@@ -117,7 +117,7 @@ fn a_series_is_forecast_beside_what_came_in_its_own_units() {
     let rms = |column: &serde_json::Value, key: &str| column[key].as_f64().unwrap();
     let ratio = rms(high, "repeated_rmse") / rms(low, "repeated_rmse");
     assert!((ratio - 10.0).abs() < 1e-3 && rms(low, "rmse") < rms(low, "repeated_rmse"), "{forecast}");
-    // The lines of the file are there again.
+    // The file contains the lines of the data.
     let windows = forecast["windows"].as_array().unwrap();
     let value = |v: &serde_json::Value, line: usize, c: usize| v[line][c].as_f64().unwrap();
     for window in windows {

@@ -1,4 +1,4 @@
-//! `verify --random`: what it prints, writes and ends with.
+//! `verify --random`: its output, its files and its exit status.
 
 use super::{at, command, json, listing, refused, succeed};
 use std::io::{BufRead, BufReader, Read};
@@ -36,7 +36,7 @@ fn a_signal_ends_after_the_current_check_with_what_was_found() {
     let args = ["verify", "--random", "1000000", "--device", "cpu", "--json"];
     let mut child = command(&args).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
     let mut lines = BufReader::new(child.stderr.take().unwrap());
-    // The second line is of the progress, behind the choice of the device.
+    // The second line is the progress, after the choice of the device.
     let mut first = String::new();
     for _ in 0..2 {
         lines.read_line(&mut first).unwrap();

@@ -1,4 +1,4 @@
-//! `train`: its summary, its log, and that a run does not depend on how it is run.
+//! `train`: its summary, its log, and that the result of a run does not depend on how it is run.
 
 use super::{at, json, run, small, stderr, succeed};
 use serde_json::Value;
@@ -161,7 +161,7 @@ fn a_run_continues_with_the_split_that_it_began_with() {
     }
     let output = run_on(with(&["--steps", "20", "--resume", &checkpoint]));
     assert!(output.status.success(), "{}", stderr(&output));
-    // Where every step was made before, the summary has no speed to report.
+    // If every step was made before, the summary has no speed.
     let output = run_on(with(&["--steps", "10", "--resume", &checkpoint]));
     assert!(output.status.success(), "{}", stderr(&output));
     let message = super::stdout(&output);

@@ -1,9 +1,9 @@
-//! A kernel names its operands: the numbers of slots come from `slots.cuh`, which is generated from `src/ops`.
+//! Kernels name their operands: the numbers of slots come from `slots.cuh`, which is generated from `src/ops`.
 
 use super::report;
 use super::scan::texts;
 
-/// The lines on which an operand is taken by a number: `a.at<float>(3)`, `a.has(2)`.
+/// The lines on which an operand is accessed by a number: `a.at<float>(3)`, `a.has(2)`.
 fn numbered_slots(file: &str, text: &str) -> Vec<String> {
     let mut out = Vec::new();
     for (n, line) in text.lines().enumerate() {
@@ -34,13 +34,13 @@ fn kernels_name_their_operands() {
     report(&mistakes);
 }
 
-/// Parameters of templates that the name of a slot hides: a type that has the slots of an operation as its base sees
-/// the slot's number where it means the parameter.
+/// Template parameters that are hidden by the name of a slot: in a type whose base has the slots of an operation, the
+/// name refers to the slot's number instead of the parameter.
 fn hidden_parameters(file: &str, text: &str, slots: &str) -> Vec<String> {
     let mut out = Vec::new();
     let above = std::iter::once("").chain(text.lines());
     for (n, (line, above)) in text.lines().zip(above).enumerate() {
-        // The parameters of a long declaration have a line of their own.
+        // The parameters of a long declaration are on a separate line.
         let line = if line.starts_with("struct ") { format!("{above} {line}") } else { line.to_owned() };
         let Some((head, base)) = line.split_once(" : slots::") else { continue };
         let Some(parameters) = head.strip_prefix("template <").and_then(|h| h.rsplit_once('>')) else { continue };

@@ -1,7 +1,7 @@
 //! The fields of a preset as data: what the user edits, one by one.
 //!
-//! Every field has a typed value that prints as text and reads back from it, so that one editor serves them all, and
-//! a wrong text never reaches the document.
+//! Every field has a typed value that can be printed as text and parsed again, so that one editor serves all of them,
+//! and an invalid text never reaches the document.
 
 pub mod inputs;
 pub mod layer;

@@ -1,4 +1,4 @@
-//! Views of answers to bundled data sets.
+//! Views of predictions for bundled data sets.
 
 use super::*;
 use crate::train::{Session, SessionSpec};
@@ -28,7 +28,7 @@ fn the_matrix_and_the_loss_are_those_of_the_evaluation() {
     let wrong = view.rows.answered.iter().take_while(|a| a.truth != a.guess).count();
     assert!(wrong > 0 && view.rows.answered[wrong..].iter().all(|a| a.truth == a.guess));
     assert!(view.rows.answered[..wrong].windows(2).all(|w| w[0].confidence >= w[1].confidence));
-    // Every row of probabilities went with its sample.
+    // Every row of probabilities is still with its sample.
     for (at, a) in view.rows.answered.iter().enumerate() {
         let top = view.top(at, 3);
         assert_eq!(top[0], (a.guess, a.confidence));
@@ -90,7 +90,7 @@ fn filters_of_a_convolution_are_pictures() {
     assert!((filters.height, filters.width) == (3, 3) && filters.total == filters.pictures.len(), "{}", filters.title);
 }
 
-/// Points of the plane, whose two classes are learnt as no and yes.
+/// Points of the plane, whose two classes are trained as no and yes.
 fn binary(preset: &mut crate::model::Preset) {
     preset.loss = crate::model::LossSpec::example("binary_cross_entropy").unwrap();
     if let Some(crate::model::LayerSpec::Dense(dense)) = preset.layers.last_mut() {

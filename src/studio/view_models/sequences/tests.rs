@@ -1,4 +1,4 @@
-//! What there is to see of bundled networks.
+//! The views of bundled networks.
 
 use super::inside::Found;
 use super::*;
@@ -41,7 +41,7 @@ fn each_network_offers_what_it_has() {
     let sums = facts("gpt-sums");
     assert_eq!(pages(&sums), [AnswersPage::Tokens, AnswersPage::Writing, AnswersPage::Attention]);
     assert_eq!((sums.layers.attention.len(), sums.layers.attention[1].heads, sums.adds), (2, 4, true));
-    // One selection: the layer itself, the block around it, or the first where something else is selected.
+    // One selection: the layer itself, the block around it, or the first layer if something else is selected.
     let layer = |selected: &[usize]| sums.layer(AnswersPage::Attention, Some(&selected.into())).unwrap().label.clone();
     assert_eq!([layer(&[4, 1]), layer(&[4]), layer(&[3])], ["L4.1:Attention", "L4.1:Attention", "L2.1:Attention"]);
     assert!(sums.layer(AnswersPage::States, None).is_none());
@@ -67,7 +67,7 @@ fn the_tokens_of_a_sum_have_their_losses() {
     assert!((view.loss - mean).abs() < 1e-12 && (view.perplexity.unwrap() - mean.exp()).abs() < 1e-9);
     assert!(view.tokens.iter().all(|t| t.loss <= view.tokens[view.hardest].loss));
     assert!(view.tokens.iter().all(|t| (0.0..=1.0).contains(&t.hardness()) && t.likely.len() == 5));
-    // The question is not learnt: its targets are blanks.
+    // The question is not trained: its targets are blanks.
     assert!(!view.goes_on);
     assert!(view.figures().starts_with("perplexity ") && view.tokens[0].about(0).starts_with("position 1: "));
 }
