@@ -302,7 +302,7 @@ mod tests {
     }
 
     #[test]
-    fn what_has_no_kernel_on_a_gpu_is_named_with_its_layer() {
+    fn an_operation_without_a_gpu_kernel_is_reported_with_its_layer() {
         let tokens = r#""type": "tokens", "shape": [4], "vocab": 9"#;
         let model = model(tokens, r#"{"type": "embedding", "units": 330}, {"type": "attention", "heads": 1}"#);
         let error = compile(&model, &Options::train(Target::h200())).unwrap_err();
@@ -328,7 +328,7 @@ mod tests {
 
     /// Positions are added to whole samples and not to the rows of the preceding product.
     #[test]
-    fn learned_positions_are_no_bias_of_a_product() {
+    fn learned_positions_are_not_fused_as_a_bias() {
         let layers = r#"{"type": "dense", "units": 4, "bias": false}, {"type": "position"}"#;
         let compiled = compile(&model(r#""shape": [5, 2]"#, layers), &Options::train(host_target(1))).unwrap();
         let adds = compiled.plan.program.ops.iter().filter(|op| matches!(op.kind, OpKind::BiasAdd(_)));

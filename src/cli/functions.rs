@@ -185,7 +185,7 @@ mod tests {
     use crate::tensor::temporary::temporary_file;
 
     #[test]
-    fn what_is_the_same_on_all_instruction_sets_takes_one_line() {
+    fn equal_results_of_all_instruction_sets_take_one_line() {
         let row = |on: &str, units| Row {
             function: "tanh".into(),
             on: on.into(),
@@ -199,7 +199,7 @@ mod tests {
     }
 
     #[test]
-    fn kept_results_are_shown_as_they_were_measured() {
+    fn stored_results_are_shown_as_they_were_measured() {
         let accuracy = Accuracy { inputs: 3, units: 0.8, units_at: -1.5, wrong_at: Some(7), ..Accuracy::default() };
         let rows = vec![Row { function: "exp".into(), on: "portable".into(), accuracy }];
         let report = Report { device: "a CPU".into(), every: 2, rows };

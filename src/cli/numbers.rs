@@ -75,7 +75,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_refused_says_what_is_allowed() {
+    fn errors_say_what_is_allowed() {
         assert_eq!((positive("7"), seed("0"), threads("64"), held_out("0.2")), (Ok(7), Ok(0), Ok(64), Ok(0.2)));
         for text in ["", "0", "-1", "1.5", "abc", "1e3", " 1", "0x10"] {
             assert_eq!(positive(text).unwrap_err(), "expected a whole number, at least 1", "{text}");

@@ -204,7 +204,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn figures_read_well() {
+    fn numbers_are_formatted_readably() {
         assert_eq!([0, 999, 1000, 1_234_567].map(count), ["0", "999", "1,000", "1,234,567"]);
         assert_eq!(
             [0.0, 0.5, 18.23, 456.0, 1200.0, 2.5e6].map(micros),
@@ -227,7 +227,7 @@ mod tests {
     }
 
     #[test]
-    fn a_probe_leaves_nothing_behind() {
+    fn the_check_of_a_path_leaves_no_file() {
         let folder = tempfile::tempdir().unwrap();
         assert!(writable(&folder.path().join("a.json"), "the log").is_ok());
         assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0);

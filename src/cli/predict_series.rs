@@ -149,7 +149,7 @@ mod tests {
     }
 
     #[test]
-    fn a_forecast_is_beside_what_came() {
+    fn a_forecast_is_shown_beside_the_actual_values() {
         let text = text(&found());
         assert!(text.starts_with("forecasts of 2 lines from 24 lines: 6.25% of the squared error of"), "{text}");
         let sample = "\nsample 7\n  line  sun, spots  forecast\n  last";
@@ -161,7 +161,7 @@ mod tests {
     }
 
     #[test]
-    fn small_and_large_units_show_their_figures() {
+    fn small_and_large_units_show_enough_digits() {
         let of = |repeated_rmse| decimals(&ForecastError { repeated_rmse, ..ForecastError::default() });
         assert_eq!([0.0, 0.7, 7.3, 73_000.0, 2e-5, 1e-30].map(of), [4, 4, 3, 0, 8, 12]);
     }

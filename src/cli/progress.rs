@@ -100,7 +100,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_line_comes_in_time_and_short_runs_have_few() {
+    fn lines_are_printed_in_time_and_short_runs_have_few() {
         let started = Instant::now();
         let of = |total| Progress { bar: None, batch: 1, first: 0, total, started, drawn: started };
         let lines = |total: u64, step_every: Duration, steps: u64| {

@@ -324,7 +324,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn numbers_stand_under_each_other() {
+    fn numbers_are_aligned_to_the_right() {
         let rows = [["id", "name", "9", "1", "2", "3", "ok"], ["longer", "n", "1,000", "1", "2", "3", "ok"]];
         let rows: Vec<Vec<String>> = rows.iter().map(|r| r.iter().map(ToString::to_string).collect()).collect();
         assert_eq!(table(&rows), "id      name      9  1  2  3  ok\nlonger  n     1,000  1  2  3  ok\n");

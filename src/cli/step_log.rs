@@ -355,7 +355,7 @@ mod tests {
     }
 
     #[test]
-    fn a_log_is_as_it_was_where_no_step_is_made() {
+    fn a_log_is_unchanged_if_no_step_is_made() {
         let (folder, path) = temporary_file("run.jsonl");
         let untouched = |names: &[&str]| {
             let before: Vec<_> = names.iter().map(|n| std::fs::read(folder.path().join(n)).unwrap()).collect();
@@ -381,7 +381,7 @@ mod tests {
     }
 
     #[test]
-    fn the_log_of_another_run_is_refused_and_left_as_it_is() {
+    fn the_log_of_another_run_is_refused_and_unchanged() {
         let (folder, path) = temporary_file("run.jsonl");
         let write = |steps: u64, loss: f32| {
             let mut log = StepLog::open(&path, None).unwrap();

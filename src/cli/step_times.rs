@@ -44,7 +44,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_run_whose_end_is_far_away_keeps_times_from_its_first_step_on() {
+    fn a_long_run_keeps_times_from_its_first_step_on() {
         let mut times = Times::new(u64::MAX);
         let report = |step: u64| StepReport { step, step_us: step as f32, ..StepReport::default() };
         (1..=3 * MAX_TIMES).for_each(|step| times.add(&report(step)));

@@ -144,7 +144,7 @@ mod tests {
     }
 
     #[test]
-    fn proofs_that_nobody_waits_for_are_refused() {
+    fn checks_that_take_too_long_are_refused() {
         let price = |seconds, bytes| Price { seconds, replay_seconds: 3500.0, bytes };
         let at = |seconds, bytes| affordable("net", price(seconds, bytes), false, Some(1 << 30));
         assert!(affordable("net", price(3600.0, 1), true, Some(1 << 30)).is_ok());

@@ -308,7 +308,7 @@ mod tests {
     }
 
     #[test]
-    fn every_failure_has_a_file_of_its_own_and_the_command_that_repeats_it() {
+    fn every_failure_has_a_separate_file_and_the_command_that_repeats_it() {
         let folder = tempfile::tempdir().unwrap();
         let out = folder.path().join("small one.json");
         let args = args(&["--seed", "7", "--device", "cpu", "--replays", "30"]);

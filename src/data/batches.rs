@@ -236,7 +236,7 @@ mod tests {
     }
 
     #[test]
-    fn buffers_stay_where_they_are() {
+    fn buffers_are_not_reallocated() {
         let mut batches = Batches::new((0..8).collect(), 8, 1).unwrap();
         let place = batches.next().as_ptr();
         for _ in 0..20 {
@@ -245,7 +245,7 @@ mod tests {
     }
 
     #[test]
-    fn too_little_data_and_foreign_positions_are_errors() {
+    fn too_little_data_and_positions_of_other_data_are_errors() {
         let text = Batches::new(vec![0, 1], 3, 0).unwrap_err().to_string();
         assert!(text.contains("found 2 training samples, expected at least one batch of 3"), "{text}");
         assert!(Batches::new(vec![0], 0, 0).is_err() && Batches::new(vec![], 1, 0).is_err());
@@ -258,7 +258,7 @@ mod tests {
     }
 
     #[test]
-    fn a_seed_gives_the_same_order_forever() {
+    fn the_order_of_a_seed_never_changes() {
         // These numbers come from an implementation of the generator and the shuffle in another language.
         let mut batches = Batches::new((0..8).collect(), 4, 0).unwrap();
         assert_eq!(take(&mut batches, 4).concat(), [2, 0, 1, 5, 4, 3, 7, 6, 5, 1, 7, 4, 0, 3, 6, 2]);

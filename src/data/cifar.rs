@@ -102,7 +102,7 @@ mod tests {
     }
 
     #[test]
-    fn damaged_batches_say_where() {
+    fn errors_of_damaged_batches_name_the_position() {
         let fails = |bytes: &[u8], wanted: &str| {
             let text = read_cifar(bytes, "f").unwrap_err().to_string();
             assert!(text.contains(wanted), "{text}");

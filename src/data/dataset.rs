@@ -396,7 +396,7 @@ mod tests {
 
     #[test]
     #[should_panic(expected = "this data has classes")]
-    fn gather_into_the_wrong_kind_is_a_bug() {
+    fn gathering_into_the_wrong_kind_panics() {
         set().gather(&[], &mut [SamplesMut::Real(&mut [])], TargetMut::Values(&mut []));
     }
 }

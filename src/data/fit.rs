@@ -335,7 +335,7 @@ mod tests {
     }
 
     #[test]
-    fn what_does_not_fit_is_a_mistake_at_the_field_to_change() {
+    fn data_that_do_not_fit_are_a_mistake_at_the_field_to_change() {
         let text = r#"{"name": "n", "input": {"shape": [1], "batch": 2}, "loss": {"type": "softmax_cross_entropy"},
             "optimizer": {"type": "sgd", "lr": 0.1},
             "layers": [{"type": "dense", "units": 4},
@@ -383,7 +383,7 @@ mod tests {
     }
 
     #[test]
-    fn classes_become_values_where_the_loss_wants_them() {
+    fn classes_become_values_if_the_loss_requires_values() {
         let data = check([1], classes(&[1, 0], &["no", "yes"]), [1], [1], false).unwrap();
         assert_eq!(data.target, Target::Values { values: vec![1.0, 0.0], shape: [1].into() });
         let data = check([1], classes(&[1, 2], &[]), [1], [3], false).unwrap();

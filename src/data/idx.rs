@@ -170,7 +170,7 @@ mod tests {
     }
 
     #[test]
-    fn damaged_files_say_where() {
+    fn errors_of_damaged_files_name_the_position() {
         fails(&[], "byte 0: found the end after 0 bytes");
         fails(&[0, 0, 8, 3, 0], "expected an IDX header of 16 bytes");
         fails(&[0, 1, 8, 1], "byte 0: found 0x00 0x01");

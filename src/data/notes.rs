@@ -195,7 +195,7 @@ mod tests {
     }
 
     #[test]
-    fn targets_far_from_standardised_are_reported_with_their_figures() {
+    fn targets_far_from_standardised_are_reported_with_their_deviation() {
         let prices = values(&[100_000.0, 300_000.0, 100_000.0, 300_000.0, 9e9], 1, &["price"]);
         let notes = training_notes(&prices, &[0, 1, 2, 3]);
         assert_eq!(notes.len(), 1);

@@ -283,7 +283,7 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn damaged_files_say_where() {
+    fn errors_of_damaged_files_name_the_position() {
         fails(b"", "byte 0: found other bytes");
         fails(b"PK\x03\x04", "found a zip archive");
         fails(b"\x93NUMPY\x01", "expected an .npy header");

@@ -75,7 +75,7 @@ mod tests {
     }
 
     #[test]
-    fn it_is_the_same_after_a_file() {
+    fn the_preparation_is_unchanged_after_writing_and_reading() {
         let scaling = Scaling { mean: vec![0.1, 1e300], scale: vec![1.0 / 3.0, f64::MIN_POSITIVE] };
         let known = Preprocessing {
             features: named(&["a \"b\"", "c"]),

@@ -126,7 +126,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_number_comes_once() {
+    fn every_number_occurs_once() {
         for len in (0..70).chain([255, 256, 257, 1437, 65_537, 100_000]) {
             let shuffle = Shuffle::new(len, 3, u64::from(len));
             let mut seen: Vec<u32> = (0..len).map(|place| shuffle.at(place)).collect();
@@ -157,7 +157,7 @@ mod tests {
     }
 
     #[test]
-    fn epochs_are_as_different_as_chance_has_them() {
+    fn epochs_differ_like_random_orders() {
         for len in [10u32, 20, 64, 100, 1437] {
             let n = len as usize;
             let (mut places, mut neighbours, mut fixed) = (vec![0; n * 16], vec![0; n], 0u32);

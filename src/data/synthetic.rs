@@ -234,7 +234,7 @@ mod tests {
     }
 
     #[test]
-    fn the_first_samples_stay_what_they_are() {
+    fn the_first_samples_never_change() {
         // These numbers come from an implementation of the generator and the formulas in another language.
         let expected = [
             [-0.461_831_35, -0.987_337_2],
@@ -262,7 +262,7 @@ mod tests {
     }
 
     #[test]
-    fn shapes_are_what_they_are_called() {
+    fn shapes_match_their_names() {
         let classes = |data: &Dataset| match &data.target {
             Target::Classes { labels, .. } => labels.clone(),
             Target::Values { .. } | Target::Windows(_) => panic!("classes"),
@@ -298,7 +298,7 @@ mod tests {
     }
 
     #[test]
-    fn fields_that_cannot_work_are_named() {
+    fn invalid_fields_are_reported() {
         let big = Shape::from([usize::MAX, 3]);
         let fails = |source: DataSource, input: &Shape, wanted: &str| {
             let text = draw(&source, input, &[1].into(), 0).err().unwrap().to_string();

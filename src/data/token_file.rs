@@ -149,7 +149,7 @@ mod tests {
     }
 
     #[test]
-    fn tokens_are_found_again_where_they_are_whole() {
+    fn complete_token_files_are_found_again() {
         let folder = tempfile::tempdir().unwrap();
         let folders = TokenFolders(vec![folder.path().join("tokens")]);
         assert_eq!(tokens(&written(&folders, &[5, 6, 7, 65_535, 1], Some(&key(1)))), [5, 6, 7, 65_535, 1]);
@@ -165,7 +165,7 @@ mod tests {
     }
 
     #[test]
-    fn few_files_are_kept_and_a_folder_that_takes_none_is_named() {
+    fn few_files_are_kept_and_an_unwritable_folder_is_reported() {
         let folder = tempfile::tempdir().unwrap();
         let folders = TokenFolders(vec![folder.path().to_owned()]);
         (0..9).for_each(|i| drop(written(&folders, &[1, 2, 3], Some(&key(i)))));

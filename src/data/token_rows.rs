@@ -331,7 +331,7 @@ mod tests {
     }
 
     #[test]
-    fn rows_are_the_same_wherever_tokens_are() {
+    fn rows_are_the_same_in_memory_and_in_a_file() {
         let bytes: Vec<u8> = (0..=255).cycle().take(1000).collect();
         let (_folder, path) = temporary_file("t");
         std::fs::write(&path, &bytes).unwrap();
@@ -356,7 +356,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_that_became_shorter_is_an_error_and_no_crash() {
+    fn a_file_that_became_shorter_is_an_error_and_not_a_crash() {
         let (_folder, path) = temporary_file("t");
         std::fs::write(&path, vec![65; 100]).unwrap();
         let rows = TokenRows::of_file(File::open(&path).unwrap(), 100, windows(9), "t").unwrap();
@@ -367,7 +367,7 @@ mod tests {
     }
 
     #[test]
-    fn tokens_beyond_a_vocabulary_are_found_with_their_place() {
+    fn tokens_beyond_a_vocabulary_are_found_with_their_position() {
         let rows = TokenRows::of_bytes(b"abcz~az~".to_vec(), windows(3), "t");
         let beyond = rows.beyond(100).unwrap().unwrap();
         assert_eq!((beyond.token, &*beyond.symbol, beyond.place, beyond.enough), (122, "z", Place::Byte(3), 127));

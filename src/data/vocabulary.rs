@@ -235,7 +235,7 @@ mod tests {
     }
 
     #[test]
-    fn bytes_become_the_same_text_again() {
+    fn bytes_are_converted_back_to_the_same_text() {
         let bytes = of(&DataSource::SourceCode);
         let text = "a \u{e4} \u{20ac} \u{1f980}\n";
         let tokens = bytes.tokens(text, 256).unwrap();
@@ -246,7 +246,7 @@ mod tests {
     }
 
     #[test]
-    fn a_character_comes_once_it_is_whole_and_broken_bytes_are_marked() {
+    fn a_character_is_returned_once_complete_and_invalid_bytes_are_marked() {
         let bytes = of(&DataSource::SourceCode);
         let mut decoder = Decoder::default();
         assert_eq!([0xe2, 0x82, 0xac].map(|byte| decoder.push(&bytes, byte)), ["", "", "\u{20ac}"]);
@@ -254,7 +254,7 @@ mod tests {
     }
 
     #[test]
-    fn sums_have_13_characters_and_are_padded() {
+    fn additions_have_13_characters_and_are_padded() {
         let sums = of(&DataSource::Sums { samples: 5 });
         assert_eq!((sums.len(), sums.line), (13, Some(12)));
         assert_eq!(sums.arranged("37+85="), " 37+ 85=");
@@ -265,7 +265,7 @@ mod tests {
     }
 
     #[test]
-    fn weights_know_their_symbols_and_sources_their_own() {
+    fn symbols_come_from_the_weights_or_from_the_source() {
         let known = |symbols: &[&str]| Preprocessing {
             classes: symbols.iter().map(ToString::to_string).collect(),
             ..Preprocessing::default()
@@ -286,7 +286,7 @@ mod tests {
     }
 
     #[test]
-    fn tokens_of_a_tokenizer_become_the_same_text_again() {
+    fn tokens_of_a_tokenizer_are_converted_back_to_the_same_text() {
         let own = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/tokenizer.json");
         let source = DataSource::Text { path: "t.txt".into(), tokens: Tokens::File(own) };
         let found = of(&source);

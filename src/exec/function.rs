@@ -160,7 +160,7 @@ mod tests {
     }
 
     #[test]
-    fn limits_are_numbers() {
+    fn values_at_infinity_are_the_limits() {
         let inf = f64::INFINITY;
         let of = |f, x| Function::Activation(f).exact(x);
         assert_eq!((of(Activation::Gelu, -inf), of(Activation::Silu, -inf)), (0.0, 0.0));

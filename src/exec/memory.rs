@@ -96,7 +96,7 @@ mod tests {
     }
 
     #[test]
-    fn the_tightest_group_counts() {
+    fn the_control_group_with_the_least_memory_counts() {
         let root = tempfile::tempdir().unwrap();
         let group = |name: &str, texts: [&str; 3]| write(&root.path().join(name), &VERSION_2, texts);
         let left = |own: &str| granted_bytes(root.path(), &format!("0::/{own}\n"));
@@ -112,7 +112,7 @@ mod tests {
     }
 
     #[test]
-    fn groups_of_the_first_version_count_too() {
+    fn control_groups_of_version_1_count_too() {
         let root = tempfile::tempdir().unwrap();
         let groups = "12:cpu,cpuacct:/a\n4:memory:/a/b\n0::/a\n";
         assert_eq!(granted_bytes(root.path(), groups), None);

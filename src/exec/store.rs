@@ -260,7 +260,7 @@ mod tests {
         "loss": {"type": "softmax_cross_entropy"}, "optimizer": {"type": "adam", "lr": 0.01}}"#;
 
     #[test]
-    fn a_store_on_a_gpu_has_counters_for_paths_that_nobody_planned_ahead() {
+    fn a_store_on_a_gpu_has_counters_for_paths_that_were_not_planned_in_advance() {
         let mut texts = vec![read_preset(EXIT).unwrap()];
         texts.extend((0..150).map(|seed| random_preset(seed, Size::SMALL.choosing())));
         let (mut paths, mut lacked) = (0, 0);

@@ -126,7 +126,7 @@ fn replay_equals_eager_over_one_store() {
 }
 
 #[test]
-fn another_network_cannot_join_and_the_key_is_named() {
+fn a_step_of_another_network_is_refused_and_the_missing_key_is_named() {
     let whole = founded(&adam(), u64::MAX);
     let lion = model(r#"{"type": "sgd", "lr": 0.1, "momentum": 0.9}"#);
     let Err(error) = lend(&whole, &training(&lion, 5)) else { panic!("another optimizer joined") };
@@ -165,7 +165,7 @@ fn model_with_momentum() -> Model {
 }
 
 #[test]
-fn variants_share_an_arena_of_the_largest() {
+fn variants_share_an_arena_that_fits_the_largest() {
     let model = adam();
     let whole = founded(&model, u64::MAX);
     let short = lend(&whole, &training(&model, 3)).unwrap();
@@ -194,7 +194,7 @@ fn variants_share_an_arena_of_the_largest() {
 }
 
 #[test]
-fn what_was_copied_is_old_once_any_step_over_the_store_runs_or_the_host_writes() {
+fn copies_are_outdated_once_any_step_over_the_store_runs_or_the_host_writes() {
     let (model, mut whole, mut short) = whole_and_short();
     let mut pool = Pool::new(1).unwrap();
     let store = Arc::clone(whole.store());
@@ -260,7 +260,7 @@ fn eviction_keeps_parameters() {
 }
 
 #[test]
-fn keys_name_inputs_path_and_variant() {
+fn keys_contain_inputs_path_and_variant() {
     let key = |compiled: &Arc<Compiled>| GraphKey::of(compiled).to_string();
     let model = adam();
     assert_eq!(key(&training(&model, 8)), "x f32[8, 4], y f32[8, 3], f32, path whole, training");
@@ -308,7 +308,7 @@ fn two_threads_use_one_pool() {
 }
 
 #[test]
-fn a_recording_that_another_thread_keeps_is_refused_at_once() {
+fn a_recording_that_another_thread_uses_is_refused_at_once() {
     let model = adam();
     let whole = founded(&model, u64::MAX);
     let recordings = Arc::clone(whole.pool().unwrap());
@@ -346,7 +346,7 @@ fn a_recording_that_another_thread_keeps_is_refused_at_once() {
 }
 
 #[test]
-fn a_recording_that_fails_leaves_the_pool_as_it_was() {
+fn a_recording_that_fails_leaves_the_pool_unchanged() {
     let model = adam();
     let mut pool = Pool::new(1).unwrap();
     let mut whole = founded(&model, u64::MAX);
@@ -368,7 +368,7 @@ fn a_recording_that_fails_leaves_the_pool_as_it_was() {
 }
 
 #[test]
-fn memory_that_is_refused_is_an_error_and_training_continues() {
+fn a_failed_allocation_is_an_error_and_training_continues() {
     let model = adam();
     let mut pool = Pool::new(1).unwrap();
     let mut steps = |wants_more: bool| {
@@ -400,7 +400,7 @@ fn pool_of(model: &Model, room: u64) -> (LentStep, Arc<RecordingPool>, u64) {
 }
 
 #[test]
-fn the_pool_keeps_its_budget_by_what_was_not_used_for_longest() {
+fn the_pool_drops_the_least_recently_used_recordings_to_keep_its_budget() {
     let model = adam();
     let (whole, recordings, one) = pool_of(&model, 3);
     let compiled: Vec<_> = (1..=5).map(|batch| training(&model, batch)).collect();
@@ -425,7 +425,7 @@ fn the_pool_keeps_its_budget_by_what_was_not_used_for_longest() {
 }
 
 #[test]
-fn one_that_has_no_room_is_refused_and_says_so() {
+fn a_recording_that_does_not_fit_is_refused_with_the_reason() {
     let model = adam();
     let whole = founded(&model, 1);
     let recordings = whole.pool().unwrap();
@@ -445,7 +445,7 @@ fn one_that_has_no_room_is_refused_and_says_so() {
 }
 
 #[test]
-fn changing_between_recordings_counts_hits_and_takes_no_time() {
+fn changing_between_recordings_counts_hits_and_is_fast() {
     const ROUNDS: u64 = 100_000;
     let model = adam();
     let whole = founded(&model, u64::MAX);
@@ -471,7 +471,7 @@ fn changing_between_recordings_counts_hits_and_takes_no_time() {
 }
 
 #[test]
-fn keys_without_a_recording_are_forgotten_one_day() {
+fn the_least_recently_used_keys_without_a_recording_are_forgotten() {
     let model = adam();
     let whole = founded(&model, u64::MAX);
     let recordings = whole.pool().unwrap();

@@ -80,7 +80,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn one_thread_is_in_at_a_time_and_may_enter_again() {
+    fn only_one_thread_enters_at_a_time_and_it_may_enter_again() {
         let (turns, sum) = (Turns::default(), AtomicUsize::new(0));
         std::thread::scope(|scope| {
             for _ in 0..4 {

@@ -152,14 +152,14 @@ mod tests {
     }
 
     #[test]
-    fn a_built_graph_holds_every_rule() {
+    fn a_built_graph_satisfies_every_rule() {
         for mode in [Mode::Train, Mode::Eval] {
             assert_eq!(verify(&graph(mode)), Ok(()));
         }
     }
 
     #[test]
-    fn each_broken_rule_is_named() {
+    fn each_violated_rule_is_reported() {
         let mut g = graph(Mode::Train);
         g.nodes.swap(1, 2);
         assert!(matches!(verify(&g), Err(IrError::ReadBeforeMade { .. })));

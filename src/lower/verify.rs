@@ -134,13 +134,13 @@ mod tests {
     }
 
     #[test]
-    fn a_lowered_program_holds_every_rule() {
+    fn a_lowered_program_satisfies_every_rule() {
         assert_eq!(verify(&program(Mode::Train)), Ok(()));
         assert_eq!(verify(&program(Mode::Eval)), Ok(()));
     }
 
     #[test]
-    fn each_broken_rule_is_named() {
+    fn each_violated_rule_is_reported() {
         let mut p = program(Mode::Train);
         p.ops[0].args[0] = None;
         assert!(matches!(verify(&p), Err(ProgramError::MissingArgument { op: 0, slot: "a", .. })));

@@ -355,7 +355,7 @@ mod tests {
     }
 
     #[test]
-    fn a_network_that_does_not_choose_has_one_path_and_stays_as_it_is() {
+    fn a_network_that_does_not_choose_has_one_path_and_is_unchanged() {
         let model = model(&dense(5));
         assert!(!model.chooses() && model.path_at(1, 0).is_whole());
         assert_eq!((model.path_at(9, 0).to_string(), model.along(&Path::default())), ("whole".into(), model.clone()));
@@ -424,7 +424,7 @@ mod tests {
     }
 
     #[test]
-    fn layers_inside_of_what_is_not_run_are_not_met() {
+    fn layers_inside_parts_that_are_not_run_are_not_on_the_path() {
         let inner = dense(5);
         let residual = format!(r#"{{"type": "residual", "layers": [{inner}], "keep": 0.5}}"#);
         let layers = format!(

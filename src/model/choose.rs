@@ -155,13 +155,13 @@ mod tests {
     }
 
     #[test]
-    fn a_cycle_begins_again_and_a_schedule_ends_with_its_last_value() {
+    fn a_cycle_repeats_and_a_schedule_keeps_its_last_value() {
         assert_eq!(values(&Choose::Cycle(vec![0, 0, 1]), 7), [0, 0, 1, 0, 0, 1, 0]);
         assert_eq!(values(&Choose::Schedule(vec![[1, 2], [3, 0], [6, 1]]), 8), [2, 2, 0, 0, 0, 1, 1, 1]);
     }
 
     #[test]
-    fn random_values_have_their_shares_and_follow_from_the_step_alone() {
+    fn random_values_have_their_probabilities_and_do_not_depend_on_earlier_steps() {
         let choose = Choose::Random(vec![0.2, 0.0, 0.8]);
         let found = values(&choose, 20_000);
         let share = |value| found.iter().filter(|v| **v == value).count() as f64 / 20_000.0;
@@ -173,7 +173,7 @@ mod tests {
     }
 
     #[test]
-    fn a_text_reads_back() {
+    fn a_printed_choice_can_be_parsed() {
         for text in ["cycle 0, 1, 1", "random 0.2, 0.8", "schedule 1: 0, 100: 1"] {
             assert_eq!(Choose::parse(text).map(|choose| choose.text()), Ok(text.to_owned()));
         }

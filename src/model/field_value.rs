@@ -144,7 +144,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn wrong_texts_say_what_is_allowed() {
+    fn errors_of_invalid_texts_say_what_is_allowed() {
         assert_eq!(FieldValue::Count(1).parse("ten"), Err("expected a whole number, at least 1"));
         assert_eq!(FieldValue::Pair([1, 1]).parse("3x5"), Ok(FieldValue::Pair([3, 5])));
         assert!(FieldValue::Padding(Padding::Same).parse("most").is_err());

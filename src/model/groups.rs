@@ -96,7 +96,7 @@ mod tests {
     const DENSE: &str = r#"{"type": "dense", "units": 5, "bias": false}"#;
 
     #[test]
-    fn what_every_step_runs_is_group_zero() {
+    fn parameters_that_every_step_runs_are_group_zero() {
         let plain = format!(r#"{{"type": "repeat", "times": 2, "layers": [{DENSE}]}}"#);
         expect(&plain, &[("layers.0", 0), ("layers.1.layers.0", 0), ("layers.2", 0)]);
         let always = format!(
@@ -129,7 +129,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_behind_an_exit_is_a_group_of_its_own() {
+    fn parameters_after_an_exit_form_a_separate_group() {
         let exit = r#"{"type": "early_exit", "layers": [{"type": "dense", "units": 3, "bias": false}],
             "choose": {"by": "random", "weights": [1, 1]}}"#;
         expect(

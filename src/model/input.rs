@@ -210,7 +210,7 @@ mod tests {
     }
 
     #[test]
-    fn a_sequence_is_taken_by_the_layers_of_positions() {
+    fn layers_over_positions_accept_a_sequence() {
         let model = check(&read_preset(&text(r#""input": {"shape": [4, 3], "batch": 2}"#)).unwrap()).model.unwrap();
         assert_eq!((model.output.0.as_slice(), model.sample_len()), (&[4, 2][..], 12));
         assert_eq!((model.labels().0.as_slice(), model.classes()), (&[4][..], 2));

@@ -159,7 +159,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn values_are_those_of_the_usual_reader() {
+    fn values_equal_those_of_serde_json() {
         let text =
             r#" {"a": [1, -2, 2.5, 1e300, 18446744073709551615, true, null, "x\n\u00e9"], "b": {"c": {}, "d": []}} "#;
         let (value, repeated) = parse(text).unwrap();
@@ -168,13 +168,13 @@ mod tests {
     }
 
     #[test]
-    fn repeated_names_have_their_path() {
+    fn repeated_names_are_reported_with_their_path() {
         let text = r#"{"a": 1, "b": [0, {"c": 1, "d": {"e": 1, "e": 2}, "c": 2, "c": 3}], "a": 2, "c": 0}"#;
         assert_eq!(parse(text).unwrap().1, ["b[1].d.e", "b[1].c", "a"]);
     }
 
     #[test]
-    fn what_is_not_json_is_refused() {
+    fn invalid_json_is_refused() {
         for text in ["", "{", "{} x", "[1,]", "NaN", "1e999", "{\"a\": 1 \"b\": 2}"] {
             assert!(parse(text).is_err(), "{text}");
         }
@@ -182,7 +182,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_json_says_what_to_do() {
+    fn errors_of_invalid_json_say_what_to_do() {
         let deep = "[".repeat(200);
         let cases = [
             ("{\"a\": 1,\n \"b", "line 2, column 3: it ends before"),

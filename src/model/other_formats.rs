@@ -124,7 +124,7 @@ mod tests {
     }
 
     #[test]
-    fn other_files_are_known_by_their_first_bytes() {
+    fn other_formats_are_recognised_by_their_first_bytes() {
         let safetensors = |text: &str| [&(text.len() as u64).to_le_bytes()[..], text.as_bytes(), &[0; 16]].concat();
         let cases: [(&[u8], &str); 12] = [
             (b"\x08\x08\x12\x09Stepgraph\x1a", "an ONNX model"),
@@ -149,7 +149,7 @@ mod tests {
     }
 
     #[test]
-    fn texts_are_no_other_files() {
+    fn texts_are_not_taken_for_other_formats() {
         for text in [
             "",
             "{",

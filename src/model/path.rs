@@ -319,7 +319,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_path_prints_in_both_forms_and_reads_back() {
+    fn both_printed_forms_of_a_path_can_be_parsed() {
         let branch = LayerPath::from([1]).list(ListId::new(ListField::Branches, 0)).child(2);
         let path = branch.list(ListId::new(ListField::Paths, 3)).child(0).child(4);
         assert_eq!(path.to_string(), "layers[1].branches[0].layers[2].paths[3][0].layers[4]");
@@ -339,14 +339,14 @@ mod tests {
     }
 
     #[test]
-    fn paths_that_were_kept_before_there_were_branches_are_the_same() {
+    fn paths_stored_before_branches_existed_can_be_read() {
         assert_eq!(serde_json::to_string(&LayerPath::from([1, 0])).unwrap(), "[1,0]");
         let branch = LayerPath::from([1]).list(ListId::new(ListField::Branches, 0)).child(2);
         assert_eq!(serde_json::to_string(&branch).unwrap(), r#"[1,["branches",0,2]]"#);
     }
 
     #[test]
-    fn a_list_knows_its_layers_and_their_places() {
+    fn a_list_gives_the_paths_of_its_layers() {
         let list = LayerPath::from([1]).list(ListId::new(ListField::Branches, 1));
         assert_eq!(
             (list.to_string().as_str(), list.entry().as_str()),

@@ -71,7 +71,7 @@ mod tests {
     }
 
     #[test]
-    fn a_code_is_of_one_path() {
+    fn equal_codes_mean_equal_paths() {
         for blocks in [3, 80] {
             let model = model(blocks);
             let choices = Choices::of(&model);

@@ -147,7 +147,7 @@ mod tests {
     }
 
     #[test]
-    fn lengths_that_do_not_suit_are_refused_with_their_reason() {
+    fn unsuitable_lengths_are_refused_with_the_reason() {
         let why = |model: &Model, length| model.with_length(length).unwrap_err().to_string();
         let flat = r#"{"type": "embedding", "units": 4}, {"type": "flatten"}, {"type": "dense", "units": 3}"#;
         let text = why(&model(TOKENS, flat), 5);

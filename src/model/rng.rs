@@ -77,7 +77,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_seed_gives_the_same_numbers_forever() {
+    fn the_numbers_of_a_seed_never_change() {
         let mut rng = Rng::new(0, 0);
         // SplitMix64 of 0 starts with 0xE220A8397B1DCDAF, 0x6E789E6AA1B965F4, 0x06C45D188009454F, 0xF88BB8A8724C81EC.
         assert_eq!(

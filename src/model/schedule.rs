@@ -243,7 +243,7 @@ mod tests {
     const USUAL: Schedule = Schedule { kind: ScheduleKind::Constant, warmup: 0, last: 0.0, every: 1, factor: 0.1 };
 
     #[test]
-    fn rates_are_those_of_pytorch() {
+    fn rates_equal_those_of_pytorch() {
         // Values of torch.optim.lr_scheduler, seven steps: StepLR(3, 0.5) at its epochs 0 to 6; CosineAnnealingLR(7,
         // eta_min=0.03) and LinearLR(1, 0.2, 7) at their epochs 1 to 7.
         let step = Schedule { kind: ScheduleKind::Step, every: 3, factor: 0.5, ..USUAL };

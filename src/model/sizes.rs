@@ -71,7 +71,7 @@ mod tests {
     use crate::model::read_preset;
 
     #[test]
-    fn sizes_that_targets_do_not_fix_may_be_changed() {
+    fn sizes_that_do_not_depend_on_the_targets_can_be_changed() {
         let text = r#"{"version": 1, "name": "t", "input": {"shape": [4, 8, 8], "batch": 32}, "layers": [
             {"type": "residual", "layers": [{"type": "conv2d", "filters": 4, "kernel": 3, "padding": "same"}]},
             {"type": "flatten"}, {"type": "dense", "units": 100}, {"type": "dense", "units": 10}],

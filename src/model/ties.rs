@@ -92,7 +92,7 @@ mod tests {
     const EMBEDDING: &str = r#"{"type": "embedding", "units": 5}, {"type": "position"}"#;
 
     #[test]
-    fn a_tied_layer_has_the_weight_of_the_embedding_and_a_bias_of_its_own() {
+    fn a_tied_layer_has_the_weight_of_the_embedding_and_its_own_bias() {
         for place in ["layers.0", "layers[0]"] {
             let layers = format!(r#"{EMBEDDING}, {{"type": "dense", "units": 7, "tied": "{place}"}}"#);
             let preset = read_preset(&text(&layers)).unwrap();
@@ -108,7 +108,7 @@ mod tests {
     }
 
     #[test]
-    fn mistakes_are_at_the_field_and_name_the_embeddings() {
+    fn mistakes_are_reported_at_the_field_and_name_the_embeddings() {
         let of = |place: &str, units: usize| {
             let layers = format!(r#"{EMBEDDING}, {{"type": "dense", "units": {units}, "tied": "{place}"}}"#);
             let found = mistakes(&layers);

@@ -144,7 +144,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_as_usual_is_not_written() {
+    fn defaults_are_not_written() {
         let plain = read_preset(&preset("", 10)).unwrap();
         assert_eq!(plain.update, UpdateSpec::default());
         let text = write_preset(&plain);

@@ -141,14 +141,14 @@ mod tests {
     use crate::ops::optimizer::{ADAM_UPDATE, adam_step};
 
     #[test]
-    fn one_rule_reads_the_slots_of_both() {
+    fn separate_and_fused_updates_have_the_same_slots() {
         let shadow = ADAM_UPDATE.shadow;
         assert_eq!(UpdateSlots { shadow, ..GRADIENT_UPDATE }, ADAM_UPDATE);
         assert_eq!(gradient_step::A, adam_step::GRAD);
     }
 
     #[test]
-    fn an_optimizer_replaces_what_it_reads() {
+    fn an_optimizer_overwrites_the_vectors_that_it_reads() {
         for [before, after] in GRADIENT_UPDATE.states.iter().chain([&GRADIENT_UPDATE.param]) {
             let table = gradient_step::SLOTS;
             assert_eq!(table[*before].name, format!("{}_prev", table[*after].name));

@@ -325,7 +325,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_optimizer_replaces_what_it_reads() {
+    fn an_optimizer_overwrites_the_vectors_that_it_reads() {
         for (table, update) in
             [(adam_step::SLOTS, ADAM_UPDATE), (sgd_step::SLOTS, sgd_update(true)), (lion_step::SLOTS, LION_UPDATE)]
         {

@@ -28,7 +28,7 @@ fn facts(kind: &OpKind) -> String {
 /// Each line of `tests/data/operations.txt` is the checksum of an operation's properties, and the operation. If a
 /// change is intended, copy the lines that this prints.
 #[test]
-fn operations_answer_as_written_down() {
+fn the_properties_of_operations_equal_the_stored_ones() {
     let text = std::fs::read_to_string(root().join("tests/data/operations.txt")).unwrap();
     let mut lines = String::new();
     for line in text.lines() {
@@ -43,7 +43,7 @@ fn operations_answer_as_written_down() {
 }
 
 #[test]
-fn tables_have_one_line_a_slot_and_know_every_operation() {
+fn slot_tables_have_one_line_for_each_slot_and_include_every_operation() {
     let text = std::fs::read_to_string(root().join("tests/data/operations.txt")).unwrap();
     let kinds = text.lines().map(|line| serde_json::from_str::<OpKind>(line.split_once(' ').unwrap().1).unwrap());
     let known = |kind: &OpKind| super::TABLES.iter().any(|(_, table)| *table == kind.slots());

@@ -90,7 +90,7 @@ mod tests {
     }
 
     #[test]
-    fn padding_is_no_arithmetic_and_skipped_places_are_not_read() {
+    fn padding_needs_no_arithmetic_and_skipped_elements_are_not_read() {
         let flops_of = |geometry| Conv2d { geometry, epilogue: Epilogue::default() }.least_flops();
         // Along an axis of eight places a window of three with a padding of one has 24 taps, two of them outside.
         assert_eq!(flops_of(conv(3, 1, 1)), 2 * 2 * 3 * 4 * 22 * 22);

@@ -110,7 +110,7 @@ mod tests {
     }
 
     #[test]
-    fn references_on_a_cpu_are_left_as_they_are() {
+    fn reference_programs_on_a_cpu_are_not_changed() {
         let program = lowered(&classifier(DENSE, "adam"), FilterOrder::Hwio);
         let rewritten = rewrite(&program, &Goal { fuses: false, ..Goal::cpu() }).unwrap();
         assert_eq!((rewritten.program, rewritten.runs), (program, Vec::new()));

@@ -304,14 +304,14 @@ mod tests {
     }
 
     #[test]
-    fn a_pass_that_changes_nothing_leaves_no_trace() {
+    fn a_pass_that_changes_nothing_records_no_changes() {
         let (after, run) = Rewriter::new(program()).finish("idle");
         assert_eq!(after, program());
         assert!(!run.changed() && run.before == run.after);
     }
 
     #[test]
-    fn everything_finds_its_place_and_is_known_by_where_it_came_from() {
+    fn operations_are_placed_and_their_origins_are_recorded() {
         let before = program();
         let (own, count) = (names(&before), before.ops.len());
         let mut rw = Rewriter::new(before);

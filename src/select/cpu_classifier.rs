@@ -91,7 +91,7 @@ mod tests {
     use crate::ops::Scalar;
 
     #[test]
-    fn every_phase_has_its_place_and_memory_does_not_grow_with_the_rows() {
+    fn every_phase_has_a_chunk_and_memory_does_not_grow_with_the_rows() {
         for isa in [Isa::Portable, Isa::Avx2, Isa::Avx512] {
             for (rows, features, classes, chunk) in [(1, 1, 1, 1), (33, 300, 700, 16), (100, 64, 20_000, 48)] {
                 for (tied, input_grad) in [(false, false), (false, true), (true, true)] {

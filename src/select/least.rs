@@ -32,7 +32,7 @@ mod tests {
     use crate::select::target::{Isa, Target};
 
     #[test]
-    fn what_is_needed_is_never_more_than_what_is_counted() {
+    fn the_least_cost_never_exceeds_the_counted_one() {
         for bundled in BUNDLED {
             let Some(model) = check(&read_preset(bundled.text).unwrap()).model else { continue };
             let compiled = compile(&model, &Options::train(Target::cpu(Isa::Avx2, 1))).unwrap();

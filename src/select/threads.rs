@@ -149,7 +149,7 @@ mod tests {
     }
 
     #[test]
-    fn large_steps_have_every_core_and_small_ones_few() {
+    fn large_steps_use_every_core_and_small_ones_few() {
         let tiny = work("64", 64, &dense(128));
         let small = work("784", 128, &[dense(512), dense(512)].join(", "));
         let wide = work("1024", 256, &[dense(1024), dense(1024)].join(", "));

@@ -133,7 +133,7 @@ mod tests {
     }
 
     #[test]
-    fn the_fastest_sound_time_of_this_machine_counts() {
+    fn the_fastest_valid_time_of_this_machine_is_used() {
         let kind = OpKind::Fill(ops::Fill { len: 100 });
         let times = [
             timing(Isa::Avx512, true, 5.0),
@@ -150,7 +150,7 @@ mod tests {
     }
 
     #[test]
-    fn remembered_times_decide_and_say_so() {
+    fn remembered_times_decide_and_are_reported() {
         let preset = read_preset(BUNDLED.iter().find(|b| b.name == "digits-mlp").unwrap().text).unwrap();
         let model = check(&preset).model.unwrap();
         let options = Options::train(Target::cpu(Isa::Avx512, 2));

@@ -47,7 +47,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn one_of_a_thing_is_no_plural() {
+    fn a_single_item_is_singular() {
         assert_eq!(
             [(0, "step"), (1, "step"), (2, "step"), (1, "class"), (3, "class"), (3, "batch")]
                 .map(|(n, s)| plural(n, s)),

@@ -159,7 +159,7 @@ mod tests {
     use crate::tensor::temporary::temporary_file;
 
     #[test]
-    fn what_nobody_writes_any_more_is_removed() {
+    fn abandoned_temporary_files_are_removed() {
         let folder = tempfile::tempdir().unwrap();
         let at = |name: &str| folder.path().join(name);
         for name in [".stepgraph-a.part", "run.jsonl.part", ".stepgraph-c"] {

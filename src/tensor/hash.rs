@@ -43,7 +43,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn sums_are_those_that_its_authors_publish() {
+    fn checksums_equal_the_published_values() {
         assert_eq!(Fnv::of(b""), 0xcbf2_9ce4_8422_2325);
         assert_eq!(Fnv::of(b"a"), 0xaf63_dc4c_8601_ec8c);
         assert_eq!(Fnv::of(b"foobar"), 0x8594_4171_f739_67e8);

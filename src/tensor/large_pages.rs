@@ -83,7 +83,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn large_memory_is_as_good_as_any() {
+    fn large_allocations_have_the_right_contents() {
         for len in [0, 1, HUGE_PAGE - 1, HUGE_PAGE, 3 * HUGE_PAGE + 17] {
             let bytes: Vec<u8> = (0..len).map(|i| (i % 251) as u8).collect();
             assert_eq!(copied(&bytes), bytes);

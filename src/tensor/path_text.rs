@@ -77,7 +77,7 @@ mod tests {
     }
 
     #[test]
-    fn a_path_is_the_same_after_a_file() {
+    fn a_path_is_unchanged_after_writing_and_reading() {
         let plain = Place { base: "a/caf\u{e9}".into() };
         let text = serde_json::to_string(&plain).unwrap();
         assert_eq!(text, "{\"base\":\"a/caf\u{e9}\"}");

@@ -126,7 +126,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_batch_goes_to_the_smallest_bucket_that_holds_its_longest_sample() {
+    fn a_batch_uses_the_smallest_bucket_that_fits_its_longest_sample() {
         let of_samples = Some(vec![1, 3, 4, 9, 2, 5]);
         let lengths = Lengths { buckets: vec![2, 4, 10], of_samples, seed: 0 };
         let mut batches = Batches::new((0..6).collect(), 2, 5).unwrap();
@@ -140,7 +140,7 @@ mod tests {
     }
 
     #[test]
-    fn drawn_lengths_follow_from_seed_and_place() {
+    fn random_lengths_depend_only_on_seed_and_position() {
         let lengths = Lengths { buckets: vec![2, 4, 10], of_samples: None, seed: 7 };
         let mut batches = Batches::new((0..100).collect(), 4, 5).unwrap();
         let mut found = Vec::new();

@@ -189,7 +189,7 @@ mod tests {
     }
 
     #[test]
-    fn files_without_a_kind_are_judged_by_their_tensors() {
+    fn files_without_a_kind_are_classified_by_their_tensors() {
         let none = HashMap::new;
         for (names, wanted) in [
             (&[][..], Holding::Nothing),
@@ -205,7 +205,7 @@ mod tests {
     }
 
     #[test]
-    fn the_kind_that_a_file_names_counts_more_than_its_tensors() {
+    fn a_declared_kind_takes_precedence_over_tensors() {
         let named = |key: &str, value: &str| HashMap::from([(key.to_owned(), value.to_owned())]);
         let parameters = &["layers.0.weight"][..];
         assert_eq!(holding(parameters, Holding::Weights.metadata()), Some(Holding::Weights));
@@ -217,7 +217,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_safetensors_file_has_no_contents() {
+    fn a_file_of_another_format_has_no_contents() {
         let (_folder, path) = temporary_file("letter");
         for bytes in
             [&b""[..], b"a letter", b"a longer letter {", b"\x02\0\0\0\0\0\0\0[]", b"\x09\0\0\0\0\0\0\0{\"a\": 12}"]

@@ -179,7 +179,7 @@ mod tests {
     }
 
     #[test]
-    fn errors_are_in_the_units_of_the_data_and_beside_those_of_repeating() {
+    fn errors_are_in_the_units_of_the_data_and_compared_with_repeating() {
         // The first column is forecast exactly, the second is half a deviation too high.
         let outputs = [1.0, 1.5, 2.0, 2.5, 3.0, 3.5, 4.0, 4.5];
         let found = Forecast::of(&series(), &set(), &[0, 1], &outputs).unwrap();
@@ -200,7 +200,7 @@ mod tests {
     }
 
     #[test]
-    fn data_that_are_no_series_and_empty_parts_have_no_forecast() {
+    fn data_that_are_not_a_series_and_empty_parts_have_no_forecast() {
         let outputs = [0.0; 8];
         assert!(Forecast::of(&DataSource::Iris, &set(), &[0, 1], &outputs).is_none());
         assert!(Forecast::of(&series(), &set(), &[], &[]).is_none());
@@ -216,7 +216,7 @@ mod tests {
     }
 
     #[test]
-    fn some_windows_are_spread_over_all() {
+    fn selected_windows_are_evenly_spaced() {
         let found = Forecast::of(&series(), &set(), &[0, 1, 0, 1, 0], &[0.0; 20]).unwrap();
         let mut found = found;
         (0..5).for_each(|i| found.windows[i].sample = i as u32);

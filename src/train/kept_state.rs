@@ -137,7 +137,7 @@ mod tests {
     use std::sync::Arc;
 
     #[test]
-    fn a_state_comes_back_from_memory_and_from_a_file() {
+    fn a_state_is_restored_from_memory_and_from_a_file() {
         let preset = read_preset(BUNDLED.iter().find(|b| b.name == "xor").unwrap().text).unwrap();
         let compiled = compile(&check(&preset).model.unwrap(), &Options::train(host_target(1))).unwrap();
         let mut step = Step::new(Arc::new(compiled), 1).unwrap();

@@ -85,7 +85,7 @@ mod tests {
     use crate::tensor::temporary::temporary_file;
 
     #[test]
-    fn data_are_loaded_once_and_again_when_their_file_or_what_is_asked_changes() {
+    fn data_are_loaded_once_and_again_when_their_file_or_the_request_changes() {
         let (folder, path) = temporary_file("t.csv");
         let write = |text: &str, age: u64| {
             std::fs::write(&path, text).unwrap();

@@ -219,7 +219,7 @@ mod tests {
     }
 
     #[test]
-    fn every_command_counts_what_it_takes() {
+    fn every_command_estimates_its_memory() {
         let of = |purpose, in_memory| needs(&text(512, 1000), |s| s.purpose = purpose, in_memory).0;
         let (run, compiled) = needs(&text(512, 1000), |_| {}, false);
         let (arena, kept) = (compiled.plan.arena_bytes, compiled.plan.persistent_bytes);

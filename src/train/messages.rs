@@ -297,7 +297,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_run_reports_is_the_same_after_json() {
+    fn reports_of_a_run_are_the_same_after_json() {
         let mut session = session();
         let snapshot = session.snapshot().unwrap();
         let report = session.step().unwrap().unwrap();
@@ -324,7 +324,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_found_inside_is_the_same_after_json() {
+    fn the_inside_of_a_network_is_the_same_after_json() {
         let answer = PositionAnswer { truth: 4, loss: f64::INFINITY, likely: vec![(1, 0.5)] };
         let found = [
             Insight::Positions(vec![answer]),

@@ -30,7 +30,7 @@ mod tests {
     use crate::model::{check, read_preset};
 
     #[test]
-    fn what_a_path_leaves_out_has_not_moved() {
+    fn parameters_that_a_path_leaves_out_have_not_moved() {
         let text = r#"{"name": "n", "input": {"shape": [6], "batch": 4}, "layers": [
             {"type": "branch", "choose": {"by": "cycle", "values": [0, 1]},
                 "paths": [[{"type": "dense", "units": 3}], [{"type": "dense", "units": 3, "bias": false}]]},

@@ -307,7 +307,7 @@ mod tests {
     }
 
     #[test]
-    fn the_copy_makes_the_very_step_that_the_run_makes() {
+    fn the_copy_makes_the_same_step_as_the_run() {
         let mut run = Session::prepare(&spec()).unwrap();
         for _ in 0..3 {
             run.step().unwrap();

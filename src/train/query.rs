@@ -197,7 +197,7 @@ mod tests {
     }
 
     #[test]
-    fn looking_and_timing_change_nothing_of_a_run() {
+    fn queries_and_timing_do_not_change_a_run() {
         let (mut alone, mut watched) = (session("spirals"), session("spirals"));
         for step in 0..12 {
             let plain = alone.step().unwrap().unwrap();
@@ -222,7 +222,7 @@ mod tests {
     }
 
     #[test]
-    fn a_run_without_a_held_out_part_can_be_looked_into() {
+    fn a_run_without_a_held_out_part_can_be_queried() {
         let bundled = crate::model::BUNDLED.iter().find(|b| b.name == "digits-cnn").unwrap();
         let mut preset = crate::model::read_preset(bundled.text).unwrap();
         preset.data.as_mut().unwrap().held_out = 0.0;
@@ -238,7 +238,7 @@ mod tests {
     }
 
     #[test]
-    fn looking_takes_a_small_share_of_the_time() {
+    fn queries_take_a_small_share_of_the_time() {
         let mut pace = Pace::default();
         let start = Instant::now();
         assert!(pace.allows(start));
@@ -247,7 +247,7 @@ mod tests {
     }
 
     #[test]
-    fn a_watched_run_gives_its_steps_nearly_all_of_the_time() {
+    fn a_queried_run_spends_nearly_all_of_its_time_on_steps() {
         use crate::train::{Command, Event, RunState, Worker};
         let bundled = crate::model::BUNDLED.iter().find(|b| b.name == "spirals").unwrap();
         let preset = crate::model::read_preset(bundled.text).unwrap();

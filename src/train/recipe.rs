@@ -236,7 +236,7 @@ mod tests {
     }
 
     #[test]
-    fn the_documented_table_is_that_of_the_code() {
+    fn the_documented_table_equals_that_of_the_code() {
         let page = concat!(env!("CARGO_MANIFEST_DIR"), "/docs/resume.md");
         let page = std::fs::read_to_string(page).unwrap();
         for rule in RULES.iter().chain([&STEPS]) {
@@ -282,7 +282,7 @@ mod tests {
     }
 
     #[test]
-    fn the_split_counts_only_where_samples_are_held_out() {
+    fn the_split_matters_only_if_samples_are_held_out() {
         let with = |fields: &str| recipe(&TABLE.replace("\"a.csv\"", &format!("\"a.csv\", {fields}")));
         let none = with("\"held_out\": 0");
         assert_eq!(none.changes(&with("\"held_out\": 0, \"split\": \"last\"")), []);

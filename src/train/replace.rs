@@ -202,7 +202,7 @@ mod tests {
     use crate::tensor::temporary::temporary_file;
 
     #[test]
-    fn nothing_but_its_own_kind_is_replaced() {
+    fn only_results_of_the_same_kind_are_replaced() {
         let (_folder, path) = temporary_file("result");
         let svg = "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 9 9\" font-family=\"sans-serif\">";
         let own: [(ResultKind<'_>, &[u8]); 9] = [
@@ -232,7 +232,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_set_aside_takes_the_first_free_name() {
+    fn a_renamed_file_gets_the_first_unused_name() {
         let folder = tempfile::tempdir().unwrap();
         let at = |name: &str| folder.path().join(name);
         for (name, first, second) in
@@ -249,7 +249,7 @@ mod tests {
     }
 
     #[test]
-    fn what_other_programs_made_in_the_same_format_is_kept() {
+    fn files_of_other_programs_in_the_same_format_are_kept() {
         let (_folder, path) = temporary_file("result");
         let others: [(ResultKind<'_>, &str); 6] = [
             (ResultKind::Picture, "<?xml version=\"1.0\"?><settings/>"),

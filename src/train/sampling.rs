@@ -126,7 +126,7 @@ mod tests {
     }
 
     #[test]
-    fn equal_and_impossible_tokens_are_decided_in_order() {
+    fn ties_are_resolved_in_order_and_impossible_tokens_are_left_out() {
         let base = Sampling::default();
         let one = Sampling { top_k: Some(1), ..base };
         is_near(one.probabilities(&[2.0, 2.0, 2.0]), &[1.0, 0.0, 0.0]);
@@ -137,7 +137,7 @@ mod tests {
     }
 
     #[test]
-    fn draws_follow_the_probabilities_and_the_seed_alone() {
+    fn draws_depend_only_on_the_probabilities_and_the_seed() {
         let of = [0.5, 0.25, 0.125, 0.125];
         let x = logits(&of);
         let base = Sampling { seed: 7, ..Sampling::default() };

@@ -88,7 +88,7 @@ mod tests {
     }
 
     #[test]
-    fn evaluations_stand_at_multiples() {
+    fn evaluations_are_at_multiples_of_the_interval() {
         let mut s = Schedule::default();
         assert_eq!((s.room(0), s.is_due(10)), (10, false));
         s.made(10, Duration::from_millis(10));

@@ -79,7 +79,7 @@ mod tests {
     }
 
     #[test]
-    fn weights_and_checkpoints_say_how_their_samples_were_prepared() {
+    fn weights_and_checkpoints_contain_how_their_samples_were_prepared() {
         let folder = tempfile::tempdir().unwrap();
         let (weights, checkpoint) = (folder.path().join("w.safetensors"), folder.path().join("c.ckpt"));
         let session = session("iris", 4);

@@ -115,7 +115,7 @@ mod tests {
     }
 
     #[test]
-    fn every_recording_of_a_run_is_planned_anew_as_it_was_recorded() {
+    fn planning_a_recording_again_gives_the_recorded_plan() {
         for name in ["early-exit", "short-batches", "stochastic-depth", "digits-mlp"] {
             let mut session = session(name);
             let plans = session.recording_plans();

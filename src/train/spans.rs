@@ -91,7 +91,7 @@ mod tests {
     }
 
     #[test]
-    fn stretches_lose_no_step_and_stay_few() {
+    fn ranges_cover_every_step_and_stay_few() {
         let mut stretches = Stretches::default();
         (1..=100_000).for_each(|step| stretches.add(step, &[step as f32]));
         let found = stretches.take();

@@ -146,7 +146,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_path_leaves_out_is_the_difference() {
+    fn steps_differ_by_what_a_path_leaves_out() {
         let text = r#"{"name": "n", "input": {"shape": [6], "batch": 4}, "layers": [{"type": "dense", "units": 3},
             {"type": "residual", "choose": {"by": "cycle", "values": [1, 0]}, "layers": [{"type": "dense", "units": 3},
             {"type": "activation", "function": "tanh"}]}, {"type": "dense", "units": 2}],

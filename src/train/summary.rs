@@ -147,7 +147,7 @@ mod tests {
     }
 
     #[test]
-    fn statistics_leave_out_what_is_not_finite_and_count_it() {
+    fn statistics_skip_and_count_values_that_are_not_finite() {
         let look = Summary::of(&tensor(&[6], &[0.0, 1.0, 3.0, f32::NAN, f32::INFINITY, 0.0]), 0);
         let s = look.statistics;
         assert_eq!((s.count, s.zeros, s.nans, s.infinities), (6, 2, 1, 1));
@@ -179,7 +179,7 @@ mod tests {
     }
 
     #[test]
-    fn an_empty_or_all_bad_tensor_is_described_without_numbers() {
+    fn a_tensor_without_finite_values_is_described_without_numbers() {
         let look = Summary::of(&tensor(&[2], &[f32::NAN, f32::NAN]), 0);
         assert!(look.statistics.mean.is_nan() && look.histogram.counts.is_empty());
         assert!(look.picture.cells.iter().all(|c| c.is_nan()));

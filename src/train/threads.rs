@@ -127,7 +127,7 @@ mod tests {
     }
 
     #[test]
-    fn the_fastest_measured_number_is_remembered_by_the_step_that_was_measured() {
+    fn the_fastest_measured_number_of_threads_is_stored_for_its_step() {
         let folder = tempfile::tempdir().unwrap();
         let file = TuningFile::at(folder.path().join("tuning.json"));
         let model = model("xor");
@@ -146,7 +146,7 @@ mod tests {
     }
 
     #[test]
-    fn times_decide_over_estimates() {
+    fn measured_times_take_precedence_over_estimates() {
         let program = cpu_program(&model("digits-mlp")).unwrap();
         let us = [(1, 30.0), (2, 20.0), (4, 21.0)].into();
         let times = StepTimes { cpu: processor(), isa: detect_isa(), key: step_key(&program), us };

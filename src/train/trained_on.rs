@@ -72,7 +72,7 @@ mod tests {
     }
 
     #[test]
-    fn samples_are_the_same_where_data_and_division_are() {
+    fn samples_are_the_same_if_data_and_split_are() {
         let own = samples(Some("a"), 1, 0.2, SplitKind::Shuffled);
         assert!(own.is_as(&own.clone()) && own.is_as(&samples(None, 1, 0.2, SplitKind::Shuffled)));
         for other in [

@@ -349,7 +349,7 @@ mod tests {
     }
 
     #[test]
-    fn batches_that_make_a_step_are_as_one_of_all_their_samples() {
+    fn several_batches_in_a_step_equal_one_of_all_their_samples() {
         let run = |batch, accumulate| {
             let mut session = Session::prepare(&spec(&text(batch, accumulate, ""), Executor::Replay, 1)).unwrap();
             let mut reports = Vec::new();
@@ -376,7 +376,7 @@ mod tests {
     }
 
     #[test]
-    fn random_numbers_and_statistics_are_those_of_each_batch() {
+    fn each_batch_of_a_step_has_its_own_random_numbers_and_statistics() {
         let text = text(24, 3, RANDOM);
         let mut session = Session::prepare(&spec(&text, Executor::Replay, 1)).unwrap();
         let counters = |session: &Session| {
@@ -427,7 +427,7 @@ mod tests {
     }
 
     #[test]
-    fn each_share_is_a_recording_of_its_own_over_one_store_and_arena() {
+    fn each_share_has_its_own_recording_over_one_store_and_arena() {
         let cases = [(1, &[1][..]), (2, &[1, 1]), (3, &[1, 1, 1]), (7, &[1, 5, 1])];
         for (accumulate, expected) in cases {
             let text = text(24, accumulate, RANDOM);

@@ -211,7 +211,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_of_no_use_is_reported_and_replaced() {
+    fn an_unusable_file_is_reported_and_replaced() {
         let folder = tempfile::tempdir().unwrap();
         let file = TuningFile::at(folder.path().join("tuning.json"));
         let own = tuning("a", 1, 1.0);

@@ -169,7 +169,7 @@ fn presets_are_listed_and_printed() {
 }
 
 #[test]
-fn doctor_reports_what_is_there_and_what_is_not() {
+fn doctor_reports_what_exists_and_what_is_missing() {
     let report = json(&["doctor", "--json"]);
     assert_eq!(report["version"], env!("CARGO_PKG_VERSION"));
     assert_eq!(report["executors"], serde_json::json!(["cpu"]));
@@ -287,7 +287,7 @@ fn tuned_kernels_are_remembered_and_a_damaged_file_is_ignored() {
 }
 
 #[test]
-fn times_that_cannot_be_remembered_are_measured_and_used_all_the_same() {
+fn times_that_cannot_be_stored_are_measured_and_used() {
     let folder = tempfile::tempdir().unwrap();
     std::fs::write(folder.path().join("file"), "a letter").unwrap();
     let mut places = vec![folder.path().join("file")];
@@ -309,7 +309,7 @@ fn times_that_cannot_be_remembered_are_measured_and_used_all_the_same() {
 }
 
 #[test]
-fn a_build_without_a_window_says_so() {
+fn a_build_without_a_window_reports_it() {
     if cfg!(feature = "studio") {
         println!("skipped: this build has a window");
         return;
@@ -320,7 +320,7 @@ fn a_build_without_a_window_says_so() {
 }
 
 #[test]
-fn the_studio_refuses_a_file_that_is_no_preset() {
+fn the_studio_refuses_a_file_that_is_not_a_preset() {
     if !cfg!(feature = "studio") {
         println!("skipped: this build has no window");
         return;

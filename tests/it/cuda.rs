@@ -56,7 +56,7 @@ fn every_preset_is_planned_for_a_gpu_in_every_precision_at_the_bound() {
 }
 
 #[test]
-fn updates_by_layers_are_planned_at_the_bound() {
+fn bucketed_updates_are_planned_at_the_bound() {
     for (units, layers, batch) in [(2048, 5, 64), (4096, 2, 1024)] {
         let hidden = format!(r#", {{"type": "dense", "units": {units}, "activation": "relu"}}"#).repeat(layers);
         let text = format!(
@@ -76,7 +76,7 @@ fn updates_by_layers_are_planned_at_the_bound() {
 }
 
 #[test]
-fn without_libraries_own_kernels_do_everything() {
+fn without_libraries_custom_kernels_compute_everything() {
     let mut target = Target::h200();
     let facts = target.as_cuda().unwrap();
     target = Target::cuda("bare", CudaFacts { has_cublaslt: false, has_cudnn: false, ..facts });
@@ -305,7 +305,7 @@ fn updates_that_end_a_step_share_the_machine_and_their_launches_compile() {
 }
 
 #[test]
-fn steps_on_a_gpu_hold_every_check() {
+fn steps_on_a_gpu_pass_every_check() {
     let gpu = match gpu(0) {
         Ok(gpu) => gpu,
         Err(why) => {
@@ -357,7 +357,7 @@ fn trained(preset: &Preset, machine: &Target, executor: Executor) -> (Vec<u8>, V
 /// General and specialised kernels give the same bits, eager and replayed; and a network that is prepared again reuses
 /// the process's kernels.
 #[test]
-fn general_kernels_equal_specialised_ones_and_an_edit_takes_over_what_is_there_on_a_gpu() {
+fn general_kernels_equal_specialised_ones_and_an_edit_reuses_kernels_on_a_gpu() {
     let machine = match gpu(0) {
         Ok(gpu) => gpu.target(),
         Err(why) => return println!("skipped: no CUDA device: {why}"),
@@ -407,7 +407,7 @@ fn general_kernels_equal_specialised_ones_and_an_edit_takes_over_what_is_there_o
 }
 
 #[test]
-fn half_width_weights_on_a_gpu_are_those_of_the_parameters_whatever_was_restored() {
+fn half_precision_parameters_on_a_gpu_follow_restored_parameters() {
     let machine = match gpu(0) {
         Ok(gpu) => gpu.target(),
         Err(why) => return println!("skipped: no CUDA device: {why}"),

@@ -90,7 +90,7 @@ fn compare(file: &str, found: &str) {
 
 /// Kernels for eight changes of a size: specialised ones, and general ones.
 #[test]
-fn changes_of_a_size_leave_few_general_kernels_to_the_compiler() {
+fn after_changes_of_a_size_few_general_kernels_must_be_compiled() {
     let mut out = String::new();
     let mut sums = [0, 0];
     for preset in networks() {
@@ -114,7 +114,7 @@ fn changes_of_a_size_leave_few_general_kernels_to_the_compiler() {
 
 /// If general kernels for small changes were compiled in advance, larger changes need few others.
 #[test]
-fn what_is_compiled_ahead_of_small_changes_is_what_larger_ones_need() {
+fn kernels_compiled_for_small_changes_also_serve_larger_ones() {
     let mut out = String::new();
     for preset in
         networks().filter(|preset| ["digits-mlp", "mlp-gelu-layernorm", "digits-cnn"].contains(&&*preset.name))

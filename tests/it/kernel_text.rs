@@ -95,7 +95,7 @@ fn tail(members: &[KernelSpec]) -> String {
 }
 
 #[test]
-fn the_text_of_every_kernel_is_as_it_was() {
+fn the_text_of_every_kernel_equals_its_stored_digest() {
     let texts = BUNDLED.iter().map(|b| b.text).chain([ODD, MIDDLE, LARGE]);
     let mut found = Vec::new();
     for text in texts {

@@ -142,7 +142,7 @@ fn assert_as_replayed(networks: impl Iterator<Item = Model>, executor: Executor,
 }
 
 #[test]
-fn replay_is_eager_bit_for_bit() {
+fn replay_equals_eager_bit_for_bit() {
     assert_as_replayed(networks(120, 8), Executor::Eager, "eager and replay");
 }
 

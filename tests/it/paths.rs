@@ -157,7 +157,7 @@ fn batch(model: &Model, step: u64) -> (Vec<f32>, Vec<i32>) {
 }
 
 #[test]
-fn what_a_path_leaves_out_stays_as_it_is_and_replay_equals_eager() {
+fn parameters_that_a_path_leaves_out_do_not_change_and_replay_equals_eager() {
     for optimizer in OPTIMIZERS {
         let model = nested(optimizer);
         let make = |threads| Steps::new(&model, threads, |index| init_values(&model.params[index], index, 3));
@@ -209,7 +209,7 @@ fn each_group_has_its_own_count_of_updates() {
 }
 
 #[test]
-fn stochastic_depth_divides_what_it_keeps_in_training_alone() {
+fn stochastic_depth_scales_kept_outputs_only_in_training() {
     let text = r#"{"name": "n", "input": {"shape": [3], "batch": 2}, "layers": [
         {"type": "residual", "keep": 0.25, "layers": [{"type": "dense", "units": 3}]}],
         "loss": {"type": "mse"}, "optimizer": {"type": "sgd", "lr": 0.1}}"#;
@@ -290,7 +290,7 @@ fn recordings_beside_a_run_on(machine: &Target) {
 }
 
 #[test]
-fn recordings_are_made_beside_a_run_with_the_same_bits() {
+fn recordings_made_during_a_run_do_not_change_its_bits() {
     recordings_beside_a_run_on(&host_target(1));
     match gpu(0) {
         Ok(gpu) => recordings_beside_a_run_on(&gpu.target()),

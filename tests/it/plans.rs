@@ -202,7 +202,7 @@ fn round_trip<T: Serialize + DeserializeOwned + PartialEq>(what: &str, name: &st
 }
 
 #[test]
-fn every_artefact_prints_and_survives_being_written() {
+fn every_artefact_can_be_printed_written_and_read() {
     for preset in presets(NETWORKS / 3) {
         for options in [Options::train(target()), Options::eval(target())] {
             let c = compiled(&preset, &options);
@@ -226,7 +226,7 @@ fn every_artefact_prints_and_survives_being_written() {
 }
 
 #[test]
-fn a_preset_survives_being_written() {
+fn a_preset_is_unchanged_after_writing_and_reading() {
     for preset in presets(NETWORKS) {
         let text = write_preset(&preset);
         let back = read_preset(&text).unwrap_or_else(|e| panic!("{e:?}\n{text}"));
@@ -294,7 +294,7 @@ fn document(seed: u64) -> Value {
 }
 
 #[test]
-fn a_wrong_type_anywhere_is_named_where_it_is() {
+fn a_wrong_type_is_reported_at_its_path() {
     let (mut mutations, mut missed) = (0, Vec::new());
     for seed in 0..120 {
         let good = document(seed);
@@ -322,7 +322,7 @@ fn a_wrong_type_anywhere_is_named_where_it_is() {
 }
 
 #[test]
-fn a_lost_or_unknown_field_is_named() {
+fn a_missing_or_unknown_field_is_reported() {
     let (mut lost, mut unknown) = (0, 0);
     // Fields that a preset may leave out: all that have a default.
     const REQUIRED: &str = "name input layers loss optimizer shape batch type units filters kernel size function lr";
@@ -372,7 +372,7 @@ fn a_lost_or_unknown_field_is_named() {
 }
 
 #[test]
-fn wild_values_never_panic_and_every_diagnostic_has_a_place() {
+fn extreme_values_never_panic_and_every_diagnostic_has_a_path() {
     let wild = [
         json!(0),
         json!(-1),
@@ -445,7 +445,7 @@ fn wild_values_never_panic_and_every_diagnostic_has_a_place() {
 }
 
 #[test]
-fn a_mistake_of_meaning_is_named() {
+fn an_invalid_value_is_reported_at_its_path() {
     let base = r#"{"version": 1, "name": "t", "input": {"shape": [2, 8, 8], "batch": 4}, "layers": [
         {"type": "conv2d", "filters": 4, "kernel": 3}, {"type": "batch_norm"},
         {"type": "residual", "layers": [{"type": "conv2d", "filters": 4, "kernel": 3, "padding": "same"}]},

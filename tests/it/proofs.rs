@@ -19,7 +19,7 @@ fn failures(preset: &Preset, seed: u64) -> Vec<String> {
 }
 
 #[test]
-fn right_networks_pass_every_proof() {
+fn correct_networks_pass_every_check() {
     let times = std::env::var("STEPGRAPH_NETWORKS").ok().and_then(|t| t.parse().ok()).unwrap_or(1u64);
     let options = VerifyOptions { threads: 2, ..VerifyOptions::default() };
     let run = RandomRun { count: 60 * times, first: 0, seconds: 60.0, options };
@@ -29,7 +29,7 @@ fn right_networks_pass_every_proof() {
 
 /// A common network: the gradient of a bias before a normalisation is zero except for rounding.
 #[test]
-fn a_bias_before_a_normalisation_is_no_failure() {
+fn a_bias_before_a_normalisation_passes() {
     let layers = [
         r#"{"type": "dense", "units": 12}, {"type": "batch_norm"}, {"type": "activation", "function": "relu"}"#,
         r#"{"type": "dense", "units": 12}, {"type": "batch_norm"}, {"type": "batch_norm"}"#,
@@ -78,7 +78,7 @@ fn bounds_of_many_normalisations_have_a_limit() {
 /// Three of four values are zero: the mean is exact, and the correction that kernels add to it is the rounding of the
 /// deviations.
 #[test]
-fn a_mean_of_almost_nothing_but_zeros_is_no_failure() {
+fn a_mean_of_almost_only_zeros_passes() {
     for (seed, norm) in ["batch_norm", "layer_norm"].into_iter().cycle().take(12).enumerate() {
         let text = format!(
             r#"{{"version": 1, "name": "zeros-{seed}", "input": {{"shape": [4], "batch": 4}},
@@ -117,7 +117,7 @@ fn large_vocabulary() -> Preset {
 }
 
 #[test]
-fn a_large_vocabulary_passes_every_proof_and_never_has_all_its_scores() {
+fn a_large_vocabulary_passes_every_check_and_never_has_all_scores_in_memory() {
     let preset = large_vocabulary();
     let model = stepgraph::model::check(&preset).model.unwrap();
     let target = stepgraph::exec::cpu::host_target(2);
@@ -176,7 +176,7 @@ fn classifiers_in_chunks_are_planned_in_every_form() {
 /// The weight of an embedding that other layers use too: once, twice, in a repeated block, and with several batches in
 /// a step.
 #[test]
-fn a_weight_that_layers_share_passes_every_proof() {
+fn a_weight_that_layers_share_passes_every_check() {
     let tied = |bias: bool| format!(r#"{{"type": "dense", "units": 7, "tied": "layers.0", "bias": {bias}}}"#);
     let back = r#"{"type": "dense", "units": 5, "activation": "tanh"}"#;
     let cases = [

@@ -109,7 +109,7 @@ fn compare(file: &str, found: &str) {
 }
 
 #[test]
-fn every_plan_is_what_it_was_before_the_passes_were_parted() {
+fn every_plan_equals_its_stored_digest() {
     let (mut out, cpu) = (String::new(), || Target::cpu(Isa::Avx2, 2));
     for (name, preset) in presets() {
         let cases = [
@@ -136,7 +136,7 @@ fn every_plan_is_what_it_was_before_the_passes_were_parted() {
 }
 
 #[test]
-fn the_passes_of_some_networks_change_what_they_did() {
+fn the_changes_by_the_passes_equal_the_stored_ones() {
     let targets = [
         ("CPU", Precision::F32, Target::cpu(Isa::Avx2, 2)),
         ("H200", Precision::F32, Target::h200()),
@@ -160,7 +160,7 @@ fn the_passes_of_some_networks_change_what_they_did() {
 }
 
 #[test]
-fn what_an_optimizer_remembers_of_each_parameter_is_found_in_every_plan() {
+fn the_optimizer_state_of_every_parameter_is_found_in_every_plan() {
     let mut found = 0;
     for (name, preset) in presets() {
         for (precision, target) in [
@@ -187,7 +187,7 @@ fn what_an_optimizer_remembers_of_each_parameter_is_found_in_every_plan() {
 }
 
 #[test]
-fn every_pass_keeps_every_rule_on_random_networks() {
+fn every_pass_satisfies_every_rule_on_random_networks() {
     for seed in 0..60 {
         let preset = random_preset(seed, if seed % 4 == 0 { Size::LARGE } else { Size::SMALL });
         let model = check(&preset).model.unwrap();

@@ -70,7 +70,7 @@ fn snapshot(session: &mut Session) -> Vec<u8> {
 }
 
 #[test]
-fn a_resumed_run_never_stopped() {
+fn a_resumed_run_equals_one_that_never_stopped() {
     let folder = tempfile::tempdir().unwrap();
     for text in [MLP_ADAM, CNN_MOMENTUM, DROPOUT] {
         let path = folder.path().join("run.ckpt");
@@ -213,7 +213,7 @@ fn a_checkpoint_of_another_seed_continues_with_its_own_data() {
 }
 
 #[test]
-fn the_learning_rate_acts_at_the_next_step_without_recording_anew() {
+fn the_learning_rate_takes_effect_at_the_next_step_without_a_new_recording() {
     let mut run = session(
         r#"{"version": 1, "name": "sgd", "input": {"shape": [64], "batch": 32}, "layers": [{"type": "dense",
             "units": 10}],
@@ -248,7 +248,7 @@ fn the_learning_rate_acts_at_the_next_step_without_recording_anew() {
 }
 
 #[test]
-fn dropout_draws_a_fresh_mask_of_the_right_rate_each_step() {
+fn dropout_draws_a_new_mask_of_the_right_rate_each_step() {
     let mut run = session(DROPOUT);
     let (mut masks, mut kept, mut total) = (Vec::new(), 0u64, 0u64);
     let name = {
@@ -281,7 +281,7 @@ fn dropout_draws_a_fresh_mask_of_the_right_rate_each_step() {
 }
 
 #[test]
-fn an_absurd_learning_rate_fails_loudly_and_leaves_the_run_as_it_was() {
+fn an_absurd_learning_rate_is_an_error_and_leaves_the_run_unchanged() {
     for executor in [Executor::Replay, Executor::Eager] {
         let mut run = Session::prepare(&SessionSpec { executor, ..spec(BLOW_UP) }).unwrap();
         let mut states = Vec::new();
@@ -314,7 +314,7 @@ fn an_absurd_learning_rate_fails_loudly_and_leaves_the_run_as_it_was() {
 }
 
 #[test]
-fn evaluation_sees_the_training_and_leaves_no_trace() {
+fn evaluation_uses_the_trained_parameters_and_does_not_change_the_run() {
     let mut run = session(CNN_MOMENTUM);
     let first = run.evaluate().unwrap().unwrap();
     let before = snapshot(&mut run);
@@ -397,7 +397,7 @@ fn a_moved_address_stops_the_run_before_anything_is_run() {
 }
 
 #[test]
-fn verification_fails_where_it_should() {
+fn verification_fails_for_a_diverging_run() {
     // At this rate the run soon stops being finite, which the endurance check must find.
     let wild = preset(BLOW_UP);
     let report =

@@ -132,7 +132,7 @@ fn a_run_whose_program_was_killed_continues_from_its_checkpoint() {
 }
 
 #[test]
-fn a_run_that_was_deleted_meanwhile_is_offered_no_more() {
+fn a_run_that_was_deleted_meanwhile_is_no_longer_offered() {
     let folder = tempfile::tempdir().unwrap();
     train_a_while(folder.path());
     let store = RunStore::at(folder.path().join("runs"));

@@ -40,7 +40,7 @@ fn a_plan_for_an_absent_gpu_is_shown_and_not_trained() {
 }
 
 #[test]
-fn a_run_on_another_device_than_the_chosen_one_begins_anew() {
+fn a_run_on_another_device_than_the_chosen_one_starts_again() {
     let mut robot = Robot::open(None);
     let cpu = robot.app().studio.devices.list()[0].name.clone();
     choose(&mut robot, &cpu);

@@ -52,7 +52,7 @@ fn values_are_those_that_the_operation_writes() {
 }
 
 #[test]
-fn a_network_that_does_not_compile_keeps_no_facts_of_the_one_before() {
+fn a_network_that_does_not_compile_shows_nothing_of_the_previous_one() {
     let mut robot = Robot::open(Some("digits-cnn"));
     let preset = robot.app().studio.document.preset().clone();
     let at = |class: &str| preset.layers.iter().position(|l| l.kind().class == class).expect("a layer");
@@ -101,7 +101,7 @@ fn times(robot: &Robot, text: &str) -> usize {
 }
 
 #[test]
-fn a_mistake_in_the_data_is_said_once_and_goes_when_its_file_is_put_right() {
+fn a_mistake_in_the_data_is_reported_once_and_disappears_when_its_file_is_corrected() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("own.csv");
     let mut robot = Robot::open(Some("spirals"));
@@ -130,7 +130,7 @@ fn a_mistake_in_the_data_is_said_once_and_goes_when_its_file_is_put_right() {
 }
 
 #[test]
-fn a_run_that_could_not_be_prepared_is_no_matter_of_another_network() {
+fn a_failure_to_prepare_a_run_is_not_reported_for_another_network() {
     let mut robot = Robot::open(None);
     let own = robot.value("sample shape");
     robot.set("sample shape", "32");
@@ -146,7 +146,7 @@ fn a_run_that_could_not_be_prepared_is_no_matter_of_another_network() {
 }
 
 #[test]
-fn the_window_holds_no_more_of_a_long_run_than_of_a_short_one() {
+fn a_long_run_takes_no_more_memory_than_a_short_one() {
     let mut robot = Robot::start(Startup::default());
     let report = StepReport { step: 1, loss: 1.0, accuracy: 0.5, step_us: 8.0, ..StepReport::default() };
     let training = &mut robot.window.state_mut().studio.training;

@@ -55,7 +55,7 @@ fn another_file_is_replaced_only_after_a_question() {
 }
 
 #[test]
-fn a_file_that_others_changed_is_not_overwritten_unasked() {
+fn a_file_that_others_changed_is_not_overwritten_without_a_question() {
     let (mut robot, _folder, path) = with_place_for("shared.json");
     perform(&mut robot, Request::Save { path: path.clone(), replace: false });
     robot.until("the file", |app| app.studio.document.path().is_some());
@@ -85,7 +85,7 @@ fn a_missing_folder_is_reported_without_advice_about_space() {
 }
 
 #[test]
-fn a_network_that_nobody_named_takes_the_name_of_its_file() {
+fn an_unnamed_network_takes_the_name_of_its_file() {
     let folder = tempfile::tempdir().unwrap();
     let mut robot = Robot::open(None);
     perform(&mut robot, UiCommand::New);
@@ -100,7 +100,7 @@ fn a_network_that_nobody_named_takes_the_name_of_its_file() {
 }
 
 #[test]
-fn trained_weights_are_saved_and_not_lost_unasked() {
+fn trained_weights_are_saved_and_not_lost_without_a_question() {
     let (mut robot, folder, path) = with_place_for("trained.safetensors");
     assert!(!robot.app().studio.is_enabled(&UiCommand::SaveWeights));
     robot.set("steps", "30");
@@ -160,7 +160,7 @@ fn a_preset_is_saved_by_a_typed_path_and_opened_again() {
 }
 
 #[test]
-fn a_bundled_preset_is_no_recent_file_and_lost_files_leave_the_list() {
+fn a_bundled_preset_is_not_a_recent_file_and_missing_files_leave_the_list() {
     let mut robot = Robot::open(Some("spirals"));
     assert_eq!(robot.app().studio.document.preset().name, "spirals");
     assert!(robot.app().studio.document.path().is_none() && robot.app().studio.settings.recent.is_empty());
@@ -262,7 +262,7 @@ fn edits_that_a_crash_left_come_before_what_was_open_last() {
 }
 
 #[test]
-fn another_programs_file_is_called_by_its_name() {
+fn another_programs_file_is_reported_by_its_name() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("model.onnx");
     std::fs::write(&path, b"\x08\x08\x12\x07pytorch\x3a\xff\x01\x0a\x80").unwrap();

@@ -22,7 +22,7 @@ fn choose_by_keys(robot: &mut Robot) {
 }
 
 #[test]
-fn the_keyboard_stays_with_a_field_that_was_entered() {
+fn a_field_keeps_the_focus_after_its_text_is_entered() {
     let mut robot = Robot::open(None);
     robot.write("sample shape", "64");
     robot.keys(&[Key::Enter]);
@@ -39,7 +39,7 @@ fn the_keyboard_stays_with_a_field_that_was_entered() {
 }
 
 #[test]
-fn a_key_leads_from_panel_to_panel() {
+fn a_key_moves_the_focus_from_panel_to_panel() {
     let mut robot = Robot::open(None);
     // The inspector of a layer has controls.
     select(&mut robot, &[0]);
@@ -91,7 +91,7 @@ fn a_large_network_opens_folded_and_shows_what_is_selected() {
 }
 
 #[test]
-fn mistakes_inside_of_folds_are_not_hidden() {
+fn mistakes_inside_folds_are_not_hidden() {
     let mut robot = Robot::open(Some("stress-200"));
     robot.press("Unfold L1 to L49 of 49 × Residual");
     robot.press("Unfold L1:Residual");
@@ -103,7 +103,7 @@ fn mistakes_inside_of_folds_are_not_hidden() {
 }
 
 #[test]
-fn the_list_of_layers_is_walked_through_by_keyboard() {
+fn the_list_of_layers_is_navigated_by_keyboard() {
     let mut robot = Robot::open(Some("stress-200"));
     robot.window.get_by_role_and_label(Role::Table, "List of layers, 200 layers").focus();
     robot.window.run_steps(2);
@@ -127,7 +127,7 @@ fn the_list_of_layers_is_walked_through_by_keyboard() {
 }
 
 #[test]
-fn the_focus_is_seen_once_keys_lead_it() {
+fn the_focus_is_visible_once_keys_move_it() {
     let mut robot = Robot::open(None);
     assert!(!robot.app().panels.ring.is_shown());
     robot.keys(&[Key::Tab]);
@@ -165,7 +165,7 @@ fn dialogs_are_confirmed_by_enter_and_cancelled_by_escape() {
 }
 
 #[test]
-fn a_refused_file_is_reported_whole_and_again_on_demand() {
+fn a_refused_file_is_reported_in_full_and_again_on_request() {
     let (folder, mut robot) = refusing("{\"name\": 3, \"loss\": 4}");
     robot.window.run_steps(3);
     assert!(robot.sees("What went wrong"));
@@ -190,7 +190,7 @@ fn a_refused_file_is_reported_whole_and_again_on_demand() {
 }
 
 #[test]
-fn shortcuts_rest_behind_an_open_dialog() {
+fn shortcuts_are_ignored_while_a_dialog_is_open() {
     let mut robot = asking_to_save();
     robot.keys(&[Key::F5]);
     robot.key(Modifiers::COMMAND, Key::Z);
@@ -209,7 +209,7 @@ fn shortcuts_rest_behind_an_open_dialog() {
 }
 
 #[test]
-fn a_click_on_a_card_gives_the_keyboard_to_the_list() {
+fn a_click_on_a_card_gives_the_focus_to_the_list() {
     let mut robot = Robot::open(Some("stress-200"));
     let selected = |robot: &Robot| robot.app().studio.selection.current().clone();
     robot.press("Select L0:Dense");
@@ -224,7 +224,7 @@ fn a_click_on_a_card_gives_the_keyboard_to_the_list() {
 }
 
 #[test]
-fn the_capture_plan_folds_like_the_list_of_layers_and_is_walked_through() {
+fn the_capture_plan_folds_like_the_list_of_layers_and_is_navigated_by_keyboard() {
     let mut robot = Robot::open(Some("stress-200"));
     perform(&mut robot, UiCommand::ShowTab(Tab::Capture));
     let unfold = "Unfold the buffers of 49 × Residual";
@@ -275,7 +275,7 @@ fn a_run_that_was_stopped_continues_by_its_own_key() {
 }
 
 #[test]
-fn a_dialog_takes_tooltips_away_and_opens_at_its_top() {
+fn a_dialog_hides_tooltips_and_opens_at_its_top() {
     let mut robot = Robot::open(None);
     robot.window.get_by_role_and_label(Role::Button, "Undo").hover();
     robot.window.run_steps(60);
@@ -311,7 +311,7 @@ fn a_dialog_takes_tooltips_away_and_opens_at_its_top() {
 }
 
 #[test]
-fn arrows_to_the_side_lead_out_of_a_block_and_into_it() {
+fn horizontal_arrows_move_out_of_a_block_and_into_it() {
     let mut robot = Robot::open(Some("stress-200"));
     let selected = |robot: &Robot| robot.app().studio.selection.current().clone();
     let layer = |path: &[usize]| Selection::Layer(LayerPath::from(path));

@@ -22,7 +22,7 @@ fn is_measured(app: &StudioApp) -> bool {
 }
 
 #[test]
-fn the_same_thing_is_found_at_every_level() {
+fn the_same_item_is_found_at_every_level() {
     let mut robot = Robot::open(None);
     perform(&mut robot, UiCommand::ShowTab(Tab::StepGraph));
     let kernel = robot.app().studio.plan.as_ref().unwrap().ops[0].kernel.clone();
@@ -48,7 +48,7 @@ fn the_same_thing_is_found_at_every_level() {
 }
 
 #[test]
-fn rows_are_filtered_sorted_and_walked_through_by_keys() {
+fn rows_are_filtered_sorted_and_navigated_by_keys() {
     let mut robot = Robot::open(Some("digits-cnn"));
     perform(&mut robot, UiCommand::ShowTab(Tab::StepGraph));
     let plan = robot.app().studio.plan.clone().unwrap();
@@ -141,7 +141,7 @@ fn a_byte_is_typed_and_its_owners_are_listed() {
 }
 
 #[test]
-fn a_stretch_of_bytes_is_drawn_and_time_may_stand_to_the_right() {
+fn a_range_of_bytes_is_drawn_and_the_axis_may_be_time() {
     let mut robot = Robot::open(Some("digits-cnn"));
     perform(&mut robot, UiCommand::ShowTab(Tab::Arena));
     let buffers = robot.app().studio.plan.as_ref().unwrap().arena.rects.len();
@@ -186,7 +186,7 @@ fn planners_and_precisions_are_compared_on_request() {
 }
 
 #[test]
-fn values_are_looked_at_along_the_step() {
+fn values_are_shown_along_the_step() {
     let mut robot = Robot::open(None);
     perform(&mut robot, UiCommand::ShowTab(Tab::Arena));
     let plan = robot.app().studio.plan.clone().unwrap();
@@ -261,7 +261,7 @@ fn a_run_that_failed_shows_the_operation_that_made_the_first_nan() {
 }
 
 #[test]
-fn what_is_selected_stays_selected_through_an_edit() {
+fn the_selection_survives_an_edit() {
     let mut robot = Robot::open(None);
     let name = |robot: &Robot| match robot.app().studio.selection.current() {
         Selection::Buffer(id) => robot.app().studio.plan.as_ref().unwrap().compiled.plan.buffer(*id).name.clone(),
@@ -283,7 +283,7 @@ fn what_is_selected_stays_selected_through_an_edit() {
 }
 
 #[test]
-fn the_status_line_lists_what_came_and_went() {
+fn the_status_line_lists_added_and_removed_items() {
     let mut robot = Robot::open(None);
     robot.copy_layer("L0:Dense");
     let changes = robot.app().studio.last_edit.changes.clone().expect("changes");
@@ -324,7 +324,7 @@ fn the_tour_leads_through_three_steps_and_is_remembered() {
 }
 
 #[test]
-fn help_lists_the_keys_and_says_what_this_is() {
+fn help_lists_the_keys_and_describes_the_program() {
     let mut robot = Robot::open(None);
     robot.keys(&[Key::F1]);
     assert!(robot.sees("Keyboard shortcuts") && robot.sees("Single step") | robot.sees("Makes a single step"));

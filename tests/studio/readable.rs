@@ -39,7 +39,7 @@ fn label(node: &egui_kittest::Node<'_>) -> String {
 }
 
 #[test]
-fn the_plots_of_runs_read_the_curves_at_the_pointer() {
+fn the_plots_of_runs_show_the_values_at_the_pointer() {
     let folder = tempfile::tempdir().unwrap();
     let mut robot = Robot::start(Startup { runs: Some(RunStore::at(folder.path())), ..Startup::default() });
     robot.train_to_the_end(60);
@@ -69,7 +69,7 @@ fn the_plots_of_runs_read_the_curves_at_the_pointer() {
 }
 
 #[test]
-fn a_job_is_seen_from_every_tab_and_can_be_cancelled() {
+fn a_job_is_shown_on_every_tab_and_can_be_cancelled() {
     let mut robot = Robot::open(Some("stress-200"));
     for tab in [Tab::Train, Tab::Data, Tab::Verify] {
         perform(&mut robot, UiCommand::ShowTab(tab));
@@ -117,7 +117,7 @@ fn a_notice_and_what_an_edit_changed_are_both_shown() {
 }
 
 #[test]
-fn the_shown_tab_is_in_view_in_its_row() {
+fn the_shown_tab_is_visible_in_its_row() {
     let mut robot = Robot::open(None);
     for size in SIZES {
         resize(&mut robot, size);
@@ -136,7 +136,7 @@ fn the_shown_tab_is_in_view_in_its_row() {
 }
 
 #[test]
-fn a_table_moved_sideways_keeps_the_names_of_its_rows() {
+fn a_table_scrolled_horizontally_keeps_the_names_of_its_rows() {
     let mut robot = Robot::open(Some("stress-200"));
     resize(&mut robot, Vec2::new(1024.0, 700.0));
     for (tab, name) in [(Tab::StepGraph, "Rows of the step graph"), (Tab::Capture, "Buffers by layer,")] {
@@ -165,7 +165,7 @@ fn a_table_moved_sideways_keeps_the_names_of_its_rows() {
 }
 
 #[test]
-fn the_card_of_the_tour_covers_nothing_that_it_speaks_of() {
+fn the_card_of_the_tour_covers_nothing_that_it_explains() {
     for size in SIZES {
         let mut robot = Robot::start(Startup { tour: true, ..Startup::default() });
         resize(&mut robot, size);

@@ -13,7 +13,7 @@ fn perform(robot: &mut Robot, command: UiCommand) {
 }
 
 #[test]
-fn recordings_are_told_apart_by_their_paths() {
+fn recordings_are_distinguished_by_their_paths() {
     let mut robot = Robot::open(Some("stochastic-depth"));
     perform(&mut robot, UiCommand::ShowTab(Tab::Recordings));
     assert!(robot.sees("No recordings yet") && robot.sees("Press Train"));
@@ -60,7 +60,7 @@ fn shown_ops(robot: &Robot) -> usize {
 }
 
 #[test]
-fn a_chosen_recording_is_shown_in_every_view_and_left_again() {
+fn a_chosen_recording_is_shown_in_every_view_until_it_is_left() {
     let mut robot = with_recordings();
     assert!(robot.sees("Choose one to look at its step graph, arena and capture plan"));
     let (own, own_revision) = (shown_ops(&robot), robot.app().studio.revision_shown());
@@ -89,7 +89,7 @@ fn a_chosen_recording_is_shown_in_every_view_and_left_again() {
 }
 
 #[test]
-fn a_selection_stays_the_same_thing_in_the_plan_of_a_recording() {
+fn a_selection_remains_the_same_item_in_the_plan_of_a_recording() {
     let mut robot = with_recordings();
     let plan = robot.app().studio.plan_shown().cloned().unwrap();
     let last = plan.ops.iter().rposition(|op| op.layer.starts_with("L0:")).unwrap();
@@ -129,7 +129,7 @@ fn every_row_can_be_shown_and_an_edit_shows_the_network_again() {
 }
 
 #[test]
-fn all_tabs_are_seen_whole_in_a_small_window() {
+fn all_tabs_fit_a_small_window() {
     for width in [1240.0, 1280.0] {
         let mut robot = Robot::open(Some("early-exit"));
         robot.window.set_size(egui::vec2(width, 720.0));

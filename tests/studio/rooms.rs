@@ -25,7 +25,7 @@ fn perform(robot: &mut Robot, action: impl Into<Action>) {
 }
 
 #[test]
-fn data_is_loaded_and_looked_at_before_any_run() {
+fn data_is_loaded_and_shown_before_any_run() {
     let mut robot = Robot::open(None);
     assert!(robot.app().studio.samples.view.is_none(), "nothing is loaded while nobody looks");
     show(&mut robot, Tab::Data);
@@ -88,7 +88,7 @@ fn data_that_cannot_be_read_says_what_to_do_and_keeps_the_old_samples() {
 }
 
 #[test]
-fn a_file_of_ones_own_is_chosen_and_fits_after_an_edit() {
+fn a_file_of_the_user_is_chosen_and_fits_after_an_edit() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("own.csv");
     let rows: String = (0..400).map(|i| format!("{},{},{}\n", i % 7, (i * 3) % 5, i % 2)).collect();
@@ -171,7 +171,7 @@ fn predictions_follow_the_run_and_a_cell_shows_its_samples() {
 }
 
 #[test]
-fn the_boundary_is_asked_for_while_the_run_continues() {
+fn the_boundary_is_queried_while_the_run_continues() {
     let mut robot = Robot::open(Some("spirals"));
     show(&mut robot, Tab::Predictions);
     robot.set("steps", "100000000");
@@ -193,7 +193,7 @@ fn the_boundary_is_asked_for_while_the_run_continues() {
 }
 
 #[test]
-fn values_are_drawn_against_the_truth() {
+fn predicted_values_are_drawn_against_true_ones() {
     let mut robot = Robot::open(Some("regression"));
     show(&mut robot, Tab::Predictions);
     robot.press("Step");
@@ -203,7 +203,7 @@ fn values_are_drawn_against_the_truth() {
 }
 
 #[test]
-fn a_proof_names_what_it_verified_and_turns_stale() {
+fn a_check_names_what_it_verified_and_becomes_outdated() {
     let mut robot = Robot::open(Some("xor"));
     show(&mut robot, Tab::Verify);
     assert!(robot.sees("Nothing proved yet"));
@@ -258,7 +258,7 @@ fn a_failure_leads_to_its_operation_and_its_buffer() {
 }
 
 #[test]
-fn what_metrics_cost_is_measured_before_a_run() {
+fn the_cost_of_metrics_is_measured_before_a_run() {
     let mut robot = Robot::open(None);
     robot.press("Measure what they cost");
     robot.until("prices", |app| app.studio.prices.prices.is_some());
@@ -271,7 +271,7 @@ fn what_metrics_cost_is_measured_before_a_run() {
 }
 
 #[test]
-fn a_long_stress_is_cancelled() {
+fn a_long_endurance_check_is_cancelled() {
     let mut robot = Robot::open(Some("xor"));
     show(&mut robot, Tab::Verify);
     robot.write("Replays of the stress", "1000000000");
@@ -285,7 +285,7 @@ fn a_long_stress_is_cancelled() {
 }
 
 #[test]
-fn a_broken_network_is_not_proved() {
+fn an_invalid_network_is_not_verified() {
     let mut robot = Robot::open(None);
     show(&mut robot, Tab::Verify);
     robot.set("L1 rate", "1.5");
@@ -295,7 +295,7 @@ fn a_broken_network_is_not_proved() {
 }
 
 #[test]
-fn an_empty_network_asks_for_a_layer() {
+fn an_empty_network_offers_to_add_a_layer() {
     let mut robot = Robot::open(None);
     perform(&mut robot, UiCommand::New);
     robot.settle();
@@ -303,7 +303,7 @@ fn an_empty_network_asks_for_a_layer() {
 }
 
 #[test]
-fn eager_is_measured_beside_replay_without_touching_the_run() {
+fn eager_and_replay_are_measured_without_changing_the_run() {
     let mut robot = Robot::open(None);
     robot.train_to_the_end(40);
     let loss = robot.app().studio.training.history.curves.loss.raw.values().to_vec();
@@ -364,7 +364,7 @@ fn a_run_without_update_metrics_shows_no_updates() {
 }
 
 #[test]
-fn the_layout_is_put_back() {
+fn the_layout_is_reset() {
     let mut robot = Robot::open(None);
     robot.window.state_mut().panels.tabs =
         egui_tiles::Tree::new_tabs(egui::Id::unique("few"), vec![Tab::Arena, Tab::Capture]);

@@ -35,7 +35,7 @@ fn a_run_is_trained_paused_stepped_and_stopped() {
 }
 
 #[test]
-fn a_finished_run_is_made_longer_and_an_edited_one_begins_anew() {
+fn a_finished_run_is_made_longer_and_an_edited_one_starts_again() {
     let mut robot = Robot::open(None);
     robot.train_to_the_end(30);
     assert_eq!(robot.app().studio.training.done(), 30);
@@ -63,7 +63,7 @@ fn a_finished_run_is_made_longer_and_an_edited_one_begins_anew() {
 }
 
 #[test]
-fn a_run_that_was_edited_meanwhile_says_so() {
+fn a_run_whose_network_was_edited_is_marked() {
     let mut robot = Robot::open(None);
     robot.keys(&[Key::F10]);
     robot.until("one step", |app| state(app) == Some(RunState::Paused));
@@ -106,7 +106,7 @@ fn the_layer_that_does_not_fit_the_data_is_marked() {
 }
 
 #[test]
-fn a_run_that_cannot_be_prepared_is_reported_wherever_train_was_pressed() {
+fn a_run_that_cannot_be_prepared_is_reported_on_every_tab() {
     let mut robot = Robot::open(None);
     robot.choose(UiCommand::ShowTab(Tab::Arena));
     robot.set("L0 units", "4000000000");

@@ -158,7 +158,7 @@ fn a_run_of_another_program_appears_in_the_table() {
 }
 
 #[test]
-fn a_run_is_hidden_deleted_after_a_question_and_brought_back() {
+fn a_run_is_hidden_deleted_after_a_question_and_restored() {
     let folder = tempfile::tempdir().unwrap();
     let mut robot = with_runs(folder.path(), &["10"]);
     show(&mut robot, Tab::Runs);
@@ -184,7 +184,7 @@ fn a_run_is_hidden_deleted_after_a_question_and_brought_back() {
 }
 
 #[test]
-fn the_trash_lists_what_was_deleted_with_both_ways_out() {
+fn the_trash_lists_deleted_runs_and_can_restore_or_delete_them() {
     let folder = tempfile::tempdir().unwrap();
     let mut robot = with_runs(folder.path(), &["10", "12"]);
     let (store, all) = (RunStore::at(folder.path().join("runs")), ids(robot.app()));
@@ -261,7 +261,7 @@ fn making_a_capsule(folder: &Path, steps: &str) -> (Robot, PathBuf) {
 }
 
 #[test]
-fn a_capsule_is_made_and_replayed_to_the_bit() {
+fn a_capsule_is_made_and_replayed_bit_for_bit() {
     let folder = tempfile::tempdir().unwrap();
     let (mut robot, path) = making_a_capsule(folder.path(), "15");
     robot.until("the capsule", |_| path.exists());
@@ -348,7 +348,7 @@ fn a_run_that_another_network_replaces_is_reported_as_kept() {
 }
 
 #[test]
-fn the_run_on_the_train_tab_is_deleted_once_it_is_stopped_and_its_pin_comes_back_with_it() {
+fn the_run_on_the_train_tab_is_deleted_once_it_is_stopped_and_restored_with_its_pin() {
     let folder = tempfile::tempdir().unwrap();
     let mut robot = open(folder.path());
     robot.train(100_000_000);
@@ -390,7 +390,7 @@ fn the_run_on_the_train_tab_is_deleted_once_it_is_stopped_and_its_pin_comes_back
 }
 
 #[test]
-fn the_table_of_runs_is_walked_through_and_thinned_out_by_keyboard() {
+fn the_table_of_runs_is_navigated_and_runs_are_deleted_by_keyboard() {
     use egui::Key;
     let folder = tempfile::tempdir().unwrap();
     let mut robot = open(folder.path());

@@ -88,7 +88,7 @@ fn a_text_is_written_while_the_run_trains_and_after_it() {
 }
 
 #[test]
-fn one_selection_leads_to_the_map_of_a_layer() {
+fn selecting_a_layer_shows_its_attention_map() {
     let mut robot = trained("gpt-sums");
     robot.until("the pages", |app| app.studio.predictions.facts.writes);
     robot.press("Attention");
@@ -142,7 +142,7 @@ fn states_and_forecasts_are_shown_and_what_is_missing_is_named() {
 }
 
 #[test]
-fn samples_of_text_are_read_as_text() {
+fn samples_of_text_are_shown_as_text() {
     let mut robot = Robot::open(Some("gpt-sums"));
     perform(&mut robot, UiCommand::ShowTab(Tab::Data));
     robot.until("the sums", |app| app.studio.samples.is_current);

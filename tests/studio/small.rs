@@ -13,7 +13,7 @@ fn show(robot: &mut Robot, tab: Tab) {
 }
 
 #[test]
-fn in_a_small_window_the_panels_are_hidden_and_nothing_sticks_out() {
+fn in_a_small_window_the_panels_are_hidden_and_everything_fits() {
     for [width, height] in [[900.0, 600.0], [720.0, 480.0]] {
         let mut robot = Robot::open(Some("stress-200"));
         robot.window.set_size(Vec2::new(width, height));
@@ -83,7 +83,7 @@ fn held_out_points_are_at_multiples_of_a_round_number() {
 }
 
 #[test]
-fn nothing_in_the_top_bar_covers_another_thing() {
+fn nothing_in_the_top_bar_overlaps() {
     let mut robot = Robot::open(None);
     robot.set("steps", "100000000");
     let check = |robot: &Robot, when: &str| {

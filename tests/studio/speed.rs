@@ -284,7 +284,7 @@ fn long_samples_and_texts_stay_smooth() {
 }
 
 #[test]
-fn an_edit_is_planned_at_once() {
+fn an_edit_is_planned_within_its_budget() {
     let mut robot = large();
     let mut took = Vec::new();
     for units in ["72", "80", "88", "96", "104"] {

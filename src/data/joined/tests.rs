@@ -112,7 +112,7 @@ fn other_data_are_prepared_as_the_weights_were_trained() {
 }
 
 #[test]
-fn mistakes_are_at_their_place() {
+fn mistakes_are_reported_at_their_field() {
     let folder = folder();
     let facts = || ("facts", csv("t.csv", kind(), &["a", "b"], true));
     let more = || ("more", csv("t.csv", kind(), &["c"], true));

@@ -25,7 +25,7 @@ fn values(set: &Dataset) -> &[f32] {
 }
 
 #[test]
-fn a_stretch_begins_at_every_line_and_none_overlaps_the_held_out_part() {
+fn a_window_begins_at_every_line_and_none_overlaps_the_held_out_part() {
     let folder = tempfile::tempdir().unwrap();
     fs::write(folder.path().join("s.csv"), table(30)).unwrap();
     let spec = DataSpec { held_out: 5.0, ..spec(&["b", "a"], 4, 2) };
@@ -50,7 +50,7 @@ fn a_stretch_begins_at_every_line_and_none_overlaps_the_held_out_part() {
 }
 
 #[test]
-fn a_column_that_does_not_change_becomes_0() {
+fn a_constant_column_becomes_0() {
     let folder = tempfile::tempdir().unwrap();
     fs::write(folder.path().join("s.csv"), table(20)).unwrap();
     let set = load(&spec(&["c"], 3, 1), &request([3, 1], 1), folder.path()).unwrap();
@@ -58,7 +58,7 @@ fn a_column_that_does_not_change_becomes_0() {
 }
 
 #[test]
-fn what_is_wrong_with_a_series_is_said_with_its_place() {
+fn mistakes_in_a_series_are_reported_with_their_place() {
     let folder = tempfile::tempdir().unwrap();
     let refused = |text: &str, spec: &DataSpec| {
         fs::write(folder.path().join("s.csv"), text).unwrap();

@@ -42,7 +42,7 @@ fn numbers_and_names_are_read() {
 }
 
 #[test]
-fn a_header_is_found_where_there_is_one() {
+fn a_header_is_detected() {
     for (text, samples) in [
         ("x,y\n1,2\n", 1),
         ("1,2\n3,4\n", 2),
@@ -175,7 +175,7 @@ fn wrong_cells_name_line_and_column() {
 }
 
 #[test]
-fn files_that_are_no_tables() {
+fn files_that_are_not_tables_are_refused() {
     fails("", &auto(true), "t.csv: found an empty file");
     fails("\n\r\n \n", &auto(true), "found an empty file");
     fails("a,b\n", &options(Header::Yes, TargetColumn::Last, true), "found only a header");

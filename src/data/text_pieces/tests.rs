@@ -75,7 +75,7 @@ fn short_texts_and_marks_are_read() {
 }
 
 #[test]
-fn bytes_that_are_no_text_are_named_with_their_place() {
+fn bytes_that_are_not_utf8_are_reported_with_their_position() {
     let tokenizer = of_source();
     let mut text = source(300_000).into_bytes();
     text[250_000..250_002].copy_from_slice(&[b'a', 0xff]);
@@ -87,7 +87,7 @@ fn bytes_that_are_no_text_are_named_with_their_place() {
 }
 
 #[test]
-fn a_text_without_a_place_for_a_cut_is_refused_where_it_is_long() {
+fn a_long_text_without_a_place_for_a_cut_is_refused() {
     let tokenizer = of_source();
     let line = "x".repeat(300_000);
     assert_eq!(by_pieces(line.as_bytes(), &tokenizer).unwrap().1, 1);

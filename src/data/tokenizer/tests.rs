@@ -44,7 +44,7 @@ fn tokens_are_those_of_the_reference() {
 }
 
 #[test]
-fn symbols_are_readable_and_each_is_another() {
+fn symbols_are_readable_and_distinct() {
     let tokenizer = of_source();
     let symbols = tokenizer.symbols();
     let token = |text: &str| &*symbols[tokenizer.encode(text).unwrap()[0] as usize];
@@ -61,7 +61,7 @@ fn symbols_are_readable_and_each_is_another() {
 }
 
 #[test]
-fn text_comes_as_soon_as_its_characters_are_whole() {
+fn text_is_returned_as_soon_as_its_characters_are_complete() {
     let tokenizer = of_source();
     let text = "let \u{e4} = \"\u{1f980}\";\n";
     let mut continued = Continued::new(Arc::clone(&tokenizer));
@@ -80,7 +80,7 @@ fn text_comes_as_soon_as_its_characters_are_whole() {
 }
 
 #[test]
-fn what_changes_tokens_from_run_to_run_is_left_out() {
+fn settings_that_change_tokens_from_run_to_run_are_removed() {
     let mut other = document();
     other["model"]["dropout"] = json!(0.9);
     other["truncation"] = json!({"direction": "Right", "max_length": 2, "strategy": "LongestFirst", "stride": 0});
@@ -108,7 +108,7 @@ fn characters_without_a_token_are_named() {
 }
 
 #[test]
-fn a_file_that_is_no_tokenizer_is_refused_with_the_reason() {
+fn a_file_that_is_not_a_tokenizer_is_refused_with_the_reason() {
     let refused = |document: &Value| read(document).unwrap_err().to_string();
     let changed = |change: &dyn Fn(&mut Value)| {
         let mut document = document();

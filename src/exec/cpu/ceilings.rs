@@ -212,7 +212,7 @@ mod tests {
     }
 
     #[test]
-    fn a_busy_machine_lowers_no_ceiling() {
+    fn the_higher_rates_of_two_measurements_are_kept() {
         let mut slow = two_levels();
         (slow.flops_per_us, slow.levels[0].bytes_per_us) = (50.0, 900.0);
         let both = two_levels().or_better(&slow);
@@ -222,7 +222,7 @@ mod tests {
     }
 
     #[test]
-    fn this_machine_has_ceilings() {
+    fn the_rates_of_this_machine_can_be_measured() {
         let c = Ceilings::measure(detect_isa(), &mut Pool::new(2).unwrap());
         assert!(c.flops_per_us > 10.0 && c.levels.iter().all(|l| l.bytes_per_us > 10.0), "{c:?}");
         assert_eq!(c.levels.iter().map(|l| l.name).collect::<Vec<_>>(), ["L1", "L2", "L3", "memory"]);
@@ -230,7 +230,7 @@ mod tests {
     }
 
     #[test]
-    fn sizes_are_read_as_the_system_writes_them() {
+    fn sizes_in_the_systems_format_are_parsed() {
         assert_eq!(
             [size_of_text("48K"), size_of_text("32M"), size_of_text("7")],
             [Some(49_152), Some(1 << 25), Some(7)]

@@ -185,7 +185,7 @@ mod tests {
     }
 
     #[test]
-    fn noise_takes_one_of_both_neighbours_and_leaves_what_needs_no_rounding() {
+    fn noise_selects_one_of_both_neighbours_and_keeps_exact_values() {
         for real in [Real::Tf32, Real::Bf16, Real::F16] {
             let mut noisy = Rounding { real, noise: Some(Rng::new(1, 2)) };
             let digits = if real == Real::Bf16 { 8 } else { 11 };

@@ -54,7 +54,7 @@ mod tests {
     }
 
     #[test]
-    fn there_is_a_core_here() {
+    fn at_least_one_core_is_found() {
         let all = std::thread::available_parallelism().map_or(1, usize::from);
         assert!((1..=all).contains(&usable_cores()));
     }

@@ -95,7 +95,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_variable_that_is_no_number_of_threads_is_refused() {
+    fn an_invalid_number_of_threads_in_the_environment_is_refused() {
         assert_eq!((threads_of("1"), threads_of("64")), (Ok(1), Ok(64)));
         for text in ["abc", "0", "65", "9999", "-1", "2.5", " 2"] {
             let message = threads_of(text).unwrap_err().to_string();

@@ -228,7 +228,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_capture_may_begin_with_a_library_that_has_put_nothing_yet() {
+    fn a_capture_may_consist_of_a_library_call_without_nodes() {
         let gpu = match super::super::gpu(0) {
             Ok(gpu) => gpu,
             Err(why) => return println!("skipped: no CUDA device: {why}"),

@@ -158,7 +158,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_request_is_answered_and_a_torn_one_ends_the_service() {
+    fn a_request_is_answered_and_an_incomplete_one_ends_the_service() {
         let mut asked = [9u32.to_le_bytes(), 0u32.to_le_bytes()].concat();
         write_counted(&mut asked, b"this is no kernel").unwrap();
         let mut answer = Vec::new();
@@ -177,7 +177,7 @@ mod tests {
     }
 
     #[test]
-    fn few_sources_take_no_process() {
+    fn few_sources_start_no_process() {
         assert_eq!(crew_for(1, 1), (1, false));
         assert!(!crew_for(100, WORTH_A_PROCESS - 1).1);
         assert!(crew_for(100, 100).0 >= 1);

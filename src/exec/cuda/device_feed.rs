@@ -234,7 +234,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn places_that_pass_the_rings_end_continue_at_its_beginning() {
+    fn places_past_the_end_of_the_ring_continue_at_its_start() {
         assert_eq!(pieces(0, 5), [(0, 0, 5), (5, 0, 0)]);
         assert_eq!(pieces(RING as u64 * 7 + 3, 4), [(0, 3, 4), (4, 0, 0)]);
         assert_eq!(pieces(RING as u64 * 7 - 2, 6), [(0, RING - 2, 2), (2, 0, 4)]);

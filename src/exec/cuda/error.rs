@@ -57,7 +57,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn messages_name_the_call_and_what_it_answered() {
+    fn messages_name_the_call_and_its_result() {
         let message = "CUDA_ERROR_OUT_OF_MEMORY (out of memory)".into();
         let driver = CudaError::Driver { call: "cuMemAlloc", code: 2, message };
         assert_eq!(driver.to_string(), "cuMemAlloc: CUDA_ERROR_OUT_OF_MEMORY (out of memory)");

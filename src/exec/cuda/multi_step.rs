@@ -181,7 +181,7 @@ mod tests {
     }
 
     #[test]
-    fn every_step_of_a_graph_has_its_metrics_once() {
+    fn the_metrics_of_every_step_of_a_graph_are_computed_once() {
         let launches = [single(0), single(1), single(2), single(3)];
         let plain = MultiStep::default();
         assert_eq!(ops(&plain.steps(&launches, 2)), [0, 1, 2, 3, 0, 1, 2, 3]);

@@ -115,7 +115,7 @@ mod tests {
     use crate::select::Target;
 
     #[test]
-    fn a_product_fetches_early_what_the_launch_in_front_does_not_write() {
+    fn a_product_loads_early_what_the_preceding_launch_does_not_write() {
         let text = r#"{"version": 1, "name": "t", "input": {"shape": [64], "batch": 64}, "layers": [
             {"type": "dense", "units": 128, "activation": "relu"}, {"type": "dense", "units": 96, "activation": "relu"},
             {"type": "dense", "units": 10}],

@@ -115,7 +115,7 @@ mod tests {
     }
 
     #[test]
-    fn nodes_of_one_function_are_taken_in_the_order_of_its_launches() {
+    fn nodes_of_one_function_are_matched_in_launch_order() {
         let planned = [
             launch('a', &[(Some(0), &[256, 512])]),
             launch('b', &[(Some(1), &[512])]),
@@ -155,7 +155,7 @@ mod tests {
     }
 
     #[test]
-    fn nodes_that_lack_and_nodes_too_many_are_differences() {
+    fn missing_and_additional_nodes_are_differences() {
         let planned = [launch('a', &[(Some(0), &[256])]), launch('a', &[(Some(1), &[512])])];
         let found = nodes_of(&[&planned[0], &planned[1]]);
         assert_eq!(pair(&planned, &found[..1]), Err(Difference::Missing { launch: 1 }));

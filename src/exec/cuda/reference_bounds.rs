@@ -177,7 +177,7 @@ mod tests {
     use crate::ops;
 
     #[test]
-    fn elements_are_judged_by_their_bounds_and_coarse_products_by_their_length_too() {
+    fn elements_are_compared_with_their_bounds_and_coarse_products_also_with_their_length() {
         let expected = |error: f64| [1.0, 2.37743e-3].map(|value| Bounded::<24, 24>::off(value, error));
         // The error of a mean near zero comes from rounding its terms, not from rounding the mean itself.
         let found = [1.0, 2.37751e-3];
@@ -204,7 +204,7 @@ mod tests {
     /// A weight gradient of one element at the start of a vector, whose terms mostly cancel: its relative error is
     /// larger than that of a single product may be, and smaller than the rounding of its factors allows.
     #[test]
-    fn a_single_sum_beside_zeros_is_held_to_its_own_bound() {
+    fn a_single_sum_beside_zeros_is_compared_with_its_own_bound() {
         type Coarsened = Bounded<24, 11>;
         let tf32 = |v: f64| f64::from(f32::from_bits(((v as f32).to_bits() + (1 << 12)) & !((1 << 13) - 1)));
         let coarse = Some(Coarse { real: Real::Tf32, passed_on: 1.0 });

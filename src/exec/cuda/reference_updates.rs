@@ -159,7 +159,7 @@ mod tests {
     use crate::ops::Scalar;
 
     #[test]
-    fn a_step_on_a_gradient_is_the_gradient_and_then_the_step() {
+    fn a_fused_update_equals_the_gradient_followed_by_the_update() {
         let (m, n, k) = (3, 2, 4);
         let [beta1, beta2, eps] = [0.9, 0.999, 1e-8].map(Scalar::new);
         let kind =

@@ -155,7 +155,7 @@ mod tests {
     }
 
     #[test]
-    fn heads_that_do_not_divide_are_named() {
+    fn heads_that_do_not_divide_the_features_are_reported() {
         assert_eq!(mistakes("[5, 12]", r#""heads": 4"#), []);
         assert_eq!(mistakes("[5, 12]", r#""heads": 6, "kv_heads": 2, "rotary": true, "causal": true"#), []);
         let table = [

@@ -206,7 +206,7 @@ mod tests {
     const TOKENS: &str = r#""type": "tokens", "shape": [7], "vocab": 11"#;
 
     #[test]
-    fn layers_over_positions_give_the_shapes_of_their_rules() {
+    fn layers_over_positions_have_the_expected_shapes() {
         let layers = r#"{"type": "conv1d", "filters": 8, "kernel": 3, "padding": "causal", "dilation": 2},
             {"type": "max_pool1d", "size": 2}, {"type": "conv1d", "filters": 4, "kernel": 3, "padding": "same",
             "groups": 2}, {"type": "avg_pool1d", "size": 3, "stride": 2, "padding": 1}, {"type": "position"},
@@ -221,7 +221,7 @@ mod tests {
     }
 
     #[test]
-    fn what_does_not_fit_a_sequence_is_refused_with_what_to_do() {
+    fn fields_that_do_not_fit_a_sequence_are_refused_with_help() {
         let of = |layer: &str| mistake(NUMBERS, layer);
         let (path, text) = of(r#"{"type": "conv1d", "filters": 4, "kernel": 4, "padding": "same"}"#);
         assert!(path == "layers[0].padding" && text.contains("odd kernel") && text.contains("causal"), "{text}");

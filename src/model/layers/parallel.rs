@@ -224,7 +224,7 @@ mod tests {
     const IMAGE: &str = r#""input": {"shape": [3, 8, 8], "batch": 4}"#;
 
     #[test]
-    fn branches_have_places_and_names_of_their_own() {
+    fn branches_have_distinct_paths_and_parameter_names() {
         let layers = r#"{"type": "parallel", "branches": [{"layers": []},
             {"layers": [{"type": "dense", "units": 5}, {"type": "parallel", "join": "multiply",
                 "branches": [{"layers": [{"type": "dense", "units": 5}]}]}]}]}"#;
@@ -245,7 +245,7 @@ mod tests {
     }
 
     #[test]
-    fn what_does_not_join_is_a_mistake_at_its_branch() {
+    fn outputs_that_cannot_be_combined_are_a_mistake_at_their_branch() {
         let branches = |join: &str, first: &str, second: &str| {
             format!(
                 r#"{{"type": "parallel", "join": "{join}", "branches": [{{"layers": [{first}]}},

@@ -177,7 +177,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn values_are_those_of_pytorch() {
+    fn values_equal_those_of_pytorch() {
         // The values of torch.nn.functional for output [-3, 0.25, 40] and target [0, 1, 0]; huber with delta 0.5.
         let (output, target) = ([-3.0, 0.25, 40.0], [0.0, 1.0, 0.0]);
         let of = |name: &str| {
@@ -197,7 +197,7 @@ mod tests {
     }
 
     #[test]
-    fn an_answer_is_right_on_its_side_of_zero() {
+    fn a_yes_or_no_prediction_is_correct_on_its_side_of_zero() {
         assert!(is_right(0.1, 1.0) && is_right(0.0, 0.0) && !is_right(0.0, 1.0) && !is_right(0.1, 0.0));
         assert!(!is_right(f32::NAN, 0.0) && !is_right(f32::NAN, 1.0));
         assert_eq!((answer(f32::NAN), answer(1e-30), answer(0.0)), (None, Some(true), Some(false)));

@@ -187,7 +187,7 @@ mod tests {
     }
 
     #[test]
-    fn layers_choose_only_where_the_size_says_so() {
+    fn layers_choose_only_for_sizes_that_allow_it() {
         let chooses = |seed, size| check(&random_preset(seed, size)).model.is_some_and(|model| model.chooses());
         assert!((0..200).all(|seed| !chooses(seed, Size::SMALL) && !chooses(seed, Size::LARGE)));
         assert!((0..200).filter(|seed| chooses(*seed, Size::SMALL.choosing())).count() > 20);
@@ -199,7 +199,7 @@ mod tests {
     }
 
     #[test]
-    fn a_seed_gives_the_same_network_forever() {
+    fn the_network_of_a_seed_never_changes() {
         let text = write_preset(&random_preset(7, Size::SMALL));
         assert_eq!(text, write_preset(&random_preset(7, Size::SMALL)));
         assert_ne!(text, write_preset(&random_preset(8, Size::SMALL)).replace("random-8", "random-7"));
@@ -256,7 +256,7 @@ mod tests {
     }
 
     #[test]
-    fn networks_survive_being_written_and_stay_within_their_size() {
+    fn networks_can_be_written_and_read_and_stay_within_their_size() {
         for seed in 0..200 {
             let preset = random_preset(seed, Size::SMALL);
             assert_eq!(read_preset(&write_preset(&preset)).as_ref(), Ok(&preset));

@@ -463,7 +463,7 @@ mod tests {
     }
 
     #[test]
-    fn settings_are_kept_where_they_matter() {
+    fn settings_that_matter_are_kept() {
         let preset = (0..)
             .map(|seed| random_preset(seed, Size::SMALL))
             .find(|p| p.optimizer.name() == "adamw" && p.precision == Precision::Bf16);
@@ -475,7 +475,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_smaller_is_the_network_itself() {
+    fn the_network_itself_is_returned_if_nothing_smaller_is_found() {
         let preset = random_preset(3, Size::SMALL);
         let mut tried = 0;
         let same = shrink(&preset, |smaller| {

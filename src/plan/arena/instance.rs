@@ -88,7 +88,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn fewer_sections_keep_the_bound_and_who_meets_whom() {
+    fn fewer_sections_keep_the_bound_and_the_overlaps() {
         let mut rng = Rng::new(13);
         for _ in 0..50 {
             let problem = full_problem(&mut rng, 10, 30);

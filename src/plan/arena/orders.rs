@@ -68,7 +68,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_largest_total_is_that_of_the_worst_section() {
+    fn the_largest_total_is_that_of_the_fullest_section() {
         for problem in random_problems(3, 50, 30) {
             let sections = Sections::new(&problem);
             let plain: Vec<u64> =

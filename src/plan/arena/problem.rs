@@ -156,21 +156,21 @@ mod tests {
     }
 
     #[test]
-    fn the_bound_adds_up_what_is_alive_at_the_worst_time() {
+    fn the_bound_is_the_largest_sum_of_live_items() {
         let problem = Problem::new(vec![item(0, 4, 10, 1), item(2, 6, 5, 8), item(4, 8, 9, 1)]).unwrap();
         assert_eq!(problem.lower_bound(), 18);
         assert_eq!(problem.unshared(), 27);
     }
 
     #[test]
-    fn no_items_need_no_bytes() {
+    fn an_empty_problem_needs_no_bytes() {
         let problem = Problem::new(Vec::new()).unwrap();
         assert_eq!(problem.lower_bound(), 0);
         assert_eq!(Placement::new(&problem, Vec::new()).height, 0);
     }
 
     #[test]
-    fn broken_items_are_named() {
+    fn invalid_items_are_reported() {
         let good = item(0, 1, 1, 1);
         let id = ItemId(1);
         let found = |bad: Item| Problem::new(vec![good, bad]).unwrap_err();

@@ -113,7 +113,7 @@ mod tests {
     }
 
     #[test]
-    fn a_sound_placement_passes() {
+    fn a_valid_placement_passes() {
         assert_eq!(verdict(&[0, 12, 0], 20), Ok(()));
     }
 

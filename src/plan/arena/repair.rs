@@ -58,7 +58,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn rounds_are_sound_repeatable_and_get_lower() {
+    fn rounds_are_valid_repeatable_and_get_lower() {
         let problem = cut_rectangle(&mut Rng::new(3), 200, 60, 1024);
         let sections = Sections::new(&problem);
         let (mut repair, mut again) = (Repair::new(&problem, &sections), Repair::new(&problem, &sections));

@@ -294,13 +294,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn most_dives_are_short_and_few_are_long() {
+    fn most_searches_are_short_and_few_are_long() {
         let start: Vec<u64> = (1..=15).map(luby).collect();
         assert_eq!(start, [1, 1, 2, 1, 1, 2, 4, 1, 1, 2, 1, 1, 2, 4, 8]);
     }
 
     #[test]
-    fn common_alignments_are_least_and_may_be_too_large() {
+    fn the_common_alignment_is_the_least_common_multiple_and_may_be_too_large() {
         assert_eq!(least_common_multiple(12, 256), Some(768));
         assert_eq!(least_common_multiple(u64::MAX, u64::MAX - 1), None);
     }

@@ -66,7 +66,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn spans_meet_exactly_where_live_ranges_meet() {
+    fn spans_overlap_exactly_if_live_ranges_do() {
         for problem in random_problems(7, 50, 20) {
             let sections = Sections::new(&problem);
             for (a, s) in problem.items().iter().zip(&sections.spans) {

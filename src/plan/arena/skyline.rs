@@ -238,7 +238,7 @@ mod tests {
     }
 
     #[test]
-    fn the_skyline_follows_the_plain_rule() {
+    fn the_skyline_agrees_with_the_simple_rule() {
         let mut rng = Rng::new(9);
         for _ in 0..100 {
             let problem = full_problem(&mut rng, 12, 20);
@@ -252,7 +252,7 @@ mod tests {
     }
 
     #[test]
-    fn items_without_bytes_lie_at_zero() {
+    fn items_without_bytes_are_placed_at_zero() {
         for problem in random_problems(10, 50, 12) {
             let order: Vec<u32> = (0..problem.items().len() as u32).collect();
             let placement = plan(&problem, &Sections::new(&problem), &order);

@@ -56,7 +56,7 @@ fn the_referee_accepts_every_planner_on_random_problems() {
 }
 
 #[test]
-fn the_search_agrees_with_trying_everything() {
+fn the_search_agrees_with_exhaustive_search() {
     let mut rng = Rng::new(2);
     let mut above_bound = 0;
     for round in 0..600 {
@@ -79,7 +79,7 @@ fn the_search_agrees_with_trying_everything() {
 }
 
 #[test]
-fn a_bound_out_of_reach_is_proved_to_be_so() {
+fn an_unreachable_bound_is_proved_unreachable() {
     // Twelve items fill ten bytes at every time, but no placement in ten bytes exists.
     let lower = [0, 1, 0, 3, 4, 1, 5, 6, 0, 3, 6, 7];
     let upper = [1, 3, 4, 5, 5, 6, 6, 7, 8, 8, 8, 8];
@@ -93,7 +93,7 @@ fn a_bound_out_of_reach_is_proved_to_be_so() {
 }
 
 #[test]
-fn the_search_never_rules_out_what_is_possible() {
+fn the_search_never_excludes_a_possible_height() {
     // The pieces of a rectangle fit into it, also if some of them are missing or have shrunk.
     let mut rng = Rng::new(12);
     for round in 0..300 {
@@ -115,7 +115,7 @@ fn the_search_never_rules_out_what_is_possible() {
 }
 
 #[test]
-fn the_search_meets_the_bound_where_every_order_fails() {
+fn the_search_meets_the_bound_if_every_order_fails() {
     let mut rng = Rng::new(11);
     let problem = cut_rectangle(&mut rng, 200, 1 << 20, 1024);
     for planner in Planner::ALL {
@@ -127,7 +127,7 @@ fn the_search_meets_the_bound_where_every_order_fails() {
 }
 
 #[test]
-fn a_plan_depends_on_nothing_but_its_problem() {
+fn a_plan_depends_only_on_its_problem() {
     let mut rng = Rng::new(4);
     for _ in 0..10 {
         let problem = cut_rectangle(&mut rng, 120, 60, 1024);

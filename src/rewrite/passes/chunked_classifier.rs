@@ -242,7 +242,7 @@ mod tests {
     }
 
     #[test]
-    fn others_stay_as_they_are() {
+    fn other_classifiers_are_not_changed() {
         let tied = r#"{"type": "dense", "units": 20000, "tied": "layers.0"}"#;
         let plain = Goal { fuses: false, ..Goal::cpu() };
         // Few rows; reference kernels; a classifier with an operation between the scores and the loss.

@@ -180,7 +180,7 @@ mod tests {
     use crate::rewrite::sample::{classifier, on_gpu};
 
     #[test]
-    fn the_way_back_through_dropout_and_relu_is_part_of_the_last_layer() {
+    fn the_backward_pass_of_dropout_and_relu_is_fused_into_the_last_layer() {
         let dense = |activation: &str| format!(r#"{{"type": "dense", "units": 128, "activation": "{activation}"}}"#);
         let with = |activation: &str| format!(r#"{}, {{"type": "dropout", "rate": 0.5}}"#, dense(activation));
         for (between, rate, left) in [

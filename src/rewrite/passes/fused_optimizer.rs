@@ -214,7 +214,7 @@ mod tests {
     }
 
     #[test]
-    fn a_small_network_of_dense_layers_is_updated_where_its_gradients_are_made() {
+    fn updates_of_a_small_dense_network_are_fused_into_its_gradients() {
         for precision in [Precision::F32, Precision::Tf32, Precision::Bf16] {
             let program = rewritten(128, "", "adamw", precision, Metrics::default());
             assert_eq!(verify(&program), Ok(()));
@@ -244,7 +244,7 @@ mod tests {
     }
 
     #[test]
-    fn what_nobody_asks_for_is_not_measured() {
+    fn metrics_that_are_not_requested_are_not_computed() {
         let none = Metrics { updates: false, ..Metrics::default() };
         let program = rewritten(128, "", "adam", Precision::F32, none);
         assert_eq!(verify(&program), Ok(()));

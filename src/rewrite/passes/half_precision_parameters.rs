@@ -81,7 +81,7 @@ mod tests {
     use crate::rewrite::sample::{of_tokens, on_gpu};
 
     #[test]
-    fn every_product_that_adds_a_bias_has_it_in_its_own_type() {
+    fn every_product_with_a_bias_reads_it_in_its_own_type() {
         let tied = r#"{"type": "dense", "units": 20000, "tied": "layers.0"}"#;
         let own = r#"{"type": "dense", "units": 24, "activation": "relu"}, {"type": "dense", "units": 20000}"#;
         for (layers, count) in [(tied, 1), (own, 2)] {

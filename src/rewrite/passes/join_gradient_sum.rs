@@ -46,7 +46,7 @@ mod tests {
     use crate::rewrite::sample::{classifier, on_gpu};
 
     #[test]
-    fn gradients_around_blocks_are_added_by_the_normalisation_in_front() {
+    fn gradients_around_blocks_are_added_by_the_normalisation() {
         let block = r#"{"type": "residual", "layers": [{"type": "layer_norm"}, {"type": "dense", "units": 64}]}"#;
         let layers = format!(r#"{{"type": "dense", "units": 64}}, {block}, {block}, {{"type": "rms_norm"}}"#);
         for precision in [Precision::F32, Precision::Bf16, Precision::F16] {

@@ -57,7 +57,7 @@ mod tests {
     }
 
     #[test]
-    fn every_sum_of_blocks_in_blocks_is_kept() {
+    fn every_sum_of_nested_blocks_is_preserved() {
         let block = |inner: &str| format!(r#"{{"type": "residual", "layers": [{inner}]}}"#);
         let norm = r#"{"type": "batch_norm"}"#;
         let relu = r#"{"type": "activation", "function": "relu"}"#;

@@ -53,7 +53,7 @@ mod tests {
     }
 
     #[test]
-    fn ends_of_residual_blocks_are_added_by_their_product() {
+    fn sums_at_the_end_of_residual_blocks_are_fused_into_their_product() {
         let dense = r#"{"type": "residual", "layers": [{"type": "dense", "units": 64, "activation": "tanh"},
             {"type": "dense", "units": 64}]}"#;
         let dense = format!(r#"{{"type": "dense", "units": 64}}, {dense}"#);
@@ -64,7 +64,7 @@ mod tests {
     }
 
     #[test]
-    fn a_product_with_an_activation_is_not_added_to() {
+    fn a_sum_is_not_fused_into_a_product_with_an_activation() {
         let active = r#"{"type": "dense", "units": 64}, {"type": "residual", "layers": [
             {"type": "dense", "units": 64, "activation": "gelu"}]}"#;
         let [alone, with] = sums_of(active, Precision::F32);

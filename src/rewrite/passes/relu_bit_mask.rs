@@ -112,7 +112,7 @@ mod tests {
     }
 
     #[test]
-    fn the_last_reader_of_an_activation_is_what_takes_its_signs() {
+    fn only_the_last_reader_of_an_activation_uses_the_bit_mask() {
         let program = rewritten(4096, "relu");
         let found = signs(&program);
         // The two large products of the backward pass; that of the last layer is small.

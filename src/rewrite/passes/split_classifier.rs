@@ -268,7 +268,7 @@ mod tests {
     const OWN: &str = r#"{"type": "dense", "units": 24, "activation": "relu"}, {"type": "dense", "units": 20000}"#;
 
     #[test]
-    fn large_scores_are_made_in_parts_that_share_memory() {
+    fn large_scores_are_computed_in_parts_that_share_memory() {
         let cases = [(TIED, Precision::F32), (OWN, Precision::Tf32), (TIED, Precision::Bf16), (OWN, Precision::F16)];
         for (layers, precision) in cases {
             // 4,096 rows: 313 MiB of floats, or half of that.
@@ -289,7 +289,7 @@ mod tests {
     }
 
     #[test]
-    fn others_stay_as_they_are() {
+    fn other_classifiers_are_not_changed() {
         // 8 samples have 39 MiB of scores. Rows that cannot be divided into whole tiles stay together.
         assert_eq!(losses(&on_gpu(&network(8, TIED), Precision::F32)), [(512, 1)]);
         assert_eq!(parts(1_000, 100 << 20), None);

@@ -140,7 +140,7 @@ mod tests {
     }
 
     #[test]
-    fn types_say_what_is_turned_and_dropped() {
+    fn types_contain_rotation_and_dropout() {
         let g = AttentionGeometry {
             batch: 2,
             positions: 70,

@@ -107,7 +107,7 @@ mod tests {
     }
 
     #[test]
-    fn narrower_types_are_faster_and_small_shapes_cost_the_floor() {
+    fn narrower_types_are_faster_and_small_shapes_take_the_least_time() {
         let forward = |geometry| OpKind::Conv2d(ops::Conv2d { geometry, epilogue: Epilogue::default() });
         let us = |geometry, real| cost_us(&forward(geometry), real, &gpu());
         assert!(us(G, Real::F32) > us(G, Real::Tf32) && us(G, Real::Tf32) > us(G, Real::Bf16));
@@ -117,7 +117,7 @@ mod tests {
     }
 
     #[test]
-    fn gradients_are_not_added_to() {
+    fn accumulating_gradients_are_refused() {
         assert!(
             dnn_supports(&OpKind::Conv2dBwdW(ops::Conv2dBwdW { geometry: G, accumulate: false }), Real::F16).is_ok()
         );

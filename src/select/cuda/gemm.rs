@@ -453,7 +453,7 @@ mod tests {
     }
 
     #[test]
-    fn every_product_has_a_few_kernels_with_ids_of_their_own() {
+    fn every_product_has_a_few_kernels_with_distinct_ids() {
         for real in [Real::F32, Real::Tf32, Real::Bf16, Real::F16] {
             for m in [1, 10, 128, 4096] {
                 for n in [1, 10, 512, 4097] {

@@ -116,7 +116,7 @@ mod tests {
     }
 
     #[test]
-    fn bias_and_relu_are_done_in_every_type() {
+    fn bias_and_relu_are_fused_for_every_type() {
         let both = Epilogue { bias: true, act: Some(Activation::Relu), ..Epilogue::default() };
         assert_eq!(done(&gemm(Trans::Nn, both), Real::F32), both);
         assert_eq!(done(&gemm(Trans::Nn, both), Real::Tf32), both);
@@ -127,7 +127,7 @@ mod tests {
     }
 
     #[test]
-    fn the_rest_is_left() {
+    fn other_epilogues_are_not_fused() {
         let silu = Epilogue { bias: true, act: Some(Activation::Silu), save_z: true, act_grad: None };
         assert_eq!(done(&gemm(Trans::Nn, silu), Real::F32), Epilogue { bias: true, ..Epilogue::default() });
         let kept = Epilogue { act: Some(Activation::Relu), ..silu };

@@ -297,7 +297,7 @@ mod tests {
     use crate::tensor::temporary::temporary_file;
 
     #[test]
-    fn what_is_saved_reads_back() {
+    fn a_saved_preset_can_be_read_back() {
         let (_folder, path) = temporary_file("a.json");
         let saved = FileWorker::default().carry_out(Job::Save(path.clone(), Arc::new(digits()), Overwrite::Own(None)));
         assert!(matches!(saved, Some(FileEvent::Saved(..))), "{saved:?}");
@@ -307,7 +307,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_overwritten_unasked() {
+    fn nothing_is_overwritten_without_a_question() {
         let folder = tempfile::tempdir().unwrap();
         let (mine, other) = (folder.path().join("mine.json"), folder.path().join("other.json"));
         let mut worker = FileWorker::default();

@@ -229,7 +229,7 @@ mod tests {
     }
 
     #[test]
-    fn an_edit_without_effect_leaves_no_trace() {
+    fn an_edit_without_effect_is_not_recorded() {
         let mut doc = Document::new(digits(), None);
         doc.apply(&units(128));
         assert_eq!(doc.apply(&Edit::Remove(path(&[9]))), None);
@@ -237,7 +237,7 @@ mod tests {
     }
 
     #[test]
-    fn a_layer_that_comes_into_a_block_keeps_the_block_valid() {
+    fn a_layer_inserted_into_a_block_keeps_it_valid() {
         let mut doc = Document::new(digits(), None);
         doc.apply(&Edit::Insert { parent: path(&[]).into(), index: 1, kind: kind("residual") });
         for name in ["dense", "layer_norm", "dense", "repeat"] {
@@ -310,7 +310,7 @@ mod tests {
     }
 
     #[test]
-    fn branches_come_and_go_with_their_layers() {
+    fn branches_are_added_and_removed_with_their_layers() {
         let mut doc = Document::new(digits(), None);
         doc.apply(&Edit::Insert { parent: path(&[]).into(), index: 1, kind: kind("parallel") });
         let branch = |number| path(&[1]).list(ListId::new(ListField::Branches, number));

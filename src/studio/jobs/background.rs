@@ -144,7 +144,7 @@ mod tests {
     use std::time::{Duration, Instant};
 
     #[test]
-    fn only_the_newest_question_is_answered() {
+    fn only_the_newest_query_is_answered() {
         let work = |n: u32| {
             std::thread::sleep(Duration::from_millis(2));
             n * 2
@@ -166,7 +166,7 @@ mod tests {
     }
 
     #[test]
-    fn cancelled_work_ends_and_the_next_question_is_answered() {
+    fn cancelled_work_ends_and_the_next_query_is_answered() {
         fn wait(twice: &mut Background<u32, u32>, done: impl Fn(&mut Background<u32, u32>) -> bool) {
             let started = Instant::now();
             while !done(twice) {

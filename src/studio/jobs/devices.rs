@@ -192,7 +192,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_cpu_replaces_a_device_that_is_not_there_until_another_is_found() {
+    fn the_cpu_replaces_a_missing_device_until_another_is_found() {
         let (outbox, search) = bounded(1);
         let mut devices = Devices::new(None, || {}).unwrap();
         devices.search = Some(search);
@@ -211,7 +211,7 @@ mod tests {
     }
 
     #[test]
-    fn the_cpu_has_the_threads_that_suit_the_network() {
+    fn the_number_of_threads_suits_the_network() {
         let bundled = crate::model::BUNDLED.iter().find(|b| b.name == "digits-mlp").unwrap();
         let model = crate::model::check(&crate::model::read_preset(bundled.text).unwrap()).model.unwrap();
         let mut devices = Devices::new(None, || {}).unwrap();

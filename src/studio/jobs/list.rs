@@ -39,7 +39,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_done_at_once_is_not_shown() {
+    fn short_jobs_are_not_shown() {
         let begun = Instant::now();
         let job = |kind| Job::new(kind, "job", None);
         let mut jobs = Jobs::default();

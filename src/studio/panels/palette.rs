@@ -194,7 +194,7 @@ mod tests {
     }
 
     #[test]
-    fn a_name_of_ones_own_comes_before_the_rest_of_a_title() {
+    fn matches_of_an_objects_own_name_come_first() {
         assert_eq!(found("residual")[..2], ["Add layer: Residual", "New from preset: digits-residual"]);
         assert_eq!(found("Dense")[0], "Add layer: Dense");
         assert_eq!(found("arena")[0], "Show Arena");

@@ -456,7 +456,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_names_a_row_stays_where_there_is_room() {
+    fn the_columns_that_name_a_row_are_fixed_if_there_is_space() {
         assert_eq!(staying(Column::of(Level::Selected), 800.0), 4);
         assert_eq!(staying(Column::of(Level::Selected), 420.0), 3);
         assert_eq!(staying(Column::of(Level::Recorded), 800.0), 3);

@@ -113,7 +113,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn lines_end_where_there_is_no_room_and_behind_line_breaks() {
+    fn lines_end_if_a_token_does_not_fit_and_after_line_breaks() {
         let token = |text: &str| TokenLoss { read: String::new(), text: text.into(), loss: 1.0, likely: Vec::new() };
         let tokens = ["a", "b", "\\n", "long token", "c"].map(token).to_vec();
         let view = TokenLosses { tokens, loss: 1.0, perplexity: None, hardest: 0, goes_on: true };

@@ -135,7 +135,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_card_is_never_over_what_its_step_is_about() {
+    fn the_card_never_covers_what_its_step_explains() {
         let rect = |x: f32, right: f32| Rect::from_min_max(Pos2::new(x, 36.0), Pos2::new(right, 670.0));
         let card = |step, parts: &Parts| {
             let (corner, at, width) = place(step, parts);

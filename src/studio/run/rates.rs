@@ -97,7 +97,7 @@ mod tests {
     }
 
     #[test]
-    fn a_burst_of_reports_is_no_rate() {
+    fn a_burst_of_reports_gives_no_rate() {
         let mut rates = Rates::default();
         rates.change(Some(0));
         for done in [100, 200] {

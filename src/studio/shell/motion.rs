@@ -88,7 +88,7 @@ mod tests {
     use crate::studio::shell::settings::Settings;
 
     #[test]
-    fn a_choice_of_ones_own_comes_before_the_system() {
+    fn the_users_choice_takes_precedence_over_the_systems() {
         let settings = |still| Settings { still, ..Settings::default() };
         assert!(settings(None).is_still(true) && !settings(None).is_still(false));
         assert!(!settings(Some(false)).is_still(true) && settings(Some(true)).is_still(false));
@@ -96,7 +96,7 @@ mod tests {
     }
 
     #[test]
-    fn each_system_is_understood() {
+    fn the_answer_of_each_system_is_parsed() {
         assert_eq!(["true", "false"].map(LINUX.is_less), [Some(false), Some(true)]);
         assert_eq!(["0", "1"].map(MACOS.is_less), [Some(false), Some(true)]);
         let registry = |mask: &str| {

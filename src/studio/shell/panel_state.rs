@@ -128,7 +128,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn chosen_tabs_are_brought_into_view_once() {
+    fn the_row_of_tabs_scrolls_once_to_the_chosen_tabs() {
         let mut row = TabRow::default();
         let mut frames = |shown: &[Tab], width| (0..10).filter(|_| row.reveals(shown, width)).count();
         assert!(frames(&[Tab::Train], 700.0) > 0);

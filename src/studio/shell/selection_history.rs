@@ -99,7 +99,7 @@ mod tests {
     use crate::model::LayerPath;
 
     #[test]
-    fn a_layer_that_is_gone_is_not_selected() {
+    fn a_removed_layer_is_not_selected() {
         let preset = crate::studio::document::presets::digits();
         let layer = |index| Selection::Layer(LayerPath::from([index]));
         let mut longer = preset.clone();

@@ -47,7 +47,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_selected_stays_the_same_thing() {
+    fn the_selection_remains_the_same_item() {
         let preset = crate::studio::document::presets::digits();
         let mut longer = preset.clone();
         longer.layers.push(preset.layers[2].clone());

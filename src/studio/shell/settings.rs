@@ -98,7 +98,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_panel_is_hidden_for_the_tabs_unless_it_was_asked_for() {
+    fn a_panel_is_hidden_in_a_narrow_window_unless_the_user_shows_it() {
         let mut settings = Settings::default();
         let shown = |s: &Settings, width| (s.shows(Side::Network, width), s.shows(Side::Inspector, width));
         assert_eq!([1280.0, 900.0, 600.0].map(|w| shown(&settings, w)), [(true, true), (true, false), (false, false)]);

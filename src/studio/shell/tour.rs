@@ -57,7 +57,7 @@ mod tests {
     use crate::plan::BufferId;
 
     #[test]
-    fn each_step_is_done_by_doing_it() {
+    fn each_step_is_completed_by_its_action() {
         let mut tour = Tour::default();
         assert_eq!(tour.shown(), None);
         tour.start();

@@ -174,7 +174,7 @@ mod tests {
     use crate::studio::document::presets;
 
     #[test]
-    fn no_two_buffers_have_one_name() {
+    fn buffer_names_are_distinct() {
         for name in ["stress-200", "digits-residual", "shared-weights"] {
             let index = (0..presets::count()).find(|i| presets::name(*i) == name).unwrap();
             let plan = crate::studio::view_models::plan::PlanView::of_preset(&presets::bundled(index).unwrap());

@@ -93,7 +93,7 @@ mod tests {
     use crate::select::{Isa, Target};
 
     #[test]
-    fn bytes_are_read_as_people_write_them() {
+    fn typed_sizes_are_parsed() {
         assert_eq!(read_bytes("0x1200"), Some(0x1200));
         assert_eq!(read_bytes(" 4 KiB"), Some(4096));
         assert_eq!(read_bytes("1.5MiB"), Some(3 << 19));

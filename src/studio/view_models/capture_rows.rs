@@ -198,7 +198,7 @@ mod tests {
     use crate::studio::view_models::plan::PlanView;
 
     #[test]
-    fn the_table_is_folded_like_the_list_and_loses_no_byte() {
+    fn the_table_is_folded_like_the_list_and_keeps_every_byte() {
         let preset =
             presets::bundled((0..presets::count()).find(|i| presets::name(*i) == "stress-200").unwrap()).unwrap();
         let plan = PlanView::of_preset(&preset);

@@ -167,7 +167,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_layer_put_first_brings_its_own_operations_only() {
+    fn inserting_a_first_layer_adds_only_its_own_operations() {
         let before = crate::studio::document::presets::digits();
         let mut after = before.clone();
         // The new layer maps 64 to 64 features, so that the following ones do not change.

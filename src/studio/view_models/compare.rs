@@ -126,7 +126,7 @@ mod tests {
     use crate::select::Isa;
 
     #[test]
-    fn planners_and_precisions_stand_side_by_side() {
+    fn planners_and_precisions_are_compared() {
         let model = check(&crate::studio::document::presets::digits()).model.unwrap();
         let compiled = compile(&model, &Options::train(Target::cpu(Isa::Avx2, 1))).unwrap();
         let c = Comparison::of(&compiled);

@@ -265,7 +265,7 @@ mod tests {
     }
 
     #[test]
-    fn two_ways_share_their_bins() {
+    fn eager_and_replayed_times_share_their_bins() {
         let times = BothWays { step: 7, eager_us: vec![30.0, 31.0, 29.0], replay_us: vec![10.0, 11.0, 10.0] };
         let two = TwoWays::of(&times);
         assert_eq!((two.eager.edges_us.clone(), two.replay.median_us), (two.replay.edges_us.clone(), 10.0));

@@ -405,7 +405,7 @@ mod tests {
     }
 
     #[test]
-    fn samples_that_are_spread_are_of_every_class() {
+    fn evenly_spread_samples_include_every_class() {
         for (len, most) in [(3000, 2000), (3000, 1000), (100_000, 4000)] {
             let found = spread(len, most);
             assert!(found.len() <= most && found.windows(2).all(|w| w[0] < w[1]) && (found[0] as usize) < len);
@@ -434,7 +434,7 @@ mod tests {
     }
 
     #[test]
-    fn data_that_does_not_fit_is_shown_with_why() {
+    fn data_that_does_not_fit_is_shown_with_the_reason() {
         let view = load_view(&key(DataSource::Digits, &[64], Some(4))).unwrap();
         assert_eq!(view.set.len(), 1797);
         assert!(view.misfit.as_ref().is_some_and(|m| m.to_string().contains("does not fit the network")), "{view}");

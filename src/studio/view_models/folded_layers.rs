@@ -153,7 +153,7 @@ mod tests {
     }
 
     #[test]
-    fn what_hides_a_layer_is_unfolded_and_nothing_else() {
+    fn only_the_folds_that_hide_a_layer_are_unfolded() {
         let large = view("stress-200");
         let mut folds = FoldedLayers::default();
         folds.perform(FoldCommand::All, &large);

@@ -141,7 +141,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn numbers_speak_human() {
+    fn numbers_are_formatted_for_people() {
         assert_eq!([0.0, 12.0, 1290.0, 3_400_000.0].map(count), ["0", "12", "1.3 k", "3.4 M"]);
         assert_eq!([0.3, 999.94, 18_200.0, 2_500_000.0].map(micros), ["0.3 µs", "999.9 µs", "18.2 ms", "2.50 s"]);
         assert_eq!([0.0, 0.04, 0.05].map(micros), ["< 0.1 µs", "< 0.1 µs", "0.1 µs"]);

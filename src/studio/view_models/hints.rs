@@ -83,7 +83,7 @@ mod tests {
     }
 
     #[test]
-    fn bundled_networks_are_usual() {
+    fn bundled_networks_have_no_hints() {
         for index in 0..presets::count() {
             let preset = presets::bundled(index).unwrap();
             let Some(classes) = preset.data.as_ref().and_then(|d| classes_of(&d.source)) else { continue };

@@ -40,7 +40,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_job_says_how_far_it_is_and_how_to_end_it() {
+    fn a_job_shows_its_progress_and_how_to_cancel_it() {
         let job = Job::new(JobKind::Compare, "Compare planners", Some(0.4));
         assert_eq!(job.title(), "Compare planners, 40%");
         assert_eq!(job.cancel(), Some(UiCommand::CancelJob(JobKind::Compare)));

@@ -351,7 +351,7 @@ mod tests {
     }
 
     #[test]
-    fn every_level_has_a_row_for_each_of_its_things() {
+    fn every_level_has_a_row_for_each_of_its_items() {
         let (c, l) = levels();
         assert_eq!(l.rows(Level::Ir).len(), c.graph.nodes.len());
         assert_eq!(l.rows(Level::Lowered).len(), c.program.ops.len());
@@ -368,7 +368,7 @@ mod tests {
     }
 
     #[test]
-    fn every_lowered_operation_is_carried_out_by_one_of_its_kind() {
+    fn every_lowered_operation_is_computed_by_one_of_its_kind() {
         let (c, _) = levels();
         for (low, into) in c.program.ops.iter().zip(lowered_into(&c)) {
             let op = &c.selection.program.ops[into.expect("nothing is superfluous here")];

@@ -294,7 +294,7 @@ mod tests {
     }
 
     #[test]
-    fn a_recording_is_described_in_words() {
+    fn a_recording_is_described_as_text() {
         let text = cells(&seen(facts()));
         assert_eq!((&text[0][..], &text[2][..], &text[4][..], &text[5][..]), ("there", "7", "12", "2.0 KiB"));
         assert_eq!(reason(&seen(facts())), "a coming step needs it");
@@ -310,7 +310,7 @@ mod tests {
     }
 
     #[test]
-    fn keys_are_named_by_what_tells_them_apart() {
+    fn keys_are_named_by_their_differences() {
         let path = |path: &str, end: &str| format!("x f32[64, 1, 8, 8], y i32[64], f32, path {path}, {end}");
         let keys = [
             path("L3=1 L9=0", "training"),
@@ -345,7 +345,7 @@ mod tests {
     }
 
     #[test]
-    fn a_difference_is_lines_of_figures_and_of_operations() {
+    fn a_difference_lists_numbers_and_operations() {
         let figures = |operations| StepFigures { operations, bytes_moved: 2048, ..StepFigures::default() };
         let difference = StepDifference { figures: [figures(9), figures(7)], ..StepDifference::default() };
         let lines = compared(&difference);

@@ -209,7 +209,7 @@ mod tests {
     use crate::studio::view_models::plan::PlanView;
 
     #[test]
-    fn a_layer_lights_its_own_part_of_a_vector() {
+    fn a_layer_highlights_its_own_part_of_a_vector() {
         let plan = PlanView::of_preset(&crate::studio::document::presets::digits());
         let bindings = &plan.compiled.plan;
         let layer = LayerPath::from([2]);

@@ -192,7 +192,7 @@ mod tests {
     }
 
     #[test]
-    fn times_of_day_are_written_as_people_say_them() {
+    fn start_times_are_written_as_ages_or_dates() {
         let at = |ago_s: u64| started(1_700_000_000_000 - ago_s * 1000, 1_700_000_000_000);
         assert_eq!([at(5), at(125), at(7300), at(200_000)], ["just now", "2 min ago", "2 h ago", "2023-11-12"]);
         // The text is the same until then, and differs from then on.

@@ -188,7 +188,7 @@ mod tests {
     }
 
     #[test]
-    fn a_recording_claims_what_is_compared_and_when() {
+    fn the_text_of_a_recording_says_what_is_compared_and_when() {
         let text = |recording: Recording| recording_text(Some(&recording));
         let calls = Recording { calls: 7, held_arguments: 1234, ..Recording::default() };
         let on_cpu = text(calls.clone());

@@ -114,7 +114,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn counts_of_any_stretch_are_those_of_its_steps() {
+    fn counts_of_any_range_equal_those_of_its_steps() {
         let kind = |step: usize| (step * step / 7 % 5) as u16;
         let all: Vec<u16> = (0..10_000).map(kind).collect();
         let kinds: StepKinds = all.iter().copied().collect();

@@ -87,7 +87,7 @@ mod tests {
     }
 
     #[test]
-    fn sums_are_questions_and_answers() {
+    fn additions_are_questions_and_answers() {
         let source = DataSource::Sums { samples: 20 };
         let set = set(&source, 11, 13, Path::new(""));
         for index in 0..20 {
@@ -101,7 +101,7 @@ mod tests {
     }
 
     #[test]
-    fn windows_show_what_follows_and_every_byte() {
+    fn windows_show_their_targets_and_every_byte() {
         let folder = tempfile::tempdir().unwrap();
         std::fs::write(folder.path().join("t"), b"a\xffb\n\xc3\xa4cdefgh").unwrap();
         let source = DataSource::Text { path: "t".into(), tokens: Tokens::Bytes };

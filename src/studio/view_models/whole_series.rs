@@ -111,7 +111,7 @@ mod tests {
     use crate::studio::view_models::data::DataView;
 
     #[test]
-    fn a_series_is_put_together_again_in_its_units() {
+    fn a_series_is_reconstructed_in_its_units() {
         let folder = tempfile::tempdir().unwrap();
         let of = |line: usize| [10.0 * line as f32 - 3.0, (line * line % 7) as f32];
         let lines: Vec<String> = (0..40).map(|line| of(line).map(|v| v.to_string()).join(",")).collect();

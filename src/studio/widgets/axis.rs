@@ -245,7 +245,7 @@ mod tests {
     }
 
     #[test]
-    fn no_label_reaches_over_the_edge() {
+    fn no_label_extends_beyond_the_edge() {
         let range = 0.0..=1000.0;
         let shown = |at: f64| !inside("1 k".into(), at, &range, 300.0).is_empty();
         assert_eq!([900.0, 970.0, 1000.0].map(shown), [true, false, false]);
@@ -258,7 +258,7 @@ mod tests {
     }
 
     #[test]
-    fn marks_stand_at_round_values() {
+    fn marks_are_at_round_values() {
         let values =
             |marks: Vec<GridMark>| marks.iter().map(|m| (m.value * 1000.0).round() / 1000.0).collect::<Vec<_>>();
         assert_eq!(values(log_marks((0.9, 2.1), 200.0)), [1.0, 1.301, 1.699, 2.0]);

@@ -142,7 +142,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_count_is_as_wide_as_its_cell() {
+    fn a_count_fits_its_cell() {
         assert_eq!(count_text(221, 51.0), Some(("221".to_owned(), LETTERS)));
         let (text, size) = count_text(221, 17.0).unwrap();
         assert_eq!(text, "221");

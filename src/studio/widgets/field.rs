@@ -268,7 +268,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_message_and_its_help_are_kept_apart() {
+    fn a_message_and_its_help_are_separated() {
         assert_eq!(
             [joint("found 3", "give 4"), joint("found 3", "Give 4."), joint("Found 3.", "Give 4.")],
             [";", ".", ""]

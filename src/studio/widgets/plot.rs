@@ -393,7 +393,7 @@ mod tests {
     }
 
     #[test]
-    fn a_drag_along_an_axis_zooms_that_axis_alone() {
+    fn a_drag_along_an_axis_zooms_only_that_axis() {
         let drag = |x: f32, y: f32| axes_of(Pos2::ZERO, Pos2::new(x, y));
         assert_eq!(drag(100.0, 20.0), [true, false]);
         assert_eq!(drag(-20.0, 100.0), [false, true]);

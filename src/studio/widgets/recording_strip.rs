@@ -79,7 +79,7 @@ mod tests {
     use crate::train::SeenStep;
 
     #[test]
-    fn a_stretch_names_its_steps_and_its_recording() {
+    fn the_text_of_a_range_names_its_steps_and_recordings() {
         let facts = RecordingFacts::default();
         let key = "f32, path 1, training".to_owned();
         let recordings = [RecordingSeen { key, kind: 2, of: SeenStep::Kept, facts }];

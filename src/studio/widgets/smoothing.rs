@@ -81,7 +81,7 @@ mod tests {
     }
 
     #[test]
-    fn training_that_is_as_good_as_held_out_looks_so() {
+    fn equal_training_and_held_out_losses_look_equal() {
         let truth = |step: f64| 2.0 * (-step / 60.0).exp() + 0.1;
         let mut curve = Smoothed::default();
         curve.set_weight(0.95);
@@ -97,7 +97,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_finite_stays_so_and_spoils_nothing_else() {
+    fn a_point_that_is_not_finite_does_not_affect_the_others() {
         let points = [[10.0, 1.0], [20.0, f64::NAN], [30.0, 1.0], [30.0, 1.0]];
         let found = smoothed_points(&points, 0.9);
         assert!(found[1][1].is_nan() && [0, 2, 3].iter().all(|i| (found[*i][1] - 1.0).abs() < 1e-12), "{found:?}");

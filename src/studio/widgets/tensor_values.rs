@@ -115,7 +115,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn zero_is_neutral_and_the_ends_are_told_apart() {
+    fn zero_is_neutral_and_the_ends_differ() {
         for dark in [true, false] {
             let zero = color(0.0, -2.0, 1.0, dark);
             assert_eq!(zero, color(0.0, -1.0, 5.0, dark));

@@ -240,7 +240,7 @@ mod tests {
     }
 
     #[test]
-    fn a_capsule_is_replayed_to_the_bit() {
+    fn a_capsule_is_replayed_bit_for_bit() {
         let (_folder, path) = temporary_file("run.capsule");
         Capsule::make(&spec("digits-mlp"), 25, |_| true).unwrap().write(&path).unwrap();
         let capsule = Capsule::read(&path).unwrap();
@@ -251,7 +251,7 @@ mod tests {
     }
 
     #[test]
-    fn a_spoilt_value_is_found_at_its_step() {
+    fn a_changed_value_is_found_at_its_step() {
         let mut capsule = Capsule::make(&spec("xor"), 12, |_| true).unwrap();
         let mut values = capsule.trace("grad_norm", Path::new("")).unwrap();
         values[6] = f32::from_bits(values[6].to_bits() ^ 1);
@@ -278,7 +278,7 @@ mod tests {
     }
 
     #[test]
-    fn a_replay_that_is_ended_claims_nothing() {
+    fn a_cancelled_replay_claims_no_agreement() {
         let capsule = Capsule::make(&spec("xor"), 9, |_| true).unwrap();
         let report = capsule.replay(PathBuf::from("."), None, None, |step| step < 4).unwrap();
         assert_eq!(
@@ -289,7 +289,7 @@ mod tests {
     }
 
     #[test]
-    fn a_making_that_is_cancelled_gives_no_capsule() {
+    fn cancelling_while_a_capsule_is_made_gives_none() {
         for last in [1, 4, 9] {
             let made = Capsule::make(&spec("xor"), 9, |step| step < last);
             assert!(matches!(made, Err(TrainError::Cancelled)), "cancelled after step {last}");

@@ -90,7 +90,7 @@ mod tests {
     }
 
     #[test]
-    fn every_format_counts_what_it_takes() {
+    fn every_format_estimates_its_memory() {
         let model = check(&preset(512)).model.unwrap();
         let params = 4 * model.params.iter().map(|p| p.shape.len() as u64).sum::<u64>();
         let of = |format| {
@@ -119,7 +119,7 @@ mod tests {
     }
 
     #[test]
-    fn parameters_beyond_the_limit_of_onnx_are_refused_with_figures() {
+    fn parameters_beyond_the_limit_of_onnx_are_refused_with_numbers() {
         let message = check_room(Some(&preset(50_000)), Path::new("."), None, Format::Onnx).unwrap_err();
         assert!(
             message.is_user() && message.to_string().contains("take 9.3 GiB, and ONNX allows 2.0 GiB"),

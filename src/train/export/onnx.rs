@@ -179,7 +179,7 @@ mod tests {
     const EVERYTHING: &str = include_str!("../../../tests/data/everything.json");
 
     #[test]
-    fn the_file_is_a_graph_whose_names_all_lead_somewhere() {
+    fn every_name_in_the_graph_is_defined() {
         let model = check(&read_preset(EVERYTHING).unwrap()).model.unwrap();
         let weights = super::super::initial_weights(&model, 1).unwrap();
         let file = onnx(&model, &weights, &Meaning::default()).unwrap();

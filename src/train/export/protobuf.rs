@@ -162,7 +162,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn fields_are_as_in_the_definition() {
+    fn fields_are_encoded_as_documented() {
         // The examples of the format's documentation.
         assert_eq!(Message::new().int(1, 150).into_bytes(), [0x08, 0x96, 0x01]);
         assert_eq!(Message::new().text(2, "testing").into_bytes(), b"\x12\x07testing");

@@ -49,7 +49,7 @@ fn subject(preset: &str) -> Subject {
 }
 
 #[test]
-fn nothing_is_replaced_unasked() {
+fn nothing_is_replaced_without_a_request() {
     let (folder, path) = temporary_file("run.csv");
     let run = Subject { curves: Some(curves()), ..subject("xor") };
     let options = PlotOptions::default();
@@ -136,7 +136,7 @@ fn an_export_replaces_its_own_kind_and_no_other() {
 }
 
 #[test]
-fn a_plot_of_what_was_not_measured_says_what_there_is() {
+fn a_plot_of_an_unmeasured_quantity_lists_the_available_ones() {
     let folder = tempfile::tempdir().unwrap();
     let mut run = Subject { curves: Some(curves()), ..subject("xor") };
     let options = PlotOptions { quantity: Quantity::LossScale, ..PlotOptions::default() };

@@ -194,7 +194,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn layers_stand_where_their_stretches_end() {
+    fn changes_of_layers_are_in_the_rows_where_their_ranges_end() {
         let mut table = Vec::new();
         write_csv(&mut table, &with_layers()).unwrap();
         let table = String::from_utf8(table).unwrap();
@@ -208,7 +208,7 @@ mod tests {
     }
 
     #[test]
-    fn a_row_and_a_line_a_step() {
+    fn there_is_one_row_or_line_for_each_step() {
         let (mut table, mut lines) = (Vec::new(), Vec::new());
         write_csv(&mut table, &curves()).unwrap();
         write_jsonl(&mut lines, &curves()).unwrap();

@@ -407,7 +407,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_written_reads_back_to_the_bit() {
+    fn written_curves_are_read_back_exactly() {
         let curves = Curves::read(&file()).unwrap();
         assert_eq!((curves.len(), curves.last_step(), curves.is_torn), (150, 150, false));
         for i in 0..150 {
@@ -423,7 +423,7 @@ mod tests {
     }
 
     #[test]
-    fn a_tail_that_was_cut_off_or_spoilt_loses_its_chunk_only() {
+    fn an_incomplete_or_damaged_end_loses_only_its_chunk() {
         let whole = file();
         for cut in whole.len() - 200..whole.len() {
             let curves = Curves::read(&whole[..cut]).unwrap();

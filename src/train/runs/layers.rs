@@ -343,14 +343,14 @@ mod tests {
     }
 
     #[test]
-    fn values_of_another_network_are_not_taken_in() {
+    fn values_of_another_network_are_ignored() {
         let mut curves = curves();
         curves.push(&spans(1, &[1.0]));
         assert!(curves.is_empty() && curves.at(0, 1.0).is_none() && curves.stretches(0, 0.0, 9.0, 10).is_empty());
     }
 
     #[test]
-    fn rows_are_joined_on_their_way_and_read_back_to_the_bit() {
+    fn rows_are_merged_before_writing_and_read_back_exactly() {
         let own = curves();
         let (mut joined, mut whole) = (Joined::default(), own.clone());
         for step in 1..=5000u64 {

@@ -55,7 +55,7 @@ fn begun() -> (tempfile::TempDir, RunStore, Recorder, String) {
 }
 
 #[test]
-fn a_run_is_kept_listed_renamed_deleted_and_brought_back() {
+fn a_run_is_kept_listed_renamed_deleted_and_restored() {
     let folder = tempfile::tempdir().unwrap();
     let store = RunStore::at(folder.path().join("runs"));
     assert_eq!(store.list().unwrap(), []);
@@ -165,7 +165,7 @@ fn a_run_whose_program_was_killed_is_interrupted_and_keeps_its_curve() {
 }
 
 #[test]
-fn a_run_without_a_step_leaves_nothing() {
+fn a_run_without_steps_is_not_kept() {
     let folder = tempfile::tempdir().unwrap();
     let store = RunStore::at(folder.path());
     begin(&store).finish().unwrap();
@@ -173,7 +173,7 @@ fn a_run_without_a_step_leaves_nothing() {
 }
 
 #[test]
-fn two_runs_of_one_second_are_two_runs() {
+fn two_runs_started_in_one_second_have_different_ids() {
     let folder = tempfile::tempdir().unwrap();
     let store = RunStore::at(folder.path());
     let (mut a, mut b) = (begin(&store), begin(&store));
@@ -188,7 +188,7 @@ fn two_runs_of_one_second_are_two_runs() {
 }
 
 #[test]
-fn a_million_steps_are_taken_without_waiting() {
+fn a_million_steps_are_recorded_without_waiting() {
     let folder = tempfile::tempdir().unwrap();
     let store = RunStore::at(folder.path());
     let mut recorder = begin(&store);
@@ -207,7 +207,7 @@ fn a_million_steps_are_taken_without_waiting() {
 }
 
 #[test]
-fn days_are_those_of_the_calendar() {
+fn dates_follow_the_calendar() {
     assert_eq!(calendar(0), [1970, 1, 1, 0, 0, 0]);
     assert_eq!(calendar(951_782_400_000), [2000, 2, 29, 0, 0, 0]);
     assert_eq!(calendar(1_735_689_599_000), [2024, 12, 31, 23, 59, 59]);
@@ -257,7 +257,7 @@ fn a_damaged_run_is_listed_with_what_is_wrong_and_what_can_be_read() {
 }
 
 #[test]
-fn runs_of_edited_presets_have_names_of_their_own() {
+fn runs_of_edited_presets_have_distinct_names() {
     let folder = tempfile::tempdir().unwrap();
     let store = RunStore::at(folder.path());
     let keep = |change: &dyn Fn(&mut crate::model::Preset)| {
@@ -287,7 +287,7 @@ fn runs_of_edited_presets_have_names_of_their_own() {
 }
 
 #[test]
-fn a_checkpoint_takes_its_place_when_the_curve_reaches_it() {
+fn a_checkpoint_gets_its_final_name_when_the_curve_reaches_it() {
     let folder = tempfile::tempdir().unwrap();
     let store = RunStore::at(folder.path());
     let preset = record().read_preset().unwrap();
@@ -356,7 +356,7 @@ fn a_run_continues_only_from_its_own_checkpoint() {
 }
 
 #[test]
-fn a_run_whose_samples_were_trained_on_before_has_no_held_out_figure() {
+fn a_run_whose_samples_were_trained_on_before_has_no_held_out_metric() {
     let mut curves = Curves::default();
     curves.append(&[report(1)], 0.0, 1.0);
     curves.evaluations.push(EvaluationPoint { step: 1, ms: 1.0, loss: 0.5, accuracy: 0.75 });

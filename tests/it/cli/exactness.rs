@@ -56,7 +56,7 @@ fn exact(x: &[f32], y: &[f32], groups: usize, group: impl Fn(usize) -> usize) ->
 }
 
 #[test]
-fn normalisations_keep_their_digits_where_the_mean_is_large() {
+fn normalisations_keep_their_digits_if_the_mean_is_large() {
     const BATCH: usize = 32;
     for (mean, deviation) in [(0.0, 1.0), (1e2, 1.0), (1e3, 1.0), (1e4, 1.0), (0.0, 1e-4), (1.0, 1e-3)] {
         for (layer, shape) in [("batch_norm", &[8][..]), ("batch_norm", &[4, 9, 9]), ("layer_norm", &[64])] {
@@ -126,7 +126,7 @@ fn with_large_numbers(x: f32, y: f32, lr: f64, steps: usize) -> Vec<Value> {
 
 /// The squares of gradients of 1e25 overflow `f32`; loss and parameters do not.
 #[test]
-fn a_gradient_whose_square_is_beyond_f32_is_measured_and_trained_with() {
+fn a_gradient_whose_square_overflows_f32_is_measured_and_used() {
     let log = with_large_numbers(1e12, 1e13, 1e-35, 3);
     assert_eq!(log.len(), 3);
     // 2 / 24 times the sum over 8 rows, for 12 weights; the biases' gradients are negligible.
@@ -137,14 +137,14 @@ fn a_gradient_whose_square_is_beyond_f32_is_measured_and_trained_with() {
 }
 
 #[test]
-fn a_run_whose_gradient_norm_is_beyond_f32_continues() {
+fn a_run_whose_gradient_norm_overflows_f32_continues() {
     let log = with_large_numbers(1e20, 3e18, 1e-42, 1);
     assert!(log.len() == 1 && log[0].get("grad_norm").is_none(), "{log:?}");
     assert!(log[0]["update_max"].as_f64().unwrap() > 0.0);
 }
 
 #[test]
-fn a_mean_of_squares_whose_sum_is_beyond_f32_is_a_number() {
+fn a_mean_of_squares_whose_sum_overflows_f32_is_finite() {
     let log = with_large_numbers(1e10, 1e19, 1e-35, 1);
     let found = log[0]["loss"].as_f64().unwrap();
     assert!((found / 1e38 - 1.0).abs() < 1e-6, "{found:e}");

@@ -83,7 +83,7 @@ fn write_sequences(folder: &tempfile::TempDir) -> [String; 3] {
 }
 
 #[test]
-fn exports_answer_as_the_network_does() {
+fn exports_give_the_same_outputs_as_the_network() {
     let python = match python_with("numpy, onnxruntime, safetensors, torch") {
         Ok(python) => python,
         Err(why) => {

@@ -60,7 +60,7 @@ fn a_killed_run_leaves_no_broken_result() {
 }
 
 #[test]
-fn an_interrupted_run_saves_what_was_asked() {
+fn an_interrupted_run_saves_the_requested_results() {
     let folder = tempfile::tempdir().unwrap();
     let [save, log, checkpoint] = ["w.safetensors", "run.jsonl", "c.ckpt"].map(|n| at(&folder, n));
     let mut child = spawn(&[
@@ -128,7 +128,7 @@ fn a_full_disk_is_reported_and_leaves_the_old_result() {
 }
 
 #[test]
-fn one_result_that_cannot_be_written_costs_no_other() {
+fn a_result_that_cannot_be_written_does_not_prevent_the_others() {
     let folder = tempfile::tempdir().unwrap();
     let [save, log, checkpoint] = ["w.safetensors", "run.jsonl", "c.ckpt"].map(|n| at(&folder, n));
     let results = ["--save", &save, "--log", &log, "--checkpoint", &checkpoint];
@@ -165,7 +165,7 @@ fn a_picture_that_cannot_be_written_is_named_with_a_remedy() {
 }
 
 #[test]
-fn a_reader_that_goes_away_ends_the_program_quietly() {
+fn a_closed_pipe_ends_the_program_without_a_message() {
     for args in [&["plan", "stress-200"][..], &["plan", "stress-200", "--json"], &["presets"], &["--help"]] {
         let mut child = spawn(args);
         drop(child.stdout.take());
@@ -201,7 +201,7 @@ fn a_file_of_another_kind_is_never_replaced() {
 }
 
 #[test]
-fn a_full_disk_is_status_1_whatever_is_written() {
+fn a_full_disk_is_status_1_for_every_result() {
     let folder = tempfile::tempdir().unwrap();
     let (runs, weights) = (at(&folder, "runs"), at(&folder, "w.safetensors"));
     let train = ["train", "digits-mlp", "--steps", "300", "--keep", "--save", &weights];
@@ -232,7 +232,7 @@ fn a_full_disk_is_status_1_whatever_is_written() {
 }
 
 #[test]
-fn a_full_disk_behind_standard_output_is_status_1() {
+fn a_full_standard_output_is_status_1() {
     let Ok(full) = std::fs::File::options().write(true).open("/dev/full") else {
         println!("skipped: this system has no /dev/full");
         return;
@@ -253,7 +253,7 @@ fn a_full_disk_behind_standard_output_is_status_1() {
 }
 
 #[test]
-fn a_place_that_takes_no_file_is_status_2_whatever_is_written() {
+fn an_unwritable_path_is_status_2_for_every_result() {
     let folder = tempfile::tempdir().unwrap();
     let file = at(&folder, "file");
     std::fs::write(&file, "a letter").unwrap();
@@ -375,7 +375,7 @@ fn a_checkpoint_that_is_replaced_is_named_at_the_start() {
 }
 
 #[test]
-fn weights_of_another_network_are_set_aside() {
+fn weights_of_another_network_are_renamed() {
     let folder = tempfile::tempdir().unwrap();
     let [weights, first, second] =
         ["w.safetensors", "w.1.safetensors", "w.2.safetensors"].map(|name| at(&folder, name));

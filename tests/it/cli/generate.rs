@@ -29,7 +29,7 @@ fn with<'a>(preset: &'a str, weights: &'a str, more: &[&'a str]) -> Vec<&'a str>
 }
 
 #[test]
-fn a_text_continues_behind_the_prompt_and_is_the_same_for_the_same_seed() {
+fn a_text_continues_the_prompt_and_is_the_same_for_the_same_seed() {
     let folder = trained();
     let (preset, weights) = (at(&folder, "abc.json"), at(&folder, "abc.safetensors"));
     let text = succeed(&with(&preset, &weights, &["--prompt", "ab", "--tokens", "6", "--temperature", "0"]));
@@ -73,7 +73,7 @@ fn a_kept_run_writes_with_its_own_network() {
 }
 
 #[test]
-fn what_cannot_be_continued_is_refused_with_what_to_do() {
+fn prompts_and_weights_that_cannot_be_continued_are_refused_with_help() {
     let folder = trained();
     let (preset, weights, xor) = (at(&folder, "abc.json"), at(&folder, "abc.safetensors"), at(&folder, "xor"));
     let with = |more: &[&str]| refused(&with(&preset, &weights, more));

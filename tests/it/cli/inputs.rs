@@ -4,7 +4,7 @@ use super::{SMALL, at, listing, refused, save, succeed, zeros};
 use stepgraph::tensor::HostTensor;
 
 #[test]
-fn inputs_are_refused_at_their_place() {
+fn invalid_inputs_are_reported_at_their_path() {
     let folder = tempfile::tempdir().unwrap();
     let path = at(&folder, "net.json");
     let refuses = |inputs: &str, layers: &str, wanted: &[&str]| {
@@ -40,7 +40,7 @@ fn inputs_are_refused_at_their_place() {
 }
 
 #[test]
-fn batches_of_an_input_with_a_name_must_be_there() {
+fn batches_of_a_named_input_must_exist() {
     let folder = tempfile::tempdir().unwrap();
     let (preset, batches) = (at(&folder, "net.json"), at(&folder, "batches.safetensors"));
     let named = SMALL.replace(
@@ -60,7 +60,7 @@ fn batches_of_an_input_with_a_name_must_be_there() {
 }
 
 #[test]
-fn joined_data_are_refused_at_their_place() {
+fn invalid_joined_data_are_reported_at_their_path() {
     let folder = tempfile::tempdir().unwrap();
     let path = at(&folder, "net.json");
     let refuses = |data: &str, wanted: &[&str]| {

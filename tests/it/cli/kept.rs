@@ -30,7 +30,7 @@ fn kept_run(here: &Path) -> PathBuf {
 }
 
 #[test]
-fn a_run_is_kept_where_that_is_asked() {
+fn a_run_is_kept_on_request() {
     let folder = tempfile::tempdir().unwrap();
     let here = folder.path();
     succeed(here, &["train", "xor", "--steps", "20"]);
@@ -122,7 +122,7 @@ fn a_killed_run_is_interrupted_and_keeps_its_curve() {
 }
 
 #[test]
-fn a_kept_run_is_exported_and_nothing_is_replaced_unasked() {
+fn a_kept_run_is_exported_and_nothing_is_replaced_without_a_request() {
     let folder = tempfile::tempdir().unwrap();
     let here = folder.path();
     let log = at(&folder, "log.jsonl");
@@ -241,7 +241,7 @@ fn a_bad_folder_of_runs_is_reported_before_anything_is_written() {
 }
 
 #[test]
-fn names_do_not_steer_the_terminal() {
+fn control_characters_in_names_do_not_reach_the_terminal() {
     let folder = tempfile::tempdir().unwrap();
     let here = folder.path();
     let file = at(&folder, "p.json");
@@ -260,7 +260,7 @@ fn names_do_not_steer_the_terminal() {
 }
 
 #[test]
-fn exports_tell_what_they_wrote_and_what_they_lack() {
+fn exports_report_what_they_wrote_and_what_is_missing() {
     let folder = tempfile::tempdir().unwrap();
     let here = folder.path();
     let report: Value =
@@ -306,7 +306,7 @@ fn a_log_continues_with_the_run_that_continues() {
 }
 
 #[test]
-fn a_stray_file_is_no_run_and_a_damaged_run_comes_back_by_the_name_that_was_reported() {
+fn a_stray_file_is_not_a_run_and_a_damaged_run_is_restored_by_its_reported_name() {
     let folder = tempfile::tempdir().unwrap();
     let here = folder.path();
     succeed(here, &["train", "xor", "--steps", "20", "--keep"]);
@@ -326,7 +326,7 @@ fn a_stray_file_is_no_run_and_a_damaged_run_comes_back_by_the_name_that_was_repo
 }
 
 #[test]
-fn a_run_whose_files_are_missing_or_cut_short_says_so() {
+fn missing_or_truncated_files_of_a_run_are_reported() {
     let folder = tempfile::tempdir().unwrap();
     let here = folder.path();
     let own = kept_run(here);
@@ -372,7 +372,7 @@ fn a_run_whose_files_are_missing_or_cut_short_says_so() {
 }
 
 #[test]
-fn a_checkpoint_that_lost_a_bit_is_refused_wherever_it_is_read() {
+fn a_checkpoint_with_a_wrong_bit_is_refused_by_every_reader() {
     let folder = tempfile::tempdir().unwrap();
     let here = folder.path();
     succeed(here, &["train", "xor", "--steps", "20", "--keep"]);
@@ -405,7 +405,7 @@ fn a_checkpoint_that_lost_a_bit_is_refused_wherever_it_is_read() {
 
 #[cfg(target_os = "linux")]
 #[test]
-fn a_folder_that_takes_no_files_is_not_called_missing() {
+fn an_unwritable_folder_is_not_reported_as_missing() {
     let folder = tempfile::tempdir().unwrap();
     succeed(folder.path(), &["train", "xor", "--steps", "5", "--keep"]);
     let message = refused(folder.path(), &["export", "last", "/proc/x.csv"]);
@@ -414,7 +414,7 @@ fn a_folder_that_takes_no_files_is_not_called_missing() {
 
 #[cfg(unix)]
 #[test]
-fn a_pipe_among_the_files_of_a_run_holds_nothing_up() {
+fn a_pipe_among_the_files_of_a_run_does_not_block() {
     let folder = tempfile::tempdir().unwrap();
     let here = folder.path();
     let own = kept_run(here);
@@ -444,7 +444,7 @@ fn a_full_disk_leaves_no_damaged_run_behind() {
 }
 
 #[test]
-fn a_kept_run_answers_and_files_of_another_kind_are_named() {
+fn a_kept_run_can_be_evaluated_and_files_of_another_kind_are_reported() {
     let folder = tempfile::tempdir().unwrap();
     let here = folder.path();
     succeed(here, &["train", "circles", "--steps", "100", "--seed", "5", "--keep"]);

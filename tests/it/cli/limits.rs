@@ -81,7 +81,7 @@ fn a_run_that_turns_to_nan_goes_back_to_its_snapshot_on_the_disk() {
 }
 
 #[test]
-fn what_does_not_fit_is_refused_before_it_is_taken() {
+fn memory_that_does_not_fit_is_refused_before_it_is_allocated() {
     let folder = tempfile::tempdir().unwrap();
     let file = at(&folder, "large.json");
     std::fs::write(&file, preset(&[8192, 8192, 2], 2, MOONS)).unwrap();
@@ -133,7 +133,7 @@ fn parameters_of_ten_gigabytes_are_refused_at_once() {
 }
 
 #[test]
-fn an_export_that_has_no_room_is_refused_at_once() {
+fn an_export_that_does_not_fit_is_refused_at_once() {
     let (folder, file) = huge();
     let started = Instant::now();
     let output = limited(4 << 20, &["export", &file, &at(&folder, "a.safetensors")]);

@@ -12,7 +12,7 @@ fn run(folder: &Path, args: &[&str]) -> Output {
 }
 
 #[test]
-fn a_misspelt_preset_is_answered_with_the_right_one() {
+fn a_misspelt_preset_is_reported_with_a_similar_name() {
     for args in [&["train", "digits-mpl"][..], &["plan", "Digits-MLP"], &["plan", "digits-mlp.json"]] {
         let message = refused(args);
         assert!(message.contains("did you mean \"digits-mlp\"? bundled are "), "{message}");
@@ -32,7 +32,7 @@ fn a_misspelt_preset_is_answered_with_the_right_one() {
 }
 
 #[test]
-fn a_misspelt_run_is_answered_with_the_right_one() {
+fn a_misspelt_run_is_reported_with_a_similar_name() {
     let folder = tempfile::tempdir().unwrap();
     let here = folder.path();
     let refused = |args: &[&str]| was_refused(args, &run(here, args));
@@ -48,7 +48,7 @@ fn a_misspelt_run_is_answered_with_the_right_one() {
 }
 
 #[test]
-fn a_number_of_threads_that_is_none_is_refused() {
+fn an_invalid_number_of_threads_is_refused() {
     let with = |args: &[&str], value: &str| command(args).env("STEPGRAPH_THREADS", value).output().unwrap();
     for value in ["abc", "0", "9999"] {
         for args in [&["train", "xor", "--steps", "1"][..], &["plan", "xor"], &["bench", "xor"], &["verify", "xor"]] {
@@ -92,7 +92,7 @@ fn the_preset_of_a_run_works_from_any_folder() {
 }
 
 #[test]
-fn hidden_runs_are_marked_where_all_are_listed() {
+fn hidden_runs_are_marked_if_all_are_listed() {
     let folder = tempfile::tempdir().unwrap();
     let here = folder.path();
     for _ in 0..2 {
@@ -107,7 +107,7 @@ fn hidden_runs_are_marked_where_all_are_listed() {
 }
 
 #[test]
-fn a_capsule_takes_its_data_from_one_place() {
+fn a_capsule_accepts_only_one_option_for_its_data() {
     let folder = tempfile::tempdir().unwrap();
     let file = at(&folder, "x.capsule");
     succeeded(&["capsule"], &run(folder.path(), &["capsule", "make", "xor", &file, "--steps", "1"]));
@@ -123,7 +123,7 @@ fn a_capsule_takes_its_data_from_one_place() {
 
 #[cfg(target_os = "linux")]
 #[test]
-fn a_standard_output_that_is_full_is_named() {
+fn a_full_standard_output_is_reported() {
     let full = || std::fs::OpenOptions::new().write(true).open("/dev/full");
     let Ok(_) = full() else {
         println!("skipped: this system has no /dev/full");
@@ -142,7 +142,7 @@ fn a_standard_output_that_is_full_is_named() {
 }
 
 #[test]
-fn one_of_a_thing_is_no_plural() {
+fn a_single_item_is_singular() {
     let folder = tempfile::tempdir().unwrap();
     let rows = "a,b,y\n".to_owned() + &"1,2,0\n2,1,1\n".repeat(4);
     std::fs::write(folder.path().join("t.csv"), rows).unwrap();

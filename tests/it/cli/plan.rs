@@ -43,7 +43,7 @@ fn check_document(name: &str, doc: &Value) {
 }
 
 #[test]
-fn every_bundled_plan_keeps_its_promises() {
+fn every_bundled_plan_is_consistent() {
     for name in bundled() {
         let doc = json(&["plan", name, "--json"]);
         check_document(name, &doc);
@@ -64,7 +64,7 @@ fn every_bundled_plan_keeps_its_promises() {
 }
 
 #[test]
-fn a_plan_by_one_planner_keeps_its_promises_too() {
+fn a_plan_by_one_planner_is_consistent_too() {
     for planner in ["greedy_by_size", "lowest_by_area", "greedy_by_duration"] {
         let doc = json(&["plan", "digits-residual", "--json", "--planner", planner]);
         check_document(planner, &doc);
@@ -120,7 +120,7 @@ fn the_program_after_any_pass_is_shown_with_what_the_pass_changed() {
 }
 
 #[test]
-fn pictures_are_whole_files() {
+fn pictures_are_complete_files() {
     let folder = tempfile::tempdir().unwrap();
     let path = at(&folder, "arena.svg");
     succeed(&["plan", "iris", "--stage", "arena", "--svg", &path]);

@@ -3,7 +3,7 @@
 use super::{at, json, refused, succeed};
 
 #[test]
-fn saved_weights_answer_as_their_run_did() {
+fn saved_weights_give_the_same_metrics_as_their_run() {
     let folder = tempfile::tempdir().unwrap();
     let (weights, answers) = (at(&folder, "w.safetensors"), at(&folder, "answers.csv"));
     let trained = json(&["train", "circles", "--steps", "200", "--save", &weights, "--json"]);
@@ -36,7 +36,7 @@ fn saved_weights_answer_as_their_run_did() {
 }
 
 #[test]
-fn values_are_answered_too() {
+fn predicted_values_are_reported_too() {
     let folder = tempfile::tempdir().unwrap();
     let (weights, answers) = (at(&folder, "w.safetensors"), at(&folder, "answers.csv"));
     succeed(&["train", "regression", "--steps", "50", "--save", &weights]);
@@ -88,7 +88,7 @@ fn texts_have_a_perplexity() {
 }
 
 #[test]
-fn a_series_is_forecast_beside_what_came_in_its_own_units() {
+fn a_series_is_forecast_in_its_own_units_beside_the_actual_values() {
     let folder = tempfile::tempdir().unwrap();
     // A sine of 12 lines, and ten times as much around 500.
     let line = |i: usize| {
@@ -141,7 +141,7 @@ fn a_series_is_forecast_beside_what_came_in_its_own_units() {
 }
 
 #[test]
-fn answers_of_yes_and_no_have_probabilities() {
+fn yes_or_no_predictions_have_probabilities() {
     let folder = tempfile::tempdir().unwrap();
     let [weights, answers, preset] = ["w.safetensors", "answers.csv", "yes-or-no.json"].map(|name| at(&folder, name));
     std::fs::write(&preset, include_str!("../../data/yes-or-no.json")).unwrap();

@@ -93,7 +93,7 @@ impl Place {
 const WEIGHTS: [[&str; 2]; 3] = [["--run", "last"], ["--init", "w.safetensors"], ["--init", "c.ckpt"]];
 
 #[test]
-fn weights_answer_for_what_their_own_run_held_out() {
+fn weights_are_evaluated_on_what_their_own_run_held_out() {
     let place = Place::new();
     let trained = place.trained();
     for weights in WEIGHTS {
@@ -171,7 +171,7 @@ fn another_file_is_prepared_as_the_training_file_was() {
 }
 
 #[test]
-fn weights_of_older_versions_answer_and_say_what_is_assumed() {
+fn weights_of_older_versions_are_evaluated_with_a_note_about_assumptions() {
     let place = Place::new();
     place.json(&["train", "table.json", "--save", "w.safetensors", "--json"]);
     let file = stepgraph::train::read_tensors(&place.path().join("w.safetensors")).unwrap();
@@ -191,7 +191,7 @@ fn weights_of_older_versions_answer_and_say_what_is_assumed() {
 }
 
 #[test]
-fn answers_go_to_standard_output_alone() {
+fn predictions_can_be_the_only_standard_output() {
     let place = Place::new();
     place.trained();
     let output = place.run(&["predict", "table.json", "--run", "last", "--out", "-"]);
@@ -213,7 +213,7 @@ fn meaning_of(script: &Path) -> Vec<String> {
 }
 
 #[test]
-fn exports_say_what_the_weights_were_trained_with() {
+fn exports_contain_how_the_weights_were_trained() {
     let place = Place::new();
     place.trained();
     succeeded(&["export"], &place.run(&["export", "last", "before.onnx"]));
@@ -260,7 +260,7 @@ fn other_rows() -> String {
 }
 
 #[test]
-fn what_may_have_been_trained_on_before_is_never_called_held_out() {
+fn samples_that_may_have_been_trained_on_are_never_called_held_out() {
     let place = Place::new();
     place.json(&["train", "table.json", "--checkpoint", "c.ckpt", "--json"]);
     place.write("table.csv", &other_rows());

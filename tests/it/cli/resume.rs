@@ -125,7 +125,7 @@ fn a_name_that_is_too_long_is_refused_before_the_first_step() {
 }
 
 #[test]
-fn what_a_killed_program_left_half_written_is_removed_at_the_next_start() {
+fn incomplete_files_of_a_killed_program_are_removed_at_the_next_start() {
     let folder = tempfile::tempdir().unwrap();
     let left = at(&folder, ".stepgraph-AbCdEf.part");
     std::fs::write(&left, "half").unwrap();

@@ -27,7 +27,7 @@ fn paths(layers: &str) -> Vec<String> {
 const WIDER: &str = r#"{ "type": "conv2d", "filters": 5, "kernel": 3, "padding": "same" }"#;
 
 #[test]
-fn shapes_behind_a_block_that_is_wrong_are_checked_too() {
+fn shapes_after_an_invalid_block_are_checked_too() {
     let residual = format!(r#"{{ "type": "residual", "layers": [{WIDER}] }}"#);
     let repeat = format!(r#"{{ "type": "repeat", "times": 2, "layers": [{WIDER}] }}"#);
     let large = r#"{ "type": "max_pool2d", "size": 9 }"#;
@@ -47,7 +47,7 @@ fn shapes_behind_a_block_that_is_wrong_are_checked_too() {
 }
 
 #[test]
-fn what_is_not_known_behind_a_block_is_no_mistake() {
+fn unknown_shapes_after_a_block_are_not_mistakes() {
     // The output of a block that is not repeated is not known, so nothing is reported about the window after it.
     let once = r#"{ "type": "repeat", "times": 1, "layers": [{ "type": "max_pool2d", "size": 9 }] }"#;
     let behind = r#"{ "type": "max_pool2d", "size": 9 }"#;
@@ -62,7 +62,7 @@ fn what_is_not_known_behind_a_block_is_no_mistake() {
 }
 
 #[test]
-fn missing_files_of_data_are_reported_beside_the_network() {
+fn missing_data_files_are_reported_together_with_the_network() {
     let folder = tempfile::tempdir().unwrap();
     let block = format!(r#"{{ "type": "residual", "layers": [{WIDER}] }}, {{ "type": "global_avg_pool" }}"#);
     let npy = r#", "data": { "type": "npy", "x": "x.npy", "y": "y.npy" }"#;
@@ -89,7 +89,7 @@ fn missing_files_of_data_are_reported_beside_the_network() {
 }
 
 #[test]
-fn mistakes_in_data_are_reported_beside_the_network() {
+fn mistakes_in_data_are_reported_together_with_the_network() {
     let folder = tempfile::tempdir().unwrap();
     std::fs::write(folder.path().join("t.csv"), "a,b,y\n1,2,0\n3,x,1\n5,6,1\n").unwrap();
     let flat = |layers: &str, more: &str| {

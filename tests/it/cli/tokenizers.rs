@@ -80,7 +80,7 @@ fn a_network_is_trained_on_tokens_and_writes_text() {
 }
 
 #[test]
-fn what_is_wrong_is_said_at_its_place_and_nothing_is_written() {
+fn mistakes_are_reported_at_their_path_and_nothing_is_written() {
     let folder = tempfile::tempdir().unwrap();
     let train = |vocab: usize, tokens: &str, change: &dyn Fn()| {
         let preset = preset(&folder, vocab, tokens);
@@ -112,7 +112,7 @@ fn what_is_wrong_is_said_at_its_place_and_nothing_is_written() {
 }
 
 #[test]
-fn tokens_are_those_of_python_on_a_long_text() {
+fn tokens_equal_those_of_python_for_a_long_text() {
     let python = match python_with("tokenizers") {
         Ok(python) => python,
         Err(why) => return println!("skipped: no Python with the package tokenizers in STEPGRAPH_PYTHON ({why})"),

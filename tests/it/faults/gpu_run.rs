@@ -60,7 +60,7 @@ fn kernels(network: &str) -> Vec<String> {
 }
 
 #[test]
-fn networks_have_the_kernels_that_they_are_there_for() {
+fn networks_use_the_kernels_that_they_are_meant_to_cover() {
     let has = |network: &str, start: &str, part: &str| {
         let kernels = kernels(network);
         assert!(kernels.iter().any(|k| k.starts_with(start) && k.contains(part)), "{start} {part}: {kernels:?}");

@@ -132,7 +132,7 @@ fn mutants() -> Vec<Mutant> {
 }
 
 #[test]
-fn a_change_is_made_at_its_place_alone() {
+fn a_change_is_made_only_at_its_place() {
     let mutants = mutants();
     assert!(mutants.len() > 2_000, "{} changes", mutants.len());
     for mutant in mutants.iter().step_by(37) {
@@ -329,7 +329,7 @@ fn number(variable: &str) -> Option<u64> {
 }
 
 #[test]
-fn random_changes_of_kernels_are_found_where_they_change_training() {
+fn random_changes_of_kernels_are_found_if_they_change_training() {
     let Some(wanted) = number(COUNT).map(|count| count as usize) else {
         println!("skipped: {COUNT} says how many changes are wanted");
         return;

@@ -241,7 +241,7 @@ fn circles(sources: &[Source]) -> Vec<String> {
 }
 
 #[test]
-fn a_circle_is_seen() {
+fn a_cycle_is_found() {
     let lib = || made_up("src/lib.rs", "pub mod a;");
     let top = || made_up("src/a/mod.rs", "mod one;\nmod two;\npub use one::{One, first};\npub use two::Two;\n");
     let one = || made_up("src/a/one.rs", "use crate::a::{Two};\npub struct One(Two);\npub fn first() {}\n");
@@ -264,6 +264,6 @@ fn a_circle_is_seen() {
 }
 
 #[test]
-fn files_import_each_other_in_no_circle() {
+fn files_have_no_circular_imports() {
     report(&circles(&sources()));
 }

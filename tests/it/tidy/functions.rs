@@ -116,7 +116,7 @@ fn mistakes(file: &str, found: &[Function], exceptions: &[(&str, &str)]) -> Vec<
 }
 
 #[test]
-fn a_long_function_and_one_of_many_arguments_are_seen() {
+fn a_long_function_and_one_with_many_arguments_are_found() {
     let text = r"impl A {
     fn six(&self, a: Map<u8, u8>, b: (u8, u8), c: u8, d: u8, e: u8, f: fn(u8, u8) -> u8) {
     }

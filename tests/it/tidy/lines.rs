@@ -18,7 +18,7 @@ fn too_long(file: &str, text: &str) -> Vec<String> {
 }
 
 #[test]
-fn a_long_line_is_seen() {
+fn a_long_line_is_found() {
     let long = "é".repeat(MAX_COLUMNS + 1);
     assert_eq!(too_long("a.rs", &format!("fn f() {{}}\n// {long}\n")).len(), 1);
     assert!(too_long("a.rs", &"é".repeat(MAX_COLUMNS)).is_empty());

@@ -82,7 +82,7 @@ fn strange_rooms(source: &Source) -> Vec<String> {
 }
 
 #[test]
-fn a_strange_room_is_seen() {
+fn an_import_of_a_later_folder_is_found() {
     let found = |name: &str, text: &str| strange_rooms(&made_up(name, text)).len();
     let panel = "src/studio/panels/curve.rs";
     assert_eq!(found(panel, "use crate::studio::{theme, widgets::Plot};\nuse crate::studio::commands::Queue;"), 0);
@@ -92,7 +92,7 @@ fn a_strange_room_is_seen() {
 }
 
 #[test]
-fn rooms_import_from_those_before_them() {
+fn folders_of_the_studio_import_only_from_those_before_them() {
     let mistakes: Vec<String> = sources().iter().flat_map(strange_rooms).collect();
     report(&mistakes);
 }
@@ -105,7 +105,7 @@ fn imports_are_found() {
 }
 
 #[test]
-fn imports_point_up_the_list_only() {
+fn layers_import_only_from_those_before_them() {
     let mut mistakes = Vec::new();
     for source in sources() {
         let Some(own) = layer(&source.name) else { continue };

@@ -134,7 +134,7 @@ fn unused(files: &[File], exceptions: &[(&str, &str, &str)]) -> (Vec<String>, us
 }
 
 #[test]
-fn a_public_item_that_nobody_uses_is_seen() {
+fn an_unused_public_item_is_found() {
     let one = r"pub struct Shown;
 pub enum Kept { A(Shown) }
 pub fn called() -> u8 { 0 }
@@ -153,7 +153,7 @@ mod tests {
 }
 
 #[test]
-fn what_is_public_is_used() {
+fn public_items_are_used() {
     let files: Vec<File> =
         texts(&["src", "tests", "fuzz"], &["rs"]).iter().map(|(name, text)| read(name, text)).collect();
     let of_sources = |f: &&File| f.name.starts_with("src/");

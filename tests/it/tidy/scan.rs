@@ -164,7 +164,7 @@ pub fn without_tests(code: &str) -> String {
 }
 
 #[test]
-fn the_scanner_sees_code_and_nothing_else() {
+fn the_scanner_returns_only_code() {
     let text = r#"let a = "x.unwrap()"; // crate::cli
 #[cfg(test)]
 mod tests {

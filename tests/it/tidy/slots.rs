@@ -19,7 +19,7 @@ fn numbered_slots(file: &str, text: &str) -> Vec<String> {
 }
 
 #[test]
-fn a_number_for_a_slot_is_seen() {
+fn a_number_for_a_slot_is_found() {
     let text =
         "x = a.at<float>(X);\ny = a.at<Pair<u8>>(3) + 1;\nif (a.has(2)) return; // a.has(1)\nz = a.at<T>( 0 );\n";
     assert_eq!(numbered_slots("k.cu", text).len(), 3);
@@ -61,7 +61,7 @@ fn hidden_parameters(file: &str, text: &str, slots: &str) -> Vec<String> {
 }
 
 #[test]
-fn a_hidden_parameter_is_seen() {
+fn a_hidden_parameter_is_found() {
     let slots = "struct sgd_step { enum : int { GRAD = 0, MOMENTUM_PREV = 1,\n    MOMENTUM = 2 }; };";
     let mistakes = |text: &str| hidden_parameters("k.cuh", text, slots);
     assert_eq!(mistakes("template <u64 MOMENTUM, bool NESTEROV> struct Sgd : slots::sgd_step {\n").len(), 1);

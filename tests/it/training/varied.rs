@@ -135,7 +135,7 @@ fn networks() -> Vec<(&'static str, String, Targets, &'static str)> {
 
 /// A step that uses a part of its batch equals the step of a network of that size, bit for bit.
 #[test]
-fn a_part_of_a_batch_is_as_a_network_of_that_size() {
+fn a_step_on_a_part_of_a_batch_equals_a_network_of_that_size() {
     let batches = Batches { steps: 6, batch: 5, length: 8 };
     for (name, layers, target, loss) in networks() {
         let folder = tempfile::tempdir().unwrap();
@@ -159,7 +159,7 @@ fn a_part_of_a_batch_is_as_a_network_of_that_size() {
 
 /// Eager, replayed, and replayed on more threads.
 #[test]
-fn replay_equals_eager_where_steps_differ() {
+fn replay_equals_eager_if_steps_differ() {
     let used = [(5, 8), (2, 8), (5, 3), (1, 1), (4, 6), (5, 7)];
     let batches = Batches { steps: 40, batch: 5, length: 8 };
     for (name, layers, target, loss) in networks() {
@@ -252,7 +252,7 @@ fn moments_continue_for_rows_that_a_step_does_not_use() {
 /// 10,000 steps with 64 keys, 8 of which fit the pool: the bits equal those of eager steps, and the memory does not
 /// grow.
 #[test]
-fn a_pool_that_is_too_small_keeps_the_bits_and_its_budget() {
+fn a_pool_that_is_too_small_gives_the_same_bits_within_its_budget() {
     let steps = 10_000;
     let batches = Batches { steps, batch: 8, length: 8 };
     let used: Vec<(usize, usize)> = (0..64).map(|k| (k / 8 + 1, (k * 5 + k / 8) % 8 + 1)).collect();
@@ -336,7 +336,7 @@ fn a_step_that_would_run_op_by_op_ends_a_strict_run_with_its_reason() {
 }
 
 #[test]
-fn a_short_last_batch_is_a_step_of_its_own() {
+fn a_short_last_batch_makes_a_step() {
     let text = r#"{"version": 1, "name": "t", "input": {"shape": [4], "batch": 32},
         "layers": [{"type": "dense", "units": 5}, {"type": "batch_norm"}, {"type": "dense", "units": 3}],
         "loss": {"type": "softmax_cross_entropy"}, "optimizer": {"type": "adam", "lr": 0.01},
@@ -368,7 +368,7 @@ fn a_short_last_batch_is_a_step_of_its_own() {
 }
 
 #[test]
-fn lengths_of_a_text_go_to_buckets() {
+fn texts_are_assigned_to_buckets_by_length() {
     let text = |buckets: &str| {
         format!(
             r#"{{"version": 1, "name": "t", "input": {{"type": "tokens", "shape": [16], "vocab": 128, "batch": 8}},
@@ -420,7 +420,7 @@ fn batches_of_a_step_may_differ_too() {
 }
 
 #[test]
-fn what_a_file_says_of_its_batches_is_checked() {
+fn the_rows_and_lengths_in_a_file_of_batches_are_checked() {
     let batches = Batches { steps: 3, batch: 5, length: 8 };
     let folder = tempfile::tempdir().unwrap();
     let text = text(5, 8, r#"{"type": "dense", "units": 9}"#, CLASSES);

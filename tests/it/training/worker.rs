@@ -35,7 +35,7 @@ fn reported(seen: &[Event]) -> Vec<u64> {
 }
 
 #[test]
-fn the_worker_obeys_and_reports_every_step_once() {
+fn the_worker_performs_commands_and_reports_every_step_once() {
     let folder = tempfile::tempdir().unwrap();
     let long = MLP_ADAM.replace("\"steps\": 400", "\"steps\": 1000000");
     let woken = std::sync::Arc::new(std::sync::atomic::AtomicU64::new(0));
@@ -97,7 +97,7 @@ fn the_worker_obeys_and_reports_every_step_once() {
 }
 
 #[test]
-fn a_prepared_run_is_had_by_its_key() {
+fn a_prepared_run_is_found_by_its_key() {
     let worker = Worker::spawn(spec(MLP_ADAM), || {}).unwrap();
     let mut seen = Vec::new();
     until(&worker, &mut seen, |e| matches!(e, Event::Prepared { .. }));

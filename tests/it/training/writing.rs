@@ -87,7 +87,7 @@ fn a_text_is_written_while_the_run_trains_and_hardly_slows_it() {
 }
 
 #[test]
-fn a_text_follows_the_newest_weights_and_wrong_prompts_say_what_to_do() {
+fn a_text_follows_the_newest_weights_and_errors_of_prompts_say_what_to_do() {
     let folder = tempfile::tempdir().unwrap();
     let worker = worker(folder.path(), 300);
     assert!(worker.send(Command::Start));

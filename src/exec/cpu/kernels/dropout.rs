@@ -120,7 +120,7 @@ mod tests {
     }
 
     #[test]
-    fn the_share_that_is_kept_fits_the_rate() {
+    fn the_share_of_kept_elements_agrees_with_the_rate() {
         let kept = (0..100_000).filter(|&i| random(7, 3, 11, i) >= threshold(0.3)).count();
         assert!((kept as f64 / 100_000.0 - 0.7).abs() < 0.005, "{kept}");
         let same = (0..10_000).filter(|&i| random(7, 3, 11, i) == random(7, 3, 12, i)).count();

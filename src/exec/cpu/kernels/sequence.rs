@@ -221,7 +221,7 @@ mod tests {
 
     /// Every element of a table has one owner, for any number of threads.
     #[test]
-    fn a_table_is_owned_once() {
+    fn every_element_of_a_table_has_one_owner() {
         for (vocab, units) in [(1, 1), (5, 7), (11, 16), (3, 33), (40, 100)] {
             for count in 1..9 {
                 let mut owners = vec![0; vocab * units];

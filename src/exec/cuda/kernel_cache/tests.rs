@@ -62,7 +62,7 @@ fn others(folder: &Path) -> Vec<String> {
 }
 
 #[test]
-fn the_cache_gives_back_what_it_kept_and_nothing_damaged() {
+fn the_cache_returns_what_was_stored_and_nothing_damaged() {
     let folder = tempfile::tempdir().unwrap();
     let cache = KernelCache::at(folder.path().join("deeper"), 1 << 20);
     assert_eq!((cache.get(&key(1)), cache.usage(), cache.clear().unwrap()), Default::default());
@@ -92,7 +92,7 @@ fn the_cache_gives_back_what_it_kept_and_nothing_damaged() {
 }
 
 #[test]
-fn garbage_among_the_entries_is_passed_over_and_what_is_not_ours_stays() {
+fn garbage_among_the_entries_is_skipped_and_other_files_are_kept() {
     let folder = tempfile::tempdir().unwrap();
     let cache = KernelCache::at(folder.path().to_owned(), 64 << 10);
     // Garbage under entries' names: bytes, an empty file, a folder, the format of an older version.
@@ -122,7 +122,7 @@ fn garbage_among_the_entries_is_passed_over_and_what_is_not_ours_stays() {
 }
 
 #[test]
-fn the_limit_holds_and_what_was_not_used_for_longest_goes_first() {
+fn the_limit_holds_and_the_least_recently_used_entries_are_removed_first() {
     let folder = tempfile::tempdir().unwrap();
     let limit = 512 << 10;
     let cache = KernelCache::at(folder.path().to_owned(), limit);
@@ -186,7 +186,7 @@ fn eight_processes_write_at_once() {
 }
 
 #[test]
-fn killed_writers_leave_nothing_wrong() {
+fn killed_writers_leave_no_damaged_entries() {
     let folder = tempfile::tempdir().unwrap();
     let (cache, limit) = (KernelCache::at(folder.path().to_owned(), 64 << 20), 64 << 20);
     for round in 0..6 {
@@ -208,7 +208,7 @@ fn killed_writers_leave_nothing_wrong() {
 
 #[cfg(unix)]
 #[test]
-fn a_disk_that_is_full_and_a_folder_that_takes_nothing_only_keep_nothing() {
+fn a_full_disk_and_a_read_only_folder_only_store_nothing() {
     use std::os::unix::fs::PermissionsExt;
     let folder = tempfile::tempdir().unwrap();
     // No file of the process may be larger than one block of 512 or 1024 bytes; the process is not killed when it

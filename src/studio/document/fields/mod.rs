@@ -20,7 +20,7 @@ mod tests {
     use std::collections::{BTreeMap, BTreeSet};
 
     #[test]
-    fn every_field_of_every_layer_reads_back_what_it_prints() {
+    fn every_field_of_every_layer_parses_what_it_prints() {
         for kind in LayerKind::ALL {
             let mut layer = kind.example();
             for field in layer_fields(&LayerPath::from([0]), &layer.clone()) {
@@ -77,7 +77,7 @@ mod tests {
     }
 
     #[test]
-    fn wrong_texts_say_what_is_allowed() {
+    fn errors_of_invalid_texts_say_what_is_allowed() {
         assert_eq!(FieldValue::Count(1).parse("ten"), Err("expected a whole number, at least 1"));
         assert_eq!(FieldValue::Pair([1, 1]).parse("3x5"), Ok(FieldValue::Pair([3, 5])));
         assert!(FieldValue::Padding(Padding::Same).parse("most").is_err());

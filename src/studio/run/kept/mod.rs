@@ -316,7 +316,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn without_a_place_for_runs_there_are_none_and_that_is_said() {
+    fn without_a_folder_for_runs_there_are_none_and_this_is_reported() {
         let mut runs = KeptRuns::new(None, &(Arc::new(|| {}) as Arc<dyn Fn() + Send + Sync>));
         runs.tend(0, true);
         assert!(runs.entries.is_empty() && runs.problem.as_ref().is_some_and(|p| p.contains("no data folder")));

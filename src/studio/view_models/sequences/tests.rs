@@ -29,7 +29,7 @@ fn found(session: &mut Session, inside: Inside) -> Found {
 }
 
 #[test]
-fn each_network_offers_what_it_has() {
+fn each_network_offers_its_pages() {
     let facts = |name| {
         let (session, source) = session(name, 0);
         SequenceFacts::of(session.model(), &data(&session).0, &source)
@@ -54,7 +54,7 @@ fn each_network_offers_what_it_has() {
 }
 
 #[test]
-fn the_tokens_of_a_sum_have_their_losses() {
+fn the_tokens_of_an_addition_have_their_losses() {
     let (mut session, _) = session("gpt-sums", 3);
     let (set, _) = data(&session);
     let Found::Tokens(view) = found(&mut session, Inside { sample: 5, ..Inside::default() }) else { panic!("tokens") };
@@ -73,7 +73,7 @@ fn the_tokens_of_a_sum_have_their_losses() {
 }
 
 #[test]
-fn attention_and_states_are_named_by_what_is_there() {
+fn attention_and_states_are_shown_for_their_positions() {
     let (mut sums, source) = session("gpt-sums", 1);
     let layer = SequenceFacts::of(sums.model(), &data(&sums).0, &source).layers.attention[0].path.clone();
     let asked = Inside { sample: 5, layer: Some(layer), head: 3 };
@@ -92,7 +92,7 @@ fn attention_and_states_are_named_by_what_is_there() {
 }
 
 #[test]
-fn what_cannot_be_seen_is_shown() {
+fn invisible_tokens_have_visible_names() {
     assert_eq!(visible("a b\n\u{7f}\u{e4}"), "a·b\\n\\u{7f}\u{e4}");
     assert_eq!((token_name(&["\t".into()], 0), token_name(&[], 7)), ("\\t".to_owned(), "7".to_owned()));
 }

@@ -93,7 +93,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_text_comes_in_pieces_and_a_new_one_takes_its_place() {
+    fn a_text_arrives_in_pieces_and_a_new_one_replaces_it() {
         let mut view = WritingView::default();
         assert_eq!((view.status(), view.is_busy()), (String::new(), false));
         view.ask();

@@ -115,7 +115,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn smoothing_a_long_run_anew_reaches_its_first_step() {
+    fn changed_smoothing_of_a_long_run_reaches_its_first_step() {
         let raw = || Series::holding(64, 32);
         let mut s = Smoothed { raw: raw(), smooth: raw(), ..Smoothed::default() };
         s.set_weight(0.9);

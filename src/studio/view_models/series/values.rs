@@ -295,7 +295,7 @@ mod tests {
     }
 
     #[test]
-    fn every_stretch_holds_the_extremes_of_what_it_spans() {
+    fn every_range_has_the_extremes_of_its_values() {
         let values: Vec<f32> = (0..5000u32).map(|i| ((i * 7919) % 1013) as f32).collect();
         let mut series = small();
         values.iter().for_each(|v| series.push(*v));
@@ -344,7 +344,7 @@ mod tests {
     }
 
     #[test]
-    fn a_peak_among_a_million_is_drawn() {
+    fn a_peak_among_a_million_values_is_drawn() {
         let mut values = vec![1.0; 1_000_000];
         values[654_321] = 9.0;
         let points = of(values).points(1.0, 1e6, 800);
@@ -354,7 +354,7 @@ mod tests {
     }
 
     #[test]
-    fn few_points_are_drawn_as_they_are() {
+    fn few_points_are_drawn_exactly() {
         let series = of([3.0, 1.0, 2.0]);
         assert_eq!(series.points(0.0, 9.0, 100), [[1.0, 3.0], [2.0, 1.0], [3.0, 2.0]]);
         assert_eq!(series.extent(0.0, 9.0), Some((1.0, 3.0)));

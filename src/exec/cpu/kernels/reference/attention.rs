@@ -204,7 +204,7 @@ mod tests {
     use crate::ops::Scalar;
 
     #[test]
-    fn a_map_has_rows_of_probabilities_and_nothing_of_the_future() {
+    fn rows_of_a_causal_map_are_probabilities_without_later_positions() {
         let g = AttentionGeometry {
             batch: 2,
             positions: 3,

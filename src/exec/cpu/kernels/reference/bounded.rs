@@ -372,7 +372,7 @@ mod tests {
     }
 
     #[test]
-    fn what_rounding_decides_is_said() {
+    fn comparisons_that_rounding_may_change_are_counted() {
         let near = Single::off(1e-9, 1e-8);
         assert_eq!((near.signum_or_zero().value, near.signum_or_zero().error), (1.0, 2.0));
         assert_eq!(Single::off(0.0, 1e-8).signum_or_zero().error, 1.0);
@@ -402,7 +402,7 @@ mod tests {
     }
 
     #[test]
-    fn slopes_limit_what_activations_pass_on() {
+    fn slopes_limit_the_errors_that_activations_propagate() {
         let far = Single::off(0.3, 1e3);
         for func in [Activation::Gelu, Activation::Silu, Activation::Sigmoid, Activation::Tanh] {
             assert!(far.act(func).error <= 1.14e3 && far.act_grad(func).error < 1.3, "{func:?}");
@@ -417,7 +417,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_known_of_a_result_limits_its_bound() {
+    fn the_known_range_of_a_result_limits_its_bound() {
         // A variance that is small compared with its error: the root is at least that of eps.
         let scale = Single::off(1e-14, 1e-6).rstd(1e-4);
         assert!((scale.value - 100.0).abs() < 1e-3 && scale.error > 0.4 && scale.error < 0.6, "{scale:?}");
@@ -429,7 +429,7 @@ mod tests {
     }
 
     #[test]
-    fn results_below_the_normal_numbers_are_rounded_by_more_than_their_share() {
+    fn denormal_results_have_larger_relative_rounding_errors() {
         let square = Single::exact(1e-22) * Single::exact(1e-22);
         assert!(square.error >= power_of_two(-150) && square.sqrt().error >= 3e-24, "{square:?}");
     }
@@ -437,7 +437,7 @@ mod tests {
     /// The smallest number is a power of two, but products with it are rounded nevertheless: here to zero, whose sign
     /// differs.
     #[test]
-    fn powers_of_two_round_what_they_scale_below_the_normal_numbers() {
+    fn scaling_by_powers_of_two_rounds_denormal_results() {
         let smallest = f32::from_bits(1);
         let (narrow, wide) = (smallest * 0.1, Single::exact(f64::from(smallest)) * Single::of(0.1));
         assert!(narrow == 0.0 && wide.value > 0.0 && wide.error >= wide.value, "{wide:?}");
@@ -450,7 +450,7 @@ mod tests {
     }
 
     #[test]
-    fn a_factor_that_kernels_may_multiply_by_last_scales_what_underflow_rounds() {
+    fn a_factor_that_kernels_may_apply_last_scales_the_underflow_error() {
         let (g, deviation, scale) = (1.3e-38_f32, 7.1e-6_f32, 4.0e5_f32);
         let last = f64::from(g * deviation * scale);
         let [g, deviation, scale] = [g, deviation, scale].map(|x| Single::exact(f64::from(x)));
@@ -466,7 +466,7 @@ mod tests {
     }
 
     #[test]
-    fn what_kernels_may_leave_out_is_no_more_than_the_smallest_normal_number() {
+    fn results_that_kernels_may_replace_by_zero_are_at_most_the_smallest_normal_number() {
         let normal = power_of_two(-126);
         let error = |value: f64, error: f64| Single::off(value, error).zero_below_normal().error;
         assert_eq!((error(0.5 * normal, 0.0), error(2.0 * normal, 0.0), error(0.0, 0.0)), (0.5 * normal, 0.0, 0.0));

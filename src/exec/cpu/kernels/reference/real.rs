@@ -258,7 +258,7 @@ mod tests {
     }
 
     #[test]
-    fn not_a_number_stays_visible() {
+    fn nan_is_propagated() {
         for func in Activation::ALL {
             assert!(f64::NAN.act(func).is_nan(), "{func:?}");
         }

@@ -100,7 +100,7 @@ fn large_scores_stay_finite() {
 }
 
 #[test]
-fn a_value_that_is_no_number_reaches_those_that_attend_to_it() {
+fn a_nan_value_reaches_the_positions_that_attend_to_it() {
     let g = AttentionGeometry { causal: true, ..geometry(1, 40, [1, 1], 4) };
     let [mut before, _] = inputs(&g, &mut Rng::new(24, 0), 1.0);
     before.get_mut("qkv").unwrap()[20 * g.packed() + 4] = f64::NAN;
@@ -146,7 +146,7 @@ fn the_derivative_agrees_with_differences() {
 
 /// The kept probabilities are drawn again at every step, and are a fixed share of all.
 #[test]
-fn dropout_has_a_fresh_mask_every_step() {
+fn dropout_has_a_new_mask_every_step() {
     let mut g = AttentionGeometry { dropout: Scalar::new(0.25), ..geometry(2, 40, [2, 2], 16) };
     // With equal scores and values of one, an output is the share of kept probabilities, scaled.
     let mut qkv = vec![0.0; g.rows() * g.packed()];
@@ -169,7 +169,7 @@ fn dropout_has_a_fresh_mask_every_step() {
 
 /// The probabilities of a head applied to its values give the output.
 #[test]
-fn the_map_of_a_head_explains_its_output() {
+fn the_probabilities_of_a_head_applied_to_its_values_give_its_output() {
     let g = AttentionGeometry { causal: true, rotary: true, ..geometry(2, 21, [4, 2], 6) };
     let [before, after] = inputs(&g, &mut Rng::new(26, 0), 2.0);
     let packed: Vec<f32> = before["qkv"].iter().map(|v| *v as f32).collect();

@@ -118,7 +118,7 @@ fn classifiers_in_chunks_agree_with_plain_loops() {
 
 /// An invalid label makes the loss and every gradient that depends on it NaN, and counts as a wrong answer.
 #[test]
-fn a_label_without_a_class_is_seen() {
+fn an_invalid_label_gives_nan() {
     let op = classifier([20, 5, 40, 16], 0b110);
     let mut given = inputs(&op, &mut Rng::new(1, 1));
     given.get_mut("labels").unwrap()[18] = 40.0;

@@ -260,7 +260,7 @@ fn root_mean_square_normalisation_by_hand() {
 
 /// Operations stored before rows could be normalised without centring can be read, and are written unchanged.
 #[test]
-fn centred_rows_are_written_without_saying_so() {
+fn the_default_of_centred_rows_is_not_written() {
     for text in [
         r#"{"op":"layer_norm","rows":64,"cols":128,"eps":0.00001}"#,
         r#"{"op":"layer_norm_bwd","rows":64,"cols":128,"accumulate":true}"#,

@@ -90,7 +90,7 @@ fn a_convolution_written_out() {
 }
 
 #[test]
-fn not_a_number_passes_through_relu_and_maximum_pooling() {
+fn nan_passes_through_relu_and_maximum_pooling() {
     let nan = f64::NAN;
     for variant in variants() {
         let op = OpKind::Act(ops::Act { func: Activation::Relu, len: 3 });
@@ -155,7 +155,7 @@ fn softmax_written_out() {
 }
 
 #[test]
-fn labels_that_name_no_class_make_their_row_not_a_number() {
+fn invalid_labels_make_their_row_nan() {
     for classes in [3, 40] {
         for label in [-1.0, classes as f64, f64::from(i32::MAX), f64::from(i32::MIN)] {
             let logits: Vec<f64> = (0..2 * classes).map(|i| i as f64 * 0.1).collect();
@@ -341,7 +341,7 @@ fn lion_follows_its_recurrence() {
 }
 
 #[test]
-fn a_gradient_that_is_not_a_number_shows_in_the_metrics() {
+fn a_nan_gradient_makes_the_metrics_nan() {
     let segments = vec![Segment { start: 0, len: 40 }, Segment { start: 64, len: 40 }];
     let mut grad = vec![0.1; 128];
     grad[77] = f64::NAN;
