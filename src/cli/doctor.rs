@@ -72,7 +72,7 @@ pub fn run(args: &DoctorArgs) -> anyhow::Result<()> {
 fn kernel_cache(args: &DoctorArgs) -> anyhow::Result<Option<Cache>> {
     let Some(mut cache) = KernelCache::of_user() else {
         if args.clear_cache || args.cache_limit.is_some() {
-            return Err(error::wrong("compiled kernels are not kept: STEPGRAPH_CACHE is set to nothing"));
+            return Err(error::wrong("compiled kernels are not kept: STEPGRAPH_CACHE is set to the empty string"));
         }
         return Ok(None);
     };
@@ -96,7 +96,7 @@ fn examine(kernel_cache: Option<Cache>) -> Report {
         advice.push("The window: build with `cargo build --release`, without --no-default-features.".to_owned());
     }
     if display.is_none() {
-        advice.push("A display: the studio needs X11 or Wayland; every other command works without.".to_owned());
+        advice.push("A display: the studio needs X11 or Wayland; every other command works without one.".to_owned());
     }
     for library in cuda.libraries.iter().filter(|l| l.state.is_err()) {
         advice.push(format!("{}: {}.", library.name, library.help));
@@ -113,7 +113,7 @@ fn examine(kernel_cache: Option<Cache>) -> Report {
             if folder.purpose == "runs" { "STEPGRAPH_RUNS" } else { "HOME" }
         ));
     }
-    advice.extend(limit_variable().err().map(|wrong| format!("{wrong}; 512 MiB are kept until then.")));
+    advice.extend(limit_variable().err().map(|wrong| format!("{wrong}; the limit is 512 MiB until then.")));
     Report {
         version: env!("CARGO_PKG_VERSION"),
         os: os(),
@@ -138,11 +138,10 @@ fn examine(kernel_cache: Option<Cache>) -> Report {
 /// How the number of threads of a step is chosen.
 fn threads_why(asked: Result<Option<usize>, WrongThreads>) -> String {
     match asked {
-        Ok(None) => {
-            "as many as make a step fastest, by its cost or as `bench --tune` measured; --threads N decides".to_owned()
-        }
+        Ok(None) => "the fastest number for each step, by estimate or as `bench --tune` measured; --threads N sets it"
+            .to_owned(),
         Ok(Some(count)) => format!("{count}, by STEPGRAPH_THREADS"),
-        Err(wrong) => format!("no step is made: {wrong}"),
+        Err(wrong) => format!("no step can be prepared: {wrong}"),
     }
 }
 
@@ -164,7 +163,7 @@ fn instructions() -> Vec<&'static str> {
         ("avx512dq", is_x86_feature_detected!("avx512dq")),
         ("avx512vl", is_x86_feature_detected!("avx512vl")),
     ];
-    all.into_iter().filter(|(_, there)| *there).map(|(name, _)| name).collect()
+    all.into_iter().filter(|(_, found)| *found).map(|(name, _)| name).collect()
 }
 
 #[cfg(not(target_arch = "x86_64"))]

@@ -25,7 +25,7 @@ pub(super) fn shown(names: [&str; 2], steps: [&Compiled; 2], format: Format) -> 
     match format {
         Format::Text => Ok(text(names, &difference)),
         Format::Json => Ok(serde_json::to_string_pretty(&Document { paths: names, difference })? + "\n"),
-        Format::Dot => Err(wrong("the difference of two steps is no graph; use --format text or json")),
+        Format::Dot => Err(wrong("the difference of two steps cannot be drawn as a graph; use --format text or json")),
     }
 }
 

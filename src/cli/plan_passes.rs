@@ -57,14 +57,14 @@ struct After<'a> {
 /// The list of passes, or one of them with the program after it.
 ///
 /// # Errors
-/// If the pass does not run for this target, or if the list is to be a graph.
+/// If the pass does not run for this target, or a graph of the list is requested.
 pub(super) fn shown(compiled: &Compiled, pass: Option<&str>, format: Format) -> anyhow::Result<String> {
     let Some(name) = pass else {
         return match format {
             Format::Text => Ok(list(compiled)),
             Format::Json => json(&list_of(compiled)),
             Format::Dot => Err(wrong(
-                "the list of passes is no graph; name the pass after which to draw the operations with --pass",
+                "the list of passes cannot be drawn as a graph; --pass NAME draws the operations after one pass",
             )),
         };
     };

@@ -63,12 +63,12 @@ pub fn load(given: &OsStr, data: DataLook) -> anyhow::Result<Loaded> {
 
 /// The mistakes in the data of a preset in which `found` are already known mistakes.
 fn data_mistakes(preset: &Preset, base: &Path, found: &[Diagnostic]) -> Vec<Diagnostic> {
-    let is_sound = |field: &str| {
+    let has_no_mistake = |field: &str| {
         found.iter().all(|d| {
             d.path.strip_prefix(field).is_none_or(|rest| !matches!(rest.chars().next(), None | Some('.' | '[')))
         })
     };
-    let Some(spec) = preset.data.as_ref().filter(|_| is_sound("data")) else { return Vec::new() };
+    let Some(spec) = preset.data.as_ref().filter(|_| has_no_mistake("data")) else { return Vec::new() };
     let request = Request {
         inputs: preset.input.inputs.clone(),
         output: Shape::from([1]),
@@ -76,7 +76,7 @@ fn data_mistakes(preset: &Preset, base: &Path, found: &[Diagnostic]) -> Vec<Diag
         seed: preset.train.map_or(0, |t| t.seed),
     };
     // Samples are compared only with fields that the document contains.
-    let request = Some(&request).filter(|_| is_sound("input") && is_sound("loss"));
+    let request = Some(&request).filter(|_| has_no_mistake("input") && has_no_mistake("loss"));
     data::problems(spec, request, base).iter().map(|problem| problem.mistake(preset)).collect()
 }
 
@@ -186,7 +186,7 @@ pub fn run(args: &PresetsArgs) -> anyhow::Result<()> {
         let found = BUNDLED.iter().find(|b| b.name == name);
         let unknown = || {
             let near = near_bundled(name);
-            wrong(format!("no bundled preset is called {name}; {near}there are {}", bundled_names()))
+            wrong(format!("no bundled preset is called {name}; {near}the bundled presets are {}", bundled_names()))
         };
         return output::print(found.ok_or_else(unknown)?.text);
     }

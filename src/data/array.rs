@@ -22,7 +22,7 @@ pub(super) enum Kind {
 }
 
 impl Kind {
-    /// Bytes a number takes.
+    /// The size of a number, in bytes.
     pub(super) const fn size(self) -> usize {
         match self {
             Self::Bool | Self::U8 | Self::I8 => 1,
@@ -82,10 +82,10 @@ impl Array<'_> {
     }
 
     /// The value at an index of the storage.
-    fn stored(&self, place: usize) -> f64 {
+    fn stored(&self, index: usize) -> f64 {
         let size = self.kind.size();
         let mut b = [0u8; 8];
-        b[..size].copy_from_slice(&self.bytes[place * size..(place + 1) * size]);
+        b[..size].copy_from_slice(&self.bytes[index * size..(index + 1) * size]);
         if self.big_endian {
             b[..size].reverse();
         }
@@ -130,7 +130,7 @@ impl Array<'_> {
                 file,
                 Place::Whole,
                 format!("an array of shape {}", Shape(self.shape.clone())),
-                "one class a sample, shape [n]",
+                "one class for each sample, shape [n]",
                 "store class numbers (argmax of one-hot rows), or use the loss mse for values",
             ));
         }

@@ -14,7 +14,7 @@ pub struct Dataset {
     /// The samples of each input, in the order of the network's inputs; at least one.
     pub inputs: Vec<InputSamples>,
     pub target: Target,
-    /// A name for each feature; empty where there are none, as for images.
+    /// A name for each feature; empty if features have no names, as in images.
     pub feature_names: Vec<String>,
     /// What the user should know about the loading: scaling, skipped files, origin and licence.
     pub notes: Vec<String>,
@@ -94,7 +94,7 @@ impl InputSamples {
     }
 }
 
-/// What the network is to learn.
+/// The targets of the samples: what the network learns to predict.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Target {
     /// `shape.len()` classes for each sample, starting at 0: one if the shape is `[]`, one for each position if it is
@@ -225,7 +225,7 @@ impl Dataset {
         }
     }
 
-    /// One sample of the only input, if it is one of numbers; otherwise `[0]`, because there is nothing to show.
+    /// One sample of the only input, if it is one of numbers; otherwise `[0]`.
     #[must_use]
     pub fn sample(&self) -> Shape {
         self.numbers().map_or_else(|| Shape::from([0]), |(sample, _)| sample.clone())
@@ -301,10 +301,10 @@ impl Dataset {
     /// order of `indices`.
     ///
     /// # Panics
-    /// If a buffer's length or kind does not match, an index is no sample, or samples are in a file that can no longer
+    /// If a buffer's length or kind does not match, an index is not that of a sample, or samples are in a file that can no longer
     /// be read.
     pub fn gather(&self, indices: &[u32], x: &mut [SamplesMut<'_>], y: TargetMut<'_>) {
-        assert_eq!(x.len(), self.inputs.len(), "there is a buffer for every input");
+        assert_eq!(x.len(), self.inputs.len(), "one buffer for each input");
         for (input, out) in self.inputs.iter().zip(x) {
             match (&input.values, out) {
                 (Samples::Real(all), SamplesMut::Real(out)) => copy_rows(all, input.sample.len(), indices, out),

@@ -30,7 +30,7 @@ pub(super) fn fit(mut loaded: Loaded, request: &Request) -> Result<Dataset, Data
                 &loaded.target_file,
                 Place::Whole,
                 "target values",
-                "one class a sample, as the loss takes classes",
+                "one class for each sample, because the loss takes classes",
                 "use the loss mse, or data with classes",
             ));
         }

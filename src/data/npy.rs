@@ -320,7 +320,7 @@ pub(super) mod tests {
         let values = load(&x, &x, false).unwrap().dataset;
         assert!(matches!(values.target, Target::Values { shape, .. } if shape.0 == [2]));
         let text = load(&x, &x, true).err().unwrap().to_string();
-        assert!(text.contains("expected one class a sample"), "{text}");
+        assert!(text.contains("expected one class for each sample"), "{text}");
         put(&y, written(&[1.5f32, 0.0], &[2], npyz::Order::C));
         assert!(load(&x, &y, true).err().unwrap().to_string().contains("sample 0: found 1.5, expected a class"));
         put(&x, written(&[1.0f64, 2.0, f64::NAN, 4.0], &[2, 2], npyz::Order::C));

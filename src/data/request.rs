@@ -37,7 +37,7 @@ impl Request {
         match &self.inputs[..] {
             [_] if self.loss.wants_classes() && self.output.rank() > 1 => {
                 let expected = format!("a source with a class for each of the {} positions", self.output.0[0]);
-                let help = "this one has one class a sample: add take or global_avg_pool before the last layer, or \
+                let help = "this one has one class for each sample: add take or global_avg_pool before the last layer, or \
                             train on a file of batches with --batches";
                 Err(DataError::field("type", source.name(), expected, help))
             }

@@ -58,9 +58,9 @@ impl EditsAhead {
     pub fn start(preset: &Preset, machine: Option<&Target>) -> Option<Self> {
         let machine = machine.filter(|machine| machine.kernels == Kernels::General)?.clone();
         let goes_on = Arc::new(AtomicBool::new(true));
-        let (preset, asked) = (preset.clone(), Arc::clone(&goes_on));
+        let (preset, running) = (preset.clone(), Arc::clone(&goes_on));
         let work = move || {
-            let count = compile_for_edits(&preset, &machine, || asked.load(Ordering::Relaxed));
+            let count = compile_for_edits(&preset, &machine, || running.load(Ordering::Relaxed));
             log::debug!("{count} kernels were compiled for changes of sizes");
         };
         match Builder::new().name("edits-ahead".into()).spawn(work) {

@@ -110,14 +110,14 @@ impl Session {
     /// # Errors
     /// If there is too little memory for the evaluation.
     pub fn answers(&mut self, set: &Dataset, indices: &[u32]) -> Result<Vec<f32>, TrainError> {
-        /// Values that are copied at a time.
-        const MOST: usize = 1 << 22;
+        /// The largest number of input values that are copied at a time.
+        const MAX_VALUES: usize = 1 << 22;
         self.make_evaluator()?;
         let mut outputs = Vec::with_capacity(indices.len() * self.model.output.len());
         let Some(evaluator) = &mut self.evaluator else { return Ok(outputs) };
-        let batches = (MOST / self.model.sample_len().max(1) / self.model.batch).max(1);
-        for some in indices.chunks(batches * self.model.batch) {
-            outputs.extend(evaluator.answer(&mut self.pool, rows_of(set, some)?, some.len())?);
+        let batches = (MAX_VALUES / self.model.sample_len().max(1) / self.model.batch).max(1);
+        for chunk in indices.chunks(batches * self.model.batch) {
+            outputs.extend(evaluator.answer(&mut self.pool, rows_of(set, chunk)?, chunk.len())?);
         }
         Ok(outputs)
     }
@@ -146,9 +146,9 @@ impl Session {
             for executor in [Executor::Eager, Executor::Replay] {
                 let times = if executor == Executor::Eager { &mut out.eager_us } else { &mut out.replay_us };
                 for _ in 0..BLOCK.min(steps.max(1) - times.len()) {
-                    let one = Instant::now();
+                    let step_started = Instant::now();
                     outcome = self.train.run(executor, &mut self.pool).and_then(|()| self.train.synchronize());
-                    times.push(one.elapsed().as_secs_f32() * 1e6);
+                    times.push(step_started.elapsed().as_secs_f32() * 1e6);
                     // Many steps on one batch may overflow, so each block starts from the run's state.
                     if outcome.is_err() || started.elapsed() > limit {
                         break;

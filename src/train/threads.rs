@@ -1,4 +1,5 @@
-//! How many threads share the step of a network on this machine: as the user says, as measured here, or by estimate.
+//! The number of threads that share the step of a network on this machine: requested by the user, measured, or
+//! estimated.
 
 use super::prepared_step::prepared;
 use super::tuning_file::{StepTimes, TuningFile, processor, tuning_is_off};
@@ -47,8 +48,8 @@ fn by_program(program: &Program) -> Threads {
 /// The fastest of the numbers that were measured for a step, if there are times for all numbers that are worth trying
 /// here.
 fn by_times(steps: &[StepTimes], key: &str, cores: usize) -> Option<Threads> {
-    let of_step = |s: &&StepTimes| s.key == key && s.cpu == processor() && s.isa == detect_isa();
-    let times = &steps.iter().find(of_step)?.us;
+    let is_this_step = |s: &&StepTimes| s.key == key && s.cpu == processor() && s.isa == detect_isa();
+    let times = &steps.iter().find(is_this_step)?.us;
     let known = thread_counts(cores).into_iter().map(|count| Some((count, *times.get(&count)?)));
     let known: Vec<(usize, f64)> = known.collect::<Option<_>>()?;
     let (count, us) = known.iter().copied().min_by(|a, b| a.1.total_cmp(&b.1))?;
@@ -66,9 +67,9 @@ fn step_key(program: &Program) -> String {
 
 /// The number of times that each number of threads is tried: the smallest time is used, so that other load on the
 /// machine does not matter.
-const VISITS: usize = 3;
-/// The approximate duration of one visit, in microseconds, and its smallest and largest number of steps.
-const VISIT_US: f64 = 60_000.0;
+const ATTEMPTS: usize = 3;
+/// The approximate duration of one attempt, in microseconds, and its smallest and largest number of steps.
+const ATTEMPT_US: f64 = 60_000.0;
 const STEPS: (f64, f64) = (3.0, 1000.0);
 
 /// Times the whole training step of `model` with every number of threads that is worth trying on this machine.
@@ -87,8 +88,8 @@ fn time_threads(model: &Model) -> Result<StepTimes, TrainError> {
         let began = Instant::now();
         step.run(Executor::Replay, &mut pool)?;
         let one_us = began.elapsed().as_secs_f64() * 1e6;
-        let steps = (VISIT_US / one_us.max(0.1)).clamp(STEPS.0, STEPS.1) as usize;
-        for _ in 0..VISITS {
+        let steps = (ATTEMPT_US / one_us.max(0.1)).clamp(STEPS.0, STEPS.1) as usize;
+        for _ in 0..ATTEMPTS {
             step.restore(&start)?;
             step.run(Executor::Replay, &mut pool)?;
             let mut times = Vec::with_capacity(steps);

@@ -41,7 +41,8 @@ impl Watched {
     }
 }
 
-/// The report of a recording about its batch. The recordings of batches that update nothing lack some values.
+/// The values that the host reads after a recording whose steps may differ; all are optional, because a recording that
+/// does not update the parameters lacks some of them.
 #[derive(Clone, Copy, Default)]
 pub(super) struct Reported {
     pub(super) loss: Option<LValueId>,

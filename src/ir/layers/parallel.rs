@@ -11,7 +11,7 @@ impl Forward for Parallel {
         let mut branches = Vec::with_capacity(self.branches.len());
         for number in 0..self.branches.len() {
             let named = self.branches[number].input.as_deref().and_then(|name| b.input(name));
-            // There is no parameter before an input of the network.
+            // No parameter comes before an input of the network.
             b.trained_before = named.is_none() && before;
             let takes_gradient = b.trained_before;
             let (tape, y) = b.apart(|b| (at.inside)(b, at.layer, number, named.unwrap_or(at.x)));
@@ -143,9 +143,9 @@ impl Joined {
             product
         };
         let of_own = self.branches[number].is_trained.then(|| times(before, format!("gY.{number}")));
-        let is_before = self.branches[..number].iter().any(|branch| branch.is_trained);
+        let before_is_trained = self.branches[..number].iter().any(|branch| branch.is_trained);
         let name = if number == 1 { "gY.0".to_owned() } else { format!("gY.before.{number}") };
-        let of_before = is_before.then(|| times(own, name));
+        let of_before = before_is_trained.then(|| times(own, name));
         (of_own, of_before)
     }
 }

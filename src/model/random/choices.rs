@@ -6,16 +6,16 @@ use crate::model::layers::{ActivationLayer, BranchLayer, Dense, EarlyExit, Flatt
 use crate::model::{LastBatch, LayerPath, LayerSpec, ListPath, Preset, check};
 use crate::tensor::Shape;
 
-/// The shares of blocks and of layers in these networks that choose.
-const OF_BLOCKS: f64 = 0.6;
-const OF_LAYERS: f64 = 0.2;
+/// The share of blocks that choose, and of other layers that are replaced by a branch, in networks whose layers choose.
+const BLOCK_SHARE: f64 = 0.6;
+const LAYER_SHARE: f64 = 0.2;
 
 /// Makes the steps of some networks differ: layers choose, or the last batch of an epoch is short, provided that the
 /// network is still valid.
 pub(super) fn choose(draw: &mut Draw, preset: &mut Preset, output: &Shape) {
     let share = draw.size().choosing;
     let chooses = draw.coin(share);
-    // A copy of the generator is used, so that the choices of layers do not depend on it.
+    // A copy of the generator is used, so that this decision does not change the choices of layers.
     let is_short = draw.clone().coin(share);
     if chooses {
         let_layers_choose(draw, preset, output);
@@ -25,7 +25,7 @@ pub(super) fn choose(draw: &mut Draw, preset: &mut Preset, output: &Shape) {
     }
 }
 
-/// Uses the samples at the end of an epoch that are fewer than a batch.
+/// Lets the last batch of an epoch be short, if the network stays valid.
 fn shorten_last_batch(preset: &mut Preset) {
     let mut short = preset.clone();
     let Some(data) = &mut short.data else { return };
@@ -39,17 +39,17 @@ fn shorten_last_batch(preset: &mut Preset) {
 
 fn let_layers_choose(draw: &mut Draw, preset: &mut Preset, output: &Shape) {
     // Backwards, so that the paths of the remaining layers stay valid.
-    let mut places = Vec::new();
-    gather(&preset.layers, &ListPath::default(), &mut places);
-    for path in places.iter().rev() {
+    let mut paths = Vec::new();
+    collect_paths(&preset.layers, &ListPath::default(), &mut paths);
+    for path in paths.iter().rev() {
         let Some(layer) = preset.layer(path).cloned() else { continue };
         let mut other = layer.clone();
-        if draw.coin(OF_BLOCKS) {
+        if draw.coin(BLOCK_SHARE) {
             other.draw_choice(draw);
         }
-        // The first layer takes the network's inputs, or has the table that others use.
+        // The first layer reads the network's inputs, or has the embedding weight that tied layers use.
         let is_first = path.depth() == 1 && path.index() == Some(0);
-        if other == layer && !is_first && draw.coin(OF_LAYERS) {
+        if other == layer && !is_first && draw.coin(LAYER_SHARE) {
             let head = (path.depth() == 1 && draw.coin(0.5)).then(|| exit(draw, output));
             other = LayerSpec::BranchLayer(branch(draw, &layer, head));
         }
@@ -59,16 +59,16 @@ fn let_layers_choose(draw: &mut Draw, preset: &mut Preset, output: &Shape) {
         let (at, head) = (draw.between(1, preset.layers.len()), exit(draw, output));
         let before = preset.layers.clone();
         preset.layers.insert(at, head);
-        restore_where_wrong(preset, before);
+        restore_if_invalid(preset, before);
     }
 }
 
 /// The paths of all layers, outer ones before those inside them.
-fn gather(layers: &[LayerSpec], list: &ListPath, places: &mut Vec<LayerPath>) {
+fn collect_paths(layers: &[LayerSpec], list: &ListPath, paths: &mut Vec<LayerPath>) {
     for (index, layer) in layers.iter().enumerate() {
         let path = list.child(index);
-        places.push(path.clone());
-        layer.lists().into_iter().for_each(|(id, inside)| gather(inside, &path.list(id), places));
+        paths.push(path.clone());
+        layer.lists().into_iter().for_each(|(id, inside)| collect_paths(inside, &path.list(id), paths));
     }
 }
 
@@ -106,11 +106,13 @@ fn replace(preset: &mut Preset, path: &LayerPath, layer: LayerSpec) {
     let before = preset.layers.clone();
     if let Some(place) = preset.layer_mut(path).filter(|place| **place != layer) {
         *place = layer;
-        restore_where_wrong(preset, before);
+        restore_if_invalid(preset, before);
     }
 }
 
-fn restore_where_wrong(preset: &mut Preset, before: Vec<LayerSpec>) {
+/// Restores the layers `before` a change if the changed network is invalid, or has a layer with a larger output than
+/// all layers before the change.
+fn restore_if_invalid(preset: &mut Preset, before: Vec<LayerSpec>) {
     let largest = |preset: &Preset| check(preset).facts.iter().filter_map(|f| f.output.as_ref().map(Shape::len)).max();
     let now = std::mem::replace(&mut preset.layers, before);
     let limit = largest(preset);

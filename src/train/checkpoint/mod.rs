@@ -46,7 +46,7 @@ impl Session {
             serde_json::to_string(&header).map_err(|e| TrainError::file(path, e.to_string(), "this is a defect"))?;
         let origin = self.origin();
         let sum = checksum_of(&format!("{text}{}", origin.text()), &streams)
-            .map_err(|e| TrainError::file(path, e.to_string(), "the step's values cannot be had"))?;
+            .map_err(|e| TrainError::file(path, e.to_string(), "the values of the step cannot be read"))?;
         let mut metadata = origin.metadata();
         metadata.extend([(CHECKPOINT.to_owned(), text), (CHECKSUM.to_owned(), sum)]);
         write_streams(path, &streams, &metadata)
@@ -56,11 +56,11 @@ impl Session {
     fn state_names(&self) -> Vec<String> {
         let program = &self.compiled().plan.program;
         let moments: HashSet<LValueId> = program.moments().map(|moment| moment.value).collect();
-        let counts = |(index, v): &(usize, &LValue)| {
-            let counts = matches!(&*v.name, "counter" | "counters" | "batches" | "hyper" | "scaler")
+        let is_saved = |(index, v): &(usize, &LValue)| {
+            let is_state = matches!(&*v.name, "counter" | "counters" | "batches" | "hyper" | "scaler")
                 || moments.contains(&LValueId(*index as u32));
-            v.persistent && counts && !plant::forgets(&v.name)
+            v.persistent && is_state && !plant::forgets(&v.name)
         };
-        program.values.iter().enumerate().filter(counts).map(|(_, v)| v.name.clone()).collect()
+        program.values.iter().enumerate().filter(is_saved).map(|(_, v)| v.name.clone()).collect()
     }
 }

@@ -53,12 +53,12 @@ fn needs(model: Option<&Model>, read: Option<u64>, data: DataSize, format: Forma
     let mut needs = Needs::default();
     needs.add("the program's own tables", PROGRAM);
     needs.add("the parameters", read.unwrap_or(params));
-    needs.add("a parameter on its way", largest);
+    needs.add("the largest parameter, while it is copied", largest);
     // The graph grows, and becomes a part of the file.
-    needs.add("the file while it is put together", if format == Format::Onnx { 3 * params + largest } else { 0 });
+    needs.add("the file, while it is composed", if format == Format::Onnx { 3 * params + largest } else { 0 });
     needs.add("the samples", data.held);
-    needs.add("the files of the samples while they are read", data.reading);
-    needs.add("the samples on their way to their file", if format == Format::PyTorch { data.held } else { 0 });
+    needs.add("the files of the samples, while they are read", data.reading);
+    needs.add("the samples, while they are written", if format == Format::PyTorch { data.held } else { 0 });
     needs
 }
 
