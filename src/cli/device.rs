@@ -86,7 +86,7 @@ pub fn choose_to_plan(device: Device, model: &Model) -> Target {
 #[must_use]
 pub fn tuning(target: &Target) -> Option<Arc<Tuning>> {
     crate::train::remembered_times(target).unwrap_or_else(|why| {
-        super::output::note(&format!("note: {why}; `stepgraph bench --tune PRESET` writes it anew"));
+        super::output::note(&format!("note: {why}; `stepgraph bench --tune PRESET` writes it again"));
         None
     })
 }

@@ -90,7 +90,7 @@ fn kept(path: &Path, from: Continuation) -> Result<Kept<'_>, Unfit> {
         (end, last) = (end + length, found);
     }
     if last.step == 0 {
-        return Err(Unfit::Lacks(format!("{shown} is no log of a run, and this run continues from step {step}")));
+        return Err(Unfit::Lacks(format!("{shown} is not the log of a run, and this run continues from step {step}")));
     }
     if last.step != step {
         let found = if last.step > step {

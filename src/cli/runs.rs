@@ -173,7 +173,7 @@ fn trash(store: &RunStore, json: bool) -> anyhow::Result<()> {
     }
     output::print(&rows_of(&all.iter().collect::<Vec<_>>()))?;
     output::note(
-        "bring one back with: stepgraph runs restore RUN; remove all for good with: stepgraph runs empty-trash",
+        "bring one back with: stepgraph runs restore RUN; remove all permanently with: stepgraph runs empty-trash",
     );
     Ok(())
 }

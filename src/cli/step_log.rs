@@ -90,7 +90,7 @@ impl StepLog {
         if keeps == 0 && (is_left || is_old(path)) {
             let help = "--resume continues from a checkpoint and its log; another name keeps both";
             output::note(&match is_left {
-                true => format!("note: {} of a run that was ended is begun anew; {help}", part.display()),
+                true => format!("note: {} of a run that was killed is replaced; {help}", part.display()),
                 false => format!(
                     "note: the log {} of an earlier run is replaced when this one is over; {help}",
                     path.display()
@@ -288,7 +288,10 @@ mod tests {
         assert!(message.contains("ends with step 19") && message.contains("another name"), "{message}");
         std::fs::write(&path, "a letter\n").unwrap();
         let message = StepLog::open(&path, from(3)).map(|_| ()).unwrap_err().to_string();
-        assert!(message.contains("is no log") && std::fs::read_dir(folder.path()).unwrap().count() == 1, "{message}");
+        assert!(
+            message.contains("is not the log") && std::fs::read_dir(folder.path()).unwrap().count() == 1,
+            "{message}"
+        );
     }
 
     #[test]

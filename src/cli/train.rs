@@ -209,7 +209,7 @@ fn introduce(session: &Session, args: &TrainArgs) {
     // Otherwise the closing summary reports it.
     if args.json && session.done() >= session.total() {
         output::note(&format!(
-            "note: nothing is left to do, as step {} was made before; give more --steps to continue",
+            "note: nothing to do: the run already made step {}; increase --steps to continue",
             session.done()
         ));
     }

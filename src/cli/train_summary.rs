@@ -186,7 +186,7 @@ impl Outcome {
 pub fn text(s: &Summary) -> String {
     let mut out = if s.steps < s.first_step && !s.interrupted {
         format!(
-            "{}: nothing was left to do, as step {} was made before; give more --steps to continue\n",
+            "{}: nothing to do: the run already made step {}; increase --steps to continue\n",
             s.preset,
             output::count(s.steps)
         )
@@ -206,7 +206,7 @@ pub fn text(s: &Summary) -> String {
     }
     match s.held_out.as_ref().or(s.maybe_trained.as_ref()) {
         Some(h) => out.push_str(&format!("{}\n", h.text(s.maybe_trained.is_some()))),
-        None => out.push_str("held out: nothing, so there is no evaluation\n"),
+        None => out.push_str("held out: nothing, so the run was not evaluated\n"),
     }
     if let Some(text) = recordings_text(&s.recordings) {
         out.push_str(&text);

@@ -301,8 +301,8 @@ impl Dataset {
     /// order of `indices`.
     ///
     /// # Panics
-    /// If a buffer's length or kind does not match, an index is not that of a sample, or samples are in a file that can no longer
-    /// be read.
+    /// If a buffer's length or kind does not match, an index is not that of a sample, or samples are in a file that
+    /// can no longer be read.
     pub fn gather(&self, indices: &[u32], x: &mut [SamplesMut<'_>], y: TargetMut<'_>) {
         assert_eq!(x.len(), self.inputs.len(), "one buffer for each input");
         for (input, out) in self.inputs.iter().zip(x) {

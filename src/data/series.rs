@@ -70,7 +70,7 @@ fn read_columns(bytes: &[u8], file: &str, columns: &[TargetColumn]) -> Result<Li
     let mut values = Vec::new();
     loop {
         let damaged = |e: csv::Error| {
-            let found = format!("text that is no table ({e})");
+            let found = format!("text that is not a table ({e})");
             DataError::content(file, Place::Whole, found, "cells", "quote cells that contain commas")
         };
         if !reader.read_record(&mut cells).map_err(damaged)? {

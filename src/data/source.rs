@@ -105,7 +105,7 @@ fn read(
             text::load(source, request, base, known)?
         }
         DataSource::Joined { .. } => {
-            let help = "sources are joined only once: give each input a source of its own";
+            let help = "a joined source cannot contain another one: give each input its own source";
             return Err(DataError::field("type", source.name(), "a source of one input", help));
         }
     };

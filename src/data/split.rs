@@ -41,7 +41,7 @@ pub fn split(n: usize, spec: &DataSpec, seed: u64) -> Result<Split, DataError> {
         return refused("a share from 0 to below 1, or a count".to_owned());
     }
     if share >= 1.0 && share.fract() != 0.0 {
-        return refused("a whole number of samples, as it is not below 1".to_owned());
+        return refused("a whole number of samples, because it is not below 1".to_owned());
     }
     let held = spec.held_out_of(n);
     if n > 0 && held == n {

@@ -176,7 +176,7 @@ impl<'a> Rows<'a> {
             let position = self.reader.position().clone();
             let damaged = |e: csv::Error| {
                 let at = Place::Line(position.line());
-                DataError::content(self.file, at, format!("text that is no table ({e})"), "cells", RAGGED_HELP)
+                DataError::content(self.file, at, format!("text that is not a table ({e})"), "cells", RAGGED_HELP)
             };
             if !self.reader.read_record(&mut cells).map_err(damaged)? {
                 return Ok(None);

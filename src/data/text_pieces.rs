@@ -138,7 +138,7 @@ impl TextPieces {
             return Ok(());
         }
         let read = self.source.by_ref().take(missing).read_to_end(&mut self.bytes).map_err(|cause| {
-            let help = "leave the file as it is while it is read";
+            let help = "do not change the file while it is read";
             DataError::Read { file: self.file.clone(), cause, help }
         })?;
         self.has_ended = (read as u64) < missing;

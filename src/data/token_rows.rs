@@ -300,7 +300,7 @@ impl TokenRows {
     }
 
     fn refused(&self, cause: io::Error) -> DataError {
-        let help = "leave the file as it is while it is trained on";
+        let help = "do not change the file while the network trains on it";
         DataError::Read { file: self.file.clone(), cause, help }
     }
 }
@@ -363,7 +363,7 @@ mod tests {
         std::fs::write(&path, vec![65; 50]).unwrap();
         assert_eq!(rows.rows(&[1], RowPart::Sample).unwrap(), [65; 9]);
         let text = rows.rows(&[9], RowPart::Sample).unwrap_err().to_string();
-        assert!(text.contains("leave the file as it is"), "{text}");
+        assert!(text.contains("do not change the file"), "{text}");
     }
 
     #[test]

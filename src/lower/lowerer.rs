@@ -107,7 +107,7 @@ impl<'g> Lowerer<'g> {
     pub fn lowered(&self, id: ValueId) -> LValueId {
         match self.map[id.0 as usize] {
             Some(lowered) => lowered,
-            None => unreachable!("nodes are lowered behind those whose values they read"),
+            None => unreachable!("nodes are lowered after those whose values they read"),
         }
     }
 

@@ -136,7 +136,7 @@ impl Checker<'_> {
     fn taken(&mut self, spec: &LayerSpec, path: &LayerPath, input: Option<Flow>) -> Option<Flow> {
         let is_read = self.mistakes.is_read(&format!("{path}.type"));
         if is_read && !spec.takes_tokens() && input.as_ref().is_some_and(|flow| flow.content.is_tokens()) {
-            let help = "tokens are no numbers to compute with: put an `embedding` first";
+            let help = "tokens are not numbers to compute with: put an `embedding` first";
             self.fail(path, "", format!("{} takes numbers, and its input is tokens", spec.kind().type_name), help);
             return None;
         }
@@ -275,7 +275,7 @@ impl Checker<'_> {
         let output = output?;
         if output.content.is_tokens() {
             let entry = format!("{}[{}]", list.field.name(), list.number);
-            let help = "tokens are no numbers to compute with: put an `embedding` into it";
+            let help = "tokens are not numbers to compute with: put an `embedding` into it";
             self.fail(path, &entry, "its output is tokens".into(), help);
             return None;
         }

@@ -86,7 +86,7 @@ impl Model {
         let mut wanted: Vec<(LayerId, usize)> = Vec::new();
         for entry in text.split([' ', ',']).filter(|entry| !entry.is_empty()) {
             let parts = entry.split_once('=').and_then(|(layer, value)| Some((layer, value.parse().ok()?)));
-            let (name, value) = parts.ok_or_else(|| wrong(format!("{entry:?} is no choice of a layer")))?;
+            let (name, value) = parts.ok_or_else(|| wrong(format!("{entry:?} is not a choice of a layer")))?;
             let is_named = |layer: &super::Layer| format!("L{}", layer.path.number()) == name;
             let chooser = |at: &usize| self.layers[*at].spec.choice().is_some() && is_named(&self.layers[*at]);
             let at = (0..self.layers.len()).find(chooser).ok_or_else(|| wrong(format!("{name} does not choose")))?;

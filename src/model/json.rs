@@ -12,15 +12,15 @@ pub(super) fn explained(error: &serde_json::Error) -> String {
     let found = found.split(" at line ").next().unwrap_or_default();
     let help = match found {
         _ if error.is_eof() => "it ends before its last bracket or quote is closed; add what is missing",
-        "trailing comma" => "take the comma before the closing bracket away",
-        "trailing characters" => "keep one object { ... } and nothing behind it",
+        "trailing comma" => "remove the comma before the closing bracket",
+        "trailing characters" => "keep one object { ... } and nothing after it",
         "key must be a string" => "put names of fields in double quotes, and comments are not allowed",
         "expected value" => {
             "expected a number such as 0.5, a text in double quotes, true, false, a list [ ... ] or an object { ... }; \
              comments are not allowed"
         }
         "invalid number" | "number out of range" => "write the number as 120, 0.001 or 1e-3",
-        "recursion limit exceeded" => "brackets are nested more than 127 deep; take some away",
+        "recursion limit exceeded" => "brackets are nested more than 127 deep; remove some",
         "invalid escape" | "unexpected end of hex escape" | "lone leading surrogate in hex escape" => {
             "write a backslash in a text as \\\\"
         }
@@ -28,7 +28,7 @@ pub(super) fn explained(error: &serde_json::Error) -> String {
             "close the text's quotes on its line, or write a line break as \\n"
         }
         _ if found.starts_with("expected `") => "add what is missing",
-        _ => "fix it there",
+        _ => "correct the text there",
     };
     // Letters that serde_json omits from its list of expected ones need not be reported, and some of its terms are
     // replaced.
@@ -186,8 +186,8 @@ mod tests {
         let deep = "[".repeat(200);
         let cases = [
             ("{\"a\": 1,\n \"b", "line 2, column 3: it ends before"),
-            ("{\"a\": 1,}", "line 1, column 9: take the comma"),
-            ("{} {}", "nothing behind it"),
+            ("{\"a\": 1,}", "line 1, column 9: remove the comma"),
+            ("{} {}", "nothing after it"),
             ("{a: 1}", "in double quotes"),
             ("{'a': 1}", "in double quotes"),
             ("{\"a\": NaN}", "expected a number such as 0.5"),

@@ -49,7 +49,7 @@ pub fn read_preset_file(bytes: &[u8]) -> Result<Preset, Vec<Diagnostic>> {
 /// As [`read_preset_file`].
 pub fn read_partly(bytes: &[u8]) -> Result<Preset, Box<Rejected>> {
     if let Some(other) = other_formats::of(bytes) {
-        return Err(whole(format!("this is no preset, it is {}", other.name), other.help).into());
+        return Err(whole(format!("this is not a preset, it is {}", other.name), other.help).into());
     }
     if bytes.len() as u64 > MAX_PRESET_BYTES {
         return Err(whole("this is larger than 64 MiB", "a preset is a short JSON file").into());
@@ -203,7 +203,7 @@ fn read_named(name: &str, item: &Value, f: &mut Fields<'_>) -> NamedInput {
     };
     let is_letter = |c: char| c.is_ascii_alphabetic() || c == '_';
     if !name.starts_with(is_letter) || !name.chars().all(|c| is_letter(c) || c.is_ascii_digit()) {
-        fail(format!("{name:?} is no name of an input"), "use letters, digits and _, and begin with a letter");
+        fail(format!("{name:?} is not the name of an input"), "use letters, digits and _, and begin with a letter");
     }
     let Value::Object(map) = item else {
         fail(format!("found {}", describe(item)), "expected an object such as {\"shape\": [64]}");

@@ -54,7 +54,7 @@ impl Model {
         if let Some(PathOf { path, whole }) = &self.of_path {
             return Ok(whole.with_batch(self.batch).with_length(length)?.along(path));
         }
-        let whole = self.length().ok_or_else(|| refused("its inputs are no sequences of one length".into()))?;
+        let whole = self.length().ok_or_else(|| refused("its inputs are not sequences of one length".into()))?;
         if length == whole {
             return Ok(self.clone());
         }
@@ -158,6 +158,6 @@ mod tests {
         assert!(why(&taken, 4).contains("position 4 of 4"), "{}", why(&taken, 4));
         assert!(why(&taken, 0).contains("1 to 6") && why(&taken, 7).contains("1 to 6"));
         let values = model(r#""shape": [6]"#, r#"{"type": "dense", "units": 3}"#);
-        assert!(why(&values, 3).contains("no sequences"));
+        assert!(why(&values, 3).contains("not sequences"));
     }
 }

@@ -141,7 +141,7 @@ impl Schedule {
             layer: None,
             path: "optimizer.schedule.warmup".into(),
             message: format!("found {}, and the run has {steps} {}", self.warmup, plural(steps, "step")),
-            help: "the warm-up must be over when the run is: make it shorter, or the run longer".into(),
+            help: "the warm-up must end before the run does: make it shorter, or the run longer".into(),
         })
     }
 

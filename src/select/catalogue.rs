@@ -37,7 +37,7 @@ pub fn accepts(kind: &OpKind, variant: Variant, cpu: CpuFacts) -> Result<(), Str
         Variant::Fast(isa) if isa > cpu.isa => Err(format!("this processor has no {}", isa.name())),
         Variant::Fast(_) if is_product(kind) => cpu_conv::accepts(kind),
         Variant::Fast(_) => Ok(()),
-        Variant::Cuda(_) => Err("this is no GPU".into()),
+        Variant::Cuda(_) => Err("this is not a GPU".into()),
     }
 }
 

@@ -63,7 +63,7 @@ impl Kernels {
         match name.trim() {
             "" | "specialised" => Ok(Self::Specialised),
             "general" => Ok(Self::General),
-            other => Err(format!("there are no {other:?} kernels; write `specialised` or `general`")),
+            other => Err(format!("{other:?} is not a kind of kernels; write `specialised` or `general`")),
         }
     }
 }

@@ -96,7 +96,7 @@ impl fmt::Display for Holding {
             Self::Data => "exported data",
             Self::Batches => "batches to train on",
             Self::Nothing => "no tensors",
-            Self::Other => "tensors that are no parameters of a network",
+            Self::Other => "tensors that are not parameters of a network",
         })
     }
 }

@@ -34,7 +34,7 @@ pub(super) fn metadata_of(path: &Path) -> Option<HashMap<String, String>> {
 /// What is wrong with the file, as text.
 pub fn check_header(path: &Path) -> Result<(), String> {
     let (header, before) = read_header(path).map_err(|e| e.to_string())?;
-    let tensors = header.as_object().ok_or("its first bytes are no header of safetensors")?;
+    let tensors = header.as_object().ok_or("its first bytes are not the header of a safetensors file")?;
     let ends = tensors.values().filter_map(|t| t["data_offsets"][1].as_u64());
     let wanted = before.saturating_add(ends.max().unwrap_or(0));
     let found = std::fs::metadata(path).map_err(|e| e.to_string())?.len();

@@ -61,7 +61,7 @@ const RULES: [Rule; 22] = [
     refused("data.held_out", DIVISION),
     refused("data.split", DIVISION),
     refused("train.seed", "batches, split and dropout follow from it"),
-    refused("train.accumulate", "its steps were made of so many batches"),
+    refused("train.accumulate", "its steps were made of that number of batches"),
 ];
 
 /// The length of the run, which a checkpoint of an earlier version does not contain.

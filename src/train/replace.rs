@@ -192,7 +192,7 @@ impl ResultKind<'_> {
             Self::Weights(_) | Self::Checkpoint(_) | Self::Capsule | Self::Data => "safetensors file",
             Self::Guarded => return None,
         };
-        Some(format!("is there and is no {name}"))
+        Some(format!("exists and is not of this kind: {name}"))
     }
 }
 

@@ -85,7 +85,7 @@ fn compare(file: &str, found: &str) {
     if std::env::var_os("UPDATE_GOLDENS").is_some() {
         std::fs::write(&path, found).unwrap();
     }
-    assert_eq!(found, std::fs::read_to_string(&path).unwrap(), "{file}: UPDATE_GOLDENS=1 writes it anew");
+    assert_eq!(found, std::fs::read_to_string(&path).unwrap(), "{file}: UPDATE_GOLDENS=1 rewrites it");
 }
 
 /// Kernels for eight changes of a size: specialised ones, and general ones.

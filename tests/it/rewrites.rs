@@ -105,7 +105,7 @@ fn compare(file: &str, found: &str) {
     }
     let count = mistakes.len();
     mistakes.truncate(20);
-    assert!(count == 0, "{file}: {count} lines differ; UPDATE_GOLDENS=1 writes it anew\n{}", mistakes.join("\n"));
+    assert!(count == 0, "{file}: {count} lines differ; UPDATE_GOLDENS=1 rewrites it\n{}", mistakes.join("\n"));
 }
 
 #[test]

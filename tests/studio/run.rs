@@ -29,7 +29,7 @@ fn a_run_is_trained_paused_stepped_and_stopped() {
     let h = &robot.app().studio.training.history;
     assert_eq!(h.curves.loss.raw.len() as u64, done + 1);
     assert!(!h.curves.held_out_accuracy.is_empty());
-    assert!(robot.sees("held-out acc.") && robot.sees("Train anew"));
+    assert!(robot.sees("held-out acc.") && robot.sees("Train from scratch"));
     robot.press("Reset");
     assert_eq!(state(robot.app()), None);
 }
@@ -55,7 +55,7 @@ fn a_finished_run_is_made_longer_and_an_edited_one_starts_again() {
     robot.set("steps", "30");
     // The network is another one now: the old run cannot train it.
     robot.set("L0 units", "32");
-    robot.press("Train anew");
+    robot.press("Train from scratch");
     robot.until("the end of the other", |app| {
         state(app) == Some(RunState::Finished) && app.studio.training.done() == 30
     });
@@ -119,7 +119,7 @@ fn a_run_that_cannot_be_prepared_is_reported_on_every_tab() {
     assert!(robot.app().studio.shown.contains(&Tab::Train) && robot.sees("change what is named here"));
     // If the tab is shown, the message is there.
     robot.choose(UiCommand::DismissNotice);
-    robot.press("Train anew");
+    robot.press("Train from scratch");
     robot.until("the refusal", |app| matches!(app.studio.training.state, Some(RunState::Failed(_))));
     robot.window.run_steps(2);
     assert!(robot.app().studio.notice.is_none());
@@ -132,17 +132,17 @@ fn a_run_that_cannot_be_prepared_leaves_the_curves_of_the_one_before() {
     let first = robot.app().studio.training.history.curves.loss.raw.values().to_vec();
     let own = robot.value("sample shape");
     robot.set("sample shape", "32");
-    robot.press("Train anew");
+    robot.press("Train from scratch");
     robot.until("the failure", |app| matches!(state(app), Some(RunState::Failed(_))));
     robot.window.run_steps(2);
     assert!(robot.sees("does not fit the network") && robot.sees("The curves below are those of the run before"));
     assert_eq!((robot.app().studio.training.history.curves.loss.raw.values(), first.len()), (&first[..], 30));
     // A second failure does not remove the curves either, and the next run replaces them.
-    robot.press("Train anew");
+    robot.press("Train from scratch");
     robot.until("the failure", |app| matches!(state(app), Some(RunState::Failed(_))));
     assert_eq!(robot.app().studio.training.done(), 30);
     robot.set("sample shape", &own);
-    robot.press("Train anew");
+    robot.press("Train from scratch");
     robot.until("the end", |app| state(app) == Some(RunState::Finished));
     assert!(!robot.app().studio.training.shows_previous && robot.app().studio.training.done() == 30);
 }

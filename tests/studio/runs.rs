@@ -198,17 +198,17 @@ fn the_trash_lists_deleted_runs_and_can_restore_or_delete_them() {
     robot.window.get_all_by_label("Restore digits-mlp").next().expect("a way back").click();
     robot.until("one of them back", |app| count(app) == 1 && app.studio.runs.entries.len() == 1);
     let [back, gone] = if ids(robot.app())[0] == all[0] { [&all[0], &all[1]] } else { [&all[1], &all[0]] };
-    robot.press("Delete for good… digits-mlp");
+    robot.press("Delete permanently… digits-mlp");
     robot.window.run_steps(2);
     // Enter chooses the answer that destroys nothing.
-    assert!(robot.sees("Delete digits-mlp for good?"));
+    assert!(robot.sees("Delete digits-mlp permanently?"));
     robot.keys(&[egui::Key::Enter]);
     robot.window.run_steps(2);
-    assert!(!robot.sees("Delete digits-mlp for good?"));
+    assert!(!robot.sees("Delete digits-mlp permanently?"));
     assert!(store.trash().path(gone).is_dir());
     robot.press("Empty the trash…");
     robot.window.run_steps(2);
-    robot.press("Delete for good");
+    robot.press("Delete permanently");
     robot.until("the empty trash", |app| count(app) == 0);
     assert!(!store.trash().path(gone).exists() && store.path(back).is_dir());
     // The undo of the deletion has nothing left to restore.

@@ -134,7 +134,7 @@ fn states_and_forecasts_are_shown_and_what_is_missing_is_named() {
         (AnswersPage::Attention, "This network has no attention"),
         (AnswersPage::Writing, "This network predicts no tokens"),
         (AnswersPage::Tokens, "This network has no class at each position"),
-        (AnswersPage::Confusion, "This network has nothing of the kind"),
+        (AnswersPage::Confusion, "This network has nothing to show here"),
     ] {
         perform(&mut robot, UiCommand::Predictions(PredictionsCommand::Show(page)));
         assert!(robot.sees(message), "{message}");

@@ -69,7 +69,7 @@ impl BoundCall {
             Self::Kernel { kernel, args, .. } => launch_kernel(gpu, kernel, args, flags),
             Self::CublasLt { plan, row, kind } => {
                 let lt = gpu.libraries().lt();
-                let lt = lt.as_ref().ok_or("cuBLASLt is gone")?;
+                let lt = lt.as_ref().ok_or("cuBLASLt was unloaded")?;
                 let at = |slot: &str| kind.slot(slot).map_or(0, |i| row[i]);
                 let [a, b, bias, c_prev, c, saved, z] = ["a", "b", "bias", "c_prev", "c", "saved", "z"].map(at);
                 let bias = if at("bias_half") == 0 { bias } else { at("bias_half") };

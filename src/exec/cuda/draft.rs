@@ -135,7 +135,7 @@ fn with_passes(compiled: &Compiled, op: &Op, product: LibraryProduct) -> Result<
     for (kind, names) in cuda::epilogue_ops(&op.kind, done) {
         let kernel = custom_kernel(&kind, compiled, op, None)?;
         if kernel.work_bytes > 0 {
-            return Err(format!("{} behind a library's product needs scratch memory", kind.name()).into());
+            return Err(format!("{} after a library's product needs scratch memory", kind.name()).into());
         }
         let slots = names.iter().filter_map(|(to, from)| Some((kind.slot(to)?, op.kind.slot(from)?))).collect();
         calls.push(Draft::Pass(Arc::new(kernel.spec), slots));
@@ -164,7 +164,7 @@ struct LibraryProduct {
 /// Decides a library's call.
 fn library(gpu: &Gpu, compiled: &Compiled, index: usize, route: cuda::Route) -> Result<LibraryProduct, CudaError> {
     match route {
-        cuda::Route::Own(_) => Err("a custom kernel is no library's".into()),
+        cuda::Route::Own(_) => Err("a custom kernel was chosen where a library kernel is needed".into()),
         cuda::Route::Lt(candidate) => by_cublaslt(gpu, compiled, index, usize::from(candidate)),
         cuda::Route::Dnn(candidate) => by_cudnn(gpu, compiled, index, usize::from(candidate)),
     }

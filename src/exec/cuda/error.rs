@@ -64,6 +64,6 @@ mod tests {
         let library = CudaError::library("cublasLtMatmul", 7, "CUBLAS_STATUS_INVALID_VALUE");
         assert_eq!(library.to_string(), "cublasLtMatmul: CUBLAS_STATUS_INVALID_VALUE");
         assert_eq!(library.in_operation("eng1").to_string(), "eng1: cublasLtMatmul: CUBLAS_STATUS_INVALID_VALUE");
-        assert_eq!(CudaError::from("there is no cuDNN").to_string(), "there is no cuDNN");
+        assert_eq!(CudaError::from("cuDNN is missing").to_string(), "cuDNN is missing");
     }
 }

@@ -34,9 +34,9 @@ impl GpuFunctions {
         gpu.enter()?;
         let len = Self::LEN;
         let of_step = |op: OpKind| -> Result<KernelSpec, CudaError> {
-            let facts = gpu.target().as_cuda().ok_or("the device is no GPU")?;
+            let facts = gpu.target().as_cuda().ok_or("the device is not a GPU")?;
             let kernel = custom_kernels(&op, Real::F32, &facts).into_iter().next();
-            Ok(kernel.ok_or_else(|| format!("there is no kernel of {}", op.name()))?.spec)
+            Ok(kernel.ok_or_else(|| format!("no kernel for {} exists", op.name()))?.spec)
         };
         let spec = match function {
             Function::Exp => loss_function(false, len),

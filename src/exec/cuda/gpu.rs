@@ -52,7 +52,7 @@ pub fn gpu(ordinal: u32) -> Result<Arc<Gpu>, CudaError> {
 /// Why it cannot run steps.
 pub fn usable(ordinal: u32) -> Result<Arc<Gpu>, CudaError> {
     let gpu = gpu(ordinal)?;
-    if probe().has("nvrtc") { Ok(gpu) } else { Err("there is no NVRTC to compile kernels with".into()) }
+    if probe().has("nvrtc") { Ok(gpu) } else { Err("NVRTC, which compiles kernels, is missing".into()) }
 }
 
 impl Gpu {

@@ -202,7 +202,7 @@ impl KernelStore {
                 let Some(source) = wanted.get(index) else { break };
                 let code = match &compiler {
                     Ok(_) => crew.code_of(&keys[index], source),
-                    Err(why) => Err(format!("there is no NVRTC to compile the kernel: {why}").into()),
+                    Err(why) => Err(format!("NVRTC, which compiles the kernel, is missing: {why}").into()),
                 };
                 compiled.lock().unwrap_or_else(PoisonError::into_inner).push((index, code));
             }

@@ -73,7 +73,7 @@ impl Libraries {
         let LtRequest { gemm, real, workspace_limit_bytes, number } = wanted;
         let plan = {
             let lt = self.lt();
-            let lt = lt.as_ref().ok_or("there is no cuBLASLt")?;
+            let lt = lt.as_ref().ok_or("cuBLASLt is missing")?;
             lt.plan(gemm, *real, *workspace_limit_bytes, *number).map(Arc::new)
         };
         let mut known = known();
@@ -137,7 +137,7 @@ impl Libraries {
     /// A handle of cuDNN that no thread uses for planning.
     fn spare_dnn(&self) -> Result<Dnn, CudaError> {
         if !self.has_dnn {
-            return Err("there is no cuDNN".into());
+            return Err("cuDNN is missing".into());
         }
         if let Some(dnn) = self.spares.lock().unwrap_or_else(PoisonError::into_inner).pop() {
             return Ok(dnn);

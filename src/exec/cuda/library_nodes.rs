@@ -164,7 +164,7 @@ pub(super) unsafe fn set_word(place: WordPlace, value: u64) -> Result<(), CudaEr
     // SAFETY: the caller's promise; the driver copies the parameters, each of which has the size that it reported.
     unsafe {
         let read = parameters(place.node, &mut Sizes::new())?;
-        let (params, mut copies) = read.ok_or("a node is no kernel whose parameters can be read")?;
+        let (params, mut copies) = read.ok_or("a node is not a kernel whose parameters can be read")?;
         let word = copies.get_mut(place.param).and_then(|copy| copy.get_mut(place.word));
         *word.ok_or("a node has no such parameter")? = value;
         let mut pointers: Vec<*mut c_void> = copies.iter_mut().map(|copy| copy.as_mut_ptr().cast()).collect();

@@ -120,7 +120,7 @@ fn share_metrics(ops: &BoundOps, first: &Launch, metrics: usize) -> Option<Launc
             Some(launch)
         }
         Err(why) => {
-            log::debug!("the metrics stay a launch of their own: {why}");
+            log::debug!("the metrics stay in a separate launch: {why}");
             None
         }
     }

@@ -49,9 +49,9 @@ impl Direction {
 
     /// Checks a value of all gates, the weight, and a value whose rows contain the states of `sides` directions.
     fn verify(self, gates: &[usize], weight: &[usize], states: &[usize], sides: usize) -> Result<(), String> {
-        let [batch, positions, wide] = *gates else { return Err(format!("{gates:?} is no batch of sequences")) };
+        let [batch, positions, wide] = *gates else { return Err(format!("{gates:?} is not a batch of sequences")) };
         let units = wide / self.cell.gates();
-        must(*weight == [units, self.cell.gates() * units], format!("{weight:?} is no weight of {gates:?}"))?;
+        must(*weight == [units, self.cell.gates() * units], format!("{weight:?} is not a weight of {gates:?}"))?;
         let width = sides * units;
         let wanted = if self.last { vec![batch, width] } else { vec![batch, positions, width] };
         same(states, &wanted)

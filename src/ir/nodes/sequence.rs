@@ -48,7 +48,7 @@ impl NodeType for Embedding {
 
 impl NodeType for EmbeddingBwd {
     fn verify(&self, at: &Shapes<'_>) -> Result<(), String> {
-        must(at.inputs.len() == 2 + usize::from(self.accumulate), "a gradient is there where it is added to")?;
+        must(at.inputs.len() == 2 + usize::from(self.accumulate), "a gradient that is added to exists")?;
         table(at.input(0), at.output(0), at.input(1))
     }
 }
@@ -68,7 +68,7 @@ impl NodeType for AddPositions {
 
 impl NodeType for AddPositionsBwd {
     fn verify(&self, at: &Shapes<'_>) -> Result<(), String> {
-        must(at.inputs.len() == 1 + usize::from(self.accumulate), "a gradient is there where it is added to")?;
+        must(at.inputs.len() == 1 + usize::from(self.accumulate), "a gradient that is added to exists")?;
         has_rows(at.output(0), at.input(0))
     }
 }

@@ -46,7 +46,7 @@ impl LayerType for Attention {
             .help("Turns queries and keys by angles that grow with their position."),
         FieldSpec::<Self>::flag("bias", lens!(bias))
             .default(|_| FieldValue::Flag(true))
-            .help("Adds learned offsets before and behind the attention."),
+            .help("Adds learned offsets before and after the attention."),
         FieldSpec::<Self>::real("dropout", lens!(dropout))
             .default(|_| FieldValue::Number(0.0))
             .within(Range::SHARE)

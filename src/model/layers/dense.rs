@@ -34,8 +34,9 @@ impl LayerType for Dense {
         FieldSpec::<Self>::flag("bias", lens!(bias))
             .default(|_| FieldValue::Flag(true))
             .help("Adds a learned offset to each output."),
-        FieldSpec::<Self>::text("tied", TIED)
-            .help("The embedding whose weight, transposed, is this layer's: layers.0. Empty: a weight of its own."),
+        FieldSpec::<Self>::text("tied", TIED).help(
+            "The embedding whose weight, transposed, this layer uses: layers.0. Empty: the layer has its own weight.",
+        ),
     ];
     const OUTPUT_FIELD: Option<&'static str> = Some("units");
 

@@ -26,7 +26,7 @@ impl LayerType for EarlyExit {
     const KIND: LayerKind = LayerKind::new(
         "early_exit",
         "EarlyExit",
-        "Ends some steps here, with its own head instead of the layers behind it.",
+        "Ends some steps here, with its own head instead of the layers after it.",
     );
     const FIELDS: &'static [FieldSpec<Self>] = &[
         choose_field!(required)

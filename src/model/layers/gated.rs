@@ -44,7 +44,7 @@ const GRU: LayerKind =
 const LSTM: LayerKind = LayerKind::new(
     "lstm",
     "LSTM",
-    "A state and a long-term memory behind gates read the sequence, position by position.",
+    "A state and a long-term memory, both controlled by gates, read the sequence, position by position.",
 );
 
 impl<const LONG: bool> LayerType for Gated<LONG> {

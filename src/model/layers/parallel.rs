@@ -65,7 +65,7 @@ impl LayerType for Parallel {
     );
     const FIELDS: &'static [FieldSpec<Self>] = &[FieldSpec::<Self>::choice("join", &JoinKind::NAMES, JOIN)
         .default(|_| FieldValue::Choice(0))
-        .help("How the outputs of the branches become one: one behind the other, their sum, or their product.")];
+        .help("How the outputs of the branches become one: concatenated, added, or multiplied.")];
     const LISTS: Option<ListField> = Some(ListField::Branches);
     const MAY_BE_EMPTY: bool = true;
 
@@ -103,8 +103,8 @@ impl LayerType for Parallel {
                 let message = format!("this branch gives {other}, and branches[0] gives {first}");
                 let help = match (is_concat, first.rank()) {
                     (false, _) => "outputs to add or to multiply must have the same shape",
-                    (true, 3) => "images to put together must have the same height and width",
-                    (true, _) => "outputs to put together must be equal in all but the last size",
+                    (true, 3) => "images to concatenate must have the same height and width",
+                    (true, _) => "outputs to concatenate must be equal in all sizes but the last",
                 };
                 cx.fields.fail(&format!("branches[{number}]"), message, help);
                 return None;

@@ -28,7 +28,7 @@ const KIND: Lens<Position, usize> = Lens {
 
 impl LayerType for Position {
     const KIND: LayerKind =
-        LayerKind::new("position", "Position", "Adds to each position of a sequence a row of its own.");
+        LayerKind::new("position", "Position", "Adds a different row to each position of a sequence.");
     const FIELDS: &'static [FieldSpec<Self>] = &[FieldSpec::<Self>::option("kind", &["learned", "sinusoidal"], KIND)
         .help("Learned rows, or fixed sines and cosines.")];
 

@@ -72,7 +72,10 @@ fn mma_supports(g: &AttentionGeometry, real: Real, gpu: &CudaFacts) -> Result<()
         return Err(format!("capability {}.{} lacks the instructions", gpu.capability.0, gpu.capability.1));
     }
     if !g.head_dim.is_multiple_of(8) || g.head_dim > MOST_MMA_DIM {
-        return Err(format!("heads of {} features are no multiple of 8 up to {MOST_MMA_DIM}", g.head_dim));
+        return Err(format!(
+            "the number of features of a head, {}, is not a multiple of 8 up to {MOST_MMA_DIM}",
+            g.head_dim
+        ));
     }
     if g.batch * g.heads * g.positions > i32::MAX as usize {
         return Err("there are more rows than it counts".into());

@@ -85,7 +85,7 @@ pub(crate) fn offers(kind: &OpKind, real: Real, gpu: &CudaFacts) -> Vec<Offer> {
     match kind {
         OpKind::Gemm(gemm) => {
             let cost = match lt::lt_supports(gemm, real) {
-                _ if !gpu.has_cublaslt => Err("there is no cuBLASLt".into()),
+                _ if !gpu.has_cublaslt => Err("cuBLASLt is missing".into()),
                 Ok(()) => Ok(lt::cost_us(gemm, real, gpu) + rest),
                 Err(why) => Err(why),
             };
@@ -94,7 +94,7 @@ pub(crate) fn offers(kind: &OpKind, real: Real, gpu: &CudaFacts) -> Vec<Offer> {
         }
         OpKind::Conv2d { .. } | OpKind::Conv2dBwdX { .. } | OpKind::Conv2dBwdW { .. } => {
             let cost = match dnn::dnn_supports(kind, real) {
-                _ if !gpu.has_cudnn => Err("there is no cuDNN".into()),
+                _ if !gpu.has_cudnn => Err("cuDNN is missing".into()),
                 Ok(()) => Ok(dnn::cost_us(kind, real, gpu) + rest),
                 Err(why) => Err(why),
             };

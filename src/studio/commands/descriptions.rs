@@ -64,12 +64,9 @@ impl UiCommand {
             Self::Redo => {
                 Info::new("Redo", icons::REDO, keys(CTRL_SHIFT, Key::Z), "Makes the edit that was taken back")
             }
-            Self::AddLayer => Info::new(
-                "Add layer…",
-                icons::ADD,
-                keys(CTRL, Key::L),
-                "Chooses a layer to put behind the selected one",
-            ),
+            Self::AddLayer => {
+                Info::new("Add layer…", icons::ADD, keys(CTRL, Key::L), "Chooses a layer to add after the selected one")
+            }
             Self::AddKind(kind) => Info::new("Add layer", icons::ADD, None, kind.about),
             Self::Duplicate => Info::new("Duplicate", icons::COPY, keys(CTRL, Key::D), "Copies the selected layer"),
             Self::Remove => Info::new("Remove", icons::TRASH, keys(CTRL, Key::Backspace), "Removes the selected layer"),
@@ -83,7 +80,7 @@ impl UiCommand {
                 "Move down",
                 icons::DOWN,
                 keys(ALT, Key::ArrowDown),
-                "Moves the selected layer behind the one below",
+                "Moves the selected layer after the one below",
             ),
             Self::OnLayer(_, command) => command.info(),
             Self::Fold(command) => command.info(),
@@ -255,7 +252,7 @@ impl UiCommand {
             Self::ShowPart(_) => Info::new("Show part", icons::STEP, None, "Another parameter of the same vector"),
             Self::ShowSlice(_) => Info::new("Show slice", icons::STEP, None, "Another picture of the same value"),
             Self::UseWeights(Weights::Initial) => {
-                Info::new("Initial weights", icons::RESET, None, "Looks at the step as a fresh run would make it")
+                Info::new("Initial weights", icons::RESET, None, "Shows the step that a new run would make")
             }
             Self::UseWeights(Weights::Run) => Info::new(
                 "Weights of the run",
@@ -285,7 +282,7 @@ impl UiCommand {
             }
             Self::Tour(TourMove::Next) => Info::new("Next", icons::FORWARD, None, "The next step of the tour"),
             Self::Tour(TourMove::Dismiss) => {
-                Info::new("Dismiss the tour", icons::CLOSE, None, "Ends the tour for good")
+                Info::new("Dismiss the tour", icons::CLOSE, None, "Ends the tour permanently")
             }
             Self::ShowShortcuts => {
                 Info::new("Keyboard shortcuts…", icons::INFO, keys(NONE, Key::F1), "Lists every command that has a key")

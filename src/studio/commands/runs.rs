@@ -63,9 +63,7 @@ impl Column {
             Self::Precision => "The precision of products and activations",
             Self::Steps => "Steps made",
             Self::Loss => "Mean loss of the last 32 batches, before each update",
-            Self::HeldOut => {
-                "Accuracy on samples that it never trained on; the loss on them where there are no classes"
-            }
+            Self::HeldOut => "Accuracy on samples that it never trained on; the loss if there are no classes",
             Self::StepTime => "Median host time of the last 4096 steps",
             Self::State => "How it ended",
         }
@@ -160,7 +158,7 @@ impl RunsCommand {
             Self::Show(_) => {
                 of("Show in Runs", icons::RECENT, "Shows this run among those that are kept, with its curves")
             }
-            Self::Toggle(_) => of("Compare run", icons::FIT, "Lays the curves of this run over the others"),
+            Self::Toggle(_) => of("Compare run", icons::FIT, "Draws the curves of this run over the others"),
             Self::ClearSelection => of("Select no run", icons::CLOSE, "Takes every run out of the comparison"),
             Self::SortBy(_) => of("Sort runs", icons::DOWN, "Sorts by this column; again turns the order"),
             Self::Rename(..) => of("Rename run", icons::FILE, "Gives the run a name; an empty one takes it away"),
@@ -176,13 +174,15 @@ impl RunsCommand {
             Self::ShowTrash => of(
                 "Show the trash of runs",
                 icons::TRASH,
-                "Lists the runs that were deleted, to bring them back or remove them for good",
+                "Lists the runs that were deleted, to restore them or delete them permanently",
             ),
             Self::RestoreRun(_) => of("Restore", icons::UNDO, "Brings this run back from the trash"),
-            Self::Remove(_) => of("Delete for good…", icons::TRASH, "Removes it from the disk, after a question"),
-            Self::Pin | Self::PinRun(_) => {
-                of("Pin run as baseline", icons::TRAIN, "Draws its curves faintly behind the current run's")
-            }
+            Self::Remove(_) => of("Delete permanently…", icons::TRASH, "Removes it from the disk, after a question"),
+            Self::Pin | Self::PinRun(_) => of(
+                "Pin run as baseline",
+                icons::TRAIN,
+                "Draws its curves in a faint colour behind those of the current run",
+            ),
             Self::Unpin => of("Unpin the baseline", icons::CLOSE, "Takes the pinned run out of the Train tab's plots"),
             Self::OpenPreset => {
                 of("Open the run's preset", icons::OPEN, "Opens the network of the selected run as a document")
@@ -203,7 +203,7 @@ impl RunsCommand {
             }
             Self::CancelCapsule => of("Cancel the capsule", icons::STOP, "Ends the making or the replay of a capsule"),
             Self::DismissReplay => of("Close report", icons::CLOSE, "Closes the report of the replay"),
-            Self::ByTime(_) => of("By running time", icons::RECENT, "Lays curves over running time in place of steps"),
+            Self::ByTime(_) => of("By running time", icons::RECENT, "Draws curves over running time instead of steps"),
         }
     }
 }

@@ -181,7 +181,7 @@ fn read_advice(error: &std::io::Error) -> &'static str {
         std::io::ErrorKind::NotFound => "Check the path: the file may have been moved or renamed.",
         std::io::ErrorKind::PermissionDenied => "Check who may read it.",
         std::io::ErrorKind::IsADirectory => "It is a folder; choose a preset in it, a .json file.",
-        _ => "Check that the disk is there, and try again.",
+        _ => "Check that the disk is connected, and try again.",
     }
 }
 

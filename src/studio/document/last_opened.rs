@@ -36,7 +36,7 @@ impl LastOpened {
             Self::File(path) => Ok((files::read(path)?, Some(path))),
             Self::Bundled(name) => {
                 let preset = presets::index(name).and_then(presets::bundled);
-                preset.map(|p| (p, None)).ok_or_else(|| format!("no bundled preset is called {name} any more"))
+                preset.map(|p| (p, None)).ok_or_else(|| format!("there is no longer a bundled preset called {name}"))
             }
             Self::Text(text) => {
                 let preset = read_preset(text);

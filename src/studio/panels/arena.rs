@@ -255,7 +255,7 @@ fn scrubber_ui(
     ui.horizontal(|ui| {
         let mut on = view.scrub.is_some();
         let response = ui.checkbox(&mut on, "Live at op");
-        if response.on_hover_text("Marks one operation and lights the buffers that are live there").changed() {
+        if response.on_hover_text("Marks one operation and highlights the buffers that are live at it").changed() {
             commands.push(UiCommand::Scrub(on.then_some(panel.op)));
         }
         let last = plan.ops.len().saturating_sub(1);

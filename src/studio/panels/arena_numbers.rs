@@ -50,7 +50,7 @@ pub fn numbers_ui(ui: &mut Ui, arena: &ArenaView) {
         bar_ui(ui, bytes as f32 / whole, theme::colors(ui).accent);
     }
     line_ui(ui, "over the bound", &format!("{:.3}", arena.ratio), "Arena over lower bound");
-    line_ui(ui, "saved by sharing", &format::percent(saved), "Against a buffer of its own for everything");
+    line_ui(ui, "saved by sharing", &format::percent(saved), "Compared with a separate buffer for every value");
     bytes_ui(ui, "survives the step", arena.persistent_bytes);
     bytes_ui(ui, "padding", arena.padding_bytes);
     line_ui(ui, "buffers", &arena.rects.len().to_string(), "Buffers in the arena");

@@ -78,7 +78,7 @@ const IN_PLACE: [(&str, &[(&str, &str)]); 9] = [
         "Everywhere",
         &[
             ("Tab, Space", "Goes from control to control, and presses it"),
-            ("F6, Shift+F6", "Goes to the next panel, and to the one before; Tab moves inside it"),
+            ("F6, Shift+F6", "Goes to the next panel, and to the previous one; Tab moves inside a panel"),
         ],
     ),
 ];
@@ -122,7 +122,7 @@ fn shortcuts_ui(ui: &mut Ui, search: &mut String, fresh: bool) {
     rows.retain(|(a, b, c)| query.is_empty() || format!("{a} {b} {c}").to_lowercase().contains(&query));
     ui.add_space(4.0);
     if rows.is_empty() {
-        weak_ui(ui, "Nothing of that name. Try fewer letters.");
+        weak_ui(ui, "No command has this name. Try fewer letters.");
     }
     let mut area = ScrollArea::vertical().id_salt("shortcut list").max_height(420.0).auto_shrink([false, true]);
     if fresh || field.changed() {

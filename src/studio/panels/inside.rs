@@ -56,7 +56,7 @@ pub fn inside_ui(
         Found::Tokens(tokens) => tokens_ui(ui, tokens, &mut state.tokens),
         Found::Attention(attention) => attention_ui(ui, attention, view, &mut state.attention),
         Found::States(states) => states_ui(ui, states, view, &mut state.states),
-        Found::Nothing => empty_ui(ui, "Nothing found", "This sample has nothing of the kind; choose another one."),
+        Found::Nothing => empty_ui(ui, "Nothing found", "This sample has nothing to show here; choose another one."),
     }
 }
 
@@ -75,8 +75,9 @@ const fn belongs(page: AnswersPage, inside: &InsideView) -> bool {
 pub fn stepper_ui(ui: &mut Ui, noun: &str, part: &str, place: usize, count: usize) -> Option<usize> {
     ui.spacing_mut().item_spacing.x = 4.0;
     let mut chosen = None;
-    let back =
-        ui.add_enabled_ui(place > 0, |ui| icon_ui(ui, icons::BACK, &format!("Previous {noun}"), "The one before"));
+    let back = ui.add_enabled_ui(place > 0, |ui| {
+        icon_ui(ui, icons::BACK, &format!("Previous {noun}"), "Shows the previous one")
+    });
     if back.inner.clicked() {
         chosen = place.checked_sub(1);
     }
@@ -87,8 +88,9 @@ pub fn stepper_ui(ui: &mut Ui, noun: &str, part: &str, place: usize, count: usiz
     }
     let part = if part.is_empty() { String::new() } else { format!("{part} ") };
     weak_ui(ui, format!("of {} {part}{noun}s", format::exact(count as u64)));
-    let on = ui
-        .add_enabled_ui(place + 1 < count, |ui| icon_ui(ui, icons::FORWARD, &format!("Next {noun}"), "The one behind"));
+    let on = ui.add_enabled_ui(place + 1 < count, |ui| {
+        icon_ui(ui, icons::FORWARD, &format!("Next {noun}"), "Shows the next one")
+    });
     if on.inner.clicked() {
         chosen = Some(place + 1);
     }

@@ -224,11 +224,11 @@ fn remove_wording(ids: &[String], view: &ModalsView<'_>) -> Wording {
     let cancel = ("Cancel", Answer::Cancel);
     Wording {
         title: match ids {
-            [id] => format!("Delete {} for good?", view.trashed_name(id)),
-            _ => format!("Delete {} for good?", plain_count(ids.len(), "run")),
+            [id] => format!("Delete {} permanently?", view.trashed_name(id)),
+            _ => format!("Delete {} permanently?", plain_count(ids.len(), "run")),
         },
         about: "Curves, weights and all are removed from the disk and cannot be brought back.".into(),
-        answers: vec![("Delete for good", Answer::Perform(Request::RemoveRuns(ids.to_vec()))), cancel],
+        answers: vec![("Delete permanently", Answer::Perform(Request::RemoveRuns(ids.to_vec()))), cancel],
     }
 }
 

@@ -120,7 +120,7 @@ pub fn palette_ui(ui: &Ui, enabled: &EnabledCommands, palette: &mut Palette, com
         let found = palette.matches(offer, enabled);
         if found.is_empty() {
             ui.add_space(4.0);
-            weak_ui(ui, "Nothing of that name. Try fewer letters.");
+            weak_ui(ui, "No command has this name. Try fewer letters.");
             return None;
         }
         let last = found.len() - 1;

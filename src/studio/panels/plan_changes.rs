@@ -19,7 +19,7 @@ pub fn difference_ui(ui: &mut Ui, view: &DifferenceView<'_>, commands: &mut Comm
     let button = ui.add(Button::new(text).frame(false).truncate());
     named(&button, &format!("What the last edit changed: {difference}"), true);
     let button = button.on_hover_text(format!(
-        "What the last edit changed: {difference}. Planned in {took}. Press to see what came and went."
+        "What the last edit changed: {difference}. Planned in {took}. Click to see what was added and removed."
     ));
     Popup::menu(&button).id(button.id.with("changes")).close_behavior(PopupCloseBehavior::CloseOnClickOutside).show(
         |ui| {
@@ -30,7 +30,7 @@ pub fn difference_ui(ui: &mut Ui, view: &DifferenceView<'_>, commands: &mut Comm
                 Some(changes) => {
                     ScrollArea::vertical().max_height(360.0).show(ui, |ui| list_ui(ui, changes, commands)).inner
                 }
-                None => drop(weak_ui(ui, "The plan before is not known any more.")),
+                None => drop(weak_ui(ui, "The previous plan is no longer known.")),
             }
         },
     );

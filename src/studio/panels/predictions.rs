@@ -155,7 +155,7 @@ const fn missing(page: AnswersPage) -> (&'static str, &'static str) {
         AnswersPage::Forecasts => {
             ("This network forecasts no series", "Choose another page above, or train a preset such as lstm-waves.")
         }
-        _ => ("This network has nothing of the kind", "Choose another page above."),
+        _ => ("This network has nothing to show here", "Choose another page above."),
     }
 }
 
@@ -210,7 +210,7 @@ fn figures_ui(ui: &mut Ui, view: &PredictionsPanelView<'_>, answers: &Prediction
         if view.is_stale {
             let c = theme::colors(ui);
             ui.label(RichText::new(format!("{}  edited since", icons::INFO)).size(12.0).color(c.warning))
-                .on_hover_text("These are answers of the network as it was trained");
+                .on_hover_text("These are answers of the trained network");
         }
     });
 }

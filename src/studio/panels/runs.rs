@@ -217,7 +217,7 @@ fn letter_ui(ui: &mut Ui, view: &RunsPanelView<'_>, run: &RunRow, commands: &mut
     let response = ui.add(egui::Checkbox::without_text(&mut ticked));
     let name = format!("Compare {}", run.name);
     response.widget_info(|| egui::WidgetInfo::selected(egui::Role::CheckBox, true, index.is_some(), &name));
-    if response.on_hover_text("Lays its curves over those of the other ticked runs").changed() {
+    if response.on_hover_text("Draws its curves over those of the other ticked runs").changed() {
         commands.push(UiCommand::Runs(RunsCommand::Toggle(run.id.clone())));
         ui.memory_mut(|m| m.request_focus(runs_id()));
     }

@@ -144,7 +144,7 @@ pub fn step_graph_ui(ui: &mut Ui, view: &PlanOnScreen<'_>, panel: &mut StepGraph
     panel.make_rows(plan, view.revision, view.measured);
     ui.add_space(4.0);
     if panel.rows.is_empty() {
-        return empty_ui(ui, "Nothing of that kind", "Clear the filter, or show all phases and layers again.");
+        return empty_ui(ui, "Nothing matches the filter", "Clear the filter, or show all phases and layers again.");
     }
     table_ui(ui, view, panel, plan, commands);
 }

@@ -147,13 +147,13 @@ fn transport_ui(ui: &mut Ui, view: TransportView, short: bool, commands: &mut Co
                 format::exact(steps)
             ),
             Next::TrainAnew if view.is_stopped => format!(
-                "Begins another run from new weights. {} resumes the one that was stopped.",
+                "Starts a new run from new weights. {} resumes the one that was stopped.",
                 UiCommand::Continue.name_with_keys(ui.ctx())
             ),
             Next::TrainAnew if view.is_recording => {
-                "Begins another run from new weights; the last one stays in Runs.".to_owned()
+                "Starts a new run from new weights; the last one stays in Runs.".to_owned()
             }
-            Next::TrainAnew => "Begins another run from new weights; the curves of the last one go.".to_owned(),
+            Next::TrainAnew => "Starts a new run from new weights; the curves of the last one are removed.".to_owned(),
         };
         let response = ui.add_enabled(t.train, button).on_hover_text(about);
         named(&response, next.label(), t.train);

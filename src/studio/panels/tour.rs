@@ -72,7 +72,7 @@ fn card_ui(ui: &mut Ui, view: &TourView, commands: &mut CommandQueue) {
     ui.horizontal(|ui| {
         weak_ui(ui, format!("Tour, {} of {}", step.number(), TourStep::ALL.len()));
         ui.with_layout(Layout::right_to_left(Align::Center), |ui| {
-            let about = "Ends the tour for good; the Help menu starts it again";
+            let about = "Ends the tour permanently; the Help menu starts it again";
             if icon_ui(ui, icons::CLOSE, "Dismiss the tour", about).clicked() {
                 commands.push(UiCommand::Tour(TourMove::Dismiss));
             }

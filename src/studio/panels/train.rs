@@ -34,7 +34,7 @@ pub fn train_ui(ui: &mut Ui, view: &TrainView<'_>, panel: &mut TrainPanel, comma
     if let Some(error) = view.failure {
         let curves = match (view.run.shows_previous, view.run.done) {
             (true, _) => "The curves below are those of the run before",
-            (false, 0) => "The network is kept as it is",
+            (false, 0) => "The network is not changed",
             (false, _) => "The curves end where it failed",
         };
         problem_ui(ui, error, &format!("{curves}; change what is named here and train again."));
@@ -139,7 +139,7 @@ fn numbers_ui(ui: &mut Ui, run: &RunView<'_>) {
         true => [
             "evaluated loss",
             "evaluated acc.",
-            "samples that the run may have trained on before it was resumed with others, so it is no held-out figure",
+            "samples that the run may have trained on before it was resumed with others, so this figure is not held out",
         ],
         false => ["held-out loss", "held-out acc.", "samples the run never trains on"],
     };
@@ -166,7 +166,7 @@ fn numbers_ui(ui: &mut Ui, run: &RunView<'_>) {
     }
     if run.predicts_tokens {
         let about = format!(
-            "Perplexity: the network is as unsure as among so many equally likely tokens; over {samples}{rhythm}"
+            "Perplexity: as uncertain as a choice among this number of equally likely tokens; over {samples}{rhythm}"
         );
         numbers.insert(
             3,
@@ -201,8 +201,7 @@ fn lr_ui(ui: &mut Ui, run: &RunView<'_>, panel: &mut TrainPanel, commands: &mut 
     let mut text = panel.lr_text.clone().unwrap_or_else(|| format!("{}", run.lr));
     let edit = TextEdit::singleline(&mut text).desired_width(80.0).font(theme::mono()).id_salt("live lr");
     let response = ui.add_enabled_ui(run.obeys, |ui| ui.name_inputs("Live learning rate", |ui| ui.add(edit))).inner;
-    let response =
-        response.on_hover_text("Live: the next replay reads it; the recording stays as it is. Enter sets it.");
+    let response = response.on_hover_text("Applies to the next replay; the recording does not change. Enter sets it.");
     let parsed = text.trim().parse::<f32>().ok().filter(|v| (0.0..=1e6).contains(v));
     if response.lost_focus() {
         if let Some(lr) = parsed.filter(|lr| *lr != run.lr) {
@@ -257,7 +256,7 @@ fn view_ui(ui: &mut Ui, view: &TrainView<'_>, panel: &mut TrainPanel, commands: 
             let label = ui.label(RichText::new(text).size(12.0).color(c.warning));
             label.widget_info(|| egui::WidgetInfo::labeled(egui::Role::Label, true, "edited since"));
             label.on_hover_text(
-                "Edited since: this run trains the network as it was. Reset and train to use the edits.",
+                "Edited since the start: this run trains the network without the edits. Reset and train to use them.",
             );
             if is_wide {
                 command_icon_ui(ui, UiCommand::Reset, true, commands);

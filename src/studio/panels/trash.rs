@@ -70,7 +70,7 @@ fn buttons_ui(ui: &mut Ui, run: &RunRow, commands: &mut CommandQueue) {
     ui.spacing_mut().item_spacing.x = 4.0;
     let id = run.id.clone();
     for (command, label) in
-        [(RunsCommand::RestoreRun(id.clone()), "Restore"), (RunsCommand::Remove(vec![id]), "Delete for good…")]
+        [(RunsCommand::RestoreRun(id.clone()), "Restore"), (RunsCommand::Remove(vec![id]), "Delete permanently…")]
     {
         let info = command.info();
         let text = RichText::new(format!("{}  {label}", info.icon)).size(12.0);

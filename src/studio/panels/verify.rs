@@ -144,7 +144,7 @@ fn status_ui(ui: &mut Ui, view: &VerifyView<'_>, commands: &mut CommandQueue) {
             let text = format!("{}  edited since: what is marked stale was proved of an older network", icons::INFO);
             ui.label(RichText::new(text).size(12.0).color(c.warning));
         } else if let Some(one) = view.proved.first() {
-            weak_ui(ui, format!("of {}, revision {revision}, as it is now", one.document));
+            weak_ui(ui, format!("of {}, revision {revision}, the current one", one.document));
         }
     });
 }

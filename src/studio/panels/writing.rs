@@ -79,7 +79,7 @@ pub fn writing_ui(ui: &mut Ui, view: &PredictionsPanelView<'_>, page: &mut Writi
         let read = |text: &str| if text.trim() == "all" { Some(0.0) } else { text.trim().parse().ok() };
         let top_k = DragValue::new(&mut page.top_k).range(0..=1_000_000).speed(0.1);
         let top_k = top_k.custom_formatter(all).custom_parser(read);
-        number_ui(ui, "top-k", "Only so many of the likeliest tokens are drawn from; 0 for all", top_k);
+        number_ui(ui, "top-k", "Only this number of the likeliest tokens can be drawn; 0 for all", top_k);
         let top_p = DragValue::new(&mut page.top_p).range(0.01..=1.0).speed(0.01).max_decimals(2);
         number_ui(ui, "top-p", "Only the fewest tokens whose probabilities reach this share are drawn from", top_p);
         number_ui(ui, "seed", "Another seed draws other tokens", DragValue::new(&mut page.seed));

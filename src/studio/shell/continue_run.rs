@@ -11,7 +11,7 @@ use crate::train::runs::change;
 use crate::train::{Command as Order, Overrides, Recipe, SessionSpec, Start, refusal};
 use std::path::Path;
 
-const GONE: &str = "This run is not there any more: it was deleted meanwhile. Choose another one in Runs.";
+const GONE: &str = "This run no longer exists: it was deleted in the meantime. Choose another one in Runs.";
 
 /// The settings that a run would be trained with, as a document; descriptions are left out.
 fn essence(preset: &Preset, base: &Path) -> String {
@@ -101,7 +101,9 @@ impl StudioApp {
     /// Continues a run whose files were read.
     pub(super) fn continue_from(&mut self, ctx: &egui::Context, from: Continuation) {
         if self.studio.training.is_running() {
-            return self.studio.complain("Another run was begun meanwhile. Stop it on the Train tab, and try again.");
+            return self
+                .studio
+                .complain("Another run was started in the meantime. Stop it on the Train tab, and try again.");
         }
         if !self.studio.devices.current().trains() {
             return self
@@ -129,8 +131,8 @@ impl StudioApp {
         let stale = self.studio.is_stale();
         self.studio.training.send(Order::Start);
         if stale {
-            let text = "The run continues with the network and the device that it began with. Train anew trains what \
-                        is open now.";
+            let text = "The run continues with the network and the device that it began with. Train from scratch \
+                        trains the network that is open now.";
             self.studio.say(text);
         }
     }

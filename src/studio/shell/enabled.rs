@@ -69,8 +69,7 @@ impl Studio {
                 Some("Only the network's own plan is run for this. Show that plan, then try again.".into())
             }
             UiCommand::ShowRecording(Some(_)) => Some(
-                "The run trains another network than the one on screen. Train this one to look at its recordings."
-                    .into(),
+                "The run trains another network than the one on screen. Train this one to see its recordings.".into(),
             ),
             _ => None,
         }

@@ -221,7 +221,7 @@ impl StudioApp {
                 }
                 RunServiceEvent::Restored(ids) => self.runs_left_trash(&ids, "brought back"),
                 RunServiceEvent::TrashListed(list) => self.studio.runs.take_trash(list),
-                RunServiceEvent::Removed(ids) => self.runs_left_trash(&ids, "removed for good"),
+                RunServiceEvent::Removed(ids) => self.runs_left_trash(&ids, "deleted permanently"),
                 RunServiceEvent::Exported(files) => {
                     let others = if files.len() > 1 {
                         format!(" and {} beside it", plain_count(files.len() - 1, "file"))

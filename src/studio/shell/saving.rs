@@ -49,7 +49,7 @@ impl StudioApp {
     pub(super) fn save_weights_to(&mut self, path: PathBuf) {
         if !self.studio.training.save_weights(path) {
             self.after_weights = None;
-            self.studio.complain("The weights were not saved: there is no run that has them any more.");
+            self.studio.complain("The weights were not saved: no run has them any more.");
         }
     }
 

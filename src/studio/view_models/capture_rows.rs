@@ -70,7 +70,7 @@ fn sum(cells: &[&Cell]) -> Option<SumCell> {
         if sharing > 0 { format!("{sharing} of {count}") } else { "–".to_owned() },
     ];
     let tooltip = format!(
-        "{}, {bytes} if each had bytes of its own\nthe first one at {offset:#x}\nUnfold the row to see each.",
+        "{}, {bytes} if each had its own bytes\nthe first one at {offset:#x}\nUnfold the row to see each.",
         plain_count(count, "tensor")
     );
     Some(SumCell { texts, tooltip })

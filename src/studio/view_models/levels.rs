@@ -253,7 +253,7 @@ fn lowered_rows(compiled: &Compiled) -> Vec<LevelRow> {
         row.kernel = match into[index] {
             Some(i) if compiled.selection.program.ops[i].fused.is_empty() => format!("op {i}"),
             Some(i) => format!("fused into op {i}"),
-            None => "gone: nothing needs it".into(),
+            None => "removed: nothing needs it".into(),
         };
         row.shapes = shapes(program, op);
         row.dtypes = dtypes(program, op);

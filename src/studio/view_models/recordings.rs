@@ -7,8 +7,8 @@ use std::collections::{HashMap, HashSet};
 
 /// The columns of the table after the key, with the meaning of each.
 pub const COLUMNS: [(&str, &str); 6] = [
-    ("State", "Whether the recording is there, and whether it may be dropped"),
-    ("Steps", "Steps and other uses that found it there"),
+    ("State", "Whether the recording exists, and whether it may be dropped"),
+    ("Steps", "Steps and other uses that found the recording ready"),
     ("Last step", "The last step that used it"),
     ("Recorded in", "Planning and recording, the last time"),
     ("Nodes", "Nodes of its graph on a GPU, otherwise calls of kernels"),
@@ -22,7 +22,7 @@ pub fn cells(seen: &RecordingSeen) -> [String; COLUMNS.len()] {
     let state = match (facts.is_there, facts.is_pinned) {
         _ if facts.why_eager.is_some() => "op by op",
         (true, true) => "pinned",
-        (true, false) => "there",
+        (true, false) => "ready",
         (false, _) if facts.captures > 0 => "dropped",
         (false, _) => "none",
     };
@@ -296,7 +296,7 @@ mod tests {
     #[test]
     fn a_recording_is_described_as_text() {
         let text = cells(&seen(facts()));
-        assert_eq!((&text[0][..], &text[2][..], &text[4][..], &text[5][..]), ("there", "7", "12", "2.0 KiB"));
+        assert_eq!((&text[0][..], &text[2][..], &text[4][..], &text[5][..]), ("ready", "7", "12", "2.0 KiB"));
         assert_eq!(reason(&seen(facts())), "a coming step needs it");
         let dropped = cells(&seen(RecordingFacts { is_there: false, bytes: 0, ..facts() }));
         assert_eq!((&dropped[0][..], &dropped[5][..]), ("dropped", "–"));

@@ -42,8 +42,8 @@ impl TourStep {
                  upwards. Open the map, click the largest buffer, and the inspector names the layer that owns it."
             }
             Self::Edit => {
-                "Change a number on a layer's card, its units for example. The step is planned anew at \
-                 once, and the status line at the bottom says the difference; click it to see what came and went."
+                "Change a number on a layer's card, its units for example. The step is planned again at \
+                 once, and the status line at the bottom shows the difference. Click it to see every change."
             }
         }
     }
@@ -56,7 +56,7 @@ impl TourStep {
                 "It learns. The curves are on the Train tab; the run needs no watching, so look around as you like."
             }
             Self::Memory => "That is the buffer, and its layer is in the inspector. Alt and arrow left goes back.",
-            Self::Edit => "Planned anew. Undo (Ctrl+Z) takes the edit back; nothing is ever lost.",
+            Self::Edit => "Planned again. Undo (Ctrl+Z) reverts the edit; nothing is ever lost.",
         }
     }
 

@@ -28,7 +28,7 @@ impl Next {
         match self {
             Self::Train => "Train",
             Self::TrainOn(_) => "Train on",
-            Self::TrainAnew => "Train anew",
+            Self::TrainAnew => "Train from scratch",
         }
     }
 }

@@ -59,7 +59,7 @@ pub fn recording_strip_ui(ui: &Ui, response: Response, spec: &StripSpec<'_>) {
 fn stretch_text(stretch: Stretch, counts: &[(u16, u32)], spec: &StripSpec<'_>) -> String {
     let called = |kind: u16| {
         let known = spec.recordings.iter().find(|seen| seen.kind == u32::from(kind));
-        known.map_or_else(|| "not known any more".to_owned(), |seen| spec.names.name(&seen.key))
+        known.map_or_else(|| "no longer known".to_owned(), |seen| spec.names.name(&seen.key))
     };
     let (first, last) = (stretch.from + 1, stretch.to);
     if let (true, [(kind, _)]) = (first == last, counts) {
@@ -88,7 +88,7 @@ mod tests {
         let x = Rangef::new(0.0, 3.0);
         let spec = StripSpec { kinds: &kinds, steps: [1, 4], x, recordings: &recordings, names: &names };
         let text = |from, to| stretch_text(Stretch { from, to }, &kinds.counts(from, to), &spec);
-        assert_eq!(text(1, 2), "step 2: not known any more");
+        assert_eq!(text(1, 2), "step 2: no longer known");
         assert_eq!(text(2, 4), "steps 3 to 4\n2 × path 1, training");
         let colors: std::collections::HashSet<_> = (1..40).map(recording_color).collect();
         assert_eq!(colors.len(), 39);

@@ -313,7 +313,7 @@ fn free(file: &Path, kind: ResultKind<'_>, replace: Replace) -> Result<(), Expor
         return Err(ExportError::Exists(file.to_owned()));
     }
     if !file.is_file() {
-        let cause = io::Error::new(io::ErrorKind::InvalidInput, "there is something that is no file");
+        let cause = io::Error::new(io::ErrorKind::InvalidInput, "it exists and is not a file");
         return Err(ExportError::Write { path: file.to_owned(), cause });
     }
     if replace == Replace::Older { Ok(replaceable(file, kind)?) } else { Ok(()) }

@@ -94,7 +94,7 @@ pub mod decode {
         pub fn bytes(&self) -> &'a [u8] {
             match self {
                 Self::Bytes(b) => b,
-                other => panic!("{other:?} is no text"),
+                other => panic!("{other:?} is not a text"),
             }
         }
 
@@ -105,14 +105,14 @@ pub mod decode {
         pub fn int(&self) -> i64 {
             match self {
                 Self::Varint(v) => *v as i64,
-                other => panic!("{other:?} is no number"),
+                other => panic!("{other:?} is not a number"),
             }
         }
 
         pub fn float(&self) -> f32 {
             match self {
                 Self::Fixed32(b) => f32::from_le_bytes(*b),
-                other => panic!("{other:?} is no float"),
+                other => panic!("{other:?} is not a float"),
             }
         }
     }

@@ -58,7 +58,7 @@ fn nothing_is_replaced_without_a_request() {
     assert!(matches!(&refused, ExportError::Exists(p) if *p == path));
     assert_eq!(std::fs::read_to_string(&path).unwrap(), "a letter");
     let kept = run.write(Format::Csv, &path, options, Replace::Older).unwrap_err();
-    assert!(kept.is_user() && kept.to_string().contains("is there and is no table of curves"), "{kept}");
+    assert!(kept.is_user() && kept.to_string().contains("exists and is not of this kind: table of curves"), "{kept}");
     assert_eq!(std::fs::read_to_string(&path).unwrap(), "a letter");
     assert_eq!(run.write(Format::Csv, &path, options, Replace::Anything).unwrap(), std::slice::from_ref(&path));
     assert!(std::fs::read_to_string(&path).unwrap().starts_with("step,"));

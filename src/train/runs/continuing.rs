@@ -30,9 +30,9 @@ impl RunStore {
         let last = curves.values(Quantity::Loss).last().copied().filter(|loss| is_reached && loss.is_finite());
         if let Some((found, loss)) = last.zip(loss).filter(|(found, loss)| found.to_bits() != loss.to_bits()) {
             let message = format!(
-                "is no checkpoint of this run: its loss at step {step} is {loss}, and the run's curve has {found}"
+                "is not a checkpoint of this run: its loss at step {step} is {loss}, and the run's curve has {found}"
             );
-            return Err(TrainError::file(&path, message, "put the run's own checkpoint back, or train it anew"));
+            return Err(TrainError::file(&path, message, "restore the run's own checkpoint, or train it again"));
         }
         let ms = curves.len().checked_sub(1).map_or(0.0, |last| curves.ms(last));
         Ok((ResumePoint { id: id.to_owned(), step, ms }, curves))
@@ -48,12 +48,12 @@ impl RunEntry {
     #[must_use]
     pub fn how_to_continue(&self, number: impl Fn(u64) -> String) -> Option<String> {
         if self.record.state == RunEnd::Interrupted && !self.has_weights {
-            return Some(format!("{NO_CHECKPOINT}, so it has no weights and cannot continue: train it anew"));
+            return Some(format!("{NO_CHECKPOINT}, so it has no weights and cannot continue: train it again"));
         }
         let from = self.checkpoint_step?;
         Some(match from < self.record.steps {
             true => format!("Continue resumes from step {}, its last checkpoint", number(from)),
-            false => "Continue resumes from there".to_owned(),
+            false => "Continue resumes from its last checkpoint".to_owned(),
         })
     }
 }
@@ -75,7 +75,7 @@ pub fn missing_checkpoint(path: &Path) -> Option<String> {
     } else {
         format!(
             "the kept run {id} has no checkpoint, and nothing to continue from: {NO_CHECKPOINT}, or its files were \
-             removed; train it anew (stepgraph runs preset {id} prints its preset)"
+             removed; train it again (stepgraph runs preset {id} prints its preset)"
         )
     })
 }

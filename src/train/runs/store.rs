@@ -50,7 +50,7 @@ fn read_text(path: &Path) -> io::Result<String> {
 }
 
 fn not_curves(path: PathBuf) -> RunsError {
-    RunsError::Damaged { path, why: "its first bytes are no curve's".into() }
+    RunsError::Damaged { path, why: "its first bytes are not those of a file of curves".into() }
 }
 
 /// The folder of all runs.
@@ -271,7 +271,7 @@ impl RunStore {
         }
         let text = read_text(&path).map_err(|e| match e.kind() {
             io::ErrorKind::NotFound if !self.path(id).join("curve.bin").is_file() => RunsError::Unknown(id.to_owned()),
-            io::ErrorKind::NotFound => RunsError::Damaged { path: path.clone(), why: "it is not there".into() },
+            io::ErrorKind::NotFound => RunsError::Damaged { path: path.clone(), why: "it does not exist".into() },
             _ => RunsError::Damaged { path: path.clone(), why: e.to_string() },
         })?;
         serde_json::from_str(&text).map_err(|e| RunsError::Damaged { path, why: e.to_string() })

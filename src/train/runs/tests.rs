@@ -242,7 +242,7 @@ fn a_damaged_run_is_listed_with_what_is_wrong_and_what_can_be_read() {
         assert!(list[0].record.span.started_ms > 0 && store.curves(&id).unwrap().len() == 20);
     }
     std::fs::remove_file(&path).unwrap();
-    assert!(store.find(&id).unwrap().record.error.unwrap().contains("not there"));
+    assert!(store.find(&id).unwrap().record.error.unwrap().contains("does not exist"));
     std::fs::write(&path, &whole).unwrap();
     let curve = store.path(&id).join("curve.bin");
     std::fs::write(&curve, "a letter").unwrap();
@@ -351,7 +351,7 @@ fn a_run_continues_only_from_its_own_checkpoint() {
     // For another run's checkpoint in its place, the curve would be cut.
     trained(4, 4).0.save_checkpoint(&store.checkpoint(&id), &preset).unwrap();
     let message = store.resume_point(&id).unwrap_err().to_string();
-    assert!(message.contains("is no checkpoint of this run: its loss at step 4 is "), "{message}");
+    assert!(message.contains("is not a checkpoint of this run: its loss at step 4 is "), "{message}");
     assert_eq!(store.curves(&id).unwrap().last_step(), 5);
 }
 

@@ -329,7 +329,7 @@ fn tensors_of_another_kind_are_never_replaced() {
         refused(&make(file), file, holds);
         refused(&export(file), file, holds);
     }
-    for (file, holds) in [(&capsule, "a capsule"), (&batches, "batches"), (&foreign, "tensors that are no parameters")]
+    for (file, holds) in [(&capsule, "a capsule"), (&batches, "batches"), (&foreign, "tensors that are not parameters")]
     {
         refused(&save(file), file, holds);
         refused(&checkpoint(file), file, holds);

@@ -22,7 +22,7 @@ fn invalid_inputs_are_reported_at_their_path() {
     refuses(&tokens(r#""shape": [4], "vocab": 0"#), dense, &["input.vocab: found 0; expected the number of different"]);
     refuses(&tokens(r#""shape": [4]"#), dense, &["input.vocab: is missing; add \"vocab\""]);
     refuses(&tokens(r#""shape": [4, 3], "vocab": 9"#), dense, &["input.shape: found [4, 3]; expected [T]"]);
-    let message = "layers[0]: dense takes numbers, and its input is tokens; tokens are no numbers";
+    let message = "layers[0]: dense takes numbers, and its input is tokens; tokens are not numbers";
     refuses(&tokens(r#""shape": [4], "vocab": 9"#), dense, &[message, "put an `embedding` first"]);
     let residual = format!(r#"{{"type": "residual", "layers": [{dense}]}}, {dense}"#);
     refuses(&tokens(r#""shape": [4], "vocab": 9"#), &residual, &["layers[0]: residual takes numbers"]);

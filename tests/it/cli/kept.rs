@@ -350,7 +350,7 @@ fn missing_or_truncated_files_of_a_run_are_reported() {
     damaged("its curves ");
     let noise: Vec<u8> = (0..curves.len()).map(|i| (i * 167 + 91) as u8).collect();
     std::fs::write(&curve, &noise).unwrap();
-    damaged("its first bytes are no curve's");
+    damaged("its first bytes are not those of a file of curves");
     std::fs::write(&curve, [&curves[..8], &noise].concat()).unwrap();
     damaged("its curves end at step 0 of 20");
     // Damage further inside is found when the whole file is read.
@@ -360,7 +360,7 @@ fn missing_or_truncated_files_of_a_run_are_reported() {
     assert!(succeed(here, &["runs", "show", "last"]).contains("damaged: "), "a flipped bit among the curves");
     std::fs::write(&curve, &curves).unwrap();
     assert_eq!(list(here)[0]["state"], "finished");
-    for (left, what) in [(&weights[..weights.len() - 1], "it ends after"), (b"a letter of words", "no header")] {
+    for (left, what) in [(&weights[..weights.len() - 1], "it ends after"), (b"a letter of words", "not the header")] {
         std::fs::write(&checkpoint, left).unwrap();
         damaged(what);
         assert_eq!((&list(here)[0]["can_continue"], &list(here)[0]["has_weights"]), (&false.into(), &false.into()));

@@ -17,7 +17,7 @@ fn a_misspelt_preset_is_reported_with_a_similar_name() {
         let message = refused(args);
         assert!(message.contains("did you mean \"digits-mlp\"? bundled are "), "{message}");
     }
-    assert!(refused(&["presets", "spiral"]).contains("did you mean \"spirals\"? there are "));
+    assert!(refused(&["presets", "spiral"]).contains("did you mean \"spirals\"? the bundled presets are "));
     assert!(!refused(&["train", "no-such-preset"]).contains("did you mean"));
     if cfg!(feature = "studio") {
         assert!(refused(&["studio", "spiral"]).contains("did you mean \"spirals\"?"));

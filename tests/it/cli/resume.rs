@@ -215,7 +215,7 @@ mod killed {
             message.contains("was interrupted at step") && message.contains("ended before its first checkpoint"),
             "{message}"
         );
-        assert!(message.contains("train it anew"), "{message}");
+        assert!(message.contains("train it again"), "{message}");
         let shown = super::super::stdout(&in_place(&["runs", "show", "last"]).output().unwrap());
         assert!(
             shown.contains("ended before its first checkpoint") && shown.contains("stepgraph runs preset"),
@@ -225,7 +225,7 @@ mod killed {
         for path in [own.join("checkpoint.safetensors"), own.clone()] {
             let args = ["train", "xor", "--steps", "9", "--resume", path.to_str().unwrap()];
             let message = super::super::was_refused(&args, &in_place(&args).output().unwrap());
-            assert!(message.contains("has no checkpoint") && message.contains("train it anew"), "{message}");
+            assert!(message.contains("has no checkpoint") && message.contains("train it again"), "{message}");
         }
         // The folder of a run that has a checkpoint is proposed.
         let whole = ["train", "xor", "--steps", "9", "--keep"];

@@ -26,7 +26,7 @@ pub(super) fn put_inputs(l: &mut List, spec: &InputSpec) {
         let label = if spec.is_unnamed() { "sample shape" } else { "shape" };
         own.put(names.shape, label, FieldValue::Shape(input.shape.0.clone()), shape);
         let index = usize::from(input.content.is_tokens());
-        let help = "Numbers, or tokens: whole numbers that stand for characters or words, which an embedding takes.";
+        let help = "Numbers, or tokens: whole numbers that represent characters or words, which an embedding reads.";
         own.choose(names.content, "type", Content::NAMES.into(), index, help);
         if let Some(vocab) = input.content.vocab() {
             let help = "How many different tokens there are; each is below it.";

@@ -38,12 +38,12 @@ impl PrivateCopy {
             self.from = None;
         }
         let Some((_, _, probe)) = &mut self.probe else {
-            return Ok(ValuesAnswer::Failed("There is no copy of the step to look at.".into()));
+            return Ok(ValuesAnswer::Failed("The copy of the step whose values are shown does not exist.".into()));
         };
         let from = request.snapshot.as_ref().map(|m| m.step);
         if from != self.from {
             if !probe.start_from(request.snapshot.as_deref())? {
-                let why = "The run trains another network than the one on screen. Look at the initial weights, or \
+                let why = "The run trains another network than the one on screen. Show the initial weights, or \
                            train anew.";
                 return Ok(ValuesAnswer::Failed(why.into()));
             }
@@ -90,7 +90,7 @@ fn look_at(probe: &mut Probe, point: &Point) -> Result<ShownValues, TrainError> 
             shown.holds = format!("Not written yet{when}.");
         }
         Held::Freed { last } => {
-            shown.holds = format!("Nothing of its own any more: op {last} was the last to use it.");
+            shown.holds = format!("The buffer holds no value any more: op {last} was the last to use it.");
         }
         Held::Scratch => shown.holds = "Scratch memory of one operation; it holds no value of the network.".into(),
     }
