@@ -48,7 +48,7 @@ pub(super) fn head_ui(ui: &mut Ui, spec: &PlotSpec<'_>, cursor: Option<f64>, com
                 if let Some(text) = exponentials.as_ref().filter(|_| ui.available_width() > EXPONENTIAL_ROOM) {
                     let shown = RichText::new(text).size(12.0).color(c.weak);
                     let message =
-                        "Perplexity, training / held-out: as uncertain as a choice among this number of equally likely tokens";
+                        "Perplexity, training / held-out: as uncertain as a choice among as many equally likely tokens";
                     ui.add(egui::Label::new(shown).truncate().show_tooltip_when_elided(false)).on_hover_text(message);
                 }
                 if !spec.unit.is_empty() {
