@@ -29,7 +29,7 @@ struct OpEntry<'a> {
     phase: &'static str,
     dims: String,
     flops: u64,
-    /// Bytes read and written at least.
+    /// The least number of bytes that are read and written.
     bytes: u64,
     workspace_bytes: u64,
     /// An estimate of the time.

@@ -202,7 +202,7 @@ fn edits_survive_a_crash() {
     let mut next = Robot::start(startup);
     next.settle();
     assert_eq!(next.value("batch"), "48");
-    assert!(next.sees("Edits that were not saved last time are back"));
+    assert!(next.sees("Unsaved edits of the last session were restored"));
     assert!(next.app().studio.document.is_dirty());
 }
 
@@ -258,7 +258,7 @@ fn edits_that_a_crash_left_come_before_what_was_open_last() {
     let mut robot = Robot::start_with(startup, Some(memory));
     robot.settle();
     assert!(robot.value("batch") == "48" && robot.app().studio.document.is_dirty());
-    assert!(robot.sees("Edits that were not saved last time are back"));
+    assert!(robot.sees("Unsaved edits of the last session were restored"));
 }
 
 #[test]

@@ -129,15 +129,15 @@ fn the_largest_buffer_and_its_layer_are_three_clicks_away() {
 fn a_byte_is_typed_and_its_owners_are_listed() {
     let mut robot = Robot::open(Some("digits-cnn"));
     perform(&mut robot, UiCommand::ShowTab(Tab::Arena));
-    robot.write("Byte or stretch of the arena", "0x0..0x100");
+    robot.write("Byte or range of the arena", "0x0..0x100");
     robot.keys(&[Key::Enter]);
     assert_eq!(*robot.app().studio.selection.current(), Selection::Bytes([0, 256]));
     let related = &robot.app().studio.related;
     assert!(!related.buffers.is_empty() && !related.ops.is_empty() && related.bytes == Some([0, 256]));
     assert!(page(&robot).starts_with("Bytes of the arena: bytes 0x0 to 0xff"), "{}", page(&robot));
-    robot.write("Byte or stretch of the arena", "12 apples");
+    robot.write("Byte or range of the arena", "12 apples");
     robot.keys(&[Key::Enter]);
-    assert!(robot.sees("No byte of the arena"));
+    assert!(robot.sees("Not a byte of the arena"));
 }
 
 #[test]

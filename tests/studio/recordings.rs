@@ -81,7 +81,9 @@ fn a_chosen_recording_is_shown_in_every_view_until_it_is_left() {
     }
     // Functions that only run the network's own plan say so.
     perform(&mut robot, UiCommand::MeasureOps);
-    assert!(!robot.app().studio.measurements.is_measuring() && robot.sees("Only the network's own plan is run"));
+    assert!(
+        !robot.app().studio.measurements.is_measuring() && robot.sees("This works only with the network's own plan")
+    );
     robot.press("Show the network's own plan");
     assert_eq!((shown_path(&robot), shown_ops(&robot)), ("L1=0".to_owned(), own));
     assert_eq!(robot.app().studio.revision_shown(), own_revision);

@@ -135,7 +135,7 @@ fn a_run_that_cannot_be_prepared_leaves_the_curves_of_the_one_before() {
     robot.press("Train from scratch");
     robot.until("the failure", |app| matches!(state(app), Some(RunState::Failed(_))));
     robot.window.run_steps(2);
-    assert!(robot.sees("does not fit the network") && robot.sees("The curves below are those of the run before"));
+    assert!(robot.sees("does not fit the network") && robot.sees("The curves below are those of the previous run"));
     assert_eq!((robot.app().studio.training.history.curves.loss.raw.values(), first.len()), (&first[..], 30));
     // A second failure does not remove the curves either, and the next run replaces them.
     robot.press("Train from scratch");

@@ -133,7 +133,7 @@ fn states_and_forecasts_are_shown_and_what_is_missing_is_named() {
     for (page, message) in [
         (AnswersPage::Attention, "This network has no attention"),
         (AnswersPage::Writing, "This network predicts no tokens"),
-        (AnswersPage::Tokens, "This network has no class at each position"),
+        (AnswersPage::Tokens, "This network does not predict a class at each position"),
         (AnswersPage::Confusion, "This network has nothing to show here"),
     ] {
         perform(&mut robot, UiCommand::Predictions(PredictionsCommand::Show(page)));

@@ -18,7 +18,7 @@ fn in_a_small_window_the_panels_are_hidden_and_everything_fits() {
         let mut robot = Robot::open(Some("stress-200"));
         robot.window.set_size(Vec2::new(width, height));
         robot.window.run_steps(4);
-        assert!(!robot.sees("To the selection before"));
+        assert!(!robot.sees("Back to the previous selection"));
         for tab in Tab::ALL {
             show(&mut robot, tab);
             for name in ["Stop", "Step", "Reset", "Undo", "Inspector"] {

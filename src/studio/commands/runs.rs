@@ -159,38 +159,38 @@ impl RunsCommand {
                 of("Show in Runs", icons::RECENT, "Shows this run among those that are kept, with its curves")
             }
             Self::Toggle(_) => of("Compare run", icons::FIT, "Draws the curves of this run over the others"),
-            Self::ClearSelection => of("Select no run", icons::CLOSE, "Takes every run out of the comparison"),
-            Self::SortBy(_) => of("Sort runs", icons::DOWN, "Sorts by this column; again turns the order"),
-            Self::Rename(..) => of("Rename run", icons::FILE, "Gives the run a name; an empty one takes it away"),
-            Self::Hide => of("Hide run", icons::CLOSE, "Leaves the selected runs out of the list"),
-            Self::Unhide => of("Unhide run", icons::CHECK, "Takes the selected runs back into the list"),
-            Self::ShowHidden => {
-                of("Show hidden runs", icons::SEARCH, "Lists hidden runs too, or leaves them out again")
-            }
+            Self::ClearSelection => of("Select no run", icons::CLOSE, "Removes every run from the comparison"),
+            Self::SortBy(_) => of("Sort runs", icons::DOWN, "Sorts by this column; a second click reverses the order"),
+            Self::Rename(..) => of("Rename run", icons::FILE, "Gives the run a name; an empty text removes the name"),
+            Self::Hide => of("Hide run", icons::CLOSE, "Hides the selected runs in the list"),
+            Self::Unhide => of("Unhide run", icons::CHECK, "Shows the selected runs in the list again"),
+            Self::ShowHidden => of("Show hidden runs", icons::SEARCH, "Shows or hides the hidden runs in the list"),
             Self::Delete => of("Delete run…", icons::TRASH, "Moves the selected runs to the trash, after a question"),
             Self::Restore => {
-                of("Bring back deleted runs", icons::UNDO, "Brings the runs that were deleted last back from the trash")
+                of("Bring back deleted runs", icons::UNDO, "Restores the runs that were deleted last from the trash")
             }
             Self::ShowTrash => of(
                 "Show the trash of runs",
                 icons::TRASH,
                 "Lists the runs that were deleted, to restore them or delete them permanently",
             ),
-            Self::RestoreRun(_) => of("Restore", icons::UNDO, "Brings this run back from the trash"),
+            Self::RestoreRun(_) => of("Restore", icons::UNDO, "Restores this run from the trash"),
             Self::Remove(_) => of("Delete permanently…", icons::TRASH, "Removes it from the disk, after a question"),
             Self::Pin | Self::PinRun(_) => of(
                 "Pin run as baseline",
                 icons::TRAIN,
                 "Draws its curves in a faint colour behind those of the current run",
             ),
-            Self::Unpin => of("Unpin the baseline", icons::CLOSE, "Takes the pinned run out of the Train tab's plots"),
+            Self::Unpin => {
+                of("Unpin the baseline", icons::CLOSE, "Removes the pinned run from the plots of the Train tab")
+            }
             Self::OpenPreset => {
                 of("Open the run's preset", icons::OPEN, "Opens the network of the selected run as a document")
             }
             Self::Continue => of("Continue the selected run", icons::PLAY, GOES_ON),
             Self::ContinueRun(_) => of("Continue", icons::PLAY, GOES_ON),
             Self::CopyFolder => {
-                of("Copy the run's folder", icons::COPY, "Puts the path of the run's folder on the clipboard")
+                of("Copy the run's folder", icons::COPY, "Copies the path of the run's folder to the clipboard")
             }
             Self::Export(_) => of("Export run…", icons::SAVE, "Writes the selected run to a file of another format"),
             Self::MakeCapsule => of(
@@ -199,9 +199,9 @@ impl RunsCommand {
                 "Trains the open network once more and keeps everything needed to repeat it to the bit",
             ),
             Self::ReplayCapsule => {
-                of("Replay a capsule…", icons::FROZEN, "Trains what a capsule holds again and compares every bit")
+                of("Replay a capsule…", icons::FROZEN, "Repeats the training of a capsule and compares every bit")
             }
-            Self::CancelCapsule => of("Cancel the capsule", icons::STOP, "Ends the making or the replay of a capsule"),
+            Self::CancelCapsule => of("Cancel the capsule", icons::STOP, "Stops making or replaying a capsule"),
             Self::DismissReplay => of("Close report", icons::CLOSE, "Closes the report of the replay"),
             Self::ByTime(_) => of("By running time", icons::RECENT, "Draws curves over running time instead of steps"),
         }

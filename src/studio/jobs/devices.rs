@@ -69,7 +69,7 @@ impl Machine {
         Self {
             choice: DeviceChoice::Absent,
             name: format!("{}, plan only", target.name),
-            about: "What the step would be on this card, which is not here: kernels, memory, estimated times".into(),
+            about: "The step on this GPU, which this machine does not have: kernels, memory, estimated times".into(),
             target,
             tuning: None,
         }

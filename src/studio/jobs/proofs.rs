@@ -222,7 +222,7 @@ fn prove(
     });
     report(ProofEvent::Over(match outcome {
         Ok(_) => None,
-        Err(TrainError::Cancelled) => Some("Cancelled. What was proved before stays proved.".into()),
+        Err(TrainError::Cancelled) => Some("Cancelled. Results that were already known remain.".into()),
         Err(error) => Some(error.to_string()),
     }));
 }

@@ -214,8 +214,8 @@ fn tools_ui(ui: &mut Ui, view: &ArenaPanelView<'_>, panel: &mut ArenaPanel, comm
         ui.spacing_mut().item_spacing.x = 2.0;
         let known = view.shown.measured.is_some();
         for (by_time, label, about) in [
-            (false, "Ops", "Every operation is as wide as any other"),
-            (true, "Time", "Every operation is as wide as it takes, measured"),
+            (false, "Ops", "All operations have the same width"),
+            (true, "Time", "The width of every operation is its measured time"),
         ] {
             let on = (panel.by_time && (known || view.shown.is_measuring)) == by_time;
             let response = ui.add(Button::selectable(on, label)).on_hover_text(about);

@@ -42,8 +42,12 @@ pub fn numbers_ui(ui: &mut Ui, arena: &ArenaView) {
     ui.add_space(4.0);
     let whole = arena.unshared_bytes.max(1) as f32;
     for (label, bytes, about) in [
-        ("lower bound", arena.lower_bound_bytes, "The largest sum of bytes alive at once: no placement takes less"),
-        ("arena", arena.arena_bytes, "The peak: what the step takes"),
+        (
+            "lower bound",
+            arena.lower_bound_bytes,
+            "The largest sum of bytes that are alive at the same time: no placement needs less",
+        ),
+        ("arena", arena.arena_bytes, "The size of the arena: the memory that the step needs"),
         ("unshared", arena.unshared_bytes, "Every buffer its own"),
     ] {
         ui.scope(|ui| bytes_ui(ui, label, bytes)).response.on_hover_text(about);
@@ -167,7 +171,7 @@ fn comparison_ui(ui: &mut Ui, found: &Comparison, arena: &ArenaView) {
         columns_ui(ui, &p.name, p.chosen, [(Bytes(p.bytes).to_string(), exact), time]);
     }
     title_ui(ui, &format!("Precisions, planned for an {}", found.gpu));
-    weak_ui(ui, "Arena, and the step's floor by the data sheet.");
+    weak_ui(ui, "The size of the arena, and the least time of the step by the data sheet.");
     for p in &found.precisions {
         if let Some(why) = &p.error {
             columns_ui(ui, p.name, false, [("no plan".into(), why.clone()), ("–".into(), why.clone())]);

@@ -41,7 +41,10 @@ pub fn byte_owners_ui(
         (Some((op, byte)), _) if byte < plan.arena.arena_bytes => (byte, Some(op)),
         (_, Some(byte)) => (byte, view.scrub),
         _ => {
-            weak_ui(ui, "Point at the map, or type an offset, to see who owns that byte in turn.");
+            weak_ui(
+                ui,
+                "Point at the map, or type an offset, to see which buffers use that byte, one after the other.",
+            );
             return;
         }
     };
@@ -51,7 +54,7 @@ pub fn byte_owners_ui(
         around_ui(ui, plan, &owners, op);
     }
     if owners.buffers.is_empty() {
-        weak_ui(ui, "Nobody ever owns it: a gap that the placement leaves.");
+        weak_ui(ui, "No buffer uses it: the placement leaves a gap here.");
     }
     for id in owners.buffers.iter().take(LISTED) {
         owner_ui(ui, plan, *id, op, commands);
@@ -63,7 +66,7 @@ pub fn byte_owners_ui(
 
 /// The field for an offset or a range, which selects it.
 fn offset_ui(ui: &mut Ui, plan: &PlanView, panel: &mut ByteOwnersPanel, commands: &mut CommandQueue) {
-    let name = "Byte or stretch of the arena";
+    let name = "Byte or range of the arena";
     let response = ui.scope(|ui| {
         // Text lines have less space between them than a field needs.
         (ui.spacing_mut().interact_size.y, ui.spacing_mut().button_padding) = (24.0, egui::Vec2::new(6.0, 3.0));
@@ -83,7 +86,7 @@ fn offset_ui(ui: &mut Ui, plan: &PlanView, panel: &mut ByteOwnersPanel, commands
     }
     if panel.is_wrong {
         let text = format!(
-            "No byte of the arena. It has {}: type 4096, 0x1000, 4 KiB, or 0..4 KiB.",
+            "Not a byte of the arena, which has {}: type 4096, 0x1000, 4 KiB, or 0..4 KiB.",
             Bytes(plan.arena.arena_bytes)
         );
         ui.add(egui::Label::new(RichText::new(text).size(12.0).color(theme::colors(ui).error)).wrap());

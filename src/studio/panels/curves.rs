@@ -19,12 +19,12 @@ use egui::{Align, Layout, Ui, Vec2};
 /// Every plot with its title and description.
 const PLOTS: [(&str, &str); 7] = [
     ("Loss", "Loss of the batches, and of the held-out samples"),
-    ("Accuracy", "Share classified right, of the batches and of the held-out samples"),
+    ("Accuracy", "Share that is classified correctly, of the batches and of the held-out samples"),
     ("Step time", "Time of every step on the host"),
-    ("Step times", "Histogram of the last 4096 steps, with eager beside replay once that is measured"),
+    ("Step times", "Histogram of the last 4096 steps; after Measure eager, eager steps beside replayed ones"),
     ("Update", "The largest change of any parameter, by step"),
     ("Update by layer", "The largest change of any parameter of each layer"),
-    ("Learning rate", "What each step read as its learning rate"),
+    ("Learning rate", "The learning rate of each step"),
 ];
 
 /// The smallest height of a plot with its title, in points.
@@ -53,8 +53,8 @@ pub fn metrics_ui(ui: &mut Ui, view: &MetricsView<'_>, commands: &mut CommandQue
     let before = metrics;
     weak_ui(ui, "Measured inside the step, from the next run on");
     let prices = view.prices;
-    let accuracy = "Share of the batch classified right";
-    let updates = "How far parameters move, in whole and by layer, and the length of the gradient";
+    let accuracy = "Share of the batch that is classified correctly";
+    let updates = "The change of parameters, in total and by layer, and the norm of the gradient";
     let groups =
         [(&mut metrics.accuracy, "Accuracy", accuracy), (&mut metrics.updates, "Updates and gradient norm", updates)];
     for (i, (on, name, about)) in groups.into_iter().enumerate() {
@@ -306,8 +306,10 @@ fn times_ui(ui: &mut Ui, view: &PlotsView<'_>, height: f32, commands: &mut Comma
             (_, true) => drop(weak_ui(ui, "measuring…")),
             (Some(two), false) => {
                 let text = format!("eager takes {:.2}× as long", two.ratio());
-                weak_ui(ui, text)
-                    .on_hover_text(format!("Medians of steps taken in turn, at step {}", format::exact(two.step)));
+                weak_ui(ui, text).on_hover_text(format!(
+                    "Medians of steps that ran in alternation, at step {}",
+                    format::exact(two.step)
+                ));
             }
             (None, false) => {}
         }

@@ -79,7 +79,8 @@ const SIDE: f32 = 232.0;
 /// The opacity of samples that are not those of the document.
 const FAINT: f32 = 0.45;
 /// The name of samples that neither train nor are held out.
-const ABOUT_NEITHER: &str = "Samples between the two parts: they share values with held-out ones, so they do not train";
+const ABOUT_NEITHER: &str =
+    "Samples between the two parts: they share values with held-out samples, so they are not used for training";
 /// The largest number of columns of values in a table.
 const COLUMNS: usize = 12;
 /// The columns of a table before the values of a sample.
@@ -165,7 +166,7 @@ fn nothing_ui(ui: &mut Ui, view: &DataPanelView<'_>) {
     if view.source.is_none() {
         empty_ui(ui, "No data yet", "Choose where samples come from in the field data at the left.");
     } else if view.has_problem {
-        empty_ui(ui, "The data cannot be loaded", "What is wrong is said at the left, with what to do about it.");
+        empty_ui(ui, "The data cannot be loaded", "The problem is described at the left, with what to do about it.");
     } else {
         loading_ui(ui);
     }
@@ -208,13 +209,17 @@ fn facts_ui(ui: &mut Ui, view: &DataPanelView<'_>) {
     let Some(data) = view.loaded else { return };
     title_ui(ui, "Loaded");
     if !view.is_current {
-        let what = if has_problem { "These samples are those from before the change." } else { "loading…" };
+        let what = if has_problem { "These are the samples from before the change." } else { "loading…" };
         weak_ui(ui, what);
     }
     if has_problem {
         ui.set_opacity(FAINT);
     } else if view.is_current && data.misfit.is_some() {
-        problem_ui(ui, "This data does not fit the network.", "The network at the left marks what to change.");
+        problem_ui(
+            ui,
+            "This data does not fit the network.",
+            "The fields to change are marked in the network at the left.",
+        );
     }
     let count = |n: usize| format::exact(n as u64);
     line_ui(ui, "samples", &count(data.set.len()));
@@ -273,10 +278,10 @@ fn split_bar_ui(ui: &mut Ui, data: &DataView) {
 fn samples_ui(ui: &mut Ui, data: &DataView, view: &DataPanelView<'_>, panel: &mut DataPanel) {
     let mut choices = Vec::new();
     if text_input(&data.set).is_some() {
-        choices.push((Shown::Text, "Text", "Samples as text, with what the network is to answer"));
+        choices.push((Shown::Text, "Text", "Samples as text, with the targets"));
     }
     if data.series.is_some() {
-        choices.push((Shown::Series, "Series", "The whole series, with what one sample sees and learns"));
+        choices.push((Shown::Series, "Series", "The whole series, with the input and the target of one sample"));
     }
     if data.picture.is_some() {
         choices.push((Shown::Samples, "Samples", "Samples as pictures"));

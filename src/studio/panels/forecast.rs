@@ -95,6 +95,6 @@ fn plot_ui(ui: &mut Ui, forecast: &Forecast, window: &ForecastWindow, set: &Data
         plot.points(marks.shape(MarkerShape::Diamond));
     });
     let text = |points: &[[f64; 2]]| points.iter().map(|p| format::number(p[1])).collect::<Vec<_>>().join(", ");
-    let label = format!("Forecast of sample {}: {}; what came: {}", window.sample, text(&guess), text(&truth));
+    let label = format!("Forecast of sample {}: {}; actual values: {}", window.sample, text(&guess), text(&truth));
     response.response.widget_info(|| egui::WidgetInfo::labeled(egui::Role::Image, true, &label));
 }

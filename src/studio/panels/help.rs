@@ -51,9 +51,9 @@ const IN_PLACE: [(&str, &[(&str, &str)]); 9] = [
         "Layers",
         &[
             ("Up, Down, Home, End", "Selects a layer, while the list has the focus"),
-            ("Left", "Folds a block or a run of equal layers, and leads out of it to its head"),
-            ("Right", "Unfolds a block or a run of equal layers, and leads into it"),
-            ("Enter", "Leads into the fields of the layer, and back to the list"),
+            ("Left", "Folds a block or a sequence of equal layers, and moves to its first line"),
+            ("Right", "Unfolds a block or a sequence of equal layers, and moves into it"),
+            ("Enter", "Moves into the fields of the layer, and back to the list"),
             ("Delete", "Removes the layer"),
         ],
     ),
@@ -77,7 +77,7 @@ const IN_PLACE: [(&str, &[(&str, &str)]); 9] = [
     (
         "Everywhere",
         &[
-            ("Tab, Space", "Goes from control to control, and presses it"),
+            ("Tab, Space", "Moves from control to control, and presses it"),
             ("F6, Shift+F6", "Goes to the next panel, and to the previous one; Tab moves inside a panel"),
         ],
     ),

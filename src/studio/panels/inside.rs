@@ -45,7 +45,7 @@ pub fn inside_ui(
         return empty_ui(
             ui,
             "Looking inside…",
-            "It is answered between two steps; while a run trains, answers take at most 3% of its time.",
+            "This is computed between two steps; while a run trains, it takes at most 3% of its time.",
         );
     };
     let is_current = view.sample.is_some_and(|(_, _, sample)| sample == inside.asked.sample)
@@ -109,9 +109,7 @@ fn layer_ui(ui: &mut Ui, view: &PredictionsPanelView<'_>, page: AnswersPage, com
             }
         }
     });
-    response
-        .response
-        .widget_info(|| egui::WidgetInfo::labeled(egui::Role::ComboBox, true, "Layer that is looked into"));
+    response.response.widget_info(|| egui::WidgetInfo::labeled(egui::Role::ComboBox, true, "Layer that is shown"));
     if own.heads > 1 {
         let head = view.head.min(own.heads - 1);
         if let Some(head) = stepper_ui(ui, "head", "", head, own.heads) {
@@ -137,7 +135,7 @@ fn figures_ui(ui: &mut Ui, view: &PredictionsPanelView<'_>, inside: &InsideView,
             weak_ui(ui, format!("of sample {}, until the answer comes", inside.asked.sample));
         } else if view.is_running {
             weak_ui(ui, "follows the training")
-                .on_hover_text("Asked a few times a second, at most 3% of the run's time");
+                .on_hover_text("Updated a few times a second, in at most 3% of the run's time");
         }
     });
 }

@@ -90,7 +90,7 @@ fn measured_ui(ui: &mut Ui, shown: &PlanOnScreen<'_>) {
             ui,
             "roofline share",
             &share,
-            "The floor, below which no operation goes, over the measured time",
+            "The least time that the machine needs for the operation, divided by the measured time",
             width,
         );
     }

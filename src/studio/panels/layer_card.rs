@@ -139,7 +139,7 @@ fn head_ui(ui: &mut Ui, card: &Card, folded: bool, commands: &mut CommandQueue) 
                 .as_deref()
                 .map_or(("?", if card.problems.is_empty() { c.weak } else { c.error }), |s| (s, c.text));
             ui.label(RichText::new(shape).font(theme::mono()).color(color))
-                .on_hover_text("Output of one sample; ? where a problem before it hides it");
+                .on_hover_text("Output of one sample; ? if a problem in an earlier layer makes it unknown");
             // The rest of the line selects too.
             let rest = ui.available_size_before_wrap();
             let (_, response) = ui.allocate_exact_size(Vec2::new(rest.x.max(0.0), 20.0), Sense::CLICK);

@@ -172,7 +172,7 @@ impl Question {
             Self::Weights(then) => Wording {
                 title: "Save the trained weights first?".into(),
                 about: format!(
-                    "Another network ends this run; its weights after {} are saved nowhere.",
+                    "Another network ends this run; its weights after {} are not saved.",
                     plain_count(usize::try_from(view.steps_done).unwrap_or(usize::MAX), "step")
                 ),
                 answers: vec![
@@ -186,7 +186,7 @@ impl Question {
             Self::Continue { id, change } => continue_wording(id, change, view),
             Self::Replace(what, path) => Wording {
                 title: format!("{} exists. Replace it?", name(path)),
-                about: format!("What is in {} now is lost.", path.display()),
+                about: format!("The current contents of {} are lost.", path.display()),
                 answers: vec![("Replace", Answer::Perform(what.request(path.clone(), true))), cancel],
             },
             Self::Changed(path) => Wording {
@@ -213,7 +213,7 @@ fn delete_wording(ids: &[String], view: &ModalsView<'_>) -> Wording {
         about: {
             let is_open = view.trained_run.is_some_and(|own| ids.iter().any(|id| id == own));
             let open = if is_open { " The Train tab, which shows this run, is reset." } else { "" };
-            format!("Curves, weights and all go to the trash, from which they can be brought back.{open}")
+            format!("The run goes to the trash with its curves and weights, and can be restored from there.{open}")
         },
         answers: vec![("Delete", Answer::Perform(Request::DeleteRuns(ids.to_vec()))), cancel],
     }
@@ -227,7 +227,7 @@ fn remove_wording(ids: &[String], view: &ModalsView<'_>) -> Wording {
             [id] => format!("Delete {} permanently?", view.trashed_name(id)),
             _ => format!("Delete {} permanently?", plain_count(ids.len(), "run")),
         },
-        about: "Curves, weights and all are removed from the disk and cannot be brought back.".into(),
+        about: "The run is removed from the disk with its curves and weights, and cannot be restored.".into(),
         answers: vec![("Delete permanently", Answer::Perform(Request::RemoveRuns(ids.to_vec()))), cancel],
     }
 }

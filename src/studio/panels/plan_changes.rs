@@ -44,7 +44,7 @@ fn list_ui(ui: &mut Ui, changes: &PlanChanges, commands: &mut CommandQueue) {
     ui.spacing_mut().interact_size.y = 18.0;
     ui.spacing_mut().button_padding = egui::Vec2::new(0.0, 1.0);
     if changes.is_empty() {
-        weak_ui(ui, "No operation came or went, and no buffer changed its size.");
+        weak_ui(ui, "No operation was added or removed, and no buffer changed its size.");
     }
     ops_ui(ui, "New operations", '+', &changes.ops.came, true, commands);
     ops_ui(ui, "Removed operations", '−', &changes.ops.went, false, commands);

@@ -13,11 +13,11 @@ pub(super) fn unready_ui(ui: &mut egui::Ui, readiness: Readiness, to: &str, comm
     match readiness {
         Readiness::Ready => {}
         Readiness::Empty => {
-            let next = "Press Add layer in the network at the left: what a layer does is said beside its name.";
+            let next = "Press Add layer in the network at the left; each layer is described beside its name.";
             empty_ui(ui, &format!("Add a layer to {to}"), next);
         }
         Readiness::HasProblems => {
-            let next = "The problems are marked in the network at the left, each with its remedy.";
+            let next = "The problems are marked in the network at the left, each with what to do.";
             empty_ui(ui, &format!("Fix the network to {to}"), next);
             below_empty_ui(ui, UiCommand::ShowProblem, commands);
         }
@@ -25,7 +25,7 @@ pub(super) fn unready_ui(ui: &mut egui::Ui, readiness: Readiness, to: &str, comm
             empty_ui(ui, "Compiling…", &format!("The network is being planned; then you can {to}."));
         }
         Readiness::DeviceAbsent => {
-            let next = "The chosen one is not here: it can only be planned for.";
+            let next = "This machine does not have the chosen device: networks can only be planned for it.";
             empty_ui(ui, &format!("Choose a device to {to}"), next);
         }
     }

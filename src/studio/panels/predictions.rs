@@ -137,8 +137,8 @@ fn answers_ui(
 const fn missing(page: AnswersPage) -> (&'static str, &'static str) {
     match page {
         AnswersPage::Tokens => (
-            "This network has no class at each position",
-            "Its loss is one for each sample. Choose another page above, or train a preset such as gpt-sums.",
+            "This network does not predict a class at each position",
+            "It has one loss for each sample. Choose another page above, or train a preset such as gpt-sums.",
         ),
         AnswersPage::Writing => (
             "This network predicts no tokens",
@@ -181,7 +181,7 @@ fn nothing_ui(ui: &mut Ui, view: &PredictionsPanelView<'_>, commands: &mut Comma
             );
         }
         Some(_) if !view.has_data => empty_ui(ui, "No data", "Choose data in the Data tab and train again."),
-        Some(state) => empty_ui(ui, state_name(Some(state)), "The first answers come in a moment."),
+        Some(state) => empty_ui(ui, state_name(Some(state)), "The first answers will be shown in a moment."),
     }
 }
 
@@ -205,7 +205,7 @@ fn figures_ui(ui: &mut Ui, view: &PredictionsPanelView<'_>, answers: &Prediction
         weak_ui(ui, about).on_hover_text(format!("Answered in {}", format::micros(answers.took_us)));
         if view.is_running {
             weak_ui(ui, "follows the training")
-                .on_hover_text("Asked a few times a second, at most 3% of the run's time");
+                .on_hover_text("Updated a few times a second, in at most 3% of the run's time");
         }
         if view.is_stale {
             let c = theme::colors(ui);

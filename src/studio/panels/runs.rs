@@ -54,7 +54,7 @@ pub fn runs_ui(ui: &mut Ui, view: &RunsPanelView<'_>, panel: &mut RunsPanel, com
         let (title, next) = match view.table.hidden {
             _ if view.problem.is_some() => (
                 "No run can be kept",
-                "The reason is above. What is trained meanwhile is lost when the window is closed.",
+                "The reason is above. Runs that are trained now are lost when the window is closed.",
             ),
             0 => ("No runs yet", "Press Train: every run is kept here with its curves, its network and its weights."),
             _ => ("Every run is hidden", "Tick “hidden” above to list them."),
@@ -293,7 +293,7 @@ fn details_ui(ui: &mut Ui, view: &RunsPanelView<'_>, panel: &mut RunsPanel, comm
     let read = view.loaded.get(&entry.id).map(|l| l.outline.last_step);
     if let Some(error) = &entry.record.error {
         let kept = match entry.record.state {
-            RunEnd::Damaged => "What can be read of it is shown, and can be exported.",
+            RunEnd::Damaged => "The readable parts of it are shown, and can be exported.",
             _ => "The steps before it are kept.",
         };
         problem_ui(ui, error, kept);
@@ -308,7 +308,8 @@ fn name_ui(ui: &mut Ui, entry: &RunEntry, panel: &mut RunsPanel, commands: &mut 
     let mut text = typed.clone().unwrap_or_else(|| entry.name().to_owned());
     let edit = TextEdit::singleline(&mut text).desired_width(260.0).id_salt(("run name", &entry.id));
     let response = ui.name_inputs("Run name", |ui| ui.add(edit));
-    let response = response.on_hover_text("The run's name; Enter keeps it, an empty one is its preset's");
+    let response =
+        response.on_hover_text("The run's name; Enter saves it, and an empty text restores the preset's name");
     if response.changed() {
         panel.name = Some((entry.id.clone(), text.clone()));
     }

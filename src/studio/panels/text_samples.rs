@@ -81,7 +81,7 @@ fn sample_ui(ui: &mut Ui, rect: Rect, sample: &TextSample, index: u32, side: &st
         ui_left.horizontal(|ui| {
             ui.spacing_mut().item_spacing.x = 0.0;
             ui.label(mono(&sample.read.text));
-            ui.label(mono(&sample.target.text).color(c.accent)).on_hover_text("The answer, which is learnt");
+            ui.label(mono(&sample.target.text).color(c.accent)).on_hover_text("The answer, which the network learns");
         });
     } else {
         for (name, text) in [("reads", &sample.read.text), ("answers", &sample.target.text)] {

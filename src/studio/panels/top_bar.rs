@@ -103,7 +103,7 @@ fn device_ui(ui: &mut Ui, view: &DeviceView<'_>, short: bool, commands: &mut Com
             item(ui, name, about, *choice, commands);
         }
         let absent = |why| format!("No GPU can be used: {why}. The command stepgraph doctor says more.");
-        let unable = |why| format!("The CPU is taken, because {why}.");
+        let unable = |why| format!("The CPU is used, because {why}.");
         if let Some(text) = view.why_no_gpu.map(absent).or_else(|| view.cpu_only.map(unable)) {
             ui.separator();
             ui.set_max_width(360.0);
@@ -143,7 +143,7 @@ fn transport_ui(ui: &mut Ui, view: TransportView, short: bool, commands: &mut Co
         let about = match next {
             Next::Train => UiCommand::Train.tooltip(ui.ctx()),
             Next::TrainOn(steps) => format!(
-                "The run is over: continues from here for {} more steps. Reset begins again from new weights.",
+                "The run is over: continues from here for {} more steps. Reset starts again from new weights.",
                 format::exact(steps)
             ),
             Next::TrainAnew if view.is_stopped => format!(

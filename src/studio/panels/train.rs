@@ -33,7 +33,7 @@ impl TrainPanel {
 pub fn train_ui(ui: &mut Ui, view: &TrainView<'_>, panel: &mut TrainPanel, commands: &mut CommandQueue) {
     if let Some(error) = view.failure {
         let curves = match (view.run.shows_previous, view.run.done) {
-            (true, _) => "The curves below are those of the run before",
+            (true, _) => "The curves below are those of the previous run",
             (false, 0) => "The network is not changed",
             (false, _) => "The curves end where it failed",
         };
@@ -116,7 +116,7 @@ fn columns_ui(ui: &mut Ui, numbers: &[Number]) {
 }
 
 /// The names of the numbers about a run's speed.
-const ABOUT_PACE: &str = "Over the last second; over the steps' own time where the run was shorter";
+const ABOUT_PACE: &str = "Over the last second, or over the time of all steps if the run was shorter";
 
 fn numbers_ui(ui: &mut Ui, run: &RunView<'_>) {
     let h = run.history;
@@ -147,7 +147,7 @@ fn numbers_ui(ui: &mut Ui, run: &RunView<'_>) {
         number(
             &format!("step of {total}"),
             Some(format::exact(run.done)),
-            &format!("Steps made, of the {} of the run", format::exact(run.total)),
+            &format!("Steps made, of {} in the run", format::exact(run.total)),
         ),
         number("training loss", loss, "Mean loss of the last 32 batches, before each update, as in the table of runs"),
         number(
@@ -155,7 +155,7 @@ fn numbers_ui(ui: &mut Ui, run: &RunView<'_>) {
             last(&h.curves.held_out_loss).map(format::number),
             &format!("Mean loss over {samples}{rhythm}"),
         ),
-        number(accuracy_name, accuracy, &format!("Share that it classifies right of {samples}{rhythm}")),
+        number(accuracy_name, accuracy, &format!("Share of correctly classified {samples}{rhythm}")),
         number("steps/s", rate(run.steps_per_s), ABOUT_PACE),
         number("samples/s", rate(run.steps_per_s * batch), ABOUT_PACE),
         number("median step", time(run.median_us), "Median host time over the last 4096 steps"),
@@ -243,7 +243,7 @@ fn view_ui(ui: &mut Ui, view: &TrainView<'_>, panel: &mut TrainPanel, commands: 
         if panel.view.frozen {
             command_ui(ui, UiCommand::FollowPlots, true, commands);
         } else {
-            let freeze = ui.button("Freeze").on_hover_text("Keeps the axes as they are while the run continues");
+            let freeze = ui.button("Freeze").on_hover_text("Keeps the current axes while the run continues");
             panel.view.frozen = freeze.clicked();
         }
         plots_menu_ui(ui, view, commands);

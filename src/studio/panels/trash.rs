@@ -17,7 +17,7 @@ const FIELDS: [(Field, f32); 4] =
 pub fn trash_ui(ui: &mut Ui, trash: Option<&RunsView>, commands: &mut CommandQueue) {
     let Some(trash) = trash else { return drop(weak_ui(ui, "Reading the trash…")) };
     if trash.rows.is_empty() {
-        return empty_ui(ui, "The trash is empty", "Runs that are deleted come here, and can be brought back.");
+        return empty_ui(ui, "The trash is empty", "Deleted runs are listed here, and can be restored.");
     }
     let mut table = TableBuilder::new(ui)
         .id_salt("trash")

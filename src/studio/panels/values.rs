@@ -49,7 +49,7 @@ pub fn values_ui(ui: &mut Ui, view: &ValuesView<'_>, cache: &mut PictureCache, c
         });
     });
     if !view.is_on {
-        weak_ui(ui, "Runs the step up to the scrubber on a private copy and shows what is stored here.");
+        weak_ui(ui, "Runs a copy of the step up to the marked operation, and shows what is stored here.");
         return;
     }
     if view.is_outdated {
@@ -150,7 +150,7 @@ fn shown_ui(
         n => format!("the run's weights after step {}", format::exact(n)),
     };
     weak_ui(ui, format!("Values of step {step}, {done}"))
-        .on_hover_text(format!("A private copy makes step {step} with {weights}; the run is not touched"));
+        .on_hover_text(format!("A copy of the step makes step {step} with {weights}; the run is not changed"));
     ui.add(egui::Label::new(RichText::new(&shown.holds).font(theme::mono())).wrap());
     if let Some(op) = shown.writer {
         let kernel = view.plan.and_then(|p| p.ops.get(op)).map_or("", |o| o.kernel.as_str());
@@ -254,7 +254,7 @@ fn first_bad_ui(ui: &mut Ui, view: &ValuesView<'_>, commands: &mut CommandQueue)
     let kernel = |op: usize| view.plan.and_then(|p| p.ops.get(op)).map_or("", |o| o.kernel.as_str());
     match bad.op {
         Some(op) => link_ui(ui, "made by", &format!("{op} {}", kernel(op)), Selection::Op(op), commands),
-        None => drop(weak_ui(ui, "It was there before the step: look at the data, or at the weights.")),
+        None => drop(weak_ui(ui, "It existed before the step: check the data, or the weights.")),
     }
     link_ui(ui, "first in", &bad.name, Selection::Buffer(bad.buffer), commands);
 }

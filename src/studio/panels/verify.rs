@@ -35,7 +35,7 @@ pub fn verify_ui(ui: &mut Ui, view: &VerifyView<'_>, panel: &mut VerifyPanel, co
         if view.readiness != Readiness::Ready {
             return unready_ui(ui, view.readiness, "prove its step", commands);
         }
-        let next = "The window stays usable while proofs run, and each figure appears when it is known.";
+        let next = "The window stays usable while checks run, and each figure appears when it is known.";
         return empty_ui(ui, "Nothing proved yet", next);
     }
     ScrollArea::vertical().id_salt("proofs").auto_shrink([false, false]).show(ui, |ui| {
@@ -90,7 +90,7 @@ fn replays_ui(ui: &mut Ui, view: &VerifyView<'_>, panel: &mut VerifyPanel, comma
         let edit = TextEdit::singleline(&mut text).desired_width(72.0).font(theme::mono());
         let edit = edit.id_salt("replays");
         let response = ui.name_inputs("Replays of the stress", |ui| ui.add(edit)).on_hover_text(
-            "How often the step is replayed, twice over, to prove it deterministic; empty takes what six seconds allow",
+            "The number of replays in each of two series that check determinism; empty: as many as take six seconds",
         );
         if text.is_empty() {
             weak_ui(ui, "as many as a few seconds allow");
@@ -161,7 +161,7 @@ fn price_ui(ui: &mut Ui, view: &VerifyView<'_>) {
     let most = if replays.is_some() { "about" } else { "up to about" };
     let text = format!("everything takes {most} {seconds} and {bytes} of memory here");
     let about =
-        "Estimated from the network: nearly all of it is gradients in double precision and the replays of the stress.";
+        "Estimated from the network: nearly all of the time is for gradients in double precision and repeated replays.";
     let c = theme::colors(ui);
     let (text, color) = match found.free.filter(|free| *free < found.price.bytes) {
         Some(free) => {
@@ -198,11 +198,11 @@ fn check_ui(ui: &mut Ui, view: &VerifyView<'_>, proved: &Proved, commands: &mut 
             if stale {
                 let text = format!("stale, of revision {}", proved.revision);
                 ui.label(RichText::new(text).size(12.0).color(c.warning))
-                    .on_hover_text("The network was edited since; prove it again");
+                    .on_hover_text("The network was edited since; check it again");
             }
         });
         cell(ui, 48.0, &mut |ui| {
-            weak_ui(ui, format!("{:.2} s", proved.seconds)).on_hover_text("Time that the check took");
+            weak_ui(ui, format!("{:.2} s", proved.seconds)).on_hover_text("Duration of the check");
         });
         let rest = (ui.available_width() - 8.0).max(120.0);
         cell(ui, rest, &mut |ui| drop(ui.add(egui::Label::new(RichText::new(&check.figures).size(12.0)).wrap())));

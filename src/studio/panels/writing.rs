@@ -81,10 +81,15 @@ pub fn writing_ui(ui: &mut Ui, view: &PredictionsPanelView<'_>, page: &mut Writi
         let top_k = top_k.custom_formatter(all).custom_parser(read);
         number_ui(ui, "top-k", "Only this number of the likeliest tokens can be drawn; 0 for all", top_k);
         let top_p = DragValue::new(&mut page.top_p).range(0.01..=1.0).speed(0.01).max_decimals(2);
-        number_ui(ui, "top-p", "Only the fewest tokens whose probabilities reach this share are drawn from", top_p);
-        number_ui(ui, "seed", "Another seed draws other tokens", DragValue::new(&mut page.seed));
+        number_ui(
+            ui,
+            "top-p",
+            "Only the smallest set of likeliest tokens whose probabilities reach this sum can be drawn",
+            top_p,
+        );
+        number_ui(ui, "seed", "A different seed draws different tokens", DragValue::new(&mut page.seed));
         let tokens = DragValue::new(&mut page.tokens).range(1..=LONGEST);
-        number_ui(ui, "length", "The most tokens that are written", tokens);
+        number_ui(ui, "length", "The largest number of tokens that are written", tokens);
     });
     ui.horizontal_wrapped(|ui| {
         if view.writing.is_busy() {
@@ -114,7 +119,10 @@ fn text_ui(ui: &mut Ui, view: &PredictionsPanelView<'_>) {
     let c = theme::colors(ui);
     let writing = view.writing;
     if matches!(writing.state, WritingState::Nothing) {
-        weak_ui(ui, "Nothing is written yet. Type a beginning and press Write; it can be done while the run trains.");
+        weak_ui(
+            ui,
+            "Nothing is written yet. Type the start of a text and press Write; this also works while the run trains.",
+        );
         return;
     }
     let mut job = LayoutJob::default();

@@ -50,7 +50,9 @@ impl StudioApp {
     fn difference_from_open(&self, id: &str) -> Result<Option<String>, &'static str> {
         let entry = self.studio.runs.entry(id).ok_or(GONE)?;
         let preset = entry.record.read_preset();
-        let preset = preset.ok_or("The preset of this run is of another version, which alone can continue it.")?;
+        let preset = preset.ok_or(
+            "The preset of this run belongs to another version of the program; only that version can continue the run.",
+        )?;
         let document = &self.studio.document;
         let own = essence(&preset, &entry.record.base);
         Ok(change(&own, &essence(document.preset(), &document.base())))
@@ -108,7 +110,7 @@ impl StudioApp {
         if !self.studio.devices.current().trains() {
             return self
                 .studio
-                .complain("Nothing is trained on this device. Choose another one at the top, and try again.");
+                .complain("Networks cannot be trained on this device. Choose another one at the top, and try again.");
         }
         let preset = self.studio.document.preset();
         let (id, step) = (from.point.id.clone(), from.point.step);

@@ -66,7 +66,7 @@ impl Studio {
         match command {
             UiCommand::Runs(RunsCommand::Delete) => self.why_not_deleted(&self.runs.selected),
             UiCommand::MeasureOps | UiCommand::FindFirstBad if self.shows_recording() => {
-                Some("Only the network's own plan is run for this. Show that plan, then try again.".into())
+                Some("This works only with the network's own plan. Show that plan, then try again.".into())
             }
             UiCommand::ShowRecording(Some(_)) => Some(
                 "The run trains another network than the one on screen. Train this one to see its recordings.".into(),

@@ -197,7 +197,7 @@ impl Studio {
         let proofs = proof.map_or_else(|| Proof::ALL.to_vec(), |p| vec![p]);
         let (revision, wake) = (self.document.revision(), Arc::clone(&self.wake));
         if let Err(error) = self.proofs.start(preset, options, proofs, revision, wake) {
-            self.complain(format!("The proofs cannot be run: {error}. Close other programs and try again."));
+            self.complain(format!("The checks cannot be run: {error}. Close other programs and try again."));
         }
     }
 }

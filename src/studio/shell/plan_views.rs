@@ -59,7 +59,7 @@ impl Studio {
         let (measurements, snapshot) = (&self.measurements, self.training.snapshot.as_ref());
         let values = &measurements.values;
         let of_plan = values.first_bad.as_ref().filter(|(revision, _)| *revision == self.revision_shown());
-        let of_own = "Values are looked at in the network's own plan only. Show that plan to see them.";
+        let of_own = "Values are shown only for the network's own plan. Show that plan to see them.";
         ValuesView {
             is_on: values.on,
             is_looking: measurements.is_looking(),

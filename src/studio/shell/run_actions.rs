@@ -24,7 +24,7 @@ impl StudioApp {
             }
             RunsCommand::Toggle(id) => {
                 if !runs.toggle(id) {
-                    let text = format!("At most {MOST_COMPARED} runs are compared at once. Take one out first.");
+                    let text = format!("At most {MOST_COMPARED} runs are compared at once. Remove one first.");
                     self.studio.complain(text);
                 }
             }
@@ -120,7 +120,7 @@ impl StudioApp {
 
     fn report_given(&mut self, is_given: bool) {
         if !is_given {
-            self.studio.complain("Too much is being done with runs at once. Try again.");
+            self.studio.complain("Too many actions on runs are waiting. Try again in a moment.");
         }
     }
 
@@ -178,7 +178,7 @@ impl StudioApp {
         let options = PlotOptions { across, log: self.studio.settings.log_axis, ..PlotOptions::default() };
         let order = ExportOrder { ids: runs.selected.clone(), format, path, options, replace };
         if !runs.give(RunJob::Export(order)) {
-            self.studio.complain("Too much is being done with runs at once. Try again.");
+            self.studio.complain("Too many actions on runs are waiting. Try again in a moment.");
         }
     }
 
@@ -191,7 +191,7 @@ impl StudioApp {
         let spec = SessionSpec { machine: target, tuning, ..SessionSpec::new(preset, self.studio.document.base()) };
         let service = self.studio.runs.service.as_ref();
         if service.is_none_or(|d| !d.make_capsule(spec, steps, path, replace)) {
-            self.studio.complain("Another capsule is under way. Wait for it, or cancel it.");
+            self.studio.complain("Another capsule is being made or replayed. Wait for it, or cancel it.");
         }
     }
 
@@ -200,7 +200,7 @@ impl StudioApp {
         self.studio.runs.replayed = None;
         let service = self.studio.runs.service.as_ref();
         if service.is_none_or(|d| !d.replay_capsule(path, tuning)) {
-            self.studio.complain("Another capsule is under way. Wait for it, or cancel it.");
+            self.studio.complain("Another capsule is being made or replayed. Wait for it, or cancel it.");
         }
     }
 

@@ -20,7 +20,7 @@ impl StudioApp {
         let onto = if asked { Overwrite::Anything } else { Overwrite::Own(own) };
         if !self.studio.files.save(path, Arc::clone(self.studio.document.preset()), onto) {
             self.after_save = None;
-            self.studio.complain("Too many files are being written at once. Try again.");
+            self.studio.complain("Too many files are being written. Try again in a moment.");
         }
     }
 
@@ -42,7 +42,7 @@ impl StudioApp {
         let path = std::path::absolute(&path).unwrap_or(path);
         if !self.studio.files.probe(path) {
             self.after_weights = None;
-            self.studio.complain("Too many files are being written at once. Try again.");
+            self.studio.complain("Too many files are being written. Try again in a moment.");
         }
     }
 
@@ -79,7 +79,7 @@ impl StudioApp {
     /// Reads a preset; the answer opens it.
     pub(super) fn open_file(&mut self, path: PathBuf) {
         if !self.studio.files.read(path) {
-            self.studio.complain("Too many files are being opened at once. Try again.");
+            self.studio.complain("Too many files are being opened. Try again in a moment.");
         }
     }
 

@@ -186,7 +186,7 @@ impl Studio {
         }
         let way = if origin.is_some() { "open the file again" } else { "open another network" };
         self.document.restore(preset, saved, origin);
-        self.say(format!("Edits that were not saved last time are back. Save them, or {way} to let them go."));
+        self.say(format!("Unsaved edits of the last session were restored. Save them, or {way} to discard them."));
     }
 
     /// Keeps the runs of this window in this store from now on, and shows the existing ones.

@@ -56,8 +56,11 @@ pub(super) fn other_levels(index: usize, plan: &PlanView) -> Vec<Group> {
     ];
     vec![
         Group { title: "Other levels", rows: links },
-        Group { title: "Nodes that it carries out", rows: node_links(plan, related.nodes.iter().copied()) },
-        Group { title: "Lowered operations in it", rows: lowered_links(plan, related.lowered.iter().copied()) },
+        Group { title: "Nodes that it computes", rows: node_links(plan, related.nodes.iter().copied()) },
+        Group {
+            title: "Lowered operations that it contains",
+            rows: lowered_links(plan, related.lowered.iter().copied()),
+        },
     ]
 }
 
@@ -135,7 +138,7 @@ pub(super) fn kernel(id: &str, plan: &PlanView) -> InspectorView {
     ];
     out.groups.push(Group { title: "In this step", rows });
     if ops.is_empty() {
-        out.about = "No operation of the present plan runs it.".into();
+        out.about = "No operation of the current plan runs it.".into();
     }
     let lost = plan.compiled.selection.choices.iter().enumerate();
     let lost = lost.flat_map(|(i, c)| c.candidates.iter().map(move |k| (i, k)));
@@ -158,7 +161,7 @@ pub(super) fn call(index: usize, plan: &PlanView) -> InspectorView {
         return page("Recorded call", "No such call".into());
     };
     let mut out = page("Recorded call", format!("{index} {}", row.kernel));
-    out.about = "A replay runs this with everything fixed: kernel, addresses, dimensions.".into();
+    out.about = "A replay runs this call with a fixed kernel, addresses and dimensions.".into();
     let mut rows = vec![fact("phase of the step", row.phase.name())];
     rows.extend(layer_link(&row.layer, row.path.as_ref()));
     rows.push(op_link(plan, index, "operation"));
@@ -179,7 +182,7 @@ pub(super) fn call(index: usize, plan: &PlanView) -> InspectorView {
         to: Selection::Buffer(buffer),
     };
     let bound = bound_values(&plan.compiled, index).into_iter().map(link).collect();
-    out.groups.push(Group { title: "Bound to, from the start of the arena", rows: cut(bound) });
+    out.groups.push(Group { title: "Its offset from the start of the arena", rows: cut(bound) });
     let scratch = plan.compiled.plan.workspaces[index].map(|w| buffer_link(plan, w, "scratch"));
     out.groups.push(Group { title: "Workspace", rows: scratch.into_iter().collect() });
     let empty = addresses(&plan.compiled, index).is_empty();
@@ -209,7 +212,7 @@ pub(super) fn stretch([from, to]: [u64; 2], plan: &PlanView) -> InspectorView {
     } else {
         let mut all: Vec<_> = related.buffers.iter().copied().collect();
         all.sort_by_key(|id| view.rect(*id).map_or([0, 0], |r| r.live));
-        ("Owners in turn, of any of these bytes", all)
+        ("Buffers that use any of these bytes, one after the other", all)
     };
     let link = |id: crate::plan::BufferId| {
         let r = view.rect(id)?;
@@ -219,6 +222,6 @@ pub(super) fn stretch([from, to]: [u64; 2], plan: &PlanView) -> InspectorView {
     };
     out.groups.push(Group { title, rows: cut(owners.into_iter().filter_map(link).collect()) });
     let ops: Vec<Row> = op_links(plan, related.ops.iter().copied());
-    out.groups.push(Group { title: "Operations that touch it", rows: ops });
+    out.groups.push(Group { title: "Operations that use it", rows: ops });
     out
 }

@@ -10,9 +10,9 @@ pub const COLUMNS: [(&str, &str); 6] = [
     ("State", "Whether the recording exists, and whether it may be dropped"),
     ("Steps", "Steps and other uses that found the recording ready"),
     ("Last step", "The last step that used it"),
-    ("Recorded in", "Planning and recording, the last time"),
+    ("Recorded in", "Time of its last planning and recording"),
     ("Nodes", "Nodes of its graph on a GPU, otherwise calls of kernels"),
-    ("Memory", "What it takes besides the transient memory that all share"),
+    ("Memory", "Its memory besides the transient memory that all recordings share"),
 ];
 
 /// The text of each column for a recording.

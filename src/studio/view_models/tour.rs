@@ -53,7 +53,7 @@ impl TourStep {
     pub const fn praise(self) -> &'static str {
         match self {
             Self::Train => {
-                "It learns. The curves are on the Train tab; the run needs no watching, so look around as you like."
+                "The network is learning. The curves are on the Train tab; you can open other tabs while it trains."
             }
             Self::Memory => "That is the buffer, and its layer is in the inspector. Alt and arrow left goes back.",
             Self::Edit => "Planned again. Undo (Ctrl+Z) reverts the edit; nothing is ever lost.",

@@ -71,7 +71,7 @@ impl Column {
             (Self::Detail, Level::Ir) => "Of",
             (Self::Detail, Level::Lowered) => "Dimensions",
             (Self::Detail, Level::Selected) => "Losers, and why",
-            (Self::Detail, Level::Recorded) => "Bound to, from the start of the arena",
+            (Self::Detail, Level::Recorded) => "Its offset from the start of the arena",
         }
     }
 
@@ -87,12 +87,12 @@ impl Column {
             Self::Shapes => "First input and first output, with the batch",
             Self::Dtypes => "Element types of the arguments",
             Self::Flops => "Floating-point operations, multiplications and additions counted each",
-            Self::Bytes => "Bytes read and written at least",
-            Self::Estimate => "Estimated time; it ranks kernels and promises nothing",
-            Self::Measured => "Median time by itself on this machine; press Measure",
+            Self::Bytes => "The least number of bytes that are read and written",
+            Self::Estimate => "Estimated time, used only to compare kernels",
+            Self::Measured => "Median time of the operation alone on this machine; press Measure",
             Self::Floor => "The least time that this machine's arithmetic and memory allow; press Measure",
-            Self::Roofline => "Floor over measured time: 100% cannot be beaten. Press Measure",
-            Self::Phases => "Parts of the call between which all threads meet",
+            Self::Roofline => "The least time divided by the measured time: 100% is the best possible. Press Measure",
+            Self::Phases => "Parts of the call; all threads wait for each other between two of them",
             Self::Threads => "Threads that share the call",
             Self::Detail => "More about it",
         }

@@ -29,7 +29,7 @@ pub(super) fn put_inputs(l: &mut List, spec: &InputSpec) {
         let help = "Numbers, or tokens: whole numbers that represent characters or words, which an embedding reads.";
         own.choose(names.content, "type", Content::NAMES.into(), index, help);
         if let Some(vocab) = input.content.vocab() {
-            let help = "How many different tokens there are; each is below it.";
+            let help = "The number of different tokens; every token is a number below it.";
             own.put(names.vocab, "vocab", FieldValue::Count(vocab), help);
         }
         l.fields.extend(own.fields);

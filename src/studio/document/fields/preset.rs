@@ -46,7 +46,7 @@ fn input_fields(preset: &Preset) -> Vec<Field> {
 fn loss_fields(loss: LossSpec) -> Vec<Field> {
     let mut l = list();
     let index = LossSpec::NAMES.iter().position(|name| *name == loss.name()).unwrap_or(0);
-    let help = "What training makes small; the mean over the batch.";
+    let help = "What training minimises; the mean over the batch.";
     l.choose("loss.type", "loss", LossSpec::NAMES.into(), index, help);
     l.fields.extend(loss.fields().into_iter().map(|view| Field::of(&Owner::Preset, view)));
     l.fields
@@ -55,7 +55,7 @@ fn loss_fields(loss: LossSpec) -> Vec<Field> {
 fn optimizer_fields(preset: &Preset) -> Vec<Field> {
     let (mut l, optimizer) = (list(), &preset.optimizer);
     let index = OptimizerSpec::NAMES.iter().position(|o| *o == optimizer.name()).unwrap_or(0);
-    l.choose("optimizer.type", "optimizer", OptimizerSpec::NAMES.into(), index, "How gradients move the parameters.");
+    l.choose("optimizer.type", "optimizer", OptimizerSpec::NAMES.into(), index, "How gradients change the parameters.");
     let fields = optimizer.fields().into_iter().chain(preset.update.fields());
     l.fields.extend(fields.map(|view| Field::of(&Owner::Preset, view)));
     l.fields
@@ -116,10 +116,10 @@ fn run_fields(preset: &Preset) -> Vec<Field> {
     let train = preset.train.unwrap_or_default();
     l.put("train.steps", "steps", FieldValue::Count(train.steps), "Length of the run.");
     l.put("train.seed", "seed", FieldValue::Seed(train.seed), "Initial weights, shuffles and dropout follow from it.");
-    let help = "Batches whose mean gradient makes one step; 1 makes a step of each.";
+    let help = "The number of batches whose mean gradient makes one step; with 1, every batch is a step.";
     l.put("train.accumulate", "accumulate", FieldValue::Count(train.accumulate), help);
     l.put("name", "name", FieldValue::Text(preset.name.clone()), "The preset's name.");
-    l.put("about", "about", FieldValue::Text(preset.about.clone()), "What a newcomer reads before pressing Train.");
+    l.put("about", "about", FieldValue::Text(preset.about.clone()), "A description that is shown before training.");
     l.fields
 }
 
