@@ -53,7 +53,7 @@ pub fn run(args: &ArenaArgs) -> anyhow::Result<()> {
     let seconds = started.elapsed().as_secs_f64();
     referee::check(&table.problem, &report.placement).context("the referee rejects the placement")?;
     let proof =
-        if report.proved_optimal { "no placement is smaller" } else { "a smaller one may exist; give more --time" };
+        if report.proved_optimal { "no placement is smaller" } else { "a smaller one may exist; increase --time" };
     output::note(&format!(
         "{}: {} ({} bytes), {:.4} of the lower bound {}, unshared {}; by {} in {seconds:.2} s; {proof}",
         output::counted(table.ids.len() as u64, "buffer"),

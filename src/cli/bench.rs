@@ -411,7 +411,7 @@ fn text(r: &Report, per_op: bool) -> String {
         output::counted(r.threads as u64, "thread")
     );
     if let Some(why) = &r.why_eager {
-        out.push_str(&format!("  the step could not be captured, and what is called a replay ran op by op: {why}\n"));
+        out.push_str(&format!("  the step could not be captured, so that replays ran op by op too: {why}\n"));
     }
     out.push_str(&row("eager", &r.eager_us));
     out.push_str(&row("replay", &r.replay_us));
@@ -430,10 +430,10 @@ fn text(r: &Report, per_op: bool) -> String {
         output::micros(r.estimate_us)
     ));
     if r.tuned_calls > 0 {
-        out.push_str(&format!("  {} of the kernels are chosen by remembered times\n", r.tuned_calls));
+        out.push_str(&format!("  {} of the kernels are chosen by stored times\n", r.tuned_calls));
     }
     out.push_str(&format!(
-        "  no less than {} on this machine, so that a replay takes {:.1} times its floor\n",
+        "  at least {} on this machine; a replay takes {:.1} times this least time\n",
         output::micros(r.floor_us),
         r.gap
     ));

@@ -117,7 +117,7 @@ fn replay(args: &ReplayArgs) -> anyhow::Result<ExitCode> {
 fn lost_data(error: TrainError) -> anyhow::Error {
     match error {
         TrainError::Data(DataError::Read { .. } | DataError::Several(_)) => {
-            wrong(format!("{error}; where the data were moved, name their place with --data PATH"))
+            wrong(format!("{error}; if the data were moved, give their path with --data PATH"))
         }
         other => other.into(),
     }

@@ -130,7 +130,7 @@ pub fn choose<'a>(
             }
         },
         Device::Cpu => {
-            super::output::note(&format!("device: {name}, as asked"));
+            super::output::note(&format!("device: {name}, as requested"));
             Ok((target, name))
         }
     }

@@ -12,9 +12,7 @@ use crate::train::export::{Across, ExportError, Format, PlotOptions, Replace, Su
 fn advised(error: ExportError) -> anyhow::Error {
     match error {
         ExportError::Exists(_) => wrong(format!("{error}; give --replace, or another name")),
-        ExportError::Kept(NotReplaced::Other { .. }) => {
-            wrong(format!("{error}; give another name, or move that file away"))
-        }
+        ExportError::Kept(NotReplaced::Other { .. }) => wrong(format!("{error}; give another name, or move that file")),
         other => other.into(),
     }
 }

@@ -14,7 +14,9 @@ use std::sync::Arc;
 /// Returns an error if STEPGRAPH_NO_TUNING is set, because then every command ignores measured times.
 fn check_wanted() -> anyhow::Result<()> {
     if tuning_is_off() {
-        return Err(wrong("--tune would remember times that STEPGRAPH_NO_TUNING makes every command ignore; unset it"));
+        return Err(wrong(
+            "--tune would store times that every command ignores while STEPGRAPH_NO_TUNING is set; unset it",
+        ));
     }
     Ok(())
 }
@@ -42,7 +44,7 @@ pub fn fastest_threads(found: &Loaded) -> anyhow::Result<Threads> {
 pub fn measured(found: &Loaded, target: &Target) -> anyhow::Result<Option<Arc<Tuning>>> {
     check_wanted()?;
     if target.as_cpu().is_none() {
-        let help = "those of a GPU are timed where they are first needed; give --device cpu, or leave --tune out";
+        let help = "those of a GPU are timed when they are first needed; give --device cpu, or omit --tune";
         return Err(wrong(format!("--tune times the kernels of the CPU; {help}")));
     }
     let times = Arc::new(tune(&found.model, target, processor())?);
@@ -68,7 +70,7 @@ pub fn measured(found: &Loaded, target: &Target) -> anyhow::Result<Option<Arc<Tu
 }
 
 fn not_remembered(why: String) -> String {
-    format!("NOT remembered, and used by this command alone: {why}")
+    format!("NOT stored, and used by this command alone: {why}")
 }
 
 /// The number of calls of a preset's step, and the number of those for which these times choose another kernel, or

@@ -40,7 +40,7 @@ impl Unfit {
         match self {
             Self::Unread(error) => error,
             Self::Lacks(what) | Self::Other(what) => {
-                wrong(format!("{what}; give another name for the log, or move the old one away"))
+                wrong(format!("{what}; give another name for the log, or move the old log"))
             }
         }
     }

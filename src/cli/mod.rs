@@ -89,7 +89,7 @@ pub fn run(cli: &Cli) -> ExitCode {
     if !opens_window(cli) {
         signals::listen(match &cli.command {
             Some(Command::Train(_)) => "no step was made, and nothing was saved",
-            _ => "what was not written or printed by then is lost",
+            _ => "what was not written or printed before is lost",
         });
     }
     if let Err(wrong) = check_environment(cli) {

@@ -39,7 +39,7 @@ pub fn held_out(text: &str) -> Result<f64, String> {
 /// If it is not a number from 0 to 1000.
 pub fn temperature(text: &str) -> Result<f64, String> {
     let found = text.parse::<f64>().ok().filter(|n| (0.0..=1000.0).contains(n));
-    found.ok_or_else(|| "expected a number from 0, which takes the most likely token, to 1000".to_owned())
+    found.ok_or_else(|| "expected a number from 0 (the most likely token) to 1000".to_owned())
 }
 
 /// A share above 0 and at most 1.

@@ -38,7 +38,7 @@ pub fn run(args: &PlanArgs) -> anyhow::Result<()> {
     }
     let text = match (args.stage, args.pass.as_deref()) {
         (Some(Stage::Passes), pass) | (None, pass @ Some(_)) => plan_passes::shown(&step.compiled, pass, format)?,
-        (Some(_), Some(_)) => return Err(wrong("--pass belongs to --stage passes; leave one of them out")),
+        (Some(_), Some(_)) => return Err(wrong("--pass can be used only with --stage passes")),
         (stage, None) => shown(&step, stage, format)?,
     };
     output::print(&text)?;

@@ -28,8 +28,8 @@ fn all(compiled: &Compiled, threads: Option<Threads>) -> String {
     let parts = [
         ("IR: what the step means", compiled.graph.to_string()),
         ("Lowered: operations with every dimension", compiled.program.to_string()),
-        ("Selected: a kernel for each operation, and why the others lost", compiled.selection.to_string()),
-        ("Bindings: every buffer with its role, life and place", bindings(compiled)),
+        ("Selected: a kernel for each operation, and why others were not chosen", compiled.selection.to_string()),
+        ("Bindings: every buffer with its role, live range and address", bindings(compiled)),
         ("Arena: how the buffers were placed", arena(&compiled.plan)),
         ("Capture plan: the buffers of each layer, and the constants", capture(compiled)),
     ];

@@ -100,12 +100,12 @@ struct Summary {
 pub fn run(args: &PredictArgs) -> anyhow::Result<()> {
     let is_printed = args.out.as_deref() == Some(Path::new("-"));
     if is_printed && args.json {
-        let help = "--out - and --json both write to standard output; give --out a file, or leave one of them out";
+        let help = "--out - and --json both write to standard output; give --out a file, or omit one of them";
         return Err(wrong(help));
     }
     let found = presets::load(&args.preset, DataLook::Report)?;
     if found.preset.data.is_none() {
-        return Err(wrong("the preset names no data to answer for; add a \"data\" field to it"));
+        return Err(wrong("the preset names no data to evaluate; add a \"data\" field to it"));
     }
     let mut places = Places::of(&found);
     let weights = Weights::of(args.init.as_deref(), args.run.as_deref())?;

@@ -54,7 +54,7 @@ pub fn replaceable(path: &Path, what: &str, kind: Kind<'_>) -> anyhow::Result<()
 fn refusal(error: NotReplaced, what: &str) -> anyhow::Error {
     match error {
         NotReplaced::Other { .. } | NotReplaced::OtherWeights { .. } => {
-            wrong(format!("{error}; give another name for {what}, or move that file away"))
+            wrong(format!("{error}; give another name for {what}, or move that file"))
         }
         unread @ NotReplaced::Unread { .. } => unread.into(),
     }

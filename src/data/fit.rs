@@ -163,7 +163,7 @@ fn fit_classes(loaded: &mut Loaded, request: &Request) -> Result<(), DataError> 
         && classes < outputs
     {
         loaded.dataset.notes.push(format!(
-            "{classes} {} for {outputs} outputs: the others are never right",
+            "{classes} {} for {outputs} outputs: the other outputs are never correct",
             plural(classes as u64, "class")
         ));
     }

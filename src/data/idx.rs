@@ -93,7 +93,7 @@ fn read_header(head: &[u8], file: &str) -> Result<(Kind, Vec<usize>), DataError>
                 Place::Byte(2),
                 format!("element type {code:#04x}"),
                 "0x08 (u8), 0x09 (i8), 0x0b (i16), 0x0c (i32), 0x0d (f32) or 0x0e (f64)",
-                "the file is damaged or no IDX file",
+                "the file is damaged or not an IDX file",
             ));
         }
     };

@@ -36,7 +36,7 @@ impl Frame {
             return Ok(Self { gray: channels == 1, height, width });
         }
         let expected = format!("[C, H, W] with 1 or 3 channels and sides from 1 to {MOST_INPUT_A_SIDE}");
-        let help = "set input.shape to the size pictures are to be brought to, such as [3, 32, 32]";
+        let help = "set input.shape to the size that pictures are resized to, such as [3, 32, 32]";
         Err(DataError::fit(Side::Input, "images", Place::Whole, format!("input.shape {input}"), expected, help))
     }
 }
@@ -114,7 +114,7 @@ pub(super) fn load(folder: &Path, input: &Shape) -> Result<Loaded, DataError> {
         }
         names.push(name_of(class));
     }
-    let mut notes = vec![format!("pictures are brought to {input} and divided by 255")];
+    let mut notes = vec![format!("pictures are resized to {input} and divided by 255")];
     if let Some(first) = ignored.first() {
         notes.push(format!("{} hidden or other files are ignored, such as {}", ignored.len(), shown(first)));
     }
@@ -148,7 +148,7 @@ fn entries(
     let refused = |cause| DataError::Read {
         file: shown(folder),
         cause,
-        help: "name a folder with one subfolder of pictures a class; relative paths start at the preset's folder",
+        help: "name a folder with a subfolder of pictures for each class; relative paths start at the preset's folder",
     };
     let mut kept = Vec::new();
     for entry in fs::read_dir(folder).map_err(refused)? {

@@ -115,7 +115,7 @@ fn scale(values: &[f32], width: usize, names: &[String], train: &[u32]) -> Vec<S
     let constant: Vec<_> = spreads.iter().filter(|(_, _, deviation)| *deviation == 0.0).collect();
     if let Some(&&(k, mean, _)) = constant.first() {
         let (name, value, others) = (name(k), significant(mean), others(constant.len()));
-        notes.push(format!("{name} is {value} in every training sample, so there is nothing to learn of it{others}"));
+        notes.push(format!("{name} is {value} in every training sample, so the network cannot learn from it{others}"));
     }
     let distance = |deviation: f64| deviation.log2().abs();
     let far: Vec<_> = spreads.iter().filter(|s| s.2 > 0.0 && distance(s.2) > FAR.log2()).collect();

@@ -37,15 +37,15 @@ impl Request {
         match &self.inputs[..] {
             [_] if self.loss.wants_classes() && self.output.rank() > 1 => {
                 let expected = format!("a source with a class for each of the {} positions", self.output.0[0]);
-                let help = "this one has one class for each sample: add take or global_avg_pool before the last layer, \
-                            or train on a file of batches with --batches";
+                let help = "this source has one class for each sample: add take or global_avg_pool before the last \
+                            layer, or train on a file of batches with --batches";
                 Err(DataError::field("type", source.name(), expected, help))
             }
             [input] if !input.content.is_tokens() || gives_both(source) => Ok(&input.shape),
             inputs => {
                 let expected = format!("a source that gives {}", inputs_text(inputs));
                 let help = match inputs.len() {
-                    1 => "this one gives one input of numbers; train on a file of batches with --batches",
+                    1 => "this source has one input of numbers; train on a file of batches with --batches",
                     _ => "use the type \"joined\", which has a source for each input, or train with --batches",
                 };
                 Err(DataError::field("type", source.name(), expected, help))

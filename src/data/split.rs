@@ -45,7 +45,7 @@ pub fn split(n: usize, spec: &DataSpec, seed: u64) -> Result<Split, DataError> {
     }
     let held = spec.held_out_of(n);
     if n > 0 && held == n {
-        return refused(format!("fewer than the {n} samples there are"));
+        return refused(format!("fewer than all {n} samples"));
     }
     let mut train: Vec<u32> = (0..total).collect();
     if spec.split == SplitKind::Shuffled {

@@ -28,7 +28,7 @@ pub(super) fn draw(source: &DataSource, input: &Shape, output: &Shape, seed: u64
         DataSource::Spirals { samples, classes, noise } => {
             if classes == 0 || classes > samples {
                 let expected = "from 1 to the number of samples";
-                return Err(DataError::field("classes", classes, expected, "2 or 3 arms are easy to see"));
+                return Err(DataError::field("classes", classes, expected, "2 or 3 arms are typical"));
             }
             plane(source, classes, noise, samples, &mut rng, |class, rng| {
                 let along = rng.uniform();
@@ -45,7 +45,7 @@ pub(super) fn draw(source: &DataSource, input: &Shape, output: &Shape, seed: u64
         })?,
         DataSource::Circles { samples, noise, factor } => {
             if !(factor > 0.0 && factor < 1.0) {
-                let help = "0.5 leaves as much room between the circles as inside";
+                let help = "0.5 makes the gap between the circles as wide as the radius of the inner one";
                 return Err(DataError::field("factor", factor, "above 0 and below 1", help));
             }
             plane(source, 2, noise, samples, &mut rng, |class, rng| {
@@ -88,7 +88,7 @@ fn check(samples: usize, features: usize, noise: f64) -> Result<(), DataError> {
         return Err(DataError::field("samples", samples, format!("from 1 to {most}"), "1000 is a good start"));
     }
     if !(0.0..=1e6).contains(&noise) {
-        return Err(DataError::field("noise", noise, "a deviation from 0 to 1e6", "0.1 blurs the shapes a little"));
+        return Err(DataError::field("noise", noise, "a deviation from 0 to 1e6", "0.1 is a moderate value"));
     }
     Ok(())
 }
@@ -196,7 +196,7 @@ fn waves([input, output]: [&Shape; 2], noise: f64, samples: usize, rng: &mut Rng
         inputs: InputSamples::only([seen], x),
         target: Target::Values { values, shape: [ahead].into() },
         feature_names: Vec::new(),
-        notes: vec![format!("to repeat the last value has a mean squared error of {error:.3} over all samples")],
+        notes: vec![format!("repeating the last value has a mean squared error of {error:.3} over all samples")],
         preprocessing: Preprocessing::default(),
     })
 }

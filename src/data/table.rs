@@ -76,7 +76,7 @@ fn read_known(
     let text = text_of(bytes, file)?;
     let mut rows = Rows::new(&text, file, options)?;
     let Some(first) = rows.next()? else {
-        let help = "write one sample a line, its columns separated by the delimiter";
+        let help = "write one sample for each line, its columns separated by the delimiter";
         return Err(DataError::content(file, Place::Whole, "an empty file", "lines of numbers", help));
     };
     let second = rows.next()?;
@@ -103,13 +103,7 @@ pub(super) fn text_of<'a>(bytes: &'a [u8], file: &str) -> Result<Cow<'a, str>, D
         let unpacked = gunzip(bytes, MOST_UNPACKED + 1, file)?;
         if unpacked.len() as u64 > MOST_UNPACKED {
             let (found, expected) = ("more when unpacked", format!("at most {}", Bytes(MOST_UNPACKED)));
-            return Err(DataError::content(
-                file,
-                Place::Whole,
-                found,
-                expected,
-                "unpack the file yourself, or split it",
-            ));
+            return Err(DataError::content(file, Place::Whole, found, expected, "unpack the file, or split it"));
         }
         unpacked.into()
     } else {
@@ -418,7 +412,7 @@ impl<'a> Columns<'a> {
         let numbers = texts.keys().filter(|text| is_number(text)).count();
         if numbers < texts.len() || self.are_names {
             if numbers > 0 && numbers < texts.len() {
-                notes.push(format!("the target column mixes {numbers} numbers with words: all are taken as names"));
+                notes.push(format!("the target column mixes {numbers} numbers with words: all are read as names"));
             }
             let mut rank = vec![0; texts.len()];
             for (place, &number) in texts.values().enumerate() {

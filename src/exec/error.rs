@@ -15,7 +15,7 @@ pub enum ExecError {
     AllocationRefused(Bytes),
     #[error("the step needs {needed} of transient memory, and was lent {found}")]
     SmallArena { needed: Bytes, found: Bytes },
-    #[error("the step {0} is in use already")]
+    #[error("the step {0} is already in use")]
     StepLent(String),
     #[error(transparent)]
     Layout(#[from] LayoutError),

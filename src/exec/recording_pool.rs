@@ -200,7 +200,7 @@ impl RecordingPool {
         why: &'static str,
         compile: impl FnOnce() -> Result<Arc<Compiled>, E>,
     ) -> Result<Step, E> {
-        let mut making = Making { pool: self, id, failure: "making it was broken off".into() };
+        let mut making = Making { pool: self, id, failure: "making it was cancelled".into() };
         let started = Instant::now();
         let record = |compiled: Arc<Compiled>| {
             let arena = self.arena_for(&GraphKey::of(&compiled), &compiled)?;

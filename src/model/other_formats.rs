@@ -38,7 +38,7 @@ const BEGINNINGS: [(&[u8], OtherFormat); 17] = [
     (b"\0\0\x08\x03", OtherFormat { name: "pictures in the IDX format", help: DATA }),
     (b"\x89HDF", OtherFormat { name: "an HDF5 file, as Keras saves models", help: MODEL }),
     (b"GGUF", OtherFormat { name: "a GGUF model", help: MODEL }),
-    (b"\x80\x02", OtherFormat { name: "a Python pickle, as PyTorch once saved models", help: TORCH }),
+    (b"\x80\x02", OtherFormat { name: "a Python pickle, the older format of PyTorch models", help: TORCH }),
     (b"\x80\x04", OtherFormat { name: "a Python pickle", help: TORCH }),
     (b"\x80\x05", OtherFormat { name: "a Python pickle", help: TORCH }),
     (b"\x1f\x8b", OtherFormat { name: "packed with gzip", help: "unpack it with gunzip; a preset is a JSON file" }),

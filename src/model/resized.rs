@@ -67,7 +67,7 @@ impl Model {
             return Err(refused(all.join("; ")));
         };
         if model.params.len() != self.params.len() {
-            return Err(refused("its parameters are others".into()));
+            return Err(refused("it has other parameters".into()));
         }
         for (short, whole) in model.params.iter_mut().zip(&self.params) {
             if short.shape != whole.shape {

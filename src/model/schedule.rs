@@ -68,7 +68,7 @@ const WARMUP: Range = Range::Whole { least: 0, most: usize::MAX, help: None };
 const KIND: FieldSpec<Schedule> =
     FieldSpec::<Schedule>::option("optimizer.schedule.type", &ScheduleKind::NAMES, choice_lens!(kind: ScheduleKind))
         .label("schedule")
-        .help("How the rate of each step follows from the learning rate; frozen into the step.");
+        .help("How the rate of each step follows from the learning rate; a change needs a new recording.");
 /// A field, and the kinds that use it.
 type KindField = (FieldSpec<Schedule>, fn(ScheduleKind) -> bool);
 /// The fields other than the kind.
@@ -102,7 +102,7 @@ const FIELDS: [KindField; 4] = [
             .default(|_| FieldValue::Number(0.1))
             .within(SHARE)
             .label("factor")
-            .help("What the rate is multiplied by after them."),
+            .help("The factor that the rate is multiplied by after these steps."),
         |kind| matches!(kind, ScheduleKind::Step),
     ),
 ];

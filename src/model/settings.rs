@@ -36,7 +36,7 @@ fn check_input(place: &str, input: &NamedInput, batch: usize, out: &mut Mistakes
     let shape = &input.shape;
     let path = format!("{place}.shape");
     let expected = match input.content {
-        Content::Tokens { .. } if shape.rank() != 1 => Some("expected [T]: tokens come in one row"),
+        Content::Tokens { .. } if shape.rank() != 1 => Some("expected [T]: a sample of tokens has one dimension"),
         Content::Real if !(1..=3).contains(&shape.rank()) => Some("expected [features], [T, D] or [C, H, W]"),
         _ if shape.checked_len().is_none_or(|n| n == 0 || n > MAX_ELEMENTS) => {
             Some("every size must be at least 1, and a sample at most 2^40 values")
@@ -106,13 +106,13 @@ pub(super) fn check_names(preset: &Preset, mistakes: &mut Mistakes) {
     if mistakes.is_read(&format!("{path}.type")) && first.kind().type_name != PARALLEL {
         let names = inputs.iter().map(|input| input.name.as_str()).collect::<Vec<_>>().join(", ");
         let message = format!("{} takes one input, and the network has {names}", first.kind().type_name);
-        let help = "begin with a `parallel`, each of whose branches names an input";
+        let help = "begin with a `parallel` whose branches name the inputs";
         FieldChecks::new(&path, mistakes).fail("", message, help);
         return;
     }
     for input in inputs.iter().filter(|input| !named.contains(&input.name.as_str())) {
         let help = format!("add a branch with \"input\": \"{}\" to {path}, or remove the input", input.name);
-        mistakes.fail(preset.input.place(input), "no branch takes this input", help);
+        mistakes.fail(preset.input.place(input), "no branch reads this input", help);
     }
 }
 

@@ -37,7 +37,7 @@ impl Tied<'_> {
             known => format!("embeddings here: {}", known.join(", ")),
         };
         let Ok(place) = self.place.parse::<LayerPath>() else {
-            fail(format!("found {:?}", self.place), format!("expected the place of an embedding; {known}"));
+            fail(format!("found {:?}", self.place), format!("expected the path of an embedding; {known}"));
             return None;
         };
         let Some(found) = find(&place) else {
@@ -46,7 +46,7 @@ impl Tied<'_> {
         };
         let kind = found.spec.kind();
         if kind != EMBEDDING {
-            fail(format!("the layer at {:?} is {}, no embedding", self.place, kind.type_name), known);
+            fail(format!("the layer at {:?} is {}, not an embedding", self.place, kind.type_name), known);
             return None;
         }
         let (weight, [tokens, values]) = found.table?;
@@ -117,7 +117,7 @@ mod tests {
             format!("{message}: {help}")
         };
         let known = "embeddings here: layers.0";
-        assert_eq!(of("embedding", 7), format!("found \"embedding\": expected the place of an embedding; {known}"));
+        assert_eq!(of("embedding", 7), format!("found \"embedding\": expected the path of an embedding; {known}"));
         assert_eq!(of("layers.9", 7), format!("there is no layer at \"layers.9\": {known}"));
         assert_eq!(of("layers.1", 7), format!("the layer at \"layers.1\" is position, no embedding: {known}"));
         assert_eq!(of("layers.2", 7), format!("the layer at \"layers.2\" is dense, no embedding: {known}"));

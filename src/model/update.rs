@@ -45,11 +45,18 @@ const CLIP: FieldSpec<UpdateSpec> = FieldSpec::<UpdateSpec>::real("optimizer.cli
     .default(|_| FieldValue::Number(0.0))
     .within(NORM)
     .label("clip norm")
-    .help("Longer gradients are shortened to this norm; 0 leaves them as they are. Frozen into the step.");
-const DECAY: FieldSpec<UpdateSpec> =
-    FieldSpec::<UpdateSpec>::option("optimizer.decay", &Decay::NAMES, choice_lens!(decay: Decay))
-        .label("decay")
-        .help("Parameters that decay: all, or matrices alone, which spares biases and scales. Frozen into the step.");
+    .help(
+        "Gradients with a larger norm are scaled down to this norm; 0 turns this off. A change needs a new recording.",
+    );
+const DECAY: FieldSpec<UpdateSpec> = FieldSpec::<UpdateSpec>::option(
+    "optimizer.decay",
+    &Decay::NAMES,
+    choice_lens!(decay: Decay),
+)
+.label("decay")
+.help(
+    "Parameters that decay: all, or only matrices, so that biases and scales do not. A change needs a new recording.",
+);
 
 impl UpdateSpec {
     /// Whether gradients are clipped.
@@ -68,7 +75,7 @@ impl UpdateSpec {
         CLIP.read(&mut update, f);
         // Without a limit the field is left out.
         if f.has("clip_norm") && update.clip_norm == 0.0 {
-            f.fail("clip_norm", "found 0", "expected a number above 0, such as 1; leave it out to clip nothing");
+            f.fail("clip_norm", "found 0", "expected a number above 0, such as 1; omit it to clip nothing");
         }
         DECAY.read(&mut update, f);
         update

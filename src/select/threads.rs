@@ -49,7 +49,7 @@ impl std::fmt::Display for Threads {
         let Self { count, cores, by } = self;
         let (threads, cores_are) = (counted(*count, "thread"), counted(*cores, "core"));
         match by {
-            ThreadsBy::Option => write!(f, "{threads} as asked; usable: {cores_are}"),
+            ThreadsBy::Option => write!(f, "{threads} as requested; usable: {cores_are}"),
             ThreadsBy::Variable => write!(f, "{threads} by STEPGRAPH_THREADS; usable: {cores_are}"),
             ThreadsBy::Measured { us, one_us } => {
                 write!(f, "{threads} of {cores_are}: fastest when measured, {us:.0} us a step, {one_us:.0} us on one")

@@ -68,7 +68,7 @@ pub enum GenerateError {
     )]
     NoTokens(String),
     #[error(
-        "it is not known which texts the network's tokens stand for; give weights that were trained on a text, or a \
+        "it is not known which texts the network's tokens represent; give weights that were trained on a text, or a \
          preset whose data is one"
     )]
     NoVocabulary,
@@ -82,8 +82,8 @@ pub enum GenerateError {
     )]
     Long { found: usize, most: usize, example: &'static str },
     #[error(
-        "the network reads what comes behind the token that it predicts, so it cannot write a text; make attention and \
-         convolutions causal and recurrent layers unidirectional, and train it again"
+        "the network reads the positions after the token that it predicts, so it cannot write a text; make attention \
+         and convolutions causal and recurrent layers unidirectional, and train it again"
     )]
     LooksAhead,
     #[error("the network's outputs are not finite; train it again with a lower learning rate")]

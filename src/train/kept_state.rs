@@ -32,7 +32,9 @@ impl Place {
         for folder in folders() {
             match file_in(&folder, bytes) {
                 Ok(file) => return Self::File(file),
-                Err(why) => log::warn!("{}: no room for {} of a run's state: {why}", folder.display(), Bytes(bytes)),
+                Err(why) => {
+                    log::warn!("{}: not enough space for {} of a run's state: {why}", folder.display(), Bytes(bytes))
+                }
             }
         }
         Self::Memory

@@ -135,18 +135,21 @@ pub(super) fn needs_of(parts: &Parts<'_>) -> Needs {
     let is_relaid = |x| matches!(plan.program.value(x).layout, Layout::ChannelsLast { .. });
     let relaid = plan.program.all_samples().any(is_relaid);
     needs.add("the samples in the step's own order", if relaid { data.held } else { 0 });
-    needs.add("parameters on their way to and from the step", in_transit(spec, plan, here));
+    needs.add("copies of parameters for the transfer to and from the step", in_transit(spec, plan, here));
     let params = 4 * model.params.iter().map(|p| p.shape.len() as u64).sum::<u64>();
     match spec.purpose {
         Purpose::Train => {}
         Purpose::Predict => needs.add("the answers", answers(model, data)),
         Purpose::Time => needs.add("the state that timed steps start from", kept),
         Purpose::Verify => {
-            needs.add("the state that the proofs start from", kept);
-            needs.add("the memory of one way to run, held against another", plan.arena_bytes.max(2 * kept) + kept);
+            needs.add("the state that the checks start from", kept);
+            needs.add(
+                "the memory of one way to run, for comparison with another",
+                plan.arena_bytes.max(2 * kept) + kept,
+            );
         }
         Purpose::Inspect => {
-            needs.add("the states that a private copy starts from", 3 * kept);
+            needs.add("the states that a copy of the step starts from", 3 * kept);
             needs.add("the values that are shown", 2 * largest(plan));
         }
         Purpose::Capsule => needs.add("the first and the last parameters", 2 * params),

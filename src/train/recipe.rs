@@ -34,15 +34,15 @@ const fn refused(field: &'static str, why: &'static str) -> Rule {
 }
 
 const NETWORK: &str = "its parameters belong to that network";
-const LOSS: &str = "it was trained towards that loss";
-const SAMPLES: &str = "its place in the data is a place among those samples";
+const LOSS: &str = "it was trained with that loss";
+const SAMPLES: &str = "its position in the data refers to those samples";
 const DIVISION: &str = "samples that it was trained on would be held out";
 
 /// Every field of a recipe.
 const RULES: [Rule; 22] = [
     refused("input", NETWORK),
     refused("inputs", NETWORK),
-    refused("input.batch", "its place in the data is counted in batches of that size"),
+    refused("input.batch", "its position in the data is counted in batches of that size"),
     refused("layers", NETWORK),
     refused("loss", LOSS),
     refused("optimizer.type", "its moments belong to that optimizer"),
@@ -193,7 +193,9 @@ pub fn refusal(changes: &[RecipeChange]) -> Option<String> {
     let lines: Vec<String> = changes
         .iter()
         .filter_map(|c| match c.policy {
-            Policy::Refused(why) => Some(format!("\n  {} is {} there and {} here ({why})", c.field, c.was, c.is)),
+            Policy::Refused(why) => {
+                Some(format!("\n  {} is {} in the checkpoint and {} here ({why})", c.field, c.was, c.is))
+            }
             Policy::Applied => None,
         })
         .collect();

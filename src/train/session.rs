@@ -460,7 +460,7 @@ fn can_stream(spec: &SessionSpec, train: &TrainingStep) -> bool {
 /// A note about a step that could not be captured.
 fn eager_note(executor: Executor, train: &Step) -> Option<String> {
     let why = train.recording().why_eager.filter(|_| executor == Executor::Replay)?;
-    Some(format!("the step could not be captured and runs op by op, which gives the same and is slower: {why}"))
+    Some(format!("the step could not be captured and runs op by op, which gives the same results and is slower: {why}"))
 }
 
 /// Refuses a step that could not be captured, if no step may run op by op.

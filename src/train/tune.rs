@@ -31,7 +31,9 @@ const RESTORE_EVERY: usize = 8;
 pub fn tune(model: &Model, target: &Target, cpu: String) -> Result<Tuning, TrainError> {
     let device = TunedDevice::of(target, cpu);
     let (Some(device), Some(facts)) = (device, target.as_cpu()) else {
-        return Err(crate::exec::ExecError::Gpu(format!("{} times its kernels by itself", target.name).into()).into());
+        return Err(
+            crate::exec::ExecError::Gpu(format!("{} times its kernels automatically", target.name).into()).into()
+        );
     };
     let by_estimate = compile(model, &Options::train(target.clone()))?;
     let kinds: Vec<_> = by_estimate.plan.program.ops.iter().map(|o| &o.kind).collect();

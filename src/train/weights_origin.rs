@@ -50,7 +50,7 @@ impl Origin {
         let origin = origin.filter(|o| o.preprocessing.as_ref().is_none_or(Preprocessing::is_sound));
         let damaged = || {
             let message = "is damaged: what it says of its network and its samples cannot be read";
-            TrainError::file(path, message, "go back to an older copy, or save the weights again")
+            TrainError::file(path, message, "restore an older copy, or save the weights again")
         };
         origin.map(Some).ok_or_else(damaged)
     }

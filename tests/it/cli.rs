@@ -302,7 +302,7 @@ fn times_that_cannot_be_stored_are_measured_and_used() {
         let report: Value = serde_json::from_str(&stdout(&output)).unwrap();
         assert_eq!(report["tuned_calls"], report["launches"], "{notes}");
         let message = notes.lines().find(|line| line.contains("kernels timed")).unwrap();
-        assert!(message.contains("NOT remembered") && message.contains(place.to_str().unwrap()), "{message}");
+        assert!(message.contains("NOT stored") && message.contains(place.to_str().unwrap()), "{message}");
         assert!(message.contains("tuning.json cannot be written: ") && message.contains("XDG_CACHE_HOME"), "{message}");
     }
     assert_eq!(listing(folder.path()), ["file"]);

@@ -129,7 +129,7 @@ fn the_notes_of_data_say_what_the_training_part_lacks() {
         text.contains("note: no training sample is of the class \"bee\", so the network cannot learn it"),
         "{text}"
     );
-    assert!(text.contains("note: the table is read without a header, so columns are taken by position"), "{text}");
+    assert!(text.contains("note: the table is read without a header, so columns are identified by position"), "{text}");
     std::fs::write(folder.path().join("t.csv"), "a,a,y\n1,2,1000\n2,1,3000\n".to_owned() + &"1,1,0\n".repeat(2))
         .unwrap();
     let mut values = key(LossSpec::MSE, TargetColumn::Last);

@@ -79,6 +79,6 @@ fn waves_can_be_forecast_better_than_by_repeating_them() {
     let spec = DataSpec::of(DataSource::Waves { samples: 50, noise: 0.0 });
     let set = load(&spec, &request([48, 1], 12), "".as_ref()).unwrap();
     assert_eq!((set.len(), set.x().len(), values(&set).len()), (50, 50 * 48, 50 * 12));
-    assert!(set.notes[0].starts_with("to repeat the last value has a mean squared error of "), "{:?}", set.notes);
+    assert!(set.notes[0].starts_with("repeating the last value has a mean squared error of "), "{:?}", set.notes);
     assert_eq!(set, load(&spec, &request([48, 1], 12), "".as_ref()).unwrap());
 }

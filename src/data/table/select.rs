@@ -111,16 +111,16 @@ fn by_position(target: Option<usize>, header: bool, known: Option<&Preprocessing
     let column = target? + 1;
     match known {
         Some(known) if known.is_named => Some(format!(
-            "the table has no header, so its columns are taken by position: column {column} is the target, and the \
-             others are, in this order, {}",
+            "the table has no header, so its columns are identified by position: column {column} is the target, and \
+             the others are, in this order, {}",
             listed(&known.features)
         )),
         Some(known) if header && !known.features.is_empty() => Some(format!(
-            "the weights were trained on a table without a header, so columns are taken by position whatever their \
-             names are: column {column} is the target"
+            "the weights were trained on a table without a header, so columns are identified by position, whatever \
+             their names are: column {column} is the target"
         )),
         _ if !header => Some(format!(
-            "the table is read without a header, so columns are taken by position: column {column} is the target; \
+            "the table is read without a header, so columns are identified by position: column {column} is the target; \
              where the first line holds names, set data.header to true"
         )),
         _ => None,

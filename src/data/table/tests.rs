@@ -109,7 +109,8 @@ fn repeated_names_are_numbered_as_pandas_does() {
 
 #[test]
 fn columns_that_are_taken_by_position_are_noted() {
-    let by_position = "the table is read without a header, so columns are taken by position: column 3 is the target";
+    let by_position =
+        "the table is read without a header, so columns are identified by position: column 3 is the target";
     for header in [Header::Auto, Header::No] {
         let t = table("1,2,0\n3,4,1\n", &options(header, TargetColumn::Last, true));
         assert!(t.notes.len() == 1 && t.notes[0].starts_with(by_position), "{:?}", t.notes);

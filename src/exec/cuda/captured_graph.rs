@@ -118,7 +118,7 @@ impl CapturedGraph {
                 sys::CUgraphNodeType::CU_GRAPH_NODE_TYPE_MEM_ALLOC
                 | sys::CUgraphNodeType::CU_GRAPH_NODE_TYPE_MEM_FREE => {
                     return Err(format!(
-                        "the captured step would take memory of its own ({kind:?}); a library allocated while it was \
+                        "the captured step would allocate memory ({kind:?}); a library allocated while it was \
                          recorded"
                     )
                     .into());

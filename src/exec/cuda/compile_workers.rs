@@ -124,7 +124,7 @@ impl Compiler {
     /// Records that this program cannot be started to compile, for example because a loader or an emulator runs it.
     pub(super) fn give_up(error: &io::Error) {
         if CAN_BE_STARTED.swap(false, Ordering::Relaxed) {
-            log::debug!("kernels are compiled here from now on: {error}");
+            log::debug!("kernels are compiled in this process from now on: {error}");
         }
     }
 

@@ -115,7 +115,7 @@ impl DeviceFeed {
         if (row[PLACES], row[RECORDS]) == (self.memory.rings.places.base(), self.memory.rings.records.base()) {
             return Ok(());
         }
-        let why = "the rings of places and records are not where they were recorded".into();
+        let why = "the ring buffers of positions and records are not at their recorded addresses".into();
         Err(ExecError::Graph { graph: "the data feed".into(), why })
     }
 
@@ -138,7 +138,7 @@ impl DeviceFeed {
     ) -> Result<(), CudaError> {
         let (stream, steps) = (gpu.stream(), places.len());
         let (Some(graph), Some(slot)) = (graph, self.free.pop()) else {
-            return Err(format!("no launch makes {steps} steps now").into());
+            return Err(format!("no recorded launch makes {steps} steps").into());
         };
         self.send_places(stream, slot, first, places)?;
         graph.launch(gpu)?;

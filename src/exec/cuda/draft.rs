@@ -172,7 +172,7 @@ fn library(gpu: &Gpu, compiled: &Compiled, index: usize, route: cuda::Route) -> 
 
 fn by_cublaslt(gpu: &Gpu, compiled: &Compiled, index: usize, number: usize) -> Result<LibraryProduct, CudaError> {
     let op = &compiled.plan.program.ops[index];
-    let OpKind::Gemm(gemm) = op.kind else { return Err("cuBLASLt does products only".into()) };
+    let OpKind::Gemm(gemm) = op.kind else { return Err("cuBLASLt only computes products".into()) };
     let limit = compiled.selection.choices[index].workspace_bytes as usize;
     let wanted = LtRequest { gemm, real: compiled.selection.real, workspace_limit_bytes: limit, number };
     let plan = gpu.libraries().lt_plan(&wanted)?;
@@ -187,7 +187,7 @@ fn by_cudnn(gpu: &Gpu, compiled: &Compiled, index: usize, number: usize) -> Resu
         OpKind::Conv2d(ops::Conv2d { geometry, .. }) => (ConvKind::Forward, geometry),
         OpKind::Conv2dBwdX(ops::Conv2dBwdX { geometry, .. }) => (ConvKind::BwdX, geometry),
         OpKind::Conv2dBwdW(ops::Conv2dBwdW { geometry, .. }) => (ConvKind::BwdW, geometry),
-        _ => return Err("cuDNN does convolutions only".into()),
+        _ => return Err("cuDNN only computes convolutions".into()),
     };
     // A gradient in half width is stored at the start of the scratch memory until it is converted.
     let elements = geometry.f * geometry.kernel[0] * geometry.kernel[1] * (geometry.c / geometry.groups.max(1));
@@ -231,7 +231,7 @@ fn convolution(gpu: &Gpu, op: &OpKind, wanted: PlanRequest) -> Result<(ChosenPla
         let fused = Fused { bias, relu, relu_grad: done.act_grad.is_some() };
         match gpu.libraries().plans(&PlanRequest { fused, ..wanted }).and_then(pick) {
             Ok(plan) => return Ok((plan, done)),
-            Err(why) => log::debug!("cuDNN leaves the epilogue: {why}"),
+            Err(why) => log::debug!("cuDNN does not compute the epilogue: {why}"),
         }
     }
     let plan = pick(gpu.libraries().plans(&wanted)?)?;

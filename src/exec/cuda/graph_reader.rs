@@ -205,7 +205,9 @@ pub(super) fn library_words(
             match slot_of(ops, op, address) {
                 Some(slot) => out.push(LibraryWord { place, address, op, slot }),
                 // Two neighbouring 32-bit numbers may look like an address.
-                None => log::debug!("op {op}: {address:#x} in a library's node is none of the operation's addresses"),
+                None => {
+                    log::debug!("op {op}: {address:#x} in a library's node is not one of the operation's addresses")
+                }
             }
         }
     }

@@ -129,9 +129,9 @@ fn together(members: &[Member], kernel: Arc<Kernel>) -> Launch {
 pub(super) fn share(ops: &BoundOps, shared: &[usize]) -> Result<Launch, CudaError> {
     let members: Option<Vec<Member>> = shared.iter().map(|op| member(ops, *op)).collect();
     let members = members.ok_or("one of the operations is not a kernel of one phase")?;
-    let (last, others) = members.split_last().ok_or("there is nothing to launch")?;
+    let (last, others) = members.split_last().ok_or("no operation is to be launched")?;
     if others.iter().all(|m| m.threads < last.threads) {
-        return Err(format!("blocks of {} threads are too large for the others", last.threads).into());
+        return Err(format!("blocks of {} threads are too large for the other operations", last.threads).into());
     }
     let kernel = ops.gpu.kernel(source_of(&members))?;
     Ok(together(&members, kernel))

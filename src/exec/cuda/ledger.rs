@@ -53,7 +53,7 @@ impl Ledger {
             return Ok(());
         }
         let graph = role.name(ops.compiled.plan.program.mode);
-        Err(ExecError::Graph { graph, why: "what is to be launched is not what was read at capture".into() })
+        Err(ExecError::Graph { graph, why: "the graph to be launched is not the one that was read at capture".into() })
     }
 
     /// Checks that the memory has not moved, and that nodes read live constants from their places.

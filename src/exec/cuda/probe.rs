@@ -71,13 +71,13 @@ fn look() -> Probe {
     libraries.push(Library {
         name: "driver",
         state: driver_state.clone(),
-        help: "speaks to the GPU; comes with the NVIDIA driver (https://www.nvidia.com/drivers), version 580 or \
-               newer for CUDA 13",
+        help: "communicates with the GPU; comes with the NVIDIA driver (https://www.nvidia.com/drivers), version 580 \
+               or newer for CUDA 13",
     });
     libraries.push(Library {
         name: "nvrtc",
         state: in_words(nvrtc_version()),
-        help: "compiles the kernels for this very GPU; comes with the CUDA toolkit, or `pip install \
+        help: "compiles the kernels for this GPU; comes with the CUDA toolkit, or `pip install \
                nvidia-cuda-nvrtc` (put its lib folder on LD_LIBRARY_PATH)",
     });
     libraries.push(Library {
@@ -95,7 +95,7 @@ fn look() -> Probe {
     libraries.push(Library {
         name: "nccl",
         state: in_words(nccl_version()),
-        help: "several GPUs together, which no command uses yet; comes with the package libnccl2, or `pip \
+        help: "connects several GPUs; no command uses it yet; comes with the package libnccl2, or `pip \
                install nvidia-nccl-cu13`",
     });
     let (devices, why_none) = if started {

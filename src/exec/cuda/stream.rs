@@ -49,7 +49,7 @@ pub(super) fn stream_of_thread(ordinal: u32, shared: sys::CUstream) -> sys::CUst
         };
         let made = || result::stream::create(result::stream::StreamKind::NonBlocking).map(Stream);
         let stream = spare.map_or_else(made, Ok).unwrap_or_else(|error| {
-            log::warn!("{}; this thread shares a stream", failed("cuStreamCreate", error));
+            log::warn!("{}; this thread uses a shared stream", failed("cuStreamCreate", error));
             Stream(shared)
         });
         leases.0.push(Lease { ordinal, stream });

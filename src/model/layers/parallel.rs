@@ -178,7 +178,7 @@ impl LayerType for Parallel {
             options: &[],
             range: Range::Any,
             unit: "",
-            help: "The input of the network that the branch takes, by name; empty for what the block takes.",
+            help: "The input of the network that the branch reads, by name; empty for the input of the block.",
             is_live: false,
         }]
     }

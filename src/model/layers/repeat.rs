@@ -28,7 +28,7 @@ impl LayerType for Repeat {
         FieldSpec::<Self>::count("times", lens!(times)).help("How often the block is applied, with the same weights."),
         choose_field!(optional)
             .help("How often each step applies it, from 0: cycle 1, 2 or random 0.2, 0.3, 0.5. Empty: `times` times."),
-        evaluate_field!().help("How often evaluation applies it, where steps choose; usual is `times`."),
+        evaluate_field!().help("How often evaluation applies it, if steps choose; usually `times`."),
     ];
     const LISTS: Option<ListField> = Some(ListField::Layers);
 

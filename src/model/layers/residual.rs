@@ -22,7 +22,7 @@ pub struct Residual {
     pub keep: f64,
 }
 
-const WHAT: &str = "1 where the layers are run, 0 where the input is passed on";
+const WHAT: &str = "1 to run the layers, 0 to return the input";
 const KEEP: Range = Range::Real {
     from: Bound::Excluded(0.0),
     to: Bound::Included(1.0),
@@ -39,7 +39,7 @@ impl LayerType for Residual {
             .default(|_| FieldValue::Number(1.0))
             .within(KEEP)
             .help("Stochastic depth: the share of the steps that run the layers, whose output is divided by it."),
-        evaluate_field!().help("0 where evaluation leaves the layers out, where steps choose; usual is 1."),
+        evaluate_field!().help("0 if evaluation skips the layers, if steps choose; usually 1."),
     ];
     const LISTS: Option<ListField> = Some(ListField::Layers);
 
@@ -55,7 +55,7 @@ impl LayerType for Residual {
             false => self.choosing.check(1, WHAT, fields),
         }
         if chooses && keeps && fields.are_sound(&["choose", "keep"]) {
-            fields.fail("keep", "the layer has `choose` and `keep`", "take one of the two away: both choose");
+            fields.fail("keep", "the layer has `choose` and `keep`", "remove one of the two: both choose");
         }
     }
 

@@ -19,12 +19,13 @@ const DELTA: Range =
 impl LossType for Huber {
     const NAME: &'static str = "huber";
     const TITLE: &'static str = "Huber loss";
-    const ABOUT: &'static str = "For values with outliers; small errors count squared, large ones by their size.";
+    const ABOUT: &'static str =
+        "For values with outliers; small errors count squared, large ones by their absolute value.";
     const FIELDS: &'static [FieldSpec<Self>] = &[FieldSpec::<Self>::real("loss.delta", lens!(delta))
         .default(|_| FieldValue::Number(1.0))
         .within(DELTA)
         .label("delta")
-        .help("Errors up to it count squared, larger ones by their size.")];
+        .help("Errors up to it count squared, larger ones by their absolute value.")];
     const TARGETS: Targets = Targets::Values;
 
     fn example() -> Self {

@@ -105,7 +105,7 @@ const DECAY: Range = Range::Real { from: RATE.0, to: RATE.1, help: "from 0 to 1e
 
 /// The learning rate, which must be given unless a default is added.
 pub(super) const fn lr<T>(lens: Lens<T, f64>) -> FieldSpec<T> {
-    let help = "Live: it can change while the recorded step is replayed.";
+    let help = "Can change while the recorded step is replayed.";
     FieldSpec::real("optimizer.lr", lens).within(LR).label("learning rate").help(help).live()
 }
 

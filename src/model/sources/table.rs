@@ -141,7 +141,7 @@ pub(super) const KINDS: &[SourceKind] = &[
         left_out!(real Number "data.factor": Circles.factor)
             .within(Range::SHARE)
             .label("factor")
-            .help("Radius of the inner circle over the outer."),
+            .help("Radius of the inner circle divided by that of the outer one."),
     ])
     .drawn(),
     kind!("xor": Xor { samples: 2000, noise: 0.2 } [samples!(Xor), noise!(Xor)]).drawn(),
@@ -188,7 +188,7 @@ pub(super) const KINDS: &[SourceKind] = &[
     kind!("images": Images { path: "images".into() } [
         own!("data.path": Images.path as PATH)
             .label("folder")
-            .help("A folder with one subfolder of pictures a class."),
+            .help("A folder with one subfolder of pictures for each class."),
     ]),
     kind!("text": Text { path: "text.txt".into(), tokens: Tokens::Bytes } [
         own!("data.path": Text.path as PATH).label("file").help("A text, from the preset's folder."),
@@ -215,11 +215,11 @@ pub(super) const KINDS: &[SourceKind] = &[
             .help("The columns, by name or number from 0, with commas between."),
         FieldSpec::<DataSource>::count("data.window", lens!(Series.window))
             .label("window")
-            .help("Lines that the network sees."),
+            .help("The number of lines in one sample."),
         FieldSpec::<DataSource>::count("data.horizon", lens!(Series.horizon))
             .default(|_| FieldValue::Count(1))
             .label("horizon")
-            .help("Lines after them that it learns."),
+            .help("The number of following lines that the network predicts."),
     ])
     .ordered(),
     kind!("digit_sums": DigitSums {} []),

@@ -78,7 +78,7 @@ fn mma_supports(g: &AttentionGeometry, real: Real, gpu: &CudaFacts) -> Result<()
         ));
     }
     if g.batch * g.heads * g.positions > i32::MAX as usize {
-        return Err("there are more rows than it counts".into());
+        return Err("it supports fewer rows".into());
     }
     Ok(())
 }

@@ -51,7 +51,7 @@ pub fn dnn_supports(kind: &OpKind, _real: Real) -> Result<(), String> {
         return Err("there is nothing to compute".into());
     }
     if !g.is_padded_alike() {
-        return Err("cuDNN is not used where the padding is on one side".into());
+        return Err("cuDNN is not used if the padding is on one side only".into());
     }
     Ok(())
 }

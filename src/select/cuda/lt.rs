@@ -47,7 +47,7 @@ pub const fn stores_float(gemm: &Gemm, real: Real) -> bool {
 /// The reason why it cannot.
 pub fn lt_supports(gemm: &Gemm, _real: Real) -> Result<(), String> {
     if gemm.m == 0 || gemm.n == 0 || gemm.k == 0 {
-        return Err("cublasLt does no empty products".into());
+        return Err("cuBLASLt does not compute empty products".into());
     }
     let Epilogue { bias, act, save_z, act_grad } = gemm.epilogue;
     if save_z && act.is_none() {

@@ -151,7 +151,7 @@ impl Capsule {
         let text = file.metadata.get(KEY).ok_or_else(|| TrainError::file(path, "is not a capsule", help))?;
         if file.metadata.get(CHECKSUM).is_none_or(|sum| *sum != checksum(text, &file.tensors)) {
             let message = "is damaged: its contents do not match its checksum";
-            return Err(TrainError::file(path, message, "go back to an older copy"));
+            return Err(TrainError::file(path, message, "restore an older copy"));
         }
         let header: CapsuleHeader = serde_json::from_str(text)
             .map_err(|e| TrainError::file(path, format!("has a broken header: {e}"), help))?;

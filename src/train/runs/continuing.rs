@@ -22,7 +22,7 @@ impl RunStore {
     pub fn resume_point(&self, id: &str) -> Result<(ResumePoint, Curves), TrainError> {
         let path = self.checkpoint(id);
         let (step, loss) = checkpoint_end(&path)?;
-        let unread = |e: RunsError| TrainError::file(&self.path(id), e.to_string(), "go back to a copy of the run");
+        let unread = |e: RunsError| TrainError::file(&self.path(id), e.to_string(), "restore a copy of the run");
         let mut curves = self.curves(id).map_err(unread)?;
         let is_reached = curves.last_step() >= step;
         curves.go_back(step);
@@ -40,7 +40,7 @@ impl RunStore {
 }
 
 /// Why a run without a checkpoint cannot continue, and what to do.
-const NO_CHECKPOINT: &str = "it was ended before its first checkpoint, a few seconds after its first step";
+const NO_CHECKPOINT: &str = "it ended before its first checkpoint, which is written a few seconds after the first step";
 
 impl RunEntry {
     /// How an interrupted run can continue, or why it cannot and what to do; `number` formats steps. `None` if it was

@@ -11,7 +11,7 @@ pub enum RunsError {
     #[error("{path} cannot be {what}: {cause}; {}", write_advice(.cause))]
     File { path: PathBuf, what: &'static str, cause: io::Error },
     #[error(
-        "{path} is damaged: {why}; bring the file back from a backup, or delete the run (what else of it is sound can \
+        "{path} is damaged: {why}; restore the file from a backup, or delete the run (what else of it is sound can \
          be exported)"
     )]
     Damaged { path: PathBuf, why: String },
@@ -34,7 +34,9 @@ pub enum RunsError {
          again"
     )]
     Held(String),
-    #[error("of no run the record can be read, so none is the last; name one by its id, which `stepgraph runs` lists")]
+    #[error(
+        "no run has a readable record, so it is not known which is the last; name one by its id (`stepgraph runs`)"
+    )]
     NoLast,
     #[error("there is no data folder on this system; name one with STEPGRAPH_RUNS")]
     NoFolder,

@@ -115,7 +115,7 @@ impl RunStore {
         let there = self.folder.ancestors().find(|f| f.exists()).filter(|f| !f.as_os_str().is_empty());
         let there = there.unwrap_or_else(|| Path::new("."));
         tempfile::tempfile_in(there).map(drop).map_err(|e| {
-            let cause = format!("nothing can be written in {}", there.display());
+            let cause = format!("no file can be written in {}", there.display());
             failed(&self.folder, "a folder of runs")(io::Error::new(e.kind(), cause))
         })
     }

@@ -60,7 +60,7 @@ fn a_table_without_a_header_and_one_with_equal_names_are_noted() {
     let bare = place(&rows, "softmax_cross_entropy", 2, "");
     for found in notes(&bare) {
         let found = remarkable(&found);
-        assert!(found.len() == 1 && found[0].contains("columns are taken by position"), "{found:?}");
+        assert!(found.len() == 1 && found[0].contains("columns are identified by position"), "{found:?}");
     }
     let repeated = place(&format!("a,a,kind\n{rows}"), "softmax_cross_entropy", 2, "");
     for found in notes(&repeated) {
