@@ -402,7 +402,7 @@ pub struct DoctorArgs {
     /// Remove all compiled GPU kernels from the cache first
     #[arg(long)]
     pub clear_cache: bool,
-    /// Keep at most so many MiB of compiled GPU kernels from now on; 0 keeps none
+    /// The limit of the cache of compiled GPU kernels, in MiB, from now on; 0 keeps none
     #[arg(long, value_name = "MIB")]
     pub cache_limit: Option<u32>,
 }

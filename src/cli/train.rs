@@ -167,7 +167,7 @@ fn change_split(preset: &mut Preset, args: &TrainArgs) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Checks that every result can be written, each to a path of its own, and that none replaces a file that the run
+/// Checks that every result can be written, each to a different path, and that none replaces a file that the run
 /// reads.
 fn outputs(args: &TrainArgs, found: &Loaded) -> anyhow::Result<Outputs> {
     let network = Layout::of(&found.model);

@@ -293,7 +293,7 @@ mod tests {
         for k in 0..3 {
             let column: Vec<f32> = values.iter().skip(k).step_by(3).copied().collect();
             let squares: f32 = column.iter().map(|v| v * v).sum::<f32>() / 400.0;
-            assert!((squares - 1.0).abs() < 1e-3, "every target has a scale of its own");
+            assert!((squares - 1.0).abs() < 1e-3, "every target is scaled separately");
         }
     }
 

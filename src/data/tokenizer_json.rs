@@ -90,7 +90,7 @@ fn facts(document: &Value) -> Result<Facts, Wrong> {
 
 /// Whether each token has a distinct number.
 fn check_numbers(vocab: &Map<String, Value>, document: &Value) -> Result<(), Wrong> {
-    let expected = "a whole number of its own, below 16777216";
+    let expected = "a whole number below 16777216 that no other token has";
     let mut tokens: HashMap<u64, &str> = HashMap::with_capacity(vocab.len());
     for (token, number) in vocab {
         let fits = number.as_u64().filter(|number| *number <= LARGEST);

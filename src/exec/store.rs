@@ -120,7 +120,7 @@ impl Turn {
     pub(super) fn host_bytes(&mut self) -> Option<&mut [u8]> {
         let memory = &self.store.memory;
         let len = memory.bytes() as usize;
-        // SAFETY: the allocation has so many initialised bytes, and whoever has the turn is alone.
+        // SAFETY: the allocation has this number of initialised bytes, and only the holder of the turn uses them.
         memory.host().map(|base| unsafe { std::slice::from_raw_parts_mut(base.as_ptr(), len) })
     }
 }

@@ -257,7 +257,7 @@ impl Checker<'_> {
         let field = format!("{}[{}].input", list.field.name(), list.number);
         let names = self.names.iter().map(|name| format!("\"{name}\"")).collect::<Vec<_>>().join(", ");
         let Some(name) = spec.input_of(list) else {
-            // If the network has several inputs, the first layer has no input of its own.
+            // If the network has several inputs, the first layer has no single input.
             if input.is_none() && self.names.len() > 1 && *path == LayerPath::from([0]) {
                 self.fail(path, &field, "is missing".into(), &format!("name the input that it takes: {names}"));
             }

@@ -184,7 +184,7 @@ fn read_inputs(f: &mut Fields<'_>) -> InputSpec {
         g.finish();
         InputSpec { batch, inputs: only.into_iter().collect() }
     });
-    // The placeholder of an input that could not be read has no shape of its own.
+    // The placeholder of an input that could not be read has no shape.
     let unread = || vec![NamedInput::only(Shape::default())];
     let inputs = found.unwrap_or_else(|| InputSpec { batch: 1, inputs: unread() });
     if !is_named {

@@ -261,7 +261,7 @@ mod tests {
         let question =
             || Query { samples: (0..600).collect(), points: vec![0.1; 2 * 9216], weight: None, inside: None };
         let (mut begun, mut result, mut steps) = (None, Vec::new(), 0);
-        // Another query immediately afterwards, regardless of the cost of the answers.
+        // Another query immediately after the first, regardless of the cost of the answers.
         while result.len() < 3 || begun.is_none_or(|t: Instant| t.elapsed() < Duration::from_secs(1)) {
             match worker.wait_event(Duration::from_secs(20)).expect("the worker lives") {
                 Event::State(RunState::Running) => {
@@ -277,7 +277,7 @@ mod tests {
                 _ => {}
             }
         }
-        // The time of the last answer is compensated afterwards.
+        // Later waiting compensates for the time of the last answer.
         let paid: f64 = result[..result.len() - 1].iter().sum::<f64>();
         let elapsed = begun.unwrap().elapsed().as_secs_f64() * 1e6;
         assert!(steps > 0, "{} answers", result.len());

@@ -54,7 +54,7 @@ fn networks() -> impl Iterator<Item = Preset> {
 }
 
 /// The network after changes of its first size with a name, one after the other, by amounts with all remainders, each
-/// larger than what is compiled in advance. `None` if it has no such size, or a change is a mistake.
+/// larger than the sizes that are compiled in advance. `None` if it has no such size, or a change is a mistake.
 fn changes(preset: &Preset, name: &str, count: u64) -> Option<Vec<Preset>> {
     let sizes = Sizes::of(preset);
     let place = sizes.places.iter().find(|place| place.pointer.ends_with(name))?;

@@ -22,7 +22,7 @@ fn names() -> Vec<String> {
         .filter_map(|e| Some(e.ok()?.file_name().to_str()?.strip_suffix(".json")?.to_owned()))
         .collect();
     names.sort();
-    assert!(names.len() >= 9, "the trajectories are there: {names:?}");
+    assert!(names.len() >= 9, "the trajectories exist: {names:?}");
     names
 }
 

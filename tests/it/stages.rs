@@ -16,7 +16,7 @@ fn root() -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR"))
 }
 
-/// Every bundled preset and every golden network, by name; the one of 200 layers is left out because of its length.
+/// Every bundled preset and every golden network, by name; except the preset of 200 layers, whose text is too long.
 fn presets() -> Vec<PathBuf> {
     let json = |folder: &str| {
         let entries = std::fs::read_dir(root().join(folder)).unwrap().map(|e| e.unwrap().path());
@@ -25,7 +25,7 @@ fn presets() -> Vec<PathBuf> {
     let mut all = [json("presets"), json("tests/data/golden")].concat();
     all.retain(|p| !p.ends_with("stress-200.json"));
     all.sort();
-    assert!(all.len() > 20, "the presets are there");
+    assert!(all.len() > 20, "the presets exist");
     all
 }
 
@@ -132,5 +132,5 @@ fn every_stage_of_every_preset_prints_as_before() {
     mistakes.extend(kept.iter().map(|f| format!("{f} belongs to no preset; delete it")));
     let count = mistakes.len();
     mistakes.truncate(10);
-    assert!(count == 0, "{count} files differ; UPDATE_GOLDENS=1 writes them anew\n{}", mistakes.join("\n"));
+    assert!(count == 0, "{count} files differ; UPDATE_GOLDENS=1 rewrites them\n{}", mistakes.join("\n"));
 }

@@ -243,7 +243,7 @@ fn the_learning_rate_takes_effect_at_the_next_step_without_a_new_recording() {
     assert_eq!(
         (std::sync::Arc::as_ptr(run.compiled()), run.step_mut().0.arena().unwrap().as_ptr()),
         (compiled, base),
-        "nothing was recorded anew"
+        "nothing was recorded again"
     );
 }
 

@@ -211,7 +211,7 @@ fn the_next_start_opens_what_was_open_last() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("mine.json");
     let again = |memory| Robot::start_with(Startup::default(), Some(memory));
-    // A bundled preset, unchanged: discarded edits are gone.
+    // A bundled preset, unchanged: discarded edits do not return.
     let mut robot = Robot::open(Some("spirals"));
     robot.set("batch", "32");
     let robot = &mut again(Memory::of(&mut robot));

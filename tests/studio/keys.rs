@@ -412,7 +412,7 @@ fn a_network_is_built_from_nothing_by_keyboard_alone() {
     assert!(robot.value("L0 kernel") == "3" && robot.app().studio.problems() == 0);
     robot.window.get_by_role_and_label(Role::TextInput, "batch").focus();
     robot.window.run_steps(2);
-    // A choice can be made by keys, too, and its list closes afterwards.
+    // A choice can also be made by keys, and its list then closes.
     robot.keys(&[Key::Tab]);
     choose_by_keys(&mut robot);
     let listed = |robot: &Robot| robot.window.query_all_by_role_and_label(Role::Button, "bf16").count();

@@ -117,7 +117,7 @@ fn a_run_that_cannot_be_prepared_is_reported_on_every_tab() {
     robot.press("Show Train");
     robot.window.run_steps(2);
     assert!(robot.app().studio.shown.contains(&Tab::Train) && robot.sees("change what is named here"));
-    // If the tab is shown, the message is there.
+    // If the tab is shown, it has the message.
     robot.choose(UiCommand::DismissNotice);
     robot.press("Train from scratch");
     robot.until("the refusal", |app| matches!(app.studio.training.state, Some(RunState::Failed(_))));

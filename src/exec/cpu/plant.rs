@@ -201,7 +201,7 @@ impl Faulty<'_> {
     pub fn bytes(&self, slot: &str) -> Vec<u8> {
         let Some((at, len)) = self.place(slot) else { return Vec::new() };
         let mut out = vec![0; len];
-        // SAFETY: the plan gives the value in this slot so many bytes, and nobody writes them while the call runs.
+        // SAFETY: the plan gives the value in this slot this size, and nobody writes it while the call runs.
         unsafe { std::ptr::copy_nonoverlapping(at, out.as_mut_ptr(), len) };
         out
     }

@@ -13,7 +13,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use std::thread::{self, JoinHandle, Thread};
 
-/// Keeps a counter on a cache line of its own, so that spinning on it does not slow down other threads.
+/// Keeps a counter on a separate cache line, so that spinning on it does not slow down other threads.
 #[repr(align(128))]
 struct Line<T>(T);
 

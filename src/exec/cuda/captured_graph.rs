@@ -19,7 +19,7 @@ static CAPTURES: AtomicU64 = AtomicU64::new(0);
 pub(super) type Identity = (u64, usize);
 
 /// A graph that is ready to be launched, and its content. The driver can read back only the nodes of `graph`: `exec`
-/// was instantiated from it, and nothing changes `exec` afterwards.
+/// was instantiated from it, and nothing changes `exec` later.
 pub(super) struct CapturedGraph {
     /// The nodes of each library's call, in the order of the calls.
     pub(super) library: Vec<Vec<sys::CUgraphNode>>,
@@ -45,7 +45,7 @@ impl CapturedGraph {
     /// Captures what `record` enqueues on the device's stream; `record` marks the calls of libraries. Nothing runs.
     ///
     /// # Errors
-    /// If a call failed; the stream can be used again afterwards.
+    /// If a call failed; the stream can still be used.
     pub(super) fn capture(
         gpu: &Gpu,
         marks: &Marks,

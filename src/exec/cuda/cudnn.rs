@@ -291,7 +291,7 @@ impl DnnCall {
     /// # Safety
     /// The bound addresses are device memory that contains the plan's whole tensors, in the context that the plan was
     /// made in; results overlap nothing; nothing else uses the results and the workspace until the stream has passed
-    /// this call; and no other thread uses the plan's handle meanwhile.
+    /// this call; and no other thread uses the plan's handle during the call.
     pub unsafe fn run(&self, stream: CUstream) -> Result<(), CudaError> {
         let library = &self.plan.library;
         if library.handle.is_null() {

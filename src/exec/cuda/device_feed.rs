@@ -1,6 +1,6 @@
 //! Steps that fetch their own batches: the data set stays on the device, each step shuffles and gathers its rows and
 //! writes a record of its results, and one launch makes several steps. The host writes the positions of batches in
-//! advance and reads records afterwards; it never stops the stream.
+//! advance and reads records later; it never stops the stream.
 
 use super::arguments::{FLAGS, put_numbers};
 use super::bound_ops::BoundOps;

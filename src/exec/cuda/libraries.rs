@@ -92,7 +92,7 @@ impl Libraries {
         self.prepares_all.store(all, Ordering::Relaxed);
     }
 
-    /// The plans of cuDNN for a convolution, at least as many as are requested if there are so many, prepared once in
+    /// The plans of cuDNN for a convolution, at least as many as are requested if it has that many, prepared once in
     /// the process.
     ///
     /// # Errors

@@ -28,7 +28,7 @@ pub(super) struct MultiStep {
     /// it.
     pub(super) metrics: Option<usize>,
     /// Whether the launch before a feed does not change the step counter, so that the next batch may be determined
-    /// meanwhile.
+    /// while that launch runs.
     pub(super) feed_early: bool,
 }
 

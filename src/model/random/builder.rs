@@ -22,7 +22,7 @@ pub(super) struct Builder<'a> {
 }
 
 impl<'a> Builder<'a> {
-    /// Layers that choose are inserted afterwards, with separate random numbers.
+    /// Layers that choose are inserted later, with separate random numbers.
     pub(super) fn new(draw: &'a mut Draw, batch: usize, filter: Filter<'a>) -> Self {
         let kinds = LayerKind::ALL.into_iter().filter(|kind| kind.example().choice().is_none()).collect();
         Self { draw, batch, filter, kinds }

@@ -382,7 +382,7 @@ fn rounder(number: Option<f64>) -> Vec<Value> {
     [Some(0.0), Some(0.5), Some(0.1), short].into_iter().flatten().filter(|v| *v != number).map(Value::from).collect()
 }
 
-/// Repairs the shapes inside blocks that must keep theirs; `None` if the network still has mistakes afterwards.
+/// Repairs the shapes inside blocks that must keep theirs; `None` if the network still has mistakes.
 fn repaired(mut preset: Preset) -> Option<Preset> {
     /// Nested blocks are repaired from the outside in, one level in each pass.
     const PASSES: usize = 8;
@@ -421,7 +421,7 @@ mod tests {
 
     /// Reduces the first networks that contain such a layer; each result must be at most as large as `most`.
     fn shrinks_to(most: (usize, u64), wanted: impl Fn(&LayerSpec) -> bool) {
-        // A branch that takes an input by name needs the other branches, or a trained layer of its own.
+        // A branch that takes an input by name needs the other branches, or its own trained layer.
         let is_large = |p: &Preset| has(&p.layers, &wanted) && p.input.inputs.len() == 1;
         let large = (0..).map(|seed| random_preset(seed, Size::SMALL)).filter(is_large);
         for preset in large.take(12) {

@@ -226,7 +226,7 @@ impl UiCommand {
                 "Measure operations",
                 icons::RECENT,
                 keys(CTRL, Key::M),
-                "Times every operation on a thread of its own, and what the machine could do at best; takes about a \
+                "Times every operation on a separate thread, and measures the best rates of the machine; takes about a \
                  second",
             ),
             Self::CompareRecording(_) => {

@@ -239,7 +239,7 @@ fn continue_wording(id: &str, change: &str, view: &ModalsView<'_>) -> Wording {
         title: format!("Open the network of {} to continue it?", view.run_name(id).unwrap_or_default()),
         about: format!(
             "The network that is open is another one ({change}), and a run continues with the one \
-                     it began with. To train the open one, press Train: that begins a run of its own."
+                     it began with. To train the open one, press Train: that starts a separate run."
         ),
         answers: vec![("Open and continue", Answer::Perform(Request::ContinueInOwnNetwork(id.to_owned()))), cancel],
     }

@@ -32,7 +32,7 @@ enum Rank {
     /// The query is its own name, such as `Residual` for `Add layer: Residual`.
     Name,
     NameBegins,
-    /// A word of its own name starts with the query.
+    /// A word of the command's name starts with the query.
     WordBegins,
     NameHolds,
     TitleHolds,

@@ -80,7 +80,7 @@ pub fn tools_ui(ui: &mut Ui, view: &RunsPanelView<'_>, commands: &mut CommandQue
     const EXPORTS: &str = "Writes the first selected run to a file; a plot shows all that are selected";
     ui.horizontal(|ui| {
         ui.spacing_mut().item_spacing.x = 4.0;
-        // The choice of what is listed is at the right, regardless of the space.
+        // The choice of listed runs is at the right, regardless of the available width.
         ui.with_layout(Layout::right_to_left(Align::Center), |ui| {
             lists_ui(ui, view, commands);
             ui.with_layout(Layout::left_to_right(Align::Center), |ui| {

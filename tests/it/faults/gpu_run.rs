@@ -43,7 +43,7 @@ fn every_fault_of_a_kernel_has_its_text() {
     let mut names: Vec<&str> = table.iter().map(|fault| fault.name).collect();
     names.sort_unstable();
     names.dedup();
-    assert_eq!(names.len(), table.len(), "every name is there once");
+    assert_eq!(names.len(), table.len(), "every name occurs once");
     let sources = texts();
     for KernelFault { name, text, .. } in &table {
         let source = sources.iter().find(|(n, _)| *n == text.file).unwrap().1;

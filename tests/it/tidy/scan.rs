@@ -34,7 +34,7 @@ pub fn sources() -> Vec<Source> {
             Source { name, text, code }
         })
         .collect();
-    assert!(sources.len() > 100, "the sources are there");
+    assert!(sources.len() > 100, "the sources exist");
     sources
 }
 

@@ -29,7 +29,7 @@ fn a_number_for_a_slot_is_found() {
 #[test]
 fn kernels_name_their_operands() {
     let all = texts(&["kernels"], &["cu", "cuh"]);
-    assert!(all.len() >= 10, "the kernels are there");
+    assert!(all.len() >= 10, "the kernels exist");
     let mistakes: Vec<String> = all.iter().flat_map(|(name, text)| numbered_slots(name, text)).collect();
     report(&mistakes);
 }

@@ -73,7 +73,7 @@ unsafe fn dropout<V: Lanes>(call: &Call, part: Part) {
             let n = (to - at).min(LANES);
             let valid = ((1u32 << n) - 1) as u16;
             let bits = keep.iter().fold(0, |bits, bit| bits | bit) & valid;
-            // SAFETY: the stretch is within `len`; its mask begins at a byte of its own and ends with the last byte
+            // SAFETY: the stretch is within `len`; its mask begins at the start of a byte and ends with the last byte
             // that it has bits in.
             unsafe {
                 let value = V::select(V::mask(bits), V::load_n(x.add(at), n) * scale, V::zero());

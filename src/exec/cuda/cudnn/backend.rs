@@ -118,7 +118,8 @@ impl Library {
 impl Drop for Library {
     fn drop(&mut self) {
         if !self.handle.is_null() {
-            // SAFETY: the handle is ours, and whatever was made with it holds this library and is gone.
+            // SAFETY: the handle belongs to this value. Every object that was made with it holds this library, so all
+            // were dropped.
             let _ = unsafe { (self.api.destroy_handle)(self.handle) };
         }
     }

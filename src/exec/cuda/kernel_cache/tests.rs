@@ -19,7 +19,7 @@ fn code(number: usize) -> Vec<u8> {
 
 /// The work of another process: it stores entries, and looks up entries of others.
 #[test]
-#[ignore = "other tests run it in processes of their own"]
+#[ignore = "other tests run it in separate processes"]
 fn keeps_what_it_is_asked_to() {
     let (Some(folder), Ok(work)) = (std::env::var_os(FOLDER), std::env::var(WORK)) else { return };
     let numbers: Vec<usize> = work.split(' ').filter_map(|n| n.parse().ok()).collect();

@@ -44,7 +44,7 @@ impl PrivateCopy {
         if from != self.from {
             if !probe.start_from(request.snapshot.as_deref())? {
                 let why = "The run trains another network than the one on screen. Show the initial weights, or \
-                           train anew.";
+                           train again.";
                 return Ok(ValuesAnswer::Failed(why.into()));
             }
             self.from = from;

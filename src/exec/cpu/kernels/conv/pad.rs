@@ -25,7 +25,7 @@ pub unsafe fn copy(from: *const f32, to: *mut f32, win: &Window) {
     let first = (-column).clamp(0, columns as isize) as usize;
     let last = (w as isize - column).clamp(first as isize, columns as isize) as usize;
     for r in 0..rows {
-        // SAFETY: the row is inside `to`; what is copied is inside the image.
+        // SAFETY: the row is inside `to`, and the copied elements are inside the image.
         unsafe {
             let to = to.add(r * columns * c);
             let source = row + r as isize;
