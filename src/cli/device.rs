@@ -105,7 +105,7 @@ pub fn choose<'a>(
     match device {
         Device::Cuda(number) => match cuda::gpu(number) {
             Ok(gpu) => {
-                super::output::note(&format!("device: {}, as asked", gpu.label()));
+                super::output::note(&format!("device: {}, as requested", gpu.label()));
                 Ok((gpu.target(), gpu.label()))
             }
             Err(why) => Err(wrong(format!(

@@ -394,7 +394,7 @@ mod tests {
         let expected = ["L1=1 L1.1.0=0", "L1=0", "L1=1 L1.1.0=1", "L1=0", "L1=1 L1.1.0=0"];
         assert_eq!(found, expected.map(|path| Ok(path.to_owned())));
         for (text, why) in [
-            ("L1", "\"L1\" is no choice of a layer"),
+            ("L1", "\"L1\" is not a choice of a layer"),
             ("L0=1", "L0 does not choose"),
             ("L1=2", "L1 chooses from 0 to 1, and not 2"),
             ("L1=0 L1.1.0=1", "this path does not meet L1.1.0"),

@@ -202,7 +202,7 @@ mod tests {
         let text = choose_threads(&[Work { us: 1000.0, shared: true }], 4).to_string();
         assert_eq!(text, "4 threads of 4 cores: fastest by estimate, 251 us a step, 1000 us on one");
         let asked = Threads { count: 1, cores: 16, by: ThreadsBy::Option };
-        assert_eq!(asked.to_string(), "1 thread as asked; usable: 16 cores");
+        assert_eq!(asked.to_string(), "1 thread as requested; usable: 16 cores");
         let by = Threads { count: 3, cores: 1, by: ThreadsBy::Variable };
         assert_eq!(by.to_string(), "3 threads by STEPGRAPH_THREADS; usable: 1 core");
     }

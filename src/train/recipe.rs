@@ -193,9 +193,7 @@ pub fn refusal(changes: &[RecipeChange]) -> Option<String> {
     let lines: Vec<String> = changes
         .iter()
         .filter_map(|c| match c.policy {
-            Policy::Refused(why) => {
-                Some(format!("\n  {} is {} in the checkpoint and {} here ({why})", c.field, c.was, c.is))
-            }
+            Policy::Refused(why) => Some(format!("\n  {} is {} there and {} here ({why})", c.field, c.was, c.is)),
             Policy::Applied => None,
         })
         .collect();

@@ -34,7 +34,7 @@ fn invalid_inputs_are_reported_at_their_path() {
     refuses(
         two,
         dense,
-        &["inputs.a b: \"a b\" is no name of an input", "inputs.c: found 3", "input.shape: unknown field"],
+        &["inputs.a b: \"a b\" is not the name of an input", "inputs.c: found 3", "input.shape: unknown field"],
     );
     refuses(r#""inputs": {}, "input": {"batch": 2}"#, dense, &["inputs: the network has no inputs"]);
 }

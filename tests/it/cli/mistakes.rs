@@ -118,7 +118,7 @@ fn files_that_are_not_presets_are_refused() {
     check(b"[1, 2]", &["not an object"]);
     let weights = b"{\"a\":{\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[0,4]}}";
     let weights = [&(weights.len() as u64).to_le_bytes()[..], weights, &[0; 4]].concat();
-    check(&weights, &["p.json: this is no preset, it is a file of weights (safetensors)", "--init FILE"]);
+    check(&weights, &["p.json: this is not a preset, it is a file of weights (safetensors)", "--init FILE"]);
     check(b"\x08\x08\x12\x07pytorch", &["it is an ONNX model", "Stepgraph opens presets"]);
     check(b"\x89PNG\r\n\x1a\n\0", &["it is a PNG picture", "name in its data a folder"]);
     check("[".repeat(100_000).as_bytes(), &["not JSON"]);

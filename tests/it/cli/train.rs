@@ -58,7 +58,10 @@ fn the_log_has_every_step_in_order() {
     assert_eq!(read(&log).iter().filter(|b| **b == b'\n').count(), 3);
     std::fs::write(&log, "a letter\n").unwrap();
     let message = super::refused(&["train", "xor", "--steps", "3", "--log", &log]);
-    assert!(message.contains("is no log of a run, so it is not replaced") && read(&log) == b"a letter\n", "{message}");
+    assert!(
+        message.contains("is not of this kind: log of a run, so it is not replaced") && read(&log) == b"a letter\n",
+        "{message}"
+    );
     assert_eq!(super::listing(folder.path()), ["run.jsonl"]);
 }
 
@@ -165,7 +168,7 @@ fn a_run_continues_with_the_split_that_it_began_with() {
     let output = run_on(with(&["--steps", "10", "--resume", &checkpoint]));
     assert!(output.status.success(), "{}", stderr(&output));
     let message = super::stdout(&output);
-    assert!(message.contains("nothing was left to do, as step 10 was made before"), "{message}");
+    assert!(message.contains("nothing to do: the run already made step 10;"), "{message}");
     assert!(!message.contains("samples/s") && !stderr(&output).contains("made already"), "{message}");
 }
 
