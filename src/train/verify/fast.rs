@@ -65,7 +65,7 @@ fn judged(
     let passed = failures.is_empty();
     let whole = match lengths {
         0 => String::new(),
-        n => format!("; {n} of {} tensors judged by their length", found.len()),
+        n => format!("; {n} of {} tensors compared by their norm", found.len()),
     };
     failures.truncate(8);
     Ok(Check::new(NAME, passed, format!("{}{whole}", worst.figures())).ratio(worst.ratio).detail(failures))
@@ -88,7 +88,7 @@ fn tensor(
         return Ok((own, false));
     }
     let (error, allowed) = by_length.judge(index, unscaled)?;
-    let text = format!("{name}: of its length {}", error_text(error, allowed));
+    let text = format!("{name}: norm of the difference, relative: {}", error_text(error, allowed));
     let whole = Worst { ratio: ratio(error, allowed), text };
     // In `f32`, elements that have a bound must keep to it beside others that have none.
     if by_length.real == Real::F32 && is_needed && exact.undecided == 0 {

@@ -1,6 +1,6 @@
 //! Gradients against central differences.
 
-use super::bound::{error_text, ratio};
+use super::bound::{apart, error_text, ratio};
 use super::divergence::leaves_numbers;
 use super::exact::double;
 use super::gradient_step::{BATCH, EMULATED, culprit, first_of, trained, update_at};
@@ -100,9 +100,9 @@ impl Difference {
 
     /// The line that says how far it is off.
     fn text(self, name: &str) -> String {
-        let Self { analytic, numeric, width, .. } = self;
+        let ([analytic, numeric], width) = (apart(self.analytic, self.numeric, 6), self.width);
         format!(
-            "{name}: {} (analytic {analytic:.6e}, central difference {numeric:.6e} at half width {width:.0e})",
+            "{name}: {} (analytic {analytic}, central difference {numeric} at half width {width:.0e})",
             error_text(self.error(), self.bound)
         )
     }
