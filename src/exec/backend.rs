@@ -40,6 +40,9 @@ pub trait Backend {
         ways: Ways,
     ) -> Result<Box<dyn StepBackend>, ExecError>;
 
+    /// How its steps run.
+    fn capabilities(&self) -> Capabilities;
+
     /// Bytes of the memory of steps that are free now, where that is known.
     ///
     /// # Errors

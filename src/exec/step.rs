@@ -102,6 +102,12 @@ impl Step {
         blocks.into_iter().next().map(StepArena::new).ok_or(ExecError::AllocationRefused(Bytes(bytes)))
     }
 
+    /// What the device of a compiled step can do, before the step is in its memory.
+    #[must_use]
+    pub fn capabilities_for(compiled: &Compiled) -> Capabilities {
+        backend_of(&compiled.selection.target.device).capabilities()
+    }
+
     /// Refuses a compiled step whose memory, with `beside` bytes that are taken after it, is not free now, on the
     /// device or here.
     ///
