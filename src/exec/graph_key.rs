@@ -147,6 +147,12 @@ impl GraphKey {
         Self::new(GraphSignature { inputs, precision }, path, self.parts.variant)
     }
 
+    /// A short name of the key for logs: a checksum over its text, the same in every run.
+    #[must_use]
+    pub fn id(&self) -> String {
+        format!("{:016x}", self.sum)
+    }
+
     /// What the recording takes.
     #[must_use]
     pub fn signature(&self) -> &GraphSignature {

@@ -40,6 +40,8 @@ pub struct Step {
     threads: usize,
     /// How long its memory took to be had.
     memory_took: Duration,
+    /// Whether the values that are read after every step were set.
+    is_watched: bool,
 }
 
 impl Step {
@@ -61,7 +63,8 @@ impl Step {
         let started = Instant::now();
         let memory = StepMemory::new(&compiled, others, |sizes| device.allocate(sizes))?;
         let memory_took = started.elapsed();
-        Ok(Self { backend: device.make_step(compiled, memory, threads, Ways::All)?, threads, memory_took })
+        let backend = device.make_step(compiled, memory, threads, Ways::All)?;
+        Ok(Self { backend, threads, memory_took, is_watched: false })
     }
 
     /// Records a compiled step over a store, and over an arena that is lent to several steps over this store.
@@ -90,7 +93,8 @@ impl Step {
     ) -> Result<Self, ExecError> {
         let device = backend_of(&compiled.selection.target.device);
         let memory = StepMemory { store: Arc::clone(store), arena: Arc::clone(arena), is_new: false };
-        Ok(Self { backend: device.make_step(compiled, memory, threads, ways)?, threads, memory_took: Duration::ZERO })
+        let backend = device.make_step(compiled, memory, threads, ways)?;
+        Ok(Self { backend, threads, memory_took: Duration::ZERO, is_watched: false })
     }
 
     /// An arena of so many bytes where a compiled step runs.
@@ -356,7 +360,14 @@ impl Step {
     /// # Errors
     /// Where memory is short.
     pub fn watch(&mut self, ids: &[LValueId]) -> Result<(), ExecError> {
+        self.is_watched = true;
         self.backend.watch(ids)
+    }
+
+    /// Whether the values that are read after every step were set.
+    #[must_use]
+    pub const fn is_watched(&self) -> bool {
+        self.is_watched
     }
 
     /// A value's elements as they are in memory; real values of half width are widened to `f32`.
