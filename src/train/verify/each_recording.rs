@@ -67,8 +67,11 @@ impl ReplayHarness<'_> {
         if !may_differ || options.anyway {
             return Ok(Shapes::Alike);
         }
+        // A feed that has forgotten the lengths must be found.
+        let has_buckets =
+            options.batches.is_none() && preset.data.as_ref().is_some_and(|data| !data.buckets.is_empty());
         match Session::prepare(&SessionSpec { purpose: Purpose::Train, ..session_spec(preset, options) }) {
-            Ok(own) if own.feed.varies() => Ok(Shapes::Own(Box::new(own))),
+            Ok(own) if own.feed.varies() || has_buckets => Ok(Shapes::Own(Box::new(own))),
             Ok(_) => Ok(Shapes::Alike),
             Err(error) if is_shortage(&error) => Ok(Shapes::LeftOut(no_room(&error))),
             Err(error) => Err(error),

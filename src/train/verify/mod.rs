@@ -15,6 +15,7 @@ mod fast;
 mod gradient;
 mod gradient_step;
 mod graphs;
+mod host_batches;
 mod names;
 mod options;
 mod over_paths;
@@ -39,7 +40,7 @@ use crate::model::{Model, Preset, check};
 use crate::tensor::{Bytes, counted};
 use each_recording::OfEach;
 use options::session_spec;
-use over_paths::{over_paths, paths_checked};
+use over_paths::{other_lengths, over_paths, paths_checked, with_lengths};
 use replay::{ReplayHarness, or_failed};
 use serde::Serialize;
 use std::sync::Arc;
@@ -73,14 +74,15 @@ pub struct Price {
 /// # Errors
 /// Where the preset has mistakes, or a part of it is too large to be planned.
 pub fn price(preset: &Preset, options: &VerifyOptions) -> Result<Price, TrainError> {
-    let checked = check(preset);
-    let model = checked.model.ok_or(TrainError::Preset(checked.diagnostics))?;
+    let found = check(preset);
+    let model = found.model.ok_or(TrainError::Preset(found.diagnostics))?;
     let (seconds, bytes) = gradient::cost(&model)?;
     let step = compile(&model, &options.compiling())?;
     let step_us = step.selection.choices.iter().map(|c| c.cost_us).sum();
     let replay_seconds = replay::endurance_cost(options.replays, step_us);
     let of_path = seconds + reference_kernels::seconds(&step);
-    let seconds = of_path * paths_checked(&model) as f64 + training::seconds(step_us);
+    let checked = paths_checked(&model) + other_lengths(preset, &model, options).len();
+    let seconds = of_path * checked as f64 + training::seconds(step_us);
     let bytes = bytes.max(needs(&session_spec(preset, options), &step).bytes());
     Ok(Price { seconds: seconds + replay_seconds, replay_seconds, bytes })
 }
@@ -145,19 +147,21 @@ fn verify_with(
     };
     // Where layers choose, each path is a step of its own.
     let of_kernels = check_of_kernels(options);
-    let of_paths: [(Proof, &'static str, OfStep); 6] = [
-        (Plan, names::PLAN, plan_check),
-        (Gradients, names::GRADIENT, gradient::against_differences),
-        (Gradients, names::FAST, fast::fast_against_reference),
-        (Gradients, names::LOSS_SCALE, rules::loss_scale),
-        (Gradients, names::UPDATE, rules::update_direction),
-        (Gradients, of_kernels.0, of_kernels.1),
+    let lengths = other_lengths(preset, &model, options);
+    let of_paths: [(Proof, &'static str, OfStep, &[usize]); 6] = [
+        (Plan, names::PLAN, plan_check, &lengths[..]),
+        (Gradients, names::GRADIENT, gradient::against_differences, &[]),
+        (Gradients, names::FAST, fast::fast_against_reference, &lengths[..]),
+        (Gradients, names::LOSS_SCALE, rules::loss_scale, &[]),
+        (Gradients, names::UPDATE, rules::update_direction, &[]),
+        (Gradients, of_kernels.0, of_kernels.1, &lengths[..]),
     ];
-    for (proof, name, check) in of_paths {
+    for (proof, name, check, lengths) in of_paths {
         run(proof, name, &mut || {
-            over_paths(&model, |model| {
+            let check = |model: &Model| {
                 if cancel.load(Ordering::Relaxed) { Err(TrainError::Cancelled) } else { check(model, options) }
-            })
+            };
+            with_lengths(over_paths(&model, check)?, lengths, &model, check)
         })?;
     }
     if proofs.iter().any(|p| !matches!(p, Plan | Gradients)) {

@@ -1,8 +1,9 @@
 //! Checks of a network whose layers choose: each of its paths is a step of its own.
 
-use super::{Check, Culprit};
-use crate::model::{Foreseen, Model};
+use super::{Check, Culprit, VerifyOptions};
+use crate::model::{Foreseen, Model, Preset};
 use crate::train::TrainError;
+use crate::train::batch_shape::BatchShape;
 use std::time::{Duration, Instant};
 
 /// Paths that are checked, at most: those that steps take first.
@@ -25,6 +26,34 @@ pub(super) fn over_paths(
     check: impl FnMut(&Model) -> Result<Check, TrainError>,
 ) -> Result<Check, TrainError> {
     over_most_paths(model, MOST, LONG, check)
+}
+
+/// The lengths of a run's batches besides the network's own, as `data.buckets` lists them.
+pub(super) fn other_lengths(preset: &Preset, model: &Model, options: &VerifyOptions) -> Vec<usize> {
+    let listed =
+        preset.data.as_ref().filter(|_| options.batches.is_none()).map_or(&[][..], |data| data.buckets.as_slice());
+    listed.iter().copied().filter(|length| Some(*length) != model.length()).collect()
+}
+
+/// A check of the network, together with the same check of it for sequences of each of these lengths.
+///
+/// # Errors
+/// As the check, and where the network does not take a length.
+pub(super) fn with_lengths(
+    whole: Check,
+    lengths: &[usize],
+    model: &Model,
+    check: impl Fn(&Model) -> Result<Check, TrainError>,
+) -> Result<Check, TrainError> {
+    if lengths.is_empty() {
+        return Ok(whole);
+    }
+    let of_lengths = over_each(lengths, true, "lengths", LONG, |&length| {
+        let shape = BatchShape { rows: model.batch, length: Some(length) };
+        Ok((format!("length {length}"), check(&shape.of(model)?)?))
+    })?;
+    let checks = vec![("the whole length".to_owned(), whole), ("buckets".to_owned(), of_lengths)];
+    Ok(joined("the whole length and those of buckets", checks))
 }
 
 /// As [`over_paths`], of `most` paths, of which no more than the first few are begun when `long` is over. The figures
