@@ -15,6 +15,7 @@ mod fast;
 mod gradient;
 mod gradient_step;
 mod graphs;
+mod loss_scale;
 mod options;
 mod over_paths;
 mod proof;
@@ -22,8 +23,9 @@ mod random;
 mod reference_kernels;
 mod replay;
 mod resumed;
-mod rules;
+mod spread;
 mod training;
+mod update_direction;
 
 pub use options::VerifyOptions;
 pub use proof::{Check, Compared, Culprit, Progress, Proof};
@@ -145,8 +147,8 @@ fn verify_with(
         (Plan, "plan", plan_check),
         (Gradients, "gradient against central differences", gradient::against_differences),
         (Gradients, "fast kernels against reference", fast::fast_against_reference),
-        (Gradients, "loss scale", rules::loss_scale),
-        (Gradients, "update direction", rules::update_direction),
+        (Gradients, "loss scale", loss_scale::loss_scale),
+        (Gradients, "update direction", update_direction::update_direction),
         (Gradients, of_kernels.0, of_kernels.1),
     ];
     for (proof, name, check) in of_paths {
