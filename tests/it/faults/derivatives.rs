@@ -43,8 +43,8 @@ fn larger(f: &Faulty<'_>, slot: &str) {
 fn without_part(f: &Faulty<'_>, slot: &str, part: usize, of: usize, row: usize) {
     f.run();
     f.edit_doubles(slot, |values| {
-        let of_part = |row: &mut [f64]| row[part * row.len() / of..(part + 1) * row.len() / of].fill(0.0);
-        values.chunks_exact_mut(row).for_each(of_part);
+        let cleared = part * row / of..(part + 1) * row / of;
+        values.chunks_exact_mut(row).for_each(|row| row[cleared.clone()].fill(0.0));
     });
 }
 
