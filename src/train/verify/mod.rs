@@ -17,6 +17,7 @@ mod gradient_step;
 mod graphs;
 mod host_batches;
 mod names;
+mod loss_scale;
 mod options;
 mod over_paths;
 mod proof;
@@ -24,8 +25,9 @@ mod random;
 mod reference_kernels;
 mod replay;
 mod resumed;
-mod rules;
+mod spread;
 mod training;
+mod update_direction;
 
 pub use bound::ratio_text;
 pub use names::{CHECKS, GPU_CHECKS};
