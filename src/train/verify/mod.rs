@@ -16,8 +16,8 @@ mod gradient;
 mod gradient_step;
 mod graphs;
 mod host_batches;
-mod names;
 mod loss_scale;
+mod names;
 mod options;
 mod over_paths;
 mod proof;
@@ -154,8 +154,8 @@ fn verify_with(
         (Plan, names::PLAN, plan_check, &lengths[..]),
         (Gradients, names::GRADIENT, gradient::against_differences, &[]),
         (Gradients, names::FAST, fast::fast_against_reference, &lengths[..]),
-        (Gradients, names::LOSS_SCALE, rules::loss_scale, &[]),
-        (Gradients, names::UPDATE, rules::update_direction, &[]),
+        (Gradients, names::LOSS_SCALE, loss_scale::loss_scale, &[]),
+        (Gradients, names::UPDATE, update_direction::update_direction, &[]),
         (Gradients, of_kernels.0, of_kernels.1, &lengths[..]),
     ];
     for (proof, name, check, lengths) in of_paths {

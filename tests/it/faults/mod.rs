@@ -20,7 +20,7 @@ use stepgraph::model::{Preset, read_preset};
 use stepgraph::train::plant as run_plant;
 use stepgraph::train::{Proof, VerifyOptions, verify_some};
 
-/// Checks that find faults, by the beginnings of their names.
+/// Checks that find faults, by the prefixes of their names.
 const GRADIENT: &str = "gradient against central differences";
 const FAST: &str = "fast kernels against reference";
 const EACH: &str = "each kernel against its reference";
