@@ -1068,21 +1068,31 @@ struct LayerNormBwd {
 // STEPS = 1, for small tensors: all of them in one phase, so dx must not be dy. STEPS = 2, for rows of any length (a
 // block a row, TPR = THREADS, nothing held in registers): columns in phase 0, rows in phase 1, and dx may be dy.
 //
+// PARTS, with STEPS = 1: columns alone; rows alone, held in registers or long, where dx may be dy.
+//
 // ROWS and COLS are the numbers 0 and 1; V and N as for `LayerNormBwd`.
+enum NormParts { NORM_BOTH = 0, NORM_COLUMNS = 1, NORM_ROWS = 2, NORM_LONG_ROWS = 3 };
 template <class T, i64 ROWS, i64 COLS, int TPR, int TX, int THREADS_, int STEPS, bool ACCUMULATE, bool RMS = false,
-    int V = vec_width<T>(COLS), int N = ceil_div(COLS / V, TPR)>
+    int V = vec_width<T>(COLS), int N = ceil_div(COLS / V, TPR), int PARTS = NORM_BOTH>
 struct LayerNormBwdApart {
     using Slots = slots::layer_norm_bwd;
-    static constexpr int PHASES = STEPS, THREADS = THREADS_, AT_ONCE = THREADS / TPR, U = 2;
+    static constexpr int PHASES = STEPS, THREADS = THREADS_, AT_ONCE = THREADS / TPR;
+    // Rows of a column that a thread loads at once.
+    static constexpr int U = PARTS == NORM_COLUMNS ? 4 : 2;
+    static_assert(PARTS == NORM_BOTH || STEPS == 1, "a part is one phase");
     using Tile = norms::Tiles<ROWS, COLS, V, THREADS, TX, ROWS, 0>;
     static constexpr int TY = Tile::TY, ROW_BLOCKS = ceil_div(ROWS, AT_ONCE), P = norms::row_parameters(RMS);
     static constexpr long long WORK = 0;
-    static constexpr int blocks(int phase) {
-        return STEPS == 1 ? Tile::ACROSS + ROW_BLOCKS : phase == 0 ? Tile::ACROSS : ROW_BLOCKS;
+    static constexpr int share(int phase, int across, int row_blocks) {
+        return PARTS == NORM_COLUMNS ? across
+            : PARTS != NORM_BOTH     ? row_blocks
+            : STEPS == 1             ? across + row_blocks
+            : phase == 0             ? across
+                                     : row_blocks;
     }
+    static constexpr int blocks(int phase) { return share(phase, Tile::ACROSS, ROW_BLOCKS); }
     DEV int blocks_for(const Args& a, int phase) {
-        const int across = Tile::across_for(a), row_blocks = ceil_div(Number<ROWS, 0>(a), AT_ONCE);
-        return STEPS == 1 ? across + row_blocks : phase == 0 ? across : row_blocks;
+        return share(phase, Tile::across_for(a), ceil_div(Number<ROWS, 0>(a), AT_ONCE));
     }
     static constexpr int smem(int) { return max_i(norms::column_floats(THREADS, TX, P * V), THREADS / 32 * 2) * 4; }
     struct Item {
@@ -1092,8 +1102,13 @@ struct LayerNormBwdApart {
 
     template <int PHASE> static __device__ void run(const Args& a, int block, char* smem) {
         float* scratch = (float*)smem;
-        const int rows = (int)Number<ROWS, 0>(a), across = Tile::across_for(a);
-        if constexpr (STEPS == 1) {
+        const int rows = (int)Number<ROWS, 0>(a);
+        if constexpr (PARTS == NORM_COLUMNS) {
+            columns(a, block, scratch);
+        } else if constexpr (PARTS == NORM_LONG_ROWS) {
+            norms::layer_norm_long_row<T, COLS, THREADS, V, RMS>(a, block, scratch);
+        } else if constexpr (STEPS == 1) {
+            const int across = PARTS == NORM_ROWS ? 0 : Tile::across_for(a);
             if (block < across) columns(a, block, scratch);
             else {
                 const int row = (block - across) * AT_ONCE + threadIdx.x / TPR;

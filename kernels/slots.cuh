@@ -41,7 +41,7 @@ struct recurrence { enum : int { X = 0, WEIGHT = 1, BIAS = 2, OTHER = 3, Y = 4, 
     BEFORE = 7, WORK = 8 }; };
 struct recurrence_bwd { enum : int { DY = 0, WEIGHT = 1, GATES = 2, INNER = 3, BEFORE = 4, DX = 5, DHIDDEN = 6,
     WORK = 7 }; };
-struct embedding { enum : int { TOKENS = 0, WEIGHT = 1, Y = 2 }; };
+struct embedding { enum : int { TOKENS = 0, WEIGHT = 1, Y = 2, POSITION = 3 }; };
 struct embedding_bwd { enum : int { TOKENS = 0, DY = 1, DWEIGHT_PREV = 2, DWEIGHT = 3 }; };
 struct add_sinusoids { enum : int { X = 0, Y = 1 }; };
 struct take { enum : int { X = 0, Y = 1 }; };

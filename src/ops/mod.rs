@@ -47,6 +47,7 @@ pub use geometry::{ConvGeometry, Epilogue, PoolGeometry, RecurrenceGeometry, Sca
 pub use gradient_step::{GradientStep, PARTS_ALIGN};
 pub(crate) use kind::with_rule;
 pub use kind::*;
+pub use layer_norm::GradientPart;
 pub use operation::Operation;
 pub use product::Product;
 pub use slots::{Dir, Slot};

@@ -87,6 +87,13 @@ fn contents(program: &Program) -> Vec<LValueId> {
     content
 }
 
+/// Whether two values have elements in common.
+pub(super) fn shares(program: &Program, a: LValueId, b: LValueId) -> bool {
+    let [(root, start), (other, first)] = [a, b].map(|id| program.root(id));
+    let [len, more] = [a, b].map(|id| program.value(id).shape.len());
+    root == other && start < first + more && first < start + len
+}
+
 /// Makes operations of some kinds one with the only operation that reads what is in their slot `out`, where `joined`
 /// says what both become: of the program, the operation, its reader and that value.
 pub(super) fn join_readers(

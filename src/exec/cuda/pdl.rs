@@ -4,6 +4,9 @@
 //! the weight in the forward pass, the saved activation in the backward pass. It is fetched while the launch in front
 //! still runs, where nothing in that launch writes it. The launch in front says when the next one may start: after its
 //! own wait, so that everything before it is in memory by then.
+//!
+//! A launch that fetches nothing early gains the time that it takes to start. That is so where the blocks of both
+//! launches find room on every multiprocessor; otherwise those that wait gather on the few that have room.
 
 use super::arguments::{EARLY_A, EARLY_B, EARLY_ENDS, Range, meet};
 use super::bound_call::BoundCall;
@@ -14,24 +17,79 @@ use crate::compile::Compiled;
 use crate::ir::Role;
 use crate::ops::{Dir, OpKind};
 use crate::select::cuda::Pdl;
-use crate::select::{Variant, cuda};
+use crate::select::{CudaFacts, Variant, cuda};
 
 /// Sets the flags of a step's launches. The first one keeps none, because what is in front of it is not known.
 pub(super) fn set_flags(ops: &BoundOps, launches: &mut [Launch]) {
-    if ops.compiled.selection.target.as_cuda().is_none_or(|gpu| gpu.capability.0 < 9) {
-        return;
-    }
+    let Some(gpu) = ops.compiled.selection.target.as_cuda().filter(|gpu| gpu.capability.0 >= 9) else { return };
     for at in 1..launches.len() {
         let (before, after) = launches.split_at_mut(at);
         let (Some(front), Some(launch)) = (before.last_mut(), after.first_mut()) else { continue };
-        if !front.ops().iter().all(|op| pdl_of(ops, *op).is_some_and(|pdl| pdl.leaves_room)) {
+        let leaves_room = front.ops().iter().all(|op| pdl_of(ops, *op).is_some_and(|pdl| pdl.leaves_room));
+        let is_beside = fit_together(ops, &gpu, front, launch);
+        if !leaves_room && !is_beside {
             continue;
         }
         let written: Vec<Range> = front.ops().iter().flat_map(|op| writes(&ops.compiled, *op)).collect();
-        if fetch_ahead(ops, launch, &written) {
+        if fetch_ahead(ops, launch, &written) || is_beside {
             front.start_next_early();
         }
     }
+}
+
+/// What the blocks of a launch take of the multiprocessor that has the most of them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Room {
+    threads: u32,
+    shared_bytes: u32,
+}
+
+impl Room {
+    /// That of a phase of so many blocks.
+    const fn of(gpu: &CudaFacts, blocks: u32, threads: u32, shared_bytes: u32) -> Self {
+        let each = blocks.div_ceil(if gpu.multiprocessors == 0 { 1 } else { gpu.multiprocessors });
+        Self { threads: each.saturating_mul(threads), shared_bytes: each.saturating_mul(shared_bytes) }
+    }
+
+    /// The most of both.
+    fn or(self, other: Self) -> Self {
+        Self { threads: self.threads.max(other.threads), shared_bytes: self.shared_bytes.max(other.shared_bytes) }
+    }
+
+    /// Whether a multiprocessor has room for both: for half of its threads, whose registers then suffice, and for what
+    /// every GPU that launches early has of shared memory.
+    const fn fits_beside(self, other: Self) -> bool {
+        const MOST_THREADS: u32 = 1024;
+        const MOST_SHARED_BYTES: u32 = 96 << 10;
+        self.threads.saturating_add(other.threads) <= MOST_THREADS
+            && self.shared_bytes.saturating_add(other.shared_bytes) <= MOST_SHARED_BYTES
+    }
+}
+
+/// Whether the first launch can let the second one start, and the blocks of both find room on every multiprocessor at
+/// the same time.
+fn fit_together(ops: &BoundOps, gpu: &CudaFacts, front: &Launch, next: &Launch) -> bool {
+    if !front.ops().iter().all(|op| pdl_of(ops, *op).is_some_and(|pdl| pdl.reads_flags)) {
+        return false;
+    }
+    match (room_of(ops, gpu, front), room_of(ops, gpu, next)) {
+        (Some(front), Some(next)) => front.fits_beside(next),
+        _ => false,
+    }
+}
+
+/// The room that a launch takes; nothing where a library has a part in it, or where its blocks wait for each other.
+fn room_of(ops: &BoundOps, gpu: &CudaFacts, launch: &Launch) -> Option<Room> {
+    let kernel = match launch {
+        Launch::Fused { kernel, .. } => kernel,
+        Launch::Single { op, .. } => match &ops.calls[*op][..] {
+            [BoundCall::Kernel { kernel, .. }] => kernel,
+            _ => return None,
+        },
+    };
+    let meets = kernel.phases.iter().any(|phase| phase.meets);
+    let rooms = kernel.phases.iter().map(|phase| Room::of(gpu, phase.blocks, kernel.threads, phase.smem));
+    rooms.reduce(Room::or).filter(|_| !meets)
 }
 
 /// How an operation takes part, where it is one custom kernel.
@@ -113,6 +171,19 @@ mod tests {
     use crate::compile::{Options, compile};
     use crate::model::{check, read_preset};
     use crate::select::Target;
+
+    #[test]
+    fn launches_that_start_early_leave_each_other_room() {
+        let gpu = Target::h200().as_cuda().unwrap();
+        let room = |blocks, threads, shared_bytes| Room::of(&gpu, blocks, threads, shared_bytes);
+        // Two blocks of the larger launch share a multiprocessor.
+        assert_eq!(room(133, 256, 10), Room { threads: 512, shared_bytes: 20 });
+        assert!(room(133, 256, 10).fits_beside(room(132, 512, 10)));
+        assert!(!room(133, 256, 10).fits_beside(room(132, 544, 10)));
+        assert!(room(64, 256, 48 << 10).fits_beside(room(64, 256, 48 << 10)));
+        assert!(!room(64, 256, 48 << 10).fits_beside(room(64, 256, 49 << 10)));
+        assert_eq!(room(1, 32, 9).or(room(1, 64, 1)), Room { threads: 64, shared_bytes: 9 });
+    }
 
     #[test]
     fn a_product_fetches_early_what_the_launch_in_front_does_not_write() {

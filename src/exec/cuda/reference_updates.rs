@@ -14,7 +14,7 @@ pub(super) fn reference<T: Judged>(
     let get = |slot: &str| input(slot).unwrap_or_default();
     let (grad, [beta1, beta2, eps], decoupled) = match *kind {
         OpKind::WeightStep(ops::WeightStep { m, n, k, beta1, beta2, eps, decoupled, .. }) => {
-            let gemm = Gemm { m, n, k, trans: Trans::Tn, accumulate: false, epilogue: Epilogue::default() };
+            let gemm = Gemm::plain(m, n, k, Trans::Tn);
             let mut bound = [("a", get("a")), ("b", get("b")), ("c", vec![nan; m * n])];
             run(OpKind::Gemm(gemm), &mut bound);
             let [.., (_, grad)] = bound;
@@ -76,7 +76,7 @@ fn dense_ce<T: Judged>(kind: &OpKind, get: &dyn Fn(&str) -> Vec<T>) -> Vec<(&'st
         return Vec::new();
     };
     let (weight, len) = (get("b"), rows * classes);
-    let gemm = |m, n, k, trans, epilogue| OpKind::Gemm(Gemm { m, n, k, trans, accumulate: false, epilogue });
+    let gemm = |m, n, k, trans, epilogue| OpKind::Gemm(Gemm { epilogue, ..Gemm::plain(m, n, k, trans) });
     let forward = Epilogue { bias, ..Epilogue::default() };
     let mut bound = [("a", get("a")), ("b", weight.clone()), ("bias", get("bias")), ("c", vec![nan; len])];
     run(gemm(rows, classes, features, Trans::Nn, forward), &mut bound);

@@ -16,10 +16,12 @@ mod fuse_softmax_loss;
 mod fuse_squared_error;
 mod fused_classifier;
 mod fused_optimizer;
+mod gathered_gradients;
 mod half_precision_activations;
 mod half_precision_parameters;
 mod join_gradient_sum;
 mod join_norm_sum;
+mod join_position;
 mod join_product_sum;
 mod join_sum_activation;
 mod loss_scaling;
@@ -37,6 +39,7 @@ const LARGE_ON_CPU: When =
 const GPU: When = ("on a GPU", Goal::is_gpu);
 const FEW_CLASSES: When = ("on a GPU, for up to 32 classes and small layers", Goal::is_gpu);
 const LARGE_ON_GPU: When = ("on a GPU, where the scores would take more than 64 MiB", Goal::is_gpu);
+const MANY_ROWS: When = ("on a GPU, where small layers sum over 512 rows and more", Goal::is_gpu);
 const LARGE_MASKS: When = ("on a GPU, for networks of 16 million parameters and more", Goal::is_gpu);
 const IN_HALF: When = ("on a GPU in bf16 and f16", |goal| goal.half().is_some());
 const IN_F16: When = ("on a GPU in f16", Goal::scales_loss);
@@ -49,7 +52,7 @@ fn updates_early(goal: &Goal) -> bool {
 }
 
 /// Every pass, in order.
-pub const PASSES: [Pass; 21] = [
+pub const PASSES: [Pass; 23] = [
     Pass::new(
         "fuse_bias",
         FUSING,
@@ -116,6 +119,7 @@ pub const PASSES: [Pass; 21] = [
         "Activations and their gradients are stored in half precision, with everything that shares their memory.",
         half_precision_activations::run,
     ),
+    Pass::new("join_position", GPU, "An embedding adds the learned positions behind it.", join_position::run),
     Pass::new(
         "join_product_sum",
         GPU,
@@ -169,6 +173,12 @@ pub const PASSES: [Pass; 21] = [
         LARGE_ON_GPU,
         "The last dense layer of a classifier, its loss and its gradients are computed for some rows after others.",
         split_classifier::run,
+    ),
+    Pass::new(
+        "gathered_gradients",
+        MANY_ROWS,
+        "Gradients of small parameters over many rows move to the end of the way back, where they share a launch.",
+        gathered_gradients::run,
     ),
     Pass::new(
         "tickets",

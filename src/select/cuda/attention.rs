@@ -4,7 +4,7 @@ use super::elementwise::dropout_scale;
 use crate::ops::{self, AttentionGeometry, OpKind, dropout_threshold};
 use crate::select::cuda::custom::CustomKernel;
 use crate::select::cuda::real::Real;
-use crate::select::cuda::spec::{KernelFile, KernelSpec};
+use crate::select::cuda::spec::{KernelFile, KernelSpec, Pdl};
 use crate::select::target::CudaFacts;
 
 /// Multiplications and additions of all multiprocessors in a microsecond, as far as these kernels come: in floats, and
@@ -34,16 +34,20 @@ pub fn kernels(kind: &OpKind, real: Real, gpu: &CudaFacts) -> Vec<CustomKernel> 
     let Some((g, is_backward)) = geometry(kind).filter(|(g, _)| g.pairs() > 0) else { return Vec::new() };
     let angles = if g.rotary { 8 * g.positions * (g.head_dim / 2) } else { 0 };
     let sums = if is_backward { 4 * g.batch * g.heads * g.positions } else { 0 };
-    let phases = if is_backward || g.rotary { 2.0 } else { 1.0 };
+    let tile = tile(g.head_dim);
+    // A gradient whose heads are one tile each has the sums of its queries in shared memory.
+    let is_whole = g.positions <= tile && !g.rotary;
     // The gradient computes the scores and their gradient twice.
     let flops = kind.flops() as f64 * if is_backward { 1.4 } else { 1.0 };
-    let code = |tail: String, file: KernelFile, template, shape: String, rate: f64| CustomKernel {
-        tail: format!("{}_{tail}_v0", real.name()),
-        spec: KernelSpec::new(file, template, shape),
-        work_bytes: (angles + sums) as u64,
-        cost_us: phases * PHASE_US + flops / rate,
+    let code = |tail: String, file: KernelFile, template, shape: String, rate: f64| {
+        let is_one_phase = if is_backward { is_whole && file == KernelFile::Attention } else { !g.rotary };
+        CustomKernel {
+            tail: format!("{}_{tail}_v0", real.name()),
+            spec: KernelSpec::new(file, template, shape).with_pdl(Pdl::WAITS),
+            work_bytes: if is_one_phase { 0 } else { (angles + sums) as u64 },
+            cost_us: if is_one_phase { PHASE_US } else { 2.0 * PHASE_US } + flops / rate,
+        }
     };
-    let tile = tile(g.head_dim);
     let template = if is_backward { "AttentionBwd" } else { "Attention" };
     let plain = code(format!("tiles{tile}"), KernelFile::Attention, template, shape(g, real, tile), FLOPS_PER_US);
     let mut out = vec![plain];

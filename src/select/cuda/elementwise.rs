@@ -175,12 +175,12 @@ const FEW_ELEMENTS: usize = 1 << 17;
 
 /// A kernel of this family that only waits for the launch in front.
 fn spec(template: &'static str, arguments: String) -> KernelSpec {
-    KernelSpec::new(KernelFile::Elementwise, template, arguments)
+    KernelSpec::new(KernelFile::Elementwise, template, arguments).with_pdl(Pdl::WAITS)
 }
 
 /// The part in PDL of a kernel that reads its flags, and may let the next launch start.
 const fn leaving_room(leaves_room: bool) -> Pdl {
-    Pdl { reads_flags: true, fetches_early: false, leaves_room }
+    Pdl { leaves_room, ..Pdl::WAITS }
 }
 
 /// The bits of the factor by which dropout multiplies what it keeps, as a template argument.

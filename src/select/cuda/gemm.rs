@@ -158,6 +158,11 @@ pub fn kernels(kind: &OpKind, real: Real, gpu: &CudaFacts) -> Vec<CustomKernel> 
         Real::F32 => (&SIMT_TILES, OFFERS),
         Real::Tf32 | Real::Bf16 | Real::F16 => (&MMA_TILES, if out.is_empty() { OFFERS } else { BESIDE_DIRECT }),
     };
+    if gemm.together > 0 {
+        // What it takes alone says little of a launch that it shares: one kernel is chosen, by estimate.
+        out.extend(best(tiles, &product, real, gpu, 1));
+        return out.into_iter().min_by(|a, b| a.cost_us.total_cmp(&b.cost_us)).into_iter().collect();
+    }
     out.extend(best(tiles, &product, real, gpu, most));
     if real == Real::Tf32 && product.stepping.is_none() && gemm.m.saturating_mul(gemm.n).saturating_mul(gemm.k) <= TINY
     {
@@ -201,7 +206,7 @@ impl Product {
         match *kind {
             OpKind::Gemm(gemm) => Some(Self { gemm, stepping: None }),
             OpKind::WeightStep(ops::WeightStep { m, n, k, grain, .. }) => {
-                let gemm = Gemm { m, n, k, trans: Trans::Tn, accumulate: false, epilogue: Epilogue::default() };
+                let gemm = Gemm::plain(m, n, k, Trans::Tn);
                 Some(Self { gemm, stepping: Some(format!("gemm::Stepping<{}, {grain}, {alone}>", rule_type(kind)?)) })
             }
             _ => None,
@@ -216,7 +221,7 @@ impl Product {
 
     /// What every type of the family says of its product; the types of general members leave its sizes open.
     fn problem(&self, is_general: bool) -> String {
-        let Gemm { m, n, k, trans, accumulate, epilogue: e } = self.gemm;
+        let Gemm { m, n, k, trans, accumulate, epilogue: e, .. } = self.gemm;
         let trans = match trans {
             Trans::Nn => "GEMM_NN",
             Trans::Nt => "GEMM_NT",
@@ -230,11 +235,18 @@ impl Product {
     }
 }
 
+/// The tiles of a product, and about as many as its launch has together with the products that share it.
+fn tiles(gemm: &Gemm, [rows, cols]: [usize; 2]) -> (usize, usize) {
+    let own = gemm.m.div_ceil(rows) * gemm.n.div_ceil(cols);
+    (own, own.max(gemm.together.div_ceil(rows * cols)))
+}
+
 /// The tiles and splits with the least estimates, at most two splits of a tile.
 fn best(tiles: &[Tile], product: &Product, real: Real, gpu: &CudaFacts, count: usize) -> Vec<CustomKernel> {
     let gemm = &product.gemm;
-    // An update is made of whole sums.
-    let splits = if product.stepping.is_some() { &SPLITS[..1] } else { &SPLITS[..] };
+    // An update is made of whole sums, and a launch is shared by kernels of one phase.
+    let is_whole = product.stepping.is_some() || gemm.together > 0;
+    let splits = if is_whole { &SPLITS[..1] } else { &SPLITS[..] };
     let mut ways: Vec<Way> = Vec::new();
     for &tile in tiles {
         let mut of_tile: Vec<Way> = splits.iter().filter_map(|&split| Way::new(gemm, real, tile, split, gpu)).collect();
@@ -276,7 +288,8 @@ impl Direct {
         let ([rows, cols], size) = (self.tile(), real.size());
         // A chunk of the reduction is 64 bytes of a row along it.
         let steps = k.div_ceil(64 / size).div_ceil(groups);
-        let (depth, blocks) = (steps * groups * (64 / size), m.div_ceil(rows) * n.div_ceil(cols));
+        let (own, all) = tiles(gemm, self.tile());
+        let (depth, blocks) = (steps * groups * (64 / size), all);
         if steps > DIRECT_STEPS || blocks > 4 * multiprocessors {
             return None;
         }
@@ -307,15 +320,14 @@ impl Direct {
         let loaded = (rows + cols) * depth * size;
         let written = m * n * if matches!(trans, Trans::Tn) { 4 } else { size };
         let busiest = |work: usize| (most * work) as f64;
-        Some(
-            DIRECT_US
-                + 0.0715 * steps as f64
-                + 1.7e-4 * busiest(lines)
-                + 2.6e-6 * busiest(shared)
-                + 9.5e-7 * busiest(rows * cols * depth * size / 4)
-                + 9.9e-8 * written as f64
-                + 8.0e-8 * (blocks * loaded) as f64,
-        )
+        let launch_us = DIRECT_US
+            + 0.0715 * steps as f64
+            + 1.7e-4 * busiest(lines)
+            + 2.6e-6 * busiest(shared)
+            + 9.5e-7 * busiest(rows * cols * depth * size / 4)
+            + 9.9e-8 * written as f64
+            + 8.0e-8 * (blocks * loaded) as f64;
+        Some(launch_us * (own as f64 / all as f64))
     }
 
     fn code(&self, product: &Product, real: Real, cost_us: f64) -> CustomKernel {
@@ -358,14 +370,15 @@ impl Way {
         };
         let stretch = if gemm.k <= least * tile.groups { least } else { most };
         let steps = gemm.k.div_ceil(stretch * tile.groups);
-        let tiles = gemm.m.div_ceil(tile.rows) * gemm.n.div_ceil(tile.cols);
+        let (own, tiles) = tiles(gemm, [tile.rows, tile.cols]);
         let multiprocessors = gpu.multiprocessors.max(1) as usize;
         let wasteful = steps.div_ceil(split) * (split - 1) >= steps || tiles * split > 4 * multiprocessors;
         if split > 1 && (wasteful || split * gemm.m * gemm.n * 4 > PARTIAL_BYTES) {
             return None;
         }
         let way = Self { tile, stretch, split, cost_us: 0.0 };
-        Some(Self { cost_us: way.estimate(gemm, real, tiles, steps.div_ceil(split), multiprocessors), ..way })
+        let launch_us = way.estimate(gemm, real, tiles, steps.div_ceil(split), multiprocessors);
+        Some(Self { cost_us: launch_us * (own as f64 / tiles as f64), ..way })
     }
 
     /// Microseconds, with `tiles` tiles, whose blocks take `steps` steps.
@@ -443,7 +456,7 @@ mod tests {
     }
 
     fn offers(m: usize, n: usize, k: usize, trans: Trans, real: Real) -> Vec<CustomKernel> {
-        let gemm = Gemm { m, n, k, trans, accumulate: false, epilogue: Epilogue::default() };
+        let gemm = Gemm::plain(m, n, k, trans);
         kernels(&OpKind::Gemm(gemm), real, &h200())
     }
 
@@ -470,6 +483,21 @@ mod tests {
             }
         }
         assert!(offers(0, 1, 1, Trans::Nn, Real::F32).is_empty());
+    }
+
+    #[test]
+    fn products_that_share_a_launch_have_one_kernel_of_one_phase() {
+        for real in [Real::F32, Real::Tf32, Real::Bf16, Real::F16] {
+            let of = |together: usize| {
+                let gemm = Gemm { together, ..Gemm::plain(64, 64, 1024, Trans::Tn) };
+                kernels(&OpKind::Gemm(gemm), real, &h200())
+            };
+            let alone = of(0).into_iter().map(|code| code.cost_us).fold(f64::INFINITY, f64::min);
+            let [shared] = of(25 * 64 * 64).try_into().unwrap();
+            assert_eq!(shared.work_bytes, 0, "{real:?}");
+            // Its share of a launch of 25 such products takes less than a launch of its own.
+            assert!(shared.cost_us < alone, "{real:?}: {} against {alone}", shared.cost_us);
+        }
     }
 
     #[test]

@@ -7,11 +7,10 @@
 
 use crate::lower::{LValueId, Op, Program};
 use crate::ops::OpKind;
+use crate::rewrite::MOST_TOGETHER;
 
 /// Operations of more than this estimated time fill the machine by themselves.
 const SMALL_US: f64 = 14.0;
-/// Members of a group at most.
-const MAX_GROUP: usize = 8;
 /// Groups that a counter may be moved over.
 const MAX_MOVE: usize = 4;
 
@@ -66,7 +65,7 @@ fn neighbours(program: &Program, small: impl Fn(usize) -> bool) -> Vec<Vec<usize
     for index in 0..ops.len() {
         let joins = groups.last().is_some_and(|group| {
             fits(index)
-                && group.len() < MAX_GROUP
+                && group.len() < MOST_TOGETHER
                 && group.iter().all(|&other| fits(other) && !depend(program, &ops[other], &ops[index]))
         });
         match groups.last_mut() {
@@ -100,7 +99,7 @@ fn home_of(program: &Program, groups: &[Vec<usize>], counter: usize, small: impl
     let depends = |group: &[usize]| group.iter().any(|&i| depend(program, &program.ops[i], &program.ops[counter]));
     let first = groups.len().saturating_sub(MAX_MOVE);
     let reachable = (first..groups.len()).rev().take_while(|number| !depends(&groups[*number]));
-    let has_room = |number: &usize| groups[*number].len() < MAX_GROUP && groups[*number].iter().all(|&i| small(i));
+    let has_room = |number: &usize| groups[*number].len() < MOST_TOGETHER && groups[*number].iter().all(|&i| small(i));
     reachable.filter(has_room).last()
 }
 

@@ -86,6 +86,7 @@ pub(crate) fn offers(kind: &OpKind, real: Real, gpu: &CudaFacts) -> Vec<Offer> {
         OpKind::Gemm(gemm) => {
             let cost = match lt::lt_supports(gemm, real) {
                 _ if !gpu.has_cublaslt => Err("there is no cuBLASLt".into()),
+                _ if gemm.together > 0 => Err("a library shares no launch".into()),
                 Ok(()) => Ok(lt::cost_us(gemm, real, gpu) + rest),
                 Err(why) => Err(why),
             };
