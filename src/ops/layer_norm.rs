@@ -101,6 +101,7 @@ operation! {
     } => {
         dims: dims!(op: rows cols),
         flops: (op.flops_each() * op.rows * op.cols) as u64,
+        is_for_gpus: !op.part.is_all(),
         scratch_floats: op.parameters() * row_chunks(op.rows, op.cols) * op.cols,
         work_ps: row_norm_ps(op.rows, op.cols),
     }

@@ -2,6 +2,7 @@
 
 use super::recordings::PATHS;
 use super::{CLASSES, IMAGES, VALUES};
+use crate::nets::GATHERED;
 
 /// A classifier in TF32 whose weights are stepped where their gradients are made.
 pub const TENSOR: &str = r#"{"version": 1, "name": "tensor", "precision": "tf32",
@@ -92,15 +93,6 @@ pub const TOKENS: &str = r#"{"version": 1, "name": "tokens",
     {"type": "dense", "units": 3}], "loss": {"type": "huber", "delta": 0.7},
     "optimizer": {"type": "adamw", "lr": 0.01, "weight_decay": 0.1, "decay": "matrices", "clip_norm": 0.5,
         "schedule": {"type": "cosine", "warmup": 5, "final": 0.1}}}"#;
-
-/// Small layers over many rows, whose gradients are gathered, with learned positions and heads of one tile.
-pub const GATHERED: &str = r#"{"version": 1, "name": "gathered",
-    "input": {"type": "tokens", "shape": [16], "vocab": 11, "batch": 32}, "layers": [
-    {"type": "embedding", "units": 24}, {"type": "position"},
-    {"type": "residual", "layers": [{"type": "layer_norm"}, {"type": "attention", "heads": 2, "causal": true}]},
-    {"type": "residual", "layers": [{"type": "layer_norm"}, {"type": "dense", "units": 32, "activation": "gelu"},
-        {"type": "dense", "units": 24}]}, {"type": "rms_norm"}, {"type": "dense", "units": 5}],
-    "loss": {"type": "softmax_cross_entropy"}, "optimizer": {"type": "adam", "lr": 0.01}}"#;
 
 /// All of them.
 pub const NETWORKS: [&str; 18] = [
