@@ -6,7 +6,7 @@ use super::optimizer::rule_type;
 use super::speed::LAUNCH_US;
 use crate::ops::{self, Epilogue, Gemm, OpKind, Trans};
 use crate::rewrite::LONE_UPDATE_TILE;
-use crate::select::cuda::custom::{CustomKernel, cpp_act};
+use crate::select::cuda::custom::{CustomKernel, cpp_act, cpp_trans};
 use crate::select::cuda::real::Real;
 use crate::select::cuda::spec::{KernelFile, KernelSpec, Pdl};
 use crate::select::target::CudaFacts;
@@ -222,11 +222,7 @@ impl Product {
     /// What every type of the family says of its product; the types of general members leave its sizes open.
     fn problem(&self, is_general: bool) -> String {
         let Gemm { m, n, k, trans, accumulate, epilogue: e, .. } = self.gemm;
-        let trans = match trans {
-            Trans::Nn => "GEMM_NN",
-            Trans::Nt => "GEMM_NT",
-            Trans::Tn => "GEMM_TN",
-        };
+        let trans = cpp_trans(trans);
         let (act, act_grad) = (cpp_act(e.act), cpp_act(e.act_grad));
         let end = self.stepping.clone();
         let end = end.unwrap_or_else(|| format!("Epilogue<{}, {act}, {}, {act_grad}>", e.bias, e.save_z));
@@ -483,21 +479,6 @@ mod tests {
             }
         }
         assert!(offers(0, 1, 1, Trans::Nn, Real::F32).is_empty());
-    }
-
-    #[test]
-    fn products_that_share_a_launch_have_one_kernel_of_one_phase() {
-        for real in [Real::F32, Real::Tf32, Real::Bf16, Real::F16] {
-            let of = |together: usize| {
-                let gemm = Gemm { together, ..Gemm::plain(64, 64, 1024, Trans::Tn) };
-                kernels(&OpKind::Gemm(gemm), real, &h200())
-            };
-            let alone = of(0).into_iter().map(|code| code.cost_us).fold(f64::INFINITY, f64::min);
-            let [shared] = of(25 * 64 * 64).try_into().unwrap();
-            assert_eq!(shared.work_bytes, 0, "{real:?}");
-            // Its share of a launch of 25 such products takes less than a launch of its own.
-            assert!(shared.cost_us < alone, "{real:?}: {} against {alone}", shared.cost_us);
-        }
     }
 
     #[test]

@@ -109,7 +109,10 @@ mod tests {
     use crate::ir::{Metrics, Mode, build};
     use crate::lower::{FilterOrder, lower_for};
     use crate::model::{Precision, check, read_preset};
+    use crate::ops::{Gemm, Trans};
     use crate::rewrite::{Goal, rewrite};
+    use crate::select::cuda::{Real, custom_kernels};
+    use crate::select::target::Target;
     use crate::tensor::DType;
 
     const PRESET: &str = r#"{"version": 1, "name": "t", "input": {"shape": [64], "batch": 64}, "layers": [
@@ -133,5 +136,21 @@ mod tests {
         }
         // Product, last layer with its loss, gradients with their updates, metrics.
         assert_eq!(group_of.last(), Some(&3), "{group_of:?}");
+    }
+
+    #[test]
+    fn products_that_share_a_launch_have_one_kernel_of_one_phase() {
+        let gpu = Target::h200().as_cuda().unwrap();
+        for real in [Real::F32, Real::Tf32, Real::Bf16, Real::F16] {
+            let of = |together: usize| {
+                let gemm = Gemm { together, ..Gemm::plain(64, 64, 1024, Trans::Tn) };
+                custom_kernels(&OpKind::Gemm(gemm), real, &gpu)
+            };
+            let alone = of(0).into_iter().map(|code| code.cost_us).fold(f64::INFINITY, f64::min);
+            let [shared] = of(25 * 64 * 64).try_into().unwrap();
+            assert_eq!(shared.work_bytes, 0, "{real:?}");
+            // Its share of a launch of 25 such products takes less than a launch of its own.
+            assert!(shared.cost_us < alone, "{real:?}: {} against {alone}", shared.cost_us);
+        }
     }
 }
