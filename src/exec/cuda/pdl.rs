@@ -56,13 +56,16 @@ impl Room {
         Self { threads: self.threads.max(other.threads), shared_bytes: self.shared_bytes.max(other.shared_bytes) }
     }
 
-    /// Whether a multiprocessor has room for both: for half of its threads, whose registers then suffice, and for what
-    /// every GPU that launches early has of shared memory.
-    const fn fits_beside(self, other: Self) -> bool {
+    /// Whether a multiprocessor has room for both: for half of its threads, whose registers then suffice, and for most
+    /// of its shared memory.
+    const fn fits_beside(self, other: Self, gpu: &CudaFacts) -> bool {
         const MOST_THREADS: u32 = 1024;
-        const MOST_SHARED_BYTES: u32 = 96 << 10;
+        let most_shared_bytes = match gpu.capability {
+            (9 | 10, _) => 200 << 10,
+            _ => 90 << 10,
+        };
         self.threads.saturating_add(other.threads) <= MOST_THREADS
-            && self.shared_bytes.saturating_add(other.shared_bytes) <= MOST_SHARED_BYTES
+            && self.shared_bytes.saturating_add(other.shared_bytes) <= most_shared_bytes
     }
 }
 
@@ -73,7 +76,7 @@ fn fit_together(ops: &BoundOps, gpu: &CudaFacts, front: &Launch, next: &Launch) 
         return false;
     }
     match (room_of(ops, gpu, front), room_of(ops, gpu, next)) {
-        (Some(front), Some(next)) => front.fits_beside(next),
+        (Some(front), Some(next)) => front.fits_beside(next, gpu),
         _ => false,
     }
 }
@@ -182,10 +185,12 @@ mod tests {
         let room = |blocks, threads, shared_bytes| Room::of(&gpu, blocks, threads, shared_bytes);
         // Two blocks of the larger launch share a multiprocessor.
         assert_eq!(room(133, 256, 10), Room { threads: 512, shared_bytes: 20 });
-        assert!(room(133, 256, 10).fits_beside(room(132, 512, 10)));
-        assert!(!room(133, 256, 10).fits_beside(room(132, 544, 10)));
-        assert!(room(64, 256, 48 << 10).fits_beside(room(64, 256, 48 << 10)));
-        assert!(!room(64, 256, 48 << 10).fits_beside(room(64, 256, 49 << 10)));
+        assert!(room(133, 256, 10).fits_beside(room(132, 512, 10), &gpu));
+        assert!(!room(133, 256, 10).fits_beside(room(132, 544, 10), &gpu));
+        assert!(room(64, 256, 100 << 10).fits_beside(room(64, 256, 100 << 10), &gpu));
+        assert!(!room(64, 256, 100 << 10).fits_beside(room(64, 256, 101 << 10), &gpu));
+        let small = CudaFacts { capability: (12, 0), ..gpu };
+        assert!(!room(64, 256, 48 << 10).fits_beside(room(64, 256, 48 << 10), &small));
         assert_eq!(room(1, 32, 9).or(room(1, 64, 1)), Room { threads: 64, shared_bytes: 9 });
     }
 
