@@ -21,12 +21,14 @@ use crate::select::{CudaFacts, Variant, cuda};
 
 /// Sets the flags of a step's launches. The first one keeps none, because what is in front of it is not known.
 pub(super) fn set_flags(ops: &BoundOps, launches: &mut [Launch]) {
-    let Some(gpu) = ops.compiled.selection.target.as_cuda().filter(|gpu| gpu.capability.0 >= 9) else { return };
+    if ops.compiled.selection.target.as_cuda().is_none_or(|gpu| gpu.capability.0 < 9) {
+        return;
+    }
     for at in 1..launches.len() {
         let (before, after) = launches.split_at_mut(at);
         let (Some(front), Some(launch)) = (before.last_mut(), after.first_mut()) else { continue };
         let leaves_room = front.ops().iter().all(|op| pdl_of(ops, *op).is_some_and(|pdl| pdl.leaves_room));
-        let is_beside = fit_together(ops, &gpu, front, launch);
+        let is_beside = fit_together(ops, front, launch);
         if !leaves_room && !is_beside {
             continue;
         }
@@ -71,12 +73,13 @@ impl Room {
 
 /// Whether the first launch can let the second one start, and the blocks of both find room on every multiprocessor at
 /// the same time.
-fn fit_together(ops: &BoundOps, gpu: &CudaFacts, front: &Launch, next: &Launch) -> bool {
+pub(super) fn fit_together(ops: &BoundOps, front: &Launch, next: &Launch) -> bool {
+    let Some(gpu) = ops.compiled.selection.target.as_cuda() else { return false };
     if !front.ops().iter().all(|op| pdl_of(ops, *op).is_some_and(|pdl| pdl.reads_flags)) {
         return false;
     }
-    match (room_of(ops, gpu, front), room_of(ops, gpu, next)) {
-        (Some(front), Some(next)) => front.fits_beside(next, gpu),
+    match (room_of(ops, &gpu, front), room_of(ops, &gpu, next)) {
+        (Some(front), Some(next)) => front.fits_beside(next, &gpu),
         _ => false,
     }
 }

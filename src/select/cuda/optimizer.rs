@@ -165,7 +165,7 @@ impl Update<'_> {
         let (rule, t) = (self.rule, self.real.cpp());
         let arguments = format!("{rule}, {t}, Segments, {threads}, {each}, {rounds}, FINISH_{finish}");
         // These kernels wait by themselves, at the place where they need what the launch in front writes.
-        let pdl = Pdl { fetches_early: true, ..Pdl::default() };
+        let pdl = Pdl { fetches_early: true, ..Pdl::WAITS };
         let spec = KernelSpec::new(KernelFile::Optimizer, "Update", arguments).with_pdl(pdl);
         let spec = KernelSpec { declarations: self.table.clone(), ..spec };
         match &self.any_table {
