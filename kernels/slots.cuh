@@ -5,6 +5,10 @@
 namespace slots {
 struct product { enum : int { A = 0, B = 1, BIAS = 2, SAVED = 3, C_PREV = 4, C = 5, Z = 6, WORK = 7,
     BIAS_HALF = 8 }; };
+struct gemm_norm { enum : int { A = 0, B = 1, BIAS = 2, GAMMA = 3, C_PREV = 4, C = 5, BETA = 6, WORK = 7, Y = 8,
+    MEAN = 9, RSTD = 10 }; };
+struct gemm_norm_bwd { enum : int { A = 0, B = 1, GAMMA = 2, X = 3, RESIDUAL = 4, C = 5, MEAN = 6, WORK = 7,
+    RSTD = 8, DX = 9 }; };
 struct fill { enum : int { Y = 0 }; };
 struct transpose { enum : int { X = 0, Y = 1, WORK = 2 }; };
 struct bias_add { enum : int { X = 0, BIAS = 1, Y = 2 }; };
