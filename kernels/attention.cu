@@ -319,21 +319,21 @@ template <class A> struct Attention {
 // each query. In the second phase, a block has one tile of keys and values and loops over the queries that attend to
 // them, or has one tile of queries and loops over their keys. Probabilities are recomputed from lse.
 //
-// If a head has one tile and no rotary embedding, there is one phase without work: each block computes the sums of its
+// If a head has few tiles and no rotary embedding, there is one phase without work: each block computes the sums of its
 // queries itself.
 template <class A> struct AttentionBwd {
     using Slots = slots::attention_bwd;
     using T = typename A::T;
-    static constexpr bool WHOLE = A::TILES == 1 && !A::ROTARY;
-    static constexpr int PHASES = WHOLE ? 1 : 2, THREADS = A::THREADS, EACH = A::EACH, TILE = A::TILE, D = A::D;
+    static constexpr bool SUMS = A::TILES <= 4 && !A::ROTARY;
+    static constexpr int PHASES = SUMS ? 1 : 2, THREADS = A::THREADS, EACH = A::EACH, TILE = A::TILE, D = A::D;
     static constexpr int ROWS = A::BATCH * A::HEADS * A::LEN, SUM_BLOCKS = ceil_div(ROWS, THREADS / 32);
     static constexpr int KEY_BLOCKS = A::BATCH * A::KV * A::TILES;
-    static constexpr i64 WORK = WHOLE ? 0 : 8 * A::ANGLES + 4ll * ROWS;
+    static constexpr i64 WORK = SUMS ? 0 : 8 * A::ANGLES + 4ll * ROWS;
     static constexpr int blocks(int phase) {
         return PHASES == 2 && phase == 0 ? A::ANGLE_BLOCKS + SUM_BLOCKS : KEY_BLOCKS + A::BATCH * A::HEADS * A::TILES;
     }
     static constexpr int smem(int phase) {
-        return PHASES == 2 && phase == 0 ? 0 : 4 * (4 * A::FEATURES + TILE * A::SCORES + (WHOLE ? TILE : 0));
+        return PHASES == 2 && phase == 0 ? 0 : 4 * (4 * A::FEATURES + TILE * A::SCORES + (SUMS ? TILE : 0));
     }
 
     template <int PHASE> static __device__ void run(const Args& a, int block, char* smem) {
@@ -358,16 +358,16 @@ template <class A> struct AttentionBwd {
         if (threadIdx.x % 32 == 0) row_sums(a)[row] = sum;
     }
 
-    // The sums of the only tile of queries of sample `of` / HEADS and head `of` % HEADS, from its tile of dy, in shared
-    // memory. LANES neighbouring threads add up a row; `read` is called before the barrier behind which the tile is
+    // The sums of a tile of queries of sample `of` / HEADS and head `of` % HEADS, from its tile of dy, in shared memory.
+    // LANES neighbouring threads add up a row; `read` is called before the barrier behind which the tile is
     // there, and `finish` is followed by another one.
     struct TileSums {
         static constexpr int LANES = THREADS / TILE, HELD = ceil_div(D, LANES);
         float y[HELD];
         DEV int row() { return threadIdx.x / LANES; }
         DEV int column(int i) { return threadIdx.x % LANES + i * LANES; }
-        __device__ __forceinline__ void read(const Args& a, int of) {
-            const int position = min_i(row(), A::LEN - 1);
+        __device__ __forceinline__ void read(const Args& a, int of, int first) {
+            const int position = min_i(first + row(), A::LEN - 1);
             const T* from = a.at<T>(Slots::Y) + ((i64)(of / A::HEADS) * A::LEN + position) * A::WIDTH + of % A::HEADS * D;
 #pragma unroll
             for (int i = 0; i < HELD; ++i) y[i] = column(i) < D ? to_float(from[column(i)]) : 0.0f;
@@ -384,14 +384,14 @@ template <class A> struct AttentionBwd {
 
     // Where the sums of a sample and head are: behind the scores in shared memory, or in work.
     DEV const float* sums_of(const Args& a, int of, const float* dy, const TileSums& own, float* scores) {
-        if constexpr (!WHOLE) return row_sums(a) + (i64)of * A::LEN;
+        if constexpr (!SUMS) return row_sums(a) + (i64)of * A::LEN;
         float* sums = scores + TILE * A::SCORES;
         own.finish(dy, sums);
         return sums;
     }
 
     // From the scores and the products of dy and values of a tile: the weights of the values in `s`, and the gradient
-    // of the unscaled scores in `d`. `sums` are those of the queries of this sample and head.
+    // of the unscaled scores in `d`. `sums` are those of the queries of this sample and head, or of the tile.
     DEV void differentiate(const Args& a, int of, const float* sums, int first_query, int first_key,
         float (&s)[EACH][EACH], float (&d)[EACH][EACH]) {
 #pragma unroll
@@ -399,7 +399,7 @@ template <class A> struct AttentionBwd {
             const int query = first_query + A::ty() * EACH + i;
             const int position = min_i(query, A::LEN - 1);
             const i64 row = (i64)of * A::LEN + position;
-            const float lse = a.at<float>(Slots::LSE)[row], sum = sums[position];
+            const float lse = a.at<float>(Slots::LSE)[row], sum = sums[SUMS ? position - first_query : position];
             float by[EACH];
             A::dropped(a.at<i64>(Slots::COUNTER), row, first_key, by);
 #pragma unroll
@@ -435,13 +435,13 @@ template <class A> struct AttentionBwd {
             A::template fetch<A::WIDTH, false>(g, dy + head * D, t * TILE, angles);
             const int of = sample * A::HEADS + head;
             TileSums own;
-            if constexpr (WHOLE) own.read(a, of);
+            if constexpr (SUMS) own.read(a, of, t * TILE);
             __syncthreads();
             const float* sums = sums_of(a, of, g, own, p);
             float s[EACH][EACH], d[EACH][EACH];
             A::products(q, k, s);
             A::products(g, v, d);
-            if constexpr (WHOLE) __syncthreads();
+            if constexpr (SUMS) __syncthreads();
             differentiate(a, of, sums, t * TILE, tile * TILE, s, d);
             A::keep_transposed(p, s);
             __syncthreads();
@@ -467,7 +467,7 @@ template <class A> struct AttentionBwd {
         A::template fetch<A::PACKED, A::ROTARY>(q, qkv + head * D, tile * TILE, angles);
         A::template fetch<A::WIDTH, false>(g, dy + head * D, tile * TILE, angles);
         TileSums own;
-        if constexpr (WHOLE) own.read(a, of);
+        if constexpr (SUMS) own.read(a, of, tile * TILE);
         float dq[EACH][A::HOLD];
 #pragma unroll
         for (int i = 0; i < EACH; ++i) {
@@ -482,7 +482,7 @@ template <class A> struct AttentionBwd {
             float s[EACH][EACH], d[EACH][EACH];
             A::products(q, k, s);
             A::products(g, v, d);
-            if constexpr (WHOLE) __syncthreads();
+            if constexpr (SUMS) __syncthreads();
             differentiate(a, of, sums, tile * TILE, t * TILE, s, d);
             A::keep(p, d);
             __syncthreads();

@@ -993,7 +993,7 @@ DEV void layer_norm_long_row(const Args& a, int row, float* scratch) {
 //
 // Two phases, each input read once. Phase 0: a block takes CHUNK rows, THREADS / TPR at a time, writes their dx and
 // keeps the sums for dgamma and dbeta of its columns in registers; they go to the work slot as floats
-// [chunks][2][COLS]. Phase 1 adds the chunks, 32 columns a block. dx may be dy. Rows move in groups of V =
+// [chunks][2][COLS]. Phase 1 adds the chunks, EACH columns a block. dx may be dy. Rows move in groups of V =
 // vec_width(COLS) elements.
 //
 // Where residual [ROWS, COLS] (T) is bound, it is added to dx.
@@ -1010,13 +1010,15 @@ struct LayerNormBwd {
     static constexpr int PHASES = 2, THREADS = THREADS_, AT_ONCE = THREADS / TPR;
     static constexpr bool EVEN = is_fixed(COLS) && COLS / V % TPR == 0;
     static constexpr int CHUNKS = ceil_div(ROWS, CHUNK), P = norms::row_parameters(RMS);
+    // Few columns, so that many threads share the chunks of each; as wide as the least that memory moves.
+    static constexpr int EACH = 8;
     static constexpr long long WORK = (long long)CHUNKS * P * COLS * 4;
     static constexpr int SCRATCH = max_i(
-        max_i(norms::column_floats(THREADS, TPR, P * N * V), norms::column_floats(THREADS, 32, 1)), THREADS / 32 * 2);
-    static constexpr int blocks(int phase) { return phase == 0 ? CHUNKS : ceil_div(P * COLS, 32); }
+        max_i(norms::column_floats(THREADS, TPR, P * N * V), norms::column_floats(THREADS, EACH, 1)), THREADS / 32 * 2);
+    static constexpr int blocks(int phase) { return phase == 0 ? CHUNKS : ceil_div(P * COLS, EACH); }
     DEV int chunks_for(const Args& a) { return ceil_div(Number<ROWS, 0>(a), Number<CHUNK, 2>(a)); }
     DEV int blocks_for(const Args& a, int phase) {
-        return phase == 0 ? chunks_for(a) : ceil_div(P * Number<COLS, 1>(a), 32);
+        return phase == 0 ? chunks_for(a) : ceil_div(P * Number<COLS, 1>(a), EACH);
     }
     static constexpr int smem(int) { return SCRATCH * 4; }
 
@@ -1046,17 +1048,17 @@ struct LayerNormBwd {
                 }
             }
         } else {
-            const int column = block * 32 + threadIdx.x % 32;
+            const int column = block * EACH + threadIdx.x % EACH;
             const float* work = a.at<float>(Slots::WORK) + column;
-            const bool writes = threadIdx.x < 32 && column < P * cols;
+            const bool writes = threadIdx.x < EACH && column < P * cols;
             float sum[1] = {0.0f}, before[1];
             if (writes) norms::previous<ACCUMULATE>(a, column < cols ? 8 : 9, column % cols, before);
             if (column < P * cols) {
 #pragma unroll 8
-                for (int chunk = threadIdx.x / 32; chunk < chunks; chunk += THREADS / 32)
+                for (int chunk = threadIdx.x / EACH; chunk < chunks; chunk += THREADS / EACH)
                     sum[0] += work[(size_t)chunk * P * cols];
             }
-            norms::column_sum<THREADS, 32>(sum, scratch);
+            norms::column_sum<THREADS, EACH>(sum, scratch);
             if (writes) norms::put_gradient(a, column < cols ? 8 : 9, column % cols, before, sum);
         }
     }

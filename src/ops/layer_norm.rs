@@ -4,6 +4,7 @@ use super::Operation;
 use super::chunks::row_chunks;
 use super::geometry::Scalar;
 use super::operation::{dims, operation};
+use serde::{Deserialize, Serialize};
 
 operation! {
     /// Normalisation of each row of `x [rows, cols]` with biased variance, then `gamma`, `beta [cols]`; where `rms`,

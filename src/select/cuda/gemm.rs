@@ -4,7 +4,7 @@
 use super::elementwise::vec_width;
 use super::optimizer::rule_type;
 use super::speed::LAUNCH_US;
-use crate::ops::{self, Epilogue, Gemm, OpKind, Trans};
+use crate::ops::{self, Gemm, OpKind, Trans};
 use crate::rewrite::LONE_UPDATE_TILE;
 use crate::select::cuda::custom::{CustomKernel, cpp_act, cpp_trans};
 use crate::select::cuda::real::Real;

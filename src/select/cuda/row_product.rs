@@ -1,12 +1,12 @@
 //! Which types of `gemm.cu` do a product whose rows are normalised: tiles that hold whole rows.
 
 use super::custom::{CustomKernel, cpp_bits, cpp_trans};
+use super::elementwise::vec_width;
 use super::real::Real;
 use super::spec::{KernelFile, KernelSpec, Pdl};
 use super::speed::LAUNCH_US;
 use crate::ops::{self, OpKind, ROW_PRODUCT_COLUMNS, Trans};
 use crate::select::target::CudaFacts;
-use vec_width;
 
 /// Threads of a block, as of all small products.
 const THREADS: usize = 256;
