@@ -1001,7 +1001,7 @@ DEV void layer_norm_long_row(const Args& a, int row, float* scratch) {
 //
 // Two phases, each input read once. Phase 0: a block takes CHUNK rows, THREADS / TPR at a time, writes their dx and
 // keeps the sums for dgamma and dbeta of its columns in registers; they go to the work slot as floats
-// [chunks][2][COLS]. Phase 1 adds the chunks, 32 columns a block. dx may be dy. Rows move in groups of V =
+// [chunks][2][COLS]. Phase 1 adds the chunks, EACH columns a block. dx may be dy. Rows move in groups of V =
 // vec_width(COLS) elements.
 //
 // If residual [ROWS, COLS] (T) is bound, it is added to dx.
@@ -1018,13 +1018,15 @@ struct LayerNormBwd {
     static constexpr int PHASES = 2, THREADS = THREADS_, AT_ONCE = THREADS / TPR;
     static constexpr bool EVEN = is_fixed(COLS) && COLS / V % TPR == 0;
     static constexpr int CHUNKS = ceil_div(ROWS, CHUNK), P = norms::row_parameters(RMS);
+    // Few columns, so that many threads share the chunks of each; as wide as the least that memory moves.
+    static constexpr int EACH = 8;
     static constexpr long long WORK = (long long)CHUNKS * P * COLS * 4;
     static constexpr int SCRATCH = max_i(
-        max_i(norms::column_floats(THREADS, TPR, P * N * V), norms::column_floats(THREADS, 32, 1)), THREADS / 32 * 2);
-    static constexpr int blocks(int phase) { return phase == 0 ? CHUNKS : ceil_div(P * COLS, 32); }
+        max_i(norms::column_floats(THREADS, TPR, P * N * V), norms::column_floats(THREADS, EACH, 1)), THREADS / 32 * 2);
+    static constexpr int blocks(int phase) { return phase == 0 ? CHUNKS : ceil_div(P * COLS, EACH); }
     DEV int chunks_for(const Args& a) { return ceil_div(Number<ROWS, 0>(a), Number<CHUNK, 2>(a)); }
     DEV int blocks_for(const Args& a, int phase) {
-        return phase == 0 ? chunks_for(a) : ceil_div(P * Number<COLS, 1>(a), 32);
+        return phase == 0 ? chunks_for(a) : ceil_div(P * Number<COLS, 1>(a), EACH);
     }
     static constexpr int smem(int) { return SCRATCH * 4; }
 
@@ -1054,17 +1056,17 @@ struct LayerNormBwd {
                 }
             }
         } else {
-            const int column = block * 32 + threadIdx.x % 32;
+            const int column = block * EACH + threadIdx.x % EACH;
             const float* work = a.at<float>(Slots::WORK) + column;
-            const bool writes = threadIdx.x < 32 && column < P * cols;
+            const bool writes = threadIdx.x < EACH && column < P * cols;
             float sum[1] = {0.0f}, before[1];
             if (writes) norms::previous<ACCUMULATE>(a, column < cols ? 8 : 9, column % cols, before);
             if (column < P * cols) {
 #pragma unroll 8
-                for (int chunk = threadIdx.x / 32; chunk < chunks; chunk += THREADS / 32)
+                for (int chunk = threadIdx.x / EACH; chunk < chunks; chunk += THREADS / EACH)
                     sum[0] += work[(size_t)chunk * P * cols];
             }
-            norms::column_sum<THREADS, 32>(sum, scratch);
+            norms::column_sum<THREADS, EACH>(sum, scratch);
             if (writes) norms::put_gradient(a, column < cols ? 8 : 9, column % cols, before, sum);
         }
     }
@@ -1076,21 +1078,31 @@ struct LayerNormBwd {
 // STEPS = 1, for small tensors: all of them in one phase, so dx must not be dy. STEPS = 2, for rows of any length (a
 // block a row, TPR = THREADS, nothing held in registers): columns in phase 0, rows in phase 1, and dx may be dy.
 //
+// PARTS, with STEPS = 1: columns alone; rows alone, held in registers or long, where dx may be dy.
+//
 // ROWS and COLS are the numbers 0 and 1; V and N as for `LayerNormBwd`.
+enum NormParts { NORM_BOTH = 0, NORM_COLUMNS = 1, NORM_ROWS = 2, NORM_LONG_ROWS = 3 };
 template <class T, i64 ROWS, i64 COLS, int TPR, int TX, int THREADS_, int STEPS, bool ACCUMULATE, bool RMS = false,
-    int V = vec_width<T>(COLS), int N = ceil_div(COLS / V, TPR)>
+    int V = vec_width<T>(COLS), int N = ceil_div(COLS / V, TPR), int PARTS = NORM_BOTH>
 struct LayerNormBwdApart {
     using Slots = slots::layer_norm_bwd;
-    static constexpr int PHASES = STEPS, THREADS = THREADS_, AT_ONCE = THREADS / TPR, U = 2;
+    static constexpr int PHASES = STEPS, THREADS = THREADS_, AT_ONCE = THREADS / TPR;
+    // Rows of a column that a thread loads at once.
+    static constexpr int U = PARTS == NORM_COLUMNS ? 4 : 2;
+    static_assert(PARTS == NORM_BOTH || STEPS == 1, "a part is one phase");
     using Tile = norms::Tiles<ROWS, COLS, V, THREADS, TX, ROWS, 0>;
     static constexpr int TY = Tile::TY, ROW_BLOCKS = ceil_div(ROWS, AT_ONCE), P = norms::row_parameters(RMS);
     static constexpr long long WORK = 0;
-    static constexpr int blocks(int phase) {
-        return STEPS == 1 ? Tile::ACROSS + ROW_BLOCKS : phase == 0 ? Tile::ACROSS : ROW_BLOCKS;
+    static constexpr int share(int phase, int across, int row_blocks) {
+        return PARTS == NORM_COLUMNS ? across
+            : PARTS != NORM_BOTH     ? row_blocks
+            : STEPS == 1             ? across + row_blocks
+            : phase == 0             ? across
+                                     : row_blocks;
     }
+    static constexpr int blocks(int phase) { return share(phase, Tile::ACROSS, ROW_BLOCKS); }
     DEV int blocks_for(const Args& a, int phase) {
-        const int across = Tile::across_for(a), row_blocks = ceil_div(Number<ROWS, 0>(a), AT_ONCE);
-        return STEPS == 1 ? across + row_blocks : phase == 0 ? across : row_blocks;
+        return share(phase, Tile::across_for(a), ceil_div(Number<ROWS, 0>(a), AT_ONCE));
     }
     static constexpr int smem(int) { return max_i(norms::column_floats(THREADS, TX, P * V), THREADS / 32 * 2) * 4; }
     struct Item {
@@ -1100,8 +1112,13 @@ struct LayerNormBwdApart {
 
     template <int PHASE> static __device__ void run(const Args& a, int block, char* smem) {
         float* scratch = (float*)smem;
-        const int rows = (int)Number<ROWS, 0>(a), across = Tile::across_for(a);
-        if constexpr (STEPS == 1) {
+        const int rows = (int)Number<ROWS, 0>(a);
+        if constexpr (PARTS == NORM_COLUMNS) {
+            columns(a, block, scratch);
+        } else if constexpr (PARTS == NORM_LONG_ROWS) {
+            norms::layer_norm_long_row<T, COLS, THREADS, V, RMS>(a, block, scratch);
+        } else if constexpr (STEPS == 1) {
+            const int across = PARTS == NORM_ROWS ? 0 : Tile::across_for(a);
             if (block < across) columns(a, block, scratch);
             else {
                 const int row = (block - across) * AT_ONCE + threadIdx.x / TPR;
