@@ -1,6 +1,6 @@
-//! Gradients of small parameters that sum over many rows are computed at the same time, at the end of the way back.
+//! Gradients of small parameters that sum over many rows are computed at the same time, at the end of the backward pass.
 //!
-//! Nothing on the way back reads the gradient of a parameter. Where it is small, its kernel leaves most of a GPU idle,
+//! Nothing in the backward pass reads the gradient of a parameter. Where it is small, its kernel leaves most of a GPU idle,
 //! and the longer it sums, the longer the next layer waits for it. All of them together fill the machine: they move to
 //! one place, where horizontal fusion puts them into one launch. The gradients of a normalisation of rows are divided
 //! into that of its input, which stays where it is, and those of its parameters. What the gradients are made from lives

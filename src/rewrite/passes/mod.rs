@@ -183,13 +183,13 @@ pub const PASSES: [Pass; 24] = [
     Pass::new(
         "gathered_gradients",
         MANY_ROWS,
-        "Gradients of small parameters over many rows move to the end of the way back, where they share a launch.",
+        "Gradients of small parameters over many rows move to the end of the backward pass, where they share a launch.",
         gathered_gradients::run,
     ),
     Pass::new(
         "join_row_norm",
         SHORT_ROWS,
-        "A product normalises the rows that it makes, or turns their gradient back through the normalisation.",
+        "A product normalises the rows that it computes, or applies the gradient of the normalisation to them.",
         join_row_norm::run,
     ),
     Pass::new(
