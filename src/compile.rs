@@ -1,7 +1,7 @@
 //! Runs the stages from a model to a plan, and keeps the result of each stage.
 
 use crate::ir::{self, Graph, IrError, Metrics, Mode, Share};
-use crate::lower::{self, Program, ProgramError};
+use crate::lower::{self, ParamOrder, Program, ProgramError};
 use crate::model::{Model, Precision};
 use crate::plan::arena::Budget;
 use crate::plan::{self, BindingPlan, PlanError};
@@ -31,6 +31,9 @@ pub struct Options {
     pub gpu_times: Option<Arc<GpuTimes>>,
     /// For timing: uses the kernel with this index for every operation of a GPU's step.
     pub force: Option<usize>,
+    /// How the step of all layers stores each parameter, where the step is of one path beside it. Without it, this is
+    /// found from the whole network.
+    pub orders: Option<Arc<[ParamOrder]>>,
 }
 
 impl Options {
@@ -39,8 +42,9 @@ impl Options {
     pub fn train(target: Target) -> Self {
         let (metrics, policy, budget) = (Metrics::default(), Policy::Fast, Budget::default());
         let (tuning, gpu_times, force) = (None, None, None);
-        let share = Share::Last;
-        Self { mode: Mode::Train, metrics, share, policy, real: DType::F32, target, budget, tuning, gpu_times, force }
+        let (share, orders) = (Share::Last, None);
+        let (mode, real) = (Mode::Train, DType::F32);
+        Self { mode, metrics, share, policy, real, target, budget, tuning, gpu_times, force, orders }
     }
 
     /// What the step's program is rewritten for.
@@ -208,7 +212,8 @@ impl Front {
     /// program.
     pub fn new(model: &Model, options: Options) -> Result<Self, CompileError> {
         // If layers choose and no path is given, the path of evaluations is used.
-        let model = &model.in_evaluation();
+        let chosen = model.chooses().then(|| model.in_evaluation());
+        let model = chosen.as_ref().unwrap_or(model);
         let mut times = StageTimes::default();
         let started = Instant::now();
         let graph = ir::build_share(model, options.mode, options.metrics, options.real, options.share);
@@ -220,7 +225,7 @@ impl Front {
             Machine::Cpu => lower::FilterOrder::Hwio,
             Machine::Gpu => lower::FilterOrder::Ohwi,
         };
-        let program = lower::lower_for(&graph, model, filters);
+        let program = lower::lower_in_order(&graph, model, filters, options.orders.as_deref());
         lower::verify(&program)?;
         let cpu_only = || CpuOnly::of_precision(model).or_else(|| CpuOnly::find(&program, model));
         if let Some(found) = (goal.machine == Machine::Gpu).then(cpu_only).flatten() {

@@ -37,7 +37,8 @@ impl Kinds {
     /// As text, for people.
     #[must_use]
     pub fn text(&self) -> String {
-        let RecordingTimes { kinds, cycle_us, alone_us, queued_us, same_us, eager_us, miss_us, find_ns } = &self.times;
+        let RecordingTimes { kinds, cycle_us, alone_us, queued_us, same_us, eager_us, miss_us, record_us, find_ns } =
+            &self.times;
         let counts = &self.recordings.counts;
         let mut out = format!(
             "  {} of steps: {} a step in turn, {} each alone, {} op by op{}; a recording is found in {find_ns:.0} ns\n",
@@ -57,12 +58,17 @@ impl Kinds {
             out.push_str(&format!("  queued: {turn} a step with alternating kinds, {alone} with each kind alone\n"));
         }
         out.push_str(&format!("  {} a step of the first kind in alternating recordings\n", output::micros(*same_us)));
+        if let Some(us) = record_us {
+            out.push_str(&format!("  {} to plan and record a step\n", output::micros(*us)));
+        }
         for kind in kinds {
-            let miss = kind.miss_us.map_or_else(|| "-".to_owned(), output::micros);
+            let [miss, record] =
+                [kind.miss_us, kind.record_us].map(|us| us.map_or_else(|| "-".to_owned(), output::micros));
             let [alone, turn, eager] = [kind.alone_us, kind.in_turn_us, kind.eager_us].map(output::micros);
             out.push_str(&format!(
-                "    in turn {turn:>9}, alone {alone:>9}, op by op {eager:>9}, miss {miss:>9}  {}\n",
-                kind.key
+                "    in turn {turn:>9}, alone {alone:>9}, op by op {eager:>9}, miss {miss:>9}, record {record:>9}, \
+                 {} frozen and {} live constants  {}\n",
+                kind.frozen_constants, kind.live_constants, kind.key
             ));
         }
         out

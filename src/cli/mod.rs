@@ -62,6 +62,14 @@ use std::process::ExitCode;
 #[must_use]
 pub fn parse() -> Cli {
     Cli::try_parse().unwrap_or_else(|error| {
+        let words: Vec<String> = std::env::args_os().skip(1).filter_map(|arg| arg.into_string().ok()).collect();
+        if let Some(text) = verify::refusal(&words, error.kind()) {
+            let mut command = Cli::command();
+            command.build();
+            if let Some(verify) = command.find_subcommand_mut("verify") {
+                verify.error(error.kind(), text).exit();
+            }
+        }
         let first = std::env::args_os().nth(1).and_then(|arg| arg.into_string().ok());
         let more = matches!(error.kind(), ErrorKind::ArgumentConflict | ErrorKind::UnknownArgument);
         match first.filter(|_| more).and_then(|first| unknown_command(&first)) {

@@ -3,9 +3,8 @@
 use super::error::{unwritable, wrong};
 use super::notes::harmless;
 pub use super::notes::note;
-use crate::tensor::{
-    figure, grouped, is_wrong_place, plural, remove_leftovers, temporary_in, write_advice, write_atomic,
-};
+pub use crate::tensor::counted;
+use crate::tensor::{figure, grouped, is_wrong_place, remove_leftovers, temporary_in, write_advice, write_atomic};
 use serde::Serialize;
 use std::io::{self, IsTerminal, Write};
 use std::path::{Path, PathBuf};
@@ -66,12 +65,6 @@ pub fn ordinal(n: u64) -> String {
 #[must_use]
 pub fn count(value: u64) -> String {
     grouped(value, ',')
-}
-
-/// A number with its noun: `1 sample`, `12,345 samples`.
-#[must_use]
-pub fn counted(value: u64, noun: &str) -> String {
-    format!("{} {}", count(value), plural(value, noun))
 }
 
 /// A time in microseconds with three significant figures and a unit: `18.2 us`, `1.20 ms`; a time too short for that:

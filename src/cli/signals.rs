@@ -6,8 +6,8 @@
 
 use super::output;
 use std::process::ExitCode;
-use std::sync::OnceLock;
-use std::sync::atomic::{AtomicI32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
+use std::sync::{Arc, LazyLock, OnceLock};
 
 /// A signal that asks the program to end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -27,6 +27,8 @@ const ASKING: [Signal; 3] = [
 static CAME: AtomicI32 = AtomicI32::new(0);
 /// What the command still does after a signal, if it ends by itself.
 static FINISHES: OnceLock<&'static str> = OnceLock::new();
+/// Set by the first signal.
+static ENDS: LazyLock<Arc<AtomicBool>> = LazyLock::new(Arc::default);
 
 impl Signal {
     fn of(number: i32) -> Option<Self> {
@@ -73,8 +75,20 @@ pub fn asked() -> Option<Signal> {
     Signal::of(CAME.load(Ordering::Relaxed))
 }
 
+/// What the first signal sets: for work on which it is to end between two of its parts.
+#[must_use]
+pub fn flag() -> Arc<AtomicBool> {
+    Arc::clone(&ENDS)
+}
+
+/// Reports on standard error which signal ended a command that finished what it was at.
+pub fn note_ended(signal: Signal, what: &str) {
+    output::note(&format!("ended by {}: {what}", signal.name));
+}
+
 fn heard(number: i32, lost: &str) {
     let Some(signal) = Signal::of(number) else { return };
+    ENDS.store(true, Ordering::Relaxed);
     let is_first = CAME.compare_exchange(0, number, Ordering::Relaxed, Ordering::Relaxed).is_ok();
     let finishes = FINISHES.get();
     if let Some(what) = finishes.filter(|_| is_first) {

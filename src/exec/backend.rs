@@ -40,7 +40,10 @@ pub trait Backend {
         ways: Ways,
     ) -> Result<Box<dyn StepBackend>, ExecError>;
 
-    /// The amount of memory for steps that is free now, in bytes, if it is known.
+    /// How its steps run.
+    fn capabilities(&self) -> Capabilities;
+
+    /// Bytes of the memory of steps that are free now, where that is known.
     ///
     /// # Errors
     /// If the device cannot be used.

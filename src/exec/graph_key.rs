@@ -148,7 +148,13 @@ impl GraphKey {
         Self::new(GraphSignature { inputs, precision }, path, self.parts.variant)
     }
 
-    /// The inputs of the recording.
+    /// A short name of the key for logs: a checksum over its text, the same in every run.
+    #[must_use]
+    pub fn id(&self) -> String {
+        format!("{:016x}", self.sum)
+    }
+
+    /// What the recording takes.
     #[must_use]
     pub fn signature(&self) -> &GraphSignature {
         &self.parts.signature

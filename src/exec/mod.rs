@@ -34,7 +34,7 @@ mod turns;
 pub use accuracy::{Accuracy, Survey, Unit};
 pub use backend::{
     Backend, BatchFeed, Capabilities, Fault, GraphRead, MemoryOf, RecordedAs, RecordedGraphs, Recording,
-    ReferenceCheck, StepBackend, Undo,
+    ReferenceCheck, StepBackend, Undo, Ways,
 };
 pub use error::ExecError;
 pub use function::Function;

@@ -80,6 +80,8 @@ pub struct RecordingFacts {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct KnownKey {
     pub key: GraphKey,
+    /// The short name by which logs refer to it.
+    pub id: String,
     #[serde(flatten)]
     pub facts: RecordingFacts,
 }

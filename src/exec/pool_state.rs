@@ -1,7 +1,7 @@
 //! The entries of a pool of recordings, protected by its lock.
 
 use super::graph_key::GraphKey;
-use super::pool_report::{EagerSteps, PoolCounts, PoolEvent, PoolEventKind, RecordingFacts};
+use super::pool_report::{EagerSteps, KnownKey, PoolCounts, PoolEvent, PoolEventKind, RecordingFacts};
 use super::step::Step;
 use super::store::StepArena;
 use crate::tensor::Bytes;
@@ -52,6 +52,15 @@ pub(super) struct Entry {
     /// The number of the look-up at which it was last lent.
     pub(super) used: u64,
     pub(super) facts: RecordingFacts,
+}
+
+impl Entry {
+    /// What a report says of it.
+    pub(super) fn known(&self) -> KnownKey {
+        let is_there = matches!(self.held, Held::Lent | Held::Idle(_));
+        let facts = RecordingFacts { is_there, ..self.facts.clone() };
+        KnownKey { id: self.key.id(), key: self.key.clone(), facts }
+    }
 }
 
 /// Who may run in the same transient memory.
@@ -216,6 +225,13 @@ impl State {
             let Some(slot) = self.least_used(true) else { return };
             let why = if made == Some(slot) { Absence::Unfit(self.entry(slot).facts.bytes) } else { Absence::Evicted };
             self.drop_recording(slot, why);
+        }
+    }
+
+    /// Drops every recording that is idle and not pinned.
+    pub(super) fn drop_idle(&mut self) {
+        while let Some(slot) = self.least_used(true) {
+            self.drop_recording(slot, Absence::Evicted);
         }
     }
 

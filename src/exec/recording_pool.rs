@@ -19,7 +19,7 @@
 use super::backend::{MemoryOf, Ways};
 use super::error::ExecError;
 use super::graph_key::{GraphKey, StepVariant};
-use super::pool_report::{EagerSteps, KnownKey, PoolCounts, PoolEventKind, PoolReport, RecordingFacts};
+use super::pool_report::{EagerSteps, PoolCounts, PoolEventKind, PoolReport};
 use super::pool_state::{Absence, Entry, Held, MOST_REASONS, RecordingId, Room, State, Use};
 use super::step::Step;
 use super::store::{ParamStore, StepArena};
@@ -224,13 +224,13 @@ impl RecordingPool {
         }
     }
 
-    /// A step over the store and the arena that is not a recording of the pool, to be run op by op.
+    /// A step over the store and the arena that is no recording of the pool, to be run in these ways.
     ///
     /// # Errors
-    /// If the arena is too small for it, or the store lacks what it needs.
-    pub fn apart(&self, compiled: Arc<Compiled>) -> Result<LentStep, ExecError> {
+    /// Where the arena is too small for it, or the store lacks what it needs.
+    pub fn apart(&self, compiled: Arc<Compiled>, ways: Ways) -> Result<LentStep, ExecError> {
         let arena = self.state().arena(Room::Common).ok_or(ExecError::AllocationRefused(Bytes(0)))?;
-        Ok(LentStep::alone(Step::over_for(compiled, &self.store, &arena, self.threads, Ways::OpByOp)?))
+        Ok(LentStep::alone(Step::over_for(compiled, &self.store, &arena, self.threads, ways)?))
     }
 
     /// Takes an idle recording out of the pool; `None` if there is none and this thread must make it.
@@ -280,7 +280,12 @@ impl RecordingPool {
         state.evict(None);
     }
 
-    /// Counts a step that ran op by op because its recording did not exist, with the reason.
+    /// Drops every recording that is idle and not pinned, as if there were no room for them.
+    pub fn drop_idle(&self) {
+        self.state().drop_idle();
+    }
+
+    /// Counts a step that ran op by op because its recording was not there, with the reason.
     pub fn note_eager(&self, key: &GraphKey, why: &str, step: u64) {
         let mut state = self.state();
         // A step may consist of several batches.
@@ -315,14 +320,10 @@ impl RecordingPool {
     #[must_use]
     pub fn report(&self) -> PoolReport {
         let state = self.state();
-        let known = |entry: &Entry| {
-            let is_there = matches!(entry.held, Held::Lent | Held::Idle(_));
-            KnownKey { key: entry.key.clone(), facts: RecordingFacts { is_there, ..entry.facts.clone() } }
-        };
         PoolReport {
             counts: state.counted(),
             eager: state.eager.clone(),
-            keys: state.entries.iter().map(known).collect(),
+            keys: state.entries.iter().map(Entry::known).collect(),
             events: state.events.iter().cloned().collect(),
         }
     }

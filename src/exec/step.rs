@@ -40,6 +40,8 @@ pub struct Step {
     threads: usize,
     /// The time that allocating its memory took.
     memory_took: Duration,
+    /// Whether the values that are read after every step were set.
+    is_watched: bool,
 }
 
 impl Step {
@@ -61,7 +63,8 @@ impl Step {
         let started = Instant::now();
         let memory = StepMemory::new(&compiled, others, |sizes| device.allocate(sizes))?;
         let memory_took = started.elapsed();
-        Ok(Self { backend: device.make_step(compiled, memory, threads, Ways::All)?, threads, memory_took })
+        let backend = device.make_step(compiled, memory, threads, Ways::All)?;
+        Ok(Self { backend, threads, memory_took, is_watched: false })
     }
 
     /// Records a compiled step over a store, and over an arena that is lent to several steps over this store.
@@ -90,7 +93,8 @@ impl Step {
     ) -> Result<Self, ExecError> {
         let device = backend_of(&compiled.selection.target.device);
         let memory = StepMemory { store: Arc::clone(store), arena: Arc::clone(arena), is_new: false };
-        Ok(Self { backend: device.make_step(compiled, memory, threads, ways)?, threads, memory_took: Duration::ZERO })
+        let backend = device.make_step(compiled, memory, threads, ways)?;
+        Ok(Self { backend, threads, memory_took: Duration::ZERO, is_watched: false })
     }
 
     /// An arena of this many bytes on the device that a compiled step runs on.
@@ -102,8 +106,14 @@ impl Step {
         blocks.into_iter().next().map(StepArena::new).ok_or(ExecError::AllocationRefused(Bytes(bytes)))
     }
 
-    /// Refuses a compiled step whose memory, together with `beside` bytes that are allocated after it, is not free now,
-    /// on the device or on the host.
+    /// What the device of a compiled step can do, before the step is in its memory.
+    #[must_use]
+    pub fn capabilities_for(compiled: &Compiled) -> Capabilities {
+        backend_of(&compiled.selection.target.device).capabilities()
+    }
+
+    /// Refuses a compiled step whose memory, with `beside` bytes that are taken after it, is not free now, on the
+    /// device or here.
     ///
     /// # Errors
     /// If there is too little memory, or the device cannot be used.
@@ -351,10 +361,17 @@ impl Step {
     /// # Errors
     /// If there is too little memory.
     pub fn watch(&mut self, ids: &[LValueId]) -> Result<(), ExecError> {
+        self.is_watched = true;
         self.backend.watch(ids)
     }
 
-    /// A value's elements as they are in memory; real values of half width are converted to `f32`.
+    /// Whether the values that are read after every step were set.
+    #[must_use]
+    pub const fn is_watched(&self) -> bool {
+        self.is_watched
+    }
+
+    /// A value's elements as they are in memory; real values of half width are widened to `f32`.
     ///
     /// # Errors
     /// If the value has no place, or another type.

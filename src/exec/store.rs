@@ -151,6 +151,19 @@ impl StepArena {
     pub fn bytes(&self) -> u64 {
         self.memory.bytes()
     }
+
+    /// Overwrites all of it with this byte: what a step does must not depend on what is left there.
+    ///
+    /// # Errors
+    /// What went wrong on the device.
+    pub fn overwrite(&self, byte: u8) -> Result<(), ExecError> {
+        const PIECE: u64 = 1 << 20;
+        let piece = vec![byte; self.bytes().min(PIECE) as usize];
+        (0..self.bytes()).step_by(PIECE as usize).try_for_each(|start| {
+            let len = (self.bytes() - start).min(PIECE) as usize;
+            self.memory.write(start, &piece[..len])
+        })
+    }
 }
 
 /// The memory that a step is recorded over.

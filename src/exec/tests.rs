@@ -2,6 +2,7 @@
 
 use super::cpu::{Pool, host_target};
 use crate::compile::{Compiled, Options, compile};
+use crate::exec::backend::Ways;
 use crate::exec::error::ExecError;
 use crate::exec::graph_key::GraphKey;
 use crate::exec::recording_pool::{Allowance, LentStep, Presence, RecordingPool};
@@ -438,9 +439,9 @@ fn a_recording_that_does_not_fit_is_refused_with_the_reason() {
     // A pinned recording stays available.
     drop(lend(&whole, &compiled).unwrap());
     assert_eq!(recordings.counts().recordings, 1);
-    // It can be run op by op in the existing memory.
-    assert!(recordings.apart(compiled).is_ok());
-    let large = recordings.apart(training(&model, 64)).err();
+    // It can be run op by op in the memory that is there.
+    assert!(recordings.apart(compiled, Ways::OpByOp).is_ok());
+    let large = recordings.apart(training(&model, 64), Ways::OpByOp).err();
     assert!(matches!(large, Some(ExecError::SmallArena { .. })));
 }
 

@@ -7,6 +7,7 @@ use super::program::{Layout, ParamSlot, Program};
 use crate::ir::{Graph, Metrics, Mode, NodeId, build};
 use crate::model::Model;
 use crate::tensor::DType;
+use std::sync::Arc;
 
 /// Lowers a graph of `model` for a CPU.
 #[must_use]
@@ -17,9 +18,17 @@ pub fn lower(graph: &Graph, model: &Model) -> Program {
 /// Lowers a graph of `model`, with the filters of convolutions in the given order.
 #[must_use]
 pub fn lower_for(graph: &Graph, model: &Model, filters: FilterOrder) -> Program {
+    lower_in_order(graph, model, filters, None)
+}
+
+/// As [`lower_for`]; `known` is how another step of the same network stores each parameter, where the graph is that of
+/// a path.
+#[must_use]
+pub fn lower_in_order(graph: &Graph, model: &Model, filters: FilterOrder, known: Option<&[ParamOrder]>) -> Program {
     let mut l = Lowerer::new(graph, model, filters);
     if let Some(of) = &model.of_path {
-        l.orders = orders(&of.whole, filters);
+        let known = known.filter(|known| known.len() == model.params.len());
+        l.orders = known.map_or_else(|| orders(&of.whole, filters), |known| known.iter().copied().map(Some).collect());
     }
     lower_all(&mut l);
     let output = l.lowered(graph.output);
@@ -57,12 +66,12 @@ fn lower_all(l: &mut Lowerer<'_>) {
     }
 }
 
-/// The stored order of each parameter of a network whose layers choose, for the steps of all its paths: the order that
-/// suits the first of a set of paths which together use all parameters.
-fn orders(whole: &Model, filters: FilterOrder) -> Vec<Option<ParamOrder>> {
+/// How each parameter of a network whose layers choose is stored, for the steps of all its paths: as it suits the first
+/// of some paths that use all parameters between them.
+fn orders(whole: &Arc<Model>, filters: FilterOrder) -> Vec<Option<ParamOrder>> {
     let mut orders = vec![None; whole.params.len()];
     for path in whole.covering_paths() {
-        let model = whole.along(&path);
+        let model = Model::along_in(whole, &path);
         let graph = build(&model, Mode::Eval, Metrics::default(), DType::F32);
         let mut l = Lowerer::new(&graph, &model, filters);
         l.orders = orders;

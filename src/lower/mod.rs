@@ -13,7 +13,7 @@ mod print;
 mod program;
 mod verify;
 
-pub use build::{lower, lower_for};
+pub use build::{lower, lower_for, lower_in_order};
 pub use flat::{FLAT_ALIGN, FilterOrder, ParamOrder};
 pub(crate) use print::dims;
 pub use program::{Alias, LValue, LValueId, Layout, Moment, Op, ParamSlot, Program};

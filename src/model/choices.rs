@@ -138,12 +138,17 @@ impl Model {
     /// not choose, and the model of a path, are returned unchanged.
     #[must_use]
     pub fn along(&self, path: &Path) -> Self {
-        if !self.chooses() {
-            return self.clone();
+        if self.chooses() { Self::along_in(&Arc::new(self.clone()), path) } else { self.clone() }
+    }
+
+    /// As [`Self::along`], of a network that several paths share.
+    #[must_use]
+    pub fn along_in(whole: &Arc<Self>, path: &Path) -> Self {
+        let mut model = Self::clone(whole);
+        if whole.chooses() {
+            model.roots = whole.settled(&whole.roots, path, &mut model.layers).0;
+            model.of_path = Some(PathOf { path: path.clone(), whole: Arc::clone(whole) });
         }
-        let mut model = self.clone();
-        model.roots = self.settled(&self.roots, path, &mut model.layers).0;
-        model.of_path = Some(PathOf { path: path.clone(), whole: Arc::new(self.clone()) });
         model
     }
 

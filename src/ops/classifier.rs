@@ -98,7 +98,7 @@ impl ClassifierCe {
     pub fn products(&self, chunk: usize) -> ChunkProducts {
         let Self { features, classes, tied, bias, accumulate, .. } = *self;
         let (_, rows) = self.rows_of(chunk);
-        let plain = |m, n, k, trans| Gemm { m, n, k, trans, accumulate: false, epilogue: Epilogue::default() };
+        let plain = Gemm::plain;
         let scores = plain(rows, classes, features, if tied { Trans::Nt } else { Trans::Nn });
         let (m, n) = if tied { (classes, features) } else { (features, classes) };
         let input = plain(rows, features, classes, if tied { Trans::Nn } else { Trans::Nt });

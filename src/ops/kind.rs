@@ -57,6 +57,7 @@ macro_rules! operations {
 
 operations! {
     product: Gemm, Conv2d, Conv2dBwdX, Conv2dBwdW => product;
+    row_product: GemmNorm, GemmNormBwd => gemm_norm, gemm_norm_bwd;
     elementwise: Fill, Transpose, BiasAdd, BiasGrad, Add, AddAct, Cast, Scale
         => fill, transpose, bias_add, bias_grad, add, add_act, cast, scale;
     joined: Concat, Slice, Multiply => concat, slice, multiply;

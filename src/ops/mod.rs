@@ -31,6 +31,7 @@ mod pool;
 mod product;
 mod rates;
 mod recurrence;
+mod row_product;
 mod sequence;
 pub mod slots;
 mod softmax;
@@ -47,7 +48,9 @@ pub use geometry::{ConvGeometry, Epilogue, PoolGeometry, RecurrenceGeometry, Sca
 pub use gradient_step::{GradientStep, PARTS_ALIGN};
 pub(crate) use kind::with_rule;
 pub use kind::*;
+pub use layer_norm::GradientPart;
 pub use operation::Operation;
 pub use product::Product;
+pub use row_product::ROW_PRODUCT_COLUMNS;
 pub use slots::{Dir, Slot};
 pub use update::{FlatUpdate, MOST_STATES, Number, Rates, Rule, RuleText, StepOptions, UpdateSlots};

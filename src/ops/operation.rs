@@ -135,6 +135,12 @@ pub trait Operation {
     }
 }
 
+/// Whether JSON leaves a number out.
+#[allow(clippy::trivially_copy_pass_by_ref, reason = "serde hands out references")]
+pub(super) const fn is_zero(number: &usize) -> bool {
+    *number == 0
+}
+
 impl dyn Operation + '_ {
     /// The position of a slot by name.
     #[must_use]

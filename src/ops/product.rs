@@ -2,7 +2,7 @@
 
 use super::Operation;
 use super::geometry::{ConvGeometry, Epilogue, Trans};
-use super::operation::operation;
+use super::operation::{is_zero, operation};
 use super::slots::slots;
 use super::windows::{Windows, touched_bytes};
 use serde::{Deserialize, Serialize};
@@ -17,6 +17,19 @@ pub struct Gemm {
     /// Adds to the previous value of `c` instead of overwriting it.
     pub accumulate: bool,
     pub epilogue: Epilogue,
+    /// Elements of all results of the launch that it shares with other products on purpose; zero where it has no such
+    /// company.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub together: usize,
+}
+
+impl Gemm {
+    /// A product that does nothing besides.
+    #[must_use]
+    pub const fn plain(m: usize, n: usize, k: usize, trans: Trans) -> Self {
+        let epilogue = Epilogue { bias: false, act: None, save_z: false, act_grad: None };
+        Self { m, n, k, trans, accumulate: false, epilogue, together: 0 }
+    }
 }
 
 /// A convolution of `x [n, h, w, c]` with a weight `[kh, kw, c / groups, f]`, and its epilogue.
@@ -206,7 +219,7 @@ mod tests {
 
     #[test]
     fn a_product_moves_its_factors_and_its_result() {
-        let gemm = Gemm { m: 2, n: 3, k: 5, trans: Trans::Nn, accumulate: false, epilogue: Epilogue::default() };
+        let gemm = Gemm::plain(2, 3, 5, Trans::Nn);
         assert_eq!(gemm.bytes_moved(4), 4 * (10 + 15 + 6));
         assert_eq!(gemm.flops(), 60);
         let epilogue = Epilogue { bias: true, save_z: true, ..Epilogue::default() };

@@ -28,4 +28,4 @@ pub(crate) use passes::LARGE_SCORES;
 pub use passes::{PASSES, stored_in_half};
 pub use pipeline::{RewriteError, Rewritten, Stage, rewrite, trace};
 pub use print::changes_text;
-pub(crate) use tiles::LONE_UPDATE_TILE;
+pub(crate) use tiles::{LONE_UPDATE_TILE, MOST_TOGETHER};

@@ -87,8 +87,15 @@ fn contents(program: &Program) -> Vec<LValueId> {
     content
 }
 
-/// Fuses operations of some kinds with the only operation that reads their slot `out`, if `joined` returns the kind of
-/// the fused operation: given the program, the operation, its reader and that value.
+/// Whether two values have elements in common.
+pub(super) fn shares(program: &Program, a: LValueId, b: LValueId) -> bool {
+    let [(root, start), (other, first)] = [a, b].map(|id| program.root(id));
+    let [len, more] = [a, b].map(|id| program.value(id).shape.len());
+    root == other && start < first + more && first < start + len
+}
+
+/// Makes operations of some kinds one with the only operation that reads what is in their slot `out`, where `joined`
+/// says what both become: of the program, the operation, its reader and that value.
 pub(super) fn join_readers(
     rw: &mut Rewriter,
     out: &str,

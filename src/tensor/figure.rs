@@ -28,7 +28,13 @@ pub fn plural(count: u64, noun: &str) -> String {
     }
 }
 
-/// A whole number with its digits in groups of three: `12,345`.
+/// A number with its noun: `1 sample`, `12,345 samples`.
+#[must_use]
+pub fn counted(value: u64, noun: &str) -> String {
+    format!("{} {}", grouped(value, ','), plural(value, noun))
+}
+
+/// A whole number with its digits in groups of three: `12,345` with a comma between them.
 #[must_use]
 pub fn grouped(value: u64, separator: char) -> String {
     let digits = value.to_string();

@@ -3,6 +3,7 @@
 use super::TrainError;
 use crate::data::{Batches, Position, Samples};
 use crate::model::{DataSource, DataSpec, Diagnostic, Model, Rng};
+use crate::tensor::plural;
 
 /// The generator's first stream for lengths; epoch `n` uses the `n`-th stream after it.
 const STREAM: u64 = 0x6461_7461_0200_0000;
@@ -22,7 +23,16 @@ impl BatchShape {
         Self { rows: model.batch, length: None }
     }
 
-    /// The network for such a batch.
+    /// In words.
+    pub(super) fn text(self) -> String {
+        let rows = format!("{} {}", self.rows, plural(self.rows as u64, "sample"));
+        match self.length {
+            Some(length) => format!("{rows} of {length} {}", plural(length as u64, "position")),
+            None => rows,
+        }
+    }
+
+    /// The network of such a batch. Where it is the whole one, nothing.
     ///
     /// # Errors
     /// If a layer cannot process so few positions.
@@ -104,16 +114,17 @@ impl Lengths {
                 let longest = batches.peek().iter().map(|sample| lengths[*sample as usize]).max().unwrap_or(1);
                 self.buckets.partition_point(|bucket| *bucket < longest as usize)
             }
-            None => self.drawn(at),
+            None => drawn_bucket(self.seed, at, self.buckets.len()),
         };
         self.buckets[place.min(self.buckets.len() - 1)]
     }
+}
 
-    /// The bucket of the batch at this position of the data, which is the same in every run with this seed.
-    fn drawn(&self, at: Position) -> usize {
-        let seed = self.seed ^ (at.cursor as u64).wrapping_mul(0x9E37_79B9_7F4A_7C15);
-        Rng::new(seed, STREAM.wrapping_add(at.epoch)).below(self.buckets.len())
-    }
+/// Which of `count` buckets the batch at this place of the data has, where it is drawn: the same in every run with this
+/// seed.
+pub(super) fn drawn_bucket(seed: u64, at: Position, count: usize) -> usize {
+    let seed = seed ^ (at.cursor as u64).wrapping_mul(0x9E37_79B9_7F4A_7C15);
+    Rng::new(seed, STREAM.wrapping_add(at.epoch)).below(count)
 }
 
 /// The number of tokens of a text that was padded with zeros; at least 1.

@@ -10,6 +10,8 @@
 //! plan; each such step is counted with its reason. If another thread is already making the recording, or the transient
 //! memory must grow for it, the step waits for it, which is counted, too.
 
+mod again;
+
 use super::batch_shape::BatchShape;
 use super::outlook::{Foreseen, Outlook};
 use super::step_cases::{ByCase, Case, StepPlanner};
@@ -17,7 +19,7 @@ use super::step_maker::{Job, StepMaker};
 use super::watched::Reported;
 use super::{DataFeed, Names, SeenStep, TrainError, plant};
 use crate::compile::Compiled;
-use crate::exec::{ExecError, Executor, GraphKey, LentStep, Presence, RecordingId, RecordingPool, Step};
+use crate::exec::{ExecError, Executor, GraphKey, LentStep, Presence, RecordingId, RecordingPool, Step, Ways};
 use crate::ir::Share;
 use std::sync::Arc;
 
@@ -87,11 +89,9 @@ pub(super) struct Dispatch {
     varies_in_rows: bool,
     /// Why the whole step replays op by op, if it does.
     whole_why: Option<String>,
-    /// Paths, and reasons why steps ran op by op.
+    /// Paths, reasons why steps ran op by op, and recordings.
     names: Names,
-    /// Keys, in the order of their first use.
-    kinds: Names,
-    /// The numbers of the last batch's path, of the reason why it ran op by op, if it did, and of its key.
+    /// The numbers of the last batch's path, of the reason why it ran op by op, where it did, and of its key.
     noted: [u32; 3],
 }
 
@@ -128,7 +128,6 @@ impl Dispatch {
             varies_in_rows: false,
             whole_why: whole.recording().why_eager.map(|why| format!("it could not be captured: {why}")),
             names: Names::default(),
-            kinds: Names::default(),
             noted: [0; 3],
         };
         dispatch.make_first(outlook)?;
@@ -194,7 +193,7 @@ impl Dispatch {
         let first = self.known.first().filter(|_| plant::takes_other_recording());
         let (id, is_whole) = first.map_or(own, |first| (first.id, first.is_whole));
         let number = self.known.len() as u32;
-        let kind = self.kinds.number_of(&key.to_string());
+        let kind = self.names.number_of_recording(&key.id());
         let path = if self.planner.paths().vary() { self.names.number_of(key.path()) } else { 0 };
         self.known.push(Known { case, step, id, key, is_whole, path, kind, reported: None, why_eager: None });
         self.numbers.insert(case, number);
@@ -237,7 +236,8 @@ impl Dispatch {
     fn found(&mut self, number: u32, step: u64) -> Result<Chosen, TrainError> {
         self.lent_for = number;
         let known = &mut self.known[number as usize];
-        if let Some(lent) = self.lent.as_mut().filter(|_| known.reported.is_none()) {
+        // One that was made again, or beside the run, is watched by nobody yet.
+        if let Some(lent) = self.lent.as_mut().filter(|lent| known.reported.is_none() || !lent.is_watched()) {
             let reported = Reported::of(lent);
             lent.watch(&reported.read_back())?;
             known.reported = Some(reported);
@@ -268,10 +268,10 @@ impl Dispatch {
     fn missed(&mut self, number: u32, step: u64) -> Result<Chosen, TrainError> {
         self.is_complete = false;
         let pool = Arc::clone(&self.pool);
-        let known = &mut self.known[number as usize];
-        // A key that was not used for a long time may have been forgotten.
-        known.id = pool.id_of(&known.key);
-        let (id, case, key) = (known.id, known.case, known.key.clone());
+        // A key that was not used for long may have been forgotten.
+        let id = self.id_of(number);
+        let known = &self.known[number as usize];
+        let (case, key) = (known.case, known.key.clone());
         let why = pool.why_absent(id);
         let presence = pool.presence(id);
         if presence == Some(Presence::Making) {
@@ -286,7 +286,7 @@ impl Dispatch {
             return Err(TrainError::OpByOp { step, key: key.to_string(), why });
         }
         let plan = self.planner.plan(case, step)?;
-        let apart = match pool.apart(Arc::clone(&plan)) {
+        let apart = match pool.apart(Arc::clone(&plan), Ways::OpByOp) {
             Ok(apart) => apart,
             // The arena must grow for it, which only happens when a recording is made.
             Err(ExecError::SmallArena { .. }) => return self.made_now(number, step, &why),
@@ -356,29 +356,7 @@ impl Dispatch {
         Ok(())
     }
 
-    /// Makes the recording of a case if it does not exist. The inner error says why there is none.
-    ///
-    /// # Errors
-    /// If the step cannot be planned.
-    pub(super) fn record(&mut self, case: Case, step: u64) -> Result<Result<(), String>, TrainError> {
-        let number = self.number_of(case, step)?;
-        let known = &mut self.known[number as usize];
-        if known.is_whole {
-            return Ok(Ok(()));
-        }
-        known.id = self.pool.id_of(&known.key);
-        let (id, planner) = (known.id, Arc::clone(&self.planner));
-        // The recording that is lent may be dropped to make space for it.
-        if self.lent_for != number {
-            self.lent = None;
-        }
-        self.pool.wait(id);
-        self.pool.make(id, "it was asked for", || planner.plan(case, step))?;
-        let is_there = self.pool.presence(id) == Some(Presence::There);
-        Ok(if is_there { Ok(()) } else { Err(self.pool.why_absent(id)) })
-    }
-
-    /// Whether the run will have only cases that have already occurred.
+    /// Whether the run will meet nothing but the cases that came up.
     pub(super) const fn knows_all(&self) -> bool {
         self.knows_all
     }
@@ -388,15 +366,7 @@ impl Dispatch {
         self.known.iter().map(|known| (known.case, known.step)).collect()
     }
 
-    /// A step of a case that is planned and bound now, to be run op by op.
-    ///
-    /// # Errors
-    /// If it cannot be planned, or there is no space for it.
-    pub(super) fn planned_now(&self, case: Case, step: u64) -> Result<LentStep, TrainError> {
-        Ok(self.pool.apart(self.planner.plan(case, step)?)?)
-    }
-
-    /// The key of a case that has occurred.
+    /// The key of a case that came up.
     pub(super) fn key(&mut self, case: Case, step: u64) -> Result<GraphKey, TrainError> {
         let number = self.number_of(case, step)?;
         Ok(self.known[number as usize].key.clone())

@@ -1,4 +1,4 @@
-//! Names that the reports of steps refer to by number: paths, and reasons why steps ran op by op.
+//! Names that the reports of steps refer to by number: paths, and reasons why steps ran op by op; and recordings.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -12,36 +12,63 @@ struct Table {
     numbers: HashMap<Arc<str>, u32>,
 }
 
-/// Names by numbers from 1, shared by a session and the code that writes its reports.
-#[derive(Clone, Default)]
-pub struct Names(Arc<Mutex<Table>>);
-
-impl Names {
-    fn table(&self) -> MutexGuard<'_, Table> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// The number of a name, which is added if it is new; 0 if there are too many.
-    #[must_use]
-    pub fn number_of(&self, name: &str) -> u32 {
-        let mut table = self.table();
-        if let Some(number) = table.numbers.get(name) {
+impl Table {
+    fn number_of(&mut self, name: &str) -> u32 {
+        if let Some(number) = self.numbers.get(name) {
             return *number;
         }
-        if table.names.len() == MOST {
+        if self.names.len() == MOST {
             return 0;
         }
         let name: Arc<str> = name.into();
-        table.names.push(Arc::clone(&name));
-        let number = table.names.len() as u32;
-        table.numbers.insert(name, number);
+        self.names.push(Arc::clone(&name));
+        let number = self.names.len() as u32;
+        self.numbers.insert(name, number);
         number
     }
 
-    /// The name of a number.
+    fn name(&self, number: u32) -> Option<Arc<str>> {
+        self.names.get((number as usize).checked_sub(1)?).cloned()
+    }
+}
+
+#[derive(Default)]
+struct Tables {
+    texts: Table,
+    recordings: Table,
+}
+
+/// Names by numbers from 1, shared by a session and those who write down what it reports.
+#[derive(Clone, Default)]
+pub struct Names(Arc<Mutex<Tables>>);
+
+impl Names {
+    fn tables(&self) -> MutexGuard<'_, Tables> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The number of a path or a reason, which is new where that is; 0 where there are too many.
+    #[must_use]
+    pub fn number_of(&self, name: &str) -> u32 {
+        self.tables().texts.number_of(name)
+    }
+
+    /// The path or the reason of a number.
     #[must_use]
     pub fn name(&self, number: u32) -> Option<Arc<str>> {
-        self.table().names.get((number as usize).checked_sub(1)?).cloned()
+        self.tables().texts.name(number)
+    }
+
+    /// The number of a recording by the id of its key, as [`Self::number_of`].
+    #[must_use]
+    pub fn number_of_recording(&self, id: &str) -> u32 {
+        self.tables().recordings.number_of(id)
+    }
+
+    /// The id of the key of the recording with this number.
+    #[must_use]
+    pub fn recording(&self, number: u32) -> Option<Arc<str>> {
+        self.tables().recordings.name(number)
     }
 }
 
@@ -55,5 +82,7 @@ mod tests {
         let numbers = ["whole", "L1=0", "whole"].map(|name| names.clone().number_of(name));
         assert_eq!(numbers, [1, 2, 1]);
         assert_eq!((names.name(2).as_deref(), names.name(0), names.name(3)), (Some("L1=0"), None, None));
+        assert_eq!((names.number_of_recording("whole"), names.number_of_recording("other")), (1, 2));
+        assert_eq!((names.recording(2).as_deref(), names.recording(3)), (Some("other"), None));
     }
 }

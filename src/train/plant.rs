@@ -28,7 +28,9 @@ pub enum Plant {
     EvaluationPath(u64),
     /// Every step that differs from the first one uses the recording of the first.
     OtherRecording,
-    /// A checkpoint lacks the values whose names start with this, and nothing reports it.
+    /// A recording that was dropped is found again as that of another kind of step.
+    OtherAfterEviction,
+    /// A checkpoint lacks the values whose names begin so, and nobody misses them.
     Forgets(&'static str),
     /// A resumed run starts with the first batch.
     ForgetsPosition,
@@ -101,6 +103,11 @@ pub(super) fn evaluated(model: &Model) -> Cow<'_, Model> {
 /// Whether all steps use the recording of the first one.
 pub(super) fn takes_other_recording() -> bool {
     matches!(PLANTED.get(), Some(Plant::OtherRecording))
+}
+
+/// Whether a recording that was dropped is found again as another one.
+pub(super) fn takes_other_after_eviction() -> bool {
+    matches!(PLANTED.get(), Some(Plant::OtherAfterEviction))
 }
 
 /// Whether a checkpoint leaves a value out.

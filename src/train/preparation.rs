@@ -98,7 +98,8 @@ pub(super) fn bring_up(
         // The differences between steps depend on the data, and the memory of all of them on these differences.
         let (fed, loading) = if differing.is_none() { (None, Some(loading)) } else { (joined(loading)?, None) };
         if let Some(differing) = &mut differing {
-            differing.look(spec, fed.as_ref().map_or(&DataFeed::Resident, |fed| &fed.feed), !here)?;
+            let records_beside = Step::capabilities_for(&compiled).records_beside;
+            differing.look(spec, fed.as_ref().map_or(&DataFeed::Resident, |fed| &fed.feed), !records_beside)?;
         }
         let others: Vec<_> = earlier.iter().cloned().chain(differing.iter().flat_map(Differing::plans)).collect();
         let train = if here {

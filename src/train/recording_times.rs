@@ -3,8 +3,9 @@
 use super::step_cases::Case;
 use super::training_step::TrainingStep;
 use super::{DataFeed, Session, TrainError};
+use crate::compile::Compiled;
 use crate::exec::cpu::Pool;
-use crate::exec::{Executor, GraphKey};
+use crate::exec::{Executor, GraphKey, Ways};
 use serde::Serialize;
 use std::time::{Duration, Instant};
 
@@ -19,8 +20,9 @@ const EAGER_STEPS: usize = STEPS / 4;
 const BEFORE: usize = 2;
 /// How often the look-up of a recording is timed.
 const FINDS: u64 = 10_000;
-/// The largest number of times that planning is measured.
+/// Kinds of which planning and recording are measured at most, and how often each is recorded.
 const PLANNED: usize = 8;
+const RECORDED: usize = 5;
 
 /// The times of one kind of step, in microseconds; medians over single steps.
 #[derive(Clone, Debug, Serialize)]
@@ -35,6 +37,12 @@ pub struct KindTimes {
     /// Planned, bound and run op by op: a step without a recording. Absent if it was not measured.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub miss_us: Option<f64>,
+    /// Planned and recorded. Absent where that was not measured.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub record_us: Option<f64>,
+    /// Scalars of its operations that are frozen in the recording, and that every replay reads from memory.
+    pub frozen_constants: usize,
+    pub live_constants: usize,
 }
 
 /// The times of steps that differ, in microseconds. Means over all kinds, with equal weights.
@@ -55,7 +63,9 @@ pub struct RecordingTimes {
     pub eager_us: f64,
     /// Of the kinds that were measured.
     pub miss_us: Option<f64>,
-    /// The look-up of a recording for a step that differs from the preceding one, in nanoseconds.
+    /// Planning and recording a step, of those that were measured.
+    pub record_us: Option<f64>,
+    /// Finding the recording of a step that differs from the one before, in nanoseconds.
     pub find_ns: f64,
 }
 
@@ -144,7 +154,7 @@ impl Measured<'_> {
     /// The median time of a step of the first case that is replayed alternately by two recordings.
     fn same(&mut self) -> Result<f64, TrainError> {
         let Some(dispatch) = self.train.dispatch() else { return Ok(f64::NAN) };
-        let mut other = dispatch.planned_now(self.cases[0].0, self.cases[0].1)?;
+        let mut other = dispatch.planned_now(self.cases[0].0, self.cases[0].1, Ways::All)?;
         let mut times = Vec::new();
         self.train.restore(&self.start)?;
         for turn in 0..BEFORE + ROUNDS * STEPS {
@@ -176,11 +186,48 @@ impl Measured<'_> {
     fn miss(&mut self, case: usize) -> Result<f64, TrainError> {
         let started = Instant::now();
         let Some(dispatch) = self.train.dispatch() else { return Ok(f64::NAN) };
-        let mut planned = dispatch.planned_now(self.cases[case].0, self.cases[case].1)?;
+        let mut planned = dispatch.planned_now(self.cases[case].0, self.cases[case].1, Ways::OpByOp)?;
         planned.run(Executor::Eager, self.pool)?;
         planned.synchronize()?;
         Ok(started.elapsed().as_secs_f64() * 1e6)
     }
+
+    /// The median time to plan and record a step of a case; it is dropped each time.
+    fn record(&self, case: usize) -> Result<f64, TrainError> {
+        let Some(dispatch) = self.train.dispatch() else { return Ok(f64::NAN) };
+        let mut times = Vec::with_capacity(RECORDED);
+        for _ in 0..RECORDED {
+            let started = Instant::now();
+            let recorded = dispatch.planned_now(self.cases[case].0, self.cases[case].1, Ways::All)?;
+            times.push(started.elapsed().as_secs_f64() * 1e6);
+            drop(recorded);
+        }
+        Ok(median(&mut times))
+    }
+
+    /// The times of a case in turn with the others, from what was measured of each step.
+    fn times(&mut self, case: usize, samples: &mut Samples) -> Result<Option<KindTimes>, TrainError> {
+        let is_planned = case < PLANNED;
+        let miss_us = is_planned.then(|| self.miss(case)).transpose()?;
+        let record_us = is_planned.then(|| self.record(case)).transpose()?;
+        let (of, step) = self.cases[case];
+        self.train.choose_case(of, step)?;
+        let [frozen_constants, live_constants] = constants(self.train.chosen().compiled());
+        let Some(dispatch) = self.train.dispatch_mut() else { return Ok(None) };
+        let key = dispatch.key(of, step)?;
+        let [alone_us, in_turn_us, eager_us] =
+            [&mut samples.alone, &mut samples.turn, &mut samples.eager].map(|times| median(times));
+        let of_kind =
+            KindTimes { key, alone_us, in_turn_us, eager_us, miss_us, record_us, frozen_constants, live_constants };
+        Ok(Some(of_kind))
+    }
+}
+
+/// The number of scalars of a step that are frozen in its recording, and of those that are read from memory.
+fn constants(compiled: &Compiled) -> [usize; 2] {
+    let all = compiled.plan.constants();
+    let live = all.iter().filter(|constant| constant.live).count();
+    [all.len() - live, live]
 }
 
 fn median(times: &mut [f64]) -> f64 {
@@ -225,13 +272,7 @@ impl Session {
         let find_ns = measured.finds()?;
         let mut kinds = Vec::with_capacity(cases.len());
         for (number, samples) in samples.iter_mut().enumerate() {
-            let miss_us = (number < PLANNED).then(|| measured.miss(number)).transpose()?;
-            let (case, step) = cases[number];
-            let Some(dispatch) = measured.train.dispatch_mut() else { return Ok(None) };
-            let key = dispatch.key(case, step)?;
-            let [alone_us, in_turn_us, eager_us] =
-                [&mut samples.alone, &mut samples.turn, &mut samples.eager].map(|times| median(times));
-            kinds.push(KindTimes { key, alone_us, in_turn_us, eager_us, miss_us });
+            kinds.extend(measured.times(number, samples)?);
         }
         measured.train.restore(&measured.start)?;
         let of = |time: fn(&KindTimes) -> f64| mean(kinds.iter().map(time)).unwrap_or(f64::NAN);
@@ -240,6 +281,17 @@ impl Session {
         let queued_alone_us = mean(samples.iter_mut().map(|samples| median(&mut samples.queued)));
         let queued_us = (!queued.is_empty()).then(|| [median(&mut queued), queued_alone_us.unwrap_or(f64::NAN)]);
         let miss_us = mean(kinds.iter().filter_map(|kind| kind.miss_us));
-        Ok(Some(RecordingTimes { kinds, cycle_us, alone_us, queued_us, same_us, eager_us, miss_us, find_ns }))
+        let record_us = mean(kinds.iter().filter_map(|kind| kind.record_us));
+        Ok(Some(RecordingTimes {
+            kinds,
+            cycle_us,
+            alone_us,
+            queued_us,
+            same_us,
+            eager_us,
+            miss_us,
+            record_us,
+            find_ns,
+        }))
     }
 }

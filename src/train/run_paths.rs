@@ -5,6 +5,7 @@
 //! stores it twice. The path itself is made when something is compiled or named.
 
 use crate::model::{Choices, Model};
+use std::sync::Arc;
 
 /// The paths of a run.
 pub(super) struct RunPaths {
@@ -41,7 +42,7 @@ impl RunPaths {
     }
 
     /// The network along the path of a step.
-    pub(super) fn along(&self, model: &Model, step: u64) -> Model {
-        model.along(&model.path_at(step, self.seed))
+    pub(super) fn along(&self, model: &Arc<Model>, step: u64) -> Model {
+        Model::along_in(model, &model.path_at(step, self.seed))
     }
 }

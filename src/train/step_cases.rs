@@ -9,7 +9,10 @@ use crate::ir::Share;
 use crate::model::Model;
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
+
+/// Shapes whose networks are kept; those of others are made when they are needed.
+const MOST_SHAPES: usize = 64;
 
 /// How a batch of a run differs from the others.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -61,6 +64,8 @@ pub(super) struct StepPlanner {
     paths: RunPaths,
     /// The keys of the whole step, by its shares.
     whole: Vec<(Share, GraphKey)>,
+    /// The networks of shapes that came up.
+    shaped: Mutex<Vec<(BatchShape, Arc<Model>)>>,
 }
 
 impl StepPlanner {
@@ -71,7 +76,11 @@ impl StepPlanner {
             (share, GraphKey::of(compiled))
         };
         let whole = wholes.iter().map(of).collect();
-        Self { model: model.clone(), options, paths: RunPaths::new(model, seed), whole }
+        // All steps store the parameters as the first one does.
+        let orders = wholes.first().map(|first| first.plan.program.params.iter().map(|slot| slot.order).collect());
+        let options = Options { orders, ..options };
+        let (paths, shaped) = (RunPaths::new(model, seed), Mutex::default());
+        Self { model: model.clone(), options, paths, whole, shaped }
     }
 
     pub(super) const fn paths(&self) -> &RunPaths {
@@ -89,7 +98,20 @@ impl StepPlanner {
 
     /// The network of a case; `step` is one of its steps.
     fn model_of(&self, case: Case, step: u64) -> Result<Model, TrainError> {
-        Ok(self.paths.along(&case.shape.of(&self.model)?, step))
+        Ok(self.paths.along(&self.shaped(case.shape)?, step))
+    }
+
+    /// The whole network for batches of a shape.
+    fn shaped(&self, shape: BatchShape) -> Result<Arc<Model>, TrainError> {
+        let mut shaped = self.shaped.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some((_, model)) = shaped.iter().find(|(known, _)| *known == shape) {
+            return Ok(Arc::clone(model));
+        }
+        let model = Arc::new(shape.of(&self.model)?);
+        if shaped.len() < MOST_SHAPES {
+            shaped.push((shape, Arc::clone(&model)));
+        }
+        Ok(model)
     }
 
     /// The key of a case; `step` is one of its steps.
@@ -97,7 +119,7 @@ impl StepPlanner {
     /// # Errors
     /// If the network does not suit the case's shape.
     pub(super) fn key(&self, case: Case, step: u64) -> Result<GraphKey, TrainError> {
-        let model = case.shape.of(&self.model)?;
+        let model = self.shaped(case.shape)?;
         let whole = self.whole.iter().find(|(share, _)| *share == case.share).or(self.whole.first());
         let Some((_, whole)) = whole else { return Err(TrainError::NoData) };
         let own = |input: &InputSignature| {

@@ -20,6 +20,7 @@ mod signals;
 mod together;
 mod tokenizers;
 mod train;
+mod verify;
 
 use serde_json::Value;
 use std::path::{Path, PathBuf};
@@ -147,7 +148,7 @@ fn data_folder() -> PathBuf {
 fn help_of_every_command_has_examples() {
     let help = succeed(&["--help"]);
     let names = ["studio", "train", "plan", "verify", "predict", "generate", "bench", "arena", "presets", "doctor"];
-    for name in names.into_iter().chain(["completions"]) {
+    for name in names.into_iter().chain(["functions", "completions"]) {
         assert!(help.contains(name), "{help}");
         let text = succeed(&[name, "--help"]);
         assert!(text.contains("Examples:") && text.contains(&format!("stepgraph {name}")), "{text}");

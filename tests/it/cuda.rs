@@ -1,7 +1,7 @@
 //! The CUDA executor, as far as it can be tested without a GPU: plans for one, and the compilation of every kernel.
 //! With a GPU, steps are verified on it.
 
-use crate::nets::{GOLDEN, JOINED, ODD, RMS};
+use crate::nets::{GATHERED, GOLDEN, JOINED, ODD, RMS};
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::process::Stdio;
@@ -20,7 +20,8 @@ const PRECISIONS: [Precision; 4] = [Precision::F32, Precision::Tf32, Precision::
 fn models() -> Vec<Model> {
     let golden: Vec<String> =
         GOLDEN.iter().map(|name| std::fs::read_to_string(format!("tests/data/golden/{name}.json")).unwrap()).collect();
-    let bundled = BUNDLED.iter().map(|b| b.text).chain([ODD, RMS, JOINED]).chain(golden.iter().map(String::as_str));
+    let bundled =
+        BUNDLED.iter().map(|b| b.text).chain([ODD, RMS, JOINED, GATHERED]).chain(golden.iter().map(String::as_str));
     let models = bundled.map(|text| check(&read_preset(text).unwrap()).model.unwrap());
     models.filter(|model| CpuOnly::of(model).is_none()).collect()
 }

@@ -4,6 +4,7 @@ mod cli;
 mod cuda;
 mod edits;
 mod faults;
+mod gathered;
 mod golden;
 mod kernel_text;
 mod nets;

@@ -39,7 +39,17 @@ pub const JOINED: &str = r#"{"version": 1, "name": "joined",
     "optimizer": {"type": "adamw", "lr": 0.01, "weight_decay": 0.1, "decay": "matrices", "clip_norm": 0.5,
         "schedule": {"type": "cosine", "warmup": 5, "final": 0.1}}}"#;
 
-/// Networks of the trajectories that contain what the bundled presets do not.
+/// Small layers over many rows, whose gradients are gathered and whose rows are normalised by
+/// products, with learned positions and heads of one tile.
+pub const GATHERED: &str = r#"{"version": 1, "name": "gathered",
+    "input": {"type": "tokens", "shape": [16], "vocab": 11, "batch": 32}, "layers": [
+    {"type": "embedding", "units": 32}, {"type": "position"},
+    {"type": "residual", "layers": [{"type": "layer_norm"}, {"type": "attention", "heads": 2, "causal": true}]},
+    {"type": "residual", "layers": [{"type": "layer_norm"}, {"type": "dense", "units": 40, "activation": "gelu"},
+        {"type": "dense", "units": 32}]}, {"type": "rms_norm"}, {"type": "dense", "units": 5}],
+    "loss": {"type": "softmax_cross_entropy"}, "optimizer": {"type": "adam", "lr": 0.01}}"#;
+
+/// Networks of the trajectories that have what the bundled presets leave out.
 pub const GOLDEN: [&str; 12] = [
     "inception",
     "two-inputs",

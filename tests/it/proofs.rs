@@ -69,7 +69,7 @@ fn bounds_of_many_normalisations_have_a_limit() {
         let report = verify_some(&read_preset(&text).unwrap(), &options, &[Proof::Gradients], &cancel, |_| {}).unwrap();
         for check in report.checks {
             assert!(check.passed != Some(false), "{text}: {check:?}");
-            let is_bounded = !check.figures.contains("by their length") && !check.figures.contains("without a bound");
+            let is_bounded = !check.figures.contains("by their norm") && !check.figures.contains("without a bound");
             assert!(is_bounded, "{text}: {}", check.figures);
         }
     }

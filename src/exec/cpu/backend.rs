@@ -17,6 +17,10 @@ use crate::lower::LValueId;
 use std::borrow::Cow;
 use std::sync::Arc;
 
+/// How steps run on a processor.
+const CAPABILITIES: Capabilities =
+    Capabilities { memory: MemoryOf::Host, record: RecordedAs::Calls, queues_steps: false, records_beside: true };
+
 /// The processor that this program runs on.
 pub(in crate::exec) struct CpuBackend;
 
@@ -35,6 +39,10 @@ impl Backend for CpuBackend {
         Ok(Box::new(Step::new(compiled, memory, threads)?))
     }
 
+    fn capabilities(&self) -> Capabilities {
+        CAPABILITIES
+    }
+
     fn free_bytes(&self) -> Result<Option<u64>, ExecError> {
         Ok(available_bytes())
     }
@@ -50,7 +58,7 @@ impl StepBackend for Step {
     }
 
     fn capabilities(&self) -> Capabilities {
-        Capabilities { memory: MemoryOf::Host, record: RecordedAs::Calls, queues_steps: false, records_beside: true }
+        CAPABILITIES
     }
 
     fn memory(&self) -> &StepMemory {

@@ -2,7 +2,7 @@
 //!
 //! A fault exists while a [`Planted`] is alive, and only in steps that its own thread makes during that time. A step
 //! checks for a fault when it binds its calls, so that running a step costs the same with this code as without it. The
-//! plain-loop references are never changed.
+//! plain-loop references are changed only by [`Plant::Rule`].
 
 use super::call::{Call, KernelFn, MAX_ARGS, Part};
 use super::kernels;
@@ -28,6 +28,9 @@ pub enum Runs {
 pub enum Plant {
     /// In the kernels of the operations of this name.
     Kernel(&'static str, Runs, fn(&Faulty<'_>)),
+    /// In the plain loops in `f64` of the operations of this name: a wrong rule of differentiation, which the fast
+    /// kernels follow as well.
+    Rule(&'static str, fn(&Faulty<'_>)),
     /// In the plan of a training step, after its referees have accepted it.
     Plan(fn(&mut Compiled)),
 }
@@ -79,7 +82,11 @@ struct Around {
 /// Changes a call if a fault for it is injected. Then it runs on one thread.
 pub(super) fn plant_in(call: &mut Call, compiled: &Compiled, index: usize, is_recorded: bool) {
     let variant = compiled.selection.choices[index].variant;
-    let (Some(Plant::Kernel(name, runs, spoil)), Variant::Fast(_)) = (PLANTED.get(), variant) else { return };
+    let (name, runs, spoil) = match (PLANTED.get(), variant) {
+        (Some(Plant::Kernel(name, runs, spoil)), Variant::Fast(_)) => (name, runs, spoil),
+        (Some(Plant::Rule(name, spoil)), Variant::RefF64) => (name, Runs::All, spoil),
+        _ => return,
+    };
     if call.op.name() != name || (runs == Runs::Replays && !is_recorded) {
         return;
     }
@@ -194,6 +201,13 @@ impl Faulty<'_> {
         let mut values = self.get(slot);
         change(&mut values);
         self.set(slot, &values);
+    }
+
+    /// Changes the elements in a slot of reals of plain loops in `f64`.
+    pub fn edit_doubles(&self, slot: &str, change: impl FnOnce(&mut Vec<f64>)) {
+        let mut values: Vec<f64> = bytemuck::pod_collect_to_vec(&self.bytes(slot));
+        change(&mut values);
+        self.set_bytes(slot, bytemuck::cast_slice(&values));
     }
 
     /// The bytes in a slot; empty if it is not bound.

@@ -26,6 +26,10 @@ use std::borrow::Cow;
 use std::path::Path;
 use std::sync::Arc;
 
+/// How steps run on a GPU.
+const CAPABILITIES: Capabilities =
+    Capabilities { memory: MemoryOf::Device, record: RecordedAs::Graphs, queues_steps: true, records_beside: true };
+
 /// One GPU of this machine.
 pub(in crate::exec) struct CudaBackend {
     ordinal: u32,
@@ -62,6 +66,10 @@ impl Backend for CudaBackend {
         }))
     }
 
+    fn capabilities(&self) -> Capabilities {
+        CAPABILITIES
+    }
+
     fn free_bytes(&self) -> Result<Option<u64>, ExecError> {
         Ok(Some(self.gpu()?.free_bytes()?))
     }
@@ -77,7 +85,7 @@ impl StepBackend for Step {
     }
 
     fn capabilities(&self) -> Capabilities {
-        Capabilities { memory: MemoryOf::Device, record: RecordedAs::Graphs, queues_steps: true, records_beside: true }
+        CAPABILITIES
     }
 
     fn memory(&self) -> &StepMemory {

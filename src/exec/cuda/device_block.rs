@@ -11,8 +11,8 @@ use cudarc::driver::result;
 use std::any::Any;
 use std::sync::{Arc, OnceLock};
 
-/// A range of the memory of steps, with its device. It is used by the thread that made the steps over it; other threads
-/// work on other streams, and nothing waits for those.
+/// A stretch of the memory of steps, with the device that it is on. One thread at a time runs steps over it, on its own
+/// stream. Another thread may record a step over it meanwhile: recording it runs nothing, and only takes its addresses.
 pub(super) struct DeviceBlock {
     /// The allocation that it is a part of.
     memory: Arc<DeviceMemory>,

@@ -75,10 +75,11 @@ fn shared_launches(ops: &BoundOps, set: &[usize]) -> Vec<Vec<Member>> {
     }
     let mut joined: Vec<_> = by_threads.into_values().filter(|m| m.len() > 1).collect();
     joined.sort_by_key(|m| m[0].op);
-    // The longest members start first, so that the launch ends sooner.
+    // The longest start first, so that the launch ends soonest. Members of one type share their code side by side.
     let cost = |op: usize| ops.compiled.selection.choices[op].cost_us;
     for members in &mut joined {
-        members.sort_by(|a, b| cost(b.op).total_cmp(&cost(a.op)).then(a.op.cmp(&b.op)));
+        let by_type = |a: &Member, b: &Member| a.spec.arguments.cmp(&b.spec.arguments);
+        members.sort_by(|a, b| cost(b.op).total_cmp(&cost(a.op)).then(by_type(a, b)).then(a.op.cmp(&b.op)));
     }
     joined
 }

@@ -319,7 +319,9 @@ fn load(code: &[u8], source: &KernelSource) -> Result<Kernel, CudaError> {
     for phase in 0..meta[0] as usize {
         let (blocks, smem) = (meta[3 + 2 * phase] as u32, meta[4 + 2 * phase] as u32);
         let meets = source.blocks_meet() && blocks > 1;
-        phases.push(Phase { function: function_of(module, source, phase, smem)?, blocks, smem, meets });
+        let is_small = blocks > 0 && u64::from(blocks) * meta[1] as u64 <= FEW_THREADS;
+        let takes_all = source.prefers_shared_memory() || is_small && source.keeps_to_shared_memory();
+        phases.push(Phase { function: function_of(module, source, (phase, smem), takes_all)?, blocks, smem, meets });
     }
     let geometry = source.is_general().then(|| {
         // SAFETY: the module is loaded.
@@ -331,12 +333,16 @@ fn load(code: &[u8], source: &KernelSource) -> Result<Kernel, CudaError> {
     Ok(Kernel { module, phases, threads, work_bytes, geometry: geometry.transpose()? })
 }
 
-/// The function of a phase, with the shared memory that it requests.
+/// Threads of a launch so small that a multiprocessor has one or two of its blocks.
+const FEW_THREADS: u64 = 1 << 17;
+
+/// The function of a phase, which may have as much shared memory as it asks for; where it `takes_all`, multiprocessors
+/// give their whole cache to shared memory.
 fn function_of(
     module: sys::CUmodule,
     source: &KernelSource,
-    phase: usize,
-    smem: u32,
+    (phase, smem): (usize, u32),
+    takes_all: bool,
 ) -> Result<sys::CUfunction, CudaError> {
     let name = CString::new(source.entry_name(phase)).map_err(|e| e.to_string())?;
     // SAFETY: the module is loaded.
@@ -349,7 +355,7 @@ fn function_of(
         unsafe { result::function::set_function_attribute(function, attribute, smem as i32) }
             .map_err(|e| failed("cuFuncSetAttribute (shared memory)", e))?;
     }
-    if source.prefers_shared_memory() {
+    if takes_all {
         let carveout = sys::CUfunction_attribute::CU_FUNC_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT;
         // SAFETY: as above; this is a hint.
         let _ = unsafe { result::function::set_function_attribute(function, carveout, 100) };

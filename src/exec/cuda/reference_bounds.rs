@@ -88,10 +88,8 @@ pub(super) fn judge<T: Judged>(
         let moved = moved(found, expected);
         let (error, limit) = (distance(&moved), passed_on * limit_of(&moved, real));
         if error / limit > verdict.ratio {
-            verdict = Verdict {
-                ratio: error / limit,
-                text: format!("is off by {error:.1e} of its length, bound {limit:.1e}"),
-            };
+            verdict =
+                Verdict { ratio: error / limit, text: format!("is off by {error:.1e} of its norm, bound {limit:.1e}") };
         }
     }
     verdict
@@ -192,13 +190,13 @@ mod tests {
         let wide = [Bounded::<24, 24>::off(1.0, 0.1); MANY];
         let coarse = |passed_on: f64| Some(Coarse { real: Real::Tf32, passed_on });
         let long = judge(&[1.01; MANY], &wide, DType::F32, coarse(1.0), 0.0);
-        assert!(long.ratio > 1.0 && long.text.contains("of its length"), "{}", long.text);
+        assert!(long.ratio > 1.0 && long.text.contains("of its norm"), "{}", long.text);
         assert!(judge(&[1.003; MANY], &wide, DType::F32, coarse(1.0), 0.0).ratio > 1.0);
         assert!(judge(&[1.003; MANY], &wide, DType::F32, coarse(4.0), 0.0).ratio < 1.0);
         let few = |found: [f64; 2], error: f64| judge(&found, &expected(error), DType::F32, coarse(1.0), 0.0);
         assert!(few([1.01, 2.4e-3], 0.1).ratio < 1.0);
         let wrong = few([1.01, 2.4e-3], 1e-3);
-        assert!(wrong.ratio > 1.0 && wrong.text.contains("of its length"), "{}", wrong.text);
+        assert!(wrong.ratio > 1.0 && wrong.text.contains("of its norm"), "{}", wrong.text);
     }
 
     /// A weight gradient of one element at the start of a vector, whose terms mostly cancel: its relative error is
@@ -221,7 +219,7 @@ mod tests {
             farther += u32::from((sum - wide.value).abs() > limit(Real::Tf32) * wide.value.abs());
             found[0] = wide.value + 10.0 * wide.error.max(limit(Real::Tf32) * wide.value.abs());
             let wrong = judge(&found, &expected, DType::F32, coarse, 0.0);
-            assert!(wrong.ratio > 9.9 && wrong.text.contains("of its length"), "{} {}", wrong.ratio, wrong.text);
+            assert!(wrong.ratio > 9.9 && wrong.text.contains("of its norm"), "{} {}", wrong.ratio, wrong.text);
             // No value may be beside it.
             (found[0], found[100]) = (wide.value, 1e-30);
             assert!(judge(&found, &expected, DType::F32, coarse, 0.0).ratio > 1.0);

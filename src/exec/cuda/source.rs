@@ -153,6 +153,19 @@ impl KernelSource {
         self.members.iter().any(|spec| spec.prefers_shared_memory)
     }
 
+    /// Whether its members read everything about once or through shared memory, so that a small launch loses nothing
+    /// where the first-level cache is small. Between launches that divide the memory of a multiprocessor alike, none
+    /// has to wait until it is divided anew.
+    pub(super) fn keeps_to_shared_memory(&self) -> bool {
+        let keeps = |spec: &KernelSpec| match spec.file {
+            KernelFile::Gemm | KernelFile::Norm | KernelFile::Elementwise | KernelFile::Joined => true,
+            KernelFile::Sequence | KernelFile::Attention | KernelFile::AttentionMma => true,
+            KernelFile::Loss | KernelFile::Optimizer | KernelFile::Rates => true,
+            KernelFile::Conv | KernelFile::Pool | KernelFile::Recurrent | KernelFile::Feed | KernelFile::Clear => false,
+        };
+        self.members.iter().all(keeps)
+    }
+
     /// The C++ text.
     #[must_use]
     pub fn text(&self) -> String {
@@ -230,24 +243,39 @@ impl KernelSource {
         // Two blocks must fit a multiprocessor, which leaves enough registers for the members, except for members whose
         // blocks each occupy a multiprocessor.
         let mut fit = String::from("2");
-        for (index, spec) in self.members.iter().enumerate() {
-            let start = start_of(spec, &format!("m.a[{index}]"));
+        let mut index = 0;
+        // Members of one type share their code, which is compiled once.
+        for alike in self.members.chunk_by(|a, b| a == b) {
+            let (spec, count) = (&alike[0], alike.len());
+            let (args, before) = match count {
+                1 => (format!("m.a[{index}]"), String::new()),
+                _ => (
+                    format!("m.a[{index} + which]"),
+                    format!(
+                        "const int which = block / member{index}::Op::blocks(0);\n\
+                         block -= which * member{index}::Op::blocks(0);\n"
+                    ),
+                ),
+            };
+            let all = if count == 1 { String::new() } else { format!("{count} * ") };
+            let start = start_of(spec, &args);
             append(text, format_args!("static_assert(member{index}::Op::PHASES == 1, \"members have one phase\");\n"));
             append(
                 &mut body,
                 format_args!(
-                    "if (block < member{index}::Op::blocks(0)) {{\n\
+                    "if (block < {all}member{index}::Op::blocks(0)) {{\n\
                      if constexpr (member{index}::Op::THREADS < THREADS) \
-                     {{ if (threadIdx.x >= member{index}::Op::THREADS) return; }}\n\
+                     {{ if (threadIdx.x >= member{index}::Op::THREADS) return; }}\n{before}\
                      if constexpr (!Begins<member{index}::Op>::VALUE) {start};\n\
-                     member{index}::Op::run<0>(m.a[{index}], block, smem);\nreturn;\n}}\n\
-                     block -= member{index}::Op::blocks(0);\n"
+                     member{index}::Op::run<0>({args}, block, smem);\nreturn;\n}}\n\
+                     block -= {all}member{index}::Op::blocks(0);\n"
                 ),
             );
-            append(&mut blocks, format_args!(" + member{index}::Op::blocks(0)"));
+            append(&mut blocks, format_args!(" + {all}member{index}::Op::blocks(0)"));
             smem = format!("max_i({smem}, member{index}::Op::smem(0))");
             threads = format!("max_i({threads}, member{index}::Op::THREADS)");
             fit = format!("(MinBlocks<member{index}::Op>::VALUE == 1 ? 1 : {fit})");
+            index += count;
         }
         append(text, format_args!("constexpr int THREADS = {threads}, BLOCKS = {fit};\n"));
         self.add_entry(text, 0, "THREADS, BLOCKS", "Members m", &body);

@@ -17,7 +17,7 @@ impl Lower for nodes::Linear {
         let (m, k) = l.matrix(x);
         let w = l.lowered(node.inputs[1]);
         let trans = if tied { Trans::Nt } else { Trans::Nn };
-        let kind = OpKind::Gemm(Gemm { m, n, k, trans, accumulate: false, epilogue: Epilogue::default() });
+        let kind = OpKind::Gemm(Gemm::plain(m, n, k, trans));
         let y = if bias {
             l.partial(node.outputs[0], Layout::Plain, "xW")
         } else {
@@ -43,9 +43,7 @@ impl Lower for nodes::LinearBwd {
         let w_prev = if accumulate { before.next() } else { None };
         let b_prev = before.next();
         let dw = l.gradient(node.outputs[0]);
-        let gemm = |m, n, k, trans, accumulate| {
-            OpKind::Gemm(Gemm { m, n, k, trans, accumulate, epilogue: Epilogue::default() })
-        };
+        let gemm = |m, n, k, trans, accumulate| OpKind::Gemm(Gemm { accumulate, ..Gemm::plain(m, n, k, trans) });
         let (first, second, of_weight) = match tied {
             false => (x, dy, gemm(k, n, rows, Trans::Tn, accumulate)),
             true => (dy, x, gemm(n, k, rows, Trans::Tn, accumulate)),

@@ -120,7 +120,8 @@ impl Lower for nodes::BatchNormBwd {
 impl Lower for nodes::LayerNormBwd {
     fn lower(&self, l: &mut Lowerer<'_>, node: &Node) {
         let Self { accumulate, rms } = *self;
-        let kind = |rows, cols| OpKind::LayerNormBwd(ops::LayerNormBwd { rows, cols, accumulate, rms });
+        let part = ops::GradientPart::All;
+        let kind = |rows, cols| OpKind::LayerNormBwd(ops::LayerNormBwd { rows, cols, accumulate, rms, part });
         gradients(l, node, false, if rms { &UNCENTRED_GRADIENTS } else { &GRADIENTS }, kind);
     }
 }

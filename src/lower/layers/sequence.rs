@@ -14,7 +14,7 @@ impl Lower for nodes::Embedding {
         let rows = l.lv(tokens).shape.len();
         let y = l.lower_value(node.outputs[0], Layout::Plain);
         let bound = [("tokens", Some(tokens)), ("weight", Some(weight)), ("y", Some(y))];
-        l.emit(OpKind::Embedding(ops::Embedding { rows, vocab, units }), &bound);
+        l.emit(OpKind::Embedding(ops::Embedding { rows, vocab, units, positions: 0 }), &bound);
     }
 }
 

@@ -4,7 +4,7 @@ use crate::lower::{LValueId, Op, Program};
 use crate::ops::OpKind;
 use crate::rewrite::pass::Goal;
 use crate::rewrite::rewriter::{Rewriter, merged};
-use crate::rewrite::uses::join_readers;
+use crate::rewrite::uses::{join_readers, shares};
 
 pub(super) fn run(rw: &mut Rewriter, _: &Goal) {
     join_readers(rw, "dx", |kind| matches!(kind, OpKind::LayerNormBwd(_)), joined);
@@ -30,13 +30,6 @@ fn joined(program: &Program, norm: &Op, sum: &Op, out: LValueId) -> Option<Op> {
         return None;
     }
     Some(merged(norm, sum, norm.kind.clone(), &[("residual", Some(beside)), ("dx", Some(y))]))
-}
-
-/// Whether two values have elements in common.
-fn shares(program: &Program, a: LValueId, b: LValueId) -> bool {
-    let [(root, start), (other, first)] = [a, b].map(|id| program.root(id));
-    let [len, more] = [a, b].map(|id| program.value(id).shape.len());
-    root == other && start < first + more && first < start + len
 }
 
 #[cfg(test)]

@@ -16,11 +16,14 @@ mod fuse_softmax_loss;
 mod fuse_squared_error;
 mod fused_classifier;
 mod fused_optimizer;
+mod gathered_gradients;
 mod half_precision_activations;
 mod half_precision_parameters;
 mod join_gradient_sum;
 mod join_norm_sum;
+mod join_position;
 mod join_product_sum;
+mod join_row_norm;
 mod join_sum_activation;
 mod loss_scaling;
 mod relu_bit_mask;
@@ -28,6 +31,7 @@ mod split_classifier;
 mod tickets;
 
 use super::pass::{Goal, Pass, When};
+use crate::model::Precision;
 pub(crate) use chunked_classifier::LARGE_SCORES;
 pub use half_precision_activations::stored_in_half;
 
@@ -36,6 +40,8 @@ const LARGE_ON_CPU: When = ("on a CPU, if the scores take more than 16 MiB", |go
 const GPU: When = ("on a GPU", Goal::is_gpu);
 const FEW_CLASSES: When = ("on a GPU, for up to 32 classes and small layers", Goal::is_gpu);
 const LARGE_ON_GPU: When = ("on a GPU, if the scores take more than 64 MiB", Goal::is_gpu);
+const MANY_ROWS: When = ("on a GPU, if small layers sum over 512 rows and more", Goal::is_gpu);
+const SHORT_ROWS: When = ("on a GPU in f32, for rows of 32, 64 or 128 columns", in_f32);
 const LARGE_MASKS: When = ("on a GPU, for networks of 16 million parameters and more", Goal::is_gpu);
 const IN_HALF: When = ("on a GPU in bf16 and f16", |goal| goal.half().is_some());
 const IN_F16: When = ("on a GPU in f16", Goal::scales_loss);
@@ -43,12 +49,16 @@ const IN_F16: When = ("on a GPU in f16", Goal::scales_loss);
 const SMALL: When = ("on a GPU, except in f16, for dense networks of up to a million parameters", updates_early);
 const LARGE: When = ("on a GPU, except in f16, for networks of 16 million parameters and more", updates_early);
 
+fn in_f32(goal: &Goal) -> bool {
+    goal.is_gpu() && goal.precision == Precision::F32
+}
+
 fn updates_early(goal: &Goal) -> bool {
     goal.is_gpu() && !goal.scales_loss()
 }
 
 /// Every pass, in order.
-pub const PASSES: [Pass; 21] = [
+pub const PASSES: [Pass; 24] = [
     Pass::new(
         "fuse_bias",
         FUSING,
@@ -115,6 +125,7 @@ pub const PASSES: [Pass; 21] = [
         "Activations and their gradients are stored in half precision, with everything that shares their memory.",
         half_precision_activations::run,
     ),
+    Pass::new("join_position", GPU, "An embedding adds the learned positions behind it.", join_position::run),
     Pass::new(
         "join_product_sum",
         GPU,
@@ -168,6 +179,18 @@ pub const PASSES: [Pass; 21] = [
         LARGE_ON_GPU,
         "The last dense layer, its loss and its gradients are computed for one group of rows after the other.",
         split_classifier::run,
+    ),
+    Pass::new(
+        "gathered_gradients",
+        MANY_ROWS,
+        "Gradients of small parameters over many rows move to the end of the backward pass, where they share a launch.",
+        gathered_gradients::run,
+    ),
+    Pass::new(
+        "join_row_norm",
+        SHORT_ROWS,
+        "A product normalises the rows that it computes, or applies the gradient of the normalisation to them.",
+        join_row_norm::run,
     ),
     Pass::new(
         "tickets",

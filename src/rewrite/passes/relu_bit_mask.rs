@@ -42,7 +42,7 @@ struct Found {
 /// The product with a number, if it is the last reader of an activation and needs only its sign.
 fn fits(rw: &Rewriter, number: usize) -> Option<Found> {
     let (program, op) = (rw.program(), rw.op(number));
-    let OpKind::Gemm(gemm @ Gemm { m, n, k, trans: Trans::Nt, accumulate: false, epilogue }) = op.kind else {
+    let OpKind::Gemm(gemm @ Gemm { m, n, k, trans: Trans::Nt, accumulate: false, epilogue, .. }) = op.kind else {
         return None;
     };
     let large = m.saturating_mul(n).saturating_mul(k) >= LARGE && (m * n).is_multiple_of(8);

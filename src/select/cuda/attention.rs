@@ -4,7 +4,7 @@ use super::elementwise::dropout_scale;
 use crate::ops::{self, AttentionGeometry, OpKind, dropout_threshold};
 use crate::select::cuda::custom::CustomKernel;
 use crate::select::cuda::real::Real;
-use crate::select::cuda::spec::{KernelFile, KernelSpec};
+use crate::select::cuda::spec::{KernelFile, KernelSpec, Pdl};
 use crate::select::target::CudaFacts;
 
 /// Multiplications and additions of all multiprocessors in a microsecond, as these kernels reach: in floats, and on
@@ -16,7 +16,13 @@ const TF32_FLOPS_PER_US: f64 = 6e7;
 /// The cost of a phase in microseconds.
 const PHASE_US: f64 = 1.5;
 
-/// The largest number of features of a head for which tensor cores are used.
+/// Tiles of a head at most for which a gradient adds up the sums of its queries tile by tile.
+const FEW_TILES: usize = 4;
+
+/// The smallest tile.
+const LEAST_TILE: usize = 16;
+
+/// Features of a head at most for which tensor cores are used.
 const MOST_MMA_DIM: usize = 128;
 
 /// The geometry of attention or its gradient, and whether it is the gradient.
@@ -34,25 +40,38 @@ pub fn kernels(kind: &OpKind, real: Real, gpu: &CudaFacts) -> Vec<CustomKernel> 
     let Some((g, is_backward)) = geometry(kind).filter(|(g, _)| g.pairs() > 0) else { return Vec::new() };
     let angles = if g.rotary { 8 * g.positions * (g.head_dim / 2) } else { 0 };
     let sums = if is_backward { 4 * g.batch * g.heads * g.positions } else { 0 };
-    let phases = if is_backward || g.rotary { 2.0 } else { 1.0 };
     // The gradient computes the scores and their gradient twice.
     let flops = kind.flops() as f64 * if is_backward { 1.4 } else { 1.0 };
-    let code = |tail: String, file: KernelFile, template, shape: String, rate: f64| CustomKernel {
-        tail: format!("{}_{tail}_v0", real.name()),
-        spec: KernelSpec::new(file, template, shape),
-        work_bytes: (angles + sums) as u64,
-        cost_us: phases * PHASE_US + flops / rate,
+    let code = |tail: String, (file, template): (KernelFile, &'static str), shape: String, tile: usize, rate: f64| {
+        // A gradient whose heads have few tiles has the sums of its queries in shared memory.
+        let has_sums = file == KernelFile::Attention && g.positions.div_ceil(tile) <= FEW_TILES;
+        let is_one_phase = !g.rotary && (!is_backward || has_sums);
+        CustomKernel {
+            tail: format!("{}_{tail}_v0", real.name()),
+            spec: KernelSpec::new(file, template, shape).with_pdl(Pdl::WAITS),
+            work_bytes: if is_one_phase { 0 } else { (angles + sums) as u64 },
+            cost_us: if is_one_phase { PHASE_US } else { 2.0 * PHASE_US } + flops / rate,
+        }
+    };
+    let template = if is_backward { "AttentionBwd" } else { "Attention" };
+    let plain = |tile: usize, rate: f64| {
+        code(format!("tiles{tile}"), (KernelFile::Attention, template), shape(g, real, tile), tile, rate)
     };
     let tile = tile(g.head_dim);
-    let template = if is_backward { "AttentionBwd" } else { "Attention" };
-    let plain = code(format!("tiles{tile}"), KernelFile::Attention, template, shape(g, real, tile), FLOPS_PER_US);
-    let mut out = vec![plain];
+    let mut out = vec![plain(tile, FLOPS_PER_US)];
+    // Where the largest tiles are fewer than the multiprocessors, smaller ones share the work among more of these, but
+    // turn every key more often.
+    let blocks = |tile: usize| g.batch * g.heads * g.positions.div_ceil(tile);
+    if !g.rotary && tile > LEAST_TILE && g.positions > LEAST_TILE && blocks(tile) < gpu.multiprocessors as usize {
+        out.push(plain(tile / 2, 1.25 * FLOPS_PER_US));
+    }
     if mma_supports(g, real, gpu).is_ok() {
         let MmaTiles { warps, streamed, buffers } = MmaTiles::of(g.head_dim, real);
         let template = if is_backward { "AttentionMmaBwd" } else { "AttentionMma" };
         let shape = format!("AttendMma<{}, {warps}, {streamed}, {buffers}>", shape(g, real, tile));
         let rate = if real == Real::Tf32 { TF32_FLOPS_PER_US } else { HALF_FLOPS_PER_US };
-        out.push(code(format!("mma{}x{streamed}", 16 * warps), KernelFile::AttentionMma, template, shape, rate));
+        let of = (KernelFile::AttentionMma, template);
+        out.push(code(format!("mma{}x{streamed}", 16 * warps), of, shape, tile, rate));
     }
     out
 }

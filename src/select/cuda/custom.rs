@@ -2,6 +2,7 @@
 
 use super::spec::KernelSpec;
 use crate::model::Activation;
+use crate::ops::Trans;
 
 /// A custom kernel that can compute an operation.
 #[derive(Clone, Debug, PartialEq)]
@@ -32,6 +33,16 @@ pub fn cpp_act(act: Option<Activation>) -> &'static str {
         Some(Activation::Silu) => "SILU",
         Some(Activation::Sigmoid) => "SIGMOID",
         Some(Activation::Tanh) => "TANH",
+    }
+}
+
+/// Which factor of a product is transposed, in the kernels' sources.
+#[must_use]
+pub const fn cpp_trans(trans: Trans) -> &'static str {
+    match trans {
+        Trans::Nn => "GEMM_NN",
+        Trans::Nt => "GEMM_NT",
+        Trans::Tn => "GEMM_TN",
     }
 }
 

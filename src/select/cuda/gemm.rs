@@ -4,9 +4,9 @@
 use super::elementwise::vec_width;
 use super::optimizer::rule_type;
 use super::speed::LAUNCH_US;
-use crate::ops::{self, Epilogue, Gemm, OpKind, Trans};
+use crate::ops::{self, Gemm, OpKind, Trans};
 use crate::rewrite::LONE_UPDATE_TILE;
-use crate::select::cuda::custom::{CustomKernel, cpp_act};
+use crate::select::cuda::custom::{CustomKernel, cpp_act, cpp_trans};
 use crate::select::cuda::real::Real;
 use crate::select::cuda::spec::{KernelFile, KernelSpec, Pdl};
 use crate::select::target::CudaFacts;
@@ -161,6 +161,11 @@ pub fn kernels(kind: &OpKind, real: Real, gpu: &CudaFacts) -> Vec<CustomKernel> 
         Real::F32 => (&SIMT_TILES, OFFERS),
         Real::Tf32 | Real::Bf16 | Real::F16 => (&MMA_TILES, if out.is_empty() { OFFERS } else { BESIDE_DIRECT }),
     };
+    if gemm.together > 0 {
+        // What it takes alone says little of a launch that it shares: one kernel is chosen, by estimate.
+        out.extend(best(tiles, &product, real, gpu, 1));
+        return out.into_iter().min_by(|a, b| a.cost_us.total_cmp(&b.cost_us)).into_iter().collect();
+    }
     out.extend(best(tiles, &product, real, gpu, most));
     if real == Real::Tf32 && product.stepping.is_none() && gemm.m.saturating_mul(gemm.n).saturating_mul(gemm.k) <= TINY
     {
@@ -204,7 +209,7 @@ impl Product {
         match *kind {
             OpKind::Gemm(gemm) => Some(Self { gemm, stepping: None }),
             OpKind::WeightStep(ops::WeightStep { m, n, k, grain, .. }) => {
-                let gemm = Gemm { m, n, k, trans: Trans::Tn, accumulate: false, epilogue: Epilogue::default() };
+                let gemm = Gemm::plain(m, n, k, Trans::Tn);
                 Some(Self { gemm, stepping: Some(format!("gemm::Stepping<{}, {grain}, {alone}>", rule_type(kind)?)) })
             }
             _ => None,
@@ -220,12 +225,8 @@ impl Product {
     /// The arguments that every type of the family needs for its product; those of general members leave its sizes
     /// open.
     fn problem(&self, is_general: bool) -> String {
-        let Gemm { m, n, k, trans, accumulate, epilogue: e } = self.gemm;
-        let trans = match trans {
-            Trans::Nn => "GEMM_NN",
-            Trans::Nt => "GEMM_NT",
-            Trans::Tn => "GEMM_TN",
-        };
+        let Gemm { m, n, k, trans, accumulate, epilogue: e, .. } = self.gemm;
+        let trans = cpp_trans(trans);
         let (act, act_grad) = (cpp_act(e.act), cpp_act(e.act_grad));
         let end = self.stepping.clone();
         let end = end.unwrap_or_else(|| format!("Epilogue<{}, {act}, {}, {act_grad}>", e.bias, e.save_z));
@@ -234,11 +235,18 @@ impl Product {
     }
 }
 
-/// The tiles and splits with the lowest estimates, at most two splits of a tile.
+/// The tiles of a product, and about as many as its launch has together with the products that share it.
+fn tiles(gemm: &Gemm, [rows, cols]: [usize; 2]) -> (usize, usize) {
+    let own = gemm.m.div_ceil(rows) * gemm.n.div_ceil(cols);
+    (own, own.max(gemm.together.div_ceil(rows * cols)))
+}
+
+/// The tiles and splits with the least estimates, at most two splits of a tile.
 fn best(tiles: &[Tile], product: &Product, real: Real, gpu: &CudaFacts, count: usize) -> Vec<CustomKernel> {
     let gemm = &product.gemm;
-    // An update needs complete sums.
-    let splits = if product.stepping.is_some() { &SPLITS[..1] } else { &SPLITS[..] };
+    // An update is made of whole sums, and a launch is shared by kernels of one phase.
+    let is_whole = product.stepping.is_some() || gemm.together > 0;
+    let splits = if is_whole { &SPLITS[..1] } else { &SPLITS[..] };
     let mut ways: Vec<Way> = Vec::new();
     for &tile in tiles {
         let mut of_tile: Vec<Way> = splits.iter().filter_map(|&split| Way::new(gemm, real, tile, split, gpu)).collect();
@@ -280,7 +288,8 @@ impl Direct {
         let ([rows, cols], size) = (self.tile(), real.size());
         // A chunk of the reduction is 64 bytes of a row along it.
         let steps = k.div_ceil(64 / size).div_ceil(groups);
-        let (depth, blocks) = (steps * groups * (64 / size), m.div_ceil(rows) * n.div_ceil(cols));
+        let (own, all) = tiles(gemm, self.tile());
+        let (depth, blocks) = (steps * groups * (64 / size), all);
         if steps > DIRECT_STEPS || blocks > 4 * multiprocessors {
             return None;
         }
@@ -311,15 +320,14 @@ impl Direct {
         let loaded = (rows + cols) * depth * size;
         let written = m * n * if matches!(trans, Trans::Tn) { 4 } else { size };
         let busiest = |work: usize| (most * work) as f64;
-        Some(
-            DIRECT_US
-                + 0.0715 * steps as f64
-                + 1.7e-4 * busiest(lines)
-                + 2.6e-6 * busiest(shared)
-                + 9.5e-7 * busiest(rows * cols * depth * size / 4)
-                + 9.9e-8 * written as f64
-                + 8.0e-8 * (blocks * loaded) as f64,
-        )
+        let launch_us = DIRECT_US
+            + 0.0715 * steps as f64
+            + 1.7e-4 * busiest(lines)
+            + 2.6e-6 * busiest(shared)
+            + 9.5e-7 * busiest(rows * cols * depth * size / 4)
+            + 9.9e-8 * written as f64
+            + 8.0e-8 * (blocks * loaded) as f64;
+        Some(launch_us * (own as f64 / all as f64))
     }
 
     fn code(&self, product: &Product, real: Real, cost_us: f64) -> CustomKernel {
@@ -362,14 +370,15 @@ impl Way {
         };
         let stretch = if gemm.k <= least * tile.groups { least } else { most };
         let steps = gemm.k.div_ceil(stretch * tile.groups);
-        let tiles = gemm.m.div_ceil(tile.rows) * gemm.n.div_ceil(tile.cols);
+        let (own, tiles) = tiles(gemm, [tile.rows, tile.cols]);
         let multiprocessors = gpu.multiprocessors.max(1) as usize;
         let wasteful = steps.div_ceil(split) * (split - 1) >= steps || tiles * split > 4 * multiprocessors;
         if split > 1 && (wasteful || split * gemm.m * gemm.n * 4 > PARTIAL_BYTES) {
             return None;
         }
         let way = Self { tile, stretch, split, cost_us: 0.0 };
-        Some(Self { cost_us: way.estimate(gemm, real, tiles, steps.div_ceil(split), multiprocessors), ..way })
+        let launch_us = way.estimate(gemm, real, tiles, steps.div_ceil(split), multiprocessors);
+        Some(Self { cost_us: launch_us * (own as f64 / tiles as f64), ..way })
     }
 
     /// Microseconds, with `tiles` tiles, whose blocks make `steps` steps.
@@ -448,7 +457,7 @@ mod tests {
     }
 
     fn offers(m: usize, n: usize, k: usize, trans: Trans, real: Real) -> Vec<CustomKernel> {
-        let gemm = Gemm { m, n, k, trans, accumulate: false, epilogue: Epilogue::default() };
+        let gemm = Gemm::plain(m, n, k, trans);
         kernels(&OpKind::Gemm(gemm), real, &h200())
     }
 

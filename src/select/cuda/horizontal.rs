@@ -7,12 +7,11 @@
 
 use crate::lower::{LValueId, Op, Program};
 use crate::ops::OpKind;
+use crate::rewrite::MOST_TOGETHER;
 
 /// Operations of more than this estimated time fill the machine alone.
 const SMALL_US: f64 = 14.0;
-/// The largest number of members of a group.
-const MAX_GROUP: usize = 8;
-/// The largest number of groups that a counter may be moved over.
+/// Groups that a counter may be moved over.
 const MAX_MOVE: usize = 4;
 
 /// The root values that an operation accesses, and whether it writes them.
@@ -67,7 +66,7 @@ fn neighbours(program: &Program, small: impl Fn(usize) -> bool) -> Vec<Vec<usize
     for index in 0..ops.len() {
         let joins = groups.last().is_some_and(|group| {
             fits(index)
-                && group.len() < MAX_GROUP
+                && group.len() < MOST_TOGETHER
                 && group.iter().all(|&other| fits(other) && !depend(program, &ops[other], &ops[index]))
         });
         match groups.last_mut() {
@@ -102,7 +101,7 @@ fn home_of(program: &Program, groups: &[Vec<usize>], counter: usize, small: impl
     let depends = |group: &[usize]| group.iter().any(|&i| depend(program, &program.ops[i], &program.ops[counter]));
     let first = groups.len().saturating_sub(MAX_MOVE);
     let reachable = (first..groups.len()).rev().take_while(|number| !depends(&groups[*number]));
-    let has_room = |number: &usize| groups[*number].len() < MAX_GROUP && groups[*number].iter().all(|&i| small(i));
+    let has_room = |number: &usize| groups[*number].len() < MOST_TOGETHER && groups[*number].iter().all(|&i| small(i));
     reachable.filter(has_room).last()
 }
 
@@ -112,7 +111,10 @@ mod tests {
     use crate::ir::{Metrics, Mode, build};
     use crate::lower::{FilterOrder, lower_for};
     use crate::model::{Precision, check, read_preset};
+    use crate::ops::{Gemm, Trans};
     use crate::rewrite::{Goal, rewrite};
+    use crate::select::cuda::{Real, custom_kernels};
+    use crate::select::target::Target;
     use crate::tensor::DType;
 
     const PRESET: &str = r#"{"version": 1, "name": "t", "input": {"shape": [64], "batch": 64}, "layers": [
@@ -136,5 +138,21 @@ mod tests {
         }
         // Product, last layer with its loss, gradients with their updates, metrics.
         assert_eq!(group_of.last(), Some(&3), "{group_of:?}");
+    }
+
+    #[test]
+    fn products_that_share_a_launch_have_one_kernel_of_one_phase() {
+        let gpu = Target::h200().as_cuda().unwrap();
+        for real in [Real::F32, Real::Tf32, Real::Bf16, Real::F16] {
+            let of = |together: usize| {
+                let gemm = Gemm { together, ..Gemm::plain(64, 64, 1024, Trans::Tn) };
+                custom_kernels(&OpKind::Gemm(gemm), real, &gpu)
+            };
+            let alone = of(0).into_iter().map(|code| code.cost_us).fold(f64::INFINITY, f64::min);
+            let [shared] = of(25 * 64 * 64).try_into().unwrap();
+            assert_eq!(shared.work_bytes, 0, "{real:?}");
+            // Its share of a launch of 25 such products takes less than a launch of its own.
+            assert!(shared.cost_us < alone, "{real:?}: {} against {alone}", shared.cost_us);
+        }
     }
 }

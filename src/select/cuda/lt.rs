@@ -112,7 +112,7 @@ mod tests {
     }
 
     fn gemm(trans: Trans, epilogue: Epilogue) -> Gemm {
-        Gemm { m: 64, n: 128, k: 784, trans, accumulate: false, epilogue }
+        Gemm { epilogue, ..Gemm::plain(64, 128, 784, trans) }
     }
 
     #[test]
@@ -139,7 +139,7 @@ mod tests {
 
     #[test]
     fn times_follow_size_and_type() {
-        let plain = |m, n, k| Gemm { m, n, k, trans: Trans::Nn, accumulate: false, epilogue: Epilogue::default() };
+        let plain = |m, n, k| Gemm::plain(m, n, k, Trans::Nn);
         let small = plain(32, 10, 64);
         assert!(cost_us(&small, Real::Bf16, &gpu()) < 5.0);
         let (large, long) = (plain(8192, 8192, 8192), plain(512, 1024, 65_536));

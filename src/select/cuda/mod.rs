@@ -23,6 +23,7 @@ mod rates;
 mod real;
 mod recurrent;
 mod route;
+mod row_product;
 mod sequence;
 mod spec;
 mod speed;

@@ -3,10 +3,10 @@
 use super::elementwise::vec_width;
 use super::speed::{BYTES_PER_US, LAUNCH_US};
 use crate::model::Activation;
-use crate::ops::{self, OpKind, Scalar};
+use crate::ops::{self, GradientPart, OpKind, Scalar};
 use crate::select::cuda::custom::{CustomKernel, cpp_act, cpp_bits, general};
 use crate::select::cuda::real::Real;
-use crate::select::cuda::spec::{KernelFile, KernelSpec};
+use crate::select::cuda::spec::{KernelFile, KernelSpec, Pdl};
 use crate::select::target::CudaFacts;
 use std::fmt::Display;
 
@@ -82,7 +82,7 @@ impl Shape {
     fn code(&self, form: &str, (template, arguments): Type, work_bytes: usize, cost_us: f64) -> CustomKernel {
         CustomKernel {
             tail: format!("{}_{form}_v0", self.real.name()),
-            spec: KernelSpec::new(KernelFile::Norm, template, arguments),
+            spec: KernelSpec::new(KernelFile::Norm, template, arguments).with_pdl(Pdl::WAITS),
             work_bytes: work_bytes as u64,
             cost_us,
         }
@@ -252,11 +252,29 @@ fn layer_norm(shape: &Shape, eps: Scalar, rms: bool) -> CustomKernel {
     general(kernel, arguments, &[rows as u64, cols as u64, eps.get().to_bits()])
 }
 
+/// The gradients of parameters alone: a block sums a few columns, as wide as the least that memory moves.
+fn column_sums(shape: &Shape, op: &ops::LayerNormBwd) -> CustomKernel {
+    /// As many threads as small products have, so that they share a launch.
+    const THREADS: usize = 256;
+    let Shape { real, rows, cols, .. } = *shape;
+    let (t, vector) = (real.cpp(), shape.vector());
+    let wide = at_most((SECTOR_BYTES as usize / (vector * real.size())).max(1), cols / vector);
+    let tx = if wide.is_power_of_two() { wide } else { wide.next_power_of_two() / 2 };
+    let rest = format!("1, {tx}, {THREADS}, 1, {}, {}, {vector}, 1, NORM_COLUMNS", op.accumulate, op.rms);
+    let ty = ("LayerNormBwdApart", format!("{t}, {rows}, {cols}, {rest}"));
+    let trips = rows.div_ceil(4 * THREADS / tx) as f64;
+    let kernel = shape.code("columns", ty, 0, LAUNCH_US + trips * TRIP_US);
+    general(kernel, format!("{t}, ANY, ANY, {rest}"), &[rows as u64, cols as u64])
+}
+
 fn layer_norm_bwd(shape: &Shape, op: &ops::LayerNormBwd) -> Vec<CustomKernel> {
     let Shape { real, rows, cols, multiprocessors } = *shape;
     let (t, vector, tx) = (real.cpp(), shape.vector(), shape.tile_vectors());
     let last = row_arguments(op.accumulate, op.rms);
     let groups = cols / vector;
+    if op.part == GradientPart::Parameters {
+        return vec![column_sums(shape, op)];
+    }
     let (per_row, threads) = if cols <= 512 {
         (groups.next_power_of_two().min(32), 128)
     } else {
@@ -266,7 +284,17 @@ fn layer_norm_bwd(shape: &Shape, op: &ops::LayerNormBwd) -> Vec<CustomKernel> {
     // Blocks that sum columns process their rows, two at a time for each thread.
     let columns_us = |threads: usize| rows.div_ceil(2 * threads / tx) as f64 * TRIP_US;
     let (numbers, whole) = ([rows as u64, cols as u64], format!("{}, {}, {vector}", op.accumulate, op.rms));
-    if groups.div_ceil(per_row) * vector > 16 {
+    let is_held = groups.div_ceil(per_row) * vector <= 16;
+    if op.part == GradientPart::Input {
+        // As many as small products have, so that they may share a launch.
+        let threads = if cols <= 512 { 256 } else { threads };
+        let (held, part) = if is_held { (groups.div_ceil(per_row), "NORM_ROWS") } else { (1, "NORM_LONG_ROWS") };
+        let rest = |held: usize| format!("{per_row}, {tx}, {threads}, 1, {whole}, {held}, {part}");
+        let ty = ("LayerNormBwdApart", format!("{t}, {rows}, {cols}, {}", rest(held)));
+        let kernel = shape.code("rows", ty, 0, LAUNCH_US + shape.move_us(3));
+        return vec![general(kernel, format!("{t}, ANY, ANY, {}", rest(rounded(held))), &numbers)];
+    }
+    if !is_held {
         let ty = ("LayerNormBwdApart", format!("{t}, {rows}, {cols}, 1024, {tx}, 1024, 2, {last}"));
         let cost_us = 2.0 * LAUNCH_US + columns_us(1024) + shape.move_us(7);
         let arguments = format!("{t}, ANY, ANY, 1024, {tx}, 1024, 2, {whole}, 1");

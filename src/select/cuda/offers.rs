@@ -4,7 +4,9 @@ use super::custom::CustomKernel;
 use super::real::Real;
 use super::route::Route;
 use super::speed::{BYTES_PER_US, LAUNCH_US};
-use super::{attention, conv, dnn, elementwise, gemm, loss, lt, norm, optimizer, pool, rates, recurrent, sequence};
+use super::{
+    attention, conv, dnn, elementwise, gemm, loss, lt, norm, optimizer, pool, rates, recurrent, row_product, sequence,
+};
 use crate::model::Activation;
 use crate::ops::{self, OpKind};
 use crate::select::target::CudaFacts;
@@ -21,6 +23,7 @@ pub fn custom_kernels(kind: &OpKind, real: Real, gpu: &CudaFacts) -> Vec<CustomK
         sequence::kernels,
         attention::kernels,
         recurrent::kernels,
+        row_product::kernels,
         loss::kernels,
         optimizer::kernels,
         rates::kernels,
@@ -86,6 +89,7 @@ pub(crate) fn offers(kind: &OpKind, real: Real, gpu: &CudaFacts) -> Vec<Offer> {
         OpKind::Gemm(gemm) => {
             let cost = match lt::lt_supports(gemm, real) {
                 _ if !gpu.has_cublaslt => Err("cuBLASLt is missing".into()),
+                _ if gemm.together > 0 => Err("a library shares no launch".into()),
                 Ok(()) => Ok(lt::cost_us(gemm, real, gpu) + rest),
                 Err(why) => Err(why),
             };

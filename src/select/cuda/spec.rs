@@ -90,13 +90,18 @@ pub struct Pdl {
     pub reads_flags: bool,
     /// It can load inputs while the preceding launch still runs.
     pub fetches_early: bool,
-    /// Blocks of the next launch can be resident beside its own. A kernel that streams through a whole image fills the
-    /// machine, and waiting blocks take space from those that work. Only kernels that read flags can let the next one
-    /// start.
+    /// Blocks of the next launch find room beside its own, whatever its sizes. What streams through a whole image fills
+    /// the machine, and blocks that wait there take room from those that work: for other kernels the executor compares
+    /// the sizes of both launches. Only kernels that read flags can let the next one start.
     pub leaves_room: bool,
 }
 
-/// The general member of a family, whose results are bitwise equal to those of a specialised one.
+impl Pdl {
+    /// Of a kernel that waits for the launch in front, and lets the next one start where both are small.
+    pub const WAITS: Self = Self { reads_flags: true, fetches_early: false, leaves_room: false };
+}
+
+/// The general member of a family that does the same as a specialised one, bit for bit.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct GeneralMember {
     /// The template's arguments, with `ANY` for numbers that are read.

@@ -31,7 +31,10 @@ struct Line<'a> {
     rows: u32,
     #[serde(skip_serializing_if = "is_zero")]
     length: u32,
-    /// Why the step ran op by op, if its recording did not exist.
+    /// The id of the key of the recording that it used, where there are several.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    recording: Option<&'a str>,
+    /// Why the step ran op by op, where its recording was not there.
     #[serde(skip_serializing_if = "Option::is_none")]
     eager: Option<&'a str>,
 }
@@ -68,6 +71,7 @@ pub fn write_line(
 ) -> io::Result<()> {
     let StepReport { step, loss, update_max, step_us, accuracy, grad_norm, rows, length, .. } = *report;
     let [path, eager] = [report.path, report.eager].map(|number| if number == 0 { None } else { names.name(number) });
+    let recording = names.recording(report.kind);
     let of = |maybe_trained: bool| {
         let found = held_out.filter(|found| found.maybe_trained == maybe_trained);
         found.map_or((f64::NAN, f64::NAN), |found| (found.loss, found.accuracy))
@@ -87,6 +91,7 @@ pub fn write_line(
         path: path.as_deref(),
         rows,
         length,
+        recording: recording.as_deref(),
         eager: eager.as_deref(),
     };
     serde_json::to_writer(&mut *out, &line)?;

@@ -15,6 +15,9 @@ mod fast;
 mod gradient;
 mod gradient_step;
 mod graphs;
+mod host_batches;
+mod loss_scale;
+mod names;
 mod options;
 mod over_paths;
 mod proof;
@@ -22,9 +25,12 @@ mod random;
 mod reference_kernels;
 mod replay;
 mod resumed;
-mod rules;
+mod spread;
 mod training;
+mod update_direction;
 
+pub use bound::ratio_text;
+pub use names::{CHECKS, GPU_CHECKS};
 pub use options::VerifyOptions;
 pub use proof::{Check, Compared, Culprit, Progress, Proof};
 pub use random::{Failure, RandomEvent, RandomReport, RandomRun, Tally, verify_random};
@@ -33,9 +39,10 @@ use super::{TrainError, needs};
 use crate::compile::compile;
 use crate::exec::Step;
 use crate::model::{Model, Preset, check};
+use crate::tensor::{Bytes, counted};
 use each_recording::OfEach;
 use options::session_spec;
-use over_paths::{over_paths, paths_checked};
+use over_paths::{other_lengths, over_paths, paths_checked, with_lengths};
 use replay::{ReplayHarness, or_failed};
 use serde::Serialize;
 use std::sync::Arc;
@@ -69,14 +76,15 @@ pub struct Price {
 /// # Errors
 /// Where the preset has mistakes, or a part of it is too large to be planned.
 pub fn price(preset: &Preset, options: &VerifyOptions) -> Result<Price, TrainError> {
-    let checked = check(preset);
-    let model = checked.model.ok_or(TrainError::Preset(checked.diagnostics))?;
+    let found = check(preset);
+    let model = found.model.ok_or(TrainError::Preset(found.diagnostics))?;
     let (seconds, bytes) = gradient::cost(&model)?;
     let step = compile(&model, &options.compiling())?;
     let step_us = step.selection.choices.iter().map(|c| c.cost_us).sum();
     let replay_seconds = replay::endurance_cost(options.replays, step_us);
     let of_path = seconds + reference_kernels::seconds(&step);
-    let seconds = of_path * paths_checked(&model) as f64 + training::seconds(step_us);
+    let checked = paths_checked(&model) + other_lengths(preset, &model, options).len();
+    let seconds = of_path * checked as f64 + training::seconds(step_us);
     let bytes = bytes.max(needs(&session_spec(preset, options), &step).bytes());
     Ok(Price { seconds: seconds + replay_seconds, replay_seconds, bytes })
 }
@@ -141,29 +149,36 @@ fn verify_with(
     };
     // Where layers choose, each path is a step of its own.
     let of_kernels = check_of_kernels(options);
-    let of_paths: [(Proof, &'static str, OfStep); 6] = [
-        (Plan, "plan", plan_check),
-        (Gradients, "gradient against central differences", gradient::against_differences),
-        (Gradients, "fast kernels against reference", fast::fast_against_reference),
-        (Gradients, "loss scale", rules::loss_scale),
-        (Gradients, "update direction", rules::update_direction),
-        (Gradients, of_kernels.0, of_kernels.1),
+    let lengths = other_lengths(preset, &model, options);
+    let of_paths: [(Proof, &'static str, OfStep, &[usize]); 6] = [
+        (Plan, names::PLAN, plan_check, &lengths[..]),
+        (Gradients, names::GRADIENT, gradient::against_differences, &[]),
+        (Gradients, names::FAST, fast::fast_against_reference, &lengths[..]),
+        (Gradients, names::LOSS_SCALE, loss_scale::loss_scale, &[]),
+        (Gradients, names::UPDATE, update_direction::update_direction, &[]),
+        (Gradients, of_kernels.0, of_kernels.1, &lengths[..]),
     ];
-    for (proof, name, check) in of_paths {
-        run(proof, name, &mut || over_paths(&model, |model| check(model, options)))?;
+    for (proof, name, check, lengths) in of_paths {
+        run(proof, name, &mut || {
+            let check = |model: &Model| {
+                if cancel.load(Ordering::Relaxed) { Err(TrainError::Cancelled) } else { check(model, options) }
+            };
+            with_lengths(over_paths(&model, check)?, lengths, &model, check)
+        })?;
     }
     if proofs.iter().any(|p| !matches!(p, Plan | Gradients)) {
         let mut harness = ReplayHarness::new(preset, &model, options, cancel)?;
         spoil(harness.step_mut());
-        run(EagerAgainstReplay, "warm-up leaves no trace", &mut || harness.warm_up())?;
-        let [fault, endurance] = ["an injected fault is caught", "endurance and determinism"];
+        run(EagerAgainstReplay, names::WARM_UP, &mut || harness.warm_up())?;
+        let [fault, endurance] = [names::FAULT, names::ENDURANCE];
         let of = OfEach::EAGER_AGAINST_REPLAY;
         run(EagerAgainstReplay, of.name, &mut || harness.each_recording(&of, preset, options))?;
-        run(Determinism, "threads do not change results", &mut || harness.threads(&model, options))?;
+        run(Determinism, names::THREADS, &mut || harness.threads(&model, options))?;
         let of = OfEach::LEDGER;
         run(PointerLedger, of.name, &mut || harness.each_recording(&of, preset, options))?;
         if options.machine().as_cuda().is_some() {
-            run(PointerLedger, "graph nodes", &mut || harness.recorded("graph nodes", ReplayHarness::graph_nodes))?;
+            let nodes = names::GRAPH_NODES;
+            run(PointerLedger, nodes, &mut || harness.recorded(nodes, ReplayHarness::graph_nodes))?;
         }
         run(PointerLedger, fault, &mut || harness.recorded(fault, ReplayHarness::injected_faults))?;
         run(Determinism, endurance, &mut || harness.recorded(endurance, |harness| harness.endurance(options.replays)))?;
@@ -178,8 +193,8 @@ fn verify_with(
 /// The name of the check of each kernel, and the check.
 fn check_of_kernels(options: &VerifyOptions) -> (&'static str, OfStep) {
     match options.machine().as_cuda() {
-        None => ("each kernel against its reference", bounds::each_kernel),
-        Some(_) => ("kernels against their references", reference_kernels::compare),
+        None => (names::EACH_KERNEL, bounds::each_kernel),
+        Some(_) => (names::GPU_KERNELS, reference_kernels::compare),
     }
 }
 
@@ -188,15 +203,15 @@ fn plan_check(model: &Model, options: &VerifyOptions) -> Result<Check, TrainErro
     let compiled = compile(model, &options.compiling())?;
     let plan = &compiled.plan;
     let figures = format!(
-        "{} ops, {} buffers, arena {} at {:.4} of the lower bound, {} unshared, planned in {:.1} ms",
-        plan.program.ops.len(),
-        plan.buffers.len(),
-        crate::tensor::Bytes(plan.arena_bytes),
+        "{}, {}, arena {} at {:.4} of the lower bound, {} unshared, planned in {:.1} ms",
+        counted(plan.program.ops.len() as u64, "operation"),
+        counted(plan.buffers.len() as u64, "buffer"),
+        Bytes(plan.arena_bytes),
         plan.ratio(),
-        crate::tensor::Bytes(plan.unshared_bytes),
+        Bytes(plan.unshared_bytes),
         compiled.times.total().as_secs_f64() * 1e3
     );
-    Ok(Check::new("plan", plan.arena_bytes >= plan.lower_bound_bytes, figures))
+    Ok(Check::new(names::PLAN, plan.arena_bytes >= plan.lower_bound_bytes, figures))
 }
 
 #[cfg(test)]

@@ -1,8 +1,9 @@
 //! Checks of a network whose layers choose: each of its paths is a step of its own.
 
-use super::{Check, Culprit};
-use crate::model::{Foreseen, Model};
+use super::{Check, Culprit, VerifyOptions};
+use crate::model::{Foreseen, Model, Preset};
 use crate::train::TrainError;
+use crate::train::batch_shape::BatchShape;
 use std::time::{Duration, Instant};
 
 /// Paths that are checked, at most: those that steps take first.
@@ -27,6 +28,34 @@ pub(super) fn over_paths(
     over_most_paths(model, MOST, LONG, check)
 }
 
+/// The lengths of a run's batches besides the network's own, as `data.buckets` lists them.
+pub(super) fn other_lengths(preset: &Preset, model: &Model, options: &VerifyOptions) -> Vec<usize> {
+    let listed =
+        preset.data.as_ref().filter(|_| options.batches.is_none()).map_or(&[][..], |data| data.buckets.as_slice());
+    listed.iter().copied().filter(|length| Some(*length) != model.length()).collect()
+}
+
+/// A check of the network, together with the same check of it for sequences of each of these lengths.
+///
+/// # Errors
+/// As the check, and where the network does not take a length.
+pub(super) fn with_lengths(
+    whole: Check,
+    lengths: &[usize],
+    model: &Model,
+    check: impl Fn(&Model) -> Result<Check, TrainError>,
+) -> Result<Check, TrainError> {
+    if lengths.is_empty() {
+        return Ok(whole);
+    }
+    let of_lengths = over_each(lengths, true, "lengths", LONG, |&length| {
+        let shape = BatchShape { rows: model.batch, length: Some(length) };
+        Ok((format!("length {length}"), check(&shape.of(model)?)?))
+    })?;
+    let checks = vec![("the whole length".to_owned(), whole), ("buckets".to_owned(), of_lengths)];
+    Ok(joined("the whole length and those of buckets", checks))
+}
+
 /// As [`over_paths`], of `most` paths, of which no more than the first few are begun when `long` is over. The figures
 /// say what was left out.
 fn over_most_paths(
@@ -39,7 +68,7 @@ fn over_most_paths(
         return check(model);
     }
     let Foreseen { paths, are_all } = model.foreseen(most);
-    over_each(&paths, are_all, "paths", long, |path| Ok((path.to_string(), check(&model.along(path))?)))
+    over_each(&paths, are_all, "path", long, |path| Ok((path.to_string(), check(&model.along(path))?)))
 }
 
 /// A check of each of some `things`, of which no more than the first few are begun when `long` is over; `are_all` where
@@ -50,7 +79,7 @@ fn over_most_paths(
 pub(super) fn over_each<T>(
     each: &[T],
     are_all: bool,
-    things: &str,
+    thing: &str,
     long: Duration,
     mut check: impl FnMut(&T) -> Result<(String, Check), TrainError>,
 ) -> Result<Check, TrainError> {
@@ -64,10 +93,12 @@ pub(super) fn over_each<T>(
     }
     let (count, found, seconds) = (checks.len(), each.len(), long.as_secs());
     let text = match (are_all, count < found) {
-        (true, false) => format!("all {count} {things}"),
-        (false, false) => format!("the first {count} {things}, the others were left out"),
-        (true, true) => format!("the first {count} of {found} {things} in {seconds} s, the others were left out"),
-        (false, true) => format!("the first {count} {things} in {seconds} s, the others were left out"),
+        (true, false) if count == 1 => format!("the only {thing}"),
+        (false, false) if count == 1 => format!("the first {thing}, the others were left out"),
+        (true, false) => format!("all {count} {thing}s"),
+        (false, false) => format!("the first {count} {thing}s, the others were left out"),
+        (true, true) => format!("the first {count} of {found} {thing}s in {seconds} s, the others were left out"),
+        (false, true) => format!("the first {count} {thing}s in {seconds} s, the others were left out"),
     };
     Ok(joined(&text, checks))
 }
@@ -138,6 +169,12 @@ mod tests {
         assert!(few(10, LONG).starts_with("the first 10 paths, the others were left out; "));
         assert!(few(64, Duration::ZERO).starts_with("the first 8 of 16 paths in 0 s, the others were left out; "));
         assert!(few(10, Duration::ZERO).starts_with("the first 8 paths in 0 s, the others were left out; "));
+        let one = |are_all: bool| {
+            let done = |_: &()| Ok(("a".into(), Check::new("check", true, "done".into())));
+            over_each(&[()], are_all, "path", LONG, done).unwrap().figures
+        };
+        assert_eq!(one(true), "the only path; a: done");
+        assert_eq!(one(false), "the first path, the others were left out; a: done");
         assert_eq!((paths_checked(&many), paths_checked(&model)), (16, 2));
         let skipped = over_paths(&model, |_| Ok(Check::skipped("check", "no reason"))).unwrap();
         assert!(skipped.passed.is_none() && skipped.figures.ends_with("skipped: no reason"));

@@ -2,18 +2,16 @@
 //! batches that the host finds from data, seed and number of the step.
 
 use super::each_recording::{Shapes, other_recording};
+use super::host_batches::{Batch, BatchRule, batch_stays};
 use super::options::VerifyOptions;
-use super::replay::{ReplayHarness, still_there};
+use super::replay::ReplayHarness;
 use super::{Check, Culprit};
-use crate::data::{SHUFFLE_STREAM, Samples, Shuffle, Target};
 use crate::exec::cpu::Pool;
 use crate::exec::{ExecError, Executor, Step};
 use crate::ir::Share;
-use crate::lower::LValueId;
 use crate::model::{ParamId, Preset};
-use crate::tensor::DType;
-use crate::train::batch_file::Labels;
-use crate::train::data_feed::{rows_of, write_samples};
+use crate::tensor::counted;
+use crate::train::batch_shape::BatchShape;
 use crate::train::dispatch::Dispatch;
 use crate::train::step_cases::Case;
 use crate::train::training_step::BatchMeans;
@@ -22,7 +20,7 @@ use std::collections::HashSet;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-pub(super) const NAME: &str = "a run's batches and log";
+pub(super) const NAME: &str = super::names::RUN;
 
 /// What the run, and the steps op by op that it is compared with, may take each.
 const BUDGET: Duration = Duration::from_secs(2);
@@ -30,6 +28,8 @@ const BUDGET: Duration = Duration::from_secs(2);
 const STEPS: (u64, u64) = (4, 400);
 /// The first steps are made one by one, so that their batches can be looked at.
 const LOOKED_AT: u64 = 3;
+/// Recordings that are made again at most, and steps that are made with them.
+const MADE_AGAIN: u64 = 64;
 /// Longer than a run of these checks takes.
 const NEVER: Duration = Duration::from_secs(1 << 20);
 
@@ -66,16 +66,21 @@ pub(super) struct Logged {
     values: [u32; FIELDS.len()],
     /// The number of its path among the names of its session; steps that were read have 0.
     path: u32,
+    /// The samples and positions that its batches used; 0 where steps do not differ in that.
+    used: [u32; USED.len()],
 }
 
 const FIELDS: [&str; 6] = ["loss", "accuracy", "update magnitude", "gradient norm", "learning rate", "loss scale"];
+const USED: [&str; 2] = ["samples", "positions"];
 /// The values of a step that they are read from.
 const READ: [&str; FIELDS.len()] = ["loss", "accuracy", "update_max", "grad_norm", "hyper", "loss_scale"];
 
 impl Logged {
     pub(super) fn of(report: &StepReport) -> Self {
-        let StepReport { step, loss, accuracy, update_max, grad_norm, lr, loss_scale, path, .. } = *report;
-        Self { step, path, values: [loss, accuracy, update_max, grad_norm, lr, loss_scale].map(bits) }
+        let StepReport { step, loss, accuracy, update_max, grad_norm, lr, loss_scale, path, rows, length, .. } =
+            *report;
+        let values = [loss, accuracy, update_max, grad_norm, lr, loss_scale].map(bits);
+        Self { step, path, values, used: [rows, length] }
     }
 
     /// What the host reads of the step that ran last.
@@ -90,12 +95,13 @@ impl Logged {
                 Err(_) => absent,
             });
         }
-        Ok(Self { step: number, values, path: 0 })
+        Ok(Self { step: number, values, path: 0, used: [0; USED.len()] })
     }
 
-    /// With the loss and the accuracy of all batches of the step.
-    fn with(mut self, means: &BatchMeans) -> Self {
+    /// With the loss and the accuracy of all batches of the step, and what they used.
+    fn with(mut self, means: &BatchMeans, used: [u32; USED.len()]) -> Self {
         [self.values[0], self.values[1]] = [means.loss(), means.accuracy()].map(bits);
+        self.used = used;
         self
     }
 
@@ -107,6 +113,10 @@ impl Logged {
     pub(super) fn difference(&self, expected: &Self) -> Option<String> {
         if self.step != expected.step {
             return Some(format!("step {} is reported as step {}", expected.step, self.step));
+        }
+        if let Some(at) = (0..USED.len()).find(|at| self.used[*at] != expected.used[*at]) {
+            let (step, what, [found, wanted]) = (self.step, USED[at], [self, expected].map(|l| l.used[at]));
+            return Some(format!("step {step}: {found} {what} were reported, and it used {wanted}"));
         }
         let at = (0..FIELDS.len()).find(|at| self.values[*at] != expected.values[*at])?;
         let [found, wanted] = [self, expected].map(|l| f32::from_bits(l.values[at]));
@@ -129,98 +139,6 @@ pub(super) fn make(session: &mut Session, count: u64, logged: &mut Vec<Logged>) 
         Err(TrainError::Exec(error @ ExecError::NonFinite { .. })) => Ok(Some(error.to_string())),
         Err(other) => Err(other),
     }
-}
-
-/// A batch as a step has it in memory.
-struct Batch {
-    /// The values of all inputs of numbers.
-    x: Vec<f32>,
-    /// The bytes of everything else: tokens, then targets.
-    y: Vec<u8>,
-}
-
-impl Batch {
-    fn read(step: &Step) -> Result<Self, ExecError> {
-        let program = &step.compiled().plan.program;
-        let (mut x, mut y) = (Vec::new(), Vec::new());
-        for id in program.all_samples() {
-            if program.value(id).dtype == DType::I32 {
-                y.extend_from_slice(step.tensor(id)?.bytes());
-            } else {
-                x.extend_from_slice(&step.stored::<f32>(id)?);
-            }
-        }
-        if let Some(targets) = program.targets() {
-            y.extend_from_slice(step.tensor(targets)?.bytes());
-        }
-        Ok(Self { x, y })
-    }
-}
-
-/// Whether the batch is still in its place when the step is over.
-fn batch_stays(step: &Step) -> bool {
-    let plan = &step.compiled().plan;
-    let stays = |id| plan.place(id).is_none_or(|place| still_there(plan, plan.buffer(place.buffer)));
-    plan.program.all_samples().chain(plan.program.targets()).all(stays)
-}
-
-/// Writes the batch, counted from 0, that the host finds from data, seed and that number, for the step that was chosen.
-/// Gives the number of its samples where the step takes another number; nothing is written then.
-///
-/// # Errors
-/// Never for a step of the session's network.
-fn write_batch(session: &mut Session, number: u64) -> Result<Option<usize>, TrainError> {
-    let (batch, seed) = (session.model.batch, session.seed());
-    let Session { train, feed, .. } = session;
-    let train = train.chosen_mut();
-    let y = train.compiled().plan.program.targets();
-    match feed {
-        DataFeed::Data { set, split, batches, .. } => {
-            let rows = split.train.len();
-            // The last batch of an epoch has what is left, or is left out.
-            let of_epoch = if batches.short_last().is_some() { rows.div_ceil(batch) } else { rows / batch };
-            let (epoch, first) = (number / of_epoch as u64, number as usize % of_epoch * batch);
-            let shuffle = Shuffle::new(rows as u32, seed, SHUFFLE_STREAM.wrapping_add(epoch));
-            let samples: Vec<u32> =
-                (first..(first + batch).min(rows)).map(|at| split.train[shuffle.at(at as u32) as usize]).collect();
-            // The feed does not pass to the next batch by itself.
-            batches.next();
-            if samples.len() != train.compiled().model.batch {
-                return Ok(Some(samples.len()));
-            }
-            write_samples(train, &rows_of(set, &samples)?)?;
-            match (&set.target, y) {
-                (Target::Classes { .. } | Target::Windows(_), Some(y)) => {
-                    train.write(y, &set.target.labels(&samples)?)?;
-                }
-                (Target::Values { values, shape }, Some(y)) => {
-                    let width = shape.len();
-                    let of = |i: &u32| values[*i as usize * width..][..width].to_vec();
-                    train.write(y, &samples.iter().flat_map(of).collect::<Vec<f32>>())?;
-                }
-                (_, None) => {}
-            }
-        }
-        DataFeed::Batches { x, y: labels, count, .. } => {
-            let part = |len: usize| number as usize * (len / *count)..(number as usize + 1) * (len / *count);
-            let inputs: Vec<LValueId> = train.compiled().plan.program.all_samples().collect();
-            for (id, samples) in inputs.into_iter().zip(x) {
-                match samples {
-                    Samples::Real(v) => train.write(id, &v[part(v.len())])?,
-                    Samples::Tokens(v) => train.write(id, &v[part(v.len())])?,
-                    // A file of batches holds its samples whole.
-                    Samples::Windows(_) => {}
-                }
-            }
-            match (labels, y) {
-                (Labels::Classes(v), Some(y)) => train.write(y, &v[part(v.len())])?,
-                (Labels::Values(v), Some(y)) => train.write(y, &v[part(v.len())])?,
-                (_, None) => {}
-            }
-        }
-        DataFeed::Resident => {}
-    }
-    Ok(None)
 }
 
 /// Steps that were made op by op.
@@ -285,14 +203,15 @@ impl ReplayHarness<'_> {
     }
 
     /// Steps op by op on batches that the host finds, each on its own path where the session's steps differ.
-    fn expected(&mut self, count: u64) -> Result<Expected, TrainError> {
+    fn expected(&mut self, count: u64, rule: BatchRule) -> Result<Expected, TrainError> {
         self.begin_run()?;
         let (mut logged, mut batches, mut paths, mut others) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
         for number in 0..count {
             if self.cancel.load(Ordering::Relaxed) {
                 return Err(TrainError::Cancelled);
             }
-            let (mut means, count) = (BatchMeans::default(), self.session.train.batches());
+            let (mut means, mut used) = (BatchMeans::default(), [0; USED.len()]);
+            let count = self.session.train.batches();
             for batch in 0..count {
                 let Session { train, feed, .. } = &mut self.session;
                 let shape = train.choose(number + 1, batch, feed)?;
@@ -300,11 +219,13 @@ impl ReplayHarness<'_> {
                     let case = Case { shape, code: 0, share: Share::of(batch, count) };
                     others.extend(other_recording(&self.session, case, number + 1)?);
                 }
-                if let Some(rows) = write_batch(&mut self.session, number * count as u64 + batch as u64)? {
-                    let found = self.session.train.chosen().compiled().model.batch;
-                    others.push(format!("step {} has {rows} samples and runs with {found}", number + 1));
-                    let state = self.session.train.snapshot()?;
-                    return Ok(Expected { logged, batches, state, paths, others });
+                match rule.write(&mut self.session, number * count as u64 + batch as u64)? {
+                    Ok(shape) => self.add_used(&mut used, shape),
+                    Err(why) => {
+                        others.push(format!("step {} {why}", number + 1));
+                        let state = self.session.train.snapshot()?;
+                        return Ok(Expected { logged, batches, state, paths, others });
+                    }
                 }
                 let Session { train, pool, .. } = &mut self.session;
                 // The last one is what a run leaves.
@@ -315,10 +236,19 @@ impl ReplayHarness<'_> {
                 let (step, ids) = train.reports();
                 means.add(step, ids.loss, ids.accuracy)?;
             }
-            logged.push(Logged::read(self.session.train.chosen(), number + 1)?.with(&means));
+            logged.push(Logged::read(self.session.train.chosen(), number + 1)?.with(&means, used));
             paths.push(self.path_number(number + 1));
         }
         Ok(Expected { logged, batches, state: self.session.train.snapshot()?, paths, others })
+    }
+
+    /// Adds what a batch uses to what a step reports of its batches: the sum of their samples, where steps differ in
+    /// them, and the most positions.
+    fn add_used(&self, used: &mut [u32; USED.len()], shape: BatchShape) {
+        if self.session.train.dispatch().is_some_and(Dispatch::varies_in_rows) {
+            used[0] += shape.rows as u32;
+        }
+        used[1] = used[1].max(shape.length.unwrap_or(0) as u32);
     }
 
     /// Steps as a run makes them: its own batches, several in a launch where the device can, and its own reports.
@@ -334,9 +264,7 @@ impl ReplayHarness<'_> {
             }
             if batch_stays(session.train.chosen()) {
                 looked_at += 1;
-                let found = Batch::read(session.train.chosen())?;
-                let same = found.y == batch.y && found.x.iter().zip(&batch.x).all(|(a, b)| bits(*a) == bits(*b));
-                if !same {
+                if !Batch::read(session.train.chosen())?.is_same(batch) {
                     other_batches.push(number);
                 }
             }
@@ -356,31 +284,39 @@ impl ReplayHarness<'_> {
     }
 
     /// A run and the same steps op by op, on batches that the host finds: batches, reports and the state after them
-    /// must be equal, bit for bit. Where the last batch of an epoch is a short one, it is so here too.
+    /// must be equal, bit for bit. Where the batches of a run differ in their samples and positions, they do so here
+    /// too.
     pub(super) fn logged_steps(&mut self, preset: &Preset, options: &VerifyOptions) -> Result<Check, TrainError> {
-        let is_drawn = |feed: &DataFeed| {
-            matches!(feed, DataFeed::Data { lengths: None, split, batches, .. }
-            if split.train.len() >= batches.batch())
+        // The times that the check is planned by are those of whole batches.
+        let has_whole = |feed: &DataFeed| match feed {
+            DataFeed::Data { split, batches, .. } => split.train.len() >= batches.batch(),
+            DataFeed::Batches { .. } | DataFeed::Resident => true,
         };
+        let of_whole = if options.anyway { BatchRule::AsDescribed } else { BatchRule::Whole };
         match self.session_of_shapes(preset, options)? {
-            Shapes::Own(mut own) if is_drawn(&own.feed) => {
+            Shapes::Own(mut own) if has_whole(&own.feed) => {
                 let start = own.train.snapshot()?;
                 let before = (std::mem::replace(&mut self.session, *own), std::mem::replace(&mut self.start, start));
-                let outcome = self.logged_as_they_are();
+                let outcome = self.logged_as_they_are(BatchRule::AsDescribed);
                 (self.session, self.start) = before;
                 outcome
             }
-            _ => self.logged_as_they_are(),
+            Shapes::LeftOut(why) => {
+                let mut check = self.logged_as_they_are(of_whole)?;
+                check.figures += &format!("; batches are whole: {why}");
+                Ok(check)
+            }
+            Shapes::Own(_) | Shapes::Alike => self.logged_as_they_are(of_whole),
         }
     }
 
     /// As [`Self::logged_steps`], with the batches of the harness.
-    fn logged_as_they_are(&mut self) -> Result<Check, TrainError> {
+    fn logged_as_they_are(&mut self, rule: BatchRule) -> Result<Check, TrainError> {
         if matches!(self.session.feed, DataFeed::Resident) {
-            return Ok(Check::skipped(NAME, "the preset names no data, and no batches were given"));
+            return Ok(Check::skipped(NAME, "the network has no data of its own, and no batches were given"));
         }
         let count = self.wanted()?;
-        let expected = self.expected(count)?;
+        let expected = self.expected(count, rule)?;
         if !expected.others.is_empty() {
             let lines = expected.others.into_iter().take(4).map(|text| (text, None)).collect();
             return Ok(Check::new(NAME, false, "steps do not run their own recordings".into()).detail(lines));
@@ -400,9 +336,10 @@ impl ReplayHarness<'_> {
         wrong.extend(differences.into_iter().take(4).map(|text| (text, None)));
         let made = trained.logged.len();
         let mut figures = format!(
-            "{made} steps{} in the way of a run and op by op, {} batches compared, {different} reports differ",
+            "{}{} in the way of a run and op by op, {} compared, reports that differ: {different}",
+            counted(made as u64, "step"),
             self.paths_taken(made as u64),
-            trained.looked_at
+            counted(trained.looked_at as u64, "batch")
         );
         match &trained.ended {
             // Where values stop being finite, they must do so op by op too.
@@ -417,7 +354,43 @@ impl ReplayHarness<'_> {
                 }
             }
         }
+        if wrong.is_empty() {
+            figures += &self.made_again(&expected, &mut wrong)?;
+        }
         Ok(Check::new(NAME, wrong.is_empty(), figures).detail(wrong))
+    }
+
+    /// Makes the first steps of the run once more: some of them, and the others when the recordings of all kinds of
+    /// steps were dropped, the memory that they share was overwritten, and they were made again. Gives the figures;
+    /// nothing where steps do not differ.
+    fn made_again(
+        &mut self,
+        expected: &Expected,
+        wrong: &mut Vec<(String, Option<Culprit>)>,
+    ) -> Result<String, TrainError> {
+        let count = (expected.logged.len() as u64).min(MADE_AGAIN);
+        let before = count.min(LOOKED_AT);
+        let mut logged = Vec::new();
+        if self.session.train.dispatch().is_none() {
+            return Ok(String::new());
+        }
+        self.begin_run()?;
+        let mut ended = make(&mut self.session, before, &mut logged)?;
+        self.session.train.lent_arena().overwrite(0xFF)?;
+        let made = self.session.train.dispatch_mut().map(|dispatch| dispatch.record_again(MADE_AGAIN as usize));
+        let made = made.transpose()?.unwrap_or(0);
+        if ended.is_none() {
+            ended = make(&mut self.session, count - before, &mut logged)?;
+        }
+        self.rewind()?;
+        let pairs = logged.iter().zip(&expected.logged);
+        let differences: Vec<String> = pairs.filter_map(|(found, wanted)| found.difference(wanted)).collect();
+        let text = |what: String| (format!("with recordings that were made again: {what}"), None);
+        wrong.extend(differences.iter().take(4).cloned().map(text));
+        if let Some(why) = ended.filter(|_| expected.logged.get(logged.len()).is_some_and(Logged::is_finite)) {
+            wrong.push(text(why));
+        }
+        Ok(format!("; {made} recordings dropped and made again, {} reports differ", differences.len()))
     }
 
     /// How many paths the first steps of the run took, in words; nothing where there is one.
@@ -425,7 +398,7 @@ impl ReplayHarness<'_> {
         let Some(dispatch) = self.session.train.dispatch() else { return String::new() };
         let paths = dispatch.planner().paths();
         let codes: HashSet<u64> = (1..=steps).map(|step| paths.code_at(step)).collect();
-        if paths.vary() { format!(" on {} paths", codes.len()) } else { String::new() }
+        if paths.vary() { format!(" on {}", counted(codes.len() as u64, "path")) } else { String::new() }
     }
 
     /// The first value in which two states differ, in words.

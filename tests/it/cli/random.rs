@@ -7,10 +7,10 @@ use std::process::Stdio;
 #[test]
 fn random_networks_are_verified_and_counted() {
     let report = json(&["verify", "--random", "3", "--seed", "5", "--device", "cpu", "--replays", "10", "--json"]);
-    assert_eq!((&report["networks"], &report["first"]), (&3.into(), &5.into()));
+    assert_eq!((&report["networks"], &report["seed"]), (&3.into(), &5.into()));
     assert!(report["passed"] == true && report["failures"].as_array().unwrap().is_empty(), "{report}");
     let checks = report["checks"].as_array().unwrap();
-    let kernels = checks.iter().find(|c| c["check"].as_str().unwrap().starts_with("each kernel")).unwrap();
+    let kernels = checks.iter().find(|c| c["name"].as_str().unwrap().starts_with("each kernel")).unwrap();
     assert!(kernels["passed"] == 3 && kernels["precision"] == "f32", "{kernels}");
     let ratio = kernels["worst_ratio"].as_f64().unwrap();
     assert!(ratio > 0.0 && ratio <= 1.0, "{kernels}");

@@ -2,6 +2,7 @@
 
 use super::recordings::PATHS;
 use super::{CLASSES, IMAGES, VALUES};
+use crate::nets::GATHERED;
 
 /// A classifier in TF32 whose weights are updated by the operations that compute their gradients.
 pub const TENSOR: &str = r#"{"version": 1, "name": "tensor", "precision": "tf32",
@@ -94,7 +95,7 @@ pub const TOKENS: &str = r#"{"version": 1, "name": "tokens",
         "schedule": {"type": "cosine", "warmup": 5, "final": 0.1}}}"#;
 
 /// All of them.
-pub const NETWORKS: [&str; 17] = [
+pub const NETWORKS: [&str; 18] = [
     CLASSES, IMAGES, VALUES, TENSOR, MANY, SEGMENTS, TOKENS, RECURRENT, PAIRS, WIDE, WIDE_HALF, STREAMED, HEADS,
-    HALF_HEADS, WORDS, BLOCK, PATHS,
+    HALF_HEADS, WORDS, BLOCK, GATHERED, PATHS,
 ];

@@ -2,6 +2,7 @@
 //! of `verify` that is named with it.
 
 mod child;
+mod derivatives;
 mod gpu_networks;
 mod gpu_run;
 mod kernel_faults;
@@ -20,6 +21,7 @@ use stepgraph::train::plant as run_plant;
 use stepgraph::train::{Proof, VerifyOptions, verify_some};
 
 /// Checks that find faults, by the prefixes of their names.
+const GRADIENT: &str = "gradient against central differences";
 const FAST: &str = "fast kernels against reference";
 const EACH: &str = "each kernel against its reference";
 const REPLAY: &str = "eager against replay";
@@ -32,7 +34,7 @@ const RESUMED: &str = "a resumed run";
 /// The group that a check belongs to.
 fn proof_of(check: &str) -> Proof {
     match check {
-        FAST | EACH => Proof::Gradients,
+        GRADIENT | FAST | EACH => Proof::Gradients,
         REPLAY => Proof::EagerAgainstReplay,
         LEDGER => Proof::PointerLedger,
         ENDURANCE => Proof::Determinism,
@@ -209,6 +211,7 @@ tables! {
     faults_in_runs_are_found: runs,
     faults_in_sequences_and_recipes_are_found: sequences,
     faults_in_other_recordings_are_found: recordings,
+    wrong_rules_of_differentiation_are_found: derivatives,
 }
 
 #[test]

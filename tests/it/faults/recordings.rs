@@ -4,9 +4,12 @@
 use super::runs::{free_early, run};
 use super::{EACH, EVALUATION, FAST, Fault, LEDGER, LOG, Place, REPLAY, kernel, scaled, with_step};
 use std::cell::RefCell;
+use std::collections::HashSet;
 use stepgraph::compile::Compiled;
 use stepgraph::data::Batches;
+use stepgraph::exec::GraphKey;
 use stepgraph::exec::cpu::plant::{Faulty, Plant as StepPlant, Runs};
+use stepgraph::ops::OpKind;
 use stepgraph::plan::{BufferId, Place as Memory};
 use stepgraph::train::DataFeed;
 use stepgraph::train::plant::Plant;
@@ -48,6 +51,8 @@ fn only(f: &Faulty<'_>, part: &str, spoil: impl FnOnce(&Faulty<'_>)) {
 
 thread_local! {
     static KEPT: RefCell<Vec<Vec<f32>>> = const { RefCell::new(Vec::new()) };
+    /// The keys of recordings that were made once.
+    static MADE: RefCell<HashSet<String>> = RefCell::default();
 }
 
 /// Runs the kernel with the contents of a slot in the first call of the same size.
@@ -105,6 +110,14 @@ fn over_moments(compiled: &mut Compiled) {
     }
 }
 
+/// As [`over_moments`], of recordings that are made again.
+fn over_moments_after_eviction(compiled: &mut Compiled) {
+    let is_new = MADE.with_borrow_mut(|made| made.insert(GraphKey::of(compiled).to_string()));
+    if !is_new {
+        over_moments(compiled);
+    }
+}
+
 fn free_early_on_the_second_path(compiled: &mut Compiled) {
     if is_second_path(compiled) {
         free_early(compiled);
@@ -122,8 +135,33 @@ fn shorter_short_batch(feed: &mut DataFeed) {
     }
 }
 
+/// All batches have the network's own length.
+fn forgotten_lengths(feed: &mut DataFeed) {
+    if let DataFeed::Data { lengths, .. } = feed {
+        *lengths = None;
+    }
+}
+
+/// The loss of a shorter text is divided by the positions of the whole one, as if the others counted.
+fn loss_of_whole_text(f: &Faulty<'_>) {
+    only(f, SHORT_TEXT, |f| scaled(f, "loss", 6.0 / 12.0));
+}
+
+/// Each position of a shorter text attends to those behind it.
+fn attends_to_all(f: &Faulty<'_>) {
+    only(f, SHORT_TEXT, |f| {
+        let change = |op: &mut OpKind| {
+            if let OpKind::Attention(attention) = op {
+                attention.geometry.causal = false;
+            }
+        };
+        // SAFETY: all arguments have the sizes of every position.
+        unsafe { f.run_as(change) };
+    });
+}
+
 pub fn table() -> Vec<Fault> {
-    [paths(), shapes()].into_iter().flatten().collect()
+    [paths(), shapes(), lengths(), evicted()].into_iter().flatten().collect()
 }
 
 fn replayed(name: &'static str, network: &'static str, op: &'static str, spoil: fn(&Faulty<'_>)) -> Fault {
@@ -176,8 +214,48 @@ fn shapes() -> Vec<Fault> {
             }),
             LOG,
         ),
+    ]
+}
+
+fn lengths() -> Vec<Fault> {
+    vec![
         replayed("a shorter text has the gradients of moved positions", LENGTHS, "embedding_bwd", |f| {
             only(f, SHORT_TEXT, |f| f.run_with("dy", |values| values.rotate_right(8)));
         }),
+        run("a run replays the recording of another length", LENGTHS, Plant::OtherRecording, LOG),
+        run("the recording of another length is checked as its own", LENGTHS, Plant::OtherRecording, REPLAY),
+        run("a run forgets its lengths", LENGTHS, Plant::Feed(forgotten_lengths), LOG),
+        run("the log names another length", LENGTHS, Plant::Report(|r| r.length = 18 - r.length), LOG),
+        replayed(
+            "a shorter text's loss counts positions that it lacks",
+            LENGTHS,
+            "softmax_ce_fused",
+            loss_of_whole_text,
+        ),
+        kernel(
+            "the loss of one length counts positions that it lacks",
+            LENGTHS,
+            "softmax_ce_fused",
+            loss_of_whole_text,
+        ),
+        replayed("a shorter text has another mask of attention", LENGTHS, "attention", attends_to_all),
+        kernel("the attention of one length has no mask", LENGTHS, "attention", attends_to_all),
+        kernel("the gradients of one length are too large", LENGTHS, "gemm_tn", |f| {
+            only(f, SHORT_TEXT, |f| scaled(f, "c", 1.01));
+        })
+        .found_by(FAST),
+    ]
+}
+
+fn evicted() -> Vec<Fault> {
+    let place = Place::Step(StepPlant::Plan(over_moments_after_eviction));
+    vec![
+        Fault {
+            name: "a recording that was made again runs in the memory of moments",
+            network: PATHS,
+            place,
+            check: LOG,
+        },
+        run("a dropped recording is found again as that of another path", PATHS, Plant::OtherAfterEviction, LOG),
     ]
 }

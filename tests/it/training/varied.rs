@@ -5,7 +5,8 @@ use stepgraph::exec::Executor;
 use stepgraph::model::read_preset;
 use stepgraph::tensor::{HostTensor, Shape};
 use stepgraph::train::{
-    DataChoice, Overrides, RecordingRules, Session, SessionSpec, Start, StepReport, TensorFile, TrainError,
+    DataChoice, Overrides, Proof, RecordingRules, Session, SessionSpec, Start, StepReport, TensorFile, TrainError,
+    VerifyOptions, verify_some,
 };
 use tempfile::TempDir;
 
@@ -438,4 +439,39 @@ fn the_rows_and_lengths_in_a_file_of_batches_are_checked() {
     assert!(message.contains("batch.length holds 9 in batch 0; expected 1 to 8"), "{message}");
     let message = refused("batch.rows", &[2], &[5, 5]);
     assert!(message.contains("batch.rows has shape [2]; there are 3 batches, so give [3]"), "{message}");
+}
+
+/// What the check of a run's batches and log says of a right run; `options` say where its data are.
+fn logged(text: &str, options: VerifyOptions) -> String {
+    let options = VerifyOptions { threads: 1, seed: 3, ..options };
+    let preset = read_preset(text).unwrap_or_else(|e| panic!("{e:?}"));
+    let report = verify_some(&preset, &options, &[Proof::TrainingRun], &std::sync::Arc::default(), |_| {}).unwrap();
+    assert!(report.passed, "{:#?}", report.checks);
+    report.checks.into_iter().find(|check| check.name == "a run's batches and log").unwrap().figures
+}
+
+#[test]
+fn the_check_of_a_run_follows_what_its_batches_use() {
+    let folder = tempfile::tempdir().unwrap();
+    let batches = Batches { steps: 24, batch: 5, length: 8 };
+    for (target, loss, layers) in [
+        (Targets::EachPosition, CLASSES, r#"{"type": "gru", "units": 5}, {"type": "dense", "units": 9}"#),
+        (Targets::Values, MSE, r#"{"type": "dense", "units": 2}"#),
+    ] {
+        let file = batches.used(&folder, target, &[(5, 8), (2, 8), (5, 3), (1, 6)]);
+        let text = text(5, 8, layers, loss).replace(r#""seed": 3"#, r#""seed": 3, "accumulate": 2"#);
+        let found = logged(&text, VerifyOptions { batches: Some(file), ..VerifyOptions::default() });
+        assert!(found.contains(" recordings dropped and made again, 0 reports differ"), "{found}");
+    }
+    // Texts of a table, each with a length of its own, and a short batch at the end.
+    let lines: Vec<String> =
+        (0..37).map(|row| format!("{},{}", "abcdefghij".repeat(2)[..row % 13 + 1].to_owned(), row % 3)).collect();
+    std::fs::write(folder.path().join("t.csv"), format!("text,kind\n{}\n", lines.join("\n"))).unwrap();
+    let text = r#"{"version": 1, "name": "t", "input": {"type": "tokens", "shape": [12], "vocab": 128, "batch": 4},
+        "layers": [{"type": "embedding", "units": 4}, {"type": "global_avg_pool"}, {"type": "dense", "units": 3}],
+        "loss": {"type": "softmax_cross_entropy"}, "optimizer": {"type": "adam", "lr": 0.01},
+        "data": {"type": "csv", "path": "t.csv", "columns": ["text"], "target": "kind", "held_out": 6,
+            "last_batch": "short", "buckets": [3, 7, 9]}, "train": {"steps": 30}}"#;
+    let found = logged(text, VerifyOptions { base: folder.path().to_owned(), ..VerifyOptions::default() });
+    assert!(found.contains(" recordings dropped and made again, 0 reports differ"), "{found}");
 }

@@ -120,7 +120,7 @@ impl<V: Lanes> Term<V, 2> for Gradients {
 unsafe fn layer_norm_bwd<V: Lanes>(call: &Call, part: Part) {
     use crate::ops::slot::layer_norm_bwd as slot;
     let OpKind::LayerNormBwd(op) = call.op else { return };
-    let ops::LayerNormBwd { rows, cols, accumulate, rms } = op;
+    let ops::LayerNormBwd { rows, cols, accumulate, rms, .. } = op;
     let (dy, x, gamma) = (call.arg::<f32>(slot::DY), call.arg::<f32>(slot::X), call.arg::<f32>(slot::GAMMA));
     let (mean, rstd, dx) = (call.arg::<f32>(slot::MEAN), call.arg::<f32>(slot::RSTD), call.arg::<f32>(slot::DX));
     let (dgamma, dbeta, work) =

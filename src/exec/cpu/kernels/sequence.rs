@@ -63,7 +63,7 @@ unsafe fn fill<V: Lanes>(to: *mut f32, len: usize, value: f32) {
 #[inline(always)]
 unsafe fn embedding<V: Lanes>(call: &Call, part: Part) {
     use crate::ops::slot::embedding as slot;
-    let OpKind::Embedding(ops::Embedding { rows, vocab, units }) = call.op else { return };
+    let OpKind::Embedding(ops::Embedding { rows, vocab, units, .. }) = call.op else { return };
     let (tokens, weight, y) = (call.arg::<i32>(slot::TOKENS), call.arg::<f32>(slot::WEIGHT), call.arg::<f32>(slot::Y));
     let (from, to) = part.range(rows, 1);
     for row in from..to {

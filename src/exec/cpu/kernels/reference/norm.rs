@@ -20,7 +20,7 @@ pub(super) fn run<T: Real>(args: Args, op: &OpKind) -> bool {
         OpKind::LayerNorm(ops::LayerNorm { rows, cols, eps, rms: true }) => {
             rms_norm::<T>(args, *rows, *cols, eps.get());
         }
-        OpKind::LayerNormBwd(ops::LayerNormBwd { rows, cols, accumulate, rms: true }) => {
+        OpKind::LayerNormBwd(ops::LayerNormBwd { rows, cols, accumulate, rms: true, .. }) => {
             rms_norm_bwd::<T>(args, *rows, *cols, *accumulate);
         }
         OpKind::LayerNorm(ops::LayerNorm { rows, cols, eps, .. }) => layer_norm::<T>(args, *rows, *cols, eps.get()),

@@ -26,10 +26,13 @@ fn embedding<T: Real>(args: Args, op: &ops::Embedding) {
     use crate::ops::slot::embedding as slot;
     let (tokens, weight, y): (Buf<i32>, Buf<T>, Buf<T>) =
         (args.buf(slot::TOKENS), args.buf(slot::WEIGHT), args.buf(slot::Y));
+    let position: Buf<T> = args.buf(slot::POSITION);
     for i in 0..op.rows {
         let row = row(tokens.get(i), op.vocab);
         for unit in 0..op.units {
-            y.set(i * op.units + unit, row.map_or(T::of(f64::NAN), |row| weight.get(row * op.units + unit)));
+            let found = row.map_or(T::of(f64::NAN), |row| weight.get(row * op.units + unit));
+            let at = if op.positions > 0 { i % op.positions * op.units + unit } else { 0 };
+            y.set(i * op.units + unit, if position.is_bound() { found + position.get(at) } else { found });
         }
     }
 }

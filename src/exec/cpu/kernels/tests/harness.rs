@@ -203,6 +203,8 @@ fn length(op: &OpKind, name: &str) -> usize {
         | OpKind::AddAct { .. }
         | OpKind::SignBits { .. }
         | OpKind::DenseCe { .. }
+        | OpKind::GemmNorm { .. }
+        | OpKind::GemmNormBwd { .. }
         | OpKind::WeightStep { .. }
         | OpKind::BiasStep { .. }
         | OpKind::StepMetrics { .. } => panic!("a CPU has no kernel for {}", op.name()),

@@ -71,7 +71,7 @@ fn products_of_any_size() {
                 Trans::Tn => Epilogue::default(),
             };
             let accumulate = epilogue.is_empty() && rng.below(3) == 0;
-            let gemm = Gemm { m, n, k, trans, accumulate, epilogue };
+            let gemm = Gemm { accumulate, epilogue, ..Gemm::plain(m, n, k, trans) };
             check(&OpKind::Gemm(gemm), &epilogue, accumulate, &mut rng);
         }
     }
@@ -88,7 +88,8 @@ fn large_products_with_rearranged_operands() {
                 Epilogue::default()
             };
             let accumulate = trans == Trans::Tn;
-            check(&OpKind::Gemm(Gemm { m, n, k, trans, accumulate, epilogue }), &epilogue, accumulate, &mut rng);
+            let gemm = Gemm { accumulate, epilogue, ..Gemm::plain(m, n, k, trans) };
+            check(&OpKind::Gemm(gemm), &epilogue, accumulate, &mut rng);
         }
     }
 }

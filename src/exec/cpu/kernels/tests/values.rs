@@ -29,7 +29,7 @@ fn products_of_each_layout() {
     let (a, a_t) = ([1.0, 2.0, 3.0, 4.0, 5.0, 6.0], [1.0, 4.0, 2.0, 5.0, 3.0, 6.0]);
     let (b, b_t) = ([1.0, 0.0, 2.0, 1.0, 0.0, 3.0], [1.0, 2.0, 0.0, 0.0, 1.0, 3.0]);
     for (trans, a, b) in [(Trans::Nn, a, b), (Trans::Nt, a, b_t), (Trans::Tn, a_t, b)] {
-        let plain = Gemm { m: 2, n: 2, k: 3, trans, accumulate: false, epilogue: Epilogue::default() };
+        let plain = Gemm::plain(2, 2, 3, trans);
         for variant in [Variant::RefF32, Variant::RefF64] {
             let found = run(&OpKind::Gemm(plain), &values(&[("a", &a), ("b", &b)]), &How::new(variant));
             assert_eq!(found["c"], [5.0, 11.0, 14.0, 23.0]);
