@@ -57,8 +57,8 @@ pub fn refusal(words: &[String], kind: ErrorKind) -> Option<&'static str> {
     match kind {
         ErrorKind::MissingRequiredArgument | ErrorKind::ArgumentConflict if is_set("--out") && !is_set("--random") => {
             Some(
-                "--out cannot be used without --random: it names the file for a random network that fails, and no other \
-             result is written; leave it out, or give --random N instead of presets",
+                "--out cannot be used without --random: it names the file for a random network that fails, and no \
+             other result is written; leave it out, or give --random N instead of presets",
             )
         }
         ErrorKind::MissingRequiredArgument => {

@@ -1,10 +1,11 @@
-//! Gradients of small parameters that sum over many rows are computed at the same time, at the end of the backward pass.
+//! Computes the gradients of small parameters that sum over many rows at the same time, at the end of the backward
+//! pass.
 //!
-//! Nothing in the backward pass reads the gradient of a parameter. Where it is small, its kernel leaves most of a GPU idle,
-//! and the longer it sums, the longer the next layer waits for it. All of them together fill the machine: they move to
-//! one place, where horizontal fusion puts them into one launch. The gradients of a normalisation of rows are divided
-//! into that of its input, which stays where it is, and those of its parameters. What the gradients are made from lives
-//! longer, so that this is for networks whose activations are small.
+//! Nothing in the backward pass reads the gradient of a parameter. If it is small, its kernel leaves most of a GPU
+//! idle, and the longer it sums, the longer the next layer waits for it. All of them together use the whole GPU: they
+//! are moved to one position in the program, where horizontal fusion puts them into one launch. The gradients of a
+//! normalisation of rows are divided into that of its input, which is not moved, and those of its parameters. The
+//! operands of the gradients are alive longer, so that this pass is only for networks with small activations.
 
 use crate::ir::Phase;
 use crate::lower::{LValueId, Op, Program};

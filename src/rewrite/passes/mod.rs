@@ -125,7 +125,7 @@ pub const PASSES: [Pass; 24] = [
         "Activations and their gradients are stored in half precision, with everything that shares their memory.",
         half_precision_activations::run,
     ),
-    Pass::new("join_position", GPU, "An embedding adds the learned positions behind it.", join_position::run),
+    Pass::new("join_position", GPU, "An embedding adds the learned positions that follow it.", join_position::run),
     Pass::new(
         "join_product_sum",
         GPU,

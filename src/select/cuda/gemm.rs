@@ -23,16 +23,14 @@ const RATED_MULTIPROCESSORS: f64 = 132.0;
 /// The largest scratch memory of partial products.
 const PARTIAL_BYTES: usize = 64 << 20;
 
-/// The number of kernels offered for one product, and the largest ratio between the estimates of the slowest and the
-/// best one.
+/// The number of kernels offered for one product, and the largest ratio of the slowest estimate to the best one.
 const OFFERS: usize = 5;
 const SLOWEST: f64 = 2.0;
 
 /// Products with at most this many multiplications are also offered without tensor cores, if these would round to TF32.
 const TINY: usize = 1 << 21;
 
-/// The arithmetic units, and how a block's tile is shared: rows and columns of a thread's part, or warps down and
-/// across.
+/// The arithmetic units, and the parts of a block's tile: rows and columns of a thread, or warps down and across.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Unit {
     Simt { rows: usize, cols: usize },
@@ -102,8 +100,7 @@ const fn direct(lane: [usize; 2], warps: [usize; 2], groups: usize, via: usize) 
     Direct { lane, warps, groups, via }
 }
 
-/// These were the fastest, or within one percent of the fastest, of all that were tried on products of a few
-/// microseconds.
+/// The fastest of all that were tried on products of a few microseconds, or at most one percent slower.
 const DIRECT_TILES: [Direct; 13] = [
     direct([2, 2], [1, 1], 8, 0),
     direct([2, 2], [1, 1], 8, 1),
@@ -134,8 +131,7 @@ const ALONE_DEPTH: usize = 128;
 const DIRECT_OFFERS: usize = 8;
 const BESIDE_DIRECT: usize = 2;
 
-/// Direct kernels are for products of at most this many multiplications, in at most this many chunks of the reduction
-/// for each group.
+/// Direct kernels are for products of at most this many multiplications, and chunks of the reduction for each group.
 const SMALL: usize = 1 << 28;
 const DIRECT_STEPS: usize = 16;
 
@@ -222,8 +218,7 @@ impl Product {
         moved as f64 / L2_BYTES_PER_US
     }
 
-    /// The arguments that every type of the family needs for its product; those of general members leave its sizes
-    /// open.
+    /// The arguments of every type for its product; those of general members leave the sizes open.
     fn problem(&self, is_general: bool) -> String {
         let Gemm { m, n, k, trans, accumulate, epilogue: e, .. } = self.gemm;
         let trans = cpp_trans(trans);

@@ -61,7 +61,7 @@ impl ReplayHarness<'_> {
         let (train, pool) = (&mut self.session.train, &mut self.session.pool);
         replay_faults(train, pool, &mut trials)?;
         trials.about = format!(
-            "faults found, {nodes} of them in nodes and instances of {}, {} at a replay (arena, instance, live constants)",
+            "faults found, {nodes} of them in nodes and instances of {}, {} at a replay (arena, instance, constants)",
             counted(graphs, "graph"),
             trials.tried - nodes
         );

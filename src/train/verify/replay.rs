@@ -22,8 +22,8 @@ pub(super) const NOT_FINITE: &str = "updates are not finite";
 /// The least and the largest number of them then.
 const REPLAYS: (u64, u64) = (20, 10_000);
 
-/// How many replays the endurance check makes twice, and why as many: `asked` for, or as many as `affordable` are in the
-/// time that they may take.
+/// The number of replays that the endurance check makes twice, and the reason for it: `asked` for, or `affordable` in
+/// the time that they may take.
 fn replays(asked: Option<u64>, affordable: u64) -> (u64, String) {
     let seconds = STRESS.as_secs();
     match (asked, affordable) {
