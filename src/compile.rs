@@ -31,8 +31,8 @@ pub struct Options {
     pub gpu_times: Option<Arc<GpuTimes>>,
     /// For timing: uses the kernel with this index for every operation of a GPU's step.
     pub force: Option<usize>,
-    /// How the step of all layers stores each parameter, where the step is of one path beside it. Without it, this is
-    /// found from the whole network.
+    /// How the step of all layers stores each parameter, if this step runs one path only. Without it, the order is
+    /// determined from the whole network.
     pub orders: Option<Arc<[ParamOrder]>>,
 }
 

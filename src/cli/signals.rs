@@ -75,13 +75,13 @@ pub fn asked() -> Option<Signal> {
     Signal::of(CAME.load(Ordering::Relaxed))
 }
 
-/// What the first signal sets: for work on which it is to end between two of its parts.
+/// Set by the first signal, for work that can end between two of its parts.
 #[must_use]
 pub fn flag() -> Arc<AtomicBool> {
     Arc::clone(&ENDS)
 }
 
-/// Reports on standard error which signal ended a command that finished what it was at.
+/// Reports on standard error which signal ended a command after its current part.
 pub fn note_ended(signal: Signal, what: &str) {
     output::note(&format!("ended by {}: {what}", signal.name));
 }

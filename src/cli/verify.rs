@@ -44,7 +44,7 @@ struct Findings {
     cancelled: bool,
 }
 
-/// What is said of a command line that cannot be read, where the parser's words do not say what to do.
+/// The message for a wrong command line, if the parser's own message does not say what to do.
 pub fn refusal(words: &[String], kind: ErrorKind) -> Option<&'static str> {
     let is_set = |option: &str| {
         let is_it =
@@ -136,7 +136,7 @@ fn findings_of(found: &Loaded, options: &VerifyOptions, device: String, json: bo
             output::note(&format!("{name}: {} {}", verdict(check), check.name));
         } else if let Err(error) = output::print(&line(check)) {
             closed.get_or_insert(error);
-            // Nobody reads the rest.
+            // The output is not read any further.
             ends.store(true, Ordering::Relaxed);
         }
         checks.push(check.clone());

@@ -115,7 +115,7 @@ fn ended_by(report: &RandomReport) -> Option<Signal> {
     signals::asked().filter(|_| report.cancelled)
 }
 
-/// Prints what was found until the command ended, also where a network that fails cannot be written.
+/// Prints the results until the command ended, even if a network that fails cannot be written.
 fn print_findings(report: &RandomReport, device: &str, failures: &[Kept], json: bool) -> anyhow::Result<()> {
     if let Some(signal) = ended_by(report) {
         signals::note_ended(signal, "the results are those of the networks before that");
@@ -139,8 +139,8 @@ fn seeds_fit(first: u64, count: u64) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// The file that `--out` names, where it is given. That networks can be written, there or in the current folder, is
-/// known before the first of them is checked.
+/// The file of `--out`, if given. Before the first network is checked, it is verified that networks can be written
+/// there or to the current folder.
 fn result_place(args: &VerifyArgs) -> anyhow::Result<Option<PathBuf>> {
     const WHAT: &str = "the smallest network that fails";
     let Some(path) = args.out.as_deref() else {
@@ -175,7 +175,7 @@ fn name_network_of_panics() {
 fn keep(failure: &Failure, args: &VerifyArgs, out: Option<&Path>, before: usize, threads: u16) -> anyhow::Result<Kept> {
     let path = place(failure, out, before);
     write_atomic(&path, write_preset(&failure.smallest).as_bytes()).map_err(|cause| {
-        // The place was checked before the first network, so the command line is not what is wrong.
+        // The path was checked before the first network, so that this is not a mistake in the command line.
         let (path, advice, seed) = (path.display(), write_advice(&cause), failure.seed);
         let again = format!("`stepgraph verify --random 1 --seed {seed}` finds the failure again");
         anyhow::anyhow!("{path} cannot be written: {cause}; {advice}; {again}")

@@ -43,7 +43,7 @@ pub trait Backend {
     /// How its steps run.
     fn capabilities(&self) -> Capabilities;
 
-    /// Bytes of the memory of steps that are free now, where that is known.
+    /// Bytes of the memory of steps that are free now, if known.
     ///
     /// # Errors
     /// If the device cannot be used.

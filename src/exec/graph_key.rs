@@ -154,7 +154,7 @@ impl GraphKey {
         format!("{:016x}", self.sum)
     }
 
-    /// What the recording takes.
+    /// The inputs of the recording.
     #[must_use]
     pub fn signature(&self) -> &GraphSignature {
         &self.parts.signature

@@ -55,7 +55,7 @@ pub(super) struct Entry {
 }
 
 impl Entry {
-    /// What a report says of it.
+    /// Its entry in a report.
     pub(super) fn known(&self) -> KnownKey {
         let is_there = matches!(self.held, Held::Lent | Held::Idle(_));
         let facts = RecordingFacts { is_there, ..self.facts.clone() };

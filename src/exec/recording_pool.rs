@@ -224,10 +224,10 @@ impl RecordingPool {
         }
     }
 
-    /// A step over the store and the arena that is no recording of the pool, to be run in these ways.
+    /// A step over the store and the arena that is not a recording of the pool, to be run in these ways.
     ///
     /// # Errors
-    /// Where the arena is too small for it, or the store lacks what it needs.
+    /// If the arena is too small for it, or the store lacks a value that it needs.
     pub fn apart(&self, compiled: Arc<Compiled>, ways: Ways) -> Result<LentStep, ExecError> {
         let arena = self.state().arena(Room::Common).ok_or(ExecError::AllocationRefused(Bytes(0)))?;
         Ok(LentStep::alone(Step::over_for(compiled, &self.store, &arena, self.threads, ways)?))
@@ -280,12 +280,12 @@ impl RecordingPool {
         state.evict(None);
     }
 
-    /// Drops every recording that is idle and not pinned, as if there were no room for them.
+    /// Drops every recording that is idle and not pinned, as if the budget were used up.
     pub fn drop_idle(&self) {
         self.state().drop_idle();
     }
 
-    /// Counts a step that ran op by op because its recording was not there, with the reason.
+    /// Counts a step that ran op by op because its recording did not exist, with the reason.
     pub fn note_eager(&self, key: &GraphKey, why: &str, step: u64) {
         let mut state = self.state();
         // A step may consist of several batches.

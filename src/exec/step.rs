@@ -106,14 +106,14 @@ impl Step {
         blocks.into_iter().next().map(StepArena::new).ok_or(ExecError::AllocationRefused(Bytes(bytes)))
     }
 
-    /// What the device of a compiled step can do, before the step is in its memory.
+    /// The capabilities of the device of a compiled step, before the step is in its memory.
     #[must_use]
     pub fn capabilities_for(compiled: &Compiled) -> Capabilities {
         backend_of(&compiled.selection.target.device).capabilities()
     }
 
-    /// Refuses a compiled step whose memory, with `beside` bytes that are taken after it, is not free now, on the
-    /// device or here.
+    /// Refuses a compiled step if its memory, and `beside` bytes that are allocated after it, are not free now on the
+    /// device or on the host.
     ///
     /// # Errors
     /// If there is too little memory, or the device cannot be used.

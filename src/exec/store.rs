@@ -152,10 +152,10 @@ impl StepArena {
         self.memory.bytes()
     }
 
-    /// Overwrites all of it with this byte: what a step does must not depend on what is left there.
+    /// Overwrites all of it with this byte: the results of a step must not depend on the old contents.
     ///
     /// # Errors
-    /// What went wrong on the device.
+    /// If the device reports an error.
     pub fn overwrite(&self, byte: u8) -> Result<(), ExecError> {
         const PIECE: u64 = 1 << 20;
         let piece = vec![byte; self.bytes().min(PIECE) as usize];

@@ -439,7 +439,7 @@ fn a_recording_that_does_not_fit_is_refused_with_the_reason() {
     // A pinned recording stays available.
     drop(lend(&whole, &compiled).unwrap());
     assert_eq!(recordings.counts().recordings, 1);
-    // It can be run op by op in the memory that is there.
+    // It can be run op by op in the existing memory.
     assert!(recordings.apart(compiled, Ways::OpByOp).is_ok());
     let large = recordings.apart(training(&model, 64), Ways::OpByOp).err();
     assert!(matches!(large, Some(ExecError::SmallArena { .. })));

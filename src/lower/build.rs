@@ -21,8 +21,8 @@ pub fn lower_for(graph: &Graph, model: &Model, filters: FilterOrder) -> Program 
     lower_in_order(graph, model, filters, None)
 }
 
-/// As [`lower_for`]; `known` is how another step of the same network stores each parameter, where the graph is that of
-/// a path.
+/// As [`lower_for`]; `known` is how another step of the same network stores each parameter, if the graph is that of a
+/// path.
 #[must_use]
 pub fn lower_in_order(graph: &Graph, model: &Model, filters: FilterOrder, known: Option<&[ParamOrder]>) -> Program {
     let mut l = Lowerer::new(graph, model, filters);
@@ -66,8 +66,8 @@ fn lower_all(l: &mut Lowerer<'_>) {
     }
 }
 
-/// How each parameter of a network whose layers choose is stored, for the steps of all its paths: as it suits the first
-/// of some paths that use all parameters between them.
+/// How each parameter of a network with layers that choose is stored, for the steps of all its paths: in the order of
+/// its first use, in a list of paths that together use all parameters.
 fn orders(whole: &Arc<Model>, filters: FilterOrder) -> Vec<Option<ParamOrder>> {
     let mut orders = vec![None; whole.params.len()];
     for path in whole.covering_paths() {

@@ -141,7 +141,7 @@ impl Model {
         if self.chooses() { Self::along_in(&Arc::new(self.clone()), path) } else { self.clone() }
     }
 
-    /// As [`Self::along`], of a network that several paths share.
+    /// Like [`Self::along`], for a network that several paths share.
     #[must_use]
     pub fn along_in(whole: &Arc<Self>, path: &Path) -> Self {
         let mut model = Self::clone(whole);

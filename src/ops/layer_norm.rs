@@ -36,17 +36,17 @@ operation! {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum GradientPart {
-    /// That of the input and those of the parameters.
+    /// The gradients of the input and of the parameters.
     #[default]
     All,
-    /// That of the input alone.
+    /// Only the gradient of the input.
     Input,
-    /// Those of the parameters alone.
+    /// Only the gradients of the parameters.
     Parameters,
 }
 
 impl GradientPart {
-    /// Whether it is [`Self::All`], which texts leave out.
+    /// Whether it is [`Self::All`], which is omitted in texts.
     #[must_use]
     pub const fn is_all(&self) -> bool {
         matches!(self, Self::All)

@@ -135,7 +135,7 @@ pub trait Operation {
     }
 }
 
-/// Whether JSON leaves a number out.
+/// Whether JSON omits a number.
 #[allow(clippy::trivially_copy_pass_by_ref, reason = "serde hands out references")]
 pub(super) const fn is_zero(number: &usize) -> bool {
     *number == 0

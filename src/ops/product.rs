@@ -17,14 +17,14 @@ pub struct Gemm {
     /// Adds to the previous value of `c` instead of overwriting it.
     pub accumulate: bool,
     pub epilogue: Epilogue,
-    /// Elements of all results of the launch that it shares with other products on purpose; zero where it has no such
-    /// company.
+    /// The number of elements of all results of the launch that it intentionally shares with other products; zero if it
+    /// has its own launch.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub together: usize,
 }
 
 impl Gemm {
-    /// A product that does nothing besides.
+    /// A product without an epilogue.
     #[must_use]
     pub const fn plain(m: usize, n: usize, k: usize, trans: Trans) -> Self {
         let epilogue = Epilogue { bias: false, act: None, save_z: false, act_grad: None };

@@ -1,16 +1,16 @@
-//! Products whose rows are normalised where they are made, and products that are the gradient of normalised rows.
+//! Products that normalise their rows, and products that are the gradient of normalised rows.
 
 use super::Operation;
 use super::geometry::{Scalar, Trans};
 use super::operation::operation;
 
-/// The numbers of columns for which a GPU has such products: those of which a row belongs to neighbouring threads.
+/// The numbers of columns for which a GPU has such products: those with which a row belongs to neighbouring threads.
 pub const ROW_PRODUCT_COLUMNS: [usize; 3] = [32, 64, 128];
 
 operation! {
-    /// A product `c [m, n] = a b`, with `bias [n]` where it has one and added to what `c` holds where it accumulates,
-    /// and the normalisation of its rows as [`LayerNorm`](super::LayerNorm) has it: `y [m, n]`, `mean` and `rstd [m]`.
-    /// The first slots are those of [`product`](super::slot::product).
+    /// A product `c [m, n] = a b`, with an optional `bias [n]`, added to the contents of `c` if it accumulates, and the
+    /// normalisation of its rows as by [`LayerNorm`](super::LayerNorm): `y [m, n]`, `mean` and `rstd [m]`. The first
+    /// slots are those of [`product`](super::slot::product).
     pub struct GemmNorm {
         pub m: usize,
         pub n: usize,
@@ -19,7 +19,7 @@ operation! {
         pub accumulate: bool,
         pub bias: bool,
         pub eps: Scalar,
-        /// Whether rows are not centred: there is neither a mean nor a shift.
+        /// Whether rows are not centred, without mean and shift.
         #[serde(default, skip_serializing_if = "std::ops::Not::not")]
         pub rms: bool,
     }
@@ -46,8 +46,8 @@ operation! {
 }
 
 operation! {
-    /// A product `c [m, n] = a b` that is the gradient of normalised rows, and the gradient `dx [m, n]` of what was
-    /// normalised, as [`LayerNormBwd`](super::LayerNormBwd) has it. The first slots are those of
+    /// A product `c [m, n] = a b` that is the gradient of normalised rows, and the gradient `dx [m, n]` of the rows
+    /// before the normalisation, as by [`LayerNormBwd`](super::LayerNormBwd). The first slots are those of
     /// [`product`](super::slot::product), as far as it reads them.
     pub struct GemmNormBwd {
         pub m: usize,

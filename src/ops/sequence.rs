@@ -7,9 +7,9 @@ use super::operation::{dims, is_zero, operation};
 const TOKEN_BYTES: usize = size_of::<i32>();
 
 operation! {
-    /// `y [rows, units]`: the row of `weight [vocab, units]` that each of `tokens [rows]` names. A token that names
-    /// none gives a row of NaN. Where there are `positions`, which only plans for GPUs have, the row of
-    /// `position [positions, units]` is added that the place of the token in its sample names.
+    /// `y [rows, units]`: the row of `weight [vocab, units]` that each of `tokens [rows]` names. A token that is not
+    /// below `vocab` gives a row of NaN. If `positions` is not zero, which only happens in plans for GPUs, the row of
+    /// `position [positions, units]` for the position of the token in its sample is added.
     pub struct Embedding {
         pub rows: usize,
         pub vocab: usize,

@@ -7,7 +7,7 @@ use crate::model::Precision;
 /// operations.
 pub(crate) const LONE_UPDATE_TILE: [usize; 2] = [96, 64];
 
-/// Operations that one launch takes at most.
+/// The largest number of operations in one launch.
 pub(crate) const MOST_TOGETHER: usize = 16;
 
 /// Rows of the smallest tile among the kernels that are offered for a product with an update.

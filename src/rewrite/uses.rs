@@ -94,8 +94,8 @@ pub(super) fn shares(program: &Program, a: LValueId, b: LValueId) -> bool {
     root == other && start < first + more && first < start + len
 }
 
-/// Makes operations of some kinds one with the only operation that reads what is in their slot `out`, where `joined`
-/// says what both become: of the program, the operation, its reader and that value.
+/// Joins operations of some kinds with the only operation that reads the value in their slot `out`. `joined` returns
+/// the combined operation for the program, the operation, its reader and that value.
 pub(super) fn join_readers(
     rw: &mut Rewriter,
     out: &str,

@@ -32,7 +32,7 @@ impl BatchShape {
         }
     }
 
-    /// The network of such a batch. Where it is the whole one, nothing.
+    /// The network of such a batch; `None` if it is the whole network.
     ///
     /// # Errors
     /// If a layer cannot process so few positions.
@@ -120,8 +120,8 @@ impl Lengths {
     }
 }
 
-/// Which of `count` buckets the batch at this place of the data has, where it is drawn: the same in every run with this
-/// seed.
+/// The bucket, of `count`, of the batch at this position in the data, if buckets are random: the same in every run with
+/// this seed.
 pub(super) fn drawn_bucket(seed: u64, at: Position, count: usize) -> usize {
     let seed = seed ^ (at.cursor as u64).wrapping_mul(0x9E37_79B9_7F4A_7C15);
     Rng::new(seed, STREAM.wrapping_add(at.epoch)).below(count)

@@ -91,7 +91,7 @@ pub(super) struct Dispatch {
     whole_why: Option<String>,
     /// Paths, reasons why steps ran op by op, and recordings.
     names: Names,
-    /// The numbers of the last batch's path, of the reason why it ran op by op, where it did, and of its key.
+    /// The numbers of the last batch's path, of the reason why it ran op by op, if it did, and of its key.
     noted: [u32; 3],
 }
 
@@ -236,7 +236,7 @@ impl Dispatch {
     fn found(&mut self, number: u32, step: u64) -> Result<Chosen, TrainError> {
         self.lent_for = number;
         let known = &mut self.known[number as usize];
-        // One that was made again, or beside the run, is watched by nobody yet.
+        // A recording that was made again, or separately from the run, is not registered yet.
         if let Some(lent) = self.lent.as_mut().filter(|lent| known.reported.is_none() || !lent.is_watched()) {
             let reported = Reported::of(lent);
             lent.watch(&reported.read_back())?;
@@ -356,7 +356,7 @@ impl Dispatch {
         Ok(())
     }
 
-    /// Whether the run will meet nothing but the cases that came up.
+    /// Whether all cases of the run already occurred.
     pub(super) const fn knows_all(&self) -> bool {
         self.knows_all
     }
@@ -366,7 +366,7 @@ impl Dispatch {
         self.known.iter().map(|known| (known.case, known.step)).collect()
     }
 
-    /// The key of a case that came up.
+    /// The key of a case that occurred.
     pub(super) fn key(&mut self, case: Case, step: u64) -> Result<GraphKey, TrainError> {
         let number = self.number_of(case, step)?;
         Ok(self.known[number as usize].key.clone())

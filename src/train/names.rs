@@ -1,4 +1,4 @@
-//! Names that the reports of steps refer to by number: paths, and reasons why steps ran op by op; and recordings.
+//! Names that the reports of steps refer to by number: paths, recordings, and reasons why steps ran op by op.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -38,7 +38,7 @@ struct Tables {
     recordings: Table,
 }
 
-/// Names by numbers from 1, shared by a session and those who write down what it reports.
+/// Names by numbers from 1, shared by a session and the code that writes its reports.
 #[derive(Clone, Default)]
 pub struct Names(Arc<Mutex<Tables>>);
 
@@ -47,7 +47,7 @@ impl Names {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The number of a path or a reason, which is new where that is; 0 where there are too many.
+    /// The number of a path or a reason, a new one for a new name; 0 if there are too many.
     #[must_use]
     pub fn number_of(&self, name: &str) -> u32 {
         self.tables().texts.number_of(name)
@@ -59,7 +59,7 @@ impl Names {
         self.tables().texts.name(number)
     }
 
-    /// The number of a recording by the id of its key, as [`Self::number_of`].
+    /// The number of a recording by the id of its key, like [`Self::number_of`].
     #[must_use]
     pub fn number_of_recording(&self, id: &str) -> u32 {
         self.tables().recordings.number_of(id)

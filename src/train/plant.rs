@@ -30,7 +30,7 @@ pub enum Plant {
     OtherRecording,
     /// A recording that was dropped is found again as that of another kind of step.
     OtherAfterEviction,
-    /// A checkpoint lacks the values whose names begin so, and nobody misses them.
+    /// A checkpoint lacks the values whose names begin with this text, and this is not reported.
     Forgets(&'static str),
     /// A resumed run starts with the first batch.
     ForgetsPosition,

@@ -20,7 +20,7 @@ const EAGER_STEPS: usize = STEPS / 4;
 const BEFORE: usize = 2;
 /// How often the look-up of a recording is timed.
 const FINDS: u64 = 10_000;
-/// Kinds of which planning and recording are measured at most, and how often each is recorded.
+/// The largest number of kinds whose planning and recording are measured, and how often each is recorded.
 const PLANNED: usize = 8;
 const RECORDED: usize = 5;
 
@@ -37,7 +37,7 @@ pub struct KindTimes {
     /// Planned, bound and run op by op: a step without a recording. Absent if it was not measured.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub miss_us: Option<f64>,
-    /// Planned and recorded. Absent where that was not measured.
+    /// Planned and recorded. Absent if that was not measured.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub record_us: Option<f64>,
     /// Scalars of its operations that are frozen in the recording, and that every replay reads from memory.
@@ -205,7 +205,7 @@ impl Measured<'_> {
         Ok(median(&mut times))
     }
 
-    /// The times of a case in turn with the others, from what was measured of each step.
+    /// The times of a case in alternation with the others, from the measurements of each step.
     fn times(&mut self, case: usize, samples: &mut Samples) -> Result<Option<KindTimes>, TrainError> {
         let is_planned = case < PLANNED;
         let miss_us = is_planned.then(|| self.miss(case)).transpose()?;

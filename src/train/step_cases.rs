@@ -11,7 +11,7 @@ use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// Shapes whose networks are kept; those of others are made when they are needed.
+/// The number of shapes whose networks are kept; those of other shapes are made when they are needed.
 const MOST_SHAPES: usize = 64;
 
 /// How a batch of a run differs from the others.
@@ -64,7 +64,7 @@ pub(super) struct StepPlanner {
     paths: RunPaths,
     /// The keys of the whole step, by its shares.
     whole: Vec<(Share, GraphKey)>,
-    /// The networks of shapes that came up.
+    /// The networks of shapes that occurred.
     shaped: Mutex<Vec<(BatchShape, Arc<Model>)>>,
 }
 
@@ -76,7 +76,7 @@ impl StepPlanner {
             (share, GraphKey::of(compiled))
         };
         let whole = wholes.iter().map(of).collect();
-        // All steps store the parameters as the first one does.
+        // All steps store the parameters in the order of the first one.
         let orders = wholes.first().map(|first| first.plan.program.params.iter().map(|slot| slot.order).collect());
         let options = Options { orders, ..options };
         let (paths, shaped) = (RunPaths::new(model, seed), Mutex::default());

@@ -49,7 +49,7 @@ pub const GATHERED: &str = r#"{"version": 1, "name": "gathered",
         {"type": "dense", "units": 32}]}, {"type": "rms_norm"}, {"type": "dense", "units": 5}],
     "loss": {"type": "softmax_cross_entropy"}, "optimizer": {"type": "adam", "lr": 0.01}}"#;
 
-/// Networks of the trajectories that have what the bundled presets leave out.
+/// Networks of the trajectories with features that the bundled presets do not use.
 pub const GOLDEN: [&str; 12] = [
     "inception",
     "two-inputs",

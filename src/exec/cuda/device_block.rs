@@ -11,8 +11,8 @@ use cudarc::driver::result;
 use std::any::Any;
 use std::sync::{Arc, OnceLock};
 
-/// A stretch of the memory of steps, with the device that it is on. One thread at a time runs steps over it, on its own
-/// stream. Another thread may record a step over it meanwhile: recording it runs nothing, and only takes its addresses.
+/// A range of the memory of steps, with its device. One thread at a time runs steps over it, on its own stream. Another
+/// thread may record a step over it at the same time: recording runs nothing, and only uses its addresses.
 pub(super) struct DeviceBlock {
     /// The allocation that it is a part of.
     memory: Arc<DeviceMemory>,

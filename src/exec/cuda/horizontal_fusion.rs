@@ -75,7 +75,8 @@ fn shared_launches(ops: &BoundOps, set: &[usize]) -> Vec<Vec<Member>> {
     }
     let mut joined: Vec<_> = by_threads.into_values().filter(|m| m.len() > 1).collect();
     joined.sort_by_key(|m| m[0].op);
-    // The longest start first, so that the launch ends soonest. Members of one type share their code side by side.
+    // The longest members start first, so that the launch ends as soon as possible. Members of the same type are
+    // adjacent and share their code.
     let cost = |op: usize| ops.compiled.selection.choices[op].cost_us;
     for members in &mut joined {
         let by_type = |a: &Member, b: &Member| a.spec.arguments.cmp(&b.spec.arguments);

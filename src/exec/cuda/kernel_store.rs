@@ -333,11 +333,11 @@ fn load(code: &[u8], source: &KernelSource) -> Result<Kernel, CudaError> {
     Ok(Kernel { module, phases, threads, work_bytes, geometry: geometry.transpose()? })
 }
 
-/// Threads of a launch so small that a multiprocessor has one or two of its blocks.
+/// The largest number of threads of a small launch, of which a multiprocessor has one or two blocks.
 const FEW_THREADS: u64 = 1 << 17;
 
-/// The function of a phase, which may have as much shared memory as it asks for; where it `takes_all`, multiprocessors
-/// give their whole cache to shared memory.
+/// The function of a phase, with permission to use the shared memory that it needs; if it `takes_all`, multiprocessors
+/// use their whole first-level cache as shared memory.
 fn function_of(
     module: sys::CUmodule,
     source: &KernelSource,

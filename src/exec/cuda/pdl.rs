@@ -1,12 +1,12 @@
 //! Programmatic dependent launch (PDL): which launches start before the preceding one is done.
 //!
-//! A product of a small layer waits longer for its factors than it computes. One factor of nearly every product is old:
-//! the weight in the forward pass, the saved activation in the backward pass. It is fetched while the launch in front
-//! still runs, where nothing in that launch writes it. The launch in front says when the next one may start: after its
-//! own wait, so that everything before it is in memory by then.
+//! A product of a small layer waits longer for its factors than it computes. One factor of nearly every product was
+//! computed earlier: the weight in the forward pass, the saved activation in the backward pass. If the preceding launch
+//! does not write it, it is loaded while that launch is still running. The preceding launch signals when the next one
+//! may start: after its own wait, so that all earlier results are in memory by then.
 //!
-//! A launch that fetches nothing early gains the time that it takes to start. That is so where the blocks of both
-//! launches find room on every multiprocessor; otherwise those that wait gather on the few that have room.
+//! A launch that loads nothing early still saves its start-up time, if the blocks of both launches fit on every
+//! multiprocessor; otherwise the waiting blocks accumulate on the few multiprocessors with free space.
 
 use super::arguments::{EARLY_A, EARLY_B, EARLY_ENDS, Range, meet};
 use super::bound_call::BoundCall;
@@ -39,7 +39,7 @@ pub(super) fn set_flags(ops: &BoundOps, launches: &mut [Launch]) {
     }
 }
 
-/// What the blocks of a launch take of the multiprocessor that has the most of them.
+/// The resources that the blocks of a launch take on the multiprocessor with most of them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Room {
     threads: u32,
@@ -47,18 +47,18 @@ struct Room {
 }
 
 impl Room {
-    /// That of a phase of so many blocks.
+    /// The resources of a phase with this number of blocks.
     const fn of(gpu: &CudaFacts, blocks: u32, threads: u32, shared_bytes: u32) -> Self {
         let each = blocks.div_ceil(if gpu.multiprocessors == 0 { 1 } else { gpu.multiprocessors });
         Self { threads: each.saturating_mul(threads), shared_bytes: each.saturating_mul(shared_bytes) }
     }
 
-    /// The most of both.
+    /// The larger of both, resource by resource.
     fn or(self, other: Self) -> Self {
         Self { threads: self.threads.max(other.threads), shared_bytes: self.shared_bytes.max(other.shared_bytes) }
     }
 
-    /// Whether a multiprocessor has room for both: for half of its threads, whose registers then suffice, and for most
+    /// Whether both fit on a multiprocessor: in half of its threads, for which the registers then suffice, and in most
     /// of its shared memory.
     const fn fits_beside(self, other: Self, gpu: &CudaFacts) -> bool {
         const MOST_THREADS: u32 = 1024;
@@ -71,8 +71,8 @@ impl Room {
     }
 }
 
-/// Whether the first launch can let the second one start, and the blocks of both find room on every multiprocessor at
-/// the same time.
+/// Whether the first launch can let the second one start, and the blocks of both fit on every multiprocessor at the
+/// same time.
 pub(super) fn fit_together(ops: &BoundOps, front: &Launch, next: &Launch) -> bool {
     let Some(gpu) = ops.compiled.selection.target.as_cuda() else { return false };
     if !front.ops().iter().all(|op| pdl_of(ops, *op).is_some_and(|pdl| pdl.reads_flags)) {
@@ -84,7 +84,7 @@ pub(super) fn fit_together(ops: &BoundOps, front: &Launch, next: &Launch) -> boo
     }
 }
 
-/// The room that a launch takes; nothing where a library has a part in it, or where its blocks wait for each other.
+/// The resources that a launch takes; `None` if a library is involved, or if its blocks wait for each other.
 fn room_of(ops: &BoundOps, gpu: &CudaFacts, launch: &Launch) -> Option<Room> {
     let kernel = match launch {
         Launch::Fused { kernel, .. } => kernel,
@@ -98,7 +98,7 @@ fn room_of(ops: &BoundOps, gpu: &CudaFacts, launch: &Launch) -> Option<Room> {
     rooms.reduce(Room::or).filter(|_| !meets)
 }
 
-/// How an operation takes part, where it is one custom kernel.
+/// How an operation uses programmatic dependent launch, if it is a single custom kernel.
 fn pdl_of(ops: &BoundOps, op: usize) -> Option<Pdl> {
     match &ops.calls[op][..] {
         [BoundCall::Kernel { spec, .. }] => Some(spec.pdl),

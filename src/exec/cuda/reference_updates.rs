@@ -128,7 +128,7 @@ fn normalised<T: Judged>(op: ops::GemmNorm, get: &dyn Fn(&str) -> Vec<T>) -> Vec
     [("c", c), y, mean, rstd].into_iter().filter(|(_, values)| !values.is_empty()).collect()
 }
 
-/// A product and the gradient of the normalisation in front of it, one after the other.
+/// A product and the gradient of the preceding normalisation, one after the other.
 fn norm_gradient<T: Judged>(op: ops::GemmNormBwd, get: &dyn Fn(&str) -> Vec<T>) -> Vec<(&'static str, Vec<T>)> {
     let ops::GemmNormBwd { m, n, k, trans, rms } = op;
     let nan = T::exact(f64::NAN);
@@ -150,7 +150,7 @@ fn norm_gradient<T: Judged>(op: ops::GemmNormBwd, get: &dyn Fn(&str) -> Vec<T>) 
     vec![("c", c), ("dx", dx)]
 }
 
-/// The largest change and the norm of all pairs; NaN where one is.
+/// The largest change and the norm of all pairs; NaN if one of them is NaN.
 pub(super) fn totals<T: Judged>(parts: &[T]) -> [T; 2] {
     let larger = |most: T, v: &T| if most.f64().is_nan() { most } else { most.larger(*v) };
     let norms: Vec<T> = parts.iter().skip(1).step_by(2).copied().collect();

@@ -17,15 +17,15 @@ use crate::rewrite::updates::is_large;
 use crate::rewrite::uses::shares;
 use std::collections::HashMap;
 
-/// Rows from which on a sum over them takes longer than the rest of a small layer.
+/// The smallest number of rows whose sum takes longer than the rest of a small layer.
 const MANY_ROWS: usize = 512;
-/// Elements of a weight at most: 64 tiles of 32 by 32, which is half as many as a large GPU has multiprocessors.
+/// The largest number of elements of a weight: 64 tiles of 32 by 32, half as many as a large GPU has multiprocessors.
 const FEW_ELEMENTS: usize = 1 << 16;
-/// Columns of a normalisation at most: rows that threads hold in registers.
+/// The largest number of columns of a normalisation: such rows fit into the registers of threads.
 const FEW_COLUMNS: usize = 512;
-/// Products from which on they are worth moving.
+/// The smallest number of products that are worth moving.
 const LEAST_PRODUCTS: usize = 3;
-/// Elements that live longer, at most.
+/// The largest number of elements that may be alive longer.
 const MOST_KEPT: usize = 1 << 23;
 
 pub(super) fn run(rw: &mut Rewriter, _: &Goal) {
@@ -47,7 +47,7 @@ pub(super) fn run(rw: &mut Rewriter, _: &Goal) {
     }
 }
 
-/// A part of the derivative of a normalisation: the same operation with those of its arguments that the part has.
+/// A part of the derivative of a normalisation: the same operation with only the arguments that the part has.
 fn part_of(whole: &Op, norm: ops::LayerNormBwd) -> Op {
     let bound = |name: &str| match name {
         "dx" | "gamma" | "residual" => norm.part.has_input(),
@@ -59,11 +59,11 @@ fn part_of(whole: &Op, norm: ops::LayerNormBwd) -> Op {
     Op { fused: whole.fused.clone(), ..made_like(whole, OpKind::LayerNormBwd(norm), &args) }
 }
 
-/// What moves, and where to.
+/// The operations to move, and their new position.
 struct Gathered {
     /// The operations, in order.
     numbers: Vec<usize>,
-    /// The operation in front of which they go.
+    /// The operation before which they are inserted.
     place: usize,
     /// Elements of the products of one launch.
     together: usize,
@@ -103,7 +103,7 @@ fn is_movable(op: &Op) -> bool {
     is_sum && op.phase == Phase::Backward
 }
 
-/// Elements of a product; nothing of other operations.
+/// The number of elements of a product; `None` for other operations.
 fn elements(op: &Op) -> Option<usize> {
     match &op.kind {
         OpKind::Gemm(g) => Some(g.m * g.n),
@@ -111,7 +111,7 @@ fn elements(op: &Op) -> Option<usize> {
     }
 }
 
-/// The arguments of an operation that the gradients of parameters are made from, and those gradients.
+/// The arguments of an operation from which it computes gradients of parameters, and those gradients.
 fn arguments(op: &Op) -> [Vec<LValueId>; 2] {
     let norm = matches!(op.kind, OpKind::LayerNormBwd(_));
     let of = |wanted: fn(&ops::Slot) -> bool, others: &[&str]| {
@@ -122,8 +122,8 @@ fn arguments(op: &Op) -> [Vec<LValueId>; 2] {
     [of(|slot| slot.dir.is_read(), &["gamma", "residual"]), of(|slot| slot.dir.is_written(), &["dx"])]
 }
 
-/// The first operation behind `number` that touches a gradient of parameters which this one makes, or that writes what
-/// it is made from.
+/// The first operation after `number` that uses a gradient of parameters which this one computes, or that writes one of
+/// its operands.
 fn limit(program: &Program, number: usize) -> usize {
     let [reads, writes] = arguments(&program.ops[number]);
     let meets = |id: LValueId, others: &[LValueId]| others.iter().any(|other| shares(program, id, *other));
@@ -135,7 +135,7 @@ fn limit(program: &Program, number: usize) -> usize {
     behind.map_or(program.ops.len(), |distance| number + 1 + distance)
 }
 
-/// Elements that the gradients are made from, each counted once.
+/// The number of elements that the gradients are computed from, each counted once.
 fn kept(program: &Program, numbers: &[usize]) -> usize {
     let reads = numbers.iter().flat_map(|number| arguments(&program.ops[*number])[0].clone());
     let lens: HashMap<(LValueId, usize), usize> =
@@ -172,7 +172,7 @@ mod tests {
         for optimizer in ["adamw", "sgd"] {
             let program = step(1024, optimizer);
             let found = gathered(&program);
-            // Five dense layers and that of the classes; two layer normalisations and one of root mean squares.
+            // Five dense layers and the classifier; two layer normalisations and one RMS normalisation.
             assert_eq!(found.len(), 9, "{optimizer}");
             let inputs = program.ops.iter().filter(|op| op.arg("dx").is_some() && op.arg("rstd").is_some());
             assert_eq!(inputs.count(), 3);
@@ -183,7 +183,7 @@ mod tests {
                 _ => true,
             };
             assert!(found.iter().all(is_whole));
-            // What is behind them reads the gradients or comes from the same pass.
+            // The operations after them read the gradients or were moved by the same pass.
             let last = *found.last().unwrap();
             let on_the_way = |op: &Op| op.phase == Phase::Backward && !is_movable(op) && op.arg("dx").is_some();
             assert!(!program.ops[last..].iter().any(on_the_way));

@@ -1,4 +1,4 @@
-//! An embedding adds the learned positions behind it.
+//! Adds learned positions inside the preceding embedding.
 
 use crate::lower::{LValueId, Op, Program};
 use crate::ops::{self, OpKind};
@@ -16,7 +16,7 @@ fn joined(program: &Program, table: &Op, sum: &Op, out: LValueId) -> Option<Op> 
     };
     let y = sum.arg("y")?;
     let is_alike = sum.arg("x") == Some(out) && program.value(y).dtype == program.value(out).dtype;
-    // A row of what is added covers all positions of a sample.
+    // The second operand covers all positions of a sample.
     if !is_alike || !cols.is_multiple_of(embedding.units.max(1)) || embedding.positions > 0 {
         return None;
     }

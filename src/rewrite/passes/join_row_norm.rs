@@ -1,7 +1,7 @@
-//! A product normalises the rows that it makes, or turns the gradient that it makes back through a normalisation.
+//! A product normalises the rows that it computes, or applies the gradient of a normalisation to them.
 //!
-//! A normalisation of short rows is a launch of its own that takes longer to start than to run. Where a tile of the
-//! product in front of it holds whole rows, it is part of the product's epilogue.
+//! A separate launch for a normalisation of short rows takes longer to start than to run. If a tile of the preceding
+//! product holds whole rows, the normalisation becomes part of the product's epilogue.
 
 use crate::lower::{LValueId, Op, Program};
 use crate::ops::{self, Gemm, GradientPart, OpKind, ROW_PRODUCT_COLUMNS};
@@ -10,9 +10,9 @@ use crate::rewrite::pass::Goal;
 use crate::rewrite::rewriter::{Rewriter, made_like};
 use crate::rewrite::uses::{Uses, shares, with_uses};
 
-/// Multiplications of a product at most: what tiles of whole rows are fast enough for.
+/// The largest number of multiplications of a product for which tiles of whole rows are fast enough.
 const SMALL: usize = 1 << 25;
-/// Rows of the smallest tile.
+/// The number of rows of the smallest tile.
 const TILE_ROWS: usize = 8;
 
 pub(super) fn run(rw: &mut Rewriter, _: &Goal) {
@@ -24,7 +24,7 @@ pub(super) fn run(rw: &mut Rewriter, _: &Goal) {
     with_uses(rw, wanted, join);
 }
 
-/// Joins a normalisation, or its gradient, with the product in front of it.
+/// Joins a normalisation, or its gradient, with the preceding product.
 fn join(rw: &mut Rewriter, uses: &Uses, number: usize) {
     let norm = rw.op(number).clone();
     let made = norm.arg(if matches!(norm.kind, OpKind::LayerNorm(_)) { "x" } else { "dy" });
@@ -36,14 +36,14 @@ fn join(rw: &mut Rewriter, uses: &Uses, number: usize) {
     }
 }
 
-/// Whether an operation between a product and its reader touches what the product makes.
+/// Whether an operation between a product and its reader uses the result of the product.
 fn is_read_between(program: &Program, product: usize, reader: usize) -> bool {
     let Some(made) = program.ops[product].arg("c") else { return true };
     let touches = |op: &Op| op.args.iter().flatten().any(|id| shares(program, *id, made));
     program.ops[product + 1..reader].iter().any(touches)
 }
 
-/// A product and what follows it as one operation, in the place of the latter.
+/// Replaces a product and the operation after it by one operation, at the position of the latter.
 fn joined(product: &Op, norm: &Op) -> Option<Op> {
     let OpKind::Gemm(gemm) = product.kind else { return None };
     let Gemm { m, n, k, trans, accumulate, epilogue, together } = gemm;
@@ -97,9 +97,9 @@ mod tests {
 
     #[test]
     fn short_rows_are_normalised_where_they_are_made() {
-        // The gradient of the last normalisation is behind that of the classes.
+        // The gradient of the last normalisation comes after that of the classifier.
         assert_eq!(counts(64, 1024, Precision::F32), [3, 2, 0]);
-        // Gradients of few rows stay whole, and have columns to sum.
+        // Gradients of few rows are not divided, and also sum columns.
         assert_eq!(counts(64, 64, Precision::F32), [3, 0, 0]);
         for (units, batch, precision) in [(96, 64, Precision::F32), (64, 60, Precision::F32), (64, 64, Precision::Bf16)]
         {

@@ -16,13 +16,13 @@ const TF32_FLOPS_PER_US: f64 = 6e7;
 /// The cost of a phase in microseconds.
 const PHASE_US: f64 = 1.5;
 
-/// Tiles of a head at most for which a gradient adds up the sums of its queries tile by tile.
+/// The largest number of tiles of a head for which a gradient computes the sums of its queries tile by tile.
 const FEW_TILES: usize = 4;
 
 /// The smallest tile.
 const LEAST_TILE: usize = 16;
 
-/// Features of a head at most for which tensor cores are used.
+/// The largest number of features of a head for which tensor cores are used.
 const MOST_MMA_DIM: usize = 128;
 
 /// The geometry of attention or its gradient, and whether it is the gradient.
@@ -59,8 +59,8 @@ pub fn kernels(kind: &OpKind, real: Real, gpu: &CudaFacts) -> Vec<CustomKernel> 
     };
     let tile = tile(g.head_dim);
     let mut out = vec![plain(tile, FLOPS_PER_US)];
-    // Where the largest tiles are fewer than the multiprocessors, smaller ones share the work among more of these, but
-    // turn every key more often.
+    // If there are fewer of the largest tiles than multiprocessors, smaller tiles use more multiprocessors, but process
+    // every key more often.
     let blocks = |tile: usize| g.batch * g.heads * g.positions.div_ceil(tile);
     if !g.rotary && tile > LEAST_TILE && g.positions > LEAST_TILE && blocks(tile) < gpu.multiprocessors as usize {
         out.push(plain(tile / 2, 1.25 * FLOPS_PER_US));

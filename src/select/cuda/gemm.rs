@@ -158,7 +158,7 @@ pub fn kernels(kind: &OpKind, real: Real, gpu: &CudaFacts) -> Vec<CustomKernel> 
         Real::Tf32 | Real::Bf16 | Real::F16 => (&MMA_TILES, if out.is_empty() { OFFERS } else { BESIDE_DIRECT }),
     };
     if gemm.together > 0 {
-        // What it takes alone says little of a launch that it shares: one kernel is chosen, by estimate.
+        // Its time alone says little about a launch that it shares with others: one kernel is chosen, by estimate.
         out.extend(best(tiles, &product, real, gpu, 1));
         return out.into_iter().min_by(|a, b| a.cost_us.total_cmp(&b.cost_us)).into_iter().collect();
     }
@@ -230,7 +230,7 @@ impl Product {
     }
 }
 
-/// The tiles of a product, and about as many as its launch has together with the products that share it.
+/// The number of tiles of a product, and the approximate number of all tiles of the launch that it shares with others.
 fn tiles(gemm: &Gemm, [rows, cols]: [usize; 2]) -> (usize, usize) {
     let own = gemm.m.div_ceil(rows) * gemm.n.div_ceil(cols);
     (own, own.max(gemm.together.div_ceil(rows * cols)))

@@ -151,7 +151,7 @@ mod tests {
             let alone = of(0).into_iter().map(|code| code.cost_us).fold(f64::INFINITY, f64::min);
             let [shared] = of(25 * 64 * 64).try_into().unwrap();
             assert_eq!(shared.work_bytes, 0, "{real:?}");
-            // Its share of a launch of 25 such products takes less than a launch of its own.
+            // Its share of a launch of 25 such products takes less time than a separate launch.
             assert!(shared.cost_us < alone, "{real:?}: {} against {alone}", shared.cost_us);
         }
     }

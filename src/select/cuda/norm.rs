@@ -252,9 +252,9 @@ fn layer_norm(shape: &Shape, eps: Scalar, rms: bool) -> CustomKernel {
     general(kernel, arguments, &[rows as u64, cols as u64, eps.get().to_bits()])
 }
 
-/// The gradients of parameters alone: a block sums a few columns, as wide as the least that memory moves.
+/// Only the gradients of parameters: a block sums a few columns, as wide as the smallest memory transaction.
 fn column_sums(shape: &Shape, op: &ops::LayerNormBwd) -> CustomKernel {
-    /// As many threads as small products have, so that they share a launch.
+    /// The same number of threads as small products, so that both can share a launch.
     const THREADS: usize = 256;
     let Shape { real, rows, cols, .. } = *shape;
     let (t, vector) = (real.cpp(), shape.vector());

@@ -166,7 +166,7 @@ impl Update<'_> {
     fn spec(&self, threads: usize, each: usize, rounds: usize, finish: &str) -> KernelSpec {
         let (rule, t) = (self.rule, self.real.cpp());
         let arguments = format!("{rule}, {t}, Segments, {threads}, {each}, {rounds}, FINISH_{finish}");
-        // These kernels wait by themselves, at the place where they need what the launch in front writes.
+        // These kernels wait only where they need a result of the preceding launch.
         let pdl = Pdl { fetches_early: true, ..Pdl::WAITS };
         let spec = KernelSpec::new(KernelFile::Optimizer, "Update", arguments).with_pdl(pdl);
         let spec = KernelSpec { declarations: self.table.clone(), ..spec };

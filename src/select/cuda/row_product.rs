@@ -1,4 +1,4 @@
-//! Which types of `gemm.cu` do a product whose rows are normalised: tiles that hold whole rows.
+//! The types of `gemm.cu` that compute a product whose rows are normalised: with tiles that hold whole rows.
 
 use super::custom::{CustomKernel, cpp_bits, cpp_trans};
 use super::elementwise::vec_width;
@@ -8,11 +8,11 @@ use super::speed::LAUNCH_US;
 use crate::ops::{self, OpKind, ROW_PRODUCT_COLUMNS, Trans};
 use crate::select::target::CudaFacts;
 
-/// Threads of a block, as of all small products.
+/// The number of threads of a block, the same for all small products.
 const THREADS: usize = 256;
-/// Microseconds before the first factors have arrived, together with the last trip to memory.
+/// Microseconds until the first factors are loaded, and for writing the last results.
 const FIRST_US: f64 = 0.5;
-/// Multiply-adds of a multiprocessor in a microsecond.
+/// The number of multiply-adds of a multiprocessor in a microsecond.
 const MULTIPLIES_PER_US: f64 = 1e5;
 
 /// Every type of this family for an operation.
@@ -50,7 +50,7 @@ pub fn kernels(kind: &OpKind, real: Real, gpu: &CudaFacts) -> Vec<CustomKernel> 
             cost_us: LAUNCH_US + FIRST_US + (waves * rows * n * k) as f64 / MULTIPLIES_PER_US,
         }
     };
-    // Tiles hold existing rows alone.
+    // Tiles hold existing rows only.
     [4, 2].into_iter().filter(|across| m.is_multiple_of(4 * across)).map(tile).collect()
 }
 

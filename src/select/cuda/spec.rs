@@ -90,14 +90,14 @@ pub struct Pdl {
     pub reads_flags: bool,
     /// It can load inputs while the preceding launch still runs.
     pub fetches_early: bool,
-    /// Blocks of the next launch find room beside its own, whatever its sizes. What streams through a whole image fills
-    /// the machine, and blocks that wait there take room from those that work: for other kernels the executor compares
-    /// the sizes of both launches. Only kernels that read flags can let the next one start.
+    /// Blocks of the next launch fit beside its own blocks, for all sizes. A kernel that streams through a whole image
+    /// fills the GPU, and blocks that wait there take space from those that work: for other kernels the executor
+    /// compares the sizes of both launches. Only kernels that read flags can let the next one start.
     pub leaves_room: bool,
 }
 
 impl Pdl {
-    /// Of a kernel that waits for the launch in front, and lets the next one start where both are small.
+    /// For a kernel that waits for the preceding launch, and lets the next one start if both are small.
     pub const WAITS: Self = Self { reads_flags: true, fetches_early: false, leaves_room: false };
 }
 

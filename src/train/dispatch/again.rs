@@ -1,4 +1,4 @@
-//! Recordings and steps that are made for who asks, and not for the next batch.
+//! Recordings and steps that are made on request, and not for the next batch.
 
 use super::Dispatch;
 use crate::exec::{LentStep, Presence, RecordingId, Ways};
@@ -7,10 +7,10 @@ use crate::train::{TrainError, plant};
 use std::sync::Arc;
 
 impl Dispatch {
-    /// Makes the recording of a case where it is not there. The inner error says why there is none.
+    /// Makes the recording of a case if it does not exist. The inner error is the reason why it could not be made.
     ///
     /// # Errors
-    /// Where the step cannot be planned.
+    /// If the step cannot be planned.
     pub(in crate::train) fn record(&mut self, case: Case, step: u64) -> Result<Result<(), String>, TrainError> {
         let number = self.number_of(case, step)?;
         if self.known[number as usize].is_whole {
@@ -27,7 +27,7 @@ impl Dispatch {
         Ok(if is_there { Ok(()) } else { Err(self.pool.why_absent(id)) })
     }
 
-    /// The recording of a case by its number, where its key may have been forgotten.
+    /// The recording of a case by its number, even if the pool no longer knows its key.
     pub(super) fn id_of(&mut self, number: u32) -> RecordingId {
         let first = self.known.iter().find(|known| !known.is_whole).filter(|_| plant::takes_other_after_eviction());
         let id = self.pool.id_of(&first.unwrap_or(&self.known[number as usize]).key);
@@ -35,26 +35,26 @@ impl Dispatch {
         id
     }
 
-    /// Drops the recordings of all cases that came up, and makes those of the first `most` cases again. Gives their
+    /// Drops the recordings of all cases that occurred, and makes those of the first `most` cases again. Returns their
     /// number.
     ///
     /// # Errors
-    /// Where a step cannot be planned or recorded.
+    /// If a step cannot be planned or recorded.
     pub(in crate::train) fn record_again(&mut self, most: usize) -> Result<usize, TrainError> {
         self.lent = None;
         self.pool.drop_idle();
         let before = self.pool.counts().recordings;
         for (case, step) in self.cases().into_iter().take(most) {
-            // One that has no room runs op by op.
+            // A step whose recording does not fit runs op by op.
             let _ = self.record(case, step)?;
         }
         Ok(self.pool.counts().recordings.saturating_sub(before))
     }
 
-    /// A step of a case that is planned and bound now, to be run in these ways.
+    /// A step of a case, planned and bound now, to be run in these ways.
     ///
     /// # Errors
-    /// Where it cannot be planned, or has no room.
+    /// If it cannot be planned, or does not fit.
     pub(in crate::train) fn planned_now(&self, case: Case, step: u64, ways: Ways) -> Result<LentStep, TrainError> {
         Ok(self.pool.apart(self.planner.plan(case, step)?, ways)?)
     }

@@ -31,10 +31,10 @@ struct Line<'a> {
     rows: u32,
     #[serde(skip_serializing_if = "is_zero")]
     length: u32,
-    /// The id of the key of the recording that it used, where there are several.
+    /// The id of the key of the recording that it used, if the run has several.
     #[serde(skip_serializing_if = "Option::is_none")]
     recording: Option<&'a str>,
-    /// Why the step ran op by op, where its recording was not there.
+    /// Why the step ran op by op, if its recording did not exist.
     #[serde(skip_serializing_if = "Option::is_none")]
     eager: Option<&'a str>,
 }

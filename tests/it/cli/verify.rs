@@ -10,7 +10,7 @@ fn document() -> String {
     std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/docs/verify.md")).unwrap()
 }
 
-/// The first column of the table behind a line, without the marks of code.
+/// The first column of the table after a line, without backticks.
 fn column(document: &str, behind: &str) -> Vec<String> {
     let table = document.split_once(behind).unwrap_or_else(|| panic!("{behind} is not in docs/verify.md")).1;
     let rows = table.lines().skip_while(|line| !line.starts_with("|")).take_while(|line| line.starts_with("|"));
@@ -48,7 +48,7 @@ fn the_document_lists_every_key_of_the_results() {
     };
     assert_eq!(described("The keys of a check of a preset:"), of_checks(&report));
     assert_eq!(described("The keys of a check of random networks:"), of_checks(&random));
-    // Keys that both have mean the same.
+    // Keys in both tables have the same meaning.
     let common: BTreeSet<&str> = keys(&report).intersection(&keys(&random)).copied().collect();
     assert_eq!(common, BTreeSet::from(["cancelled", "checks", "device", "passed", "seconds", "seed"]));
     assert!(report["cancelled"] == false && report["seed"] == 0, "{report}");
@@ -111,7 +111,7 @@ fn places_of_failures_are_checked_before_the_first_network() {
     let message = refused(&["verify", "--random", "1000000", "--device", "cpu", "--out", &notes]);
     assert!(message.contains("is no network, so it is not replaced"), "{message}");
     assert_eq!(std::fs::read_to_string(&notes).unwrap(), "a letter");
-    // Without --out, the current folder is the place. Nobody makes files there, whoever they are.
+    // Without --out, the file is written to the current folder. Here even the superuser cannot create files.
     if !cfg!(target_os = "linux") {
         println!("skipped: this system has no /proc");
         return;
@@ -197,7 +197,7 @@ mod interrupted {
         let last = checks.last().unwrap();
         assert!(report["cancelled"] == true && report["passed"] == true && report["preset"] == "xor", "{report}");
         assert!(checks.len() > 5 && last["name"] == "an injected fault is caught", "{report}");
-        // Of several presets, those that were begun are listed.
+        // Of several presets, those whose checks started are listed.
         let several = interrupted(&[&["verify", "xor", "iris"], &endless[..]].concat(), "pass an injected fault");
         let list: Value = serde_json::from_str(&stdout(&several)).unwrap();
         let list = list.as_array().unwrap();

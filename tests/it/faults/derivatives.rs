@@ -1,4 +1,5 @@
-//! Wrong rules of differentiation, which fast kernels and plain loops share: only differences of the loss find them.
+//! Wrong rules of differentiation, which fast kernels and plain loops share: only finite differences of the loss find
+//! them.
 //!
 //! The networks are so deep that running error bounds exceed their gradients.
 
@@ -6,7 +7,7 @@ use super::{Fault, GRADIENT, Place, each_is_found};
 use stepgraph::exec::cpu::plant::{Faulty, Plant};
 use stepgraph::ops::{self, OpKind, Trans};
 
-/// Attention behind attention.
+/// Two layers of attention.
 const DEEP: &str = r#"{"version": 1, "name": "deep",
     "input": {"type": "tokens", "shape": [7], "vocab": 11, "batch": 4}, "layers": [
     {"type": "embedding", "units": 12}, {"type": "position"},

@@ -110,7 +110,7 @@ fn over_moments(compiled: &mut Compiled) {
     }
 }
 
-/// As [`over_moments`], of recordings that are made again.
+/// Like [`over_moments`], for recordings that are made again.
 fn over_moments_after_eviction(compiled: &mut Compiled) {
     let is_new = MADE.with_borrow_mut(|made| made.insert(GraphKey::of(compiled).to_string()));
     if !is_new {
@@ -147,7 +147,7 @@ fn loss_of_whole_text(f: &Faulty<'_>) {
     only(f, SHORT_TEXT, |f| scaled(f, "loss", 6.0 / 12.0));
 }
 
-/// Each position of a shorter text attends to those behind it.
+/// Each position of a shorter text attends to later positions.
 fn attends_to_all(f: &Faulty<'_>) {
     only(f, SHORT_TEXT, |f| {
         let change = |op: &mut OpKind| {

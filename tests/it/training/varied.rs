@@ -441,7 +441,7 @@ fn the_rows_and_lengths_in_a_file_of_batches_are_checked() {
     assert!(message.contains("batch.rows has shape [2]; there are 3 batches, so give [3]"), "{message}");
 }
 
-/// What the check of a run's batches and log says of a right run; `options` say where its data are.
+/// The message of the check of a run's batches and log for a correct run; `options` give the location of its data.
 fn logged(text: &str, options: VerifyOptions) -> String {
     let options = VerifyOptions { threads: 1, seed: 3, ..options };
     let preset = read_preset(text).unwrap_or_else(|e| panic!("{e:?}"));
@@ -463,7 +463,7 @@ fn the_check_of_a_run_follows_what_its_batches_use() {
         let found = logged(&text, VerifyOptions { batches: Some(file), ..VerifyOptions::default() });
         assert!(found.contains(" recordings dropped and made again, 0 reports differ"), "{found}");
     }
-    // Texts of a table, each with a length of its own, and a short batch at the end.
+    // Texts of a table with different lengths, and a short batch at the end.
     let lines: Vec<String> =
         (0..37).map(|row| format!("{},{}", "abcdefghij".repeat(2)[..row % 13 + 1].to_owned(), row % 3)).collect();
     std::fs::write(folder.path().join("t.csv"), format!("text,kind\n{}\n", lines.join("\n"))).unwrap();
