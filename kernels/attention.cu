@@ -383,7 +383,7 @@ template <class A> struct AttentionBwd {
         }
     };
 
-    // Where the sums of a sample and head are: behind the scores in shared memory, or in work.
+    // The location of the sums of a sample and head: after the scores in shared memory, or in work.
     DEV const float* sums_of(const Args& a, int of, const float* dy, const TileSums& own, float* scores) {
         if constexpr (!SUMS) return row_sums(a) + (i64)of * A::LEN;
         float* sums = scores + TILE * A::SCORES;

@@ -64,7 +64,7 @@ template <class T, class Out, bool ACC, class Epi, int V> struct Tail {
         }
     }
 
-    // The results, and the values before the activation where these are kept.
+    // The results, and the values before the activation if these are kept.
     __device__ __forceinline__ Vec<Out, V> results(const Vec<float, V>& product, Vec<T, V>& before) const {
         Vec<Out, V> out;
 #pragma unroll
@@ -128,9 +128,9 @@ struct Tail<T, float, false, Stepping<Rule, GRAIN, ALONE>, V> {
     }
 };
 
-// The epilogue of a product whose rows, of COLS elements, are normalised as by `LayerNorm`, whose results it writes
-// beside the product. A row belongs to neighbouring lanes. EPS holds the bits of an f64. Slots: those of a product as
-// far as it has them, and those of `gemm_norm`.
+// The epilogue of a product whose rows, of COLS elements, are normalised as by `LayerNorm`. It writes the results of
+// the normalisation in addition to the product. A row belongs to neighbouring lanes. EPS holds the bits of an f64.
+// Slots: those of a product that it uses, and those of `gemm_norm`.
 template <bool BIAS, u64 EPS, bool RMS, int COLS> struct Normalising : Epilogue<BIAS, NONE, false, NONE> {};
 
 template <class T, class Out, bool ACC, bool BIAS, u64 EPS, bool RMS, int COLS, int V>
@@ -179,8 +179,8 @@ struct Tail<T, Out, ACC, Normalising<BIAS, EPS, RMS, COLS>, V> {
     }
 };
 
-// The epilogue of a product that is the gradient of normalised rows: the gradient of what was normalised is written
-// beside it, as by `LayerNormBwd`. Slots: those of `gemm_norm_bwd`.
+// The epilogue of a product that is the gradient of normalised rows: it also writes the gradient of the rows before the
+// normalisation, as by `LayerNormBwd`. Slots: those of `gemm_norm_bwd`.
 template <bool RMS, int COLS> struct NormGradient : Epilogue<false, NONE, false, NONE> {};
 
 template <class T, class Out, bool RMS, int COLS, int V> struct Tail<T, Out, false, NormGradient<RMS, COLS>, V> {
@@ -227,7 +227,7 @@ template <class T, class Out, bool RMS, int COLS, int V> struct Tail<T, Out, fal
     }
 };
 
-// The elements of a row that an epilogue needs at once; 0 if it needs no whole rows.
+// The number of elements of a row, if an epilogue needs whole rows; otherwise 0.
 template <class Epi> struct WholeRow { static constexpr int COLS = 0; };
 template <bool BIAS, u64 EPS, bool RMS, int COLS_> struct WholeRow<Normalising<BIAS, EPS, RMS, COLS_>> {
     static constexpr int COLS = COLS_;
@@ -296,7 +296,7 @@ struct Tiles {
     // memory latency.
     static constexpr bool EARLY = !SPLITS && ITEMS <= 2;
     static_assert(BN % 4 == 0, "rows of a tile are moved in groups of four");
-    // All lanes of a warp take part in the sums over a row, so that rows beyond the last are none of a tile's.
+    // All lanes of a warp take part in the sums over a row, so that a tile has no rows beyond the last.
     static constexpr int ROW = WholeRow<Epi>::COLS;
     static_assert(ROW == 0 || (ROW == BN && !SPLITS && 32 % PER_ROW == 0 && BM * PER_ROW % 32 == 0),
         "a row is neighbouring lanes of one warp");

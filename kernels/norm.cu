@@ -1018,7 +1018,7 @@ struct LayerNormBwd {
     static constexpr int PHASES = 2, THREADS = THREADS_, AT_ONCE = THREADS / TPR;
     static constexpr bool EVEN = is_fixed(COLS) && COLS / V % TPR == 0;
     static constexpr int CHUNKS = ceil_div(ROWS, CHUNK), P = norms::row_parameters(RMS);
-    // Few columns, so that many threads share the chunks of each; as wide as the least that memory moves.
+    // Few columns, so that many threads share the chunks of each; as wide as the smallest memory transaction.
     static constexpr int EACH = 8;
     static constexpr long long WORK = (long long)CHUNKS * P * COLS * 4;
     static constexpr int SCRATCH = max_i(
@@ -1078,7 +1078,7 @@ struct LayerNormBwd {
 // STEPS = 1, for small tensors: all of them in one phase, so dx must not be dy. STEPS = 2, for rows of any length (a
 // block a row, TPR = THREADS, nothing held in registers): columns in phase 0, rows in phase 1, and dx may be dy.
 //
-// PARTS, with STEPS = 1: columns alone; rows alone, held in registers or long, where dx may be dy.
+// PARTS, with STEPS = 1: only columns; or only rows, in registers or long, with dx allowed to be dy.
 //
 // ROWS and COLS are the numbers 0 and 1; V and N as for `LayerNormBwd`.
 enum NormParts { NORM_BOTH = 0, NORM_COLUMNS = 1, NORM_ROWS = 2, NORM_LONG_ROWS = 3 };
@@ -1087,7 +1087,7 @@ template <class T, i64 ROWS, i64 COLS, int TPR, int TX, int THREADS_, int STEPS,
 struct LayerNormBwdApart {
     using Slots = slots::layer_norm_bwd;
     static constexpr int PHASES = STEPS, THREADS = THREADS_, AT_ONCE = THREADS / TPR;
-    // Rows of a column that a thread loads at once.
+    // The number of rows of a column that a thread loads at the same time.
     static constexpr int U = PARTS == NORM_COLUMNS ? 4 : 2;
     static_assert(PARTS == NORM_BOTH || STEPS == 1, "a part is one phase");
     using Tile = norms::Tiles<ROWS, COLS, V, THREADS, TX, ROWS, 0>;

@@ -27,7 +27,7 @@ use std::str::FromStr;
   stepgraph doctor                   what this machine offers and what is missing
 
 PRESET is the name of a bundled preset or the path of a JSON file.
-Exit status: 0 done; 2 an argument, a preset, a file or the place of a result is wrong, and nothing was
+Exit status: 0 done; 2 an argument, a preset, a file or the path of a result is wrong, and nothing was
 written; 130, 143 or 129 ended by SIGINT (Ctrl+C), SIGTERM or SIGHUP; 1 any other failure."
 )]
 pub struct Cli {
@@ -213,7 +213,7 @@ pub struct PlanArgs {
 /// results so far are printed.
 ///
 /// Exit status: 0 if no check failed; 1 if a check failed, or for any other failure, such as a full disk; 2 if an
-/// argument, a preset, a file or the place of --out is wrong, and nothing was checked; 130, 143 or 129 if SIGINT
+/// argument, a preset, a file or the path of --out is wrong, and nothing was checked; 130, 143 or 129 if SIGINT
 /// (Ctrl+C), SIGTERM or SIGHUP ended the command and no check had failed.
 #[derive(Debug, Args)]
 #[command(override_usage = "stepgraph verify [OPTIONS] PRESET...

@@ -237,7 +237,7 @@ fn places_that_cannot_be_written_have_the_documented_status() {
     let statuses = column(&commands, "## Output and exit status");
     assert_eq!(statuses, ["0", "1", "2", "128 + N"]);
     let row = commands.lines().find(|line| line.starts_with("| 2 |")).unwrap();
-    assert!(row.contains("the place of a result"), "{row}");
+    assert!(row.contains("the path of a result"), "{row}");
     let folder = tempfile::tempdir().unwrap();
     let output = run(&["verify", "--random", "2", "--device", "cpu", "--out", &at(&folder, "none/a.json")]);
     assert_eq!(output.status.code(), Some(2));
