@@ -334,8 +334,8 @@ pub(super) fn compared(compiled: &Compiled, steps: u64, made: &[(StepImage, Vec<
     let same_kernels = eager_trace == replayed_trace;
     let plan = &compiled.plan;
     // Workspace is left out: what is there after a kernel is nobody's value.
-    let values = (0u32..).zip(&plan.buffers).filter(|(_, b)| b.role != crate::ir::Role::Workspace);
-    let compared: Vec<Compared> = values
+    let kept = (0u32..).zip(&plan.buffers).filter(|(_, b)| b.role != crate::ir::Role::Workspace);
+    let compared: Vec<Compared> = kept
         .filter(|(_, b)| still_there(plan, b))
         .map(|(id, b)| {
             let pairs = eager.buffer(id as usize, b.bytes).iter().zip(replayed.buffer(id as usize, b.bytes));
