@@ -44,26 +44,24 @@ struct Findings {
     cancelled: bool,
 }
 
+const OUT_ALONE: &str = "--out cannot be used without --random: it names the file for a random network that fails, and \
+    no other result is written; leave it out, or give --random N instead of presets";
+const NOTHING_GIVEN: &str = "nothing to verify is given: name one or more presets, or give --all or --random N";
+
 /// The message for a wrong command line, if the parser's own message does not say what to do.
+#[must_use]
 pub fn refusal(words: &[String], kind: ErrorKind) -> Option<&'static str> {
     let is_set = |option: &str| {
-        let is_it =
-            |word: &String| word.strip_prefix(option).is_some_and(|rest| rest.is_empty() || rest.starts_with('='));
-        words.iter().take_while(|word| *word != "--").any(is_it)
+        let is_it = |word: &str| word.strip_prefix(option).is_some_and(|rest| rest.is_empty() || rest.starts_with('='));
+        words.iter().map(String::as_str).take_while(|word| *word != "--").any(is_it)
     };
     if words.first().is_none_or(|first| first != "verify") {
         return None;
     }
+    let is_out_alone = is_set("--out") && !is_set("--random");
     match kind {
-        ErrorKind::MissingRequiredArgument | ErrorKind::ArgumentConflict if is_set("--out") && !is_set("--random") => {
-            Some(
-                "--out cannot be used without --random: it names the file for a random network that fails, and no \
-             other result is written; leave it out, or give --random N instead of presets",
-            )
-        }
-        ErrorKind::MissingRequiredArgument => {
-            Some("nothing to verify is given: name one or more presets, or give --all or --random N")
-        }
+        ErrorKind::MissingRequiredArgument | ErrorKind::ArgumentConflict if is_out_alone => Some(OUT_ALONE),
+        ErrorKind::MissingRequiredArgument => Some(NOTHING_GIVEN),
         _ => None,
     }
 }

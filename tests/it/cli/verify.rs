@@ -72,13 +72,14 @@ fn the_usage_names_every_form() {
         "{nothing}"
     );
     for text in [nothing, succeed(&["verify", "--help"]), refused(&["verify", "--random", "3", "xor"])] {
-        assert!(FORMS.iter().all(|form| text.contains(form)) && !text.contains("[PRESET]..."), "{text}");
+        assert!(FORMS.iter().all(|form| text.contains(form)), "{text}");
+        assert!(!text.lines().any(|line| line.contains("stepgraph verify") && line.contains("[PRESET]")), "{text}");
     }
-    let help = succeed(&["verify", "--help"]);
-    assert!(
-        ["Exit status: 0 if", "1 if a check failed", "2 if an", "130, 143 or"].iter().all(|t| help.contains(t)),
-        "{help}"
-    );
+    // The help is wrapped at the width of the terminal.
+    let help = succeed(&["verify", "--help"]).split_whitespace().collect::<Vec<_>>().join(" ");
+    let statuses =
+        ["Exit status: 0 if no check failed; 1 if a check failed", "; 2 if an argument", "; 130, 143 or 129"];
+    assert!(statuses.iter().all(|text| help.contains(text)), "{help}");
 }
 
 #[test]
@@ -100,7 +101,7 @@ fn seeds_that_would_start_over_are_refused() {
     assert!(message.contains("is too large for 2 networks") && message.contains("18446744073709551614 or less"));
     let one = ["verify", "--random", "1", "--seed", &last, "--device", "cpu", "--replays", "10"];
     let text = succeed(&one);
-    assert!(text.starts_with("1 network (seed 18446744073709551615) on "), "{text}");
+    assert!(text.contains(" (seed 18446744073709551615) on "), "{text}");
 }
 
 #[test]
