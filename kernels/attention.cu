@@ -358,8 +358,8 @@ template <class A> struct AttentionBwd {
         if (threadIdx.x % 32 == 0) row_sums(a)[row] = sum;
     }
 
-    // The sums of a tile of queries of sample `of` / HEADS and head `of` % HEADS, from its tile of dy, in shared memory.
-    // LANES neighbouring threads add up a row; `read` is called before the barrier behind which the tile is
+    // The sums of a tile of queries of sample `of` / HEADS and head `of` % HEADS, from its tile of dy, in shared
+    // memory. LANES neighbouring threads add up a row; `read` is called before the barrier behind which the tile is
     // there, and `finish` is followed by another one.
     struct TileSums {
         static constexpr int LANES = THREADS / TILE, HELD = ceil_div(D, LANES);
@@ -368,7 +368,8 @@ template <class A> struct AttentionBwd {
         DEV int column(int i) { return threadIdx.x % LANES + i * LANES; }
         __device__ __forceinline__ void read(const Args& a, int of, int first) {
             const int position = min_i(first + row(), A::LEN - 1);
-            const T* from = a.at<T>(Slots::Y) + ((i64)(of / A::HEADS) * A::LEN + position) * A::WIDTH + of % A::HEADS * D;
+            const i64 place = (i64)(of / A::HEADS) * A::LEN + position;
+            const T* from = a.at<T>(Slots::Y) + place * A::WIDTH + of % A::HEADS * D;
 #pragma unroll
             for (int i = 0; i < HELD; ++i) y[i] = column(i) < D ? to_float(from[column(i)]) : 0.0f;
         }

@@ -66,8 +66,8 @@ impl GradientPart {
 }
 
 operation! {
-    /// Gradients of [`LayerNorm`]: of its input, `gamma` and `beta`, or a part of them. Where `residual [rows, cols]` is
-    /// bound, which only kernels for GPUs know, it is added to that of the input.
+    /// Gradients of [`LayerNorm`]: of its input, `gamma` and `beta`, or a part of them. Where `residual [rows, cols]`
+    /// is bound, which only kernels for GPUs know, it is added to that of the input.
     pub struct LayerNormBwd {
         pub rows: usize,
         pub cols: usize,
