@@ -368,8 +368,8 @@ template <class A> struct AttentionBwd {
         DEV int column(int i) { return threadIdx.x % LANES + i * LANES; }
         __device__ __forceinline__ void read(const Args& a, int of, int first) {
             const int position = min_i(first + row(), A::LEN - 1);
-            const T* from =
-                a.at<T>(Slots::Y) + ((i64)(of / A::HEADS) * A::LEN + position) * A::WIDTH + of % A::HEADS * D;
+            const i64 place = (i64)(of / A::HEADS) * A::LEN + position;
+            const T* from = a.at<T>(Slots::Y) + place * A::WIDTH + of % A::HEADS * D;
 #pragma unroll
             for (int i = 0; i < HELD; ++i) y[i] = column(i) < D ? to_float(from[column(i)]) : 0.0f;
         }

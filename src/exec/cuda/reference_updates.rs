@@ -26,9 +26,6 @@ pub(super) fn reference<T: Judged>(
             let [_, (_, grad)] = bound;
             (grad, [beta1, beta2, eps], decoupled)
         }
-        OpKind::DenseCe { .. } => return Some(dense_ce(kind, &get)),
-        OpKind::GemmNorm(op) => return Some(normalised(op, &get)),
-        OpKind::GemmNormBwd(op) => return Some(norm_gradient(op, &get)),
         OpKind::LossMean(ops::LossMean { rows }) => {
             let mean = |slot: &str| vec![sum_of(&get(slot)) / T::exact(rows as f64)];
             return Some(vec![("loss", mean("row_loss")), ("accuracy", mean("row_right"))]);
@@ -45,7 +42,7 @@ pub(super) fn reference<T: Judged>(
                 ("grad_norm", vec![norm]),
             ]);
         }
-        _ => return None,
+        _ => return joined_product(kind, &get),
     };
     let len = grad.len();
     let (segments, options) = (vec![Segment { start: 0, len }], ops::StepOptions::default());
@@ -67,6 +64,16 @@ pub(super) fn reference<T: Judged>(
     let mut parts = vec![T::ZERO; 2 * kind.step_parts()];
     parts[..2].copy_from_slice(&[max[0], norms[0]]);
     Some(vec![("shadow", param.clone()), ("param", param), ("m", m), ("v", v), ("parts", parts)])
+}
+
+/// What an operation gives that is a product and what follows it; nothing where it is none.
+fn joined_product<T: Judged>(kind: &OpKind, get: &dyn Fn(&str) -> Vec<T>) -> Option<Vec<(&'static str, Vec<T>)>> {
+    match *kind {
+        OpKind::DenseCe { .. } => Some(dense_ce(kind, get)),
+        OpKind::GemmNorm(op) => Some(normalised(op, get)),
+        OpKind::GemmNormBwd(op) => Some(norm_gradient(op, get)),
+        _ => None,
+    }
 }
 
 /// Product, loss and gradient, one after the other.

@@ -106,7 +106,7 @@ pub const FAMILIES: [KernelFamily; 84] = [
     family(Elementwise, "UpdateMetrics", "nothing", &["segments"]),
     family(Joined, "Concat", SIZES, &[]),
     family(Joined, "Slice", ROWS, &["rows", "columns", "from", "width"]),
-    family(Sequence, "Embedding", ROWS, &["rows", "vocabulary", "units"]),
+    family(Sequence, "Embedding", ROWS, &["rows", "vocabulary", "units", "positions"]),
     family(Sequence, "EmbeddingBwd", SIZES, &[]),
     family(Sequence, "EmbeddingBwdRows", SIZES, &[]),
     family(Sequence, "AddSinusoids", SIZES, &[]),

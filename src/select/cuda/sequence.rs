@@ -40,13 +40,11 @@ pub fn kernels(kind: &OpKind, real: Real, _: &CudaFacts) -> Vec<CustomKernel> {
         &OpKind::Embedding(ops::Embedding { rows, vocab, units, positions }) if rows * units > 0 => {
             // Rows of the table are floats.
             let v = vec_width(Real::F32, units);
-            let [own, any] =
-                if positions == 0 { ["", ""].map(str::to_owned) } else { [format!(", {positions}"), ", ANY".into()] };
+            let [own, any] = position_arguments(positions);
             let arguments = format!("{t}, {rows}, {vocab}, {units}, {v}{own}");
             let kernel = of(KernelFile::Sequence, "Embedding", arguments, v, bytes);
             let numbers = [rows, vocab, units, positions].map(|n| n as u64);
-            let count = if positions == 0 { 3 } else { 4 };
-            general(kernel, format!("{t}, ANY, ANY, ANY, {v}{any}"), &numbers[..count])
+            general(kernel, format!("{t}, ANY, ANY, ANY, {v}{any}"), &numbers)
         }
         &OpKind::EmbeddingBwd(ops::EmbeddingBwd { rows, vocab, units, accumulate }) if rows * units > 0 => {
             let v = width(&[units]);
@@ -74,7 +72,16 @@ pub fn kernels(kind: &OpKind, real: Real, _: &CudaFacts) -> Vec<CustomKernel> {
     }]
 }
 
-/// Rows of a table for each block of its gradient, if there are many rows and their sums fit into shared memory.
+/// The template arguments of an embedding that adds positions, behind the width: of a specialised member, and of a
+/// general one.
+fn position_arguments(positions: usize) -> [String; 2] {
+    match positions {
+        0 => [String::new(), String::new()],
+        _ => [format!(", {positions}"), ", ANY".to_owned()],
+    }
+}
+
+/// Rows of a table that a block of its gradient has, where there are many rows and their sums fit into shared memory.
 fn rows_of_block(vocab: usize, units: usize) -> Option<usize> {
     /// With fewer rows each multiprocessor has too little work at a time.
     const MANY: usize = 4096;

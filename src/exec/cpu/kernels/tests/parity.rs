@@ -196,32 +196,20 @@ fn batch_normalisation() {
     check_unbound(&op, &["dx", "dgamma", "dbeta"]);
 }
 
+fn norm_gradient([rows, cols]: [usize; 2], accumulate: bool, rms: bool) -> OpKind {
+    OpKind::LayerNormBwd(ops::LayerNormBwd { rows, cols, accumulate, rms, part: ops::GradientPart::All })
+}
+
 #[test]
 fn layer_normalisation() {
     let eps = Scalar::new(1e-5);
     for (rows, cols) in [(1, 2), (3, 5), (17, 16), (2, 17), (100, 64), (33, 100), (40, 769)] {
         check(&OpKind::LayerNorm(ops::LayerNorm { rows, cols, eps, rms: false }), 2e-5, &[("y", "x")]);
         for accumulate in [false, true] {
-            check(
-                &OpKind::LayerNormBwd(ops::LayerNormBwd {
-                    rows,
-                    cols,
-                    accumulate,
-                    rms: false,
-                    part: ops::GradientPart::All,
-                }),
-                2e-5,
-                &[("dx", "dy")],
-            );
+            check(&norm_gradient([rows, cols], accumulate, false), 2e-5, &[("dx", "dy")]);
         }
     }
-    let op = OpKind::LayerNormBwd(ops::LayerNormBwd {
-        rows: 50,
-        cols: 20,
-        accumulate: false,
-        rms: false,
-        part: ops::GradientPart::All,
-    });
+    let op = norm_gradient([50, 20], false, false);
     check_unbound(&op, &["dx", "dgamma", "dbeta"]);
 }
 
@@ -231,18 +219,11 @@ fn root_mean_square_normalisation() {
     for (rows, cols) in [(1, 1), (1, 2), (3, 5), (17, 16), (2, 17), (100, 64), (33, 100), (40, 769), (2, 1_031)] {
         check(&OpKind::LayerNorm(ops::LayerNorm { rows, cols, eps, rms: true }), 2e-5, &[("y", "x")]);
         for accumulate in [false, true] {
-            let op = ops::LayerNormBwd { rows, cols, accumulate, rms: true, part: ops::GradientPart::All };
-            check(&OpKind::LayerNormBwd(op), 2e-5, &[("dx", "dy")]);
+            check(&norm_gradient([rows, cols], accumulate, true), 2e-5, &[("dx", "dy")]);
         }
     }
     check_unbound(&OpKind::LayerNorm(ops::LayerNorm { rows: 50, cols: 20, eps, rms: true }), &["rstd"]);
-    let op = OpKind::LayerNormBwd(ops::LayerNormBwd {
-        rows: 50,
-        cols: 20,
-        accumulate: false,
-        rms: true,
-        part: ops::GradientPart::All,
-    });
+    let op = norm_gradient([50, 20], false, true);
     check_unbound(&op, &["dx", "dgamma"]);
 }
 
@@ -257,13 +238,7 @@ fn root_mean_square_normalisation_by_hand() {
     let r = rstd[1];
     let y: &[f64] = &[0.5, 2.0, 3.0, -3.0 * r, 6.0 * r, 9.0 * r];
     let forward = (values(&[("x", x), ("gamma", gamma)]), values(&[("y", y), ("rstd", rstd)]));
-    let back = OpKind::LayerNormBwd(ops::LayerNormBwd {
-        rows: 2,
-        cols: 3,
-        accumulate: true,
-        rms: true,
-        part: ops::GradientPart::All,
-    });
+    let back = norm_gradient([2, 3], true, true);
     let dy: &[f64] = &[1.0, 1.0, 2.0, 0.0, 0.0, 1.0];
     // The means of g x^: 17 / 6 in the first row, where g is 1, 2, 6; 3 r in the second, where it is 0, 0, 3.
     let second = [9.0 * r * r, -9.0 * r * r, 3.0 - 9.0 * r * r].map(|v| v * r);
