@@ -142,17 +142,8 @@ fn verify_with(
         Ok(())
     };
     // Where layers choose, each path is a step of its own.
-    let of_kernels = check_of_kernels(options);
     let lengths = other_lengths(preset, &model, options);
-    let of_paths: [(Proof, &'static str, OfStep, &[usize]); 6] = [
-        (Plan, "plan", plan_check, &lengths[..]),
-        (Gradients, "gradient against central differences", gradient::against_differences, &[]),
-        (Gradients, "fast kernels against reference", fast::fast_against_reference, &lengths[..]),
-        (Gradients, "loss scale", rules::loss_scale, &[]),
-        (Gradients, "update direction", rules::update_direction, &[]),
-        (Gradients, of_kernels.0, of_kernels.1, &lengths[..]),
-    ];
-    for (proof, name, check, lengths) in of_paths {
+    for (proof, name, check, lengths) in of_paths(options, &lengths) {
         run(proof, name, &mut || {
             let whole = over_paths(&model, |model| check(model, options))?;
             with_lengths(whole, lengths, &model, |model| check(model, options))
@@ -179,6 +170,23 @@ fn verify_with(
     }
     let passed = checks.iter().all(|c| c.passed != Some(false));
     Ok(Report { preset: preset.name.clone(), checks, passed })
+}
+
+/// A check of the step of each path, and the lengths of whose steps it is made too.
+type OfPaths<'a> = (Proof, &'static str, OfStep, &'a [usize]);
+
+/// The checks of the steps of all paths, some of them of other `lengths` as well.
+fn of_paths<'a>(options: &VerifyOptions, lengths: &'a [usize]) -> [OfPaths<'a>; 6] {
+    use Proof::{Gradients, Plan};
+    let of_kernels = check_of_kernels(options);
+    [
+        (Plan, "plan", plan_check, lengths),
+        (Gradients, "gradient against central differences", gradient::against_differences, &[]),
+        (Gradients, "fast kernels against reference", fast::fast_against_reference, lengths),
+        (Gradients, "loss scale", rules::loss_scale, &[]),
+        (Gradients, "update direction", rules::update_direction, &[]),
+        (Gradients, of_kernels.0, of_kernels.1, lengths),
+    ]
 }
 
 /// The name of the check of each kernel, and the check.
